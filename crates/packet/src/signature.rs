@@ -1,0 +1,80 @@
+//! The mark every measured datagram carries in the first 18 bytes of its payload.
+//!
+//! 18 bytes is all a 64-byte Ethernet frame leaves for the payload of UDP over IPv4
+//! (64 − 14 Ethernet − 20 IPv4 − 8 UDP − 4 FCS), so the smallest frame can still be measured.
+//!
+//! ```text
+//!  0       2       4                       10                              18
+//!  | magic | stream| sequence (48 bits)    | intended send time, ns        |     big endian
+//! ```
+//! It sits in the payload, not in a header, so it survives NAT and routers.
+
+/// Bytes a signature takes.
+pub const LEN: usize = 18;
+
+const MAGIC: u16 = 0x6e64; // "nd"
+
+/// Highest sequence number before it wraps.
+pub const SEQUENCE_MAX: u64 = (1 << 48) - 1;
+
+/// Which stream a datagram belongs to, where in it, and when it was meant to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Signature {
+    /// Stream (or device) number within the run.
+    pub stream: u16,
+    /// Position in the stream, counted from 0; 48 bits.
+    pub sequence: u64,
+    /// Intended send time in nanoseconds on the sender's clock.
+    pub sent_ns: u64,
+}
+
+impl Signature {
+    /// Read a signature from the start of `payload`; `None` when it is too short or not ours.
+    #[inline]
+    pub fn parse(payload: &[u8]) -> Option<Self> {
+        let bytes: &[u8; LEN] = payload.first_chunk()?;
+        let [m0, m1, s0, s1, sequence @ .., t0, t1, t2, t3, t4, t5, t6, t7] = bytes;
+        if u16::from_be_bytes([*m0, *m1]) != MAGIC {
+            return None;
+        }
+        let mut wide = [0u8; 8];
+        wide[2..].copy_from_slice(sequence);
+        Some(Self {
+            stream: u16::from_be_bytes([*s0, *s1]),
+            sequence: u64::from_be_bytes(wide),
+            sent_ns: u64::from_be_bytes([*t0, *t1, *t2, *t3, *t4, *t5, *t6, *t7]),
+        })
+    }
+
+    /// Write the signature over the first [`LEN`] bytes.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8; LEN]) {
+        out[0..2].copy_from_slice(&MAGIC.to_be_bytes());
+        out[2..4].copy_from_slice(&self.stream.to_be_bytes());
+        out[4..10].copy_from_slice(&self.sequence.to_be_bytes()[2..]);
+        out[10..18].copy_from_slice(&self.sent_ns.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let signature = Signature { stream: 0xabcd, sequence: SEQUENCE_MAX - 1, sent_ns: u64::MAX - 7 };
+        let mut bytes = [0u8; LEN];
+        signature.emit(&mut bytes);
+        assert_eq!(&bytes[..4], &[0x6e, 0x64, 0xab, 0xcd]);
+        assert_eq!(Signature::parse(&bytes), Some(signature));
+    }
+
+    #[test]
+    fn short_or_foreign_payloads_are_not_ours() {
+        let mut bytes = [0u8; LEN];
+        assert_eq!(Signature::parse(&bytes), None);
+        Signature { stream: 1, sequence: 2, sent_ns: 3 }.emit(&mut bytes);
+        assert_eq!(Signature::parse(&bytes[..LEN - 1]), None);
+        assert_eq!(Signature::parse(&[]), None);
+    }
+}

@@ -1,0 +1,242 @@
+//! What a group of devices did: counts and delays, kept apart by the phase a message was *meant* for.
+//!
+//! A message belongs to the phase of its intended send time, whenever its answer comes. So what was
+//! sent in the measure phase and answered while draining is still measured, and loss is the
+//! difference of two counts over the same messages.
+
+use crate::time::Time;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use std::ops::AddAssign;
+
+/// The three parts of a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// Load is on, results do not count.
+    Warmup = 0,
+    /// What the result is made of.
+    Measure = 1,
+    /// No new load; answers still on their way are waited for.
+    Drain = 2,
+}
+
+/// When each phase ends.
+#[derive(Debug, Clone, Copy)]
+pub struct Window {
+    /// End of the warm-up: the measure phase starts here.
+    pub measure: Time,
+    /// End of the measure phase: draining starts here.
+    pub drain: Time,
+}
+
+impl Window {
+    /// The phase that `at` falls in.
+    #[inline]
+    pub fn phase(&self, at: Time) -> Phase {
+        if at < self.measure {
+            Phase::Warmup
+        } else if at < self.drain {
+            Phase::Measure
+        } else {
+            Phase::Drain
+        }
+    }
+}
+
+/// Why a flow or a message failed. One counter each; nothing is lost silently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Failure {
+    /// The connection was refused.
+    Refused,
+    /// The server could not be reached (no route, host down).
+    Unreachable,
+    /// No answer in time.
+    Timeout,
+    /// The connection was reset.
+    Reset,
+    /// The server closed before the flow was done.
+    Closed,
+    /// The server sent something the protocol does not allow.
+    Protocol,
+    /// A well-formed answer that says no (HTTP status, CONNACK code, script mismatch).
+    Rejected,
+    /// TLS did not come about.
+    Tls,
+    /// Out of local ports, file descriptors or buffers: the tester's own limit.
+    Local,
+}
+
+impl Failure {
+    /// Every kind, in the order of [`Counts::failures`].
+    pub const ALL: [Failure; 9] = [
+        Failure::Refused,
+        Failure::Unreachable,
+        Failure::Timeout,
+        Failure::Reset,
+        Failure::Closed,
+        Failure::Protocol,
+        Failure::Rejected,
+        Failure::Tls,
+        Failure::Local,
+    ];
+
+    /// The name in results, as in `errors.timeout`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Failure::Refused => "refused",
+            Failure::Unreachable => "unreachable",
+            Failure::Timeout => "timeout",
+            Failure::Reset => "reset",
+            Failure::Closed => "closed",
+            Failure::Protocol => "protocol",
+            Failure::Rejected => "rejected",
+            Failure::Tls => "tls",
+            Failure::Local => "local",
+        }
+    }
+}
+
+/// Counts of one group over some time. Rates are derived from these, never stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Flows that the load asked for.
+    pub flows_intended: u64,
+    /// Flows begun.
+    pub flows_started: u64,
+    /// Flows that ended in good order.
+    pub flows_completed: u64,
+    /// Flows that ended otherwise.
+    pub flows_failed: u64,
+    /// Messages that fell due (PUBLISH, request, echo, datagram): the intended load.
+    pub messages_intended: u64,
+    /// Messages handed to the transport: the offered load.
+    pub messages_sent: u64,
+    /// Messages whose delivery was confirmed (PUBACK, response, echo reply, datagram received).
+    pub messages_delivered: u64,
+    /// Messages received unasked or beyond the first (subscriptions, duplicates are counted apart).
+    pub messages_received: u64,
+    /// Datagrams that arrived again.
+    pub duplicates: u64,
+    /// Datagrams that arrived after a later one (RFC 4737 type-P-reordered).
+    pub reordered: u64,
+    /// Payload bytes handed to the transport.
+    pub bytes_sent: u64,
+    /// Payload bytes received.
+    pub bytes_received: u64,
+    /// Failures by kind, in the order of [`Failure::ALL`].
+    pub failures: [u64; Failure::ALL.len()],
+}
+
+impl Counts {
+    /// Name and value of every plain counter, for results and metrics.
+    pub fn named(&self) -> [(&'static str, u64); 12] {
+        [
+            ("flows_intended", self.flows_intended),
+            ("flows_started", self.flows_started),
+            ("flows_completed", self.flows_completed),
+            ("flows_failed", self.flows_failed),
+            ("messages_intended", self.messages_intended),
+            ("messages_sent", self.messages_sent),
+            ("messages_delivered", self.messages_delivered),
+            ("messages_received", self.messages_received),
+            ("duplicates", self.duplicates),
+            ("reordered", self.reordered),
+            ("bytes_sent", self.bytes_sent),
+            ("bytes_received", self.bytes_received),
+        ]
+    }
+}
+
+impl AddAssign<&Counts> for Counts {
+    fn add_assign(&mut self, o: &Counts) {
+        self.flows_intended += o.flows_intended;
+        self.flows_started += o.flows_started;
+        self.flows_completed += o.flows_completed;
+        self.flows_failed += o.flows_failed;
+        self.messages_intended += o.messages_intended;
+        self.messages_sent += o.messages_sent;
+        self.messages_delivered += o.messages_delivered;
+        self.messages_received += o.messages_received;
+        self.duplicates += o.duplicates;
+        self.reordered += o.reordered;
+        self.bytes_sent += o.bytes_sent;
+        self.bytes_received += o.bytes_received;
+        for (mine, theirs) in self.failures.iter_mut().zip(o.failures) {
+            *mine += theirs;
+        }
+    }
+}
+
+/// Counts and delay histograms (nanoseconds) of one phase.
+#[derive(Debug, Clone)]
+pub struct Tally {
+    /// What was counted.
+    pub counts: Counts,
+    /// One histogram per delay that the model names, in its order.
+    pub delays: Vec<Histogram<u64>>,
+    /// How late the generator itself was: actual minus intended send time.
+    pub lateness: Histogram<u64>,
+}
+
+/// Nothing waits longer than this: delays are capped at ten minutes.
+pub const DELAY_MAX_NS: u64 = 600_000_000_000;
+
+/// A delay histogram: three significant digits, grows as needed.
+pub fn histogram() -> Histogram<u64> {
+    match Histogram::new(3) {
+        Ok(h) => h,
+        Err(_) => unreachable!("three digits is within what the library takes"),
+    }
+}
+
+/// Record without ever failing: values are capped, the histogram grows.
+#[inline]
+pub fn record(h: &mut Histogram<u64>, ns: u64) {
+    let _grown = h.record(ns.min(DELAY_MAX_NS));
+}
+
+impl Tally {
+    /// An empty tally for a model with `delays` named delays.
+    pub fn new(delays: usize) -> Self {
+        Self {
+            counts: Counts::default(),
+            delays: (0..delays).map(|_| histogram()).collect(),
+            lateness: histogram(),
+        }
+    }
+
+    /// Add all of `other`, which must have the same delays.
+    pub fn merge(&mut self, other: &Tally) {
+        self.counts += &other.counts;
+        for (mine, theirs) in self.delays.iter_mut().zip(&other.delays) {
+            let _grown = mine.add(theirs);
+        }
+        let _grown = self.lateness.add(&other.lateness);
+    }
+
+    /// Back to zero, keeping the memory.
+    pub fn clear(&mut self) {
+        self.counts = Counts::default();
+        self.delays.iter_mut().for_each(Histogram::reset);
+        self.lateness.reset();
+    }
+}
+
+/// What one device delivered, over the whole run: the per-flow summary.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DeviceTally {
+    /// Flows begun and flows that ended in good order.
+    pub flows: (u32, u32),
+    /// Messages sent.
+    pub sent: u64,
+    /// Messages delivered.
+    pub delivered: u64,
+    /// Failures of any kind.
+    pub failed: u32,
+    /// Sum of the delays of delivered messages, ns.
+    pub delay_sum: u64,
+    /// Longest such delay, ns.
+    pub delay_max: u64,
+}

@@ -1,0 +1,202 @@
+//! The one interface between a protocol and what carries it.
+//!
+//! A model is one virtual device's side of a protocol, without I/O: it is told what happened and what
+//! time it is, and says what to send, when to wake it, and what it measured. The same model runs over
+//! kernel sockets, over the DPDK endpoints, and under a test that plays the server.
+
+use crate::meter::{DeviceTally, Failure, Phase, Tally, Window, record};
+use crate::time::Time;
+use rand::rngs::SmallRng;
+
+/// One virtual device. The transport calls one method at a time and carries out what [`Cx`] collected
+/// when the method returns.
+pub trait Model {
+    /// A flow is to begin. `cx.intended` is when it was due; delays count from there. Connection-oriented
+    /// models call [`Cx::connect`]; datagram models may send at once.
+    fn start(&mut self, cx: &mut Cx<'_>);
+
+    /// The connection asked for is up (for TLS: the handshake is done).
+    fn connected(&mut self, cx: &mut Cx<'_>);
+
+    /// `bytes` is everything received and not yet used. Returns how much was used now; the rest is shown
+    /// again with more behind it. For datagram transports `bytes` is one datagram and the answer is ignored.
+    fn received(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> usize;
+
+    /// The time set with [`Cx::wake_at`] has come.
+    fn timer(&mut self, cx: &mut Cx<'_>);
+
+    /// The connection is gone, and not because the model asked. The flow cannot go on unless the model
+    /// connects again; the transport has already counted `why` as a failure, unless it is `Closed` and
+    /// the model says (by calling [`Cx::finish`]) that this was a good end.
+    fn closed(&mut self, cx: &mut Cx<'_>, why: Failure);
+
+    /// The measure phase is over: begin nothing new, end the flow in good order (MQTT: DISCONNECT).
+    /// Answers still on their way may be waited for until the drain phase ends.
+    fn stop(&mut self, cx: &mut Cx<'_>);
+}
+
+/// What the model asks the transport to do about its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Link {
+    /// Leave it as it is.
+    #[default]
+    Keep,
+    /// Open it.
+    Connect,
+    /// Send what is queued, then close it.
+    Close,
+}
+
+/// How a flow ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// In good order.
+    Completed,
+    /// Not.
+    Failed,
+}
+
+/// Bytes to send. A stream transport sends them in order; a datagram transport cuts them every `segment`
+/// bytes (0: they are one datagram).
+#[derive(Debug, Default)]
+pub struct Outbox {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Size of each datagram but the last; 0 when it is one.
+    pub segment: usize,
+}
+
+/// The world as one callback sees it, and what the model wants done when it returns.
+pub struct Cx<'a> {
+    /// The time.
+    pub now: Time,
+    /// When the flow (in [`Model::start`]) or the timer (in [`Model::timer`]) was due.
+    pub intended: Time,
+    /// Which device of the group this is, counted from 0 over all workers.
+    pub device: u32,
+    /// Where bytes to send are appended.
+    pub out: &'a mut Outbox,
+    /// The worker's seeded random numbers.
+    pub rng: &'a mut SmallRng,
+    /// The run's phases.
+    pub window: Window,
+    /// The group's tallies, by phase.
+    pub meter: &'a mut [Tally; 3],
+    /// The device's own summary.
+    pub tally: &'a mut DeviceTally,
+    /// What to do with the connection.
+    pub link: Link,
+    /// When to call [`Model::timer`]; `None` leaves the timer as it is, [`Time::NEVER`] stops it.
+    pub wake: Option<Time>,
+    /// Set when the flow has ended.
+    pub end: Option<End>,
+    /// What a failure looked like, for the log: the transport keeps the first few of each kind.
+    pub complaint: Option<String>,
+}
+
+impl<'a> Cx<'a> {
+    /// A context with nothing asked for yet.
+    #[expect(clippy::too_many_arguments, reason = "built in one place per transport, by name")]
+    pub fn new(
+        now: Time,
+        intended: Time,
+        device: u32,
+        out: &'a mut Outbox,
+        rng: &'a mut SmallRng,
+        window: Window,
+        meter: &'a mut [Tally; 3],
+        tally: &'a mut DeviceTally,
+    ) -> Self {
+        Self {
+            now,
+            intended,
+            device,
+            out,
+            rng,
+            window,
+            meter,
+            tally,
+            link: Link::Keep,
+            wake: None,
+            end: None,
+            complaint: None,
+        }
+    }
+
+    /// Open the connection.
+    pub fn connect(&mut self) {
+        self.link = Link::Connect;
+    }
+
+    /// Send what is queued, then close the connection.
+    pub fn close(&mut self) {
+        self.link = Link::Close;
+    }
+
+    /// Call [`Model::timer`] at `at`; replaces the timer set before. [`Time::NEVER`] stops it.
+    pub fn wake_at(&mut self, at: Time) {
+        self.wake = Some(at);
+    }
+
+    /// The flow ended in good order. Does not close the connection: see [`Cx::close`].
+    pub fn finish(&mut self) {
+        self.end = Some(End::Completed);
+    }
+
+    /// The flow failed. Counts `why`, closes the connection, keeps `what` for the log.
+    pub fn fail(&mut self, at: Time, why: Failure, what: impl FnOnce() -> String) {
+        self.failure(at, why, what);
+        self.end = Some(End::Failed);
+        self.link = Link::Close;
+    }
+
+    /// Something went wrong with the message due at `at`, but the flow goes on.
+    pub fn failure(&mut self, at: Time, why: Failure, what: impl FnOnce() -> String) {
+        self.at(at).counts.failures[why as usize] += 1;
+        self.tally.failed += 1;
+        self.complaint = Some(what());
+    }
+
+    /// The tally of the phase that `at` falls in.
+    #[inline]
+    pub fn at(&mut self, at: Time) -> &mut Tally {
+        &mut self.meter[self.window.phase(at) as usize]
+    }
+
+    /// A message due at `intended` was handed to the transport now: counts it as intended and as sent and
+    /// records how late it left. `bytes` is its payload size.
+    #[inline]
+    pub fn sent(&mut self, intended: Time, bytes: usize) {
+        let late = self.now.since(intended);
+        let tally = self.at(intended);
+        tally.counts.messages_intended += 1;
+        tally.counts.messages_sent += 1;
+        tally.counts.bytes_sent += bytes as u64;
+        record(&mut tally.lateness, late);
+        self.tally.sent += 1;
+    }
+
+    /// The message due at `intended` is confirmed; its delay goes into the model's delay number `delay`.
+    #[inline]
+    pub fn delivered(&mut self, intended: Time, delay: usize) {
+        let took = self.now.since(intended);
+        let tally = self.at(intended);
+        tally.counts.messages_delivered += 1;
+        record(&mut tally.delays[delay], took);
+        self.tally.delivered += 1;
+        self.tally.delay_sum = self.tally.delay_sum.saturating_add(took);
+        self.tally.delay_max = self.tally.delay_max.max(took);
+    }
+
+    /// Some other delay that began at `since` (connection set-up, CONNACK, first byte).
+    #[inline]
+    pub fn delay(&mut self, since: Time, delay: usize) {
+        let took = self.now.since(since);
+        record(&mut self.at(since).delays[delay], took);
+    }
+
+    /// Whether the load is still on at this moment.
+    pub fn loading(&self) -> bool {
+        self.window.phase(self.now) != Phase::Drain
+    }
+}
