@@ -1,1 +1,394 @@
+//! The profile: everything that fixes a run's traffic, as JSON with a published schema.
+//!
+//! [`load`] reads one strictly and says precisely what is wrong with a bad one; [`Profile`] is what the
+//! transports build from.
 
+mod check;
+mod error;
+mod load;
+mod metric;
+mod target;
+
+pub use error::Error;
+pub use load::{load, schema};
+pub use metric::{Kind, Metric, Stat};
+pub use target::{Scheme, Target};
+
+use protocol::registry::Params;
+use protocol::unit::{Interval, Rate, Size};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// A netdyno profile: which devices speak what to whom, how the load is shaped, and what is good enough.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Where this format's schema is; for editors, not read.
+    #[serde(rename = "$schema", default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
+    /// A short name: letters, digits, `-`, `_`, `.`.
+    pub name: String,
+    /// What the profile is for, in a sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// Seed of everything random, so that a run can be repeated. Default 1.
+    #[serde(default = "default_seed")]
+    pub seed: u64,
+    /// How long each part of the trial takes.
+    #[serde(default)]
+    pub phases: Phases,
+    /// Named addresses under test, like `{"broker": "mqtt://10.0.0.2:1883"}`. A group names one of them,
+    /// and `--target NAME=URL` replaces it without a change to the profile.
+    #[serde(default)]
+    pub targets: BTreeMap<String, Target>,
+    /// What carries the traffic. Default: kernel sockets.
+    #[serde(default)]
+    pub transport: Transport,
+    /// Groups of like devices; all run at the same time.
+    #[serde(default)]
+    pub groups: Vec<Group>,
+    /// When the measurement itself cannot be trusted.
+    #[serde(default)]
+    pub validity: Limits,
+    /// Conditions on the results: all must hold for the verdict `pass`.
+    #[serde(default)]
+    pub thresholds: Vec<Threshold>,
+    /// Packets to keep for Wireshark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capture: Option<Capture>,
+}
+
+fn default_seed() -> u64 {
+    1
+}
+
+/// The parts of a trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Phases {
+    /// Load is on but does not count yet. Default 2s.
+    pub warmup: Interval,
+    /// What the result is made of. Default 10s.
+    pub measure: Interval,
+    /// Longest wait for answers still on their way, and for devices to end in good order; ends early
+    /// when nothing is left to wait for. Default 3s.
+    pub drain: Interval,
+    /// Spacing of the points in series and live views. Default 1s.
+    pub sample: Interval,
+}
+
+impl Default for Phases {
+    fn default() -> Self {
+        Self {
+            warmup: Interval::secs(2),
+            measure: Interval::secs(10),
+            drain: Interval::secs(3),
+            sample: Interval::secs(1),
+        }
+    }
+}
+
+/// Like devices: one protocol model, one target, one load shape.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// Name of the group, used in metrics (`sensors.delay.publish.p99`).
+    pub name: String,
+    /// The protocol and its parameters.
+    pub model: Params,
+    /// Name of a target of this profile, or a URL.
+    pub target: String,
+    /// How many virtual devices. Default 1.
+    #[serde(default = "one")]
+    pub devices: u32,
+    /// When flows begin. Default: closed loop, every device starts again when it is done.
+    #[serde(default)]
+    pub load: Load,
+    /// Local addresses to send from, used in turn: `"10.0.0.1"`, `"10.0.0.0/28"` (its hosts) or
+    /// `"10.0.0.1-10.0.0.9"`. One address has about 28,000 ports towards one server; more devices need
+    /// more addresses. Default: the kernel chooses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub source: Vec<String>,
+    /// Longest wait for a connection to come up. Default 5s.
+    #[serde(default = "five_seconds")]
+    pub connect_timeout: Interval,
+    /// TLS settings, for targets with a TLS scheme.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
+    /// DPDK only: the port that sends and receives. Default: the first with the role `generator`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<String>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn five_seconds() -> Interval {
+    Interval::secs(5)
+}
+
+/// Whom a TLS client trusts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tls {
+    /// File with the CA certificates to trust (PEM). Default: the web's public authorities.
+    pub ca: Option<String>,
+    /// Accept any certificate. For test beds only. Default false.
+    pub insecure: bool,
+    /// Name to ask for and to check, when it is not the target's host.
+    pub server_name: Option<String>,
+}
+
+/// When flows begin.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Load {
+    /// Flows begin at given times, whether or not earlier ones are done. When every device is busy a
+    /// flow waits for one, and its delay counts from when it should have begun.
+    Open(Open),
+    /// Each device begins its next flow when the last one is done.
+    Closed(Closed),
+}
+
+impl Default for Load {
+    fn default() -> Self {
+        Load::Closed(Closed::default())
+    }
+}
+
+/// Arrivals that do not wait for the system under test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Open {
+    /// Flows per second, over the whole group; each stage may change it.
+    pub rate: Rate,
+    /// How the gaps between arrivals are spread. Default constant.
+    #[serde(default)]
+    pub arrival: Arrival,
+    /// Ramps and steps, one after the other from the start of the run. After the last, its rate stays.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<RateStage>,
+}
+
+/// How arrivals are spread in time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Arrival {
+    /// Equal gaps.
+    #[default]
+    Constant,
+    /// Exponential gaps: independent devices.
+    Poisson,
+    /// Gaps uniform between 0 and twice the mean.
+    Uniform,
+}
+
+/// A stretch of time over which the rate goes, in a straight line, to `rate`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RateStage {
+    /// How long the change takes; `"0s"` is a step.
+    pub over: Interval,
+    /// Flows per second at its end.
+    pub rate: Rate,
+}
+
+/// Devices that go round and round.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Closed {
+    /// Rest between the end of a device's flow and the start of its next. Default 0s.
+    pub flow_interval: Interval,
+    /// Time over which the devices come alive, evenly. Default 0s.
+    pub ramp: Interval,
+    /// Flows per device; 0 = until the load ends. Default 0.
+    pub flows: u32,
+    /// How many devices are at work: goes in a straight line to `devices` over each stage, one after the
+    /// other. Replaces `ramp`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<DeviceStage>,
+}
+
+impl Default for Closed {
+    fn default() -> Self {
+        Self { flow_interval: Interval::secs(0), ramp: Interval::secs(0), flows: 0, stages: Vec::new() }
+    }
+}
+
+/// A stretch of time over which the number of devices at work goes to `devices`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceStage {
+    /// How long the change takes.
+    pub over: Interval,
+    /// Devices at work at its end; at most the group's `devices`.
+    pub devices: u32,
+}
+
+/// What carries the traffic.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Transport {
+    /// Kernel TCP, UDP, TLS and ICMP.
+    Sockets(Sockets),
+    /// Our own endpoints over DPDK ports.
+    Dpdk(Dpdk),
+}
+
+impl Default for Transport {
+    fn default() -> Self {
+        Transport::Sockets(Sockets::default())
+    }
+}
+
+/// Kernel sockets.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sockets {
+    /// Cores to work on, one pinned worker each. Default: one worker, on the last core.
+    pub cores: Vec<u16>,
+}
+
+/// DPDK ports and what runs on them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Dpdk {
+    /// The ports.
+    pub ports: Vec<Port>,
+    /// Use huge pages. Default false: slower on real NICs, works everywhere.
+    #[serde(default)]
+    pub huge_pages: bool,
+    /// Memory for packets. Default 256MiB.
+    #[serde(default = "default_memory")]
+    pub memory: Size,
+    /// Which worker runs which elements. Default: one worker runs all.
+    #[serde(default)]
+    pub placement: Vec<Worker>,
+}
+
+fn default_memory() -> Size {
+    Size(256 << 20)
+}
+
+/// One DPDK port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Port {
+    /// Name within the profile.
+    pub name: String,
+    /// A PCI address (`0000:01:00.0`), a DPDK virtual device (`net_af_packet0,iface=veth0`,
+    /// `net_tap0,iface=tap0`, `net_ring0`), or `pair:NAME` — used by two ports, the two ends of a cable.
+    pub device: String,
+    /// The port's own address.
+    #[serde(default = "no_address")]
+    pub ip: IpAddr,
+    /// The port's MAC address. Default: the device's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<String>,
+    /// Where frames are sent. Default: asked for by ARP, or the other end of a `pair:`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_mac: Option<String>,
+    /// What the port is for. Default generator.
+    #[serde(default)]
+    pub role: Role,
+}
+
+fn no_address() -> IpAddr {
+    IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+}
+
+/// What a DPDK port is for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Sends streams and measures what comes back.
+    #[default]
+    Generator,
+    /// Sends every frame back where it came from: something to point load at.
+    Reflector,
+}
+
+/// One worker and its elements.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Worker {
+    /// The core it is pinned to. Default: the next free one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core: Option<u16>,
+    /// Elements, as `PORT.ELEMENT`: `a.generator`, `a.receiver`, `b.reflector`.
+    pub elements: Vec<String>,
+}
+
+/// When a result cannot be trusted, whatever it says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// The generator's own lateness, 99th percentile. Default 10ms.
+    pub lateness_p99: Interval,
+    /// Least share of the intended load that was offered. Default 0.99.
+    pub offered: f64,
+    /// Largest share of the time that a worker waited for its CPU. Default 0.2.
+    pub starved: f64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { lateness_p99: Interval::ms(10), offered: 0.99, starved: 0.2 }
+    }
+}
+
+/// A condition on a metric. Exactly one of `max` and `min`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Threshold {
+    /// What is judged: `GROUP.delay.NAME.STAT` (p50, p90, p99, p999, mean, min, max; nanoseconds),
+    /// `GROUP.loss` (ratio), `GROUP.errors` or `GROUP.errors.KIND` (count), `GROUP.COUNTER` (count) or
+    /// `GROUP.COUNTER.rate` (per second), `GROUP.lateness.STAT`.
+    pub metric: Metric,
+    /// Largest value that passes: a number, or a quantity such as `"50ms"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<Bound>,
+    /// Smallest value that passes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<Bound>,
+    /// Confidence with which the condition must hold over the repetitions. Default 0.95.
+    #[serde(default = "default_confidence")]
+    pub confidence: f64,
+}
+
+fn default_confidence() -> f64 {
+    0.95
+}
+
+/// A limit: a plain number in the metric's unit, or a quantity with its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Bound {
+    /// In the metric's unit: a count, a ratio, nanoseconds or per second.
+    Number(f64),
+    /// `"50ms"` for delays, `"1000/s"` for rates.
+    Quantity(String),
+}
+
+/// Packets to keep.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Capture {
+    /// Which packets, in the language of pcap-filter(7), like `tcp port 1883`. Default: all.
+    pub filter: String,
+    /// Interface to capture on; for DPDK the port's name. Default: the one that leads to the first target.
+    pub interface: Option<String>,
+    /// Stop after this much. Default 16MiB.
+    pub limit: Size,
+    /// Bytes kept of each packet. Default 65535.
+    pub snap: u32,
+}
+
+impl Default for Capture {
+    fn default() -> Self {
+        Self { filter: String::new(), interface: None, limit: Size(16 << 20), snap: 65_535 }
+    }
+}

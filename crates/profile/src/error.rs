@@ -1,0 +1,53 @@
+//! What is wrong with a profile, where, and what to do.
+
+use serde::Serialize;
+use std::fmt;
+
+/// One thing wrong with a profile. `code` is stable; the rest is for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
+pub struct Error {
+    /// Stable code, like `ND-104-03`.
+    pub code: &'static str,
+    /// Where: the path of the key, like `groups[0].model.mqtt.qos`.
+    pub at: String,
+    /// What is wrong.
+    pub what: String,
+    /// What to do about it.
+    pub fix: String,
+}
+
+/// Not JSON at all.
+pub const SYNTAX: &str = "ND-104-01";
+/// A key that does not exist.
+pub const UNKNOWN_KEY: &str = "ND-104-02";
+/// A key that must be there and is not.
+pub const MISSING_KEY: &str = "ND-104-03";
+/// A value of the wrong type or form, or without its unit.
+pub const BAD_VALUE: &str = "ND-104-04";
+/// A value out of its range.
+pub const OUT_OF_RANGE: &str = "ND-104-05";
+/// A name that refers to nothing, or is used twice.
+pub const BAD_REFERENCE: &str = "ND-104-06";
+/// Things that do not go together.
+pub const CONFLICT: &str = "ND-104-07";
+
+impl Error {
+    /// An error at `at`.
+    pub fn new(code: &'static str, at: impl Into<String>, what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { code, at: at.into(), what: what.into(), fix: fix.into() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.code)?;
+        if !self.at.is_empty() {
+            write!(f, "at {}: ", self.at)?;
+        }
+        write!(f, "{}", self.what)?;
+        if !self.fix.is_empty() {
+            write!(f, ". {}", self.fix)?;
+        }
+        Ok(())
+    }
+}
