@@ -92,6 +92,8 @@ pub struct Cx<'a> {
     pub end: Option<End>,
     /// What a failure looked like, for the log: the transport keeps the first few of each kind.
     pub complaint: Option<String>,
+    /// Set in [`Model::closed`] when that was in order although the flow goes on: see [`Cx::excuse`].
+    pub excused: bool,
 }
 
 impl<'a> Cx<'a> {
@@ -120,6 +122,7 @@ impl<'a> Cx<'a> {
             wake: None,
             end: None,
             complaint: None,
+            excused: false,
         }
     }
 
@@ -143,6 +146,17 @@ impl<'a> Cx<'a> {
         self.end = Some(End::Completed);
     }
 
+    /// In [`Model::closed`]: the other side was free to close (HTTP between two requests), and the flow goes
+    /// on or has ended well. The transport counts no failure for [`Failure::Closed`] then.
+    pub fn excuse(&mut self) {
+        self.excused = true;
+    }
+
+    /// In [`Model::closed`]: the flow cannot go on. The transport has counted why.
+    pub fn give_up(&mut self) {
+        self.end = Some(End::Failed);
+    }
+
     /// The flow failed. Counts `why`, closes the connection, keeps `what` for the log.
     pub fn fail(&mut self, at: Time, why: Failure, what: impl FnOnce() -> String) {
         self.failure(at, why, what);
@@ -163,17 +177,41 @@ impl<'a> Cx<'a> {
         &mut self.meter[self.window.phase(at) as usize]
     }
 
-    /// A message due at `intended` was handed to the transport now: counts it as intended and as sent and
-    /// records how late it left. `bytes` is its payload size.
+    /// A message due at `intended` was handed to the transport now: counts it as intended and as sent.
+    /// `bytes` is its payload size.
     #[inline]
     pub fn sent(&mut self, intended: Time, bytes: usize) {
-        let late = self.now.since(intended);
         let tally = self.at(intended);
         tally.counts.messages_intended += 1;
         tally.counts.messages_sent += 1;
         tally.counts.bytes_sent += bytes as u64;
-        record(&mut tally.lateness, late);
         self.tally.sent += 1;
+    }
+
+    /// The generator itself was late with what was due at `due`. Transports record this for every timer
+    /// and flow start; a model does so only where nothing but the generator can hold a message back (a
+    /// paced datagram stream), never for waiting on the system under test.
+    #[inline]
+    pub fn late(&mut self, due: Time) {
+        let late = self.now.since(due);
+        record(&mut self.at(due).lateness, late);
+    }
+
+    /// Messages that fell due at about `at` and will never be sent: the offered load falls short by them.
+    pub fn unsent(&mut self, at: Time, messages: u64) {
+        self.at(at).counts.messages_intended += messages;
+    }
+
+    /// `bytes` arrived that belong to the message due at `at` (to now, when they were not asked for).
+    #[inline]
+    pub fn arrived(&mut self, at: Time, bytes: usize) {
+        self.at(at).counts.bytes_received += bytes as u64;
+    }
+
+    /// A message came that nobody asked for, or not this time.
+    #[inline]
+    pub fn unasked(&mut self, at: Time) {
+        self.at(at).counts.messages_received += 1;
     }
 
     /// The message due at `intended` is confirmed; its delay goes into the model's delay number `delay`.

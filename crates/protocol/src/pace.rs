@@ -1,0 +1,114 @@
+//! When the messages of a flow fall due: message `i` at `base + i · interval`.
+//!
+//! The schedule does not wait for answers (open loop within the flow): when the other side is slow,
+//! messages leave late and their delay still counts from when they were due.
+
+use crate::meter::Phase;
+use crate::model::Cx;
+use crate::time::Time;
+use crate::unit::{Interval, Rate};
+
+/// The distance between two messages, in 2⁻³² ns, so that rates which do not divide a second stay exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace(u128);
+
+const FRACTION: u32 = 32;
+
+impl Pace {
+    /// One message every `interval`. Zero: each message is due when the former is answered.
+    pub fn every(interval: Interval) -> Self {
+        Self(u128::from(interval.ns()) << FRACTION)
+    }
+
+    /// So many messages a second; the rate must be above zero.
+    pub fn per_second(rate: Rate) -> Self {
+        let ns = 1e9 / rate.0;
+        Self((ns * (1u64 << FRACTION) as f64).clamp(1.0, 2f64.powi(95)) as u128)
+    }
+
+    /// Whether messages wait for answers instead of for a time.
+    #[inline]
+    pub fn closed_loop(self) -> bool {
+        self.0 == 0
+    }
+
+    /// When message `i` is due.
+    #[inline]
+    pub fn due(self, base: Time, i: u64) -> Time {
+        let after = u128::from(i).saturating_mul(self.0) >> FRACTION;
+        Time(base.0.saturating_add(u64::try_from(after).unwrap_or(u64::MAX)))
+    }
+
+    /// How many messages have fallen due up to and with `at`.
+    #[inline]
+    pub fn due_by(self, base: Time, at: Time) -> u64 {
+        if at < base || self.0 == 0 {
+            return 0;
+        }
+        // due(i) ≤ at  ⇔  i·pace < (at − base + 1)·2³²
+        let below = ((u128::from(at.since(base)) + 1) << FRACTION) - 1;
+        u64::try_from(below / self.0).unwrap_or(u64::MAX).saturating_add(1)
+    }
+
+    /// The flow ends, or sends no more: count as intended the messages from `next` on (of `count`; 0: no
+    /// end) that fell due while the load was on and were never sent.
+    pub fn missed(self, cx: &mut Cx<'_>, base: Time, next: u64, count: u64) {
+        if self.closed_loop() {
+            return;
+        }
+        let limit = if count == 0 { u64::MAX } else { count };
+        let mut from = next.min(limit);
+        let ends = [(Phase::Warmup, cx.window.measure), (Phase::Measure, cx.window.drain)];
+        for (phase, end) in ends {
+            let last = Time(end.0.saturating_sub(1)).min(cx.now);
+            let to = if end == Time::ZERO { 0 } else { self.due_by(base, last).min(limit) };
+            if to > from {
+                cx.meter[phase as usize].counts.messages_intended += to - from;
+                from = to;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bench;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_third_of_a_second_does_not_drift() {
+        let pace = Pace::per_second(Rate(3.0));
+        assert_eq!(pace.due(Time(5), 3_000_000).0 / 1000, 1_000_000_000_000);
+        assert_eq!(Pace::every(Interval::ms(10)).due(Time(7), 3), Time(30_000_007));
+        assert!(Pace::every(Interval::default()).closed_loop());
+    }
+
+    #[test]
+    fn what_fell_due_and_was_not_sent_still_counts_as_intended() {
+        let mut bench = Bench::new(());
+        bench.window.measure = Time(100);
+        bench.window.drain = Time(200);
+        let pace = Pace(10 << FRACTION);
+        bench.now = Time(1000);
+        // due at 0, 10, …; 5 were sent; 6..=10 (50 … 90) in the warm-up, ten in the measure phase, then none
+        bench.call(|(), cx| pace.missed(cx, Time::ZERO, 5, 0));
+        assert_eq!(bench.counts(Phase::Warmup).messages_intended, 5);
+        assert_eq!(bench.counts(Phase::Measure).messages_intended, 10);
+        assert_eq!(bench.counts(Phase::Drain).messages_intended, 0);
+        bench.call(|(), cx| pace.missed(cx, Time::ZERO, 5, 7));
+        assert_eq!(bench.counts(Phase::Warmup).messages_intended, 7);
+    }
+
+    proptest! {
+        #[test]
+        fn due_and_due_by_agree(rate in 0.01f64..1e8, base in 0u64..1 << 40, i in 0u64..1 << 30) {
+            let pace = Pace::per_second(Rate(rate));
+            let base = Time(base);
+            let at = pace.due(base, i);
+            let n = pace.due_by(base, at);
+            prop_assert!(n > i);
+            prop_assert!(pace.due(base, n - 1) <= at && pace.due(base, n) > at);
+        }
+    }
+}

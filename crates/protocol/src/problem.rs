@@ -1,0 +1,72 @@
+//! What is wrong with a profile's parameters, where, and what to do about it.
+
+/// One thing wrong with the parameters of a model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {what}; {fix}")]
+pub struct Problem {
+    /// Path of the key, from the parameters on: `steps[2].send`.
+    pub key: String,
+    /// What is wrong.
+    pub what: String,
+    /// What to do.
+    pub fix: String,
+}
+
+impl Problem {
+    /// A problem with `key`.
+    pub fn new(key: impl Into<String>, what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { key: key.into(), what: what.into(), fix: fix.into() }
+    }
+
+    /// The same problem, seen from one level up.
+    #[must_use]
+    pub fn under(mut self, parent: &str) -> Self {
+        self.key = match self.key.as_bytes().first() {
+            None => parent.to_owned(),
+            Some(b'[') => format!("{parent}{}", self.key),
+            Some(_) => format!("{parent}.{}", self.key),
+        };
+        self
+    }
+
+    /// Err with the problem unless `holds`.
+    pub fn unless(
+        holds: bool,
+        key: &str,
+        what: impl FnOnce() -> String,
+        fix: impl Into<String>,
+    ) -> Result<(), Problem> {
+        if holds { Ok(()) } else { Err(Problem::new(key, what(), fix)) }
+    }
+}
+
+/// The known word that `word` was probably meant to be.
+pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .into_iter()
+        .map(|k| (strsim::damerau_levenshtein(word, k), k))
+        .filter(|(distance, k)| *distance <= 1 + k.len() / 3)
+        .min()
+        .map(|(_, k)| k)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_says_where_what_and_what_to_do() {
+        let problem = Problem::new("qos", "3 is no quality of service", "use 0, 1 or 2").under("model.mqtt");
+        assert_eq!(problem.to_string(), "model.mqtt.qos: 3 is no quality of service; use 0, 1 or 2");
+        assert_eq!(Problem::new("[2].send", "", "").under("steps").key, "steps[2].send");
+        assert_eq!(Problem::new("", "", "").under("steps").key, "steps");
+    }
+
+    #[test]
+    fn a_typo_is_recognised_and_a_stranger_is_not() {
+        let known = ["device", "seq", "timestamp"];
+        assert_eq!(closest("devcie", known), Some("device"));
+        assert_eq!(closest("sequence", known), None);
+        assert_eq!(closest("x", known), None);
+    }
+}

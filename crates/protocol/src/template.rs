@@ -1,0 +1,273 @@
+//! Text with places to fill in: `"sensor/{device}/{seq}"`.
+//!
+//! | place | becomes |
+//! |---|---|
+//! | `{device}` | number of the device in its group, from 0 |
+//! | `{seq}` | number of the message in its flow, from 0 |
+//! | `{random:8}` | 8 random hexadecimal digits |
+//! | `{random:10-99}` | a random whole number from 10 to 99 |
+//! | `{timestamp}`, `{timestamp_ms}` | time since the run began, in ns or ms |
+//! | `{{`, `}}` | `{`, `}` |
+//!
+//! Compiled once per group; filling in appends to the outgoing bytes and allocates nothing else.
+
+use crate::problem::{Problem, closest};
+use crate::time::Time;
+use rand::Rng;
+use rand::rngs::SmallRng;
+
+/// Longest run of random digits that one place may ask for.
+pub const RANDOM_MAX: usize = 65_536;
+
+const NAMES: [&str; 5] = ["device", "seq", "random", "timestamp", "timestamp_ms"];
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Text(Box<[u8]>),
+    Device,
+    Seq,
+    Hex(usize),
+    Between(i64, i64),
+    Nanoseconds,
+    Milliseconds,
+}
+
+/// What the places are filled with.
+#[derive(Debug, Clone, Copy)]
+pub struct Values {
+    /// `{device}`
+    pub device: u32,
+    /// `{seq}`
+    pub seq: u64,
+    /// `{timestamp}`
+    pub now: Time,
+}
+
+/// A compiled template.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Template {
+    parts: Box<[Part]>,
+}
+
+impl Template {
+    /// Compile `text`; `key` is where it stands, for the problem.
+    pub fn parse(text: &str, key: &str) -> Result<Self, Problem> {
+        Self::parse_bytes(text.as_bytes(), key)
+    }
+
+    /// The same for bytes that need not be UTF-8.
+    pub fn parse_bytes(text: &[u8], key: &str) -> Result<Self, Problem> {
+        let mut parts = Vec::new();
+        let mut plain = Vec::new();
+        let mut rest = text;
+        while let Some((&byte, after)) = rest.split_first() {
+            rest = after;
+            match (byte, after.first()) {
+                (b'{', Some(b'{')) | (b'}', Some(b'}')) => {
+                    plain.push(byte);
+                    rest = &after[1..];
+                }
+                (b'{', _) => {
+                    let unclosed =
+                        || Problem::new(key, "\"{\" without \"}\"", "close it, or write \"{{\" for a brace");
+                    let end = memchr::memchr(b'}', after).ok_or_else(unclosed)?;
+                    if !plain.is_empty() {
+                        parts.push(Part::Text(std::mem::take(&mut plain).into()));
+                    }
+                    parts.push(place(&String::from_utf8_lossy(&after[..end]), key)?);
+                    rest = &after[end + 1..];
+                }
+                (b'}', _) => {
+                    return Err(Problem::new(key, "\"}\" without \"{\"", "write \"}}\" for a brace"));
+                }
+                _ => plain.push(byte),
+            }
+        }
+        if !plain.is_empty() {
+            parts.push(Part::Text(plain.into()));
+        }
+        Ok(Self { parts: parts.into() })
+    }
+
+    /// The bytes, when there is nothing to fill in.
+    pub fn fixed(&self) -> Option<&[u8]> {
+        match &*self.parts {
+            [] => Some(&[]),
+            [Part::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether every message of a device renders the same.
+    pub fn per_device(&self) -> bool {
+        self.parts.iter().all(|part| matches!(part, Part::Text(_) | Part::Device))
+    }
+
+    /// Most bytes that filling in can give.
+    pub fn max_len(&self) -> usize {
+        let len = |part: &Part| match part {
+            Part::Text(text) => text.len(),
+            Part::Device => 10,
+            Part::Hex(digits) => *digits,
+            Part::Seq | Part::Between(..) | Part::Nanoseconds | Part::Milliseconds => 20,
+        };
+        self.parts.iter().map(len).sum()
+    }
+
+    /// Append the text with everything filled in.
+    #[inline]
+    pub fn render(&self, values: Values, rng: &mut SmallRng, out: &mut Vec<u8>) {
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => out.extend_from_slice(text),
+                Part::Device => decimal(u64::from(values.device), out),
+                Part::Seq => decimal(values.seq, out),
+                Part::Hex(digits) => hex(*digits, rng, out),
+                Part::Between(low, high) => {
+                    let value = rng.random_range(*low..=*high);
+                    if value < 0 {
+                        out.push(b'-');
+                    }
+                    decimal(value.unsigned_abs(), out);
+                }
+                Part::Nanoseconds => decimal(values.now.0, out),
+                Part::Milliseconds => decimal(values.now.0 / 1_000_000, out),
+            }
+        }
+    }
+}
+
+fn place(inside: &str, key: &str) -> Result<Part, Problem> {
+    let wrong = |what: &str, fix: &str| Problem::new(key, format!("{{{inside}}} {what}"), fix);
+    let (name, argument) = match inside.split_once(':') {
+        Some((name, argument)) => (name, Some(argument)),
+        None => (inside, None),
+    };
+    match (name, argument) {
+        ("device", None) => Ok(Part::Device),
+        ("seq", None) => Ok(Part::Seq),
+        ("timestamp", None) => Ok(Part::Nanoseconds),
+        ("timestamp_ms", None) => Ok(Part::Milliseconds),
+        ("random", Some(argument)) => {
+            let form = "write {random:8} for 8 hexadecimal digits or {random:10-99} for a number";
+            if let Ok(digits) = argument.parse() {
+                return match digits {
+                    1..=RANDOM_MAX => Ok(Part::Hex(digits)),
+                    _ => Err(wrong("asks for none or too many digits", "use 1 to 65536")),
+                };
+            }
+            // the dash is searched after the first character, which may be a sign
+            let dash = argument.char_indices().skip(1).find(|(_, c)| *c == '-').map(|(at, _)| at);
+            let bounds = dash.and_then(|at| {
+                Some((argument[..at].parse::<i64>().ok()?, argument[at + 1..].parse::<i64>().ok()?))
+            });
+            match bounds {
+                Some((low, high)) if low <= high => Ok(Part::Between(low, high)),
+                Some(_) => Err(wrong("has its ends the wrong way round", form)),
+                None => Err(wrong("is not understood", form)),
+            }
+        }
+        ("random", None) => Err(wrong("does not say how much", "write {random:8} or {random:10-99}")),
+        ("device" | "seq" | "timestamp" | "timestamp_ms", Some(_)) => {
+            Err(wrong("takes no argument", &format!("write {{{name}}}")))
+        }
+        _ => Err(match closest(name, NAMES) {
+            Some(meant) => wrong("is unknown", &format!("did you mean {{{meant}}}?")),
+            None => wrong(
+                "is unknown",
+                "use {device}, {seq}, {random:8}, {random:10-99}, {timestamp} or {timestamp_ms}; \
+                 write \"{{\" and \"}}\" for braces, as in JSON",
+            ),
+        }),
+    }
+}
+
+/// Append `value` in decimal.
+#[inline]
+pub fn decimal(mut value: u64, out: &mut Vec<u8>) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+fn hex(digits: usize, rng: &mut SmallRng, out: &mut Vec<u8>) {
+    let mut left = digits;
+    while left > 0 {
+        let mut bits: u64 = rng.random();
+        for _ in 0..left.min(16) {
+            out.push(b"0123456789abcdef"[(bits & 15) as usize]);
+            bits >>= 4;
+        }
+        left -= left.min(16);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rand::SeedableRng;
+
+    fn render(text: &str) -> String {
+        let template = Template::parse(text, "payload").expect(text);
+        let mut out = Vec::new();
+        let values = Values { device: 7, seq: 42, now: Time(1_234_567_890) };
+        template.render(values, &mut SmallRng::seed_from_u64(1), &mut out);
+        assert!(out.len() <= template.max_len(), "{text}");
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn places_are_filled() {
+        assert_eq!(render("plain"), "plain");
+        assert_eq!(render(""), "");
+        assert_eq!(render("a/{device}/{seq}/b"), "a/7/42/b");
+        assert_eq!(render("{timestamp} {timestamp_ms}"), "1234567890 1234");
+        assert_eq!(render("{{\"n\":{seq}}}"), "{\"n\":42}");
+        assert_eq!(render("{random:5-5}{random:-3--3}"), "5-3");
+        let random = render("{random:33}");
+        assert!(random.len() == 33 && random.bytes().all(|b| b.is_ascii_hexdigit()), "{random}");
+    }
+
+    #[test]
+    fn what_is_not_understood_is_explained() {
+        let explain = |text| Template::parse(text, "topic").expect_err(text).to_string();
+        assert_eq!(explain("{devcie}"), "topic: {devcie} is unknown; did you mean {device}?");
+        assert!(explain("{\"a\":1}").contains("write \"{{\" and \"}}\" for braces"));
+        assert!(explain("{seq").contains("without"));
+        assert!(explain("seq}").contains("}}"));
+        assert!(explain("{seq:3}").contains("no argument"));
+        assert!(explain("{random}").contains("{random:8}"));
+        assert!(explain("{random:9-1}").contains("wrong way round"));
+        assert!(explain("{random:x}").contains("not understood"));
+        assert!(explain("{random:0}").contains("1 to 65536"));
+        assert!(explain("{random:65537}").contains("1 to 65536"));
+        assert!(Template::parse("{random:65536}", "").is_ok());
+    }
+
+    #[test]
+    fn a_template_without_places_is_known_to_be_fixed() {
+        assert_eq!(Template::parse("a{{b", "").expect("fine").fixed(), Some(&b"a{b"[..]));
+        assert_eq!(Template::parse("a{seq}", "").expect("fine").fixed(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_parses_or_is_a_problem(text in ".*") {
+            let _ = Template::parse(&text, "");
+        }
+
+        #[test]
+        fn escaped_text_comes_out_as_it_was(text in ".*") {
+            prop_assert_eq!(render(&text.replace('{', "{{").replace('}', "}}")), text);
+        }
+    }
+}

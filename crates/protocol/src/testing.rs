@@ -1,0 +1,235 @@
+//! A test that plays the server: drives one device with made-up time and shows what it does.
+
+use crate::meter::{Counts, DeviceTally, Failure, Phase, Tally, Window};
+use crate::model::{Cx, End, Link, Model, Outbox};
+use crate::time::Time;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+/// One device on the bench: what goes in is said by the test, what comes out is collected.
+#[derive(Debug)]
+pub struct Bench<M> {
+    /// The device.
+    pub model: M,
+    /// The time; tests move it.
+    pub now: Time,
+    /// The phases.
+    pub window: Window,
+    /// What the device sent and the test has not taken.
+    pub out: Outbox,
+    /// The last thing it asked of the connection.
+    pub link: Link,
+    /// How often it asked to connect.
+    pub connects: u32,
+    /// Its timer.
+    pub wake: Time,
+    /// How the flow ended, once it did.
+    pub end: Option<End>,
+    /// Whether the last loss of the connection was in order.
+    pub excused: bool,
+    /// What it complained about.
+    pub complaints: Vec<String>,
+    /// Its summary.
+    pub tally: DeviceTally,
+    /// Received and not yet used.
+    pub inbox: Vec<u8>,
+    meter: [Tally; 3],
+    rng: SmallRng,
+}
+
+impl<M> Bench<M> {
+    /// A bench whose measure phase lasts from the start to one hour.
+    pub fn new(model: M) -> Self {
+        Self {
+            model,
+            now: Time::ZERO,
+            window: Window { measure: Time::ZERO, drain: Time(3_600_000_000_000) },
+            out: Outbox::default(),
+            link: Link::Keep,
+            connects: 0,
+            wake: Time::NEVER,
+            end: None,
+            excused: false,
+            complaints: Vec::new(),
+            tally: DeviceTally::default(),
+            inbox: Vec::new(),
+            meter: [Tally::new(8), Tally::new(8), Tally::new(8)],
+            rng: SmallRng::seed_from_u64(1),
+        }
+    }
+
+    /// Call the model as a transport would, and take note of what it asks for.
+    pub fn call<R>(&mut self, f: impl FnOnce(&mut M, &mut Cx<'_>) -> R) -> R {
+        self.call_due(self.now, f)
+    }
+
+    fn call_due<R>(&mut self, due: Time, f: impl FnOnce(&mut M, &mut Cx<'_>) -> R) -> R {
+        let Self { now, window, out, rng, meter, tally, .. } = self;
+        let mut cx = Cx::new(*now, due, 0, out, rng, *window, meter, tally);
+        let answer = f(&mut self.model, &mut cx);
+        let (link, wake, end, complaint) = (cx.link, cx.wake, cx.end, cx.complaint.take());
+        self.excused = cx.excused;
+        if link != Link::Keep {
+            self.link = link;
+        }
+        if link == Link::Connect {
+            self.connects += 1;
+        }
+        if link != Link::Keep {
+            self.inbox.clear();
+        }
+        self.wake = wake.unwrap_or(self.wake);
+        self.end = end.or(self.end);
+        self.complaints.extend(complaint);
+        answer
+    }
+
+    /// What was counted in `phase`.
+    pub fn counts(&self, phase: Phase) -> Counts {
+        self.meter[phase as usize].counts
+    }
+
+    /// What was counted in the measure phase.
+    pub fn measured(&self) -> Counts {
+        self.counts(Phase::Measure)
+    }
+
+    /// Failures of one kind over all phases.
+    pub fn failures(&self, why: Failure) -> u64 {
+        self.meter.iter().map(|tally| tally.counts.failures[why as usize]).sum()
+    }
+
+    /// How many values delay number `delay` has, and the largest, in milliseconds, over all phases.
+    pub fn delay(&self, delay: usize) -> (u64, u64) {
+        let histograms = self.meter.iter().map(|tally| &tally.delays[delay]);
+        histograms.fold((0, 0), |(n, max), h| (n + h.len(), max.max(h.max() / 1_000_000)))
+    }
+
+    /// What the device sent since this was last asked.
+    pub fn sent(&mut self) -> Vec<u8> {
+        self.out.segment = 0;
+        std::mem::take(&mut self.out.bytes)
+    }
+
+    /// The same as text.
+    pub fn sent_text(&mut self) -> String {
+        String::from_utf8_lossy(&self.sent()).into_owned()
+    }
+}
+
+impl<M: Model> Bench<M> {
+    /// Begin a flow.
+    pub fn start(&mut self) {
+        self.end = None;
+        self.call(|model, cx| model.start(cx));
+    }
+
+    /// Begin a flow and let the connection come up at once.
+    pub fn up(&mut self) {
+        self.start();
+        assert_eq!(self.link, Link::Connect, "a flow begins with a connection");
+        self.connected();
+    }
+
+    /// The connection is up.
+    pub fn connected(&mut self) {
+        self.call(|model, cx| model.connected(cx));
+    }
+
+    /// The server sends `bytes`; what the device does not use is kept for the next time.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.inbox.extend_from_slice(bytes);
+        let inbox = std::mem::take(&mut self.inbox);
+        let used = self.call(|model, cx| model.received(cx, &inbox));
+        assert!(used <= inbox.len(), "used {used} of {} bytes", inbox.len());
+        if self.link != Link::Close {
+            self.inbox = inbox[used..].to_vec();
+        }
+    }
+
+    /// One datagram arrives.
+    pub fn datagram(&mut self, bytes: &[u8]) {
+        self.call(|model, cx| model.received(cx, bytes));
+    }
+
+    /// The connection is lost.
+    pub fn closed(&mut self, why: Failure) {
+        self.inbox.clear();
+        self.call(|model, cx| model.closed(cx, why));
+    }
+
+    /// The measure phase ends.
+    pub fn stop(&mut self) {
+        self.call(|model, cx| model.stop(cx));
+    }
+
+    /// Let time pass, up to `ms` since the start, with every timer in between.
+    pub fn run_to_ms(&mut self, ms: u64) {
+        self.run_to(Time(ms * 1_000_000));
+    }
+
+    /// Let time pass up to `until`, with every timer in between.
+    pub fn run_to(&mut self, until: Time) {
+        let mut at_once = 0;
+        while self.wake <= until {
+            let due = self.wake;
+            at_once = if due > self.now { 0 } else { at_once + 1 };
+            assert!(at_once < 100_000, "the timer never stops");
+            self.now = self.now.max(due);
+            self.wake = Time::NEVER;
+            self.call_due(due, |model, cx| model.timer(cx));
+        }
+        self.now = self.now.max(until);
+    }
+}
+
+/// Arbitrary bytes in arbitrary pieces, with time passing and connections lost in between: the device must
+/// not panic, loop, or hoard. The one entry point for the fuzz targets and for the bounded run in `cargo test`.
+pub fn assault<M: Model>(model: M, data: &[u8], hoard: usize) {
+    let mut bench = Bench::new(model);
+    bench.window.drain = Time(3_000_000_000);
+    bench.start();
+    bench.connected();
+    let mut rest = data;
+    while let Some((&op, after)) = rest.split_first() {
+        rest = after;
+        match op {
+            // mostly bytes, in pieces of 1 to 64
+            0..=191 => {
+                let (piece, after) = rest.split_at(rest.len().min(usize::from(op & 63) + 1));
+                rest = after;
+                if bench.link != Link::Close {
+                    bench.feed(piece);
+                    assert!(bench.inbox.len() <= hoard, "keeps {} bytes", bench.inbox.len());
+                }
+            }
+            192..=239 => {
+                let until = Time(bench.now.0 + (u64::from(op & 63) << 22));
+                for _ in 0..64 {
+                    if bench.wake > until {
+                        break;
+                    }
+                    let next = bench.wake.max(bench.now);
+                    bench.now = next;
+                    bench.wake = Time::NEVER;
+                    bench.call(|model, cx| model.timer(cx));
+                }
+                bench.now = until;
+            }
+            240..=247 => bench.closed(Failure::Closed),
+            248..=253 => {
+                if bench.link == Link::Connect {
+                    bench.connected();
+                }
+            }
+            254 => bench.stop(),
+            255 => bench.start(),
+        }
+        if bench.end.take().is_some() {
+            bench.start();
+            bench.connected();
+        }
+        bench.out.bytes.clear();
+        bench.out.segment = 0;
+    }
+}
