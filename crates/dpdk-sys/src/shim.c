@@ -1,0 +1,88 @@
+#define _GNU_SOURCE /* fopencookie */
+#include "shim.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+uint16_t nd_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n)
+{
+	return rte_eth_rx_burst(port, queue, mbufs, n);
+}
+
+uint16_t nd_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n)
+{
+	return rte_eth_tx_burst(port, queue, mbufs, n);
+}
+
+int nd_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t n)
+{
+	return rte_pktmbuf_alloc_bulk(pool, mbufs, n);
+}
+
+uint32_t nd_ring_enqueue(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_t n)
+{
+	return rte_ring_sp_enqueue_burst(ring, (void *const *)mbufs, n, NULL);
+}
+
+uint32_t nd_ring_dequeue(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_t n)
+{
+	return rte_ring_sc_dequeue_burst(ring, (void **)mbufs, n, NULL);
+}
+
+uint32_t nd_ring_drain(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_t n)
+{
+	return rte_ring_dequeue_burst(ring, (void **)mbufs, n, NULL);
+}
+
+int nd_link_get(uint16_t port, struct nd_link *out)
+{
+	struct rte_eth_link link;
+	int rc;
+
+	memset(&link, 0, sizeof(link));
+	rc = rte_eth_link_get_nowait(port, &link);
+	if (rc < 0)
+		return rc;
+	out->mbps = link.link_speed == RTE_ETH_SPEED_NUM_UNKNOWN ? 0 : link.link_speed;
+	out->up = link.link_status == RTE_ETH_LINK_UP;
+	out->full_duplex = link.link_duplex == RTE_ETH_LINK_FULL_DUPLEX;
+	return 0;
+}
+
+uint32_t nd_lcore_id(void)
+{
+	return rte_lcore_id();
+}
+
+int nd_errno(void)
+{
+	return rte_errno;
+}
+
+uint64_t nd_tsc(void)
+{
+	return rte_rdtsc();
+}
+
+static nd_log_fn log_fn;
+
+static ssize_t log_write(void *cookie, const char *text, size_t len)
+{
+	(void)cookie;
+	log_fn((uint32_t)rte_log_cur_msg_loglevel(), text, len);
+	return (ssize_t)len;
+}
+
+int nd_log_to(nd_log_fn fn)
+{
+	cookie_io_functions_t io = { .write = log_write };
+	FILE *stream;
+
+	log_fn = fn;
+	stream = fopencookie(NULL, "w", io);
+	if (stream == NULL)
+		return -errno;
+	setvbuf(stream, NULL, _IOLBF, 4096);
+	return rte_openlog_stream(stream);
+}

@@ -1,0 +1,63 @@
+/* What Rust cannot call or compute by itself: inline functions, macros and structure layouts of DPDK.
+ * Everything here is called per burst or per event, never per packet. */
+#ifndef NETDYNO_SHIM_H
+#define NETDYNO_SHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rte_bus_vdev.h>
+#include <rte_dev.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_eth_ring.h>
+#include <rte_ethdev.h>
+#include <rte_lcore.h>
+#include <rte_log.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+#include <rte_ring.h>
+#include <rte_version.h>
+
+/* The layout of an mbuf differs between DPDK releases in its unions only by name; offsets are all we need. */
+enum nd_mbuf {
+	ND_MBUF_BUF_ADDR = offsetof(struct rte_mbuf, buf_addr),
+	ND_MBUF_DATA_OFF = offsetof(struct rte_mbuf, data_off),
+	ND_MBUF_NB_SEGS = offsetof(struct rte_mbuf, nb_segs),
+	ND_MBUF_OL_FLAGS = offsetof(struct rte_mbuf, ol_flags),
+	ND_MBUF_PKT_LEN = offsetof(struct rte_mbuf, pkt_len),
+	ND_MBUF_DATA_LEN = offsetof(struct rte_mbuf, data_len),
+	ND_MBUF_BUF_LEN = offsetof(struct rte_mbuf, buf_len),
+};
+
+/* Macros of RTE_BIT64(), which bindgen cannot evaluate. */
+static const uint64_t ND_TX_OFFLOAD_MULTI_SEGS = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+static const uint64_t ND_TX_OFFLOAD_MBUF_FAST_FREE = RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
+static const uint64_t ND_RX_OFFLOAD_SCATTER = RTE_ETH_RX_OFFLOAD_SCATTER;
+static const uint32_t ND_RING_SP = RING_F_SP_ENQ;
+static const uint32_t ND_RING_SC = RING_F_SC_DEQ;
+
+struct nd_link {
+	uint32_t mbps; /* 0: not known */
+	uint8_t up;
+	uint8_t full_duplex;
+};
+
+typedef void (*nd_log_fn)(uint32_t level, const char *text, size_t len);
+
+uint16_t nd_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
+uint16_t nd_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
+/* All of n or none: 0 or a negative errno. */
+int nd_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t n);
+uint32_t nd_ring_enqueue(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_t n);
+uint32_t nd_ring_dequeue(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_t n);
+/* Ends of a ring that several threads may use at once, as net_ring drivers do. */
+uint32_t nd_ring_drain(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_t n);
+int nd_link_get(uint16_t port, struct nd_link *out);
+uint32_t nd_lcore_id(void);
+int nd_errno(void);
+uint64_t nd_tsc(void);
+/* Send everything DPDK logs, on any thread, to `fn`: 0 or a negative errno. */
+int nd_log_to(nd_log_fn fn);
+
+#endif

@@ -1,0 +1,172 @@
+//! Up to [`BURST`] packets that travel together.
+
+use crate::Mbuf;
+use dpdk_sys::rte_mbuf;
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+/// Most packets in a batch. 32 packets' headers and first lines fit the first-level cache together.
+pub const BURST: usize = 32;
+
+/// A batch of packets, owned; dropping it frees them. Never allocates.
+pub struct Batch {
+    len: usize,
+    /// The first `len` are packets that we own.
+    mbufs: [MaybeUninit<NonNull<rte_mbuf>>; BURST],
+}
+
+// SAFETY: a batch is the only owner of its packets, which any thread may use and free.
+unsafe impl Send for Batch {}
+
+impl Batch {
+    /// An empty batch.
+    #[inline]
+    pub const fn new() -> Self {
+        Self { len: 0, mbufs: [MaybeUninit::uninit(); BURST] }
+    }
+
+    /// Packets in it.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it holds none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Packets that it can still take.
+    #[inline]
+    pub fn room(&self) -> usize {
+        BURST - self.len
+    }
+
+    /// The packets.
+    #[inline]
+    pub fn frames(&self) -> &[Mbuf] {
+        // SAFETY: the first `len` are initialised; Mbuf is a transparent NonNull<rte_mbuf>; the packets
+        // stay owned by the batch, borrowed through `self`.
+        unsafe { std::slice::from_raw_parts(self.mbufs.as_ptr().cast::<Mbuf>(), self.len) }
+    }
+
+    /// The packets, to change or swap.
+    #[inline]
+    pub fn frames_mut(&mut self) -> &mut [Mbuf] {
+        // SAFETY: as in `frames`, borrowed mutably. Whatever safe code does to the slice leaves each place
+        // holding a packet that is owned once.
+        unsafe { std::slice::from_raw_parts_mut(self.mbufs.as_mut_ptr().cast::<Mbuf>(), self.len) }
+    }
+
+    /// Add a packet at the end; a full batch gives it back.
+    #[inline]
+    pub fn push(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
+        match self.mbufs.get_mut(self.len) {
+            Some(place) => {
+                place.write(mbuf.into_raw());
+                self.len += 1;
+                Ok(())
+            }
+            None => Err(mbuf),
+        }
+    }
+
+    /// Move as many packets as fit to the end of `other`, in order, and keep the rest.
+    #[inline]
+    pub fn move_to(&mut self, other: &mut Batch) {
+        let n = self.len.min(other.room());
+        other.mbufs[other.len..other.len + n].copy_from_slice(&self.mbufs[..n]);
+        other.len += n;
+        self.forget_first(n);
+    }
+
+    /// Sum of the packets' lengths, bytes without FCS.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.frames().iter().map(|mbuf| mbuf.len() as u64).sum()
+    }
+
+    /// Keep the packets for which `keep` says yes, in order, and free the others.
+    #[inline]
+    pub fn retain(&mut self, mut keep: impl FnMut(&mut Mbuf) -> bool) {
+        let mut kept = 0;
+        for i in 0..self.len {
+            if keep(&mut self.frames_mut()[i]) {
+                // A swap, so that each place holds one owned packet at all times, also if `keep` panics.
+                self.mbufs.swap(kept, i);
+                kept += 1;
+            }
+        }
+        self.truncate(kept);
+    }
+
+    /// Free the packets after the first `len`.
+    #[inline]
+    pub fn truncate(&mut self, len: usize) {
+        if len < self.len {
+            let gone = self.len - len;
+            self.len = len;
+            // SAFETY: places len..len + gone are initialised packets that we owned until the line above.
+            unsafe { dpdk_sys::rte_pktmbuf_free_bulk(self.mbufs[len..].as_mut_ptr().cast(), gone as u32) };
+        }
+    }
+
+    /// Free all packets.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.truncate(0);
+    }
+
+    /// Let `fill` write packets into the free places; it returns how many it wrote.
+    ///
+    /// # Safety
+    /// `fill` is given a pointer to `room` places and writes, from the first on, as many valid packets as it
+    /// returns, at most `room`, each now owned by the batch.
+    #[inline]
+    pub(crate) unsafe fn fill(&mut self, fill: impl FnOnce(*mut *mut rte_mbuf, usize) -> usize) -> usize {
+        let room = self.room();
+        let n = fill(self.mbufs[self.len..].as_mut_ptr().cast(), room);
+        debug_assert!(n <= room);
+        self.len += n.min(room);
+        n
+    }
+
+    /// Let `take` have the packets; it returns how many of the first ones it took.
+    ///
+    /// # Safety
+    /// `take` is given a pointer to `len` packets and becomes the owner of as many of the first ones as it
+    /// returns, at most `len`; the others it leaves alone.
+    #[inline]
+    pub(crate) unsafe fn take(&mut self, take: impl FnOnce(*mut *mut rte_mbuf, usize) -> usize) -> usize {
+        let n = take(self.mbufs.as_mut_ptr().cast(), self.len);
+        debug_assert!(n <= self.len);
+        self.forget_first(n.min(self.len));
+        n
+    }
+
+    #[inline]
+    fn forget_first(&mut self, n: usize) {
+        self.mbufs.copy_within(n..self.len, 0);
+        self.len -= n;
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.frames()).finish()
+    }
+}

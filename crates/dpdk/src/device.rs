@@ -1,0 +1,150 @@
+//! What a user writes to name a port, and what DPDK calls it.
+
+use crate::{Error, Result};
+use std::fmt;
+use std::str::FromStr;
+
+/// Shown in errors about device strings.
+pub(crate) const EXAMPLES: &str =
+    "pair:cable1, af_packet:veth0, tap:tap0, null, 0000:03:00.0, net_memif,role=server,id=0";
+
+/// A device string, read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Device {
+    /// One end of a cable inside the process; two ports with the same name are its two ends: `pair:NAME`.
+    Pair(String),
+    /// A real network card (or a virtual function), by PCI address: `0000:03:00.0` or `03:00.0`.
+    Pci(String),
+    /// A virtual device of DPDK: `DRIVER[NUMBER][,key=value…]`, such as `net_af_packet,iface=veth0`.
+    Virtual {
+        /// Driver, with the number if one was given.
+        driver: String,
+        /// What comes after the first comma.
+        arguments: String,
+    },
+}
+
+/// Short forms: what stands before the colon, the driver, and the argument that takes what stands after it.
+const SHORT: [(&str, &str, &str); 5] = [
+    ("af_packet", "net_af_packet", "iface="),
+    ("af_xdp", "net_af_xdp", "iface="),
+    ("tap", "net_tap", "iface="),
+    ("null", "net_null", ""),
+    ("virtio", "virtio_user", "path="),
+];
+
+impl FromStr for Device {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let bad = |why: &str| Error::Device { device: text.into(), why: why.into() };
+        if text.is_empty() || text.bytes().any(|b| b.is_ascii_whitespace() || b == 0 || !b.is_ascii()) {
+            return Err(bad("it is empty or holds a blank or a non-ASCII character"));
+        }
+        if let Some(address) = pci_address(text) {
+            return Ok(Self::Pci(address));
+        }
+        if let Some(name) = text.strip_prefix("pair:") {
+            // 16 leaves room for what DPDK puts around the name.
+            return match name.len() {
+                1..=16 => Ok(Self::Pair(name.into())),
+                _ => Err(bad("a pair's name has 1 to 16 characters")),
+            };
+        }
+        let (short, rest) = text.split_once(':').unwrap_or((text, ""));
+        if let Some((_, driver, key)) = SHORT.iter().find(|(name, _, _)| *name == short) {
+            if rest.is_empty() && !key.is_empty() {
+                return Err(bad("it lacks the interface or path after the colon"));
+            }
+            return Ok(Self::Virtual { driver: (*driver).into(), arguments: format!("{key}{rest}") });
+        }
+        let (driver, arguments) = text.split_once(',').unwrap_or((text, ""));
+        if !(driver.starts_with("net_") || driver.starts_with("eth_") || driver.starts_with("virtio_user")) {
+            return Err(bad("it is no PCI address, short form or driver name (those begin with net_)"));
+        }
+        Ok(Self::Virtual { driver: driver.into(), arguments: arguments.into() })
+    }
+}
+
+impl Device {
+    /// What to look at when the device cannot be opened.
+    pub(crate) fn hint(&self) -> &'static str {
+        let driver = match self {
+            Self::Pair(_) => return "A pair has two ends; is a third port using the name?",
+            Self::Pci(_) => {
+                return "Is the device bound to vfio-pci (`dpdk-devbind.py --status`), and does the daemon \
+                        run as root with huge pages?";
+            }
+            Self::Virtual { driver, .. } => driver.trim_end_matches(|c: char| c.is_ascii_digit()),
+        };
+        match driver {
+            "net_af_packet" | "net_af_xdp" => {
+                "Does the interface exist in the daemon's network namespace and is it up \
+                 (`ip link set IFACE up`), and does the daemon run as root (CAP_NET_RAW, CAP_NET_ADMIN)?"
+            }
+            "net_tap" => {
+                "Does /dev/net/tun exist, is the interface name free, and does the daemon run as root?"
+            }
+            "net_memif" => "Is its socket's directory writable, and is the peer's role the other one?",
+            "net_vhost" | "virtio_user" => {
+                "Is the socket path right, and does the peer run with shared memory?"
+            }
+            "net_pcap" => "Do the files exist and is the output's directory writable?",
+            _ => "Check the driver's name and arguments against DPDK's documentation.",
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pair(name) => write!(f, "pair:{name}"),
+            Self::Pci(address) => f.write_str(address),
+            Self::Virtual { driver, arguments } if arguments.is_empty() => f.write_str(driver),
+            Self::Virtual { driver, arguments } => write!(f, "{driver},{arguments}"),
+        }
+    }
+}
+
+/// `text` as `dddd:bb:dd.f`, if it is a PCI address.
+fn pci_address(text: &str) -> Option<String> {
+    let hex = |part: &str, len: usize| part.len() == len && part.bytes().all(|b| b.is_ascii_hexdigit());
+    let parts: Vec<&str> = text.split(':').collect();
+    let (domain, bus, tail) = match parts[..] {
+        [domain, bus, tail] => (domain, bus, tail),
+        [bus, tail] => ("0000", bus, tail),
+        _ => return None,
+    };
+    let (device, function) = tail.split_once('.')?;
+    (hex(domain, 4) && hex(bus, 2) && hex(device, 2) && hex(function, 1))
+        .then(|| format!("{domain}:{bus}:{device}.{function}").to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_is_read() {
+        let read = |text: &str| text.parse::<Device>().map(|device| device.to_string());
+        let same = |text: &str| assert_eq!(read(text).unwrap(), text);
+        same("pair:cable1");
+        same("0000:03:00.0");
+        same("net_memif,role=server,id=0");
+        same("virtio_user0,path=/tmp/sock");
+        assert_eq!(read("3b:00.1").unwrap(), "0000:3b:00.1");
+        assert_eq!(read("af_packet:veth0").unwrap(), "net_af_packet,iface=veth0");
+        assert_eq!(read("tap:t0,mac=fixed").unwrap(), "net_tap,iface=t0,mac=fixed");
+        assert_eq!(read("null").unwrap(), "net_null");
+    }
+
+    #[test]
+    fn what_is_no_device_says_why_and_shows_examples() {
+        for text in
+            ["", "pair:", "pair:12345678901234567", "tap:", "eth0", "net_tap, iface=x", "0000:03:00", "ü"]
+        {
+            let why = text.parse::<Device>().unwrap_err().to_string();
+            assert!(why.contains("examples: pair:"), "{text}: {why}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! One packet in DPDK's memory.
+
+use dpdk_sys::{nd_mbuf, rte_mbuf};
+use std::fmt;
+use std::ptr::NonNull;
+
+/// A packet, owned: dropping it gives its memory back to the pool it came from.
+///
+/// Only the first segment can be read and written; [`Mbuf::is_whole`] says whether that is all of it.
+#[repr(transparent)]
+pub struct Mbuf(NonNull<rte_mbuf>);
+
+// SAFETY: an Mbuf is the only owner of its packet, and DPDK's packets may be used and freed by any thread.
+unsafe impl Send for Mbuf {}
+
+impl Mbuf {
+    /// Give up ownership.
+    pub(crate) fn into_raw(self) -> NonNull<rte_mbuf> {
+        let raw = self.0;
+        std::mem::forget(self);
+        raw
+    }
+
+    /// A field of the packet's header.
+    #[inline]
+    fn field<T: Copy>(&self, offset: nd_mbuf::Type) -> T {
+        // SAFETY: `offset` is an `nd_mbuf` constant, the C compiler's offsetof for a field that every
+        // caller reads with that field's own type; the packet is valid and ours.
+        unsafe { self.0.as_ptr().byte_add(offset as usize).cast::<T>().read() }
+    }
+
+    #[inline]
+    fn set_field<T: Copy>(&mut self, offset: nd_mbuf::Type, value: T) {
+        // SAFETY: as in `field`; we hold the packet mutably.
+        unsafe { self.0.as_ptr().byte_add(offset as usize).cast::<T>().write(value) }
+    }
+
+    /// Bytes in the whole packet, from the Ethernet header, without FCS.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "an empty packet means nothing")]
+    pub fn len(&self) -> usize {
+        self.field::<u32>(nd_mbuf::ND_MBUF_PKT_LEN) as usize
+    }
+
+    /// Whether [`Mbuf::data`] is the whole packet (it came in one segment).
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.field::<u16>(nd_mbuf::ND_MBUF_NB_SEGS) == 1
+    }
+
+    #[inline]
+    fn start(&self) -> *mut u8 {
+        let buffer: *mut u8 = self.field(nd_mbuf::ND_MBUF_BUF_ADDR);
+        let offset: u16 = self.field(nd_mbuf::ND_MBUF_DATA_OFF);
+        // SAFETY: DPDK keeps data_off within the buffer; `set_len` never moves it.
+        unsafe { buffer.add(offset.into()) }
+    }
+
+    /// The bytes of the first segment.
+    #[inline]
+    pub fn data(&self) -> &[u8] {
+        let len: u16 = self.field(nd_mbuf::ND_MBUF_DATA_LEN);
+        // SAFETY: DPDK and `set_len` keep data_off + data_len within the buffer, whose memory is never
+        // unmapped and was initialised (zeroed pages) when mapped; we own the packet.
+        unsafe { std::slice::from_raw_parts(self.start(), len.into()) }
+    }
+
+    /// The bytes of the first segment, to change.
+    #[inline]
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        let len: u16 = self.field(nd_mbuf::ND_MBUF_DATA_LEN);
+        // SAFETY: as in `data`; we hold the packet mutably, and make no second owner of its buffer.
+        unsafe { std::slice::from_raw_parts_mut(self.start(), len.into()) }
+    }
+
+    /// Most bytes that [`Mbuf::set_len`] takes.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        let buffer: u16 = self.field(nd_mbuf::ND_MBUF_BUF_LEN);
+        let offset: u16 = self.field(nd_mbuf::ND_MBUF_DATA_OFF);
+        usize::from(buffer.saturating_sub(offset))
+    }
+
+    /// Make the packet `len` bytes long and return them all to be written. `None` when the packet has
+    /// no room for it, or came in several segments; it is then unchanged. Bytes past the former end are
+    /// whatever the buffer held before.
+    #[inline]
+    pub fn set_len(&mut self, len: usize) -> Option<&mut [u8]> {
+        if len > self.capacity() || !self.is_whole() {
+            return None;
+        }
+        self.set_field(nd_mbuf::ND_MBUF_PKT_LEN, len as u32);
+        self.set_field(nd_mbuf::ND_MBUF_DATA_LEN, len as u16);
+        Some(self.data_mut())
+    }
+}
+
+impl Drop for Mbuf {
+    fn drop(&mut self) {
+        let mut raw = self.0.as_ptr();
+        // SAFETY: we own the packet and nobody uses it after this.
+        unsafe { dpdk_sys::rte_pktmbuf_free_bulk(&raw mut raw, 1) };
+    }
+}
+
+impl fmt::Debug for Mbuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mbuf({} bytes)", self.len())
+    }
+}

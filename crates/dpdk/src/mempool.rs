@@ -1,0 +1,114 @@
+//! Where packets' memory comes from.
+
+use crate::{Batch, Eal, Error, Result};
+use dpdk_sys::rte_mempool;
+use std::ffi::CString;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A pool of packets, shared by clones of this handle.
+///
+/// Pools are never freed, only used again by the next one of the same size: a packet still in a driver's
+/// queue stays valid whatever is dropped first, and a daemon that runs for months does not fragment.
+#[derive(Debug, Clone)]
+pub struct Mempool(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    pool: NonNull<rte_mempool>,
+    shape: Shape,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Shape {
+    packets: u32,
+    room: u16,
+}
+
+// SAFETY: DPDK's pools may be used by any thread; the pointer never dangles since pools are never freed.
+unsafe impl Send for Inner {}
+// SAFETY: as above; allocation and freeing are thread-safe (multi-producer, multi-consumer).
+unsafe impl Sync for Inner {}
+
+/// Packets that a registered thread keeps for itself.
+const CACHE: u32 = 256;
+
+/// A pool that nobody uses now.
+struct Idle(NonNull<rte_mempool>, Shape);
+// SAFETY: see Inner.
+unsafe impl Send for Idle {}
+
+static IDLE: Mutex<Vec<Idle>> = Mutex::new(Vec::new());
+
+impl Mempool {
+    /// A pool of `packets` packets of up to `room` bytes each.
+    pub fn new(eal: &'static Eal, packets: u32, room: u16) -> Result<Self> {
+        static COUNT: Mutex<u32> = Mutex::new(0);
+        let shape = Shape { packets, room };
+        let _control = eal.control();
+        {
+            let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+            // One with packets still out would be a smaller pool than asked for.
+            let whole = |Idle(pool, has): &Idle| {
+                // SAFETY: the pool is valid, as it is never freed.
+                *has == shape && unsafe { dpdk_sys::rte_mempool_in_use_count(pool.as_ptr()) } == 0
+            };
+            if let Some(at) = idle.iter().position(whole) {
+                let Idle(pool, _) = idle.swap_remove(at);
+                return Ok(Self(Arc::new(Inner { pool, shape })));
+            }
+        }
+        let name = {
+            let mut count = COUNT.lock().unwrap_or_else(PoisonError::into_inner);
+            *count += 1;
+            CString::new(format!("pool{count}")).unwrap_or_default()
+        };
+        let cache = CACHE.min(packets / 4);
+        let room_with_head = room.saturating_add(dpdk_sys::RTE_PKTMBUF_HEADROOM as u16);
+        // SAFETY: the EAL runs, `name` is NUL-terminated and copied; -1 is SOCKET_ID_ANY.
+        let pool = unsafe {
+            dpdk_sys::rte_pktmbuf_pool_create(name.as_ptr(), packets, cache, 0, room_with_head, -1)
+        };
+        match NonNull::new(pool) {
+            Some(pool) => Ok(Self(Arc::new(Inner { pool, shape }))),
+            None => Err::<Self, Error>(eal.out_of_memory(format!("{packets} packets of {room} bytes"))),
+        }
+    }
+
+    /// Fill `batch` up to `n` packets of length 0; all of what is missing or nothing. Says whether it did.
+    #[inline]
+    pub fn fill(&self, batch: &mut Batch, n: usize) -> bool {
+        let n = n.saturating_sub(batch.len()).min(batch.room());
+        if n == 0 {
+            return true;
+        }
+        // SAFETY: nd_alloc_bulk writes either n valid packets, n <= room, or none and returns non-zero.
+        let got = unsafe {
+            batch.fill(|places, _room| {
+                if dpdk_sys::nd_alloc_bulk(self.0.pool.as_ptr(), places, n as u32) == 0 { n } else { 0 }
+            })
+        };
+        got == n
+    }
+
+    /// Packets not in use. Slow and, while others use the pool, approximate.
+    pub fn available(&self) -> u32 {
+        // SAFETY: the pool is valid.
+        unsafe { dpdk_sys::rte_mempool_avail_count(self.0.pool.as_ptr()) }
+    }
+
+    /// Packets in all.
+    pub fn capacity(&self) -> u32 {
+        self.0.shape.packets
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut rte_mempool {
+        self.0.pool.as_ptr()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        IDLE.lock().unwrap_or_else(PoisonError::into_inner).push(Idle(self.pool, self.shape));
+    }
+}

@@ -1,0 +1,371 @@
+//! Ethernet ports: opened by device string, used through queues, closed when the last queue is gone.
+
+use crate::{Batch, Device, Eal, Mempool, Result, cable, error};
+use dpdk_sys::rte_mbuf;
+use std::ffi::{CStr, CString};
+use std::mem::zeroed;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// How a port is set up.
+#[derive(Debug, Clone)]
+pub struct PortConfig {
+    /// Receive queues.
+    pub rx_queues: u16,
+    /// Transmit queues.
+    pub tx_queues: u16,
+    /// Packets that each receive queue holds; what the port cannot do is rounded to what it can.
+    pub rx_descriptors: u16,
+    /// Packets that each transmit queue holds; rounded likewise.
+    pub tx_descriptors: u16,
+    /// Largest IP packet, bytes. 0 leaves it as it is.
+    pub mtu: u16,
+    /// Receive frames to any address.
+    pub promiscuous: bool,
+    /// The port's own address; `None` keeps the one it has.
+    pub mac: Option<[u8; 6]>,
+}
+
+impl Default for PortConfig {
+    fn default() -> Self {
+        Self {
+            rx_queues: 1,
+            tx_queues: 1,
+            rx_descriptors: 1024,
+            tx_descriptors: 1024,
+            mtu: 0,
+            promiscuous: true,
+            mac: None,
+        }
+    }
+}
+
+/// What a port says about itself.
+#[derive(Debug, Clone)]
+pub struct PortInfo {
+    /// DPDK's driver for it, such as `net_af_packet`.
+    pub driver: String,
+    /// Most receive queues.
+    pub max_rx_queues: u16,
+    /// Most transmit queues.
+    pub max_tx_queues: u16,
+    /// Largest MTU, bytes.
+    pub max_mtu: u16,
+}
+
+/// The state of a port's link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    /// Whether it is up.
+    pub up: bool,
+    /// Speed in Mbit/s; 0 when the port does not know.
+    pub mbps: u32,
+}
+
+/// The port's own counters since it was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PortStats {
+    /// Frames received.
+    pub rx_packets: u64,
+    /// Frames sent.
+    pub tx_packets: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Frames that the port dropped as its receive queue was full.
+    pub rx_missed: u64,
+    /// Frames that arrived broken.
+    pub rx_errors: u64,
+    /// Frames that the port failed to send.
+    pub tx_errors: u64,
+    /// Frames lost as there was no packet memory to receive into.
+    pub rx_no_memory: u64,
+}
+
+/// A port; clones are handles of the same one. It closes when all handles and queues are gone.
+#[derive(Debug, Clone)]
+pub struct Port(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    eal: &'static Eal,
+    device: Device,
+    id: u16,
+    source: Source,
+    started: AtomicBool,
+}
+
+/// What must be undone when the port is closed.
+#[derive(Debug)]
+enum Source {
+    Cable(cable::End),
+    Virtual(CString),
+    Pci,
+}
+
+/// One receive queue; only its holder takes packets from it.
+#[derive(Debug)]
+pub struct RxQueue {
+    port: Arc<Inner>,
+    queue: u16,
+    /// Keeps the pool from being used by others while the queue fills packets from it.
+    _pool: Mempool,
+}
+
+/// One transmit queue; only its holder gives packets to it.
+#[derive(Debug)]
+pub struct TxQueue {
+    port: Arc<Inner>,
+    queue: u16,
+}
+
+impl Port {
+    /// Open the port that `device` names (see [`Device`]).
+    pub fn open(eal: &'static Eal, device: &str) -> Result<Self> {
+        let device: Device = device.parse()?;
+        let (name, source) = match &device {
+            Device::Pair(cable) => {
+                let end = cable::open(eal, cable)?;
+                (c_string(&end.name), Source::Cable(end))
+            }
+            Device::Virtual { driver, arguments } => {
+                let name = c_string(&numbered(driver));
+                let _control = eal.control();
+                // SAFETY: the EAL runs; both strings are NUL-terminated and copied by DPDK.
+                let code = unsafe { dpdk_sys::rte_vdev_init(name.as_ptr(), c_string(arguments).as_ptr()) };
+                if code < 0 {
+                    return Err(error::port(&device.to_string(), "opening", code, device.hint()));
+                }
+                (name.clone(), Source::Virtual(name))
+            }
+            Device::Pci(address) => {
+                let name = c_string(address);
+                let _control = eal.control();
+                // SAFETY: the EAL runs; the string is NUL-terminated and copied. A device already probed at
+                // start is left as it is.
+                let code = unsafe { dpdk_sys::rte_dev_probe(name.as_ptr()) };
+                if code < 0 && code != -17 {
+                    return Err(error::port(&device.to_string(), "opening", code, device.hint()));
+                }
+                (name, Source::Pci)
+            }
+        };
+        let mut id = 0;
+        // SAFETY: the string is NUL-terminated, `id` outlives the call.
+        let code = unsafe { dpdk_sys::rte_eth_dev_get_port_by_name(name.as_ptr(), &raw mut id) };
+        if code < 0 {
+            if let Source::Virtual(name) = source {
+                // SAFETY: made above, and nobody knows it yet.
+                unsafe { dpdk_sys::rte_vdev_uninit(name.as_ptr()) };
+            }
+            return Err(error::port(&device.to_string(), "finding", code, device.hint()));
+        }
+        Ok(Self(Arc::new(Inner { eal, device, id, source, started: AtomicBool::new(false) })))
+    }
+
+    /// Set the port up and start it, once; received packets come from `pool`. The queues are then used by
+    /// one thread each.
+    pub fn start(&self, config: &PortConfig, pool: &Mempool) -> Result<(Vec<RxQueue>, Vec<TxQueue>)> {
+        let port = &*self.0;
+        if port.started.swap(true, Ordering::Relaxed) {
+            return Err(self.failed("starting", -114, "It was started before; open it again."));
+        }
+        let _control = port.eal.control();
+        let info = self.raw_info()?;
+        if config.rx_queues > info.max_rx_queues || config.tx_queues > info.max_tx_queues {
+            let hint = format!("It has at most {} + {} queues.", info.max_rx_queues, info.max_tx_queues);
+            return Err(self.failed("setting queues", -22, hint));
+        }
+        // SAFETY: a plain C structure whose all-zero value means "defaults".
+        let mut wanted: dpdk_sys::rte_eth_conf = unsafe { zeroed() };
+        // Frames longer than a packet's room come in several segments where the port can; elements that
+        // need them whole count them as such.
+        wanted.rxmode.offloads = info.rx_offload_capa & dpdk_sys::ND_RX_OFFLOAD_SCATTER;
+        wanted.txmode.offloads = info.tx_offload_capa & dpdk_sys::ND_TX_OFFLOAD_MULTI_SEGS;
+        let id = port.id;
+        let check = |action, code: i32| match code {
+            0.. => Ok(()),
+            _ => Err(self.failed(action, code, port.device.hint())),
+        };
+        let (mut rx_size, mut tx_size) = (config.rx_descriptors, config.tx_descriptors);
+        // SAFETY: for all calls below, the port is open and not started, we are the only one to set it up,
+        // the pointers outlive the calls, the pool is valid for good, a null queue configuration means the
+        // port's own default, and queue numbers are below the counts configured first.
+        unsafe {
+            check(
+                "configuring",
+                dpdk_sys::rte_eth_dev_configure(id, config.rx_queues, config.tx_queues, &wanted),
+            )?;
+            check(
+                "sizing queues",
+                dpdk_sys::rte_eth_dev_adjust_nb_rx_tx_desc(id, &mut rx_size, &mut tx_size),
+            )?;
+            for queue in 0..config.rx_queues {
+                let (none, pool) = (std::ptr::null(), pool.as_ptr());
+                let node = u32::MAX; // SOCKET_ID_ANY
+                let code = dpdk_sys::rte_eth_rx_queue_setup(id, queue, rx_size, node, none, pool);
+                check("setting up a receive queue", code)?;
+            }
+            for queue in 0..config.tx_queues {
+                let code = dpdk_sys::rte_eth_tx_queue_setup(id, queue, tx_size, u32::MAX, std::ptr::null());
+                check("setting up a transmit queue", code)?;
+            }
+            if config.mtu != 0 {
+                check("setting the MTU", dpdk_sys::rte_eth_dev_set_mtu(id, config.mtu))?;
+            }
+            check("starting", dpdk_sys::rte_eth_dev_start(id))?;
+            if let Some(mac) = config.mac {
+                let mut mac = dpdk_sys::rte_ether_addr { addr_bytes: mac };
+                // Not every virtual port can keep an address; the frames carry ours all the same.
+                dpdk_sys::rte_eth_dev_default_mac_addr_set(id, &raw mut mac);
+            }
+            if config.promiscuous {
+                // Ports that cannot are promiscuous by nature (rings, memif, null).
+                dpdk_sys::rte_eth_promiscuous_enable(id);
+            }
+        }
+        let rx = |queue| RxQueue { port: self.0.clone(), queue, _pool: pool.clone() };
+        let tx = |queue| TxQueue { port: self.0.clone(), queue };
+        Ok(((0..config.rx_queues).map(rx).collect(), (0..config.tx_queues).map(tx).collect()))
+    }
+
+    /// The device string, in full.
+    pub fn device(&self) -> String {
+        self.0.device.to_string()
+    }
+
+    /// What the port can do.
+    pub fn info(&self) -> Result<PortInfo> {
+        let raw = self.raw_info()?;
+        let driver = if raw.driver_name.is_null() {
+            String::new()
+        } else {
+            // SAFETY: a non-null driver_name is the driver's static, NUL-terminated name.
+            unsafe { CStr::from_ptr(raw.driver_name) }.to_string_lossy().into_owned()
+        };
+        Ok(PortInfo {
+            driver,
+            max_rx_queues: raw.max_rx_queues,
+            max_tx_queues: raw.max_tx_queues,
+            max_mtu: raw.max_mtu,
+        })
+    }
+
+    /// The port's Ethernet address; all zero when it has none.
+    pub fn mac(&self) -> [u8; 6] {
+        let mut mac = dpdk_sys::rte_ether_addr { addr_bytes: [0; 6] };
+        // SAFETY: the port is open and `mac` outlives the call.
+        unsafe { dpdk_sys::rte_eth_macaddr_get(self.0.id, &raw mut mac) };
+        mac.addr_bytes
+    }
+
+    /// The state of the link, without waiting for it.
+    pub fn link(&self) -> Link {
+        let mut link = dpdk_sys::nd_link { mbps: 0, up: 0, full_duplex: 0 };
+        // SAFETY: the port is open and `link` outlives the call.
+        let code = unsafe { dpdk_sys::nd_link_get(self.0.id, &raw mut link) };
+        Link { up: code == 0 && link.up != 0, mbps: link.mbps }
+    }
+
+    /// The port's counters.
+    pub fn stats(&self) -> PortStats {
+        // SAFETY: a plain C structure of numbers; the port is open.
+        let raw = unsafe {
+            let mut raw: dpdk_sys::rte_eth_stats = zeroed();
+            dpdk_sys::rte_eth_stats_get(self.0.id, &raw mut raw);
+            raw
+        };
+        PortStats {
+            rx_packets: raw.ipackets,
+            tx_packets: raw.opackets,
+            rx_bytes: raw.ibytes,
+            tx_bytes: raw.obytes,
+            rx_missed: raw.imissed,
+            rx_errors: raw.ierrors,
+            tx_errors: raw.oerrors,
+            rx_no_memory: raw.rx_nombuf,
+        }
+    }
+
+    fn raw_info(&self) -> Result<dpdk_sys::rte_eth_dev_info> {
+        // SAFETY: a plain C structure that the call fills; the port is open.
+        let (code, info) = unsafe {
+            let mut info: dpdk_sys::rte_eth_dev_info = zeroed();
+            (dpdk_sys::rte_eth_dev_info_get(self.0.id, &raw mut info), info)
+        };
+        if code < 0 { Err(self.failed("asking for its abilities", code, "")) } else { Ok(info) }
+    }
+
+    fn failed(&self, action: &'static str, code: i32, hint: impl Into<String>) -> error::Error {
+        error::port(&self.0.device.to_string(), action, code, hint)
+    }
+}
+
+impl RxQueue {
+    /// Take what has arrived, as much as `batch` has room for.
+    #[inline]
+    pub fn receive(&mut self, batch: &mut Batch) -> usize {
+        let (port, queue) = (self.port.id, self.queue);
+        let get = |to: *mut *mut rte_mbuf, room: usize| {
+            // SAFETY: the port is started and has this queue; `&mut self` makes us its only user.
+            usize::from(unsafe { dpdk_sys::nd_rx_burst(port, queue, to, room as u16) })
+        };
+        // SAFETY: the driver writes at most `room` packets and hands them over.
+        unsafe { batch.fill(get) }
+    }
+}
+
+impl TxQueue {
+    /// Send as many packets as the port takes, in order; the rest stay in `batch`.
+    #[inline]
+    pub fn send(&mut self, batch: &mut Batch) -> usize {
+        let (port, queue) = (self.port.id, self.queue);
+        let put = |from: *mut *mut rte_mbuf, n: usize| {
+            // SAFETY: the port is started and has this queue; `&mut self` makes us its only user.
+            usize::from(unsafe { dpdk_sys::nd_tx_burst(port, queue, from, n as u16) })
+        };
+        // SAFETY: the driver takes over the first packets, as many as it returns.
+        unsafe { batch.take(put) }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let _control = self.eal.control();
+        let failed = |action, code: i32| {
+            if code < 0 {
+                let why = error::strerror(code);
+                tracing::warn!(port = %self.device, action, why, "a port did not close in good order");
+            }
+        };
+        // SAFETY: no queue is left (each holds this), so nobody uses the port; it is closed once, here.
+        unsafe {
+            if self.started.load(Ordering::Relaxed) {
+                failed("stopping", dpdk_sys::rte_eth_dev_stop(self.id));
+            }
+            failed("closing", dpdk_sys::rte_eth_dev_close(self.id));
+            match &self.source {
+                Source::Cable(end) => {
+                    failed("removing", dpdk_sys::rte_vdev_uninit(c_string(&end.name).as_ptr()))
+                }
+                Source::Virtual(name) => failed("removing", dpdk_sys::rte_vdev_uninit(name.as_ptr())),
+                Source::Pci => {}
+            }
+        }
+    }
+}
+
+/// The driver's name with a number: DPDK wants each virtual device to have a name of its own.
+fn numbered(driver: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(100);
+    if driver.ends_with(|c: char| c.is_ascii_digit()) {
+        return driver.to_owned();
+    }
+    format!("{driver}{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Device strings hold no NUL: [`Device`] refuses them.
+fn c_string(text: &str) -> CString {
+    CString::new(text).unwrap_or_default()
+}

@@ -1,0 +1,106 @@
+//! A queue of packets between two threads: one puts in, one takes out.
+
+use crate::{Batch, Eal, Result};
+use dpdk_sys::{rte_mbuf, rte_ring};
+use std::ffi::CString;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A ring in DPDK's memory; freed with the packets still in it when its last owner goes.
+#[derive(Debug)]
+pub struct Ring {
+    ring: NonNull<rte_ring>,
+    eal: &'static Eal,
+}
+
+// SAFETY: the ring's memory is shared by design. Its two ends are used through RingTx and RingRx, which exist
+// once each and are used mutably, or by a driver that is told the ring may have several users.
+unsafe impl Send for Ring {}
+// SAFETY: as above; `&Ring` itself gives no access to packets.
+unsafe impl Sync for Ring {}
+
+/// The end that puts in.
+#[derive(Debug)]
+pub struct RingTx(Arc<Ring>);
+
+/// The end that takes out.
+#[derive(Debug)]
+pub struct RingRx(Arc<Ring>);
+
+impl Ring {
+    /// A ring for at least `capacity` packets, for one thread to put in and one to take out.
+    pub fn channel(eal: &'static Eal, capacity: u32) -> Result<(RingTx, RingRx)> {
+        let ring = Arc::new(Self::create(eal, capacity, dpdk_sys::ND_RING_SP | dpdk_sys::ND_RING_SC)?);
+        Ok((RingTx(ring.clone()), RingRx(ring)))
+    }
+
+    pub(crate) fn create(eal: &'static Eal, capacity: u32, flags: u32) -> Result<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = CString::new(format!("ring{}", COUNT.fetch_add(1, Ordering::Relaxed))).unwrap_or_default();
+        // DPDK's rings hold one less than their size, a power of two.
+        let size = capacity.saturating_add(1).next_power_of_two();
+        let _control = eal.control();
+        // SAFETY: the EAL runs, `name` is NUL-terminated and copied, size is a power of two; -1 is any node.
+        let ring = unsafe { dpdk_sys::rte_ring_create(name.as_ptr(), size, -1, flags) };
+        match NonNull::new(ring) {
+            Some(ring) => Ok(Self { ring, eal }),
+            None => Err(eal.out_of_memory(format!("a ring of {capacity} packets"))),
+        }
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut rte_ring {
+        self.ring.as_ptr()
+    }
+
+    /// Free what is in the ring. Nobody may be using it.
+    pub(crate) fn drain(&self) {
+        let mut batch = Batch::new();
+        loop {
+            let ring = self.ring.as_ptr();
+            // SAFETY: the ring is valid and holds only packets that it owns; drain writes at most `room`.
+            let n = unsafe { batch.fill(|to, room| dpdk_sys::nd_ring_drain(ring, to, room as u32) as usize) };
+            if n == 0 {
+                break;
+            }
+            batch.clear();
+        }
+    }
+}
+
+impl RingTx {
+    /// Put in as many packets as there is room for, in order; the rest stay in `batch`.
+    #[inline]
+    pub fn send(&mut self, batch: &mut Batch) -> usize {
+        let ring = self.0.ring.as_ptr();
+        let put = |from: *mut *mut rte_mbuf, n: usize| {
+            // SAFETY: the ring is valid; `&mut self` makes us its only producer.
+            unsafe { dpdk_sys::nd_ring_enqueue(ring, from, n as u32) as usize }
+        };
+        // SAFETY: the ring takes over the first packets, as many as it returns.
+        unsafe { batch.take(put) }
+    }
+}
+
+impl RingRx {
+    /// Take out as many packets as `batch` has room for, in order.
+    #[inline]
+    pub fn receive(&mut self, batch: &mut Batch) -> usize {
+        let ring = self.0.ring.as_ptr();
+        let get = |to: *mut *mut rte_mbuf, room: usize| {
+            // SAFETY: the ring is valid; `&mut self` makes us its only consumer.
+            unsafe { dpdk_sys::nd_ring_dequeue(ring, to, room as u32) as usize }
+        };
+        // SAFETY: the ring writes at most `room` packets that it owned and hands over.
+        unsafe { batch.fill(get) }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        self.drain();
+        let _control = self.eal.control();
+        // SAFETY: we are the last owner (both ends, or the cable that made it, are gone).
+        unsafe { dpdk_sys::rte_ring_free(self.ring.as_ptr()) };
+    }
+}

@@ -1,0 +1,139 @@
+//! Packets, batches, pools and rings own what they hold, and lose nothing.
+
+mod common;
+
+use common::{eal, frames, numbers};
+use dpdk::{BURST, Batch, Eal, EalOptions, Error, Mempool, Ring};
+
+#[test]
+fn packets_go_back_to_their_pool() {
+    let pool = Mempool::new(eal(), 511, 2048).unwrap();
+    assert_eq!(pool.available(), 511);
+    let mut batch = frames(&pool, 0, BURST);
+    assert_eq!(pool.available(), 511 - BURST as u32);
+    batch.retain(|mbuf| mbuf.data()[23] % 2 == 0);
+    assert_eq!(numbers(&batch), (0..BURST as u32).step_by(2).collect::<Vec<_>>());
+    assert_eq!(batch.bytes(), 60 * BURST as u64 / 2);
+    drop(batch);
+    assert_eq!(pool.available(), 511);
+}
+
+#[test]
+fn an_empty_pool_gives_nothing_rather_than_some() {
+    let pool = Mempool::new(eal(), 63, 256).unwrap();
+    let first = frames(&pool, 0, BURST);
+    let mut second = Batch::new();
+    assert!(!pool.fill(&mut second, BURST));
+    assert!(second.is_empty());
+    assert!(pool.fill(&mut second, 63 - BURST));
+    drop(first);
+}
+
+#[test]
+fn a_packet_grows_to_its_room_and_no_further() {
+    let pool = Mempool::new(eal(), 63, 1518).unwrap();
+    let mut batch = frames(&pool, 0, 1);
+    let mbuf = &mut batch.frames_mut()[0];
+    assert_eq!(mbuf.capacity(), 1518);
+    assert!(mbuf.set_len(1519).is_none());
+    assert_eq!(mbuf.len(), 60);
+    assert_eq!(mbuf.set_len(1518).unwrap().len(), 1518);
+}
+
+#[test]
+fn pools_are_used_again() {
+    let shape = (127, 300);
+    let before = Mempool::new(eal(), shape.0, shape.1).unwrap();
+    let kept = frames(&before, 7, 1);
+    drop(before);
+    // One packet of the first pool is still out: the next pool must be another one, and whole.
+    let other = Mempool::new(eal(), shape.0, shape.1).unwrap();
+    assert_eq!(other.available(), shape.0);
+    assert_eq!(numbers(&kept), [7]);
+    drop(kept);
+    // Hundreds of pools of this size would not fit; the same few serve.
+    for _ in 0..1000 {
+        drop(Mempool::new(eal(), 8191, 2048).unwrap());
+    }
+}
+
+#[test]
+fn a_pool_that_does_not_fit_says_how_much_there_is() {
+    let why = Mempool::new(eal(), 10_000_000, 2048).unwrap_err().to_string();
+    assert!(why.contains("memory_mib") && why.contains("256 MiB"), "{why}");
+}
+
+#[test]
+fn a_ring_keeps_order_and_refuses_what_does_not_fit() {
+    let pool = Mempool::new(eal(), 511, 128).unwrap();
+    let (mut tx, mut rx) = Ring::channel(eal(), 63).unwrap();
+    let mut first = frames(&pool, 0, BURST);
+    let mut second = frames(&pool, BURST as u32, BURST);
+    assert_eq!(tx.send(&mut first), BURST);
+    assert_eq!(tx.send(&mut second), BURST - 1);
+    assert_eq!(numbers(&second), [63]);
+    let mut out = Batch::new();
+    assert_eq!(rx.receive(&mut out), BURST);
+    assert_eq!(numbers(&out), (0..32).collect::<Vec<_>>());
+    drop((tx, rx, out, second));
+    assert_eq!(pool.available(), 511, "what was left in the ring is freed with it");
+}
+
+#[test]
+fn a_ring_carries_packets_between_threads() {
+    const COUNT: u32 = 50_000;
+    let pool = Mempool::new(eal(), 1023, 128).unwrap();
+    let (mut tx, mut rx) = Ring::channel(eal(), 255).unwrap();
+    let producer = {
+        let pool = pool.clone();
+        std::thread::spawn(move || {
+            let _known = eal().register_thread().unwrap();
+            let mut next = 0;
+            while next < COUNT {
+                let n = BURST.min((COUNT - next) as usize);
+                let mut batch = frames(&pool, next, n);
+                next += n as u32;
+                while !batch.is_empty() {
+                    if tx.send(&mut batch) == 0 {
+                        std::thread::yield_now();
+                    }
+                }
+            }
+        })
+    };
+    let mut expected = 0;
+    let mut batch = Batch::new();
+    while expected < COUNT {
+        if rx.receive(&mut batch) == 0 {
+            std::thread::yield_now();
+        }
+        for number in numbers(&batch) {
+            assert_eq!(number, expected);
+            expected += 1;
+        }
+        batch.clear();
+    }
+    producer.join().unwrap();
+    assert_eq!(pool.available(), 1023);
+}
+
+#[test]
+fn dpdk_starts_once_and_says_what_it_lacks() {
+    eal();
+    let more = EalOptions { memory_mib: 100_000, ..EalOptions::default() };
+    assert!(matches!(Eal::start(&more), Err(Error::EalLacks { .. })));
+    let less = EalOptions { memory_mib: 1, ..EalOptions::default() };
+    assert!(Eal::start(&less).is_ok());
+    let pci = EalOptions { pci: vec!["0000:03:00.0".into()], ..EalOptions::default() };
+    assert!(Eal::start(&pci).unwrap_err().to_string().contains("0000:03:00.0"));
+}
+
+#[test]
+fn batches_move_in_order() {
+    let pool = Mempool::new(eal(), 127, 128).unwrap();
+    let (mut from, mut to) = (frames(&pool, 0, 20), frames(&pool, 100, 20));
+    from.move_to(&mut to);
+    assert_eq!((from.len(), to.len()), (8, BURST));
+    assert_eq!(numbers(&from), (12..20).collect::<Vec<_>>());
+    assert_eq!(numbers(&to)[19..22], [119, 0, 1]);
+}
