@@ -1,0 +1,207 @@
+"""The journal: what a run changes outside itself, written down before it is changed.
+
+Each process appends to a file of its own, fsynced entry by entry, so that concurrent runs never touch each
+other's. A file whose owner is dead (pid, start time and boot do not match a living process) is replayed
+backwards by the next start or by `netdyno restore`. Undoing is idempotent: an entry says what *may* have
+been changed. The ways to undo are in `undo.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from netdyno import paths
+from netdyno.errors import Error
+from netdyno.proc import boot_id, start_time
+from netdyno.undo import undo
+
+
+@dataclass
+class Report:
+    """What a replay did."""
+
+    undone: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+
+class Journal:
+    """The journal of this process."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder or paths.state() / "journal"
+        self._lock = threading.RLock()
+        self._file: int | None = None
+        self._path: Path | None = None
+        self._owner: int | None = None
+        self._open: dict[int, dict[str, Any]] = {}
+        self._last = 0
+
+    def write(self, kind: str, **data: Any) -> int:
+        """Note what is about to be changed; returns the entry's number. On disk when this returns."""
+        with self._lock:
+            self._last += 1
+            entry = {"seq": self._last, "kind": kind, **data}
+            self._open[self._last] = entry
+            try:
+                self._append(entry)
+            except Error:
+                del self._open[self._last]
+                raise
+            return self._last
+
+    def undo(self, *numbers: int) -> None:
+        """Undo these entries, last one first. Raises when one cannot be undone; the others are."""
+        failed: list[str] = []
+        with self._lock:
+            for number in sorted(numbers, reverse=True):
+                entry = self._open.get(number)
+                if entry is None:
+                    continue
+                try:
+                    undo(entry)
+                except (OSError, Error) as e:
+                    failed.append(f"{describe(entry)}: {e}")
+                    continue
+                del self._open[number]
+                # without this line it would be undone once more, which does nothing
+                with contextlib.suppress(Error):
+                    self._append({"undone": number})
+            if not self._open:
+                self._remove()
+        if failed:
+            raise Error("ND-92-31", "; ".join(failed), fix="Run `netdyno restore` once the cause is gone")
+
+    def undo_all(self) -> None:
+        """Undo everything that is still open."""
+        self.undo(*list(self._open))
+
+    @property
+    def open_entries(self) -> int:
+        """How many changes are not undone yet."""
+        return len(self._open)
+
+    def _append(self, entry: dict[str, Any]) -> None:
+        try:
+            if self._file is None or self._owner != os.getpid():
+                self._create()
+            assert self._file is not None
+            # begins a line of its own also after one that a full disk cut short
+            line = b"\n" + json.dumps(entry).encode() + b"\n"
+            if os.write(self._file, line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._file)
+        except OSError as e:
+            raise Error(
+                "ND-92-32",
+                f"the journal cannot be written: {e.strerror}",
+                at=str(self._path or self.folder),
+                fix="Make room or rights there, or set NETDYNO_STATE to another folder",
+            ) from e
+
+    def _create(self) -> None:
+        # after a fork the parent's entries stay the parent's
+        if self._owner is not None and self._owner != os.getpid():
+            self._open.clear()
+        self._owner = os.getpid()
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        born = start_time(self._owner)
+        path = self.folder / f"{self._owner}-{born}.jsonl"
+        fresh = path.with_suffix(".new")
+        file = os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            head = {"owner": self._owner, "start": born, "boot": boot_id()}
+            os.write(file, json.dumps(head).encode() + b"\n")
+            os.fsync(file)
+            # appears whole, so that a restore never sees a journal without its owner
+            fresh.rename(path)
+            _sync_folder(self.folder)
+        except OSError:
+            os.close(file)
+            raise
+        self._path, self._file = path, file
+
+    def _remove(self) -> None:
+        if self._file is not None and self._path is not None:
+            self._path.unlink(missing_ok=True)
+            os.close(self._file)
+            self._file = None
+
+
+def describe(entry: dict[str, Any]) -> str:
+    """An entry for people: `namespace nd-3f2a-server`."""
+    rest = ", ".join(str(v) for k, v in entry.items() if k not in ("seq", "kind"))
+    return f"{entry.get('kind')} {rest}"
+
+
+def restore(folder: Path | None = None) -> Report:
+    """Undo what dead processes left behind; what belongs to living ones is left alone."""
+    folder = folder or paths.state() / "journal"
+    report = Report()
+    for path in sorted(folder.glob("*.jsonl")):
+        with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            if path.exists():
+                _replay(path, file.read(), report)
+    return report
+
+
+def _replay(path: Path, content: bytes, report: Report) -> None:
+    entries = list(_entries(content))
+    head = entries[0] if entries and "owner" in entries[0] else {}
+    same_boot = head.get("boot") == boot_id()
+    if head and same_boot and start_time(int(head["owner"])) == head["start"]:
+        return
+    done = {entry["undone"] for entry in entries if "undone" in entry}
+    left = [entry for entry in entries if "kind" in entry and entry["seq"] not in done]
+    failed = False
+    for entry in reversed(left):
+        try:
+            if undo(entry, same_boot=same_boot):
+                report.undone.append(describe(entry))
+        except (OSError, Error) as e:
+            failed = True
+            report.failed.append(f"{describe(entry)}: {e}")
+    if not failed:
+        path.unlink(missing_ok=True)
+
+
+def _entries(content: bytes) -> Iterator[dict[str, Any]]:
+    for line in content.split(b"\n"):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            # the last line of a writer that was killed: its change had not begun
+            continue
+        if isinstance(entry, dict):
+            yield entry
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+_journal: Journal | None = None
+
+
+def journal() -> Journal:
+    """This process's journal."""
+    global _journal  # noqa: PLW0603 - one per process is the point
+    if _journal is None or _journal.folder != paths.state() / "journal":
+        _journal = Journal()
+    return _journal

@@ -1,0 +1,79 @@
+"""Work inside a network namespace without moving the whole process there.
+
+`setns` moves one thread; so each piece of work gets a thread of its own, which ends with it. A socket stays
+in the namespace in which it was made, wherever it is used later.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from netdyno.errors import Error
+
+T = TypeVar("T")
+
+FOLDER = Path("/var/run/netns")
+CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def inside(name: str | None, work: Callable[[], T]) -> T:
+    """Run `work` in the named network namespace; None is the one we are in."""
+    if name is None:
+        return work()
+    result: list[T] = []
+    failure: list[BaseException] = []
+
+    def enter() -> None:
+        try:
+            handle = os.open(FOLDER / name, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                if _libc.setns(handle, CLONE_NEWNET):
+                    number = ctypes.get_errno()
+                    raise OSError(number, os.strerror(number), name)
+            finally:
+                os.close(handle)
+            result.append(work())
+        except BaseException as e:  # noqa: BLE001 - handed to the caller's thread
+            failure.append(e)
+
+    thread = threading.Thread(target=enter, name=f"in-{name}")
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return result[0]
+
+
+def connect(name: str | None, address: tuple[str, int], timeout: float = 2.0) -> socket.socket:
+    """A TCP connection made from inside a namespace."""
+    return inside(name, lambda: socket.create_connection(address, timeout=timeout))
+
+
+def write_sysctl(name: str | None, key: str, value: str) -> None:
+    """Set `net.…` inside a namespace."""
+    path = Path("/proc/sys") / key.replace(".", "/")
+    try:
+        inside(name, lambda: path.write_text(value))
+    except OSError as e:
+        raise Error(
+            "ND-92-33",
+            f"{key} could not be set to {value!r}: {e.strerror}",
+            at=name or "this machine",
+            fix="Check that the key exists here and may be set per namespace",
+        ) from e
+
+
+def read_sysctl(name: str | None, key: str) -> str | None:
+    """The value of `net.…` inside a namespace, None when there is no such key."""
+    path = Path("/proc/sys") / key.replace(".", "/")
+    try:
+        return inside(name, path.read_text).strip()
+    except OSError:
+        return None

@@ -1,0 +1,45 @@
+"""Where netdyno keeps things. One place, so that tests and users can move them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def state() -> Path:
+    """Journal and store: `NETDYNO_STATE`, /var/lib/netdyno for root, else the user's XDG state."""
+    chosen = os.environ.get("NETDYNO_STATE")
+    if chosen:
+        return Path(chosen)
+    if os.geteuid() == 0:
+        return Path("/var/lib/netdyno")
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(base) / "netdyno"
+
+
+def runs() -> Path:
+    """Where run folders go: `NETDYNO_RUNS`, else `runs` here."""
+    return Path(os.environ.get("NETDYNO_RUNS") or "runs")
+
+
+def runtime() -> Path:
+    """Sockets of daemons: short paths, since a Unix socket's path holds 107 bytes."""
+    base = os.environ.get("XDG_RUNTIME_DIR") if os.geteuid() else "/run"
+    if base and os.access(base, os.W_OK):
+        return Path(base) / "netdyno"
+    return Path(tempfile.gettempdir()) / f"netdyno-{os.geteuid()}"
+
+
+def source() -> Path | None:
+    """The root of the source tree this package runs from, if it does."""
+    root = Path(__file__).resolve().parent.parent.parent
+    return root if (root / "Cargo.toml").is_file() else None
+
+
+def data(kind: str) -> Path:
+    """The folder of `profiles` or `experiments`: of the source tree, else installed with the package."""
+    root = source()
+    if root and (root / kind).is_dir():
+        return root / kind
+    return Path(__file__).resolve().parent / "data" / kind

@@ -1,0 +1,68 @@
+"""Processes as /proc shows them: who they are for certain, and how much CPU they used."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Stat:
+    """The fields of /proc/<pid>/stat that are used here."""
+
+    pid: int
+    name: str
+    state: str
+    group: int
+    cpu: float
+    """User and system time, in seconds."""
+    start: int
+    """Clock ticks after boot; together with the pid it names a process for certain."""
+
+
+def stat(pid: int) -> Stat | None:
+    """What a process is doing, or None when there is none of this number."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    # the name is in parentheses and may hold spaces and parentheses itself
+    name = text[text.index("(") + 1 : text.rindex(")")]
+    fields = text[text.rindex(")") + 2 :].split()
+    return Stat(
+        pid, name, fields[0], int(fields[2]), (int(fields[11]) + int(fields[12])) / TICK, int(fields[19])
+    )
+
+
+def start_time(pid: int) -> int | None:
+    """When a living process started, in ticks after boot. A zombie does not live."""
+    found = stat(pid)
+    return found.start if found and found.state not in "ZX" else None
+
+
+def alive(pid: int, start: int | None) -> bool:
+    """Whether this very process still lives."""
+    return start is not None and start_time(pid) == start
+
+
+def members(group: int) -> Iterator[Stat]:
+    """The living processes of a process group."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            found = stat(int(entry.name))
+            if found and found.group == group and found.state not in "ZX":
+                yield found
+
+
+def group_cpu(group: int) -> float:
+    """CPU seconds used so far by the living members of a process group."""
+    return sum(member.cpu for member in members(group))
+
+
+def boot_id() -> str:
+    """Names this boot of the machine."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

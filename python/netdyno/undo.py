@@ -1,0 +1,140 @@
+"""How each kind of journalled change is undone.
+
+Every function may be called again, or when the change never happened; it returns whether there was anything
+to do. Adding a kind costs one function and one line in `KINDS`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyroute2 import IPRoute, netns
+from pyroute2.netlink.exceptions import NetlinkError
+
+from netdyno import proc
+from netdyno.errors import Error
+
+GRACE = 3.0
+"""Seconds between asking a process to end and ending it."""
+
+
+def undo(entry: dict[str, Any], same_boot: bool = True) -> bool:
+    """Undo one entry. What does not outlive a boot is left alone after one."""
+    kind = KINDS.get(str(entry.get("kind")))
+    if kind is None:
+        raise Error(
+            "ND-92-31",
+            f"the journal has an entry of a kind that is not known: {entry.get('kind')}",
+            fix="Restore with the netdyno that wrote it",
+        )
+    function, outlives_boot = kind
+    if not same_boot and not outlives_boot:
+        return False
+    return function(entry)
+
+
+def _namespace(entry: dict[str, Any]) -> bool:
+    name = str(entry["name"])
+    if name not in netns.listnetns():
+        return False
+    netns.remove(name)
+    return True
+
+
+def _link(entry: dict[str, Any]) -> bool:
+    """A link in the machine's own namespace; those in ours go with it."""
+    with IPRoute() as ip:
+        found = ip.link_lookup(ifname=str(entry["name"]))
+        if not found:
+            return False
+        try:
+            ip.link("del", index=found[0])
+        except NetlinkError as e:
+            raise OSError(e.code, str(e)) from e
+    return True
+
+
+def _sysctl(entry: dict[str, Any]) -> bool:
+    path = Path(str(entry["path"]))
+    old = str(entry["old"])
+    try:
+        if path.read_text().split() == old.split():
+            return False
+        path.write_text(old)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _process(entry: dict[str, Any]) -> bool:
+    """End a process and its group: politely, then not."""
+    pid, start = int(entry["pid"]), entry["start"]
+    leader = proc.stat(pid)
+    if leader is not None and leader.start != start:
+        # the number went to somebody else, which it cannot while the group lives
+        return False
+    found = False
+    for number, grace in ((signal.SIGTERM, float(entry.get("grace", GRACE))), (signal.SIGKILL, GRACE)):
+        if not any(True for _ in proc.members(pid)):
+            break
+        found = True
+        try:
+            os.killpg(pid, number)
+        except ProcessLookupError:
+            break
+        until = time.monotonic() + grace
+        while time.monotonic() < until and any(True for _ in proc.members(pid)):
+            time.sleep(0.02)
+    return found
+
+
+def _path(entry: dict[str, Any]) -> bool:
+    """A file, socket or folder of ours."""
+    path = Path(str(entry["path"]))
+    if not path.name.startswith(("nd-", "netdyno")):
+        raise Error("ND-92-31", f"{path} is not named like a file of ours")
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return False
+    if stat.S_ISDIR(mode):
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+    return True
+
+
+def _dpdk(entry: dict[str, Any]) -> bool:
+    """Huge page files and runtime folder of a DPDK process of ours, named by its file prefix."""
+    prefix = str(entry["prefix"])
+    if not prefix.startswith("nd"):
+        raise Error("ND-92-31", f"the DPDK prefix {prefix!r} is not one of ours")
+    found = False
+    for base in ("/dev/hugepages", "/mnt/huge", str(entry.get("huge", ""))):
+        if base and Path(base).is_dir():
+            for file in Path(base).glob(f"{prefix}map_*"):
+                file.unlink(missing_ok=True)
+                found = True
+    runtime = Path("/var/run/dpdk") / prefix
+    if runtime.is_dir():
+        shutil.rmtree(runtime, ignore_errors=True)
+        found = True
+    return found
+
+
+KINDS: dict[str, tuple[Callable[[dict[str, Any]], bool], bool]] = {
+    "namespace": (_namespace, False),
+    "link": (_link, False),
+    "sysctl": (_sysctl, False),
+    "process": (_process, False),
+    "path": (_path, True),
+    "dpdk": (_dpdk, True),
+}
+"""What undoes each kind, and whether the change outlives a boot."""

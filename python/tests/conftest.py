@@ -1,0 +1,56 @@
+"""Shared fixtures: a state folder of the test's own, and the stand-in daemon as a program."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from netdyno.daemon import Daemon
+
+root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Journal and store of this test only."""
+    monkeypatch.setenv("NETDYNO_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("NETDYNO_RUNS", str(tmp_path / "runs"))
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The stand-in daemon, found as the daemon's program."""
+    path = tmp_path / "netdynod"
+    script = Path(__file__).with_name("fake_daemon.py")
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$@"\n')
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("NETDYNO_DAEMON", str(path))
+    monkeypatch.setenv("FAKE_SPEED", "20")
+    return path
+
+
+def _real() -> Path | None:
+    top = Path(__file__).resolve().parents[2] / "target"
+    return next((p for p in (top / "release/netdynod", top / "debug/netdynod") if p.is_file()), None)
+
+
+@pytest.fixture(params=["fake", "real"])
+def daemon(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Daemon]:
+    """A running daemon: the stand-in, and the real one where it is built."""
+    if request.param == "real":
+        program = _real()
+        if program is None:
+            pytest.skip("netdynod is not built")
+        monkeypatch.setenv("NETDYNO_DAEMON", str(program))
+    else:
+        request.getfixturevalue("fake")
+    with Daemon(tmp_path / "nd-core.sock", tmp_path / "log.jsonl") as one:
+        yield one

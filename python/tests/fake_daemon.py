@@ -1,0 +1,410 @@
+"""A stand-in for `netdynod` that speaks its contract and moves no packets.
+
+Started like the real one, so that everything above the socket is tested without it. Time runs `FAKE_SPEED`
+times faster. `FAKE_DIE` names a moment at which it kills itself (`start`, `load`, `run`, `result`),
+`FAKE_INVALID=1` makes every trial invalid, `FAKE_FAIL=1` loses a tenth of the messages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import socketserver
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from hdrh.histogram import HdrHistogram
+
+SPEED = float(os.environ.get("FAKE_SPEED", "1"))
+LEASE = 3.0
+DELAYS = {"mqtt": ["connect", "publish"], "http": ["request"], "ping": ["echo"], "stream": ["datagram"]}
+
+
+def die(moment: str) -> None:
+    if os.environ.get("FAKE_DIE") == moment:
+        log("error", f"told to die at {moment}")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def log(level: str, message: str) -> None:
+    line = {"time": time.time(), "level": level, "target": "fake", "message": message, "fields": {}}
+    print(json.dumps(line), file=sys.stderr, flush=True)
+
+
+def seconds(text: str) -> float:
+    for unit, factor in (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("min", 60.0), ("h", 3600.0), ("s", 1.0)):
+        if text.endswith(unit):
+            return float(text[: -len(unit)]) * factor
+    raise ValueError(text)
+
+
+def validate(profile: Any) -> list[dict[str, str]]:
+    errors = []
+    if not isinstance(profile, dict):
+        return [{"code": "ND-104-04", "at": "", "what": "a profile is an object", "fix": "write {…}"}]
+    known = {"$schema", "name", "description", "seed", "phases", "targets", "transport", "groups"}
+    known |= {"validity", "thresholds", "capture"}
+    for key in profile.keys() - known:
+        errors.append({"code": "ND-104-02", "at": key, "what": f"unknown key {key}", "fix": "remove it"})
+    if "name" not in profile:
+        errors.append({"code": "ND-104-03", "at": "name", "what": "the key name is missing", "fix": "add it"})
+    for i, group in enumerate(profile.get("groups", [])):
+        if "://" not in group["target"] and group["target"] not in profile.get("targets", {}):
+            what = f"no target {group['target']}"
+            errors.append({"code": "ND-104-06", "at": f"groups[{i}].target", "what": what, "fix": "name one"})
+    return errors
+
+
+def distribution(count: int) -> dict[str, Any]:
+    h = HdrHistogram(1, 600_000_000_000, 3)
+    for i in range(min(count, 1000)):
+        h.record_value(100_000 + i * 1000, max(1, count // 1000))
+    q = {name: h.get_value_at_percentile(p) for name, p in QUANTILES}
+    return {
+        "count": h.get_total_count(), "min": h.get_min_value() if count else 0, "mean": h.get_mean_value(),
+        "sd": h.get_stddev(), **q, "max": h.get_max_value(), "jitter": None, "hdr": h.encode().decode(),
+    }  # fmt: skip
+
+
+QUANTILES = (("p50", 50), ("p90", 90), ("p99", 99), ("p999", 99.9))
+
+
+class Refusal(Exception):
+    def __init__(self, code: int, message: str, data: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.code, self.data = code, data
+
+
+class Core:
+    """The state that all connections share."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.writer: Connection | None = None
+        self.seen = 0.0
+        self.subscribers: list[Connection] = []
+        self.state, self.phase, self.elapsed, self.left = "idle", None, 0.0, 0.0
+        self.profile: dict[str, Any] = {}
+        self.series: list[dict[str, Any]] = []
+        self.stopped: str | None = None
+        self.capture: dict[str, Any] = {"state": "idle", "packets": 0, "bytes": 0, "dropped": 0, "path": None}
+        self.stopping = threading.Event()
+        self.runs = 0
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "run": f"r{self.runs}" if self.runs else None, "state": self.state, "phase": self.phase,
+            "elapsed": self.elapsed, "left": self.left,
+        }  # fmt: skip
+
+    def tell(self, method: str, params: dict[str, Any]) -> None:
+        for connection in list(self.subscribers):
+            connection.send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def become(self, state: str, phase: str | None = None) -> None:
+        self.state, self.phase = state, phase
+        self.tell("run.state", self.status())
+
+    def load(self, profile: dict[str, Any], targets: dict[str, str], trial: dict[str, Any]) -> dict[str, Any]:
+        die("load")
+        profile = {**profile, "targets": {**profile.get("targets", {}), **targets}}
+        errors = validate(profile)
+        if errors:
+            raise Refusal(-32002, "bad profile", {**errors[0], "all": errors})
+        phases = {**{"warmup": "2s", "measure": "10s", "drain": "3s"}, **profile.get("phases", {}), **trial}
+        phases.pop("load", None)
+        self.profile = {**profile, "phases": phases}
+        self.runs += 1
+        self.series, self.stopped, self.elapsed = [], None, 0.0
+        self.stopping.clear()
+        self.become("loaded")
+        groups = [
+            {"name": g["name"], "protocol": p, "target": g["target"], "devices": g.get("devices", 1),
+             "delays": DELAYS.get(p, ["step"])}
+            for g in profile["groups"] for p in list(g["model"])[:1]
+        ]  # fmt: skip
+        return {"run": f"r{self.runs}", "groups": groups}
+
+    def start(self) -> dict[str, Any]:
+        if self.state != "loaded":
+            raise Refusal(-32003, f"cannot start a run that is {self.state}")
+        self.become("running", "warmup")
+        threading.Thread(target=self.go, daemon=True).start()
+        return self.status()
+
+    def go(self) -> None:
+        phases = {k: seconds(self.profile["phases"][k]) for k in ("warmup", "measure")}
+        step = seconds(self.profile["phases"].get("sample", "1s"))
+        total = sum(phases.values())
+        while self.elapsed < total - 1e-9 and not self.stopping.is_set():
+            self.stopping.wait(step / SPEED)
+            if self.state == "paused":
+                continue
+            if time.monotonic() - self.seen > LEASE:
+                self.stopped = "lease"
+                break
+            self.elapsed += step
+            self.left = total - self.elapsed
+            self.phase = "warmup" if self.elapsed <= phases["warmup"] else "measure"
+            self.series.append(self.sample(step))
+            self.tell("stats.sample", self.series[-1])
+            if self.phase == "measure":
+                die("run")
+        if self.stopping.is_set() and not self.stopped:
+            self.stopped = "stopped"
+        self.become("draining", "drain")
+        time.sleep(0.1 / SPEED)
+        self.become("done")
+
+    def counts(self, n: int) -> dict[str, Any]:
+        lost = n // 10 if os.environ.get("FAKE_FAIL") else 0
+        return {
+            "flows_intended": n, "flows_started": n, "flows_completed": n - lost, "flows_failed": lost,
+            "messages_intended": n, "messages_sent": n, "messages_delivered": n - lost,
+            "messages_received": 0, "duplicates": 0, "reordered": 0, "bytes_sent": 64 * n,
+            "bytes_received": 64 * n, "failures": {"timeout": lost} if lost else {},
+        }  # fmt: skip
+
+    def sample(self, step: float) -> dict[str, Any]:
+        groups = {}
+        for group in self.profile["groups"]:
+            n = int(1000 * step)
+            d = {k: v for k, v in distribution(n).items() if k not in ("hdr", "sd", "jitter")}
+            names = DELAYS.get(next(iter(group["model"])), ["step"])
+            groups[group["name"]] = {
+                "counts": self.counts(n), "devices_active": group.get("devices", 1),
+                "delays": dict.fromkeys(names, d), "lateness": d,
+            }  # fmt: skip
+        return {
+            "t": self.elapsed, "dt": step, "phase": self.phase, "elapsed": self.elapsed, "left": self.left,
+            "groups": groups, "workers": [{"worker": 0, "core": 1, "cpu": 0.42, "starved": 0.01}],
+            "interfaces": {"lo": {"rx_packets": 1, "rx_bytes": 64, "tx_packets": 1, "tx_bytes": 64}},
+        }  # fmt: skip
+
+    def result(self) -> dict[str, Any]:
+        if self.state != "done":
+            raise Refusal(-32004, "there is no result yet")
+        die("result")
+        groups = []
+        measure = sum(1 for s in self.series if s["phase"] == "measure")
+        for group in self.profile["groups"]:
+            n = 1000 * measure
+            protocol = next(iter(group["model"]))
+            c = self.counts(n)
+            groups.append({
+                "name": group["name"], "protocol": protocol, "target": group["target"],
+                "devices": group.get("devices", 1), "measured": c, "total": self.counts(1000 * len(self.series)),
+                "rates": {"messages_sent": 1000.0, "messages_delivered": 1000.0, "bits_sent": 512000.0},
+                "loss": 1 - c["messages_delivered"] / n if n else 0.0,
+                "delays": {d: distribution(n) for d in DELAYS.get(protocol, ["step"])},
+                "lateness": distribution(n),
+                "errors": [{"kind": k, "count": v, "example": "late"} for k, v in c["failures"].items()],
+            })  # fmt: skip
+        reasons = []
+        if os.environ.get("FAKE_INVALID"):
+            reasons = [
+                {
+                    "code": "ND-90-01",
+                    "group": groups[0]["name"],
+                    "what": "offered",
+                    "value": 0.5,
+                    "limit": 0.99,
+                }
+            ]
+        return {
+            "run": f"r{self.runs}", "profile": self.profile, "transport": next(iter(self.profile.get("transport", {"sockets": 0}))),
+            "version": "0.0.0-fake", "started": "2026-01-01T00:00:00.000Z",
+            "phases": {"warmup": len(self.series) - measure, "measure": measure, "drain": 0.1},
+            "stopped": self.stopped, "error": None, "validity": {"valid": not reasons, "reasons": reasons},
+            "groups": groups, "workers": [{"worker": 0, "core": 1, "cpu": 0.42, "starved": 0.01, "intervals": 1}],
+            "interfaces": {"lo": {"rx_packets": 9}}, "elements": [], "series": self.series,
+        }  # fmt: skip
+
+    def flows(self, offset: int = 0, limit: int = 10_000) -> dict[str, Any]:
+        rows = [
+            [g["name"], d, 1, 1, 3, 3, 0, 100_000, 200_000]
+            for g in self.profile.get("groups", []) for d in range(g.get("devices", 1))
+        ]  # fmt: skip
+        return {"total": len(rows), "flows": rows[offset : offset + limit]}
+
+
+class Connection(socketserver.StreamRequestHandler):
+    core: Core
+    server: Server
+
+    def setup(self) -> None:
+        super().setup()
+        self.core = self.server.core
+        self.sending = threading.Lock()
+
+    def send(self, message: dict[str, Any]) -> None:
+        try:
+            with self.sending:
+                self.wfile.write(json.dumps(message).encode() + b"\n")
+        except OSError:
+            pass
+
+    def handle(self) -> None:
+        for line in self.rfile:
+            request = json.loads(line)
+            answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}
+            try:
+                with self.core.lock:
+                    if self.core.writer is self:
+                        self.core.seen = time.monotonic()
+                    answer["result"] = self.answer(request["method"], request.get("params") or {})
+            except Refusal as e:
+                answer["error"] = {"code": e.code, "message": str(e), **({"data": e.data} if e.data else {})}
+            except (TypeError, KeyError) as e:
+                answer["error"] = {"code": -32602, "message": f"bad parameters: {e!r}"}
+            self.send(answer)
+
+    def finish(self) -> None:
+        if self in self.core.subscribers:
+            self.core.subscribers.remove(self)
+        if self.core.writer is self:
+            self.core.writer = None
+        super().finish()
+
+    def write_only(self) -> None:
+        if self.core.writer is not self:
+            raise Refusal(-32001, "another connection writes" if self.core.writer else "acquire first")
+
+    def answer(self, method: str, p: dict[str, Any]) -> Any:
+        core = self.core
+        if method in WRITERS:
+            self.write_only()
+        match method:
+            case "core.describe":
+                return {
+                    "name": "netdynod", "version": "0.0.0-fake", "pid": os.getpid(), "cores": [0, 1],
+                    "transports": [{"name": "sockets", "available": True}, {"name": "dpdk", "available": True}],
+                    "protocols": [{"name": k, "delays": v, "schemes": [k]} for k, v in DELAYS.items()],
+                    "interfaces": [], "limits": {"nofile": 1024},
+                }  # fmt: skip
+            case "core.shutdown":
+                threading.Thread(target=self.server.shutdown, daemon=True).start()
+                return True
+            case "ports.list":
+                return []
+            case "profile.schema":
+                return {"type": "object"}
+            case "profile.validate":
+                return {"errors": validate(p["profile"])}
+            case "control.acquire":
+                if core.writer not in (None, self):
+                    raise Refusal(-32001, "another connection writes")
+                core.writer, core.seen = self, time.monotonic()
+                return {"writer": True}
+            case "control.heartbeat":
+                return True
+            case "control.release":
+                core.writer = None
+                return True
+            case "run.load":
+                return core.load(p["profile"], p.get("targets", {}), p.get("trial", {}))
+            case "run.start":
+                return core.start()
+            case "run.pause" | "run.resume":
+                core.become("paused" if method == "run.pause" else "running", core.phase)
+                return core.status()
+            case "run.stop":
+                core.stopping.set()
+                return core.status()
+            case "run.status":
+                return core.status()
+            case "run.result":
+                return core.result()
+            case "run.flows":
+                return core.flows(**p)
+            case "stats.subscribe":
+                core.subscribers.append(self)
+                return {"subscription": len(core.subscribers)}
+            case "stats.unsubscribe":
+                return True
+            case "capture.start":
+                Path(p["path"]).write_bytes(b"\x0a\x0d\x0d\x0a")
+                core.capture = {**core.capture, "state": "running", "path": p["path"], "packets": 1}
+                return {"path": p["path"], "interface": p.get("interface") or "lo"}
+            case "capture.stop" | "capture.status":
+                return core.capture
+            case "log.tail":
+                return {"entries": []}
+        raise Refusal(-32601, f"no method {method}")
+
+
+WRITERS = {
+    "core.shutdown", "control.heartbeat", "control.release", "run.load", "run.start", "run.pause",
+    "run.resume", "run.stop", "capture.start", "capture.stop",
+}  # fmt: skip
+
+
+class Server(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, Connection)
+        self.core = Core()
+
+
+def serve(path: str) -> None:
+    die("start")
+    Path(path).unlink(missing_ok=True)
+    server = Server(path)
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
+    signal.signal(signal.SIGINT, lambda *_: threading.Thread(target=server.shutdown).start())
+    log("info", "listening")
+    print(json.dumps({"ready": path, "pid": os.getpid()}), flush=True)
+    server.serve_forever(poll_interval=0.02)
+    Path(path).unlink(missing_ok=True)
+
+
+def reflect(udp: int, bind: str) -> None:
+    """Echo datagrams; counters on SIGUSR1 and at the end."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.bind((bind, udp))
+    counts = {"udp_packets_in": 0, "udp_packets_out": 0}
+
+    def show(number: int, _: Any) -> None:
+        print(json.dumps(counts), flush=True)
+        if number == signal.SIGTERM:
+            os._exit(0)
+
+    signal.signal(signal.SIGUSR1, show)
+    signal.signal(signal.SIGTERM, show)
+    print(json.dumps({"ready": True}), flush=True)
+    while True:
+        data, peer = sock.recvfrom(65536)
+        counts["udp_packets_in"] += 1
+        sock.sendto(data, peer)
+        counts["udp_packets_out"] += 1
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["validate"]:
+        errors = validate(json.loads(Path(sys.argv[2]).read_text()))
+        print(json.dumps({"errors": errors}))
+        sys.exit(104 if errors else 0)
+    parser = argparse.ArgumentParser()
+    if sys.argv[1:2] == ["reflect"]:
+        for option in ("--udp", "--tcp"):
+            parser.add_argument(option, type=int)
+        parser.add_argument("--mode", default="echo")
+        parser.add_argument("--bind", default="0.0.0.0")
+        got = parser.parse_args(sys.argv[2:])
+        reflect(got.udp, got.bind)
+        return
+    parser.add_argument("--socket", required=True)
+    parser.add_argument("--log-json", action="store_true")
+    parser.add_argument("--log-level", default="info")
+    serve(parser.parse_args().socket)
+
+
+if __name__ == "__main__":
+    main()

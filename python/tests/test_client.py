@@ -1,0 +1,160 @@
+"""The client's contract, over the stand-in and (where built) the real daemon."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdyno.client import Client
+from netdyno.daemon import Daemon
+from netdyno.errors import Error
+
+PROFILE: dict[str, Any] = {
+    "name": "contract",
+    "phases": {"warmup": "200ms", "measure": "1s", "drain": "500ms", "sample": "200ms"},
+    "targets": {"local": "ping://127.0.0.1"},
+    "groups": [
+        {
+            "name": "echo",
+            "target": "local",
+            "devices": 2,
+            "model": {"ping": {}},
+            "load": {"open": {"rate": "20/s"}},
+        }
+    ],
+}
+
+
+def test_describe(daemon: Daemon) -> None:
+    with daemon.connect() as client:
+        about = client.call("core.describe")
+    assert about["pid"] == daemon.pid
+    assert {"mqtt", "http", "ping", "stream"} <= {p["name"] for p in about["protocols"]}
+
+
+def test_a_run_from_load_to_result(daemon: Daemon) -> None:
+    with daemon.connect() as client:
+        client.acquire()
+        loaded = client.call("run.load", profile=PROFILE)
+        assert loaded["groups"][0]["name"] == "echo"
+        events = client.subscribe()
+        client.call("run.start")
+        seen = list(events)
+        assert seen[-1].status is not None
+        assert seen[-1].status.state == "done"
+        samples = [e.sample for e in seen if e.sample]
+        assert len(samples) >= 4
+        assert "echo" in samples[0]["groups"]
+        trial = client.result()
+        assert trial.groups[0].name == "echo"
+        assert trial.groups[0].measured.messages_sent > 0
+        assert trial.stopped is None
+        flows = list(client.flows(page=1))
+        assert [row[0] for row in flows] == ["echo", "echo"]
+        client.release()
+
+
+def test_stop_keeps_what_was_measured(daemon: Daemon) -> None:
+    long = {**PROFILE, "phases": {**PROFILE["phases"], "measure": "1000s"}}
+    with daemon.connect() as client:
+        client.acquire()
+        client.call("run.load", profile=long)
+        events = client.subscribe()
+        client.call("run.start")
+        while events.next(5.0).sample is None:  # type: ignore[union-attr]
+            pass
+        client.call("run.stop")
+        assert [e for e in events if e.status][-1].status.state == "done"  # type: ignore[union-attr]
+        assert client.result().stopped == "stopped"
+
+
+def test_one_writer(daemon: Daemon) -> None:
+    with daemon.connect() as first, daemon.connect() as second:
+        first.acquire()
+        with pytest.raises(Error) as refused:
+            second.acquire()
+        assert refused.value.exit_code == 92
+        with pytest.raises(Error):
+            second.call("run.load", profile=PROFILE)
+        first.release()
+        second.acquire()
+
+
+def test_a_bad_profile_names_every_error(daemon: Daemon) -> None:
+    bad = {**PROFILE, "grups": [], "name": PROFILE["name"]}
+    with daemon.connect() as client:
+        errors = client.call("profile.validate", profile=bad)["errors"]
+        assert errors[0]["code"] == "ND-104-02"
+        client.acquire()
+        with pytest.raises(Error) as refused:
+            client.call("run.load", profile=bad)
+    assert refused.value.exit_code == 104
+    assert refused.value.all
+
+
+def test_no_result_before_the_end(daemon: Daemon) -> None:
+    with daemon.connect() as client, pytest.raises(Error):
+        client.result()
+
+
+def test_the_lease_ends_with_the_heartbeat(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("netdyno.client.HEARTBEAT", 3600.0)
+    long = {**PROFILE, "phases": {**PROFILE["phases"], "measure": "1000s"}}
+    with daemon.connect() as client:
+        client.acquire()
+        client.call("run.load", profile=long)
+        events = client.subscribe()
+        client.call("run.start")
+        began = time.monotonic()
+        states = [e.status.state for e in events if e.status]
+        assert states[-1] == "done"
+        assert 2.0 < time.monotonic() - began < 8.0
+        assert client.result().stopped == "lease"
+
+
+def test_death_of_the_daemon_is_seen(daemon: Daemon) -> None:
+    with daemon.connect() as client:
+        events = client.subscribe()
+        os.kill(daemon.pid, signal.SIGKILL)
+        with pytest.raises(Error) as lost:
+            events.next(5.0)
+        assert lost.value.code == "ND-91-21"
+        with pytest.raises(Error):
+            client.call("run.status")
+        daemon.process.wait(2.0)
+        with pytest.raises(Error) as died:
+            daemon.check()
+        assert died.value.code == "ND-91-20"
+        assert "SIGKILL" in died.value.what
+
+
+def test_the_socket_goes_with_the_daemon(daemon: Daemon) -> None:
+    assert daemon.socket.exists()
+    daemon.stop()
+    assert not daemon.socket.exists()
+
+
+def test_nobody_answers(tmp_path: Path) -> None:
+    with pytest.raises(Error) as lost:
+        Client(tmp_path / "none.sock")
+    assert lost.value.exit_code == 91
+
+
+def test_a_daemon_that_does_not_start(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_DIE", "start")
+    with pytest.raises(Error) as failed:
+        Daemon(tmp_path / "nd-core.sock", tmp_path / "log")
+    assert failed.value.code == "ND-92-21"
+    assert "told to die" in failed.value.what
+
+
+def test_no_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NETDYNO_DAEMON", "/nowhere/netdynod")
+    with pytest.raises(Error) as missing:
+        from netdyno.daemon import program
+
+        program()
+    assert missing.value.code == "ND-92-20"
