@@ -1,5 +1,7 @@
 //! Packets, batches, pools and rings own what they hold, and lose nothing.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod common;
 
 use common::{eal, frames, numbers};

@@ -1,0 +1,123 @@
+//! ARP for IPv4 over Ethernet (RFC 826).
+
+use crate::ethernet::{self, BROADCAST, Ethernet, kind};
+use crate::{Mac, take};
+use std::net::Ipv4Addr;
+
+/// Bytes in a frame with an ARP message, without padding.
+pub const FRAME: usize = ethernet::LEN + 28;
+
+/// Hardware Ethernet, protocol IPv4, lengths 6 and 4.
+const FIXED: [u8; 6] = [0, 1, 8, 0, 6, 4];
+
+/// What is asked or said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Who has the target address?
+    Request,
+    /// The sender has it.
+    Reply,
+}
+
+/// An ARP message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arp {
+    /// Question or answer.
+    pub operation: Operation,
+    /// Who speaks, in Ethernet.
+    pub sender_mac: Mac,
+    /// Who speaks, in IPv4.
+    pub sender: Ipv4Addr,
+    /// Who is meant, in Ethernet; zero in a question.
+    pub target_mac: Mac,
+    /// Who is meant, in IPv4.
+    pub target: Ipv4Addr,
+}
+
+impl Arp {
+    /// The message in `frame`; `None` when it is no ARP for IPv4 over Ethernet.
+    pub fn parse(frame: &[u8]) -> Option<Self> {
+        if Ethernet::parse(frame)?.kind != kind::ARP {
+            return None;
+        }
+        let bytes: &[u8; 28] = take(frame, ethernet::LEN)?;
+        let operation = match bytes[6..8] {
+            [0, 1] => Operation::Request,
+            [0, 2] => Operation::Reply,
+            _ => return None,
+        };
+        if bytes[..6] != FIXED {
+            return None;
+        }
+        let ip = |at: usize| take::<4>(bytes, at).map(|ip| Ipv4Addr::from(*ip));
+        Some(Self {
+            operation,
+            sender_mac: *take(bytes, 8)?,
+            sender: ip(14)?,
+            target_mac: *take(bytes, 18)?,
+            target: ip(24)?,
+        })
+    }
+
+    /// Who has `target`? asked by the holder of `sender`.
+    pub fn request(sender_mac: Mac, sender: Ipv4Addr, target: Ipv4Addr) -> Self {
+        Self { operation: Operation::Request, sender_mac, sender, target_mac: [0; 6], target }
+    }
+
+    /// The answer to this message by the holder of `mac`.
+    pub fn answer(&self, mac: Mac) -> Self {
+        Self {
+            operation: Operation::Reply,
+            sender_mac: mac,
+            sender: self.target,
+            target_mac: self.sender_mac,
+            target: self.sender,
+        }
+    }
+
+    /// Write the whole frame: a question to everybody, an answer to whom it is for.
+    pub fn emit(&self, out: &mut [u8; FRAME]) {
+        let (destination, operation) = match self.operation {
+            Operation::Request => (BROADCAST, 1),
+            Operation::Reply => (self.target_mac, 2),
+        };
+        let (header, message) = out.split_at_mut(ethernet::LEN);
+        if let Some(header) = header.first_chunk_mut() {
+            Ethernet { destination, source: self.sender_mac, kind: kind::ARP }.emit(header);
+        }
+        message[..6].copy_from_slice(&FIXED);
+        message[6..8].copy_from_slice(&[0, operation]);
+        message[8..14].copy_from_slice(&self.sender_mac);
+        message[14..18].copy_from_slice(&self.sender.octets());
+        message[18..24].copy_from_slice(&self.target_mac);
+        message[24..28].copy_from_slice(&self.target.octets());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_and_its_answer() {
+        let (mine, yours) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+        let ask = Arp::request(mine, Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+        let mut frame = [0; FRAME];
+        ask.emit(&mut frame);
+        #[rustfmt::skip]
+        assert_eq!(frame, [
+            255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, 1, 8, 6,
+            0, 1, 8, 0, 6, 4, 0, 1,
+            2, 0, 0, 0, 0, 1, 10, 0, 0, 1,
+            0, 0, 0, 0, 0, 0, 10, 0, 0, 2,
+        ]);
+        assert_eq!(Arp::parse(&frame), Some(ask));
+        let answer = ask.answer(yours);
+        answer.emit(&mut frame);
+        assert_eq!(Arp::parse(&frame), Some(answer));
+        assert_eq!((&frame[..6], answer.sender), (&mine[..], Ipv4Addr::new(10, 0, 0, 2)));
+        for len in 0..FRAME {
+            assert_eq!(Arp::parse(&frame[..len]), None);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The internet checksum (RFC 1071) and how to follow a change without summing again (RFC 1624).
+//!
+//! Sums are kept in the machine's own byte order: the one's complement sum does not depend on it
+//! (RFC 1071 section 2 (B)), as long as the sum is stored in that order too.
+
+/// A one's complement sum under way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sum(u64);
+
+impl Sum {
+    /// Nothing summed yet.
+    pub const ZERO: Sum = Sum(0);
+
+    /// Add `bytes`, which begin at an even offset of what is summed; an odd last byte is padded with zero.
+    #[inline]
+    #[must_use]
+    pub fn bytes(self, bytes: &[u8]) -> Sum {
+        let mut sum = self.0;
+        let (words, rest) = bytes.as_chunks::<4>();
+        // Four bytes at a time: 2^32 such words fit before the sum could overflow.
+        for word in words {
+            sum += u64::from(u32::from_ne_bytes(*word));
+        }
+        let mut last = [0; 4];
+        last[..rest.len()].copy_from_slice(rest);
+        Sum(fold_once(sum + u64::from(u32::from_ne_bytes(last))))
+    }
+
+    /// Add one 16-bit field.
+    #[inline]
+    #[must_use]
+    pub fn field(self, value: u16) -> Sum {
+        Sum(self.0 + u64::from(u16::from_ne_bytes(value.to_be_bytes())))
+    }
+
+    /// Add another sum.
+    #[inline]
+    #[must_use]
+    pub fn plus(self, other: Sum) -> Sum {
+        Sum(fold_once(self.0) + fold_once(other.0))
+    }
+
+    /// The checksum: the complement of the sum.
+    #[inline]
+    pub fn checksum(self) -> u16 {
+        let mut sum = fold_once(self.0);
+        sum = (sum & 0xffff) + (sum >> 16);
+        sum = (sum & 0xffff) + (sum >> 16);
+        sum = (sum & 0xffff) + (sum >> 16);
+        !u16::from_be_bytes((sum as u16).to_ne_bytes())
+    }
+}
+
+/// To 33 bits, so that more can be added without overflow.
+#[inline]
+fn fold_once(sum: u64) -> u64 {
+    (sum & 0xffff_ffff) + (sum >> 32)
+}
+
+/// The checksum of `bytes`; 0 when they contain a right checksum.
+#[inline]
+pub fn of(bytes: &[u8]) -> u16 {
+    Sum::ZERO.bytes(bytes).checksum()
+}
+
+/// The sum of the pseudo-header of TCP, UDP and ICMPv6 (RFC 768, RFC 8200 section 8.1). `addresses` are
+/// source and destination as they stand in the IP header.
+#[inline]
+pub fn pseudo_header(addresses: &[u8], protocol: u8, length: u32) -> Sum {
+    let length = length.to_be_bytes();
+    let high = u16::from_be_bytes([length[0], length[1]]);
+    let low = u16::from_be_bytes([length[2], length[3]]);
+    Sum::ZERO.bytes(addresses).field(high).field(low).field(protocol.into())
+}
+
+/// The checksum after a 16-bit field under it changed: RFC 1624 section 3, equation 3.
+#[inline]
+pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
+    let sum = u32::from(!checksum) + u32::from(!old) + u32::from(new);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    !(sum as u16)
+}
+
+/// The checksum after an address under it changed; both of the same, even length.
+#[inline]
+pub fn update_bytes(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
+    let (old, new) = (old.as_chunks::<2>().0, new.as_chunks::<2>().0);
+    old.iter().zip(new).fold(checksum, |checksum, (old, new)| {
+        update(checksum, u16::from_be_bytes(*old), u16::from_be_bytes(*new))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The definition, word by word.
+    fn plain(bytes: &[u8]) -> u16 {
+        let mut sum = 0u32;
+        for pair in bytes.chunks(2) {
+            sum += u32::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]));
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        !(sum as u16)
+    }
+
+    #[test]
+    fn the_example_of_rfc_1071() {
+        // Section 3: the sum of these is ddf2, its complement 220d.
+        assert_eq!(of(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), 0x220d);
+    }
+
+    #[test]
+    fn the_example_of_rfc_1624() {
+        // Section 4: 0xdd2f, a field 0x5555 becomes 0x3285: 0x0000, not 0xffff as RFC 1141 would have it.
+        assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
+    }
+
+    proptest! {
+        #[test]
+        fn fast_equals_plain(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+            prop_assert_eq!(of(&bytes), plain(&bytes));
+        }
+
+        #[test]
+        fn all_ones_do_not_overflow(len in 0usize..9000) {
+            let bytes = vec![0xff; len];
+            prop_assert_eq!(of(&bytes), plain(&bytes));
+        }
+
+        #[test]
+        fn parts_sum_to_the_whole(bytes in proptest::collection::vec(any::<u8>(), 0..200), at in 0usize..100) {
+            let (head, tail) = bytes.split_at((at * 2).min(bytes.len() / 2 * 2));
+            prop_assert_eq!(Sum::ZERO.bytes(head).plus(Sum::ZERO.bytes(tail)).checksum(), plain(&bytes));
+        }
+
+        #[test]
+        fn following_a_change_equals_summing_again(
+            mut bytes in proptest::collection::vec(any::<u8>(), 8..64),
+            at in 0usize..28,
+            new in any::<[u8; 4]>(),
+        ) {
+            let at = (at * 2).min((bytes.len() - 4) / 2 * 2);
+            // A header that is nothing but zeros has two checksums; no real header is.
+            bytes[0] = 0x45;
+            let at = at.max(2);
+            let before = of(&bytes);
+            let old = bytes[at..at + 4].to_vec();
+            bytes[at..at + 4].copy_from_slice(&new);
+            prop_assert_eq!(update_bytes(before, &old, &new), of(&bytes));
+        }
+    }
+}

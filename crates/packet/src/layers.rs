@@ -1,0 +1,176 @@
+//! Where the headers of a frame are, or precisely why it has none that we can use.
+
+use crate::ethernet::{self, kind};
+use crate::{checksum, ipv4, ipv6, take};
+
+/// IP protocol numbers.
+pub mod protocol {
+    /// ICMP.
+    pub const ICMP: u8 = 1;
+    /// TCP.
+    pub const TCP: u8 = 6;
+    /// UDP.
+    pub const UDP: u8 = 17;
+    /// ICMP for IPv6.
+    pub const ICMPV6: u8 = 58;
+}
+
+/// Why a frame cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Fault {
+    /// It ends within a header.
+    #[error("the frame ends within a header")]
+    Truncated,
+    /// It carries neither IPv4 nor IPv6.
+    #[error("not an IP packet")]
+    NotIp,
+    /// The IP header says a version or header length that cannot be.
+    #[error("a malformed IP header")]
+    BadHeader,
+    /// A length field disagrees with the frame.
+    #[error("a length field disagrees with the frame")]
+    BadLength,
+    /// A checksum is wrong.
+    #[error("a wrong checksum")]
+    BadChecksum,
+    /// A fragment: only the whole packet could be used.
+    #[error("a fragment")]
+    Fragment,
+    /// It carries something else than UDP.
+    #[error("not UDP")]
+    NotUdp,
+    /// It carries no measurement signature of ours.
+    #[error("no signature")]
+    NoSignature,
+}
+
+impl Fault {
+    /// The names in counters, in the order of the variants: `Fault::NAMES[fault as usize]`.
+    pub const NAMES: [&'static str; 8] = [
+        "truncated",
+        "not_ip",
+        "bad_header",
+        "bad_length",
+        "bad_checksum",
+        "fragment",
+        "not_udp",
+        "no_signature",
+    ];
+
+    /// The name in counters.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
+/// Where the headers of an IP packet are in its frame. Only made by [`Layers::find`]; use with the same frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layers {
+    /// Where the IP header begins.
+    pub ip: usize,
+    /// Where what IP carries begins.
+    pub l4: usize,
+    /// Where the IP packet ends; frames may be padded after it.
+    pub end: usize,
+    /// What IP carries, see [`protocol`].
+    pub protocol: u8,
+    v6: bool,
+}
+
+impl Layers {
+    /// Find the headers in `frame`, behind up to two VLAN tags and the usual IPv6 extension headers.
+    /// Lengths and the IPv4 header's checksum are checked.
+    #[inline]
+    pub fn find(frame: &[u8]) -> Result<Self, Fault> {
+        let mut at = ethernet::LEN;
+        let mut found = kind_at(frame, at - 2)?;
+        let mut tags = 0;
+        while tags < 2 && (found == kind::VLAN || found == kind::QINQ) {
+            found = kind_at(frame, at + 2)?;
+            at += ethernet::TAG;
+            tags += 1;
+        }
+        match found {
+            kind::IPV4 => v4(frame, at),
+            kind::IPV6 => v6(frame, at),
+            _ => Err(Fault::NotIp),
+        }
+    }
+
+    /// Whether it is IPv6.
+    #[inline]
+    pub fn is_v6(&self) -> bool {
+        self.v6
+    }
+
+    /// What IP carries, without the frame's padding.
+    #[inline]
+    pub fn segment<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
+        frame.get(self.l4..self.end).unwrap_or(&[])
+    }
+
+    /// Source and destination address, one after the other, as they stand in the header.
+    #[inline]
+    pub fn addresses<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
+        let (from, to) = if self.v6 { (8, ipv6::LEN) } else { (12, ipv4::LEN) };
+        frame.get(self.ip + from..self.ip + to).unwrap_or(&[])
+    }
+}
+
+#[inline]
+fn kind_at(frame: &[u8], at: usize) -> Result<u16, Fault> {
+    take(frame, at).map(|kind| u16::from_be_bytes(*kind)).ok_or(Fault::Truncated)
+}
+
+#[inline]
+fn v4(frame: &[u8], ip: usize) -> Result<Layers, Fault> {
+    let fixed: &[u8; ipv4::LEN] = take(frame, ip).ok_or(Fault::Truncated)?;
+    let header = usize::from(fixed[0] & 0x0f) * 4;
+    if fixed[0] >> 4 != 4 || header < ipv4::LEN {
+        return Err(Fault::BadHeader);
+    }
+    let whole = frame.get(ip..ip + header).ok_or(Fault::Truncated)?;
+    if checksum::of(whole) != 0 {
+        return Err(Fault::BadChecksum);
+    }
+    let total = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
+    if total < header || ip + total > frame.len() {
+        return Err(Fault::BadLength);
+    }
+    // More fragments, or not the first one (RFC 791 section 3.1).
+    if u16::from_be_bytes([fixed[6], fixed[7]]) & 0x3fff != 0 {
+        return Err(Fault::Fragment);
+    }
+    Ok(Layers { ip, l4: ip + header, end: ip + total, protocol: fixed[9], v6: false })
+}
+
+#[inline]
+fn v6(frame: &[u8], ip: usize) -> Result<Layers, Fault> {
+    /// RFC 8200 section 4.1 recommends each at most once, destination options twice.
+    const EXTENSIONS: usize = 5;
+    let fixed: &[u8; ipv6::LEN] = take(frame, ip).ok_or(Fault::Truncated)?;
+    if fixed[0] >> 4 != 6 {
+        return Err(Fault::BadHeader);
+    }
+    let end = ip + ipv6::LEN + usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
+    if end > frame.len() {
+        return Err(Fault::BadLength);
+    }
+    let (mut next, mut l4) = (fixed[6], ip + ipv6::LEN);
+    for _ in 0..EXTENSIONS {
+        match next {
+            44 => return Err(Fault::Fragment),
+            // Hop-by-hop, routing, destination options: next header, length in 8 bytes beyond the first 8.
+            0 | 43 | 60 => {
+                let [after, len] = *take::<2>(frame, l4).ok_or(Fault::Truncated)?;
+                l4 += 8 + usize::from(len) * 8;
+                if l4 > end {
+                    return Err(Fault::BadLength);
+                }
+                next = after;
+            }
+            protocol => return Ok(Layers { ip, l4, end, protocol, v6: true }),
+        }
+    }
+    Err(Fault::BadHeader)
+}
