@@ -33,7 +33,12 @@ pub const CONFLICT: &str = "ND-104-07";
 
 impl Error {
     /// An error at `at`.
-    pub fn new(code: &'static str, at: impl Into<String>, what: impl Into<String>, fix: impl Into<String>) -> Self {
+    pub fn new(
+        code: &'static str,
+        at: impl Into<String>,
+        what: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
         Self { code, at: at.into(), what: what.into(), fix: fix.into() }
     }
 }

@@ -9,10 +9,11 @@ mod load;
 mod metric;
 mod target;
 
+pub use check::parse_mac;
 pub use error::Error;
 pub use load::{load, schema};
 pub use metric::{Kind, Metric, Stat};
-pub use target::{Scheme, Target};
+pub use target::Target;
 
 use protocol::registry::Params;
 use protocol::unit::{Interval, Rate, Size};

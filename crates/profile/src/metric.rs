@@ -72,7 +72,10 @@ impl FromStr for Metric {
         let parts: Vec<&str> = text.split('.').collect();
         let stat = |name: &str| {
             STATS.iter().find(|(n, _)| *n == name).map(|(_, s)| *s).ok_or_else(|| {
-                format!("{name:?} in {text:?} is not a statistic; use one of {}", STATS.map(|s| s.0).join(", "))
+                format!(
+                    "{name:?} in {text:?} is not a statistic; use one of {}",
+                    STATS.map(|s| s.0).join(", ")
+                )
             })
         };
         let counters = Counts::default().named().map(|(name, _)| name);
@@ -147,7 +150,9 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Metric>().expect(text).to_string(), text);
         }
-        for text in ["a", "a.delay.publish", "a.delay.publish.p95th", "a.errors.bad", "a.nothing", "a.loss.rate"] {
+        for text in
+            ["a", "a.delay.publish", "a.delay.publish.p95th", "a.errors.bad", "a.nothing", "a.loss.rate"]
+        {
             assert!(text.parse::<Metric>().is_err(), "{text}");
         }
     }

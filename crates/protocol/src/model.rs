@@ -91,7 +91,7 @@ pub struct Cx<'a> {
     /// Set when the flow has ended.
     pub end: Option<End>,
     /// What a failure looked like, for the log: the transport keeps the first few of each kind.
-    pub complaint: Option<String>,
+    pub complaint: Option<(Failure, String)>,
     /// Set in [`Model::closed`] when that was in order although the flow goes on: see [`Cx::excuse`].
     pub excused: bool,
 }
@@ -168,7 +168,7 @@ impl<'a> Cx<'a> {
     pub fn failure(&mut self, at: Time, why: Failure, what: impl FnOnce() -> String) {
         self.at(at).counts.failures[why as usize] += 1;
         self.tally.failed += 1;
-        self.complaint = Some(what());
+        self.complaint = Some((why, what()));
     }
 
     /// The tally of the phase that `at` falls in.

@@ -28,7 +28,7 @@ pub struct Bench<M> {
     /// Whether the last loss of the connection was in order.
     pub excused: bool,
     /// What it complained about.
-    pub complaints: Vec<String>,
+    pub complaints: Vec<(Failure, String)>,
     /// Its summary.
     pub tally: DeviceTally,
     /// Received and not yet used.

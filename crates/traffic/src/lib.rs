@@ -1,1 +1,18 @@
+//! Load, carried and measured: what a profile asks for, over kernel sockets or DPDK ports.
+//!
+//! [`plan`] makes a profile ready, a [`Transport`] carries it with workers that [`Control`] steers, and
+//! [`collect`] turns their samples into the trial's result.
 
+pub mod collect;
+pub mod cpu;
+pub mod interfaces;
+pub mod plan;
+pub mod result;
+mod schedule;
+pub mod sockets;
+pub mod source;
+mod timers;
+pub mod transport;
+
+pub use plan::{Plan, Trial};
+pub use transport::{Control, Sample, Transport, Unready};

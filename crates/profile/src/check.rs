@@ -1,0 +1,412 @@
+//! What a schema cannot say: names that must refer to something, values that must fit together.
+
+use crate::error::{BAD_REFERENCE, BAD_VALUE, CONFLICT, OUT_OF_RANGE};
+use crate::load::capital;
+use crate::metric::Kind;
+use crate::{Bound, Dpdk, Error, Group, Load, Profile, Role, Target, Threshold, Transport};
+use protocol::problem::closest;
+use protocol::registry::Carrier;
+use protocol::unit::{Interval, Rate};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most devices of one group.
+const DEVICES_MAX: u32 = 10_000_000;
+
+/// All that is wrong with `profile`.
+pub fn check(profile: &Profile) -> Vec<Error> {
+    let mut errors = Vec::new();
+    let mut add = |error: Option<Error>| errors.extend(error);
+
+    add(name("name", &profile.name));
+    if profile.phases.measure.ns() == 0 {
+        add(Some(Error::new(
+            OUT_OF_RANGE,
+            "phases.measure",
+            "the measure phase is empty",
+            "Give it a length, like \"10s\"",
+        )));
+    }
+    if !(Interval::ms(100)..=Interval::secs(60)).contains(&profile.phases.sample) {
+        let what = format!("{} is no usable spacing of samples", profile.phases.sample);
+        add(Some(Error::new(OUT_OF_RANGE, "phases.sample", what, "Use \"100ms\" to \"60s\"")));
+    }
+    if profile.groups.is_empty() && !is_reflector(profile) {
+        add(Some(Error::new(
+            CONFLICT,
+            "groups",
+            "there are no groups, so nothing would be sent",
+            "Add a group of devices",
+        )));
+    }
+    let mut seen = BTreeSet::new();
+    for (i, group) in profile.groups.iter().enumerate() {
+        let at = format!("groups[{i}]");
+        add(name(&format!("{at}.name"), &group.name));
+        if !seen.insert(group.name.as_str()) {
+            let what = format!("there are two groups called {:?}", group.name);
+            add(Some(Error::new(BAD_REFERENCE, format!("{at}.name"), what, "Give each its own name")));
+        }
+        check_group(profile, group, &at, &mut add);
+    }
+    if let Transport::Dpdk(dpdk) = &profile.transport {
+        check_dpdk(profile, dpdk, &mut add);
+    }
+    for (key, share) in [("offered", profile.validity.offered), ("starved", profile.validity.starved)] {
+        if !(0.0..=1.0).contains(&share) {
+            let what = format!("{share} is not a share");
+            add(Some(Error::new(OUT_OF_RANGE, format!("validity.{key}"), what, "Use 0 to 1")));
+        }
+    }
+    for (i, threshold) in profile.thresholds.iter().enumerate() {
+        check_threshold(profile, threshold, &format!("thresholds[{i}]"), &mut add);
+    }
+    if let Some(capture) = &profile.capture
+        && !(64..=262_144).contains(&capture.snap)
+    {
+        let what = format!("{} bytes cannot be kept of a packet", capture.snap);
+        add(Some(Error::new(OUT_OF_RANGE, "capture.snap", what, "Use 64 to 262144")));
+    }
+    errors
+}
+
+fn is_reflector(profile: &Profile) -> bool {
+    matches!(&profile.transport, Transport::Dpdk(d) if !d.ports.is_empty() && d.ports.iter().all(|p| p.role == Role::Reflector))
+}
+
+fn name(at: &str, name: &str) -> Option<Error> {
+    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let ok = (1..=64).contains(&name.len()) && name.chars().all(|c| fine(c) || (c == '.' && at == "name"));
+    (!ok).then(|| {
+        Error::new(
+            BAD_VALUE,
+            at,
+            format!("{name:?} cannot be a name"),
+            "Use 1 to 64 letters, digits, - and _",
+        )
+    })
+}
+
+fn check_group(profile: &Profile, group: &Group, at: &str, add: &mut impl FnMut(Option<Error>)) {
+    if !(1..=DEVICES_MAX).contains(&group.devices) {
+        let what = format!("{} devices are not a number that can be run", group.devices);
+        add(Some(Error::new(OUT_OF_RANGE, format!("{at}.devices"), what, format!("Use 1 to {DEVICES_MAX}"))));
+    }
+    if let Err(problem) = group.model.check() {
+        let problem = problem.under(&format!("{at}.model.{}", group.model.name()));
+        add(Some(Error::new(BAD_VALUE, problem.key, problem.what, capital(&problem.fix))));
+    }
+    match profile.target(group) {
+        Err(error) => add(Some(Error { at: format!("{at}.target"), ..error })),
+        Ok(target) => check_target(profile, group, &target, at, add),
+    }
+    check_load(group, at, add);
+    if group.connect_timeout.ns() == 0 {
+        let key = format!("{at}.connect_timeout");
+        add(Some(Error::new(
+            OUT_OF_RANGE,
+            key,
+            "no connection comes up in no time",
+            "Give it a length, like \"5s\"",
+        )));
+    }
+}
+
+fn check_target(
+    profile: &Profile,
+    group: &Group,
+    target: &Target,
+    at: &str,
+    add: &mut impl FnMut(Option<Error>),
+) {
+    let key = format!("{at}.target");
+    let scheme = match group.model.scheme(&target.scheme) {
+        Ok(scheme) => scheme,
+        Err(problem) => return add(Some(Error::new(CONFLICT, key, problem.what, capital(&problem.fix)))),
+    };
+    if scheme.carrier != Carrier::Icmp && target.port.or(scheme.port).is_none() {
+        let fix = format!("Write {}://{}:PORT", target.scheme, target.host);
+        add(Some(Error::new(BAD_VALUE, key, format!("{target} needs a port"), fix)));
+    } else if scheme.carrier == Carrier::Icmp && target.port.is_some() {
+        add(Some(Error::new(
+            BAD_VALUE,
+            key,
+            "ICMP has no ports",
+            format!("Write {}://{}", target.scheme, target.host),
+        )));
+    }
+    if group.tls.is_some() && !scheme.tls {
+        let what = format!("{}:// does not use TLS", target.scheme);
+        add(Some(Error::new(
+            CONFLICT,
+            format!("{at}.tls"),
+            what,
+            "Leave tls out, or use a TLS scheme in the target",
+        )));
+    }
+    if matches!(profile.transport, Transport::Dpdk(_)) && group.model.name() != "stream" {
+        let what = format!("the dpdk transport does not carry {} yet", group.model.name());
+        add(Some(Error::new(
+            CONFLICT,
+            format!("{at}.model"),
+            what,
+            "Use the sockets transport, or the stream model",
+        )));
+    }
+}
+
+fn check_load(group: &Group, at: &str, add: &mut impl FnMut(Option<Error>)) {
+    match &group.load {
+        Load::Open(open) => {
+            let rates = std::iter::once(open.rate).chain(open.stages.iter().map(|s| s.rate));
+            if rates.map(|r| r.0).fold(0.0, f64::max) <= 0.0 {
+                let key = format!("{at}.load.open.rate");
+                add(Some(Error::new(
+                    OUT_OF_RANGE,
+                    key,
+                    "no flow ever begins at this rate",
+                    "Use a rate above \"0/s\"",
+                )));
+            }
+        }
+        Load::Closed(closed) => {
+            for (i, stage) in closed.stages.iter().enumerate() {
+                if stage.devices > group.devices {
+                    let key = format!("{at}.load.closed.stages[{i}].devices");
+                    let what =
+                        format!("{} devices are more than the group's {}", stage.devices, group.devices);
+                    add(Some(Error::new(
+                        OUT_OF_RANGE,
+                        key,
+                        what,
+                        "Raise the group's devices, or lower the stage's",
+                    )));
+                }
+            }
+            if !closed.stages.is_empty() && closed.ramp.ns() > 0 {
+                let key = format!("{at}.load.closed.ramp");
+                add(Some(Error::new(
+                    CONFLICT,
+                    key,
+                    "ramp and stages say the same thing twice",
+                    "Leave one of them out",
+                )));
+            }
+        }
+    }
+}
+
+fn check_dpdk(profile: &Profile, dpdk: &Dpdk, add: &mut impl FnMut(Option<Error>)) {
+    let mut names = BTreeSet::new();
+    let mut cables: BTreeMap<&str, u32> = BTreeMap::new();
+    if dpdk.ports.is_empty() {
+        add(Some(Error::new(
+            CONFLICT,
+            "transport.dpdk.ports",
+            "there are no ports",
+            "Name at least one, like {\"name\": \"a\", \"device\": \"net_ring0\"}",
+        )));
+    }
+    for (i, port) in dpdk.ports.iter().enumerate() {
+        let at = format!("transport.dpdk.ports[{i}]");
+        add(name(&format!("{at}.name"), &port.name));
+        if !names.insert(port.name.as_str()) {
+            let what = format!("there are two ports called {:?}", port.name);
+            add(Some(Error::new(BAD_REFERENCE, format!("{at}.name"), what, "Give each its own name")));
+        }
+        if let Some(cable) = port.device.strip_prefix("pair:") {
+            *cables.entry(cable).or_default() += 1;
+        }
+        for (key, mac) in [("mac", &port.mac), ("peer_mac", &port.peer_mac)] {
+            if let Some(mac) = mac.as_ref().filter(|m| parse_mac(m).is_none()) {
+                let what = format!("{mac:?} is not a MAC address");
+                add(Some(Error::new(
+                    BAD_VALUE,
+                    format!("{at}.{key}"),
+                    what,
+                    "Write it like \"02:00:00:00:00:01\"",
+                )));
+            }
+        }
+    }
+    for (cable, ends) in cables.iter().filter(|(_, ends)| **ends != 2) {
+        let what = format!("the cable pair:{cable} has {ends} end{}", if *ends == 1 { "" } else { "s" });
+        add(Some(Error::new(BAD_REFERENCE, "transport.dpdk.ports", what, "Use it on exactly two ports")));
+    }
+    let mut placed = BTreeSet::new();
+    for (w, worker) in dpdk.placement.iter().enumerate() {
+        for (e, element) in worker.elements.iter().enumerate() {
+            let at = format!("transport.dpdk.placement[{w}].elements[{e}]");
+            let known = element.split_once('.').is_some_and(|(port, what)| {
+                dpdk.ports.iter().any(|p| p.name == port && elements_of(p.role).contains(&what))
+            });
+            if !known {
+                let all: Vec<String> = all_elements(dpdk).collect();
+                let fix = match closest(element, all.iter().map(String::as_str)) {
+                    Some(near) => format!("Did you mean {near:?}?"),
+                    None => format!("Use {}", all.join(", ")),
+                };
+                add(Some(Error::new(
+                    BAD_REFERENCE,
+                    at,
+                    format!("{element:?} is not an element of these ports"),
+                    fix,
+                )));
+            } else if !placed.insert(element.clone()) {
+                add(Some(Error::new(
+                    BAD_REFERENCE,
+                    at,
+                    format!("{element:?} is placed twice"),
+                    "Place each element once",
+                )));
+            }
+        }
+    }
+    if !dpdk.placement.is_empty() {
+        for missing in all_elements(dpdk).filter(|e| !placed.contains(e)) {
+            let what = format!("{missing:?} is placed nowhere");
+            add(Some(Error::new(
+                BAD_REFERENCE,
+                "transport.dpdk.placement",
+                what,
+                "Name it in a worker, or leave placement out",
+            )));
+        }
+    }
+    for (i, group) in profile.groups.iter().enumerate() {
+        let generators = || dpdk.ports.iter().filter(|p| p.role == Role::Generator);
+        let found = match &group.port {
+            Some(port) => generators().any(|p| p.name == *port),
+            None => generators().next().is_some(),
+        };
+        if !found {
+            let what =
+                format!("{:?} is not a port with the role generator", group.port.as_deref().unwrap_or(""));
+            add(Some(Error::new(
+                BAD_REFERENCE,
+                format!("groups[{i}].port"),
+                what,
+                "Name one of transport.dpdk.ports",
+            )));
+        }
+    }
+}
+
+fn elements_of(role: Role) -> &'static [&'static str] {
+    match role {
+        Role::Generator => &["generator", "receiver"],
+        Role::Reflector => &["reflector"],
+    }
+}
+
+fn all_elements(dpdk: &Dpdk) -> impl Iterator<Item = String> + '_ {
+    dpdk.ports.iter().flat_map(|p| elements_of(p.role).iter().map(move |e| format!("{}.{e}", p.name)))
+}
+
+/// Six hexadecimal bytes with colons.
+pub fn parse_mac(text: &str) -> Option<[u8; 6]> {
+    let mut mac = [0u8; 6];
+    let mut parts = text.split(':');
+    for byte in &mut mac {
+        let part = parts.next().filter(|p| p.len() == 2)?;
+        *byte = u8::from_str_radix(part, 16).ok()?;
+    }
+    parts.next().is_none().then_some(mac)
+}
+
+fn check_threshold(profile: &Profile, threshold: &Threshold, at: &str, add: &mut impl FnMut(Option<Error>)) {
+    let key = format!("{at}.metric");
+    let metric = &threshold.metric;
+    match profile.groups.iter().find(|g| g.name == metric.group) {
+        None => {
+            let names = || profile.groups.iter().map(|g| g.name.as_str());
+            let fix = match closest(&metric.group, names()) {
+                Some(near) => format!("Did you mean {near:?}?"),
+                None => format!("Use one of {}", names().collect::<Vec<_>>().join(", ")),
+            };
+            add(Some(Error::new(BAD_REFERENCE, key, format!("there is no group {:?}", metric.group), fix)));
+        }
+        Some(group) => {
+            if let Kind::Delay(delay, _) = &metric.kind
+                && !group.model.delays().contains(&delay.as_str())
+            {
+                let what = format!("{} measures no delay called {delay:?}", group.model.name());
+                add(Some(Error::new(
+                    BAD_REFERENCE,
+                    key,
+                    what,
+                    format!("Use one of {}", group.model.delays().join(", ")),
+                )));
+            }
+        }
+    }
+    match (&threshold.max, &threshold.min) {
+        (Some(_), Some(_)) => {
+            add(Some(Error::new(
+                CONFLICT,
+                at,
+                "a threshold has max or min, not both",
+                "Make two thresholds of it",
+            )));
+        }
+        (None, None) => {
+            add(Some(Error::new(CONFLICT, at, "the threshold has no bound", "Give it max or min")))
+        }
+        (Some(bound), None) | (None, Some(bound)) => {
+            if let Err(what) = bound.value(&metric.kind) {
+                let side = if threshold.max.is_some() { "max" } else { "min" };
+                add(Some(Error::new(
+                    BAD_VALUE,
+                    format!("{at}.{side}"),
+                    what,
+                    "Give a number in the metric's unit",
+                )));
+            }
+        }
+    }
+    if !(0.5..1.0).contains(&threshold.confidence) {
+        let what = format!("{} is not a usable confidence", threshold.confidence);
+        add(Some(Error::new(
+            OUT_OF_RANGE,
+            format!("{at}.confidence"),
+            what,
+            "Use 0.5 to below 1, such as 0.95",
+        )));
+    }
+}
+
+impl Bound {
+    /// The bound in the metric's unit: nanoseconds, per second, a count or a ratio.
+    pub fn value(&self, kind: &Kind) -> Result<f64, String> {
+        match (self, kind) {
+            (Bound::Number(n), _) if n.is_finite() => Ok(*n),
+            (Bound::Number(n), _) => Err(format!("{n} is no bound")),
+            (Bound::Quantity(q), Kind::Delay(..) | Kind::Lateness(_)) => {
+                q.parse::<Interval>().map(|i| i.ns() as f64).map_err(|e| e.to_string())
+            }
+            (Bound::Quantity(q), Kind::Counter { rate: true, .. }) => {
+                q.parse::<Rate>().map(|r| r.0).map_err(|e| e.to_string())
+            }
+            (Bound::Quantity(q), _) => match q.strip_suffix('%').map(|p| p.trim().parse::<f64>()) {
+                Some(Ok(percent)) if *kind == Kind::Loss => Ok(percent / 100.0),
+                _ => Err(format!("{q:?} is not a plain number")),
+            },
+        }
+    }
+}
+
+impl Profile {
+    /// Where `group`'s load goes: one of the profile's targets by name, or a URL in its place.
+    pub fn target(&self, group: &Group) -> Result<Target, Error> {
+        if let Some(target) = self.targets.get(&group.target) {
+            return Ok(target.clone());
+        }
+        if group.target.contains("://") {
+            return group.target.parse().map_err(|e: String| Error::new(BAD_VALUE, "", e, ""));
+        }
+        let fix = match closest(&group.target, self.targets.keys().map(String::as_str)) {
+            Some(near) => format!("Did you mean {near:?}?"),
+            None => "Name one of the profile's targets, or give a URL".to_owned(),
+        };
+        Err(Error::new(BAD_REFERENCE, "", format!("there is no target {:?}", group.target), fix))
+    }
+}

@@ -1,0 +1,381 @@
+//! From samples to the series and the trial's result. Sums counts, merges histograms, judges validity.
+
+use crate::interfaces::{self, Interfaces};
+use crate::plan::Plan;
+use crate::result::{
+    Distribution, Failures, GroupPoint, GroupResult, PhaseLengths, Point, Rates, Reason, TrialResult,
+    Validity, WorkerPoint, counts,
+};
+use crate::transport::{Control, ElementCounts, Sample, Unready};
+use hdrhistogram::Histogram;
+use protocol::meter::{Counts, DeviceTally, Failure, Phase, Tally};
+use protocol::time::Time;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What one device delivered, as `run.flows` shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flow {
+    /// Number of the group in the plan.
+    pub group: u16,
+    /// Number of the device in the group.
+    pub device: u32,
+    /// Its summary.
+    pub tally: DeviceTally,
+}
+
+/// What does not come from samples.
+#[derive(Debug, Clone)]
+pub struct Header {
+    /// The run's id.
+    pub run: String,
+    /// `sockets` or `dpdk`.
+    pub transport: &'static str,
+    /// When it began, UTC, RFC 3339.
+    pub started: String,
+    /// Why it ended before its time, if it did.
+    pub stopped: Option<&'static str>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Cpu {
+    ran: u64,
+    waited: u64,
+    took: u64,
+}
+
+impl Cpu {
+    fn add(&mut self, s: &Sample) {
+        self.ran += s.ran;
+        self.waited += s.waited;
+        self.took += s.took;
+    }
+
+    fn point(&self, worker: usize, core: u16) -> WorkerPoint {
+        let share = |part: u64| if self.took == 0 { 0.0 } else { part as f64 / self.took as f64 };
+        WorkerPoint { worker, core, cpu: share(self.ran).min(1.0), starved: share(self.waited).min(1.0) }
+    }
+}
+
+/// One group so far.
+struct GroupSum {
+    /// Over all phases.
+    total: Counts,
+    /// Meant for the measure phase.
+    measured: Tally,
+    /// Happened in the measure phase.
+    happened: Counts,
+    examples: [Option<String>; Failure::ALL.len()],
+}
+
+/// Gathers the samples of all workers.
+pub struct Collector {
+    plan: Arc<Plan>,
+    control: Arc<Control>,
+    cores: Vec<u16>,
+    groups: Vec<GroupSum>,
+    cpu: Vec<Cpu>,
+    measured_for: u64,
+    waiting: BTreeMap<Time, Vec<Sample>>,
+    left: Vec<bool>,
+    ends: Vec<Option<Time>>,
+    series: Vec<Point>,
+    flows: Vec<Flow>,
+    error: Option<Unready>,
+    interfaces_first: Interfaces,
+    interfaces_last: Interfaces,
+    ports: Interfaces,
+    ports_then: Interfaces,
+    elements: BTreeMap<String, ElementCounts>,
+}
+
+impl Collector {
+    /// For a plan that workers on `cores` are about to carry.
+    pub fn new(plan: Arc<Plan>, control: Arc<Control>, cores: Vec<u16>) -> Self {
+        let groups = plan
+            .groups
+            .iter()
+            .map(|g| GroupSum {
+                total: Counts::default(),
+                measured: Tally::new(g.delays.len()),
+                happened: Counts::default(),
+                examples: Default::default(),
+            })
+            .collect();
+        let seen = interfaces::read().unwrap_or_default();
+        Self {
+            groups,
+            cpu: vec![Cpu::default(); cores.len()],
+            measured_for: 0,
+            waiting: BTreeMap::new(),
+            left: vec![false; cores.len()],
+            ends: vec![None; cores.len()],
+            series: Vec::new(),
+            flows: Vec::new(),
+            error: None,
+            interfaces_first: seen.clone(),
+            interfaces_last: seen,
+            ports: Interfaces::new(),
+            ports_then: Interfaces::new(),
+            elements: BTreeMap::new(),
+            plan,
+            control,
+            cores,
+        }
+    }
+
+    /// Take a sample. Gives a point of the series when all workers have reported the interval.
+    pub fn take(&mut self, mut sample: Sample) -> Option<&Point> {
+        for (sum, tallies) in self.groups.iter_mut().zip(&sample.groups) {
+            for tally in tallies {
+                sum.total += &tally.counts;
+            }
+            sum.measured.merge(&tallies[Phase::Measure as usize]);
+            if sample.phase == Phase::Measure {
+                tallies.iter().for_each(|t| sum.happened += &t.counts);
+            }
+        }
+        if sample.phase == Phase::Measure {
+            self.cpu[sample.worker].add(&sample);
+            self.measured_for = self.measured_for.max(sample.until.0);
+        }
+        for complaint in sample.complaints.drain(..) {
+            let name = &self.plan.groups[complaint.group].name;
+            tracing::warn!(group = %name, kind = complaint.kind.name(), "{}", complaint.text);
+            self.groups[complaint.group].examples[complaint.kind as usize].get_or_insert(complaint.text);
+        }
+        self.ports.append(&mut sample.ports);
+        for element in sample.elements.drain(..) {
+            self.elements.insert(element.name.clone(), element);
+        }
+        let flows = sample.devices.drain(..).map(|(group, device, tally)| Flow { group, device, tally });
+        self.flows.extend(flows);
+        self.ends[sample.worker] = Some(sample.until);
+        if let Some(how) = sample.last.take() {
+            self.left[sample.worker] = true;
+            if let Err(e) = how {
+                self.error.get_or_insert(e);
+            }
+        }
+        let until = sample.until;
+        self.waiting.entry(until).or_default().push(sample);
+        // an interval is whole when every worker has come to its end, or has left
+        let whole =
+            self.left.iter().zip(&self.ends).all(|(left, end)| *left || end.is_some_and(|e| e >= until));
+        if !whole {
+            return None;
+        }
+        let rest = self.waiting.split_off(&Time(until.0 + 1));
+        let samples: Vec<Sample> =
+            std::mem::replace(&mut self.waiting, rest).into_values().flatten().collect();
+        let point = self.point(&samples);
+        self.series.push(point);
+        self.series.last()
+    }
+
+    /// Whether every worker has left.
+    pub fn is_done(&self) -> bool {
+        self.left.iter().all(|l| *l)
+    }
+
+    fn point(&mut self, samples: &[Sample]) -> Point {
+        let from = samples.iter().map(|s| s.from).min().unwrap_or_default();
+        let until = samples.iter().map(|s| s.until).max().unwrap_or_default();
+        let took = samples.iter().map(|s| s.took).max().unwrap_or(0);
+        let mut groups = BTreeMap::new();
+        for (g, plan) in self.plan.groups.iter().enumerate() {
+            let mut all = Tally::new(plan.delays.len());
+            let mut active = 0;
+            for sample in samples {
+                sample.groups[g].iter().for_each(|t| all.merge(t));
+                active += sample.active[g];
+            }
+            let point = GroupPoint {
+                counts: counts(&all.counts),
+                devices_active: active,
+                delays: named(plan.delays, &all.delays, Distribution::brief),
+                lateness: Distribution::brief(&all.lateness),
+            };
+            groups.insert(plan.name.clone(), point);
+        }
+        let mut cpu: BTreeMap<usize, Cpu> = BTreeMap::new();
+        samples.iter().for_each(|s| cpu.entry(s.worker).or_default().add(s));
+        let now = interfaces::read().unwrap_or_default();
+        let mut moved = interfaces::between(&self.interfaces_last, &now);
+        self.interfaces_last = now;
+        moved.extend(interfaces::between(&self.ports_then, &self.ports));
+        self.ports_then = self.ports.clone();
+        let seconds = |t: Time| t.0 as f64 / 1e9;
+        Point {
+            t: seconds(until),
+            dt: if took > 0 { took as f64 / 1e9 } else { seconds(until) - seconds(from) },
+            phase: samples.first().map_or(Phase::Drain, |s| s.phase),
+            elapsed: seconds(until),
+            left: self.control.end().since(until) as f64 / 1e9,
+            groups,
+            workers: cpu.iter().map(|(w, c)| c.point(*w, self.cores[*w])).collect(),
+            interfaces: moved,
+        }
+    }
+
+    /// The trial's result, and each device's summary. Call when all workers have left.
+    pub fn finish(self, header: Header) -> (TrialResult, Vec<Flow>) {
+        let window = self.control.window();
+        let measured_ns = self.measured_for.saturating_sub(window.measure.0);
+        let end = self.ends.iter().flatten().max().copied().unwrap_or_default();
+        let phases = PhaseLengths {
+            warmup: window.measure.0 as f64 / 1e9,
+            measure: measured_ns as f64 / 1e9,
+            drain: end.since(window.drain) as f64 / 1e9,
+        };
+        let workers: Vec<WorkerPoint> =
+            self.cpu.iter().enumerate().map(|(w, c)| c.point(w, self.cores[w])).collect();
+        let planned = self.plan.profile.phases.measure.ns();
+        let cut = measured_ns.saturating_add(planned / 100) < planned;
+        let validity = self.validity(&workers, cut.then_some((phases.measure, planned as f64 / 1e9)));
+        let groups = self.groups.iter().zip(&self.plan.groups).map(|(sum, plan)| {
+            let measured = &sum.measured.counts;
+            let per_second =
+                |n: u64| if measured_ns == 0 { 0.0 } else { n as f64 * 1e9 / measured_ns as f64 };
+            let happened = &sum.happened;
+            GroupResult {
+                name: plan.name.clone(),
+                protocol: plan.protocol,
+                target: plan.target.clone(),
+                devices: plan.devices,
+                measured: counts(measured),
+                total: counts(&sum.total),
+                rates: Rates {
+                    flows_intended: per_second(happened.flows_intended),
+                    messages_intended: per_second(happened.messages_intended),
+                    messages_sent: per_second(happened.messages_sent),
+                    messages_delivered: per_second(happened.messages_delivered),
+                    bits_sent: per_second(happened.bytes_sent) * 8.0,
+                    bits_received: per_second(happened.bytes_received) * 8.0,
+                },
+                loss: loss(measured),
+                delays: named(plan.delays, &sum.measured.delays, Distribution::full),
+                lateness: Distribution::full(&sum.measured.lateness),
+                errors: Failure::ALL
+                    .iter()
+                    .filter(|f| sum.total.failures[**f as usize] > 0)
+                    .map(|f| Failures {
+                        kind: f.name(),
+                        count: sum.total.failures[*f as usize],
+                        example: sum.examples[*f as usize].clone(),
+                    })
+                    .collect(),
+            }
+        });
+        let mut moved = interfaces::between(&self.interfaces_first, &interfaces::read().unwrap_or_default());
+        moved.extend(self.ports.clone());
+        let result = TrialResult {
+            run: header.run,
+            profile: serde_json::to_value(&self.plan.profile).unwrap_or_default(),
+            transport: header.transport,
+            version: env!("CARGO_PKG_VERSION"),
+            started: header.started,
+            phases,
+            stopped: header.stopped.or(self.error.as_ref().map(|_| "failed")),
+            validity,
+            groups: groups.collect(),
+            workers,
+            interfaces: moved,
+            elements: self.elements.values().cloned().collect(),
+            series: self.series,
+            error: self.error,
+        };
+        (result, self.flows)
+    }
+
+    fn validity(&self, workers: &[WorkerPoint], cut: Option<(f64, f64)>) -> Validity {
+        let limits = &self.plan.profile.validity;
+        let mut reasons = Vec::new();
+        for (sum, plan) in self.groups.iter().zip(&self.plan.groups) {
+            let c = &sum.measured.counts;
+            let pairs = [
+                (c.flows_intended, c.flows_started, "flows"),
+                (c.messages_intended, c.messages_sent, "messages"),
+            ];
+            for (intended, offered, what) in pairs {
+                let share = if intended == 0 { 1.0 } else { offered as f64 / intended as f64 };
+                if share < limits.offered {
+                    reasons.push(Reason {
+                        code: "ND-90-01",
+                        group: Some(plan.name.clone()),
+                        what: format!(
+                            "{offered} of {intended} intended {what} were offered: {:.1} % short",
+                            (1.0 - share) * 100.0
+                        ),
+                        value: share,
+                        limit: limits.offered,
+                    });
+                }
+            }
+            let late = Distribution::brief(&sum.measured.lateness).p99;
+            if late > limits.lateness_p99.ns() {
+                reasons.push(Reason {
+                    code: "ND-90-02",
+                    group: Some(plan.name.clone()),
+                    what: format!(
+                        "the generator was late by {:.1} ms or more with 1 % of what it had to do (limit {})",
+                        late as f64 / 1e6,
+                        limits.lateness_p99
+                    ),
+                    value: late as f64,
+                    limit: limits.lateness_p99.ns() as f64,
+                });
+            }
+            let lost = c.failures[Failure::Local as usize];
+            if lost > 0 {
+                reasons.push(Reason {
+                    code: "ND-90-04",
+                    group: Some(plan.name.clone()),
+                    what: format!("{lost} failures were the generator's own (ports, descriptors, buffers)"),
+                    value: lost as f64,
+                    limit: 0.0,
+                });
+            }
+        }
+        for w in workers.iter().filter(|w| w.starved > limits.starved) {
+            reasons.push(Reason {
+                code: "ND-90-03",
+                group: None,
+                what: format!(
+                    "worker {} waited for core {} during {:.0} % of the measure phase",
+                    w.worker,
+                    w.core,
+                    w.starved * 100.0
+                ),
+                value: w.starved,
+                limit: limits.starved,
+            });
+        }
+        if let Some((took, planned)) = cut {
+            reasons.push(Reason {
+                code: "ND-90-05",
+                group: None,
+                what: format!("the measure phase lasted {took:.1} s of {planned:.1} s"),
+                value: took,
+                limit: planned,
+            });
+        }
+        Validity { valid: reasons.is_empty(), reasons }
+    }
+}
+
+/// Share of the sent messages that were not delivered. `None` where nothing was confirmed at all although
+/// nothing failed: one-way traffic.
+fn loss(c: &Counts) -> Option<f64> {
+    let silent = c.messages_delivered == 0 && c.failures.iter().all(|f| *f == 0);
+    (c.messages_sent > 0 && !silent)
+        .then(|| c.messages_sent.saturating_sub(c.messages_delivered) as f64 / c.messages_sent as f64)
+}
+
+fn named(
+    names: &'static [&'static str],
+    histograms: &[Histogram<u64>],
+    f: impl Fn(&Histogram<u64>) -> Distribution,
+) -> BTreeMap<&'static str, Distribution> {
+    names.iter().copied().zip(histograms.iter().map(f)).collect()
+}

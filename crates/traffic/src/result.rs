@@ -1,0 +1,251 @@
+//! The trial result and the points of its series, as they leave the daemon (docs/reference/rpc.md).
+
+use crate::interfaces::Interfaces;
+use crate::transport::ElementCounts;
+use base64::Engine as _;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
+use protocol::meter::{Counts, Failure, Phase};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// A distribution of times, in nanoseconds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Distribution {
+    /// How many values.
+    pub count: u64,
+    /// Smallest.
+    pub min: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: u64,
+    /// 90th percentile.
+    pub p90: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// 99.9th percentile.
+    pub p999: u64,
+    /// Largest.
+    pub max: u64,
+    /// Standard deviation; in results, not in points of a series.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sd: Option<f64>,
+    /// All of it: HdrHistogram V2, deflated, base64; in results, not in points of a series.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hdr: Option<String>,
+}
+
+impl Distribution {
+    /// The numbers a live view shows.
+    pub fn brief(h: &Histogram<u64>) -> Self {
+        let at = |q| if h.is_empty() { 0 } else { h.value_at_quantile(q) };
+        Self {
+            count: h.len(),
+            min: if h.is_empty() { 0 } else { h.min() },
+            mean: if h.is_empty() { 0.0 } else { h.mean() },
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: if h.is_empty() { 0 } else { h.max() },
+            sd: None,
+            hdr: None,
+        }
+    }
+
+    /// With the whole histogram.
+    pub fn full(h: &Histogram<u64>) -> Self {
+        let mut bytes = Vec::new();
+        let packed = V2DeflateSerializer::new().serialize(h, &mut bytes).is_ok();
+        Self {
+            sd: Some(if h.is_empty() { 0.0 } else { h.stdev() }),
+            hdr: packed.then(|| base64::engine::general_purpose::STANDARD.encode(&bytes)),
+            ..Self::brief(h)
+        }
+    }
+}
+
+/// Counters by name, failures by kind (only those that occurred).
+pub fn counts(c: &Counts) -> Value {
+    let mut map: Map<String, Value> = c.named().iter().map(|(k, v)| ((*k).to_owned(), json!(v))).collect();
+    let failures: Map<String, Value> = Failure::ALL
+        .iter()
+        .zip(c.failures)
+        .filter(|(_, n)| *n > 0)
+        .map(|(f, n)| (f.name().to_owned(), json!(n)))
+        .collect();
+    map.insert("failures".to_owned(), failures.into());
+    map.into()
+}
+
+/// One point of the series.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Point {
+    /// End of the interval, seconds since the start.
+    pub t: f64,
+    /// Its length, seconds.
+    pub dt: f64,
+    /// The phase it lies in.
+    pub phase: Phase,
+    /// Seconds since the start.
+    pub elapsed: f64,
+    /// Seconds until the end of draining, at most.
+    pub left: f64,
+    /// Per group.
+    pub groups: BTreeMap<String, GroupPoint>,
+    /// Per worker.
+    pub workers: Vec<WorkerPoint>,
+    /// Counters of this interval, per interface.
+    pub interfaces: Interfaces,
+}
+
+/// One group in one interval.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GroupPoint {
+    /// What was counted, whichever phase it was meant for.
+    pub counts: Value,
+    /// Devices with a flow under way at the end of the interval.
+    pub devices_active: u32,
+    /// Delays by name.
+    pub delays: BTreeMap<&'static str, Distribution>,
+    /// The generator's own lateness.
+    pub lateness: Distribution,
+}
+
+/// One worker in one interval, or over the measure phase.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WorkerPoint {
+    /// Its number.
+    pub worker: usize,
+    /// Its core.
+    pub core: u16,
+    /// Share of the time that it ran.
+    pub cpu: f64,
+    /// Share of the time that it could have run but had no CPU.
+    pub starved: f64,
+}
+
+/// Why a result cannot be trusted.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Reason {
+    /// Stable code, `ND-90-…`.
+    pub code: &'static str,
+    /// The group it is about, if one.
+    pub group: Option<String>,
+    /// In words, with the numbers.
+    pub what: String,
+    /// The value.
+    pub value: f64,
+    /// What it should have kept to.
+    pub limit: f64,
+}
+
+/// Whether the generator did what was asked of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Validity {
+    /// It did.
+    pub valid: bool,
+    /// Why not.
+    pub reasons: Vec<Reason>,
+}
+
+/// Per second of the measure phase, by when it happened.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Rates {
+    /// Flows the load asked for.
+    pub flows_intended: f64,
+    /// Messages that fell due.
+    pub messages_intended: f64,
+    /// Messages sent.
+    pub messages_sent: f64,
+    /// Messages confirmed.
+    pub messages_delivered: f64,
+    /// Payload bits sent.
+    pub bits_sent: f64,
+    /// Payload bits received.
+    pub bits_received: f64,
+}
+
+/// One kind of failure.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Failures {
+    /// Its kind.
+    pub kind: &'static str,
+    /// How often, in the whole run.
+    pub count: u64,
+    /// What one looked like.
+    pub example: Option<String>,
+}
+
+/// One group over the trial.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GroupResult {
+    /// Its name.
+    pub name: String,
+    /// Its protocol.
+    pub protocol: &'static str,
+    /// Where its load went.
+    pub target: String,
+    /// How many devices.
+    pub devices: u32,
+    /// Messages meant for the measure phase.
+    pub measured: Value,
+    /// Messages of all phases: what the system under test should have seen.
+    pub total: Value,
+    /// Rates.
+    pub rates: Rates,
+    /// Share of the measured messages that were sent and never delivered; null where nothing confirms them.
+    pub loss: Option<f64>,
+    /// Delays by name.
+    pub delays: BTreeMap<&'static str, Distribution>,
+    /// The generator's own lateness.
+    pub lateness: Distribution,
+    /// Failures by kind.
+    pub errors: Vec<Failures>,
+}
+
+/// What really took place, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PhaseLengths {
+    /// Warm-up.
+    pub warmup: f64,
+    /// Measure phase.
+    pub measure: f64,
+    /// Drain.
+    pub drain: f64,
+}
+
+/// The result of one trial.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TrialResult {
+    /// The run's id.
+    pub run: String,
+    /// The profile as run, targets filled in.
+    pub profile: Value,
+    /// `sockets` or `dpdk`.
+    pub transport: &'static str,
+    /// The daemon's version.
+    pub version: &'static str,
+    /// When it began, UTC, RFC 3339.
+    pub started: String,
+    /// How long each phase was.
+    pub phases: PhaseLengths,
+    /// Why it ended before its time, if it did: `stopped`, `lease`, `failed`.
+    pub stopped: Option<&'static str>,
+    /// What broke it, if something did.
+    pub error: Option<crate::Unready>,
+    /// Whether it can be trusted.
+    pub validity: Validity,
+    /// Per group.
+    pub groups: Vec<GroupResult>,
+    /// Per worker, over the measure phase.
+    pub workers: Vec<WorkerPoint>,
+    /// Per interface, over the whole run.
+    pub interfaces: Interfaces,
+    /// Per element (dpdk).
+    pub elements: Vec<ElementCounts>,
+    /// The series.
+    pub series: Vec<Point>,
+}

@@ -1,0 +1,442 @@
+//! One device's connection: a non-blocking kernel socket, with TLS on it or not.
+
+use crate::plan::GroupPlan;
+use nix::sys::socket::{setsockopt, sockopt};
+use protocol::meter::Failure;
+use protocol::model::Outbox;
+use protocol::registry::Carrier;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect, ipproto, recv, send,
+    socket_with, sockopt as opt,
+};
+use rustls::ClientConnection;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// What a server may make us keep of an unfinished message before we call it malformed.
+const SPILL_MAX: usize = 1 << 20;
+
+/// Datagrams the kernel cuts from one buffer (UDP_MAX_SEGMENTS), and the largest such buffer.
+const GSO_SEGMENTS: usize = 64;
+const GSO_BYTES: usize = 65_000;
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Conn {
+    fd: OwnedFd,
+    wire: Wire,
+    /// Whether the model has been told that it is up.
+    pub up: bool,
+    /// Whether it closes once `out` is empty.
+    pub closing: bool,
+    /// Bytes that the socket did not take yet. Datagrams: cut each `segment`.
+    out: Vec<u8>,
+    out_at: usize,
+    segment: usize,
+    /// Received bytes that the model has not used.
+    spill: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Wire {
+    Tcp,
+    Tls(Box<ClientConnection>),
+    Udp {
+        gso: usize,
+    },
+    Ping,
+    /// A raw socket sees every host's ICMP: keep to our own identifier.
+    RawPing {
+        ident: u16,
+        v6: bool,
+    },
+}
+
+/// Why a connection ended.
+pub(super) struct Broken {
+    pub why: Failure,
+    pub what: String,
+}
+
+impl Broken {
+    fn new(why: Failure, what: impl Into<String>) -> Self {
+        Self { why, what: what.into() }
+    }
+
+    pub fn errno(e: Errno, doing: &str) -> Self {
+        let why = match e {
+            Errno::CONNREFUSED => Failure::Refused,
+            Errno::CONNRESET | Errno::PIPE | Errno::CONNABORTED => Failure::Reset,
+            Errno::TIMEDOUT => Failure::Timeout,
+            Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::HOSTDOWN => Failure::Unreachable,
+            _ => Failure::Local,
+        };
+        let hint = match e {
+            Errno::ADDRNOTAVAIL => {
+                ": out of local ports, or the source address is not this host's; add source addresses"
+            }
+            Errno::MFILE | Errno::NFILE => ": out of file descriptors; raise the limit (ulimit -n)",
+            Errno::ACCESS | Errno::PERM => {
+                ": not permitted; for ping set sysctl net.ipv4.ping_group_range=\"0 2147483647\""
+            }
+            _ => "",
+        };
+        Self::new(why, format!("{doing}: {}{hint}", std::io::Error::from(e)))
+    }
+}
+
+/// What came of reading.
+pub(super) enum Input {
+    /// Nothing more for now.
+    Dry,
+    /// So many bytes, in the buffer given.
+    Bytes(usize),
+    /// The other side has closed.
+    End,
+}
+
+impl Conn {
+    /// Open the socket of device `device` and begin to connect.
+    pub fn open(group: &GroupPlan, device: u32) -> Result<Self, Broken> {
+        let family = if group.address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let fail = |e| Broken::errno(e, "socket");
+        let (fd, wire) = match group.scheme.carrier {
+            Carrier::Stream => {
+                let fd = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP)).map_err(fail)?;
+                opt::set_tcp_nodelay(&fd, true).map_err(fail)?;
+                (fd, Wire::Tcp)
+            }
+            Carrier::Datagram => {
+                let fd = socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP)).map_err(fail)?;
+                (fd, Wire::Udp { gso: 0 })
+            }
+            Carrier::Icmp => {
+                let v6 = group.address.is_ipv6();
+                let proto = if v6 { ipproto::ICMPV6 } else { ipproto::ICMP };
+                match socket_with(family, SocketType::DGRAM, flags, Some(proto)) {
+                    Ok(fd) => (fd, Wire::Ping),
+                    Err(Errno::ACCESS) => {
+                        let fd = socket_with(family, SocketType::RAW, flags, Some(proto))
+                            .map_err(|_| Broken::errno(Errno::ACCESS, "ICMP socket"))?;
+                        (fd, Wire::RawPing { ident: device as u16, v6 })
+                    }
+                    Err(e) => return Err(fail(e)),
+                }
+            }
+        };
+        if let Some(source) = group.source(device) {
+            if group.scheme.carrier == Carrier::Stream {
+                // the port is then chosen at connect(), per destination: the pool is used up much later
+                let _best_effort = setsockopt(&fd, sockopt::IpBindAddressNoPort, &true);
+            }
+            bind(&fd, &SocketAddr::new(source, 0))
+                .map_err(|e| Broken::errno(e, &format!("bind to {source}")))?;
+        }
+        match connect(&fd, &group.address) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(e) => return Err(Broken::errno(e, &format!("connect to {}", group.address))),
+        }
+        let wire = match &group.tls {
+            Some((config, name)) => {
+                let session = ClientConnection::new(config.clone(), name.clone())
+                    .map_err(|e| Broken::new(Failure::Tls, e.to_string()))?;
+                Wire::Tls(Box::new(session))
+            }
+            None => wire,
+        };
+        Ok(Self {
+            fd,
+            wire,
+            up: false,
+            closing: false,
+            out: Vec::new(),
+            out_at: 0,
+            segment: 0,
+            spill: Vec::new(),
+        })
+    }
+
+    /// Whether it keeps messages apart.
+    pub fn is_datagram(&self) -> bool {
+        matches!(self.wire, Wire::Udp { .. } | Wire::Ping | Wire::RawPing { .. })
+    }
+
+    /// Whether the socket has taken all that was given to it.
+    pub fn is_flushed(&self) -> bool {
+        self.out_at >= self.out.len()
+    }
+
+    /// The result of a non-blocking connect, once the socket is writable.
+    pub fn connect_result(&self) -> Result<(), Broken> {
+        match opt::socket_error(&self.fd) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(e)) | Err(e) => Err(Broken::errno(e, "connect")),
+        }
+    }
+
+    /// Whether bytes can be exchanged: the TCP connection is there, and TLS has shaken hands.
+    pub fn ready(&self) -> bool {
+        match &self.wire {
+            Wire::Tls(tls) => !tls.is_handshaking(),
+            _ => true,
+        }
+    }
+
+    /// Move the handshake on: send what TLS wants to send.
+    pub fn flush_tls(&mut self) -> Result<(), Broken> {
+        if let Wire::Tls(tls) = &mut self.wire {
+            let mut records = std::mem::take(&mut self.out);
+            while tls.wants_write() {
+                if let Err(e) = tls.write_tls(&mut records) {
+                    return Err(Broken::new(Failure::Tls, e.to_string()));
+                }
+            }
+            self.out = records;
+        }
+        self.flush()
+    }
+
+    /// Send what the model queued; keeps what the socket does not take.
+    pub fn send(&mut self, outbox: &mut Outbox) -> Result<(), Broken> {
+        if outbox.bytes.is_empty() {
+            return Ok(());
+        }
+        if let Wire::Tls(tls) = &mut self.wire {
+            tls.writer().write_all(&outbox.bytes).map_err(|e| Broken::new(Failure::Tls, e.to_string()))?;
+            outbox.bytes.clear();
+            return self.flush_tls();
+        }
+        if !self.is_flushed() {
+            self.out.extend_from_slice(&outbox.bytes);
+            outbox.bytes.clear();
+            return Ok(());
+        }
+        self.segment = outbox.segment;
+        let sent = self.write(&outbox.bytes)?;
+        if sent < outbox.bytes.len() {
+            self.out.clear();
+            self.out.extend_from_slice(&outbox.bytes[sent..]);
+            self.out_at = 0;
+        }
+        outbox.bytes.clear();
+        Ok(())
+    }
+
+    /// Try again with what the socket did not take.
+    pub fn flush(&mut self) -> Result<(), Broken> {
+        if self.is_flushed() {
+            return Ok(());
+        }
+        let out = std::mem::take(&mut self.out);
+        let sent = self.write(&out[self.out_at..]);
+        self.out = out;
+        self.out_at += sent?;
+        if self.is_flushed() {
+            self.out.clear();
+            self.out_at = 0;
+        }
+        Ok(())
+    }
+
+    /// Write as much as goes; how much went.
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, Broken> {
+        match &mut self.wire {
+            Wire::Tcp | Wire::Tls(_) => {
+                let mut at = 0;
+                while at < bytes.len() {
+                    match send(&self.fd, &bytes[at..], SendFlags::NOSIGNAL) {
+                        Ok(n) => at += n,
+                        Err(Errno::AGAIN) => break,
+                        Err(Errno::INTR) => {}
+                        Err(e) => return Err(Broken::errno(e, "send")),
+                    }
+                }
+                Ok(at)
+            }
+            Wire::Udp { gso } => write_datagrams(&self.fd, gso, self.segment, bytes),
+            Wire::Ping => write_one(&self.fd, bytes),
+            Wire::RawPing { ident, v6 } => {
+                let mut message = bytes.to_vec();
+                stamp_ident(&mut message, *ident, *v6);
+                write_one(&self.fd, &message)
+            }
+        }
+    }
+
+    /// Read once into `buffer`; `cipher` is room for TLS records.
+    pub fn read(&mut self, buffer: &mut [u8], cipher: &mut [u8]) -> Result<Input, Broken> {
+        if let Wire::Tls(tls) = &mut self.wire {
+            return read_tls(tls, &self.fd, buffer, cipher);
+        }
+        loop {
+            return match recv(&self.fd, &mut *buffer, RecvFlags::empty()) {
+                Ok((0, _)) if matches!(self.wire, Wire::Tcp) => Ok(Input::End),
+                Ok((n, _)) => match self.wire {
+                    Wire::RawPing { ident, v6 } => match own_echo(&buffer[..n], ident, v6) {
+                        Some(at) => {
+                            buffer.copy_within(at..n, 0);
+                            Ok(Input::Bytes(n - at))
+                        }
+                        None => continue,
+                    },
+                    _ => Ok(Input::Bytes(n)),
+                },
+                Err(Errno::AGAIN) => Ok(Input::Dry),
+                Err(Errno::INTR) => continue,
+                Err(e) => Err(Broken::errno(e, "receive")),
+            };
+        }
+    }
+
+    /// Whether a read shorter than the buffer means that there is no more for now (plain TCP).
+    pub fn short_read_is_dry(&self) -> bool {
+        matches!(self.wire, Wire::Tcp)
+    }
+
+    /// Take the spill out, so that the model can be shown it while it may change the connection.
+    pub fn take_spill(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.spill)
+    }
+
+    /// Keep `rest` until more comes.
+    pub fn keep(&mut self, rest: Vec<u8>) -> Result<(), Broken> {
+        if rest.len() > SPILL_MAX {
+            return Err(Broken::new(
+                Failure::Protocol,
+                format!("an unfinished message of over {SPILL_MAX} bytes"),
+            ));
+        }
+        self.spill = rest;
+        Ok(())
+    }
+
+    /// Say that nothing more will be sent (TLS: close_notify).
+    pub fn goodbye(&mut self) {
+        if let Wire::Tls(tls) = &mut self.wire {
+            tls.send_close_notify();
+            let _nothing_to_lose = self.flush_tls();
+        }
+    }
+}
+
+impl AsFd for Conn {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn write_one(fd: &OwnedFd, bytes: &[u8]) -> Result<usize, Broken> {
+    match send(fd, bytes, SendFlags::NOSIGNAL) {
+        Ok(_) => Ok(bytes.len()),
+        Err(Errno::AGAIN | Errno::NOBUFS) => Ok(0),
+        Err(e) => Err(Broken::errno(e, "send")),
+    }
+}
+
+/// Up to 64 datagrams a system call: the kernel cuts them (UDP_SEGMENT).
+fn write_datagrams(fd: &OwnedFd, gso: &mut usize, segment: usize, bytes: &[u8]) -> Result<usize, Broken> {
+    let segment = if segment == 0 { bytes.len().max(1) } else { segment };
+    let mut at = 0;
+    while at < bytes.len() {
+        let many = bytes.len() - at > segment;
+        let size = if many && *gso != usize::MAX {
+            if *gso != segment {
+                let size = i32::try_from(segment).unwrap_or(i32::MAX);
+                *gso = match setsockopt(fd, sockopt::UdpGsoSegment, &size) {
+                    Ok(()) => segment,
+                    Err(_) => usize::MAX, // not here: one by one
+                };
+                continue;
+            }
+            let most = (GSO_BYTES / segment).clamp(1, GSO_SEGMENTS) * segment;
+            most.min(bytes.len() - at)
+        } else {
+            segment.min(bytes.len() - at)
+        };
+        match send(fd, &bytes[at..at + size], SendFlags::NOSIGNAL) {
+            Ok(_) => at += size,
+            Err(Errno::AGAIN | Errno::NOBUFS) => break,
+            Err(Errno::INTR) => {}
+            // a refusal belongs to an earlier datagram (RFC 1122 4.1.3.3): this one has not been sent yet
+            Err(Errno::CONNREFUSED) => return Err(Broken::errno(Errno::CONNREFUSED, "send")),
+            // segments larger than the path's MTU: the kernel will not cut those
+            Err(Errno::INVAL | Errno::MSGSIZE | Errno::IO) if size > segment => {
+                let _reset = setsockopt(fd, sockopt::UdpGsoSegment, &0);
+                *gso = usize::MAX;
+            }
+            Err(e) => return Err(Broken::errno(e, "send")),
+        }
+    }
+    Ok(at)
+}
+
+fn read_tls(
+    tls: &mut ClientConnection,
+    fd: &OwnedFd,
+    buffer: &mut [u8],
+    cipher: &mut [u8],
+) -> Result<Input, Broken> {
+    loop {
+        match tls.reader().read(buffer) {
+            Ok(0) => return Ok(Input::End),
+            Ok(n) => return Ok(Input::Bytes(n)),
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(e) => return Err(Broken::new(Failure::Closed, e.to_string())),
+        }
+        let got = match recv(fd, &mut *cipher, RecvFlags::empty()) {
+            Ok((n, _)) => n,
+            Err(Errno::AGAIN) => return Ok(Input::Dry),
+            Err(Errno::INTR) => continue,
+            Err(e) => return Err(Broken::errno(e, "receive")),
+        };
+        let mut records = &cipher[..got];
+        loop {
+            tls.read_tls(&mut records).map_err(|e| Broken::new(Failure::Tls, e.to_string()))?;
+            tls.process_new_packets().map_err(|e| Broken::new(Failure::Tls, e.to_string()))?;
+            if records.is_empty() {
+                break;
+            }
+        }
+        if tls.is_handshaking() || tls.wants_write() {
+            return if got == 0 { Ok(Input::End) } else { Ok(Input::Bytes(0)) };
+        }
+    }
+}
+
+/// Give an echo request our identifier and a right checksum (the kernel does ICMPv6's itself).
+fn stamp_ident(message: &mut [u8], ident: u16, v6: bool) {
+    if message.len() < 8 {
+        return;
+    }
+    message[4..6].copy_from_slice(&ident.to_be_bytes());
+    if !v6 {
+        message[2..4].fill(0);
+        let mut sum: u32 = 0;
+        for pair in message.chunks(2) {
+            sum += u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
+        }
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        message[2..4].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+    }
+}
+
+/// Where the ICMP message begins, if it is an echo reply with our identifier. IPv4 raw sockets show the
+/// IP header too.
+fn own_echo(packet: &[u8], ident: u16, v6: bool) -> Option<usize> {
+    let at = if v6 { 0 } else { usize::from(packet.first()? & 0x0f) * 4 };
+    let icmp = packet.get(at..)?;
+    let reply = if v6 { 129 } else { 0 };
+    (icmp.len() >= 8 && icmp[0] == reply && icmp[4..6] == ident.to_be_bytes()).then_some(at)
+}
+
+/// Whether this address is one of the host's own, so that it can be bound.
+pub(super) fn can_bind(source: IpAddr) -> Result<(), Errno> {
+    let family = if source.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let fd = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(ipproto::UDP))?;
+    bind(&fd, &SocketAddr::new(source, 0))
+}

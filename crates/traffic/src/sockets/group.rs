@@ -1,0 +1,100 @@
+//! A worker's share of one group: its load shape, who is idle, and what was measured.
+
+use crate::plan::Plan;
+use crate::schedule::{Arrivals, Crowd};
+use profile::Load;
+use protocol::meter::{Failure, Tally, Window};
+use protocol::time::Time;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::Duration;
+
+/// See the module's own words.
+pub(super) struct Group {
+    /// Open loop: when flows are due.
+    pub arrivals: Option<Arrivals>,
+    /// Open loop: flows that were due while every device was busy.
+    pub backlog: VecDeque<Time>,
+    /// Closed loop: how many devices are to be at work.
+    crowd: Option<Crowd>,
+    next_look: Time,
+    wanted: u32,
+    /// Closed loop: devices at work.
+    pub awake: u32,
+    /// Closed loop: rest between flows, and flows per device (0: no limit).
+    pub flow_interval: Duration,
+    pub flows_each: u32,
+    /// Devices that wait, longest first.
+    pub idle: VecDeque<u32>,
+    /// Devices with a flow under way.
+    pub active: u32,
+    /// Tallies since the last sample.
+    pub meter: Box<[Tally; 3]>,
+    /// How many failures of each kind have been told.
+    pub told: [u8; Failure::ALL.len()],
+    delays: usize,
+}
+
+impl Group {
+    pub fn new(plan: &Plan, g: usize, slots: Range<u32>, worker: usize, workers: usize) -> Self {
+        let group = &plan.groups[g];
+        let delays = group.delays.len();
+        let seed = plan.profile.seed.wrapping_add((g as u64) << 32);
+        let mut this = Self {
+            arrivals: None,
+            backlog: VecDeque::new(),
+            crowd: None,
+            next_look: Time::ZERO,
+            wanted: 0,
+            awake: 0,
+            flow_interval: Duration::ZERO,
+            flows_each: 0,
+            idle: slots.clone().collect(),
+            active: 0,
+            meter: Box::new(std::array::from_fn(|_| Tally::new(delays))),
+            told: [0; Failure::ALL.len()],
+            delays,
+        };
+        match &group.load {
+            Load::Open(open) => this.arrivals = Some(Arrivals::new(open, plan.factor, worker, workers, seed)),
+            Load::Closed(closed) => {
+                this.crowd = Some(Crowd::new(closed, slots.len() as u32, group.devices));
+                this.flow_interval = closed.flow_interval.0;
+                this.flows_each = closed.flows;
+            }
+        }
+        this
+    }
+
+    /// Open loop: take one flow that is due at `now`, and count it as asked for.
+    pub fn arrival(&mut self, now: Time, window: Window) -> Option<Time> {
+        let arrivals = self.arrivals.as_mut().filter(|a| a.next() <= now && a.next() < window.drain)?;
+        let due = arrivals.pop();
+        self.meter[window.phase(due) as usize].counts.flows_intended += 1;
+        Some(due)
+    }
+
+    /// Closed loop: how many devices are to be at work at `now`.
+    pub fn wanted(&mut self, now: Time) -> u32 {
+        if let Some(crowd) = self.crowd.as_ref().filter(|_| now >= self.next_look) {
+            self.wanted = crowd.size(now);
+            self.next_look = crowd.next_change(now);
+        }
+        self.wanted
+    }
+
+    /// When to look at this group again.
+    pub fn next(&self, draining: bool) -> Time {
+        match &self.arrivals {
+            _ if draining => Time::NEVER,
+            Some(arrivals) => arrivals.next(),
+            None => self.next_look,
+        }
+    }
+
+    /// The tallies since the last call.
+    pub fn take_meter(&mut self) -> [Tally; 3] {
+        let delays = self.delays;
+        std::mem::replace(&mut *self.meter, std::array::from_fn(|_| Tally::new(delays)))
+    }
+}

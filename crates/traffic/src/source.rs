@@ -1,0 +1,89 @@
+//! Pools of local addresses, so that the ports of one address are not the limit.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// More addresses than this in one pool is a slip of the pen.
+const POOL_MAX: u128 = 65_536;
+
+/// The addresses that `"10.0.0.1"`, `"10.0.0.0/28"` (its hosts) or `"10.0.0.1-10.0.0.9"` stand for.
+pub fn expand(text: &str) -> Result<Vec<IpAddr>, String> {
+    let parse =
+        |t: &str| t.trim().parse::<IpAddr>().map_err(|_| format!("{t:?} in {text:?} is not an IP address"));
+    let (first, last) = if let Some((network, bits)) = text.split_once('/') {
+        let network = parse(network)?;
+        let width = if network.is_ipv4() { 32 } else { 128 };
+        let bits: u32 = bits
+            .parse()
+            .ok()
+            .filter(|b| *b <= width)
+            .ok_or_else(|| format!("{bits:?} in {text:?} is not a prefix length; use 0 to {width}"))?;
+        let span = (1u128 << (width - bits).min(127)) - 1;
+        let base = number(network) & !span;
+        // network and broadcast address are not hosts (RFC 1122 3.2.1.3; /31: RFC 3021)
+        let edge = u128::from(network.is_ipv4() && span > 1);
+        (from_number(base + edge, network), from_number(base + span - edge, network))
+    } else if let Some((first, last)) = text.split_once('-') {
+        (parse(first)?, parse(last)?)
+    } else {
+        let one = parse(text)?;
+        (one, one)
+    };
+    if first.is_ipv4() != last.is_ipv4() {
+        return Err(format!("{text:?} mixes IPv4 and IPv6"));
+    }
+    let (low, high) = (number(first), number(last));
+    if low > high {
+        return Err(format!("{text:?} ends before it begins"));
+    }
+    if high - low >= POOL_MAX {
+        return Err(format!("{text:?} has {} addresses; {POOL_MAX} is the most", high - low + 1));
+    }
+    Ok((low..=high).map(|n| from_number(n, first)).collect())
+}
+
+fn number(ip: IpAddr) -> u128 {
+    match ip {
+        IpAddr::V4(v4) => u128::from(u32::from(v4)),
+        IpAddr::V6(v6) => u128::from(v6),
+    }
+}
+
+fn from_number(n: u128, like: IpAddr) -> IpAddr {
+    match like {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from(n as u32)),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from(n)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pools_expand() {
+        let ips = |t: &str| expand(t).expect(t).iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(ips("10.0.0.1"), ["10.0.0.1"]);
+        assert_eq!(ips("10.0.0.1-10.0.0.3"), ["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
+        assert_eq!(ips("10.0.0.9/30"), ["10.0.0.9", "10.0.0.10"]);
+        assert_eq!(ips("10.0.0.8/31"), ["10.0.0.8", "10.0.0.9"]);
+        assert_eq!(ips("10.0.0.8/32"), ["10.0.0.8"]);
+        assert_eq!(ips("fd00::1-fd00::2"), ["fd00::1", "fd00::2"]);
+        assert_eq!(ips("10.0.0.0/16").len(), 65_534);
+        assert_eq!(ips("10.0.0.0-10.0.255.255").len(), 65_536);
+    }
+
+    #[test]
+    fn bad_pools_say_why() {
+        for (text, why) in [
+            ("10.0.0", "not an IP"),
+            ("10.0.0.0/33", "prefix"),
+            ("10.0.0.2-10.0.0.1", "before"),
+            ("10.0.0.1-fd00::1", "mixes"),
+            ("10.0.0.0-10.1.0.0", "the most"),
+            ("::/0", "the most"),
+        ] {
+            let error = expand(text).expect_err(text);
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+}
