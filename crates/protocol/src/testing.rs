@@ -28,7 +28,7 @@ pub struct Bench<M> {
     /// Whether the last loss of the connection was in order.
     pub excused: bool,
     /// What it complained about.
-    pub complaints: Vec<(Failure, String)>,
+    pub complaints: Vec<String>,
     /// Its summary.
     pub tally: DeviceTally,
     /// Received and not yet used.
@@ -80,7 +80,7 @@ impl<M> Bench<M> {
         }
         self.wake = wake.unwrap_or(self.wake);
         self.end = end.or(self.end);
-        self.complaints.extend(complaint);
+        self.complaints.extend(complaint.map(|(_, what)| what));
         answer
     }
 

@@ -1,0 +1,335 @@
+use super::wire::HEAD_MAX;
+use super::*;
+use crate::meter::Phase;
+use crate::model::{End, Link};
+use crate::registry::Scheme;
+use crate::testing::{Bench, assault};
+use proptest::prelude::*;
+
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+
+fn plan(json: &str) -> Arc<Plan> {
+    let params: Params = serde_json::from_str(json).expect(json);
+    let target = Target { scheme: SCHEMES[0], host: "web".into(), port: 80, ipv6: false };
+    Arc::new(params.compile(&target).expect(json))
+}
+
+fn bench(json: &str) -> Bench<Device> {
+    Bench::new(plan(json).device(0))
+}
+
+fn problem(json: &str) -> String {
+    let params: Params = serde_json::from_str(json).expect(json);
+    params.check().expect_err(json).to_string()
+}
+
+#[test]
+fn a_device_is_small() {
+    let size = std::mem::size_of::<Device>();
+    assert!(size <= 120, "{size}");
+}
+
+#[test]
+fn a_request_looks_as_rfc_9112_has_it() {
+    let mut web = bench("{}");
+    web.up();
+    let agent = concat!("netdyno/", env!("CARGO_PKG_VERSION"));
+    assert_eq!(web.sent_text(), format!("GET / HTTP/1.1\r\nHost: web\r\nUser-Agent: {agent}\r\n\r\n"));
+    let params = Params { method: "PUT".into(), keep_alive: false, ..Params::default() };
+    let target =
+        Target { scheme: Scheme::tls("https", Some(443)), host: "[::1]".into(), port: 8443, ipv6: true };
+    let mut web = Bench::new(Arc::new(params.compile(&target).expect("fine")).device(0));
+    web.up();
+    assert_eq!(
+        web.sent_text(),
+        format!(
+            "PUT / HTTP/1.1\r\nHost: [::1]:8443\r\nUser-Agent: {agent}\r\nConnection: close\r\n\
+             Content-Length: 0\r\n\r\n"
+        )
+    );
+}
+
+#[test]
+fn templates_are_filled_and_the_body_is_measured() {
+    let mut web = bench(
+        r#"{"method": "POST", "path": "/{seq}", "headers": {"user-agent": "x{device}", "host": "h"},
+            "body": "n={seq}", "requests": 11}"#,
+    );
+    web.up();
+    for _ in 0..10 {
+        web.feed(OK);
+    }
+    let text = web.sent_text();
+    let line = |seq: u32, len: u32| {
+        format!("POST /{seq} HTTP/1.1\r\nhost: h\r\nuser-agent: x0\r\nContent-Length:{len:10}\r\n\r\nn={seq}")
+    };
+    assert!(text.starts_with(&line(0, 3)), "{text}");
+    assert!(text.ends_with(&line(10, 4)), "{text}");
+    let mut sized = bench(r#"{"method": "POST", "body": "abc{seq}", "size": "6B"}"#);
+    sized.up();
+    assert!(sized.sent_text().ends_with("Content-Length: 6\r\n\r\nabc0  "));
+}
+
+#[test]
+fn one_request_follows_the_other_and_the_flow_ends_well() {
+    let mut web = bench(r#"{"requests": 2}"#);
+    web.start();
+    web.run_to_ms(3);
+    web.connected();
+    web.run_to_ms(10);
+    web.feed(&OK[..20]);
+    web.run_to_ms(12);
+    web.feed(&OK[20..]);
+    assert_eq!(web.end, None);
+    web.feed(OK);
+    assert_eq!((web.end, web.link), (Some(End::Completed), Link::Close));
+    let counts = web.measured();
+    assert_eq!((counts.messages_intended, counts.messages_sent, counts.messages_delivered), (2, 2, 2));
+    assert_eq!(counts.bytes_received, 2 * OK.len() as u64);
+    assert_eq!(counts.bytes_sent as usize, web.sent().len());
+    assert_eq!((web.delay(CONNECT), web.delay(FIRST_BYTE)), ((1, 3), (2, 7)));
+    assert_eq!(web.delay(RESPONSE), (2, 9));
+}
+
+#[test]
+fn a_slow_server_shows_as_delay_from_the_intended_time() {
+    let mut web = bench(r#"{"interval": "10ms", "requests": 3}"#);
+    web.up();
+    web.run_to_ms(100);
+    assert_eq!(web.measured().messages_sent, 1, "one at a time");
+    web.feed(OK);
+    web.feed(OK);
+    web.feed(OK);
+    // due at 0, 10 and 20 ms, all answered at 100
+    assert_eq!(web.delay(RESPONSE), (3, 100));
+    assert_eq!(web.tally.delay_sum, 270_000_000);
+    assert_eq!(web.end, Some(End::Completed));
+}
+
+#[test]
+fn requests_are_pipelined_up_to_the_depth() {
+    let mut web = bench(r#"{"pipelining": 3, "requests": 5}"#);
+    web.up();
+    assert_eq!(web.sent_text().matches("GET").count(), 3);
+    web.feed(&[OK, OK].concat());
+    assert_eq!(web.sent_text().matches("GET").count(), 2);
+    web.feed(&[OK, OK, OK].concat());
+    assert_eq!(web.end, Some(End::Completed));
+}
+
+#[test]
+fn what_was_pipelined_behind_a_close_is_asked_again() {
+    let mut web = bench(r#"{"pipelining": 3, "requests": 3, "path": "/{seq}"}"#);
+    web.up();
+    web.sent();
+    web.feed(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(web.link, Link::Close);
+    web.run_to_ms(0);
+    assert_eq!((web.link, web.connects), (Link::Connect, 2));
+    web.connected();
+    let again = web.sent_text();
+    assert!(again.starts_with("GET /1 ") && again.contains("GET /2 "), "{again}");
+    web.feed(&[OK, OK].concat());
+    assert_eq!(web.end, Some(End::Completed));
+    assert_eq!(web.measured().messages_sent, 3, "each counts once");
+}
+
+#[test]
+fn without_keep_alive_each_request_has_its_connection() {
+    let mut web = bench(r#"{"keep_alive": false, "requests": 3}"#);
+    web.up();
+    for _ in 0..3 {
+        web.feed(OK);
+        web.run_to(web.now);
+        if web.link == Link::Connect {
+            web.connected();
+        }
+    }
+    assert_eq!((web.connects, web.end), (3, Some(End::Completed)));
+    assert_eq!(web.measured().messages_delivered, 3);
+}
+
+#[test]
+fn a_body_may_end_with_the_connection() {
+    let mut web = bench(r#"{"requests": 2}"#);
+    web.up();
+    web.feed(b"HTTP/1.0 200 OK\r\n\r\nsome");
+    web.feed(b"thing");
+    web.closed(Failure::Closed);
+    assert!(web.excused && web.end.is_none());
+    assert_eq!((web.link, web.connects), (Link::Connect, 2));
+    web.connected();
+    web.feed(b"HTTP/1.0 200 OK\r\n\r\n");
+    web.closed(Failure::Closed);
+    assert_eq!(web.end, Some(End::Completed));
+    assert_eq!(web.measured().messages_delivered, 2);
+}
+
+#[test]
+fn an_idle_connection_may_be_closed() {
+    let mut web = bench(r#"{"interval": "1s", "requests": 2}"#);
+    web.up();
+    web.feed(OK);
+    web.closed(Failure::Closed);
+    assert!(web.excused && web.end.is_none());
+    assert_eq!(web.connects, 1, "connects when the next is due");
+    web.run_to_ms(1000);
+    assert_eq!(web.connects, 2);
+    web.connected();
+    web.feed(OK);
+    assert_eq!(web.end, Some(End::Completed));
+}
+
+#[test]
+fn a_connection_lost_in_a_response_fails_the_flow() {
+    for part in [0, 10, OK.len() - 1] {
+        let mut web = bench("{}");
+        web.up();
+        web.feed(&OK[..part]);
+        web.closed(Failure::Closed);
+        assert!(!web.excused);
+        assert_eq!(web.end, Some(End::Failed));
+        web.run_to_ms(60_000);
+        assert_eq!(web.connects, 1, "a new flow is up to the load");
+    }
+}
+
+#[test]
+fn statuses_that_are_not_expected_are_rejected_and_the_flow_goes_on() {
+    let mut web = bench(r#"{"requests": 3, "expect": ["200", "3xx"]}"#);
+    web.up();
+    for status in [404, 302, 201] {
+        web.feed(format!("HTTP/1.1 {status} -\r\nContent-Length: 0\r\n\r\n").as_bytes());
+    }
+    assert_eq!((web.measured().messages_delivered, web.failures(Failure::Rejected)), (1, 2));
+    assert_eq!(web.complaints, ["status 404", "status 201"]);
+    assert_eq!(web.end, Some(End::Completed));
+}
+
+#[test]
+fn interim_responses_are_skipped_but_not_a_switch() {
+    let mut web = bench(r#"{"requests": 1}"#);
+    web.up();
+    web.feed(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n");
+    assert_eq!(web.measured().messages_delivered, 0);
+    web.feed(OK);
+    assert_eq!((web.measured().messages_delivered, web.end), (1, Some(End::Completed)));
+    let mut web = bench("{}");
+    web.up();
+    web.feed(b"HTTP/1.1 101 Switching Protocols\r\n\r\n");
+    assert_eq!((web.failures(Failure::Protocol), web.end), (1, Some(End::Failed)));
+}
+
+#[test]
+fn malformed_answers_fail_the_flow_and_the_next_one_runs() {
+    let long = format!("HTTP/1.1 200 {}", "x".repeat(HEAD_MAX));
+    for bad in ["SSH-2.0\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", &long] {
+        let mut web = bench("{}");
+        web.up();
+        web.feed(bad.as_bytes());
+        assert_eq!((web.failures(Failure::Protocol), web.end, web.link), (1, Some(End::Failed), Link::Close));
+        web.up();
+        web.feed(OK);
+        assert_eq!(web.measured().messages_delivered, 1);
+    }
+    let mut web = bench(r#"{"interval": "1s"}"#);
+    web.up();
+    web.feed(&[OK, OK].concat());
+    assert_eq!(web.complaints, ["a response without a request"]);
+}
+
+#[test]
+fn no_answer_in_time_fails_the_flow() {
+    let mut web = bench(r#"{"timeout": "2s"}"#);
+    web.start();
+    web.run_to_ms(1999);
+    assert_eq!(web.end, None);
+    web.run_to_ms(2000);
+    assert_eq!((web.end, web.failures(Failure::Timeout)), (Some(End::Failed), 1));
+    web.now = Time(10_000_000_000);
+    web.up();
+    web.run_to_ms(11_000);
+    web.feed(OK);
+    web.run_to_ms(12_999);
+    assert_eq!(web.end, None, "the second request left at 11 s");
+    web.run_to_ms(13_000);
+    assert_eq!((web.end, web.failures(Failure::Timeout)), (Some(End::Failed), 2));
+}
+
+#[test]
+fn stop_waits_for_what_is_on_its_way() {
+    let mut web = bench(r#"{"interval": "10ms"}"#);
+    web.window.drain = Time(35_000_000);
+    web.up();
+    web.run_to_ms(35);
+    web.stop();
+    assert_eq!(web.end, None);
+    web.run_to_ms(40);
+    web.feed(OK);
+    assert_eq!(web.end, Some(End::Completed));
+    let counts = web.measured();
+    // due at 0, 10, 20 and 30 ms
+    assert_eq!((counts.messages_intended, counts.messages_sent, counts.messages_delivered), (4, 1, 1));
+    assert_eq!(web.counts(Phase::Drain).messages_intended, 0);
+    let mut idle = bench(r#"{"interval": "1s"}"#);
+    idle.up();
+    idle.feed(OK);
+    idle.stop();
+    assert_eq!((idle.end, idle.link), (Some(End::Completed), Link::Close));
+}
+
+#[test]
+fn wrong_parameters_are_explained() {
+    assert!(problem(r#"{"method": "GE T"}"#).starts_with("method: \"GE T\" is no method"));
+    assert!(problem(r#"{"method": "CONNECT"}"#).contains("tunnel"));
+    assert!(problem(r#"{"path": "/a b"}"#).contains("%20"));
+    assert!(problem(r#"{"path": "/{sqe}"}"#).contains("did you mean {seq}?"));
+    assert!(problem(r#"{"headers": {"A:": "b"}}"#).starts_with("headers.A:"));
+    assert!(problem(r#"{"headers": {"A": "b\r\nC: d"}}"#).contains("control character"));
+    assert!(problem(r#"{"headers": {"content-length": "3"}}"#).contains("size"));
+    assert!(problem(r#"{"headers": {"Connection": "close"}}"#).contains("keep_alive"));
+    assert!(problem(r#"{"pipelining": 0}"#).contains("1 to 1024"));
+    assert!(problem(r#"{"pipelining": 1025}"#).contains("1 to 1024"));
+    assert!(problem(r#"{"pipelining": 2, "keep_alive": false}"#).contains("keep_alive"));
+    assert!(problem(r#"{"expect": ["200", "2x"]}"#).starts_with("expect[1]"));
+    assert!(problem(r#"{"expect": ["399-200"]}"#).starts_with("expect[0]"));
+    assert!(problem(r#"{"expect": []}"#).contains("no status"));
+    assert!(problem(r#"{"timeout": "0s"}"#).contains("zero"));
+    assert!(problem(r#"{"size": "17MiB"}"#).contains("16MiB"));
+    plan(r#"{"size": "16MiB", "pipelining": 1024, "expect": ["599", "1xx"]}"#);
+}
+
+proptest! {
+    #[test]
+    fn any_split_of_the_answer_gives_the_same(cuts in prop::collection::vec(1usize..40, 0..20)) {
+        let answer = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+            4\r\nWiki\r\n0\r\nT: x\r\n\r\nHTTP/1.1 404 No\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 204 -\r\n\r\n";
+        let mut web = bench(r#"{"pipelining": 3, "requests": 3}"#);
+        web.up();
+        let mut rest = &answer[..];
+        for cut in cuts {
+            let (piece, after) = rest.split_at(cut.min(rest.len()));
+            web.feed(piece);
+            rest = after;
+        }
+        web.feed(rest);
+        prop_assert_eq!(web.end, Some(End::Completed));
+        prop_assert_eq!(web.measured().bytes_received, answer.len() as u64);
+        prop_assert_eq!((web.measured().messages_delivered, web.failures(Failure::Rejected)), (2, 1));
+    }
+
+    #[test]
+    fn nothing_a_server_does_breaks_a_device(
+        data in prop::collection::vec(any::<u8>(), 0..400),
+        pipelining in 1u16..4,
+        interval in 0u64..3,
+        requests in 0u32..4,
+    ) {
+        let json = format!(r#"{{"pipelining": {pipelining}, "interval": "{interval}ms", "requests": {requests}}}"#);
+        // random bytes rarely look like HTTP: put a good answer in between
+        let mut mixed = vec![OK.len() as u8 - 1];
+        mixed.extend_from_slice(OK);
+        mixed.extend_from_slice(&data);
+        assault(plan(&json).device(0), &mixed, HEAD_MAX);
+    }
+}

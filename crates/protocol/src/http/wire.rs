@@ -1,0 +1,368 @@
+//! HTTP/1.1 responses on the wire: the head, where the body ends, and the chunked coding (RFC 9112).
+
+use std::mem::MaybeUninit;
+
+/// Longest response head taken, status line to empty line.
+pub const HEAD_MAX: usize = 32 * 1024;
+/// Most header fields taken.
+pub const FIELDS_MAX: usize = 96;
+/// Longest chunk-size line with its extensions.
+pub const CHUNK_LINE_MAX: u32 = 4 * 1024;
+/// Longest trailer section.
+pub const TRAILER_MAX: u32 = 16 * 1024;
+
+/// What a response breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// Not a status line and header fields.
+    #[error("malformed response head: {0}")]
+    Head(httparse::Error),
+    /// More than [`HEAD_MAX`].
+    #[error("response head longer than {HEAD_MAX} bytes")]
+    HeadTooLong,
+    /// A status code below 100.
+    #[error("status code {0}")]
+    Status(u16),
+    /// Not a number, too large, or several that differ.
+    #[error("invalid Content-Length")]
+    Length,
+    /// Chunk size, its line or its end.
+    #[error("malformed chunked body")]
+    Chunk,
+    /// A chunk-size line or trailer section over its limit.
+    #[error("chunk line or trailers too long")]
+    ChunkLine,
+    /// Bytes that answer no request.
+    #[error("a response without a request")]
+    Unasked,
+    /// 101 without our asking.
+    #[error("the server switched protocols")]
+    Switched,
+}
+
+/// Where a message body ends (RFC 9112 §6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Body {
+    /// After so many bytes.
+    Length(u64),
+    /// Where the chunks end.
+    Chunked(Chunked),
+    /// When the server closes.
+    UntilClose,
+}
+
+/// What matters of a response head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// Bytes it takes.
+    pub len: usize,
+    /// Status code.
+    pub status: u16,
+    /// Whether the server closes after this response (RFC 9112 §9.3).
+    pub close: bool,
+    /// What follows.
+    pub body: Body,
+}
+
+/// Read the head of a response to a request with (`head`) or without method HEAD. `None`: not complete yet.
+#[inline]
+pub fn head(bytes: &[u8], to_head: bool) -> Result<Option<Head>, Malformed> {
+    let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+    let mut response = httparse::Response::new(&mut []);
+    let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
+        &mut response,
+        bytes,
+        &mut fields,
+    );
+    let len = match parsed {
+        Ok(httparse::Status::Complete(len)) if len <= HEAD_MAX => len,
+        Ok(httparse::Status::Partial) if bytes.len() < HEAD_MAX => return Ok(None),
+        Ok(_) => return Err(Malformed::HeadTooLong),
+        Err(error) => return Err(Malformed::Head(error)),
+    };
+    let status = response.code.unwrap_or(0);
+    if status < 100 {
+        return Err(Malformed::Status(status));
+    }
+    let mut length = None;
+    let (mut coded, mut chunked) = (false, false);
+    let (mut close, mut keep) = (false, false);
+    for field in response.headers.iter() {
+        // the length of the name rules nearly all fields out
+        match field.name.len() {
+            14 if field.name.eq_ignore_ascii_case("content-length") => {
+                // RFC 9110 §8.6: a list of equal values is one value
+                for value in field.value.split(|b| *b == b',') {
+                    let value = decimal(value.trim_ascii()).ok_or(Malformed::Length)?;
+                    if length.is_some_and(|former| former != value) {
+                        return Err(Malformed::Length);
+                    }
+                    length = Some(value);
+                }
+            }
+            17 if field.name.eq_ignore_ascii_case("transfer-encoding") => {
+                coded = true;
+                let last = field.value.rsplit(|b| *b == b',').next().unwrap_or_default();
+                chunked = last.trim_ascii().eq_ignore_ascii_case(b"chunked");
+            }
+            10 if field.name.eq_ignore_ascii_case("connection") => {
+                for option in field.value.split(|b| *b == b',') {
+                    close |= option.trim_ascii().eq_ignore_ascii_case(b"close");
+                    keep |= option.trim_ascii().eq_ignore_ascii_case(b"keep-alive");
+                }
+            }
+            _ => {}
+        }
+    }
+    let body = match status {
+        _ if to_head => Body::Length(0),
+        100..=199 | 204 | 304 => Body::Length(0),
+        // Transfer-Encoding overrides Content-Length
+        _ if chunked => Body::Chunked(Chunked::default()),
+        _ if coded => Body::UntilClose,
+        _ => length.map_or(Body::UntilClose, Body::Length),
+    };
+    let close = close || body == Body::UntilClose || (response.version == Some(0) && !keep);
+    Ok(Some(Head { len, status, close, body }))
+}
+
+#[inline]
+fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |value, digit| {
+        let digit = digit.wrapping_sub(b'0');
+        if digit > 9 { None } else { value.checked_mul(10)?.checked_add(u64::from(digit)) }
+    })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum At {
+    /// Before the first digit of the size.
+    #[default]
+    Size,
+    /// After a digit of the size.
+    Digits,
+    /// In a chunk extension.
+    Extension,
+    /// The size line needs its line feed.
+    SizeEnd,
+    /// In the data.
+    Data,
+    /// The data need their carriage return.
+    DataReturn,
+    /// The data need their line feed.
+    DataEnd,
+    /// At the start of a trailer line.
+    Line,
+    /// In a trailer line.
+    Trailer,
+    /// A trailer line needs its line feed.
+    TrailerEnd,
+    /// The last line feed.
+    Last,
+    /// Behind the end.
+    Done,
+}
+
+/// Decoder of the chunked transfer coding (RFC 9112 §7.1), a few bytes of state, any split of the input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Chunked {
+    /// Bytes of this chunk still to come.
+    left: u64,
+    /// Length of the line or trailer section so far.
+    line: u32,
+    at: At,
+}
+
+impl Chunked {
+    /// Whether the end was reached.
+    #[inline]
+    pub fn done(&self) -> bool {
+        self.at == At::Done
+    }
+
+    /// Take from `bytes` what belongs to the body; returns how much that was.
+    pub fn take(&mut self, bytes: &[u8]) -> Result<usize, Malformed> {
+        let mut used = 0;
+        while used < bytes.len() && self.at != At::Done {
+            if self.at == At::Data {
+                let step = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len() - used);
+                self.left -= step as u64;
+                used += step;
+                if self.left == 0 {
+                    self.at = At::DataReturn;
+                }
+                continue;
+            }
+            let byte = bytes[used];
+            used += 1;
+            self.line += 1;
+            let (limit, text) = match self.at {
+                At::Line | At::Trailer | At::TrailerEnd | At::Last => (TRAILER_MAX, true),
+                _ => (CHUNK_LINE_MAX, false),
+            };
+            if self.line > limit {
+                return Err(Malformed::ChunkLine);
+            }
+            self.at = match (self.at, byte) {
+                (At::Size | At::Digits, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
+                    if self.left >> 60 != 0 {
+                        return Err(Malformed::Chunk);
+                    }
+                    let digit = char::from(byte).to_digit(16).unwrap_or_default();
+                    self.left = self.left << 4 | u64::from(digit);
+                    At::Digits
+                }
+                (At::Digits, b';' | b' ' | b'\t') => At::Extension,
+                (At::Digits | At::Extension, b'\r') => At::SizeEnd,
+                // a bare line feed would let two readers see two different bodies
+                (At::Extension, b) if b != b'\n' => At::Extension,
+                (At::SizeEnd, b'\n') => {
+                    self.line = 0;
+                    if self.left == 0 { At::Line } else { At::Data }
+                }
+                (At::DataReturn, b'\r') => At::DataEnd,
+                (At::DataEnd, b'\n') => {
+                    self.line = 0;
+                    At::Size
+                }
+                (At::Line, b'\r') => At::Last,
+                (At::Trailer, b'\r') => At::TrailerEnd,
+                (At::TrailerEnd, b'\n') => At::Line,
+                (At::Last, b'\n') => At::Done,
+                (At::Line | At::Trailer, b) if text && b != b'\n' => At::Trailer,
+                _ => return Err(Malformed::Chunk),
+            };
+        }
+        Ok(used)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &str) -> Result<Option<Head>, Malformed> {
+        head(text.as_bytes(), false)
+    }
+
+    fn body(fields: &str) -> Result<Body, Malformed> {
+        Ok(read(&format!("HTTP/1.1 200 OK\r\n{fields}\r\n"))?.expect("complete").body)
+    }
+
+    #[test]
+    fn the_body_ends_where_rfc_9112_says() {
+        let chunked = Body::Chunked(Chunked::default());
+        assert_eq!(body("Content-Length: 12\r\n"), Ok(Body::Length(12)));
+        assert_eq!(body("content-LENGTH: 7, 7\r\n"), Ok(Body::Length(7)));
+        assert_eq!(body("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"), Ok(chunked));
+        assert_eq!(body("Transfer-Encoding: gzip, chunked\r\n"), Ok(chunked));
+        assert_eq!(body("Transfer-Encoding: gzip\r\n"), Ok(Body::UntilClose));
+        assert_eq!(body(""), Ok(Body::UntilClose));
+        for bad in ["", "-1", "1x", "99999999999999999999", "1, 2", "1,"] {
+            assert_eq!(body(&format!("Content-Length: {bad}\r\n")), Err(Malformed::Length), "{bad}");
+        }
+        assert_eq!(body("Content-Length: 1\r\nContent-Length: 2\r\n"), Err(Malformed::Length));
+        for status in [103, 204, 304] {
+            let none = read(&format!("HTTP/1.1 {status} -\r\nContent-Length: 3\r\n\r\n"));
+            assert_eq!(none.expect("fine").expect("whole").body, Body::Length(0));
+        }
+        let to_head = head(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", true);
+        assert_eq!(to_head.expect("fine").expect("whole").body, Body::Length(0));
+    }
+
+    #[test]
+    fn who_closes_is_read_from_version_and_connection() {
+        let close = |line: &str, fields: &str| {
+            let text = format!("{line} 200 OK\r\nContent-Length: 0\r\n{fields}\r\n");
+            read(&text).expect("fine").expect("whole").close
+        };
+        assert!(!close("HTTP/1.1", ""));
+        assert!(close("HTTP/1.1", "Connection: foo, Close\r\n"));
+        assert!(close("HTTP/1.0", ""));
+        assert!(!close("HTTP/1.0", "Connection: Keep-Alive\r\n"));
+    }
+
+    #[test]
+    fn the_head_has_limits() {
+        let with = |fields: usize, len: usize| {
+            let mut text = "HTTP/1.1 200 OK\r\n".to_owned();
+            for _ in 0..fields - 1 {
+                text += "A: b\r\n";
+            }
+            let pad = len - text.len() - "B: \r\n\r\n".len();
+            text + "B: " + &"x".repeat(pad) + "\r\n\r\n"
+        };
+        assert!(matches!(read(&with(2, HEAD_MAX)), Ok(Some(_))));
+        assert_eq!(read(&with(2, HEAD_MAX + 1)), Err(Malformed::HeadTooLong));
+        assert_eq!(read(&with(2, HEAD_MAX + 1)[..HEAD_MAX - 1]), Ok(None));
+        assert_eq!(read(&with(2, HEAD_MAX + 1)[..HEAD_MAX]), Err(Malformed::HeadTooLong));
+        assert!(matches!(read(&with(FIELDS_MAX, 4096)), Ok(Some(_))));
+        assert!(matches!(read(&with(FIELDS_MAX + 1, 4096)), Err(Malformed::Head(_))));
+        assert_eq!(read("HTTP/1.1 099 no\r\n\r\n"), Err(Malformed::Status(99)));
+        assert!(read("SSH-2.0-OpenSSH\r\n").is_err());
+    }
+
+    fn decode(parts: &[&[u8]]) -> Result<(usize, bool), Malformed> {
+        let mut decoder = Chunked::default();
+        let mut used = 0;
+        for part in parts {
+            used += decoder.take(part)?;
+        }
+        Ok((used, decoder.done()))
+    }
+
+    #[test]
+    fn chunks_extensions_and_trailers_are_read() {
+        let text = b"4;a=\"b\"\r\nWiki\r\n5 \r\npedia\r\nA\r\n0123456789\r\n0\r\nX: y\r\n\r\nHTTP/1.1";
+        assert_eq!(decode(&[text]), Ok((text.len() - 8, true)));
+        let bytes: Vec<&[u8]> = text.chunks(1).collect();
+        assert_eq!(decode(&bytes), Ok((text.len() - 8, true)));
+        assert_eq!(decode(&[b"0\r\n\r\n"]), Ok((5, true)));
+        assert_eq!(decode(&[b"4\r\nWi"]), Ok((5, false)));
+    }
+
+    #[test]
+    fn malformed_chunks_are_told() {
+        for bad in
+            ["g\r\n", "\r\n", "4\nWiki", "4\r\nWikipedia", "4\r\nWiki\n", "1;x\n", "0\r\nX\n", "0\r\n\rx"]
+        {
+            assert_eq!(decode(&[bad.as_bytes()]), Err(Malformed::Chunk), "{bad:?}");
+        }
+        assert_eq!(decode(&[b"fffffffffffffff\r\n"]), Ok((17, false)));
+        assert_eq!(decode(&[b"10000000000000000\r\n"]), Err(Malformed::Chunk));
+        let line = |len: u32| format!("1;{}\r\n", "x".repeat(len as usize - 4));
+        assert!(decode(&[line(CHUNK_LINE_MAX).as_bytes()]).is_ok());
+        assert_eq!(decode(&[line(CHUNK_LINE_MAX + 1).as_bytes()]), Err(Malformed::ChunkLine));
+        let trailer = |len: u32| format!("0\r\n{}\r\n\r\n", "x".repeat(len as usize - 4));
+        assert_eq!(decode(&[trailer(TRAILER_MAX).as_bytes()]), Ok((TRAILER_MAX as usize + 3, true)));
+        assert_eq!(decode(&[trailer(TRAILER_MAX + 1).as_bytes()]), Err(Malformed::ChunkLine));
+    }
+
+    proptest! {
+        #[test]
+        fn any_body_in_any_chunks_and_any_split_is_read(
+            chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..6),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let mut text = Vec::new();
+            for chunk in &chunks {
+                text.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+                text.extend_from_slice(chunk);
+                text.extend_from_slice(b"\r\n");
+            }
+            text.extend_from_slice(b"0\r\n\r\n");
+            let (a, b) = text.split_at(cut.index(text.len()));
+            prop_assert_eq!(decode(&[a, b]), Ok((text.len(), true)));
+        }
+
+        #[test]
+        fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = head(&bytes, false);
+            let _ = decode(&[&bytes]);
+        }
+    }
+}
