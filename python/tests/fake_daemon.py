@@ -23,7 +23,12 @@ from hdrh.histogram import HdrHistogram
 
 SPEED = float(os.environ.get("FAKE_SPEED", "1"))
 LEASE = 3.0
-DELAYS = {"mqtt": ["connect", "publish"], "http": ["request"], "ping": ["echo"], "stream": ["datagram"]}
+DELAYS = {
+    "mqtt": ["connect", "connack", "publish", "end_to_end"],
+    "http": ["connect", "response", "first_byte"],
+    "ping": ["round_trip"],
+    "stream": ["round_trip"],
+}
 
 
 def die(moment: str) -> None:

@@ -1,0 +1,131 @@
+"""Read what people write: YAML or JSON, checked against a pydantic model, with errors that say where."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from netdyno.errors import Error
+
+
+class Config(BaseModel):
+    """Base of everything that people write: an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2 in the one point that hurts: `on`, `off`, `yes`, `no` are words, not truth values."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [
+        (tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool" or first in "tTfF"
+    ]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _unique(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    """A mapping; a key written twice is an error, not a silent loss of the first."""
+    seen: set[Any] = set()
+    for key_node, _ in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if key in seen:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key {key!r} is written twice", key_node.start_mark
+            )
+        seen.add(key)
+    loader.flatten_mapping(node)
+    return yaml.SafeLoader.construct_mapping(loader, node, deep=deep)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _unique)
+
+
+def read(path: Path) -> Any:
+    """The content of a JSON or YAML file as plain data."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as e:
+        raise Error(
+            "ND-104-20", e.strerror or str(e), at=str(path), fix="Check the path and its rights"
+        ) from e
+    except UnicodeDecodeError as e:
+        raise Error("ND-104-21", "it is not text in UTF-8", at=str(path)) from e
+    return parse_text(text, str(path), path.suffix)
+
+
+def parse_text(text: str, at: str, suffix: str = "") -> Any:
+    """JSON or YAML text as plain data."""
+    if suffix == ".json":
+        try:
+            return json.loads(text)
+        except ValueError as e:
+            raise Error(
+                "ND-104-01", f"it is not JSON: {e}", at=at, fix="Write it as JSON, or as YAML (.yaml)"
+            ) from e
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as e:
+        what = " ".join(str(e).split())
+        raise Error("ND-104-21", f"it is neither JSON nor YAML: {what}", at=at, fix="Mend it there") from e
+
+
+def check(model: type[M], data: Any, code: str, at: str) -> M:
+    """Plain data as a model; every error in it is named."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as e:
+        # a key that is misspelt is also missing: name the misspelling first
+        errors = sorted(e.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+        found = [_finding(model, one, code, at) for one in errors]
+        first = found[0]
+        raise Error(
+            code, first["what"], at=first["at"], fix=first["fix"], all=found if len(found) > 1 else ()
+        ) from e
+
+
+def _finding(model: type[BaseModel], one: Any, code: str, at: str) -> dict[str, str]:
+    place = ""
+    for part in one["loc"]:
+        place += f"[{part}]" if isinstance(part, int) else f".{part}" if place else str(part)
+    what, fix = str(one["msg"]).removeprefix("Value error, "), ""
+    if one["type"] == "extra_forbidden":
+        key = str(one["loc"][-1])
+        what = f"unknown key {key!r}"
+        near = difflib.get_close_matches(key, _keys(model, one["loc"][:-1]), 1)
+        fix = f"Did you mean {near[0]!r}?" if near else "Remove it"
+    elif one["type"] == "missing":
+        what, fix = f"the key {one['loc'][-1]!r} is missing", "Add it"
+    elif not isinstance(one.get("input"), (dict, list)):
+        what = f"{one.get('input')!r}: {what}"
+    return {"code": code, "at": f"{at}: {place}" if place else at, "what": what, "fix": fix}
+
+
+def _keys(model: type[BaseModel], place: Sequence[str | int]) -> list[str]:
+    """The keys that the model has at a place, found by walking its schema."""
+    schema = model.model_json_schema()
+
+    def resolve(node: dict[str, Any]) -> dict[str, Any]:
+        for option in node.get("anyOf", []):
+            if "$ref" in option or "properties" in option or "items" in option:
+                return resolve(option)
+        if "$ref" in node:
+            return resolve(schema["$defs"][node["$ref"].rsplit("/", 1)[-1]])
+        return node
+
+    node = resolve(schema)
+    for part in place:
+        inner = node.get("items") if isinstance(part, int) else node.get("properties", {}).get(part)
+        node = resolve(inner or node.get("additionalProperties") or {})
+    return list(node.get("properties", {}))

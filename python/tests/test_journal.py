@@ -1,0 +1,194 @@
+"""The journal under fault: whatever moment a run is killed at, a restore leaves nothing behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from netdyno import journal as module
+from netdyno import proc
+from netdyno.errors import Error
+from netdyno.journal import Journal, restore
+from netdyno.process import Process
+
+STEPS = 12
+
+CHILD = """
+import os, signal, sys
+from pathlib import Path
+from netdyno import journal as module, undo
+from netdyno.process import Process
+from netdyno.journal import journal
+
+at, folder = int(sys.argv[1]), Path(sys.argv[2])
+seen = 0
+def maybe_die(*_):
+    global seen
+    seen += 1
+    if seen == at:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+append = module.Journal._append
+def traced(self, entry):
+    maybe_die()
+    append(self, entry)
+    maybe_die()
+module.Journal._append = traced
+
+notes = journal()
+entry = notes.write("path", path=str(folder / "nd-dir"))
+(folder / "nd-dir").mkdir()
+maybe_die()
+maybe_die()
+child = Process(["sleep", "1000"], log=folder / "log")
+(folder / "child").write_text(str(child.pid))
+maybe_die()
+maybe_die()
+child.stop()
+notes.undo(entry)
+print("end", seen)
+"""
+
+
+def leftovers(folder: Path) -> list[str]:
+    found = [str(p) for p in folder.glob("nd-*")]
+    for entry in Path("/proc").iterdir():
+        try:
+            command = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"sleep\x001000" in command and proc.start_time(int(entry.name)):
+            found.append(command.decode())
+    return found
+
+
+@pytest.mark.parametrize("at", range(1, STEPS + 3))
+def test_killed_at_every_point(at: int, tmp_path: Path, state: Path) -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(CHILD), str(at), str(tmp_path)], capture_output=True, text=True
+    )
+    if at <= STEPS:
+        assert child.returncode == -signal.SIGKILL, child.stderr
+    else:
+        assert child.returncode == 0, child.stderr
+        assert child.stdout.split() == ["end", str(STEPS)]
+    time.sleep(0.05)
+    report = restore()
+    assert not report.failed
+    assert leftovers(tmp_path) == []
+    assert list((state / "journal").glob("*.jsonl")) == []
+    assert restore().undone == []
+
+
+def test_a_living_owner_is_left_alone(tmp_path: Path) -> None:
+    notes = Journal()
+    path = tmp_path / "nd-mine"
+    number = notes.write("path", path=str(path))
+    path.touch()
+    assert restore().undone == []
+    assert path.exists()
+    notes.undo(number)
+    assert not path.exists()
+    assert notes.open_entries == 0
+
+
+def dead_journal(
+    state: Path, *entries: dict[str, object], tail: bytes = b"", boot: str | None = None
+) -> Path:
+    folder = state / "journal"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "4194303-1.jsonl"
+    head = {"owner": 4194303, "start": 1, "boot": boot or proc.boot_id()}
+    path.write_bytes(b"".join(json.dumps(e).encode() + b"\n" for e in (head, *entries)) + tail)
+    return path
+
+
+def test_a_torn_last_line_is_tolerated(tmp_path: Path, state: Path) -> None:
+    victim = tmp_path / "nd-x"
+    victim.touch()
+    path = dead_journal(state, {"seq": 1, "kind": "path", "path": str(victim)}, tail=b'{"seq": 2, "ki')
+    assert len(restore().undone) == 1
+    assert not victim.exists()
+    assert not path.exists()
+
+
+def test_undo_goes_backwards_and_skips_what_is_undone(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[int] = []
+    monkeypatch.setattr(module, "undo", lambda e, same_boot=True: order.append(e["seq"]) or True)
+    entries = [{"seq": n, "kind": "path", "path": "nd-x"} for n in (1, 2, 3)]
+    dead_journal(state, *entries, {"undone": 2})
+    restore()
+    assert order == [3, 1]
+
+
+def test_what_cannot_be_undone_stays_in_the_journal(state: Path) -> None:
+    path = dead_journal(state, {"seq": 1, "kind": "path", "path": "/etc/passwd"})
+    report = restore()
+    assert report.failed
+    assert path.exists()
+    assert Path("/etc/passwd").exists()
+
+
+def test_after_a_boot_processes_are_not_touched(state: Path) -> None:
+    sleeper = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        entry = {"seq": 1, "kind": "process", "pid": sleeper.pid, "start": proc.start_time(sleeper.pid)}
+        dead_journal(state, entry, boot="another")
+        assert restore().undone == []
+        assert sleeper.poll() is None
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
+def test_a_reused_pid_is_not_killed(state: Path) -> None:
+    sleeper = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        dead_journal(state, {"seq": 1, "kind": "process", "pid": sleeper.pid, "start": 1})
+        restore()
+        assert sleeper.poll() is None
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
+def test_a_group_is_ended_after_its_leader(tmp_path: Path) -> None:
+    group = Process(["sh", "-c", "sleep 1000 & echo $! > nd-kid; exec sleep 1000"], log=tmp_path / "log")
+    time.sleep(0.2)
+    os.kill(group.pid, signal.SIGKILL)
+    group.wait(2.0)
+    assert len(list(proc.members(group.pid))) == 1
+    group.stop()
+    assert not list(proc.members(group.pid))
+    Path("nd-kid").unlink()
+
+
+def test_a_process_that_ignores_the_polite_signal(tmp_path: Path) -> None:
+    stubborn = Process(["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"], log=tmp_path / "log")
+    time.sleep(0.2)
+    stubborn.stop()
+    assert stubborn.exited() is not None
+
+
+def test_a_journal_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("NETDYNO_STATE", str(tmp_path / "file"))
+    with pytest.raises(Error) as failed:
+        Process(["sleep", "1000"], log=tmp_path / "log")
+    assert failed.value.code == "ND-92-32"
+    assert leftovers(tmp_path) == []
+
+
+def test_sysctl_is_put_back(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("new\n")
+    notes = Journal()
+    number = notes.write("sysctl", path=str(key), old="4096\t131072")
+    notes.undo(number)
+    assert key.read_text() == "4096\t131072"
