@@ -1,0 +1,124 @@
+/** One drawn chart: a thin layer over uPlot, which the page holds as the global `uPlot`. */
+
+import { tr } from "./i18n.js";
+import { tick, percentile } from "./format.js";
+import { theme, DASHES } from "./theme.js";
+
+const HEIGHT = 210;
+
+/** Shade what is not measured, and name the phases. @param {any[]} phases @param {ReturnType<theme>} colours */
+function phasesPlugin(phases, colours) {
+  const span = (u, phase) => {
+    const { left, width } = u.bbox;
+    const at = (t) => Math.min(left + width, Math.max(left, u.valToPos(t, "x", true)));
+    return [at(phase.from), at(phase.to)];
+  };
+  return {
+    hooks: {
+      drawClear: [
+        (u) => {
+          u.ctx.save();
+          u.ctx.fillStyle = colours.shade;
+          for (const phase of phases) {
+            if (phase.label.t === "Measure") continue;
+            const [from, to] = span(u, phase);
+            u.ctx.fillRect(from, u.bbox.top, to - from, u.bbox.height);
+          }
+          u.ctx.restore();
+        },
+      ],
+      draw: [
+        (u) => {
+          const ratio = devicePixelRatio;
+          u.ctx.save();
+          u.ctx.font = colours.font.replace("11px", `${10 * ratio}px`);
+          u.ctx.fillStyle = colours.ink;
+          u.ctx.textBaseline = "bottom";
+          u.ctx.textAlign = "center";
+          for (const phase of phases) {
+            const [from, to] = span(u, phase);
+            const text = tr(phase.label);
+            if (u.ctx.measureText(text).width + 4 * ratio < to - from) {
+              u.ctx.fillText(text, (from + to) / 2, u.bbox.top - 3 * ratio);
+            }
+          }
+          u.ctx.restore();
+        },
+      ],
+    },
+  };
+}
+
+/** Round limits for logarithms, and something to show when there is nothing. */
+const logRange = (u, low, high) => (low === null || low <= 0 ? [1, 10] : uPlot.rangeLog(low, high, 10, false));
+const zeroRange = (u, low, high) => (!high || high <= 0 ? [0, 1] : uPlot.rangeNum(0, high, { min: { pad: 0, soft: 0, mode: 1 }, max: { pad: 0.08 } }));
+
+/**
+ * @param {HTMLElement} where
+ * @param {any} spec the chart as `charts.py` made it
+ * @param {any} view the chosen view of it
+ * @param {{t: number[], phases: any[], sync: string, hidden: Set<number>, onCursor: (i: number | null) => void}} context
+ */
+export function draw(where, spec, view, context) {
+  const colours = theme();
+  const unit = view.unit ?? spec.unit;
+  const time = spec.kind === "time";
+  const x = time ? context.t : spec.x;
+  const few = x.length < 3;
+  const axis = { stroke: colours.ink, font: colours.font, grid: { stroke: colours.grid, width: 1 }, ticks: { show: false } };
+  const options = {
+    width: where.clientWidth || 480,
+    height: HEIGHT,
+    padding: [time ? 16 : 10, 12, 0, 0],
+    legend: { show: false },
+    cursor: {
+      drag: { x: false, y: false },
+      points: { size: 6 },
+      y: false,
+      ...(time ? { sync: { key: context.sync } } : {}),
+    },
+    scales: {
+      x: { time: false, distr: time ? 1 : 3, range: time ? [0, Math.max(x.at(-1) ?? 1, context.phases.at(-1)?.to ?? 0)] : [1, Math.max(x.at(-1) ?? 10, 10)] },
+      y: spec.log ? { distr: 3, range: logRange } : { range: zeroRange },
+    },
+    axes: [
+      {
+        ...axis,
+        space: time ? 55 : 48,
+        size: 30,
+        values: time
+          ? (u, splits) => splits.map((s) => tick(s, "s"))
+          : (u, splits) => splits.map((s) => (s && Math.abs(Math.log10(s) % 1) < 1e-9 ? percentile(s) : "")),
+        ...(time ? {} : { filter: (u, splits) => splits }),
+      },
+      { ...axis, size: 62, space: 34, values: (u, splits) => splits.map((s) => tick(s, unit)) },
+    ],
+    series: [
+      {},
+      ...view.lines.map((line, i) => ({
+        label: tr(line.label),
+        show: !context.hidden.has(i),
+        stroke: colours.lines[line.color],
+        width: line.dash ? 1.6 : 1.9,
+        dash: DASHES[line.dash],
+        fill: line.fill ? colours.lines[line.color] + "22" : undefined,
+        points: { show: few, size: 5 },
+        spanGaps: false,
+      })),
+    ],
+    hooks: { setCursor: [(u) => context.onCursor(u.cursor.idx ?? null)] },
+    plugins: time ? [phasesPlugin(context.phases, colours)] : [],
+  };
+  return new uPlot(options, [x, ...view.lines.map((line) => line.values)], where);
+}
+
+/** Arrow keys move the cursor along the chart. @param {any} u @param {KeyboardEvent} event @returns {boolean} */
+export function moveCursor(u, event) {
+  const last = u.data[0].length - 1;
+  const now = u.cursor.idx ?? -1;
+  const goals = { ArrowRight: Math.min(last, now + 1), ArrowLeft: now < 0 ? last : Math.max(0, now - 1), Home: 0, End: last };
+  if (!(event.key in goals) || last < 0) return false;
+  const index = goals[event.key];
+  u.setCursor({ left: u.valToPos(u.data[0][index], "x"), top: u.over.clientHeight / 2 });
+  return true;
+}

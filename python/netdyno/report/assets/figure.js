@@ -1,0 +1,148 @@
+/** A chart with all that belongs to it: title, choice of view, legend, summary in words, table of its data. */
+
+import { element, onLanguage, say, tr } from "./i18n.js";
+import { percentile, show } from "./format.js";
+import { onTheme } from "./theme.js";
+import { draw, moveCursor } from "./chart.js";
+import { legend } from "./legend.js";
+
+let made = 0;
+
+/** Lowest, mean and highest of each line in words, over the measure phase. */
+function summary(spec, view, trial) {
+  const unit = view.unit ?? spec.unit;
+  const measure = trial.phases.find((p) => p.label.t === "Measure");
+  const inside = (i) => spec.kind !== "time" || !measure || (trial.t[i] > measure.from && trial.t[i] <= measure.to + 1e-9);
+  return view.lines.map((line) => {
+    const values = line.values.filter((v, i) => v !== null && inside(i));
+    if (!values.length) return { t: "{line}: no data.", a: { line: line.label } };
+    const mean = values.reduce((a, b) => a + b, 0) / values.length;
+    const [low, high] = [Math.min(...values), Math.max(...values)].map((v) => show(v, unit));
+    if (spec.log) return { t: "{line}: from {low} to {high}.", a: { line: line.label, low, high } };
+    return { t: "{line}: mean {mean}, from {low} to {high}.", a: { line: line.label, mean: show(mean, unit), low, high } };
+  });
+}
+
+/** The numbers themselves. */
+function dataTable(spec, view, trial) {
+  const unit = view.unit ?? spec.unit;
+  const table = document.createElement("table");
+  const head = table.createTHead().insertRow();
+  const first = spec.kind === "time" ? { t: "Time" } : { t: "Percentile" };
+  for (const label of [first, ...view.lines.map((l) => l.label)]) {
+    const cell = element("th", label, "n");
+    cell.setAttribute("scope", "col");
+    head.append(cell);
+  }
+  const body = table.createTBody();
+  const xs = spec.kind === "time" ? trial.t : spec.x;
+  xs.forEach((x, i) => {
+    const row = body.insertRow();
+    for (const text of [spec.kind === "time" ? show(x, "s") : percentile(x), ...view.lines.map((l) => show(l.values[i], unit))]) {
+      const cell = row.insertCell();
+      cell.className = "n";
+      cell.textContent = text;
+    }
+  });
+  return table;
+}
+
+/** @param {any} spec @param {any} trial @param {string} sync @returns {HTMLElement} */
+export function figure(spec, trial, sync) {
+  const id = `figure-${++made}`;
+  const root = document.createElement("figure");
+  root.className = "chart";
+  root.dataset.chart = spec.id;
+  root.setAttribute("aria-labelledby", id);
+  const caption = document.createElement("figcaption");
+  const title = element("h4", spec.title);
+  title.id = id;
+  caption.append(title);
+  const plot = document.createElement("div");
+  plot.className = "plot";
+  plot.tabIndex = 0;
+  plot.setAttribute("role", "img");
+  const keyPlace = document.createElement("div");
+  const spoken = document.createElement("p");
+  spoken.className = "sr";
+  spoken.setAttribute("aria-live", "polite");
+  const details = document.createElement("details");
+  details.append(element("summary", { t: "Data as a table" }));
+  root.append(caption, plot, keyPlace, spoken, details);
+
+  let view = spec.views[0];
+  let hidden = new Set();
+  let chart = null;
+  let key = null;
+  if (spec.views.length > 1) caption.append(chooser());
+
+  function chooser() {
+    const select = document.createElement("select");
+    say(select, { t: "Shown in this chart" }, "aria-label");
+    spec.views.forEach((v, i) => {
+      const option = element("option", v.label);
+      option.value = String(i);
+      select.append(option);
+    });
+    select.addEventListener("change", () => {
+      view = spec.views[Number(select.value)];
+      hidden = new Set();
+      build();
+    });
+    return select;
+  }
+
+  /** A new view: new legend, new words, new table. */
+  function build() {
+    key = legend(view.lines, (i, on) => {
+      if (on) hidden.delete(i);
+      else hidden.add(i);
+      chart?.setSeries(i + 1, { show: on });
+    });
+    keyPlace.replaceChildren(key.list);
+    fillTable();
+    redraw();
+  }
+
+  function fillTable() {
+    details.querySelector("div")?.remove();
+    if (!details.open) return;
+    const scroll = document.createElement("div");
+    scroll.className = "scroll";
+    scroll.tabIndex = 0;
+    scroll.append(dataTable(spec, view, trial));
+    details.append(scroll);
+  }
+
+  function redraw() {
+    chart?.destroy();
+    chart = draw(plot, spec, view, {
+      t: trial.t, phases: trial.phases, sync, hidden,
+      onCursor: (index) => key.update(index, view.unit ?? spec.unit),
+    });
+    plot.setAttribute("aria-label", [tr(spec.title), ...summary(spec, view, trial).map(tr)].join(" – "));
+  }
+
+  /** What the cursor stands on, for those who hear the page. */
+  function speak(index) {
+    const x = spec.kind === "time" ? show(trial.t[index], "s") : percentile(spec.x[index]);
+    const unit = view.unit ?? spec.unit;
+    spoken.textContent = [x, ...view.lines.map((l) => `${tr(l.label)} ${show(l.values[index], unit)}`)].join(", ");
+  }
+
+  plot.addEventListener("keydown", (event) => {
+    if (chart && moveCursor(chart, event)) {
+      event.preventDefault();
+      speak(chart.cursor.idx);
+    }
+  });
+  details.addEventListener("toggle", fillTable);
+  onLanguage(redraw);
+  onTheme(redraw);
+  new ResizeObserver(() => {
+    if (chart && plot.clientWidth && plot.clientWidth !== chart.width) chart.setSize({ width: plot.clientWidth, height: chart.height });
+  }).observe(plot);
+  // A plot is as wide as the page lets it be, which is known once it stands in the page.
+  requestAnimationFrame(build);
+  return root;
+}

@@ -1,0 +1,205 @@
+"""What each chart of a trial shows, as data: the page's script only draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from netdyno.model import GroupSample, Quantiles, Sample
+from netdyno.report import percentiles
+from netdyno.report.series import coarsen, per_second, quantile, rounded, running
+from netdyno.report.text import Data, M, Msg, label
+from netdyno.result import Repetition
+
+Column = Sequence[float | None]
+Unit = Literal["/s", "ns", "count", "cpu", "bit/s"]
+
+
+def line(text: Msg | Data, values: Column, color: int, dash: int = 0, **more: Any) -> dict[str, Any]:
+    """One line: `color` and `dash` are places in the page's palette."""
+    return {"label": label(text), "values": list(values), "color": color, "dash": dash, **more}
+
+
+def view(text: Msg | Data, lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """One choice of the chart's selector."""
+    return {"label": label(text), "lines": lines}
+
+
+def chart(
+    name: str, title: Msg, unit: Unit, views: list[dict[str, Any]], *, log: bool = False, x: Column = ()
+) -> dict[str, Any]:
+    """A chart; with `x` a percentile curve, else over the trial's time."""
+    return {
+        "id": name, "title": title.json(), "unit": unit, "views": views, "log": log,
+        "kind": "percentile" if x else "time", **({"x": list(x)} if x else {}),
+    }  # fmt: skip
+
+
+def trial(repetition: Repetition) -> dict[str, Any]:
+    """Everything the page draws of one trial."""
+    samples = coarsen(repetition.series)
+    charts = [
+        load(samples),
+        latency(samples),
+        percentile_curve(repetition),
+        outstanding(samples),
+        errors(samples),
+        cpu(samples, repetition),
+        lateness(samples),
+        interfaces(samples),
+    ]
+    return {
+        "t": [rounded(s.t) for s in samples],
+        "phases": _phases(repetition),
+        "merged": len(repetition.series) > len(samples),
+        "charts": [c for c in charts if c["views"]],
+    }
+
+
+def _phases(repetition: Repetition) -> list[dict[str, Any]]:
+    p, at, spans = repetition.phases, 0.0, []
+    for text, length in ((M("Warm-up"), p.warmup), (M("Measure"), p.measure), (M("Drain"), p.drain)):
+        if length > 0:
+            spans.append({"label": text.json(), "from": rounded(at), "to": rounded(at + length)})
+        at += length
+    return spans
+
+
+def _groups(samples: Sequence[Sample]) -> list[str]:
+    return list(dict.fromkeys(name for s in samples for name in s.groups))
+
+
+def _choices(samples: Sequence[Sample]) -> list[tuple[Msg | Data, str | None]]:
+    groups = _groups(samples)
+    each: list[tuple[Msg | Data, str | None]] = [(Data(g), g) for g in groups]
+    return [(M("All groups"), None), *each] if len(groups) > 1 else each
+
+
+def load(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Intended, offered and achieved: three numbers, never one."""
+    views = [
+        view(name, [
+            line(M("Intended"), per_second(samples, lambda g: g.counts.messages_intended, group), 3, 1),
+            line(M("Offered"), per_second(samples, lambda g: g.counts.messages_sent, group), 1, 2),
+            line(M("Achieved"), per_second(samples, lambda g: g.counts.messages_delivered, group), 0),
+        ])
+        for name, group in _choices(samples)
+    ]  # fmt: skip
+    return chart("load", M("Messages per second"), "/s", views)
+
+
+def latency(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Percentiles of each interval; one view per delay, as delays of different things never mix."""
+    views = []
+    for group in _groups(samples):
+        for delay in dict.fromkeys(d for s in samples if group in s.groups for d in s.groups[group].delays):
+
+            def of(g: GroupSample, delay: str = delay) -> Quantiles | None:
+                return g.delays.get(delay)
+
+            views.append(view(Data(f"{group} · {delay}"), [
+                line(M("Median"), quantile(samples, of, "p50", group), 0),
+                line(M("99th percentile"), quantile(samples, of, "p99", group), 1, 2),
+                line(M("Maximum"), quantile(samples, of, "max", group), 3, 1),
+            ]))  # fmt: skip
+    return chart("latency", M("Latency over time"), "ns", views, log=True)
+
+
+def percentile_curve(repetition: Repetition) -> dict[str, Any]:
+    """Latency against percentile, from the histograms of the measure phase."""
+    lines = [
+        line(Data(f"{group.name} · {name}"), [rounded(y) for y in curve], i % 6, i // 6)
+        for i, (group, name, curve) in enumerate(
+            (g, name, percentiles.curve(percentiles.decode(d.hdr)))
+            for g in repetition.groups
+            for name, d in g.delays.items()
+            if d.count and d.hdr
+        )
+    ]
+    longest = max((sum(y is not None for y in one["values"]) for one in lines), default=0)
+    for one in lines:
+        del one["values"][longest:]
+    views = [view(M("All groups"), lines)] if lines else []
+    x = percentiles.GRID[: max(longest, 1)]
+    return chart("percentiles", M("Latency by percentile"), "ns", views, log=True, x=x)
+
+
+def outstanding(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Sent but not confirmed: in flight while the load is on, lost when the run is over."""
+    views = []
+    for name, group in _choices(samples):
+        sent = running(samples, lambda g: g.counts.messages_sent, group)
+        delivered = running(samples, lambda g: g.counts.messages_delivered, group)
+        gap = [None if a is None or b is None else max(0.0, a - b) for a, b in zip(sent, delivered, strict=True)]
+        views.append(view(name, [line(M("In flight or lost"), gap, 4, fill=True)]))
+    return chart("outstanding", M("Sent but not yet confirmed"), "count", views)
+
+
+def errors(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Failures per second by kind; no chart when there were none."""
+    views = []
+    for name, group in _choices(samples):
+        members = [s.groups[group] for s in samples if group in s.groups] if group else [
+            g for s in samples for g in s.groups.values()
+        ]  # fmt: skip
+        kinds = dict.fromkeys(k for g in members for k, n in g.counts.failures.items() if n)
+        if kinds:
+            views.append(view(name, [
+                line(Data(kind), per_second(samples, lambda g, k=kind: g.counts.failures.get(k, 0), group), i % 6, i // 6)
+                for i, kind in enumerate(kinds)
+            ]))  # fmt: skip
+    return chart("errors", M("Errors per second"), "/s", views)
+
+
+def cpu(samples: Sequence[Sample], repetition: Repetition) -> dict[str, Any]:
+    """Share of a core: each worker of the generator, and what it drove against."""
+    lines = []
+    for worker in dict.fromkeys(w.worker for s in samples for w in s.workers):
+        found = [next((w for w in s.workers if w.worker == worker), None) for s in samples]
+        core = next((w.core for w in found if w is not None and w.core is not None), worker)
+        lines.append(
+            line(M("Generator, core {n}", n=str(core)), [rounded(w.cpu) if w else None for w in found], len(lines) % 6)
+        )
+    for i, (name, dut) in enumerate(repetition.dut.items()):
+        if dut.cpu_series and samples:
+            points = iter(sorted(dut.cpu_series, key=lambda p: p.t))
+            point, column = next(points, None), []
+            for s in samples:
+                seen = []
+                while point is not None and point.t <= s.t + s.dt / 2:
+                    seen.append(point.cpu)
+                    point = next(points, None)
+                column.append(rounded(sum(seen) / len(seen)) if seen else None)
+            lines.append(line(Data(name), column, (len(lines)) % 6, 2 + i % 2))
+    return chart("cpu", M("CPU, share of one core"), "cpu", [view(M("All cores"), lines)] if lines else [])
+
+
+def lateness(samples: Sequence[Sample]) -> dict[str, Any]:
+    """How late the generator itself was: what makes or breaks validity."""
+    lines = [
+        line(Data(group), quantile(samples, lambda g: g.lateness, "p99", group), i % 6, i // 6)
+        for i, group in enumerate(_groups(samples))
+    ]
+    lines = [one for one in lines if any(v is not None for v in one["values"])]
+    views = [view(M("All groups"), lines)] if lines else []
+    return chart("lateness", M("Lateness of the generator, 99th percentile"), "ns", views, log=True)
+
+
+def interfaces(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Packets and bits per second of each interface."""
+    views = []
+    for name in dict.fromkeys(n for s in samples for n in s.interfaces):
+        for text, key, scale, unit in (
+            (M("{interface}, packets", interface=Data(name)), "packets", 1, "/s"),
+            (M("{interface}, bits", interface=Data(name)), "bytes", 8, "bit/s"),
+        ):
+            def column(way: str, name: str = name, key: str = key, scale: int = scale) -> list[float | None]:
+                return [
+                    rounded(s.interfaces[name].get(f"{way}_{key}", 0) * scale / s.dt)
+                    if name in s.interfaces and s.dt > 0 else None
+                    for s in samples
+                ]  # fmt: skip
+
+            lines = [line(M("Sent"), column("tx"), 0), line(M("Received"), column("rx"), 1, 2)]
+            views.append(view(text, lines) | {"unit": unit})
+    return chart("interfaces", M("Interfaces"), "/s", views)

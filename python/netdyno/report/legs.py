@@ -1,0 +1,166 @@
+"""One leg of the page: headline figures, what holds over the repetitions, then each trial."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from netdyno.model import Distribution
+from netdyno.report import flows, tables, units
+from netdyno.report.table import Cell, Column, Table, data, number
+from netdyno.report.text import Data, M, Msg
+from netdyno.report.verdict import reason
+from netdyno.result import Estimate, Leg, Repetition
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number worth large letters."""
+
+    label: Msg
+    value: str
+    note: Msg | Data | None = None
+
+
+@dataclass
+class TrialView:
+    """One trial: what its panel shows."""
+
+    index: int
+    notices: list[Msg]
+    tables: list[Table]
+    errors: Table
+    flows: list[flows.Distribution]
+    devices: int
+
+
+@dataclass
+class LegView:
+    """One leg."""
+
+    leg: Leg
+    phases: Msg | None
+    figures: list[Figure]
+    summary: Table
+    repetitions: Table
+    trials: list[TrialView] = field(default_factory=list)
+
+
+def leg_view(leg: Leg, all_flows: Sequence[flows.Flow]) -> LegView:
+    """What the page says of a leg."""
+    reps = leg.repetitions
+    several = len(reps) > 1
+    phases = None
+    if reps:
+        p = reps[0].phases
+        phases = M("warm-up {warmup}, measure {measure}, drain {drain}", warmup=units.seconds(p.warmup),
+                   measure=units.seconds(p.measure), drain=units.seconds(p.drain))  # fmt: skip
+    view = LegView(leg, phases, figures(leg), summary(leg) if several else Table(M("All repetitions"), []),
+                   repetitions(reps) if several else Table(M("Repetitions"), []))  # fmt: skip
+    for i, rep in enumerate(reps):
+        mine = flows.of(all_flows, leg.name, rep)
+        view.trials.append(TrialView(
+            i, notices(rep), tables.all_tables(rep), tables.errors(rep), flows.distributions(mine), len(mine),
+        ))  # fmt: skip
+    return view
+
+
+def figures(leg: Leg) -> list[Figure]:
+    """Five numbers that say most of it, over all repetitions."""
+    reps = leg.repetitions
+    if not reps:
+        return []
+    every = [g for r in reps for g in r.groups]
+    intended, sent, delivered = (
+        sum(getattr(g.measured, f"messages_{what}") for g in every) for what in ("intended", "sent", "delivered")
+    )
+    time = sum(r.phases.measure for r in reps)
+    rate = delivered / time if time else None
+    found = [
+        Figure(M("Devices"), units.count(sum(g.devices for g in reps[0].groups)),
+               M("in {n} groups", n=str(len(reps[0].groups))) if len(reps[0].groups) > 1 else None),
+        Figure(M("Achieved per second"), units.rate(rate),
+               M("{share} of the intended load", share=units.percent(delivered / intended)) if intended else None),
+        Figure(M("Loss"), units.percent((sent - delivered) / sent if sent else None),
+               M("{lost} of {sent} messages", lost=units.count(sent - delivered), sent=units.count(sent))),
+    ]  # fmt: skip
+    slow = [(d.p99, g.name, name) for g in leg.summary.groups or every for name, d in g.delays.items() if d.count]
+    if slow:
+        p99, group, name = max(slow)
+        found.append(Figure(M("Slowest 99th percentile"), units.duration(p99), Data(f"{group} · {name}")))
+    cpu = [w.cpu for r in reps for w in r.workers]
+    if cpu:
+        found.append(Figure(M("CPU of the generator"), units.percent(max(cpu)), M("of its busiest core")))
+    return found
+
+
+def summary(leg: Leg) -> Table:
+    """Groups over all repetitions: rates as mean with interval, delays from merged histograms."""
+    table = Table(M("All repetitions"), [
+        Column(M("Group"), numeric=False), Column(M("Intended per second")), Column(M("Offered per second")),
+        Column(M("Achieved per second")), Column(M("Loss")), Column(M("Delay"), numeric=False), Column(M("Median")),
+        Column(M("99 %")), Column(M("99.9 %")), Column(M("Max")),
+    ], note=M("Means over {n} repetitions with {confidence} confidence intervals; percentiles from merged histograms.",
+              n=str(leg.summary.n), confidence=units.percent(leg.summary.confidence)))  # fmt: skip
+    for g in leg.summary.groups:
+        rates = [_estimate(g.rates.get(f"messages_{k}"), rate=True) for k in ("intended", "sent", "delivered")]
+        first = [data(g.name), *rates, _estimate(g.loss, rate=False)]
+        for i, (name, d) in enumerate(g.delays.items() or [("", Distribution())]):
+            row = first if i == 0 else [data(g.name), *[Cell("") for _ in range(4)]]
+            values = (d.p50, d.p99, d.p999 if d.count >= 1000 else None, d.max)
+            table.add(*row, data(name), *[number(units.duration(v if d.count else None), v) for v in values])
+    return table
+
+
+def _estimate(e: Estimate | None, *, rate: bool) -> Cell:
+    if e is None:
+        return Cell(units.NONE)
+    show = units.rate if rate else units.percent
+    note = None
+    if e.interval is not None:
+        low, high = e.interval if rate else (max(0.0, e.interval[0]), e.interval[1])
+        note = M("{low} to {high}", low=show(low), high=show(high))
+    return number(show(e.mean), e.mean, note=note)
+
+
+def repetitions(reps: Sequence[Repetition]) -> Table:
+    """A row for each trial: were they alike?"""
+    names = [(g.name, d) for g in reps[0].groups for d in list(g.delays)[:1]][:4] if reps else []
+    table = Table(M("Repetitions"), [
+        Column(M("Repetition")), Column(M("Valid"), numeric=False), Column(M("Offered / intended")),
+        Column(M("Achieved per second")), Column(M("Loss")), Column(M("Errors")),
+        *[Column(M("{delay}, 99 %", delay=Data(f"{g} {d}"))) for g, d in names], Column(M("Generator CPU")),
+    ])  # fmt: skip
+    for i, rep in enumerate(reps):
+        total = {w: sum(getattr(g.measured, f"messages_{w}") for g in rep.groups) for w in ("intended", "sent", "delivered")}
+        sent = total["sent"]
+        ratios = (sent / total["intended"] if total["intended"] else None,
+                  total["delivered"] / rep.phases.measure if rep.phases.measure else None,
+                  (sent - total["delivered"]) / sent if sent else None)  # fmt: skip
+        errors = sum(map(tables.all_errors, rep.groups))
+        p99 = [next((g.delays[d].p99 for g in rep.groups if g.name == n and d in g.delays), None) for n, d in names]
+        cpu = max((w.cpu for w in rep.workers), default=None)
+        valid = Cell(M("yes"), 1, mark="good") if rep.validity.valid else Cell(M("no"), 0, mark="bad")
+        table.add(
+            number(str(i + 1), i), valid, number(units.percent(ratios[0]), ratios[0]),
+            number(units.rate(ratios[1]), ratios[1]), number(units.percent(ratios[2]), ratios[2]),
+            number(units.count(errors), errors), *[number(units.duration(p), p) for p in p99],
+            number(units.percent(cpu), cpu),
+        )  # fmt: skip
+    return table
+
+
+def notices(rep: Repetition) -> list[Msg]:
+    """What is wrong with a trial, before its numbers."""
+    said = [reason(r) for r in rep.validity.reasons]
+    match rep.stopped:
+        case "stopped":
+            said.append(M("The trial was stopped before its time."))
+        case "lease":
+            said.append(M("The controller fell silent and the trial stopped."))
+        case "failed":
+            said.append(M("The trial failed."))
+    if rep.error:
+        said.append(M("{code}: {what}", code=Data(str(rep.error.get("code", ""))), what=Data(str(rep.error.get("what", "")))))
+    said += [M("{dut} ended by itself: {why}", dut=Data(n), why=Data(d.died)) for n, d in rep.dut.items() if d.died]
+    return said

@@ -1,0 +1,93 @@
+"""From a result to one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from netdyno.report import inline, page, units
+from netdyno.report.flows import Distribution
+from netdyno.report.locale import LANGUAGES
+from netdyno.report.text import Msg, html
+from netdyno.result import Result
+
+
+@cache
+def _templates() -> Environment:
+    env = Environment(
+        loader=PackageLoader("netdyno.report", "template"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.filters["t"] = html
+    env.globals.update(M=lambda id, **args: Msg(id, args), units=units, languages=LANGUAGES, bars=bars)
+    return env
+
+
+def bars(d: Distribution, width: int = 320, height: int = 72) -> dict[str, Any]:
+    """The drawing of a distribution: rectangles in a box of `width` by `height`."""
+    most = max(n for *_, n in d.bins)
+    step = width / len(d.bins)
+    gap = min(2.0, step / 5)
+    return {
+        "width": width,
+        "height": height,
+        "bars": [
+            {
+                "x": round(i * step, 2),
+                "w": round(step - gap, 2),
+                "h": round(max(1.5, n / most * height), 2) if n else 0,
+                "span": units.count(a) if a == b else f"{units.count(a)}–{units.count(b)}",
+                "n": units.count(n),
+            }
+            for i, (a, b, n) in enumerate(d.bins)
+        ],
+    }
+
+
+def render(
+    result: Mapping[str, Any] | Result, *, raw: str = "", flows_csv: str = "", series_csv: str = ""
+) -> str:
+    """The report of `result` as one self-contained HTML page, in English and Korean.
+
+    `raw`, `flows_csv` and `series_csv` are the texts of `result.json`, `flows.csv` and `series.csv` where
+    they are at hand: the page offers them byte for byte. Else they are made from `result`.
+    """
+    typed = result if isinstance(result, Result) else Result.model_validate(result)
+    if not raw:
+        plain = typed.model_dump(mode="json") if isinstance(result, Result) else dict(result)
+        raw = json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
+    contents = page.build(typed, raw, flows_csv, series_csv)
+    scripts, styles = [inline.uplot(), inline.script()], [inline.style()]
+    return _templates().get_template("report.html.j2").render(
+        page=contents,
+        policy=inline.policy(scripts, styles),
+        style=Markup(styles[0]),
+        uplot=Markup(scripts[0]),
+        script=Markup(scripts[1]),
+        data=Markup(inline.json_block(contents.data())),
+    )
+
+
+def render_folder(folder: Path) -> str:
+    """The report of a run's folder: `result.json` and what it names beside itself."""
+    raw = (folder / "result.json").read_text(encoding="utf-8")
+    result = json.loads(raw)
+    names = result.get("files") or {}
+
+    def beside(key: str, usual: str) -> str:
+        path = folder / (names.get(key) or usual)
+        readable = path.suffix == ".csv" and path.resolve().is_relative_to(folder.resolve()) and path.is_file()
+        return path.read_text(encoding="utf-8") if readable else ""
+
+    return render(
+        result, raw=raw, flows_csv=beside("flows", "flows.csv"), series_csv=beside("series", "series.csv")
+    )

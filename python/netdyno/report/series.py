@@ -1,0 +1,101 @@
+"""A trial's points as columns for charts, fewer of them when there are very many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+
+from netdyno.model import COUNTERS, Counts, GroupSample, Quantiles, Sample, WorkerSample
+
+#: More points than this are merged before they are drawn; the downloads keep them all.
+POINTS = 2000
+
+
+def coarsen(samples: Sequence[Sample], limit: int = POINTS) -> list[Sample]:
+    """At most `limit` points. Counts add up exactly; of percentiles the worst of an interval stays."""
+    if len(samples) <= limit:
+        return list(samples)
+    step = -(-len(samples) // limit)
+    return [_join(samples[i : i + step]) for i in range(0, len(samples), step)]
+
+
+def _join(points: Sequence[Sample]) -> Sample:
+    last = points[-1]
+    names = dict.fromkeys(name for p in points for name in p.groups)
+    interfaces = dict.fromkeys(name for p in points for name in p.interfaces)
+    cores = dict.fromkeys(w.worker for p in points for w in p.workers)
+    return Sample(
+        t=last.t,
+        dt=sum(p.dt for p in points),
+        phase=last.phase,
+        groups={n: _join_group([p.groups[n] for p in points if n in p.groups]) for n in names},
+        workers=[_join_worker([w for p in points for w in p.workers if w.worker == c]) for c in cores],
+        interfaces={n: _add(p.interfaces.get(n, {}) for p in points) for n in interfaces},
+    )
+
+
+def _join_group(parts: Sequence[GroupSample]) -> GroupSample:
+    delays = dict.fromkeys(name for p in parts for name in p.delays)
+    counts = Counts(**{c: sum(getattr(p.counts, c) for p in parts) for c in COUNTERS})
+    counts.failures = _add(p.counts.failures for p in parts)
+    return GroupSample(
+        counts=counts,
+        devices_active=parts[-1].devices_active,
+        delays={n: _worst([p.delays[n] for p in parts if n in p.delays]) for n in delays},
+        lateness=_worst([p.lateness for p in parts]),
+    )
+
+
+def _join_worker(parts: Sequence[WorkerSample]) -> WorkerSample:
+    return parts[-1].model_copy(
+        update={"cpu": max(p.cpu for p in parts), "starved": max(p.starved for p in parts)}
+    )
+
+
+def _worst(parts: Sequence[Quantiles]) -> Quantiles:
+    worst = {k: max(getattr(p, k) for p in parts) for k in Quantiles.model_fields}
+    return Quantiles(**worst | {"count": sum(p.count for p in parts), "min": min(p.min for p in parts)})
+
+
+def _add(parts: Iterable[dict[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for part in parts:
+        for key, n in part.items():
+            total[key] = total.get(key, 0) + n
+    return total
+
+
+def rounded(x: float | None) -> float | None:
+    """Six digits: more than a chart shows, fewer than a float writes."""
+    return None if x is None else float(f"{x:.6g}")
+
+
+def per_second(
+    samples: Sequence[Sample], value: Callable[[GroupSample], float], group: str | None
+) -> list[float | None]:
+    """A count of one group, or of all, per second in each interval."""
+    return [rounded(_pick(s, value, group) / s.dt) if s.dt > 0 else None for s in samples]
+
+
+def running(
+    samples: Sequence[Sample], value: Callable[[GroupSample], float], group: str | None
+) -> list[float | None]:
+    """The same, added up since the start."""
+    return [rounded(x) for x in accumulate(_pick(s, value, group) for s in samples)]
+
+
+def _pick(sample: Sample, value: Callable[[GroupSample], float], group: str | None) -> float:
+    if group is None:
+        return sum(value(g) for g in sample.groups.values())
+    return value(sample.groups[group]) if group in sample.groups else 0
+
+
+def quantile(
+    samples: Sequence[Sample], of: Callable[[GroupSample], Quantiles | None], stat: str, group: str
+) -> list[float | None]:
+    """One number of a distribution in each interval; nothing where nothing was recorded."""
+    column: list[float | None] = []
+    for s in samples:
+        found = of(s.groups[group]) if group in s.groups else None
+        column.append(rounded(float(getattr(found, stat))) if found is not None and found.count else None)
+    return column

@@ -1,0 +1,174 @@
+"""The tables of one trial."""
+
+from __future__ import annotations
+
+from netdyno.model import Distribution, GroupResult
+from netdyno.report import units
+from netdyno.report.table import Cell, Column, Table, data, number
+from netdyno.report.text import Data, M
+from netdyno.result import Repetition
+
+
+def groups(rep: Repetition) -> Table:
+    """Counts of the messages meant for the measure phase, and the rates they make."""
+    table = Table(M("Groups"), [
+        Column(M("Group"), numeric=False), Column(M("Devices")), Column(M("Flows done")), Column(M("Flows failed")),
+        Column(M("Intended")), Column(M("Offered")), Column(M("Achieved")), Column(M("Achieved per second")),
+        Column(M("Loss")), Column(M("Duplicates")), Column(M("Out of order")), Column(M("Sent, bit/s")),
+        Column(M("Received, bit/s")),
+    ], note=M("Messages that were meant for the measure phase, whenever their answers came."))  # fmt: skip
+    for g in rep.groups:
+        m, rate = g.measured, g.rates.get
+        table.add(
+            data(g.name, " ".join(filter(None, (g.protocol, g.target)))),
+            number(units.count(g.devices), g.devices),
+            number(units.count(m.flows_completed), m.flows_completed),
+            number(units.count(m.flows_failed), m.flows_failed, mark="bad" if m.flows_failed else ""),
+            number(units.count(m.messages_intended), m.messages_intended),
+            number(units.count(m.messages_sent), m.messages_sent),
+            number(units.count(m.messages_delivered), m.messages_delivered),
+            number(units.rate(rate("messages_delivered")), rate("messages_delivered")),
+            number(units.percent(g.loss), g.loss, mark="bad" if g.loss else ""),
+            number(units.count(m.duplicates), m.duplicates),
+            number(units.count(m.reordered), m.reordered),
+            number(units.scaled(rate("bits_sent"), "bit/s"), rate("bits_sent")),
+            number(units.scaled(rate("bits_received"), "bit/s"), rate("bits_received")),
+        )
+    return table.keep(*[True] * 9, any(g.measured.duplicates for g in rep.groups),
+                      any(g.measured.reordered for g in rep.groups), True, True)  # fmt: skip
+
+
+def delays(rep: Repetition) -> Table:
+    """Every delay of every group, then how late the generator was for each."""
+    table = Table(M("Delays and jitter"), [
+        Column(M("Group"), numeric=False), Column(M("Delay"), numeric=False), Column(M("Samples")), Column(M("Min")),
+        Column(M("Mean")), Column(M("Median")), Column(M("90 %")), Column(M("99 %")), Column(M("99.9 %")),
+        Column(M("Max")), Column(M("Std. dev.")), Column(M("Jitter")),
+    ], note=M("From the intended send time, so that a stalled server cannot hide its delays."))  # fmt: skip
+    for g in rep.groups:
+        for name, d in g.delays.items():
+            table.add(data(g.name), data(name), *_distribution(d))
+    for g in rep.groups:
+        if g.lateness.count:
+            table.add(data(g.name), Cell(M("lateness of the generator"), "~lateness"), *_distribution(g.lateness))
+    return table
+
+
+def _distribution(d: Distribution) -> list[Cell]:
+    samples = number(units.count(d.count), d.count)
+    if not d.count:
+        return [samples, *[Cell(units.NONE) for _ in range(9)]]
+    p999 = d.p999 if d.count >= 1000 else None  # fewer samples do not have a 99.9th percentile
+    values = (d.min, d.mean, d.p50, d.p90, d.p99, p999, d.max, d.sd, d.jitter)
+    return [samples, *[number(units.duration(v), v) for v in values]]
+
+
+def errors(rep: Repetition) -> Table:
+    """Errors by kind with an example of each."""
+    table = Table(M("Errors"), [
+        Column(M("Group"), numeric=False), Column(M("Kind"), numeric=False), Column(M("Count")),
+        Column(M("Share of the messages sent")), Column(M("Example"), numeric=False),
+    ])  # fmt: skip
+    for g in rep.groups:
+        for e in sorted(g.errors, key=lambda e: -e.count):
+            share = e.count / g.total.messages_sent if g.total.messages_sent else None
+            table.add(data(g.name), data(e.kind), number(units.count(e.count), e.count, mark="bad"),
+                      number(units.percent(share), share), Cell(Data(e.example or ""), mark="code"))  # fmt: skip
+    return table
+
+
+def interfaces(rep: Repetition) -> Table:
+    """Packets and bytes of each interface over the whole run."""
+    heads = (M("Tx packets"), M("Tx bytes"), M("Tx, /s"), M("Tx, bit/s"), M("Rx packets"), M("Rx bytes"),
+             M("Rx, /s"), M("Rx, bit/s"), M("Dropped"), M("Errors"))  # fmt: skip
+    table = Table(M("Interfaces"), [Column(M("Interface"), numeric=False), *map(Column, heads)],
+                  note=M("Over the whole run, with warm-up and drain."))  # fmt: skip
+    took = rep.phases.warmup + rep.phases.measure + rep.phases.drain
+    for name, c in rep.interfaces.items():
+        cells = [data(name)]
+        for way in ("tx", "rx"):
+            packets, size = c.get(f"{way}_packets", 0), c.get(f"{way}_bytes", 0)
+            cells += [number(units.count(packets), packets), number(units.scaled(size, "B"), size)]
+            if took > 0:
+                cells += [number(units.rate(packets / took), packets / took),
+                          number(units.scaled(size * 8 / took, "bit/s"), size * 8 / took)]  # fmt: skip
+            else:
+                cells += [Cell(units.NONE), Cell(units.NONE)]
+        for what in ("dropped", "errors"):
+            n = c.get(f"rx_{what}", 0) + c.get(f"tx_{what}", 0)
+            cells.append(number(units.count(n), n, mark="bad" if n else ""))
+        table.add(*cells)
+    return table
+
+
+def workers(rep: Repetition) -> Table:
+    """The generator's own cores."""
+    table = Table(M("Generator"), [
+        Column(M("Worker")), Column(M("Core")), Column(M("CPU")), Column(M("Waited for its CPU")),
+    ])  # fmt: skip
+    for w in rep.workers:
+        table.add(number(str(w.worker), w.worker), number(units.NONE if w.core is None else str(w.core), w.core),
+                  number(units.percent(w.cpu), w.cpu), number(units.percent(w.starved), w.starved))  # fmt: skip
+    return table
+
+
+def elements(rep: Repetition) -> Table:
+    """The packet path: what each element took, gave and dropped, and what it cost."""
+    table = Table(M("Elements"), [
+        Column(M("Element"), numeric=False), Column(M("Worker")), Column(M("Packets in")), Column(M("Packets out")),
+        Column(M("Dropped")), Column(M("Reasons"), numeric=False), Column(M("Cycles per packet")),
+    ])  # fmt: skip
+    for e in rep.elements:
+        drops = {str(k): int(n) for k, n in (e.get("drops") or {}).items() if n}
+        why = ", ".join(f"{k} {units.count(n)}" for k, n in sorted(drops.items(), key=lambda d: -d[1]))
+        lost, cycles = sum(drops.values()), e.get("cycles_per_packet")
+        table.add(
+            data(str(e.get("name", ""))), number(str(e.get("worker", units.NONE)), e.get("worker")),
+            number(units.count(e.get("packets_in")), e.get("packets_in")),
+            number(units.count(e.get("packets_out")), e.get("packets_out")),
+            number(units.count(lost), lost, mark="bad" if lost else ""), Cell(Data(why)),
+            number(units.NONE if cycles is None else units.significant(cycles), cycles),
+        )  # fmt: skip
+    return table
+
+
+def witnesses(rep: Repetition) -> Table:
+    """Our count of a thing and somebody else's."""
+    table = Table(M("Witnesses"), [
+        Column(M("What was counted"), numeric=False), Column(M("Our count")), Column(M("Their count")),
+        Column(M("Difference")), Column(M("Agree"), numeric=False),
+    ], note=M("The same thing counted by somebody else: the server, the kernel, a capture."))  # fmt: skip
+    for w in rep.witnesses:
+        agree = Cell(M("yes"), 1, mark="good") if w.agree else Cell(M("no"), 0, mark="bad")
+        table.add(data(w.what), number(units.count(w.ours), w.ours), number(units.count(w.theirs), w.theirs),
+                  number(units.count(w.ours - w.theirs), abs(w.ours - w.theirs)), agree)  # fmt: skip
+    return table
+
+
+def duts(rep: Repetition) -> Table:
+    """The systems under test, seen from outside."""
+    table = Table(M("Systems under test"), [
+        Column(M("Name"), numeric=False), Column(M("Driver"), numeric=False), Column(M("CPU, mean")),
+        Column(M("CPU, max")), Column(M("Counters that changed"), numeric=False),
+    ])  # fmt: skip
+    for name, d in rep.dut.items():
+        used = [p.cpu for p in d.cpu_series]
+        changed = {k: d.counters_after[k] - v for k, v in d.counters_before.items() if k in d.counters_after}
+        text = ", ".join(f"{k} {'+' if n > 0 else ''}{units.count(n)}" for k, n in changed.items() if n)
+        mean = sum(used) / len(used) if used else None
+        most = max(used, default=None)
+        driver = Cell(Data(d.driver), d.driver, Data(d.version) if d.version else None)
+        table.add(data(name, d.died), driver, number(units.percent(mean), mean), number(units.percent(most), most),
+                  Cell(Data(text or units.NONE), mark="code"))  # fmt: skip
+    return table
+
+
+def all_tables(rep: Repetition) -> list[Table]:
+    """Those that have something to show, in the order of the page; errors and flows stand elsewhere."""
+    tables = (groups(rep), delays(rep), interfaces(rep), elements(rep), witnesses(rep), workers(rep), duts(rep))
+    return [t for t in tables if t.rows]
+
+
+def all_errors(g: GroupResult) -> int:
+    """How many errors a group had."""
+    return sum(e.count for e in g.errors)

@@ -1,0 +1,133 @@
+"""The first thing a reader sees: can the numbers be trusted, and are they good enough?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from netdyno.model import Reason
+from netdyno.report import units
+from netdyno.report.text import Data, M, Msg
+from netdyno.result import Result, ThresholdResult
+
+STATS = {
+    "min": M("minimum"), "mean": M("mean"), "p50": M("median"), "p90": M("90th percentile"),
+    "p99": M("99th percentile"), "p999": M("99.9th percentile"), "max": M("maximum"),
+}  # fmt: skip
+
+
+@dataclass
+class Verdict:
+    """`state` is one of valid-pass, valid-fail, invalid; the rest is said in words."""
+
+    state: str
+    headline: Msg
+    lead: Msg
+    points: list[Msg] = field(default_factory=list)
+    original: list[str] = field(default_factory=list)
+    """What the core said, word for word, where our own words may not do."""
+
+
+def verdict(result: Result) -> Verdict:
+    """Validity before verdict: what was not measured properly is neither good nor bad."""
+    failed = [t for t in result.thresholds if not t.passed]
+    held = M("{n} of {total} thresholds hold.",
+             n=str(len(result.thresholds) - len(failed)), total=str(len(result.thresholds)))  # fmt: skip
+    if not result.thresholds:
+        held = M("No thresholds were set.")
+    if not result.valid:
+        said = Verdict(
+            "invalid", M("Not valid"),
+            M("The generator did not do what was asked. Do not judge the system under test by these numbers."),
+        )  # fmt: skip
+        said.points = [reason(r) for r in result.reasons]
+        said.original = list(dict.fromkeys(r.what for r in result.reasons if r.what))
+    elif result.verdict == "pass":
+        return Verdict("pass", M("Pass"), M("The measurement is valid. {held}", held=held))
+    else:
+        said = Verdict("fail", M("Fail"), M("The measurement is valid. {held}", held=held))
+    said.points += [missed(t) for t in failed]
+    if result.interrupted:
+        said.points.append(M("The run was interrupted."))
+    if result.error:
+        said.original.append(" ".join(str(result.error[k]) for k in ("code", "at", "what", "fix") if result.error.get(k)))
+    return said
+
+
+def reason(r: Reason) -> Msg:
+    """Why a trial is not valid, and by how much."""
+    who = Data(r.group) if r.group else M("All groups")
+    value, limit = r.value, r.limit
+    match r.code:
+        case "ND-90-01":
+            return M("{who}: offered {value} of the intended load; at least {limit} is needed.",
+                     who=who, value=units.percent(value), limit=units.percent(limit))  # fmt: skip
+        case "ND-90-02":
+            return M("{who}: the generator was late by {value} (99th percentile); limit {limit}{factor}.",
+                     who=who, value=units.duration(value), limit=units.duration(limit),
+                     factor=_factor(value, limit))  # fmt: skip
+        case "ND-90-03":
+            return M("A worker waited for its CPU {value} of the time; limit {limit}.",
+                     value=units.percent(value), limit=units.percent(limit))  # fmt: skip
+        case "ND-90-04":
+            return M("The generator lost packets of its own: {value}; limit {limit}.",
+                     value=units.count(value), limit=units.count(limit))  # fmt: skip
+        case "ND-90-05":
+            return M("The measure phase took {value} of the {limit} asked for.",
+                     value=units.seconds(value), limit=units.seconds(limit))  # fmt: skip
+        case _:
+            return M("{code}: {what}", code=Data(r.code), what=Data(r.what))
+
+
+def _factor(value: float | None, limit: float | None) -> str | Msg:
+    if not value or not limit or value <= limit:
+        return ""
+    return M(", {n} times that", n=units.significant(value / limit, 2))
+
+
+def name_of(metric: str) -> Msg | Data:
+    """A metric's code in words."""
+    match metric.split("."):
+        case [group, "delay", what, stat] if stat in STATS:
+            return M("{group}: {what} delay, {stat}", group=Data(group), what=Data(what), stat=STATS[stat])
+        case [group, "lateness", stat] if stat in STATS:
+            return M("{group}: lateness of the generator, {stat}", group=Data(group), stat=STATS[stat])
+        case [group, "loss"]:
+            return M("{group}: loss", group=Data(group))
+        case [group, "errors"]:
+            return M("{group}: errors of any kind", group=Data(group))
+        case [group, "errors", kind]:
+            return M("{group}: errors of the kind {kind}", group=Data(group), kind=Data(kind))
+        case [group, counter, "rate"]:
+            return M("{group}: {counter} per second", group=Data(group), counter=Data(counter))
+        case [group, counter]:
+            return M("{group}: {counter}", group=Data(group), counter=Data(counter))
+        case _:
+            return Data(metric)
+
+
+def margin(t: ThresholdResult) -> Msg | None:
+    """How far a value is from its bound."""
+    if t.value is None:
+        return M("nothing was measured")
+    if t.bound == 0:
+        return M("none is allowed") if t.value > 0 and t.kind == "max" else M("at the limit")
+    away = units.percent(abs(t.value - t.bound) / abs(t.bound), 2)
+    if t.value == t.bound:
+        return M("at the limit")
+    return M("{away} above", away=away) if t.value > t.bound else M("{away} below", away=away)
+
+
+def missed(t: ThresholdResult) -> Msg:
+    """A threshold that does not hold, and by how much."""
+    unit = units.unit_of(t.metric)
+    name = name_of(t.metric)
+    if t.value is None:
+        return M("{name}: nothing was measured, so the threshold cannot hold.", name=name)
+    beyond = t.value > t.bound if t.kind == "max" else t.value < t.bound
+    values = {"name": name, "value": units.show(t.value, unit), "bound": units.show(t.bound, unit)}
+    if not beyond:
+        return M("{name}: {value} is within {bound}, but not with {confidence} confidence.",
+                 confidence=units.percent(t.confidence), **values)  # fmt: skip
+    if t.kind == "max":
+        return M("{name}: {value}, at most {bound} allowed ({margin}).", margin=margin(t) or "", **values)
+    return M("{name}: {value}, at least {bound} wanted ({margin}).", margin=margin(t) or "", **values)
