@@ -153,6 +153,42 @@ impl Batch {
     }
 }
 
+/// The packets of a batch, one by one.
+#[derive(Debug)]
+pub struct IntoIter {
+    batch: Batch,
+    next: usize,
+}
+
+impl IntoIterator for Batch {
+    type Item = Mbuf;
+    type IntoIter = IntoIter;
+
+    #[inline]
+    fn into_iter(self) -> IntoIter {
+        IntoIter { batch: self, next: 0 }
+    }
+}
+
+impl Iterator for IntoIter {
+    type Item = Mbuf;
+
+    #[inline]
+    fn next(&mut self) -> Option<Mbuf> {
+        let place = self.batch.mbufs[..self.batch.len].get(self.next)?;
+        self.next += 1;
+        // SAFETY: places next..len are packets that the batch owns; this one is now the caller's, and
+        // neither `next` nor `drop` looks at it again.
+        Some(unsafe { Mbuf::from_raw(place.assume_init()) })
+    }
+}
+
+impl Drop for IntoIter {
+    fn drop(&mut self) {
+        self.batch.forget_first(self.next);
+    }
+}
+
 impl Default for Batch {
     fn default() -> Self {
         Self::new()

@@ -14,7 +14,17 @@ pub struct Mbuf(NonNull<rte_mbuf>);
 unsafe impl Send for Mbuf {}
 
 impl Mbuf {
+    /// Take ownership of a packet.
+    ///
+    /// # Safety
+    /// `raw` is a valid packet that nobody else will use or free.
+    #[inline]
+    pub(crate) unsafe fn from_raw(raw: NonNull<rte_mbuf>) -> Self {
+        Self(raw)
+    }
+
     /// Give up ownership.
+    #[inline]
     pub(crate) fn into_raw(self) -> NonNull<rte_mbuf> {
         let raw = self.0;
         std::mem::forget(self);

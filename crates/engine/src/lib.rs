@@ -1,1 +1,30 @@
+//! Everything that touches raw packets is an [`Element`]; elements form a [`Graph`]; a [`Placement`] says
+//! which worker runs which element; [`Engine::start`] runs it.
+//!
+//! ```text
+//!  Graph      generator ──► tx        rx ──► receiver          what is done
+//!  Placement  worker 0: generator, tx     worker 1: rx, receiver    where
+//! ```
+//! Elements on one worker call each other straight (run-to-completion). Where an edge crosses workers a
+//! single-producer ring carries it (pipeline). The elements do not know the difference.
+//!
+//! On the packet path nothing allocates, locks or waits. Counters are written by one worker each and read
+//! by anybody; whatever else an element has to tell it sends from [`Element::tick`].
 
+pub mod clock;
+pub mod counters;
+pub mod element;
+pub mod graph;
+mod idle;
+pub mod placement;
+pub mod port;
+mod run;
+mod worker;
+
+pub use clock::Clock;
+pub use counters::{ElementStats, WorkerStats};
+pub use element::{About, Cx, Element};
+pub use graph::{ElementId, Graph, GraphError};
+pub use idle::IdlePolicy;
+pub use placement::{Placement, Seat};
+pub use run::{Engine, EngineError, Options};

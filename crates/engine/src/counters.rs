@@ -1,0 +1,105 @@
+//! What elements and workers count. Written by one worker, read by anybody at any time.
+
+use serde::Serialize;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Most reasons to drop that one element can have, the built-in ones included.
+pub const REASONS: usize = 16;
+
+/// Built-in reasons, which every element has before its own.
+pub const BUILT_IN: [&str; 2] = ["refused", "overflow"];
+/// The next element had no room.
+pub(crate) const REFUSED: usize = 0;
+/// More went to one output at once than a batch holds.
+pub(crate) const OVERFLOW: usize = 1;
+
+/// A counter with one writer. Not a read-modify-write instruction, which would cost twenty times as much.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    #[inline]
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// One element's counters; two cache lines of their own, so that readers disturb only this element.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Counters {
+    pub(crate) packets_in: Count,
+    pub(crate) packets_out: Count,
+    pub(crate) bytes: Count,
+    pub(crate) batches: Count,
+    pub(crate) cycles: Count,
+    pub(crate) drops: [Count; REASONS],
+}
+
+/// One worker's counters.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct WorkerCounters {
+    pub(crate) turns: Count,
+    pub(crate) busy: Count,
+    pub(crate) idle: Count,
+    pub(crate) slept_ns: Count,
+}
+
+/// A snapshot of one element's counters, all since the start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ElementStats {
+    /// The element's name in the graph.
+    pub name: String,
+    /// What kind of element it is.
+    pub kind: String,
+    /// The worker it runs on.
+    pub worker: usize,
+    /// Packets taken from other elements.
+    pub packets_in: u64,
+    /// Packets handed to other elements, which took them.
+    pub packets_out: u64,
+    /// Bytes of the packets taken, or handed on by an element that takes none; without FCS.
+    pub bytes: u64,
+    /// Batches worked on.
+    pub batches: u64,
+    /// Time stamp counter ticks spent on them.
+    pub cycles: u64,
+    /// Packets dropped, by reason, without reasons that did not occur.
+    pub drops: Vec<(String, u64)>,
+}
+
+impl ElementStats {
+    /// Mean ticks per packet; 0 when there were none.
+    pub fn cycles_per_packet(&self) -> f64 {
+        match self.packets_in.max(self.packets_out) {
+            0 => 0.0,
+            packets => self.cycles as f64 / packets as f64,
+        }
+    }
+
+    /// Packets dropped, for whatever reason.
+    pub fn dropped(&self) -> u64 {
+        self.drops.iter().map(|(_, n)| n).sum()
+    }
+}
+
+/// A snapshot of one worker's counters, all since the start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WorkerStats {
+    /// The core it is pinned to, if it is.
+    pub core: Option<usize>,
+    /// Turns of its loop.
+    pub turns: u64,
+    /// Ticks spent on packets.
+    pub busy_cycles: u64,
+    /// Ticks spent looking for packets in vain, without sleep.
+    pub idle_cycles: u64,
+    /// Nanoseconds asleep.
+    pub slept_ns: u64,
+}

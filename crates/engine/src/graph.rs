@@ -1,0 +1,318 @@
+//! Elements and the edges between them.
+
+use crate::counters::{BUILT_IN, REASONS};
+use crate::element::{About, Element};
+use crate::placement::Placement;
+use serde::Serialize;
+
+/// An element of a graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ElementId(pub(crate) usize);
+
+/// From an output of one element to another element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Edge {
+    pub(crate) from: usize,
+    pub(crate) output: usize,
+    pub(crate) to: usize,
+}
+
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) about: About,
+    pub(crate) element: Box<dyn Element>,
+}
+
+/// Elements and edges: what is done with packets, not where.
+#[derive(Default)]
+pub struct Graph {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) edges: Vec<Edge>,
+}
+
+/// What is wrong with a graph or its placement.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GraphError {
+    /// Two elements have one name.
+    #[error("two elements are called '{0}'")]
+    TwiceNamed(String),
+    /// An output leads nowhere.
+    #[error("output '{output}' of '{element}' is not connected")]
+    Loose {
+        /// The element.
+        element: String,
+        /// Its output.
+        output: String,
+    },
+    /// An output leads to two elements.
+    #[error("output '{output}' of '{element}' is connected twice; put an element in between that copies")]
+    Forked {
+        /// The element.
+        element: String,
+        /// Its output.
+        output: String,
+    },
+    /// An edge starts at an output that the element does not have.
+    #[error("'{element}' has no output number {output}")]
+    NoOutput {
+        /// The element.
+        element: String,
+        /// The number.
+        output: usize,
+    },
+    /// An edge leads to an element that takes no packets.
+    #[error("'{from}' is connected to '{to}', which takes no packets")]
+    NoInput {
+        /// The start.
+        from: String,
+        /// The end.
+        to: String,
+    },
+    /// Packets could go round for ever.
+    #[error("packets would go in a circle through '{0}'; only ports may close a circle")]
+    Circle(String),
+    /// An element has more reasons to drop than there are counters.
+    #[error("'{0}' has too many reasons to drop")]
+    Reasons(String),
+    /// The placement names an element that does not exist.
+    #[error("worker {worker} is to run '{name}', which does not exist; there are: {known}")]
+    Unknown {
+        /// The worker's number.
+        worker: usize,
+        /// The name.
+        name: String,
+        /// The names that exist.
+        known: String,
+    },
+    /// The placement names an element twice.
+    #[error("'{0}' is placed twice")]
+    TwicePlaced(String),
+    /// The placement has no worker.
+    #[error("a placement needs at least one worker")]
+    NoWorker,
+}
+
+/// An edge, as shown to people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EdgeView {
+    /// The element it starts at.
+    pub from: String,
+    /// The name of that element's output.
+    pub output: String,
+    /// The element it leads to.
+    pub to: String,
+}
+
+impl Graph {
+    /// An empty graph.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Add an element under a name of its own, such as `west.tx`.
+    pub fn add(&mut self, name: impl Into<String>, element: impl Element + 'static) -> ElementId {
+        let about = element.about();
+        self.nodes.push(Node { name: name.into(), about, element: Box::new(element) });
+        ElementId(self.nodes.len() - 1)
+    }
+
+    /// Connect the first output of `from` to `to`.
+    pub fn connect(&mut self, from: ElementId, to: ElementId) {
+        self.connect_output(from, 0, to);
+    }
+
+    /// Connect output number `output` of `from` to `to`.
+    pub fn connect_output(&mut self, from: ElementId, output: usize, to: ElementId) {
+        self.edges.push(Edge { from: from.0, output, to: to.0 });
+    }
+
+    /// Connect the elements in a row, each by its first output.
+    pub fn chain(&mut self, elements: &[ElementId]) {
+        elements.windows(2).for_each(|pair| self.connect(pair[0], pair[1]));
+    }
+
+    /// Names of the elements, in the order they were added.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().map(|node| node.name.as_str())
+    }
+
+    /// The edges, in the order they were added.
+    pub fn edges(&self) -> Vec<EdgeView> {
+        let view = |edge: &Edge| EdgeView {
+            from: self.nodes[edge.from].name.clone(),
+            output: self.output(edge.from, edge.output),
+            to: self.nodes[edge.to].name.clone(),
+        };
+        self.edges.iter().map(view).collect()
+    }
+
+    fn output(&self, node: usize, output: usize) -> String {
+        self.nodes[node].about.outputs.get(output).map_or_else(|| output.to_string(), |name| (*name).into())
+    }
+
+    /// Check that every output leads to exactly one element that takes packets, and none in a circle.
+    pub fn check(&self) -> Result<(), GraphError> {
+        for (i, node) in self.nodes.iter().enumerate() {
+            if self.nodes[..i].iter().any(|other| other.name == node.name) {
+                return Err(GraphError::TwiceNamed(node.name.clone()));
+            }
+            if BUILT_IN.len() + node.about.drops.len() > REASONS {
+                return Err(GraphError::Reasons(node.name.clone()));
+            }
+            for output in 0..node.about.outputs.len() {
+                let count = self.edges.iter().filter(|edge| (edge.from, edge.output) == (i, output)).count();
+                let (element, output) = (node.name.clone(), self.output(i, output));
+                match count {
+                    0 => return Err(GraphError::Loose { element, output }),
+                    1 => {}
+                    _ => return Err(GraphError::Forked { element, output }),
+                }
+            }
+        }
+        for edge in &self.edges {
+            let (from, to) = (&self.nodes[edge.from], &self.nodes[edge.to]);
+            if edge.output >= from.about.outputs.len() {
+                return Err(GraphError::NoOutput { element: from.name.clone(), output: edge.output });
+            }
+            if !to.about.takes {
+                return Err(GraphError::NoInput { from: from.name.clone(), to: to.name.clone() });
+            }
+        }
+        self.no_circle()
+    }
+
+    /// Take away elements that nothing leads to, until none is left; what is left then is a circle.
+    fn no_circle(&self) -> Result<(), GraphError> {
+        let mut left: Vec<usize> = (0..self.nodes.len()).collect();
+        loop {
+            let before = left.len();
+            let old = left.clone();
+            left.retain(|node| self.edges.iter().any(|edge| edge.to == *node && old.contains(&edge.from)));
+            match left.first() {
+                None => return Ok(()),
+                Some(node) if left.len() == before => {
+                    return Err(GraphError::Circle(self.nodes[*node].name.clone()));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// The worker of each element, in order.
+    pub fn seats(&self, placement: &Placement) -> Result<Vec<usize>, GraphError> {
+        if placement.workers.is_empty() {
+            return Err(GraphError::NoWorker);
+        }
+        let mut seats = vec![None; self.nodes.len()];
+        for (worker, seat) in placement.workers.iter().enumerate() {
+            for name in &seat.elements {
+                let Some(at) = self.names().position(|known| known == name) else {
+                    let known = self.names().collect::<Vec<_>>().join(", ");
+                    return Err(GraphError::Unknown { worker, name: name.clone(), known });
+                };
+                if seats[at].replace(worker).is_some() {
+                    return Err(GraphError::TwicePlaced(name.clone()));
+                }
+            }
+        }
+        Ok(seats.into_iter().map(|seat| seat.unwrap_or(0)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::Seat;
+
+    struct Plain(About);
+
+    impl Element for Plain {
+        fn about(&self) -> About {
+            self.0
+        }
+    }
+
+    fn kind(takes: bool, outputs: &'static [&'static str]) -> Plain {
+        Plain(About { kind: "plain", takes, outputs, drops: &[], polled: !takes })
+    }
+
+    fn line() -> (Graph, [ElementId; 3]) {
+        let mut graph = Graph::new();
+        let source = graph.add("source", kind(false, &["out"]));
+        let middle = graph.add("middle", kind(true, &["out"]));
+        let sink = graph.add("sink", kind(true, &[]));
+        (graph, [source, middle, sink])
+    }
+
+    #[test]
+    fn a_line_is_right() {
+        let (mut graph, ids) = line();
+        graph.chain(&ids);
+        assert_eq!(graph.check(), Ok(()));
+        let edges = graph.edges();
+        assert_eq!(
+            (edges[1].from.as_str(), edges[1].output.as_str(), edges[1].to.as_str()),
+            ("middle", "out", "sink")
+        );
+    }
+
+    #[test]
+    fn each_mistake_is_named() {
+        let (graph, _) = line();
+        assert!(matches!(graph.check(), Err(GraphError::Loose { .. })));
+
+        let (mut graph, ids) = line();
+        graph.chain(&ids);
+        graph.connect(ids[0], ids[2]);
+        assert!(matches!(graph.check(), Err(GraphError::Forked { .. })));
+
+        let (mut graph, ids) = line();
+        graph.chain(&ids);
+        graph.connect_output(ids[2], 0, ids[1]);
+        assert!(matches!(graph.check(), Err(GraphError::NoOutput { .. })));
+
+        let (mut graph, ids) = line();
+        graph.connect(ids[0], ids[1]);
+        graph.connect(ids[1], ids[0]);
+        assert!(matches!(graph.check(), Err(GraphError::NoInput { .. })));
+
+        let (mut graph, ids) = line();
+        graph.connect(ids[0], ids[1]);
+        graph.connect(ids[1], ids[1]);
+        assert_eq!(graph.check(), Err(GraphError::Circle("middle".into())));
+
+        let (mut graph, ids) = line();
+        graph.chain(&ids);
+        graph.add("sink", kind(true, &[]));
+        assert_eq!(graph.check(), Err(GraphError::TwiceNamed("sink".into())));
+
+        const FIFTEEN: &[&str] = &["r"; 15];
+        let reasons = |drops| Plain(About { kind: "plain", takes: true, outputs: &[], drops, polled: false });
+        let mut graph = Graph::new();
+        graph.add("fits", reasons(&FIFTEEN[..14]));
+        assert_eq!(graph.check(), Ok(()));
+        graph.add("over", reasons(FIFTEEN));
+        assert_eq!(graph.check(), Err(GraphError::Reasons("over".into())));
+    }
+
+    #[test]
+    fn a_placement_seats_each_element_once() {
+        let (graph, _) = line();
+        assert_eq!(graph.seats(&Placement::single(None)), Ok(vec![0, 0, 0]));
+        assert_eq!(graph.seats(&Placement::split([&["source"], &["sink"]])), Ok(vec![0, 0, 1]));
+        assert_eq!(graph.seats(&Placement::split([])), Err(GraphError::NoWorker));
+        let twice = Placement::split([&["sink"], &["sink"]]);
+        assert_eq!(graph.seats(&twice), Err(GraphError::TwicePlaced("sink".into())));
+        let why = graph.seats(&Placement::split([&["sinc"]])).unwrap_err().to_string();
+        assert!(why.contains("'sinc'") && why.contains("source, middle, sink"), "{why}");
+    }
+
+    #[test]
+    fn a_placement_is_data() {
+        let text = r#"{"workers": [{"core": 2, "elements": ["a", "b"]}, {"elements": ["c"]}]}"#;
+        let placement: Placement = serde_json::from_str(text).unwrap();
+        assert_eq!(placement.workers[0].core, Some(2));
+        assert_eq!(placement.workers[1], Seat { core: None, elements: vec!["c".into()] });
+        assert!(serde_json::from_str::<Placement>(r#"{"workers": [], "wrokers": []}"#).is_err());
+    }
+}

@@ -1,0 +1,242 @@
+//! A graph at work.
+
+use crate::counters::{BUILT_IN, Counters, ElementStats, WorkerCounters, WorkerStats};
+use crate::graph::{Graph, GraphError};
+use crate::idle::IdlePolicy;
+use crate::placement::Placement;
+use crate::worker::{Inlet, Seated, Target, Worker};
+use dpdk::{Batch, Eal, Ring};
+use std::num::NonZero;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+/// How workers behave.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// What they do when there is nothing to do.
+    pub idle: IdlePolicy,
+    /// How often [`Element::tick`](crate::Element::tick) is called, ns.
+    pub tick_ns: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { idle: IdlePolicy::default(), tick_ns: 5_000_000 }
+    }
+}
+
+/// Why a graph does not run.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum EngineError {
+    /// The graph or its placement is wrong.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// DPDK refused something.
+    #[error(transparent)]
+    Dpdk(#[from] dpdk::Error),
+    /// A worker could not be pinned.
+    #[error(
+        "worker {worker} cannot run on core {core} ({cause}); choose one of the cores that `taskset -p $$` shows"
+    )]
+    Core {
+        /// The worker's number.
+        worker: usize,
+        /// The core asked for.
+        core: usize,
+        /// The system's word for it.
+        cause: String,
+    },
+    /// The system refused a thread.
+    #[error("worker {worker} got no thread ({cause})")]
+    Thread {
+        /// The worker's number.
+        worker: usize,
+        /// The system's word for it.
+        cause: String,
+    },
+}
+
+/// A running graph. Dropping it stops it.
+pub struct Engine {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Worker>>,
+    elements: Vec<Watched>,
+    workers: Vec<(Option<usize>, Arc<WorkerCounters>)>,
+}
+
+/// What is known of an element while a worker has it.
+struct Watched {
+    name: String,
+    kind: &'static str,
+    drops: &'static [&'static str],
+    worker: usize,
+    counters: Arc<Counters>,
+}
+
+impl Engine {
+    /// Check `graph`, place it and start its workers. It runs when this returns.
+    pub fn start(
+        eal: &'static Eal,
+        graph: Graph,
+        placement: &Placement,
+        options: &Options,
+    ) -> Result<Self, EngineError> {
+        graph.check()?;
+        let seats = graph.seats(placement)?;
+        let mut workers: Vec<Worker> =
+            placement.workers.iter().map(|_| Worker::new(options.idle, options.tick_ns)).collect();
+        // Where each element is within its worker.
+        let mut places = Vec::new();
+        let mut counts = vec![0; workers.len()];
+        for seat in &seats {
+            places.push(counts[*seat]);
+            counts[*seat] += 1;
+        }
+        let mut elements = Vec::new();
+        for (i, node) in graph.nodes.into_iter().enumerate() {
+            let seat = seats[i];
+            let mut outputs = Vec::new();
+            for output in 0..node.about.outputs.len() {
+                // `check` found exactly one edge for each output.
+                let Some(edge) = graph.edges.iter().find(|edge| (edge.from, edge.output) == (i, output))
+                else {
+                    continue;
+                };
+                outputs.push(if seats[edge.to] == seat {
+                    Target::Element(places[edge.to])
+                } else {
+                    let (tx, ring) = Ring::channel(eal, placement.ring)?;
+                    let held = Batch::new();
+                    workers[seats[edge.to]].inlets.push(Inlet { ring, to: places[edge.to], held });
+                    workers[seat].outlets.push(tx);
+                    Target::Ring(workers[seat].outlets.len() - 1)
+                });
+            }
+            let counters: Arc<Counters> = Arc::default();
+            let side = (1..outputs.len()).map(|_| Some(Box::default())).collect();
+            let (kind, drops) = (node.about.kind, node.about.drops);
+            elements.push(Watched { name: node.name, kind, drops, worker: seat, counters: counters.clone() });
+            let (polled, takes) = (node.about.polled, node.about.takes);
+            workers[seat].elements.push(Seated {
+                element: node.element,
+                polled,
+                takes,
+                outputs,
+                side,
+                counters,
+            });
+        }
+        let cores: Vec<_> = placement.workers.iter().map(|seat| seat.core).collect();
+        let watched =
+            cores.iter().copied().zip(workers.iter().map(|worker| worker.counters.clone())).collect();
+        let mut engine = Self { stop: Arc::default(), threads: Vec::new(), elements, workers: watched };
+        let (ready, answers) = channel();
+        for (number, (worker, core)) in workers.into_iter().zip(cores).enumerate() {
+            let (stop, ready) = (engine.stop.clone(), ready.clone());
+            let thread = std::thread::Builder::new().name(format!("worker{number}"));
+            let thread = thread.spawn(move || work(worker, eal, number, core, &stop, &ready));
+            let thread =
+                thread.map_err(|why| EngineError::Thread { worker: number, cause: why.to_string() })?;
+            engine.threads.push(thread);
+        }
+        drop(ready);
+        // Each worker answers once; on the first failure `engine` is dropped, which stops the others.
+        for answer in answers.iter().take(engine.threads.len()) {
+            answer?;
+        }
+        Ok(engine)
+    }
+
+    /// The elements' counters now, in the graph's order.
+    pub fn elements(&self) -> Vec<ElementStats> {
+        self.elements.iter().map(Watched::stats).collect()
+    }
+
+    /// The workers' counters now.
+    pub fn workers(&self) -> Vec<WorkerStats> {
+        let stats = |(core, counters): &(Option<usize>, Arc<WorkerCounters>)| WorkerStats {
+            core: *core,
+            turns: counters.turns.get(),
+            busy_cycles: counters.busy.get(),
+            idle_cycles: counters.idle.get(),
+            slept_ns: counters.slept_ns.get(),
+        };
+        self.workers.iter().map(stats).collect()
+    }
+
+    /// Stop the workers, and give back the last counters. Elements get their last tick first; then they,
+    /// their queues and what is under way are dropped.
+    pub fn stop(mut self) -> Vec<ElementStats> {
+        self.halt();
+        self.elements()
+    }
+
+    fn halt(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // All workers are joined before the first is dropped: no port closes while others still use it.
+        let workers: Vec<_> = self.threads.drain(..).map(JoinHandle::join).collect();
+        if workers.iter().any(Result::is_err) {
+            tracing::error!("a worker panicked");
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.halt();
+    }
+}
+
+impl Watched {
+    fn stats(&self) -> ElementStats {
+        let c = &self.counters;
+        let names = BUILT_IN.iter().chain(self.drops);
+        let drops = names.zip(&c.drops).filter(|(_, n)| n.get() > 0);
+        ElementStats {
+            name: self.name.clone(),
+            kind: self.kind.into(),
+            worker: self.worker,
+            packets_in: c.packets_in.get(),
+            packets_out: c.packets_out.get(),
+            bytes: c.bytes.get(),
+            batches: c.batches.get(),
+            cycles: c.cycles.get(),
+            drops: drops.map(|(name, n)| ((*name).to_owned(), n.get())).collect(),
+        }
+    }
+}
+
+/// A worker's thread.
+fn work(
+    mut worker: Worker,
+    eal: &'static Eal,
+    number: usize,
+    core: Option<usize>,
+    stop: &AtomicBool,
+    ready: &Sender<Result<(), EngineError>>,
+) -> Worker {
+    let pinned = core.map_or(Ok(()), |core| {
+        let cause = |why: String| EngineError::Core { worker: number, core, cause: why };
+        // What the set can hold; a number beyond would panic.
+        if core >= rustix::thread::CpuSet::MAX_CPU {
+            return Err(cause("no such core".into()));
+        }
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(core);
+        rustix::thread::sched_setaffinity(None, &set).map_err(|why| cause(why.to_string()))
+    });
+    // Sleeps end when they should, not up to 50 µs later. Where this is refused they do that.
+    let _default = rustix::thread::set_current_timer_slack(NonZero::new(1));
+    match pinned.and_then(|()| Ok(eal.register_thread()?)) {
+        Ok(_known) => {
+            let _gone = ready.send(Ok(()));
+            worker.run(stop);
+        }
+        Err(why) => {
+            let _gone = ready.send(Err(why));
+        }
+    }
+    worker
+}

@@ -1,0 +1,328 @@
+//! The same graph does the same on one worker and split over several, and loses nothing unseen.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use dpdk::{Batch, Eal, EalOptions, Mempool, Port, PortConfig};
+use engine::port::{PortRx, PortTx};
+use engine::{About, Cx, Element, ElementStats, Engine, Graph, Options, Placement};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+fn eal() -> &'static Eal {
+    Eal::start(&EalOptions::default()).expect("DPDK starts without huge pages")
+}
+
+/// Source of frames numbered 0, 1, …; keeps what it could not hand on.
+struct Numbers {
+    pool: Mempool,
+    next: u32,
+    end: u32,
+    held: Batch,
+}
+
+fn numbers(end: u32) -> Numbers {
+    Numbers { pool: Mempool::new(eal(), 8191, 128).unwrap(), next: 0, end, held: Batch::new() }
+}
+
+impl Element for Numbers {
+    fn about(&self) -> About {
+        About { kind: "numbers", takes: false, outputs: &["out"], drops: &[], polled: true }
+    }
+
+    fn poll(&mut self, batch: &mut Batch, _: &mut Cx<'_>) {
+        self.held.move_to(batch);
+        let want = batch.room().min((self.end - self.next) as usize);
+        let have = batch.len();
+        if !self.pool.fill(batch, have + want) {
+            return;
+        }
+        for mbuf in &mut batch.frames_mut()[have..] {
+            mbuf.set_len(60).unwrap()[..4].copy_from_slice(&self.next.to_be_bytes());
+            self.next += 1;
+        }
+    }
+
+    fn refused(&mut self, _: usize, batch: &mut Batch, _: &mut Cx<'_>) {
+        batch.move_to(&mut self.held);
+    }
+}
+
+/// Drops every fifth, hands multiples of three to its second output.
+struct Sort;
+
+fn number(frame: &[u8]) -> u32 {
+    u32::from_be_bytes(*frame.first_chunk().unwrap())
+}
+
+impl Element for Sort {
+    fn about(&self) -> About {
+        About {
+            kind: "sort",
+            takes: true,
+            outputs: &["rest", "threes"],
+            drops: &["never", "fifth"],
+            polled: false,
+        }
+    }
+
+    fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        cx.sift(batch, |mbuf| if number(mbuf.data()).is_multiple_of(5) { Err(1) } else { Ok(()) });
+        for mbuf in std::mem::take(batch) {
+            if number(mbuf.data()).is_multiple_of(3) {
+                cx.emit(1, mbuf);
+            } else {
+                batch.push(mbuf).unwrap();
+            }
+        }
+    }
+}
+
+/// Sink that insists on order and adds up what it saw. Takes at most `most` at once.
+struct Check {
+    seen: Arc<AtomicU64>,
+    sum: Arc<AtomicU64>,
+    last: Option<u32>,
+    most: usize,
+}
+
+#[derive(Default, Clone)]
+struct Seen {
+    seen: Arc<AtomicU64>,
+    sum: Arc<AtomicU64>,
+}
+
+impl Seen {
+    fn check(&self, most: usize) -> Check {
+        Check { seen: self.seen.clone(), sum: self.sum.clone(), last: None, most }
+    }
+
+    fn wait(&self, packets: u64) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while self.seen.load(Relaxed) < packets {
+            assert!(Instant::now() < deadline, "only {} of {packets} came", self.seen.load(Relaxed));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Element for Check {
+    fn about(&self) -> About {
+        About { kind: "check", takes: true, outputs: &[], drops: &[], polled: false }
+    }
+
+    fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        let mut mine = Batch::new();
+        let mut rest = Batch::new();
+        for (i, mbuf) in std::mem::take(batch).into_iter().enumerate() {
+            if i < self.most { mine.push(mbuf).unwrap() } else { rest.push(mbuf).unwrap() }
+        }
+        rest.move_to(batch);
+        for mbuf in mine.frames() {
+            let number = number(mbuf.data());
+            assert!(self.last.is_none_or(|last| last < number), "{number} after {:?}", self.last);
+            self.last = Some(number);
+            self.sum.fetch_add(number.into(), Relaxed);
+        }
+        self.seen.fetch_add(mine.len() as u64, Relaxed);
+        cx.consume(&mut mine);
+    }
+}
+
+const COUNT: u32 = 100_000;
+
+fn run(placement: &Placement, most: usize) -> Vec<ElementStats> {
+    let (threes, rest) = (Seen::default(), Seen::default());
+    let mut graph = Graph::new();
+    let source = graph.add("numbers", numbers(COUNT));
+    let sort = graph.add("sort", Sort);
+    let threes_sink = graph.add("threes", threes.check(32));
+    let rest_sink = graph.add("rest", rest.check(most));
+    graph.connect(source, sort);
+    graph.connect(sort, rest_sink);
+    graph.connect_output(sort, 1, threes_sink);
+    let engine = Engine::start(eal(), graph, placement, &Options::default()).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let stats = engine.elements();
+        let [numbers, sort, threes, rest] = &stats[..] else { panic!("four elements") };
+        let through = numbers.packets_out == COUNT.into() && sort.packets_in == COUNT.into();
+        if through && sort.packets_out == threes.packets_in + rest.packets_in {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{stats:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let stats = engine.stop();
+    let sums = (threes.sum.load(Relaxed), rest.sum.load(Relaxed));
+    if stats[1].dropped() == u64::from(COUNT) / 5 {
+        let sum = |three| {
+            let all = (0..COUNT).filter(|n| !n.is_multiple_of(5));
+            all.filter(|n| n.is_multiple_of(3) == three).map(u64::from).sum::<u64>()
+        };
+        assert_eq!(sums, (sum(true), sum(false)));
+    }
+    stats
+}
+
+fn check_counts(stats: &[ElementStats]) {
+    let [numbers, sort, threes, rest] = stats else { panic!("four elements") };
+    let count = u64::from(COUNT);
+    assert_eq!((numbers.packets_in, numbers.packets_out, numbers.bytes), (0, count, count * 60));
+    assert_eq!((sort.packets_in, sort.bytes), (count, count * 60));
+    assert_eq!(sort.drops, [("fifth".to_owned(), count / 5)]);
+    assert_eq!(sort.packets_in, sort.packets_out + sort.dropped());
+    assert_eq!(sort.packets_out, threes.packets_in + rest.packets_in);
+    assert!(sort.cycles > 0 && sort.cycles_per_packet() > 0.0);
+}
+
+#[test]
+fn on_one_worker() {
+    check_counts(&run(&Placement::single(None), 32));
+}
+
+#[test]
+fn split_over_two() {
+    check_counts(&run(&Placement::split([&["numbers"], &["sort", "threes", "rest"]]), 32));
+}
+
+#[test]
+fn split_over_four_with_a_small_ring() {
+    let mut placement = Placement::split([&["numbers"], &["sort"], &["threes"], &["rest"]]);
+    placement.ring = 7;
+    let stats = run(&placement, 32);
+    // A ring that overflows refuses; the source holds what is refused, the sorter drops it, counted.
+    let sort = &stats[1];
+    assert_eq!(stats[0].packets_out, u64::from(COUNT));
+    assert_eq!(sort.packets_in, sort.packets_out + sort.dropped());
+}
+
+#[test]
+fn what_a_sink_refuses_is_counted_or_comes_again() {
+    // On one worker the sorter drops what its sink refuses.
+    let stats = run(&Placement::single(None), 4);
+    let (sort, rest) = (&stats[1], &stats[3]);
+    assert!(sort.drops.iter().any(|(reason, n)| reason == "refused" && *n > 0), "{sort:?}");
+    assert_eq!(sort.packets_in, sort.packets_out + sort.dropped());
+    assert_eq!(sort.packets_out, stats[2].packets_in + rest.packets_in);
+}
+
+#[test]
+fn a_ring_hands_on_what_was_refused_before() {
+    let seen = Seen::default();
+    let mut graph = Graph::new();
+    let source = graph.add("numbers", numbers(10_000));
+    let sink = graph.add("check", seen.check(3));
+    graph.connect(source, sink);
+    let placement = Placement::split([&["numbers"], &["check"]]);
+    let engine = Engine::start(eal(), graph, &placement, &Options::default()).unwrap();
+    seen.wait(10_000);
+    let stats = engine.stop();
+    assert_eq!((stats[0].packets_out, stats[1].packets_in), (10_000, 10_000));
+}
+
+#[test]
+fn through_a_cable_and_back_into_the_graph() {
+    let seen = Seen::default();
+    let pool = Mempool::new(eal(), 8191, 128).unwrap();
+    let open = || Port::open(eal(), "pair:engine").unwrap();
+    let (left, right) = (open(), open());
+    let (_, mut tx) = left.start(&PortConfig::default(), &pool).unwrap();
+    let (mut rx, _) = right.start(&PortConfig::default(), &pool).unwrap();
+    let mut graph = Graph::new();
+    let source = graph.add("numbers", numbers(COUNT));
+    let out = graph.add("left.tx", PortTx(tx.remove(0)));
+    let back = graph.add("right.rx", PortRx(rx.remove(0)));
+    let sink = graph.add("check", seen.check(32));
+    graph.connect(source, out);
+    graph.connect(back, sink);
+    let engine = Engine::start(eal(), graph, &Placement::single(None), &Options::default()).unwrap();
+    seen.wait(COUNT.into());
+    let stats = engine.stop();
+    assert!(stats.iter().all(|element| element.dropped() == 0));
+    assert_eq!((left.stats().tx_packets, right.stats().rx_packets), (COUNT.into(), COUNT.into()));
+}
+
+#[test]
+fn an_idle_worker_leaves_the_core_to_others() {
+    let seen = Seen::default();
+    let mut graph = Graph::new();
+    let source = graph.add("numbers", numbers(0));
+    let sink = graph.add("check", seen.check(32));
+    graph.connect(source, sink);
+    let engine =
+        Engine::start(eal(), graph, &Placement::single(Some(first_core())), &Options::default()).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    let worker = &engine.workers()[0];
+    assert!(worker.slept_ns > 100_000_000, "{worker:?}");
+    drop(engine);
+}
+
+fn first_core() -> usize {
+    let set = rustix::thread::sched_getaffinity(None).unwrap();
+    (0..1024).find(|core| set.is_set(*core)).unwrap()
+}
+
+#[test]
+fn a_core_that_does_not_exist_is_said_so() {
+    for core in [1000, 1_000_000] {
+        let mut graph = Graph::new();
+        let source = graph.add("numbers", numbers(0));
+        let sink = graph.add("check", Seen::default().check(1));
+        graph.connect(source, sink);
+        let why = Engine::start(eal(), graph, &Placement::single(Some(core)), &Options::default());
+        let why = why.err().unwrap().to_string();
+        assert!(why.contains(&format!("core {core}")), "{why}");
+    }
+}
+
+/// Output that is told to take more at once than a batch holds.
+struct Flood(Mempool, bool);
+
+impl Element for Flood {
+    fn about(&self) -> About {
+        About { kind: "flood", takes: false, outputs: &["a", "b"], drops: &[], polled: true }
+    }
+
+    fn poll(&mut self, _: &mut Batch, cx: &mut Cx<'_>) {
+        if std::mem::replace(&mut self.1, true) {
+            return;
+        }
+        for _ in 0..40 {
+            let mut one = Batch::new();
+            assert!(self.0.fill(&mut one, 1));
+            one.frames_mut()[0].set_len(60).unwrap();
+            one.into_iter().for_each(|mbuf| cx.emit(1, mbuf));
+        }
+        cx.wake_at(cx.now + 1_000_000_000);
+    }
+}
+
+#[test]
+fn a_batch_that_overflows_is_counted() {
+    let mut graph = Graph::new();
+    let source = graph.add("flood", Flood(Mempool::new(eal(), 255, 128).unwrap(), false));
+    let a = graph.add("a", Seen::default().check(32));
+    let seen = Seen::default();
+    let b = graph.add("b", Any(seen.clone()));
+    graph.connect(source, a);
+    graph.connect_output(source, 1, b);
+    let engine = Engine::start(eal(), graph, &Placement::single(None), &Options::default()).unwrap();
+    seen.wait(32);
+    let stats = engine.stop();
+    assert_eq!(stats[0].drops, [("overflow".to_owned(), 8)]);
+    assert_eq!(stats[0].packets_out, 32);
+}
+
+struct Any(Seen);
+
+impl Element for Any {
+    fn about(&self) -> About {
+        About { kind: "any", takes: true, outputs: &[], drops: &[], polled: false }
+    }
+
+    fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        self.0.seen.fetch_add(batch.len() as u64, Relaxed);
+        cx.consume(batch);
+    }
+}
