@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from netdyno.model import GroupSample, Quantiles, Sample
 from netdyno.report import percentiles
-from netdyno.report.series import coarsen, per_second, quantile, rounded, running
+from netdyno.report.series import coarsen, main_first, per_second, quantile, rounded, running
 from netdyno.report.text import Data, M, Msg, label
 from netdyno.result import Repetition
 
@@ -92,7 +92,7 @@ def latency(samples: Sequence[Sample]) -> dict[str, Any]:
     """Percentiles of each interval; one view per delay, as delays of different things never mix."""
     views = []
     for group in _groups(samples):
-        for delay in dict.fromkeys(d for s in samples if group in s.groups for d in s.groups[group].delays):
+        for delay in main_first(dict.fromkeys(d for s in samples if group in s.groups for d in s.groups[group].delays)):
 
             def of(g: GroupSample, delay: str = delay) -> Quantiles | None:
                 return g.delays.get(delay)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from netdyno.model import Distribution
 from netdyno.report import flows, tables, units
+from netdyno.report.series import main_first
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
 from netdyno.report.verdict import reason
@@ -101,11 +102,11 @@ def summary(leg: Leg) -> Table:
         Column(M("Achieved per second")), Column(M("Loss")), Column(M("Delay"), numeric=False), Column(M("Median")),
         Column(M("99 %")), Column(M("99.9 %")), Column(M("Max")),
     ], note=M("Means over {n} repetitions with {confidence} confidence intervals; percentiles from merged histograms.",
-              n=str(leg.summary.n), confidence=units.percent(leg.summary.confidence)))  # fmt: skip
+              n=str(leg.summary.n), confidence=units.exact(units.percent(leg.summary.confidence))))  # fmt: skip
     for g in leg.summary.groups:
         rates = [_estimate(g.rates.get(f"messages_{k}"), rate=True) for k in ("intended", "sent", "delivered")]
         first = [data(g.name), *rates, _estimate(g.loss, rate=False)]
-        for i, (name, d) in enumerate(g.delays.items() or [("", Distribution())]):
+        for i, (name, d) in enumerate([(n, g.delays[n]) for n in main_first(g.delays)] or [("", Distribution())]):
             row = first if i == 0 else [data(g.name), *[Cell("") for _ in range(4)]]
             values = (d.p50, d.p99, d.p999 if d.count >= 1000 else None, d.max)
             table.add(*row, data(name), *[number(units.duration(v if d.count else None), v) for v in values])
@@ -119,15 +120,15 @@ def _estimate(e: Estimate | None, *, rate: bool) -> Cell:
     note = None
     if e.interval is not None:
         low, high = e.interval if rate else (max(0.0, e.interval[0]), e.interval[1])
-        note = M("{low} to {high}", low=show(low), high=show(high))
+        note = Data(units.span(show(low), show(high)))
     return number(show(e.mean), e.mean, note=note)
 
 
 def repetitions(reps: Sequence[Repetition]) -> Table:
     """A row for each trial: were they alike?"""
-    names = [(g.name, d) for g in reps[0].groups for d in list(g.delays)[:1]][:4] if reps else []
+    names = [(g.name, d) for g in reps[0].groups for d in main_first(g.delays)[:1]][:4] if reps else []
     table = Table(M("Repetitions"), [
-        Column(M("Repetition")), Column(M("Valid"), numeric=False), Column(M("Offered / intended")),
+        Column(M("Repetition"), numeric=False), Column(M("Valid"), numeric=False), Column(M("Offered / intended")),
         Column(M("Achieved per second")), Column(M("Loss")), Column(M("Errors")),
         *[Column(M("{delay}, 99 %", delay=Data(f"{g} {d}"))) for g, d in names], Column(M("Generator CPU")),
     ])  # fmt: skip

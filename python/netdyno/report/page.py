@@ -96,12 +96,12 @@ def thresholds(result: Result) -> Table:
         interval = Cell(units.NONE)
         if t.interval is not None:
             low, high = (units.show(x, unit) for x in t.interval)
-            interval = number(f"{low} … {high}", t.interval[0],
-                              note=M("{confidence} confidence", confidence=units.percent(t.confidence)))  # fmt: skip
+            interval = number(units.span(low, high), t.interval[0],
+                              note=M("{confidence} confidence", confidence=units.exact(units.percent(t.confidence))))  # fmt: skip
         code = f"{t.leg} / {t.metric}" if t.leg else t.metric
         table.add(
             holds, Cell(name, t.metric, Data(code) if not isinstance(name, Data) else None),
-            number(f"{'≤' if t.kind == 'max' else '≥'} {units.show(t.bound, unit)}", t.bound),
+            number(f"{'≤' if t.kind == 'max' else '≥'} {units.exact(units.show(t.bound, unit))}", t.bound),
             number(units.show(t.value, unit), t.value), interval, number(str(t.n), t.n),
             Cell(margin(t) or "", None),
         )  # fmt: skip
@@ -118,7 +118,9 @@ def environment(env: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str]]
                 walk(section, f"{key}.{k}" if key else str(k), v)
         elif isinstance(value, (list, tuple)) and any(isinstance(v, Mapping) for v in value):
             for i, v in enumerate(value):
-                walk(section, f"{key}.{i}" if key else str(i), v)
+                name = str(v.get("name", i)) if isinstance(v, Mapping) else str(i)
+                rest = {k: x for k, x in v.items() if k != "name"} if isinstance(v, Mapping) else v
+                walk(section, f"{key}.{name}" if key else name, rest)
         else:
             sections.setdefault(section, []).append((key, _fact(value)))
 

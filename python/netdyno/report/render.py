@@ -35,14 +35,15 @@ def _templates() -> Environment:
 def bars(d: Distribution, width: int = 320, height: int = 72) -> dict[str, Any]:
     """The drawing of a distribution: rectangles in a box of `width` by `height`."""
     most = max(n for *_, n in d.bins)
-    step = width / len(d.bins)
+    step = width / max(len(d.bins), 9)
+    start = (width - step * len(d.bins)) / 2
     gap = min(2.0, step / 5)
     return {
         "width": width,
         "height": height,
         "bars": [
             {
-                "x": round(i * step, 2),
+                "x": round(start + i * step, 2),
                 "w": round(step - gap, 2),
                 "h": round(max(1.5, n / most * height), 2) if n else 0,
                 "span": units.count(a) if a == b else f"{units.count(a)}–{units.count(b)}",

@@ -11,6 +11,11 @@ from netdyno.model import COUNTERS, Counts, GroupSample, Quantiles, Sample, Work
 POINTS = 2000
 
 
+def main_first(delays: Iterable[str]) -> list[str]:
+    """A group's delays with those of setting up after those of its messages."""
+    return sorted(delays, key=lambda name: name in ("connect", "tls", "resolve"))
+
+
 def coarsen(samples: Sequence[Sample], limit: int = POINTS) -> list[Sample]:
     """At most `limit` points. Counts add up exactly; of percentiles the worst of an interval stays."""
     if len(samples) <= limit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from netdyno.model import Distribution, GroupResult
 from netdyno.report import units
+from netdyno.report.series import main_first
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M
 from netdyno.result import Repetition
@@ -23,12 +24,12 @@ def groups(rep: Repetition) -> Table:
             data(g.name, " ".join(filter(None, (g.protocol, g.target)))),
             number(units.count(g.devices), g.devices),
             number(units.count(m.flows_completed), m.flows_completed),
-            number(units.count(m.flows_failed), m.flows_failed, mark="bad" if m.flows_failed else ""),
+            number(units.count(m.flows_failed), m.flows_failed),
             number(units.count(m.messages_intended), m.messages_intended),
             number(units.count(m.messages_sent), m.messages_sent),
             number(units.count(m.messages_delivered), m.messages_delivered),
             number(units.rate(rate("messages_delivered")), rate("messages_delivered")),
-            number(units.percent(g.loss), g.loss, mark="bad" if g.loss else ""),
+            number(units.percent(g.loss), g.loss),
             number(units.count(m.duplicates), m.duplicates),
             number(units.count(m.reordered), m.reordered),
             number(units.scaled(rate("bits_sent"), "bit/s"), rate("bits_sent")),
@@ -46,7 +47,8 @@ def delays(rep: Repetition) -> Table:
         Column(M("Max")), Column(M("Std. dev.")), Column(M("Jitter")),
     ], note=M("From the intended send time, so that a stalled server cannot hide its delays."))  # fmt: skip
     for g in rep.groups:
-        for name, d in g.delays.items():
+        for name in main_first(g.delays):
+            d = g.delays[name]
             table.add(data(g.name), data(name), *_distribution(d))
     for g in rep.groups:
         if g.lateness.count:
@@ -72,7 +74,7 @@ def errors(rep: Repetition) -> Table:
     for g in rep.groups:
         for e in sorted(g.errors, key=lambda e: -e.count):
             share = e.count / g.total.messages_sent if g.total.messages_sent else None
-            table.add(data(g.name), data(e.kind), number(units.count(e.count), e.count, mark="bad"),
+            table.add(data(g.name), data(e.kind), number(units.count(e.count), e.count),
                       number(units.percent(share), share), Cell(Data(e.example or ""), mark="code"))  # fmt: skip
     return table
 
@@ -96,7 +98,7 @@ def interfaces(rep: Repetition) -> Table:
                 cells += [Cell(units.NONE), Cell(units.NONE)]
         for what in ("dropped", "errors"):
             n = c.get(f"rx_{what}", 0) + c.get(f"tx_{what}", 0)
-            cells.append(number(units.count(n), n, mark="bad" if n else ""))
+            cells.append(number(units.count(n), n))
         table.add(*cells)
     return table
 
@@ -104,7 +106,7 @@ def interfaces(rep: Repetition) -> Table:
 def workers(rep: Repetition) -> Table:
     """The generator's own cores."""
     table = Table(M("Generator"), [
-        Column(M("Worker")), Column(M("Core")), Column(M("CPU")), Column(M("Waited for its CPU")),
+        Column(M("Worker"), numeric=False), Column(M("Core")), Column(M("CPU")), Column(M("Waited for its CPU")),
     ])  # fmt: skip
     for w in rep.workers:
         table.add(number(str(w.worker), w.worker), number(units.NONE if w.core is None else str(w.core), w.core),
@@ -126,7 +128,7 @@ def elements(rep: Repetition) -> Table:
             data(str(e.get("name", ""))), number(str(e.get("worker", units.NONE)), e.get("worker")),
             number(units.count(e.get("packets_in")), e.get("packets_in")),
             number(units.count(e.get("packets_out")), e.get("packets_out")),
-            number(units.count(lost), lost, mark="bad" if lost else ""), Cell(Data(why)),
+            number(units.count(lost), lost), Cell(Data(why)),
             number(units.NONE if cycles is None else units.significant(cycles), cycles),
         )  # fmt: skip
     return table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 #: Narrow no-break space: groups digits and stands before units.
 THIN = "\u202f"
@@ -74,12 +75,25 @@ def percent(ratio: float | None, digits: int = 3) -> str:
     return f"{significant(ratio * 100, digits)}{THIN}%"
 
 
+def exact(text: str) -> str:
+    """A limit that somebody chose, without the zeros that a measured value keeps: `5.00 ms` is `5 ms`."""
+    return re.sub(r"\.(\d*?)0+(?!\d)", lambda m: f".{m[1]}" if m[1] else "", text)
+
+
+def span(low: str, high: str) -> str:
+    """Two formatted numbers as a range; a unit that both have is said once."""
+    number, _, unit = low.rpartition(THIN)
+    if number and not unit.isdigit() and high.endswith(THIN + unit):
+        low = number
+    return f"{low} … {high}"
+
+
 def seconds(s: float | None) -> str:
     """A time a person waits: `12 s`, `1 min 30 s`, `2 h 5 min`."""
     if s is None or not _usable(s):
         return NONE
     if s < 60:
-        return f"{significant(s) if s < 10 and s != round(s) else round(s)}{THIN}s"
+        return exact(f"{significant(s, 2 if s < 10 else 3)}{THIN}s")
     minutes, rest = divmod(round(s), 60)
     if minutes < 60:
         return f"{minutes}{THIN}min {rest}{THIN}s" if rest else f"{minutes}{THIN}min"

@@ -60,14 +60,14 @@ def reason(r: Reason) -> Msg:
     match r.code:
         case "ND-90-01":
             return M("{who}: offered {value} of the intended load; at least {limit} is needed.",
-                     who=who, value=units.percent(value), limit=units.percent(limit))  # fmt: skip
+                     who=who, value=units.percent(value), limit=units.exact(units.percent(limit)))  # fmt: skip
         case "ND-90-02":
-            return M("{who}: the generator was late by {value} (99th percentile); limit {limit}{factor}.",
-                     who=who, value=units.duration(value), limit=units.duration(limit),
-                     factor=_factor(value, limit))  # fmt: skip
+            return M("{who}: the generator was late by {value} (99th percentile), {n} times the limit of {limit}.",
+                     who=who, value=units.duration(value), limit=units.exact(units.duration(limit)),
+                     n=units.significant(value / limit, 2) if value and limit else units.NONE)  # fmt: skip
         case "ND-90-03":
             return M("A worker waited for its CPU {value} of the time; limit {limit}.",
-                     value=units.percent(value), limit=units.percent(limit))  # fmt: skip
+                     value=units.percent(value), limit=units.exact(units.percent(limit)))  # fmt: skip
         case "ND-90-04":
             return M("The generator lost packets of its own: {value}; limit {limit}.",
                      value=units.count(value), limit=units.count(limit))  # fmt: skip
@@ -76,12 +76,6 @@ def reason(r: Reason) -> Msg:
                      value=units.seconds(value), limit=units.seconds(limit))  # fmt: skip
         case _:
             return M("{code}: {what}", code=Data(r.code), what=Data(r.what))
-
-
-def _factor(value: float | None, limit: float | None) -> str | Msg:
-    if not value or not limit or value <= limit:
-        return ""
-    return M(", {n} times that", n=units.significant(value / limit, 2))
 
 
 def name_of(metric: str) -> Msg | Data:
@@ -124,10 +118,10 @@ def missed(t: ThresholdResult) -> Msg:
     if t.value is None:
         return M("{name}: nothing was measured, so the threshold cannot hold.", name=name)
     beyond = t.value > t.bound if t.kind == "max" else t.value < t.bound
-    values = {"name": name, "value": units.show(t.value, unit), "bound": units.show(t.bound, unit)}
+    values = {"name": name, "value": units.show(t.value, unit), "bound": units.exact(units.show(t.bound, unit))}
     if not beyond:
         return M("{name}: {value} is within {bound}, but not with {confidence} confidence.",
-                 confidence=units.percent(t.confidence), **values)  # fmt: skip
+                 confidence=units.exact(units.percent(t.confidence)), **values)  # fmt: skip
     if t.kind == "max":
         return M("{name}: {value}, at most {bound} allowed ({margin}).", margin=margin(t) or "", **values)
     return M("{name}: {value}, at least {bound} wanted ({margin}).", margin=margin(t) or "", **values)

@@ -49,6 +49,9 @@ function phasesPlugin(phases, colours) {
   };
 }
 
+/** Of a logarithmic axis only the powers of ten get a line. */
+const decades = (u, splits) => splits.map((s) => (s && Math.abs(Math.log10(s) - Math.round(Math.log10(s))) < 1e-9 ? s : null));
+
 /** Round limits for logarithms, and something to show when there is nothing. */
 const logRange = (u, low, high) => (low === null || low <= 0 ? [1, 10] : uPlot.rangeLog(low, high, 10, false));
 const zeroRange = (u, low, high) => (!high || high <= 0 ? [0, 1] : uPlot.rangeNum(0, high, { min: { pad: 0, soft: 0, mode: 1 }, max: { pad: 0.08 } }));
@@ -88,10 +91,10 @@ export function draw(where, spec, view, context) {
         size: 30,
         values: time
           ? (u, splits) => splits.map((s) => tick(s, "s"))
-          : (u, splits) => splits.map((s) => (s && Math.abs(Math.log10(s) % 1) < 1e-9 ? percentile(s) : "")),
-        ...(time ? {} : { filter: (u, splits) => splits }),
+          : (u, splits) => decades(u, splits).map(percentile),
+        ...(time ? {} : { filter: (u, splits) => splits, grid: { ...axis.grid, filter: decades } }),
       },
-      { ...axis, size: 62, space: 34, values: (u, splits) => splits.map((s) => tick(s, unit)) },
+      { ...axis, ...(spec.log ? { grid: { ...axis.grid, filter: decades } } : {}), size: 62, space: 34, values: (u, splits) => splits.map((s) => tick(s, unit)) },
     ],
     series: [
       {},

@@ -8,7 +8,7 @@ import { turn } from "./tables.js";
 const STEP = 15;
 const COLUMNS = [
   { label: { t: "Group" }, name: "group", text: true },
-  { label: { t: "Device" }, name: "device" },
+  { label: { t: "Device" }, name: "device", unit: "id" },
   { label: { t: "Flows done" }, name: "flows_completed" },
   { label: { t: "Sent" }, name: "sent" },
   { label: { t: "Delivered" }, name: "delivered" },

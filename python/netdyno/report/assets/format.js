@@ -36,6 +36,8 @@ function scaled(x, unit, digits) {
 export function show(x, unit) {
   if (x === null || x === undefined || !Number.isFinite(x)) return NONE;
   switch (unit) {
+    case "id":
+      return String(x);
     case "ns":
       return duration(x);
     case "/s":
