@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from netdyno import proc
 from netdyno.errors import Error
 from netdyno.journal import Journal, journal
 
-_WAIT = 'read -r _ || exit 125; exec "$@" </dev/null'
+_WAIT = 'read -r _ || exit 125; ulimit -n "$0" 2>/dev/null; exec "$@" </dev/null'
 
 
 class Process:
@@ -33,6 +34,7 @@ class Process:
         namespace: str | None = None,
         cores: Sequence[int] = (),
         pipe_output: bool = False,
+        files: int = 0,
         notes: Journal | None = None,
     ) -> None:
         self.command = list(command)
@@ -41,7 +43,7 @@ class Process:
         full = [*_prefix(namespace, cores), *command]
         with log.open("ab") as sink:
             self._popen = subprocess.Popen(
-                ["/bin/sh", "-c", _WAIT, "nd-start", *full],
+                ["/bin/sh", "-c", _WAIT, str(files or _files()), *full],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE if pipe_output else sink,
                 stderr=sink,
@@ -132,3 +134,9 @@ def _prefix(namespace: str | None, cores: Sequence[int]) -> list[str]:
     if cores:
         prefix += [find("taskset", "util-linux"), "-c", ",".join(str(core) for core in cores)]
     return prefix
+
+
+def _files() -> int:
+    """How many files a child may open, as far as we may give it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(hard, 1 << 20) if os.geteuid() == 0 else max(soft, hard)

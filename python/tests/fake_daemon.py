@@ -132,7 +132,7 @@ class Core:
         groups = [
             {"name": g["name"], "protocol": p, "target": g["target"], "devices": g.get("devices", 1),
              "delays": DELAYS.get(p, ["step"])}
-            for g in profile["groups"] for p in list(g["model"])[:1]
+            for g in profile.get("groups", []) for p in list(g["model"])[:1]
         ]  # fmt: skip
         return {"run": f"r{self.runs}", "groups": groups}
 
@@ -178,7 +178,7 @@ class Core:
 
     def sample(self, step: float) -> dict[str, Any]:
         groups = {}
-        for group in self.profile["groups"]:
+        for group in self.profile.get("groups", []):
             n = int(1000 * step)
             d = {k: v for k, v in distribution(n).items() if k not in ("hdr", "sd", "jitter")}
             names = DELAYS.get(next(iter(group["model"])), ["step"])
@@ -189,8 +189,14 @@ class Core:
         return {
             "t": self.elapsed, "dt": step, "phase": self.phase, "elapsed": self.elapsed, "left": self.left,
             "groups": groups, "workers": [{"worker": 0, "core": 1, "cpu": 0.42, "starved": 0.01}],
-            "interfaces": {"lo": {"rx_packets": 1, "rx_bytes": 64, "tx_packets": 1, "tx_bytes": 64}},
+            "interfaces": {
+                name: {"rx_packets": 1, "rx_bytes": 64, "tx_packets": 1, "tx_bytes": 64} for name in self.ports()
+            },
         }  # fmt: skip
+
+    def ports(self) -> list[str]:
+        dpdk = self.profile.get("transport", {}).get("dpdk")
+        return [port["name"] for port in dpdk["ports"]] if dpdk else ["lo"]
 
     def result(self) -> dict[str, Any]:
         if self.state != "done":
@@ -198,7 +204,7 @@ class Core:
         die("result")
         groups = []
         measure = sum(1 for s in self.series if s["phase"] == "measure")
-        for group in self.profile["groups"]:
+        for group in self.profile.get("groups", []):
             n = 1000 * measure
             protocol = next(iter(group["model"]))
             c = self.counts(n)
@@ -370,11 +376,13 @@ def serve(path: str) -> None:
     Path(path).unlink(missing_ok=True)
 
 
-def reflect(udp: int, bind: str) -> None:
+def reflect(udp: int, tcp: int, bind: str) -> None:
     """Echo datagrams; counters on SIGUSR1 and at the end."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.bind((bind, udp))
-    counts = {"udp_packets_in": 0, "udp_packets_out": 0}
+    listener = socket.create_server((bind, tcp))
+    listener.listen()
+    counts = {"datagrams_received": 0, "datagrams_sent": 0}
 
     def show(number: int, _: Any) -> None:
         print(json.dumps(counts), flush=True)
@@ -386,12 +394,15 @@ def reflect(udp: int, bind: str) -> None:
     print(json.dumps({"ready": True}), flush=True)
     while True:
         data, peer = sock.recvfrom(65536)
-        counts["udp_packets_in"] += 1
+        counts["datagrams_received"] += 1
         sock.sendto(data, peer)
-        counts["udp_packets_out"] += 1
+        counts["datagrams_sent"] += 1
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["--version"]:
+        print("netdynod 0.0.0-fake")
+        return
     if sys.argv[1:2] == ["validate"]:
         errors = validate(json.loads(Path(sys.argv[2]).read_text()))
         print(json.dumps({"errors": errors}))
@@ -403,7 +414,7 @@ def main() -> None:
         parser.add_argument("--mode", default="echo")
         parser.add_argument("--bind", default="0.0.0.0")
         got = parser.parse_args(sys.argv[2:])
-        reflect(got.udp, got.bind)
+        reflect(got.udp, got.tcp, got.bind)
         return
     parser.add_argument("--socket", required=True)
     parser.add_argument("--log-json", action="store_true")

@@ -1,0 +1,201 @@
+"""One contract over every driver, each in a namespace of its own, with real servers."""
+
+import os
+import signal
+import socket
+import time
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdyno import namespace, proc
+from netdyno.dut import DRIVERS, Dut, Place
+from netdyno.dut.base import has
+from netdyno.errors import Error
+from netdyno.journal import journal
+from netdyno.topology import Network, Topology
+
+from .conftest import root
+
+pytestmark = root
+
+TUNABLES: dict[str, dict[str, Any]] = {
+    "mosquitto": {"max_inflight_messages": 100},
+    "nginx": {"worker_processes": 2},
+    "reflector": {"mode": "sink"},
+    "reflector-dpdk": {"device": "net_ring1"},
+}
+NETWORK = Topology.model_validate(
+    {
+        "hosts": {"gen": {"role": "generator"}, "server": {}},
+        "links": [
+            {
+                "a": {"host": "gen", "addresses": ["10.8.0.1/24"]},
+                "b": {"host": "server", "addresses": ["10.8.0.2/24"]},
+            }
+        ],
+    }
+)
+
+
+@pytest.fixture
+def network(request: pytest.FixtureRequest) -> Iterator[Network]:
+    with Network(NETWORK, f"d{os.getpid() % 10000}") as one:
+        yield one
+
+
+@pytest.fixture(params=sorted(DRIVERS))
+def dut(request: pytest.FixtureRequest, network: Network, fake: Path) -> Iterator[Dut]:
+    if request.param in ("mosquitto", "nginx") and not has(request.param):
+        pytest.skip(f"{request.param} is not installed")
+    place = Place("server", network.address("server"), network.namespace("server"))
+    one = DRIVERS[request.param](place)
+    try:
+        yield one
+    finally:
+        one.teardown()
+
+
+def test_it_serves_counts_and_goes(dut: Dut, network: Network) -> None:
+    before = journal().open_entries
+    dut.setup()
+    assert dut.alive()
+    assert dut.cpu() >= 0.0
+    assert dut.version()[0].isdigit()
+    for scheme, url in dut.targets().items():
+        assert url.startswith(f"{scheme}://10.8.0.2")
+        parsed = urllib.parse.urlparse(url)
+        if scheme in ("mqtt", "http", "tcp") and parsed.port:
+            namespace.connect(network.namespace("gen"), ("10.8.0.2", parsed.port)).close()
+    counters = dut.counters()
+    assert counters
+    assert all(isinstance(value, float) for value in counters.values())
+    group = dut.process.pid if dut.process else 0
+    dut.teardown()
+    assert not dut.alive()
+    assert not list(proc.members(group))
+    assert journal().open_entries == before
+    dut.teardown()
+
+
+def test_tunables_take_effect(dut: Dut) -> None:
+    dut.setup()
+    first = dut.process
+    dut.apply(TUNABLES[dut.driver])
+    assert dut.process is not first
+    assert dut.alive()
+    with pytest.raises(Error) as wrong:
+        dut.apply({"no_such_option": 1})
+    assert wrong.value.exit_code == 104
+
+
+def test_its_death_is_told(dut: Dut) -> None:
+    dut.setup()
+    assert dut.process
+    os.kill(dut.process.pid, signal.SIGKILL)
+    dut.process.wait(2.0)
+    assert not dut.alive()
+    assert "signal 9" in dut.death()
+
+
+def test_a_port_in_use(dut: Dut, network: Network) -> None:
+    if not dut.ports():
+        pytest.skip("listens on no kernel port")
+    kind, port = dut.ports()[-1]
+
+    def take() -> socket.socket:
+        taken = socket.socket(socket.AF_INET, kind)
+        taken.bind(("10.8.0.2", port))
+        if kind is socket.SOCK_STREAM:
+            taken.listen()
+        return taken
+
+    with namespace.inside(network.namespace("server"), take), pytest.raises(Error) as used:
+        dut.setup()
+    assert used.value.code == "ND-92-24"
+    assert not dut.alive()
+
+
+def test_the_systems_own_is_not_touched(dut: Dut) -> None:
+    """Same port outside the namespace: nobody is disturbed."""
+    with socket.create_server(("127.0.0.1", 0)):
+        dut.setup()
+        assert dut.alive()
+
+
+def test_early_death_shows_its_last_words(network: Network, tmp_path: Path) -> None:
+    class Broken(DRIVERS["mosquitto"]):  # type: ignore[misc]
+        def command(self) -> list[str]:
+            command: list[str] = super().command()
+            (self.folder / "mosquitto.conf").write_text("no_such_key 1\n")
+            return command
+
+    dut = Broken(Place("broker", "10.8.0.2", network.namespace("server")))
+    with pytest.raises(Error) as died:
+        dut.setup()
+    assert died.value.code == "ND-92-25"
+    assert "no_such_key" in str(died.value) or "onfig" in str(died.value)
+    assert not dut.alive()
+
+
+def test_a_missing_program(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    with pytest.raises(Error) as missing:
+        DRIVERS["nginx"](Place("web", "10.8.0.2", network.namespace("server"))).setup()
+    assert missing.value.code == "ND-92-23"
+    assert "apt install nginx" in missing.value.fix
+
+
+@pytest.mark.skipif(not has("nginx"), reason="nginx is not installed")
+def test_nginx_counts_requests_exactly(network: Network) -> None:
+    web = DRIVERS["nginx"](Place("web", "10.8.0.2", network.namespace("server")), {"access_log": True})
+    web.setup()
+    try:
+        before = web.counters()
+        for size in (64, 8950):
+            with namespace.connect(network.namespace("gen"), ("10.8.0.2", 80)) as connection:
+                request = f"GET /{size} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+                connection.sendall(request.encode())
+                assert len(connection.makefile("rb").read().split(b"\r\n\r\n", 1)[1]) == size
+        after = web.counters()
+        assert after["requests"] - before["requests"] == 2
+        assert after["accepts"] - before["accepts"] == 2
+        assert web.witness(before, after)["http"][1] == 2
+    finally:
+        web.teardown()
+
+
+@pytest.mark.skipif(not has("mosquitto_pub"), reason="mosquitto-clients is not installed")
+def test_mosquitto_counts_publishes_exactly(network: Network) -> None:
+    import subprocess
+
+    broker = DRIVERS["mosquitto"](Place("broker", "10.8.0.2", network.namespace("server")))
+    broker.setup()
+    try:
+        before = broker.counters()
+        command = ["mosquitto_pub", "-h", "10.8.0.2", "-t", "a", "-q", "1", "-m", "x", "--repeat", "7"]
+        subprocess.run(["ip", "netns", "exec", network.namespace("gen"), *command], check=True)
+        assert broker.witness(before, broker.counters())["mqtt"][1] == 7
+    finally:
+        broker.teardown()
+
+
+def test_cpu_is_seen(network: Network, fake: Path) -> None:
+    reflector = DRIVERS["reflector"](Place("udp", "10.8.0.2", network.namespace("server")))
+    reflector.setup()
+    try:
+        start = reflector.cpu()
+
+        def load() -> None:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+                until = time.monotonic() + 0.5
+                while time.monotonic() < until:
+                    s.sendto(b"x", ("10.8.0.2", 7))
+
+        namespace.inside(network.namespace("gen"), load)
+        assert reflector.cpu() - start > 0.05
+    finally:
+        reflector.teardown()
