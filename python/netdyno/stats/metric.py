@@ -1,0 +1,139 @@
+"""The metrics that thresholds and comparisons name, found in a result.
+
+The names are the profile's: `GROUP.delay.NAME.STAT`, `GROUP.lateness.STAT`, `GROUP.loss`,
+`GROUP.errors[.KIND]`, `GROUP.COUNTER[.rate]`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from netdyno.errors import Error
+from netdyno.model import COUNTERS, Distribution, Quantiles, Trial
+from netdyno.stats import hdr
+
+STATS = ("min", "mean", "p50", "p90", "p99", "p999", "max")
+
+_UNITS = {
+    "ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "h": 3600e9,
+    "/s": 1.0, "k/s": 1e3, "M/s": 1e6, "/min": 1 / 60, "/h": 1 / 3600,
+    "B": 1.0, "kB": 1e3, "KiB": 1024.0, "MB": 1e6, "MiB": 1024.0**2, "GB": 1e9, "GiB": 1024.0**3, "%": 0.01,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number of one group."""
+
+    group: str
+    kind: str
+    """`delay`, `lateness`, `loss`, `errors` or `counter`."""
+    name: str = ""
+    stat: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Metric:
+        """A metric's name, as it stands in a profile."""
+        match text.split("."):
+            case [group, "delay", name, stat] if stat in STATS:
+                return cls(group, "delay", name, stat)
+            case [group, "lateness", stat] if stat in STATS:
+                return cls(group, "lateness", "", stat)
+            case [group, "loss"]:
+                return cls(group, "loss")
+            case [group, "errors", *kind] if len(kind) <= 1:
+                return cls(group, "errors", kind[0] if kind else "")
+            case [group, name] if name in COUNTERS:
+                return cls(group, "counter", name)
+            case [group, name, "rate"] if name in COUNTERS:
+                return cls(group, "counter", name, "rate")
+        raise Error(
+            "ND-104-04",
+            f"{text!r} is not a metric",
+            fix="Use GROUP.delay.NAME.STAT, GROUP.lateness.STAT, GROUP.loss, GROUP.errors[.KIND] or "
+            f"GROUP.COUNTER[.rate] with COUNTER one of {', '.join(COUNTERS)}",
+        )
+
+    @property
+    def smaller_is_better(self) -> bool | None:
+        """Which way is better; None when neither is."""
+        if self.kind != "counter":
+            return True
+        if self.name in ("flows_failed", "duplicates", "reordered"):
+            return True
+        return False if self.name in ("messages_delivered", "flows_completed", "bytes_received") else None
+
+    @property
+    def unit(self) -> str:
+        """The unit of its values."""
+        if self.kind in ("delay", "lateness"):
+            return "ns"
+        if self.kind == "loss":
+            return "ratio"
+        return "/s" if self.stat == "rate" else "count"
+
+    def of(self, trial: Trial) -> float | None:
+        """Its value in one trial; None when nothing of it was measured."""
+        group = next((g for g in trial.groups if g.name == self.group), None)
+        if group is None:
+            return None
+        if self.kind in ("delay", "lateness"):
+            return _stat(self._distribution(trial), self.stat)
+        if self.kind == "loss":
+            return group.loss if group.measured.messages_sent else None
+        if self.kind == "errors":
+            failures = group.measured.failures
+            return float(failures.get(self.name, 0) if self.name else sum(failures.values()))
+        value = float(getattr(group.measured, self.name))
+        if self.stat == "rate":
+            if self.name in group.rates:
+                return group.rates[self.name]
+            return value / trial.phases.measure if trial.phases.measure else None
+        return value
+
+    def over(self, trials: Sequence[Trial]) -> float | None:
+        """Its value over repetitions: of the merged histogram for delays, else the mean."""
+        if self.kind in ("delay", "lateness"):
+            parts = [d for trial in trials if (d := self._distribution(trial)) is not None]
+            return _stat(hdr.merge(parts), self.stat)
+        values = [v for trial in trials if (v := self.of(trial)) is not None]
+        return sum(values) / len(values) if values else None
+
+    def _distribution(self, trial: Trial) -> Distribution | None:
+        group = next((g for g in trial.groups if g.name == self.group), None)
+        if group is None:
+            return None
+        return group.lateness if self.kind == "lateness" else group.delays.get(self.name)
+
+    def __str__(self) -> str:
+        parts = [self.group, self.kind if self.kind != "counter" else "", self.name, self.stat]
+        return ".".join(part for part in parts if part)
+
+
+def _stat(of: Quantiles | None, name: str) -> float | None:
+    return float(getattr(of, name)) if of is not None and of.count else None
+
+
+def bound(value: float | int | str) -> float:
+    """A threshold's limit in the metric's unit: a number, `"50ms"` in nanoseconds, `"1k/s"` per second."""
+    if isinstance(value, (int, float)):
+        return float(value)
+    found = re.fullmatch(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?)\s*(\S*)\s*", value)
+    if not found or (found.group(2) and found.group(2) not in _UNITS):
+        raise Error("ND-104-04", f"{value!r} is not a limit", fix='Write it like "50ms", "1000/s" or 0.01')
+    return float(found.group(1).replace("_", "")) * _UNITS.get(found.group(2), 1.0)
+
+
+def all_of(trial: Trial) -> Iterator[Metric]:
+    """The metrics worth comparing in a trial."""
+    for group in trial.groups:
+        yield Metric(group.name, "counter", "messages_delivered", "rate")
+        yield Metric(group.name, "loss")
+        yield Metric(group.name, "errors")
+        for name, delay in group.delays.items():
+            if delay.count:
+                yield from (
+                    Metric(group.name, "delay", name, stat) for stat in ("mean", "p50", "p99", "p999")
+                )

@@ -1,0 +1,58 @@
+"""A leg over all its repetitions, and the verdict over all legs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from netdyno.model import COUNTERS, Counts, GroupResult, Reason
+from netdyno.result import GroupSummary, Leg, Repetition, Summary
+from netdyno.stats import hdr
+from netdyno.stats.estimate import estimate
+
+
+def summarise(repetitions: Sequence[Repetition], confidence: float = 0.95) -> Summary:
+    """Histograms merged, counts added, rates and loss averaged with their intervals."""
+    names = dict.fromkeys(group.name for repetition in repetitions for group in repetition.groups)
+    groups = [
+        _group([g for r in repetitions for g in r.groups if g.name == name], confidence) for name in names
+    ]
+    return Summary(n=len(repetitions), confidence=confidence, groups=groups)
+
+
+def _group(parts: Sequence[GroupResult], confidence: float) -> GroupSummary:
+    first = parts[0]
+    counts = Counts(**{name: sum(getattr(p.measured, name) for p in parts) for name in COUNTERS})
+    failures: Counter[str] = Counter()
+    for part in parts:
+        failures.update(part.measured.failures)
+    counts.failures = dict(failures)
+    rates = dict.fromkeys(name for part in parts for name in part.rates)
+    delays = dict.fromkeys(name for part in parts for name in part.delays)
+    return GroupSummary(
+        name=first.name,
+        protocol=first.protocol,
+        target=first.target,
+        devices=first.devices,
+        measured=counts,
+        rates={
+            name: estimate([p.rates[name] for p in parts if name in p.rates], confidence) for name in rates
+        },
+        loss=estimate([part.loss for part in parts], confidence),
+        delays={name: hdr.merge(p.delays[name] for p in parts if name in p.delays) for name in delays},
+        lateness=hdr.merge(part.lateness for part in parts),
+    )
+
+
+def validity(legs: Sequence[Leg]) -> tuple[bool, list[Reason]]:
+    """Whether every trial can be trusted, and every reason why one cannot, with where it was."""
+    reasons: list[Reason] = []
+    valid = bool(legs)
+    for leg in legs:
+        valid = valid and bool(leg.repetitions)
+        for repetition in leg.repetitions:
+            valid = valid and repetition.validity.valid
+            for reason in repetition.validity.reasons:
+                where = {"leg": leg.name, "repetition": repetition.index}
+                reasons.append(Reason.model_validate(reason.model_dump() | where))
+    return valid, reasons

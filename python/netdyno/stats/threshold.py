@@ -1,0 +1,44 @@
+"""Judge thresholds over repetitions.
+
+With two or more repetitions a condition passes when the whole interval of the mean, at the threshold's
+confidence, lies on the good side: what the repetitions cannot tell apart from a failure is not a pass. With
+one there is no interval, the value alone decides, and the result says so (`n` = 1, `interval` = null).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from netdyno.model import Trial
+from netdyno.result import ThresholdResult
+from netdyno.stats.estimate import t_interval
+from netdyno.stats.metric import Metric, bound
+
+
+def judge(leg: str, threshold: Mapping[str, Any], trials: Sequence[Trial]) -> ThresholdResult:
+    """One threshold of a profile over the repetitions of its leg. What was not measured does not pass."""
+    kind = "max" if threshold.get("max") is not None else "min"
+    limit = bound(threshold[kind])
+    confidence = float(threshold.get("confidence", 0.95))
+    metric = Metric.parse(str(threshold["metric"]))
+    values = [value for trial in trials if (value := metric.of(trial)) is not None]
+    value = metric.over(trials)
+    interval = t_interval(values, confidence)
+    if value is None:
+        passed = False
+    elif kind == "max":
+        passed = max(value, interval[1] if interval else value) <= limit
+    else:
+        passed = min(value, interval[0] if interval else value) >= limit
+    return ThresholdResult(
+        leg=leg,
+        metric=str(threshold["metric"]),
+        bound=limit,
+        kind="max" if kind == "max" else "min",
+        value=value,
+        interval=interval,
+        confidence=confidence,
+        passed=passed,
+        n=len(values),
+    )

@@ -1,0 +1,258 @@
+"""Statistics hold for all numbers, not only for those somebody thought of."""
+
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from netdyno.errors import Error
+from netdyno.model import Counts, Distribution, GroupResult, Phases, Reason, Validity
+from netdyno.result import Leg, Repetition
+from netdyno.stats import hdr
+from netdyno.stats.compare import compare, compare_all, holm
+from netdyno.stats.estimate import bootstrap_interval, estimate, mean, sd, t_interval
+from netdyno.stats.metric import Metric, bound
+from netdyno.stats.summary import summarise, validity
+from netdyno.stats.threshold import judge
+
+finite = st.floats(-1e9, 1e9, allow_nan=False)
+samples = st.lists(finite, min_size=2, max_size=30)
+
+
+@given(samples)
+def test_the_mean_lies_in_its_interval(values: list[float]) -> None:
+    interval = t_interval(values)
+    assert interval is not None
+    assert interval[0] <= mean(values) <= interval[1]
+    wider = t_interval(values, 0.99)
+    assert wider is not None
+    assert wider[0] <= interval[0]
+    assert wider[1] >= interval[1]
+
+
+@given(samples, st.floats(-1e6, 1e6), st.floats(0.1, 100))
+def test_moments_move_with_shift_and_scale(values: list[float], shift: float, scale: float) -> None:
+    moved = [v * scale + shift for v in values]
+    size = max(1.0, *(abs(v) for v in values)) * scale + abs(shift)
+    assert mean(moved) == pytest.approx(mean(values) * scale + shift, abs=1e-9 * size)
+    assert sd(moved) == pytest.approx(sd(values) * scale, abs=1e-6 * size)
+
+
+def test_known_interval() -> None:
+    interval = t_interval([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert interval == pytest.approx((1.0367, 4.9633), abs=1e-3)
+
+
+def test_one_value_has_no_interval() -> None:
+    assert t_interval([3.0]) is None
+    assert bootstrap_interval([3.0]) is None
+    assert estimate([3.0]).interval is None
+
+
+def test_t_intervals_cover_the_truth_as_often_as_they_say() -> None:
+    draw = random.Random(7)
+    hits = 0
+    for _ in range(1000):
+        interval = t_interval([draw.gauss(10, 3) for _ in range(5)], 0.9)
+        assert interval
+        hits += interval[0] <= 10 <= interval[1]
+    assert 870 <= hits <= 930
+
+
+@settings(max_examples=20)
+@given(samples)
+def test_the_bootstrap_repeats_itself(values: list[float]) -> None:
+    first = bootstrap_interval(values, rounds=100)
+    assert first == bootstrap_interval(values, rounds=100)
+    assert first
+    slack = 1e-9 * max(abs(v) for v in values)
+    assert min(values) - slack <= first[0] <= first[1] <= max(values) + slack
+
+
+def distribution(values: list[int]) -> Distribution:
+    h = hdr.empty()
+    for v in values:
+        h.record_value(v)
+    return Distribution(
+        count=len(values),
+        min=min(values),
+        max=max(values),
+        mean=mean(values),
+        p50=hdr.percentile(h, 50),
+        p99=hdr.percentile(h, 99),
+        hdr=h.encode().decode(),
+    )
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(st.integers(1, 10**11), min_size=1, max_size=40), min_size=1, max_size=4))
+def test_merging_is_as_if_recorded_together(parts: list[list[int]]) -> None:
+    merged = hdr.merge(distribution(part) for part in parts)
+    together = sorted(v for part in parts for v in part)
+    assert merged.count == len(together)
+    assert merged.min == together[0]
+    assert merged.max == together[-1]
+    assert merged.mean == pytest.approx(mean(together))
+    exact = together[max(0, math.ceil(len(together) * 0.5) - 1)]
+    assert merged.p50 == pytest.approx(exact, rel=2e-3)
+
+
+def test_merging_nothing() -> None:
+    assert hdr.merge([]).count == 0
+    assert hdr.merge([Distribution()]).count == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a.delay.publish.p99",
+        "a.lateness.max",
+        "a.loss",
+        "a.errors",
+        "a.errors.timeout",
+        "a.messages_sent.rate",
+    ],
+)
+def test_metrics_read_and_show_alike(text: str) -> None:
+    assert str(Metric.parse(text)) == text
+
+
+@pytest.mark.parametrize("text", ["a", "a.delay.publish", "a.delay.x.p95", "a.nothing", "a.loss.rate"])
+def test_wrong_metrics(text: str) -> None:
+    with pytest.raises(Error):
+        Metric.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("50ms", 5e7), ("1000/s", 1000), ("10k/s", 1e4), (0.01, 0.01), ("1_000", 1000), ("1%", 0.01)],
+)
+def test_bounds(text: str | float, value: float) -> None:
+    assert bound(text) == value
+
+
+def trial(delay: int = 1_000_000, sent: int = 100, delivered: int = 100, valid: bool = True) -> Repetition:
+    reasons = [] if valid else [Reason(code="ND-90-02", what="late", value=2, limit=1)]
+    return Repetition(
+        run="r",
+        phases=Phases(measure=10.0),
+        validity=Validity(valid=valid, reasons=reasons),
+        groups=[
+            GroupResult(
+                name="a",
+                measured=Counts(
+                    messages_sent=sent, messages_delivered=delivered, failures={"timeout": sent - delivered}
+                ),
+                loss=1 - delivered / sent,
+                delays={"publish": distribution([delay])},
+                rates={"messages_sent": sent / 10},
+            )
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("threshold", "passed", "value"),
+    [
+        ({"metric": "a.delay.publish.p99", "max": "50ms"}, True, 1e6),
+        ({"metric": "a.delay.publish.p99", "max": "1us"}, False, 1e6),
+        ({"metric": "a.loss", "max": 0}, True, 0.0),
+        ({"metric": "a.messages_sent", "min": 101}, False, 100.0),
+        ({"metric": "a.messages_sent.rate", "min": "10/s"}, True, 10.0),
+        ({"metric": "a.messages_delivered.rate", "min": "10/s"}, True, 10.0),
+        ({"metric": "a.errors", "max": 0}, True, 0.0),
+        ({"metric": "a.errors.timeout", "max": 0}, True, 0.0),
+        ({"metric": "nobody.loss", "max": 1}, False, None),
+        ({"metric": "a.delay.connect.p99", "max": "1h"}, False, None),
+    ],
+)
+def test_thresholds_of_one_trial(threshold: dict[str, object], passed: bool, value: float | None) -> None:
+    judged = judge("leg", threshold, [trial()])
+    assert judged.passed is passed
+    assert judged.value == (pytest.approx(value, rel=1e-3) if value is not None else None)
+    assert judged.interval is None
+
+
+def test_a_threshold_needs_the_whole_interval() -> None:
+    near = [trial(delay=d) for d in (800_000, 1_000_000, 1_150_000)]
+    judged = judge("leg", {"metric": "a.delay.publish.mean", "max": "1200us"}, near)
+    assert judged.value == pytest.approx(983_333, rel=1e-3)
+    assert judged.interval
+    assert judged.interval[1] > 1_200_000
+    assert not judged.passed
+    assert judge("leg", {"metric": "a.delay.publish.mean", "max": "2ms"}, near).passed
+
+
+def test_equal_repetitions_pass_at_the_bound() -> None:
+    judged = judge("leg", {"metric": "a.loss", "max": 0}, [trial(), trial(), trial()])
+    assert judged.passed
+    assert judged.interval == (0.0, 0.0)
+
+
+def test_summary_adds_counts_and_merges_delays() -> None:
+    summary = summarise([trial(1_000_000), trial(3_000_000, delivered=90)])
+    group = summary.groups[0]
+    assert summary.n == 2
+    assert group.measured.messages_sent == 200
+    assert group.measured.failures["timeout"] == 10
+    assert group.delays["publish"].count == 2
+    assert group.loss
+    assert group.loss.mean == pytest.approx(0.05)
+
+
+def test_validity_is_over_all_trials() -> None:
+    legs = [Leg(name="x", repetitions=[trial(), trial(valid=False)])]
+    valid, reasons = validity(legs)
+    assert not valid
+    assert reasons[0].code == "ND-90-02"
+    assert validity([]) == (False, [])
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_holm_never_makes_p_smaller(p: list[float]) -> None:
+    corrected = holm(p)
+    assert all(c >= v - 1e-15 for c, v in zip(corrected, p, strict=True))
+    assert all(c <= 1 for c in corrected)
+    order = sorted(range(len(p)), key=lambda i: p[i])
+    assert [corrected[i] for i in order] == sorted(corrected)
+
+
+def test_comparison_finds_what_is_there_and_not_what_is_not() -> None:
+    draw = random.Random(3)
+    a = [draw.gauss(100, 1) for _ in range(8)]
+    faster = [draw.gauss(90, 1) for _ in range(8)]
+    same = [v + 0.05 * (-1) ** i for i, v in enumerate(a)]
+    found = {
+        c.metric: c for c in compare_all({"x": a, "y": a}, {"x": faster, "y": same}, {"x": True, "y": True})
+    }
+    assert found["x"].significant
+    assert found["x"].better is True
+    assert found["x"].effect is not None
+    assert found["x"].effect < -3
+    assert not found["y"].significant
+
+
+def test_comparison_of_single_values_claims_nothing() -> None:
+    c = compare("x", [1.0], [2.0])
+    assert c.p is None
+    assert c.change == 1.0
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 10_000))
+def test_constants_do_not_break_it(value: int) -> None:
+    v = float(value)
+    assert compare("x", [v, v], [v, v]).p == 1.0
+    assert compare("x", [v, v], [v + 1, v + 1]).p == 0.0
+
+
+def test_false_positives_stay_at_the_level() -> None:
+    draw = random.Random(11)
+    names = [f"m{i}" for i in range(10)]
+    claims = 0
+    for _ in range(200):
+        a, b = ({n: [draw.gauss(5, 1) for _ in range(5)] for n in names} for _ in range(2))
+        claims += any(c.significant for c in compare_all(a, b, {}))
+    assert claims <= 20
