@@ -35,10 +35,11 @@ class Reflector(Dut):
     Options = Options
     speaks: ClassVar[bool] = True
     _rest = b""
+    _ready = False
 
     def command(self) -> list[str]:
         o = self.options
-        self._rest = b""
+        self._rest, self._ready = b"", False
         return [
             str(program()), "reflect", "--udp", str(o.udp), "--tcp", str(o.tcp), "--mode", o.mode,
             "--bind", self.place.address,
@@ -54,6 +55,11 @@ class Reflector(Dut):
 
     def ports(self) -> list[tuple[socket.SocketKind, int]]:
         return [(socket.SOCK_DGRAM, self.options.udp), (socket.SOCK_STREAM, self.options.tcp)]
+
+    def serving(self) -> bool:
+        """Whether it said that it is ready: before that, a signal to it would end it."""
+        self._drain(0.05)
+        return self._ready
 
     def version(self) -> str:
         shown = subprocess.run([str(program()), "--version"], capture_output=True, text=True, check=False)
@@ -84,7 +90,9 @@ class Reflector(Dut):
             *lines, self._rest = (self._rest + data).split(b"\n")
             for line in lines:
                 value = json.loads(line)
-                if isinstance(value, dict) and any(isinstance(v, int) for v in value.values()):
+                if isinstance(value, dict) and "ready" in value:
+                    self._ready = True
+                elif isinstance(value, dict):
                     found.append(value)
 
     def witness(

@@ -1,0 +1,255 @@
+"""An experiment as people write it, and the list of trials that it comes to.
+
+format: netdyno-experiment/1
+name: body-size
+repeat: 5
+factors: {profile.groups.web.model.http.path: [/64, /512]}
+legs:
+  - name: sockets
+    profile: http                  # a preset, a file beside this one, or a profile itself
+    topology: {hosts: …, links: …}
+    duts: {web: {driver: nginx, host: server}}
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import random
+import re
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from netdyno import config, presets
+from netdyno.config import Config
+from netdyno.dut import DRIVERS
+from netdyno.errors import Error
+from netdyno.topology import Topology
+
+FORMAT = "netdyno-experiment/1"
+
+
+class DutSpec(Config):
+    """A device under test and where it stands."""
+
+    driver: str
+    host: str | None = None
+    """A host of the topology; none: this machine."""
+    cores: list[int] = Field(default_factory=list)
+    """Cores that it may use; default all."""
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _known(self) -> DutSpec:
+        if self.driver not in DRIVERS:
+            raise ValueError(f"the driver {self.driver!r} is not known; use one of {', '.join(DRIVERS)}")
+        return self
+
+
+class TrialSpec(Config):
+    """What may be changed of a profile's load and duration."""
+
+    warmup: str | None = None
+    measure: str | None = None
+    drain: str | None = None
+    load: float | None = Field(default=None, gt=0)
+    """Scales every rate; closed loops: the devices."""
+
+
+class LegSpec(Config):
+    """One profile in one topology."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
+    profile: str | dict[str, Any]
+    topology: Topology | None = None
+    duts: dict[str, DutSpec] = Field(default_factory=dict)
+    targets: dict[str, str] = Field(default_factory=dict)
+    """URL or DUT (`broker`, `broker.ping`) for targets of the profile; a DUT of a target's name is its default."""
+    trial: TrialSpec = Field(default_factory=TrialSpec)
+
+    @model_validator(mode="after")
+    def _hosts(self) -> LegSpec:
+        hosts = self.topology.hosts if self.topology else {}
+        for name, dut in self.duts.items():
+            if dut.host is not None and dut.host not in hosts:
+                raise ValueError(
+                    f"the dut {name!r} stands on the host {dut.host!r}, which is not in the topology"
+                )
+        return self
+
+
+class Experiment(Config):
+    """Legs, repeated, over the levels of factors."""
+
+    schema_: str | None = Field(default=None, alias="$schema")
+    format: Literal["netdyno-experiment/1"] = FORMAT
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
+    description: str = ""
+    seed: int = 1
+    """Of the order of the trials."""
+    repeat: int = Field(default=1, ge=1, le=10_000)
+    order: Literal["interleaved", "random", "sequential"] = "interleaved"
+    """interleaved: each round has every variant once, in random order. random: all shuffled."""
+    confidence: float = Field(default=0.95, gt=0.5, lt=1)
+    factors: dict[str, list[Any]] = Field(default_factory=dict)
+    """Path (`profile.…`, `duts.NAME.OPTION`, `trial.load`) to its levels."""
+    legs: list[LegSpec] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _names(self) -> Experiment:
+        names = [leg.name for leg in self.legs]
+        if len(set(names)) < len(names):
+            raise ValueError("two legs have the same name")
+        return self
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A leg at one level of each factor: what a leg of the result stands for."""
+
+    name: str
+    leg: LegSpec
+    profile: dict[str, Any]
+    levels: dict[str, Any] = field(default_factory=dict)
+
+
+def is_experiment(data: Any) -> bool:
+    """Whether a document is an experiment; else it is taken for a profile."""
+    return isinstance(data, dict) and ("legs" in data or data.get("format") == FORMAT)
+
+
+def load(data: Any, at: str) -> Experiment:
+    """A checked experiment."""
+    return config.check(Experiment, data, "ND-104-24", at)
+
+
+def variants(experiment: Experiment, folder: Path) -> list[Variant]:
+    """Every leg at every combination of levels; profile files are looked for in `folder`."""
+    found: list[Variant] = []
+    names = list(experiment.factors)
+    for leg in experiment.legs:
+        profile = resolve_profile(leg.profile, folder)
+        for combination in itertools.product(*experiment.factors.values()):
+            levels = dict(zip(names, combination, strict=True))
+            plain = {"profile": copy.deepcopy(profile), **leg.model_dump(exclude={"profile"}, by_alias=True)}
+            for path, level in levels.items():
+                _set(plain, path, level)
+            at = f"legs.{leg.name}"
+            made = config.check(LegSpec, plain, "ND-104-24", at)
+            shown = ",".join(f"{path.rsplit('.', 1)[-1]}={level}" for path, level in levels.items())
+            name = f"{leg.name}@{shown}" if levels else leg.name
+            assert isinstance(made.profile, dict)
+            found.append(Variant(name, made, made.profile, levels))
+    return found
+
+
+def resolve_profile(profile: str | dict[str, Any], folder: Path) -> dict[str, Any]:
+    """A profile itself, a file beside the experiment, or a preset."""
+    if isinstance(profile, dict):
+        return profile
+    if profile.endswith((".json", ".yaml", ".yml")):
+        data = config.read(folder / profile)
+        if not isinstance(data, dict):
+            raise Error("ND-104-04", "it is not a profile", at=profile, fix="A profile is an object")
+        return data
+    return presets.profile(profile)
+
+
+def _set(document: dict[str, Any], path: str, value: Any) -> None:
+    """Put a level in its place; members of lists are named by their `name` or number."""
+    parts = path.split(".")
+    if parts[0] == "duts" and len(parts) == 3:
+        parts.insert(2, "options")
+    node: Any = document
+    for part in parts[:-1]:
+        if isinstance(node, list):
+            node = next((n for i, n in enumerate(node) if part in (n.get("name"), str(i))), None)
+        elif isinstance(node, dict):
+            node = node.setdefault(part, {})
+        if node is None:
+            break
+    if not isinstance(node, dict) or parts[0] not in ("profile", "duts", "trial"):
+        raise Error(
+            "ND-104-24",
+            f"the factor {path!r} leads nowhere",
+            at=f"factors.{path}",
+            fix="Use profile.groups.NAME.…, duts.NAME.OPTION or trial.load",
+        )
+    node[parts[-1]] = value
+
+
+def schedule(experiment: Experiment, found: list[Variant]) -> list[tuple[Variant, int]]:
+    """Which variant runs when, and for which time (from 1). The same for the same seed."""
+    draw = random.Random(experiment.seed)
+    rounds = range(1, experiment.repeat + 1)
+    if experiment.order == "sequential":
+        return [(variant, n) for variant in found for n in rounds]
+    if experiment.order == "random":
+        order = [(variant, n) for variant in found for n in rounds]
+        draw.shuffle(order)
+        return order
+    blocks: list[tuple[Variant, int]] = []
+    for n in rounds:
+        block = [(variant, n) for variant in found]
+        draw.shuffle(block)
+        blocks += block
+    return blocks
+
+
+def run_id(name: str) -> str:
+    """Sorts by time and says what it is: `20260101-120000-iot-mixed-3f2a`."""
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:32] or "run"
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{slug}-{secrets.token_hex(2)}"
+
+
+def bind_targets(
+    leg: LegSpec, profile: Mapping[str, Any], urls: Mapping[str, Mapping[str, str]]
+) -> Iterator[tuple[str, str, str | None]]:
+    """Name, URL and DUT of each target that the leg binds; `urls` are those of the DUTs, by scheme."""
+    wanted: dict[str, str] = dict(profile.get("targets") or {})
+    groups = [g for g in profile.get("groups") or [] if isinstance(g, dict)]
+    for group in groups:
+        # a target may be left open in the profile; the group's model says how it is spoken to
+        if "://" not in str(group.get("target", "://")) and isinstance(group.get("model"), dict):
+            scheme = _SCHEMES.get(next(iter(group["model"]), ""), "tcp")
+            wanted.setdefault(str(group["target"]), f"{scheme}://")
+    for name, url in wanted.items():
+        bound = leg.targets.get(name)
+        if bound and "://" in bound:
+            yield name, bound, None
+            continue
+        dut, _, scheme = (bound or name).partition(".")
+        if dut not in urls:
+            if bound:
+                raise Error(
+                    "ND-104-26",
+                    f"the target {name!r} is bound to {bound!r}, which is no URL and no dut",
+                    at=f"legs.{leg.name}.targets.{name}",
+                    fix=f"Use a URL or one of: {', '.join(urls) or 'no duts here'}",
+                )
+            continue
+        scheme = scheme or str(url).partition("://")[0]
+        if scheme not in urls[dut]:
+            raise Error(
+                "ND-104-26",
+                f"the dut {dut!r} does not speak {scheme}",
+                at=f"legs.{leg.name}.targets.{name}",
+                fix=f"It speaks: {', '.join(urls[dut])}",
+            )
+        yield name, urls[dut][scheme], dut
+    for name in leg.targets.keys() - wanted.keys():
+        raise Error(
+            "ND-104-26",
+            f"the profile has no target {name!r}",
+            at=f"legs.{leg.name}.targets.{name}",
+            fix=f"It has: {', '.join(wanted) or 'none'}",
+        )
+
+
+_SCHEMES = {"mqtt": "mqtt", "http": "http", "ping": "ping", "stream": "udp"}

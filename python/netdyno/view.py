@@ -1,0 +1,73 @@
+"""How a run is watched: what a live view, a log or a stream of JSON implements."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypedDict
+
+from netdyno.model import Status
+
+
+class Plan(TypedDict, total=False):
+    """What is about to run: one trial of an experiment."""
+
+    id: str
+    name: str
+    leg: str
+    transport: str
+    trial: int
+    """Its place in the order, from 1."""
+    trials: int
+    """How many there are in all."""
+    repetition: int
+    """Which repetition of its leg, from 1."""
+    repetitions: int
+    groups: list[dict[str, Any]]
+    """As `run.load` answers: name, protocol, target, devices, delays."""
+    phases: dict[str, float]
+    """warmup, measure, drain in seconds."""
+    thresholds: list[dict[str, Any]]
+    """Of the profile."""
+    duts: list[str]
+
+
+class Live(Protocol):
+    """A view of a run. Calls come from one thread, in order; a view must never make the run fail."""
+
+    def start(self, plan: Plan) -> None:
+        """A trial begins; comes again for the next one."""
+
+    def sample(self, sample: dict[str, Any]) -> None:
+        """A point of the series, as the core sends it, with `dut`: {name: {"cpu": share of a core}} added."""
+
+    def state(self, status: dict[str, Any]) -> None:
+        """The run's state changed; as `run.status` has it."""
+
+    def log(self, line: str) -> None:
+        """Something worth a line: set-up, a warning, where the result is."""
+
+    def close(self) -> None:
+        """The experiment is over; the terminal belongs to others again."""
+
+
+class Silent:
+    """Watches nothing; also the base of views that need only some of the calls."""
+
+    def start(self, plan: Plan) -> None:
+        """A trial begins."""
+
+    def sample(self, sample: dict[str, Any]) -> None:
+        """A point of the series."""
+
+    def state(self, status: dict[str, Any]) -> None:
+        """The run's state changed."""
+
+    def log(self, line: str) -> None:
+        """A line."""
+
+    def close(self) -> None:
+        """The end."""
+
+
+def plain(status: Status) -> dict[str, Any]:
+    """A status as views get it."""
+    return status.model_dump(mode="json")
