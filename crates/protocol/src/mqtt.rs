@@ -2,16 +2,32 @@
 //!
 //! A flow is one virtual device's session on one TCP connection:
 //! connect → CONNECT/CONNACK → \[SUBSCRIBE/SUBACK\] → `count` × PUBLISH, each acknowledged → DISCONNECT.
-#![allow(dead_code)]
+//!
+//! Read this file for what a device does and when, `answers` for what it makes of what the broker says,
+//! [`params`] for what it can be told, [`wire`] for how packets look.
+//! Section numbers are those of OASIS MQTT 5.0 unless 3.1.1 is named.
 
+mod answers;
+pub mod params;
+pub mod property;
+mod show;
+pub mod wire;
+
+pub use self::params::{Backoff, Filter, Fixed, Params, Reconnect, Version, Will};
+
+use self::property::{Properties, Value};
+use self::wire::{Ack, Connect, Malformed, Packet, Publish};
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
-use crate::problem::Problem;
-use crate::registry::{Scheme, Target};
-use crate::unit::{Interval, Size};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use crate::pace::Pace;
+use crate::registry::Scheme;
+use crate::template::{Template, Values};
+use crate::time::Time;
+use ::packet::signature::{self, Signature};
+use rand::Rng;
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Where it can be pointed at.
 pub const SCHEMES: &[Scheme] = &[Scheme::tcp("mqtt", Some(1883)), Scheme::tls("mqtts", Some(8883))];
@@ -24,231 +40,555 @@ const CONNACK: usize = 1;
 const PUBLISH: usize = 2;
 const END_TO_END: usize = 3;
 
-/// Protocol version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
-pub enum Version {
-    /// MQTT 3.1.1, protocol level 4.
-    #[default]
-    #[serde(rename = "3.1.1")]
-    V311,
-    /// MQTT 5.0, protocol level 5.
-    #[serde(rename = "5.0")]
-    V5,
-}
-
-/// A subscription.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Filter {
-    /// Topic filter, with `+` and `#`; a template.
-    pub topic: String,
-    /// Highest quality of service to receive with: 0, 1 or 2. Default 0.
-    #[serde(default)]
-    #[schemars(range(max = 2))]
-    pub qos: u8,
-}
-
-/// What the broker publishes when the device is lost.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Will {
-    /// Topic; a template.
-    pub topic: String,
-    /// Payload; a template. Default empty.
-    #[serde(default)]
-    pub payload: String,
-    /// Quality of service: 0, 1 or 2. Default 0.
-    #[serde(default)]
-    #[schemars(range(max = 2))]
-    pub qos: u8,
-    /// Whether the broker keeps it. Default `false`.
-    #[serde(default)]
-    pub retain: bool,
-}
-
-/// What a device does when its connection is lost or refused.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Reconnect {
-    /// The flow fails; the load decides whether the device begins another.
-    #[default]
-    None,
-    /// Connect again, each time after the same pause.
-    Fixed(Fixed),
-    /// Connect again, after a pause that doubles each time.
-    Backoff(Backoff),
-}
-
-/// Parameters of [`Reconnect::Fixed`].
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Fixed {
-    /// The pause. Default `1s`.
-    pub delay: Interval,
-    /// How often in a row before the flow fails; 0: without end. Default 0.
-    pub attempts: u16,
-}
-
-impl Default for Fixed {
-    fn default() -> Self {
-        Self { delay: Interval::secs(1), attempts: 0 }
-    }
-}
-
-/// Parameters of [`Reconnect::Backoff`].
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Backoff {
-    /// The first pause; each pause is drawn between half of it and all, so that devices do not come back at
-    /// once. Default `1s`.
-    pub min: Interval,
-    /// The longest pause. Default `1min`.
-    pub max: Interval,
-    /// How often in a row before the flow fails; 0: without end. Default 0.
-    pub attempts: u16,
-}
-
-impl Default for Backoff {
-    fn default() -> Self {
-        Self { min: Interval::secs(1), max: Interval::secs(60), attempts: 0 }
-    }
-}
-
-/// Parameters of the `mqtt` model.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Params {
-    /// Protocol version: `"3.1.1"` or `"5.0"`. Default `"3.1.1"`.
-    pub version: Version,
-    /// Client identifier; a template. Default `nd-{device}`.
-    pub client_id: String,
-    /// User name; a template. Default: none.
-    pub username: Option<String>,
-    /// Password; a template. Default: none.
-    pub password: Option<String>,
-    /// Whether the broker forgets the former session (3.1.1 clean session, 5.0 clean start). Default `true`.
-    pub clean_session: bool,
-    /// How long the broker keeps the session after the connection, in whole seconds; 5.0 only. Default `0s`.
-    pub session_expiry: Interval,
-    /// Keep-alive, in whole seconds up to 65535; `0s` turns it off. Default `60s`.
-    pub keep_alive: Interval,
-    /// What the broker publishes when the device is lost. Default: nothing.
-    pub will: Option<Will>,
-    /// Whether the device publishes; `false`: it only subscribes. Default `true`.
-    pub publish: bool,
-    /// Topic to publish to; a template. Default `nd/{device}`.
-    pub topic: String,
-    /// Payload; a template. Default `{{"device":{device},"seq":{seq}}}`.
-    pub payload: String,
-    /// Size of the payload: it is cut or padded with spaces to it. Default: as long as it is.
-    pub size: Option<Size>,
-    /// Quality of service of publishes: 0, 1 or 2. QoS 0 is never confirmed: it counts as sent, not as
-    /// delivered. Default 1.
-    #[schemars(range(max = 2))]
-    pub qos: u8,
-    /// Whether the broker keeps the last message of a topic. Default `false`.
-    pub retain: bool,
-    /// Time from one publish to the next, whether or not the former is acknowledged; counts from CONNACK (from
-    /// SUBACK when it subscribes). `0s`: the next is due when the former is acknowledged. Default `1s`.
-    pub interval: Interval,
-    /// Publishes per flow; 0: until the load ends. Default 0.
-    pub count: u32,
-    /// How many publishes may wait for their acknowledgement; a message due when that many do waits, and its
-    /// delay counts. Default 1, at most 1024.
-    #[schemars(range(min = 1, max = 1024))]
-    pub max_inflight: u16,
-    /// Topic filters to subscribe to before publishing. Default: none.
-    pub subscribe: Vec<Filter>,
-    /// Whether the last 18 bytes of each payload carry the intended send time, from which subscribers take the
-    /// end-to-end delay. Default: when the device itself subscribes.
-    pub mark: Option<bool>,
-    /// How long a subscriber stays after its last publish, for messages still on their way. Default `1s`.
-    pub linger: Interval,
-    /// Longest wait for the connection together with CONNACK and SUBACK. Default `10s`.
-    pub connect_timeout: Interval,
-    /// Longest wait for an acknowledgement or PINGRESP; the connection counts as dead then. Default `10s`.
-    pub ack_timeout: Interval,
-    /// Largest packet taken from the broker. Default `1MiB`.
-    pub max_packet: Size,
-    /// What to do when the connection is lost or refused: `"none"`, `{"fixed": {…}}` or `{"backoff": {…}}`.
-    /// Default `"none"`.
-    pub reconnect: Reconnect,
-    /// Whether a flow ends with DISCONNECT; `false` just closes, and the broker publishes the will. Default `true`.
-    pub clean_disconnect: bool,
-}
-
-impl Default for Params {
-    fn default() -> Self {
-        Self {
-            version: Version::V311,
-            client_id: "nd-{device}".into(),
-            username: None,
-            password: None,
-            clean_session: true,
-            session_expiry: Interval::secs(0),
-            keep_alive: Interval::secs(60),
-            will: None,
-            publish: true,
-            topic: "nd/{device}".into(),
-            payload: r#"{{"device":{device},"seq":{seq}}}"#.into(),
-            size: None,
-            qos: 1,
-            retain: false,
-            interval: Interval::secs(1),
-            count: 0,
-            max_inflight: 1,
-            subscribe: Vec::new(),
-            mark: None,
-            linger: Interval::secs(1),
-            connect_timeout: Interval::secs(10),
-            ack_timeout: Interval::secs(10),
-            max_packet: Size(1 << 20),
-            reconnect: Reconnect::None,
-            clean_disconnect: true,
-        }
-    }
-}
+/// How many publishes one callback sends before others get their turn.
+const BATCH: usize = 64;
 
 /// What is the same for all devices of a group.
 #[derive(Debug)]
-pub struct Plan {}
+pub struct Plan {
+    version: Version,
+    client_id: Template,
+    username: Option<Template>,
+    password: Option<Template>,
+    clean: bool,
+    session_expiry: u32,
+    keep_alive: u16,
+    will: Option<Message>,
+    publishes: bool,
+    message: Message,
+    size: Option<usize>,
+    mark: bool,
+    pace: Pace,
+    count: u64,
+    window: u16,
+    filters: Box<[(Template, u8)]>,
+    linger: Duration,
+    connect_timeout: Duration,
+    ack_timeout: Duration,
+    max_packet: usize,
+    reconnect: Reconnect,
+    clean_disconnect: bool,
+}
 
-impl Params {
-    /// Whether the values make sense, and make sense together.
-    pub fn check(&self) -> Result<(), Problem> {
-        Ok(())
-    }
-
-    /// Check, and prepare what all devices share.
-    pub fn compile(&self, _target: &Target) -> Result<Plan, Problem> {
-        self.check()?;
-        Ok(Plan {})
-    }
+/// A message to publish, by the device or as its will.
+#[derive(Debug)]
+struct Message {
+    topic: Template,
+    payload: Template,
+    qos: u8,
+    retain: bool,
 }
 
 impl Plan {
     /// A new device.
     pub fn device(self: &Arc<Self>, _index: u32) -> Device {
-        Device { plan: Arc::clone(self) }
+        Device {
+            plan: Arc::clone(self),
+            inflight: VecDeque::with_capacity(if self.publishes {
+                usize::from(self.window.min(4))
+            } else {
+                0
+            }),
+            rare: None,
+            base: Time::NEVER,
+            since: Time::ZERO,
+            limit: Time::NEVER,
+            quiet: Time::ZERO,
+            pinged: Time::NEVER,
+            armed: Time::NEVER,
+            next: 0,
+            max_packet: u32::MAX,
+            last_id: 0,
+            window: self.window,
+            keep_alive: self.keep_alive,
+            attempts: 0,
+            state: State::Idle,
+            stopping: false,
+        }
     }
+}
+
+/// What a publish waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Awaits {
+    Ack,
+    Rec,
+    Comp,
+}
+
+/// A publish on its way.
+#[derive(Debug, Clone, Copy)]
+struct Inflight {
+    intended: Time,
+    sent: Time,
+    seq: u32,
+    id: u16,
+    awaits: Awaits,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// No flow.
+    Idle,
+    /// The connection is on its way.
+    Connecting,
+    /// CONNECT is sent.
+    Greeting,
+    /// SUBSCRIBE is sent.
+    Subscribing,
+    /// Publishing.
+    Up,
+    /// All is published; messages may still come.
+    Lingering,
+    /// Until the next attempt to connect.
+    Pausing,
+}
+
+/// What few devices need.
+#[derive(Debug, Default)]
+struct Rare {
+    /// Identifiers of QoS 2 messages received and not released (§4.3.3), in order.
+    received: Vec<u16>,
+    /// The identifier that the broker gave us (§3.2.2.3.7).
+    client_id: String,
 }
 
 /// One virtual device.
 #[derive(Debug)]
 pub struct Device {
     plan: Arc<Plan>,
+    /// Publishes without their acknowledgement, oldest first.
+    inflight: VecDeque<Inflight>,
+    rare: Option<Box<Rare>>,
+    /// When the first message was due.
+    base: Time,
+    /// When the connection was asked for, or CONNECT sent.
+    since: Time,
+    /// When the state must be left.
+    limit: Time,
+    /// When we last sent something.
+    quiet: Time,
+    /// When PINGREQ left; never: none is out.
+    pinged: Time,
+    /// When the timer is set to.
+    armed: Time,
+    /// Number of the next message.
+    next: u32,
+    /// Largest packet the broker takes.
+    max_packet: u32,
+    last_id: u16,
+    window: u16,
+    keep_alive: u16,
+    attempts: u16,
+    state: State,
+    stopping: bool,
 }
 
 impl Model for Device {
     fn start(&mut self, cx: &mut Cx<'_>) {
-        let _ = &self.plan;
-        cx.finish();
+        self.inflight.clear();
+        self.rare = None;
+        self.base = Time::NEVER;
+        self.armed = Time::NEVER;
+        self.next = 0;
+        self.attempts = 0;
+        self.stopping = false;
+        if self.plan.clean {
+            // not in a kept session: the broker may take a new message for an old one with its identifier
+            self.last_id = 0;
+        }
+        self.connect(cx, cx.intended);
+        self.arm(cx);
     }
-    fn connected(&mut self, _cx: &mut Cx<'_>) {}
-    fn received(&mut self, _cx: &mut Cx<'_>, bytes: &[u8]) -> usize {
-        bytes.len()
+
+    fn connected(&mut self, cx: &mut Cx<'_>) {
+        cx.delay(self.since, CONNECT);
+        self.since = cx.now;
+        self.state = State::Greeting;
+        self.greet(cx);
+        self.arm(cx);
     }
-    fn timer(&mut self, _cx: &mut Cx<'_>) {}
-    fn closed(&mut self, _cx: &mut Cx<'_>, _why: Failure) {}
-    fn stop(&mut self, _cx: &mut Cx<'_>) {}
+
+    fn received(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> usize {
+        let mut used = 0;
+        while self.open() {
+            let step = wire::frame(&bytes[used..], self.plan.max_packet).and_then(|frame| {
+                let Some(frame) = frame else { return Ok(0) };
+                cx.arrived(cx.now, frame.len);
+                self.packet(cx, &wire::parse(self.plan.version, &frame)?)?;
+                Ok(frame.len)
+            });
+            match step {
+                Ok(0) => break,
+                Ok(n) => used += n,
+                Err(what) => self.lost(cx, Failure::Protocol, || what.to_string()),
+            }
+        }
+        self.pump(cx);
+        if self.open() { used } else { bytes.len() }
+    }
+
+    fn timer(&mut self, cx: &mut Cx<'_>) {
+        self.armed = Time::NEVER;
+        let over = self.limit <= cx.now;
+        match self.state {
+            State::Idle => return,
+            State::Connecting if over => self.lost(cx, Failure::Timeout, || "no connection in time".into()),
+            State::Greeting if over => self.lost(cx, Failure::Timeout, || "no CONNACK in time".into()),
+            State::Subscribing if over => self.lost(cx, Failure::Timeout, || "no SUBACK in time".into()),
+            State::Pausing if over => self.connect(cx, cx.now),
+            State::Lingering if over => self.leave(cx),
+            State::Up | State::Lingering => {
+                if self.oldest_due() <= cx.now {
+                    self.lost(cx, Failure::Timeout, || "no acknowledgement in time".into());
+                } else if self.pinged != Time::NEVER && self.pinged + self.plan.ack_timeout <= cx.now {
+                    self.lost(cx, Failure::Timeout, || "no PINGRESP in time".into());
+                } else if self.ping_due() <= cx.now {
+                    self.pinged = cx.now;
+                    self.send(cx, &Packet::PingReq);
+                }
+            }
+            _ => {}
+        }
+        self.pump(cx);
+    }
+
+    fn closed(&mut self, cx: &mut Cx<'_>, _why: Failure) {
+        if self.open() || self.state == State::Connecting {
+            if self.may_return() {
+                self.pause(cx);
+                self.arm(cx);
+            } else {
+                self.end(cx);
+                cx.give_up();
+            }
+        }
+    }
+
+    fn stop(&mut self, cx: &mut Cx<'_>) {
+        self.missed(cx);
+        self.stopping = true;
+        if self.state == State::Pausing {
+            self.end(cx);
+            cx.give_up();
+        }
+        self.pump(cx);
+    }
 }
+
+// ---- the session ----
+
+impl Device {
+    /// Whether there is a connection to read from.
+    fn open(&self) -> bool {
+        !matches!(self.state, State::Idle | State::Connecting | State::Pausing)
+    }
+
+    fn connect(&mut self, cx: &mut Cx<'_>, since: Time) {
+        self.state = State::Connecting;
+        self.since = since;
+        self.limit = cx.now + self.plan.connect_timeout;
+        self.pinged = Time::NEVER;
+        self.window = self.plan.window;
+        self.keep_alive = self.plan.keep_alive;
+        self.max_packet = u32::MAX;
+        cx.connect();
+    }
+
+    /// The connection cannot be used any more: come back later, or fail the flow.
+    fn lost(&mut self, cx: &mut Cx<'_>, why: Failure, what: impl FnOnce() -> String) {
+        if self.may_return() {
+            cx.failure(cx.now, why, what);
+            cx.close();
+            self.pause(cx);
+        } else {
+            self.end(cx);
+            cx.fail(cx.now, why, what);
+        }
+    }
+
+    fn may_return(&self) -> bool {
+        let most = match &self.plan.reconnect {
+            Reconnect::None => return false,
+            Reconnect::Fixed(fixed) => fixed.attempts,
+            Reconnect::Backoff(backoff) => backoff.attempts,
+        };
+        !self.stopping && (most == 0 || self.attempts < most)
+    }
+
+    fn pause(&mut self, cx: &mut Cx<'_>) {
+        let pause = match &self.plan.reconnect {
+            Reconnect::None => 0,
+            Reconnect::Fixed(fixed) => fixed.delay.ns(),
+            Reconnect::Backoff(backoff) => {
+                let doubled = backoff.min.ns().saturating_mul(1 << self.attempts.min(32));
+                let whole = doubled.min(backoff.max.ns());
+                cx.rng.random_range(whole / 2..=whole)
+            }
+        };
+        self.attempts = self.attempts.saturating_add(1);
+        self.state = State::Pausing;
+        self.limit = cx.now + Duration::from_nanos(pause);
+    }
+
+    /// Messages that fell due and will not be sent any more still count as intended.
+    fn missed(&mut self, cx: &mut Cx<'_>) {
+        let publishing = self.plan.publishes && self.base != Time::NEVER && self.state != State::Idle;
+        if publishing && !self.stopping {
+            self.plan.pace.missed(cx, self.base, u64::from(self.next), self.plan.count);
+        }
+    }
+
+    fn end(&mut self, cx: &mut Cx<'_>) {
+        self.missed(cx);
+        self.state = State::Idle;
+        self.armed = Time::NEVER;
+        cx.wake_at(Time::NEVER);
+    }
+
+    /// End the flow in good order.
+    fn leave(&mut self, cx: &mut Cx<'_>) {
+        if self.plan.clean_disconnect {
+            self.send(cx, &Packet::Disconnect { code: 0, properties: Properties::default() });
+        }
+        self.end(cx);
+        cx.finish();
+        cx.close();
+    }
+
+    /// Send a packet that is no PUBLISH.
+    fn send(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>) {
+        let before = cx.out.bytes.len();
+        packet.emit(self.plan.version, &mut cx.out.bytes);
+        self.count(cx, before);
+    }
+
+    fn count(&mut self, cx: &mut Cx<'_>, before: usize) {
+        let bytes = (cx.out.bytes.len() - before) as u64;
+        cx.at(cx.now).counts.bytes_sent += bytes;
+        self.quiet = cx.now;
+    }
+
+    fn greet(&mut self, cx: &mut Cx<'_>) {
+        let plan = Arc::clone(&self.plan);
+        let values = Values { device: cx.device, seq: u64::from(self.next), now: cx.now };
+        let mut fill = |template: &Template| {
+            let mut text = Vec::new();
+            template.render(values, cx.rng, &mut text);
+            text
+        };
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap_or_default();
+        let mut client_id = text(fill(&plan.client_id));
+        if let Some(rare) = self.rare.as_ref().filter(|_| client_id.is_empty()) {
+            client_id.clone_from(&rare.client_id);
+        }
+        let username = plan.username.as_ref().map(|name| text(fill(name)));
+        let password = plan.password.as_ref().map(&mut fill);
+        let will = plan.will.as_ref().map(|will| (text(fill(&will.topic)), fill(&will.payload), will));
+        let mut properties = Vec::new();
+        if plan.session_expiry > 0 {
+            wire_number(&mut properties, property::SESSION_EXPIRY, plan.session_expiry);
+        }
+        // §3.1.2.11.4: the broker then drops what we would not take
+        wire_number(&mut properties, property::MAXIMUM_PACKET_SIZE, plan.max_packet as u32);
+        let packet = Packet::Connect(Connect {
+            clean: plan.clean,
+            keep_alive: plan.keep_alive,
+            properties: property::written(&properties).only_in(plan.version),
+            client_id: &client_id,
+            will: will.as_ref().map(|(topic, payload, will)| wire::Will {
+                properties: Properties::default(),
+                topic,
+                payload,
+                qos: will.qos,
+                retain: will.retain,
+            }),
+            username: username.as_deref(),
+            password: password.as_deref(),
+        });
+        self.send(cx, &packet);
+    }
+
+    fn subscribe(&mut self, cx: &mut Cx<'_>) {
+        let plan = Arc::clone(&self.plan);
+        let values = Values { device: cx.device, seq: 0, now: cx.now };
+        let (mut filters, mut filter) = (Vec::new(), Vec::new());
+        for (template, qos) in &plan.filters {
+            filter.clear();
+            template.render(values, cx.rng, &mut filter);
+            wire::put_filter(&mut filters, &filter, *qos);
+        }
+        self.state = State::Subscribing;
+        let (id, properties) = (self.new_id(), Properties::default());
+        self.send(cx, &Packet::Subscribe { id, properties, filters: wire::filters(&filters) });
+    }
+
+    /// The session is there: messages are due from now on.
+    fn ready(&mut self, cx: &mut Cx<'_>) {
+        self.state = State::Up;
+        self.limit = Time::NEVER;
+        if self.base == Time::NEVER {
+            self.base = cx.now;
+        }
+    }
+
+    /// An identifier that is not in use (§2.2.1).
+    fn new_id(&mut self) -> u16 {
+        loop {
+            self.last_id = self.last_id.checked_add(1).unwrap_or(1);
+            // at most 1024 are in use
+            if self.inflight.iter().all(|message| message.id != self.last_id) {
+                return self.last_id;
+            }
+        }
+    }
+}
+
+fn wire_number(out: &mut Vec<u8>, id: u8, number: u32) {
+    property::put(out, id, Value::Number(number));
+}
+
+// ---- publishing ----
+
+impl Device {
+    fn more(&self, cx: &Cx<'_>) -> bool {
+        let wanted = self.plan.count == 0 || u64::from(self.next) < self.plan.count;
+        wanted && !self.stopping && cx.loading()
+    }
+
+    /// Publish what is due; leave when nothing is left to do; set the timer.
+    fn pump(&mut self, cx: &mut Cx<'_>) {
+        if self.state == State::Up {
+            let mut batch = 0;
+            while self.plan.publishes && self.more(cx) && self.inflight.len() < usize::from(self.window) {
+                let pace = self.plan.pace;
+                let intended =
+                    if pace.closed_loop() { cx.now } else { pace.due(self.base, self.next.into()) };
+                if intended > cx.now {
+                    break;
+                }
+                if batch == BATCH {
+                    self.armed = cx.now;
+                    cx.wake_at(cx.now);
+                    return;
+                }
+                batch += 1;
+                if !self.publish(cx, intended) {
+                    return;
+                }
+            }
+            if self.inflight.is_empty() && !self.more(cx) {
+                if self.plan.linger.is_zero() {
+                    return self.leave(cx);
+                }
+                self.state = State::Lingering;
+                self.limit = cx.now + self.plan.linger;
+            }
+        }
+        self.arm(cx);
+    }
+
+    fn publish(&mut self, cx: &mut Cx<'_>, intended: Time) -> bool {
+        let qos = self.plan.message.qos;
+        let id = if qos > 0 { self.new_id() } else { 0 };
+        let before = cx.out.bytes.len();
+        self.emit(cx, Inflight { intended, sent: cx.now, seq: self.next, id, awaits: Awaits::Ack }, false);
+        let len = cx.out.bytes.len() - before;
+        if len as u64 > u64::from(self.max_packet) {
+            // §3.2.2.3.6: a packet larger than the broker takes must not be sent
+            let most = self.max_packet;
+            cx.out.bytes.truncate(before);
+            self.lost(cx, Failure::Rejected, || {
+                format!("a PUBLISH has {len} bytes, the broker takes {most}")
+            });
+            self.arm(cx);
+            return false;
+        }
+        cx.sent(intended, len);
+        self.quiet = cx.now;
+        if qos > 0 {
+            let awaits = if qos == 1 { Awaits::Ack } else { Awaits::Rec };
+            self.inflight.push_back(Inflight { intended, sent: cx.now, seq: self.next, id, awaits });
+        }
+        self.next = self.next.saturating_add(1);
+        true
+    }
+
+    /// Write PUBLISH (§3.3).
+    #[inline]
+    fn emit(&self, cx: &mut Cx<'_>, message: Inflight, dup: bool) {
+        let plan = &*self.plan;
+        let out = &mut cx.out.bytes;
+        let Message { topic, payload, qos, retain } = &plan.message;
+        let seq = u64::from(message.seq);
+        let values = Values { device: cx.device, seq, now: cx.now };
+        let start = wire::begin(out, 0x30 | u8::from(dup) << 3 | qos << 1 | u8::from(*retain));
+        out.extend_from_slice(&[0, 0]);
+        topic.render(values, cx.rng, out);
+        let topic_len = (out.len() - start - 2) as u16;
+        out[start..start + 2].copy_from_slice(&topic_len.to_be_bytes());
+        if *qos > 0 {
+            out.extend_from_slice(&message.id.to_be_bytes());
+        }
+        if plan.version == Version::V5 {
+            out.push(0); // no properties
+        }
+        let body = out.len();
+        payload.render(values, cx.rng, out);
+        if let Some(size) = plan.size {
+            out.resize(body + size - if plan.mark { signature::LEN } else { 0 }, b' ');
+        }
+        if plan.mark {
+            let mut mark = [0; signature::LEN];
+            let stream = cx.device as u16;
+            Signature { stream, sequence: seq, sent_ns: message.intended.0 }.emit(&mut mark);
+            out.extend_from_slice(&mark);
+        }
+        wire::end(out, start);
+    }
+}
+
+// ---- time ----
+
+impl Device {
+    /// When the oldest publish must be acknowledged.
+    #[inline]
+    fn oldest_due(&self) -> Time {
+        self.inflight.front().map_or(Time::NEVER, |oldest| oldest.sent + self.plan.ack_timeout)
+    }
+
+    /// When to send PINGREQ: after three quarters of the keep-alive, so that it is there in time (§3.1.2.10).
+    #[inline]
+    fn ping_due(&self) -> Time {
+        match self.keep_alive {
+            0 => Time::NEVER,
+            _ if self.pinged != Time::NEVER => Time::NEVER,
+            seconds => self.quiet + Duration::from_millis(u64::from(seconds) * 750),
+        }
+    }
+
+    /// Set the timer, unless it goes off before it is needed anyway: deadlines mostly move on.
+    #[inline]
+    fn arm(&mut self, cx: &mut Cx<'_>) {
+        let mut at = match self.state {
+            State::Idle => return,
+            State::Up | State::Lingering => {
+                let pong = self.pinged + self.plan.ack_timeout;
+                self.limit.min(self.oldest_due()).min(self.ping_due()).min(pong)
+            }
+            _ => self.limit,
+        };
+        let room = self.inflight.len() < usize::from(self.window);
+        let paced = self.plan.publishes && !self.plan.pace.closed_loop();
+        if self.state == State::Up && paced && room && self.more(cx) {
+            at = at.min(self.plan.pace.due(self.base, self.next.into()));
+        }
+        if at < self.armed {
+            self.armed = at;
+            cx.wake_at(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

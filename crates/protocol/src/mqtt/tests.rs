@@ -1,0 +1,558 @@
+use super::*;
+use crate::meter::Phase;
+use crate::model::{End, Link};
+use crate::registry::Target;
+use crate::testing::{Bench, assault};
+use crate::unit::Size;
+use proptest::prelude::*;
+
+fn plan(json: &str) -> Arc<Plan> {
+    let params: Params = serde_json::from_str(json).expect(json);
+    let target = Target { scheme: SCHEMES[0], host: "broker".into(), port: 1883, ipv6: false };
+    Arc::new(params.compile(&target).expect(json))
+}
+
+fn problem(json: &str) -> String {
+    let params: Params = serde_json::from_str(json).expect(json);
+    params.check().expect_err(json).to_string()
+}
+
+/// A device and the broker it talks to.
+struct Talk(Bench<Device>, Version);
+
+impl std::ops::Deref for Talk {
+    type Target = Bench<Device>;
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Talk {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl Talk {
+    fn new(json: &str) -> Self {
+        let plan = plan(json);
+        let version = plan.version;
+        Self(Bench::new(plan.device(0)), version)
+    }
+
+    /// Connected and welcomed; what was said until then is forgotten.
+    fn welcomed(json: &str) -> Self {
+        let mut talk = Self::new(json);
+        talk.up();
+        talk.welcome(false);
+        talk
+    }
+
+    fn welcome(&mut self, session_present: bool) {
+        let _connect = self.heard();
+        self.say(&Packet::ConnAck { session_present, code: 0, properties: Properties::default() });
+    }
+
+    fn say(&mut self, packet: &Packet<'_>) {
+        let mut bytes = Vec::new();
+        packet.emit(self.1, &mut bytes);
+        self.0.feed(&bytes);
+    }
+
+    /// The packets that the device sent, one a line.
+    fn heard(&mut self) -> String {
+        let bytes = self.0.sent();
+        let (mut rest, mut text) = (&bytes[..], String::new());
+        while let Some(frame) = wire::frame(rest, usize::MAX).expect("framed") {
+            let packet = wire::parse(self.1, &frame).expect("well formed");
+            text += &format!("{packet}\n");
+            rest = &rest[frame.len..];
+        }
+        assert!(rest.is_empty(), "whole packets");
+        text
+    }
+
+    fn ack(&mut self, id: u16) {
+        self.say(&Packet::PubAck(Ack::of(id)));
+    }
+}
+
+fn publish<'a>(qos: u8, id: u16, payload: &'a [u8]) -> Packet<'a> {
+    Packet::Publish(Publish { qos, id, topic: "t", payload, ..Publish::default() })
+}
+
+#[test]
+fn a_device_is_small() {
+    let size = std::mem::size_of::<Device>();
+    assert!(size <= 128, "{size}");
+    assert!(std::mem::size_of::<Inflight>() <= 24);
+}
+
+#[test]
+fn the_flow_of_the_paper() {
+    let mut talk = Talk::new(r#"{"count": 3, "interval": "10ms", "keep_alive": "10s"}"#);
+    talk.start();
+    talk.run_to_ms(2);
+    talk.connected();
+    assert_eq!(talk.heard(), "CONNECT \"nd-0\" keep=10 clean\n");
+    talk.run_to_ms(5);
+    talk.welcome(false);
+    for i in 0..3 {
+        talk.run_to_ms(5 + 10 * i);
+        let id = i + 1;
+        assert_eq!(talk.heard(), format!("PUBLISH q1 #{id} nd/0 {{\\\"device\\\":0,\\\"seq\\\":{i}}}\n"));
+        talk.run_to_ms(9 + 10 * i);
+        talk.ack(id as u16);
+    }
+    assert_eq!(talk.heard(), "DISCONNECT\n");
+    assert_eq!((talk.end, talk.link), (Some(End::Completed), Link::Close));
+    let counts = talk.measured();
+    assert_eq!((counts.messages_intended, counts.messages_sent, counts.messages_delivered), (3, 3, 3));
+    assert_eq!((talk.delay(CONNECT), talk.delay(CONNACK), talk.delay(PUBLISH)), ((1, 2), (1, 3), (3, 4)));
+    // CONNECT, 3 PUBLISH, DISCONNECT; CONNACK, 3 PUBACK
+    assert_eq!((counts.bytes_sent, counts.bytes_received), (18 + 3 * 30 + 2, 4 + 3 * 4));
+}
+
+#[test]
+fn a_slow_broker_shows_as_delay_from_the_intended_time() {
+    let mut talk = Talk::welcomed(r#"{"count": 3, "interval": "10ms"}"#);
+    talk.run_to_ms(100);
+    assert_eq!(talk.heard().lines().count(), 1, "one in flight");
+    for id in 1..=3 {
+        talk.ack(id);
+    }
+    assert_eq!(talk.delay(PUBLISH), (3, 100));
+    assert_eq!(talk.tally.delay_sum, (100 + 90 + 80) * 1_000_000);
+}
+
+#[test]
+fn more_may_be_in_flight_and_be_acknowledged_in_any_order() {
+    let mut talk = Talk::welcomed(r#"{"count": 4, "interval": "1ms", "max_inflight": 3}"#);
+    talk.run_to_ms(10);
+    assert_eq!(talk.heard().lines().count(), 3);
+    talk.ack(2);
+    assert!(talk.heard().starts_with("PUBLISH q1 #4 "));
+    [4, 1, 3].into_iter().for_each(|id| talk.ack(id));
+    assert_eq!(talk.end, Some(End::Completed));
+}
+
+#[test]
+fn without_interval_the_next_follows_the_acknowledgement() {
+    let mut talk = Talk::welcomed(r#"{"interval": "0s", "payload": "{seq}"}"#);
+    for id in 1..10u16 {
+        assert_eq!(talk.heard(), format!("PUBLISH q1 #{id} nd/0 {}\n", id - 1));
+        let now = talk.now + Duration::from_millis(5);
+        talk.run_to(now);
+        talk.ack(id);
+    }
+    assert_eq!(talk.delay(PUBLISH), (9, 5));
+    talk.stop();
+    assert_eq!(talk.end, None, "one is on its way");
+    talk.heard();
+    talk.ack(10);
+    assert_eq!((talk.heard().as_str(), talk.end), ("DISCONNECT\n", Some(End::Completed)));
+}
+
+#[test]
+fn qos_0_is_sent_and_never_delivered() {
+    let mut talk = Talk::welcomed(r#"{"qos": 0, "interval": "0s", "count": 130, "payload": ""}"#);
+    talk.run_to_ms(0);
+    let heard = talk.heard();
+    assert!(heard.starts_with("PUBLISH q0 nd/0 \n") && heard.ends_with("DISCONNECT\n"));
+    assert_eq!(heard.lines().count(), 131);
+    assert_eq!((talk.measured().messages_sent, talk.measured().messages_delivered), (130, 0));
+}
+
+#[test]
+fn qos_2_takes_four_steps_each_way() {
+    let mut talk =
+        Talk::welcomed(r#"{"qos": 2, "count": 1, "payload": "x", "subscribe": [{"topic": "t", "qos": 2}]}"#);
+    assert_eq!(talk.heard(), "SUBSCRIBE #1 t q2\n");
+    talk.say(&Packet::SubAck { id: 1, properties: Properties::default(), codes: &[2] });
+    assert!(talk.heard().starts_with("PUBLISH q2 #2 nd/0 x"));
+    talk.say(&Packet::PubRec(Ack::of(2)));
+    talk.say(&Packet::PubRec(Ack::of(2)));
+    assert_eq!(talk.heard(), "PUBREL #2\nPUBREL #2\n");
+    talk.say(&publish(2, 77, b"in"));
+    talk.say(&publish(2, 77, b"in"));
+    talk.say(&publish(2, 76, b"in"));
+    assert_eq!(talk.heard(), "PUBREC #77\nPUBREC #77\nPUBREC #76\n");
+    assert_eq!((talk.measured().messages_received, talk.measured().duplicates), (2, 1));
+    talk.say(&Packet::PubRel(Ack::of(77)));
+    talk.say(&Packet::PubRel(Ack::of(77)));
+    assert_eq!(talk.heard(), "PUBCOMP #77\nPUBCOMP #77\n");
+    assert_eq!(talk.measured().messages_delivered, 0);
+    talk.say(&Packet::PubComp(Ack::of(2)));
+    assert_eq!(talk.measured().messages_delivered, 1);
+}
+
+#[test]
+fn subscribers_measure_from_publish_to_arrival() {
+    let mut talk =
+        Talk::welcomed(r##"{"count": 1, "size": "30B", "subscribe": [{"topic": "#"}], "linger": "1s"}"##);
+    talk.run_to_ms(7);
+    assert_eq!(talk.heard(), "SUBSCRIBE #1 # q0\n");
+    talk.say(&Packet::SubAck { id: 1, properties: Properties::default(), codes: &[0] });
+    let bytes = talk.sent();
+    let frame = wire::frame(&bytes, 99).expect("fine").expect("whole");
+    let Ok(Packet::Publish(own)) = wire::parse(Version::V311, &frame) else { panic!("no PUBLISH") };
+    assert_eq!(own.payload.len(), 30);
+    assert_eq!(&own.payload[..12], b"{\"device\":0,");
+    talk.run_to_ms(20);
+    let back = Publish { qos: 0, id: 0, ..own };
+    talk.say(&Packet::Publish(back));
+    assert_eq!((talk.delay(END_TO_END), talk.measured().messages_received), ((1, 13), 1));
+    // foreign, retained, or from the future: counted only
+    talk.say(&publish(0, 0, b"some other message, long enough"));
+    talk.say(&Packet::Publish(Publish { retain: true, ..back }));
+    let mut future = own.payload.to_vec();
+    future[22] = 1;
+    talk.say(&publish(0, 0, &future));
+    assert_eq!((talk.delay(END_TO_END).0, talk.measured().messages_received), (1, 4));
+    talk.ack(2);
+    assert_eq!(talk.end, None, "stays a while");
+    talk.say(&publish(1, 9, b"late"));
+    assert_eq!(talk.heard(), "PUBACK #9\n");
+    talk.run_to_ms(1020);
+    assert_eq!((talk.heard().as_str(), talk.end), ("DISCONNECT\n", Some(End::Completed)));
+}
+
+#[test]
+fn everything_that_can_be_said_in_connect_is_said() {
+    let mut talk = Talk::new(
+        r#"{"version": "5.0", "client_id": "c{device}", "username": "u{device}", "password": "p", "clean_session": false,
+            "session_expiry": "1h", "keep_alive": "0s", "max_packet": "64KiB",
+            "will": {"topic": "gone/{device}", "payload": "bye", "qos": 1, "retain": true}}"#,
+    );
+    talk.up();
+    assert_eq!(talk.heard(), "CONNECT \"c0\" keep=0 will=gone/0 q1 user=u0 0x11=3600 0x27=65536\n");
+}
+
+#[test]
+fn what_a_version_5_broker_asks_is_done() {
+    let mut talk = Talk::new(
+        r#"{"version": "5.0", "interval": "0s", "max_inflight": 9, "client_id": "", "reconnect": {"fixed": {}}}"#,
+    );
+    talk.up();
+    talk.heard();
+    let mut said = Vec::new();
+    property::put(&mut said, property::RECEIVE_MAXIMUM, Value::Number(2));
+    property::put(&mut said, property::SERVER_KEEP_ALIVE, Value::Number(4));
+    property::put(&mut said, property::ASSIGNED_CLIENT_ID, Value::Text("yours"));
+    property::put(&mut said, property::MAXIMUM_PACKET_SIZE, Value::Number(40));
+    talk.say(&Packet::ConnAck { session_present: false, code: 0, properties: property::written(&said) });
+    assert_eq!(talk.heard().lines().count(), 2, "receive maximum");
+    talk.run_to_ms(3000);
+    assert_eq!(talk.heard(), "PINGREQ\n", "server keep alive");
+    talk.say(&Packet::PingResp);
+    talk.say(&Packet::PubAck(Ack { id: 1, code: 0x97, ..Ack::default() }));
+    talk.say(&Packet::PubAck(Ack { id: 2, code: 0x10, ..Ack::default() }));
+    assert_eq!((talk.measured().messages_delivered, talk.failures(Failure::Rejected)), (1, 1));
+    assert_eq!(talk.complaints, ["PUBACK 0x97, quota exceeded"]);
+    talk.heard();
+    let mut why = Vec::new();
+    property::put(&mut why, property::REASON_STRING, Value::Text("maintenance"));
+    talk.say(&Packet::Disconnect { code: 0x8b, properties: property::written(&why) });
+    assert_eq!(talk.complaints[1], "DISCONNECT 0x8b, server shutting down maintenance");
+    talk.run_to_ms(4000);
+    talk.connected();
+    assert!(talk.heard().starts_with("CONNECT \"yours\" "), "keeps the name it was given");
+}
+
+#[test]
+fn what_a_version_5_broker_cannot_do_is_not_asked_of_it() {
+    let refused = |json: &str, id: u8, number: u32| {
+        let mut talk = Talk::new(json);
+        talk.up();
+        talk.heard();
+        let mut said = Vec::new();
+        property::put(&mut said, id, Value::Number(number));
+        talk.say(&Packet::ConnAck { session_present: false, code: 0, properties: property::written(&said) });
+        assert_eq!(talk.heard(), "");
+        assert_eq!((talk.end, talk.failures(Failure::Rejected)), (Some(End::Failed), 1));
+        talk.complaints.remove(0)
+    };
+    let qos = refused(r#"{"version": "5.0"}"#, property::MAXIMUM_QOS, 0);
+    assert_eq!(qos, "the broker takes QoS 0 at most");
+    let retain = refused(r#"{"version": "5.0", "retain": true}"#, property::RETAIN_AVAILABLE, 0);
+    assert_eq!(retain, "the broker retains no messages");
+    let size = refused(r#"{"version": "5.0", "size": "32B"}"#, property::MAXIMUM_PACKET_SIZE, 42);
+    assert_eq!(size, "a PUBLISH has 43 bytes, the broker takes 42");
+}
+
+#[test]
+fn a_refusal_fails_the_flow_and_says_why() {
+    let mut talk = Talk::new("{}");
+    talk.up();
+    talk.say(&Packet::ConnAck { session_present: false, code: 5, properties: Properties::default() });
+    assert_eq!((talk.end, talk.link, talk.failures(Failure::Rejected)), (Some(End::Failed), Link::Close, 1));
+    assert_eq!(talk.complaints, ["CONNACK 0x05, not authorized"]);
+    let mut talk = Talk::welcomed(r#"{"subscribe": [{"topic": "secret"}]}"#);
+    talk.say(&Packet::SubAck { id: 1, properties: Properties::default(), codes: &[0x80] });
+    assert_eq!((talk.end, talk.failures(Failure::Rejected)), (Some(End::Failed), 1));
+}
+
+#[test]
+fn keep_alive_is_kept_and_silence_noticed() {
+    let mut talk = Talk::welcomed(r#"{"publish": false, "keep_alive": "10s", "ack_timeout": "2s"}"#);
+    talk.run_to_ms(7499);
+    assert_eq!(talk.heard(), "");
+    talk.run_to_ms(7500);
+    assert_eq!(talk.heard(), "PINGREQ\n");
+    talk.say(&Packet::PingResp);
+    talk.run_to_ms(15_000);
+    assert_eq!(talk.heard(), "PINGREQ\n");
+    talk.run_to_ms(16_999);
+    assert_eq!(talk.end, None);
+    talk.run_to_ms(17_000);
+    assert_eq!((talk.end, talk.failures(Failure::Timeout)), (Some(End::Failed), 1));
+}
+
+#[test]
+fn each_wait_has_its_limit() {
+    let json = r#"{"connect_timeout": "3s", "ack_timeout": "2s", "subscribe": [{"topic": "t"}]}"#;
+    let timeout = |talk: &mut Talk, ms: u64, what: &str| {
+        talk.run_to_ms(ms - 1);
+        assert_eq!(talk.end, None, "{what}");
+        talk.run_to_ms(ms);
+        assert_eq!((talk.end, talk.failures(Failure::Timeout)), (Some(End::Failed), 1));
+        assert_eq!(talk.complaints, [what]);
+    };
+    let mut talk = Talk::new(json);
+    talk.start();
+    timeout(&mut talk, 3000, "no connection in time");
+    let mut talk = Talk::new(json);
+    talk.up();
+    timeout(&mut talk, 3000, "no CONNACK in time");
+    let mut talk = Talk::welcomed(json);
+    timeout(&mut talk, 3000, "no SUBACK in time");
+    let mut talk = Talk::welcomed(json);
+    talk.say(&Packet::SubAck { id: 1, properties: Properties::default(), codes: &[0] });
+    timeout(&mut talk, 2000, "no acknowledgement in time");
+}
+
+#[test]
+fn a_lost_device_comes_back_as_it_was_told() {
+    let mut talk = Talk::welcomed(
+        r#"{"interval": "1s", "payload": "{seq}", "reconnect": {"fixed": {"delay": "500ms", "attempts": 2}}}"#,
+    );
+    talk.heard();
+    talk.ack(1);
+    talk.run_to_ms(900);
+    talk.closed(Failure::Reset);
+    assert_eq!((talk.end, talk.connects), (None, 1));
+    talk.run_to_ms(1400);
+    assert_eq!((talk.connects, talk.link), (2, Link::Connect));
+    talk.closed(Failure::Refused);
+    talk.run_to_ms(2100);
+    assert_eq!(talk.connects, 3);
+    talk.connected();
+    talk.welcome(false);
+    assert_eq!(talk.heard(), "PUBLISH q1 #2 nd/0 1\n", "the one due at 1 s");
+    talk.ack(2);
+    assert_eq!(talk.heard(), "PUBLISH q1 #3 nd/0 2\n", "and the one due at 2 s");
+    assert_eq!((talk.delay(PUBLISH).0, talk.tally.delay_max), (2, 1_100_000_000));
+    // the count of attempts began anew with CONNACK
+    for _ in 0..3 {
+        talk.closed(Failure::Refused);
+        let later = talk.now + Duration::from_millis(500);
+        talk.run_to(later);
+    }
+    assert_eq!(talk.end, Some(End::Failed));
+}
+
+#[test]
+fn pauses_double_up_to_the_longest() {
+    let mut talk = Talk::welcomed(r#"{"reconnect": {"backoff": {"min": "100ms", "max": "1s"}}}"#);
+    for longest in [100, 200, 400, 800, 1000, 1000] {
+        let connects = talk.connects;
+        talk.closed(Failure::Refused);
+        let lost = talk.now.0;
+        assert!((longest / 2..=longest).contains(&((talk.wake.0 - lost) / 1_000_000)));
+        talk.run_to(Time(lost + longest * 1_000_000));
+        assert_eq!(talk.connects, connects + 1);
+    }
+}
+
+#[test]
+fn a_kept_session_goes_on_where_it_was() {
+    let json = r#"{"clean_session": false, "interval": "0s", "max_inflight": 2, "qos": 2, "payload": "{seq}",
+        "reconnect": {"fixed": {"delay": "1ms"}}}"#;
+    let mut talk = Talk::welcomed(json);
+    talk.say(&Packet::PubRec(Ack::of(1)));
+    talk.heard();
+    talk.closed(Failure::Reset);
+    talk.run_to_ms(1);
+    talk.connected();
+    talk.welcome(true);
+    assert_eq!(talk.heard(), "PUBREL #1\nPUBLISH q2 #2 dup nd/0 1\n");
+    talk.say(&Packet::PubComp(Ack::of(1)));
+    assert_eq!(talk.measured().messages_delivered, 1);
+    // the broker forgot: what was in flight is lost, and says so by not being delivered
+    talk.heard();
+    talk.closed(Failure::Reset);
+    talk.run_to_ms(2);
+    talk.connected();
+    talk.welcome(false);
+    assert!(talk.heard().starts_with("PUBLISH q2 #4 nd/0 3\n"));
+}
+
+#[test]
+fn what_the_broker_must_not_send_fails_the_flow() {
+    let v5 = r#"{"version": "5.0"}"#;
+    let alias = b"\x30\x07\x00\x01t\x03\x23\x00\x01";
+    let cases: [(&str, &[u8], &str); 11] = [
+        ("{}", b"\x20\x02\x00\x00", "CONNACK was not expected"),
+        ("{}", b"\x40\x02\x00\x09", "PUBACK for packet 9, which waits for none"),
+        ("{}", b"\x50\x02\x00\x01", "PUBREC for packet 1, which waits for none"),
+        ("{}", b"\x90\x03\x00\x01\x00", "SUBACK for packet 1, which waits for none"),
+        ("{}", b"\xd0\x00", "PINGRESP was not expected"),
+        ("{}", b"\xe0\x00", "DISCONNECT was not expected"),
+        ("{}", b"\xc0\x00", "PINGREQ was not expected"),
+        ("{}", b"HTTP/1.1 400 Bad Request\r\n\r\n", "packet of 86 bytes is over the limit"),
+        ("{}", b"\x30\xff\xff\xff\xff\x01", "malformed length"),
+        (v5, alias, "property 0x23 is not allowed here"),
+        (v5, b"\xf0\x00", "AUTH was not expected"),
+    ];
+    for (json, bytes, what) in cases {
+        let mut params: Params = serde_json::from_str(json).expect(json);
+        params.max_packet = Size(64);
+        let version = params.version;
+        let target = Target { scheme: SCHEMES[0], host: String::new(), port: 0, ipv6: false };
+        let mut talk = Talk(Bench::new(Arc::new(params.compile(&target).expect(json)).device(0)), version);
+        talk.up();
+        talk.welcome(false);
+        talk.feed(bytes);
+        assert_eq!((talk.end, talk.link), (Some(End::Failed), Link::Close), "{what}");
+        assert_eq!((talk.failures(Failure::Protocol), talk.complaints.join("")), (1, what.to_owned()));
+        // and the next flow is as good as the first
+        talk.up();
+        talk.welcome(false);
+        talk.ack(1);
+        assert_eq!(talk.measured().messages_delivered, 1);
+    }
+    let mut early = Talk::new("{}");
+    early.up();
+    early.feed(b"\xd0\x00");
+    assert_eq!(early.complaints, ["a packet before CONNACK was not expected"]);
+    let mut kept = Talk::new("{}");
+    kept.up();
+    kept.welcome(true);
+    assert_eq!(kept.complaints, ["a kept session was not expected"]);
+}
+
+#[test]
+fn stop_counts_what_was_due_and_leaves_in_order() {
+    let mut talk = Talk::welcomed(r#"{"interval": "10ms"}"#);
+    talk.window.drain = Time(45_000_000);
+    talk.run_to_ms(45);
+    talk.stop();
+    talk.heard();
+    talk.run_to_ms(50);
+    talk.ack(1);
+    assert_eq!((talk.heard().as_str(), talk.end), ("DISCONNECT\n", Some(End::Completed)));
+    let counts = talk.measured();
+    assert_eq!((counts.messages_intended, counts.messages_sent, counts.messages_delivered), (5, 1, 1));
+    assert_eq!(talk.counts(Phase::Drain).messages_intended, 0);
+    let mut rude = Talk::welcomed(r#"{"publish": false, "clean_disconnect": false}"#);
+    rude.stop();
+    assert_eq!((rude.heard().as_str(), rude.end, rude.link), ("", Some(End::Completed), Link::Close));
+}
+
+#[test]
+fn packet_identifiers_wrap_around_those_in_use() {
+    let mut talk = Talk::welcomed(r#"{"interval": "0s", "max_inflight": 2, "payload": ""}"#);
+    talk.heard();
+    // 1 stays in flight all the while
+    for id in (2..=u16::MAX).chain(2..9) {
+        talk.ack(id);
+    }
+    assert!(talk.heard().ends_with("PUBLISH q1 #65535 nd/0 \nPUBLISH q1 #2 nd/0 \nPUBLISH q1 #3 nd/0 \nPUBLISH q1 #4 nd/0 \nPUBLISH q1 #5 nd/0 \nPUBLISH q1 #6 nd/0 \nPUBLISH q1 #7 nd/0 \nPUBLISH q1 #8 nd/0 \nPUBLISH q1 #9 nd/0 \n"));
+    assert_eq!(talk.end, None);
+}
+
+#[test]
+fn wrong_parameters_are_explained() {
+    assert!(problem(r#"{"qos": 3}"#).starts_with("qos: 3 is no quality of service"));
+    assert!(problem(r#"{"topic": ""}"#).starts_with("topic: is empty"));
+    assert!(problem(r#"{"topic": "a/#"}"#).contains("wildcard"));
+    assert!(problem(r#"{"topic": "{sq}"}"#).contains("did you mean {seq}?"));
+    assert!(problem(r#"{"client_id": "", "clean_session": false}"#).starts_with("client_id"));
+    assert!(problem(r#"{"client_id": "a\u0000"}"#).contains("NUL"));
+    assert!(problem(r#"{"password": "p"}"#).starts_with("password"));
+    assert!(problem(r#"{"keep_alive": "1500ms"}"#).contains("whole seconds"));
+    assert!(problem(r#"{"keep_alive": "65536s"}"#).contains("65535s"));
+    assert!(problem(r#"{"session_expiry": "1s"}"#).contains("5.0"));
+    assert!(problem(r#"{"will": {"topic": "a/+"}}"#).starts_with("will.topic"));
+    assert!(problem(r#"{"will": {"topic": "a", "qos": 9}}"#).starts_with("will.qos"));
+    assert!(
+        problem(r#"{"subscribe": [{"topic": "ok"}, {"topic": "a/#/b"}]}"#).starts_with("subscribe[1].topic")
+    );
+    assert!(problem(r#"{"subscribe": [{"topic": "a+"}]}"#).contains("whole level"));
+    assert!(problem(r#"{"subscribe": [{"topic": "a", "qos": 3}]}"#).starts_with("subscribe[0].qos"));
+    assert!(problem(r#"{"size": "17B", "mark": true}"#).contains("18B"));
+    assert!(problem(r#"{"size": "17MiB"}"#).contains("16MiB"));
+    assert!(problem(r#"{"qos": 0, "interval": "0s"}"#).starts_with("interval"));
+    assert!(problem(r#"{"max_inflight": 0}"#).contains("1 to 1024"));
+    assert!(problem(r#"{"max_inflight": 1025}"#).contains("1 to 1024"));
+    assert!(problem(r#"{"ack_timeout": "0s"}"#).starts_with("ack_timeout"));
+    assert!(problem(r#"{"max_packet": "63B"}"#).starts_with("max_packet"));
+    assert!(problem(r#"{"reconnect": {"fixed": {"delay": "0s"}}}"#).starts_with("reconnect.fixed.delay"));
+    assert!(
+        problem(r#"{"reconnect": {"backoff": {"min": "2s", "max": "1s"}}}"#)
+            .starts_with("reconnect.backoff.max")
+    );
+    let topic = |len: usize| format!(r#"{{"topic": "{}"}}"#, "x".repeat(len));
+    assert!(problem(&topic(65_536)).contains("65535"));
+    plan(&topic(65_535));
+    plan(
+        r#"{"size": "18B", "mark": true, "max_inflight": 1024, "keep_alive": "65535s", "max_packet": "64B"}"#,
+    );
+    plan(r#"{"subscribe": [{"topic": "+/a/+/#"}, {"topic": "{device}"}], "size": "16MiB"}"#);
+}
+
+proptest! {
+    #[test]
+    fn any_split_of_the_answer_gives_the_same(cuts in prop::collection::vec(1usize..9, 0..30)) {
+        let mut talk = Talk::welcomed(r#"{"count": 3, "interval": "0s", "max_inflight": 3}"#);
+        let mut answer = Vec::new();
+        for packet in [publish(1, 5, &[7; 200]), publish(0, 0, b"x")] {
+            packet.emit(Version::V311, &mut answer);
+        }
+        (1..=3).for_each(|id| Packet::PubAck(Ack::of(id)).emit(Version::V311, &mut answer));
+        let mut rest = &answer[..];
+        for cut in cuts {
+            let (piece, after) = rest.split_at(cut.min(rest.len()));
+            talk.feed(piece);
+            rest = after;
+        }
+        talk.feed(rest);
+        prop_assert_eq!(talk.end, Some(End::Completed));
+        let counts = talk.measured();
+        prop_assert_eq!((counts.messages_delivered, counts.messages_received), (3, 2));
+        prop_assert_eq!(counts.bytes_received as usize, 4 + answer.len());
+    }
+
+    #[test]
+    fn nothing_a_broker_does_breaks_a_device(
+        data in prop::collection::vec(any::<u8>(), 0..400),
+        v5: bool,
+        qos in 0u8..3,
+        interval in 1u64..3,
+        subscribe: bool,
+        comes_back: bool,
+    ) {
+        let version = if v5 { "5.0" } else { "3.1.1" };
+        let subscribe = if subscribe { r#"[{"topic": "t", "qos": 2}]"# } else { "[]" };
+        let reconnect = if comes_back { r#"{"fixed": {"delay": "1ms"}}"# } else { r#""none""# };
+        let json = format!(
+            r#"{{"version": "{version}", "qos": {qos}, "interval": "{interval}ms", "max_packet": "1KiB",
+                "subscribe": {subscribe}, "reconnect": {reconnect}}}"#
+        );
+        // a good CONNACK first, and a SUBACK: else random bytes get nowhere
+        let mut mixed = if v5 { b"\x04\x20\x03\x00\x00\x00\x05\x90\x04\x00\x01\x00\x02".to_vec() }
+            else { b"\x03\x20\x02\x00\x00\x04\x90\x03\x00\x01\x02".to_vec() };
+        mixed.extend_from_slice(&data);
+        assault(plan(&json).device(0), &mixed, 1024);
+    }
+}
