@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal
 
 from netdyno.model import GroupSample, Quantiles, Sample
@@ -30,9 +31,14 @@ def chart(
 ) -> dict[str, Any]:
     """A chart; with `x` a percentile curve, else over the trial's time."""
     return {
-        "id": name, "title": title.json(), "unit": unit, "views": views, "log": log,
-        "kind": "percentile" if x else "time", **({"x": list(x)} if x else {}),
-    }  # fmt: skip
+        "id": name,
+        "title": title.json(),
+        "unit": unit,
+        "views": views,
+        "log": log,
+        "kind": "percentile" if x else "time",
+        **({"x": list(x)} if x else {}),
+    }
 
 
 def trial(repetition: Repetition) -> dict[str, Any]:
@@ -78,13 +84,16 @@ def _choices(samples: Sequence[Sample]) -> list[tuple[Msg | Data, str | None]]:
 def load(samples: Sequence[Sample]) -> dict[str, Any]:
     """Intended, offered and achieved: three numbers, never one."""
     views = [
-        view(name, [
-            line(M("Intended"), per_second(samples, lambda g: g.counts.messages_intended, group), 3, 1),
-            line(M("Offered"), per_second(samples, lambda g: g.counts.messages_sent, group), 1, 2),
-            line(M("Achieved"), per_second(samples, lambda g: g.counts.messages_delivered, group), 0),
-        ])
+        view(
+            name,
+            [
+                line(M("Intended"), per_second(samples, lambda g: g.counts.messages_intended, group), 3, 1),
+                line(M("Offered"), per_second(samples, lambda g: g.counts.messages_sent, group), 1, 2),
+                line(M("Achieved"), per_second(samples, lambda g: g.counts.messages_delivered, group), 0),
+            ],
+        )
         for name, group in _choices(samples)
-    ]  # fmt: skip
+    ]
     return chart("load", M("Messages per second"), "/s", views)
 
 
@@ -92,16 +101,22 @@ def latency(samples: Sequence[Sample]) -> dict[str, Any]:
     """Percentiles of each interval; one view per delay, as delays of different things never mix."""
     views = []
     for group in _groups(samples):
-        for delay in main_first(dict.fromkeys(d for s in samples if group in s.groups for d in s.groups[group].delays)):
+        points = [s.groups[group] for s in samples if group in s.groups]
+        for delay in main_first(dict.fromkeys(d for g in points for d in g.delays)):
 
             def of(g: GroupSample, delay: str = delay) -> Quantiles | None:
                 return g.delays.get(delay)
 
-            views.append(view(Data(f"{group} · {delay}"), [
-                line(M("Median"), quantile(samples, of, "p50", group), 0),
-                line(M("99th percentile"), quantile(samples, of, "p99", group), 1, 2),
-                line(M("Maximum"), quantile(samples, of, "max", group), 3, 1),
-            ]))  # fmt: skip
+            views.append(
+                view(
+                    Data(f"{group} · {delay}"),
+                    [
+                        line(M("Median"), quantile(samples, of, "p50", group), 0),
+                        line(M("99th percentile"), quantile(samples, of, "p99", group), 1, 2),
+                        line(M("Maximum"), quantile(samples, of, "max", group), 3, 1),
+                    ],
+                )
+            )
     return chart("latency", M("Latency over time"), "ns", views, log=True)
 
 
@@ -130,35 +145,50 @@ def outstanding(samples: Sequence[Sample]) -> dict[str, Any]:
     for name, group in _choices(samples):
         sent = running(samples, lambda g: g.counts.messages_sent, group)
         delivered = running(samples, lambda g: g.counts.messages_delivered, group)
-        gap = [None if a is None or b is None else max(0.0, a - b) for a, b in zip(sent, delivered, strict=True)]
+        gap = [max(0.0, a - b) for a, b in zip(sent, delivered, strict=True)]
         views.append(view(name, [line(M("In flight or lost"), gap, 4, fill=True)]))
     return chart("outstanding", M("Sent but not yet confirmed"), "count", views)
+
+
+def _failures(kind: str, group: GroupSample) -> float:
+    return group.counts.failures.get(kind, 0)
 
 
 def errors(samples: Sequence[Sample]) -> dict[str, Any]:
     """Failures per second by kind; no chart when there were none."""
     views = []
     for name, group in _choices(samples):
-        members = [s.groups[group] for s in samples if group in s.groups] if group else [
-            g for s in samples for g in s.groups.values()
-        ]  # fmt: skip
+        members = (
+            [s.groups[group] for s in samples if group in s.groups]
+            if group
+            else [g for s in samples for g in s.groups.values()]
+        )
         kinds = dict.fromkeys(k for g in members for k, n in g.counts.failures.items() if n)
         if kinds:
-            views.append(view(name, [
-                line(Data(kind), per_second(samples, lambda g, k=kind: g.counts.failures.get(k, 0), group), i % 6, i // 6)
-                for i, kind in enumerate(kinds)
-            ]))  # fmt: skip
+            views.append(
+                view(
+                    name,
+                    [
+                        line(Data(kind), per_second(samples, partial(_failures, kind), group), i % 6, i // 6)
+                        for i, kind in enumerate(kinds)
+                    ],
+                )
+            )
     return chart("errors", M("Errors per second"), "/s", views)
 
 
 def cpu(samples: Sequence[Sample], repetition: Repetition) -> dict[str, Any]:
     """Share of a core: each worker of the generator, and what it drove against."""
-    lines = []
+    lines: list[dict[str, Any]] = []
     for worker in dict.fromkeys(w.worker for s in samples for w in s.workers):
         found = [next((w for w in s.workers if w.worker == worker), None) for s in samples]
         core = next((w.core for w in found if w is not None and w.core is not None), worker)
         lines.append(
-            line(M("Generator, core {n}", n=str(core)), [rounded(w.cpu) if w else None for w in found], len(lines) % 6)
+            line(
+                M("Generator, core {n}", n=str(core)),
+                [rounded(w.cpu) if w else None for w in found],
+                len(lines) % 6,
+            )
         )
     for i, (name, dut) in enumerate(repetition.dut.items()):
         if dut.cpu_series and samples:
@@ -193,12 +223,14 @@ def interfaces(samples: Sequence[Sample]) -> dict[str, Any]:
             (M("{interface}, packets", interface=Data(name)), "packets", 1, "/s"),
             (M("{interface}, bits", interface=Data(name)), "bytes", 8, "bit/s"),
         ):
+
             def column(way: str, name: str = name, key: str = key, scale: int = scale) -> list[float | None]:
                 return [
                     rounded(s.interfaces[name].get(f"{way}_{key}", 0) * scale / s.dt)
-                    if name in s.interfaces and s.dt > 0 else None
+                    if name in s.interfaces and s.dt > 0
+                    else None
                     for s in samples
-                ]  # fmt: skip
+                ]
 
             lines = [line(M("Sent"), column("tx"), 0), line(M("Received"), column("rx"), 1, 2)]
             views.append(view(text, lines) | {"unit": unit})

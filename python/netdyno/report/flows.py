@@ -58,11 +58,16 @@ def read(text: str) -> list[Flow]:
     for row in csv.DictReader(io.StringIO(text)):
         numbers = {k: float(row.get(k) or 0) for k in Flow._fields[3:]}
         whole = {k: int(v) for k, v in numbers.items() if not k.startswith("delay")}
-        rows.append(Flow(
-            leg=row.get("leg") or "", repetition=int(float(row.get("repetition") or 0)),
-            group=row.get("group") or "", **whole,
-            delay_mean_ns=numbers["delay_mean_ns"], delay_max_ns=numbers["delay_max_ns"],
-        ))  # fmt: skip
+        rows.append(
+            Flow(
+                leg=row.get("leg") or "",
+                repetition=int(float(row.get("repetition") or 0)),
+                group=row.get("group") or "",
+                **whole,
+                delay_mean_ns=numbers["delay_mean_ns"],
+                delay_max_ns=numbers["delay_max_ns"],
+            )
+        )
     return rows
 
 
@@ -82,7 +87,8 @@ def inside(result: Result) -> list[Flow]:
         for repetition in leg.repetitions:
             extra = (repetition.model_extra or {}).get("flows") or []
             rows = extra.get("flows", []) if isinstance(extra, dict) else extra
-            found += [Flow(leg.name, repetition.index, *row) for row in rows if len(row) == len(Flow._fields) - 2]
+            whole = (row for row in rows if len(row) == len(Flow._fields) - 2)
+            found += [Flow(leg.name, repetition.index, *row) for row in whole]
     return found
 
 

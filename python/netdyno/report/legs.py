@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from netdyno.model import Distribution
+from netdyno.model import Distribution, GroupResult
 from netdyno.report import flows, tables, units
 from netdyno.report.series import main_first
 from netdyno.report.table import Cell, Column, Table, data, number
@@ -54,15 +54,31 @@ def leg_view(leg: Leg, all_flows: Sequence[flows.Flow]) -> LegView:
     phases = None
     if reps:
         p = reps[0].phases
-        phases = M("warm-up {warmup}, measure {measure}, drain {drain}", warmup=units.seconds(p.warmup),
-                   measure=units.seconds(p.measure), drain=units.seconds(p.drain))  # fmt: skip
-    view = LegView(leg, phases, figures(leg), summary(leg) if several else Table(M("All repetitions"), []),
-                   repetitions(reps) if several else Table(M("Repetitions"), []))  # fmt: skip
+        phases = M(
+            "warm-up {warmup}, measure {measure}, drain {drain}",
+            warmup=units.seconds(p.warmup),
+            measure=units.seconds(p.measure),
+            drain=units.seconds(p.drain),
+        )
+    view = LegView(
+        leg,
+        phases,
+        figures(leg),
+        summary(leg) if several else Table(M("All repetitions"), []),
+        repetitions(reps) if several else Table(M("Repetitions"), []),
+    )
     for i, rep in enumerate(reps):
         mine = flows.of(all_flows, leg.name, rep)
-        view.trials.append(TrialView(
-            i, notices(rep), tables.all_tables(rep), tables.errors(rep), flows.distributions(mine), len(mine),
-        ))  # fmt: skip
+        view.trials.append(
+            TrialView(
+                i,
+                notices(rep),
+                tables.all_tables(rep),
+                tables.errors(rep),
+                flows.distributions(mine),
+                len(mine),
+            )
+        )
     return view
 
 
@@ -72,20 +88,30 @@ def figures(leg: Leg) -> list[Figure]:
     if not reps:
         return []
     every = [g for r in reps for g in r.groups]
-    intended, sent, delivered = (
-        sum(getattr(g.measured, f"messages_{what}") for g in every) for what in ("intended", "sent", "delivered")
-    )
+    intended, sent, delivered = _messages(every)
     time = sum(r.phases.measure for r in reps)
     rate = delivered / time if time else None
     found = [
-        Figure(M("Devices"), units.count(sum(g.devices for g in reps[0].groups)),
-               M("in {n} groups", n=str(len(reps[0].groups))) if len(reps[0].groups) > 1 else None),
-        Figure(M("Achieved per second"), units.rate(rate),
-               M("{share} of the intended load", share=units.percent(delivered / intended)) if intended else None),
-        Figure(M("Loss"), units.percent((sent - delivered) / sent if sent else None),
-               M("{lost} of {sent} messages", lost=units.count(sent - delivered), sent=units.count(sent))),
-    ]  # fmt: skip
-    slow = [(d.p99, g.name, name) for g in leg.summary.groups or every for name, d in g.delays.items() if d.count]
+        Figure(
+            M("Devices"),
+            units.count(sum(g.devices for g in reps[0].groups)),
+            M("in {n} groups", n=str(len(reps[0].groups))) if len(reps[0].groups) > 1 else None,
+        ),
+        Figure(
+            M("Achieved per second"),
+            units.rate(rate),
+            M("{share} of the intended load", share=units.percent(delivered / intended))
+            if intended
+            else None,
+        ),
+        Figure(
+            M("Loss"),
+            units.percent((sent - delivered) / sent if sent else None),
+            M("{lost} of {sent} messages", lost=units.count(sent - delivered), sent=units.count(sent)),
+        ),
+    ]
+    groups = leg.summary.groups or every
+    slow = [(d.p99, g.name, name) for g in groups for name, d in g.delays.items() if d.count]
     if slow:
         p99, group, name = max(slow)
         found.append(Figure(M("Slowest 99th percentile"), units.duration(p99), Data(f"{group} · {name}")))
@@ -95,18 +121,46 @@ def figures(leg: Leg) -> list[Figure]:
     return found
 
 
+def _messages(groups: Sequence[GroupResult]) -> tuple[int, int, int]:
+    """Intended, sent and delivered messages of all of them."""
+    counts = [g.measured for g in groups]
+    return (
+        sum(c.messages_intended for c in counts),
+        sum(c.messages_sent for c in counts),
+        sum(c.messages_delivered for c in counts),
+    )
+
+
 def summary(leg: Leg) -> Table:
     """Groups over all repetitions: rates as mean with interval, delays from merged histograms."""
-    table = Table(M("All repetitions"), [
-        Column(M("Group"), numeric=False), Column(M("Intended per second")), Column(M("Offered per second")),
-        Column(M("Achieved per second")), Column(M("Loss")), Column(M("Delay"), numeric=False), Column(M("Median")),
-        Column(M("99 %")), Column(M("99.9 %")), Column(M("Max")),
-    ], note=M("Means over {n} repetitions with {confidence} confidence intervals; percentiles from merged histograms.",
-              n=str(leg.summary.n), confidence=units.exact(units.percent(leg.summary.confidence))))  # fmt: skip
+    table = Table(
+        M("All repetitions"),
+        [
+            Column(M("Group"), numeric=False),
+            Column(M("Intended per second")),
+            Column(M("Offered per second")),
+            Column(M("Achieved per second")),
+            Column(M("Loss")),
+            Column(M("Delay"), numeric=False),
+            Column(M("Median")),
+            Column(M("99 %")),
+            Column(M("99.9 %")),
+            Column(M("Max")),
+        ],
+        note=M(
+            "Means over {n} repetitions with {confidence} confidence intervals; "
+            "percentiles from merged histograms.",
+            n=str(leg.summary.n),
+            confidence=units.exact(units.percent(leg.summary.confidence)),
+        ),
+    )
     for g in leg.summary.groups:
-        rates = [_estimate(g.rates.get(f"messages_{k}"), rate=True) for k in ("intended", "sent", "delivered")]
+        rates = [
+            _estimate(g.rates.get(f"messages_{k}"), rate=True) for k in ("intended", "sent", "delivered")
+        ]
         first = [data(g.name), *rates, _estimate(g.loss, rate=False)]
-        for i, (name, d) in enumerate([(n, g.delays[n]) for n in main_first(g.delays)] or [("", Distribution())]):
+        delays = [(n, g.delays[n]) for n in main_first(g.delays)] or [("", Distribution())]
+        for i, (name, d) in enumerate(delays):
             row = first if i == 0 else [data(g.name), *[Cell("") for _ in range(4)]]
             values = (d.p50, d.p99, d.p999 if d.count >= 1000 else None, d.max)
             table.add(*row, data(name), *[number(units.duration(v if d.count else None), v) for v in values])
@@ -127,27 +181,41 @@ def _estimate(e: Estimate | None, *, rate: bool) -> Cell:
 def repetitions(reps: Sequence[Repetition]) -> Table:
     """A row for each trial: were they alike?"""
     names = [(g.name, d) for g in reps[0].groups for d in main_first(g.delays)[:1]][:4] if reps else []
-    table = Table(M("Repetitions"), [
-        Column(M("Repetition"), numeric=False), Column(M("Valid"), numeric=False), Column(M("Offered / intended")),
-        Column(M("Achieved per second")), Column(M("Loss")), Column(M("Errors")),
-        *[Column(M("{delay}, 99 %", delay=Data(f"{g} {d}"))) for g, d in names], Column(M("Generator CPU")),
-    ])  # fmt: skip
+    table = Table(
+        M("Repetitions"),
+        [
+            Column(M("Repetition"), numeric=False),
+            Column(M("Valid"), numeric=False),
+            Column(M("Offered / intended")),
+            Column(M("Achieved per second")),
+            Column(M("Loss")),
+            Column(M("Errors")),
+            *[Column(M("{delay}, 99 %", delay=Data(f"{g} {d}"))) for g, d in names],
+            Column(M("Generator CPU")),
+        ],
+    )
     for i, rep in enumerate(reps):
-        total = {w: sum(getattr(g.measured, f"messages_{w}") for g in rep.groups) for w in ("intended", "sent", "delivered")}
-        sent = total["sent"]
-        ratios = (sent / total["intended"] if total["intended"] else None,
-                  total["delivered"] / rep.phases.measure if rep.phases.measure else None,
-                  (sent - total["delivered"]) / sent if sent else None)  # fmt: skip
+        intended, sent, delivered = _messages(rep.groups)
+        ratios = (
+            sent / intended if intended else None,
+            delivered / rep.phases.measure if rep.phases.measure else None,
+            (sent - delivered) / sent if sent else None,
+        )
         errors = sum(map(tables.all_errors, rep.groups))
-        p99 = [next((g.delays[d].p99 for g in rep.groups if g.name == n and d in g.delays), None) for n, d in names]
+        by_name = {g.name: g.delays for g in rep.groups}
+        p99 = [by_name[n][d].p99 if d in by_name.get(n, {}) else None for n, d in names]
         cpu = max((w.cpu for w in rep.workers), default=None)
         valid = Cell(M("yes"), 1, mark="good") if rep.validity.valid else Cell(M("no"), 0, mark="bad")
         table.add(
-            number(str(i + 1), i), valid, number(units.percent(ratios[0]), ratios[0]),
-            number(units.rate(ratios[1]), ratios[1]), number(units.percent(ratios[2]), ratios[2]),
-            number(units.count(errors), errors), *[number(units.duration(p), p) for p in p99],
+            number(str(i + 1), i),
+            valid,
+            number(units.percent(ratios[0]), ratios[0]),
+            number(units.rate(ratios[1]), ratios[1]),
+            number(units.percent(ratios[2]), ratios[2]),
+            number(units.count(errors), errors),
+            *[number(units.duration(p), p) for p in p99],
             number(units.percent(cpu), cpu),
-        )  # fmt: skip
+        )
     return table
 
 
@@ -162,6 +230,9 @@ def notices(rep: Repetition) -> list[Msg]:
         case "failed":
             said.append(M("The trial failed."))
     if rep.error:
-        said.append(M("{code}: {what}", code=Data(str(rep.error.get("code", ""))), what=Data(str(rep.error.get("what", "")))))
-    said += [M("{dut} ended by itself: {why}", dut=Data(n), why=Data(d.died)) for n, d in rep.dut.items() if d.died]
+        code, what = (Data(str(rep.error.get(k, ""))) for k in ("code", "what"))
+        said.append(M("{code}: {what}", code=code, what=what))
+    said += [
+        M("{dut} ended by itself: {why}", dut=Data(n), why=Data(d.died)) for n, d in rep.dut.items() if d.died
+    ]
     return said

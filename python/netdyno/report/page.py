@@ -79,16 +79,30 @@ def bullet(t: ThresholdResult) -> Bullet | None:
         return round(min(100.0, max(0.0, 100 * x / span)), 2)
 
     low, high = t.interval or (None, None)
-    return Bullet(at(t.value), at(t.bound), None if low is None else at(low), None if high is None else at(high),
-                  t.kind, t.passed)  # fmt: skip
+    return Bullet(
+        at(t.value),
+        at(t.bound),
+        None if low is None else at(low),
+        None if high is None else at(high),
+        t.kind,
+        t.passed,
+    )
 
 
 def thresholds(result: Result) -> Table:
     """Each condition with its value, interval and number of repetitions."""
-    table = Table(M("Thresholds"), [
-        Column(M("Holds"), numeric=False), Column(M("Condition"), numeric=False), Column(M("Limit")),
-        Column(M("Value")), Column(M("Interval of the mean")), Column(M("n")), Column(M("Distance"), numeric=False),
-    ])  # fmt: skip
+    table = Table(
+        M("Thresholds"),
+        [
+            Column(M("Holds"), numeric=False),
+            Column(M("Condition"), numeric=False),
+            Column(M("Limit")),
+            Column(M("Value")),
+            Column(M("Interval of the mean")),
+            Column(M("n")),
+            Column(M("Distance"), numeric=False),
+        ],
+    )
     for t in result.thresholds:
         unit = units.unit_of(t.metric)
         name = name_of(t.metric)
@@ -96,15 +110,21 @@ def thresholds(result: Result) -> Table:
         interval = Cell(units.NONE)
         if t.interval is not None:
             low, high = (units.show(x, unit) for x in t.interval)
-            interval = number(units.span(low, high), t.interval[0],
-                              note=M("{confidence} confidence", confidence=units.exact(units.percent(t.confidence))))  # fmt: skip
+            interval = number(
+                units.span(low, high),
+                t.interval[0],
+                note=M("{confidence} confidence", confidence=units.exact(units.percent(t.confidence))),
+            )
         code = f"{t.leg} / {t.metric}" if t.leg else t.metric
         table.add(
-            holds, Cell(name, t.metric, Data(code) if not isinstance(name, Data) else None),
+            holds,
+            Cell(name, t.metric, Data(code) if not isinstance(name, Data) else None),
             number(f"{'≤' if t.kind == 'max' else '≥'} {units.exact(units.show(t.bound, unit))}", t.bound),
-            number(units.show(t.value, unit), t.value), interval, number(str(t.n), t.n),
+            number(units.show(t.value, unit), t.value),
+            interval,
+            number(str(t.n), t.n),
             Cell(margin(t) or "", None),
-        )  # fmt: skip
+        )
     return table
 
 
@@ -125,7 +145,8 @@ def environment(env: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str]]
             sections.setdefault(section, []).append((key, _fact(value)))
 
     for name, value in env.items():
-        if isinstance(value, Mapping) or (isinstance(value, list) and any(isinstance(v, Mapping) for v in value)):
+        nested = isinstance(value, list) and any(isinstance(v, Mapping) for v in value)
+        if isinstance(value, Mapping) or nested:
             walk(name, "", value)
         else:
             walk("", name, value)
@@ -170,11 +191,16 @@ def build(result: Result, raw: str, flows_csv: str, series: str) -> Page:
     kept = flows.worst(every)
     cut = None
     if len(kept) < len(every):
-        cut = M("The page holds the {n} worst of {total} devices; flows.csv beside it holds all.",
-                n=units.count(len(kept)), total=units.count(len(every)))  # fmt: skip
+        cut = M(
+            "The page holds the {n} worst of {total} devices; flows.csv beside it holds all.",
+            n=units.count(len(kept)),
+            total=units.count(len(every)),
+        )
     downloads = [
         Download("result.json", "application/json", raw, M("everything, as the program reads it")),
-        Download("series.csv", "text/csv", series or series_csv(result), M("counts and delays of each interval")),
+        Download(
+            "series.csv", "text/csv", series or series_csv(result), M("counts and delays of each interval")
+        ),
     ]
     if every:
         text = flows_csv if flows_csv and cut is None else flows.write(kept)
@@ -190,9 +216,10 @@ def build(result: Result, raw: str, flows_csv: str, series: str) -> Page:
         environment=environment(result.environment),
         profiles=[
             (leg.name, json.dumps(leg.repetitions[0].profile, indent=2, ensure_ascii=False))
-            for leg in result.legs if leg.repetitions
+            for leg in result.legs
+            if leg.repetitions
         ],
         downloads=downloads,
         beside=[str(v) for k, v in result.files.model_dump().items() if k in shown and v],
         flows_cut=cut,
-    )  # fmt: skip
+    )

@@ -36,7 +36,4 @@ def curve(histogram: HdrHistogram | None, grid: Sequence[float] = GRID) -> list[
     if histogram is None or histogram.get_total_count() == 0:
         return [None] * len(grid)
     n = histogram.get_total_count()
-    return [
-        float(histogram.get_value_at_percentile(100 * (1 - 1 / x))) if x <= n else None
-        for x in grid
-    ]
+    return [float(histogram.get_value_at_percentile(100 * (1 - 1 / x))) if x <= n else None for x in grid]

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from netdyno.report import inline, page, units
 from netdyno.report.flows import Distribution
 from netdyno.report.locale import LANGUAGES
-from netdyno.report.text import Msg, html
+from netdyno.report.text import M, html
 from netdyno.result import Result
 
 
@@ -28,7 +28,7 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     env.filters["t"] = html
-    env.globals.update(M=lambda id, **args: Msg(id, args), units=units, languages=LANGUAGES, bars=bars)
+    env.globals.update(M=M, units=units, languages=LANGUAGES, bars=bars)
     return env
 
 
@@ -68,13 +68,17 @@ def render(
         raw = json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
     contents = page.build(typed, raw, flows_csv, series_csv)
     scripts, styles = [inline.uplot(), inline.script()], [inline.style()]
-    return _templates().get_template("report.html.j2").render(
-        page=contents,
-        policy=inline.policy(scripts, styles),
-        style=Markup(styles[0]),
-        uplot=Markup(scripts[0]),
-        script=Markup(scripts[1]),
-        data=Markup(inline.json_block(contents.data())),
+    return (
+        _templates()
+        .get_template("report.html.j2")
+        .render(
+            page=contents,
+            policy=inline.policy(scripts, styles),
+            style=Markup(styles[0]),
+            uplot=Markup(scripts[0]),
+            script=Markup(scripts[1]),
+            data=Markup(inline.json_block(contents.data())),
+        )
     )
 
 
@@ -86,7 +90,8 @@ def render_folder(folder: Path) -> str:
 
     def beside(key: str, usual: str) -> str:
         path = folder / (names.get(key) or usual)
-        readable = path.suffix == ".csv" and path.resolve().is_relative_to(folder.resolve()) and path.is_file()
+        inside = path.resolve().is_relative_to(folder.resolve())
+        readable = inside and path.suffix == ".csv" and path.is_file()
         return path.read_text(encoding="utf-8") if readable else ""
 
     return render(

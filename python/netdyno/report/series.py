@@ -84,9 +84,9 @@ def per_second(
 
 def running(
     samples: Sequence[Sample], value: Callable[[GroupSample], float], group: str | None
-) -> list[float | None]:
-    """The same, added up since the start."""
-    return [rounded(x) for x in accumulate(_pick(s, value, group) for s in samples)]
+) -> list[float]:
+    """The same, added up since the start; every digit, as differences of these matter."""
+    return list(accumulate(_pick(s, value, group) for s in samples))
 
 
 def _pick(sample: Sample, value: Callable[[GroupSample], float], group: str | None) -> float:

@@ -12,12 +12,25 @@ from netdyno.result import Repetition
 
 def groups(rep: Repetition) -> Table:
     """Counts of the messages meant for the measure phase, and the rates they make."""
-    table = Table(M("Groups"), [
-        Column(M("Group"), numeric=False), Column(M("Devices")), Column(M("Flows done")), Column(M("Flows failed")),
-        Column(M("Intended")), Column(M("Offered")), Column(M("Achieved")), Column(M("Achieved per second")),
-        Column(M("Loss")), Column(M("Duplicates")), Column(M("Out of order")), Column(M("Sent, bit/s")),
-        Column(M("Received, bit/s")),
-    ], note=M("Messages that were meant for the measure phase, whenever their answers came."))  # fmt: skip
+    table = Table(
+        M("Groups"),
+        [
+            Column(M("Group"), numeric=False),
+            Column(M("Devices")),
+            Column(M("Flows done")),
+            Column(M("Flows failed")),
+            Column(M("Intended")),
+            Column(M("Offered")),
+            Column(M("Achieved")),
+            Column(M("Achieved per second")),
+            Column(M("Loss")),
+            Column(M("Duplicates")),
+            Column(M("Out of order")),
+            Column(M("Sent, bit/s")),
+            Column(M("Received, bit/s")),
+        ],
+        note=M("Messages that were meant for the measure phase, whenever their answers came."),
+    )
     for g in rep.groups:
         m, rate = g.measured, g.rates.get
         table.add(
@@ -35,24 +48,44 @@ def groups(rep: Repetition) -> Table:
             number(units.scaled(rate("bits_sent"), "bit/s"), rate("bits_sent")),
             number(units.scaled(rate("bits_received"), "bit/s"), rate("bits_received")),
         )
-    return table.keep(*[True] * 9, any(g.measured.duplicates for g in rep.groups),
-                      any(g.measured.reordered for g in rep.groups), True, True)  # fmt: skip
+    return table.keep(
+        *[True] * 9,
+        any(g.measured.duplicates for g in rep.groups),
+        any(g.measured.reordered for g in rep.groups),
+        True,
+        True,
+    )
 
 
 def delays(rep: Repetition) -> Table:
     """Every delay of every group, then how late the generator was for each."""
-    table = Table(M("Delays and jitter"), [
-        Column(M("Group"), numeric=False), Column(M("Delay"), numeric=False), Column(M("Samples")), Column(M("Min")),
-        Column(M("Mean")), Column(M("Median")), Column(M("90 %")), Column(M("99 %")), Column(M("99.9 %")),
-        Column(M("Max")), Column(M("Std. dev.")), Column(M("Jitter")),
-    ], note=M("From the intended send time, so that a stalled server cannot hide its delays."))  # fmt: skip
+    table = Table(
+        M("Delays and jitter"),
+        [
+            Column(M("Group"), numeric=False),
+            Column(M("Delay"), numeric=False),
+            Column(M("Samples")),
+            Column(M("Min")),
+            Column(M("Mean")),
+            Column(M("Median")),
+            Column(M("90 %")),
+            Column(M("99 %")),
+            Column(M("99.9 %")),
+            Column(M("Max")),
+            Column(M("Std. dev.")),
+            Column(M("Jitter")),
+        ],
+        note=M("From the intended send time, so that a stalled server cannot hide its delays."),
+    )
     for g in rep.groups:
         for name in main_first(g.delays):
             d = g.delays[name]
             table.add(data(g.name), data(name), *_distribution(d))
     for g in rep.groups:
         if g.lateness.count:
-            table.add(data(g.name), Cell(M("lateness of the generator"), "~lateness"), *_distribution(g.lateness))
+            table.add(
+                data(g.name), Cell(M("lateness of the generator"), "~lateness"), *_distribution(g.lateness)
+            )
     return table
 
 
@@ -67,24 +100,48 @@ def _distribution(d: Distribution) -> list[Cell]:
 
 def errors(rep: Repetition) -> Table:
     """Errors by kind with an example of each."""
-    table = Table(M("Errors"), [
-        Column(M("Group"), numeric=False), Column(M("Kind"), numeric=False), Column(M("Count")),
-        Column(M("Share of the messages sent")), Column(M("Example"), numeric=False),
-    ])  # fmt: skip
+    table = Table(
+        M("Errors"),
+        [
+            Column(M("Group"), numeric=False),
+            Column(M("Kind"), numeric=False),
+            Column(M("Count")),
+            Column(M("Share of the messages sent")),
+            Column(M("Example"), numeric=False),
+        ],
+    )
     for g in rep.groups:
         for e in sorted(g.errors, key=lambda e: -e.count):
             share = e.count / g.total.messages_sent if g.total.messages_sent else None
-            table.add(data(g.name), data(e.kind), number(units.count(e.count), e.count),
-                      number(units.percent(share), share), Cell(Data(e.example or ""), mark="code"))  # fmt: skip
+            table.add(
+                data(g.name),
+                data(e.kind),
+                number(units.count(e.count), e.count),
+                number(units.percent(share), share),
+                Cell(Data(e.example or ""), mark="code"),
+            )
     return table
 
 
 def interfaces(rep: Repetition) -> Table:
     """Packets and bytes of each interface over the whole run."""
-    heads = (M("Tx packets"), M("Tx bytes"), M("Tx, /s"), M("Tx, bit/s"), M("Rx packets"), M("Rx bytes"),
-             M("Rx, /s"), M("Rx, bit/s"), M("Dropped"), M("Errors"))  # fmt: skip
-    table = Table(M("Interfaces"), [Column(M("Interface"), numeric=False), *map(Column, heads)],
-                  note=M("Over the whole run, with warm-up and drain."))  # fmt: skip
+    heads = (
+        M("Tx packets"),
+        M("Tx bytes"),
+        M("Tx, /s"),
+        M("Tx, bit/s"),
+        M("Rx packets"),
+        M("Rx bytes"),
+        M("Rx, /s"),
+        M("Rx, bit/s"),
+        M("Dropped"),
+        M("Errors"),
+    )
+    table = Table(
+        M("Interfaces"),
+        [Column(M("Interface"), numeric=False), *map(Column, heads)],
+        note=M("Over the whole run, with warm-up and drain."),
+    )
     took = rep.phases.warmup + rep.phases.measure + rep.phases.drain
     for name, c in rep.interfaces.items():
         cells = [data(name)]
@@ -92,8 +149,10 @@ def interfaces(rep: Repetition) -> Table:
             packets, size = c.get(f"{way}_packets", 0), c.get(f"{way}_bytes", 0)
             cells += [number(units.count(packets), packets), number(units.scaled(size, "B"), size)]
             if took > 0:
-                cells += [number(units.rate(packets / took), packets / took),
-                          number(units.scaled(size * 8 / took, "bit/s"), size * 8 / took)]  # fmt: skip
+                cells += [
+                    number(units.rate(packets / took), packets / took),
+                    number(units.scaled(size * 8 / took, "bit/s"), size * 8 / took),
+                ]
             else:
                 cells += [Cell(units.NONE), Cell(units.NONE)]
         for what in ("dropped", "errors"):
@@ -105,54 +164,92 @@ def interfaces(rep: Repetition) -> Table:
 
 def workers(rep: Repetition) -> Table:
     """The generator's own cores."""
-    table = Table(M("Generator"), [
-        Column(M("Worker"), numeric=False), Column(M("Core")), Column(M("CPU")), Column(M("Waited for its CPU")),
-    ])  # fmt: skip
+    table = Table(
+        M("Generator"),
+        [
+            Column(M("Worker"), numeric=False),
+            Column(M("Core")),
+            Column(M("CPU")),
+            Column(M("Waited for its CPU")),
+        ],
+    )
     for w in rep.workers:
-        table.add(number(str(w.worker), w.worker), number(units.NONE if w.core is None else str(w.core), w.core),
-                  number(units.percent(w.cpu), w.cpu), number(units.percent(w.starved), w.starved))  # fmt: skip
+        table.add(
+            number(str(w.worker), w.worker),
+            number(units.NONE if w.core is None else str(w.core), w.core),
+            number(units.percent(w.cpu), w.cpu),
+            number(units.percent(w.starved), w.starved),
+        )
     return table
 
 
 def elements(rep: Repetition) -> Table:
     """The packet path: what each element took, gave and dropped, and what it cost."""
-    table = Table(M("Elements"), [
-        Column(M("Element"), numeric=False), Column(M("Worker")), Column(M("Packets in")), Column(M("Packets out")),
-        Column(M("Dropped")), Column(M("Reasons"), numeric=False), Column(M("Cycles per packet")),
-    ])  # fmt: skip
+    table = Table(
+        M("Elements"),
+        [
+            Column(M("Element"), numeric=False),
+            Column(M("Worker")),
+            Column(M("Packets in")),
+            Column(M("Packets out")),
+            Column(M("Dropped")),
+            Column(M("Reasons"), numeric=False),
+            Column(M("Cycles per packet")),
+        ],
+    )
     for e in rep.elements:
         drops = {str(k): int(n) for k, n in (e.get("drops") or {}).items() if n}
         why = ", ".join(f"{k} {units.count(n)}" for k, n in sorted(drops.items(), key=lambda d: -d[1]))
         lost, cycles = sum(drops.values()), e.get("cycles_per_packet")
         table.add(
-            data(str(e.get("name", ""))), number(str(e.get("worker", units.NONE)), e.get("worker")),
+            data(str(e.get("name", ""))),
+            number(str(e.get("worker", units.NONE)), e.get("worker")),
             number(units.count(e.get("packets_in")), e.get("packets_in")),
             number(units.count(e.get("packets_out")), e.get("packets_out")),
-            number(units.count(lost), lost), Cell(Data(why)),
+            number(units.count(lost), lost),
+            Cell(Data(why)),
             number(units.NONE if cycles is None else units.significant(cycles), cycles),
-        )  # fmt: skip
+        )
     return table
 
 
 def witnesses(rep: Repetition) -> Table:
     """Our count of a thing and somebody else's."""
-    table = Table(M("Witnesses"), [
-        Column(M("What was counted"), numeric=False), Column(M("Our count")), Column(M("Their count")),
-        Column(M("Difference")), Column(M("Agree"), numeric=False),
-    ], note=M("The same thing counted by somebody else: the server, the kernel, a capture."))  # fmt: skip
+    table = Table(
+        M("Witnesses"),
+        [
+            Column(M("What was counted"), numeric=False),
+            Column(M("Our count")),
+            Column(M("Their count")),
+            Column(M("Difference")),
+            Column(M("Agree"), numeric=False),
+        ],
+        note=M("The same thing counted by somebody else: the server, the kernel, a capture."),
+    )
     for w in rep.witnesses:
         agree = Cell(M("yes"), 1, mark="good") if w.agree else Cell(M("no"), 0, mark="bad")
-        table.add(data(w.what), number(units.count(w.ours), w.ours), number(units.count(w.theirs), w.theirs),
-                  number(units.count(w.ours - w.theirs), abs(w.ours - w.theirs)), agree)  # fmt: skip
+        table.add(
+            data(w.what),
+            number(units.count(w.ours), w.ours),
+            number(units.count(w.theirs), w.theirs),
+            number(units.count(w.ours - w.theirs), abs(w.ours - w.theirs)),
+            agree,
+        )
     return table
 
 
 def duts(rep: Repetition) -> Table:
     """The systems under test, seen from outside."""
-    table = Table(M("Systems under test"), [
-        Column(M("Name"), numeric=False), Column(M("Driver"), numeric=False), Column(M("CPU, mean")),
-        Column(M("CPU, max")), Column(M("Counters that changed"), numeric=False),
-    ])  # fmt: skip
+    table = Table(
+        M("Systems under test"),
+        [
+            Column(M("Name"), numeric=False),
+            Column(M("Driver"), numeric=False),
+            Column(M("CPU, mean")),
+            Column(M("CPU, max")),
+            Column(M("Counters that changed"), numeric=False),
+        ],
+    )
     for name, d in rep.dut.items():
         used = [p.cpu for p in d.cpu_series]
         changed = {k: d.counters_after[k] - v for k, v in d.counters_before.items() if k in d.counters_after}
@@ -160,14 +257,27 @@ def duts(rep: Repetition) -> Table:
         mean = sum(used) / len(used) if used else None
         most = max(used, default=None)
         driver = Cell(Data(d.driver), d.driver, Data(d.version) if d.version else None)
-        table.add(data(name, d.died), driver, number(units.percent(mean), mean), number(units.percent(most), most),
-                  Cell(Data(text or units.NONE), mark="code"))  # fmt: skip
+        table.add(
+            data(name, d.died),
+            driver,
+            number(units.percent(mean), mean),
+            number(units.percent(most), most),
+            Cell(Data(text or units.NONE), mark="code"),
+        )
     return table
 
 
 def all_tables(rep: Repetition) -> list[Table]:
     """Those that have something to show, in the order of the page; errors and flows stand elsewhere."""
-    tables = (groups(rep), delays(rep), interfaces(rep), elements(rep), witnesses(rep), workers(rep), duts(rep))
+    tables = (
+        groups(rep),
+        delays(rep),
+        interfaces(rep),
+        elements(rep),
+        witnesses(rep),
+        workers(rep),
+        duts(rep),
+    )
     return [t for t in tables if t.rows]
 
 

@@ -10,9 +10,14 @@ from netdyno.report.text import Data, M, Msg
 from netdyno.result import Result, ThresholdResult
 
 STATS = {
-    "min": M("minimum"), "mean": M("mean"), "p50": M("median"), "p90": M("90th percentile"),
-    "p99": M("99th percentile"), "p999": M("99.9th percentile"), "max": M("maximum"),
-}  # fmt: skip
+    "min": M("minimum"),
+    "mean": M("mean"),
+    "p50": M("median"),
+    "p90": M("90th percentile"),
+    "p99": M("99th percentile"),
+    "p999": M("99.9th percentile"),
+    "max": M("maximum"),
+}
 
 
 @dataclass
@@ -30,15 +35,22 @@ class Verdict:
 def verdict(result: Result) -> Verdict:
     """Validity before verdict: what was not measured properly is neither good nor bad."""
     failed = [t for t in result.thresholds if not t.passed]
-    held = M("{n} of {total} thresholds hold.",
-             n=str(len(result.thresholds) - len(failed)), total=str(len(result.thresholds)))  # fmt: skip
+    held = M(
+        "{n} of {total} thresholds hold.",
+        n=str(len(result.thresholds) - len(failed)),
+        total=str(len(result.thresholds)),
+    )
     if not result.thresholds:
         held = M("No thresholds were set.")
     if not result.valid:
         said = Verdict(
-            "invalid", M("Not valid"),
-            M("The generator did not do what was asked. Do not judge the system under test by these numbers."),
-        )  # fmt: skip
+            "invalid",
+            M("Not valid"),
+            M(
+                "The generator did not do what was asked. "
+                "Do not judge the system under test by these numbers."
+            ),
+        )
         said.points = [reason(r) for r in result.reasons]
         said.original = list(dict.fromkeys(r.what for r in result.reasons if r.what))
     elif result.verdict == "pass":
@@ -49,7 +61,8 @@ def verdict(result: Result) -> Verdict:
     if result.interrupted:
         said.points.append(M("The run was interrupted."))
     if result.error:
-        said.original.append(" ".join(str(result.error[k]) for k in ("code", "at", "what", "fix") if result.error.get(k)))
+        error = result.error
+        said.original.append(" ".join(str(error[k]) for k in ("code", "at", "what", "fix") if error.get(k)))
     return said
 
 
@@ -59,21 +72,38 @@ def reason(r: Reason) -> Msg:
     value, limit = r.value, r.limit
     match r.code:
         case "ND-90-01":
-            return M("{who}: offered {value} of the intended load; at least {limit} is needed.",
-                     who=who, value=units.percent(value), limit=units.exact(units.percent(limit)))  # fmt: skip
+            return M(
+                "{who}: offered {value} of the intended load; at least {limit} is needed.",
+                who=who,
+                value=units.percent(value),
+                limit=units.exact(units.percent(limit)),
+            )
         case "ND-90-02":
-            return M("{who}: the generator was late by {value} (99th percentile), {n} times the limit of {limit}.",
-                     who=who, value=units.duration(value), limit=units.exact(units.duration(limit)),
-                     n=units.significant(value / limit, 2) if value and limit else units.NONE)  # fmt: skip
+            return M(
+                "{who}: the generator was late by {value} (99th percentile), {n} times the limit of {limit}.",
+                who=who,
+                value=units.duration(value),
+                limit=units.exact(units.duration(limit)),
+                n=units.significant(value / limit, 2) if value and limit else units.NONE,
+            )
         case "ND-90-03":
-            return M("A worker waited for its CPU {value} of the time; limit {limit}.",
-                     value=units.percent(value), limit=units.exact(units.percent(limit)))  # fmt: skip
+            return M(
+                "A worker waited for its CPU {value} of the time; limit {limit}.",
+                value=units.percent(value),
+                limit=units.exact(units.percent(limit)),
+            )
         case "ND-90-04":
-            return M("The generator lost packets of its own: {value}; limit {limit}.",
-                     value=units.count(value), limit=units.count(limit))  # fmt: skip
+            return M(
+                "The generator lost packets of its own: {value}; limit {limit}.",
+                value=units.count(value),
+                limit=units.count(limit),
+            )
         case "ND-90-05":
-            return M("The measure phase took {value} of the {limit} asked for.",
-                     value=units.seconds(value), limit=units.seconds(limit))  # fmt: skip
+            return M(
+                "The measure phase took {value} of the {limit} asked for.",
+                value=units.seconds(value),
+                limit=units.seconds(limit),
+            )
         case _:
             return M("{code}: {what}", code=Data(r.code), what=Data(r.what))
 
@@ -118,10 +148,14 @@ def missed(t: ThresholdResult) -> Msg:
     if t.value is None:
         return M("{name}: nothing was measured, so the threshold cannot hold.", name=name)
     beyond = t.value > t.bound if t.kind == "max" else t.value < t.bound
-    values = {"name": name, "value": units.show(t.value, unit), "bound": units.exact(units.show(t.bound, unit))}
+    bound = units.exact(units.show(t.bound, unit))
+    values = {"name": name, "value": units.show(t.value, unit), "bound": bound}
     if not beyond:
-        return M("{name}: {value} is within {bound}, but not with {confidence} confidence.",
-                 confidence=units.exact(units.percent(t.confidence)), **values)  # fmt: skip
+        return M(
+            "{name}: {value} is within {bound}, but not with {confidence} confidence.",
+            confidence=units.exact(units.percent(t.confidence)),
+            **values,
+        )
     if t.kind == "max":
         return M("{name}: {value}, at most {bound} allowed ({margin}).", margin=margin(t) or "", **values)
     return M("{name}: {value}, at least {bound} wanted ({margin}).", margin=margin(t) or "", **values)

@@ -34,14 +34,15 @@ function phasesPlugin(phases, colours) {
           u.ctx.font = colours.font.replace("11px", `${10 * ratio}px`);
           u.ctx.fillStyle = colours.ink;
           u.ctx.textBaseline = "bottom";
-          u.ctx.textAlign = "center";
-          for (const phase of phases) {
+          phases.forEach((phase, i) => {
             const [from, to] = span(u, phase);
             const text = tr(phase.label);
-            if (u.ctx.measureText(text).width + 4 * ratio < to - from) {
-              u.ctx.fillText(text, (from + to) / 2, u.bbox.top - 3 * ratio);
-            }
-          }
+            const fits = u.ctx.measureText(text).width + 4 * ratio < to - from;
+            // A short phase at either end may say its name beyond itself, there is room beside "Measure".
+            u.ctx.textAlign = fits ? "center" : i === 0 ? "left" : "right";
+            const at = fits ? (from + to) / 2 : i === 0 ? from : to;
+            if (fits || phase.label.t !== "Measure") u.ctx.fillText(text, at, u.bbox.top - 3 * ratio);
+          });
           u.ctx.restore();
         },
       ],

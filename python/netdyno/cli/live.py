@@ -1,0 +1,272 @@
+"""The live view of a run on a terminal: feed it what the daemon says, it keeps the screen.
+
+    live = Live()
+    live.start(plan)            # for each trial; see `Plan` for the keys that are read
+    live.sample(point)          # each `stats.sample`
+    live.state(status)          # each `run.state`
+    live.dut("nginx", 0.42)     # CPU of a system under test, 1.0 is one core
+    live.log("…")
+    live.close()                # gives the terminal back and leaves a summary
+
+What is shown is `live_frame.render_frame(state, width, height)`, a pure function.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypedDict
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live as RichLive
+
+from netdyno.cli.live_frame import render_frame, render_summary
+from netdyno.model import Quantiles, Sample, Status
+from netdyno.report.series import main_first
+
+HISTORY = 240
+"""Points of the small curves that are kept."""
+
+
+class Plan(TypedDict, total=False):
+    """What is known before a trial. Every key may be missing."""
+
+    title: str
+    target: str
+    """Addresses under test, as a person would name them."""
+    transport: str
+    leg: str
+    repetition: int
+    """From 1."""
+    repetitions: int
+    duration: float
+    """Seconds of warm-up, measure and drain together."""
+    groups: list[dict[str, Any]]
+    """`{name, protocol, target, devices}`, as `run.load` answers."""
+    lateness_p99: float
+    """Limits of validity: nanoseconds, then two ratios."""
+    offered: float
+    starved: float
+
+
+@dataclass
+class Group:
+    """One row: the last interval, and sums since the start."""
+
+    name: str
+    protocol: str = ""
+    devices: int = 0
+    active: int = 0
+    intended: float = 0
+    offered: float = 0
+    achieved: float = 0
+    delay: Quantiles | None = None
+    sent: int = 0
+    delivered: int = 0
+    errors: int = 0
+
+    @property
+    def open(self) -> float | None:
+        """Share of what was sent that is not confirmed: in flight or lost; once all is drained, lost."""
+        return max(0, self.sent - self.delivered) / self.sent if self.sent else None
+
+
+@dataclass
+class State:
+    """All that the screen shows."""
+
+    title: str = ""
+    target: str = ""
+    transport: str = ""
+    leg: str = ""
+    repetition: int = 1
+    repetitions: int = 1
+    duration: float = 0
+    elapsed: float = 0
+    left: float = 0
+    phase: str = ""
+    run_state: str = "idle"
+    groups: dict[str, Group] = field(default_factory=dict)
+    throughput: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    p99: deque[float | None] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    p99_of: str = ""
+    workers: list[tuple[str, float, float]] = field(default_factory=list)
+    """Name, CPU, share of the time it waited for its CPU."""
+    duts: dict[str, float] = field(default_factory=dict)
+    interfaces: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Per second."""
+    warnings: dict[str, str] = field(default_factory=dict)
+    logs: deque[str] = field(default_factory=lambda: deque(maxlen=100))
+    limits: tuple[float, float, float] = (10e6, 0.99, 0.2)
+    """Lateness at the 99th percentile, least share offered, share of starved time."""
+    intended_sent: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Per group in the measure phase: what was asked for, what was offered."""
+    error: str = ""
+
+
+def begin(plan: Mapping[str, Any], logs: deque[str]) -> State:
+    """The state at the start of a trial."""
+    state = State(logs=logs)
+    for key in ("title", "target", "transport", "leg", "repetition", "repetitions", "duration"):
+        if plan.get(key) is not None:
+            setattr(state, key, plan[key])
+    given = [plan.get(k) for k in ("lateness_p99", "offered", "starved")]
+    late, offered, starved = (d if g is None else float(g) for g, d in zip(given, state.limits, strict=True))
+    state.limits = (late, offered, starved)
+    state.left = state.duration
+    for g in plan.get("groups") or []:
+        name = str(g.get("name", ""))
+        state.groups[name] = Group(name, str(g.get("protocol", "")), int(g.get("devices") or 0))
+    return state
+
+
+def take(state: State, sample: Sample) -> None:
+    """Put one point of the series into the state."""
+    dt = sample.dt or 1.0
+    state.phase = sample.phase or state.phase
+    state.elapsed, state.left = sample.elapsed or sample.t, sample.left
+    worst: tuple[float, str] | None = None
+    for name, point in sample.groups.items():
+        group, c = state.groups.setdefault(name, Group(name)), point.counts
+        group.active = point.devices_active
+        group.intended, group.offered = c.messages_intended / dt, c.messages_sent / dt
+        group.achieved = c.messages_delivered / dt
+        group.sent += c.messages_sent
+        group.delivered += c.messages_delivered
+        group.errors += sum(c.failures.values())
+        delays = [name for name in main_first(point.delays) if point.delays[name].count]
+        group.delay = point.delays[delays[0]] if delays else None
+        if group.delay is not None and (worst is None or group.delay.p99 > worst[0]):
+            worst = (group.delay.p99, f"{name} {delays[0]}")
+        _judge(state, sample, name)
+    state.throughput.append(sum(g.achieved for g in state.groups.values()))
+    state.p99.append(worst[0] if worst else None)
+    state.p99_of = worst[1] if worst else state.p99_of
+    state.workers = [
+        (f"core {w.worker if w.core is None else w.core}", w.cpu, w.starved) for w in sample.workers
+    ]
+    state.interfaces = {n: {k: v / dt for k, v in c.items()} for n, c in sample.interfaces.items()}
+    starved_limit = state.limits[2]
+    for name, _, starved in state.workers:
+        if starved > starved_limit:
+            state.warnings[f"starved {name}"] = f"{name} waited for its CPU {starved:.0%} of the time"
+
+
+def _judge(state: State, sample: Sample, name: str) -> None:
+    """Say at once what will make the run invalid."""
+    point = sample.groups[name]
+    if sample.phase != "measure":
+        return
+    late, least, _ = state.limits
+    if point.lateness.count and point.lateness.p99 > late:
+        state.warnings[f"late {name}"] = f"{name}: the generator is late by {point.lateness.p99 / 1e6:.3g} ms"
+    asked, sent = state.intended_sent.get(name, (0, 0))
+    asked, sent = asked + point.counts.messages_intended, sent + point.counts.messages_sent
+    state.intended_sent[name] = (asked, sent)
+    key = f"offered {name}"
+    if asked and sent / asked < least:
+        state.warnings[key] = f"{name}: only {sent / asked:.1%} of the intended load is offered"
+    else:
+        state.warnings.pop(key, None)
+
+
+class Live:
+    """Keeps a terminal up to date; safe to feed from any thread."""
+
+    def __init__(self, console: Console | None = None, *, screen: bool = True) -> None:
+        self._console = console or Console(stderr=True)
+        self._screen = screen
+        self._lock = threading.RLock()
+        self._state = State()
+        self._seen = time.monotonic()
+        self._done: list[State] = []
+        self._live: RichLive | None = None
+
+    def start(self, plan: Mapping[str, Any]) -> None:
+        """A trial begins; an earlier one goes into the summary."""
+        with self._lock:
+            if self._state.groups and self._state.elapsed:
+                self._done.append(self._state)
+            self._state = begin(plan, self._state.logs)
+            self._seen = time.monotonic()
+            if self._live is None:
+                self._live = RichLive(
+                    _Frame(self),
+                    console=self._console,
+                    screen=self._screen,
+                    refresh_per_second=4,
+                    transient=True,
+                )
+                self._live.start()
+                atexit.register(self.close)
+
+    def sample(self, sample: Mapping[str, Any]) -> None:
+        """One `stats.sample`."""
+        point = Sample.model_validate(sample)
+        with self._lock:
+            take(self._state, point)
+            self._seen = time.monotonic()
+
+    def state(self, status: Mapping[str, Any]) -> None:
+        """One `run.state`."""
+        read = Status.model_validate(status)
+        with self._lock:
+            self._state.run_state = read.state
+            self._state.phase = read.phase or self._state.phase
+            if read.elapsed or read.left:
+                self._state.elapsed, self._state.left = read.elapsed, read.left
+                self._seen = time.monotonic()
+            if read.error:
+                said = read.error.get("what") if isinstance(read.error, Mapping) else None
+                self._state.error = str(said or read.error)
+
+    def dut(self, name: str, cpu: float) -> None:
+        """CPU of a system under test over the last interval."""
+        with self._lock:
+            self._state.duts[name] = cpu
+
+    def log(self, line: str) -> None:
+        """One line for the end of the screen."""
+        with self._lock:
+            self._state.logs.append(line.rstrip("\n"))
+
+    def close(self) -> None:
+        """Give the terminal back and leave a summary; a second call does nothing."""
+        with self._lock:
+            live, self._live = self._live, None
+        if live is None:
+            return
+        # Outside the lock: stopping waits for the refresh thread, which draws under it.
+        live.stop()
+        atexit.unregister(self.close)
+        trials = [*self._done, *([self._state] if self._state.elapsed else [])]
+        if trials:
+            self._console.print(render_summary(trials, self._console.width))
+
+    def now(self) -> State:
+        """The state with its clock moved on since the last point."""
+        with self._lock:
+            running = self._state.run_state in ("running", "draining") or (
+                self._state.run_state == "idle" and self._state.elapsed > 0
+            )
+            since = min(time.monotonic() - self._seen, self._state.left) if running else 0.0
+            copied = replace(self._state, elapsed=self._state.elapsed + since, left=self._state.left - since)
+            copied.groups = {n: replace(g) for n, g in self._state.groups.items()}
+            copied.throughput, copied.p99 = self._state.throughput.copy(), self._state.p99.copy()
+            copied.logs, copied.warnings = self._state.logs.copy(), dict(self._state.warnings)
+            copied.duts, copied.interfaces = dict(self._state.duts), dict(self._state.interfaces)
+            return copied
+
+
+class _Frame:
+    """What rich asks for a picture each time it refreshes."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield render_frame(self._live.now(), options.max_width, console.height)

@@ -1,0 +1,268 @@
+"""One picture of a running trial for a terminal of any size: pure, so that a test can look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Group as Stack
+from rich.text import Text
+
+from netdyno.report import units
+
+if TYPE_CHECKING:
+    from netdyno.cli.live import Group, State
+
+BLOCKS = " ▁▂▃▄▅▆▇█"
+EIGHTHS = " ▏▎▍▌▋▊▉"
+PHASES = {
+    "warmup": ("warm-up", "yellow"),
+    "measure": ("measure", "green"),
+    "drain": ("drain", "blue"),
+}
+STATES = {"paused": ("paused", "yellow"), "done": ("done", "green"), "failed": ("failed", "red")}
+
+
+def _plain(text: str) -> str:
+    return text.replace(units.THIN, " ")
+
+
+def _fit(text: str, width: int) -> str:
+    """Exactly `width` cells; what does not fit ends in an ellipsis."""
+    clean = "".join(c if c.isprintable() else "·" for c in text)
+    if cell_len(clean) > width:
+        return set_cell_size(clean, max(0, width - 1)) + "…" if width > 0 else ""
+    return set_cell_size(clean, width)
+
+
+def sparkline(values: Sequence[float | None], width: int) -> str:
+    """The last `width` values, the highest as a full block."""
+    shown = list(values)[-width:] if width > 0 else []
+    top = max((v for v in shown if v is not None), default=0.0)
+    if top <= 0:
+        return "".join(" " if v is None else BLOCKS[1] for v in shown)
+    return "".join(" " if v is None else BLOCKS[max(1, round(v / top * 8))] for v in shown)
+
+
+def bar(share: float, width: int) -> str:
+    """A bar of eighths of a cell."""
+    eighths = round(min(1.0, max(0.0, share)) * width * 8)
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (EIGHTHS[rest] if rest else "")).ljust(width)
+
+
+def _load_style(share: float) -> str:
+    return "red" if share >= 0.95 else "yellow" if share >= 0.8 else "cyan"
+
+
+def _header(state: State, width: int) -> list[Text]:
+    right = state.leg
+    if state.repetitions > 1:
+        right += f"{' · ' if right else ''}{state.repetition}/{state.repetitions}"
+    if state.transport:
+        right += f"{' · ' if right else ''}{state.transport}"
+    right = _fit(right, min(cell_len(right), width // 2))
+    first = Text(no_wrap=True)
+    first.append("netdyno ", style="bold cyan")
+    first.append(_fit(state.title, width - 8 - cell_len(right) - 1), style="bold")
+    first.append(f" {right}", style="dim")
+    lines = [first]
+    if state.target:
+        lines.append(Text(_fit(state.target, width), style="dim"))
+    return lines
+
+
+def _progress(state: State, width: int) -> Text:
+    unknown = (state.phase or state.run_state, "white")
+    name, style = STATES.get(state.run_state) or PHASES.get(state.phase, unknown)
+    total = state.elapsed + state.left
+    done = state.elapsed / total if total > 0 else 0.0
+    tail = f" {_clock(state.elapsed)} / {_clock(total)}, {_clock(state.left)} left"
+    space = max(8, width - 10 - len(tail))
+    filled = round(done * space)
+    line = Text(no_wrap=True)
+    line.append(f"{name:<9} ", style=f"bold {style}")
+    line.append("━" * filled, style=style)
+    line.append("─" * (space - filled), style="bright_black")
+    line.append(tail)
+    return line
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    return f"{minutes}:{rest:02d}" if minutes else f"{rest} s"
+
+
+_Column = tuple[str, int, "Callable[[Group], tuple[str, str]]", int]
+
+
+def _number(text: str) -> str:
+    return _plain(text).removesuffix(" /s")
+
+
+def _columns(running: bool) -> list[_Column]:
+    """Heading, width, what to show and how, and the least width of the screen at which it is shown.
+
+    While answers are still on their way, loss is at most what is not confirmed yet.
+    """
+
+    def delay(stat: str) -> Callable[[Group], tuple[str, str]]:
+        return lambda g: (_plain(units.duration(getattr(g.delay, stat) if g.delay else None)), "")
+
+    def offered(g: Group) -> tuple[str, str]:
+        return _number(units.rate(g.offered)), "yellow" if g.offered < 0.97 * g.intended else ""
+
+    def loss(g: Group) -> tuple[str, str]:
+        if not g.open:
+            return _plain(units.percent(g.open)), ""
+        return f"{'≤ ' if running else ''}{_plain(units.percent(g.open, 2))}", "" if running else "red"
+
+    def active(g: Group) -> tuple[str, str]:
+        return _plain(f"{units.count(g.active)} of {units.count(g.devices)}"), "dim"
+
+    return [
+        ("intended/s", 11, lambda g: (_number(units.rate(g.intended)), "dim"), 100),
+        ("offered/s", 10, offered, 80),
+        ("achieved/s", 11, lambda g: (_number(units.rate(g.achieved)), "bold"), 80),
+        ("p50", 9, delay("p50"), 80),
+        ("p99", 9, delay("p99"), 80),
+        ("max", 9, delay("max"), 92),
+        ("loss", 11, loss, 80),
+        ("errors", 8, lambda g: (_plain(units.count(g.errors)), "red" if g.errors else ""), 80),
+        ("active", 16, active, 116),
+    ]
+
+
+def _groups(state: State, width: int, most: int) -> list[Text]:
+    columns = [c for c in _columns(state.run_state not in ("done", "failed")) if width >= c[3]]
+    first = width - sum(c[1] for c in columns)
+    head = Text(_fit("group", first), style="dim", no_wrap=True)
+    for title, size, _, _ in columns:
+        head.append(title.rjust(size))
+    lines = [head]
+    groups = list(state.groups.values())
+    shown = groups if len(groups) <= most else groups[: most - 1]
+    for group in shown:
+        protocol = group.protocol if width >= 100 and group.protocol != group.name else ""
+        name = f"{group.name} {protocol}".rstrip()
+        line = Text(_fit(name, first), no_wrap=True)
+        for _, size, show, _ in columns:
+            text, style = show(group)
+            line.append(_fit(text, size - 1).rstrip().rjust(size), style=style)
+        lines.append(line)
+    if len(shown) < len(groups):
+        lines.append(Text(f"… and {len(groups) - len(shown)} more groups", style="dim"))
+    return lines
+
+
+def _curves(state: State, width: int) -> list[Text]:
+    lines = []
+    room = max(10, width - 10 - 32)
+    # Each point is as wide as its time on the progress bar would be, so that the curve ends with the run.
+    points, total = len(state.throughput), state.elapsed + state.left
+    expected = points * total / state.elapsed if state.elapsed > 0 else points
+    step = max(1, int(room / expected)) if expected else 1
+    last = next((v for v in reversed(state.p99) if v is not None), None)
+    rate = state.throughput[-1] if state.throughput else None
+    for name, values, text, style in (
+        ("achieved", list(state.throughput), units.rate(rate), "green"),
+        ("p99", list(state.p99), f"{units.duration(last)} {state.p99_of}", "magenta"),
+    ):
+        line = Text(f"{name:<10}", style="dim", no_wrap=True)
+        line.append(sparkline([v for v in values for _ in range(step)], room).ljust(room), style=style)
+        line.append("  " + _fit(_plain(text), 30), style="default")
+        lines.append(line)
+    return lines
+
+
+def _cpu(state: State, width: int, most: int) -> list[Text]:
+    items = [("generator", name, cpu) for name, cpu, _ in state.workers]
+    items += [("dut", name, cpu) for name, cpu in state.duts.items()]
+    per_line = max(1, (width - 10) // 35)
+    lines: list[Text] = []
+    for kind in ("generator", "dut"):
+        mine = [i for i in items if i[0] == kind]
+        for start in range(0, len(mine), per_line):
+            line = Text(f"{kind if start == 0 else '':<10}", style="dim", no_wrap=True)
+            for _, name, cpu in mine[start : start + per_line]:
+                line.append(_fit(name, 12) + " ", style="default")
+                line.append(bar(cpu, 12), style=f"{_load_style(cpu)} on bright_black")
+                line.append(f" {cpu * 100:3.0f} %".ljust(10), style="default")
+            line.truncate(width)
+            lines.append(line)
+    if len(lines) <= most:
+        return lines
+    return [*lines[: max(0, most - 1)], Text("          …", style="dim")][:most]
+
+
+def _interfaces(state: State, width: int, most: int) -> list[Text]:
+    lines = []
+    for name, c in list(state.interfaces.items())[:most]:
+        line = Text(_fit(name, 14) + " ", no_wrap=True)
+        for way in ("tx", "rx"):
+            packets = _plain(units.scaled(c.get(f"{way}_packets", 0), "pps"))
+            bits = _plain(units.scaled(c.get(f"{way}_bytes", 0) * 8, "bit/s"))
+            line.append(f"{way} ", style="dim")
+            line.append(f"{packets:>10} {bits:>12}   ")
+        dropped = sum(v for k, v in c.items() if k.endswith(("dropped", "errors")))
+        if dropped:
+            line.append(f"{_plain(units.rate(dropped))} dropped", style="red")
+        line.truncate(width)
+        lines.append(line)
+    return lines
+
+
+def render_frame(state: State, width: int, height: int) -> Stack:
+    """The whole picture, never more than `height` lines of `width` cells; what matters less goes first."""
+    top = [*_header(state, width), _progress(state, width)]
+    top += [Text(_fit(f"✕ {state.error}", width), style="bold red")] if state.error else []
+    warnings = list(state.warnings.values())
+    warned = [Text(_fit(f"! not valid – {w}", width), style="bold yellow") for w in warnings[:3]]
+    left = height - len(top) - len(warned) - 1
+    sections = [warned, _groups(state, width, max(1, left - 8))]
+    left -= len(sections[1]) + 1
+    parts: list[tuple[Callable[[int], list[Text]], int]] = [
+        (lambda most: _curves(state, width)[:most], 2),
+        (lambda most: _cpu(state, width, most), max(2, height // 4)),
+        (lambda most: _interfaces(state, width, most), max(1, height // 8)),
+        (lambda most: [Text(_fit(line, width), style="dim") for line in list(state.logs)[-most:]], 8),
+    ]
+    for make, wanted in parts:
+        most = min(wanted, left - 1)
+        made = make(most) if most > 0 else []
+        if made:
+            sections.append(made)
+            left -= len(made) + 1
+    lines = top
+    for section in sections:
+        if section:
+            lines = [*lines, Text(""), *section]
+    return Stack(*lines[:height])
+
+
+def render_summary(trials: Sequence[State], width: int) -> Stack:
+    """What stays on the terminal: a line for each group of each trial, in counts."""
+    lines: list[Text] = []
+    for state in trials:
+        name = state.leg or state.title
+        if state.repetitions > 1:
+            name += f" {state.repetition}/{state.repetitions}"
+        head = Text(_fit(name, min(cell_len(name), width - 30)), style="bold", no_wrap=True)
+        ended = STATES.get(state.run_state, ("ended", ""))[0]
+        head.append(f" {ended} after {_clock(state.elapsed)}", style="dim")
+        lines.append(head)
+        if state.error:
+            lines.append(Text(_fit(f"  ✕ {state.error}", width), style="red"))
+        lines += [Text(_fit(f"  ! not valid – {w}", width), style="yellow") for w in state.warnings.values()]
+        for g in state.groups.values():
+            lost = max(0, g.sent - g.delivered)
+            sent, confirmed = units.count(g.sent), units.count(g.delivered)
+            text = f"sent {sent}, confirmed {confirmed}, not confirmed {units.count(lost)}"
+            line = Text(f"  {_fit(g.name, 14)} ", no_wrap=True)
+            line.append(_plain(text))
+            if g.errors:
+                line.append(_plain(f", errors {units.count(g.errors)}"), style="red")
+            line.truncate(width, overflow="ellipsis")
+            lines.append(line)
+    return Stack(*lines)
