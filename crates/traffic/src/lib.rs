@@ -3,10 +3,12 @@
 //! [`plan`] makes a profile ready, a [`Transport`] carries it with workers that [`Control`] steers, and
 //! [`collect`] turns their samples into the trial's result.
 
+pub mod capture;
 pub mod collect;
 pub mod cpu;
 pub mod interfaces;
 pub mod plan;
+pub mod reflector;
 pub mod result;
 mod schedule;
 pub mod sockets;

@@ -1,0 +1,142 @@
+//! `run.*`: load, steer, and read one run.
+
+use super::Answer;
+use crate::rpc::{BAD_PROFILE, Error, NOTHING_THERE, bad_profile};
+use crate::run::{Run, Status};
+use crate::server::Caller;
+use profile::Target;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use traffic::Trial;
+
+/// What to run, and what to change about it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    profile: Value,
+    #[serde(default)]
+    targets: BTreeMap<String, Target>,
+    #[serde(default)]
+    trial: Trial,
+}
+
+/// Put a run in place of the last one.
+pub fn load(caller: &Caller, params: Load) -> Answer {
+    let core = &caller.core;
+    core.as_writer(caller.session)?;
+    if core.run().is_some_and(|r| r.is_active()) {
+        return Err(Error::state("a run is under way", "Stop it with run.stop and wait for it"));
+    }
+    let mut value = params.profile;
+    // before the checks, so that a profile may leave its targets open
+    if !params.targets.is_empty()
+        && let Some(profile) = value.as_object_mut()
+    {
+        let targets = profile.entry("targets").or_insert_with(|| json!({}));
+        for (name, target) in &params.targets {
+            targets[name] = target.to_string().into();
+        }
+    }
+    let profile = profile::load(&value.to_string()).map_err(|errors| bad_profile(BAD_PROFILE, &errors))?;
+    let id = format!("{}-{}", profile.name, core.number());
+    let run = Run::load(id, profile, &params.trial)?;
+    let groups: Vec<Value> = run
+        .plan
+        .groups
+        .iter()
+        .map(|g| {
+            json!({"name": g.name, "protocol": g.protocol, "target": g.target, "devices": g.devices, "delays": g.delays})
+        })
+        .collect();
+    let answer = json!({"run": run.id, "groups": groups});
+    tracing::info!(run = %run.id, "loaded");
+    core.set_run(Arc::new(run));
+    Ok(answer)
+}
+
+fn loaded(caller: &Caller) -> Result<Arc<Run>, Error> {
+    caller
+        .core
+        .run()
+        .ok_or_else(|| Error::new(NOTHING_THERE, "ND-104-11", "no run is loaded", "Call run.load first"))
+}
+
+fn steer(caller: &Caller, f: impl FnOnce(&Arc<Run>) -> Result<(), Error>) -> Answer {
+    caller.core.as_writer(caller.session)?;
+    let run = loaded(caller)?;
+    f(&run)?;
+    let status = run.status_value();
+    caller.core.publish("run.state", &status);
+    Ok(status)
+}
+
+/// Begin to send.
+pub fn start(caller: &Caller) -> Answer {
+    steer(caller, |run| run.start(&caller.core))
+}
+
+/// Stop the run's clock.
+pub fn pause(caller: &Caller) -> Answer {
+    steer(caller, |run| run.pause())
+}
+
+/// Let it go on.
+pub fn resume(caller: &Caller) -> Answer {
+    steer(caller, |run| run.resume())
+}
+
+/// Go to the drain phase.
+pub fn stop(caller: &Caller) -> Answer {
+    steer(caller, |run| {
+        run.stop(Some("stopped"));
+        Ok(())
+    })
+}
+
+/// How far it is.
+pub fn status(caller: &Caller) -> Answer {
+    let status = caller.core.run().map_or_else(Status::idle, |r| r.status());
+    Ok(serde_json::to_value(status).unwrap_or_default())
+}
+
+/// The trial's result.
+pub fn result(caller: &Caller) -> Answer {
+    let result = loaded(caller)?.result().ok_or_else(|| {
+        Error::new(NOTHING_THERE, "ND-104-11", "the run is not done", "Wait for the state `done`")
+    })?;
+    Ok(serde_json::to_value(&*result).unwrap_or_default())
+}
+
+/// Which devices' summaries.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Page {
+    #[serde(default)]
+    offset: usize,
+    #[serde(default = "page_size")]
+    limit: usize,
+}
+
+fn page_size() -> usize {
+    10_000
+}
+
+/// What each device delivered.
+pub fn flows(caller: &Caller, page: &Page) -> Answer {
+    let run = loaded(caller)?;
+    let flows = run.flows();
+    let rows: Vec<Value> = flows
+        .iter()
+        .skip(page.offset)
+        .take(page.limit.min(100_000))
+        .map(|f| {
+            let t = &f.tally;
+            let mean = t.delay_sum.checked_div(t.delivered).unwrap_or(0);
+            let group = &run.plan.groups[usize::from(f.group)].name;
+            json!([group, f.device, t.flows.0, t.flows.1, t.sent, t.delivered, t.failed, mean, t.delay_max])
+        })
+        .collect();
+    Ok(json!({"total": flows.len(), "flows": rows}))
+}

@@ -1,0 +1,296 @@
+//! From the plan to the graph: ports opened, peers found, elements connected.
+
+use super::generator::{Generator, Streams};
+use super::neighbour::{self, Neighbour, Station};
+use super::receiver::{Expected, Receiver, Stream};
+use super::reflector::Reflector;
+use super::report::{Report, Reporter, Run};
+use super::slots::{Shape, Slots};
+use crate::plan::{GroupPlan, Plan};
+use crate::transport::Unready;
+use dpdk::{Eal, EalOptions, Mempool, Port, PortConfig, RxQueue, TxQueue};
+use engine::port::{PortRx, PortTx};
+use engine::{ElementId, Graph};
+use packet::{Flow, Mac, Template};
+use profile::{Dpdk, Load, Role, parse_mac};
+use protocol::meter::Tally;
+use protocol::registry::Params;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+/// Packets in the pool all ports share.
+const PACKETS: u32 = 16_383;
+/// Their room, unless a group sends longer frames.
+const ROOM: u16 = 2_048;
+/// How long a peer's address is asked for.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Devices send from these UDP ports on, in turn.
+const FIRST_SOURCE_PORT: u16 = 10_000;
+const SOURCE_PORTS: u32 = 50_000;
+
+/// A graph ready to be placed.
+pub struct Built {
+    /// The EAL it belongs to.
+    pub eal: &'static Eal,
+    /// The graph.
+    pub graph: Graph,
+    /// The ports by name, to read their counters.
+    pub ports: Vec<(String, Port)>,
+    /// Names of the elements that report, in the order of their numbers.
+    pub reporters: Vec<String>,
+}
+
+/// One port, open.
+struct Open<'a> {
+    settings: &'a profile::Port,
+    index: usize,
+    port: Port,
+    rx: RxQueue,
+    tx: TxQueue,
+    station: Station,
+}
+
+fn unready(at: &str, why: &dpdk::Error) -> Unready {
+    // What to do is part of DPDK's messages.
+    Unready::new("ND-92-12", at, why.to_string(), "See above")
+}
+
+/// Make everything that `settings` and the plan ask for.
+pub fn build(settings: &Dpdk, plan: &Plan, run: &Arc<Run>, to: &Sender<Report>) -> Result<Built, Unready> {
+    let options = EalOptions {
+        huge_pages: settings.huge_pages,
+        memory_mib: u32::try_from(settings.memory.0.div_ceil(1 << 20)).unwrap_or(u32::MAX),
+        pci: settings.ports.iter().filter_map(|port| pci(&port.device)).collect(),
+        extra: Vec::new(),
+    };
+    let eal = Eal::start(&options).map_err(|why| unready("transport.dpdk", &why))?;
+    let mut shapes = Vec::new();
+    for (i, group) in plan.groups.iter().enumerate() {
+        shapes.push(shape(i, group, plan.factor)?);
+    }
+    let longest = shapes.iter().map(|(_, len)| *len).max().unwrap_or(0);
+    let room = u16::try_from(longest).unwrap_or(u16::MAX).max(ROOM);
+    let packets = (u64::from(PACKETS) * u64::from(ROOM) / u64::from(room)) as u32;
+    let pool = Mempool::new(eal, packets, room).map_err(|why| unready("transport.dpdk.memory", &why))?;
+    let mut ports = open(eal, settings, &pool, longest)?;
+
+    let first_streams = first_streams(plan)?;
+    let mut sending: Vec<Vec<Streams>> = ports.iter().map(|_| Vec::new()).collect();
+    for (i, (group, (shape, len))) in plan.groups.iter().zip(&shapes).enumerate() {
+        let on = sender(settings, plan, i)?;
+        let peer = peer(i, group, on, &mut ports, &pool)?;
+        let templates = (0..group.devices).map(|device| {
+            let flow = flow(group, device, &ports[on].station, peer);
+            Template::new(&flow, *len).map_err(|why| {
+                let key = format!("groups[{i}].model.stream.size");
+                Unready::new("ND-104-07", key, why.to_string(), "Change the size")
+            })
+        });
+        sending[on].push(Streams {
+            group: i,
+            slots: Slots::new(*shape),
+            templates: templates.collect::<Result<_, _>>()?,
+            first: first_streams[i],
+            meter: [(); 3].map(|()| Tally::new(group.delays.len())),
+        });
+    }
+    let mut built = Built { eal, graph: Graph::new(), ports: Vec::new(), reporters: Vec::new() };
+    for (open, streams) in ports.into_iter().zip(sending) {
+        let name = &open.settings.name;
+        built.ports.push((name.clone(), open.port));
+        let tx = built.graph.add(format!("{name}.tx"), PortTx(open.tx));
+        let rx = built.graph.add(format!("{name}.rx"), PortRx(open.rx));
+        if open.settings.role == Role::Reflector {
+            let reflector = built.graph.add(format!("{name}.reflector"), Reflector(open.station));
+            built.graph.chain(&[rx, reflector, tx]);
+            continue;
+        }
+        let mut add = |kind: &str, make: &mut dyn FnMut(&mut Graph, String, Reporter) -> ElementId| {
+            let name = format!("{name}.{kind}");
+            let reporter = Reporter::new(run.clone(), built.reporters.len(), to.clone());
+            built.reporters.push(name.clone());
+            make(&mut built.graph, name, reporter)
+        };
+        let mut streams = Some(streams);
+        let generator = add("generator", &mut |graph, name, reporter| {
+            graph.add(name, Generator::new(streams.take().unwrap_or_default(), pool.clone(), reporter))
+        });
+        let receiver = add("receiver", &mut |graph, name, reporter| {
+            let (groups, streams) = expected(plan);
+            graph.add(name, Receiver::new(groups, streams, reporter))
+        });
+        let neighbour = built.graph.add(format!("{name}.neighbour"), Neighbour(open.station));
+        built.graph.connect(generator, tx);
+        built.graph.chain(&[rx, receiver, neighbour, tx]);
+    }
+    Ok(built)
+}
+
+/// The address, if the device is on the PCI bus.
+fn pci(device: &str) -> Option<String> {
+    match device.parse() {
+        Ok(dpdk::Device::Pci(address)) => Some(address),
+        _ => None,
+    }
+}
+
+fn open<'a>(
+    eal: &'static Eal,
+    settings: &'a Dpdk,
+    pool: &Mempool,
+    longest: usize,
+) -> Result<Vec<Open<'a>>, Unready> {
+    let mut ports = Vec::new();
+    for (index, settings) in settings.ports.iter().enumerate() {
+        let at = format!("transport.dpdk.ports[{index}]");
+        let device = |why: dpdk::Error| unready(&format!("{at}.device"), &why);
+        let port = Port::open(eal, &settings.device).map_err(device)?;
+        let wanted = settings.mac.as_deref().and_then(parse_mac);
+        let mtu = longest.saturating_sub(packet::ethernet::LEN);
+        let mtu = if mtu > 1500 { u16::try_from(mtu).unwrap_or(u16::MAX) } else { 0 };
+        let config = PortConfig { mac: wanted, mtu, ..PortConfig::default() };
+        let (mut rx, mut tx) = port.start(&config, pool).map_err(device)?;
+        let (Some(rx), Some(tx)) = (rx.pop(), tx.pop()) else { continue };
+        // Ports without an address of their own get one that is locally administered.
+        let own = Some(port.mac()).filter(|mac| *mac != [0; 6]);
+        let mac = wanted.or(own).unwrap_or([2, 0x6e, 0x64, 0, 0, index as u8]);
+        ports.push(Open { settings, index, port, rx, tx, station: Station { mac, ip: settings.ip } });
+    }
+    Ok(ports)
+}
+
+/// How a group sends, and the length of its frames without FCS.
+fn shape(index: usize, group: &GroupPlan, factor: f64) -> Result<(Shape, usize), Unready> {
+    let refuse = |key: &str, what: String, fix: &str| {
+        Err(Unready::new("ND-104-07", format!("groups[{index}].{key}"), what, fix))
+    };
+    let Some(params) = group.stream() else {
+        let what = format!("the dpdk transport does not carry {} yet", group.protocol);
+        return refuse("model", what, "Use the stream model, or the sockets transport");
+    };
+    let Load::Closed(load) = &group.load else {
+        let what = "the dpdk transport begins its streams by itself, not by arrivals".to_owned();
+        return refuse("load", what, "Use a closed load, and set rate or interval of the stream");
+    };
+    if !load.stages.is_empty() {
+        let what = "the dpdk transport cannot change the number of streams yet".to_owned();
+        return refuse("load.closed.stages", what, "Use ramp");
+    }
+    let _ = factor; // the factor of a closed load is in the number of devices
+    let interval_ns = match (params.rate, params.interval) {
+        (Some(rate), _) => 1e9 / rate.0,
+        (None, Some(interval)) => interval.ns() as f64,
+        (None, None) => 1e6,
+    };
+    if !(interval_ns > 0.0 && interval_ns.is_finite()) {
+        let what = "an endless rate cannot be met".to_owned();
+        return refuse("model.stream.interval", what, "Give a rate");
+    }
+    let ip = if group.address.is_ipv6() { packet::ipv6::LEN } else { packet::ipv4::LEN };
+    let size = usize::try_from(params.size.0).unwrap_or(usize::MAX);
+    let len = size.saturating_add(packet::ethernet::LEN + ip + packet::udp::LEN);
+    let shape = Shape {
+        devices: group.devices,
+        interval_ns,
+        burst: params.burst,
+        count: params.count,
+        flows: load.flows,
+        rest_ns: load.flow_interval.ns(),
+        ramp_ns: load.ramp.ns(),
+    };
+    Ok((shape, len))
+}
+
+/// Stream number of each group's first device.
+fn first_streams(plan: &Plan) -> Result<Vec<u16>, Unready> {
+    let mut next = 0u32;
+    let mut first = Vec::new();
+    for (i, group) in plan.groups.iter().enumerate() {
+        first.push(next as u16);
+        next = next.saturating_add(group.devices);
+        if next > u32::from(u16::MAX) + 1 {
+            let what = format!("{next} streams are more than the 65536 that signatures can number");
+            return Err(Unready::new("ND-104-05", format!("groups[{i}].devices"), what, "Use fewer devices"));
+        }
+    }
+    Ok(first)
+}
+
+/// The number of the port that group `index` sends on.
+fn sender(settings: &Dpdk, plan: &Plan, index: usize) -> Result<usize, Unready> {
+    let wanted = plan.profile.groups.get(index).and_then(|group| group.port.as_deref());
+    let fits = |port: &profile::Port| {
+        port.role == Role::Generator && wanted.is_none_or(|wanted| wanted == port.name)
+    };
+    settings.ports.iter().position(fits).ok_or_else(|| {
+        let what = "no port with the role generator is there for the group".to_owned();
+        Unready::new("ND-104-06", format!("groups[{index}].port"), what, "Name one of transport.dpdk.ports")
+    })
+}
+
+/// The Ethernet address that a group's frames go to.
+fn peer(index: usize, group: &GroupPlan, on: usize, ports: &mut [Open<'_>], pool: &Mempool) -> Result<Mac, Unready> {
+    let settings = ports[on].settings;
+    if let Some(mac) = settings.peer_mac.as_deref().and_then(parse_mac) {
+        return Ok(mac);
+    }
+    // The other end of a cable is a port of ours.
+    if settings.device.starts_with("pair:") {
+        let other = ports.iter().find(|other| other.index != on && other.settings.device == settings.device);
+        if let Some(other) = other {
+            return Ok(other.station.mac);
+        }
+    }
+    let at = format!("transport.dpdk.ports[{on}]");
+    let IpAddr::V4(target) = group.address.ip() else {
+        let what = format!("who has {} is not asked for over IPv6 yet", group.address.ip());
+        return Err(Unready::new("ND-92-13", format!("{at}.peer_mac"), what, "Give peer_mac"));
+    };
+    let port = &mut ports[on];
+    if port.station.ip.is_unspecified() || !port.station.ip.is_ipv4() {
+        let what = "the port needs an IPv4 address to ask for its peer's".to_owned();
+        return Err(Unready::new("ND-92-13", format!("{at}.ip"), what, "Give ip, or peer_mac"));
+    }
+    let queues = (&mut port.rx, &mut port.tx);
+    neighbour::resolve(port.station, target, queues, pool, PATIENCE).ok_or_else(|| {
+        let what = format!("nobody answered for {target} on port {} (groups[{index}].target)", settings.name);
+        let fix = "Check that the other side is up and in the same network, or give peer_mac";
+        Unready::new("ND-92-13", at, what, fix)
+    })
+}
+
+fn flow(group: &GroupPlan, device: u32, station: &Station, peer: Mac) -> Flow {
+    let source = group.source(device).unwrap_or(station.ip);
+    let port = FIRST_SOURCE_PORT + (device % SOURCE_PORTS) as u16;
+    Flow {
+        source_mac: station.mac,
+        destination_mac: peer,
+        source: SocketAddr::new(source, port),
+        destination: group.address,
+        ttl: 64,
+        dscp: 0,
+    }
+}
+
+/// What a receiver must know: all groups and their streams.
+fn expected(plan: &Plan) -> (Vec<Expected>, Vec<Stream>) {
+    let named = |group: &GroupPlan, names: &[&str]| group.delays.iter().position(|name| names.contains(name));
+    let groups = plan.groups.iter().enumerate().map(|(i, group)| Expected {
+        group: i,
+        meter: [(); 3].map(|()| Tally::new(group.delays.len())),
+        delay: named(group, &["round_trip", "delay"]),
+        jitter: named(group, &["jitter"]),
+    });
+    let streams = plan.groups.iter().enumerate();
+    let streams = streams.flat_map(|(i, group)| (0..group.devices).map(move |d| Stream::new(i as u16, d)));
+    (groups.collect(), streams.collect())
+}
+
+impl GroupPlan {
+    /// The parameters of the stream model, if that is the group's.
+    fn stream(&self) -> Option<protocol::stream::Params> {
+        None::<Params>.map(|_| protocol::stream::Params::default())
+    }
+}

@@ -1,0 +1,209 @@
+//! Sends streams at their times.
+//!
+//! Each datagram has an intended send time that no delay before it changes; the signature carries that time,
+//! so what the generator is late by is in the measured delay, and counted as lateness besides. What the port
+//! has no room for is kept and sent first the next time: the generator loses nothing, it falls behind.
+
+use super::report::{Report, Reporter, take};
+use super::slots::Slots;
+use dpdk::{Batch, Mempool};
+use engine::{About, Cx, Element};
+use packet::Template;
+use packet::signature::{SEQUENCE_MAX, Signature};
+use protocol::meter::{DELAY_MAX_NS, DeviceTally, Failure, Phase, Tally, Window};
+use protocol::time::Time;
+use std::time::Duration;
+
+/// What fell due at the very end of the load may still leave this much later.
+const GRACE: Duration = Duration::from_millis(1);
+
+/// One group's streams.
+#[derive(Debug)]
+pub struct Streams {
+    /// Number of the group in the plan.
+    pub group: usize,
+    /// When they send.
+    pub slots: Slots,
+    /// A frame for each device.
+    pub templates: Vec<Template>,
+    /// Stream number of the first device; the others follow.
+    pub first: u16,
+    /// Counts, by phase.
+    pub meter: [Tally; 3],
+}
+
+/// Element: see the module's own words.
+#[derive(Debug)]
+pub struct Generator {
+    streams: Vec<Streams>,
+    pool: Mempool,
+    reporter: Reporter,
+    held: Batch,
+    /// Where the run's time zero was when it last moved.
+    zero: u64,
+    draining: bool,
+    /// Due before now and not sent when last reported: not to be counted as intended again.
+    behind: Vec<[u64; 3]>,
+}
+
+impl Generator {
+    /// For the streams of one port.
+    pub fn new(streams: Vec<Streams>, pool: Mempool, reporter: Reporter) -> Self {
+        let behind = vec![[0; 3]; streams.len()];
+        Self { streams, pool, reporter, held: Batch::new(), zero: 0, draining: false, behind }
+    }
+
+    /// The load is over: what is due until its end and not sent was intended, and flows end.
+    fn drain(&mut self, window: Window) {
+        self.draining = true;
+        self.count_behind(window, window.drain);
+        for streams in &mut self.streams {
+            for begun in streams.slots.under_way() {
+                streams.meter[window.phase(begun) as usize].counts.flows_completed += 1;
+            }
+        }
+    }
+
+    /// Count what is due before `end` and not sent as intended, once.
+    fn count_behind(&mut self, window: Window, end: Time) {
+        for (streams, behind) in self.streams.iter_mut().zip(&mut self.behind) {
+            let warmup = streams.slots.pending(end.min(window.measure));
+            let all = streams.slots.pending(end.min(window.drain));
+            for (phase, pending) in [(0, warmup), (1, all - warmup.min(all))] {
+                // What was behind before and has been sent since was counted as intended by `send`.
+                let counts = &mut streams.meter[phase].counts;
+                counts.messages_intended = (counts.messages_intended + pending).saturating_sub(behind[phase]);
+                behind[phase] = pending;
+            }
+        }
+    }
+}
+
+/// Put as many datagrams as are due, and fit, into the batch.
+#[inline]
+fn send(streams: &mut Streams, pool: &Mempool, batch: &mut Batch, zero: u64, (now, due_by): (Time, Time), window: Window) {
+    let ready = streams.slots.ready(due_by, batch.room());
+    let have = batch.len();
+    if ready == 0 || !pool.fill(batch, have + ready) {
+        return;
+    }
+    let first = streams.slots.due();
+    let mut written = have;
+    for mbuf in &mut batch.frames_mut()[have..] {
+        // A flow that ended may have moved the next slot away.
+        if streams.slots.due() > due_by {
+            break;
+        }
+        let slot = streams.slots.take();
+        let template = &streams.templates[slot.device as usize];
+        let counts = &mut streams.meter[window.phase(slot.due) as usize].counts;
+        if slot.begins {
+            counts.flows_intended += 1;
+            counts.flows_started += 1;
+        }
+        counts.messages_intended += 1;
+        counts.messages_sent += 1;
+        counts.bytes_sent += template.payload() as u64;
+        if slot.ends {
+            streams.meter[window.phase(slot.begun) as usize].counts.flows_completed += 1;
+        }
+        let signature = Signature {
+            stream: streams.first.wrapping_add(slot.device as u16),
+            sequence: slot.sequence & SEQUENCE_MAX,
+            sent_ns: zero.saturating_add(slot.due.0),
+        };
+        // The pool's packets have room for the longest template: see where it is made.
+        if let Some(frame) = mbuf.set_len(template.len()) {
+            template.write(frame, &signature);
+        }
+        written += 1;
+    }
+    batch.truncate(written);
+    // One value for all that leave together: the oldest's, so that none is made to look better than it was.
+    let tally = &mut streams.meter[window.phase(first) as usize];
+    let count = (written - have) as u64;
+    let _grown = tally.lateness.record_n(now.since(first).min(DELAY_MAX_NS), count);
+}
+
+impl Element for Generator {
+    fn about(&self) -> About {
+        About { kind: "generator", takes: false, outputs: &["out"], drops: &[], polled: true }
+    }
+
+    fn poll(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        /// How often to look whether a run that stands still goes on.
+        const LOOK_NS: u64 = 200_000;
+        self.held.move_to(batch);
+        if !batch.is_empty() {
+            // The port was full: it gets what it refused before anything new.
+            return;
+        }
+        let Some(zero) = self.reporter.run().zero() else {
+            cx.wake_at(cx.now + LOOK_NS);
+            return;
+        };
+        self.zero = zero;
+        let now = Time(cx.now.saturating_sub(zero));
+        let window = self.reporter.run().control.window();
+        if now >= window.drain + GRACE {
+            if !self.draining {
+                self.drain(window);
+            }
+            return;
+        }
+        let due_by = now.min(Time(window.drain.0.saturating_sub(1)));
+        for streams in &mut self.streams {
+            send(streams, &self.pool, batch, zero, (now, due_by), window);
+        }
+        let due = self.streams.iter().map(|streams| streams.slots.due()).min().unwrap_or(Time::NEVER);
+        if due < Time::NEVER {
+            cx.wake_at(zero.saturating_add(due.0));
+        }
+        // Groups that come later in the list must not starve when the first fill every batch.
+        if self.streams.len() > 1 && batch.room() == 0 {
+            self.streams.rotate_left(1);
+            self.behind.rotate_left(1);
+        }
+    }
+
+    fn refused(&mut self, _: usize, batch: &mut Batch, _: &mut Cx<'_>) {
+        batch.move_to(&mut self.held);
+    }
+
+    fn tick(&mut self, now: u64) {
+        if !self.reporter.is_asked() {
+            return;
+        }
+        let now = Time(now.saturating_sub(self.zero));
+        let run = self.reporter.run();
+        let window = run.control.window();
+        if self.zero != 0 && !self.draining && !run.control.is_paused() {
+            self.count_behind(window, now);
+        }
+        if self.reporter.run().is_ending() && !self.held.is_empty() {
+            // The port never took these: our own loss, which makes the run invalid.
+            let lost = self.held.len() as u64;
+            self.held.clear();
+            if let Some(streams) = self.streams.first_mut() {
+                streams.meter[Phase::Measure as usize].counts.failures[Failure::Local as usize] += lost;
+            }
+        }
+        let active = |streams: &Streams| if self.draining { 0 } else { streams.slots.active(now) };
+        let active = self.streams.iter().map(|streams| (streams.group, active(streams))).collect();
+        let streams = &mut self.streams;
+        self.reporter.tick(|| Report {
+            active,
+            groups: streams.iter_mut().map(|streams| (streams.group, take(&mut streams.meter))).collect(),
+            devices: streams.iter().flat_map(summaries).collect(),
+            ..Report::empty()
+        });
+    }
+}
+
+/// What each device sent, since the start.
+fn summaries(streams: &Streams) -> impl Iterator<Item = (u16, u32, DeviceTally)> + '_ {
+    let group = streams.group as u16;
+    streams.slots.sent().zip(streams.slots.begun()).zip(0..).map(move |((sent, begun), device)| {
+        (group, device, DeviceTally { flows: (begun, begun), sent, ..DeviceTally::default() })
+    })
+}

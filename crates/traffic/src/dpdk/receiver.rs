@@ -1,0 +1,271 @@
+//! Measures every datagram that comes back: loss, order, duplicates, delay, jitter.
+//!
+//! Nothing is taken for granted: frames that are broken, foreign or of unknown streams are dropped and
+//! counted by reason; what is not UDP goes on to the next element, which answers ARP and ping.
+
+use super::report::{Report, Reporter, take};
+use super::tracker::{Arrival, Tracker};
+use dpdk::Batch;
+use engine::{About, Cx, Element};
+use packet::signature::Signature;
+use packet::udp::Datagram;
+use packet::{Fault, Layers};
+use protocol::meter::{DELAY_MAX_NS, DeviceTally, Tally, Window};
+use protocol::time::Time;
+
+/// What the receiver knows of one group.
+#[derive(Debug)]
+pub struct Expected {
+    /// Number of the group in the plan.
+    pub group: usize,
+    /// Counts and delays, by phase.
+    pub meter: [Tally; 3],
+    /// Which of the delays is the time from sending to receiving, and which the jitter, if they are wanted.
+    pub delay: Option<usize>,
+    /// See `delay`.
+    pub jitter: Option<usize>,
+}
+
+/// One stream.
+#[derive(Debug, Clone)]
+pub struct Stream {
+    /// Number of its group in [`Receiver`]'s list.
+    pub expected: u16,
+    /// Which device of the group sends it.
+    pub device: u32,
+    tracker: Tracker,
+    tally: DeviceTally,
+}
+
+impl Stream {
+    /// The stream of `device` in the group that is number `expected` in the receiver's list.
+    pub fn new(expected: u16, device: u32) -> Self {
+        Self { expected, device, tracker: Tracker::default(), tally: DeviceTally::default() }
+    }
+}
+
+/// Reasons to drop: the faults of frames, and:
+const UNKNOWN_STREAM: usize = Fault::NAMES.len();
+const SEGMENTED: usize = UNKNOWN_STREAM + 1;
+
+const DROPS: [&str; SEGMENTED + 1] = {
+    let mut names = ["unknown_stream"; SEGMENTED + 1];
+    let mut i = 0;
+    while i < UNKNOWN_STREAM {
+        names[i] = Fault::NAMES[i];
+        i += 1;
+    }
+    names[SEGMENTED] = "segmented";
+    names
+};
+
+/// Element: see the module's own words.
+#[derive(Debug)]
+pub struct Receiver {
+    measured: Measured,
+    reporter: Reporter,
+}
+
+/// What was measured so far; knows nothing of DPDK.
+#[derive(Debug)]
+struct Measured {
+    groups: Vec<Expected>,
+    /// By stream number.
+    streams: Vec<Stream>,
+    /// The run's time zero on the clock that signatures use.
+    zero: u64,
+    window: Window,
+}
+
+/// What to do with a frame.
+enum Verdict {
+    /// It was measured.
+    Done,
+    /// Somebody else may want it.
+    Other,
+    /// It is to be dropped for this reason.
+    Bad(usize),
+}
+
+impl Measured {
+    /// The frame arrived at `now`, ns.
+    #[inline]
+    fn frame(&mut self, frame: &[u8], now: u64) -> Verdict {
+        let datagram = match Layers::find(frame).and_then(|layers| Datagram::parse(frame, &layers)) {
+            Ok(datagram) => datagram,
+            Err(Fault::NotIp | Fault::NotUdp) => return Verdict::Other,
+            Err(fault) => return Verdict::Bad(fault as usize),
+        };
+        let Some(signature) = Signature::parse(datagram.payload) else {
+            return Verdict::Bad(Fault::NoSignature as usize);
+        };
+        let Some(stream) = self.streams.get_mut(usize::from(signature.stream)) else {
+            return Verdict::Bad(UNKNOWN_STREAM);
+        };
+        let Some(group) = self.groups.get_mut(usize::from(stream.expected)) else {
+            return Verdict::Bad(UNKNOWN_STREAM);
+        };
+        let sent = Time(signature.sent_ns.saturating_sub(self.zero));
+        let tally = &mut group.meter[self.window.phase(sent) as usize];
+        let counts = &mut tally.counts;
+        counts.bytes_received += datagram.payload.len() as u64;
+        match stream.tracker.arrived(signature.sequence) {
+            Arrival::InOrder => {}
+            Arrival::Reordered => counts.reordered += 1,
+            Arrival::Duplicate => {
+                counts.duplicates += 1;
+                return Verdict::Done;
+            }
+        }
+        counts.messages_delivered += 1;
+        let delay = now.saturating_sub(signature.sent_ns).min(DELAY_MAX_NS);
+        if let Some(h) = group.delay.and_then(|at| tally.delays.get_mut(at)) {
+            let _grown = h.record(delay);
+        }
+        if let Some(h) = group.jitter.and_then(|at| tally.delays.get_mut(at)) {
+            let _grown = h.record(stream.tracker.jitter(delay));
+        }
+        stream.tally.delivered += 1;
+        stream.tally.delay_sum = stream.tally.delay_sum.saturating_add(delay);
+        stream.tally.delay_max = stream.tally.delay_max.max(delay);
+        Verdict::Done
+    }
+}
+
+impl Receiver {
+    /// For these groups and streams; the position of a stream is its number.
+    pub fn new(groups: Vec<Expected>, streams: Vec<Stream>, reporter: Reporter) -> Self {
+        let window = reporter.run().control.window();
+        Self { measured: Measured { groups, streams, zero: 0, window }, reporter }
+    }
+}
+
+impl Element for Receiver {
+    fn about(&self) -> About {
+        About { kind: "receiver", takes: true, outputs: &["other"], drops: &DROPS, polled: false }
+    }
+
+    fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        let run = self.reporter.run();
+        let measured = &mut self.measured;
+        // While the run stands still, what is under way belongs to the time before.
+        measured.zero = run.zero().unwrap_or(measured.zero);
+        measured.window = run.control.window();
+        let now = cx.now;
+        batch.retain(|mbuf| {
+            let verdict =
+                if mbuf.is_whole() { measured.frame(mbuf.data(), now) } else { Verdict::Bad(SEGMENTED) };
+            match verdict {
+                Verdict::Done => false,
+                Verdict::Other => true,
+                Verdict::Bad(reason) => {
+                    cx.count(reason, 1);
+                    false
+                }
+            }
+        });
+    }
+
+    fn tick(&mut self, _: u64) {
+        let measured = &mut self.measured;
+        self.reporter.tick(|| Report {
+            groups: measured.groups.iter_mut().map(|group| (group.group, take(&mut group.meter))).collect(),
+            devices: measured.streams.iter().filter_map(|stream| {
+                let group = measured.groups.get(usize::from(stream.expected))?;
+                Some((group.group as u16, stream.device, stream.tally))
+            }).collect(),
+            ..Report::empty()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packet::{Flow, Template};
+    use proptest::prelude::*;
+    use protocol::meter::Phase;
+
+    fn measured() -> Measured {
+        let meter = [(); 3].map(|()| Tally::new(2));
+        let group = Expected { group: 0, meter, delay: Some(0), jitter: Some(1) };
+        let window = Window { measure: Time(1_000), drain: Time(1_000_000) };
+        Measured { groups: vec![group], streams: vec![Stream::new(0, 0), Stream::new(0, 1)], zero: 500, window }
+    }
+
+    fn frame(stream: u16, sequence: u64, sent_ns: u64) -> Vec<u8> {
+        let flow = Flow {
+            source_mac: [2, 0, 0, 0, 0, 1],
+            destination_mac: [2, 0, 0, 0, 0, 2],
+            source: "10.0.0.1:1".parse().expect("an address"),
+            destination: "10.0.0.2:2".parse().expect("an address"),
+            ttl: 64,
+            dscp: 0,
+        };
+        let mut frame = vec![0; 60];
+        let template = Template::new(&flow, 60).expect("it fits");
+        assert!(template.write(&mut frame, &Signature { stream, sequence, sent_ns }));
+        frame
+    }
+
+    #[test]
+    fn each_datagram_counts_in_the_phase_it_was_meant_for() {
+        let mut measured = measured();
+        // Run time 999 is still warm-up, 1000 is not.
+        for (sequence, sent) in [(0, 1499), (1, 1500)] {
+            assert!(matches!(measured.frame(&frame(0, sequence, sent), 2_000_000), Verdict::Done));
+        }
+        let [warmup, measure, drain] = &measured.groups[0].meter;
+        assert_eq!((warmup.counts.messages_delivered, measure.counts.messages_delivered), (1, 1));
+        assert_eq!(drain.counts, Default::default());
+        assert_eq!(measure.delays[0].max() / 1000, (2_000_000 - 1500) / 1000);
+        assert_eq!(measure.counts.bytes_received, 18);
+    }
+
+    #[test]
+    fn loss_order_and_copies_are_told_apart_per_stream() {
+        let mut measured = measured();
+        for (stream, sequence) in [(0, 0), (1, 0), (0, 2), (0, 1), (0, 1), (1, 1)] {
+            measured.frame(&frame(stream, sequence, 5_000), 6_000);
+        }
+        let counts = measured.groups[0].meter[Phase::Measure as usize].counts;
+        assert_eq!((counts.messages_delivered, counts.reordered, counts.duplicates), (5, 1, 1));
+        assert_eq!(measured.streams[0].tally.delivered, 3);
+        assert_eq!((measured.streams[1].tally.delay_sum, measured.streams[1].tally.delay_max), (2_000, 1_000));
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_named() {
+        let mut measured = measured();
+        let mut verdict = |frame: &[u8]| match measured.frame(frame, 0) {
+            Verdict::Done => "done",
+            Verdict::Other => "other",
+            Verdict::Bad(reason) => DROPS[reason],
+        };
+        assert_eq!(verdict(&frame(2, 0, 0)), "unknown_stream");
+        let mut flipped = frame(0, 0, 0);
+        flipped[50] ^= 4;
+        assert_eq!(verdict(&flipped), "bad_checksum");
+        flipped = frame(0, 0, 0);
+        flipped[42] = 0; // no longer our magic
+        flipped[40..42].fill(0);
+        assert_eq!(verdict(&flipped), "no_signature");
+        assert_eq!(verdict(&frame(0, 0, 0)[..50]), "bad_length");
+        assert_eq!(verdict(&[0; 60]), "other");
+        // A time from the future is no delay rather than a huge one.
+        assert_eq!(verdict(&frame(1, 0, u64::MAX)), "done");
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_frames_are_counted_not_believed(
+            changes in proptest::collection::vec((0usize..60, any::<u8>()), 0..6),
+            cut in 0usize..=60,
+        ) {
+            let mut measured = measured();
+            let mut frame = frame(0, 7, 1_500);
+            changes.into_iter().for_each(|(at, value)| frame[at] = value);
+            let _any = measured.frame(&frame[..cut], 9_000);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Sends every datagram back where it came from: something to point load at.
+
+use super::neighbour::Station;
+use dpdk::Batch;
+use engine::{About, Cx, Element};
+use packet::layers::protocol;
+use packet::{Fault, Layers, ethernet, ipv4, ipv6, udp};
+
+/// Element: swaps Ethernet and IP addresses and UDP ports; answers ARP and ping for its own address.
+#[derive(Debug)]
+pub struct Reflector(pub Station);
+
+/// A UDP datagram for another address than the station's.
+const NOT_FOR_US: usize = Fault::NAMES.len();
+
+const DROPS: [&str; NOT_FOR_US + 1] = {
+    let mut names = ["not_for_us"; NOT_FOR_US + 1];
+    let mut i = 0;
+    while i < NOT_FOR_US {
+        names[i] = Fault::NAMES[i];
+        i += 1;
+    }
+    names
+};
+
+/// Send `frame` back, in place. Checksums stay right: no sum changes when its parts change places.
+#[inline]
+fn reflect(frame: &mut [u8], station: &Station) -> Result<(), usize> {
+    let layers = match Layers::find(frame) {
+        Ok(layers) if layers.protocol == protocol::UDP => layers,
+        other => {
+            if station.answer(frame) {
+                return Ok(());
+            }
+            return Err(other.err().unwrap_or(Fault::NotUdp) as usize);
+        }
+    };
+    if layers.end - layers.l4 < udp::LEN {
+        return Err(Fault::Truncated as usize);
+    }
+    if !station.ip.is_unspecified() {
+        let destination = if layers.is_v6() {
+            ipv6::addresses(frame, layers.ip).map(|(_, destination)| destination.into())
+        } else {
+            ipv4::addresses(frame, layers.ip).map(|(_, destination)| destination.into())
+        };
+        if destination != Some(station.ip) {
+            return Err(NOT_FOR_US);
+        }
+    }
+    ethernet::swap(frame);
+    if layers.is_v6() { ipv6::swap(frame, layers.ip) } else { ipv4::swap(frame, layers.ip) }
+    udp::swap(frame, layers.l4);
+    Ok(())
+}
+
+impl Element for Reflector {
+    fn about(&self) -> About {
+        About { kind: "reflector", takes: true, outputs: &["out"], drops: &DROPS, polled: false }
+    }
+
+    fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        cx.sift(batch, |mbuf| reflect(mbuf.data_mut(), &self.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packet::signature::Signature;
+    use packet::udp::Datagram;
+    use packet::{Flow, Template};
+    use proptest::prelude::*;
+    use std::net::{IpAddr, SocketAddr};
+
+    fn frame(from: &str, to: &str) -> Vec<u8> {
+        let flow = Flow {
+            source_mac: [2, 0, 0, 0, 0, 1],
+            destination_mac: [2, 0, 0, 0, 0, 2],
+            source: from.parse::<SocketAddr>().expect("an address"),
+            destination: to.parse().expect("an address"),
+            ttl: 64,
+            dscp: 0,
+        };
+        let template = Template::new(&flow, 100).expect("it fits");
+        let mut frame = vec![0; 100];
+        assert!(template.write(&mut frame, &Signature { stream: 1, sequence: 2, sent_ns: 3 }));
+        frame
+    }
+
+    fn station(ip: &str) -> Station {
+        Station { mac: [2, 0, 0, 0, 0, 2], ip: ip.parse().expect("an address") }
+    }
+
+    #[test]
+    fn it_comes_back_as_if_the_other_side_had_sent_it() {
+        for (from, to, ip) in
+            [("10.0.0.1:5", "10.0.0.2:7", "10.0.0.2"), ("[fd00::1]:5", "[fd00::2]:7", "fd00::2"), ("1.1.1.1:5", "2.2.2.2:7", "0.0.0.0")]
+        {
+            let mut there = frame(from, to);
+            assert_eq!(reflect(&mut there, &station(ip)), Ok(()));
+            let mut back = frame(to, from);
+            ethernet::swap(&mut back);
+            assert_eq!(there, back);
+            let layers = Layers::find(&there).expect("whole");
+            assert!(Datagram::parse(&there, &layers).is_ok());
+        }
+    }
+
+    #[test]
+    fn what_is_not_for_it_is_named() {
+        let other = station("10.0.0.9");
+        let why = reflect(&mut frame("10.0.0.1:5", "10.0.0.2:7"), &other).expect_err("not for us");
+        assert_eq!(DROPS[why], "not_for_us");
+        let mut broken = frame("10.0.0.1:5", "10.0.0.9:7");
+        broken[20] = 1;
+        assert_eq!(DROPS[reflect(&mut broken, &other).expect_err("broken")], "bad_checksum");
+        assert_eq!(DROPS[reflect(&mut [0; 60], &other).expect_err("nothing")], "not_ip");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..128), at in 0usize..64, with in any::<u8>()) {
+            let any = Station { mac: [0; 6], ip: IpAddr::from([0, 0, 0, 0]) };
+            let _any = reflect(&mut bytes, &any);
+            let mut frame = frame("10.0.0.1:5", "10.0.0.2:7");
+            frame[at] = with;
+            frame.truncate(bytes.len().max(1));
+            let _any = reflect(&mut frame, &any);
+        }
+    }
+}

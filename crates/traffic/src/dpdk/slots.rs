@@ -1,0 +1,327 @@
+//! When the datagrams of a group fall due, and whose turn it is.
+//!
+//! All devices of a group send at the same pace, evenly staggered, so the group is one sequence of slots at
+//! the common pace that the devices take in turn: nothing to sort, however many devices there are.
+
+use protocol::time::Time;
+
+/// How a group sends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shape {
+    /// Devices in the group.
+    pub devices: u32,
+    /// Time between the datagrams of one device, ns.
+    pub interval_ns: f64,
+    /// Datagrams that fall due together; the rate stays the same.
+    pub burst: u32,
+    /// Datagrams per flow; 0: until the load ends.
+    pub count: u64,
+    /// Flows per device; 0: until the load ends.
+    pub flows: u32,
+    /// Rest between the flows of a device, ns.
+    pub rest_ns: u64,
+    /// Time over which the devices begin, evenly, ns.
+    pub ramp_ns: u64,
+}
+
+/// One device's place in its flows.
+#[derive(Debug, Clone, Copy)]
+struct Turn {
+    /// Its next datagram's sequence number, over all its flows.
+    sequence: u64,
+    /// Datagrams left in its flow.
+    left: u64,
+    /// Flows left, the present one included.
+    flows: u32,
+    /// It has no turn before this.
+    wakes: u64,
+    /// When its flow began.
+    begun: Time,
+}
+
+/// A datagram to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot {
+    /// Whose it is.
+    pub device: u32,
+    /// Its number in the device's stream.
+    pub sequence: u64,
+    /// When it is due.
+    pub due: Time,
+    /// It is the first of a flow.
+    pub begins: bool,
+    /// It is the last of a flow.
+    pub ends: bool,
+    /// When its flow began.
+    pub begun: Time,
+}
+
+/// The slots of one group, from now on.
+#[derive(Debug, Clone)]
+pub struct Slots {
+    shape: Shape,
+    /// When the next slot is due and how far apart they are: nanoseconds, in units of 2^-32, so that any rate
+    /// is met in the long run.
+    at: u128,
+    step: u128,
+    device: u32,
+    /// Datagrams of the present slot that are already sent.
+    in_burst: u32,
+    turns: Vec<Turn>,
+    /// Devices that will ever send again.
+    alive: u32,
+    /// All devices are awake, and for good: whose turn it is needs no looking.
+    plain: bool,
+}
+
+const FRACTION: u32 = 32;
+
+impl Slots {
+    /// From the start of the run.
+    pub fn new(shape: Shape) -> Self {
+        let devices = shape.devices.max(1);
+        let shape = Shape { devices, burst: shape.burst.max(1), ..shape };
+        let step = shape.interval_ns * f64::from(shape.burst) / f64::from(devices);
+        let step = (step * (1u64 << FRACTION) as f64).clamp(1.0, 2f64.powi(95)) as u128;
+        let turn = |i: u32| Turn {
+            sequence: 0,
+            left: if shape.count == 0 { u64::MAX } else { shape.count },
+            flows: if shape.flows == 0 { u32::MAX } else { shape.flows },
+            wakes: u64::try_from(u128::from(shape.ramp_ns) * u128::from(i) / u128::from(devices)).unwrap_or(u64::MAX),
+            begun: Time::NEVER,
+        };
+        let mut slots = Self {
+            shape,
+            at: 0,
+            step,
+            device: 0,
+            in_burst: 0,
+            turns: (0..devices).map(turn).collect(),
+            alive: devices,
+            plain: shape.ramp_ns == 0 && shape.count == 0,
+        };
+        slots.skip();
+        slots
+    }
+
+    /// When the next datagram is due; [`Time::NEVER`] when there is none.
+    #[inline]
+    pub fn due(&self) -> Time {
+        if self.alive == 0 {
+            return Time::NEVER;
+        }
+        Time(u64::try_from(self.at >> FRACTION).unwrap_or(u64::MAX))
+    }
+
+    /// How many datagrams are due by and with `now`, at most `most`. Exact while no flow ends or begins.
+    #[inline]
+    pub fn ready(&self, now: Time, most: usize) -> usize {
+        if self.due() > now {
+            return 0;
+        }
+        // The largest instant that still shows as `now`.
+        let until = (u128::from(now.0) << FRACTION) | u128::from(u32::MAX);
+        // Rarely more than a few: a division costs more than counting.
+        let (mut at, mut ready) = (self.at, (self.shape.burst - self.in_burst) as usize);
+        while ready < most {
+            at += self.step;
+            if at > until {
+                return ready;
+            }
+            ready += self.shape.burst as usize;
+        }
+        most
+    }
+
+    /// Take the next datagram. Only to be called when [`Slots::due`] is a time.
+    #[inline]
+    pub fn take(&mut self) -> Slot {
+        let due = self.due();
+        let device = self.device;
+        let turn = &mut self.turns[device as usize];
+        let sequence = turn.sequence;
+        turn.sequence += 1;
+        let begins = sequence == 0 || (self.shape.count > 0 && turn.left == self.shape.count);
+        if begins {
+            turn.begun = due;
+        }
+        let begun = turn.begun;
+        turn.left = turn.left.saturating_sub(1);
+        let ends = turn.left == 0;
+        if ends {
+            turn.flows = turn.flows.saturating_sub(1);
+            turn.left = self.shape.count;
+            turn.wakes = due.0.saturating_add(self.shape.rest_ns).saturating_add(1);
+            if turn.flows == 0 {
+                turn.wakes = u64::MAX;
+                self.alive -= 1;
+            }
+        }
+        self.in_burst += 1;
+        if self.in_burst >= self.shape.burst || ends {
+            self.next_slot();
+            self.skip();
+        }
+        Slot { device, sequence, due, begins, ends, begun }
+    }
+
+    #[inline]
+    fn next_slot(&mut self) {
+        self.in_burst = 0;
+        self.at += self.step;
+        self.device += 1;
+        if self.device == self.shape.devices {
+            self.device = 0;
+        }
+    }
+
+    /// Pass over the turns of devices that do not send then.
+    #[inline]
+    fn skip(&mut self) {
+        if self.plain || self.alive == 0 {
+            return;
+        }
+        while self.turns[self.device as usize].wakes > self.due().0 {
+            self.next_slot();
+        }
+    }
+
+    /// How many datagrams would fall due before `end`: the load that is intended but not sent yet.
+    pub fn pending(&self, end: Time) -> u64 {
+        if self.alive == 0 || self.due() >= end {
+            return 0;
+        }
+        if self.plain {
+            let span = (u128::from(end.0) << FRACTION) - self.at;
+            let slots = u64::try_from(span.div_ceil(self.step)).unwrap_or(u64::MAX);
+            return slots.saturating_mul(self.shape.burst.into()).saturating_sub(self.in_burst.into());
+        }
+        let mut ahead = self.clone();
+        let mut pending = 0;
+        while ahead.due() < end {
+            ahead.take();
+            pending += 1;
+        }
+        pending
+    }
+
+    /// Devices with a flow under way at `now`.
+    pub fn active(&self, now: Time) -> u32 {
+        self.turns.iter().filter(|turn| turn.wakes <= now.0).count() as u32
+    }
+
+    /// When each flow began that is under way.
+    pub fn under_way(&self) -> impl Iterator<Item = Time> + '_ {
+        let fresh = |turn: &&Turn| turn.sequence > 0 && (self.shape.count == 0 || turn.left < self.shape.count);
+        self.turns.iter().filter(fresh).map(|turn| turn.begun)
+    }
+
+    /// How many datagrams each device has sent.
+    pub fn sent(&self) -> impl Iterator<Item = u64> + '_ {
+        self.turns.iter().map(|turn| turn.sequence)
+    }
+
+    /// How many flows each device has begun.
+    pub fn begun(&self) -> impl Iterator<Item = u32> + '_ {
+        let all = if self.shape.flows == 0 { u32::MAX } else { self.shape.flows };
+        self.turns.iter().map(move |turn| {
+            let under_way = turn.sequence > 0 && (self.shape.count == 0 || turn.left < self.shape.count);
+            (all - turn.flows) + u32::from(under_way)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape() -> Shape {
+        Shape { devices: 1, interval_ns: 1000.0, burst: 1, count: 0, flows: 0, rest_ns: 0, ramp_ns: 0 }
+    }
+
+    fn first(shape: Shape, n: usize) -> Vec<(u32, u64, u64)> {
+        let mut slots = Slots::new(shape);
+        let mut out = Vec::new();
+        while out.len() < n && slots.due() < Time::NEVER {
+            let slot = slots.take();
+            out.push((slot.device, slot.sequence, slot.due.0));
+        }
+        out
+    }
+
+    #[test]
+    fn devices_take_turns_evenly_spaced() {
+        let got = first(Shape { devices: 3, ..shape() }, 5);
+        assert_eq!(got, [(0, 0, 0), (1, 0, 333), (2, 0, 666), (0, 1, 1000), (1, 1, 1333)]);
+    }
+
+    #[test]
+    fn any_rate_is_met_in_the_long_run() {
+        for pps in [3.0, 999_999.0, 7_777_777.0, 14_880_952.0, 148_809_523.8] {
+            let mut slots = Slots::new(Shape { interval_ns: 1e9 / pps, ..shape() });
+            let n = 1_000_000u64;
+            for _ in 0..n {
+                slots.take();
+            }
+            let exact = n as f64 * 1e9 / pps;
+            assert!((slots.due().0 as f64 - exact).abs() < 2.0, "{pps}: {} {exact}", slots.due().0);
+        }
+    }
+
+    #[test]
+    fn bursts_fall_due_together_at_the_same_rate() {
+        let got = first(Shape { burst: 3, devices: 2, ..shape() }, 7);
+        assert_eq!(got.iter().map(|s| s.2).collect::<Vec<_>>(), [0, 0, 0, 1500, 1500, 1500, 3000]);
+        assert_eq!(got.iter().map(|s| s.0).collect::<Vec<_>>(), [0, 0, 0, 1, 1, 1, 0]);
+    }
+
+    #[test]
+    fn flows_end_rest_and_end_for_good() {
+        let mut slots = Slots::new(Shape { count: 2, flows: 2, rest_ns: 5000, ..shape() });
+        let mut seen = Vec::new();
+        while slots.due() < Time::NEVER {
+            let slot = slots.take();
+            seen.push((slot.due.0, slot.begins, slot.ends));
+        }
+        assert_eq!(seen, [(0, true, false), (1000, false, true), (7000, true, false), (8000, false, true)]);
+        assert_eq!(slots.sent().collect::<Vec<_>>(), [4]);
+        assert_eq!(slots.begun().collect::<Vec<_>>(), [2]);
+        assert_eq!((slots.pending(Time(1 << 40)), slots.ready(Time(1 << 40), 9)), (0, 0));
+    }
+
+    #[test]
+    fn a_ramp_wakes_devices_one_after_the_other() {
+        let got = first(Shape { devices: 2, ramp_ns: 4000, ..shape() }, 5);
+        assert_eq!(got, [(0, 0, 0), (0, 1, 1000), (0, 2, 2000), (1, 0, 2500), (0, 3, 3000)]);
+        let slots = Slots::new(Shape { devices: 2, ramp_ns: 4000, ..shape() });
+        assert_eq!((slots.active(Time(0)), slots.active(Time(1999)), slots.active(Time(2000))), (1, 1, 2));
+    }
+
+    #[test]
+    fn what_is_due_is_counted_exactly() {
+        for shape in [
+            shape(),
+            Shape { devices: 7, interval_ns: 333.3, ..shape() },
+            Shape { burst: 5, ..shape() },
+            Shape { ramp_ns: 10_000, devices: 3, ..shape() },
+            Shape { count: 3, rest_ns: 700, ..shape() },
+        ] {
+            let mut slots = Slots::new(shape);
+            for step in 0..200 {
+                let end = Time(step * 97);
+                let mut ahead = slots.clone();
+                let mut count = 0;
+                while ahead.due() < end {
+                    ahead.take();
+                    count += 1;
+                }
+                assert_eq!(slots.pending(end), count, "{shape:?} to {end}");
+                if step % 3 == 0 && slots.due() < end {
+                    slots.take();
+                }
+            }
+        }
+        let slots = Slots::new(Shape { burst: 5, ..shape() });
+        assert_eq!((slots.ready(Time(999), 100), slots.ready(Time(1000), 100), slots.ready(Time(1000), 7)), (5, 10, 7));
+    }
+}

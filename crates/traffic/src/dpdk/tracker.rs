@@ -1,0 +1,151 @@
+//! What became of one stream: order, duplicates and jitter, from the sequence numbers and times of arrivals.
+
+/// How a datagram arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrival {
+    /// With the number expected, or a later one: then those between are missing so far.
+    InOrder,
+    /// After one with a higher number: RFC 4737 section 3.3, type-P-reordered.
+    Reordered,
+    /// Not for the first time.
+    Duplicate,
+}
+
+/// How far back a duplicate is told from one that is only late, in datagrams.
+pub const WINDOW: u64 = 1024;
+const WORDS: usize = (WINDOW / 64) as usize;
+
+/// One stream, as seen by the receiver.
+#[derive(Debug, Clone)]
+pub struct Tracker {
+    /// One more than the highest number seen: RFC 4737's NextExp.
+    next: u64,
+    /// Whether number n was seen, for the last [`WINDOW`] numbers, at bit n modulo [`WINDOW`].
+    seen: [u64; WORDS],
+    /// Delay of the datagram before, ns.
+    last_delay: Option<u64>,
+    /// RFC 3550 section 6.4.1, ns times 16.
+    jitter: u64,
+}
+
+impl Default for Tracker {
+    fn default() -> Self {
+        Self { next: 0, seen: [0; WORDS], last_delay: None, jitter: 0 }
+    }
+}
+
+impl Tracker {
+    /// Number `sequence` arrived.
+    #[inline]
+    pub fn arrived(&mut self, sequence: u64) -> Arrival {
+        let (word, bit) = ((sequence % WINDOW / 64) as usize, 1 << (sequence % 64));
+        if sequence >= self.next {
+            if sequence > self.next {
+                self.forget(sequence);
+            }
+            self.next = sequence + 1;
+            self.seen[word] |= bit;
+            return Arrival::InOrder;
+        }
+        if self.next - sequence > WINDOW {
+            // Too long ago to know; a late one is likelier than a copy.
+            return Arrival::Reordered;
+        }
+        if self.seen[word] & bit != 0 {
+            return Arrival::Duplicate;
+        }
+        self.seen[word] |= bit;
+        Arrival::Reordered
+    }
+
+    /// The numbers from `next` up to `sequence` were not seen: their places still show older ones.
+    fn forget(&mut self, sequence: u64) {
+        if sequence - self.next >= WINDOW {
+            self.seen = [0; WORDS];
+            return;
+        }
+        for missing in self.next..sequence {
+            self.seen[(missing % WINDOW / 64) as usize] &= !(1 << (missing % 64));
+        }
+    }
+
+    /// A datagram took `delay` ns. Gives the jitter now: RFC 3550 section 6.4.1, J += (|D| − J) / 16.
+    #[inline]
+    pub fn jitter(&mut self, delay: u64) -> u64 {
+        if let Some(last) = self.last_delay.replace(delay) {
+            let difference = delay.abs_diff(last);
+            // Kept times 16, so that nothing is lost to rounding: the RFC's own appendix A.8.
+            self.jitter = self.jitter + difference - ((self.jitter + 8) >> 4);
+        }
+        self.jitter >> 4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Arrival::{Duplicate, InOrder, Reordered};
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    fn arrivals(sequences: &[u64]) -> Vec<Arrival> {
+        let mut tracker = Tracker::default();
+        sequences.iter().map(|s| tracker.arrived(*s)).collect()
+    }
+
+    #[test]
+    fn order_gaps_late_ones_and_copies() {
+        assert_eq!(arrivals(&[0, 1, 2]), [InOrder; 3]);
+        assert_eq!(arrivals(&[0, 3, 1, 2, 4]), [InOrder, InOrder, Reordered, Reordered, InOrder]);
+        assert_eq!(arrivals(&[0, 0, 2, 2, 1, 1]), [InOrder, Duplicate, InOrder, Duplicate, Reordered, Duplicate]);
+    }
+
+    #[test]
+    fn the_window_is_as_long_as_it_says() {
+        let upto = |last: u64, again: u64| {
+            let mut tracker = Tracker::default();
+            (0..=last).for_each(|s| assert_eq!(tracker.arrived(s), InOrder));
+            tracker.arrived(again)
+        };
+        assert_eq!(upto(WINDOW - 1, 0), Duplicate);
+        assert_eq!(upto(WINDOW, 0), Reordered);
+        assert_eq!(arrivals(&[5, 5 + WINDOW, 6]), [InOrder, InOrder, Reordered]);
+        assert_eq!(arrivals(&[5, 5 + 3 * WINDOW, 6 + 2 * WINDOW]), [InOrder, InOrder, Reordered]);
+    }
+
+    #[test]
+    fn jitter_follows_the_rfc() {
+        let mut tracker = Tracker::default();
+        assert_eq!(tracker.jitter(1000), 0);
+        // One step of 1600: J = 1600 / 16.
+        assert_eq!(tracker.jitter(2600), 100);
+        let mut steady = Tracker::default();
+        for i in 0..1000u64 {
+            steady.jitter(if i.is_multiple_of(2) { 0 } else { 800 });
+        }
+        // |D| is 800 each time, so J tends to 800.
+        assert!(steady.jitter(0).abs_diff(800) <= 1, "{}", steady.jitter(0));
+        let mut still = Tracker::default();
+        assert!((0..100).all(|_| still.jitter(500) == 0));
+    }
+
+    proptest! {
+        /// Against a set of all numbers ever seen.
+        #[test]
+        fn it_agrees_with_one_that_remembers_all(steps in proptest::collection::vec(0u64..40, 1..400)) {
+            let mut tracker = Tracker::default();
+            let (mut all, mut next, mut base) = (HashSet::new(), 0, 0u64);
+            for step in steps {
+                base += 10;
+                let sequence = (base + step).saturating_sub(20);
+                let expected = match (sequence >= next, all.insert(sequence)) {
+                    (true, _) => InOrder,
+                    (false, true) => Reordered,
+                    (false, false) => Duplicate,
+                };
+                next = next.max(sequence + 1);
+                prop_assert_eq!(tracker.arrived(sequence), expected);
+            }
+        }
+    }
+}
