@@ -10,44 +10,56 @@ use crate::unit::{Interval, Rate};
 
 /// The distance between two messages, in 2⁻³² ns, so that rates which do not divide a second stay exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace(u128);
+pub struct Pace {
+    step: u128,
+    /// How many messages fall due together.
+    burst: u64,
+}
 
 const FRACTION: u32 = 32;
 
 impl Pace {
     /// One message every `interval`. Zero: each message is due when the former is answered.
     pub fn every(interval: Interval) -> Self {
-        Self(u128::from(interval.ns()) << FRACTION)
+        Self { step: u128::from(interval.ns()) << FRACTION, burst: 1 }
     }
 
     /// So many messages a second; the rate must be above zero.
     pub fn per_second(rate: Rate) -> Self {
         let ns = 1e9 / rate.0;
-        Self((ns * (1u64 << FRACTION) as f64).clamp(1.0, 2f64.powi(95)) as u128)
+        Self { step: (ns * (1u64 << FRACTION) as f64).clamp(1.0, 2f64.powi(95)) as u128, burst: 1 }
+    }
+
+    /// The same rate, `burst` messages at a time.
+    #[must_use]
+    pub fn in_bursts(self, burst: u32) -> Self {
+        Self { burst: u64::from(burst.max(1)), ..self }
     }
 
     /// Whether messages wait for answers instead of for a time.
     #[inline]
     pub fn closed_loop(self) -> bool {
-        self.0 == 0
+        self.step == 0
     }
 
     /// When message `i` is due.
     #[inline]
     pub fn due(self, base: Time, i: u64) -> Time {
-        let after = u128::from(i).saturating_mul(self.0) >> FRACTION;
+        let first = if self.burst == 1 { i } else { i - i % self.burst };
+        let after = u128::from(first).saturating_mul(self.step) >> FRACTION;
         Time(base.0.saturating_add(u64::try_from(after).unwrap_or(u64::MAX)))
     }
 
     /// How many messages have fallen due up to and with `at`.
     #[inline]
     pub fn due_by(self, base: Time, at: Time) -> u64 {
-        if at < base || self.0 == 0 {
+        if at < base || self.step == 0 {
             return 0;
         }
-        // due(i) ≤ at  ⇔  i·pace < (at − base + 1)·2³²
+        // due(i) ≤ at  ⇔  i·step < (at − base + 1)·2³²
         let below = ((u128::from(at.since(base)) + 1) << FRACTION) - 1;
-        u64::try_from(below / self.0).unwrap_or(u64::MAX).saturating_add(1)
+        let bursts = below / self.step.saturating_mul(u128::from(self.burst));
+        u64::try_from(bursts).unwrap_or(u64::MAX).saturating_add(1).saturating_mul(self.burst)
     }
 
     /// The flow ends, or sends no more: count as intended the messages from `next` on (of `count`; 0: no
@@ -89,7 +101,7 @@ mod tests {
         let mut bench = Bench::new(());
         bench.window.measure = Time(100);
         bench.window.drain = Time(200);
-        let pace = Pace(10 << FRACTION);
+        let pace = Pace { step: 10 << FRACTION, burst: 1 };
         bench.now = Time(1000);
         // due at 0, 10, …; 5 were sent; 6..=10 (50 … 90) in the warm-up, ten in the measure phase, then none
         bench.call(|(), cx| pace.missed(cx, Time::ZERO, 5, 0));
@@ -102,8 +114,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn due_and_due_by_agree(rate in 0.01f64..1e8, base in 0u64..1 << 40, i in 0u64..1 << 30) {
-            let pace = Pace::per_second(Rate(rate));
+        fn due_and_due_by_agree(rate in 0.01f64..1e8, base in 0u64..1 << 40, i in 0u64..1 << 30, burst in 1u32..9) {
+            let pace = Pace::per_second(Rate(rate)).in_bursts(burst);
             let base = Time(base);
             let at = pace.due(base, i);
             let n = pace.due_by(base, at);

@@ -2,16 +2,19 @@
 //!
 //! A flow is a stream at a constant rate. With `echo` the other side reflects every datagram, and what
 //! comes back gives delay, loss, duplicates and reordering (RFC 4737); without, it is only sent.
-#![allow(dead_code)]
 
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
+use crate::pace::Pace;
 use crate::problem::Problem;
 use crate::registry::{Scheme, Target};
+use crate::time::Time;
 use crate::unit::{Interval, Rate, Size};
+use packet::signature::{self, Signature};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Where it can be pointed at.
 pub const SCHEMES: &[Scheme] = &[Scheme::udp("udp", None)];
@@ -55,27 +58,161 @@ impl Default for Params {
     }
 }
 
+/// Largest UDP payload in an IPv4 packet.
+const SIZE_MAX: Size = Size(65_507);
+/// Highest rate of one device: beyond it the time between two datagrams has no meaning.
+const RATE_MAX: f64 = 1e8;
+/// Most datagrams of one callback: what the kernel takes in one segmented send (UDP_MAX_SEGMENTS).
+const BATCH: usize = 64;
+/// Most bytes of one callback, for the same reason.
+const BATCH_BYTES: usize = 65_507;
+/// How many datagrams back duplicates are known by: what may be on its way, within these limits.
+const WINDOW: (u64, u64) = (1 << 10, 1 << 20);
+
 /// What is the same for all devices of a group.
 #[derive(Debug)]
-pub struct Plan {}
+pub struct Plan {
+    /// A whole payload; the signature goes over its start.
+    payload: Box<[u8]>,
+    batch: usize,
+    pace: Pace,
+    count: u64,
+    echo: bool,
+    timeout: Duration,
+    /// Bits in [`Seen`].
+    window: u64,
+}
 
 impl Params {
     /// Whether the values make sense, and make sense together.
     pub fn check(&self) -> Result<(), Problem> {
-        Ok(())
+        self.pace().map(drop)?;
+        let size_ok = (Size(signature::LEN as u64)..=SIZE_MAX).contains(&self.size);
+        Problem::unless(
+            size_ok,
+            "size",
+            || format!("{} is out of range", self.size),
+            "use 18B (the signature) to 65507B",
+        )?;
+        let burst_ok = (1..=65_536).contains(&self.burst);
+        Problem::unless(burst_ok, "burst", || format!("{} is out of range", self.burst), "use 1 to 65536")
+    }
+
+    fn pace(&self) -> Result<Pace, Problem> {
+        let pace = match (self.rate, self.interval) {
+            (Some(_), Some(_)) => {
+                return Err(Problem::new("interval", "stands beside rate", "give one of the two"));
+            }
+            (None, Some(interval)) => {
+                let waits = interval > Interval::default();
+                Problem::unless(waits, "interval", || "is zero".into(), "give the rate that is meant")?;
+                Pace::every(interval)
+            }
+            (rate, None) => {
+                let rate = rate.unwrap_or(Rate(1000.0));
+                let rate_ok = rate.0 > 1e-6 && rate.0 <= RATE_MAX;
+                Problem::unless(rate_ok, "rate", || format!("{rate} is out of range"), "use at most 100M/s")?;
+                Pace::per_second(rate)
+            }
+        };
+        Ok(pace.in_bursts(self.burst))
     }
 
     /// Check, and prepare what all devices share.
     pub fn compile(&self, _target: &Target) -> Result<Plan, Problem> {
         self.check()?;
-        Ok(Plan {})
+        let (size, pace) = (self.size.bytes(), self.pace()?);
+        let away = pace.due_by(Time::ZERO, Time::ZERO + self.timeout.0);
+        Ok(Plan {
+            payload: (0..size).map(|i| i as u8).collect(),
+            batch: BATCH.min(BATCH_BYTES / size),
+            pace,
+            count: self.count,
+            echo: self.echo,
+            timeout: self.timeout.0,
+            window: away.clamp(WINDOW.0, WINDOW.1).next_power_of_two(),
+        })
     }
 }
 
 impl Plan {
     /// A new device.
     pub fn device(self: &Arc<Self>, _index: u32) -> Device {
-        Device { plan: Arc::clone(self) }
+        Device {
+            plan: Arc::clone(self),
+            seen: self.echo.then(|| Box::new(Seen::new(self.window))),
+            next: 0,
+            back: 0,
+            base: Time::ZERO,
+            quiet: Time::ZERO,
+            running: false,
+            stopping: false,
+        }
+    }
+}
+
+/// Which datagrams came back.
+#[derive(Debug)]
+struct Seen {
+    /// One past the highest number that came (NextExp of RFC 4737 §4.2.1).
+    next: u64,
+    /// One bit for each of the latest numbers.
+    bits: Box<[u64]>,
+}
+
+/// What a datagram is, by those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arrival {
+    /// Higher than all before.
+    InOrder,
+    /// The first of its number, after a higher one.
+    Reordered,
+    /// Not the first of its number.
+    Again,
+    /// Too long ago to tell.
+    TooLate,
+}
+
+impl Seen {
+    fn new(window: u64) -> Self {
+        Self { next: 0, bits: vec![0; (window / 64) as usize].into() }
+    }
+
+    fn clear(&mut self) {
+        self.next = 0;
+        self.bits.fill(0);
+    }
+
+    #[inline]
+    fn place(&self, number: u64) -> (usize, u64) {
+        ((number / 64) as usize & (self.bits.len() - 1), 1 << (number % 64))
+    }
+
+    #[inline]
+    fn arrive(&mut self, number: u64) -> Arrival {
+        let window = self.bits.len() as u64 * 64;
+        if number >= self.next {
+            // the words between the last and this one are from a former round
+            let (last, word) = (self.next.wrapping_sub(1) / 64, number / 64);
+            let fresh = if self.next == 0 { word + 1 } else { word - last };
+            for i in 0..fresh.min(self.bits.len() as u64) {
+                self.bits[(word - i) as usize & (self.bits.len() - 1)] = 0;
+            }
+            let (word, bit) = self.place(number);
+            self.bits[word] |= bit;
+            self.next = number + 1;
+            return Arrival::InOrder;
+        }
+        // a whole word less, as the latest word overwrites the oldest
+        if self.next - number > window - 64 {
+            return Arrival::TooLate;
+        }
+        let (word, bit) = self.place(number);
+        if self.bits[word] & bit != 0 {
+            return Arrival::Again;
+        }
+        self.bits[word] |= bit;
+        Arrival::Reordered
     }
 }
 
@@ -83,18 +220,355 @@ impl Plan {
 #[derive(Debug)]
 pub struct Device {
     plan: Arc<Plan>,
+    /// With `echo` only.
+    seen: Option<Box<Seen>>,
+    /// Number of the next datagram.
+    next: u64,
+    /// How many different datagrams came back.
+    back: u64,
+    /// When the first datagram was due.
+    base: Time,
+    /// When the last datagram was sent.
+    quiet: Time,
+    running: bool,
+    stopping: bool,
 }
 
 impl Model for Device {
     fn start(&mut self, cx: &mut Cx<'_>) {
-        let _ = &self.plan;
-        cx.finish();
+        if let Some(seen) = &mut self.seen {
+            seen.clear();
+        }
+        self.next = 0;
+        self.back = 0;
+        self.base = cx.intended;
+        self.quiet = cx.now;
+        self.running = true;
+        self.stopping = false;
+        self.pump(cx);
     }
+
     fn connected(&mut self, _cx: &mut Cx<'_>) {}
-    fn received(&mut self, _cx: &mut Cx<'_>, bytes: &[u8]) -> usize {
+
+    #[inline]
+    fn received(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> usize {
+        if self.running {
+            self.datagram(cx, bytes);
+            if self.back == self.next && !self.more(cx) {
+                self.leave(cx);
+            }
+        }
         bytes.len()
     }
-    fn timer(&mut self, _cx: &mut Cx<'_>) {}
-    fn closed(&mut self, _cx: &mut Cx<'_>, _why: Failure) {}
-    fn stop(&mut self, _cx: &mut Cx<'_>) {}
+
+    fn timer(&mut self, cx: &mut Cx<'_>) {
+        if self.running {
+            self.pump(cx);
+        }
+    }
+
+    fn closed(&mut self, cx: &mut Cx<'_>, _why: Failure) {
+        if self.running {
+            self.end(cx);
+            cx.give_up();
+        }
+    }
+
+    fn stop(&mut self, cx: &mut Cx<'_>) {
+        if self.running {
+            self.missed(cx);
+            self.stopping = true;
+            self.pump(cx);
+        }
+    }
+}
+
+impl Device {
+    fn missed(&mut self, cx: &mut Cx<'_>) {
+        if !self.stopping {
+            self.plan.pace.missed(cx, self.base, self.next, self.plan.count);
+        }
+    }
+
+    fn end(&mut self, cx: &mut Cx<'_>) {
+        self.missed(cx);
+        self.running = false;
+        cx.wake_at(Time::NEVER);
+    }
+
+    fn leave(&mut self, cx: &mut Cx<'_>) {
+        self.end(cx);
+        cx.finish();
+        cx.close();
+    }
+
+    #[inline]
+    fn more(&self, cx: &Cx<'_>) -> bool {
+        (self.plan.count == 0 || self.next < self.plan.count) && !self.stopping && cx.loading()
+    }
+
+    /// Send what is due; wait for what is on its way; end.
+    fn pump(&mut self, cx: &mut Cx<'_>) {
+        let plan = &*self.plan;
+        let size = plan.payload.len();
+        let mut due = Time::NEVER;
+        if self.more(cx) {
+            let left = if plan.count == 0 { u64::MAX } else { plan.count - self.next };
+            let most = left.min(plan.batch as u64);
+            let stream = cx.device as u16;
+            let mut sent = 0;
+            due = plan.pace.due(self.base, self.next);
+            while sent < most && due <= cx.now {
+                let start = cx.out.bytes.len();
+                cx.out.bytes.extend_from_slice(&plan.payload);
+                if let Some(place) = cx.out.bytes[start..].first_chunk_mut() {
+                    Signature { stream, sequence: self.next, sent_ns: due.0 }.emit(place);
+                }
+                cx.sent(due, size);
+                cx.late(due);
+                self.next += 1;
+                sent += 1;
+                due = plan.pace.due(self.base, self.next);
+            }
+            if sent > 0 {
+                cx.out.segment = size;
+                self.quiet = cx.now;
+            }
+        }
+        if self.more(cx) {
+            return cx.wake_at(due.max(cx.now));
+        }
+        let until = self.quiet + plan.timeout;
+        if !plan.echo || self.back == self.next || until <= cx.now {
+            self.leave(cx);
+        } else {
+            cx.wake_at(until);
+        }
+    }
+
+    #[inline]
+    fn datagram(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) {
+        let plan = &*self.plan;
+        let mark = Signature::parse(bytes).filter(|mark| mark.stream == cx.device as u16);
+        let Some(Signature { sequence, sent_ns, .. }) = mark else {
+            return cx.failure(cx.now, Failure::Protocol, || "a datagram without our signature".into());
+        };
+        let sent = Time(sent_ns);
+        if sent < self.base {
+            // from a flow before this one
+            return cx.unasked(cx.now);
+        }
+        // the time follows from the number: a datagram that came back changed is told from one that did not
+        let ours = sequence < self.next && plan.pace.due(self.base, sequence) == sent;
+        if !ours || bytes.len() != plan.payload.len() {
+            return cx.failure(cx.now, Failure::Protocol, || "a datagram that is not as it was sent".into());
+        }
+        let Some(seen) = &mut self.seen else { return cx.unasked(sent) };
+        cx.arrived(sent, bytes.len());
+        match seen.arrive(sequence) {
+            Arrival::InOrder => {}
+            // RFC 4737 §3: type-P-reordered
+            Arrival::Reordered => cx.at(sent).counts.reordered += 1,
+            Arrival::Again => {
+                cx.at(sent).counts.duplicates += 1;
+                return;
+            }
+            Arrival::TooLate => return cx.unasked(sent),
+        }
+        self.back += 1;
+        cx.delivered(sent, ROUND_TRIP);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meter::Phase;
+    use crate::model::End;
+    use crate::testing::{Bench, assault};
+    use proptest::prelude::*;
+
+    fn plan(json: &str) -> Arc<Plan> {
+        let params: Params = serde_json::from_str(json).expect(json);
+        let target = Target { scheme: SCHEMES[0], host: "h".into(), port: 9, ipv6: false };
+        Arc::new(params.compile(&target).expect(json))
+    }
+
+    fn bench(json: &str) -> Bench<Device> {
+        Bench::new(plan(json).device(0))
+    }
+
+    /// The datagrams sent since the last time.
+    fn datagrams(bench: &mut Bench<Device>) -> Vec<Vec<u8>> {
+        let segment = bench.out.segment.max(1);
+        bench.sent().chunks(segment).map(<[u8]>::to_vec).collect()
+    }
+
+    #[test]
+    fn a_device_is_small() {
+        assert!(std::mem::size_of::<Device>() <= 56, "{}", std::mem::size_of::<Device>());
+    }
+
+    #[test]
+    fn datagrams_carry_number_and_intended_time() {
+        let mut stream = bench(r#"{"size": "20B", "rate": "1000/s", "count": 3}"#);
+        stream.start();
+        stream.now = Time(1_500_000);
+        stream.call(|device, cx| device.timer(cx));
+        let sent = datagrams(&mut stream);
+        assert_eq!(sent.len(), 2);
+        let mark = Signature { stream: 0, sequence: 1, sent_ns: 1_000_000 };
+        assert_eq!(Signature::parse(&sent[1]), Some(mark));
+        assert_eq!(&sent[1][18..], [18, 19]);
+        assert_eq!(stream.wake, Time(2_000_000));
+    }
+
+    #[test]
+    fn reflected_datagrams_are_delivered_and_the_flow_ends_with_the_last() {
+        let mut stream = bench(r#"{"interval": "1ms", "count": 5}"#);
+        stream.start();
+        for ms in 0..5 {
+            stream.run_to_ms(ms);
+            let sent = datagrams(&mut stream);
+            stream.now = Time(ms * 1_000_000 + 300_000);
+            sent.iter().for_each(|bytes| stream.datagram(bytes));
+        }
+        assert_eq!(stream.end, Some(End::Completed));
+        assert_eq!((stream.measured().messages_delivered, stream.tally.delay_max), (5, 300_000));
+    }
+
+    #[test]
+    fn order_duplicates_and_loss_are_told_apart() {
+        let mut stream = bench(r#"{"interval": "1ms", "burst": 8, "count": 8, "timeout": "100ms"}"#);
+        stream.start();
+        let sent = datagrams(&mut stream);
+        assert_eq!(sent.len(), 8);
+        // RFC 4737 §3: 1 and 3 came after a higher one; 6 is lost
+        for i in [0, 2, 1, 2, 5, 3, 4, 4, 7] {
+            stream.datagram(&sent[i]);
+        }
+        let counts = stream.measured();
+        assert_eq!((counts.messages_delivered, counts.duplicates, counts.reordered), (7, 2, 3));
+        stream.run_to_ms(99);
+        assert_eq!(stream.end, None);
+        stream.run_to_ms(100);
+        assert_eq!(stream.end, Some(End::Completed));
+    }
+
+    #[test]
+    fn one_way_is_only_sent() {
+        let mut stream = bench(r#"{"echo": false, "count": 100, "rate": "1M/s", "burst": 100}"#);
+        stream.start();
+        assert_eq!(datagrams(&mut stream).len(), BATCH, "no more in one send");
+        stream.run_to(Time(1));
+        assert_eq!(datagrams(&mut stream).len(), 100 - BATCH);
+        assert_eq!((stream.end, stream.measured().messages_sent), (Some(End::Completed), 100));
+        let mut large = bench(r#"{"echo": false, "size": "9000B", "burst": 64}"#);
+        large.start();
+        assert_eq!(datagrams(&mut large).len(), 7, "65507 bytes in one send");
+    }
+
+    #[test]
+    fn a_late_generator_catches_up_and_says_how_late_it_was() {
+        let mut stream = bench(r#"{"echo": false, "rate": "1k/s"}"#);
+        stream.start();
+        stream.now = Time(10_000_000);
+        stream.call(|device, cx| device.timer(cx));
+        assert_eq!(stream.measured().messages_sent, 11);
+        let lateness = &stream.tally_of(Phase::Measure).lateness;
+        assert_eq!((lateness.len(), lateness.max() / 1_000_000), (11, 9));
+    }
+
+    #[test]
+    fn bursts_keep_the_rate() {
+        let mut stream = bench(r#"{"echo": false, "rate": "1k/s", "burst": 10}"#);
+        stream.start();
+        assert_eq!((stream.measured().messages_sent, stream.wake), (10, Time(10_000_000)));
+        stream.run_to_ms(99);
+        assert_eq!(stream.measured().messages_sent, 100);
+    }
+
+    #[test]
+    fn what_is_not_as_it_was_sent_is_told() {
+        let mut stream = bench(r#"{"interval": "1ms"}"#);
+        stream.start();
+        let sent = datagrams(&mut stream).remove(0);
+        let mut time = sent.clone();
+        time[17] ^= 1;
+        let mut number = sent.clone();
+        number[9] ^= 1;
+        let mut other = sent.clone();
+        other[3] ^= 1;
+        for bytes in [&time[..], &number, &other, &sent[..17], &sent[..63], b""] {
+            stream.datagram(bytes);
+        }
+        assert_eq!(stream.failures(Failure::Protocol), 6);
+        stream.datagram(&sent);
+        assert_eq!(stream.measured().messages_delivered, 1);
+        stream.now = Time(5);
+        stream.start();
+        stream.datagram(&sent);
+        assert_eq!(stream.measured().messages_received, 1, "from the flow before");
+    }
+
+    #[test]
+    fn stop_counts_what_was_due() {
+        let mut stream = bench(r#"{"rate": "1k/s", "echo": false, "burst": 2}"#);
+        stream.window.drain = Time(10_000_000);
+        stream.start();
+        stream.now = Time(10_000_000);
+        stream.stop();
+        assert_eq!((stream.measured().messages_sent, stream.measured().messages_intended), (2, 10));
+        assert_eq!(stream.end, Some(End::Completed));
+    }
+
+    #[test]
+    fn wrong_parameters_are_explained() {
+        let problem = |json: &str| {
+            let params: Params = serde_json::from_str(json).expect(json);
+            params.check().expect_err(json).to_string()
+        };
+        assert!(problem(r#"{"size": "17B"}"#).contains("18B"));
+        assert!(problem(r#"{"size": "65508B"}"#).contains("65507B"));
+        assert!(problem(r#"{"rate": "1/s", "interval": "1s"}"#).contains("one of the two"));
+        assert!(problem(r#"{"rate": "0/s"}"#).starts_with("rate"));
+        assert!(problem(r#"{"rate": "101M/s"}"#).contains("100M/s"));
+        assert!(problem(r#"{"interval": "0s"}"#).starts_with("interval"));
+        assert!(problem(r#"{"burst": 0}"#).contains("1 to 65536"));
+        assert!(problem(r#"{"burst": 65537}"#).contains("1 to 65536"));
+        plan(r#"{"size": "18B", "rate": "100M/s", "burst": 65536}"#);
+        plan(r#"{"size": "65507B"}"#);
+    }
+
+    proptest! {
+        #[test]
+        fn the_window_knows_what_a_full_list_knows(steps in prop::collection::vec((0u64..200, 0u64..2000), 1..300)) {
+            let mut seen = Seen::new(1024);
+            let mut all = std::collections::HashSet::new();
+            let mut highest = 0;
+            for (ahead, behind) in steps {
+                let number = (highest + ahead).saturating_sub(behind);
+                let expected = if all.is_empty() || number > highest {
+                    Arrival::InOrder
+                } else if highest + 1 - number > 1024 - 64 {
+                    Arrival::TooLate
+                } else if all.contains(&number) {
+                    Arrival::Again
+                } else {
+                    Arrival::Reordered
+                };
+                prop_assert_eq!(seen.arrive(number), expected, "{} after {}", number, highest);
+                all.insert(number);
+                highest = highest.max(number);
+            }
+        }
+
+        #[test]
+        fn nothing_that_comes_breaks_a_device(
+            data in prop::collection::vec(any::<u8>(), 0..300), echo: bool, count in 0u32..50, burst in 1u32..9,
+        ) {
+            let json = format!(r#"{{"echo": {echo}, "count": {count}, "burst": {burst}, "size": "20B"}}"#);
+            assault(plan(&json).device(0), &data, usize::MAX);
+        }
+    }
 }

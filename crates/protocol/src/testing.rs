@@ -89,6 +89,11 @@ impl<M> Bench<M> {
         self.meter[phase as usize].counts
     }
 
+    /// All that was measured in `phase`.
+    pub fn tally_of(&self, phase: Phase) -> &Tally {
+        &self.meter[phase as usize]
+    }
+
     /// What was counted in the measure phase.
     pub fn measured(&self) -> Counts {
         self.counts(Phase::Measure)
