@@ -75,7 +75,7 @@ def digest(source: str) -> str:
 
 
 def policy(scripts: list[str], styles: list[str]) -> str:
-    """Exactly these scripts and styles; no request anywhere (the icon is `data:`), no form, no frame, no base."""
+    """Exactly these scripts and styles; no request (the icon is `data:`), no form, no frame, no base."""
     return (
         f"default-src 'none'; script-src {' '.join(map(digest, scripts))}; "
         f"style-src {' '.join(map(digest, styles))}; img-src data:; base-uri 'none'; form-action 'none'"

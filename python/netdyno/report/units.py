@@ -71,7 +71,7 @@ def percent(ratio: float | None, digits: int = 3) -> str:
         return NONE
     if 0.99 <= ratio < 1:
         places = max(1, 1 - math.floor(math.log10((1 - ratio) * 100)))
-        return f"{min(ratio * 100, 100 - 10**-places):.{places}f}{THIN}%"
+        return exact(f"{min(ratio * 100, 100 - 10**-places):.{places}f}{THIN}%")
     return f"{significant(ratio * 100, digits)}{THIN}%"
 
 

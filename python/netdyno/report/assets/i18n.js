@@ -17,7 +17,9 @@ export function tr(text) {
   const pattern = catalogues[language]?.[text.t] ?? text.t;
   return pattern.replace(/\{(\w+)\}/g, (place, name) => {
     const value = text.a?.[name];
-    return value === undefined ? place : tr(value);
+    if (value === undefined) return place;
+    // A name keeps its direction of writing to itself.
+    return typeof value === "object" && "d" in value ? `\u2068${value.d}\u2069` : tr(value);
   });
 }
 

@@ -1,0 +1,1 @@
+"""The report, in pieces and in a real browser."""

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import copy
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hdrh.histogram import HdrHistogram
+
+from netdyno.model import Sample
+from netdyno.report import charts, flows, inline, percentiles, render, render_folder
+from netdyno.report.legs import leg_view
+from netdyno.report.page import build, environment
+from netdyno.report.series import coarsen
+from netdyno.report.series_csv import series_csv
+from netdyno.report.verdict import verdict
+from netdyno.result import Result
+
+Json = dict[str, Any]
+
+
+def typed(result: Json, **changes: Any) -> Result:
+    return Result.model_validate(result | changes)
+
+
+def test_one_file_that_names_nothing_outside(page: str) -> None:
+    assert len(page.encode()) < 1_500_000
+    assert not re.search(r"""(?:src|href)\s*=\s*["']?(?:https?:)?//""", page)
+    assert not re.search(r"@import|url\((?!data:)", inline.style())
+    assert page.count("<script") == 3
+    assert 'http-equiv="Content-Security-Policy"' in page
+    assert "Copyright (c) 2022 Leon Sorokin" in page
+
+
+def test_the_same_result_gives_the_same_page(result: Json, flows_csv: str, page: str) -> None:
+    assert render(copy.deepcopy(result), flows_csv=flows_csv) == page
+
+
+def test_verdict_comes_after_validity(result: Json) -> None:
+    assert verdict(typed(result)).state == "fail"
+    assert verdict(typed(result, verdict="pass", thresholds=[])).state == "pass"
+    reason = {"code": "ND-90-02", "group": "web", "what": "late", "value": 31e6, "limit": 10e6}
+    said = verdict(typed(result, valid=False, verdict="pass", reasons=[reason]))
+    assert said.state == "invalid"
+    assert said.points[0].plain().replace("\u202f", " ") == (
+        "\u2068web\u2069: the generator was late by 31.0 ms (99th percentile), 3.1 times the limit of 10 ms."
+    )
+
+
+def test_a_missed_threshold_says_by_how_much(result: Json) -> None:
+    missed = [p.plain() for p in verdict(typed(result)).points]
+    assert len(missed) == 1
+    assert re.search(
+        r"request.* delay, 99th percentile: 6\.\d\d\sms, at most 5\sms allowed \(\d\d\s% above\)", missed[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "value", "limit", "text"),
+    [("ND-90-01", 0.913, 0.99, "offered 91.3 %"), ("ND-90-03", 0.41, 0.2, "41.0 % of the time; limit 20 %"),
+     ("ND-90-04", 12, 0, "its own: 12; limit 0"), ("ND-90-05", 3.2, 10, "took 3.2 s of the 10 s"), ("ND-90-77", 1, 2, "ND-90-77")],
+)  # fmt: skip
+def test_every_reason_has_its_sentence(
+    result: Json, code: str, value: float, limit: float, text: str
+) -> None:
+    reason = {"code": code, "group": None, "what": "what it says", "value": value, "limit": limit}
+    said = verdict(typed(result, valid=False, reasons=[reason]))
+    plain = said.points[0].plain().replace("\u202f", " ").replace("of its own", "its own")
+    assert text.replace("of its own", "its own") in plain or text in plain.replace("its own", "of its own")
+    assert said.original == ["what it says"]
+
+
+def test_percentile_curve_stops_where_samples_end() -> None:
+    histogram = HdrHistogram(1, 600_000_000_000, 3)
+    for v in range(1, 1001):
+        histogram.record_value(v * 1000)
+    points = percentiles.curve(percentiles.decode(histogram.encode().decode()))
+    known = [p for p in points if p is not None]
+    assert len(known) == 31  # up to 99.9 %: one in a thousand
+    assert known == sorted(known)
+    assert known[10] == pytest.approx(900_000, rel=0.01)
+    assert percentiles.decode("not a histogram") is None
+    assert set(percentiles.curve(None)) == {None}
+
+
+def test_histograms_merge() -> None:
+    a, b = HdrHistogram(1, 600_000_000_000, 3), HdrHistogram(1, 600_000_000_000, 3)
+    a.record_value(10, 99)
+    b.record_value(5_000_000, 1)
+    merged = percentiles.merge([a.encode().decode(), b.encode().decode()])
+    assert merged is not None
+    assert merged.get_total_count() == 100
+
+
+def test_load_chart_keeps_three_numbers_apart(result: Json) -> None:
+    rep = typed(result).legs[0].repetitions[0]
+    chart = charts.load(rep.series)
+    assert [c["label"] for c in chart["views"][0]["lines"]] == [
+        {"t": "Intended"},
+        {"t": "Offered"},
+        {"t": "Achieved"},
+    ]
+    expected = sum(g.counts.messages_sent for g in rep.series[5].groups.values()) / rep.series[5].dt
+    assert chart["views"][0]["lines"][1]["values"][5] == pytest.approx(expected)
+    assert [v["label"] for v in chart["views"][1:]] == [{"d": n} for n in ("sensors", "web", "probe")]
+
+
+def test_outstanding_ends_with_what_was_lost(result: Json) -> None:
+    rep = typed(result).legs[0].repetitions[0]
+    counts = [g.counts for s in rep.series for g in s.groups.values()]
+    lost = sum(c.messages_sent for c in counts) - sum(c.messages_delivered for c in counts)
+    assert charts.outstanding(rep.series)["views"][0]["lines"][0]["values"][-1] == lost
+
+
+def test_long_series_are_merged_exactly(result: Json) -> None:
+    points = [Sample.model_validate(p) for p in result["legs"][0]["repetitions"][0]["series"]]
+    many = [p.model_copy(update={"t": float(i)}) for i in range(250) for p in points]
+    few = coarsen(many)
+    assert len(many) > 2000 >= len(few) > 1000
+    for name in ("messages_sent", "messages_delivered"):
+        totals = [
+            sum(getattr(g.counts, name) for p in series for g in p.groups.values()) for series in (many, few)
+        ]
+        assert totals[0] == totals[1]
+    worst = [
+        max(p.groups["web"].delays["request"].p99 for p in series if "web" in p.groups)
+        for series in (many, few)
+    ]
+    assert worst[0] == worst[1]
+
+
+def test_flows_read_write_and_fall_into_bins(flows_csv: str) -> None:
+    read = flows.read(flows_csv)
+    assert flows.write(read) == flows_csv
+    sensors = flows.distributions([f for f in read if f.repetition == 0 and f.group == "sensors"])[0]
+    assert sensors.devices == 2400 == sum(n for *_, n in sensors.bins)
+    assert sensors.complete + sensors.partial + sensors.none == 2400
+    worst = flows.worst(read, 10)
+    assert max(f.delivered / f.sent for f in worst) <= min(
+        f.delivered / f.sent for f in read if f not in worst
+    )
+
+
+def test_flows_may_stand_in_the_result(result: Json) -> None:
+    changed = copy.deepcopy(result)
+    changed["legs"][0]["repetitions"][0]["flows"] = {
+        "total": 1,
+        "flows": [["web", 7, 3, 3, 9, 9, 0, 1e6, 2e6]],
+    }
+    found = flows.inside(typed(changed))
+    assert found == [flows.Flow("iot mixed", 0, "web", 7, 3, 3, 9, 9, 0, 1e6, 2e6)]
+    assert "flows.csv" in [d.name for d in build(typed(changed), "{}", "", "").downloads]
+
+
+def test_series_csv_has_a_row_for_each_group_and_interval(result: Json) -> None:
+    rows = list(csv.DictReader(io.StringIO(series_csv(typed(result)))))
+    assert len(rows) == 2 * 24 * 3 + 2 * 24
+    assert sum(int(r["messages_sent"]) for r in rows if r["group"] == "raw") == sum(
+        p["groups"]["raw"]["counts"]["messages_sent"]
+        for rep in result["legs"][1]["repetitions"]
+        for p in rep["series"]
+    )
+
+
+def test_hostile_names_stay_text(result: Json) -> None:
+    evil = "</script><script>window.pwned = 1</script>\"'\u202e\u2028&amp;"
+    changed = json.loads(
+        json.dumps(result).replace("sensors", "\\u0000").replace("\\u0000", json.dumps(evil)[1:-1])
+    )
+    changed |= {"name": evil, "environment": {evil: {evil: evil}}, "command": [evil]}
+    page = render(
+        changed, flows_csv=flows.write([flows.Flow("iot mixed", 0, evil, 1, 1, 1, 3, 2, 1, 1e6, 1e6)])
+    )
+    assert page.count("<script") == 3
+    assert "window.pwned = 1</script>" not in page
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert data is not None
+    assert json.loads(data[1])["legs"]
+
+
+def test_nearly_empty_results_still_make_a_page() -> None:
+    for legs in ([], [{"name": "a"}], [{"name": "a", "repetitions": [{"run": "r0"}]}]):
+        assert "<h1>" in render({"id": "x", "name": "x", "started": "", "legs": legs})
+
+
+def test_environment_is_flattened_by_name() -> None:
+    found = environment(
+        {"kernel": "6.1", "nics": [{"name": "eth0", "mtu": 1500}], "cpu": {"model": {"id": 3}}, "on": True}
+    )
+    assert found == [
+        ("", [("kernel", "6.1"), ("on", "true")]),
+        ("nics", [("eth0.mtu", "1500")]),
+        ("cpu", [("model.id", "3")]),
+    ]
+
+
+def test_trials_that_went_wrong_say_so(result: Json) -> None:
+    changed = copy.deepcopy(result)
+    rep = changed["legs"][0]["repetitions"][0]
+    rep |= {"stopped": "failed", "error": {"code": "ND-91-02", "what": "broker gone"}}
+    rep["dut"]["mosquitto"]["died"] = "signal 9"
+    notices = [n.plain() for n in leg_view(typed(changed).legs[0], []).trials[0].notices]
+    assert len(notices) == 3
+    assert any("signal 9" in n for n in notices)
+
+
+def test_a_folder_is_read_byte_for_byte(tmp_path: Path, result: Json, flows_csv: str) -> None:
+    raw = json.dumps(result, indent=1)
+    (tmp_path / "result.json").write_text(raw, encoding="utf-8")
+    (tmp_path / "flows.csv").write_text(flows_csv, encoding="utf-8")
+    page = render_folder(tmp_path)
+    assert inline.packed(raw) in page
+    assert inline.packed(flows_csv) in page
+
+
+def test_modules_join_in_order_only() -> None:
+    parts = {
+        "a.js": "export const x = 1;\n",
+        "b.js": 'import { x } from "./a.js";\nexport function y() { return x; }\n',
+    }
+    assert inline.join(parts) == "// a.js\nconst x = 1;\n\n// b.js\nfunction y() { return x; }\n"
+    with pytest.raises(ValueError, match=r"b\.js imports a\.js"):
+        inline.join(dict(reversed(parts.items())))
