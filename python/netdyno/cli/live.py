@@ -1,7 +1,7 @@
 """The live view of a run on a terminal: feed it what the daemon says, it keeps the screen.
 
     live = Live()
-    live.start(plan)            # for each trial; see `Plan` for the keys that are read
+    live.start(plan)            # for each trial; see `netdyno.view.Plan`
     live.sample(point)          # each `stats.sample`
     live.state(status)          # each `run.state`
     live.dut("nginx", 0.42)     # CPU of a system under test, 1.0 is one core
@@ -19,38 +19,19 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypedDict
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live as RichLive
+from rich.text import Text
 
-from netdyno.cli.live_frame import render_frame, render_summary
+from netdyno.cli.live_frame import printable, render_frame, render_summary
 from netdyno.model import Quantiles, Sample, Status
 from netdyno.report.series import main_first
+from netdyno.view import Plan
 
 HISTORY = 240
 """Points of the small curves that are kept."""
-
-
-class Plan(TypedDict, total=False):
-    """What is known before a trial. Every key may be missing."""
-
-    title: str
-    target: str
-    """Addresses under test, as a person would name them."""
-    transport: str
-    leg: str
-    repetition: int
-    """From 1."""
-    repetitions: int
-    duration: float
-    """Seconds of warm-up, measure and drain together."""
-    groups: list[dict[str, Any]]
-    """`{name, protocol, target, devices}`, as `run.load` answers."""
-    lateness_p99: float
-    """Limits of validity: nanoseconds, then two ratios."""
-    offered: float
-    starved: float
 
 
 @dataclass
@@ -108,14 +89,15 @@ class State:
     error: str = ""
 
 
-def begin(plan: Mapping[str, Any], logs: deque[str]) -> State:
+def begin(plan: Plan, logs: deque[str]) -> State:
     """The state at the start of a trial."""
     state = State(logs=logs)
-    for key in ("title", "target", "transport", "leg", "repetition", "repetitions", "duration"):
-        if plan.get(key) is not None:
-            setattr(state, key, plan[key])
-    given = [plan.get(k) for k in ("lateness_p99", "offered", "starved")]
-    late, offered, starved = (d if g is None else float(g) for g, d in zip(given, state.limits, strict=True))
+    state.title, state.target = plan.get("title", ""), plan.get("target", "")
+    state.transport, state.leg = plan.get("transport", ""), plan.get("leg", "")
+    state.repetition, state.repetitions = plan.get("repetition", 1), plan.get("repetitions", 1)
+    state.duration = plan.get("duration", 0.0)
+    given = (plan.get("lateness_p99"), plan.get("offered"), plan.get("starved"))
+    late, offered, starved = (d if g is None else g for g, d in zip(given, state.limits, strict=True))
     state.limits = (late, offered, starved)
     state.left = state.duration
     for g in plan.get("groups") or []:
@@ -186,7 +168,7 @@ class Live:
         self._done: list[State] = []
         self._live: RichLive | None = None
 
-    def start(self, plan: Mapping[str, Any]) -> None:
+    def start(self, plan: Plan) -> None:
         """A trial begins; an earlier one goes into the summary."""
         with self._lock:
             if self._state.groups and self._state.elapsed:
@@ -230,9 +212,11 @@ class Live:
             self._state.duts[name] = cpu
 
     def log(self, line: str) -> None:
-        """One line for the end of the screen."""
+        """One line for the end of the screen; an ordinary line while there is no screen yet, or no more."""
         with self._lock:
             self._state.logs.append(line.rstrip("\n"))
+            if self._live is None:
+                self._console.print(Text(printable(line.rstrip("\n")), style="dim"))
 
     def close(self) -> None:
         """Give the terminal back and leave a summary; a second call does nothing."""

@@ -28,9 +28,14 @@ def _plain(text: str) -> str:
     return text.replace(units.THIN, " ")
 
 
+def printable(text: str) -> str:
+    """Text that cannot steer the terminal."""
+    return "".join(c if c.isprintable() else "·" for c in text)
+
+
 def _fit(text: str, width: int) -> str:
     """Exactly `width` cells; what does not fit ends in an ellipsis."""
-    clean = "".join(c if c.isprintable() else "·" for c in text)
+    clean = printable(text)
     if cell_len(clean) > width:
         return set_cell_size(clean, max(0, width - 1)) + "…" if width > 0 else ""
     return set_cell_size(clean, width)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
+from math import isfinite
 
 from netdyno.model import COUNTERS, Counts, GroupSample, Quantiles, Sample, WorkerSample
 
@@ -72,7 +73,7 @@ def _add(parts: Iterable[dict[str, int]]) -> dict[str, int]:
 
 def rounded(x: float | None) -> float | None:
     """Six digits: more than a chart shows, fewer than a float writes."""
-    return None if x is None else float(f"{x:.6g}")
+    return None if x is None or not isfinite(x) else float(f"{x:.6g}")
 
 
 def per_second(

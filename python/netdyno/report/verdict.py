@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from netdyno.model import Reason
@@ -43,15 +44,13 @@ def verdict(result: Result) -> Verdict:
     if not result.thresholds:
         held = M("No thresholds were set.")
     if not result.valid:
-        said = Verdict(
-            "invalid",
-            M("Not valid"),
-            M(
-                "The generator did not do what was asked. "
-                "Do not judge the system under test by these numbers."
-            ),
+        lead = M(
+            "The generator did not do what was asked. Do not judge the system under test by these numbers."
         )
-        said.points = [reason(r) for r in result.reasons]
+        if not result.reasons:
+            lead = M("There is no complete measurement. Nothing can be said about the system under test.")
+        said = Verdict("invalid", M("Not valid"), lead)
+        said.points = worst_reasons(result.reasons)
         said.original = list(dict.fromkeys(r.what for r in result.reasons if r.what))
     elif result.verdict == "pass":
         return Verdict("pass", M("Pass"), M("The measurement is valid. {held}", held=held))
@@ -66,9 +65,27 @@ def verdict(result: Result) -> Verdict:
     return said
 
 
+def worst_reasons(reasons: Sequence[Reason]) -> list[Msg]:
+    """One sentence for each kind of reason in each leg and group: the worst of all repetitions."""
+    alike: dict[tuple[str, str, str], list[Reason]] = {}
+    for r in reasons:
+        leg = str((r.model_extra or {}).get("leg", ""))
+        alike.setdefault((r.code, leg, r.group or ""), []).append(r)
+    said = []
+    for (code, *_), found in alike.items():
+        too_little = code in ("ND-90-01", "ND-90-05")
+        found.sort(key=lambda r: r.value or 0.0, reverse=not too_little)
+        worst = reason(found[0])
+        if len(found) > 1:
+            worst = M("{reason} (The worst of {n} such findings.)", reason=worst, n=str(len(found)))
+        said.append(worst)
+    return said
+
+
 def reason(r: Reason) -> Msg:
     """Why a trial is not valid, and by how much."""
-    who = Data(r.group) if r.group else M("All groups")
+    where = [str(part) for part in ((r.model_extra or {}).get("leg"), r.group) if part]
+    who: Data | Msg = Data(" · ".join(where)) if where else M("All groups")
     value, limit = r.value, r.limit
     match r.code:
         case "ND-90-01":
@@ -88,19 +105,23 @@ def reason(r: Reason) -> Msg:
             )
         case "ND-90-03":
             return M(
-                "A worker waited for its CPU {value} of the time; limit {limit}.",
+                "{who}: a worker waited for its CPU {value} of the time; limit {limit}.",
+                who=who,
                 value=units.percent(value),
                 limit=units.exact(units.percent(limit)),
             )
         case "ND-90-04":
             return M(
-                "The generator lost packets of its own: {value}; limit {limit}.",
+                "{who}: {value} failures were the generator's own (ports, descriptors, buffers); "
+                "limit {limit}.",
+                who=who,
                 value=units.count(value),
                 limit=units.count(limit),
             )
         case "ND-90-05":
             return M(
-                "The measure phase took {value} of the {limit} asked for.",
+                "{who}: the measure phase took {value} of the {limit} asked for.",
+                who=who,
                 value=units.seconds(value),
                 limit=units.seconds(limit),
             )
