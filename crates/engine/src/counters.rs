@@ -49,6 +49,7 @@ pub(crate) struct WorkerCounters {
     pub(crate) busy: Count,
     pub(crate) idle: Count,
     pub(crate) slept_ns: Count,
+    pub(crate) thread: Count,
 }
 
 /// A snapshot of one element's counters, all since the start.
@@ -102,4 +103,6 @@ pub struct WorkerStats {
     pub idle_cycles: u64,
     /// Nanoseconds asleep.
     pub slept_ns: u64,
+    /// The kernel's number of its thread, as in `/proc/self/task/`; what the kernel knows of it is there.
+    pub thread: u64,
 }

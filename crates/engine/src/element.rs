@@ -22,8 +22,8 @@ pub struct About {
 ///
 /// After [`push`](Element::push) and [`poll`](Element::poll) what is left in the batch goes to output 0; an
 /// element without outputs *refuses* what it leaves. Packets for other outputs go through [`Cx::emit`].
-/// Packets that end here end through [`Cx::sift`] or [`Cx::discard`], which count them by reason, or
-/// [`Cx::consume`], for a sink that has done its work.
+/// Packets that end here end through [`Cx::sift`] or [`Cx::discard`], which count them by reason (or
+/// [`Cx::count`] does), or [`Cx::consume`], for a sink that has done its work.
 pub trait Element: Send {
     /// What it is.
     fn about(&self) -> About;
@@ -83,6 +83,12 @@ impl Cx<'_> {
                 false
             }
         });
+    }
+
+    /// Count `n` packets as dropped for `reason`: for an element that frees them itself.
+    #[inline]
+    pub fn count(&mut self, reason: usize, n: u64) {
+        count(self.counters, BUILT_IN.len() + reason, n);
     }
 
     /// Drop the whole batch for one reason.

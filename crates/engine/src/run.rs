@@ -162,6 +162,7 @@ impl Engine {
             busy_cycles: counters.busy.get(),
             idle_cycles: counters.idle.get(),
             slept_ns: counters.slept_ns.get(),
+            thread: counters.thread.get(),
         };
         self.workers.iter().map(stats).collect()
     }
@@ -227,6 +228,7 @@ fn work(
         set.set(core);
         rustix::thread::sched_setaffinity(None, &set).map_err(|why| cause(why.to_string()))
     });
+    worker.counters.thread.add(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs().into());
     // Sleeps end when they should, not up to 50 µs later. Where this is refused they do that.
     let _default = rustix::thread::set_current_timer_slack(NonZero::new(1));
     match pinned.and_then(|()| Ok(eal.register_thread()?)) {

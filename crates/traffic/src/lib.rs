@@ -6,6 +6,7 @@
 pub mod capture;
 pub mod collect;
 pub mod cpu;
+pub mod dpdk;
 pub mod interfaces;
 pub mod plan;
 pub mod reflector;

@@ -68,7 +68,7 @@ pub fn build(settings: &Dpdk, plan: &Plan, run: &Arc<Run>, to: &Sender<Report>) 
     let eal = Eal::start(&options).map_err(|why| unready("transport.dpdk", &why))?;
     let mut shapes = Vec::new();
     for (i, group) in plan.groups.iter().enumerate() {
-        shapes.push(shape(i, group, plan.factor)?);
+        shapes.push(shape(i, group, &plan.profile.groups[i].model)?);
     }
     let longest = shapes.iter().map(|(_, len)| *len).max().unwrap_or(0);
     let room = u16::try_from(longest).unwrap_or(u16::MAX).max(ROOM);
@@ -162,11 +162,11 @@ fn open<'a>(
 }
 
 /// How a group sends, and the length of its frames without FCS.
-fn shape(index: usize, group: &GroupPlan, factor: f64) -> Result<(Shape, usize), Unready> {
+fn shape(index: usize, group: &GroupPlan, model: &Params) -> Result<(Shape, usize), Unready> {
     let refuse = |key: &str, what: String, fix: &str| {
         Err(Unready::new("ND-104-07", format!("groups[{index}].{key}"), what, fix))
     };
-    let Some(params) = group.stream() else {
+    let Params::Stream(params) = model else {
         let what = format!("the dpdk transport does not carry {} yet", group.protocol);
         return refuse("model", what, "Use the stream model, or the sockets transport");
     };
@@ -178,7 +178,6 @@ fn shape(index: usize, group: &GroupPlan, factor: f64) -> Result<(Shape, usize),
         let what = "the dpdk transport cannot change the number of streams yet".to_owned();
         return refuse("load.closed.stages", what, "Use ramp");
     }
-    let _ = factor; // the factor of a closed load is in the number of devices
     let interval_ns = match (params.rate, params.interval) {
         (Some(rate), _) => 1e9 / rate.0,
         (None, Some(interval)) => interval.ns() as f64,
@@ -231,17 +230,24 @@ fn sender(settings: &Dpdk, plan: &Plan, index: usize) -> Result<usize, Unready> 
 }
 
 /// The Ethernet address that a group's frames go to.
-fn peer(index: usize, group: &GroupPlan, on: usize, ports: &mut [Open<'_>], pool: &Mempool) -> Result<Mac, Unready> {
+fn peer(
+    index: usize,
+    group: &GroupPlan,
+    on: usize,
+    ports: &mut [Open<'_>],
+    pool: &Mempool,
+) -> Result<Mac, Unready> {
     let settings = ports[on].settings;
     if let Some(mac) = settings.peer_mac.as_deref().and_then(parse_mac) {
         return Ok(mac);
     }
-    // The other end of a cable is a port of ours.
-    if settings.device.starts_with("pair:") {
-        let other = ports.iter().find(|other| other.index != on && other.settings.device == settings.device);
-        if let Some(other) = other {
-            return Ok(other.station.mac);
-        }
+    // Ports of ours do not answer yet: they need not be asked.
+    let is_peer = |other: &&Open<'_>| {
+        let cable = settings.device.starts_with("pair:") && other.settings.device == settings.device;
+        other.index != on && (cable || other.station.ip == group.address.ip())
+    };
+    if let Some(other) = ports.iter().find(is_peer) {
+        return Ok(other.station.mac);
     }
     let at = format!("transport.dpdk.ports[{on}]");
     let IpAddr::V4(target) = group.address.ip() else {
@@ -286,11 +292,4 @@ fn expected(plan: &Plan) -> (Vec<Expected>, Vec<Stream>) {
     let streams = plan.groups.iter().enumerate();
     let streams = streams.flat_map(|(i, group)| (0..group.devices).map(move |d| Stream::new(i as u16, d)));
     (groups.collect(), streams.collect())
-}
-
-impl GroupPlan {
-    /// The parameters of the stream model, if that is the group's.
-    fn stream(&self) -> Option<protocol::stream::Params> {
-        None::<Params>.map(|_| protocol::stream::Params::default())
-    }
 }

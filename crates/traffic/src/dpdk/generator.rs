@@ -81,7 +81,14 @@ impl Generator {
 
 /// Put as many datagrams as are due, and fit, into the batch.
 #[inline]
-fn send(streams: &mut Streams, pool: &Mempool, batch: &mut Batch, zero: u64, (now, due_by): (Time, Time), window: Window) {
+fn send(
+    streams: &mut Streams,
+    pool: &Mempool,
+    batch: &mut Batch,
+    zero: u64,
+    (now, due_by): (Time, Time),
+    window: Window,
+) {
     let ready = streams.slots.ready(due_by, batch.room());
     let have = batch.len();
     if ready == 0 || !pool.fill(batch, have + ready) {

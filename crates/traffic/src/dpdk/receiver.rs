@@ -170,10 +170,14 @@ impl Element for Receiver {
         let measured = &mut self.measured;
         self.reporter.tick(|| Report {
             groups: measured.groups.iter_mut().map(|group| (group.group, take(&mut group.meter))).collect(),
-            devices: measured.streams.iter().filter_map(|stream| {
-                let group = measured.groups.get(usize::from(stream.expected))?;
-                Some((group.group as u16, stream.device, stream.tally))
-            }).collect(),
+            devices: measured
+                .streams
+                .iter()
+                .filter_map(|stream| {
+                    let group = measured.groups.get(usize::from(stream.expected))?;
+                    Some((group.group as u16, stream.device, stream.tally))
+                })
+                .collect(),
             ..Report::empty()
         });
     }
@@ -190,7 +194,12 @@ mod tests {
         let meter = [(); 3].map(|()| Tally::new(2));
         let group = Expected { group: 0, meter, delay: Some(0), jitter: Some(1) };
         let window = Window { measure: Time(1_000), drain: Time(1_000_000) };
-        Measured { groups: vec![group], streams: vec![Stream::new(0, 0), Stream::new(0, 1)], zero: 500, window }
+        Measured {
+            groups: vec![group],
+            streams: vec![Stream::new(0, 0), Stream::new(0, 1)],
+            zero: 500,
+            window,
+        }
     }
 
     fn frame(stream: u16, sequence: u64, sent_ns: u64) -> Vec<u8> {
@@ -231,7 +240,10 @@ mod tests {
         let counts = measured.groups[0].meter[Phase::Measure as usize].counts;
         assert_eq!((counts.messages_delivered, counts.reordered, counts.duplicates), (5, 1, 1));
         assert_eq!(measured.streams[0].tally.delivered, 3);
-        assert_eq!((measured.streams[1].tally.delay_sum, measured.streams[1].tally.delay_max), (2_000, 1_000));
+        assert_eq!(
+            (measured.streams[1].tally.delay_sum, measured.streams[1].tally.delay_max),
+            (2_000, 1_000)
+        );
     }
 
     #[test]

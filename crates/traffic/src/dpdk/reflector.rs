@@ -49,7 +49,11 @@ fn reflect(frame: &mut [u8], station: &Station) -> Result<(), usize> {
         }
     }
     ethernet::swap(frame);
-    if layers.is_v6() { ipv6::swap(frame, layers.ip) } else { ipv4::swap(frame, layers.ip) }
+    if layers.is_v6() {
+        ipv6::swap(frame, layers.ip)
+    } else {
+        ipv4::swap(frame, layers.ip)
+    }
     udp::swap(frame, layers.l4);
     Ok(())
 }
@@ -94,9 +98,11 @@ mod tests {
 
     #[test]
     fn it_comes_back_as_if_the_other_side_had_sent_it() {
-        for (from, to, ip) in
-            [("10.0.0.1:5", "10.0.0.2:7", "10.0.0.2"), ("[fd00::1]:5", "[fd00::2]:7", "fd00::2"), ("1.1.1.1:5", "2.2.2.2:7", "0.0.0.0")]
-        {
+        for (from, to, ip) in [
+            ("10.0.0.1:5", "10.0.0.2:7", "10.0.0.2"),
+            ("[fd00::1]:5", "[fd00::2]:7", "fd00::2"),
+            ("1.1.1.1:5", "2.2.2.2:7", "0.0.0.0"),
+        ] {
             let mut there = frame(from, to);
             assert_eq!(reflect(&mut there, &station(ip)), Ok(()));
             let mut back = frame(to, from);

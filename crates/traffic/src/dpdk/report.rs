@@ -23,7 +23,13 @@ pub struct Run {
 impl Run {
     /// A run that has not begun.
     pub fn new(control: Arc<Control>) -> Self {
-        Self { control, clock: Clock::get(), zero: AtomicU64::new(u64::MAX), asked: AtomicU64::new(0), ending: AtomicBool::new(false) }
+        Self {
+            control,
+            clock: Clock::get(),
+            zero: AtomicU64::new(u64::MAX),
+            asked: AtomicU64::new(0),
+            ending: AtomicBool::new(false),
+        }
     }
 
     /// The run's time zero in nanoseconds on the engine's clock; `None` while the run stands still. The same
@@ -45,12 +51,12 @@ impl Run {
         }
     }
 
-    /// The next report is the last.
+    /// The end is near.
     pub fn end(&self) {
         self.ending.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the next report is the last.
+    /// Whether the end is near.
     pub fn is_ending(&self) -> bool {
         self.ending.load(Ordering::Relaxed)
     }
@@ -97,15 +103,15 @@ impl Reporter {
         &self.run
     }
 
-    /// Whether a report is asked for.
+    /// Whether a report is asked for. Near the end each tick reports, as one of them will be the last.
     pub fn is_asked(&self) -> bool {
-        self.run.asked.load(Ordering::Acquire) != self.answered
+        self.run.is_ending() || self.run.asked.load(Ordering::Acquire) != self.answered
     }
 
     /// Report if that was asked for.
     pub fn tick(&mut self, make: impl FnOnce() -> Report) {
-        let asked = self.run.asked.load(Ordering::Acquire);
-        if asked != self.answered {
+        if self.is_asked() {
+            let asked = self.run.asked.load(Ordering::Acquire);
             self.answered = asked;
             let report = Report { element: self.element, asked, ..make() };
             // When the supervisor is gone nobody wants to know.

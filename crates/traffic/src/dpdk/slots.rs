@@ -87,7 +87,8 @@ impl Slots {
             sequence: 0,
             left: if shape.count == 0 { u64::MAX } else { shape.count },
             flows: if shape.flows == 0 { u32::MAX } else { shape.flows },
-            wakes: u64::try_from(u128::from(shape.ramp_ns) * u128::from(i) / u128::from(devices)).unwrap_or(u64::MAX),
+            wakes: u64::try_from(u128::from(shape.ramp_ns) * u128::from(i) / u128::from(devices))
+                .unwrap_or(u64::MAX),
             begun: Time::NEVER,
         };
         let mut slots = Self {
@@ -212,7 +213,8 @@ impl Slots {
 
     /// When each flow began that is under way.
     pub fn under_way(&self) -> impl Iterator<Item = Time> + '_ {
-        let fresh = |turn: &&Turn| turn.sequence > 0 && (self.shape.count == 0 || turn.left < self.shape.count);
+        let fresh =
+            |turn: &&Turn| turn.sequence > 0 && (self.shape.count == 0 || turn.left < self.shape.count);
         self.turns.iter().filter(fresh).map(|turn| turn.begun)
     }
 
@@ -251,8 +253,8 @@ mod tests {
 
     #[test]
     fn devices_take_turns_evenly_spaced() {
-        let got = first(Shape { devices: 3, ..shape() }, 5);
-        assert_eq!(got, [(0, 0, 0), (1, 0, 333), (2, 0, 666), (0, 1, 1000), (1, 1, 1333)]);
+        let got = first(Shape { devices: 4, ..shape() }, 6);
+        assert_eq!(got, [(0, 0, 0), (1, 0, 250), (2, 0, 500), (3, 0, 750), (0, 1, 1000), (1, 1, 1250)]);
     }
 
     #[test]
@@ -322,6 +324,9 @@ mod tests {
             }
         }
         let slots = Slots::new(Shape { burst: 5, ..shape() });
-        assert_eq!((slots.ready(Time(999), 100), slots.ready(Time(1000), 100), slots.ready(Time(1000), 7)), (5, 10, 7));
+        assert_eq!(
+            (slots.ready(Time(4999), 100), slots.ready(Time(5000), 100), slots.ready(Time(5000), 7)),
+            (5, 10, 7)
+        );
     }
 }

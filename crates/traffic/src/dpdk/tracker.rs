@@ -97,7 +97,10 @@ mod tests {
     fn order_gaps_late_ones_and_copies() {
         assert_eq!(arrivals(&[0, 1, 2]), [InOrder; 3]);
         assert_eq!(arrivals(&[0, 3, 1, 2, 4]), [InOrder, InOrder, Reordered, Reordered, InOrder]);
-        assert_eq!(arrivals(&[0, 0, 2, 2, 1, 1]), [InOrder, Duplicate, InOrder, Duplicate, Reordered, Duplicate]);
+        assert_eq!(
+            arrivals(&[0, 0, 2, 2, 1, 1]),
+            [InOrder, Duplicate, InOrder, Duplicate, Reordered, Duplicate]
+        );
     }
 
     #[test]

@@ -1,0 +1,131 @@
+//! Traffic over DPDK ports: streams at their times, every datagram measured.
+//!
+//! ```text
+//!  generator port    generator ──► tx      rx ──► receiver ──► neighbour ──► tx
+//!  reflector port    rx ──► reflector ──► tx
+//! ```
+//! The profile's placement says which worker runs which of these; `tx` goes with what mostly sends, `rx` with
+//! what mostly receives.
+
+mod build;
+mod generator;
+mod neighbour;
+mod receiver;
+mod reflector;
+mod report;
+mod slots;
+mod supervisor;
+mod tracker;
+
+pub use neighbour::Station;
+pub use reflector::Reflector;
+
+use crate::cpu;
+use crate::plan::Plan;
+use crate::transport::{Control, Sample, Transport, Unready};
+use engine::{Engine, EngineError, Options, Placement, Seat};
+use profile::Role;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+/// The transport.
+#[derive(Debug)]
+pub struct Dpdk {
+    settings: profile::Dpdk,
+    cores: Vec<u16>,
+}
+
+impl Dpdk {
+    /// Workers as the settings place them; without a placement one worker runs all. Workers that name no
+    /// core get one that no other has, from the last on, as long as there are enough.
+    pub fn new(settings: &profile::Dpdk) -> Result<Self, Unready> {
+        let there = cpu::cores();
+        let named: Vec<u16> = settings.placement.iter().filter_map(|worker| worker.core).collect();
+        if let Some(core) = named.iter().find(|core| !there.contains(core)) {
+            let what = format!("core {core} is not one this process may use");
+            let fix = format!("Use some of {there:?}");
+            return Err(Unready::new("ND-92-06", "transport.dpdk.placement", what, fix));
+        }
+        let mut free = there.iter().rev().filter(|core| !named.contains(core));
+        let last = there.last().copied().unwrap_or(0);
+        let mut choose = |core: Option<u16>| core.or_else(|| free.next().copied()).unwrap_or(last);
+        let cores = if settings.placement.is_empty() {
+            vec![choose(None)]
+        } else {
+            settings.placement.iter().map(|worker| choose(worker.core)).collect()
+        };
+        Ok(Self { settings: settings.clone(), cores })
+    }
+
+    /// The settings' placement, with the elements that it does not name beside those they work for.
+    fn placement(&self) -> Placement {
+        let mut placement = Placement::single(None);
+        placement.workers =
+            self.cores.iter().map(|core| Seat { core: Some((*core).into()), elements: Vec::new() }).collect();
+        for (seat, worker) in placement.workers.iter_mut().zip(&self.settings.placement) {
+            for element in &worker.elements {
+                seat.elements.push(element.clone());
+                let Some((port, kind)) = element.split_once('.') else { continue };
+                let beside: &[&str] = match kind {
+                    "generator" => &["tx"],
+                    "receiver" => &["rx", "neighbour"],
+                    "reflector" => &["rx", "tx"],
+                    _ => &[],
+                };
+                seat.elements.extend(beside.iter().map(|kind| format!("{port}.{kind}")));
+            }
+        }
+        placement
+    }
+}
+
+impl Transport for Dpdk {
+    fn start(
+        &self,
+        plan: Arc<Plan>,
+        control: Arc<Control>,
+        samples: Sender<Sample>,
+    ) -> Result<Vec<JoinHandle<()>>, Unready> {
+        let run = Arc::new(report::Run::new(control));
+        let (to, reports) = channel();
+        let built = build::build(&self.settings, &plan, &run, &to)?;
+        let engine = Engine::start(built.eal, built.graph, &self.placement(), &Options::default());
+        let engine = engine.map_err(|why| {
+            let at = match why {
+                EngineError::Graph(_) | EngineError::Core { .. } => "transport.dpdk.placement",
+                EngineError::Dpdk(_) | EngineError::Thread { .. } => "transport.dpdk",
+            };
+            Unready::new("ND-92-14", at, why.to_string(), "Change the placement")
+        })?;
+        let supervisor = supervisor::Supervisor::new(
+            plan,
+            run,
+            engine,
+            built.ports,
+            &built.reporters,
+            reports,
+            samples,
+            self.cores.len(),
+        );
+        let thread = std::thread::Builder::new().name("nd-dpdk".into()).spawn(move || supervisor.run());
+        let thread = thread.map_err(|why| {
+            let what = format!("no thread for the supervisor ({why})");
+            Unready::new("ND-92-05", "workers", what, "Raise the limit of threads (ulimit -u)")
+        })?;
+        Ok(vec![thread])
+    }
+
+    fn workers(&self) -> usize {
+        self.cores.len()
+    }
+
+    fn cores(&self) -> Vec<u16> {
+        self.cores.clone()
+    }
+}
+
+/// Whether all that the settings' ports do is send back what comes.
+pub fn only_reflects(settings: &profile::Dpdk) -> bool {
+    settings.ports.iter().all(|port| port.role == Role::Reflector)
+}

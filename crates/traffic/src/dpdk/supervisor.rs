@@ -1,0 +1,336 @@
+//! Watches a running graph and reports on it, beside the packets' way.
+
+use super::report::{Report, Run};
+use crate::interfaces::{Interface, Interfaces};
+use crate::plan::Plan;
+use crate::transport::{Complaint, ElementCounts, Sample};
+use dpdk::Port;
+use engine::{ElementStats, Engine};
+use protocol::meter::{DeviceTally, Failure, Phase, Tally};
+use protocol::registry::Params;
+use protocol::time::Time;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::{Duration, Instant};
+
+/// How often the supervisor looks.
+const TURN: Duration = Duration::from_millis(1);
+/// How long elements may take to report: many of their ticks.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// While draining: how often to look whether all came back.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What one worker's thread got of the processor, ns.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cpu {
+    ran: u64,
+    waited: u64,
+}
+
+/// One run's supervisor.
+pub(super) struct Supervisor {
+    plan: Arc<Plan>,
+    run: Arc<Run>,
+    /// Gone once stopped.
+    engine: Option<Engine>,
+    ports: Vec<(String, Port)>,
+    /// The worker of each element that reports.
+    workers_of: Vec<usize>,
+    reports: Receiver<Report>,
+    samples: Sender<Sample>,
+    /// Tallies since the last sample, by worker and group.
+    tallies: Vec<Vec<[Tally; 3]>>,
+    active: Vec<Vec<u32>>,
+    /// By reporting element, group and device: the latest summary.
+    devices: BTreeMap<(usize, u16, u32), DeviceTally>,
+    /// Sent and delivered since the start, by group and phase.
+    balance: Vec<[(u64, u64); 3]>,
+    cpu_then: Vec<Cpu>,
+    wall_then: Instant,
+    /// The ports' counters before the run.
+    ports_before: Interfaces,
+    sampled: Time,
+    last_elements: Vec<ElementStats>,
+}
+
+fn none(plan: &Plan) -> Vec<[Tally; 3]> {
+    plan.groups.iter().map(|group| [(); 3].map(|()| Tally::new(group.delays.len()))).collect()
+}
+
+impl Supervisor {
+    #[expect(clippy::too_many_arguments, reason = "made in one place, from what was just built")]
+    pub fn new(
+        plan: Arc<Plan>,
+        run: Arc<Run>,
+        engine: Engine,
+        ports: Vec<(String, Port)>,
+        reporters: &[String],
+        reports: Receiver<Report>,
+        samples: Sender<Sample>,
+        workers: usize,
+    ) -> Self {
+        let elements = engine.elements();
+        let before = interfaces(&ports, &elements);
+        let worker = |name: &String| elements.iter().find(|e| e.name == *name).map_or(0, |e| e.worker);
+        Self {
+            workers_of: reporters.iter().map(worker).collect(),
+            tallies: (0..workers).map(|_| none(&plan)).collect(),
+            active: vec![vec![0; plan.groups.len()]; workers],
+            devices: BTreeMap::new(),
+            balance: vec![[(0, 0); 3]; plan.groups.len()],
+            cpu_then: vec![Cpu::default(); workers],
+            wall_then: Instant::now(),
+            ports_before: before,
+            sampled: Time::ZERO,
+            last_elements: Vec::new(),
+            plan,
+            run,
+            engine: Some(engine),
+            ports,
+            reports,
+            samples,
+        }
+    }
+
+    /// Watch until the run is over.
+    pub fn run(mut self) {
+        let run = Arc::clone(&self.run);
+        let control = &run.control;
+        while control.now().is_none() && !control.aborted() {
+            std::thread::sleep(TURN);
+        }
+        self.cpu_then = self.cpu();
+        self.wall_then = Instant::now();
+        let mut boundary = control.boundary(Time::ZERO);
+        let mut looked = Instant::now();
+        while !control.aborted() {
+            std::thread::sleep(TURN);
+            let now = control.now().unwrap_or_default();
+            if control.is_paused() {
+                continue;
+            }
+            let window = control.window();
+            // A stop may have brought the phase's end forward.
+            let end = match window.phase(self.sampled) {
+                Phase::Warmup => window.measure,
+                Phase::Measure => window.drain,
+                Phase::Drain => Time::NEVER,
+            };
+            boundary = boundary.min(end);
+            if now >= boundary {
+                self.gather();
+                self.sample(boundary, false);
+                boundary = control.boundary(boundary);
+            }
+            if now >= control.end() {
+                break;
+            }
+            if now >= window.drain && looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                self.gather();
+                if self.all_came_back() {
+                    break;
+                }
+            }
+        }
+        self.leave();
+    }
+
+    /// Ask all elements what they did, and add it up.
+    fn gather(&mut self) {
+        let asked = self.run.ask();
+        let begun = Instant::now();
+        let mut missing = self.workers_of.len();
+        while missing > 0 {
+            let left = PATIENCE.saturating_sub(begun.elapsed());
+            let Ok(report) = self.reports.recv_timeout(left) else {
+                tracing::warn!(missing, "elements did not report in time");
+                return;
+            };
+            missing -= usize::from(report.asked == asked);
+            self.add(report);
+        }
+    }
+
+    fn add(&mut self, report: Report) {
+        let worker = self.workers_of[report.element];
+        for (group, tallies) in report.groups {
+            let into = self.tallies[worker][group].iter_mut().zip(&mut self.balance[group]);
+            for ((mine, (sent, delivered)), theirs) in into.zip(&tallies) {
+                mine.merge(theirs);
+                *sent += theirs.counts.messages_sent;
+                *delivered += theirs.counts.messages_delivered;
+            }
+        }
+        for (group, active) in report.active {
+            self.active[worker][group] = active;
+        }
+        for (group, device, tally) in report.devices {
+            self.devices.insert((report.element, group, device), tally);
+        }
+    }
+
+    fn echoes(&self, group: usize) -> bool {
+        matches!(&self.plan.profile.groups[group].model, Params::Stream(stream) if stream.echo)
+    }
+
+    /// Whether nothing is to be waited for.
+    fn all_came_back(&self) -> bool {
+        let back = |(group, phases): (usize, &[(u64, u64); 3])| {
+            !self.echoes(group) || phases.iter().all(|(sent, delivered)| delivered >= sent)
+        };
+        self.balance.iter().enumerate().all(back)
+    }
+
+    fn leave(mut self) {
+        self.run.end();
+        if let Some(engine) = self.engine.take() {
+            // The threads are gone afterwards, so this is the last chance to ask the kernel about them.
+            let cpu = Self::cpu_of(&engine);
+            self.last_elements = engine.stop();
+            while let Ok(report) = self.reports.try_recv() {
+                self.add(report);
+            }
+            self.count_lost();
+            let now = self.run.control.now().unwrap_or_default();
+            self.send(now.max(self.sampled), true, cpu);
+        }
+    }
+
+    /// What did not come back in time is lost.
+    fn count_lost(&mut self) {
+        for group in 0..self.balance.len() {
+            if !self.echoes(group) {
+                continue;
+            }
+            for phase in 0..3 {
+                let (sent, delivered) = self.balance[group][phase];
+                let lost = sent.saturating_sub(delivered);
+                self.tallies[0][group][phase].counts.failures[Failure::Timeout as usize] += lost;
+            }
+        }
+    }
+
+    fn sample(&mut self, until: Time, last: bool) {
+        let cpu = self.cpu();
+        self.send(until, last, cpu);
+    }
+
+    fn send(&mut self, until: Time, last: bool, cpu: Vec<Cpu>) {
+        let phase = self.run.control.window().phase(self.sampled);
+        let took = u64::try_from(self.wall_then.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let elements = self.engine.as_ref().map_or_else(|| self.last_elements.clone(), Engine::elements);
+        let mut devices = if last { self.summaries() } else { Vec::new() };
+        let mut ports = crate::interfaces::between(&self.ports_before, &interfaces(&self.ports, &elements));
+        let mut complaints = if last { self.complaints() } else { Vec::new() };
+        for (worker, cpu) in cpu.iter().enumerate() {
+            let then = self.cpu_then.get(worker).copied().unwrap_or_default();
+            let mine = |e: &&ElementStats| e.worker == worker;
+            let sample = Sample {
+                worker,
+                from: self.sampled,
+                until,
+                phase,
+                groups: std::mem::replace(&mut self.tallies[worker], none(&self.plan)),
+                active: self.active[worker].clone(),
+                ran: cpu.ran.saturating_sub(then.ran),
+                waited: cpu.waited.saturating_sub(then.waited),
+                took,
+                // All that belongs to no worker goes with the first.
+                complaints: std::mem::take(&mut complaints),
+                ports: std::mem::take(&mut ports),
+                elements: elements.iter().filter(mine).map(counts).collect(),
+                last: last.then_some(Ok(())),
+                devices: std::mem::take(&mut devices),
+            };
+            // The collector may be gone already: then nobody wants it.
+            let _nobody = self.samples.send(sample);
+        }
+        self.sampled = until;
+        self.wall_then = Instant::now();
+        self.cpu_then = cpu;
+    }
+
+    /// Each device's summary: what its generator and the receivers say of it, put together.
+    fn summaries(&self) -> Vec<(u16, u32, DeviceTally)> {
+        let mut all: BTreeMap<(u16, u32), DeviceTally> = BTreeMap::new();
+        for ((_, group, device), part) in &self.devices {
+            let whole = all.entry((*group, *device)).or_default();
+            whole.flows.0 += part.flows.0;
+            whole.flows.1 += part.flows.1;
+            whole.sent += part.sent;
+            whole.delivered += part.delivered;
+            whole.delay_sum = whole.delay_sum.saturating_add(part.delay_sum);
+            whole.delay_max = whole.delay_max.max(part.delay_max);
+        }
+        let finish = |((group, device), mut tally): ((u16, u32), DeviceTally)| {
+            if self.echoes(group.into()) {
+                let lost = tally.sent.saturating_sub(tally.delivered);
+                tally.failed = u32::try_from(lost).unwrap_or(u32::MAX);
+            }
+            (group, device, tally)
+        };
+        all.into_iter().map(finish).collect()
+    }
+
+    fn complaints(&self) -> Vec<Complaint> {
+        let lost = |group: usize| -> u64 {
+            self.balance[group].iter().map(|(sent, delivered)| sent.saturating_sub(*delivered)).sum()
+        };
+        (0..self.balance.len())
+            .filter(|group| self.echoes(*group) && lost(*group) > 0)
+            .map(|group| {
+                let text = format!("{} datagrams did not come back", lost(group));
+                Complaint { group, kind: Failure::Timeout, text }
+            })
+            .collect()
+    }
+
+    fn cpu(&self) -> Vec<Cpu> {
+        self.engine.as_ref().map_or_else(Vec::new, Self::cpu_of)
+    }
+
+    /// From `/proc/self/task/THREAD/schedstat`: time run, time runnable but waiting, slices.
+    fn cpu_of(engine: &Engine) -> Vec<Cpu> {
+        let read = |thread: u64| {
+            let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
+            let mut numbers = text.split_whitespace().map_while(|number| number.parse().ok());
+            Some(Cpu { ran: numbers.next()?, waited: numbers.next()? })
+        };
+        engine.workers().iter().map(|worker| read(worker.thread).unwrap_or_default()).collect()
+    }
+}
+
+fn counts(stats: &ElementStats) -> ElementCounts {
+    ElementCounts {
+        name: stats.name.clone(),
+        worker: stats.worker,
+        packets_in: stats.packets_in,
+        packets_out: stats.packets_out,
+        drops: stats.drops.iter().cloned().collect(),
+        cycles_per_packet: stats.cycles_per_packet(),
+    }
+}
+
+/// The ports' counters since they were opened.
+fn interfaces(ports: &[(String, Port)], elements: &[ElementStats]) -> Interfaces {
+    let bytes = |name: String| elements.iter().find(|e| e.name == name).map_or(0, |e| e.bytes);
+    let read = |(name, port): &(String, Port)| {
+        let stats = port.stats();
+        // Some virtual ports count no bytes; their elements do.
+        let or = |own: u64, element: &str| if own > 0 { own } else { bytes(format!("{name}.{element}")) };
+        let interface = Interface {
+            rx_packets: stats.rx_packets,
+            rx_bytes: or(stats.rx_bytes, "rx"),
+            tx_packets: stats.tx_packets,
+            tx_bytes: or(stats.tx_bytes, "tx"),
+            rx_dropped: stats.rx_missed + stats.rx_no_memory,
+            tx_dropped: 0,
+            rx_errors: stats.rx_errors,
+            tx_errors: stats.tx_errors,
+        };
+        (name.clone(), interface)
+    };
+    ports.iter().map(read).collect()
+}

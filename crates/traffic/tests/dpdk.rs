@@ -1,0 +1,262 @@
+//! Streams over DPDK ports that any machine can make: counts exact, delays seen, faults said.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use serde_json::{Value, json};
+use std::process::Command;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use traffic::collect::{Collector, Header};
+use traffic::dpdk::Dpdk;
+use traffic::{Control, Plan, Transport, Trial, Unready};
+
+/// A generator and a reflector at the two ends of a cable.
+fn cable(name: &str, stream: Value) -> Value {
+    json!({
+        "name": "cable",
+        "phases": {"warmup": "100ms", "measure": "500ms", "drain": "1s", "sample": "100ms"},
+        "transport": {"dpdk": {"ports": [
+            {"name": "a", "device": format!("pair:{name}"), "ip": "10.9.0.1"},
+            {"name": "b", "device": format!("pair:{name}"), "ip": "10.9.0.2", "role": "reflector"}
+        ]}},
+        "groups": [{"name": "s", "model": {"stream": stream}, "target": "udp://10.9.0.2:7", "devices": 3}]
+    })
+}
+
+/// Workers poll: two runs at once on two cores would starve each other.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn start_with(profile: &Value, steer: impl FnOnce(&Arc<Control>)) -> Result<Value, Unready> {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let profile = profile::load(&profile.to_string()).unwrap_or_else(|errors| panic!("{errors:?}"));
+    let profile::Transport::Dpdk(settings) = profile.transport.clone() else { panic!("not dpdk") };
+    let phases = profile.phases.clone();
+    let plan = Plan::new(profile, &Trial::default()).unwrap_or_else(|errors| panic!("{errors:?}"));
+    let plan = Arc::new(plan);
+    let (warmup, measure) = (phases.warmup.ns(), phases.measure.ns());
+    let control = Arc::new(Control::new(warmup, measure, phases.drain.ns(), phases.sample.ns()));
+    let transport = Dpdk::new(&settings)?;
+    let (tx, rx) = channel();
+    let threads = transport.start(Arc::clone(&plan), Arc::clone(&control), tx)?;
+    let mut collector = Collector::new(plan, Arc::clone(&control), transport.cores());
+    control.go();
+    steer(&control);
+    for sample in rx {
+        collector.take(sample);
+    }
+    assert!(collector.is_done());
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let header = Header { run: "r".into(), transport: "dpdk", started: "now".into(), stopped: None };
+    let (result, flows) = collector.finish(header);
+    assert!(flows.iter().all(|flow| flow.tally.delivered <= flow.tally.sent));
+    Ok(serde_json::to_value(result).unwrap())
+}
+
+fn start(profile: &Value) -> Result<Value, Unready> {
+    start_with(profile, |_| ())
+}
+
+fn run(profile: &Value) -> Value {
+    start(profile).unwrap_or_else(|why| panic!("{why}"))
+}
+
+fn number(result: &Value, pointer: &str) -> u64 {
+    result.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {pointer} in {result:#}"))
+}
+
+fn count(result: &Value, name: &str) -> u64 {
+    number(result, &format!("/groups/0/measured/{name}"))
+}
+
+/// Packets taken by an element, and its drops.
+fn element<'a>(result: &'a Value, name: &str) -> (u64, &'a Value) {
+    let all = result["elements"].as_array().unwrap();
+    let element = all.iter().find(|e| e["name"] == name).unwrap_or_else(|| panic!("no {name} in {all:?}"));
+    (element["packets_in"].as_u64().unwrap(), &element["drops"])
+}
+
+/// All that was sent came back, as every counter agrees.
+fn all_came_back(result: &Value) {
+    assert_eq!(result.pointer("/groups/0/loss"), Some(&json!(0.0)), "{result:#}");
+    let sent = element(result, "a.tx").0;
+    assert_eq!(element(result, "a.receiver"), (sent, &json!({})));
+    assert_eq!(element(result, "b.reflector"), (sent, &json!({})));
+    assert_eq!(number(result, "/interfaces/a/tx_packets"), sent);
+    assert_eq!(number(result, "/interfaces/b/rx_packets"), sent);
+    assert_eq!(number(result, "/interfaces/a/rx_packets"), sent);
+    assert_eq!(count(result, "messages_sent"), count(result, "messages_delivered"));
+    assert_eq!((count(result, "duplicates"), count(result, "reordered")), (0, 0));
+}
+
+#[test]
+fn over_a_cable_on_one_worker() {
+    let result = run(&cable("one", json!({"size": "18B", "rate": "20k/s"})));
+    all_came_back(&result);
+    // Half a second at 3 × 20,000 a second; the phase's ends are exact.
+    let intended = count(&result, "messages_intended");
+    assert!(intended.abs_diff(30_000) <= 3, "{intended}");
+    assert_eq!(count(&result, "bytes_received"), 18 * count(&result, "messages_delivered"));
+    assert!(number(&result, "/groups/0/delays/round_trip/p50") > 0);
+}
+
+#[test]
+fn over_a_cable_split_over_two_workers() {
+    let mut profile = cable("two", json!({"size": "1KiB", "rate": "5k/s", "burst": 4}));
+    for placement in [
+        json!([{"elements": ["a.generator", "a.receiver"]}, {"elements": ["b.reflector"]}]),
+        json!([{"elements": ["a.generator"]}, {"elements": ["a.receiver", "b.reflector"]}]),
+    ] {
+        profile["transport"]["dpdk"]["placement"] = placement;
+        let result = run(&profile);
+        all_came_back(&result);
+        assert_eq!(result["workers"].as_array().unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn ipv6_and_several_groups() {
+    let mut profile = cable("six", json!({}));
+    let ports = &mut profile["transport"]["dpdk"]["ports"];
+    ports[0]["ip"] = json!("fd09::1");
+    ports[1]["ip"] = json!("fd09::2");
+    let group = |name: &str, port: u16| {
+        let target = format!("udp://[fd09::2]:{port}");
+        json!({"name": name, "model": {"stream": {"rate": "1k/s"}}, "target": target})
+    };
+    profile["groups"] = json!([group("x", 7), group("y", 8)]);
+    let result = run(&profile);
+    for name in ["/groups/0", "/groups/1"] {
+        assert_eq!(result.pointer(&format!("{name}/loss")), Some(&json!(0.0)), "{result:#}");
+        assert!(number(&result, &format!("{name}/measured/messages_sent")).abs_diff(500) <= 1);
+    }
+}
+
+#[test]
+fn flows_that_end_are_counted() {
+    let mut profile = cable("count", json!({"rate": "1k/s", "count": 20}));
+    profile["phases"]["warmup"] = json!("0s");
+    profile["groups"][0]["load"] = json!({"closed": {"flows": 2, "flow_interval": "10ms"}});
+    let result = run(&profile);
+    assert_eq!((count(&result, "flows_started"), count(&result, "flows_completed")), (6, 6));
+    assert_eq!((count(&result, "messages_intended"), count(&result, "messages_delivered")), (120, 120));
+}
+
+#[test]
+fn nobody_reflects_and_all_is_lost() {
+    let mut profile = cable("dead", json!({"rate": "1k/s"}));
+    // The other end is somebody else.
+    profile["transport"]["dpdk"]["ports"][1]["ip"] = json!("10.9.0.3");
+    profile["phases"]["drain"] = json!("200ms");
+    let result = run(&profile);
+    let sent = element(&result, "a.tx").0;
+    assert_eq!(result.pointer("/groups/0/loss"), Some(&json!(1.0)), "{result:#}");
+    assert_eq!(element(&result, "b.reflector"), (sent, &json!({"not_for_us": sent})));
+    assert_eq!(result.pointer("/groups/0/errors/0/kind"), Some(&json!("timeout")));
+}
+
+#[test]
+fn two_ports_measure_one_way() {
+    let mut profile = cable("one-way", json!({"rate": "1k/s"}));
+    profile["transport"]["dpdk"]["ports"][1]["role"] = json!("generator");
+    let result = run(&profile);
+    assert_eq!(result.pointer("/groups/0/loss"), Some(&json!(0.0)), "{result:#}");
+    assert_eq!(element(&result, "b.receiver").0, element(&result, "a.tx").0);
+}
+
+#[test]
+fn a_rate_beyond_reach_makes_the_run_invalid() {
+    let result = run(&cable("beyond", json!({"rate": "100M/s"})));
+    assert_eq!(result.pointer("/validity/valid"), Some(&json!(false)));
+    let reasons = result["validity"]["reasons"].to_string();
+    assert!(reasons.contains("ND-90-01"), "{reasons}");
+    let (intended, sent) = (count(&result, "messages_intended"), count(&result, "messages_sent"));
+    // Half a second of 300 million a second.
+    assert!(intended.abs_diff(150_000_000) < 10_000, "{intended}");
+    assert!(sent < intended / 2);
+}
+
+#[test]
+fn a_pause_sends_nothing_and_loses_nothing() {
+    let profile = cable("pause", json!({"rate": "10k/s"}));
+    let result = start_with(&profile, |control| {
+        let ms = std::time::Duration::from_millis;
+        std::thread::sleep(ms(300));
+        control.pause();
+        std::thread::sleep(ms(300));
+        control.resume();
+    })
+    .unwrap();
+    all_came_back(&result);
+    let intended = count(&result, "messages_intended");
+    // What falls into the pause's begin may be due twice or not at all.
+    assert!(intended.abs_diff(15_000) < 200, "{intended}");
+}
+
+#[test]
+fn a_stop_ends_the_load_early() {
+    let mut profile = cable("stop", json!({"rate": "10k/s"}));
+    profile["phases"]["measure"] = json!("60s");
+    let result = start_with(&profile, |control| {
+        std::thread::sleep(std::time::Duration::from_millis(400));
+        control.stop();
+    })
+    .unwrap();
+    all_came_back(&result);
+    assert!(count(&result, "messages_sent") < 30_000);
+}
+
+#[test]
+fn a_kernel_host_answers_over_veth() {
+    // A namespace of this test's own thread: nothing of it is seen outside, and it ends with the thread.
+    if let Err(why) = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET) {
+        eprintln!("skipped: a network namespace needs root ({why})");
+        return;
+    }
+    ip("link add left type veth peer name right");
+    ip("addr add 10.9.1.2/24 dev right");
+    ip("link set left up");
+    ip("link set right up");
+    // Else the kernel leaves checksums to a network card that is not there.
+    let off = Command::new("ethtool").args(["-K", "right", "tx", "off"]).output();
+    if !off.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: ethtool is not installed");
+        return;
+    }
+    let echo = std::net::UdpSocket::bind("10.9.1.2:7").unwrap();
+    std::thread::spawn(move || {
+        let mut bytes = [0; 2048];
+        while let Ok((n, from)) = echo.recv_from(&mut bytes) {
+            let _full = echo.send_to(&bytes[..n], from);
+        }
+    });
+    let mut profile = cable("veth", json!({"rate": "500/s"}));
+    profile["transport"]["dpdk"]["ports"] =
+        json!([{"name": "a", "device": "af_packet:left", "ip": "10.9.1.1"}]);
+    profile["groups"][0]["target"] = json!("udp://10.9.1.2:7");
+    let result = run(&profile);
+    assert_eq!(result.pointer("/groups/0/loss"), Some(&json!(0.0)), "{result:#}");
+    assert!(count(&result, "messages_delivered").abs_diff(750) <= 3);
+
+    profile["groups"][0]["target"] = json!("udp://10.9.1.9:7");
+    let why = start(&profile).unwrap_err();
+    assert!(why.code == "ND-92-13" && why.what.contains("10.9.1.9"), "{why}");
+}
+
+#[test]
+fn what_it_does_not_carry_is_said() {
+    let mut profile = cable("open", json!({"rate": "1k/s"}));
+    profile["groups"][0]["load"] = json!({"open": {"rate": "10/s"}});
+    assert_eq!(start(&profile).unwrap_err().code, "ND-104-07");
+    let mut profile = cable("size", json!({"rate": "1k/s"}));
+    profile["groups"][0]["devices"] = json!(70_000);
+    assert_eq!(start(&profile).unwrap_err().code, "ND-104-05");
+    let mut profile = cable("core", json!({"rate": "1k/s"}));
+    profile["transport"]["dpdk"]["placement"] =
+        json!([{"core": 999, "elements": ["a.generator", "a.receiver", "b.reflector"]}]);
+    assert_eq!(start(&profile).unwrap_err().code, "ND-92-06");
+}
+
+fn ip(arguments: &str) {
+    let status = Command::new("ip").args(arguments.split(' ')).status().expect("iproute2 is installed");
+    assert!(status.success(), "ip {arguments}");
+}
