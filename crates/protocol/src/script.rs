@@ -2,16 +2,20 @@
 //!
 //! A flow connects, plays the steps from first to last, and closes. Over TCP and TLS `expect` searches the
 //! bytes that came, and uses them up to the end of what it found; over UDP it looks at one datagram at a time.
-#![allow(dead_code)]
 
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
 use crate::problem::Problem;
-use crate::registry::{Scheme, Target};
+use crate::registry::{Carrier, Scheme, Target};
+use crate::template::{Template, Values};
+use crate::time::Time;
 use crate::unit::Interval;
+use memchr::memmem::Finder;
+use regex::bytes::{Regex, RegexBuilder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Where it can be pointed at.
 pub const SCHEMES: &[Scheme] =
@@ -42,7 +46,7 @@ pub enum Step {
     Delay(Interval),
     /// From here on, each `expect` waits at most this long.
     Timeout(Interval),
-    /// Play steps several times.
+    /// Play steps several times; when the load ends, no further time.
     Repeat(Repeat),
 }
 
@@ -72,46 +76,482 @@ impl Default for Params {
     }
 }
 
+/// Most steps, with those inside of repeats.
+const STEPS_MAX: usize = 4096;
+/// Deepest repeat inside of repeats.
+const DEPTH_MAX: usize = 4;
+/// Most bytes kept for an `expect` that has not found its match.
+pub const KEPT_MAX: usize = 64 * 1024;
+/// Largest compiled regular expression.
+const REGEX_MAX: usize = 1 << 20;
+/// How many steps one callback plays before others get their turn.
+const TURN: usize = 256;
+
+/// A step, ready to play.
+#[derive(Debug)]
+enum Op {
+    Send(Template),
+    Expect {
+        pattern: Pattern,
+        within: Duration,
+    },
+    Delay(Duration),
+    /// End of a repeat: back to `start` until `count` rounds are played.
+    Again {
+        start: usize,
+        depth: usize,
+        count: u32,
+    },
+}
+
+/// What an `expect` looks for.
+#[derive(Debug)]
+enum Pattern {
+    Bytes(Box<Finder<'static>>),
+    Regex(Box<Regex>),
+}
+
+impl Pattern {
+    /// Where the first match ends, when the first `seen` bytes are known to hold none.
+    fn find(&self, bytes: &[u8], seen: usize) -> Option<usize> {
+        match self {
+            Pattern::Bytes(finder) => {
+                let len = finder.needle().len();
+                let from = seen.saturating_sub(len - 1).min(bytes.len());
+                finder.find(&bytes[from..]).map(|at| from + at + len)
+            }
+            // a match may begin anywhere before
+            Pattern::Regex(regex) => regex.find(bytes).map(|found| found.end()),
+        }
+    }
+}
+
 /// What is the same for all devices of a group.
 #[derive(Debug)]
-pub struct Plan {}
+pub struct Plan {
+    ops: Box<[Op]>,
+    timeout: Duration,
+    datagrams: bool,
+}
 
 impl Params {
     /// Whether the values make sense, and make sense together.
     pub fn check(&self) -> Result<(), Problem> {
-        Ok(())
+        self.ops().map(drop)
     }
 
     /// Check, and prepare what all devices share.
-    pub fn compile(&self, _target: &Target) -> Result<Plan, Problem> {
-        self.check()?;
-        Ok(Plan {})
+    pub fn compile(&self, target: &Target) -> Result<Plan, Problem> {
+        let datagrams = target.scheme.carrier == Carrier::Datagram;
+        Ok(Plan { ops: self.ops()?.into(), timeout: self.timeout.0, datagrams })
     }
+
+    fn ops(&self) -> Result<Vec<Op>, Problem> {
+        let waits = self.timeout > Interval::default();
+        Problem::unless(waits, "timeout", || "is zero".into(), "use 5s")?;
+        let mut ops = Vec::new();
+        compile(&self.steps, 0, &mut self.timeout.0.clone(), &mut ops).map_err(|p| p.under("steps"))?;
+        let few = ops.len() <= STEPS_MAX;
+        Problem::unless(
+            few,
+            "steps",
+            || format!("are {}", ops.len()),
+            format!("use at most {STEPS_MAX}, or repeat"),
+        )?;
+        Ok(ops)
+    }
+}
+
+fn compile(steps: &[Step], depth: usize, timeout: &mut Duration, ops: &mut Vec<Op>) -> Result<(), Problem> {
+    Problem::unless(!steps.is_empty(), "", || "is empty".into(), "give at least one step")?;
+    for (i, step) in steps.iter().enumerate() {
+        let at = format!("[{i}]");
+        let expect = |pattern, timeout: &Duration| Op::Expect { pattern, within: *timeout };
+        match step {
+            Step::Send(text) => {
+                let key = format!("{at}.send");
+                ops.push(Op::Send(Template::parse_bytes(&unescape(text, true, &key)?, &key)?));
+            }
+            Step::SendHex(text) => {
+                ops.push(Op::Send(Template::literal(&hex(text, &format!("{at}.send_hex"))?)))
+            }
+            Step::Expect(text) => {
+                let key = format!("{at}.expect");
+                ops.push(expect(literal(&unescape(text, false, &key)?, &key)?, timeout));
+            }
+            Step::ExpectHex(text) => {
+                let key = format!("{at}.expect_hex");
+                ops.push(expect(literal(&hex(text, &key)?, &key)?, timeout));
+            }
+            Step::ExpectRegex(text) => {
+                ops.push(expect(regex(text, &format!("{at}.expect_regex"))?, timeout));
+            }
+            Step::Delay(time) => ops.push(Op::Delay(time.0)),
+            Step::Timeout(time) => {
+                let waits = *time > Interval::default();
+                Problem::unless(waits, &format!("{at}.timeout"), || "is zero".into(), "use 5s")?;
+                *timeout = time.0;
+            }
+            Step::Repeat(Repeat { count, steps }) => {
+                let key = format!("{at}.repeat");
+                let what = || "is inside of too many others".into();
+                Problem::unless(depth < DEPTH_MAX, &key, what, format!("use at most {DEPTH_MAX} levels"))?;
+                let start = ops.len();
+                compile(steps, depth + 1, timeout, ops).map_err(|p| p.under("steps").under(&key))?;
+                let waits = ops[start..].iter().any(|op| match op {
+                    Op::Expect { .. } => true,
+                    Op::Delay(time) => !time.is_zero(),
+                    Op::Send(_) | Op::Again { .. } => false,
+                });
+                let what = || "never ends and never waits".into();
+                Problem::unless(
+                    *count > 0 || waits,
+                    &key,
+                    what,
+                    "give a count, or put a delay or an expect into it",
+                )?;
+                ops.push(Op::Again { start, depth, count: *count });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn literal(bytes: &[u8], key: &str) -> Result<Pattern, Problem> {
+    let some = !bytes.is_empty() && bytes.len() <= KEPT_MAX / 2;
+    Problem::unless(some, key, || "is empty or too long".into(), "give 1 to 32768 bytes to wait for")?;
+    Ok(Pattern::Bytes(Box::new(Finder::new(bytes).into_owned())))
+}
+
+fn regex(text: &str, key: &str) -> Result<Pattern, Problem> {
+    let built =
+        RegexBuilder::new(text).unicode(false).size_limit(REGEX_MAX).dfa_size_limit(REGEX_MAX).build();
+    let regex = built.map_err(|error| {
+        // the last line says what is wrong, those before point at it
+        let error = error.to_string();
+        let what = error.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        Problem::new(key, what, "see https://docs.rs/regex/#syntax")
+    })?;
+    let what = || "matches nothing at all".into();
+    Problem::unless(!regex.is_match(b""), key, what, "write + for *, or say what comes behind")?;
+    Ok(Pattern::Regex(Box::new(regex)))
+}
+
+/// `\r \n \t \0 \\ \xHH`. In a template (`places`), a brace written as `\x7b` is no place.
+fn unescape(text: &str, places: bool, key: &str) -> Result<Vec<u8>, Problem> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'\\' {
+            out.push(byte);
+            continue;
+        }
+        let plain = match rest.next() {
+            Some(b'r') => b'\r',
+            Some(b'n') => b'\n',
+            Some(b't') => b'\t',
+            Some(b'0') => 0,
+            Some(b'\\') => b'\\',
+            Some(b'x') => {
+                let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+                let (Some(high), Some(low)) = (digit(rest.next()), digit(rest.next())) else {
+                    return Err(Problem::new(
+                        key,
+                        "\\x without two hexadecimal digits",
+                        "write it like \\x1b",
+                    ));
+                };
+                let byte = (high << 4 | low) as u8;
+                if places && matches!(byte, b'{' | b'}') {
+                    out.push(byte);
+                }
+                byte
+            }
+            _ => {
+                let fix = "use \\r \\n \\t \\0 \\\\ \\xHH (in JSON each \\ is written \\\\)";
+                return Err(Problem::new(key, "an unknown escape", fix));
+            }
+        };
+        out.push(plain);
+    }
+    Ok(out)
+}
+
+fn hex(text: &str, key: &str) -> Result<Vec<u8>, Problem> {
+    let wrong = || Problem::new(key, format!("{text:?} is not hexadecimal"), "write it like \"0a 1b 2c\"");
+    let mut out = Vec::new();
+    for word in text.split_ascii_whitespace() {
+        let digits = word.as_bytes();
+        if digits.len() % 2 == 1 {
+            return Err(wrong());
+        }
+        for pair in digits.chunks(2) {
+            let value = pair.iter().try_fold(0, |v, d| Some(v << 4 | char::from(*d).to_digit(16)?));
+            out.push(value.ok_or_else(wrong)? as u8);
+        }
+    }
+    Ok(out)
 }
 
 impl Plan {
     /// A new device.
     pub fn device(self: &Arc<Self>, _index: u32) -> Device {
-        Device { plan: Arc::clone(self) }
+        Device {
+            plan: Arc::clone(self),
+            kept: Vec::new(),
+            started: Time::ZERO,
+            due: Time::ZERO,
+            limit: Time::NEVER,
+            asked: None,
+            seen: 0,
+            next: 0,
+            at: 0,
+            rounds: [0; DEPTH_MAX],
+            state: State::Idle,
+            waiting: false,
+            other: false,
+            stopping: false,
+        }
     }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Idle,
+    Connecting,
+    Playing,
 }
 
 /// One virtual device.
 #[derive(Debug)]
 pub struct Device {
     plan: Arc<Plan>,
+    /// What came and was not used yet; for datagrams each with its length before it.
+    kept: Vec<u8>,
+    /// When the flow began.
+    started: Time,
+    /// When the step at hand was due.
+    due: Time,
+    /// When an expect fails or a delay is over.
+    limit: Time,
+    /// When the last send was due, until an expect answers it.
+    asked: Option<Time>,
+    /// How much of `kept` has no match in it.
+    seen: u32,
+    /// Number of the next send.
+    next: u32,
+    /// The step at hand.
+    at: u32,
+    /// Rounds played of each repeat around it.
+    rounds: [u32; DEPTH_MAX],
+    state: State,
+    /// The step at hand has begun.
+    waiting: bool,
+    /// Something else came than what is expected.
+    other: bool,
+    stopping: bool,
 }
 
 impl Model for Device {
     fn start(&mut self, cx: &mut Cx<'_>) {
-        let _ = &self.plan;
-        cx.finish();
+        let plan = Arc::clone(&self.plan);
+        *self = plan.device(0);
+        self.started = cx.intended;
+        self.due = cx.intended;
+        if plan.datagrams {
+            self.state = State::Playing;
+            self.play(cx);
+        } else {
+            self.state = State::Connecting;
+            self.limit = cx.now + plan.timeout;
+            cx.wake_at(self.limit);
+            cx.connect();
+        }
     }
-    fn connected(&mut self, _cx: &mut Cx<'_>) {}
-    fn received(&mut self, _cx: &mut Cx<'_>, bytes: &[u8]) -> usize {
+
+    fn connected(&mut self, cx: &mut Cx<'_>) {
+        if self.state == State::Connecting {
+            cx.delay(self.started, CONNECT);
+            self.state = State::Playing;
+            self.due = cx.now;
+            self.play(cx);
+        }
+    }
+
+    fn received(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> usize {
+        if self.state == State::Playing {
+            cx.arrived(cx.now, bytes.len());
+            // kept here, as it may be looked at when only time has passed
+            let framed = if self.plan.datagrams { 2 } else { 0 };
+            if self.kept.len() + framed + bytes.len() > KEPT_MAX && self.plan.datagrams {
+                cx.unasked(cx.now);
+                return bytes.len();
+            }
+            if self.plan.datagrams {
+                self.kept.extend_from_slice(&(bytes.len() as u16).to_be_bytes());
+            }
+            self.kept.extend_from_slice(bytes);
+            self.play(cx);
+            if self.state == State::Playing && self.kept.len() > KEPT_MAX {
+                let at = self.asked.unwrap_or(cx.now);
+                self.fail(cx, at, Failure::Protocol, || {
+                    "more came than is kept, without what is expected".into()
+                });
+            }
+        }
         bytes.len()
     }
-    fn timer(&mut self, _cx: &mut Cx<'_>) {}
-    fn closed(&mut self, _cx: &mut Cx<'_>, _why: Failure) {}
-    fn stop(&mut self, _cx: &mut Cx<'_>) {}
+
+    fn timer(&mut self, cx: &mut Cx<'_>) {
+        match self.state {
+            State::Idle => {}
+            State::Connecting if self.limit <= cx.now => {
+                self.fail(cx, cx.now, Failure::Timeout, || "no connection in time".into());
+            }
+            State::Connecting => cx.wake_at(self.limit),
+            State::Playing => self.play(cx),
+        }
+    }
+
+    fn closed(&mut self, cx: &mut Cx<'_>, _why: Failure) {
+        if self.state != State::Idle {
+            self.end(cx);
+            cx.give_up();
+        }
+    }
+
+    fn stop(&mut self, cx: &mut Cx<'_>) {
+        // repeats end with the round at hand; what stands behind them (a farewell) is played
+        self.stopping = true;
+        if self.state == State::Playing {
+            self.play(cx);
+        }
+    }
 }
+
+impl Device {
+    fn end(&mut self, cx: &mut Cx<'_>) {
+        self.state = State::Idle;
+        self.kept = Vec::new();
+        cx.wake_at(Time::NEVER);
+    }
+
+    fn fail(&mut self, cx: &mut Cx<'_>, at: Time, why: Failure, what: impl FnOnce() -> String) {
+        cx.fail(at, why, what);
+        self.end(cx);
+    }
+
+    fn step(&mut self, due: Time) {
+        self.at += 1;
+        self.due = due;
+        self.waiting = false;
+        self.other = false;
+        self.seen = 0;
+    }
+
+    /// Play steps until one has to wait.
+    fn play(&mut self, cx: &mut Cx<'_>) {
+        let plan = Arc::clone(&self.plan);
+        for _ in 0..TURN {
+            let Some(op) = plan.ops.get(self.at as usize) else {
+                cx.delay(self.started, FLOW);
+                cx.finish();
+                cx.close();
+                return self.end(cx);
+            };
+            match op {
+                Op::Send(template) => {
+                    if plan.datagrams && !cx.out.bytes.is_empty() {
+                        // the next datagram has to wait for the next call
+                        return cx.wake_at(cx.now);
+                    }
+                    let values = Values { device: cx.device, seq: u64::from(self.next), now: cx.now };
+                    let before = cx.out.bytes.len();
+                    template.render(values, cx.rng, &mut cx.out.bytes);
+                    cx.sent(self.due, cx.out.bytes.len() - before);
+                    self.next = self.next.wrapping_add(1);
+                    self.asked = Some(self.due);
+                    self.step(self.due);
+                }
+                Op::Expect { pattern, within } => {
+                    if !self.waiting {
+                        self.waiting = true;
+                        self.limit = cx.now + *within;
+                    }
+                    if self.found(cx, pattern) {
+                        match self.asked.take() {
+                            Some(asked) => cx.delivered(asked, STEP),
+                            None => cx.unasked(cx.now),
+                        }
+                        self.step(cx.now);
+                    } else if self.limit <= cx.now {
+                        return self.missing(cx);
+                    } else {
+                        return cx.wake_at(self.limit);
+                    }
+                }
+                Op::Delay(time) => {
+                    if !self.waiting {
+                        self.waiting = true;
+                        self.limit = self.due + *time;
+                    }
+                    if self.limit > cx.now {
+                        return cx.wake_at(self.limit);
+                    }
+                    self.step(self.limit);
+                }
+                Op::Again { start, depth, count } => {
+                    let rounds = &mut self.rounds[*depth];
+                    *rounds = rounds.saturating_add(1);
+                    if (*count == 0 || *rounds < *count) && !self.stopping && cx.loading() {
+                        self.at = *start as u32;
+                    } else {
+                        *rounds = 0;
+                        self.at += 1;
+                    }
+                }
+            }
+        }
+        cx.wake_at(cx.now);
+    }
+
+    /// Look for the pattern in what came; use it up to the end of the match.
+    fn found(&mut self, cx: &mut Cx<'_>, pattern: &Pattern) -> bool {
+        if !self.plan.datagrams {
+            if self.kept.len() == self.seen as usize {
+                return false;
+            }
+            let end = pattern.find(&self.kept, self.seen as usize);
+            match end {
+                Some(end) => drop(self.kept.drain(..end)),
+                None => self.seen = self.kept.len() as u32,
+            }
+            return end.is_some();
+        }
+        while let Some((len, rest)) = self.kept.split_first_chunk() {
+            let len = usize::from(u16::from_be_bytes(*len)).min(rest.len());
+            let hit = pattern.find(&rest[..len], 0).is_some();
+            self.kept.drain(..2 + len);
+            if hit {
+                return true;
+            }
+            self.other = true;
+            cx.unasked(cx.now);
+        }
+        false
+    }
+
+    /// An expect is over without a match.
+    fn missing(&mut self, cx: &mut Cx<'_>) {
+        let at = self.asked.unwrap_or(cx.now);
+        let step = self.at;
+        if self.kept.is_empty() && !self.other {
+            return self.fail(cx, at, Failure::Timeout, || format!("nothing came at step {step} in time"));
+        }
+        let start = self.kept[..self.kept.len().min(60)].escape_ascii().to_string();
+        self.fail(cx, at, Failure::Rejected, || format!("not what step {step} expects: {start}"));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -89,6 +89,11 @@ impl Template {
         Ok(Self { parts: parts.into() })
     }
 
+    /// These bytes as they are.
+    pub fn literal(bytes: &[u8]) -> Self {
+        Self { parts: [Part::Text(bytes.into())].into() }
+    }
+
     /// The bytes, when there is nothing to fill in.
     pub fn fixed(&self) -> Option<&[u8]> {
         match &*self.parts {

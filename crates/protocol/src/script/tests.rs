@@ -1,0 +1,221 @@
+use super::*;
+use crate::meter::Phase;
+use crate::model::{End, Link};
+use crate::testing::{Bench, assault};
+use proptest::prelude::*;
+
+fn plan(json: &str, scheme: usize) -> Arc<Plan> {
+    let params: Params = serde_json::from_str(json).expect(json);
+    let target = Target { scheme: SCHEMES[scheme], host: "h".into(), port: 25, ipv6: false };
+    Arc::new(params.compile(&target).expect(json))
+}
+
+fn tcp(steps: &str) -> Bench<Device> {
+    Bench::new(plan(&format!(r#"{{"steps": {steps}}}"#), 0).device(0))
+}
+
+fn udp(steps: &str) -> Bench<Device> {
+    Bench::new(plan(&format!(r#"{{"steps": {steps}}}"#), 2).device(0))
+}
+
+fn problem(steps: &str) -> String {
+    let json = format!(r#"{{"steps": {steps}}}"#);
+    let params: Params = serde_json::from_str(&json).expect(&json);
+    params.check().expect_err(&json).to_string()
+}
+
+#[test]
+fn a_device_is_small() {
+    assert!(std::mem::size_of::<Device>() <= 120, "{}", std::mem::size_of::<Device>());
+}
+
+#[test]
+fn a_mail_server_is_talked_to() {
+    let mut mail = tcp(r#"[{"expect": "220 "}, {"expect_regex": "\n"}, {"send": "HELO d{device}\\r\\n"},
+            {"expect_regex": "(?m)^250 [^\n]*\r\n"}, {"delay": "10ms"}, {"send": "QUIT\\r\\n"}, {"expect_hex": "3232 31"}]"#);
+    mail.start();
+    mail.run_to_ms(1);
+    mail.connected();
+    mail.feed(b"220 mail.example ready\r\n");
+    assert_eq!(mail.sent_text(), "HELO d0\r\n");
+    mail.run_to_ms(5);
+    mail.feed(b"250-first\r\n250 last\r\n");
+    mail.run_to_ms(14);
+    assert_eq!(mail.sent_text(), "");
+    mail.run_to_ms(15);
+    assert_eq!(mail.sent_text(), "QUIT\r\n");
+    mail.run_to_ms(18);
+    mail.feed(b"221 bye");
+    assert_eq!((mail.end, mail.link), (Some(End::Completed), Link::Close));
+    assert_eq!((mail.delay(CONNECT), mail.delay(STEP), mail.delay(FLOW)), ((1, 1), (2, 4), (1, 18)));
+    let counts = mail.measured();
+    assert_eq!((counts.messages_sent, counts.messages_delivered, counts.messages_received), (2, 2, 2));
+}
+
+#[test]
+fn what_came_during_a_delay_is_there_after_it() {
+    let mut early = tcp(r#"[{"send": "a"}, {"delay": "5ms"}, {"expect": "b"}]"#);
+    early.up();
+    early.feed(b"b");
+    early.run_to_ms(4);
+    assert_eq!(early.end, None);
+    early.run_to_ms(5);
+    assert_eq!(early.end, Some(End::Completed));
+}
+
+#[test]
+fn repeats_count_nest_and_number_their_sends() {
+    let mut loops = tcp(
+        r#"[{"repeat": {"count": 2, "steps": [{"repeat": {"count": 3, "steps": [{"send": "{seq}"}]}}, {"send": ";"}]}},
+            {"send": "."}]"#,
+    );
+    loops.up();
+    assert_eq!((loops.sent_text().as_str(), loops.end), ("012;456;.", Some(End::Completed)));
+    // more than one turn's worth of steps
+    let mut long = tcp(r#"[{"repeat": {"count": 1000, "steps": [{"send": "x"}]}}]"#);
+    long.up();
+    assert_eq!(long.end, None);
+    long.run_to_ms(0);
+    assert_eq!((long.sent().len(), long.end), (1000, Some(End::Completed)));
+}
+
+#[test]
+fn an_endless_repeat_ends_with_the_load_and_says_farewell() {
+    let mut echo =
+        tcp(r#"[{"repeat": {"count": 0, "steps": [{"send": "a"}, {"expect": "b"}]}}, {"send": "bye"}]"#);
+    echo.up();
+    (0..10).for_each(|_| echo.feed(b"b"));
+    echo.stop();
+    assert_eq!(echo.end, None, "one answer is on its way");
+    echo.sent();
+    echo.feed(b"b");
+    assert_eq!((echo.sent_text().as_str(), echo.end), ("bye", Some(End::Completed)));
+    assert_eq!(echo.measured().messages_delivered, 11);
+    assert_eq!(echo.counts(Phase::Drain).messages_sent, 0);
+}
+
+#[test]
+fn each_wait_has_its_limit() {
+    let steps = r#"[{"timeout": "100ms"}, {"send": "a"}, {"expect": "b"}]"#;
+    let mut silent = tcp(steps);
+    silent.up();
+    silent.run_to_ms(99);
+    assert_eq!(silent.end, None);
+    silent.run_to_ms(100);
+    assert_eq!((silent.end, silent.failures(Failure::Timeout)), (Some(End::Failed), 1));
+    let mut other = tcp(steps);
+    other.up();
+    other.feed(b"no");
+    other.run_to_ms(100);
+    assert_eq!((other.end, other.failures(Failure::Rejected)), (Some(End::Failed), 1));
+    assert_eq!(other.complaints, ["not what step 1 expects: no"]);
+    let mut never = tcp(steps);
+    never.start();
+    never.run_to_ms(5000);
+    assert_eq!((never.end, never.failures(Failure::Timeout)), (Some(End::Failed), 1));
+    let mut lost = tcp(steps);
+    lost.up();
+    lost.closed(Failure::Closed);
+    assert_eq!((lost.end, lost.excused), (Some(End::Failed), false));
+}
+
+#[test]
+fn what_is_kept_has_a_limit() {
+    let mut flood = tcp(r#"[{"expect": "b"}]"#);
+    flood.up();
+    flood.feed(&vec![b'a'; KEPT_MAX]);
+    assert_eq!(flood.end, None);
+    flood.feed(b"a");
+    assert_eq!((flood.end, flood.failures(Failure::Protocol)), (Some(End::Failed), 1));
+    let mut last = tcp(r#"[{"expect": "ab"}]"#);
+    last.up();
+    last.feed(&vec![b'a'; KEPT_MAX]);
+    last.feed(b"b");
+    assert_eq!(last.end, Some(End::Completed));
+}
+
+#[test]
+fn over_udp_a_datagram_is_a_message() {
+    let mut dns = udp(r#"[{"send": "one"}, {"send_hex": "7b 00ff"}, {"expect": "ok"}, {"expect": "ok"}]"#);
+    dns.start();
+    assert_eq!(dns.link, Link::Keep, "nothing to connect");
+    assert_eq!(dns.sent(), b"one");
+    dns.run_to_ms(0);
+    assert_eq!(dns.sent(), [0x7b, 0, 0xff]);
+    // two matches in one datagram are one; what does not match is passed over
+    for bytes in [&b"ok ok"[..], b"o", b"k", b"", b"ok"] {
+        assert_eq!(dns.end, None);
+        dns.datagram(bytes);
+    }
+    assert_eq!((dns.end, dns.measured().messages_received), (Some(End::Completed), 4));
+    let mut early = udp(r#"[{"send": "a"}, {"delay": "5ms"}, {"expect": "b"}]"#);
+    early.start();
+    (0..3).for_each(|_| early.datagram(&[b'x'; 30_000]));
+    assert_eq!(early.measured().messages_received, 1, "no room for the third");
+    early.datagram(b"b");
+    early.run_to_ms(5);
+    assert_eq!(early.end, Some(End::Completed));
+}
+
+#[test]
+fn escapes_are_bytes() {
+    let mut bytes = tcp(r#"[{"send": "\\x00\\xfF\\x7b\\t\\0\\\\{{"}, {"expect": "\\x7b\\r\\n"}]"#);
+    bytes.up();
+    assert_eq!(bytes.sent(), b"\x00\xff{\t\0\\{");
+    bytes.feed(b"{\r\n");
+    assert_eq!(bytes.end, Some(End::Completed));
+}
+
+#[test]
+fn wrong_parameters_are_explained() {
+    assert!(problem("[]").starts_with("steps: is empty"));
+    assert!(problem(r#"[{"send": "{sqe}"}]"#).starts_with("steps[0].send: {sqe} is unknown; did you mean"));
+    assert!(problem(r#"[{"send": "a"}, {"send": "\\q"}]"#).starts_with("steps[1].send: an unknown escape"));
+    assert!(problem(r#"[{"send": "\\x1"}]"#).contains("two hexadecimal digits"));
+    assert!(problem(r#"[{"send_hex": "abc"}]"#).contains("0a 1b 2c"));
+    assert!(problem(r#"[{"send_hex": "zz"}]"#).contains("hexadecimal"));
+    assert!(problem(r#"[{"expect": ""}]"#).starts_with("steps[0].expect: is empty"));
+    assert!(problem(r#"[{"expect_regex": "a("}]"#).contains("unclosed group"));
+    assert!(problem(r#"[{"expect_regex": "a*"}]"#).contains("nothing at all"));
+    assert!(problem(r#"[{"expect_regex": "(a{1000}){1000}"}]"#).contains("size limit"));
+    assert!(problem(r#"[{"timeout": "0s"}]"#).starts_with("steps[0].timeout"));
+    let endless = r#"[{"repeat": {"count": 0, "steps": [{"send": "a"}, {"delay": "0s"}]}}]"#;
+    assert!(problem(endless).starts_with("steps[0].repeat: never ends"));
+    let inside = r#"[{"repeat": {"count": 1, "steps": [{"send": "}"}]}}]"#;
+    assert!(problem(inside).starts_with("steps[0].repeat.steps[0].send"));
+    let nested = |levels: usize| {
+        let open = r#"[{"repeat": {"count": 1, "steps": "#.repeat(levels);
+        format!(r#"{open}[{{"send": "a"}}]{}"#, "}}]".repeat(levels))
+    };
+    tcp(&nested(DEPTH_MAX));
+    assert!(problem(&nested(DEPTH_MAX + 1)).contains("at most 4 levels"));
+    let many = |n: usize| format!("[{}]", vec![r#"{"send": "a"}"#; n].join(","));
+    tcp(&many(STEPS_MAX));
+    assert!(problem(&many(STEPS_MAX + 1)).contains("at most 4096"));
+}
+
+proptest! {
+    #[test]
+    fn any_split_of_the_answer_gives_the_same(cuts in prop::collection::vec(1usize..9, 0..20)) {
+        let mut talk = tcp(
+            r#"[{"send": "a"}, {"expect": "aab"}, {"expect_regex": "[0-9]+;"}, {"expect": "end"}]"#,
+        );
+        talk.up();
+        let mut rest = &b"aaaaab some 12 34; more aab 7 enend"[..];
+        for cut in cuts {
+            let (piece, after) = rest.split_at(cut.min(rest.len()));
+            talk.feed(piece);
+            rest = after;
+        }
+        talk.feed(rest);
+        prop_assert_eq!(talk.end, Some(End::Completed));
+        prop_assert_eq!((talk.measured().messages_delivered, talk.measured().messages_received), (1, 2));
+    }
+
+    #[test]
+    fn nothing_that_comes_breaks_a_device(data in prop::collection::vec(any::<u8>(), 0..400), scheme in 0usize..3) {
+        let json = r#"{"timeout": "20ms", "steps": [{"repeat": {"count": 0, "steps": [{"send": "a"},
+            {"expect_regex": "[a-z]"}, {"expect_hex": "00"}, {"delay": "1ms"}, {"expect": "a"}]}}]}"#;
+        assault(plan(json, scheme).device(0), &data, KEPT_MAX);
+    }
+}
