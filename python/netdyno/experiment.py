@@ -70,7 +70,7 @@ class LegSpec(Config):
     topology: Topology | None = None
     duts: dict[str, DutSpec] = Field(default_factory=dict)
     targets: dict[str, str] = Field(default_factory=dict)
-    """URL or DUT (`broker`, `broker.ping`) for targets of the profile; a DUT of a target's name is its default."""
+    """URL or DUT (`broker`, `broker.ping`) for targets of the profile; default: the DUT of the same name."""
     trial: TrialSpec = Field(default_factory=TrialSpec)
 
     @model_validator(mode="after")
@@ -88,7 +88,7 @@ class Experiment(Config):
     """Legs, repeated, over the levels of factors."""
 
     schema_: str | None = Field(default=None, alias="$schema")
-    format: Literal["netdyno-experiment/1"] = FORMAT
+    format: Literal["netdyno-experiment/1"] = "netdyno-experiment/1"
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
     description: str = ""
     seed: int = 1

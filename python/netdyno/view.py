@@ -11,7 +11,10 @@ class Plan(TypedDict, total=False):
     """What is about to run: one trial of an experiment."""
 
     id: str
-    name: str
+    title: str
+    """Name of the experiment."""
+    target: str
+    """Addresses under test, as a person would name them."""
     leg: str
     transport: str
     trial: int
@@ -21,13 +24,18 @@ class Plan(TypedDict, total=False):
     repetition: int
     """Which repetition of its leg, from 1."""
     repetitions: int
-    groups: list[dict[str, Any]]
-    """As `run.load` answers: name, protocol, target, devices, delays."""
+    duration: float
+    """Seconds of warm-up, measure and drain together."""
     phases: dict[str, float]
     """warmup, measure, drain in seconds."""
+    groups: list[dict[str, Any]]
+    """As `run.load` answers: name, protocol, target, devices, delays."""
     thresholds: list[dict[str, Any]]
     """Of the profile."""
-    duts: list[str]
+    lateness_p99: float
+    """Limits of validity: nanoseconds, then two ratios."""
+    offered: float
+    starved: float
 
 
 class Live(Protocol):
@@ -37,7 +45,10 @@ class Live(Protocol):
         """A trial begins; comes again for the next one."""
 
     def sample(self, sample: dict[str, Any]) -> None:
-        """A point of the series, as the core sends it, with `dut`: {name: {"cpu": share of a core}} added."""
+        """A point of the series, as the core sends it."""
+
+    def dut(self, name: str, cpu: float) -> None:
+        """CPU of a device under test over the last interval; 1.0 is one core."""
 
     def state(self, status: dict[str, Any]) -> None:
         """The run's state changed; as `run.status` has it."""
@@ -60,6 +71,9 @@ class Silent:
 
     def state(self, status: dict[str, Any]) -> None:
         """The run's state changed."""
+
+    def dut(self, name: str, cpu: float) -> None:
+        """CPU of a device under test."""
 
     def log(self, line: str) -> None:
         """A line."""

@@ -72,6 +72,10 @@ class Dut(ABC):
     def targets(self) -> dict[str, str]:
         """URLs at which it is reached, by scheme."""
 
+    def urls(self) -> dict[str, str]:
+        """All URLs, with that for ICMP, which every host answers."""
+        return {"ping": f"ping://{url_host(self.place.address)}", **self.targets()}
+
     @abstractmethod
     def counters(self) -> dict[str, float]:
         """What it counted itself since it started, settled."""

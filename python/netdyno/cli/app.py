@@ -1,0 +1,111 @@
+"""`netdyno`: the list of verbs, and the one place where errors become words and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import Annotated, Any
+
+import typer
+
+from netdyno import __version__
+from netdyno.cli import (
+    compare,
+    console,
+    daemon,
+    demo,
+    describe,
+    doctor,
+    init,
+    report,
+    restore,
+    run,
+    runs,
+    validate,
+)
+from netdyno.errors import EXITS, Error
+from netdyno.interrupt import interrupted
+
+EPILOG = "Exit codes: " + ", ".join(f"{code} {meaning}" for code, meaning in EXITS.items()) + "."
+
+app = typer.Typer(
+    name="netdyno",
+    help="Put a known load on a network, measure what it really delivers, and see it in a report.\n\n"
+    "Start with `netdyno demo`, then `netdyno run mqtt://HOST`, then `netdyno init` for your own profile.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+app.command("demo")(demo.demo)
+app.command("run")(run.run)
+app.command("init")(init.init)
+app.command("validate")(validate.validate)
+app.command("describe")(describe.describe)
+app.command("compare")(compare.compare)
+app.add_typer(runs.app, name="runs")
+app.command("report")(report.report)
+app.command("doctor")(doctor.doctor)
+app.command("restore")(restore.restore)
+app.add_typer(daemon.app, name="daemon")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"netdyno {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show stack traces of errors.")] = False,
+) -> None:
+    """Options of every verb."""
+    console.DEBUG = debug or bool(os.environ.get("NETDYNO_DEBUG"))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point; ends the process."""
+    sys.exit(call(arguments))
+
+
+def call(arguments: list[str] | None = None) -> int:
+    """Run one command line and return its exit code."""
+    try:
+        code: Any = app(arguments, standalone_mode=False)
+        sys.stdout.flush()
+        return int(code) if isinstance(code, int) else 0
+    except Error as e:
+        return _fail(e)
+    except KeyboardInterrupt:
+        return _fail(interrupted())
+    except BrokenPipeError:
+        # whoever read our output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as e:  # noqa: BLE001 - the last one to catch it
+        if hasattr(e, "format_message") and hasattr(e, "exit_code"):
+            fix = "`netdyno --help` and `netdyno VERB --help` show what there is"
+            return _fail(Error("ND-104-22", e.format_message().rstrip("."), fix=fix))
+        if type(e).__name__ == "Abort":
+            return _fail(interrupted())
+        # a bug of ours: say what it is, and leave the trace for those who want it
+        console.error(f"unexpected {type(e).__name__}: {e}; `netdyno --debug …` shows where")
+        if console.DEBUG:
+            traceback.print_exc()
+        return 1
+
+
+def _fail(error: Error) -> int:
+    if console.DEBUG:
+        traceback.print_exc()
+    console.show(error)
+    return error.exit_code
+
+
+if __name__ == "__main__":
+    main()

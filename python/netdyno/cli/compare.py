@@ -1,0 +1,132 @@
+"""`netdyno compare`: is the second run different from the first, or is it noise?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from netdyno.cli import console
+from netdyno.errors import THRESHOLD, Error
+from netdyno.result import Leg, Result
+from netdyno.stats import compare as statistics
+from netdyno.stats.metric import Metric, all_of
+from netdyno.store import Store
+from netdyno.store.store import read_result
+
+
+def compare(
+    a: Annotated[str, typer.Argument(help="Run id, `latest`, folder or result.json.")],
+    b: Annotated[str, typer.Argument(help="The run to compare with it.")],
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Only this metric, like sensors.delay.publish.p99.")
+    ] = None,
+    level: Annotated[float, typer.Option(help="Chance of any false claim.", min=0.0001, max=0.5)] = 0.05,
+    fail: Annotated[bool, typer.Option("--fail", help="Exit 99 when something is worse.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
+) -> None:
+    """Compare two runs over their repetitions: change, Welch's test with Holm's correction, effect size.
+
+    With one repetition there is a change but no claim; use `netdyno run --repeat 5` on both sides.
+
+        netdyno compare 20260101-120000-http-3f2a latest
+        netdyno compare before/result.json after/result.json --fail
+    """
+    first, second = load(a), load(b)
+    legs = pair(first, second)
+    found = {x.name: _compare(x, y, metric or [], level) for x, y in legs}
+    differences = differing(first.environment, second.environment)
+    invalid = [result.id for result in (first, second) if not result.valid]
+    if as_json:
+        document: dict[str, Any] = {
+            "a": first.id, "b": second.id, "level": level, "environment": differences, "invalid": invalid,
+            "legs": {name: [asdict(c) for c in rows] for name, rows in found.items()},
+        }  # fmt: skip
+        console.document(document)
+    else:
+        for name in invalid:
+            console.note(f"warning: the measurement of {name} is invalid; do not rest anything on it")
+        if differences:
+            console.note(f"warning: the environments differ in {', '.join(differences)}")
+        for name, rows in found.items():
+            console.table(
+                ("metric", "A", "B", "change", "p (Holm)", "effect", ""),
+                [_row(c) for c in rows],
+                f"leg {name}",
+            )
+    worse = any(c.better is False for rows in found.values() for c in rows)
+    if fail and worse:
+        raise typer.Exit(THRESHOLD)
+
+
+def load(name: str) -> Result:
+    """A run by id, folder or file."""
+    path = Path(name)
+    if path.is_dir():
+        path = path / "result.json"
+    if path.is_file():
+        return read_result(path)
+    with Store() as store:
+        return store.get(store.resolve(name))
+
+
+def pair(a: Result, b: Result) -> list[tuple[Leg, Leg]]:
+    """Legs of the same name; or the only ones."""
+    if len(a.legs) == len(b.legs) == 1:
+        return [(a.legs[0], b.legs[0])]
+    others = {leg.name: leg for leg in b.legs}
+    found = [(leg, others[leg.name]) for leg in a.legs if leg.name in others]
+    if not found:
+        raise Error("ND-104-27", "the runs have no leg in common", at=f"{a.id}, {b.id}")
+    return found
+
+
+def _compare(a: Leg, b: Leg, wanted: list[str], level: float) -> list[statistics.Comparison]:
+    metrics = [Metric.parse(name) for name in wanted] or list(
+        dict.fromkeys(m for r in (*a.repetitions, *b.repetitions) for m in all_of(r))
+    )
+    values = [
+        {str(m): [v for r in leg.repetitions if (v := m.of(r)) is not None] for m in metrics}
+        for leg in (a, b)
+    ]
+    found = statistics.compare_all(
+        values[0], values[1], {str(m): m.smaller_is_better for m in metrics}, level
+    )
+    if not found:
+        raise Error("ND-104-27", "the runs have no metric in common", at=a.name)
+    return found
+
+
+def _row(c: statistics.Comparison) -> list[str | Text]:
+    unit = Metric.parse(c.metric).unit
+    verdict = Text("")
+    if c.p_holm is None:
+        verdict = Text("one trial: no claim", style="dim")
+    elif c.significant:
+        words = {True: ("better", "green"), False: ("worse", "bold red"), None: ("different", "")}
+        verdict = Text(*words[c.better])
+    return [
+        c.metric,
+        console.number(c.a, unit),
+        console.number(c.b, unit),
+        f"{c.change:+.2%}" if c.change is not None else "–",
+        f"{c.p_holm:.3g}" if c.p_holm is not None else "–",
+        f"{c.effect:+.2f}" if c.effect is not None else "–",
+        verdict,
+    ]
+
+
+def differing(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
+    """What of the environments could explain a difference."""
+    found = [
+        key for key in ("kernel", "memory_bytes", "clocksource", "hypervisor") if a.get(key) != b.get(key)
+    ]
+    for part in ("cpu", "sysctl", "versions"):
+        x, y = a.get(part) or {}, b.get(part) or {}
+        found += [f"{part}.{key}" for key in sorted(x.keys() | y.keys()) if x.get(key) != y.get(key)]
+    if (a.get("git") or {}) != (b.get("git") or {}):
+        found.append("git")
+    return found

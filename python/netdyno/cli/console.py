@@ -1,0 +1,97 @@
+"""What goes to people: words on standard error, results on standard output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from netdyno.errors import Error
+
+DEBUG = False
+"""Whether stack traces are shown."""
+
+
+def out() -> Console:
+    """Standard output."""
+    # a pipe has no width: give tables room
+    return Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=200)
+
+
+def err() -> Console:
+    """Standard error."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def error(text: str) -> None:
+    """A line of error."""
+    err().print(Text.assemble(("error ", "bold red"), text))
+
+
+def note(text: str) -> None:
+    """A line for people that is no result."""
+    err().print(Text(text))
+
+
+def show(e: Error) -> None:
+    """An error: its code and what, where, and what to do."""
+    findings: Sequence[Mapping[str, Any]] = e.all or [e.as_dict()]
+    for one in findings:
+        finding(one)
+
+
+def finding(one: Mapping[str, Any], prefix: str = "") -> None:
+    """One finding {code, at, what, fix}."""
+    at = ": ".join(part for part in (prefix, str(one.get("at") or "")) if part)
+    line = Text.assemble(
+        (str(one.get("code") or "error"), "bold red"), ": ", str(one.get("what") or "").rstrip(".")
+    )
+    if at:
+        line.append(f"\n  at  {at}", style="dim")
+    if one.get("fix"):
+        line.append(f"\n  do  {one['fix']}", style="cyan")
+    err().print(line)
+
+
+def document(data: Any) -> None:
+    """One JSON document on standard output."""
+    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def table(columns: Iterable[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
+    """A table on standard output; numbers to the right."""
+    made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    listed = [list(row) for row in rows]
+    for i, column in enumerate(columns):
+        right = bool(listed) and all(isinstance(row[i], (int, float)) for row in listed)
+        made.add_column(column, justify="right" if right else "left", overflow="fold")
+    for row in listed:
+        made.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+    out().print(made)
+
+
+def delay(ns: float | None) -> str:
+    """A delay in the unit that suits it."""
+    if ns is None:
+        return "–"
+    for unit, factor in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if abs(ns) >= factor:
+            return f"{ns / factor:.3g} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def number(value: float | None, unit: str = "") -> str:
+    """A number in the unit of a metric."""
+    if value is None:
+        return "–"
+    if unit == "ns":
+        return delay(value)
+    if unit == "ratio":
+        return f"{value:.4%}"
+    text = f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.4g}"
+    return text + (unit if unit == "/s" else "")

@@ -1,0 +1,103 @@
+"""`netdyno daemon`: a daemon that stays, for clients that come and go."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from netdyno import daemon, files, paths
+from netdyno.cli import console
+from netdyno.client import Client
+from netdyno.errors import Error
+from netdyno.process import tail
+
+app = typer.Typer(
+    help="Start, stop and ask the core daemon.", no_args_is_help=True, rich_markup_mode="markdown"
+)
+
+Socket = Annotated[Path | None, typer.Option(help="The daemon's Unix socket.", metavar="PATH")]
+
+
+def default_socket() -> Path:
+    """Where a daemon that stays serves."""
+    return paths.runtime() / "core.sock"
+
+
+@app.command()
+def start(
+    socket: Socket = None,
+    foreground: Annotated[bool, typer.Option("--foreground", "-f", help="Stay in front, log here.")] = False,
+    tcp: Annotated[
+        str | None, typer.Option(help="Serve TCP too; needs --token-file.", metavar="HOST:PORT")
+    ] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File with the token.", metavar="FILE")] = None,
+    level: Annotated[str, typer.Option("--log-level", help="error, warn, info, debug or trace.")] = "info",
+) -> None:
+    """Start a daemon.
+
+    netdyno daemon start
+    netdyno run mqtt://broker --socket /run/netdyno/core.sock
+    """
+    path = socket or default_socket()
+    files.folder(path.parent)
+    command = [str(daemon.program()), "--socket", str(path), "--log-json", "--log-level", level]
+    if tcp:
+        if token_file is None:
+            raise Error(
+                "ND-104-07", "TCP without a token is open to all", at="--tcp", fix="Add --token-file FILE"
+            )
+        command += ["--tcp", tcp, "--token-file", str(token_file)]
+    if foreground:
+        os.execv(command[0], command)
+    log = path.with_suffix(".log")
+    with files.told(log), log.open("ab") as sink:
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=sink, start_new_session=True
+        )
+    assert child.stdout is not None
+    if b"ready" not in child.stdout.readline():
+        child.wait(5)
+        raise Error("ND-92-21", f"the daemon did not start: {tail(log, 3)}", at=command[0], fix=f"See {log}")
+    child.stdout.close()
+    console.out().print(f"netdynod {child.pid} serves {path}, and logs to {log}")
+
+
+@app.command()
+def stop(socket: Socket = None) -> None:
+    """Stop the daemon.
+
+    netdyno daemon stop
+    """
+    path = socket or default_socket()
+    with Client(path) as client:
+        client.acquire()
+        client.call("core.shutdown")
+    until = time.monotonic() + 5.0
+    while path.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    console.out().print("stopped")
+
+
+@app.command()
+def status(
+    socket: Socket = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
+) -> None:
+    """Ask the daemon who it is and what it does.
+
+    netdyno daemon status --json
+    """
+    path = socket or default_socket()
+    with Client(path) as client:
+        about, running = client.call("core.describe"), client.call("run.status")
+    if as_json:
+        console.document({"socket": str(path), "core": about, "run": running})
+        return
+    console.out().print(
+        f"{about['name']} {about['version']}, pid {about['pid']}, serves {path}: {running['state']}"
+    )

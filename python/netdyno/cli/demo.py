@@ -1,0 +1,31 @@
+"""`netdyno demo`: everything once, on real servers, in about a minute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from netdyno import config, experiment, presets
+from netdyno.cli.execute import Outputs, execute
+
+
+def demo(
+    json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")] = False,
+    json_stream: Annotated[bool, typer.Option("--json-stream", help="Print events as NDJSON.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Copy the report to FILE.", metavar="FILE")] = None,
+    runs: Annotated[Path | None, typer.Option(help="Folder for run folders.", metavar="DIR")] = None,
+) -> None:
+    """Load a real broker and web server with thousands of devices, and show what came of it.
+
+    A Mosquitto broker, an nginx and our reflector start in a network namespace of their own. 2,000 MQTT
+    devices, HTTP, PING and a UDP stream load them over kernel sockets; then a stream runs over DPDK ports.
+    Needs root. Everything is taken away at the end; the result stays under `runs/`.
+
+        sudo netdyno demo
+    """
+    path = presets.experiment("demo")
+    wanted = experiment.load(config.read(path), str(path))
+    outputs = Outputs(json=json, json_stream=json_stream, html=html, runs=runs)
+    raise typer.Exit(execute(wanted, path.parent, outputs))

@@ -1,0 +1,68 @@
+"""`netdyno describe`: what can be used here, and with what."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from netdyno import presets
+from netdyno.cli import console
+from netdyno.client import Client
+from netdyno.daemon import Daemon
+from netdyno.dut import DRIVERS
+
+
+def describe(
+    socket: Annotated[
+        Path | None, typer.Option(help="Ask the daemon that serves this socket.", metavar="PATH")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
+) -> None:
+    """Show transports, protocols, interfaces, ports, presets and drivers.
+
+    netdyno describe
+    netdyno describe --json | jq .core.protocols
+    """
+    if socket:
+        with Client(socket) as client:
+            about = ask(client)
+    else:
+        with tempfile.TemporaryDirectory(prefix="netdyno-") as folder:
+            base = Path(folder)
+            with Daemon(base / "nd-describe.sock", base / "log") as daemon, daemon.connect() as client:
+                about = ask(client)
+    about["presets"] = {"profiles": list(presets.profiles()), "experiments": list(presets.experiments())}
+    about["duts"] = list(DRIVERS)
+    if as_json:
+        console.document(about)
+        return
+    core = about["core"]
+    console.out().print(f"{core['name']} {core['version']}, cores {', '.join(map(str, core['cores']))}")
+    rows = [
+        (t["name"], "yes" if t["available"] else f"no: {t.get('reason', '')}") for t in core["transports"]
+    ]
+    console.table(("transport", "available"), rows)
+    spoken = [(p["name"], ", ".join(p["schemes"]), ", ".join(p["delays"])) for p in core["protocols"]]
+    console.table(("protocol", "schemes", "delays"), spoken)
+    console.table(
+        ("interface", "mtu", "up", "addresses"),
+        [
+            (i["name"], i["mtu"], "yes" if i["up"] else "no", ", ".join(i["addresses"]))
+            for i in core["interfaces"]
+        ],
+    )
+    if about["ports"]:
+        console.table(
+            ("port", "kind", "device", "driver"),
+            [(p["name"], p["kind"], p["device"], p["driver"] or "") for p in about["ports"]],
+        )
+    console.table(("presets", ""), [(kind, ", ".join(names)) for kind, names in about["presets"].items()])
+    console.out().print(f"duts: {', '.join(about['duts'])}")
+
+
+def ask(client: Client) -> dict[str, Any]:
+    """What the daemon says."""
+    return {"core": client.call("core.describe"), "ports": client.call("ports.list")}

@@ -1,0 +1,38 @@
+"""`netdyno doctor`: what is there, what is missing, and the exact commands that mend it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from netdyno.checks import CHECKS, Check
+from netdyno.cli import console
+from netdyno.errors import ENVIRONMENT
+
+_STYLES = {"ok": "green", "missing": "bold red", "optional": "yellow", "unknown": "dim"}
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Check this machine: programs, rights, namespaces, huge pages, IOMMU, NICs, isolation, limits.
+
+    Exit 0 when everything that is needed is there, 92 when not. What is only useful does not count.
+
+        netdyno doctor
+    """
+    found: list[Check] = [one for check in CHECKS for one in check()]
+    if as_json:
+        console.document([one.as_dict() for one in found])
+    else:
+        console.table(
+            ("", "check", "found"), [(Text(c.state, style=_STYLES[c.state]), c.name, c.found) for c in found]
+        )
+        fixes = [(c.name, c.fix) for c in found if c.fix and c.state != "ok"]
+        if fixes:
+            console.out().print()
+            console.table(("to mend", "do"), fixes)
+    if any(one.state == "missing" for one in found):
+        raise typer.Exit(ENVIRONMENT)

@@ -1,0 +1,153 @@
+"""What `demo` and `run` share: choose the views, run the experiment, write the outputs, say the verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from netdyno import files, journal, paths
+from netdyno.cli import console, summary
+from netdyno.cli.plain import PlainLines
+from netdyno.cli.stream import JsonStream
+from netdyno.errors import Error
+from netdyno.experiment import Experiment
+from netdyno.export import junit
+from netdyno.export.prometheus import Exporter, is_address
+from netdyno.interrupt import Interrupts
+from netdyno.result import Result
+from netdyno.runner import Campaign, exit_code
+from netdyno.store import Store
+from netdyno.view import Live, Plan
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where the result goes besides its folder."""
+
+    json: bool = False
+    json_stream: bool = False
+    html: Path | None = None
+    junit: Path | None = None
+    csv: Path | None = None
+    prometheus: str | None = None
+    runs: Path | None = None
+    quiet: bool = False
+    store: bool = True
+
+
+@dataclass
+class Views:
+    """Several views as one. A view that fails is left out; the run goes on."""
+
+    views: list[Live] = field(default_factory=list)
+
+    def _each(self, call: str, *arguments: Any) -> None:
+        for view in list(self.views):
+            try:
+                getattr(view, call)(*arguments)
+            except (Error, KeyboardInterrupt):
+                raise
+            except Exception as e:  # noqa: BLE001 - what is watched matters more than who watches
+                self.views.remove(view)
+                console.note(f"a view was given up: {type(e).__name__}: {e}")
+
+    def start(self, plan: Plan) -> None:
+        """A trial begins."""
+        self._each("start", plan)
+
+    def sample(self, sample: dict[str, Any]) -> None:
+        """A point of the series."""
+        self._each("sample", sample)
+
+    def state(self, status: dict[str, Any]) -> None:
+        """A change of state."""
+        self._each("state", status)
+
+    def dut(self, name: str, cpu: float) -> None:
+        """CPU of a device under test."""
+        self._each("dut", name, cpu)
+
+    def log(self, line: str) -> None:
+        """A line."""
+        self._each("log", line)
+
+    def close(self) -> None:
+        """The end."""
+        self._each("close")
+
+
+def execute(experiment: Experiment, base: Path, outputs: Outputs, socket: Path | None = None) -> int:
+    """Run it and return the exit code."""
+    put_back()
+    views, exporter, stream = Views(), Exporter(), JsonStream()
+    if outputs.json_stream:
+        views.views.append(stream)
+    elif not outputs.quiet:
+        views.views.append(_terminal(outputs))
+    if outputs.prometheus:
+        views.views.append(exporter)
+        if is_address(outputs.prometheus):
+            exporter.serve(outputs.prometheus)
+    with contextlib.ExitStack() as stack:
+        store = stack.enter_context(Store()) if outputs.store else None
+        interrupts = stack.enter_context(Interrupts().installed())
+        stack.callback(views.close)
+        campaign = Campaign(
+            experiment=experiment,
+            base=base,
+            runs=outputs.runs or paths.runs(),
+            live=views,
+            interrupts=interrupts,
+            store=store,
+            command=["netdyno", *sys.argv[1:]],
+            socket=socket,
+        )
+        result, folder = campaign.run()
+    exporter.result(result)
+    if outputs.json_stream:
+        stream.result(result)
+    _write(result, folder, outputs, exporter)
+    if outputs.json:
+        console.document(result.model_dump(mode="json"))
+    elif not outputs.json_stream:
+        summary.show(result, folder)
+    if result.error:
+        console.show(Error.of(result.error))
+    return exit_code(result)
+
+
+def put_back() -> None:
+    """Undo what a killed run left, before anything new is changed."""
+    report = journal.restore()
+    for line in report.undone:
+        console.note(f"put back what an earlier run left: {line}")
+    for line in report.failed:
+        console.error(f"ND-92-31: left by an earlier run and not put back: {line}")
+
+
+def _terminal(outputs: Outputs) -> Live:
+    if not outputs.json and sys.stdout.isatty() and sys.stderr.isatty():
+        from netdyno.cli.live import Live as RichLive
+
+        return RichLive()
+    return PlainLines()
+
+
+def _write(result: Result, folder: Path, outputs: Outputs, exporter: Exporter) -> None:
+    if outputs.html and (folder / "report.html").exists():
+        with files.told(outputs.html):
+            shutil.copyfile(folder / "report.html", outputs.html)
+    if outputs.junit:
+        junit.write(result, outputs.junit)
+    if outputs.csv:
+        files.folder(outputs.csv)
+        for name in (result.files.series, result.files.flows):
+            if name and (folder / name).exists():
+                with files.told(outputs.csv / name):
+                    shutil.copyfile(folder / name, outputs.csv / name)
+    if outputs.prometheus and not is_address(outputs.prometheus):
+        exporter.write(Path(outputs.prometheus))

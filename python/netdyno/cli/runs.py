@@ -1,0 +1,115 @@
+"""`netdyno runs`: what has been measured."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from netdyno import paths
+from netdyno.cli import console, summary
+from netdyno.store import Row, Store
+
+app = typer.Typer(
+    help="List, show and remove stored runs.", no_args_is_help=True, rich_markup_mode="markdown"
+)
+
+
+@app.command("list")
+def list_(
+    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
+) -> None:
+    """List runs, the latest first.
+
+    netdyno runs list -n 5
+    """
+    with Store() as store:
+        rows = store.rows(limit)
+    if as_json:
+        console.document([asdict(row) for row in rows])
+        return
+    console.table(("id", "trials", "verdict", "valid", "folder"), [_row(row) for row in rows])
+
+
+def _row(row: Row) -> list[str | int | Text]:
+    good = row.verdict == "pass"
+    verdict = Text(row.verdict, style="green" if good else "red") if row.state == "done" else Text(row.state)
+    folder = row.folder if Path(row.folder).exists() else "(gone)"
+    return [row.id, row.trials, verdict, "yes" if row.valid else "no", folder]
+
+
+@app.command()
+def show(
+    run: Annotated[str, typer.Argument(help="Id, part of one, or `latest`.")] = "latest",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
+) -> None:
+    """Show a run.
+
+    netdyno runs show latest
+    netdyno runs show 3f2a --json > result.json
+    """
+    with Store() as store:
+        identity = store.resolve(run)
+        result, folder = store.get(identity), store.folder(identity)
+    if as_json:
+        console.document(result.model_dump(mode="json"))
+        return
+    console.out().print(f"{result.id}, {result.started}")
+    summary.show(result, folder if folder.exists() else None)
+
+
+@app.command()
+def rm(
+    run: Annotated[list[str], typer.Argument(help="Ids.")],
+    keep_folder: Annotated[bool, typer.Option("--keep-folder", help="Only forget it.")] = False,
+) -> None:
+    """Remove runs and their folders.
+
+    netdyno runs rm 3f2a
+    """
+    with Store() as store:
+        for identity in [store.resolve(one) for one in run]:
+            folder = store.folder(identity)
+            store.delete(identity)
+            _remove(folder, identity, keep_folder)
+            console.note(f"removed {identity}")
+
+
+@app.command()
+def prune(
+    keep: Annotated[int, typer.Option("--keep", help="How many of the latest to keep.", min=0)] = 50,
+    keep_folder: Annotated[bool, typer.Option("--keep-folder", help="Only forget them.")] = False,
+) -> None:
+    """Remove all but the latest runs.
+
+    netdyno runs prune --keep 20
+    """
+    with Store() as store:
+        gone = store.prune(keep)
+    for row in gone:
+        _remove(Path(row.folder), row.id, keep_folder)
+    console.note(f"removed {len(gone)} runs")
+
+
+@app.command("import")
+def import_(
+    folder: Annotated[Path | None, typer.Argument(help="A run's folder, or one that holds several.")] = None,
+) -> None:
+    """Enter runs from their folders: from another machine, or after the store was lost.
+
+    netdyno runs import runs
+    """
+    with Store() as store:
+        entered = store.load_folder(folder or paths.runs())
+    console.note(f"entered {len(entered)} runs: {', '.join(entered) or 'all there were are known'}")
+
+
+def _remove(folder: Path, identity: str, keep: bool) -> None:
+    """Remove a run's folder, and nothing that is not named like it."""
+    if not keep and folder.name == identity and (folder / "profile.json").exists():
+        shutil.rmtree(folder, ignore_errors=True)

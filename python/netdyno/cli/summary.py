@@ -1,0 +1,114 @@
+"""A result in one screen of text: verdict first, then what it rests on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.text import Text
+
+from netdyno.cli import console
+from netdyno.errors import Error
+from netdyno.report.series import main_first
+from netdyno.result import GroupSummary, Result
+from netdyno.stats.metric import Metric
+
+
+def show(result: Result, folder: Path | None = None) -> None:
+    """Print it on standard output."""
+    out = console.out()
+    out.print(_headline(result))
+    for reason in result.reasons:
+        extra = reason.model_extra or {}
+        where = " ".join(str(part) for part in (extra.get("leg"), reason.group) if part)
+        out.print(
+            Text(
+                f"  {reason.code} {where}: {reason.what} ({reason.value} against {reason.limit})",
+                style="yellow",
+            )
+        )
+    for leg in result.legs:
+        if leg.summary.groups:
+            out.print()
+            title = f"{leg.name} ({leg.transport}, {leg.summary.n} trial{'s' * (leg.summary.n != 1)})"
+            console.table(
+                (
+                    "group",
+                    "devices",
+                    "sent/s",
+                    "delivered/s",
+                    "loss",
+                    "delay",
+                    "p50",
+                    "p99",
+                    "max",
+                    "failures",
+                ),
+                [_row(group) for group in leg.summary.groups],
+                title,
+            )
+        for repetition in leg.repetitions:
+            for witness in repetition.witnesses:
+                mark = "agrees" if witness.agree else "DISAGREES"
+                out.print(f"  {mark}: {witness.what} {witness.theirs:.0f}, we sent {witness.ours:.0f}")
+    if result.thresholds:
+        out.print()
+        console.table(
+            ("threshold", "bound", "value", "interval", ""),
+            [_threshold(result, i) for i in range(len(result.thresholds))],
+        )
+    if folder:
+        out.print()
+        names = [
+            ("result", "result.json"),
+            ("report", result.files.report),
+            ("capture", result.files.capture),
+        ]
+        for what, name in names:
+            if name:
+                out.print(Text(f"{what:8} {folder / name}"))
+
+
+def _headline(result: Result) -> Text:
+    validity = ("valid", "green") if result.valid else ("INVALID", "bold red")
+    verdict = ("pass", "bold green") if result.verdict == "pass" else ("FAIL", "bold red")
+    line = Text.assemble("verdict ", verdict, ", measurement ", validity)
+    if result.interrupted:
+        line.append(", interrupted", style="yellow")
+    if result.error:
+        line.append(f", ended early: {Error.of(result.error).code}", style="yellow")
+    return line
+
+
+def _row(group: GroupSummary) -> list[str]:
+    counts = group.measured
+    rates = group.rates
+    name = next((n for n in main_first(group.delays) if group.delays[n].count), "")
+    delay = group.delays.get(name)
+
+    def rate(key: str) -> str:
+        return console.number(rates[key].mean, "/s") if key in rates else "–"
+
+    return [
+        group.name,
+        str(group.devices),
+        rate("messages_sent"),
+        rate("messages_delivered"),
+        f"{group.loss.mean:.3%}" if group.loss else "–",
+        name,
+        console.delay(delay.p50) if delay else "–",
+        console.delay(delay.p99) if delay else "–",
+        console.delay(delay.max) if delay else "–",
+        ", ".join(f"{kind} {count}" for kind, count in counts.failures.items() if count) or "none",
+    ]
+
+
+def _threshold(result: Result, index: int) -> list[str | Text]:
+    t = result.thresholds[index]
+    unit = Metric.parse(t.metric).unit
+    if t.interval:
+        interval = f"{console.number(t.interval[0], unit)} … {console.number(t.interval[1], unit)}"
+    else:
+        interval = "one trial: none"
+    mark = Text("pass", style="green") if t.passed else Text("FAIL", style="bold red")
+    name = f"{t.leg}: {t.metric}" if len(result.legs) > 1 else t.metric
+    return [name, f"{t.kind} {console.number(t.bound, unit)}", console.number(t.value, unit), interval, mark]

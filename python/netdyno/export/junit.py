@@ -1,0 +1,51 @@
+"""JUnit XML: one test case a threshold and one for validity, for CI servers."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+from netdyno import files
+from netdyno.result import Result
+
+
+def junit(result: Result) -> str:
+    """The result as a test suite. An invalid measurement is an error, a failed threshold a failure."""
+    suite = ET.Element("testsuite", name=f"netdyno.{result.name}", timestamp=result.started, id=result.id)
+    case = _case(suite, "validity", result.name)
+    if result.error:
+        ET.SubElement(
+            case, "error", message=str(result.error.get("what")), type=str(result.error.get("code"))
+        )
+    elif not result.valid:
+        text = "\n".join(
+            f"{r.code} {r.group or ''} {r.what}: {r.value} (limit {r.limit})" for r in result.reasons
+        )
+        error = ET.SubElement(case, "error", message="the measurement is invalid", type="ND-90")
+        error.text = text
+    for threshold in result.thresholds:
+        case = _case(
+            suite, f"{threshold.metric} {threshold.kind} {threshold.bound:g}", threshold.leg or result.name
+        )
+        if not threshold.passed:
+            value = "nothing was measured" if threshold.value is None else f"{threshold.value:g}"
+            message = f"{threshold.metric} is {value}, and {threshold.kind} is {threshold.bound:g}"
+            failure = ET.SubElement(case, "failure", message=message, type="ND-99-20")
+            failure.text = (
+                f"n={threshold.n}, interval={threshold.interval}, confidence={threshold.confidence}"
+            )
+    cases = suite.findall("testcase")
+    suite.set("tests", str(len(cases)))
+    suite.set("failures", str(len(suite.findall("testcase/failure"))))
+    suite.set("errors", str(len(suite.findall("testcase/error"))))
+    ET.indent(suite)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suite, encoding="unicode") + "\n"
+
+
+def _case(suite: ET.Element, name: str, group: str) -> ET.Element:
+    return ET.SubElement(suite, "testcase", name=name, classname=group)
+
+
+def write(result: Result, path: Path) -> None:
+    """Write it to a file."""
+    files.write(path, junit(result))

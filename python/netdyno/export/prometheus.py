@@ -1,0 +1,99 @@
+"""Prometheus metrics: served while a run lasts, or written as a text file at its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest, start_http_server
+
+from netdyno import files
+from netdyno.errors import Error
+from netdyno.model import COUNTERS
+from netdyno.result import Result
+from netdyno.view import Plan, Silent
+
+
+class Exporter(Silent):
+    """A view that keeps the metrics of a run."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        labels = ["leg", "group"]
+        self._counts = {
+            name: Counter(
+                f"netdyno_{name}", f"{name.replace('_', ' ')} so far", labels, registry=self.registry
+            )
+            for name in COUNTERS
+        }
+        self._failures = Counter(
+            "netdyno_failures", "Failures by kind", [*labels, "kind"], registry=self.registry
+        )
+        self._delay = Gauge(
+            "netdyno_delay_seconds", "Delay in the last interval", [*labels, "delay", "quantile"],
+            registry=self.registry,
+        )  # fmt: skip
+        self._devices = Gauge("netdyno_devices_active", "Devices at work", labels, registry=self.registry)
+        self._worker = Gauge(
+            "netdyno_worker_cpu_ratio", "CPU of a worker", ["leg", "worker", "state"], registry=self.registry
+        )
+        self._dut = Gauge(
+            "netdyno_dut_cpu_cores", "CPU of a device under test", ["leg", "dut"], registry=self.registry
+        )
+        self._valid = Gauge("netdyno_valid", "Whether the measurement is valid", registry=self.registry)
+        self._passed = Gauge("netdyno_passed", "Whether all thresholds passed", registry=self.registry)
+        self._leg = ""
+
+    def serve(self, address: str) -> None:
+        """Answer on `ADDRESS:PORT` or `:PORT` until the process ends."""
+        host, _, port = address.rpartition(":")
+        try:
+            start_http_server(int(port), addr=host.strip("[]") or "127.0.0.1", registry=self.registry)
+        except OSError as e:
+            what = f"metrics cannot be served: {e.strerror}"
+            raise Error("ND-92-24", what, at=address, fix="Choose another port") from e
+        except ValueError as e:
+            raise Error("ND-104-22", f"{address!r} is not ADDRESS:PORT or a file", at="--prometheus") from e
+
+    def start(self, plan: Plan) -> None:
+        """A trial begins."""
+        self._leg = plan.get("leg", "")
+
+    def sample(self, sample: dict[str, Any]) -> None:
+        """Add a point of the series."""
+        for name, group in sample.get("groups", {}).items():
+            labels = (self._leg, name)
+            counts = group.get("counts", {})
+            for counter in COUNTERS:
+                self._counts[counter].labels(*labels).inc(counts.get(counter, 0))
+            for kind, count in counts.get("failures", {}).items():
+                self._failures.labels(*labels, kind).inc(count)
+            self._devices.labels(*labels).set(group.get("devices_active", 0))
+            for delay, values in group.get("delays", {}).items():
+                for quantile, key in (("0.5", "p50"), ("0.9", "p90"), ("0.99", "p99"), ("0.999", "p999")):
+                    self._delay.labels(*labels, delay, quantile).set(values.get(key, 0) / 1e9)
+        for worker in sample.get("workers", []):
+            for state in ("cpu", "starved"):
+                self._worker.labels(self._leg, str(worker.get("worker")), state).set(worker.get(state, 0))
+
+    def dut(self, name: str, cpu: float) -> None:
+        """CPU of a device under test."""
+        self._dut.labels(self._leg, name).set(cpu)
+
+    def result(self, result: Result) -> None:
+        """The verdict."""
+        self._valid.set(result.valid)
+        self._passed.set(result.verdict == "pass")
+
+    def text(self) -> str:
+        """All metrics in Prometheus' text format."""
+        return generate_latest(self.registry).decode()
+
+    def write(self, path: Path) -> None:
+        """Write them to a file, as node_exporter's textfile collector reads them."""
+        files.write(path, self.text())
+
+
+def is_address(text: str) -> bool:
+    """Whether `--prometheus` names an address and not a file."""
+    return text.rpartition(":")[2].isdigit() and ":" in text

@@ -1,0 +1,230 @@
+"""Run an experiment: its trials in order, each kept as soon as it is over, and the verdict at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from netdyno import environment, errors, files
+from netdyno.errors import Error
+from netdyno.experiment import Experiment, Variant, run_id, schedule, variants
+from netdyno.interrupt import Interrupts
+from netdyno.journal import journal
+from netdyno.result import Files, Leg, Result
+from netdyno.stats.summary import summarise, validity
+from netdyno.stats.threshold import judge
+from netdyno.store import Store
+from netdyno.trial import Outcome, Runner, Setting
+from netdyno.view import Live, Plan
+
+FLOWS = (
+    "leg", "repetition", "group", "device", "flows_started", "flows_completed", "sent", "delivered", "failed",
+    "delay_mean_ns", "delay_max_ns",
+)  # fmt: skip
+PARTIAL = "samples.jsonl"
+"""Samples as they come; what is left of a trial when we are killed. Gone once the result holds them."""
+
+
+@dataclass
+class Campaign:
+    """An experiment under way."""
+
+    experiment: Experiment
+    base: Path
+    """Folder that profile files are relative to."""
+    runs: Path
+    live: Live
+    interrupts: Interrupts
+    store: Store | None = None
+    command: list[str] = field(default_factory=list)
+    capture: bool = True
+    socket: Path | None = None
+
+    def run(self) -> tuple[Result, Path]:
+        """Run all trials; the result is whole also when it ended early."""
+        found = variants(self.experiment, self.base)
+        order = schedule(self.experiment, found)
+        identity = run_id(self.experiment.name)
+        folder = files.folder(self.runs / identity)
+        result = Result(
+            id=identity,
+            name=self.experiment.name,
+            started=_now(),
+            legs=[Leg(name=v.name, transport=_transport(v), levels=v.levels) for v in found],
+            environment=environment.collect(),
+            files=Files(profile="profile.json", log="log.jsonl"),
+            command=self.command,
+        )
+        profiles = {variant.name: variant.profile for variant in found}
+        profile = next(iter(profiles.values())) if len(profiles) == 1 else profiles
+        files.write(folder / "profile.json", json.dumps(profile, indent=2) + "\n")
+        if self.store:
+            self.store.begin(result, folder)
+        self.live.log(f"run {identity}")
+        flows = _Table(folder / "flows.csv")
+        try:
+            for number, (variant, repetition) in enumerate(order, 1):
+                if not self._trial(result, folder, flows, variant, (number, len(order)), repetition):
+                    break
+        finally:
+            with self.interrupts.shielded():
+                flows.close()
+                self._finish(result, folder, found)
+        return result, folder
+
+    def _trial(
+        self,
+        result: Result,
+        folder: Path,
+        flows: _Table,
+        variant: Variant,
+        place: tuple[int, int],
+        repetition: int,
+    ) -> bool:
+        """Run one trial and keep it; False: there is no point in going on."""
+        number, count = place
+        plan = Plan(
+            id=result.id, title=result.name, leg=variant.name, transport=_transport(variant), trial=number,
+            trials=count, repetition=repetition, repetitions=self.experiment.repeat,
+        )  # fmt: skip
+        self.live.log(f"trial {number} of {count}: {variant.name}, repetition {repetition}")
+        path = folder / ("capture.pcapng" if number == 1 else f"capture-{number}.pcapng")
+        with files.told(folder / PARTIAL):
+            partial = (folder / PARTIAL).open("w", encoding="utf-8")
+        with contextlib.closing(partial):
+            token = f"{result.id[-4:]}{number}"
+            setting = Setting(
+                token=token, folder=folder, live=self.live, interrupts=self.interrupts, plan=plan,
+                capture=path if self.capture else None, socket=self.socket, each=_keeper(partial),
+            )  # fmt: skip
+            outcome = Runner(variant, setting).run()
+        with self.interrupts.shielded():
+            self._keep(result, folder, variant, number, outcome, flows)
+        if outcome.captured and result.files.capture is None and path.exists():
+            result.files.capture = path.name
+        if self.interrupts.count:
+            result.interrupted = True
+        if outcome.error and outcome.error.exit_code == errors.INTERRUPTED:
+            return False
+        if outcome.error:
+            result.error = outcome.error.as_dict()
+            self.live.log(str(outcome.error))
+            return False
+        return not result.interrupted
+
+    def _keep(
+        self, result: Result, folder: Path, variant: Variant, number: int, outcome: Outcome, flows: _Table
+    ) -> None:
+        known = result.environment.setdefault("interfaces", [])
+        known += [about for about in outcome.interfaces if about not in known]
+        result.environment.setdefault("versions", {}).update(outcome.versions)
+        if outcome.repetition is None:
+            return
+        outcome.repetition.index = number
+        leg = next(leg for leg in result.legs if leg.name == variant.name)
+        leg.repetitions.append(outcome.repetition)
+        if outcome.repetition.version:
+            result.environment["versions"]["netdynod"] = outcome.repetition.version
+        flows.add([variant.name, number, *row] for row in outcome.flows)
+        if self.store:
+            self.store.add(result.id, leg, outcome.repetition)
+
+    def _finish(self, result: Result, folder: Path, found: list[Variant]) -> None:
+        judge_all(result, {v.name: v.profile for v in found}, self.experiment.confidence)
+        result.finished = _now()
+        result.files.flows = "flows.csv" if (folder / "flows.csv").exists() else None
+        try:
+            save(result, folder)
+            with contextlib.suppress(OSError):
+                (folder / PARTIAL).unlink()
+        finally:
+            if self.store:
+                self.store.finish(result)
+            journal().undo_all()
+
+
+def judge_all(result: Result, profiles: dict[str, dict[str, Any]], confidence: float) -> None:
+    """Summaries, validity, thresholds and verdict from the repetitions there are."""
+    result.thresholds = []
+    for leg in result.legs:
+        leg.summary = summarise(leg.repetitions, confidence)
+        for threshold in profiles[leg.name].get("thresholds") or []:
+            result.thresholds.append(judge(leg.name, threshold, leg.repetitions))
+    result.valid, result.reasons = validity(result.legs)
+    ended = result.error is None and not result.interrupted
+    passed = all(threshold.passed for threshold in result.thresholds)
+    result.verdict = "pass" if ended and passed and result.legs else "fail"
+
+
+def exit_code(result: Result) -> int:
+    """What the process ends with: an error first, then validity, then the verdict."""
+    if result.interrupted:
+        return errors.INTERRUPTED
+    if result.error:
+        return Error.of(result.error).exit_code
+    if not result.valid:
+        return errors.INVALID
+    return errors.PASS if result.verdict == "pass" else errors.THRESHOLD
+
+
+def save(result: Result, folder: Path) -> None:
+    """Write `result.json`, `series.csv` and `report.html`."""
+    from netdyno.report import render_folder
+    from netdyno.report.series_csv import series_csv
+
+    files.write(folder / "series.csv", series_csv(result))
+    result.files.series = "series.csv"
+    result.files.report = "report.html"
+    files.write(folder / "result.json", json.dumps(result.model_dump(mode="json"), indent=2) + "\n")
+    files.write(folder / "report.html", render_folder(folder))
+
+
+class _Table:
+    """`flows.csv`, begun with its first row."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[str] | None = None
+
+    def add(self, rows: Iterable[list[Any]]) -> None:
+        """Append rows, and see them to the disk."""
+        with files.told(self._path):
+            first = self._file is None
+            if self._file is None:
+                self._file = self._path.open("w", newline="", encoding="utf-8")
+            writer = csv.writer(self._file, lineterminator="\n")
+            if first:
+                writer.writerow(FLOWS)
+            writer.writerows(rows)
+            self._file.flush()
+
+    def close(self) -> None:
+        """No more rows."""
+        if self._file:
+            with files.told(self._path):
+                self._file.close()
+
+
+def _keeper(file: IO[str]) -> Any:
+    def keep(sample: dict[str, Any]) -> None:
+        # a full disk is told when the result is written; the run goes on in memory until then
+        with contextlib.suppress(OSError, ValueError):
+            file.write(json.dumps(sample) + "\n")
+            file.flush()
+
+    return keep
+
+
+def _transport(variant: Variant) -> str:
+    return str(next(iter(variant.profile.get("transport") or {"sockets": None})))
+
+
+def _now() -> str:
+    return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,291 @@
+"""Put runs in, get them out.
+
+A run is entered when it begins and each trial when it ends, each in a transaction that is on disk when the
+call returns: what was measured survives whatever happens next.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from netdyno import files, paths, proc
+from netdyno.errors import Error
+from netdyno.result import Leg, Repetition, Result
+from netdyno.stats.metric import all_of
+from netdyno.store.schema import MIGRATIONS
+
+WAIT = 10.0
+"""Seconds to wait for another writer."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run in the list."""
+
+    id: str
+    name: str
+    started: str
+    finished: str
+    state: str
+    """running, done, or lost: its process is gone."""
+    valid: bool
+    verdict: str
+    trials: int
+    folder: str
+
+
+class Store:
+    """The store of a user."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path or paths.state() / "runs.sqlite"
+        files.folder(self.path.parent)
+        with self._told():
+            self._db = sqlite3.connect(self.path, timeout=WAIT, isolation_level=None)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            # a run is not lost with the power either
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._db.execute("PRAGMA foreign_keys = ON")
+            self._migrate()
+
+    def begin(self, result: Result, folder: Path) -> None:
+        """A run begins."""
+        owner = f"{os.getpid()} {proc.start_time(os.getpid())}"
+        with self._change() as db:
+            db.execute(
+                "INSERT INTO runs (id, name, started, state, owner, folder, environment, document) "
+                "VALUES (?, ?, ?, 'running', ?, ?, ?, ?)",
+                (
+                    result.id, result.name, result.started, owner, str(folder.absolute()),
+                    json.dumps(result.environment), _pack(_skeleton(result)),
+                ),
+            )  # fmt: skip
+
+    def add(self, run: str, leg: Leg, repetition: Repetition) -> None:
+        """A trial of a run is over."""
+        number = repetition.index
+        with self._change() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO trials (run, number, leg, document) VALUES (?, ?, ?, ?)",
+                (run, number, leg.name, _pack(repetition.model_dump(mode="json"))),
+            )
+            values = [
+                (run, number, str(m), v) for m in all_of(repetition) if (v := m.of(repetition)) is not None
+            ]
+            db.executemany("INSERT OR REPLACE INTO metrics VALUES (?, ?, ?, ?)", values)
+            histograms = [
+                (run, number, group.name, name, delay.hdr)
+                for group in repetition.groups
+                for name, delay in [*group.delays.items(), ("lateness", group.lateness)]
+                if delay.count and delay.hdr
+            ]
+            db.executemany("INSERT OR REPLACE INTO histograms VALUES (?, ?, ?, ?, ?)", histograms)
+
+    def finish(self, result: Result) -> None:
+        """A run is over."""
+        with self._change() as db:
+            db.execute(
+                "UPDATE runs SET state = 'done', finished = ?, valid = ?, verdict = ?, environment = ?, "
+                "document = ? WHERE id = ?",
+                (
+                    result.finished, result.valid, result.verdict, json.dumps(result.environment),
+                    _pack(_skeleton(result)), result.id,
+                ),
+            )  # fmt: skip
+
+    def put(self, result: Result, folder: Path) -> None:
+        """A whole result at once, in place of what was there of it."""
+        self.delete(result.id, missing_ok=True)
+        self.begin(result, folder)
+        for leg in result.legs:
+            for repetition in leg.repetitions:
+                self.add(result.id, leg, repetition)
+        self.finish(result)
+
+    def rows(self, limit: int | None = None) -> list[Row]:
+        """Runs, the latest first."""
+        query = (
+            "SELECT id, name, started, finished, state, valid, verdict, folder, owner, "
+            "(SELECT count(*) FROM trials WHERE run = runs.id) FROM runs "
+            "ORDER BY started DESC, id DESC LIMIT ?"
+        )
+        with self._told(), closing(self._db.execute(query, (-1 if limit is None else limit,))) as found:
+            return [
+                Row(r[0], r[1], r[2], r[3], _state(r[4], r[8]), bool(r[5]), r[6], r[9], r[7]) for r in found
+            ]
+
+    def resolve(self, name: str) -> str:
+        """The id that is meant: an id, its unambiguous beginning or end, or `latest`."""
+        ids = [row.id for row in self.rows()]
+        if name in ("latest", "last") and ids:
+            return ids[0]
+        found = [i for i in ids if i == name] or [i for i in ids if i.startswith(name) or i.endswith(name)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise Error(
+                "ND-104-25", f"{name!r} stands for several runs", fix=f"Be longer: {', '.join(found[:5])}"
+            )
+        raise Error("ND-104-25", f"there is no run {name!r}", fix="`netdyno runs list` shows what there is")
+
+    def get(self, run: str) -> Result:
+        """A run as its result; one that was killed has the trials that it ended."""
+        with self._told():
+            row = self._db.execute("SELECT document, state, owner FROM runs WHERE id = ?", (run,)).fetchone()
+            if row is None:
+                raise Error(
+                    "ND-104-25", f"there is no run {run!r}", fix="`netdyno runs list` shows what there is"
+                )
+            document = _unpack(row[0])
+            legs = {leg["name"]: leg for leg in document["legs"]}
+            query = "SELECT leg, document FROM trials WHERE run = ? ORDER BY number"
+            for name, packed in self._db.execute(query, (run,)):
+                legs[name].setdefault("repetitions", []).append(_unpack(packed))
+        if row[1] == "running":
+            document["interrupted"] = True
+        return Result.model_validate(document)
+
+    def folder(self, run: str) -> Path:
+        """The folder of a run."""
+        with self._told():
+            row = self._db.execute("SELECT folder FROM runs WHERE id = ?", (run,)).fetchone()
+        if row is None:
+            raise Error(
+                "ND-104-25", f"there is no run {run!r}", fix="`netdyno runs list` shows what there is"
+            )
+        return Path(row[0])
+
+    def delete(self, run: str, missing_ok: bool = False) -> None:
+        """Forget a run; its folder is not touched."""
+        with self._change() as db:
+            gone = db.execute("DELETE FROM runs WHERE id = ?", (run,)).rowcount
+        if not gone and not missing_ok:
+            raise Error(
+                "ND-104-25", f"there is no run {run!r}", fix="`netdyno runs list` shows what there is"
+            )
+
+    def prune(self, keep: int) -> list[Row]:
+        """Forget all but the latest `keep` runs that are over; returns those forgotten."""
+        over = [row for row in self.rows() if row.state != "running"]
+        old = over[keep:]
+        for row in old:
+            self.delete(row.id, missing_ok=True)
+        return old
+
+    def load_folder(self, folder: Path) -> list[str]:
+        """Enter every run below a folder that is not here yet; returns their ids."""
+        known = {row.id for row in self.rows()}
+        entered: list[str] = []
+        for path in sorted(folder.glob("*/result.json")) or sorted(folder.glob("result.json")):
+            result = read_result(path)
+            if result.id not in known:
+                self.put(result, path.parent)
+                entered.append(result.id)
+        return entered
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _migrate(self) -> None:
+        version = self._version()
+        if version > len(MIGRATIONS):
+            raise Error(
+                "ND-92-29",
+                f"the store has version {version}, and this netdyno knows up to {len(MIGRATIONS)}",
+                at=str(self.path),
+                fix="Use the newer netdyno, or set NETDYNO_STATE to another folder",
+            )
+        while (version := self._version()) < len(MIGRATIONS):
+            with self._change() as db:
+                # another process may have been faster
+                if self._version() != version:
+                    continue
+                for statement in MIGRATIONS[version].split(";"):
+                    if statement.strip():
+                        db.execute(statement)
+                db.execute(f"PRAGMA user_version = {version + 1}")
+
+    def _version(self) -> int:
+        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
+
+    @contextmanager
+    def _change(self) -> Iterator[sqlite3.Connection]:
+        with self._told():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Turn what SQLite says into our errors."""
+        try:
+            yield
+        except sqlite3.Error as e:
+            text, at = str(e), str(self.path)
+            if "locked" in text or "busy" in text:
+                fix = "Wait for the other netdyno to end (`fuser` on the file shows it)"
+                raise Error("ND-92-28", f"the store is locked by another program: {text}", at, fix) from e
+            if "full" in text:
+                fix = "Make room there: `netdyno runs prune --keep 20`"
+                raise Error("ND-92-27", f"the disk is full: {text}", at, fix) from e
+            if "readonly" in text or "unable to open" in text or "attempt to write" in text:
+                fix = "Check its rights, or set NETDYNO_STATE to another folder"
+                raise Error("ND-92-30", f"the store cannot be written: {text}", at, fix) from e
+            fix = "Move the file away; `netdyno runs import runs` fills a new one from the folders"
+            raise Error("ND-92-34", f"the store is damaged: {text}", at, fix) from e
+
+
+def read_result(path: Path) -> Result:
+    """A `result.json`."""
+    try:
+        return Result.model_validate_json(path.read_bytes())
+    except OSError as e:
+        raise Error("ND-104-20", e.strerror or str(e), at=str(path)) from e
+    except ValueError as e:
+        what = f"it is not a result of netdyno: {str(e).splitlines()[0]}"
+        raise Error("ND-104-21", what, at=str(path), fix="Name a result.json") from e
+
+
+def _skeleton(result: Result) -> dict[str, Any]:
+    document = result.model_dump(mode="json")
+    for leg in document["legs"]:
+        leg["repetitions"] = []
+    return document
+
+
+def _pack(document: dict[str, Any]) -> bytes:
+    return zlib.compress(json.dumps(document).encode(), 6)
+
+
+def _unpack(packed: bytes) -> dict[str, Any]:
+    return dict(json.loads(zlib.decompress(packed)))
+
+
+def _state(state: str, owner: str) -> str:
+    if state != "running" or not owner:
+        return state
+    pid, _, start = owner.partition(" ")
+    return "running" if proc.alive(int(pid), int(start)) else "lost"

@@ -1,0 +1,304 @@
+"""One trial: topology, devices under test and daemon fresh, the run, and everything taken away again."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from netdyno import environment, paths
+from netdyno.client import Client, Subscription
+from netdyno.daemon import Daemon
+from netdyno.dut import DRIVERS, Dut, Place
+from netdyno.errors import Error
+from netdyno.experiment import Variant, bind_targets
+from netdyno.interrupt import Interrupts
+from netdyno.model import Phases, Reason, Sample, Trial, Validity
+from netdyno.result import CpuPoint, DutReport, Repetition
+from netdyno.stats.metric import bound
+from netdyno.stats.units import seconds
+from netdyno.topology import Network
+from netdyno.view import Live, Plan, plain
+from netdyno.witness import witnesses
+
+
+@dataclass
+class Outcome:
+    """What a trial leaves: a repetition if there was any, and why it ended early if it did."""
+
+    repetition: Repetition | None = None
+    error: Error | None = None
+    flows: list[list[Any]] = field(default_factory=list)
+    captured: bool = False
+    interfaces: list[dict[str, Any]] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Setting:
+    """What is around a trial."""
+
+    token: str
+    """Short name of the run, for namespaces and sockets."""
+    folder: Path
+    live: Live
+    interrupts: Interrupts
+    plan: Plan
+    capture: Path | None = None
+    socket: Path | None = None
+    """A daemon that already runs; none: one is started for the trial."""
+    each: Callable[[dict[str, Any]], None] = lambda _: None
+    """Told every sample as it comes."""
+
+
+class Runner:
+    """Runs one trial of a variant."""
+
+    def __init__(self, variant: Variant, setting: Setting) -> None:
+        self.variant = variant
+        self.leg = variant.leg
+        self.setting = setting
+        self.duts: dict[str, Dut] = {}
+        self.reports: dict[str, DutReport] = {}
+        self.bound: dict[str, tuple[str, str | None]] = {}
+        self.series: list[dict[str, Any]] = []
+        self.outcome = Outcome()
+        self._cpu: dict[str, tuple[float, float]] = {}
+        self._began = 0.0
+
+    def run(self) -> Outcome:
+        """Run it. Errors are in the outcome, beside what was measured until then."""
+        interrupts = self.setting.interrupts
+        stack = ExitStack()
+        try:
+            self._run(stack)
+        except Error as e:
+            self.outcome.error = e
+        finally:
+            with interrupts.shielded():
+                self._down(stack)
+        return self.outcome
+
+    def _down(self, stack: ExitStack) -> None:
+        try:
+            stack.close()
+        except Error as e:
+            self.setting.live.log(str(e))
+            self.outcome.error = self.outcome.error or e
+
+    def _run(self, stack: ExitStack) -> None:
+        leg, setting = self.leg, self.setting
+        network: Network | None = None
+        if leg.topology:
+            network = Network(leg.topology, setting.token)
+            network.up()
+            stack.callback(network.down)
+        for name, spec in leg.duts.items():
+            dut = DRIVERS[spec.driver](self._place(name, network), spec.options)
+            stack.callback(dut.teardown)
+            dut.setup()
+            self.duts[name] = dut
+            version = dut.version()
+            host = spec.host or ""
+            self.reports[name] = DutReport(driver=spec.driver, version=version, host=host)
+            self.outcome.versions[spec.driver] = version
+        self._environment(network)
+        urls = {name: dut.urls() for name, dut in self.duts.items()}
+        self.bound = {name: (url, dut) for name, url, dut in bind_targets(leg, self.variant.profile, urls)}
+        generator = leg.topology.generator if leg.topology else None
+        namespace = network.namespace(generator) if network and generator else None
+        if setting.socket:
+            client = Client(setting.socket)
+            daemon = None
+        else:
+            socket = paths.runtime() / f"nd-{setting.token}.sock"
+            daemon = Daemon(socket, setting.folder / "log.jsonl", namespace=namespace)
+            stack.callback(daemon.stop)
+            client = daemon.connect()
+        stack.callback(client.close)
+        try:
+            self._measure(client)
+        except Error as e:
+            self._partial(e)
+            # the daemon's own end explains the lost connection better
+            if daemon and e.code == "ND-91-21":
+                daemon.process.wait(1.0)
+                daemon.check()
+            raise
+
+    def _place(self, name: str, network: Network | None) -> Place:
+        spec = self.leg.duts[name]
+        log = self.setting.folder / f"dut-{name}.log"
+        if network is None or spec.host is None:
+            return Place(name, "127.0.0.1", cores=spec.cores, log=log)
+        return Place(name, network.address(spec.host), network.namespace(spec.host), spec.cores, log)
+
+    def _environment(self, network: Network | None) -> None:
+        if network:
+            for host in network.topology.hosts:
+                for end in network.topology.ends(host):
+                    about = environment.interface(network.namespace(host), end.name)
+                    self.outcome.interfaces.append({"host": host, **about})
+
+    def _measure(self, client: Client) -> None:
+        setting, profile = self.setting, self.variant.profile
+        client.acquire()
+        targets = {name: url for name, (url, _) in self.bound.items()}
+        trial = self.leg.trial.model_dump(exclude_none=True)
+        loaded = client.call(
+            "run.load", profile=profile, targets=targets or None, trial=trial or None, timeout=60.0
+        )
+        self._announce(loaded["groups"])
+        events = client.subscribe()
+        capture = profile.get("capture")
+        if capture is not None and setting.capture:
+            client.call("capture.start", path=str(setting.capture.absolute()), **capture)
+            self.outcome.captured = True
+        # each driver waits for its own counters to settle: all at once
+        self._counters("counters_before")
+        for name, dut in self.duts.items():
+            self._cpu[name] = (time.monotonic(), dut.cpu())
+        client.call("run.start")
+        self._began = time.monotonic()
+        with setting.interrupts.asking():
+            failure = self._watch(client, events)
+        if self.outcome.captured:
+            with contextlib.suppress(Error):
+                client.call("capture.stop")
+        with setting.interrupts.shielded():
+            self._collect(client, failure)
+
+    def _announce(self, groups: list[dict[str, Any]]) -> None:
+        profile, plan = self.variant.profile, self.setting.plan
+        phases = {"warmup": "2s", "measure": "10s", "drain": "3s"} | dict(profile.get("phases") or {})
+        phases |= self.leg.trial.model_dump(exclude_none=True, exclude={"load"})
+        lengths = {name: seconds(phases[name]) for name in ("warmup", "measure", "drain")}
+        limits: dict[str, Any] = {"lateness_p99": "10ms", "offered": 0.99, "starved": 0.2}
+        limits |= dict(profile.get("validity") or {})
+        plan["groups"] = groups
+        plan["phases"] = lengths
+        plan["duration"] = sum(lengths.values())
+        plan["target"] = ", ".join(dict.fromkeys(str(group["target"]) for group in groups))
+        plan["thresholds"] = list(profile.get("thresholds") or [])
+        plan["lateness_p99"] = bound(limits["lateness_p99"])
+        plan["offered"], plan["starved"] = float(limits["offered"]), float(limits["starved"])
+        self.setting.live.start(plan)
+
+    def _watch(self, client: Client, events: Subscription) -> Error | None:
+        """Until the run is over; asks it to stop on an interrupt or when a DUT ends."""
+        live, interrupts = self.setting.live, self.setting.interrupts
+        failure: Error | None = None
+        asked = False
+        while True:
+            event = events.next(0.2)
+            if event and event.sample:
+                self.series.append(event.sample)
+                self.setting.each(event.sample)
+                self._cpu_point(float(event.sample["t"]))
+                live.sample(event.sample)
+            elif event and event.status:
+                live.state(plain(event.status))
+                if event.status.ended:
+                    return failure
+            if interrupts.count and not asked:
+                live.log("interrupted: stopping and keeping what was measured; once more to stop at once")
+                client.call("run.stop")
+                asked = True
+            died = next((name for name, dut in self.duts.items() if not dut.alive()), None)
+            if died and failure is None:
+                words = self.reports[died].died = self.duts[died].death()
+                failure = Error("ND-91-23", words, at=died, fix="What was measured until then is kept")
+                live.log(str(failure))
+                client.call("run.stop")
+                asked = True
+
+    def _cpu_point(self, t: float) -> None:
+        now = time.monotonic()
+        for name, dut in self.duts.items():
+            if not dut.alive():
+                continue
+            then, before = self._cpu[name]
+            used = dut.cpu()
+            share = max(0.0, used - before) / (now - then) if now > then else 0.0
+            self._cpu[name] = (now, used)
+            self.reports[name].cpu_series.append(CpuPoint(t=t, cpu=round(share, 4)))
+            self.setting.live.dut(name, share)
+
+    def _counters(self, when: str) -> None:
+        def read(name: str, dut: Dut) -> None:
+            try:
+                setattr(self.reports[name], when, dut.counters())
+            except (OSError, Error, ValueError) as e:
+                self.setting.live.log(f"{name}: its counters cannot be read: {e}")
+
+        alive = [(name, dut) for name, dut in self.duts.items() if dut.alive()]
+        readers = [threading.Thread(target=read, args=one) for one in alive]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+
+    def _collect(self, client: Client, failure: Error | None) -> None:
+        status = client.status()
+        if status.state == "failed":
+            known = status.error if isinstance(status.error, Mapping) else {"what": status.error}
+            failure = failure or Error.of(known)
+            try:
+                trial = client.result()
+            except Error:
+                raise failure from None
+        else:
+            trial = client.result()
+        self.outcome.flows = list(client.flows())
+        with contextlib.suppress(Error):
+            client.release()
+        self._counters("counters_after")
+        self._keep(trial)
+        if failure:
+            raise failure
+        if trial.stopped == "lease":
+            what = "the run stopped because the daemon heard nothing from us for 3 s"
+            raise Error("ND-91-22", what, fix="The machine may be overloaded")
+
+    def _keep(self, trial: Trial) -> None:
+        repetition = Repetition.model_validate(trial.model_dump() | {"dut": self.reports})
+        repetition.witnesses = witnesses(trial, self.duts, self.reports, self._reached())
+        self.outcome.repetition = repetition
+
+    def _reached(self) -> dict[str, str]:
+        """Which DUT each group's load reaches."""
+        found: dict[str, str] = {}
+        for group in self.variant.profile.get("groups") or []:
+            dut = self.bound.get(str(group.get("target")), ("", None))[1]
+            if dut:
+                found[str(group["name"])] = dut
+        return found
+
+    def _partial(self, error: Error) -> None:
+        """The daemon is gone or does not answer: what its samples told is what is left."""
+        if self.outcome.repetition is not None or not self.series:
+            return
+        what = f"the run was lost: {error.what}"
+        samples = [Sample.model_validate(one) for one in self.series]
+        last = samples[-1]
+        trial = Trial(
+            run=self.setting.token,
+            profile=self.variant.profile,
+            transport=str(self.setting.plan.get("transport", "sockets")),
+            phases=Phases(measure=sum(s.dt for s in samples if s.phase == "measure")),
+            stopped="failed",
+            error=error.as_dict(),
+            validity=Validity(
+                valid=False,
+                reasons=[
+                    Reason(code="ND-90-05", what=what, value=last.elapsed, limit=last.elapsed + last.left)
+                ],
+            ),
+            series=samples,
+        )
+        self._keep(trial)
