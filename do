@@ -1,0 +1,384 @@
+#!/usr/bin/env bash
+# Every job of this repository is a verb here. `./do help` lists them.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")"
+
+RUST=1.95.0 # installed where no new enough Rust is present; clippy's warnings are errors with this one
+export PATH="$PATH:$HOME/.cargo/bin:/usr/sbin:/sbin"
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+
+# package, or package/command: the command will do, wherever it comes from
+BUILD=(build-essential pkg-config/pkg-config libdpdk-dev libclang-dev clang/clang libnuma-dev libpcap-dev
+    git/git curl/curl ca-certificates)
+RUN=(dpdk mosquitto/mosquitto mosquitto-clients/mosquitto_sub nginx/nginx iproute2/ip ethtool/ethtool
+    iputils-ping/ping tshark/tshark)
+SERVICES=(mosquitto nginx) # packages of the above whose services would start by themselves
+
+say() { printf '• %s\n' "$*"; }
+die() { # CODE WHAT
+    printf 'error: %s\n' "$2" >&2
+    exit "$1"
+}
+have() { command -v "$1" >/dev/null 2>&1; }
+
+root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif have sudo; then
+        sudo "$@"
+    else
+        die 92 "this needs root: run it as root, or install sudo"
+    fi
+}
+
+# Under `sudo ./do`, the user's toolchain is used, and what was made is the user's in the end.
+if [ "$(id -u)" = 0 ] && [ -n "${SUDO_UID:-}" ] && [ "$(stat -c %u .)" = "${SUDO_UID:-}" ] && [ "$SUDO_UID" != 0 ]; then
+    HOME=$(getent passwd "$SUDO_UID" | cut -d: -f6)
+    export HOME PATH="$PATH:$HOME/.cargo/bin" PIP_NO_CACHE_DIR=1
+    give_back() {
+        local made=()
+        for path in target .venv runs python/*.egg-info "$HOME/.cargo" "$HOME/.rustup"; do
+            [ -e "$path" ] && made+=("$path")
+        done
+        [ ${#made[@]} = 0 ] || find "${made[@]}" -xdev -uid 0 -exec chown -h "$SUDO_UID:${SUDO_GID:-}" {} +
+    }
+    trap give_back EXIT
+fi
+
+# ---------------------------------------------------------------------------------------- packages
+
+missing() { # PACKAGE[/COMMAND]... → the packages that are not there, one a line
+    local entry installed
+    installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "${@%%/*}" 2>/dev/null |
+        sed -n 's/ installed$//p' || true)
+    for entry in "$@"; do
+        grep -qxF "${entry%%/*}" <<<"$installed" && continue
+        [ "${entry##*/}" != "$entry" ] && have "${entry##*/}" && continue
+        echo "${entry%%/*}"
+    done
+}
+
+UPDATED=
+apt_update() {
+    [ -z "$UPDATED" ] || return 0
+    UPDATED=yes
+    say "reading the package lists"
+    root apt-get -qq -o DPkg::Lock::Timeout=300 update >/dev/null ||
+        say "the package lists could not be read; going on with the old ones"
+}
+
+known() { # is there such a package to install?
+    apt-cache policy "$1" 2>/dev/null | grep -q '^  Candidate: [^(]'
+}
+
+install() { # PACKAGE[/COMMAND]... : installs what is missing and starts no service
+    local need=() services=() package log
+    have apt-get || die 92 "no apt-get here: install the equivalents of: ${*%%/*}"
+    mapfile -t need < <(missing "$@")
+    [ ${#need[@]} -gt 0 ] || return 0
+    apt_update
+    say "installing ${need[*]}"
+    for package in "${need[@]}"; do
+        known "$package" || die 92 "the package $package is not to be had here; check the network and /etc/apt"
+        [[ " ${SERVICES[*]} " != *" $package "* ]] || services+=("$package")
+    done
+    [ ${#services[@]} = 0 ] || hold_services "${services[@]}"
+    log=$(mktemp)
+    if ! root env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l apt-get -y -qq -o DPkg::Lock::Timeout=300 \
+        install --no-install-recommends --no-remove "${need[@]}" >"$log" 2>&1 </dev/null; then
+        tail -n 15 "$log" >&2
+        [ ${#services[@]} = 0 ] || release_services "${services[@]}"
+        die 92 "apt-get could not install them; the whole log is $log"
+    fi
+    rm -f "$log"
+    [ ${#services[@]} = 0 ] || release_services "${services[@]}"
+}
+
+# A service that is newly installed for its program must not take the ports of this machine. A policy of our own
+# (it ends with this process, whatever happens to it) denies the start; somebody else's policy is left as it is,
+# and systemd holds the units down until the next boot at most. Services that were there before are not touched.
+POLICY=/usr/sbin/policy-rc.d
+MARK='netdyno: written by ./do while it installs; of no effect after'
+
+hold_services() {
+    if [ ! -e "$POLICY" ] || grep -qsF "$MARK" "$POLICY"; then
+        root tee "$POLICY" >/dev/null <<-END
+			#!/bin/sh
+			# $MARK
+			case " $* " in *" \${1%.service} "*) [ -d /proc/$$ ] && exit 101 ;; esac
+			exit 0
+		END
+        root chmod 755 "$POLICY"
+    elif [ -d /run/systemd/system ]; then
+        root systemctl --quiet --runtime mask "${@/%/.service}" || true
+    fi
+}
+
+release_services() {
+    local name
+    if grep -qsF "$MARK" "$POLICY"; then root rm -f "$POLICY"; fi
+    for name in "$@"; do
+        if have systemctl; then
+            [ ! -d /run/systemd/system ] || root systemctl --quiet --runtime unmask "$name.service" || true
+            root systemctl --quiet disable "$name.service" >/dev/null 2>&1 || true
+            [ ! -d /run/systemd/system ] || root systemctl --quiet stop "$name.service" || true
+        elif have update-rc.d; then
+            root update-rc.d "$name" disable >/dev/null 2>&1 || true
+        fi
+        say "$name is installed for its program; its service stays off (systemctl enable --now $name turns it on)"
+    done
+}
+
+# ------------------------------------------------------------------------------------------- rust
+
+at_least() { # HAVE WANT
+    [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n1)" = "$2" ]
+}
+
+rust_fits() {
+    local version
+    version=$(RUSTUP_AUTO_INSTALL=0 rustc --version 2>/dev/null | cut -d' ' -f2) && [ -n "$version" ] && have cargo &&
+        at_least "$version" "$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)"
+}
+
+rust() {
+    rust_fits && return
+    if ! have rustup; then
+        known rustup || apt_update
+        # beside the distribution's own rustc its rustup cannot be installed: leave that one alone
+        if known rustup && [ -n "$(missing rustc)" ]; then
+            install rustup
+        fi
+    fi
+    if have rustup; then
+        export RUSTUP_TOOLCHAIN=$RUST
+        rust_fits && return
+        say "installing Rust $RUST beside what is there (rustup)"
+        rustup toolchain install "$RUST" --profile minimal --component clippy --component rustfmt --no-self-update ||
+            die 92 "Rust $RUST could not be downloaded; check the network"
+    else
+        say "installing Rust $RUST (rustup's installer)"
+        curl --proto '=https' --tlsv1.2 -fsSL https://sh.rustup.rs |
+            RUSTUP_INIT_SKIP_PATH_CHECK=yes sh -s -- -y -q --no-modify-path --profile minimal \
+                --component clippy --component rustfmt --default-toolchain "$RUST" ||
+            die 92 "rustup could not be downloaded; check the network, or install Rust $RUST yourself"
+        hash -r
+    fi
+    rust_fits || die 92 "Rust is installed but rustc does not run; see: rustup show"
+}
+
+build() {
+    cargo build --release --locked -p netdynod || die 1 "netdynod does not build; the compiler's words are above"
+}
+
+# ----------------------------------------------------------------------------------------- python
+
+python() { # the first Python that is new enough and can make environments
+    local name
+    for name in python3 /usr/bin/python3 python3.14 python3.13 python3.12 python3.11; do
+        if "$name" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "$name"
+            return
+        fi
+    done
+    return 1
+}
+
+environment() {
+    local stamp program
+    stamp=$(cat python/pyproject.toml <(echo "$PWD") | sha256sum)
+    if [ -x .venv/bin/python ] && [ "$(cat .venv/.stamp 2>/dev/null)" = "$stamp" ] &&
+        .venv/bin/python -c 'import netdyno' 2>/dev/null; then
+        return
+    fi
+    program=$(python) || {
+        install python3-venv
+        program=$(python) || die 92 "Python 3.11 or newer is needed"
+    }
+    say "making .venv with $("$program" --version)"
+    rm -f .venv/.stamp
+    "$program" -m venv --clear .venv
+    .venv/bin/python -m pip install --quiet --editable 'python[dev]' </dev/null ||
+        die 92 "the Python packages could not be installed; check the network"
+    echo "$stamp" >.venv/.stamp
+}
+
+# ------------------------------------------------------------------------------------------ verbs
+
+setup() {
+    install "${BUILD[@]}" "${RUN[@]}"
+    rust
+    build
+    environment
+}
+
+verb_setup() { #  | install what is missing, build netdynod, make .venv
+    setup
+    say "ready: .venv/bin/netdyno --help"
+}
+
+verb_demo() { # [ARGS] | load a real broker and a real web server; ARGS go to netdyno demo
+    setup
+    local status=0
+    root env "NETDYNO_RUNS=${NETDYNO_RUNS:-$PWD/runs}" .venv/bin/netdyno demo "$@" || status=$?
+    [ "$(id -u)" = 0 ] || [ ! -d runs ] || root chown -hR "$(id -u):$(id -g)" runs
+    return "$status"
+}
+
+browser() { # what the browser tests need
+    have chromedriver && { have chromium || have chromium-browser || have google-chrome; } && return
+    if grep -qx 'ID=debian' /etc/os-release; then
+        install chromium chromium-driver fonts-noto-cjk
+    else # on Ubuntu they are snaps
+        say "no chromium and chromedriver in PATH: the browser tests will be skipped"
+    fi
+}
+
+# Runs one stage, shows what it says, and counts what its test runners counted.
+PASSED=0 FAILED=0 BROKEN=() TIMES=()
+stage() { # NAME COMMAND...
+    local name=$1 log=target/do/$1.log start=$SECONDS status=0 passed failed
+    shift
+    mkdir -p target/do
+    say "$name"
+    "$@" </dev/null 2>&1 | tee "$log" || status=$?
+    # cargo: `test result: ok. 3 passed; 0 failed;…`; pytest: `1 failed, 3 passed in 2s`
+    passed=$(count "$log" passed)
+    failed=$(($(count "$log" failed) + $(count "$log" 'errors?')))
+    [ "$status" = 0 ] || BROKEN+=("$name")
+    PASSED=$((PASSED + passed)) FAILED=$((FAILED + failed))
+    TIMES+=("$name $((SECONDS - start)) s")
+}
+
+count() { # LOG WORD
+    grep -E '^test result: |^(=+ )?[0-9]+ [a-z]+(, [0-9]+ [a-z]+)* in [0-9.]+s' "$1" |
+        grep -oE "[0-9]+ $2\b" | awk '{n += $1} END {print n + 0}' || true
+}
+
+sudo_pytest() { # as root where that is possible: network namespaces need it
+    if [ "$(id -u)" != 0 ] && have sudo && sudo -n true 2>/dev/null; then
+        sudo env PATH="$PATH" PYTHONDONTWRITEBYTECODE=1 "$PWD/.venv/bin/python" -m pytest -p no:cacheprovider "$@"
+    else
+        .venv/bin/python -m pytest "$@"
+    fi
+}
+test_rust() { cargo test --workspace --locked; }
+test_python() { sudo_pytest -c python/pyproject.toml --rootdir python "$@"; }
+test_e2e() { sudo_pytest -c python/pyproject.toml --rootdir . tests "$@"; }
+
+verb_test() { # [lint|rust|python|e2e|web] | lint and every test; or only one kind
+    local start=$SECONDS only=${1:-}
+    [ $# -le 1 ] || die 104 "./do test takes one word: lint, rust, python, e2e or web"
+    case $only in '' | lint | rust | python | e2e | web) ;; *) die 104 "no tests are called '$only'; there are: lint, rust, python, e2e, web" ;; esac
+    setup
+    TIMES+=("setup $((SECONDS - start)) s")
+    case $only in '' | python | e2e | web) browser ;; esac
+    [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null ||
+        say "neither root nor sudo without a password: tests that need network namespaces will be skipped"
+    case $only in '' | lint) stage lint verb_lint ;; esac
+    case $only in '' | rust) stage rust test_rust ;; esac
+    case $only in '' | python) stage python test_python python/tests ;; esac
+    case $only in '' | e2e) [ ! -d tests ] || stage e2e test_e2e ;; esac
+    case $only in web) stage web test_python python/tests/report ;; esac
+    say "took $((SECONDS - start)) s: $(printf '%s, ' "${TIMES[@]}" | sed 's/, $//')"
+    if [ ${#BROKEN[@]} -gt 0 ]; then say "failed: ${BROKEN[*]} (target/do/*.log)"; fi
+    # only when it is the whole truth: a stage that broke without a failed test says it above
+    if [ "$((PASSED + FAILED))" -gt 0 ] && { [ ${#BROKEN[@]} = 0 ] || [ "$FAILED" -gt 0 ]; }; then
+        echo "$PASSED passed, $FAILED failed"
+    fi
+    [ ${#BROKEN[@]} = 0 ] && [ "$FAILED" = 0 ]
+}
+
+verb_lint() { #  | formats, clippy, ruff, mypy, shellcheck, and generated files that are out of date
+    local bad=0
+    if [ -z "${TIMES[*]:-}" ]; then setup; fi
+    install shellcheck/shellcheck
+    check() {
+        local start=$SECONDS
+        if "$@"; then say "$1 $2: good ($((SECONDS - start)) s)"; else
+            bad=1
+            say "$1 $2: NOT good"
+        fi
+    }
+    cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 ||
+        rustup component add clippy rustfmt || die 92 "clippy and rustfmt are needed: rustup component add clippy rustfmt"
+    # newer compilers know new warnings: they are shown, and do not fail
+    local deny=()
+    if [[ $(rustc --version) == "rustc $RUST "* ]]; then deny=(-- -D warnings); fi
+    check cargo fmt --all --check
+    check cargo clippy --quiet --workspace --all-targets --locked "${deny[@]}"
+    check ruff check
+    check ruff format --check
+    check mypy python
+    check shellcheck ./do .ci/run
+    check generated files
+    return "$bad"
+}
+ruff() { # one set of rules, from python/pyproject.toml, for all Python
+    local folder scripts=()
+    for folder in tools tests benches examples; do [ ! -d "$folder" ] || scripts+=("$folder"); done
+    .venv/bin/ruff "$@" --quiet python && .venv/bin/ruff "$@" --quiet --config python/pyproject.toml "${scripts[@]}"
+}
+mypy() { (cd python && ../.venv/bin/mypy --strict netdyno); }
+generated() { .venv/bin/python tools/reference.py --check; }
+
+verb_fmt() { #  | format everything
+    setup
+    cargo fmt --all
+    ruff check --fix || true
+    ruff format
+}
+
+verb_schema() { #  | write schema/ and the generated pages of docs/reference
+    setup
+    .venv/bin/python tools/reference.py
+}
+
+verb_bench() { # [CASE] [--json FILE] | measure against peers, interleaved; see benches/README.md
+    install wrk/wrk iperf3/iperf3 golang-go/go
+    setup
+    root env "PATH=$PATH" .venv/bin/python benches/run.py "$@"
+}
+
+verb_fuzz() { # [TARGET] [SECONDS] | fuzz one target, or each, for SECONDS (30)
+    local target=${1:-} seconds=${2:-30} fuzz
+    if [[ $target =~ ^[0-9]+$ ]]; then seconds=$target target=; fi
+    [[ $seconds =~ ^[0-9]+$ ]] || die 104 "SECONDS is a whole number, not '$seconds'"
+    [ -d fuzz ] || die 104 "there are no fuzz targets"
+    install "${BUILD[@]}"
+    rust
+    if ! cargo fuzz --version >/dev/null 2>&1; then
+        export PATH="$PWD/target/tools/bin:$PATH"
+        if ! cargo fuzz --version >/dev/null 2>&1; then
+            say "installing cargo-fuzz into target/tools"
+            cargo install --quiet --locked --root target/tools cargo-fuzz || die 92 "cargo-fuzz could not be installed"
+        fi
+    fi
+    if have rustup && rustup toolchain list | grep -q '^nightly'; then
+        fuzz=(cargo +nightly fuzz)
+    else # the sanitizer flags are nightly's; this compiler takes them when told that it may
+        fuzz=(env RUSTC_BOOTSTRAP=1 cargo fuzz)
+    fi
+    local targets=("$target")
+    [ -n "$target" ] || mapfile -t targets < <("${fuzz[@]}" list)
+    for target in "${targets[@]}"; do
+        say "fuzzing $target for $seconds s"
+        mkdir -p "fuzz/corpus/$target"
+        local corpus=("fuzz/corpus/$target")
+        [ ! -d "fuzz/seeds/$target" ] || corpus+=("fuzz/seeds/$target")
+        "${fuzz[@]}" run "$target" "${corpus[@]}" -- -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+            -print_final_stats=1
+    done
+}
+
+verb_help() { #  | this
+    echo "./do VERB"
+    sed -nE 's/^verb_([a-z]+)\(\) \{ # *(.*) ?\| (.*)/\1 \2|\3/p' ./do |
+        while IFS='|' read -r usage what; do printf '  %-32s %s\n' "$usage" "$what"; done
+}
+
+verb=${1:-help}
+[ $# = 0 ] || shift
+case $verb in -h | --help) verb=help ;; esac
+declare -F "verb_$verb" >/dev/null || die 104 "no verb '$verb'; see ./do help"
+"verb_$verb" "$@"
