@@ -26,6 +26,8 @@ struct Watcher {
 struct Writer {
     session: Session,
     heard: Instant,
+    /// Its connection is gone: another may take over, before the lease lapses.
+    gone: bool,
 }
 
 /// See the module's own words.
@@ -86,14 +88,14 @@ impl Core {
     pub fn acquire(&self, session: Session) -> Result<(), Error> {
         let mut writer = lock(&self.writer);
         match &*writer {
-            Some(w) if w.session != session && w.heard.elapsed() < LEASE => Err(Error::new(
+            Some(w) if w.session != session && !w.gone && w.heard.elapsed() < LEASE => Err(Error::new(
                 NOT_WRITER,
                 "ND-104-12",
                 "another connection is the writer",
                 "Wait until it is done, or watch only",
             )),
             _ => {
-                *writer = Some(Writer { session, heard: Instant::now() });
+                *writer = Some(Writer { session, heard: Instant::now(), gone: false });
                 Ok(())
             }
         }
@@ -153,8 +155,11 @@ impl Core {
         watchers.len() < before
     }
 
-    /// A connection has gone. The lease runs on: its writer may come back, or it lapses.
+    /// A connection has gone. If it was the writer's the lease runs on, for another to take over.
     pub fn forget(&self, session: Session) {
+        if let Some(w) = lock(&self.writer).as_mut().filter(|w| w.session == session) {
+            w.gone = true;
+        }
         lock(&self.watchers).retain(|w| w.session != session);
     }
 

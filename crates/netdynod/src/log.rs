@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::VecDeque;
 use std::fmt;
+use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -107,7 +108,9 @@ impl Visit for Fields {
 /// Begin to log.
 pub fn start(level: Level, json: bool) -> Tail {
     let tail = Tail::default();
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     let lines = if json { lines.json().boxed() } else { lines.with_target(false).compact().boxed() };
     tracing_subscriber::registry().with(LevelFilter::from_level(level)).with(lines).with(tail.clone()).init();
     tail

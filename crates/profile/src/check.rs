@@ -5,7 +5,7 @@ use crate::load::capital;
 use crate::metric::Kind;
 use crate::{Bound, Dpdk, Error, Group, Load, Profile, Role, Target, Threshold, Transport};
 use protocol::problem::closest;
-use protocol::registry::Carrier;
+use protocol::registry::{Carrier, Params};
 use protocol::unit::{Interval, Rate};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -125,14 +125,25 @@ fn check_target(
     };
     if scheme.carrier != Carrier::Icmp && target.port.or(scheme.port).is_none() {
         let fix = format!("Write {}://{}:PORT", target.scheme, target.host);
-        add(Some(Error::new(BAD_VALUE, key, format!("{target} needs a port"), fix)));
+        add(Some(Error::new(BAD_VALUE, key.clone(), format!("{target} needs a port"), fix)));
     } else if scheme.carrier == Carrier::Icmp && target.port.is_some() {
         add(Some(Error::new(
             BAD_VALUE,
-            key,
+            key.clone(),
             "ICMP has no ports",
             format!("Write {}://{}", target.scheme, target.host),
         )));
+    }
+    match (&group.model, &target.path) {
+        (Params::Http(http), Some(path)) if http.path != "/" && http.path != *path => {
+            let what = format!("the target asks for {path}, the model for {}", http.path);
+            add(Some(Error::new(CONFLICT, key.clone(), what, "Leave the path out of one of them")));
+        }
+        (Params::Http(_), _) | (_, None) => {}
+        (_, Some(path)) => {
+            let what = format!("{}:// has no path, and {path:?} is one", target.scheme);
+            add(Some(Error::new(BAD_VALUE, key.clone(), what, "Leave it out")));
+        }
     }
     if group.tls.is_some() && !scheme.tls {
         let what = format!("{}:// does not use TLS", target.scheme);

@@ -18,10 +18,22 @@ pub fn load(text: &str) -> Result<Profile, Vec<Error>> {
             "Split it, or move payloads out of it",
         )]);
     }
+    match serde_json::from_str::<Value>(text) {
+        Err(e) => return Err(vec![explain("", &e)]),
+        Ok(Value::Object(_)) => {}
+        Ok(_) => {
+            let fix = "Write {\"name\": …, \"groups\": […]}";
+            return Err(vec![Error::new(
+                BAD_VALUE,
+                "",
+                "a profile is a JSON object, and this is not one",
+                fix,
+            )]);
+        }
+    }
     let mut json = serde_json::Deserializer::from_str(text);
     let profile: Profile = serde_path_to_error::deserialize(&mut json)
-        .map_err(|e| vec![explain(&e.path().to_string(), e.inner())])?;
-    json.end().map_err(|e| vec![explain("", &e)])?;
+        .map_err(|e| vec![explain_value(&e.path().to_string(), e.inner())])?;
     let errors = crate::check::check(&profile);
     if errors.is_empty() { Ok(profile) } else { Err(errors) }
 }
@@ -33,8 +45,14 @@ pub fn schema() -> Value {
     schema
 }
 
-/// serde's words, made into a place, a fault and a remedy.
+/// Text that is not JSON.
 fn explain(path: &str, error: &serde_json::Error) -> Error {
+    let what = format!("not JSON: {error}");
+    Error::new(SYNTAX, path, what, "Check commas, quotes and brackets there")
+}
+
+/// serde's words, made into a place, a fault and a remedy. The text is JSON, so whatever is wrong is a value.
+fn explain_value(path: &str, error: &serde_json::Error) -> Error {
     let text = error.to_string();
     let (text, place) = match text.rsplit_once(" at line ") {
         Some((what, place)) => (what.to_owned(), format!(" (line {place})")),
@@ -42,13 +60,10 @@ fn explain(path: &str, error: &serde_json::Error) -> Error {
     };
     let path = if path == "." { "" } else { path };
     let quoted: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
-    if error.is_syntax() || error.is_eof() {
-        return Error::new(
-            SYNTAX,
-            path,
-            format!("not JSON: {text}{place}"),
-            "Check commas, quotes and brackets there",
-        );
+    if error.is_syntax() {
+        // a choice like {"open": …} with a second key behind the first
+        let what = format!("exactly one key is allowed here{place}");
+        return Error::new(BAD_VALUE, path, what, "Keep one of them");
     }
     if text.starts_with("unknown field") || text.starts_with("unknown variant") {
         let (name, known) = quoted.split_first().map_or(("", &[][..]), |(n, k)| (*n, k));
@@ -61,19 +76,17 @@ fn explain(path: &str, error: &serde_json::Error) -> Error {
         return Error::new(UNKNOWN_KEY, path, format!("{name:?} is not a known {kind}{place}"), fix);
     }
     if let (true, Some(name)) = (text.starts_with("missing field"), quoted.first()) {
-        return Error::new(
-            MISSING_KEY,
-            path,
-            format!("the key {name:?} is missing{place}"),
-            format!("Add {name:?} there"),
-        );
+        let what = format!("the key {name:?} is missing{place}");
+        return Error::new(MISSING_KEY, path, what, format!("Add {name:?} there"));
     }
-    let (what, fix) = match text.split_once("; ") {
-        Some((what, fix)) => (what.to_owned(), capital(fix)),
-        None => match text.split_once(", expected ") {
-            Some((what, expected)) => (what.to_owned(), format!("Give {expected}")),
-            None => (text, String::new()),
-        },
+    let (what, fix) = if let Some((what, fix)) = text.split_once("; ") {
+        (what.to_owned(), capital(fix))
+    } else if let Some((what, expected)) = text.split_once(", expected ") {
+        (what.to_owned(), format!("Give {expected}"))
+    } else if text.contains("IP address") {
+        (text, "Write it like \"10.0.0.1\" or \"fd00::1\"".to_owned())
+    } else {
+        (text, "See docs/reference/profile.md".to_owned())
     };
     Error::new(BAD_VALUE, path, format!("{what}{place}"), fix)
 }

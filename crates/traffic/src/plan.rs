@@ -3,7 +3,7 @@
 use crate::source;
 use crate::transport::Unready;
 use profile::{Load, Profile};
-use protocol::registry::{self, Scheme};
+use protocol::registry::{self, Params, Scheme};
 use protocol::unit::Interval;
 use rustls_pki_types::ServerName;
 use serde::Deserialize;
@@ -122,7 +122,11 @@ impl GroupPlan {
         }
         let host = if target.host.contains(':') { format!("[{}]", target.host) } else { target.host.clone() };
         let seen = registry::Target { scheme, host, port, ipv6: address.is_ipv6() };
-        let model = group.model.compile(&seen).map_err(|p| {
+        let mut params = group.model.clone();
+        if let (Params::Http(http), Some(path)) = (&mut params, &target.path) {
+            http.path.clone_from(path); // the profile's checks see to it that only one of the two is set
+        }
+        let model = params.compile(&seen).map_err(|p| {
             let p = p.under(&at(&format!("model.{}", group.model.name())));
             Unready::new("ND-104-04", p.key, p.what, p.fix)
         })?;

@@ -1,0 +1,259 @@
+//! The sockets transport against real sockets on loopback: what it says it did, the other side saw.
+
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use traffic::collect::{Collector, Flow, Header};
+use traffic::reflector::{Counters, Mode, Reflector};
+use traffic::result::TrialResult;
+use traffic::sockets::Sockets;
+use traffic::{Control, Plan, Transport, Trial};
+
+fn run(profile: &Value) -> (TrialResult, Vec<Flow>) {
+    run_with(profile, |_| {})
+}
+
+/// Run a profile to its end; `meanwhile` has the run's control.
+fn run_with(profile: &Value, meanwhile: impl FnOnce(&Control)) -> (TrialResult, Vec<Flow>) {
+    let profile = profile::load(&profile.to_string()).unwrap_or_else(|e| panic!("{e:#?}"));
+    let plan = Arc::new(Plan::new(profile, &Trial::default()).unwrap_or_else(|e| panic!("{e:#?}")));
+    let p = &plan.profile.phases;
+    let control = Arc::new(Control::new(p.warmup.ns(), p.measure.ns(), p.drain.ns(), p.sample.ns()));
+    let profile::Transport::Sockets(settings) = &plan.profile.transport else { panic!("not sockets") };
+    let transport = Sockets::new(settings).expect("cores");
+    let (sender, samples) = channel();
+    let mut collector = Collector::new(Arc::clone(&plan), Arc::clone(&control), transport.cores());
+    let threads = transport.start(Arc::clone(&plan), Arc::clone(&control), sender).expect("ready");
+    control.go();
+    meanwhile(&control);
+    while !collector.is_done() {
+        collector.take(samples.recv_timeout(Duration::from_secs(20)).expect("workers report"));
+    }
+    threads.into_iter().for_each(|t| t.join().expect("worker"));
+    collector.finish(Header { run: "t".into(), transport: "sockets", started: String::new(), stopped: None })
+}
+
+fn profile(groups: Value) -> Value {
+    json!({
+        "name": "t",
+        // these tests count; how late a busy test machine is does not matter to them
+        "validity": {"lateness_p99": "5s", "starved": 1.0},
+        "phases": {"warmup": "200ms", "measure": "600ms", "drain": "2s", "sample": "100ms"},
+        "groups": groups
+    })
+}
+
+struct Far {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Counters>,
+    udp: SocketAddr,
+    tcp: SocketAddr,
+}
+
+impl Far {
+    fn new(mode: Mode, host: &str) -> Self {
+        let any: SocketAddr = format!("{host}:0").parse().expect("address");
+        let mut reflector = Reflector::new(mode, Some(any), Some(any)).expect("listen");
+        let (udp, tcp) = (reflector.udp_address().expect("udp"), reflector.tcp_address().expect("tcp"));
+        let stop = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            reflector.run(&asked, |_| {});
+            reflector.counters()
+        });
+        Self { stop, thread, udp, tcp }
+    }
+
+    fn counters(self) -> Counters {
+        std::thread::sleep(Duration::from_millis(150));
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("reflector")
+    }
+}
+
+fn total(result: &TrialResult, counter: &str) -> u64 {
+    result.groups[0].total[counter].as_u64().unwrap_or_else(|| panic!("no {counter}"))
+}
+
+#[test]
+fn datagrams_sent_are_datagrams_received() {
+    for host in ["127.0.0.1", "[::1]"] {
+        let far = Far::new(Mode::Sink, host);
+        let groups = json!([{"name": "s", "target": format!("udp://{host}:{}", far.udp.port()), "devices": 4,
+            "model": {"stream": {"size": "100B", "rate": "5000/s", "echo": false}}}]);
+        let (result, flows) = run(&profile(groups));
+        let counters = far.counters();
+        let sent = total(&result, "messages_sent");
+        assert_eq!(counters.datagrams_received, sent, "{host}");
+        assert_eq!(counters.bytes_received, sent * 100, "{host}");
+        assert_eq!(flows.iter().map(|f| f.tally.sent).sum::<u64>(), sent);
+        assert_eq!(result.groups[0].loss, None, "nothing confirms one-way datagrams");
+    }
+}
+
+#[test]
+fn a_paced_stream_sends_what_was_asked() {
+    let far = Far::new(Mode::Echo, "127.0.0.1");
+    let groups = json!([{"name": "s", "target": format!("udp://{}", far.udp), "devices": 2,
+        "model": {"stream": {"size": "18B", "rate": "1000/s", "echo": true}}}]);
+    let (result, flows) = run(&profile(groups));
+    let counters = far.counters();
+    let measured = |name: &str| result.groups[0].measured[name].as_u64().expect(name);
+    assert_eq!(measured("messages_intended"), 1200, "two devices, 1000/s, 0.6 s");
+    assert_eq!(measured("messages_sent"), 1200);
+    assert_eq!(measured("messages_delivered"), 1200);
+    assert_eq!(result.groups[0].loss, Some(0.0));
+    assert_eq!(result.groups[0].delays["round_trip"].count, 1200);
+    assert_eq!(counters.datagrams_sent, total(&result, "messages_delivered"));
+    assert_eq!(flows.iter().map(|f| f.tally.delivered).sum::<u64>(), counters.datagrams_sent);
+    assert!(result.validity.valid, "{:?}", result.validity);
+    // what a point of the series counts adds up to the whole
+    let points: u64 = result.series.iter().map(|p| p.groups["s"].counts["messages_sent"].as_u64().expect("sent")).sum();
+    assert_eq!(points, total(&result, "messages_sent"));
+}
+
+#[test]
+fn a_dead_port_is_refused_and_not_hammered() {
+    let closed = TcpListener::bind("127.0.0.1:0").expect("bind").local_addr().expect("address");
+    let groups = json!([{"name": "w", "target": format!("http://{closed}"), "devices": 3, "model": {"http": {}}}]);
+    let (result, _) = run(&profile(groups));
+    let failed = total(&result, "flows_failed");
+    assert!((3..=3 * 9).contains(&failed), "0.8 s with 0.1 s between tries: {failed}");
+    assert_eq!(result.groups[0].errors[0].kind, "refused");
+    assert_eq!(result.groups[0].errors[0].count, failed);
+    assert!(result.groups[0].errors[0].example.as_ref().is_some_and(|e| e.contains("refused")));
+}
+
+/// A web server of one thread a connection that counts what it answers.
+fn web(answer: &'static [u8]) -> (SocketAddr, Arc<AtomicU64>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = listener.local_addr().expect("address");
+    let answered = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&answered);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let count = Arc::clone(&count);
+            std::thread::spawn(move || {
+                let mut out = stream.try_clone().expect("clone");
+                let mut lines = BufReader::new(stream).lines();
+                while let Some(Ok(line)) = lines.next() {
+                    if line.is_empty() {
+                        count.fetch_add(1, Ordering::Relaxed);
+                        if out.write_all(answer).is_err() {
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    (address, answered)
+}
+
+#[test]
+fn every_request_is_one_that_the_server_answered() {
+    let (address, answered) = web(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
+    let groups = json!([{"name": "w", "target": format!("http://{address}/x"), "devices": 8,
+        "model": {"http": {"requests": 10}}, "load": {"closed": {"flow_interval": "5ms"}}}]);
+    let (result, _) = run(&profile(groups));
+    let sent = total(&result, "messages_sent");
+    assert!(sent > 100, "{sent}");
+    assert_eq!(answered.load(Ordering::Relaxed), sent);
+    assert_eq!(total(&result, "messages_delivered"), sent);
+    assert_eq!(total(&result, "flows_started"), total(&result, "flows_completed"));
+    assert_eq!(total(&result, "flows_failed"), 0);
+}
+
+#[test]
+fn garbage_from_a_server_is_counted_and_survived() {
+    let (address, _) = web(b"\x00\x01garbage HTTP nonsense\r\n\r\n");
+    let groups = json!([{"name": "w", "target": format!("http://{address}"), "devices": 2, "model": {"http": {}}}]);
+    let (result, _) = run(&profile(groups));
+    assert!(result.groups[0].errors.iter().any(|e| e.kind == "protocol" && e.count > 2), "{:?}", result.groups[0].errors);
+}
+
+#[test]
+fn open_arrivals_are_all_begun() {
+    let (address, answered) = web(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    let groups = json!([{"name": "w", "target": format!("http://{address}"), "devices": 50,
+        "model": {"http": {"requests": 1}}, "load": {"open": {"rate": "200/s"}}}]);
+    let (result, _) = run(&profile(groups));
+    assert_eq!(result.groups[0].measured["flows_intended"], 120, "200/s for 0.6 s");
+    assert_eq!(result.groups[0].measured["flows_completed"], 120);
+    assert_eq!(answered.load(Ordering::Relaxed), total(&result, "messages_sent"));
+}
+
+#[test]
+fn more_than_can_be_offered_is_invalid_and_says_by_how_much() {
+    // nobody ever answers: one device is busy with its first flow until its time-out
+    let silent = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = silent.local_addr().expect("address");
+    let groups = json!([{"name": "w", "target": format!("http://{address}"), "devices": 1,
+        "model": {"http": {"requests": 1, "timeout": "10s"}}, "load": {"open": {"rate": "100/s"}}}]);
+    let mut short = profile(groups);
+    short["phases"]["drain"] = json!("200ms");
+    let (result, _) = run(&short);
+    assert!(!result.validity.valid);
+    let reason = result.validity.reasons.iter().find(|r| r.code == "ND-90-01").expect("short of the intended load");
+    assert!(reason.what.contains("0 of 60 intended flows"), "{}", reason.what);
+    assert_eq!(total(&result, "flows_failed"), 1, "the one under way when draining ended");
+}
+
+#[test]
+fn a_stop_ends_it_early_and_says_so() {
+    let far = Far::new(Mode::Echo, "127.0.0.1");
+    let groups = json!([{"name": "s", "target": format!("udp://{}", far.udp),
+        "model": {"stream": {"size": "18B", "rate": "1000/s", "echo": true}}}]);
+    let mut long = profile(groups);
+    long["phases"]["measure"] = json!("1h");
+    let (result, _) = run_with(&long, |control| {
+        std::thread::sleep(Duration::from_millis(500));
+        control.stop();
+    });
+    assert!(result.phases.measure < 5.0);
+    assert!(result.validity.reasons.iter().any(|r| r.code == "ND-90-05"));
+    assert_eq!(total(&result, "messages_sent"), far.counters().datagrams_received);
+}
+
+#[test]
+fn nothing_is_sent_while_paused() {
+    let far = Far::new(Mode::Sink, "127.0.0.1");
+    let groups = json!([{"name": "s", "target": format!("udp://{}", far.udp),
+        "model": {"stream": {"size": "18B", "rate": "1000/s", "echo": false}}}]);
+    let (result, _) = run_with(&profile(groups), |control| {
+        std::thread::sleep(Duration::from_millis(300));
+        control.pause();
+        std::thread::sleep(Duration::from_millis(700));
+        control.resume();
+    });
+    // as much as without the pause, for the run's clock stood still; the device began a moment after zero
+    let sent = total(&result, "messages_sent");
+    assert!((799..=800).contains(&sent), "1000/s for 0.8 s: {sent}");
+    assert_eq!(far.counters().datagrams_received, sent);
+}
+
+#[test]
+fn ping_reaches_this_host() {
+    let groups = json!([{"name": "p", "target": "ping://127.0.0.1", "devices": 3,
+        "model": {"ping": {"interval": "50ms"}}}]);
+    let (result, _) = run(&profile(groups));
+    assert_eq!(total(&result, "messages_sent"), total(&result, "messages_delivered"), "{:?}", result.groups[0].errors);
+    assert!(total(&result, "messages_sent") >= 3 * 16);
+}
+
+#[test]
+fn a_script_speaks_to_the_reflector() {
+    let far = Far::new(Mode::Echo, "127.0.0.1");
+    let groups = json!([{"name": "s", "target": format!("tcp://{}", far.tcp), "devices": 2,
+        "model": {"script": {"steps": [{"send": "hello {device}\\n"}, {"expect": "hello"}]}},
+        "load": {"closed": {"flow_interval": "20ms"}}}]);
+    let (result, _) = run(&profile(groups));
+    assert!(total(&result, "flows_completed") > 10, "{:?}", result.groups[0].errors);
+    assert_eq!(total(&result, "flows_failed"), 0, "{:?}", result.groups[0].errors);
+    assert_eq!(far.counters().connections, total(&result, "flows_started"));
+}
