@@ -27,7 +27,7 @@ from rich.text import Text
 
 from netdyno.cli.live_frame import printable, render_frame, render_summary
 from netdyno.model import Quantiles, Sample, Status
-from netdyno.report.series import main_first
+from netdyno.report.series import by_samples
 from netdyno.view import Plan
 
 HISTORY = 240
@@ -75,8 +75,7 @@ class State:
     throughput: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
     p99: deque[float | None] = field(default_factory=lambda: deque(maxlen=HISTORY))
     p99_of: str = ""
-    workers: list[tuple[str, float, float]] = field(default_factory=list)
-    """Name, CPU, share of the time it waited for its CPU."""
+    workers: list[tuple[str, float]] = field(default_factory=list)
     duts: dict[str, float] = field(default_factory=dict)
     interfaces: dict[str, dict[str, float]] = field(default_factory=dict)
     """Per second."""
@@ -86,6 +85,8 @@ class State:
     """Lateness at the 99th percentile, least share offered, share of starved time."""
     intended_sent: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Per group in the measure phase: what was asked for, what was offered."""
+    waited: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Per core in the measure phase: intervals, and the sum of the shares it waited for its CPU."""
     error: str = ""
 
 
@@ -120,7 +121,7 @@ def take(state: State, sample: Sample) -> None:
         group.sent += c.messages_sent
         group.delivered += c.messages_delivered
         group.errors += sum(c.failures.values())
-        delays = [name for name in main_first(point.delays) if point.delays[name].count]
+        delays = by_samples({d: q.count for d, q in point.delays.items()})
         group.delay = point.delays[delays[0]] if delays else None
         if group.delay is not None and (worst is None or group.delay.p99 > worst[0]):
             worst = (group.delay.p99, f"{name} {delays[0]}")
@@ -128,14 +129,21 @@ def take(state: State, sample: Sample) -> None:
     state.throughput.append(sum(g.achieved for g in state.groups.values()))
     state.p99.append(worst[0] if worst else None)
     state.p99_of = worst[1] if worst else state.p99_of
-    state.workers = [
-        (f"core {w.worker if w.core is None else w.core}", w.cpu, w.starved) for w in sample.workers
-    ]
+    state.workers = [(f"core {w.worker if w.core is None else w.core}", w.cpu) for w in sample.workers]
     state.interfaces = {n: {k: v / dt for k, v in c.items()} for n, c in sample.interfaces.items()}
-    starved_limit = state.limits[2]
-    for name, _, starved in state.workers:
-        if starved > starved_limit:
-            state.warnings[f"starved {name}"] = f"{name} waited for its CPU {starved:.0%} of the time"
+    if sample.phase == "measure":
+        for worker in sample.workers:
+            _starved(state, f"core {worker.worker if worker.core is None else worker.core}", worker.starved)
+
+
+def _starved(state: State, name: str, share: float) -> None:
+    n, total = state.waited.get(name, (0, 0.0))
+    state.waited[name] = n, total = n + 1, total + share
+    key = f"starved {name}"
+    if total / n > state.limits[2]:
+        state.warnings[key] = f"{name} waited for its CPU {total / n:.0%} of the time"
+    else:
+        state.warnings.pop(key, None)
 
 
 def _judge(state: State, sample: Sample, name: str) -> None:

@@ -182,7 +182,7 @@ def _curves(state: State, width: int) -> list[Text]:
 
 
 def _cpu(state: State, width: int, most: int) -> list[Text]:
-    items = [("generator", name, cpu) for name, cpu, _ in state.workers]
+    items = [("generator", name, cpu) for name, cpu in state.workers]
     items += [("dut", name, cpu) for name, cpu in state.duts.items()]
     per_line = max(1, (width - 10) // 35)
     lines: list[Text] = []
@@ -223,7 +223,7 @@ def render_frame(state: State, width: int, height: int) -> Stack:
     top = [*_header(state, width), _progress(state, width)]
     top += [Text(_fit(f"✕ {state.error}", width), style="bold red")] if state.error else []
     warnings = list(state.warnings.values())
-    warned = [Text(_fit(f"! not valid – {w}", width), style="bold yellow") for w in warnings[:3]]
+    warned = [Text(_fit(f"! may not be valid – {w}", width), style="bold yellow") for w in warnings[:3]]
     left = height - len(top) - len(warned) - 1
     sections = [warned, _groups(state, width, max(1, left - 8))]
     left -= len(sections[1]) + 1
@@ -259,7 +259,6 @@ def render_summary(trials: Sequence[State], width: int) -> Stack:
         lines.append(head)
         if state.error:
             lines.append(Text(_fit(f"  ✕ {state.error}", width), style="red"))
-        lines += [Text(_fit(f"  ! not valid – {w}", width), style="yellow") for w in state.warnings.values()]
         for g in state.groups.values():
             lost = max(0, g.sent - g.delivered)
             sent, confirmed = units.count(g.sent), units.count(g.delivered)

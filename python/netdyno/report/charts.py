@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from netdyno.model import GroupSample, Quantiles, Sample
 from netdyno.report import percentiles
-from netdyno.report.series import coarsen, main_first, per_second, quantile, rounded, running
+from netdyno.report.series import by_samples, coarsen, per_second, quantile, rounded, running
 from netdyno.report.text import Data, M, Msg, label
 from netdyno.result import Repetition
 
@@ -102,7 +102,10 @@ def latency(samples: Sequence[Sample]) -> dict[str, Any]:
     views = []
     for group in _groups(samples):
         points = [s.groups[group] for s in samples if group in s.groups]
-        for delay in main_first(dict.fromkeys(d for g in points for d in g.delays)):
+        counts: dict[str, float] = {}
+        for name, found in ((n, d) for g in points for n, d in g.delays.items()):
+            counts[name] = counts.get(name, 0) + found.count
+        for delay in by_samples(counts):
 
             def of(g: GroupSample, delay: str = delay) -> Quantiles | None:
                 return g.delays.get(delay)
@@ -216,9 +219,12 @@ def lateness(samples: Sequence[Sample]) -> dict[str, Any]:
 
 
 def interfaces(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Packets and bits per second of each interface."""
+    """Packets and bits per second of each interface that moved any, the busiest first."""
     views = []
-    for name in dict.fromkeys(n for s in samples for n in s.interfaces):
+    traffic: dict[str, int] = {}
+    for name, c in ((n, c) for s in samples for n, c in s.interfaces.items()):
+        traffic[name] = traffic.get(name, 0) + c.get("tx_bytes", 0) + c.get("rx_bytes", 0)
+    for name in sorted((n for n, moved in traffic.items() if moved), key=lambda n: -traffic[n]):
         for text, key, scale, unit in (
             (M("{interface}, packets", interface=Data(name)), "packets", 1, "/s"),
             (M("{interface}, bits", interface=Data(name)), "bytes", 8, "bit/s"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from netdyno.model import Distribution, GroupResult
 from netdyno.report import flows, tables, units
-from netdyno.report.series import main_first
+from netdyno.report.series import by_samples
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
 from netdyno.report.verdict import reason
@@ -159,7 +159,9 @@ def summary(leg: Leg) -> Table:
             _estimate(g.rates.get(f"messages_{k}"), rate=True) for k in ("intended", "sent", "delivered")
         ]
         first = [data(g.name), *rates, _estimate(g.loss, rate=False)]
-        delays = [(n, g.delays[n]) for n in main_first(g.delays)] or [("", Distribution())]
+        delays = [(n, g.delays[n]) for n in by_samples({n: d.count for n, d in g.delays.items()})] or [
+            ("", Distribution())
+        ]
         for i, (name, d) in enumerate(delays):
             row = first if i == 0 else [data(g.name), *[Cell("") for _ in range(4)]]
             values = (d.p50, d.p99, d.p999 if d.count >= 1000 else None, d.max)
@@ -180,7 +182,15 @@ def _estimate(e: Estimate | None, *, rate: bool) -> Cell:
 
 def repetitions(reps: Sequence[Repetition]) -> Table:
     """A row for each trial: were they alike?"""
-    names = [(g.name, d) for g in reps[0].groups for d in main_first(g.delays)[:1]][:4] if reps else []
+    names = (
+        [
+            (g.name, d)
+            for g in reps[0].groups
+            for d in by_samples({n: x.count for n, x in g.delays.items()})[:1]
+        ][:4]
+        if reps
+        else []
+    )
     table = Table(
         M("Repetitions"),
         [

@@ -109,7 +109,7 @@ def thresholds(result: Result) -> Table:
         holds = Cell(M("yes"), 1, mark="good") if t.passed else Cell(M("no"), 0, mark="bad")
         interval = Cell(units.NONE)
         if t.interval is not None:
-            low, high = (units.show(x, unit) for x in t.interval)
+            low, high = (units.show(max(0.0, x), unit) for x in t.interval)
             interval = number(
                 units.span(low, high),
                 t.interval[0],
@@ -154,7 +154,7 @@ def environment(env: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str]]
 
 
 def _fact(value: Any) -> str:
-    if value is None:
+    if value is None or value == "" or value == []:
         return units.NONE
     if isinstance(value, (list, tuple)):
         return ", ".join(map(str, value))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import isfinite
 
@@ -12,9 +12,23 @@ from netdyno.model import COUNTERS, Counts, GroupSample, Quantiles, Sample, Work
 POINTS = 2000
 
 
+SETUP = ("resolve", "connect", "tls", "connack")
+"""Delays of coming to talk at all."""
+
+
 def main_first(delays: Iterable[str]) -> list[str]:
     """A group's delays with those of setting up after those of its messages."""
-    return sorted(delays, key=lambda name: name in ("connect", "tls", "resolve"))
+    return sorted(delays, key=lambda name: name in SETUP)
+
+
+def by_samples(counts: Mapping[str, float]) -> list[str]:
+    """The delays that anything was recorded of: those of messages, most samples first, then of setting up.
+
+    Of two with as many samples the later one is the whole of what the earlier is a part of.
+    """
+    place = {name: i for i, name in enumerate(counts)}
+    recorded = [name for name, count in counts.items() if count]
+    return sorted(recorded, key=lambda n: (n in SETUP, -counts[n], -place[n]))
 
 
 def coarsen(samples: Sequence[Sample], limit: int = POINTS) -> list[Sample]:

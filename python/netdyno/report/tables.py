@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from netdyno.model import Distribution, GroupResult
 from netdyno.report import units
-from netdyno.report.series import main_first
+from netdyno.report.series import by_samples
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M
 from netdyno.result import Repetition
@@ -78,7 +78,7 @@ def delays(rep: Repetition) -> Table:
         note=M("From the intended send time, so that a stalled server cannot hide its delays."),
     )
     for g in rep.groups:
-        for name in main_first(g.delays):
+        for name in by_samples({n: d.count for n, d in g.delays.items()}):
             d = g.delays[name]
             table.add(data(g.name), data(name), *_distribution(d))
     for g in rep.groups:
@@ -143,7 +143,8 @@ def interfaces(rep: Repetition) -> Table:
         note=M("Over the whole run, with warm-up and drain."),
     )
     took = rep.phases.warmup + rep.phases.measure + rep.phases.drain
-    for name, c in rep.interfaces.items():
+    busiest = sorted(rep.interfaces.items(), key=lambda i: -i[1].get("tx_bytes", 0) - i[1].get("rx_bytes", 0))
+    for name, c in busiest:
         cells = [data(name)]
         for way in ("tx", "rx"):
             packets, size = c.get(f"{way}_packets", 0), c.get(f"{way}_bytes", 0)

@@ -92,6 +92,8 @@ def seconds(s: float | None) -> str:
     """A time a person waits: `12 s`, `1 min 30 s`, `2 h 5 min`."""
     if s is None or not _usable(s):
         return NONE
+    if 0 < s < 1:
+        return exact(duration(s * 1e9, 2))
     if s < 60:
         return exact(f"{significant(s, 2 if s < 10 else 3)}{THIN}s")
     minutes, rest = divmod(round(s), 60)

@@ -88,6 +88,13 @@ def reason(r: Reason) -> Msg:
     who: Data | Msg = Data(" · ".join(where)) if where else M("All groups")
     value, limit = r.value, r.limit
     match r.code:
+        case "ND-90-01" if "flows" in r.what:
+            return M(
+                "{who}: began {value} of the flows intended; at least {limit} is needed.",
+                who=who,
+                value=units.percent(value),
+                limit=units.exact(units.percent(limit)),
+            )
         case "ND-90-01":
             return M(
                 "{who}: offered {value} of the intended load; at least {limit} is needed.",

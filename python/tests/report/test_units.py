@@ -54,7 +54,8 @@ def test_span_says_a_shared_unit_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("s", "text"), [(0.5, "0.5 s"), (12, "12 s"), (90, "1 min 30 s"), (7500, "2 h 5 min")]
+    ("s", "text"),
+    [(0.0054, "5.4 ms"), (0.5, "500 ms"), (12, "12 s"), (90, "1 min 30 s"), (7500, "2 h 5 min")],
 )
 def test_seconds(s: float, text: str) -> None:
     assert plain(units.seconds(s)) == text

@@ -115,6 +115,7 @@ export function figure(spec, trial, sync) {
   }
 
   function redraw() {
+    if (!key) return; // not built yet: the first drawing will have the language and colours of then
     chart?.destroy();
     chart = draw(plot, spec, view, {
       t: trial.t, phases: trial.phases, sync, hidden,
