@@ -212,12 +212,12 @@ setup() {
     environment
 }
 
-verb_setup() { #  | install what is missing, build netdynod, make .venv
+verb_setup() { # -- install what is missing, build netdynod, make .venv
     setup
     say "ready: .venv/bin/netdyno --help"
 }
 
-verb_demo() { # [ARGS] | load a real broker and a real web server; ARGS go to netdyno demo
+verb_demo() { # [ARGS] -- load a real broker and a real web server; ARGS go to netdyno demo
     setup
     local status=0
     root env "NETDYNO_RUNS=${NETDYNO_RUNS:-$PWD/runs}" .venv/bin/netdyno demo "$@" || status=$?
@@ -266,7 +266,7 @@ test_rust() { cargo test --workspace --locked; }
 test_python() { sudo_pytest -c python/pyproject.toml --rootdir python "$@"; }
 test_e2e() { sudo_pytest -c python/pyproject.toml --rootdir . tests "$@"; }
 
-verb_test() { # [lint|rust|python|e2e|web] | lint and every test; or only one kind
+verb_test() { # [lint|rust|python|e2e|web] -- lint and every test; or only one kind
     local start=$SECONDS only=${1:-}
     [ $# -le 1 ] || die 104 "./do test takes one word: lint, rust, python, e2e or web"
     case $only in '' | lint | rust | python | e2e | web) ;; *) die 104 "no tests are called '$only'; there are: lint, rust, python, e2e, web" ;; esac
@@ -289,7 +289,7 @@ verb_test() { # [lint|rust|python|e2e|web] | lint and every test; or only one ki
     [ ${#BROKEN[@]} = 0 ] && [ "$FAILED" = 0 ]
 }
 
-verb_lint() { #  | formats, clippy, ruff, mypy, shellcheck, and generated files that are out of date
+verb_lint() { # -- formats, clippy, ruff, mypy, shellcheck, and generated files that are out of date
     local bad=0
     if [ -z "${TIMES[*]:-}" ]; then setup; fi
     install shellcheck/shellcheck
@@ -322,25 +322,25 @@ ruff() { # one set of rules, from python/pyproject.toml, for all Python
 mypy() { (cd python && ../.venv/bin/mypy --strict netdyno); }
 generated() { .venv/bin/python tools/reference.py --check; }
 
-verb_fmt() { #  | format everything
+verb_fmt() { # -- format everything
     setup
     cargo fmt --all
     ruff check --fix || true
     ruff format
 }
 
-verb_schema() { #  | write schema/ and the generated pages of docs/reference
+verb_schema() { # -- write schema/ and the generated pages of docs/reference
     setup
     .venv/bin/python tools/reference.py
 }
 
-verb_bench() { # [CASE] [--json FILE] | measure against peers, interleaved; see benches/README.md
+verb_bench() { # [CASE] [--json FILE] -- measure against peers, interleaved; see benches/README.md
     install wrk/wrk iperf3/iperf3 golang-go/go
     setup
     root env "PATH=$PATH" .venv/bin/python benches/run.py "$@"
 }
 
-verb_fuzz() { # [TARGET] [SECONDS] | fuzz one target, or each, for SECONDS (30)
+verb_fuzz() { # [TARGET] [SECONDS] -- fuzz one target, or each, for SECONDS (30)
     local target=${1:-} seconds=${2:-30} fuzz
     if [[ $target =~ ^[0-9]+$ ]]; then seconds=$target target=; fi
     [[ $seconds =~ ^[0-9]+$ ]] || die 104 "SECONDS is a whole number, not '$seconds'"
@@ -371,10 +371,10 @@ verb_fuzz() { # [TARGET] [SECONDS] | fuzz one target, or each, for SECONDS (30)
     done
 }
 
-verb_help() { #  | this
+verb_help() { # -- this
     echo "./do VERB"
-    sed -nE 's/^verb_([a-z]+)\(\) \{ # *(.*) ?\| (.*)/\1 \2|\3/p' ./do |
-        while IFS='|' read -r usage what; do printf '  %-32s %s\n' "$usage" "$what"; done
+    sed -nE 's/^verb_([a-z]+)\(\) \{ # *(.*) ?-- (.*)/\1 \2\x1f\3/p' ./do |
+        while IFS=$'\x1f' read -r usage what; do printf '  %-32s %s\n' "$usage" "$what"; done
 }
 
 verb=${1:-help}
