@@ -165,7 +165,8 @@ class GroupResult(Model):
     measured: Counts = Field(default_factory=Counts)
     total: Counts = Field(default_factory=Counts)
     rates: dict[str, float] = Field(default_factory=dict)
-    loss: float = 0
+    loss: float | None = None
+    """Share of sent messages that were not delivered; None when none was sent, or none is ever confirmed."""
     delays: dict[str, Distribution] = Field(default_factory=dict)
     lateness: Distribution = Field(default_factory=Distribution)
     errors: list[ErrorCount] = Field(default_factory=list)

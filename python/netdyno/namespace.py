@@ -7,8 +7,11 @@ in the namespace in which it was made, wherever it is used later.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import shutil
 import socket
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +24,32 @@ T = TypeVar("T")
 FOLDER = Path("/var/run/netns")
 CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+def create(name: str) -> None:
+    """Make a named network namespace."""
+    _ip("add", name)
+
+
+def remove(name: str) -> bool:
+    """Remove a namespace; whether there was one."""
+    if not (FOLDER / name).exists():
+        return False
+    _ip("delete", name)
+    return True
+
+
+def names() -> list[str]:
+    """The named network namespaces."""
+    return sorted(path.name for path in FOLDER.glob("*")) if FOLDER.is_dir() else []
+
+
+def _ip(verb: str, name: str) -> None:
+    # a program of its own: the library's way forks this process with all its threads and handlers
+    program = shutil.which("ip") or "/usr/sbin/ip"
+    done = subprocess.run([program, "netns", verb, name], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OSError(errno.EIO, f"ip netns {verb} {name}: {done.stderr.strip()}")
 
 
 def inside(name: str | None, work: Callable[[], T]) -> T:

@@ -10,12 +10,13 @@ import contextlib
 import ipaddress
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
-from pyroute2 import NetNS, netns
+from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
 from netdyno import namespace
@@ -170,12 +171,11 @@ class Network:
         try:
             for host in self.topology.hosts:
                 self._entries.append(self._notes.write("namespace", name=self.namespace(host)))
-                netns.create(self.namespace(host))
+                namespace.create(self.namespace(host))
             for link in self.topology.links:
                 self._link(link)
             for name, host_model in self.topology.hosts.items():
-                with NetNS(self.namespace(name)) as ns:
-                    ns.link("set", index=1, state="up")
+                self._inside(name, lambda ip: ip.link("set", index=1, state="up"))
                 for key, value in host_model.sysctl.items():
                     namespace.write_sysctl(self.namespace(name), key, str(value))
         except (NetlinkError, OSError) as e:
@@ -196,37 +196,38 @@ class Network:
         entries, self._entries = self._entries, []
         self._notes.undo(*entries)
 
+    def _inside(self, host: str, work: Callable[[Any], None]) -> None:
+        """Do netlink work in the namespace of a host."""
+
+        def connected() -> None:
+            with IPRoute() as ip:
+                work(ip)
+
+        namespace.inside(self.namespace(host), connected)
+
     def _link(self, link: Link) -> None:
         a, b = link.a, link.b
-        with NetNS(self.namespace(a.host)) as near, NetNS(self.namespace(b.host)) as far:
-            near.link(
-                "add",
-                ifname=a.name,
-                kind="veth",
-                peer={"ifname": b.name, "net_ns_fd": self.namespace(b.host)},
-            )
-            for ns, end in ((near, a), (far, b)):
-                self._interface(ns, end, link.mtu)
+        peer = {"ifname": b.name, "net_ns_fd": self.namespace(b.host)}
+        self._inside(a.host, lambda ip: ip.link("add", ifname=a.name, kind="veth", peer=peer))
+        for end in (a, b):
+            self._inside(end.host, partial(self._interface, end, link.mtu))
 
-    def _interface(self, ns: NetNS, end: End, mtu: int) -> None:
-        index = ns.link_lookup(ifname=end.name)[0]
-        ns.link("set", index=index, mtu=mtu, **({"address": end.mac} if end.mac else {}))
+    def _interface(self, end: End, mtu: int, ip: Any) -> None:
+        index = ip.link_lookup(ifname=end.name)[0]
+        ip.link("set", index=index, mtu=mtu, **({"address": end.mac} if end.mac else {}))
         if end.offloads:
             self._offloads(end)
-        ns.link("set", index=index, state="up")
+        ip.link("set", index=index, state="up")
         for text in end.addresses:
-            _add(ns, index, ipaddress.ip_interface(text))
+            _add(ip, index, ipaddress.ip_interface(text))
         for text in end.pool:
             for address in expand(text):
-                _add(ns, index, ipaddress.ip_interface(address))
+                _add(ip, index, ipaddress.ip_interface(address))
 
     def _offloads(self, end: End) -> None:
         words = [word for key, on in end.offloads.items() for word in (key, "on" if on else "off")]
         command = [find("ethtool", "ethtool"), "-K", end.name, *words]
-        done = namespace.inside(
-            self.namespace(end.host),
-            lambda: subprocess.run(command, capture_output=True, text=True, check=False),
-        )
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise Error(
                 "ND-92-26",
@@ -245,6 +246,6 @@ class Network:
         self.down()
 
 
-def _add(ns: NetNS, index: int, interface: ipaddress.IPv4Interface | ipaddress.IPv6Interface) -> None:
+def _add(ip: Any, index: int, interface: ipaddress.IPv4Interface | ipaddress.IPv6Interface) -> None:
     flags = {"flags": IFA_F_NODAD} if interface.version == 6 else {}
-    ns.addr("add", index=index, address=str(interface.ip), prefixlen=interface.network.prefixlen, **flags)
+    ip.addr("add", index=index, address=str(interface.ip), prefixlen=interface.network.prefixlen, **flags)

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyroute2 import IPRoute, netns
+from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from netdyno import proc
+from netdyno import namespace, proc
 from netdyno.errors import Error
 
 GRACE = 3.0
@@ -41,11 +41,7 @@ def undo(entry: dict[str, Any], same_boot: bool = True) -> bool:
 
 
 def _namespace(entry: dict[str, Any]) -> bool:
-    name = str(entry["name"])
-    if name not in netns.listnetns():
-        return False
-    netns.remove(name)
-    return True
+    return namespace.remove(str(entry["name"]))
 
 
 def _link(entry: dict[str, Any]) -> bool:

@@ -3,7 +3,6 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from pyroute2 import netns
 
 from netdyno import config, namespace
 from netdyno.errors import Error
@@ -49,7 +48,7 @@ def test_a_topology_comes_and_goes() -> None:
         assert namespace.read_sysctl(None, "net.ipv4.ip_local_port_range") != "1024\t65000"
         run(network, "gen", "python3", "-c", PROBE)
         assert "LOOPBACK,UP" in run(network, "gen", "ip", "link", "show", "lo")
-    assert not [n for n in netns.listnetns() if n.startswith("nd-t0a1")]
+    assert not [n for n in namespace.names() if n.startswith("nd-t0a1")]
     assert journal().open_entries == 0
 
 
@@ -71,7 +70,7 @@ def test_a_topology_that_fails_leaves_nothing() -> None:
     with pytest.raises(Error) as failed:
         Network(Topology.model_validate(bad), "t0a2").up()
     assert failed.value.code == "ND-92-33"
-    assert not [n for n in netns.listnetns() if n.startswith("nd-t0a2")]
+    assert not [n for n in namespace.names() if n.startswith("nd-t0a2")]
 
 
 @root
@@ -87,9 +86,9 @@ def test_killed_with_a_topology_up(tmp_path: Any) -> None:
     import json
 
     subprocess.run([sys.executable, "-c", code, json.dumps(DATA)])
-    assert [n for n in netns.listnetns() if n.startswith("nd-t0a3")]
+    assert [n for n in namespace.names() if n.startswith("nd-t0a3")]
     assert len(restore().undone) == 2
-    assert not [n for n in netns.listnetns() if n.startswith("nd-t0a3")]
+    assert not [n for n in namespace.names() if n.startswith("nd-t0a3")]
 
 
 def test_pools() -> None:

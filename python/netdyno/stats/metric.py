@@ -82,7 +82,7 @@ class Metric:
         if self.kind in ("delay", "lateness"):
             return _stat(self._distribution(trial), self.stat)
         if self.kind == "loss":
-            return group.loss if group.measured.messages_sent else None
+            return group.loss
         if self.kind == "errors":
             failures = group.measured.failures
             return float(failures.get(self.name, 0) if self.name else sum(failures.values()))

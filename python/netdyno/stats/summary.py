@@ -29,6 +29,7 @@ def _group(parts: Sequence[GroupResult], confidence: float) -> GroupSummary:
     counts.failures = dict(failures)
     rates = dict.fromkeys(name for part in parts for name in part.rates)
     delays = dict.fromkeys(name for part in parts for name in part.delays)
+    losses = [part.loss for part in parts if part.loss is not None]
     return GroupSummary(
         name=first.name,
         protocol=first.protocol,
@@ -38,7 +39,7 @@ def _group(parts: Sequence[GroupResult], confidence: float) -> GroupSummary:
         rates={
             name: estimate([p.rates[name] for p in parts if name in p.rates], confidence) for name in rates
         },
-        loss=estimate([part.loss for part in parts], confidence),
+        loss=estimate(losses, confidence) if losses else None,
         delays={name: hdr.merge(p.delays[name] for p in parts if name in p.delays) for name in delays},
         lateness=hdr.merge(part.lateness for part in parts),
     )
