@@ -9,6 +9,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use traffic::collect::{Collector, Flow, Header};
+use traffic::dpdk::Dpdk;
 use traffic::result::TrialResult;
 use traffic::sockets::Sockets;
 use traffic::{Control, Plan, Transport, Trial, Unready};
@@ -82,9 +83,7 @@ impl Run {
     pub fn load(id: String, profile: Profile, trial: &Trial) -> Result<Self, Error> {
         let (transport, transport_name): (Box<dyn Transport + Send + Sync>, _) = match &profile.transport {
             profile::Transport::Sockets(settings) => (Box::new(Sockets::new(settings)?), "sockets"),
-            profile::Transport::Dpdk(_) => {
-                return Err(Unready::new("ND-92-20", "transport.dpdk", "not built", "").into());
-            }
+            profile::Transport::Dpdk(settings) => (Box::new(Dpdk::new(settings)?), "dpdk"),
         };
         let plan = Plan::new(profile, trial).map_err(|errors| bad_profile(BAD_PROFILE, &errors))?;
         let phases = &plan.profile.phases;
