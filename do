@@ -68,7 +68,7 @@ apt_update() {
 }
 
 known() { # is there such a package to install?
-    apt-cache policy "$1" 2>/dev/null | grep -q '^  Candidate: [^(]'
+    [[ $(apt-cache policy "$1" 2>/dev/null) == *'Candidate: '[^\(]* ]]
 }
 
 install() { # PACKAGE[/COMMAND]... : installs what is missing and starts no service
@@ -354,7 +354,7 @@ verb_fuzz() { # [TARGET] [SECONDS] -- fuzz one target, or each, for SECONDS (30)
             cargo install --quiet --locked --root target/tools cargo-fuzz || die 92 "cargo-fuzz could not be installed"
         fi
     fi
-    if have rustup && rustup toolchain list | grep -q '^nightly'; then
+    if have rustup && [[ $(rustup toolchain list) == *nightly* ]]; then
         fuzz=(cargo +nightly fuzz)
     else # the sanitizer flags are nightly's; this compiler takes them when told that it may
         fuzz=(env RUSTC_BOOTSTRAP=1 cargo fuzz)
