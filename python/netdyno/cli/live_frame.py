@@ -65,7 +65,7 @@ def _header(state: State, width: int) -> list[Text]:
     right = state.leg
     if state.repetitions > 1:
         right += f"{' · ' if right else ''}{state.repetition}/{state.repetitions}"
-    if state.transport:
+    if state.transport and state.transport != state.leg:
         right += f"{' · ' if right else ''}{state.transport}"
     right = _fit(right, min(cell_len(right), width // 2))
     first = Text(no_wrap=True)
@@ -203,7 +203,8 @@ def _cpu(state: State, width: int, most: int) -> list[Text]:
 
 def _interfaces(state: State, width: int, most: int) -> list[Text]:
     lines = []
-    for name, c in list(state.interfaces.items())[:most]:
+    busy = {n: c for n, c in state.interfaces.items() if any(c.values())}
+    for name, c in list(busy.items())[:most]:
         line = Text(_fit(name, 14) + " ", no_wrap=True)
         for way in ("tx", "rx"):
             packets = _plain(units.scaled(c.get(f"{way}_packets", 0), "pps"))

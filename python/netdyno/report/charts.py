@@ -8,7 +8,16 @@ from typing import Any, Literal
 
 from netdyno.model import GroupSample, Quantiles, Sample
 from netdyno.report import percentiles
-from netdyno.report.series import by_samples, coarsen, per_second, quantile, rounded, running
+from netdyno.report.series import (
+    by_samples,
+    coarsen,
+    in_order,
+    per_second,
+    quantile,
+    rounded,
+    running,
+    without_stub,
+)
 from netdyno.report.text import Data, M, Msg, label
 from netdyno.result import Repetition
 
@@ -43,7 +52,8 @@ def chart(
 
 def trial(repetition: Repetition) -> dict[str, Any]:
     """Everything the page draws of one trial."""
-    samples = coarsen(repetition.series)
+    names = [g.name for g in repetition.groups]
+    samples = coarsen(in_order(without_stub(repetition.series), names))
     charts = [
         load(samples),
         latency(samples),
@@ -57,7 +67,6 @@ def trial(repetition: Repetition) -> dict[str, Any]:
     return {
         "t": [rounded(s.t) for s in samples],
         "phases": _phases(repetition),
-        "merged": len(repetition.series) > len(samples),
         "charts": [c for c in charts if c["views"]],
     }
 

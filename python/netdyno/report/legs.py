@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from netdyno.model import Distribution, GroupResult
 from netdyno.report import flows, tables, units
-from netdyno.report.series import by_samples
+from netdyno.report.series import POINTS, by_samples
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
 from netdyno.report.verdict import reason
@@ -32,7 +32,8 @@ class TrialView:
     tables: list[Table]
     errors: Table
     flows: list[flows.Distribution]
-    devices: int
+    merged: Msg | None
+    """Said under the charts when they show fewer points than there are."""
 
 
 @dataclass
@@ -76,10 +77,20 @@ def leg_view(leg: Leg, all_flows: Sequence[flows.Flow]) -> LegView:
                 tables.all_tables(rep),
                 tables.errors(rep),
                 flows.distributions(mine),
-                len(mine),
+                _merged(rep),
             )
         )
     return view
+
+
+def _merged(rep: Repetition) -> Msg | None:
+    if len(rep.series) <= POINTS:
+        return None
+    return M(
+        "The charts join neighbours of {n} intervals: counts are added, of percentiles the worst is shown. "
+        "The downloads hold every interval.",
+        n=units.count(len(rep.series)),
+    )
 
 
 def figures(leg: Leg) -> list[Figure]:

@@ -71,7 +71,7 @@ class Bullet:
 
 def bullet(t: ThresholdResult) -> Bullet | None:
     """The drawing of a threshold; the bound stands at two thirds, what is beyond the end is cut there."""
-    if t.value is None:
+    if t.value is None or t.value == t.bound == 0:
         return None
     span = t.bound * 1.5 if t.bound > 0 else max(t.value * 1.2, 1.0)
 

@@ -39,6 +39,25 @@ def coarsen(samples: Sequence[Sample], limit: int = POINTS) -> list[Sample]:
     return [_join(samples[i : i + step]) for i in range(0, len(samples), step)]
 
 
+def without_stub(samples: Sequence[Sample]) -> list[Sample]:
+    """The last interval ends where the run does: a stub of one is joined with the interval before."""
+    if len(samples) > 1 and samples[-1].dt < samples[-2].dt / 4:
+        joined = _join(samples[-2:])
+        joined.phase = samples[-2].phase
+        return [*samples[:-2], joined]
+    return list(samples)
+
+
+def in_order(samples: Sequence[Sample], names: Sequence[str]) -> list[Sample]:
+    """The same with the groups of each point in the order of the profile."""
+    place = {name: i for i, name in enumerate(names)}
+
+    def groups(s: Sample) -> dict[str, GroupSample]:
+        return dict(sorted(s.groups.items(), key=lambda g: place.get(g[0], len(place))))
+
+    return [s.model_copy(update={"groups": groups(s)}) for s in samples]
+
+
 def _join(points: Sequence[Sample]) -> Sample:
     last = points[-1]
     names = dict.fromkeys(name for p in points for name in p.groups)
@@ -49,7 +68,9 @@ def _join(points: Sequence[Sample]) -> Sample:
         dt=sum(p.dt for p in points),
         phase=last.phase,
         groups={n: _join_group([p.groups[n] for p in points if n in p.groups]) for n in names},
-        workers=[_join_worker([w for p in points for w in p.workers if w.worker == c]) for c in cores],
+        workers=[
+            _join_worker([(p.dt, w) for p in points for w in p.workers if w.worker == c]) for c in cores
+        ],
         interfaces={n: _add(p.interfaces.get(n, {}) for p in points) for n in interfaces},
     )
 
@@ -66,10 +87,10 @@ def _join_group(parts: Sequence[GroupSample]) -> GroupSample:
     )
 
 
-def _join_worker(parts: Sequence[WorkerSample]) -> WorkerSample:
-    return parts[-1].model_copy(
-        update={"cpu": max(p.cpu for p in parts), "starved": max(p.starved for p in parts)}
-    )
+def _join_worker(parts: Sequence[tuple[float, WorkerSample]]) -> WorkerSample:
+    time = sum(dt for dt, _ in parts) or 1.0
+    cpu, starved = (sum(dt * getattr(w, what) for dt, w in parts) / time for what in ("cpu", "starved"))
+    return parts[-1][1].model_copy(update={"cpu": cpu, "starved": starved})
 
 
 def _worst(parts: Sequence[Quantiles]) -> Quantiles:

@@ -85,7 +85,7 @@ def worst_reasons(reasons: Sequence[Reason]) -> list[Msg]:
 def reason(r: Reason) -> Msg:
     """Why a trial is not valid, and by how much."""
     where = [str(part) for part in ((r.model_extra or {}).get("leg"), r.group) if part]
-    who: Data | Msg = Data(" · ".join(where)) if where else M("All groups")
+    who: Data | Msg = Data(" · ".join(where)) if where else M("Generator")
     value, limit = r.value, r.limit
     match r.code:
         case "ND-90-01" if "flows" in r.what:
@@ -162,7 +162,9 @@ def margin(t: ThresholdResult) -> Msg | None:
     if t.value is None:
         return M("nothing was measured")
     if t.bound == 0:
-        return M("none is allowed") if t.value > 0 and t.kind == "max" else M("at the limit")
+        return M("none is allowed") if t.value > 0 and t.kind == "max" else M("none")
+    if t.value >= 2 * t.bound > 0:
+        return M("{n} times the limit", n=units.significant(t.value / t.bound, 2))
     away = units.percent(abs(t.value - t.bound) / abs(t.bound), 2)
     if t.value == t.bound:
         return M("at the limit")

@@ -15,7 +15,7 @@ from netdyno.model import Sample
 from netdyno.report import charts, flows, inline, percentiles, render, render_folder
 from netdyno.report.legs import leg_view
 from netdyno.report.page import build, environment
-from netdyno.report.series import coarsen
+from netdyno.report.series import coarsen, in_order, without_stub
 from netdyno.report.series_csv import series_csv
 from netdyno.report.verdict import verdict
 from netdyno.result import Result
@@ -155,6 +155,19 @@ def test_long_series_are_merged_exactly(result: Json) -> None:
         for series in (many, few)
     ]
     assert worst[0] == worst[1]
+
+
+def test_a_stub_of_an_interval_joins_the_one_before(result: Json) -> None:
+    points = [Sample.model_validate(p) for p in result["legs"][0]["repetitions"][0]["series"]]
+    stub = points[5].model_copy(update={"t": 24.0006, "dt": 0.0006, "phase": "drain"})
+    stub.workers = [w.model_copy(update={"cpu": 1.0}) for w in stub.workers]
+    joined = without_stub([*points, stub])
+    assert len(joined) == len(points)
+    assert joined[-1].dt == pytest.approx(1.0006)
+    assert joined[-1].groups["web"].counts.messages_sent == stub.groups["web"].counts.messages_sent
+    assert joined[-1].workers[0].cpu < 0.2
+    assert without_stub(points) == points
+    assert list(in_order(points, ["web", "sensors"])[3].groups) == ["web", "sensors", "probe"]
 
 
 def test_flows_read_write_and_fall_into_bins(flows_csv: str) -> None:
