@@ -2,7 +2,10 @@
 
 use crate::meter::{Counts, DeviceTally, Failure, Phase, Tally, Window};
 use crate::model::{Cx, End, Link, Model, Outbox};
+use crate::registry::{Params, Target};
 use crate::time::Time;
+use crate::unit::{Interval, Size};
+use crate::{http, mqtt, script};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
@@ -189,7 +192,7 @@ impl<M: Model> Bench<M> {
 }
 
 /// Arbitrary bytes in arbitrary pieces, with time passing and connections lost in between: the device must
-/// not panic, loop, or hoard. The one entry point for the fuzz targets and for the bounded run in `cargo test`.
+/// not panic, loop, or hoard more than `hoard` bytes.
 pub fn assault<M: Model>(model: M, data: &[u8], hoard: usize) {
     let mut bench = Bench::new(model);
     bench.window.drain = Time(3_000_000_000);
@@ -198,30 +201,45 @@ pub fn assault<M: Model>(model: M, data: &[u8], hoard: usize) {
     let mut rest = data;
     while let Some((&op, after)) = rest.split_first() {
         rest = after;
+        let out = std::mem::take(&mut bench.out.bytes);
+        let segment = std::mem::take(&mut bench.out.segment);
         match op {
             // mostly bytes, in pieces of 1 to 64
             0..=191 => {
                 let (piece, after) = rest.split_at(rest.len().min(usize::from(op & 63) + 1));
                 rest = after;
-                if bench.link != Link::Close {
-                    bench.feed(piece);
-                    assert!(bench.inbox.len() <= hoard, "keeps {} bytes", bench.inbox.len());
+                hear(&mut bench, piece, hoard);
+            }
+            // what was sent comes back, with one byte changed
+            192..=207 => {
+                let (change, after) = rest.split_at(rest.len().min(2));
+                rest = after;
+                for piece in out.chunks(segment.max(1)).take(64) {
+                    let mut piece = piece.to_vec();
+                    if let [at, bits] = *change {
+                        let at = usize::from(at) % piece.len();
+                        piece[at] ^= bits;
+                    }
+                    hear(&mut bench, &piece, hoard);
                 }
             }
-            192..=239 => {
-                let until = Time(bench.now.0 + (u64::from(op & 63) << 22));
+            208..=239 => {
+                let until = Time(bench.now.0 + (u64::from(op & 31) << 23));
                 for _ in 0..64 {
                     if bench.wake > until {
                         break;
                     }
-                    let next = bench.wake.max(bench.now);
-                    bench.now = next;
+                    bench.now = bench.wake.max(bench.now);
                     bench.wake = Time::NEVER;
                     bench.call(|model, cx| model.timer(cx));
+                    bench.out.bytes.truncate(1 << 16);
                 }
                 bench.now = until;
             }
-            240..=247 => bench.closed(Failure::Closed),
+            240..=247 => {
+                let why = Failure::ALL[usize::from(op) % Failure::ALL.len()];
+                bench.closed(why);
+            }
             248..=253 => {
                 if bench.link == Link::Connect {
                     bench.connected();
@@ -234,7 +252,95 @@ pub fn assault<M: Model>(model: M, data: &[u8], hoard: usize) {
             bench.start();
             bench.connected();
         }
-        bench.out.bytes.clear();
-        bench.out.segment = 0;
+    }
+}
+
+fn hear<M: Model>(bench: &mut Bench<M>, piece: &[u8], hoard: usize) {
+    if bench.link != Link::Close && bench.end.is_none() {
+        bench.feed(piece);
+        assert!(bench.inbox.len() <= hoard, "keeps {} bytes", bench.inbox.len());
+    }
+}
+
+/// The one entry point of the fuzz targets and of the bounded run in `cargo test`: an [`assault`] on a device
+/// of the model called `name`, with parameters that the first byte chooses.
+pub fn fuzz(name: &str, data: &[u8]) {
+    let Some((&choice, data)) = data.split_first() else { return };
+    let bit = |n: u32| choice >> n & 1 == 1;
+    let Some(mut params) = Params::default_of(name) else { return };
+    let mut scheme = params.schemes()[0];
+    let hoard = match &mut params {
+        Params::Mqtt(mqtt) => {
+            mqtt.version = if bit(0) { mqtt::Version::V5 } else { mqtt::Version::V311 };
+            mqtt.qos = 1 + u8::from(bit(1));
+            mqtt.clean_session = bit(2);
+            mqtt.interval = Interval::ms(u64::from(bit(3)));
+            mqtt.max_inflight = 1 + 3 * u16::from(bit(4));
+            mqtt.max_packet = Size(4096);
+            if bit(5) {
+                mqtt.subscribe.push(mqtt::Filter { topic: "#".into(), qos: 2 });
+            }
+            if bit(6) {
+                mqtt.reconnect = mqtt::Reconnect::Fixed(mqtt::Fixed::default());
+            }
+            mqtt.count = 5 * u32::from(bit(7));
+            4096
+        }
+        Params::Http(http) => {
+            http.method = if bit(0) { "HEAD" } else { "GET" }.into();
+            http.pipelining = if bit(1) { 4 } else { 1 };
+            http.keep_alive = !bit(2) || bit(1);
+            http.interval = Interval::ms(u64::from(bit(3)));
+            http.requests = 5 * u32::from(bit(4));
+            http::wire::HEAD_MAX
+        }
+        Params::Ping(ping) => {
+            ping.size = Size(u64::from(choice & 31));
+            ping.interval = Interval::ms(u64::from(bit(5)));
+            ping.timeout = Interval::ms(20);
+            ping.count = 5 * u32::from(bit(6));
+            usize::MAX
+        }
+        Params::Stream(stream) => {
+            stream.echo = !bit(0);
+            stream.burst = 1 + 9 * u32::from(bit(1));
+            stream.size = Size(18 + u64::from(choice >> 4));
+            stream.count = 50 * u64::from(bit(2));
+            usize::MAX
+        }
+        Params::Script(script) => {
+            use script::Step::{Delay, Expect, ExpectHex, ExpectRegex, Repeat, Send};
+            let round = vec![
+                Send("a{seq}".into()),
+                Expect("a".into()),
+                ExpectRegex("[0-9]+b".into()),
+                Delay(Interval::ms(1)),
+                ExpectHex("00ff".into()),
+            ];
+            script.steps = vec![Repeat(script::Repeat { count: 2 * u32::from(bit(2)), steps: round })];
+            scheme = script::SCHEMES[usize::from(choice & 3) % script::SCHEMES.len()];
+            script::KEPT_MAX
+        }
+    };
+    let target = Target { scheme, host: "host".into(), port: 1, ipv6: bit(7) };
+    match params.compile(&target) {
+        Ok(plan) => assault(plan.device(0), data, hoard),
+        Err(problem) => unreachable!("{problem}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_model_is_broken_by_what_comes(
+            model in prop::sample::select(Params::NAMES),
+            data in prop::collection::vec(any::<u8>(), 0..600),
+        ) {
+            fuzz(model, &data);
+        }
     }
 }
