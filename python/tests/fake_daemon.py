@@ -404,8 +404,9 @@ def main() -> None:
         print("netdynod 0.0.0-fake")
         return
     if sys.argv[1:2] == ["validate"]:
-        errors = validate(json.loads(Path(sys.argv[2]).read_text()))
-        print(json.dumps({"errors": errors}))
+        file = sys.argv[2]
+        errors = validate(json.loads(sys.stdin.read() if file == "-" else Path(file).read_text()))
+        print(json.dumps({"file": file, "errors": errors}))
         sys.exit(104 if errors else 0)
     parser = argparse.ArgumentParser()
     if sys.argv[1:2] == ["reflect"]:

@@ -75,6 +75,15 @@ def table(columns: Iterable[str], rows: Iterable[Sequence[Any]], title: str | No
     out().print(made)
 
 
+MAIN = ("publish", "response", "round_trip", "flow", "step")
+"""Delays of messages, before those of setting up; the first that was measured is the one to show."""
+
+
+def main_delay(counts: Mapping[str, int]) -> str | None:
+    """The delay to show of a group, from how often each was measured."""
+    return next((name for name in (*MAIN, *counts) if counts.get(name)), None)
+
+
 def delay(ns: float | None) -> str:
     """A delay in the unit that suits it."""
     if ns is None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from typing import IO, Any
 
-from netdyno.cli.console import delay
-from netdyno.report.series import main_first
+from netdyno.cli.console import delay, main_delay
 from netdyno.view import Plan, Silent
 
 
@@ -37,7 +36,7 @@ class PlainLines(Silent):
                 f"{counts['messages_delivered'] / dt:.0f}/s delivered",
             ]
             delays = group.get("delays", {})
-            main = next((n for n in main_first(delays) if delays[n]["count"]), None)
+            main = main_delay({name: one["count"] for name, one in delays.items()})
             if main:
                 name_of, d = main, delays[main]
                 shown.append(f"{name_of} p50 {delay(d['p50'])} p99 {delay(d['p99'])}")

@@ -8,7 +8,6 @@ from rich.text import Text
 
 from netdyno.cli import console
 from netdyno.errors import Error
-from netdyno.report.series import main_first
 from netdyno.result import GroupSummary, Result
 from netdyno.stats.metric import Metric
 
@@ -82,7 +81,7 @@ def _headline(result: Result) -> Text:
 def _row(group: GroupSummary) -> list[str]:
     counts = group.measured
     rates = group.rates
-    name = next((n for n in main_first(group.delays) if group.delays[n].count), "")
+    name = console.main_delay({name: one.count for name, one in group.delays.items()}) or ""
     delay = group.delays.get(name)
 
     def rate(key: str) -> str:

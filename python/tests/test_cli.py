@@ -1,0 +1,369 @@
+"""The command line over the stand-in daemon: exit codes, outputs, and what happens when things go wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdyno import namespace
+from netdyno.cli import app, quick
+from netdyno.errors import Error
+from netdyno.result import Result
+
+from .conftest import root
+
+PROFILE: dict[str, Any] = {
+    "name": "cli",
+    "phases": {"warmup": "1s", "measure": "3s", "drain": "1s", "sample": "500ms"},
+    "targets": {"host": "ping://127.0.0.1"},
+    "groups": [{"name": "echo", "target": "host", "devices": 2, "model": {"ping": {}}}],
+    "thresholds": [{"metric": "echo.loss", "max": 0}],
+}
+
+
+@pytest.fixture
+def profile(tmp_path: Path, fake: Path) -> Path:
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps(PROFILE))
+    return path
+
+
+def result(tmp_path: Path) -> tuple[Result, Path]:
+    folder = max((tmp_path / "runs").iterdir())
+    return Result.model_validate_json((folder / "result.json").read_text()), folder
+
+
+def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "netdyno.cli.app", *arguments],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_run_leaves_everything_in_its_folder(profile: Path, tmp_path: Path) -> None:
+    assert app.call(["run", str(profile), "--repeat", "2", "--capture"]) == 0
+    found, folder = result(tmp_path)
+    assert found.valid
+    assert found.verdict == "pass"
+    assert found.legs[0].summary.n == 2
+    assert found.thresholds[0].interval == (0.0, 0.0)
+    assert found.legs[0].summary.groups[0].delays["round_trip"].count > 0
+    assert found.environment["cpu"]["cores"]
+    names = {path.name for path in folder.iterdir()}
+    assert {"result.json", "report.html", "profile.json", "flows.csv", "series.csv", "log.jsonl"} <= names
+    assert found.files.capture == "capture.pcapng"
+    assert "samples.jsonl" not in names
+    lines = (folder / "flows.csv").read_text().splitlines()
+    assert lines[0].startswith("leg,repetition,group,device,flows_started")
+    assert len(lines) == 1 + 2 * 2
+
+
+@pytest.mark.parametrize(("knob", "code"), [("FAKE_INVALID", 90), ("FAKE_FAIL", 99)])
+def test_exit_codes(
+    profile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, knob: str, code: int
+) -> None:
+    monkeypatch.setenv(knob, "1")
+    assert app.call(["run", str(profile)]) == code
+    found, _ = result(tmp_path)
+    assert found.valid is (code != 90)
+    assert found.verdict == ("fail" if code == 99 else "pass")
+
+
+def test_json_is_one_document(profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.call(["run", str(profile), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["format"] == "netdyno-result/1"
+
+
+def test_json_stream_is_one_event_a_line(profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.call(["run", str(profile), "--json-stream"]) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    kinds = [event["event"] for event in events]
+    assert {"start", "sample", "state", "log"} <= set(kinds)
+    assert kinds[-1] == "result"
+
+
+def test_files_for_others(profile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_FAIL", "1")
+    names = {n: str(tmp_path / n) for n in ("r.html", "j.xml", "csv", "m.prom")}
+    arguments = ["--html", names["r.html"], "--junit", names["j.xml"], "--csv", names["csv"]]
+    assert app.call(["run", str(profile), *arguments, "--prometheus", names["m.prom"]]) == 99
+    assert "<html" in Path(names["r.html"]).read_text()
+    suite = ET.parse(names["j.xml"]).getroot()
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "1", "0")
+    assert {"series.csv", "flows.csv"} == {path.name for path in Path(names["csv"]).iterdir()}
+    metrics = Path(names["m.prom"]).read_text()
+    assert 'netdyno_messages_sent_total{group="echo",leg="sockets"}' in metrics
+    assert "netdyno_passed 0.0" in metrics
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "nothing.json"], "No such file"),
+        (["run", "mqt-t4"], "mqtt-t4"),
+        (["run", "gopher://x"], "no quick form"),
+        (["run", "mqtt://x", "--closed", "--rate", "5"], "no rate"),
+        (["run", "mqtt://x", "--open"], "needs a rate"),
+        (["run", "mqtt-t4", "--devices", "5"], "for URLs"),
+        (["run", "mqtt-t4", "--target", "brokr=mqtt://x"], "no target"),
+        (["run", "mqtt-t4", "--target", "broker"], "NAME=URL"),
+        (["run", "--no-such"], "o such option"),
+        (["nothing"], "o such command"),
+        (["runs", "show", "none"], "no run"),
+        (["compare", "none", "other"], "no run"),
+        (["validate", "nothing.yaml"], "No such file"),
+        (["daemon", "start", "--tcp", "1:1"], "token"),
+    ],
+)
+def test_bad_input_is_104_and_says_why(
+    arguments: list[str], words: str, fake: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert app.call(arguments) == 104
+    said = capsys.readouterr()
+    assert words in said.err + said.out
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "ND-104-01"),
+        ('{"name": "x", "grups": []}', "grups"),
+        ('{"name": "x", "groups": [{"name": "g", "target": "t", "model": {"ping": {}}}]}', "no target t"),
+    ],
+)
+def test_validate_names_each_error(text: str, words: str, tmp_path: Path, fake: Path, capsys: Any) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    assert app.call(["validate", str(path)]) == 104
+    assert words in capsys.readouterr().err
+
+
+def test_yaml_traps(tmp_path: Path, capsys: pytest.CaptureFixture[str], fake: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text("name: no\nphases: {warmup: 1s}\n")
+    assert app.call(["validate", str(path)]) == 0
+    path.write_text("name: a\nname: b\n")
+    assert app.call(["validate", str(path)]) == 104
+    assert "twice" in capsys.readouterr().err
+
+
+def test_init_writes_what_validates(tmp_path: Path, fake: Path) -> None:
+    for preset in ("mqtt-t4", "http", "iot-mixed", "ping", "stream-64b"):
+        path = tmp_path / f"{preset}.yaml"
+        assert app.call(["init", preset, "-o", str(path)]) == 0
+        assert path.read_text().count("# ") >= 6
+        assert app.call(["validate", str(path)]) == 0
+    assert app.call(["init", "http", "-o", str(path)]) == 104
+
+
+def test_runs_report_and_compare(profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        assert app.call(["run", str(profile), "--repeat", "2", "-q"]) == 0
+        time.sleep(1.0)
+    capsys.readouterr()
+    assert app.call(["runs", "list", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) == 2
+    assert app.call(["runs", "show"]) == 0
+    assert app.call(["report", "latest", "--html", str(tmp_path / "again.html")]) == 0
+    assert (tmp_path / "again.html").stat().st_size > 10_000
+    capsys.readouterr()
+    assert app.call(["compare", rows[0]["id"], rows[1]["id"], "--json", "--fail"]) == 0
+    compared = json.loads(capsys.readouterr().out)
+    assert all(not c["significant"] for c in compared["legs"]["sockets"])
+    assert app.call(["runs", "rm", rows[0]["id"]]) == 0
+    assert not Path(rows[0]["folder"]).exists()
+    assert Path(rows[1]["folder"]).exists()
+
+
+def test_describe_doctor_and_restore(fake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.call(["describe", "--json"]) == 0
+    about = json.loads(capsys.readouterr().out)
+    assert "iot-mixed" in about["presets"]["profiles"]
+    assert app.call(["doctor", "--json"]) in (0, 92)
+    assert {"name", "state", "found", "fix"} <= json.loads(capsys.readouterr().out)[0].keys()
+    assert app.call(["restore"]) == 0
+
+
+def test_doctor_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NETDYNO_DAEMON", "/nowhere")
+    assert app.call(["doctor"]) == 92
+    assert "netdynod" in capsys.readouterr().out
+
+
+def test_a_daemon_that_stays(profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    socket = str(tmp_path / "stay.sock")
+    assert app.call(["daemon", "start", "--socket", socket]) == 0
+    try:
+        assert app.call(["daemon", "status", "--socket", socket]) == 0
+        assert app.call(["run", str(profile), "--socket", socket]) == 0
+        assert app.call(["describe", "--socket", socket]) == 0
+    finally:
+        assert app.call(["daemon", "stop", "--socket", socket]) == 0
+    assert not Path(socket).exists()
+    assert app.call(["daemon", "status", "--socket", socket]) == 91
+
+
+def wait_for_samples(tmp_path: Path) -> Path:
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        for path in (tmp_path / "runs").glob("*/samples.jsonl"):
+            if path.stat().st_size:
+                return path.parent
+        time.sleep(0.02)
+    raise AssertionError("the run does not start")
+
+
+def long(profile: Path) -> str:
+    document = PROFILE | {"phases": PROFILE["phases"] | {"measure": "1000s"}}
+    profile.write_text(json.dumps(document))
+    return str(profile)
+
+
+def test_ctrl_c_keeps_what_was_measured(profile: Path, tmp_path: Path) -> None:
+    child = start("run", long(profile), FAKE_SPEED="5")
+    wait_for_samples(tmp_path)
+    time.sleep(0.5)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=20)
+    assert child.returncode == 105, err
+    found, _ = result(tmp_path)
+    assert found.interrupted
+    assert found.legs[0].repetitions[0].stopped == "stopped"
+    assert found.legs[0].repetitions[0].series
+    assert "Traceback" not in out + err
+    assert not list((tmp_path / "state" / "journal").glob("*"))
+
+
+def test_a_daemon_killed_in_the_run(profile: Path, tmp_path: Path) -> None:
+    child = start("run", str(profile), FAKE_DIE="run")
+    _, err = child.communicate(timeout=30)
+    assert child.returncode == 91
+    assert "ND-91-20" in err
+    assert "told to die" in err
+    found, _ = result(tmp_path)
+    assert not found.valid
+    assert found.error
+    repetition = found.legs[0].repetitions[0]
+    assert repetition.stopped == "failed"
+    assert repetition.series
+
+
+@pytest.mark.parametrize("moment", ["start", "load", "result"])
+def test_a_daemon_killed_at_other_moments(profile: Path, tmp_path: Path, moment: str) -> None:
+    child = start("run", str(profile), FAKE_DIE=moment)
+    _, err = child.communicate(timeout=30)
+    assert child.returncode in (91, 92)
+    assert "told to die" in err
+    assert "Traceback" not in err
+    assert result(tmp_path)[0].error
+
+
+TOPOLOGY = """
+name: killed
+legs:
+  - name: a
+    topology:
+      hosts: {gen: {role: generator}, web: {}}
+      links: [{a: {host: gen, addresses: [10.7.0.1/24]}, b: {host: web, addresses: [10.7.0.2/24]}}]
+    duts: {web: {driver: nginx, host: web}}
+    profile:
+      name: killed
+      phases: {warmup: 1s, measure: 1000s, drain: 1s, sample: 500ms}
+      groups: [{name: web, target: web, model: {http: {}}}]
+"""
+
+
+def ours(names: set[str]) -> list[str]:
+    return [name for name in namespace.names() if name not in names]
+
+
+@root
+def test_kill_9_of_the_command_leaves_nothing_after_restore(tmp_path: Path, fake: Path) -> None:
+    before = set(namespace.names())
+    path = tmp_path / "e.yaml"
+    path.write_text(TOPOLOGY)
+    child = start("run", str(path), FAKE_SPEED="5")
+    folder = wait_for_samples(tmp_path)
+    assert len([n for n in ours(before) if n.startswith(f"nd-{folder.name[-4:]}")]) == 2
+    child.kill()
+    child.wait()
+    assert app.call(["restore"]) == 0
+    assert not [n for n in ours(before) if n.startswith(f"nd-{folder.name[-4:]}")]
+    assert not list((tmp_path / "state" / "journal").glob("*"))
+    assert app.call(["runs", "list"]) == 0
+    assert (folder / "samples.jsonl").stat().st_size
+
+
+@root
+def test_a_dut_killed_in_the_run(tmp_path: Path, fake: Path) -> None:
+    path = tmp_path / "e.yaml"
+    path.write_text(TOPOLOGY)
+    child = start("run", str(path), FAKE_SPEED="5")
+    folder = wait_for_samples(tmp_path)
+    inside = f"nd-{folder.name[-4:]}1-web"
+    pids = subprocess.run(["ip", "netns", "pids", inside], capture_output=True, text=True).stdout.split()
+    os.kill(int(pids[0]), signal.SIGKILL)
+    _, err = child.communicate(timeout=30)
+    assert child.returncode == 91
+    assert "ND-91-23" in err
+    found, _ = result(tmp_path)
+    assert found.legs[0].repetitions[0].dut["web"].died
+    assert not [n for n in namespace.names() if n.startswith(f"nd-{folder.name[-4:]}")]
+
+
+@root
+def test_a_full_disk_is_told_and_nothing_is_left(tmp_path: Path, profile: Path) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(full)], check=True)
+    try:
+        child = start("run", str(profile), "--runs", str(full))
+        _, err = child.communicate(timeout=30)
+        assert child.returncode == 92
+        assert "ND-92-27" in err
+        assert "Traceback" not in err
+        assert not list((tmp_path / "state" / "journal").glob("*"))
+    finally:
+        subprocess.run(["umount", str(full)], check=True)
+
+
+def test_quick_forms() -> None:
+    made = quick.profile(
+        ["mqtt://h:1", "http://h/512?x=1", "ping://h", "udp://h:7"], quick.Quick(devices=3, interval="10ms")
+    )
+    models = [next(iter(g["model"].items())) for g in made["groups"]]
+    assert [name for name, _ in models] == ["mqtt", "http", "ping", "stream"]
+    assert models[1][1]["path"] == "/512?x=1"
+    assert made["groups"][1]["target"] == "http://h"
+    assert all(g["devices"] == 3 for g in made["groups"])
+    opened = quick.profile(["mqtt://h"], quick.Quick(rate="100", size="64"))["groups"][0]
+    assert opened["load"] == {"open": {"rate": "100/s"}}
+    assert opened["model"]["mqtt"] == {"size": "64B", "count": 3}
+    assert (
+        quick.profile(["udp://h:7"], quick.Quick(rate="5k/s"))["groups"][0]["model"]["stream"]["rate"]
+        == "5k/s"
+    )
+    with pytest.raises(Error):
+        quick.profile(["http://h"], quick.Quick(size="64"))
+
+
+@pytest.mark.parametrize(
+    "verb", ["", "demo", "run", "init", "validate", "describe", "compare", "report", "doctor", "restore"]
+)
+def test_help_teaches(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.call([*([verb] if verb else []), "--help"]) == 0
+    assert "netdyno" in capsys.readouterr().out
