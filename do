@@ -168,7 +168,11 @@ rust() {
 }
 
 build() {
-    cargo build --release --locked -p netdynod || die 1 "netdynod does not build; the compiler's words are above"
+    local quiet=(--quiet)
+    if [ -t 2 ]; then quiet=(); fi
+    [ -x target/release/netdynod ] || say "building netdynod (minutes, the first time)"
+    cargo build --release --locked -p netdynod "${quiet[@]}" ||
+        die 1 "netdynod does not build; the compiler's words are above"
 }
 
 # ----------------------------------------------------------------------------------------- python
@@ -317,7 +321,8 @@ verb_lint() { # -- formats, clippy, ruff, mypy, shellcheck, and generated files 
 ruff() { # one set of rules, from python/pyproject.toml, for all Python
     local folder scripts=()
     for folder in tools tests benches examples; do [ ! -d "$folder" ] || scripts+=("$folder"); done
-    .venv/bin/ruff "$@" --quiet python && .venv/bin/ruff "$@" --quiet --config python/pyproject.toml "${scripts[@]}"
+    .venv/bin/ruff "$@" --quiet python && .venv/bin/ruff "$@" --quiet --config python/pyproject.toml \
+        --config 'src = ["python"]' "${scripts[@]}"
 }
 mypy() { (cd python && ../.venv/bin/mypy --strict netdyno); }
 generated() { .venv/bin/python tools/reference.py --check; }
