@@ -28,6 +28,10 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn start_with(profile: &Value, steer: impl FnOnce(&Arc<Control>)) -> Result<Value, Unready> {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    unguarded(profile, steer)
+}
+
+fn unguarded(profile: &Value, steer: impl FnOnce(&Arc<Control>)) -> Result<Value, Unready> {
     let profile = profile::load(&profile.to_string()).unwrap_or_else(|errors| panic!("{errors:?}"));
     let profile::Transport::Dpdk(settings) = profile.transport.clone() else { panic!("not dpdk") };
     let phases = profile.phases.clone();
@@ -240,6 +244,44 @@ fn a_kernel_host_answers_over_veth() {
     profile["groups"][0]["target"] = json!("udp://10.9.1.9:7");
     let why = start(&profile).unwrap_err();
     assert!(why.code == "ND-92-13" && why.what.contains("10.9.1.9"), "{why}");
+}
+
+#[test]
+fn a_reflector_of_another_run_answers_over_veth() {
+    if let Err(why) = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET) {
+        eprintln!("skipped: a network namespace needs root ({why})");
+        return;
+    }
+    ip("link add left type veth peer name right");
+    ip("link set left up");
+    ip("link set right up");
+    let reflector = json!({
+        "name": "reflect",
+        "phases": {"warmup": "0s", "measure": "60s", "drain": "100ms"},
+        "transport": {"dpdk": {"ports": [
+            {"name": "b", "device": "af_packet:right", "ip": "10.9.2.2", "role": "reflector"}
+        ]}}
+    });
+    let mut profile = cable("other", json!({"rate": "500/s"}));
+    profile["transport"]["dpdk"]["ports"] =
+        json!([{"name": "a", "device": "af_packet:left", "ip": "10.9.2.1"}]);
+    profile["groups"][0]["target"] = json!("udp://10.9.2.2:7");
+    let mut result = Value::Null;
+    // The reflector's run goes on while the other one asks for its address, sends, and ends.
+    let reflected = start_with(&reflector, |control| {
+        result = unguarded(&profile, |_| ()).unwrap_or_else(|why| panic!("{why}"));
+        control.stop();
+    })
+    .unwrap();
+    assert_eq!(result.pointer("/groups/0/loss"), Some(&json!(0.0)), "{result:#}");
+    let sent = number(&result, "/groups/0/total/messages_sent");
+    // The kernel sends some of its own over a fresh link; those are dropped by reason.
+    let (taken, drops) = element(&reflected, "b.reflector");
+    let dropped: u64 = drops.as_object().unwrap().values().filter_map(Value::as_u64).sum();
+    assert!(
+        (sent + 1..=sent + 3).contains(&(taken - dropped)),
+        "{sent} and the question: {taken} − {dropped}"
+    );
 }
 
 #[test]

@@ -32,6 +32,17 @@ pub struct Streams {
     pub meter: [Tally; 3],
 }
 
+impl Streams {
+    /// Count `n` datagrams that were due in `phase` and are sent. All of a group's have the same length.
+    #[inline]
+    fn count(&mut self, phase: Phase, n: usize) {
+        let counts = &mut self.meter[phase as usize].counts;
+        counts.messages_intended += n as u64;
+        counts.messages_sent += n as u64;
+        counts.bytes_sent += (n * self.templates.first().map_or(0, Template::payload)) as u64;
+    }
+}
+
 /// Element: see the module's own words.
 #[derive(Debug)]
 pub struct Generator {
@@ -96,21 +107,24 @@ fn send(
     }
     let first = streams.slots.due();
     let mut written = have;
+    let (mut in_phase, mut counted) = (window.phase(first), have);
     for mbuf in &mut batch.frames_mut()[have..] {
         // A flow that ended may have moved the next slot away.
         if streams.slots.due() > due_by {
             break;
         }
         let slot = streams.slots.take();
-        let template = &streams.templates[slot.device as usize];
-        let counts = &mut streams.meter[window.phase(slot.due) as usize].counts;
+        let phase = window.phase(slot.due);
+        if phase != in_phase {
+            // Only where a phase ends: what came before is of the old one.
+            streams.count(in_phase, written - counted);
+            (in_phase, counted) = (phase, written);
+        }
         if slot.begins {
+            let counts = &mut streams.meter[phase as usize].counts;
             counts.flows_intended += 1;
             counts.flows_started += 1;
         }
-        counts.messages_intended += 1;
-        counts.messages_sent += 1;
-        counts.bytes_sent += template.payload() as u64;
         if slot.ends {
             streams.meter[window.phase(slot.begun) as usize].counts.flows_completed += 1;
         }
@@ -119,6 +133,7 @@ fn send(
             sequence: slot.sequence & SEQUENCE_MAX,
             sent_ns: zero.saturating_add(slot.due.0),
         };
+        let template = &streams.templates[slot.device as usize];
         // The pool's packets have room for the longest template: see where it is made.
         if let Some(frame) = mbuf.set_len(template.len()) {
             template.write(frame, &signature);
@@ -126,6 +141,7 @@ fn send(
         written += 1;
     }
     batch.truncate(written);
+    streams.count(in_phase, written - counted);
     // One value for all that leave together: the oldest's, so that none is made to look better than it was.
     let tally = &mut streams.meter[window.phase(first) as usize];
     let count = (written - have) as u64;
