@@ -1,0 +1,168 @@
+"""What the cases stand on: a network namespace of their own, servers on one core, generators on the other."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from netdyno.client import Client
+from netdyno.daemon import program
+
+CORES = sorted(os.sched_getaffinity(0))
+SERVER, GENERATOR = CORES[0], CORES[-1]
+
+
+class Missing(SystemExit):
+    """A peer is not installed."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__(f"error ND-92-30: the peer {command!r} is not installed; ./do bench installs it")
+
+
+def need(command: str) -> str:
+    """Where a program is."""
+    found = shutil.which(command, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    if found is None:
+        raise Missing(command)
+    return found
+
+
+@contextlib.contextmanager
+def namespace() -> Iterator[str]:
+    """A namespace with its loopback up, gone at the end."""
+    name = f"nd-bench-{os.getpid()}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
+        for key, value in {
+            "net.ipv4.ip_local_port_range": "1024 65000",
+            "net.ipv4.tcp_tw_reuse": "1",
+        }.items():
+            subprocess.run(["ip", "netns", "exec", name, "sysctl", "-qw", f"{key}={value}"], check=True)
+        yield name
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=False)
+
+
+def inside(name: str, core: int, *command: str) -> list[str]:
+    """The command line that runs a command there, on that core."""
+    return ["ip", "netns", "exec", name, "taskset", "-c", str(core), *command]
+
+
+@contextlib.contextmanager
+def server(name: str, core: int, *command: str, port: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """A server in the namespace, for as long as it is needed."""
+    process = subprocess.Popen(
+        inside(name, core, *command),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        for _ in range(100):
+            if process.poll() is not None:
+                raise SystemExit(
+                    f"{command[0]} ended: {process.stderr.read().decode() if process.stderr else ''}"
+                )
+            if port is None or _listens(name, port):
+                break
+            time.sleep(0.05)
+        yield process
+    finally:
+        process.terminate()
+        process.wait(5)
+
+
+def _listens(name: str, port: int) -> bool:
+    found = subprocess.run(
+        ["ip", "netns", "exec", name, "ss", "-Hlntu", f"sport = :{port}"],
+        capture_output=True,
+        check=False,
+    )
+    return bool(found.stdout.strip())
+
+
+@contextlib.contextmanager
+def folder() -> Iterator[Path]:
+    """A folder that servers with their own user can read."""
+    with tempfile.TemporaryDirectory(prefix="nd-bench-") as path:
+        Path(path).chmod(0o755)
+        yield Path(path)
+
+
+def cpu_of(pid: int) -> float:
+    """CPU seconds that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def rss_of(pid: int) -> int:
+    """Resident bytes of a process."""
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(x.split()[1]) * 1024 for x in status if x.startswith("VmRSS"))
+
+
+def measured(command: list[str], timeout: float) -> tuple[str, float]:
+    """Run a peer: what it printed, and the CPU seconds of it and its children."""
+    before = os.times()
+    done = subprocess.run(
+        command, capture_output=True, check=False, text=True, timeout=timeout, stdin=subprocess.DEVNULL
+    )
+    after = os.times()
+    if done.returncode != 0:
+        raise SystemExit(f"{command}: {done.stderr or done.stdout}")
+    spent = after.children_user + after.children_system - before.children_user - before.children_system
+    return done.stdout, spent
+
+
+class Core:
+    """The daemon in the namespace."""
+
+    def __init__(self, name: str, where: Path) -> None:
+        socket = where / "core.sock"
+        self.process = subprocess.Popen(
+            ["ip", "netns", "exec", name, str(program()), "--socket", str(socket), "--log-level", "error"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+        )
+        assert self.process.stdout
+        self.pid = json.loads(self.process.stdout.readline())["pid"]
+        self.client = Client(socket)
+        self.client.acquire()
+
+    def run(self, profile: dict[str, Any], at_middle: Any = None) -> tuple[dict[str, Any], float]:
+        """Run a profile: its result, and the CPU seconds of the whole daemon."""
+        self.client.call("run.load", profile=profile)
+        before = cpu_of(self.pid)
+        self.client.call("run.start")
+        while (status := self.client.call("run.status"))["state"] not in ("done", "failed"):
+            if at_middle and status["phase"] == "measure":
+                at_middle()
+                at_middle = None
+            time.sleep(0.2)
+        return self.client.call("run.result"), cpu_of(self.pid) - before
+
+    def close(self) -> None:
+        """End it."""
+        self.client.close()
+        self.process.terminate()
+        self.process.wait(5)
+
+
+def profile(seconds: float, group: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A profile of one group without a warm-up: then whole-process CPU belongs to what was counted."""
+    return {
+        "name": "bench",
+        "phases": {"warmup": "0s", "measure": f"{seconds}s", "drain": "2s"},
+        "transport": {"sockets": {"cores": [GENERATOR]}},
+        "groups": [{"name": "g", **group}],
+        **more,
+    }

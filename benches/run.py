@@ -1,0 +1,116 @@
+"""Speed, against the peer to beat: interleaved A/B rounds in one run, on the machine as it is now.
+
+    ./do bench [CASE...] [--rounds N] [--seconds S] [--json FILE]
+
+A case plays the same load with netdyno and with its peer, in turn, and gives for each round the rate and the
+generator's CPU per operation. `ratio` is ours / peer pair by pair (for CPU and delay: peer / ours), so that
+above 1 is better for us.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cases_dpdk
+import cases_sockets
+
+
+@dataclass(frozen=True)
+class Case:
+    """One comparison: `setup` makes what both need and yields (ours, peer): each plays one round."""
+
+    setup: Callable[[float], Any]
+    units: dict[str, str]
+    lower: frozenset[str] = field(default_factory=frozenset)
+
+
+CASES: dict[str, Case] = {
+    "http": Case(cases_sockets.http, {"rate": "requests/s", "cpu": "µs/request"}, frozenset({"cpu"})),
+    "mqtt": Case(cases_sockets.mqtt, {"rate": "acked/s", "cpu": "µs/acked message"}, frozenset({"cpu"})),
+    "mqtt-idle": Case(
+        cases_sockets.mqtt_idle, {"memory": "bytes/device", "devices": "devices"}, frozenset({"memory"})
+    ),
+    "udp-64": Case(cases_sockets.udp(64), {"rate": "packets/s", "cpu": "µs/packet"}, frozenset({"cpu"})),
+    "udp-1400": Case(cases_sockets.udp(1400), {"rate": "packets/s", "cpu": "µs/packet"}, frozenset({"cpu"})),
+    "dpdk-loopback": Case(cases_dpdk.loopback, {"rate": "packets/s", "delay": "ns"}, frozenset({"delay"})),
+}
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on."""
+    cpu = next(
+        (
+            x.split(":")[1].strip()
+            for x in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in x
+        ),
+        "",
+    )
+    return {"cpu": cpu, "cores": len(os.sched_getaffinity(0)), "kernel": platform.release()}
+
+
+def compare(case: Case, rounds: int, seconds: float) -> dict[str, Any]:
+    """Play both sides in turn; the medians, and the ratio pair by pair."""
+    ours: list[dict[str, float]] = []
+    peer: list[dict[str, float]] = []
+    with case.setup(seconds) as (play_ours, play_peer):
+        for round_ in range(rounds):
+            # who goes first changes, so that a drift of the machine does not favour one
+            for side in ("ours", "peer") if round_ % 2 == 0 else ("peer", "ours"):
+                if side == "ours":
+                    ours.append(play_ours())
+                elif play_peer is not None:
+                    peer.append(play_peer())
+                time.sleep(0.5)
+    out: dict[str, Any] = {}
+    for metric, unit in case.units.items():
+        a = [x[metric] for x in ours]
+        b = [x[metric] for x in peer if metric in x]
+        pairs = [(y / x if metric in case.lower else x / y) for x, y in zip(a, b, strict=False) if x and y]
+        out[metric] = {
+            "ours": statistics.median(a),
+            "peer": statistics.median(b) if b else None,
+            "ratio": statistics.median(pairs) if pairs else None,
+            "unit": unit,
+            "runs": {"ours": a, "peer": b},
+        }
+    return out
+
+
+def main() -> int:
+    """Run the cases that are named, or all."""
+    parser = argparse.ArgumentParser(prog="./do bench", description=__doc__)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    args = parser.parse_args()
+    unknown = [c for c in args.cases if c not in CASES]
+    if unknown:
+        print(f"error ND-104-30: no case {unknown[0]!r}; there are {', '.join(CASES)}", file=sys.stderr)
+        return 104
+    results: dict[str, Any] = {}
+    for name in args.cases or CASES:
+        print(f"{name} …", flush=True)
+        for metric, row in compare(CASES[name], args.rounds, args.seconds).items():
+            key = name if metric == "rate" else f"{name}.{metric}"
+            results[key] = row
+            peer = f"peer {row['peer']:,.2f}  ratio {row['ratio']:.2f}" if row["peer"] else "no peer"
+            print(f"  {key:22} ours {row['ours']:,.2f}  {peer}  {row['unit']}", flush=True)
+    if args.json:
+        args.json.write_text(json.dumps({**results, "machine": machine()}, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
