@@ -59,8 +59,6 @@ impl Idle {
     pub(crate) fn rest(&mut self, now: u64, due: u64) -> Rest {
         let free = due.saturating_sub(now);
         let idle = now.saturating_sub(self.worked);
-        // A far-off send is reason enough to sleep at once: nothing else is expected to be missed then,
-        // unless packets also come in, which `worked` tells.
         let policy = &self.policy;
         if idle < policy.yield_after_ns || free <= policy.margin_ns {
             return Rest::Spin;

@@ -17,14 +17,10 @@ mod slots;
 mod supervisor;
 mod tracker;
 
-pub use neighbour::Station;
-pub use reflector::Reflector;
-
 use crate::cpu;
 use crate::plan::Plan;
 use crate::transport::{Control, Sample, Transport, Unready};
 use engine::{Engine, EngineError, Options, Placement, Seat};
-use profile::Role;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -123,9 +119,4 @@ impl Transport for Dpdk {
     fn cores(&self) -> Vec<u16> {
         self.cores.clone()
     }
-}
-
-/// Whether all that the settings' ports do is send back what comes.
-pub fn only_reflects(settings: &profile::Dpdk) -> bool {
-    settings.ports.iter().all(|port| port.role == Role::Reflector)
 }

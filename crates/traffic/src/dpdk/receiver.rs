@@ -119,9 +119,16 @@ impl Measured {
         }
         counts.messages_delivered += 1;
         let delay = now.saturating_sub(signature.sent_ns).min(DELAY_MAX_NS);
-        if let Some(h) = group.delay.and_then(|at| tally.delays.get_mut(at)) {
-            let _grown = h.record(delay);
+        if let Some(at) = group.delay {
+            if let Some(h) = tally.delays.get_mut(at) {
+                let _grown = h.record(delay);
+            }
+            if let Some(v) = tally.variation.get_mut(at).filter(|_| stream.tally.delivered > 0) {
+                v.sum = v.sum.saturating_add(delay.abs_diff(stream.tally.delay_last));
+                v.count += 1;
+            }
         }
+        stream.tally.delay_last = delay;
         if let Some(h) = group.jitter.and_then(|at| tally.delays.get_mut(at)) {
             let _grown = h.record(stream.tracker.jitter(delay));
         }
