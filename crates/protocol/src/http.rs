@@ -55,7 +55,7 @@ pub struct Params {
     /// Requests per flow; 0: until the load ends. Default 0.
     pub requests: u32,
     /// Time from one request to the next, whether or not the former is answered. `0s`: the next is due when
-    /// the former is answered. Default `0s`.
+    /// the former is answered and the connection is up. Default `0s`.
     pub interval: Interval,
     /// Status codes that are a success: `"200"`, `"2xx"` or `"200-399"`. Others count as `rejected`. Default `["200-399"]`.
     pub expect: Vec<String>,

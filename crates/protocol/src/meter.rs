@@ -169,6 +169,23 @@ impl AddAssign<&Counts> for Counts {
     }
 }
 
+/// The delay variation between consecutive messages of the same device (RFC 5481 section 4.1, IPDV), as the
+/// mean of its magnitude: what RFC 3550's running jitter settles at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Variation {
+    /// Sum of the magnitudes, ns.
+    pub sum: u64,
+    /// How many pairs.
+    pub count: u64,
+}
+
+impl Variation {
+    /// The mean, ns; `None` without a pair.
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum as f64 / self.count as f64)
+    }
+}
+
 /// Counts and delay histograms (nanoseconds) of one phase.
 #[derive(Debug, Clone)]
 pub struct Tally {
@@ -176,6 +193,8 @@ pub struct Tally {
     pub counts: Counts,
     /// One histogram per delay that the model names, in its order.
     pub delays: Vec<Histogram<u64>>,
+    /// How each of these delays changed from one message of a device to its next.
+    pub variation: Vec<Variation>,
     /// How late the generator itself was: actual minus intended send time.
     pub lateness: Histogram<u64>,
 }
@@ -203,6 +222,7 @@ impl Tally {
         Self {
             counts: Counts::default(),
             delays: (0..delays).map(|_| histogram()).collect(),
+            variation: vec![Variation::default(); delays],
             lateness: histogram(),
         }
     }
@@ -213,6 +233,10 @@ impl Tally {
         for (mine, theirs) in self.delays.iter_mut().zip(&other.delays) {
             let _grown = mine.add(theirs);
         }
+        for (mine, theirs) in self.variation.iter_mut().zip(&other.variation) {
+            mine.sum = mine.sum.saturating_add(theirs.sum);
+            mine.count += theirs.count;
+        }
         let _grown = self.lateness.add(&other.lateness);
     }
 
@@ -220,6 +244,7 @@ impl Tally {
     pub fn clear(&mut self) {
         self.counts = Counts::default();
         self.delays.iter_mut().for_each(Histogram::reset);
+        self.variation.fill(Variation::default());
         self.lateness.reset();
     }
 }
@@ -239,4 +264,6 @@ pub struct DeviceTally {
     pub delay_sum: u64,
     /// Longest such delay, ns.
     pub delay_max: u64,
+    /// The last one, ns.
+    pub delay_last: u64,
 }

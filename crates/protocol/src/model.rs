@@ -218,9 +218,16 @@ impl<'a> Cx<'a> {
     #[inline]
     pub fn delivered(&mut self, intended: Time, delay: usize) {
         let took = self.now.since(intended);
+        let changed = (self.tally.delivered > 0).then(|| took.abs_diff(self.tally.delay_last));
+        self.tally.delay_last = took;
         let tally = self.at(intended);
         tally.counts.messages_delivered += 1;
         record(&mut tally.delays[delay], took);
+        if let Some(changed) = changed {
+            let variation = &mut tally.variation[delay];
+            variation.sum = variation.sum.saturating_add(changed);
+            variation.count += 1;
+        }
         self.tally.delivered += 1;
         self.tally.delay_sum = self.tally.delay_sum.saturating_add(took);
         self.tally.delay_max = self.tally.delay_max.max(took);

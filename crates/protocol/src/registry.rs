@@ -270,6 +270,6 @@ mod tests {
     #[test]
     fn a_device_is_small() {
         let size = std::mem::size_of::<Device>();
-        assert!(size <= 168, "{size} bytes for each of 50,000 devices");
+        assert!(size <= 120, "{size} bytes for each of 50,000 devices");
     }
 }

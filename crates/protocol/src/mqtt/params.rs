@@ -146,7 +146,7 @@ pub struct Params {
     /// Topic filters to subscribe to before publishing. Default: none.
     pub subscribe: Vec<Filter>,
     /// Whether the last 18 bytes of each payload carry the intended send time, from which subscribers take the
-    /// end-to-end delay. Default: when the device itself subscribes.
+    /// end-to-end delay. Default: when the device itself subscribes; set it to `true` when only another group does.
     pub mark: Option<bool>,
     /// How long a subscriber stays after its last publish, for messages still on their way. Default `1s`.
     pub linger: Interval,

@@ -26,7 +26,7 @@ fn problem(steps: &str) -> String {
 
 #[test]
 fn a_device_is_small() {
-    assert!(std::mem::size_of::<Device>() <= 120, "{}", std::mem::size_of::<Device>());
+    assert!(std::mem::size_of::<Device>() <= 104, "{}", std::mem::size_of::<Device>());
 }
 
 #[test]
