@@ -212,8 +212,8 @@ environment() {
 setup() {
     install "${BUILD[@]}" "${RUN[@]}"
     rust
-    build
     environment
+    build
 }
 
 verb_setup() { # -- install what is missing, build netdynod, make .venv
