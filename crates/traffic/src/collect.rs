@@ -254,7 +254,7 @@ impl Collector {
                     bits_received: per_second(happened.bytes_received) * 8.0,
                 },
                 loss: loss(measured),
-                delays: named(plan.delays, &sum.measured.delays, Distribution::full),
+                delays: full(plan.delays, &sum.measured),
                 lateness: Distribution::full(&sum.measured.lateness),
                 errors: Failure::ALL
                     .iter()
@@ -370,6 +370,17 @@ fn loss(c: &Counts) -> Option<f64> {
     let silent = c.messages_delivered == 0 && c.failures.iter().all(|f| *f == 0);
     (c.messages_sent > 0 && !silent)
         .then(|| c.messages_sent.saturating_sub(c.messages_delivered) as f64 / c.messages_sent as f64)
+}
+
+/// The delays as results give them: whole, and with their variation.
+fn full(names: &'static [&'static str], tally: &Tally) -> BTreeMap<&'static str, Distribution> {
+    let mut all = named(names, &tally.delays, Distribution::full);
+    for (name, variation) in names.iter().zip(&tally.variation) {
+        if let Some(delay) = all.get_mut(name) {
+            delay.jitter = variation.mean();
+        }
+    }
+    all
 }
 
 fn named(

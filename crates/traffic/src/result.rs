@@ -32,6 +32,10 @@ pub struct Distribution {
     /// Standard deviation; in results, not in points of a series.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sd: Option<f64>,
+    /// Mean change from one message of a device to its next (RFC 5481 IPDV, magnitude); in results, for delays
+    /// of confirmed messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<f64>,
     /// All of it: HdrHistogram V2, deflated, base64; in results, not in points of a series.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hdr: Option<String>,
@@ -51,6 +55,7 @@ impl Distribution {
             p999: at(0.999),
             max: if h.is_empty() { 0 } else { h.max() },
             sd: None,
+            jitter: None,
             hdr: None,
         }
     }

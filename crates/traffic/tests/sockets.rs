@@ -113,14 +113,16 @@ fn a_paced_stream_sends_what_was_asked() {
     assert_eq!(flows.iter().map(|f| f.tally.delivered).sum::<u64>(), counters.datagrams_sent);
     assert!(result.validity.valid, "{:?}", result.validity);
     // what a point of the series counts adds up to the whole
-    let points: u64 = result.series.iter().map(|p| p.groups["s"].counts["messages_sent"].as_u64().expect("sent")).sum();
+    let points: u64 =
+        result.series.iter().map(|p| p.groups["s"].counts["messages_sent"].as_u64().expect("sent")).sum();
     assert_eq!(points, total(&result, "messages_sent"));
 }
 
 #[test]
 fn a_dead_port_is_refused_and_not_hammered() {
     let closed = TcpListener::bind("127.0.0.1:0").expect("bind").local_addr().expect("address");
-    let groups = json!([{"name": "w", "target": format!("http://{closed}"), "devices": 3, "model": {"http": {}}}]);
+    let groups =
+        json!([{"name": "w", "target": format!("http://{closed}"), "devices": 3, "model": {"http": {}}}]);
     let (result, _) = run(&profile(groups));
     let failed = total(&result, "flows_failed");
     assert!((3..=3 * 9).contains(&failed), "0.8 s with 0.1 s between tries: {failed}");
@@ -172,9 +174,14 @@ fn every_request_is_one_that_the_server_answered() {
 #[test]
 fn garbage_from_a_server_is_counted_and_survived() {
     let (address, _) = web(b"\x00\x01garbage HTTP nonsense\r\n\r\n");
-    let groups = json!([{"name": "w", "target": format!("http://{address}"), "devices": 2, "model": {"http": {}}}]);
+    let groups =
+        json!([{"name": "w", "target": format!("http://{address}"), "devices": 2, "model": {"http": {}}}]);
     let (result, _) = run(&profile(groups));
-    assert!(result.groups[0].errors.iter().any(|e| e.kind == "protocol" && e.count > 2), "{:?}", result.groups[0].errors);
+    assert!(
+        result.groups[0].errors.iter().any(|e| e.kind == "protocol" && e.count > 2),
+        "{:?}",
+        result.groups[0].errors
+    );
 }
 
 #[test]
@@ -199,7 +206,8 @@ fn more_than_can_be_offered_is_invalid_and_says_by_how_much() {
     short["phases"]["drain"] = json!("200ms");
     let (result, _) = run(&short);
     assert!(!result.validity.valid);
-    let reason = result.validity.reasons.iter().find(|r| r.code == "ND-90-01").expect("short of the intended load");
+    let reason =
+        result.validity.reasons.iter().find(|r| r.code == "ND-90-01").expect("short of the intended load");
     assert!(reason.what.contains("0 of 60 intended flows"), "{}", reason.what);
     assert_eq!(total(&result, "flows_failed"), 1, "the one under way when draining ended");
 }
@@ -242,7 +250,12 @@ fn ping_reaches_this_host() {
     let groups = json!([{"name": "p", "target": "ping://127.0.0.1", "devices": 3,
         "model": {"ping": {"interval": "50ms"}}}]);
     let (result, _) = run(&profile(groups));
-    assert_eq!(total(&result, "messages_sent"), total(&result, "messages_delivered"), "{:?}", result.groups[0].errors);
+    assert_eq!(
+        total(&result, "messages_sent"),
+        total(&result, "messages_delivered"),
+        "{:?}",
+        result.groups[0].errors
+    );
     assert!(total(&result, "messages_sent") >= 3 * 16);
 }
 
