@@ -74,6 +74,8 @@ class Daemon:
         except BaseException:
             notes.undo(self._entry)
             raise
+        # DPDK's files are named by the daemon's pid
+        self._dpdk = notes.write("dpdk", prefix=f"netdyno-{self.process.pid}")
         try:
             self.pid = self._ready()
         except BaseException:
@@ -150,7 +152,7 @@ class Daemon:
         try:
             self.process.stop()
         finally:
-            self._notes.undo(self._entry)
+            self._notes.undo(self._dpdk, self._entry)
 
     def __enter__(self) -> Daemon:
         return self

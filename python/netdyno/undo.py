@@ -110,7 +110,7 @@ def _path(entry: dict[str, Any]) -> bool:
 def _dpdk(entry: dict[str, Any]) -> bool:
     """Huge page files and runtime folder of a DPDK process of ours, named by its file prefix."""
     prefix = str(entry["prefix"])
-    if not prefix.startswith("nd"):
+    if not prefix.startswith("netdyno-"):
         raise Error("ND-92-31", f"the DPDK prefix {prefix!r} is not one of ours")
     found = False
     for base in ("/dev/hugepages", "/mnt/huge", str(entry.get("huge", ""))):

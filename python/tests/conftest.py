@@ -9,8 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from netdyno.daemon import Daemon
+
+# a busy machine is no failure
+settings.register_profile("netdyno", deadline=None)
+settings.load_profile("netdyno")
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 

@@ -2,7 +2,8 @@
 
 Started like the real one, so that everything above the socket is tested without it. Time runs `FAKE_SPEED`
 times faster. `FAKE_DIE` names a moment at which it kills itself (`start`, `load`, `run`, `result`),
-`FAKE_INVALID=1` makes every trial invalid, `FAKE_FAIL=1` loses a tenth of the messages.
+`FAKE_INVALID=1` makes every trial invalid, `FAKE_FAIL=1` loses a tenth of the messages, `FAKE_STUBBORN=1`
+does not stop when asked.
 """
 
 from __future__ import annotations
@@ -326,7 +327,8 @@ class Connection(socketserver.StreamRequestHandler):
                 core.become("paused" if method == "run.pause" else "running", core.phase)
                 return core.status()
             case "run.stop":
-                core.stopping.set()
+                if not os.environ.get("FAKE_STUBBORN"):
+                    core.stopping.set()
                 return core.status()
             case "run.status":
                 return core.status()

@@ -42,7 +42,7 @@ def result(tmp_path: Path) -> tuple[Result, Path]:
 
 def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "netdyno.cli.app", *arguments],
+        [sys.executable, "-m", "netdyno", *arguments],
         env=os.environ | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -367,3 +367,35 @@ def test_quick_forms() -> None:
 def test_help_teaches(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert app.call([*([verb] if verb else []), "--help"]) == 0
     assert "netdyno" in capsys.readouterr().out
+
+
+@root
+@pytest.mark.parametrize("after", [0.3, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0])
+def test_ctrl_c_at_any_moment_leaves_nothing(tmp_path: Path, fake: Path, after: float) -> None:
+    before = set(namespace.names())
+    path = tmp_path / "e.yaml"
+    path.write_text(TOPOLOGY)
+    child = start("run", str(path), FAKE_SPEED="5")
+    time.sleep(after)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=30)
+    assert child.returncode == 105, err
+    assert "Traceback" not in err
+    folders = list((tmp_path / "runs").glob("*"))
+    tokens = [f"nd-{folder.name[-4:]}" for folder in folders]
+    assert not [n for n in ours(before) if n.startswith(tuple(tokens))] or not tokens
+    assert not list((tmp_path / "state" / "journal").glob("*.jsonl"))
+
+
+def test_a_second_ctrl_c_does_not_wait(profile: Path, tmp_path: Path) -> None:
+    child = start("run", long(profile), FAKE_SPEED="5", FAKE_STUBBORN="1")
+    wait_for_samples(tmp_path)
+    child.send_signal(signal.SIGINT)
+    time.sleep(1.0)
+    assert child.poll() is None
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=20)
+    assert child.returncode == 105, err
+    found, _ = result(tmp_path)
+    assert found.legs[0].repetitions[0].series
+    assert not list((tmp_path / "state" / "journal").glob("*.jsonl"))

@@ -68,11 +68,6 @@ def options(
     console.DEBUG = debug or bool(os.environ.get("NETDYNO_DEBUG"))
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Entry point; ends the process."""
-    sys.exit(call(arguments))
-
-
 def call(arguments: list[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     try:
@@ -105,7 +100,3 @@ def _fail(error: Error) -> int:
         traceback.print_exc()
     console.show(error)
     return error.exit_code
-
-
-if __name__ == "__main__":
-    main()

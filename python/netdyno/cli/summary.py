@@ -19,12 +19,7 @@ def show(result: Result, folder: Path | None = None) -> None:
     for reason in result.reasons:
         extra = reason.model_extra or {}
         where = " ".join(str(part) for part in (extra.get("leg"), reason.group) if part)
-        out.print(
-            Text(
-                f"  {reason.code} {where}: {reason.what} ({reason.value} against {reason.limit})",
-                style="yellow",
-            )
-        )
+        out.print(Text(f"  {reason.code} {where}: {reason.what}", style="yellow"))
     for leg in result.legs:
         if leg.summary.groups:
             out.print()

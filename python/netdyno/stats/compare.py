@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from scipy import stats
-
 from netdyno.stats.estimate import mean, sd
 
 
@@ -40,6 +38,9 @@ def compare(metric: str, a: Sequence[float], b: Sequence[float]) -> Comparison:
     n = (len(a), len(b))
     if min(n) < 2:
         return Comparison(metric, ma, mb, change, n=n)
+    # loaded when needed: it takes longer than most commands
+    from scipy import stats
+
     p = _welch(a, b)
     rank = 1.0 if set(a) == set(b) and len(set(a)) == 1 else float(stats.mannwhitneyu(a, b).pvalue)
     return Comparison(metric, ma, mb, change, p, rank, effect=hedges(a, b), n=n)
@@ -48,6 +49,8 @@ def compare(metric: str, a: Sequence[float], b: Sequence[float]) -> Comparison:
 def _welch(a: Sequence[float], b: Sequence[float]) -> float:
     if sd(a) == 0 and sd(b) == 0:
         return 1.0 if mean(a) == mean(b) else 0.0
+    from scipy import stats
+
     return float(stats.ttest_ind(a, b, equal_var=False).pvalue)
 
 

@@ -6,8 +6,6 @@ import math
 import random
 from collections.abc import Callable, Sequence
 
-from scipy import stats
-
 from netdyno.result import Estimate
 
 
@@ -28,8 +26,12 @@ def t_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float
     """Student's interval of the mean; None when one value cannot say how far it is to be trusted."""
     if len(values) < 2:
         return None
+    # loaded when needed: commands that judge nothing start faster
+    from scipy import special
+
     m = mean(values)
-    half = float(stats.t.ppf(0.5 + confidence / 2, len(values) - 1)) * sd(values) / math.sqrt(len(values))
+    quantile = float(special.stdtrit(len(values) - 1, 0.5 + confidence / 2))
+    half = quantile * sd(values) / math.sqrt(len(values))
     return (m - half, m + half)
 
 
