@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import shutil
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -77,7 +78,19 @@ class Campaign:
             with self.interrupts.shielded():
                 flows.close()
                 self._finish(result, folder, found)
+        self._refuse(result, folder)
         return result, folder
+
+    def _refuse(self, result: Result, folder: Path) -> None:
+        """Input that the core does not take is no run: raise its error, and leave nothing."""
+        if result.error is None or any(leg.repetitions for leg in result.legs):
+            return
+        error = Error.of(result.error)
+        if error.exit_code == errors.CONFIGURATION:
+            shutil.rmtree(folder, ignore_errors=True)
+            if self.store:
+                self.store.delete(result.id, missing_ok=True)
+            raise error
 
     def _trial(
         self,
@@ -155,7 +168,8 @@ def judge_all(result: Result, profiles: dict[str, dict[str, Any]], confidence: f
     result.thresholds = []
     for leg in result.legs:
         leg.summary = summarise(leg.repetitions, confidence)
-        for threshold in profiles[leg.name].get("thresholds") or []:
+        # a leg that was never run is not judged; that the experiment ended early decides
+        for threshold in (profiles[leg.name].get("thresholds") or []) if leg.repetitions else []:
             result.thresholds.append(judge(leg.name, threshold, leg.repetitions))
     result.valid, result.reasons = validity(result.legs)
     ended = result.error is None and not result.interrupted

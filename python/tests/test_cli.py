@@ -399,3 +399,13 @@ def test_a_second_ctrl_c_does_not_wait(profile: Path, tmp_path: Path) -> None:
     found, _ = result(tmp_path)
     assert found.legs[0].repetitions[0].series
     assert not list((tmp_path / "state" / "journal").glob("*.jsonl"))
+
+
+def test_a_refused_profile_is_no_run(tmp_path: Path, fake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps(PROFILE | {"grups": []}))
+    assert app.call(["run", str(path)]) == 104
+    assert "grups" in capsys.readouterr().err
+    assert not list((tmp_path / "runs").iterdir())
+    assert app.call(["runs", "list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []

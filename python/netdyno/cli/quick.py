@@ -49,7 +49,10 @@ def profile(urls: Sequence[str], options: Quick) -> dict[str, Any]:
         protocol = PROTOCOLS[scheme]
         name = protocol if len(urls) == 1 else f"{protocol}-{i + 1}"
         groups.append(_group(name, protocol, url, options))
-    return {"name": "-".join(dict.fromkeys(PROTOCOLS[u.partition("://")[0]] for u in urls)), "groups": groups}
+    # who asks for nothing more wants to know at least whether it worked
+    thresholds = [{"metric": f"{group['name']}.errors", "max": 0} for group in groups]
+    name = "-".join(dict.fromkeys(PROTOCOLS[u.partition("://")[0]] for u in urls))
+    return {"name": name, "groups": groups, "thresholds": thresholds}
 
 
 def _group(name: str, protocol: str, url: str, o: Quick) -> dict[str, Any]:
