@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import sys
@@ -12,6 +13,8 @@ import pytest
 from hypothesis import settings
 
 from netdyno.daemon import Daemon
+
+from .command import PROFILE
 
 # a busy machine is no failure
 settings.register_profile("netdyno", deadline=None)
@@ -59,3 +62,11 @@ def daemon(
         request.getfixturevalue("fake")
     with Daemon(tmp_path / "nd-core.sock", tmp_path / "log.jsonl") as one:
         yield one
+
+
+@pytest.fixture
+def profile(tmp_path: Path, fake: Path) -> Path:
+    """A small profile, with the stand-in daemon to run it."""
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps(PROFILE))
+    return path

@@ -1,10 +1,6 @@
 """The command line over the stand-in daemon: exit codes, outputs, and what happens when things go wrong."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -12,42 +8,10 @@ from typing import Any
 
 import pytest
 
-from netdyno import namespace
 from netdyno.cli import app, quick
 from netdyno.errors import Error
-from netdyno.result import Result
 
-from .conftest import root
-
-PROFILE: dict[str, Any] = {
-    "name": "cli",
-    "phases": {"warmup": "1s", "measure": "3s", "drain": "1s", "sample": "500ms"},
-    "targets": {"host": "ping://127.0.0.1"},
-    "groups": [{"name": "echo", "target": "host", "devices": 2, "model": {"ping": {}}}],
-    "thresholds": [{"metric": "echo.loss", "max": 0}],
-}
-
-
-@pytest.fixture
-def profile(tmp_path: Path, fake: Path) -> Path:
-    path = tmp_path / "p.json"
-    path.write_text(json.dumps(PROFILE))
-    return path
-
-
-def result(tmp_path: Path) -> tuple[Result, Path]:
-    folder = max((tmp_path / "runs").iterdir())
-    return Result.model_validate_json((folder / "result.json").read_text()), folder
-
-
-def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "netdyno", *arguments],
-        env=os.environ | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+from .command import PROFILE, result
 
 
 def test_a_run_leaves_everything_in_its_folder(profile: Path, tmp_path: Path) -> None:
@@ -217,130 +181,6 @@ def test_a_daemon_that_stays(profile: Path, tmp_path: Path, capsys: pytest.Captu
     assert app.call(["daemon", "status", "--socket", socket]) == 91
 
 
-def wait_for_samples(tmp_path: Path) -> Path:
-    until = time.monotonic() + 20
-    while time.monotonic() < until:
-        for path in (tmp_path / "runs").glob("*/samples.jsonl"):
-            if path.stat().st_size:
-                return path.parent
-        time.sleep(0.02)
-    raise AssertionError("the run does not start")
-
-
-def long(profile: Path) -> str:
-    document = PROFILE | {"phases": PROFILE["phases"] | {"measure": "1000s"}}
-    profile.write_text(json.dumps(document))
-    return str(profile)
-
-
-def test_ctrl_c_keeps_what_was_measured(profile: Path, tmp_path: Path) -> None:
-    child = start("run", long(profile), FAKE_SPEED="5")
-    wait_for_samples(tmp_path)
-    time.sleep(0.5)
-    child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=20)
-    assert child.returncode == 105, err
-    found, _ = result(tmp_path)
-    assert found.interrupted
-    assert found.legs[0].repetitions[0].stopped == "stopped"
-    assert found.legs[0].repetitions[0].series
-    assert "Traceback" not in out + err
-    assert not list((tmp_path / "state" / "journal").glob("*"))
-
-
-def test_a_daemon_killed_in_the_run(profile: Path, tmp_path: Path) -> None:
-    child = start("run", str(profile), FAKE_DIE="run")
-    _, err = child.communicate(timeout=30)
-    assert child.returncode == 91
-    assert "ND-91-20" in err
-    assert "told to die" in err
-    found, _ = result(tmp_path)
-    assert not found.valid
-    assert found.error
-    repetition = found.legs[0].repetitions[0]
-    assert repetition.stopped == "failed"
-    assert repetition.series
-
-
-@pytest.mark.parametrize("moment", ["start", "load", "result"])
-def test_a_daemon_killed_at_other_moments(profile: Path, tmp_path: Path, moment: str) -> None:
-    child = start("run", str(profile), FAKE_DIE=moment)
-    _, err = child.communicate(timeout=30)
-    assert child.returncode in (91, 92)
-    assert "told to die" in err
-    assert "Traceback" not in err
-    assert result(tmp_path)[0].error
-
-
-TOPOLOGY = """
-name: killed
-legs:
-  - name: a
-    topology:
-      hosts: {gen: {role: generator}, web: {}}
-      links: [{a: {host: gen, addresses: [10.7.0.1/24]}, b: {host: web, addresses: [10.7.0.2/24]}}]
-    duts: {web: {driver: nginx, host: web}}
-    profile:
-      name: killed
-      phases: {warmup: 1s, measure: 1000s, drain: 1s, sample: 500ms}
-      groups: [{name: web, target: web, model: {http: {}}}]
-"""
-
-
-def ours(names: set[str]) -> list[str]:
-    return [name for name in namespace.names() if name not in names]
-
-
-@root
-def test_kill_9_of_the_command_leaves_nothing_after_restore(tmp_path: Path, fake: Path) -> None:
-    before = set(namespace.names())
-    path = tmp_path / "e.yaml"
-    path.write_text(TOPOLOGY)
-    child = start("run", str(path), FAKE_SPEED="5")
-    folder = wait_for_samples(tmp_path)
-    assert len([n for n in ours(before) if n.startswith(f"nd-{folder.name[-4:]}")]) == 2
-    child.kill()
-    child.wait()
-    assert app.call(["restore"]) == 0
-    assert not [n for n in ours(before) if n.startswith(f"nd-{folder.name[-4:]}")]
-    assert not list((tmp_path / "state" / "journal").glob("*"))
-    assert app.call(["runs", "list"]) == 0
-    assert (folder / "samples.jsonl").stat().st_size
-
-
-@root
-def test_a_dut_killed_in_the_run(tmp_path: Path, fake: Path) -> None:
-    path = tmp_path / "e.yaml"
-    path.write_text(TOPOLOGY)
-    child = start("run", str(path), FAKE_SPEED="5")
-    folder = wait_for_samples(tmp_path)
-    inside = f"nd-{folder.name[-4:]}1-web"
-    pids = subprocess.run(["ip", "netns", "pids", inside], capture_output=True, text=True).stdout.split()
-    os.kill(int(pids[0]), signal.SIGKILL)
-    _, err = child.communicate(timeout=30)
-    assert child.returncode == 91
-    assert "ND-91-23" in err
-    found, _ = result(tmp_path)
-    assert found.legs[0].repetitions[0].dut["web"].died
-    assert not [n for n in namespace.names() if n.startswith(f"nd-{folder.name[-4:]}")]
-
-
-@root
-def test_a_full_disk_is_told_and_nothing_is_left(tmp_path: Path, profile: Path) -> None:
-    full = tmp_path / "full"
-    full.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(full)], check=True)
-    try:
-        child = start("run", str(profile), "--runs", str(full))
-        _, err = child.communicate(timeout=30)
-        assert child.returncode == 92
-        assert "ND-92-27" in err
-        assert "Traceback" not in err
-        assert not list((tmp_path / "state" / "journal").glob("*"))
-    finally:
-        subprocess.run(["umount", str(full)], check=True)
-
-
 def test_quick_forms() -> None:
     made = quick.profile(
         ["mqtt://h:1", "http://h/512?x=1", "ping://h", "udp://h:7"], quick.Quick(devices=3, interval="10ms")
@@ -367,38 +207,6 @@ def test_quick_forms() -> None:
 def test_help_teaches(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert app.call([*([verb] if verb else []), "--help"]) == 0
     assert "netdyno" in capsys.readouterr().out
-
-
-@root
-@pytest.mark.parametrize("after", [0.3, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0])
-def test_ctrl_c_at_any_moment_leaves_nothing(tmp_path: Path, fake: Path, after: float) -> None:
-    before = set(namespace.names())
-    path = tmp_path / "e.yaml"
-    path.write_text(TOPOLOGY)
-    child = start("run", str(path), FAKE_SPEED="5")
-    time.sleep(after)
-    child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=30)
-    assert child.returncode == 105, err
-    assert "Traceback" not in err
-    folders = list((tmp_path / "runs").glob("*"))
-    tokens = [f"nd-{folder.name[-4:]}" for folder in folders]
-    assert not [n for n in ours(before) if n.startswith(tuple(tokens))] or not tokens
-    assert not list((tmp_path / "state" / "journal").glob("*.jsonl"))
-
-
-def test_a_second_ctrl_c_does_not_wait(profile: Path, tmp_path: Path) -> None:
-    child = start("run", long(profile), FAKE_SPEED="5", FAKE_STUBBORN="1")
-    wait_for_samples(tmp_path)
-    child.send_signal(signal.SIGINT)
-    time.sleep(1.0)
-    assert child.poll() is None
-    child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=20)
-    assert child.returncode == 105, err
-    found, _ = result(tmp_path)
-    assert found.legs[0].repetitions[0].series
-    assert not list((tmp_path / "state" / "journal").glob("*.jsonl"))
 
 
 def test_a_refused_profile_is_no_run(tmp_path: Path, fake: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,32 @@
+"""Runs of the command over the stand-in daemon, for the tests of the command line."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from netdyno.result import Result
+
+PROFILE: dict[str, Any] = {
+    "name": "cli",
+    "phases": {"warmup": "1s", "measure": "3s", "drain": "1s", "sample": "500ms"},
+    "targets": {"host": "ping://127.0.0.1"},
+    "groups": [{"name": "echo", "target": "host", "devices": 2, "model": {"ping": {}}}],
+    "thresholds": [{"metric": "echo.loss", "max": 0}],
+}
+
+
+def result(tmp_path: Path) -> tuple[Result, Path]:
+    folder = max((tmp_path / "runs").iterdir())
+    return Result.model_validate_json((folder / "result.json").read_text()), folder
+
+
+def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "netdyno", *arguments],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
