@@ -1,0 +1,116 @@
+"""A generator that cannot do what it was asked says so, and by how much; the same load with room is valid."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from lab import NETDYNOD, Done, Lab, Wire, group, profile, root
+
+pytestmark = root
+
+
+def reasons(done: Done) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for reason in done.result.reasons:
+        found.setdefault(reason.code, []).append(reason)
+    return found
+
+
+def reflector(lab: Lab, cable: Wire) -> str:
+    child = lab.spawn(*cable.at_far, NETDYNOD, "reflect", "--udp", "7", "--mode", "sink", "--bind", Wire.FAR)
+    assert child.stdout
+    assert "ready" in child.stdout.readline()
+    return f"udp://{Wire.FAR}:7"
+
+
+def test_more_than_it_can_send_is_invalid_and_says_by_how_much(lab: Lab, cable: Wire) -> None:
+    model = {"stream": {"size": "64B", "rate": "20M/s", "echo": False}}
+    document = profile(group("flood", reflector(lab, cable), model), validity={})
+    # without a warm-up there is no backlog before the measure phase begins
+    document["phases"]["warmup"] = "0s"
+    done = lab.run("run", lab.write("p.json", document), prefix=cable.at_near)
+    assert done.code == 90, done.text
+    assert not done.result.valid
+    assert "INVALID" in done.out
+    (short,) = reasons(done)["ND-90-01"]
+    measured = done.trial.groups[0].measured
+    assert measured.messages_intended >= 20_000_000
+    assert 0 < measured.messages_sent < 0.9 * measured.messages_intended
+    assert short.group == "flood"
+    share = measured.messages_sent / measured.messages_intended
+    assert abs(short.value - share) < 1e-9
+    assert short.limit == 0.99
+    said = f"{measured.messages_sent} of {measured.messages_intended} intended messages were offered"
+    assert said in short.what
+    assert f"{(1 - share) * 100:.1f} % short" in short.what
+    assert said in done.out
+    # intended, offered and what came back are three numbers
+    rates = done.trial.groups[0].rates
+    assert rates["messages_intended"] > rates["messages_sent"] > 0
+
+
+STEADY = {"stream": {"size": "64B", "rate": "50k/s", "echo": False}}
+"""Needs a good part of one core."""
+TIGHT = {"lateness_p99": "10ms", "offered": 0.99, "starved": 0.2}
+
+
+def test_starved_of_cpu_is_invalid_and_says_by_how_much(lab: Lab, cable: Wire) -> None:
+    core = max(os.sched_getaffinity(0))
+    target = reflector(lab, cable)
+    for _ in range(8):
+        lab.spawn("taskset", "-c", str(core), "sh", "-c", "while :; do :; done")
+    transport = {"sockets": {"cores": [core]}}
+    document = profile(group("steady", target, STEADY), validity=TIGHT, transport=transport)
+    done = lab.run("run", lab.write("p.json", document), prefix=cable.at_near, timeout=80)
+    assert done.code == 90, done.text
+    found = reasons(done)
+    assert "ND-90-03" in found, done.text
+    (starved,) = found["ND-90-03"]
+    assert starved.value > starved.limit == 0.2
+    assert re.search(rf"worker 0 waited for core {core} during \d+ % of the measure phase", starved.what)
+    assert starved.what in done.out
+    for late in found.get("ND-90-02", []):
+        assert late.value > late.limit == 10e6
+        assert re.search(r"late by [\d.]+ ms", late.what)
+    # every point of the series tells it too
+    assert max(w.starved for point in done.trial.series for w in point.workers) > 0.2
+
+
+def test_the_same_load_with_room_is_valid(lab: Lab, cable: Wire) -> None:
+    document = profile(group("steady", reflector(lab, cable), STEADY))
+    done = lab.good("run", lab.write("p.json", document), prefix=cable.at_near)
+    assert done.result.valid
+    assert done.result.reasons == []
+    assert "measurement valid" in done.out
+    measured = done.trial.groups[0].measured
+    assert measured.messages_intended == measured.messages_sent == 100_000
+
+
+def test_thresholds_do_not_hide_an_invalid_measurement(lab: Lab, cable: Wire) -> None:
+    # no machine is never late
+    document = profile(group("steady", reflector(lab, cable), STEADY), validity={"lateness_p99": "1ns"})
+    document["thresholds"] = [{"metric": "steady.messages_sent", "min": 1}]
+    done = lab.run("run", lab.write("p.json", document), "--duration", "1s", prefix=cable.at_near)
+    assert done.code == 90, done.text
+    assert done.result.verdict == "pass"
+    assert not done.result.valid
+    (late,) = reasons(done)["ND-90-02"]
+    assert f"late by {late.value / 1e6:.1f} ms" in late.what
+    assert "limit 1ns" in late.what
+
+
+def test_own_failures_are_told_from_those_of_others(lab: Lab, cable: Wire) -> None:
+    # more devices than there are ports to send from
+    sysctl = "net.ipv4.ip_local_port_range=40000 40009"
+    prefix = (*cable.at_near, "sh", "-c", f'sysctl -qw "{sysctl}"; exec "$@"', "sh")
+    target = reflector(lab, cable)
+    model = {"stream": {"rate": "10/s", "echo": False}}
+    document = profile(group("many", target, model, 40))
+    done = lab.run("run", lab.write("p.json", document), "--duration", "1s", prefix=prefix)
+    assert done.code in (90, 92), done.text
+    assert ("ND-92-02" in done.err) if done.code == 92 else ("ND-90-04" in reasons(done)), done.text
+    if done.code == 92:
+        assert "40" in done.err
+        assert "source" in done.err
