@@ -47,6 +47,20 @@ class Witness(Model):
     agree: bool
 
 
+class CaptureReport(Model):
+    """How the capture of a trial went."""
+
+    path: str = ""
+    interface: str = ""
+    packets: int = 0
+    bytes: int = 0
+    dropped: int = 0
+    """Packets that passed and could not be taken."""
+    state: str = "stopped"
+    """`stopped` at the end of the run, `full` at its limit, or `failed`."""
+    error: str | None = None
+
+
 class Repetition(Trial):
     """A trial, and what was seen around it."""
 
@@ -54,6 +68,7 @@ class Repetition(Trial):
     """Place of this trial in the order they were run."""
     dut: dict[str, DutReport] = Field(default_factory=dict)
     witnesses: list[Witness] = Field(default_factory=list)
+    capture: CaptureReport | None = None
 
 
 class Estimate(Model):

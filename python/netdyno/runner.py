@@ -7,7 +7,7 @@ import csv
 import json
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -74,10 +74,11 @@ class Campaign:
             for number, (variant, repetition) in enumerate(order, 1):
                 if not self._trial(result, folder, flows, variant, (number, len(order)), repetition):
                     break
+        except Error as e:
+            self._ended(result, e)
         finally:
             with self.interrupts.shielded():
-                flows.close()
-                self._finish(result, folder, found)
+                self._finish(result, folder, found, flows)
         self._refuse(result, folder)
         return result, folder
 
@@ -111,26 +112,36 @@ class Campaign:
         path = folder / ("capture.pcapng" if number == 1 else f"capture-{number}.pcapng")
         with files.told(folder / PARTIAL):
             partial = (folder / PARTIAL).open("w", encoding="utf-8")
-        with contextlib.closing(partial):
+        with _closing(partial):
             token = f"{result.id[-4:]}{number}"
             setting = Setting(
                 token=token, folder=folder, live=self.live, interrupts=self.interrupts, plan=plan,
                 capture=path if self.capture else None, socket=self.socket, each=_keeper(partial),
             )  # fmt: skip
             outcome = Runner(variant, setting).run()
+        failures = [outcome.error] if outcome.error else []
         with self.interrupts.shielded():
-            self._keep(result, folder, variant, number, outcome, flows)
+            try:
+                self._keep(result, folder, variant, number, outcome, flows)
+            except Error as e:
+                failures.append(e)
         if outcome.captured and result.files.capture is None and path.exists():
             result.files.capture = path.name
         if self.interrupts.count:
             result.interrupted = True
-        if outcome.error and outcome.error.exit_code == errors.INTERRUPTED:
-            return False
-        if outcome.error:
-            result.error = outcome.error.as_dict()
-            self.live.log(str(outcome.error))
-            return False
-        return not result.interrupted
+        for failure in failures:
+            self._ended(result, failure)
+        return not (failures or result.interrupted)
+
+    def _ended(self, result: Result, error: Error) -> None:
+        """Note what ended the experiment early; what was measured until then stays."""
+        if error.exit_code == errors.INTERRUPTED:
+            result.interrupted = True
+            return
+        earlier = result.error
+        found = [*((earlier.get("all") or [earlier]) if earlier else []), *(error.all or [error.as_dict()])]
+        result.error = (earlier or error.as_dict()) | ({"all": found} if len(found) > 1 else {})
+        self.live.log(str(error))
 
     def _keep(
         self, result: Result, folder: Path, variant: Variant, number: int, outcome: Outcome, flows: _Table
@@ -145,18 +156,22 @@ class Campaign:
         leg.repetitions.append(outcome.repetition)
         if outcome.repetition.version:
             result.environment["versions"]["netdynod"] = outcome.repetition.version
-        flows.add([variant.name, number, *row] for row in outcome.flows)
         if self.store:
             self.store.add(result.id, leg, outcome.repetition)
+        flows.add([variant.name, number, *row] for row in outcome.flows)
 
-    def _finish(self, result: Result, folder: Path, found: list[Variant]) -> None:
+    def _finish(self, result: Result, folder: Path, found: list[Variant], flows: _Table) -> None:
         judge_all(result, {v.name: v.profile for v in found}, self.experiment.confidence)
         result.finished = _now()
         result.files.flows = "flows.csv" if (folder / "flows.csv").exists() else None
         try:
+            flows.close()
             save(result, folder)
             with contextlib.suppress(OSError):
                 (folder / PARTIAL).unlink()
+        except Error as e:
+            # the store, on its own disk, and whoever watches still get it
+            self._ended(result, e)
         finally:
             if self.store:
                 self.store.finish(result)
@@ -224,6 +239,16 @@ class _Table:
         if self._file:
             with files.told(self._path):
                 self._file.close()
+
+
+@contextlib.contextmanager
+def _closing(file: IO[str]) -> Iterator[None]:
+    """Close it; what it still held and a full disk does not take is told with the result."""
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            file.close()
 
 
 def _keeper(file: IO[str]) -> Any:

@@ -19,7 +19,7 @@ from netdyno.errors import Error
 from netdyno.experiment import Variant, bind_targets
 from netdyno.interrupt import Interrupts
 from netdyno.model import Phases, Reason, Sample, Trial, Validity
-from netdyno.result import CpuPoint, DutReport, Repetition
+from netdyno.result import CaptureReport, CpuPoint, DutReport, Repetition
 from netdyno.stats.metric import bound
 from netdyno.stats.units import seconds
 from netdyno.topology import Network
@@ -70,6 +70,7 @@ class Runner:
         self.outcome = Outcome()
         self._cpu: dict[str, tuple[float, float]] = {}
         self._began = 0.0
+        self._captured: CaptureReport | None = None
 
     def run(self) -> Outcome:
         """Run it. Errors are in the outcome, beside what was measured until then."""
@@ -169,9 +170,26 @@ class Runner:
             failure = self._watch(client, events)
         if self.outcome.captured:
             with contextlib.suppress(Error):
-                client.call("capture.stop")
+                self._captured = CaptureReport.model_validate(client.call("capture.stop"))
         with setting.interrupts.shielded():
             self._collect(client, failure)
+            self._judge_capture()
+
+    def _judge_capture(self) -> None:
+        """Say when the capture has not everything that passed."""
+        about = self._captured
+        if about is None:
+            return
+        if about.state == "failed":
+            what = f"the capture ended after {about.packets} packets: {about.error}"
+            fix = "Make room there, or set a smaller capture.limit; the measurement itself is kept"
+            raise Error("ND-92-09", what, at=about.path, fix=fix)
+        if about.state == "full":
+            self.setting.live.log(f"the capture is full: its limit came after {about.packets} packets")
+        if about.dropped:
+            self.setting.live.log(
+                f"the capture lacks {about.dropped} packets: there was no time to take them"
+            )
 
     def _announce(self, groups: list[dict[str, Any]]) -> None:
         profile, plan = self.variant.profile, self.setting.plan
@@ -267,6 +285,7 @@ class Runner:
 
     def _keep(self, trial: Trial) -> None:
         repetition = Repetition.model_validate(trial.model_dump() | {"dut": self.reports})
+        repetition.capture = self._captured
         repetition.witnesses = witnesses(trial, self.duts, self.reports, self._reached())
         self.outcome.repetition = repetition
 

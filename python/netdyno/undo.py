@@ -114,14 +114,16 @@ def _dpdk(entry: dict[str, Any]) -> bool:
         raise Error("ND-92-31", f"the DPDK prefix {prefix!r} is not one of ours")
     found = False
     for base in ("/dev/hugepages", "/mnt/huge", str(entry.get("huge", ""))):
-        if base and Path(base).is_dir():
+        if base and os.access(base, os.W_OK):
             for file in Path(base).glob(f"{prefix}map_*"):
                 file.unlink(missing_ok=True)
                 found = True
-    runtime = Path("/var/run/dpdk") / prefix
-    if runtime.is_dir():
-        shutil.rmtree(runtime, ignore_errors=True)
-        found = True
+    # root's, and where DPDK keeps them for others; what we may not look into is not ours
+    for base in ("/var/run", os.environ.get("XDG_RUNTIME_DIR") or "/tmp"):
+        runtime = Path(base) / "dpdk" / prefix
+        if os.access(runtime.parent, os.W_OK | os.X_OK) and runtime.is_dir():
+            shutil.rmtree(runtime, ignore_errors=True)
+            found = True
     return found
 
 

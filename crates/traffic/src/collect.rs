@@ -246,8 +246,9 @@ impl Collector {
                 measured: counts(measured),
                 total: counts(&sum.total),
                 rates: Rates {
-                    flows_intended: per_second(happened.flows_intended),
-                    messages_intended: per_second(happened.messages_intended),
+                    // a generator that is behind gets to them late: what counts is when they were due
+                    flows_intended: per_second(measured.flows_intended),
+                    messages_intended: per_second(measured.messages_intended),
                     messages_sent: per_second(happened.messages_sent),
                     messages_delivered: per_second(happened.messages_delivered),
                     bits_sent: per_second(happened.bytes_sent) * 8.0,

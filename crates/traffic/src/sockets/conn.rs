@@ -115,15 +115,9 @@ impl Conn {
             }
             Carrier::Icmp => {
                 let v6 = group.address.is_ipv6();
-                let proto = if v6 { ipproto::ICMPV6 } else { ipproto::ICMP };
-                match socket_with(family, SocketType::DGRAM, flags, Some(proto)) {
-                    Ok(fd) => (fd, Wire::Ping),
-                    Err(Errno::ACCESS) => {
-                        let fd = socket_with(family, SocketType::RAW, flags, Some(proto))
-                            .map_err(|_| Broken::errno(Errno::ACCESS, "ICMP socket"))?;
-                        (fd, Wire::RawPing { ident: device as u16, v6 })
-                    }
-                    Err(e) => return Err(fail(e)),
+                match icmp_socket(v6).map_err(|e| Broken::errno(e, "ICMP socket"))? {
+                    (fd, false) => (fd, Wire::Ping),
+                    (fd, true) => (fd, Wire::RawPing { ident: device as u16, v6 }),
                 }
             }
         };
@@ -432,6 +426,26 @@ fn own_echo(packet: &[u8], ident: u16, v6: bool) -> Option<usize> {
     let icmp = packet.get(at..)?;
     let reply = if v6 { 129 } else { 0 };
     (icmp.len() >= 8 && icmp[0] == reply && icmp[4..6] == ident.to_be_bytes()).then_some(at)
+}
+
+/// A ping socket where this user may have one, else a raw one (true).
+fn icmp_socket(v6: bool) -> Result<(OwnedFd, bool), Errno> {
+    let (family, proto) =
+        if v6 { (AddressFamily::INET6, ipproto::ICMPV6) } else { (AddressFamily::INET, ipproto::ICMP) };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    match socket_with(family, SocketType::DGRAM, flags, Some(proto)) {
+        Ok(fd) => Ok((fd, false)),
+        Err(Errno::ACCESS) => {
+            let raw = socket_with(family, SocketType::RAW, flags, Some(proto));
+            raw.map(|fd| (fd, true)).map_err(|_| Errno::ACCESS)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// Whether this user may send ICMP echoes.
+pub(super) fn can_ping(v6: bool) -> Result<(), Errno> {
+    icmp_socket(v6).map(drop)
 }
 
 /// Whether this address is one of the host's own, so that it can be bound.

@@ -53,6 +53,7 @@ impl Transport for Sockets {
         for (i, group) in plan.groups.iter().enumerate() {
             enough_ports(i, group)?;
             sources_are_ours(i, &group.sources)?;
+            may_ping(i, group)?;
         }
         let (ready, started) = channel();
         let mut threads = Vec::new();
@@ -147,4 +148,16 @@ fn sources_are_ours(index: usize, sources: &[IpAddr]) -> Result<(), Unready> {
         })?;
     }
     Ok(())
+}
+
+/// Who is not root needs the kernel's leave for ICMP; better said once before than by every device.
+fn may_ping(index: usize, group: &crate::plan::GroupPlan) -> Result<(), Unready> {
+    if group.scheme.carrier != Carrier::Icmp {
+        return Ok(());
+    }
+    conn::can_ping(group.address.is_ipv6()).map_err(|e| {
+        let what = format!("this user may not send ICMP echoes ({})", std::io::Error::from(e));
+        let fix = "Run sudo sysctl -w net.ipv4.ping_group_range=\"0 2147483647\", or run as root";
+        Unready::new("ND-92-05", format!("groups[{index}].model.ping"), what, fix)
+    })
 }
