@@ -35,7 +35,7 @@ class Missing(SystemExit):
     """A peer is not installed."""
 
     def __init__(self, command: str) -> None:
-        super().__init__(f"error ND-92-30: the peer {command!r} is not installed; ./do bench installs it")
+        super().__init__(f"error ND-92-23: the peer {command!r} is not installed; ./do bench installs it")
 
 
 def need(command: str) -> str:

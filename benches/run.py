@@ -97,7 +97,7 @@ def main() -> int:
     args = parser.parse_args()
     unknown = [c for c in args.cases if c not in CASES]
     if unknown:
-        print(f"error ND-104-30: no case {unknown[0]!r}; there are {', '.join(CASES)}", file=sys.stderr)
+        print(f"error ND-104-22: no case {unknown[0]!r}; there are {', '.join(CASES)}", file=sys.stderr)
         return 104
     results: dict[str, Any] = {}
     for name in args.cases or CASES:

@@ -6,6 +6,7 @@ A code is `ND-<exit code>-<number>`. Numbers below 20 are given out by the core 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -84,6 +85,7 @@ CODES: dict[str, str] = {
     "ND-104-11": "A request at the wrong time",
     "ND-104-12": "Another connection writes",
     "ND-104-13": "A wrong token",
+    "ND-104-14": "Nothing for the reflector to listen on",
     "ND-104-20": "A file cannot be read",
     "ND-104-21": "A file is neither JSON nor YAML",
     "ND-104-22": "An unknown command or option",
@@ -139,6 +141,17 @@ class Error(Exception):
             str(plain.get("fix") or ""),
             tuple(plain.get("all") or ()),
         )
+
+
+_LINE = re.compile(r" \(line \d+ column \d+\)")
+
+
+def placed(finding: Mapping[str, Any]) -> dict[str, Any]:
+    """A finding of the core about a document that we wrote for it: its lines are not those of the file."""
+    plain: dict[str, Any] = {**finding, "what": _LINE.sub("", str(finding.get("what") or ""))}
+    if "all" in plain:
+        plain["all"] = [placed(one) for one in plain["all"]]
+    return plain
 
 
 def reference() -> str:

@@ -8,6 +8,7 @@ use serde_json::Value;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use traffic::capture::Source;
 use traffic::collect::{Collector, Flow, Header};
 use traffic::dpdk::Dpdk;
 use traffic::result::TrialResult;
@@ -225,6 +226,18 @@ impl Run {
     /// Leave everything where it is: the daemon ends.
     pub fn abort(&self) {
         self.control.abort();
+    }
+
+    /// Packets of one of the run's own ports; `None` when the settings mean none of them.
+    pub fn capture(&self, settings: &profile::Capture) -> Option<Result<Box<dyn Source>, Unready>> {
+        let over = matches!(self.progress().state, State::Done | State::Failed);
+        let source = self.transport.capture(settings)?;
+        if over {
+            let at = "capture.interface";
+            let what = "the run is over, and its ports are closed".to_owned();
+            return Some(Err(Unready::new("ND-92-08", at, what, "Load it again with run.load")));
+        }
+        Some(source)
     }
 
     /// Whether workers are at work.

@@ -79,9 +79,11 @@ impl Plan {
         let mut groups = Vec::new();
         let mut errors = Vec::new();
         for i in 0..profile.groups.len() {
-            if let Load::Closed(_) = profile.groups[i].load {
-                let scaled = f64::from(profile.groups[i].devices) * factor;
-                profile.groups[i].devices = (scaled.round() as u32).max(1);
+            let group = &mut profile.groups[i];
+            if let Load::Closed(closed) = &mut group.load {
+                let scaled = |devices: u32| (f64::from(devices) * factor).round() as u32;
+                group.devices = scaled(group.devices).max(1);
+                closed.stages.iter_mut().for_each(|stage| stage.devices = scaled(stage.devices));
             }
             match GroupPlan::new(&profile, i) {
                 Ok(group) => groups.push(group),

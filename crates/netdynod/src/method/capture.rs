@@ -37,7 +37,10 @@ pub fn start(caller: &Caller, params: Start) -> Answer {
     };
     let mut place = caller.core.capture();
     *place = None;
-    let capture = Capture::start(&settings, &params.path, towards)?;
+    let capture = match caller.core.run().and_then(|run| run.capture(&settings)) {
+        Some(source) => Capture::start_from(source?, &settings, &params.path)?,
+        None => Capture::start(&settings, &params.path, towards)?,
+    };
     let status = capture.status();
     *place = Some(capture);
     Ok(json!({"path": status.path, "interface": status.interface}))

@@ -367,35 +367,48 @@ fn write_datagrams(fd: &OwnedFd, gso: &mut usize, segment: usize, bytes: &[u8]) 
     Ok(at)
 }
 
+/// Cipher text taken at once. With a record that it completes it is less than [`read_tls`]'s buffer holds.
+const CIPHER_MAX: usize = 16 * 1024;
+
 fn read_tls(
     tls: &mut ClientConnection,
     fd: &OwnedFd,
     buffer: &mut [u8],
     cipher: &mut [u8],
 ) -> Result<Input, Broken> {
+    let failed = |e: rustls::Error| Broken::new(Failure::Tls, e.to_string());
     loop {
-        match tls.reader().read(buffer) {
-            Ok(0) => return Ok(Input::End),
-            Ok(n) => return Ok(Input::Bytes(n)),
-            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
-            Err(e) => return Err(Broken::new(Failure::Closed, e.to_string())),
-        }
-        let got = match recv(fd, &mut *cipher, RecvFlags::empty()) {
+        let size = cipher.len().min(CIPHER_MAX);
+        let got = match recv(fd, &mut cipher[..size], RecvFlags::empty()) {
             Ok((n, _)) => n,
             Err(Errno::AGAIN) => return Ok(Input::Dry),
             Err(Errno::INTR) => continue,
             Err(e) => return Err(Broken::errno(e, "receive")),
         };
         let mut records = &cipher[..got];
+        let mut filled = 0;
+        let mut over = got == 0;
         loop {
+            // the session holds one record's plain text at most: it is taken out before more goes in
             tls.read_tls(&mut records).map_err(|e| Broken::new(Failure::Tls, e.to_string()))?;
-            tls.process_new_packets().map_err(|e| Broken::new(Failure::Tls, e.to_string()))?;
+            let state = tls.process_new_packets().map_err(failed)?;
+            over |= state.peer_has_closed();
+            let mut plain = state.plaintext_bytes_to_read();
+            while plain > 0 && filled < buffer.len() {
+                match tls.reader().read(&mut buffer[filled..]) {
+                    Ok(n) if n > 0 => (filled, plain) = (filled + n, plain.saturating_sub(n)),
+                    _ => break,
+                }
+            }
             if records.is_empty() {
                 break;
             }
         }
-        if tls.is_handshaking() || tls.wants_write() {
-            return if got == 0 { Ok(Input::End) } else { Ok(Input::Bytes(0)) };
+        if filled > 0 || (!over && (tls.is_handshaking() || tls.wants_write())) {
+            return Ok(Input::Bytes(filled));
+        }
+        if over {
+            return Ok(Input::End);
         }
     }
 }
