@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from netdyno.errors import Error
+from netdyno.errors import Error, placed
 from netdyno.model import Sample, Status, Trial
 
 HEARTBEAT = 1.0
@@ -255,5 +255,5 @@ def _error(method: str, error: dict[str, Any]) -> Error:
     data = error.get("data")
     number = int(error.get("code", 0))
     if isinstance(data, dict) and data.get("code"):
-        return Error.of({"what": error.get("message"), **data})
+        return Error.of(placed({"what": error.get("message"), **data}))
     return Error(_RPC_CODES.get(number, "ND-91-24"), str(error.get("message", "failed")), at=method)

@@ -11,7 +11,7 @@ import typer
 
 from netdyno import config, daemon, experiment, presets
 from netdyno.cli import console
-from netdyno.errors import CONFIGURATION, Error
+from netdyno.errors import CONFIGURATION, Error, placed
 
 
 def validate(
@@ -81,7 +81,7 @@ def check_profile(profile: Any) -> list[dict[str, Any]]:
         check=False,
     )
     try:
-        return [dict(error) for error in json.loads(done.stdout)["errors"]]
+        return [placed(error) for error in json.loads(done.stdout)["errors"]]
     except (ValueError, KeyError, TypeError) as e:
         words = done.stderr.strip().splitlines()
         what = f"the daemon cannot validate: {words[-1] if words else f'status {done.returncode}'}"
