@@ -24,6 +24,7 @@ from bed import (
     rss_of,
     server,
 )
+
 from netdyno.daemon import program
 
 Sides = tuple[Callable[[], dict[str, float]], Callable[[], dict[str, float]] | None]
