@@ -33,6 +33,7 @@ from netdyno.errors import Error
 from netdyno.topology import Topology
 
 FORMAT = "netdyno-experiment/1"
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 
 
 class DutSpec(Config):
@@ -65,7 +66,7 @@ class TrialSpec(Config):
 class LegSpec(Config):
     """One profile in one topology."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
+    name: str = Field(pattern=_NAME)
     profile: str | dict[str, Any]
     topology: Topology | None = None
     duts: dict[str, DutSpec] = Field(default_factory=dict)
@@ -89,7 +90,7 @@ class Experiment(Config):
 
     schema_: str | None = Field(default=None, alias="$schema")
     format: Literal["netdyno-experiment/1"] = "netdyno-experiment/1"
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
+    name: str = Field(pattern=_NAME)
     description: str = ""
     seed: int = 1
     """Of the order of the trials."""
@@ -122,6 +123,11 @@ class Variant:
 def is_experiment(data: Any) -> bool:
     """Whether a document is an experiment; else it is taken for a profile."""
     return isinstance(data, dict) and ("legs" in data or data.get("format") == FORMAT)
+
+
+def is_name(text: str) -> bool:
+    """Whether an experiment or a leg can be called so."""
+    return re.match(_NAME, text) is not None
 
 
 def load(data: Any, at: str) -> Experiment:

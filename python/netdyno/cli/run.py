@@ -138,6 +138,9 @@ def _wrap(profile: dict[str, Any]) -> Experiment:
     transport = profile.get("transport")
     leg = next(iter(transport)) if isinstance(transport, dict) and transport else "sockets"
     name = str(profile.get("name") or "profile")
+    if not experiment.is_name(name):
+        # what is wrong with it is for the core to say, as with all else in a profile
+        name = "profile"
     return experiment.load({"name": name, "legs": [{"name": leg, "profile": profile}]}, name)
 
 

@@ -14,6 +14,7 @@ use rustls::ClientConnection;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// What a server may make us keep of an unfinished message before we call it malformed.
 const SPILL_MAX: usize = 1 << 20;
@@ -117,7 +118,7 @@ impl Conn {
                 let v6 = group.address.is_ipv6();
                 match icmp_socket(v6).map_err(|e| Broken::errno(e, "ICMP socket"))? {
                     (fd, false) => (fd, Wire::Ping),
-                    (fd, true) => (fd, Wire::RawPing { ident: device as u16, v6 }),
+                    (fd, true) => (fd, Wire::RawPing { ident: own_ident(), v6 }),
                 }
             }
         };
@@ -430,6 +431,13 @@ fn stamp_ident(message: &mut [u8], ident: u16, v6: bool) {
         }
         message[2..4].copy_from_slice(&(!(sum as u16)).to_be_bytes());
     }
+}
+
+/// An identifier that no other raw socket of this process has, nor, most likely, one of another process: each
+/// sees the replies to all.
+fn own_ident() -> u16 {
+    static GIVEN: AtomicU16 = AtomicU16::new(0);
+    (std::process::id() as u16).wrapping_mul(4099).wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Where the ICMP message begins, if it is an echo reply with our identifier. IPv4 raw sockets show the
