@@ -4,6 +4,7 @@
 //! and sends a [`Sample`] at each boundary the control names. Nothing else passes between them, so a worker
 //! never waits for anybody.
 
+use crate::capture::Source;
 use crate::interfaces::Interfaces;
 use crate::plan::Plan;
 use protocol::meter::{Failure, Phase, Tally, Window};
@@ -56,6 +57,13 @@ pub trait Transport {
 
     /// The core each worker is pinned to.
     fn cores(&self) -> Vec<u16>;
+
+    /// Packets of the port that the settings name, or of the first that sends. `None` when that is none of
+    /// this transport's ports, but perhaps the kernel's.
+    fn capture(&self, settings: &profile::Capture) -> Option<Result<Box<dyn Source>, Unready>> {
+        let _the_kernels = settings;
+        None
+    }
 }
 
 /// How the run is steered. Written by the daemon, read by workers.

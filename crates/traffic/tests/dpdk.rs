@@ -2,10 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
+use pcap_file::pcapng::{Block, PcapNgReader};
 use serde_json::{Value, json};
+use std::fs::File;
+use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+use traffic::capture::{Capture, Status};
 use traffic::collect::{Collector, Header};
 use traffic::dpdk::Dpdk;
 use traffic::{Control, Plan, Transport, Trial, Unready};
@@ -32,6 +38,14 @@ fn start_with(profile: &Value, steer: impl FnOnce(&Arc<Control>)) -> Result<Valu
 }
 
 fn unguarded(profile: &Value, steer: impl FnOnce(&Arc<Control>)) -> Result<Value, Unready> {
+    prepared(profile, |_| (), |_, control| steer(control))
+}
+
+fn prepared(
+    profile: &Value,
+    prepare: impl FnOnce(&Dpdk),
+    steer: impl FnOnce(&Dpdk, &Arc<Control>),
+) -> Result<Value, Unready> {
     let profile = profile::load(&profile.to_string()).unwrap_or_else(|errors| panic!("{errors:?}"));
     let profile::Transport::Dpdk(settings) = profile.transport.clone() else { panic!("not dpdk") };
     let phases = profile.phases.clone();
@@ -40,11 +54,12 @@ fn unguarded(profile: &Value, steer: impl FnOnce(&Arc<Control>)) -> Result<Value
     let (warmup, measure) = (phases.warmup.ns(), phases.measure.ns());
     let control = Arc::new(Control::new(warmup, measure, phases.drain.ns(), phases.sample.ns()));
     let transport = Dpdk::new(&settings)?;
+    prepare(&transport);
     let (tx, rx) = channel();
     let threads = transport.start(Arc::clone(&plan), Arc::clone(&control), tx)?;
     let mut collector = Collector::new(plan, Arc::clone(&control), transport.cores());
     control.go();
-    steer(&control);
+    steer(&transport, &control);
     for sample in rx {
         collector.take(sample);
     }
@@ -282,6 +297,133 @@ fn a_reflector_of_another_run_answers_over_veth() {
         (sent + 1..=sent + 3).contains(&(taken - dropped)),
         "{sent} and the question: {taken} − {dropped}"
     );
+}
+
+fn begin(transport: &Dpdk, settings: Value, path: &Path) -> Result<Capture, Unready> {
+    let settings: profile::Capture = serde_json::from_value(settings).unwrap();
+    let source = transport.capture(&settings).expect("a port of the run")?;
+    Capture::start_from(source, &settings, path)
+}
+
+/// Run it, and capture from before it begins until after it ended.
+fn captured(profile: &Value, settings: Value, path: &Path) -> (Value, Status) {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut capture = None;
+    let prepare = |transport: &Dpdk| capture = Some(begin(transport, settings, path).unwrap());
+    let result = prepared(profile, prepare, |_, _| ()).unwrap_or_else(|why| panic!("{why}"));
+    (result, capture.unwrap().stop())
+}
+
+fn packets(path: &Path) -> Vec<EnhancedPacketBlock<'static>> {
+    let mut reader = PcapNgReader::new(File::open(path).unwrap()).unwrap();
+    let mut packets = Vec::new();
+    while let Some(block) = reader.next_block() {
+        if let Block::EnhancedPacket(packet) = block.unwrap() {
+            packets.push(packet.into_owned());
+        }
+    }
+    packets
+}
+
+/// How many of them were received, and how many sent.
+fn directions(packets: &[EnhancedPacketBlock<'_>]) -> (u64, u64) {
+    let count = |flag| packets.iter().filter(|p| p.options == [EnhancedPacketOption::Flags(flag)]).count();
+    (count(1) as u64, count(2) as u64)
+}
+
+#[test]
+fn a_capture_holds_what_was_sent_and_received() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("all.pcapng");
+    let began = SystemTime::now();
+    let (result, status) =
+        captured(&cable("capture", json!({"size": "100B", "rate": "2k/s"})), json!({"snap": 60}), &path);
+    all_came_back(&result);
+    let sent = element(&result, "a.tx").0;
+    assert_eq!((status.packets, status.dropped, status.state), (2 * sent, 0, "stopped"));
+    assert_eq!(status.interface, "a");
+    let packets = packets(&path);
+    assert_eq!(directions(&packets), (sent, sent));
+    assert!(packets.iter().all(|packet| packet.data.len() == 60 && packet.original_len == 142));
+    // The wall's time, and the order of time.
+    let took = (began, SystemTime::now());
+    let at = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    assert!(packets.iter().all(|packet| (at(took.0)..at(took.1)).contains(&packet.timestamp)));
+    let late =
+        packets.windows(2).filter(|pair| pair[1].timestamp + Duration::from_millis(1) < pair[0].timestamp);
+    assert_eq!(late.count(), 0);
+    assert!(packets.iter().any(|packet| packet.timestamp.subsec_nanos() % 1000 != 0));
+    let beside = std::fs::metadata(&path).unwrap().len() - status.bytes;
+    assert!(beside < 200, "{beside} bytes are no packets");
+
+    let Ok(tshark) = Command::new("tshark").arg("-r").arg(&path).args(["-Y", "udp.dstport == 7"]).output()
+    else {
+        eprintln!("skipped: tshark is not installed");
+        return;
+    };
+    assert_eq!(String::from_utf8_lossy(&tshark.stdout).lines().count() as u64, sent);
+}
+
+#[test]
+fn a_capture_honours_filter_limit_and_port() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("some.pcapng");
+    let profile = |name: &str| cable(name, json!({"size": "18B", "rate": "2k/s"}));
+    // Three devices: ports 10000 to 10002.
+    let settings = json!({"interface": "b", "filter": "udp src port 10001"});
+    let (result, status) = captured(&profile("filter"), settings, &path);
+    let sent = element(&result, "a.tx").0;
+    let there = packets(&path);
+    assert_eq!((status.packets, status.interface.as_str()), (there.len() as u64, "b"));
+    // A third of what b received; what it sends back comes from port 7.
+    assert_eq!(directions(&there), (sent / 3, 0));
+
+    let (result, status) = captured(&profile("limit"), json!({"limit": "10kB"}), &path);
+    all_came_back(&result);
+    // 60 bytes, and 44 about them.
+    assert_eq!((status.packets, status.state), (10_000 / 104, "full"));
+
+    let (result, status) = captured(&profile("none"), json!({"filter": "tcp"}), &path);
+    all_came_back(&result);
+    assert_eq!((status.packets, status.state), (0, "stopped"));
+
+    let open = |settings: Value| {
+        let profile = profile::load(&profile("bad").to_string()).unwrap();
+        let profile::Transport::Dpdk(dpdk) = profile.transport else { panic!("not dpdk") };
+        let transport = Dpdk::new(&dpdk).unwrap();
+        let settings: profile::Capture = serde_json::from_value(settings).unwrap();
+        transport.capture(&settings).map(|source| source.map(|_| ()))
+    };
+    assert_eq!(open(json!({"filter": "tcp prot 1"})).unwrap().unwrap_err().code, "ND-104-04");
+    assert!(open(json!({"interface": "lo"})).is_none());
+}
+
+#[test]
+fn captures_come_and_go_while_a_run_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |i: usize| folder.path().join(format!("{i}.pcapng"));
+    let mut profile = cable("midway", json!({"rate": "2k/s"}));
+    profile["phases"]["measure"] = json!("60s");
+    profile["transport"]["dpdk"]["placement"] =
+        json!([{"elements": ["a.generator", "a.receiver"]}, {"elements": ["b.reflector"]}]);
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut statuses = Vec::new();
+    let steer = |transport: &Dpdk, control: &Arc<Control>| {
+        for i in 0..3 {
+            let mut capture = begin(transport, json!({}), &path(i)).unwrap();
+            std::thread::sleep(Duration::from_millis(120));
+            statuses.push(capture.stop());
+        }
+        control.stop();
+    };
+    all_came_back(&prepared(&profile, |_| (), steer).unwrap_or_else(|why| panic!("{why}")));
+    for (i, status) in statuses.iter().enumerate() {
+        assert_eq!((status.state, status.dropped), ("stopped", 0));
+        let (received, sent) = directions(&packets(&path(i)));
+        assert_eq!(received + sent, status.packets);
+        // 6,000 a second each way for a tenth of a second, more or less.
+        assert!((200..1_500).contains(&received) && received.abs_diff(sent) < 100, "{received} and {sent}");
+    }
 }
 
 #[test]

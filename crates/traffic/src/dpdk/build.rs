@@ -1,5 +1,6 @@
 //! From the plan to the graph: ports opened, peers found, elements connected.
 
+use super::capture::{Captured, Taps};
 use super::generator::{Generator, Streams};
 use super::neighbour::{self, Neighbour, Station};
 use super::receiver::{Expected, Receiver, Stream};
@@ -45,6 +46,7 @@ pub struct Built {
 /// One port, open.
 struct Open<'a> {
     settings: &'a profile::Port,
+    taps: &'a Taps,
     index: usize,
     port: Port,
     rx: RxQueue,
@@ -58,7 +60,13 @@ fn unready(at: &str, why: &dpdk::Error) -> Unready {
 }
 
 /// Make everything that `settings` and the plan ask for.
-pub fn build(settings: &Dpdk, plan: &Plan, run: &Arc<Run>, to: &Sender<Report>) -> Result<Built, Unready> {
+pub fn build(
+    settings: &Dpdk,
+    taps: &[Taps],
+    plan: &Plan,
+    run: &Arc<Run>,
+    to: &Sender<Report>,
+) -> Result<Built, Unready> {
     let options = EalOptions {
         huge_pages: settings.huge_pages,
         memory_mib: u32::try_from(settings.memory.0.div_ceil(1 << 20)).unwrap_or(u32::MAX),
@@ -74,7 +82,7 @@ pub fn build(settings: &Dpdk, plan: &Plan, run: &Arc<Run>, to: &Sender<Report>) 
     let room = u16::try_from(longest).unwrap_or(u16::MAX).max(ROOM);
     let packets = (u64::from(PACKETS) * u64::from(ROOM) / u64::from(room)) as u32;
     let pool = Mempool::new(eal, packets, room).map_err(|why| unready("transport.dpdk.memory", &why))?;
-    let mut ports = open(eal, settings, &pool, longest)?;
+    let mut ports = open(eal, settings, taps, &pool, longest)?;
 
     let first_streams = first_streams(plan)?;
     let mut sending: Vec<Vec<Streams>> = ports.iter().map(|_| Vec::new()).collect();
@@ -100,8 +108,8 @@ pub fn build(settings: &Dpdk, plan: &Plan, run: &Arc<Run>, to: &Sender<Report>) 
     for (open, streams) in ports.into_iter().zip(sending) {
         let name = &open.settings.name;
         built.ports.push((name.clone(), open.port));
-        let tx = built.graph.add(format!("{name}.tx"), PortTx(open.tx));
-        let rx = built.graph.add(format!("{name}.rx"), PortRx(open.rx));
+        let tx = built.graph.add(format!("{name}.tx"), Captured::new(PortTx(open.tx), open.taps.tx.clone()));
+        let rx = built.graph.add(format!("{name}.rx"), Captured::new(PortRx(open.rx), open.taps.rx.clone()));
         if open.settings.role == Role::Reflector {
             let reflector = built.graph.add(format!("{name}.reflector"), Reflector(open.station));
             built.graph.chain(&[rx, reflector, tx]);
@@ -139,11 +147,12 @@ fn pci(device: &str) -> Option<String> {
 fn open<'a>(
     eal: &'static Eal,
     settings: &'a Dpdk,
+    taps: &'a [Taps],
     pool: &Mempool,
     longest: usize,
 ) -> Result<Vec<Open<'a>>, Unready> {
     let mut ports = Vec::new();
-    for (index, settings) in settings.ports.iter().enumerate() {
+    for (index, (settings, taps)) in settings.ports.iter().zip(taps).enumerate() {
         let at = format!("transport.dpdk.ports[{index}]");
         let device = |why: dpdk::Error| unready(&format!("{at}.device"), &why);
         let port = Port::open(eal, &settings.device).map_err(device)?;
@@ -156,7 +165,7 @@ fn open<'a>(
         // Ports without an address of their own get one that is locally administered.
         let own = Some(port.mac()).filter(|mac| *mac != [0; 6]);
         let mac = wanted.or(own).unwrap_or([2, 0x6e, 0x64, 0, 0, index as u8]);
-        ports.push(Open { settings, index, port, rx, tx, station: Station { mac, ip: settings.ip } });
+        ports.push(Open { settings, taps, index, port, rx, tx, station: Station { mac, ip: settings.ip } });
     }
     Ok(ports)
 }

@@ -8,6 +8,7 @@
 //! what mostly receives.
 
 mod build;
+mod capture;
 mod generator;
 mod neighbour;
 mod receiver;
@@ -15,11 +16,14 @@ mod reflector;
 mod report;
 mod slots;
 mod supervisor;
+mod tape;
 mod tracker;
 
+use crate::capture::Source;
 use crate::cpu;
 use crate::plan::Plan;
 use crate::transport::{Control, Sample, Transport, Unready};
+use capture::{PortCapture, Taps};
 use engine::{Engine, EngineError, Options, Placement, Seat};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -30,6 +34,8 @@ use std::thread::JoinHandle;
 pub struct Dpdk {
     settings: profile::Dpdk,
     cores: Vec<u16>,
+    /// Where frames can be copied, by port.
+    taps: Vec<Taps>,
 }
 
 impl Dpdk {
@@ -51,7 +57,8 @@ impl Dpdk {
         } else {
             settings.placement.iter().map(|worker| choose(worker.core)).collect()
         };
-        Ok(Self { settings: settings.clone(), cores })
+        let taps = settings.ports.iter().map(|_| Taps::default()).collect();
+        Ok(Self { settings: settings.clone(), cores, taps })
     }
 
     /// The settings' placement, with the elements that it does not name beside those they work for.
@@ -85,7 +92,7 @@ impl Transport for Dpdk {
     ) -> Result<Vec<JoinHandle<()>>, Unready> {
         let run = Arc::new(report::Run::new(control));
         let (to, reports) = channel();
-        let built = build::build(&self.settings, &plan, &run, &to)?;
+        let built = build::build(&self.settings, &self.taps, &plan, &run, &to)?;
         let engine = Engine::start(built.eal, built.graph, &self.placement(), &Options::default());
         let engine = engine.map_err(|why| {
             let at = match why {
@@ -118,5 +125,18 @@ impl Transport for Dpdk {
 
     fn cores(&self) -> Vec<u16> {
         self.cores.clone()
+    }
+
+    fn capture(&self, settings: &profile::Capture) -> Option<Result<Box<dyn Source>, Unready>> {
+        let ports = &self.settings.ports;
+        let at = match &settings.interface {
+            Some(name) => ports.iter().position(|port| port.name == *name)?,
+            None => ports.iter().position(|port| port.role == profile::Role::Generator).unwrap_or(0),
+        };
+        let (port, taps) = (ports.get(at)?, self.taps.get(at)?);
+        Some(
+            PortCapture::start(&port.name, taps, settings)
+                .map(|capture| Box::new(capture) as Box<dyn Source>),
+        )
     }
 }

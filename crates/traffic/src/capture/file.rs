@@ -1,0 +1,79 @@
+//! The pcapng file.
+
+use super::{Direction, Packet};
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use pcap_file::{DataLink, PcapError};
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+/// A file that grows to its limit, packet by packet.
+pub struct Output {
+    writer: PcapNgWriter<BufWriter<File>>,
+    limit: u64,
+    /// Packets written.
+    pub packets: u64,
+    /// Bytes they take.
+    pub bytes: u64,
+}
+
+/// Bytes of a packet's block beside its data, and more when its direction is told.
+const BLOCK: u64 = 32;
+const FLAGS: u64 = 12;
+
+impl Output {
+    /// An empty file, for packets of one interface.
+    pub fn create(
+        path: &Path,
+        link: DataLink,
+        interface: &str,
+        snap: u32,
+        limit: u64,
+    ) -> Result<Self, PcapError> {
+        let file = File::create(path).map_err(PcapError::IoError)?;
+        let mut writer = PcapNgWriter::new(BufWriter::with_capacity(1 << 20, file))?;
+        writer.write_pcapng_block(InterfaceDescriptionBlock {
+            linktype: link,
+            snaplen: snap,
+            options: vec![
+                InterfaceDescriptionOption::IfName(Cow::Borrowed(interface)),
+                InterfaceDescriptionOption::IfTsResol(9), // nanoseconds
+            ],
+        })?;
+        Ok(Self { writer, limit, packets: 0, bytes: 0 })
+    }
+
+    /// Write a packet; `false` when that would go beyond the limit.
+    pub fn write(&mut self, packet: &Packet<'_>) -> Result<bool, PcapError> {
+        let flags = packet.direction.map_or(0, |_| FLAGS);
+        let size = packet.data.len().next_multiple_of(4) as u64 + BLOCK + flags;
+        if self.bytes + size > self.limit {
+            return Ok(false);
+        }
+        // draft-ietf-opsawg-pcapng section 4.3.1: the lowest two bits tell the direction
+        let flags = packet.direction.map(|direction| match direction {
+            Direction::In => EnhancedPacketOption::Flags(1),
+            Direction::Out => EnhancedPacketOption::Flags(2),
+        });
+        self.writer.write_pcapng_block(EnhancedPacketBlock {
+            interface_id: 0,
+            timestamp: packet.stamp,
+            original_len: packet.len,
+            data: Cow::Borrowed(packet.data),
+            options: flags.into_iter().collect(),
+        })?;
+        self.packets += 1;
+        self.bytes += size;
+        Ok(true)
+    }
+
+    /// All of it to the disk.
+    pub fn finish(&mut self) -> std::io::Result<()> {
+        self.writer.get_mut().flush()
+    }
+}

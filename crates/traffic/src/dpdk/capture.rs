@@ -1,0 +1,294 @@
+//! Copies of the frames that pass a port, for Wireshark.
+//!
+//! ```text
+//!  worker       Captured(rx) ─► …   … ─► Captured(tx)        copies frames while a capture is on
+//!                    │ tape                   │ tape
+//!  nd-capture        └────────► Ports ◄───────┘ ─► file      merges them by time, aligns the stamps
+//! ```
+//! [`Captured`] is an element around another one, a port's source or sink. It is not one between them, as then
+//! the generator would not feel it when the port is full, and frames that the port refused would be in the
+//! file. Off, it costs one relaxed load for each batch. On, it filters and copies; it never waits: frames for
+//! which the tape has no room are counted as lost to the capture, and go their way all the same.
+
+use super::tape::{TapeRx, TapeTx, tape};
+use crate::capture::{Direction, Packet, Source, Turn};
+use crate::transport::Unready;
+use dpdk::Batch;
+use engine::{About, Clock, Cx, Element};
+use pcap_file::DataLink;
+use profile::Capture as Settings;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Bytes of the tape in each direction: at full rate some milliseconds, else much longer.
+const TAPE: usize = 16 << 20;
+/// Packets handed over in one turn, so that a stop is noticed under any load.
+const TURN: usize = 1024;
+/// How often our clock is compared with the wall's: they drift apart by some microseconds in that time.
+const ALIGN: Duration = Duration::from_secs(1);
+
+/// One direction of one port, where frames can be copied.
+#[derive(Debug, Default)]
+pub struct Tap {
+    /// Number of the capture that is on; 0: none is.
+    on: AtomicU64,
+    /// On its way to the element, or back.
+    place: Mutex<Option<Recorder>>,
+}
+
+/// Both directions of a port.
+#[derive(Debug, Clone, Default)]
+pub struct Taps {
+    /// What it receives.
+    pub rx: Arc<Tap>,
+    /// What it sends.
+    pub tx: Arc<Tap>,
+}
+
+/// What an element needs to record.
+struct Recorder {
+    /// Number of the capture it is for.
+    capture: u64,
+    tape: TapeTx,
+    filter: Option<pcap::BpfProgram>,
+    snap: usize,
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Recorder({})", self.capture)
+    }
+}
+
+impl Tap {
+    fn start(&self, capture: u64, tape: TapeTx, settings: &Settings) -> Result<(), Unready> {
+        let filter = Some(&settings.filter).filter(|text| !text.is_empty()).map(|text| compile(text));
+        let snap = usize::try_from(settings.snap).unwrap_or(usize::MAX);
+        let recorder = Recorder { capture, tape, filter: filter.transpose()?, snap };
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(recorder);
+        self.on.store(capture, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// End capture number `capture`, unless it ended before. What the element gives back is dropped by
+    /// [`Tap::clear`].
+    fn stop(&self, capture: u64) {
+        let _another = self.on.compare_exchange(capture, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Drop what is in the place, if it belongs to capture number `capture`.
+    fn clear(&self, capture: u64) {
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(place.take_if(|recorder| recorder.capture == capture));
+    }
+}
+
+fn compile(filter: &str) -> Result<pcap::BpfProgram, Unready> {
+    let dead = pcap::Capture::dead(pcap::Linktype::ETHERNET);
+    dead.and_then(|dead| dead.compile(filter, true)).map_err(|e| {
+        let what = format!("{filter:?} is not a packet filter ({e})");
+        Unready::new("ND-104-04", "capture.filter", what, "See pcap-filter(7)")
+    })
+}
+
+/// Element: the source or sink `E`, whose frames can be captured.
+#[derive(Debug)]
+pub struct Captured<E> {
+    inner: E,
+    tap: Arc<Tap>,
+    recorder: Option<Recorder>,
+}
+
+impl<E: Element> Captured<E> {
+    /// Around `inner`. A capture that is on already begins with the first frame.
+    pub fn new(inner: E, tap: Arc<Tap>) -> Self {
+        let mut this = Self { inner, tap, recorder: None };
+        this.follow();
+        this
+    }
+
+    /// Take a recorder when a capture began, give it back when it ended. Off the packets' way, as it locks.
+    fn follow(&mut self) {
+        let on = self.tap.on.load(Ordering::Relaxed);
+        if on != self.recorder.as_ref().map_or(0, |recorder| recorder.capture)
+            && let Ok(mut place) = self.tap.place.try_lock()
+            && (on == 0 || place.as_ref().is_some_and(|recorder| recorder.capture == on))
+        {
+            std::mem::swap(&mut *place, &mut self.recorder);
+        }
+    }
+}
+
+/// The recorder, if it is for the capture that is on.
+#[inline]
+fn on<'a>(tap: &Tap, recorder: &'a mut Option<Recorder>) -> Option<&'a mut Recorder> {
+    match tap.on.load(Ordering::Relaxed) {
+        0 => None,
+        on => recorder.as_mut().filter(|recorder| recorder.capture == on),
+    }
+}
+
+impl Recorder {
+    /// Copy what is in `batch`, let `pass` do its work on it, and keep the copies of the first frames, as many
+    /// as `pass` says.
+    #[cold]
+    fn record(&mut self, batch: &mut Batch, now: u64, pass: impl FnOnce(&mut Batch) -> usize) {
+        let filter = self.filter.as_ref();
+        let wanted = |frame: &[u8]| filter.is_none_or(|filter| filter.filter(frame));
+        let staged = self.tape.stage(batch, now, self.snap, wanted);
+        let frames = pass(batch);
+        self.tape.commit(&staged, frames);
+    }
+}
+
+impl<E: Element> Element for Captured<E> {
+    fn about(&self) -> About {
+        self.inner.about()
+    }
+
+    /// A sink: what it leaves in the batch it did not take, and was not sent.
+    #[inline]
+    fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        match on(&self.tap, &mut self.recorder) {
+            None => self.inner.push(batch, cx),
+            Some(recorder) => recorder.record(batch, cx.now, |batch| {
+                let before = batch.len();
+                self.inner.push(batch, cx);
+                before - batch.len().min(before)
+            }),
+        }
+    }
+
+    /// A source: all that it puts into the batch was received.
+    #[inline]
+    fn poll(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        self.inner.poll(batch, cx);
+        if !batch.is_empty()
+            && let Some(recorder) = on(&self.tap, &mut self.recorder)
+        {
+            recorder.record(batch, cx.now, |batch| batch.len());
+        }
+    }
+
+    fn refused(&mut self, output: usize, batch: &mut Batch, cx: &mut Cx<'_>) {
+        self.inner.refused(output, batch, cx);
+    }
+
+    fn tick(&mut self, now: u64) {
+        self.follow();
+        self.inner.tick(now);
+    }
+}
+
+/// The other side: the two tapes of a port.
+pub struct PortCapture {
+    name: String,
+    number: u64,
+    taps: Taps,
+    tapes: [(TapeRx, Direction); 2],
+    clock: Clock,
+    /// Nanoseconds from the engine's time zero to the wall's, and when that was found out.
+    aligned: (u64, Instant),
+    stopped: bool,
+    data: Vec<u8>,
+}
+
+impl PortCapture {
+    /// Begin to capture on the port called `name`. One that is under way there ends.
+    pub fn start(name: &str, taps: &Taps, settings: &Settings) -> Result<Self, Unready> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let ((rx, received), (tx, sent)) = (tape(TAPE), tape(TAPE));
+        let clock = Clock::get();
+        let this = Self {
+            name: name.to_owned(),
+            number,
+            taps: taps.clone(),
+            tapes: [(received, Direction::In), (sent, Direction::Out)],
+            clock,
+            aligned: (wall(&clock), Instant::now()),
+            stopped: false,
+            data: Vec::new(),
+        };
+        taps.rx.start(number, rx, settings)?;
+        taps.tx.start(number, tx, settings)?;
+        Ok(this)
+    }
+}
+
+/// Nanoseconds from the engine's time zero to 1970.
+fn wall(clock: &Clock) -> u64 {
+    let one = || {
+        let before = clock.now();
+        let wall = SystemTime::now();
+        let after = clock.now();
+        let wall = wall.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        (after - before.min(after), wall.saturating_sub(before.midpoint(after)))
+    };
+    // Of a few tries, the one with the least time between the readings.
+    (0..8).map(|_| one()).min().unwrap_or_default().1
+}
+
+impl Source for PortCapture {
+    fn interface(&self) -> &str {
+        &self.name
+    }
+
+    fn link(&self) -> DataLink {
+        DataLink::ETHERNET
+    }
+
+    fn turn(&mut self, keep: &mut dyn FnMut(&Packet<'_>) -> ControlFlow<()>) -> Result<Turn, String> {
+        if self.aligned.1.elapsed() > ALIGN {
+            self.aligned = (wall(&self.clock), Instant::now());
+        }
+        if self.stopped {
+            self.taps.rx.clear(self.number);
+            self.taps.tx.clear(self.number);
+        }
+        for _ in 0..TURN {
+            let [(received, _), (sent, _)] = &mut self.tapes;
+            let first = match (received.next(), sent.next()) {
+                (None, None) => {
+                    let over = self.tapes.iter_mut().all(|(tape, _)| tape.is_over());
+                    return Ok(if over { Turn::Over } else { Turn::Quiet });
+                }
+                (Some(received), Some(sent)) => usize::from(sent <= received),
+                (received, _) => usize::from(received.is_none()),
+            };
+            let (tape, direction) = &mut self.tapes[first];
+            let Some(head) = tape.take(&mut self.data) else { continue };
+            let packet = Packet {
+                stamp: Duration::from_nanos(self.aligned.0.saturating_add(head.stamp)),
+                len: head.len,
+                data: &self.data,
+                direction: Some(*direction),
+            };
+            if keep(&packet).is_break() {
+                return Ok(Turn::Over);
+            }
+        }
+        Ok(Turn::Busy)
+    }
+
+    fn stop(&mut self) {
+        self.taps.rx.stop(self.number);
+        self.taps.tx.stop(self.number);
+        self.stopped = true;
+    }
+
+    fn dropped(&mut self) -> u64 {
+        self.tapes.iter().map(|(tape, _)| tape.missed()).sum()
+    }
+}
+
+impl Drop for PortCapture {
+    fn drop(&mut self) {
+        self.stop();
+        self.taps.rx.clear(self.number);
+        self.taps.tx.clear(self.number);
+    }
+}
