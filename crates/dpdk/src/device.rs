@@ -144,7 +144,7 @@ mod tests {
             ["", "pair:", "pair:12345678901234567", "tap:", "eth0", "net_tap, iface=x", "0000:03:00", "ü"]
         {
             let why = text.parse::<Device>().unwrap_err().to_string();
-            assert!(why.contains("examples: pair:"), "{text}: {why}");
+            assert!(why.contains("like one of these: pair:"), "{text}: {why}");
         }
     }
 }

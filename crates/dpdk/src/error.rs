@@ -2,16 +2,16 @@
 
 use crate::log;
 use std::ffi::CStr;
+use std::fmt;
 use std::io;
 
 /// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// A DPDK operation that failed. Every message says what to do.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone)]
 pub enum Error {
     /// The EAL could not start.
-    #[error("DPDK did not start ({cause}). {hint}{log}", log = quoted(log))]
     Eal {
         /// The system's word for it.
         cause: String,
@@ -21,13 +21,11 @@ pub enum Error {
         log: Vec<String>,
     },
     /// The EAL runs already, once per process, and lacks what is asked for now.
-    #[error("DPDK already runs in this process without {lacks}; end the process and start it with {lacks}")]
     EalLacks {
         /// What it was not started with.
         lacks: String,
     },
     /// The device string cannot be read.
-    #[error("cannot read device '{device}': {why}; examples: {examples}", examples = crate::device::EXAMPLES)]
     Device {
         /// The string as given.
         device: String,
@@ -35,9 +33,6 @@ pub enum Error {
         why: String,
     },
     /// Too little packet memory.
-    #[error(
-        "no memory for {what} ({cause}); give DPDK more memory (`memory_mib`, now {memory_mib} MiB) or ask for less"
-    )]
     Memory {
         /// What it was for.
         what: String,
@@ -47,7 +42,6 @@ pub enum Error {
         memory_mib: u32,
     },
     /// A port operation failed.
-    #[error("port '{port}': {action} failed ({cause}). {hint}{log}", log = quoted(log))]
     Port {
         /// Device string of the port.
         port: String,
@@ -61,19 +55,60 @@ pub enum Error {
         log: Vec<String>,
     },
     /// A thread could not be made known to the EAL.
-    #[error(
-        "no free DPDK thread slot ({cause}); at most {max} threads may use DPDK at once, use fewer workers",
-        max = dpdk_sys::RTE_MAX_LCORE
-    )]
     Thread {
         /// The system's word for it.
         cause: String,
     },
 }
 
-fn quoted(lines: &[String]) -> String {
-    lines.iter().map(|line| format!("\n  dpdk: {line}")).collect()
+impl Error {
+    /// What is wrong.
+    pub fn what(&self) -> String {
+        match self {
+            Self::Eal { cause, .. } => format!("DPDK did not start ({cause})"),
+            Self::EalLacks { lacks } => format!("DPDK already runs in this process without {lacks}"),
+            Self::Device { device, why } => format!("cannot read device '{device}': {why}"),
+            Self::Memory { what, cause, .. } => format!("no memory for {what} ({cause})"),
+            Self::Port { port, action, cause, .. } => format!("port '{port}': {action} failed ({cause})"),
+            Self::Thread { cause } => format!("no free DPDK thread slot ({cause})"),
+        }
+    }
+
+    /// What to do about it.
+    pub fn fix(&self) -> String {
+        match self {
+            Self::Eal { hint, .. } | Self::Port { hint, .. } => hint.trim_end_matches('.').to_owned(),
+            Self::EalLacks { lacks } => {
+                format!("DPDK starts once per process: end the daemon and start it with {lacks}")
+            }
+            Self::Device { .. } => format!("Write it like one of these: {}", crate::device::EXAMPLES),
+            Self::Memory { memory_mib, .. } => {
+                format!("Give DPDK more `memory` (it has {memory_mib} MiB), or ask for less")
+            }
+            Self::Thread { .. } => {
+                let max = dpdk_sys::RTE_MAX_LCORE;
+                format!("Use fewer workers: at most {max} threads may use DPDK at once")
+            }
+        }
+    }
+
+    /// What DPDK itself said meanwhile.
+    pub fn log(&self) -> &[String] {
+        match self {
+            Self::Eal { log, .. } | Self::Port { log, .. } => log,
+            _ => &[],
+        }
+    }
 }
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}. {}", self.what(), self.fix())?;
+        self.log().iter().try_for_each(|line| write!(f, "\n  dpdk: {line}"))
+    }
+}
+
+impl std::error::Error for Error {}
 
 /// Words for an errno, positive or negative, as DPDK returns them.
 pub(crate) fn strerror(code: i32) -> String {

@@ -62,7 +62,7 @@ fn pools_are_used_again() {
 #[test]
 fn a_pool_that_does_not_fit_says_how_much_there_is() {
     let why = Mempool::new(eal(), 10_000_000, 2048).unwrap_err().to_string();
-    assert!(why.contains("memory_mib") && why.contains("256 MiB"), "{why}");
+    assert!(why.contains("`memory`") && why.contains("256 MiB"), "{why}");
 }
 
 #[test]

@@ -37,9 +37,7 @@ pub enum EngineError {
     #[error(transparent)]
     Dpdk(#[from] dpdk::Error),
     /// A worker could not be pinned.
-    #[error(
-        "worker {worker} cannot run on core {core} ({cause}); choose one of the cores that `taskset -p $$` shows"
-    )]
+    #[error("worker {worker} cannot run on core {core} ({cause})")]
     Core {
         /// The worker's number.
         worker: usize,

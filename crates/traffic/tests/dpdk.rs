@@ -430,7 +430,24 @@ fn captures_come_and_go_while_a_run_goes_on() {
 fn what_it_does_not_carry_is_said() {
     let mut profile = cable("open", json!({"rate": "1k/s"}));
     profile["groups"][0]["load"] = json!({"open": {"rate": "10/s"}});
-    assert_eq!(start(&profile).unwrap_err().code, "ND-104-07");
+    let why = start(&profile).unwrap_err();
+    assert_eq!((why.code, why.at.as_str()), ("ND-104-07", "groups[0].load"));
+    assert!(why.fix.contains(r#""load": {"closed": {}}"#) && why.fix.contains("the 3 devices"), "{why}");
+    let stages = json!([{"over": "1s", "devices": 3}, {"over": "500ms", "devices": 2}]);
+    profile["groups"][0]["load"] = json!({"closed": {"stages": stages}});
+    let why = start(&profile).unwrap_err();
+    assert_eq!((why.code, why.at.as_str()), ("ND-104-07", "groups[0].load.closed.stages"));
+    assert!(why.fix.contains(r#""devices": 3 and "load": {"closed": {"ramp": "1500ms"}}"#), "{why}");
+    let mut profile = cable("device", json!({"rate": "1k/s"}));
+    profile["transport"]["dpdk"]["ports"][0]["device"] = json!("af_packet:nosuch");
+    let why = start(&profile).unwrap_err();
+    assert_eq!((why.code, why.at.as_str()), ("ND-92-12", "transport.dpdk.ports[0].device"));
+    assert!(why.fix.contains("ip link set IFACE up"), "{why}");
+    let mut profile = cable("place", json!({"rate": "1k/s"}));
+    profile["transport"]["dpdk"]["placement"] = json!([{"elements": ["a.generator", "a.sender"]}]);
+    let why = start(&profile).unwrap_err();
+    assert_eq!((why.code, why.at.as_str()), ("ND-92-14", "transport.dpdk.placement"));
+    assert!(why.what.contains("a.receiver") && why.fix.contains("PORT.generator"), "{why}");
     let mut profile = cable("size", json!({"rate": "1k/s"}));
     profile["groups"][0]["devices"] = json!(70_000);
     assert_eq!(start(&profile).unwrap_err().code, "ND-104-05");

@@ -54,9 +54,10 @@ struct Open<'a> {
     station: Station,
 }
 
-fn unready(at: &str, why: &dpdk::Error) -> Unready {
-    // What to do is part of DPDK's messages.
-    Unready::new("ND-92-12", at, why.to_string(), "See above")
+/// An obstacle that DPDK told of.
+pub fn unready(at: &str, why: &dpdk::Error) -> Unready {
+    let said = why.log().iter().map(|line| format!("; dpdk: {line}")).collect::<String>();
+    Unready::new("ND-92-12", at, why.what() + &said, why.fix())
 }
 
 /// Make everything that `settings` and the plan ask for.
@@ -181,11 +182,22 @@ fn shape(index: usize, group: &GroupPlan, model: &Params) -> Result<(Shape, usiz
     };
     let Load::Closed(load) = &group.load else {
         let what = "the dpdk transport begins its streams by itself, not by arrivals".to_owned();
-        return refuse("load", what, "Use a closed load, and set rate or interval of the stream");
+        let devices = group.devices;
+        let fix = format!(
+            "Leave load out, or write \"load\": {{\"closed\": {{}}}}: each of the {devices} devices is a stream that \
+             sends \"rate\" datagrams a second, as in \"model\": {{\"stream\": {{\"rate\": \"1k/s\"}}}}"
+        );
+        return refuse("load", what, &fix);
     };
     if !load.stages.is_empty() {
         let what = "the dpdk transport cannot change the number of streams yet".to_owned();
-        return refuse("load.closed.stages", what, "Use ramp");
+        let most = load.stages.iter().map(|stage| stage.devices).max().unwrap_or(group.devices);
+        let over = load.stages.iter().map(|stage| stage.over.ns()).fold(0, u64::saturating_add) / 1_000_000;
+        let fix = format!(
+            "Write \"devices\": {most} and \"load\": {{\"closed\": {{\"ramp\": \"{over}ms\"}}}} in place of stages: \
+             the streams begin one after the other over that time"
+        );
+        return refuse("load.closed.stages", what, &fix);
     }
     let interval_ns = match (params.rate, params.interval) {
         (Some(rate), _) => 1e9 / rate.0,
@@ -261,12 +273,22 @@ fn peer(
     let at = format!("transport.dpdk.ports[{on}]");
     let IpAddr::V4(target) = group.address.ip() else {
         let what = format!("who has {} is not asked for over IPv6 yet", group.address.ip());
-        return Err(Unready::new("ND-92-13", format!("{at}.peer_mac"), what, "Give peer_mac"));
+        return Err(Unready::new(
+            "ND-92-13",
+            format!("{at}.peer_mac"),
+            what,
+            "Give peer_mac: the address of the next hop",
+        ));
     };
     let port = &mut ports[on];
     if port.station.ip.is_unspecified() || !port.station.ip.is_ipv4() {
         let what = "the port needs an IPv4 address to ask for its peer's".to_owned();
-        return Err(Unready::new("ND-92-13", format!("{at}.ip"), what, "Give ip, or peer_mac"));
+        return Err(Unready::new(
+            "ND-92-13",
+            format!("{at}.ip"),
+            what,
+            "Give ip, an address in the target's network, or peer_mac",
+        ));
     }
     let queues = (&mut port.rx, &mut port.tx);
     neighbour::resolve(port.station, target, queues, pool, PATIENCE).ok_or_else(|| {
@@ -291,12 +313,10 @@ fn flow(group: &GroupPlan, device: u32, station: &Station, peer: Mac) -> Flow {
 
 /// What a receiver must know: all groups and their streams.
 fn expected(plan: &Plan) -> (Vec<Expected>, Vec<Stream>) {
-    let named = |group: &GroupPlan, names: &[&str]| group.delays.iter().position(|name| names.contains(name));
     let groups = plan.groups.iter().enumerate().map(|(i, group)| Expected {
         group: i,
         meter: [(); 3].map(|()| Tally::new(group.delays.len())),
-        delay: named(group, &["round_trip", "delay"]),
-        jitter: named(group, &["jitter"]),
+        delay: group.delays.iter().position(|name| *name == "round_trip"),
     });
     let streams = plan.groups.iter().enumerate();
     let streams = streams.flat_map(|(i, group)| (0..group.devices).map(move |d| Stream::new(i as u16, d)));

@@ -83,6 +83,24 @@ impl Dpdk {
     }
 }
 
+/// Why the engine did not start, and what to do.
+fn refused(why: &EngineError) -> Unready {
+    let (at, fix) = match why {
+        EngineError::Dpdk(why) => return build::unready("transport.dpdk", why),
+        EngineError::Graph(_) => (
+            "transport.dpdk.placement",
+            "Name each element once, as PORT.generator, PORT.receiver or PORT.reflector; what is not named runs \
+             on the first worker",
+        ),
+        EngineError::Core { .. } => (
+            "transport.dpdk.placement",
+            "Name a core that `taskset -p $$` shows, or leave core out to have one chosen",
+        ),
+        EngineError::Thread { .. } => ("transport.dpdk.placement", "Raise ulimit -u, or use fewer workers"),
+    };
+    Unready::new("ND-92-14", at, why.to_string(), fix)
+}
+
 impl Transport for Dpdk {
     fn start(
         &self,
@@ -94,13 +112,7 @@ impl Transport for Dpdk {
         let (to, reports) = channel();
         let built = build::build(&self.settings, &self.taps, &plan, &run, &to)?;
         let engine = Engine::start(built.eal, built.graph, &self.placement(), &Options::default());
-        let engine = engine.map_err(|why| {
-            let at = match why {
-                EngineError::Graph(_) | EngineError::Core { .. } => "transport.dpdk.placement",
-                EngineError::Dpdk(_) | EngineError::Thread { .. } => "transport.dpdk",
-            };
-            Unready::new("ND-92-14", at, why.to_string(), "Change the placement")
-        })?;
+        let engine = engine.map_err(|why| refused(&why))?;
         let supervisor = supervisor::Supervisor::new(
             plan,
             run,

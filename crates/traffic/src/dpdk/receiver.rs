@@ -1,4 +1,4 @@
-//! Measures every datagram that comes back: loss, order, duplicates, delay, jitter.
+//! Measures every datagram that comes back: loss, order, duplicates, delay and how it varies (RFC 5481).
 //!
 //! Nothing is taken for granted: frames that are broken, foreign or of unknown streams are dropped and
 //! counted by reason; what is not UDP goes on to the next element, which answers ARP and ping.
@@ -20,10 +20,8 @@ pub struct Expected {
     pub group: usize,
     /// Counts and delays, by phase.
     pub meter: [Tally; 3],
-    /// Which of the delays is the time from sending to receiving, and which the jitter, if they are wanted.
+    /// Which of the delays is the time from sending to receiving.
     pub delay: Option<usize>,
-    /// See `delay`.
-    pub jitter: Option<usize>,
 }
 
 /// One stream.
@@ -129,9 +127,6 @@ impl Measured {
             }
         }
         stream.tally.delay_last = delay;
-        if let Some(h) = group.jitter.and_then(|at| tally.delays.get_mut(at)) {
-            let _grown = h.record(stream.tracker.jitter(delay));
-        }
         stream.tally.delivered += 1;
         stream.tally.delay_sum = stream.tally.delay_sum.saturating_add(delay);
         stream.tally.delay_max = stream.tally.delay_max.max(delay);
@@ -198,8 +193,8 @@ mod tests {
     use protocol::meter::Phase;
 
     fn measured() -> Measured {
-        let meter = [(); 3].map(|()| Tally::new(2));
-        let group = Expected { group: 0, meter, delay: Some(0), jitter: Some(1) };
+        let meter = [(); 3].map(|()| Tally::new(1));
+        let group = Expected { group: 0, meter, delay: Some(0) };
         let window = Window { measure: Time(1_000), drain: Time(1_000_000) };
         Measured {
             groups: vec![group],

@@ -1,4 +1,4 @@
-//! What became of one stream: order, duplicates and jitter, from the sequence numbers and times of arrivals.
+//! What became of one stream: order and duplicates, from the sequence numbers of arrivals.
 
 /// How a datagram arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,15 +22,11 @@ pub struct Tracker {
     next: u64,
     /// Whether number n was seen, for the last [`WINDOW`] numbers, at bit n modulo [`WINDOW`].
     seen: [u64; WORDS],
-    /// Delay of the datagram before, ns.
-    last_delay: Option<u64>,
-    /// RFC 3550 section 6.4.1, ns times 16.
-    jitter: u64,
 }
 
 impl Default for Tracker {
     fn default() -> Self {
-        Self { next: 0, seen: [0; WORDS], last_delay: None, jitter: 0 }
+        Self { next: 0, seen: [0; WORDS] }
     }
 }
 
@@ -68,17 +64,6 @@ impl Tracker {
             self.seen[(missing % WINDOW / 64) as usize] &= !(1 << (missing % 64));
         }
     }
-
-    /// A datagram took `delay` ns. Gives the jitter now: RFC 3550 section 6.4.1, J += (|D| − J) / 16.
-    #[inline]
-    pub fn jitter(&mut self, delay: u64) -> u64 {
-        if let Some(last) = self.last_delay.replace(delay) {
-            let difference = delay.abs_diff(last);
-            // Kept times 16, so that nothing is lost to rounding: the RFC's own appendix A.8.
-            self.jitter = self.jitter + difference - ((self.jitter + 8) >> 4);
-        }
-        self.jitter >> 4
-    }
 }
 
 #[cfg(test)]
@@ -114,22 +99,6 @@ mod tests {
         assert_eq!(upto(WINDOW, 0), Reordered);
         assert_eq!(arrivals(&[5, 5 + WINDOW, 6]), [InOrder, InOrder, Reordered]);
         assert_eq!(arrivals(&[5, 5 + 3 * WINDOW, 6 + 2 * WINDOW]), [InOrder, InOrder, Reordered]);
-    }
-
-    #[test]
-    fn jitter_follows_the_rfc() {
-        let mut tracker = Tracker::default();
-        assert_eq!(tracker.jitter(1000), 0);
-        // One step of 1600: J = 1600 / 16.
-        assert_eq!(tracker.jitter(2600), 100);
-        let mut steady = Tracker::default();
-        for i in 0..1000u64 {
-            steady.jitter(if i.is_multiple_of(2) { 0 } else { 800 });
-        }
-        // |D| is 800 each time, so J tends to 800.
-        assert!(steady.jitter(0).abs_diff(800) <= 1, "{}", steady.jitter(0));
-        let mut still = Tracker::default();
-        assert!((0..100).all(|_| still.jitter(500) == 0));
     }
 
     proptest! {
