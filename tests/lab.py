@@ -304,9 +304,9 @@ def wire() -> Iterator[Wire]:
 # ---- documents
 
 
-def profile(*groups: Mapping[str, Any], measure: str = "2s", **more: Any) -> dict[str, Any]:
+def profile(*groups: Mapping[str, Any], measure: str = "1s", **more: Any) -> dict[str, Any]:
     """A profile of short phases that a busy machine can hold."""
-    phases = {"warmup": "500ms", "measure": measure, "drain": "3s", "sample": "500ms"}
+    phases = {"warmup": "200ms", "measure": measure, "drain": "3s", "sample": "500ms"}
     return {"name": "e2e", "phases": phases, "validity": PATIENT, "groups": list(groups), **more}
 
 

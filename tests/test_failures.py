@@ -93,7 +93,7 @@ def test_somebody_elses_server_that_dies_is_counted_as_errors(lab: Lab, cable: W
     running = lab.spawn(*cable.at_far, server, *words)
     until(lambda: f":{port} " in sh(*cable.at_far, "ss", "-Hltn"), 10, f"{server} does not listen")
     model = MQTT if scheme == "mqtt" else {"http": {"interval": "50ms"}}
-    document = profile(group("sensors", f"{scheme}://{Wire.FAR}", model, 10), measure="4s", thresholds=STRICT)
+    document = profile(group("sensors", f"{scheme}://{Wire.FAR}", model, 10), measure="3s", thresholds=STRICT)
     child = lab.start("run", lab.write("p.json", document), prefix=cable.at_near)
     folder = lab.sampled(points=3)
     running.kill()
