@@ -233,6 +233,9 @@ def test_a_full_disk_is_told_and_nothing_is_left(lab: Lab) -> None:
 
 def test_a_capture_that_fills_the_disk_is_told(lab: Lab, cable: Wire) -> None:
     full = tiny(lab, "1500k")
+    sink = lab.spawn(*cable.at_far, NETDYNOD, "reflect", "--udp", "9", "--mode", "sink", "--bind", Wire.FAR)
+    assert sink.stdout
+    assert "ready" in sink.stdout.readline()
     stream = group(
         "voice", f"udp://{Wire.FAR}:9", {"stream": {"rate": "2k/s", "size": "1000B", "echo": False}}
     )
@@ -248,7 +251,7 @@ def test_a_capture_that_fills_the_disk_is_told(lab: Lab, cable: Wire) -> None:
     shown = json.loads(lab.good("runs", "show", "--json").out)
     assert shown["legs"][0]["repetitions"][0]["capture"]["state"] == "failed"
     assert shown["legs"][0]["repetitions"][0]["groups"][0]["total"]["messages_sent"] > 1000
-    lab.clean()
+    assert not {"namespaces", "sockets", "journals"} & lab.leftovers().keys(), lab.leftovers()
 
 
 def test_a_port_in_use_is_told(lab: Lab) -> None:

@@ -36,7 +36,8 @@ def test_more_than_it_can_send_is_invalid_and_says_by_how_much(lab: Lab, cable: 
     assert "INVALID" in done.out
     (short,) = reasons(done)["ND-90-01"]
     measured = done.trial.groups[0].measured
-    assert measured.messages_intended >= 20_000_000
+    # the device begins a moment after zero
+    assert 15_000_000 < measured.messages_intended <= 20_000_000
     assert 0 < measured.messages_sent < 0.9 * measured.messages_intended
     assert short.group == "flood"
     share = measured.messages_sent / measured.messages_intended
