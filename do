@@ -31,13 +31,16 @@ root() {
     fi
 }
 
+# What root runs in a checkout of somebody else's leaves no files of root's there.
+TRACELESS=(GIT_OPTIONAL_LOCKS=0 PYTHONDONTWRITEBYTECODE=1)
+
 # Under `sudo ./do`, the user's toolchain is used, and what was made is the user's in the end.
 if [ "$(id -u)" = 0 ] && [ -n "${SUDO_UID:-}" ] && [ "$(stat -c %u .)" = "${SUDO_UID:-}" ] && [ "$SUDO_UID" != 0 ]; then
     HOME=$(getent passwd "$SUDO_UID" | cut -d: -f6)
-    export HOME PATH="$PATH:$HOME/.cargo/bin" PIP_NO_CACHE_DIR=1
+    export HOME PATH="$PATH:$HOME/.cargo/bin" PIP_NO_CACHE_DIR=1 "${TRACELESS[@]}"
     give_back() {
         local made=()
-        for path in target .venv runs python/*.egg-info "$HOME/.cargo" "$HOME/.rustup"; do
+        for path in target .venv runs python "$HOME/.cargo" "$HOME/.rustup"; do
             [ -e "$path" ] && made+=("$path")
         done
         [ ${#made[@]} = 0 ] || find "${made[@]}" -xdev -uid 0 -exec chown -h "$SUDO_UID:${SUDO_GID:-}" {} +
@@ -204,6 +207,7 @@ environment() {
     "$program" -m venv --clear .venv
     .venv/bin/python -m pip install --quiet --editable 'python[dev]' </dev/null ||
         die 92 "the Python packages could not be installed; check the network"
+    .venv/bin/python -m compileall -q python/netdyno
     echo "$stamp" >.venv/.stamp
 }
 
@@ -224,8 +228,12 @@ verb_setup() { # -- install what is missing, build netdynod, make .venv
 verb_demo() { # [ARGS] -- load a real broker and a real web server; ARGS go to netdyno demo
     setup
     local status=0
-    root env "NETDYNO_RUNS=${NETDYNO_RUNS:-$PWD/runs}" .venv/bin/netdyno demo "$@" || status=$?
-    [ "$(id -u)" = 0 ] || [ ! -d runs ] || root chown -hR "$(id -u):$(id -g)" runs
+    if [ "$(id -u)" = 0 ]; then
+        .venv/bin/netdyno demo "$@" || status=$?
+    else
+        root env "${TRACELESS[@]}" "NETDYNO_RUNS=${NETDYNO_RUNS:-$PWD/runs}" .venv/bin/netdyno demo "$@" || status=$?
+        [ ! -d runs ] || root chown -hR "$(id -u):$(id -g)" runs
+    fi
     return "$status"
 }
 
@@ -261,7 +269,7 @@ count() { # LOG WORD
 
 sudo_pytest() { # as root where that is possible: network namespaces need it
     if [ "$(id -u)" != 0 ] && have sudo && sudo -n true 2>/dev/null; then
-        sudo env PATH="$PATH" PYTHONDONTWRITEBYTECODE=1 "$PWD/.venv/bin/python" -m pytest -p no:cacheprovider "$@"
+        sudo env PATH="$PATH" "${TRACELESS[@]}" "$PWD/.venv/bin/python" -m pytest -p no:cacheprovider "$@"
     else
         .venv/bin/python -m pytest "$@"
     fi
@@ -342,7 +350,11 @@ verb_schema() { # -- write schema/ and the generated pages of docs/reference
 verb_bench() { # [CASE] [--json FILE] -- measure against peers, interleaved; see benches/README.md
     install wrk/wrk iperf3/iperf3 golang-go/go
     setup
-    root env "PATH=$PATH" .venv/bin/python benches/run.py "$@"
+    if [ "$(id -u)" = 0 ]; then
+        .venv/bin/python benches/run.py "$@"
+    else
+        root env "PATH=$PATH" "${TRACELESS[@]}" .venv/bin/python benches/run.py "$@"
+    fi
 }
 
 verb_fuzz() { # [TARGET] [SECONDS] -- fuzz one target, or each, for SECONDS (30)
