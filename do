@@ -274,7 +274,7 @@ sudo_pytest() { # as root where that is possible: network namespaces need it
         .venv/bin/python -m pytest "$@"
     fi
 }
-test_rust() { cargo test --workspace --locked; }
+test_rust() { cargo test --workspace --locked --no-fail-fast; }
 test_python() { sudo_pytest -c python/pyproject.toml --rootdir python "$@"; }
 test_e2e() { sudo_pytest -c python/pyproject.toml --rootdir . tests "$@"; }
 
