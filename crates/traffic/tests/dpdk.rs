@@ -375,8 +375,10 @@ fn a_capture_honours_filter_limit_and_port() {
     let sent = element(&result, "a.tx").0;
     let there = packets(&path);
     assert_eq!((status.packets, status.interface.as_str()), (there.len() as u64, "b"));
-    // A third of what b received; what it sends back comes from port 7.
-    assert_eq!(directions(&there), (sent / 3, 0));
+    // A third of what b received, give or take where the turn ended; what it sends back comes from port 7.
+    let (received, replied) = directions(&there);
+    assert!((sent / 3..=sent.div_ceil(3)).contains(&received), "{received} of {sent}");
+    assert_eq!(replied, 0);
 
     let (result, status) = captured(&profile("limit"), json!({"limit": "10kB"}), &path);
     all_came_back(&result);
