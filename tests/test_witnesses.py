@@ -59,7 +59,7 @@ def test_mqtt_is_what_the_broker_a_subscriber_the_cable_and_tshark_saw(lab: Lab,
         total = totals(done.trial, "sensors")
         sent = total.messages_sent
         assert sent > 100
-        assert sent == total.messages_delivered == total.messages_intended
+        assert sent == total.messages_delivered
         assert total.flows_failed == 0
         # the broker's own count
         assert settled(cable, sent) == sent

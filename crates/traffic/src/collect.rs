@@ -294,19 +294,26 @@ impl Collector {
         let mut reasons = Vec::new();
         for (sum, plan) in self.groups.iter().zip(&self.plan.groups) {
             let c = &sum.measured.counts;
+            let h = &sum.happened;
             let pairs = [
-                (c.flows_intended, c.flows_started, "flows"),
-                (c.messages_intended, c.messages_sent, "messages"),
+                (c.flows_intended, c.flows_started, h.flows_started, "flows"),
+                (c.messages_intended, c.messages_sent, h.messages_sent, "messages"),
             ];
-            for (intended, offered, what) in pairs {
+            for (intended, offered, left, what) in pairs {
                 let share = if intended == 0 { 1.0 } else { offered as f64 / intended as f64 };
                 if share < limits.offered {
                     reasons.push(Reason {
                         code: "ND-90-01",
                         group: Some(plan.name.clone()),
                         what: format!(
-                            "{offered} of {intended} intended {what} were offered: {:.1} % short",
-                            (1.0 - share) * 100.0
+                            "{offered} of {intended} intended {what} were offered: {:.1} % short{}",
+                            (1.0 - share) * 100.0,
+                            // a backlog from before: what is meant for the phase hardly gets its turn
+                            if left > offered {
+                                format!(" ({left} left in that time, with those that were due before)")
+                            } else {
+                                String::new()
+                            }
                         ),
                         value: share,
                         limit: limits.offered,

@@ -156,7 +156,7 @@ pub struct Validity {
     pub reasons: Vec<Reason>,
 }
 
-/// Per second of the measure phase, by when it happened.
+/// Per second of the measure phase, by when it happened; what was intended, by when it was due.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Rates {
     /// Flows the load asked for.
