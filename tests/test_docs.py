@@ -94,3 +94,9 @@ def test_pages_name_only_verbs_that_exist() -> None:
                 assert verb in verbs, f"{name(page)}: netdyno {verb}"
             for job in re.findall(r"^\./do (\w+)", block, re.MULTILINE):
                 assert job in jobs, f"{name(page)}: ./do {job}"
+
+
+@pytest.mark.parametrize("page", ["profile", "experiment", "result"])
+def test_every_key_has_a_meaning(page: str) -> None:
+    rows = (TOP / f"docs/reference/{page}.md").read_text().splitlines()
+    assert not [row for row in rows if row.startswith("| `") and row.endswith("|  |")]

@@ -40,11 +40,13 @@ class DutSpec(Config):
     """A device under test and where it stands."""
 
     driver: str
+    """Name of the driver; `netdyno describe` lists them."""
     host: str | None = None
     """A host of the topology; none: this machine."""
     cores: list[int] = Field(default_factory=list)
     """Cores that it may use; default all."""
     options: dict[str, Any] = Field(default_factory=dict)
+    """The driver's own settings; every one can be a factor."""
 
     @model_validator(mode="after")
     def _known(self) -> DutSpec:
@@ -57,8 +59,11 @@ class TrialSpec(Config):
     """What may be changed of a profile's load and duration."""
 
     warmup: str | None = None
+    """Length of the warm-up, like `2s`."""
     measure: str | None = None
+    """Length of the measure phase."""
     drain: str | None = None
+    """Longest wait for answers at the end."""
     load: float | None = Field(default=None, gt=0)
     """Scales every rate; closed loops: the devices."""
 
@@ -67,12 +72,17 @@ class LegSpec(Config):
     """One profile in one topology."""
 
     name: str = Field(pattern=_NAME)
+    """Name of the leg in results."""
     profile: str | dict[str, Any]
+    """A preset, a file beside this one, or a profile itself."""
     topology: Topology | None = None
+    """Hosts and links to make for it; none: this machine as it is."""
     duts: dict[str, DutSpec] = Field(default_factory=dict)
+    """Devices under test by name."""
     targets: dict[str, str] = Field(default_factory=dict)
     """URL or DUT (`broker`, `broker.ping`) for targets of the profile; default: the DUT of the same name."""
     trial: TrialSpec = Field(default_factory=TrialSpec)
+    """Changes to the profile's load and duration."""
 
     @model_validator(mode="after")
     def _hosts(self) -> LegSpec:
@@ -89,18 +99,25 @@ class Experiment(Config):
     """Legs, repeated, over the levels of factors."""
 
     schema_: str | None = Field(default=None, alias="$schema")
+    """Where this format's schema is; for editors, not read."""
     format: Literal["netdyno-experiment/1"] = "netdyno-experiment/1"
+    """Which format this is."""
     name: str = Field(pattern=_NAME)
+    """A short name: letters, digits, `-`, `_`, `.`."""
     description: str = ""
+    """What it is for."""
     seed: int = 1
     """Of the order of the trials."""
     repeat: int = Field(default=1, ge=1, le=10_000)
+    """How often each variant runs."""
     order: Literal["interleaved", "random", "sequential"] = "interleaved"
     """interleaved: each round has every variant once, in random order. random: all shuffled."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
+    """Of the intervals over repetitions."""
     factors: dict[str, list[Any]] = Field(default_factory=dict)
     """Path (`profile.…`, `duts.NAME.OPTION`, `trial.load`) to its levels."""
     legs: list[LegSpec] = Field(min_length=1)
+    """What is run; each at every combination of levels."""
 
     @model_validator(mode="after")
     def _names(self) -> Experiment:

@@ -36,38 +36,61 @@ class Counts(Model):
     """Counts of one group over some time."""
 
     flows_intended: int = 0
+    """Flows that an open loop asked for."""
     flows_started: int = 0
+    """Flows begun."""
     flows_completed: int = 0
+    """Flows that ended in good order."""
     flows_failed: int = 0
+    """Flows that ended otherwise."""
     messages_intended: int = 0
+    """Messages that fell due: the intended load."""
     messages_sent: int = 0
+    """Messages handed to the transport: the offered load."""
     messages_delivered: int = 0
+    """Messages whose delivery was confirmed."""
     messages_received: int = 0
+    """Messages that came unasked, like those of subscriptions."""
     duplicates: int = 0
+    """Messages that arrived again."""
     reordered: int = 0
+    """Datagrams that arrived after a later one (RFC 4737)."""
     bytes_sent: int = 0
+    """Payload bytes handed to the transport."""
     bytes_received: int = 0
+    """Payload bytes received."""
     failures: dict[str, int] = Field(default_factory=dict)
+    """Failures by kind; only kinds that occurred."""
 
 
 class Quantiles(Model):
     """A distribution in a few numbers; nanoseconds for delays."""
 
     count: int = 0
+    """How many values."""
     min: float = 0
+    """Smallest."""
     mean: float = 0
+    """Mean."""
     p50: float = 0
+    """Median."""
     p90: float = 0
+    """90th percentile."""
     p99: float = 0
+    """99th percentile."""
     p999: float = 0
+    """99.9th percentile."""
     max: float = 0
+    """Largest."""
 
 
 class Distribution(Quantiles):
     """A distribution with everything needed to merge it with others."""
 
     sd: float = 0
+    """Standard deviation."""
     jitter: float | None = None
+    """Mean change from one message of a device to its next (RFC 5481 §4.1)."""
     hdr: str = ""
     """HdrHistogram V2, deflated, base64."""
 
@@ -76,39 +99,58 @@ class Phases(Model):
     """How long each phase really took, in seconds."""
 
     warmup: float = 0
+    """Load on, not counted."""
     measure: float = 0
+    """What the result is made of."""
     drain: float = 0
+    """Nothing new; answers awaited."""
 
 
 class GroupSample(Model):
     """One group within one point of the series."""
 
     counts: Counts = Field(default_factory=Counts)
+    """Of this interval."""
     devices_active: int = 0
+    """Devices with a flow under way at its end."""
     delays: dict[str, Quantiles] = Field(default_factory=dict)
+    """Delays by name, of messages answered in it."""
     lateness: Quantiles = Field(default_factory=Quantiles)
+    """How late the generator was."""
 
 
 class WorkerSample(Model):
     """One worker: the share of the time it ran, and the share it waited for its CPU."""
 
     worker: int = 0
+    """Its number."""
     core: int | None = None
+    """The core it is pinned to."""
     cpu: float = 0
+    """Share of the time that it ran."""
     starved: float = 0
+    """Share of the time that it waited for its CPU."""
 
 
 class Sample(Model):
     """One point of the series; counts are of the interval that ends at `t`."""
 
     t: float
+    """End of the interval, seconds since the start."""
     dt: float = 1.0
+    """Its length, seconds."""
     phase: str = ""
+    """Phase at its end."""
     elapsed: float = 0
+    """Seconds since the start."""
     left: float = 0
+    """Seconds to go at most."""
     groups: dict[str, GroupSample] = Field(default_factory=dict)
+    """By name."""
     workers: list[WorkerSample] = Field(default_factory=list)
+    """Workers of the generator."""
     interfaces: dict[str, dict[str, int]] = Field(default_factory=dict)
+    """Counters by interface, of this interval."""
 
 
 State = Literal["idle", "loaded", "running", "paused", "draining", "done", "failed"]
@@ -134,64 +176,99 @@ class Reason(Model):
     """Why a trial cannot be trusted."""
 
     code: str
+    """`ND-90-…`."""
     group: str | None = None
+    """The group it is about; none: the whole run."""
     what: str = ""
+    """In words."""
     value: float | None = None
+    """What was found."""
     limit: float | None = None
+    """What was allowed."""
 
 
 class Validity(Model):
     """Whether the generator did what was asked."""
 
     valid: bool = True
+    """Whether the measurement can be trusted."""
     reasons: list[Reason] = Field(default_factory=list)
+    """Why not."""
 
 
 class ErrorCount(Model):
     """One kind of failure, how often, and what it looked like."""
 
     kind: str
+    """`refused`, `timeout`, `protocol`, …."""
     count: int = 0
+    """How often."""
     example: str | None = None
+    """What the first one looked like."""
 
 
 class GroupResult(Model):
     """What one group did in a trial."""
 
     name: str
+    """Name in the profile."""
     protocol: str = ""
+    """Its model."""
     target: str = ""
+    """The URL it was pointed at."""
     devices: int = 0
+    """Virtual devices."""
     measured: Counts = Field(default_factory=Counts)
+    """Of messages meant for the measure phase."""
     total: Counts = Field(default_factory=Counts)
+    """Of all phases."""
     rates: dict[str, float] = Field(default_factory=dict)
+    """Per second of the measure phase."""
     loss: float | None = None
     """Share of sent messages that were not delivered; None when none was sent, or none is ever confirmed."""
     delays: dict[str, Distribution] = Field(default_factory=dict)
+    """By name, of messages meant for the measure phase."""
     lateness: Distribution = Field(default_factory=Distribution)
+    """How late the generator was: actual minus intended send time."""
     errors: list[ErrorCount] = Field(default_factory=list)
+    """Failures by kind, with an example."""
 
 
 class WorkerResult(WorkerSample):
     """One worker over a whole trial."""
 
     intervals: Any = None
+    """Sample intervals that it covers."""
 
 
 class Trial(Model):
     """The result of one trial, as `run.result` gives it."""
 
     run: str
+    """The core's name for it."""
     profile: dict[str, Any] = Field(default_factory=dict)
+    """As it was run, with targets filled in."""
     transport: str = "sockets"
+    """`sockets` or `dpdk`."""
     version: str = ""
+    """Of the core."""
     started: str = ""
+    """UTC."""
     phases: Phases = Field(default_factory=Phases)
+    """What really took place, seconds."""
     stopped: str | None = None
+    """Why it ended early: `stopped`, `lease` or `failed`."""
     error: dict[str, Any] | None = None
+    """{code, at, what, fix} when it failed."""
     validity: Validity = Field(default_factory=Validity)
+    """Whether the generator did what was asked."""
     groups: list[GroupResult] = Field(default_factory=list)
+    """In the order of the profile."""
     workers: list[WorkerResult] = Field(default_factory=list)
+    """Over the measure phase."""
     interfaces: dict[str, dict[str, int]] = Field(default_factory=dict)
+    """Counters by interface, over the run."""
     elements: list[dict[str, Any]] = Field(default_factory=list)
+    """DPDK: packets in and out, cycles, drops by reason."""
     series: list[Sample] = Field(default_factory=list)
+    """A point for each interval."""

@@ -21,18 +21,26 @@ class CpuPoint(Model):
     """
 
     t: float
+    """End of the interval, seconds."""
     cpu: float
+    """Cores in use."""
 
 
 class DutReport(Model):
     """What was seen of a DUT from outside the load."""
 
     driver: str = ""
+    """Its driver."""
     version: str = ""
+    """Of its program."""
     host: str = ""
+    """Where it stood in the topology."""
     cpu_series: list[CpuPoint] = Field(default_factory=list)
+    """Its CPU over time."""
     counters_before: dict[str, float] = Field(default_factory=dict)
+    """What it had counted before the load."""
     counters_after: dict[str, float] = Field(default_factory=dict)
+    """And after it."""
     died: str | None = None
     """Why it ended by itself, with its last words."""
 
@@ -43,22 +51,30 @@ class Witness(Model):
     what: str
     """What was counted, and by whom: `broker: PUBLISH received ($SYS)`."""
     ours: float
+    """Our count."""
     theirs: float
+    """Theirs."""
     agree: bool
+    """Whether they are equal."""
 
 
 class CaptureReport(Model):
     """How the capture of a trial went."""
 
     path: str = ""
+    """The file."""
     interface: str = ""
+    """Where it listened."""
     packets: int = 0
+    """Packets written."""
     bytes: int = 0
+    """Bytes of the file."""
     dropped: int = 0
     """Packets that passed and could not be taken."""
     state: str = "stopped"
     """`stopped` at the end of the run, `full` at its limit, or `failed`."""
     error: str | None = None
+    """Why it failed."""
 
 
 class Repetition(Trial):
@@ -67,95 +83,145 @@ class Repetition(Trial):
     index: int = 0
     """Place of this trial in the order they were run."""
     dut: dict[str, DutReport] = Field(default_factory=dict)
+    """Devices under test by name."""
     witnesses: list[Witness] = Field(default_factory=list)
+    """Counts held against those of others."""
     capture: CaptureReport | None = None
+    """How its capture went; none: nothing was captured."""
 
 
 class Estimate(Model):
     """A mean over repetitions, with its interval when there are at least two."""
 
     n: int
+    """Repetitions."""
     mean: float
+    """Mean."""
     sd: float | None = None
+    """Standard deviation."""
     interval: tuple[float, float] | None = None
+    """Of the mean; none with fewer than two."""
 
 
 class GroupSummary(Model):
     """A group over all repetitions of a leg: histograms merged, counts added, rates averaged."""
 
     name: str
+    """Name in the profile."""
     protocol: str = ""
+    """Its model."""
     target: str = ""
+    """The URL it was pointed at."""
     devices: int = 0
+    """Virtual devices."""
     measured: Counts = Field(default_factory=Counts)
+    """Added up."""
     rates: dict[str, Estimate] = Field(default_factory=dict)
+    """Averaged, per second."""
     loss: Estimate | None = None
+    """Averaged."""
     delays: dict[str, Distribution] = Field(default_factory=dict)
+    """Merged."""
     lateness: Distribution = Field(default_factory=Distribution)
+    """Merged."""
 
 
 class Summary(Model):
     """A leg over all its repetitions."""
 
     n: int = 0
+    """Repetitions."""
     confidence: float = 0.95
+    """Of the intervals."""
     groups: list[GroupSummary] = Field(default_factory=list)
+    """In the order of the profile."""
 
 
 class Leg(Model):
     """One profile in one topology, repeated."""
 
     name: str
+    """With its levels."""
     transport: str = "sockets"
+    """`sockets` or `dpdk`."""
     levels: dict[str, Any] = Field(default_factory=dict)
     """Levels of the experiment's factors that this leg stands for."""
     repetitions: list[Repetition] = Field(default_factory=list)
+    """In the order in which they ran."""
     summary: Summary = Field(default_factory=Summary)
+    """Over all of them."""
 
 
 class ThresholdResult(Model):
     """One condition, judged over the repetitions of its leg."""
 
     leg: str = ""
+    """Where it was judged."""
     metric: str
+    """What was judged."""
     bound: float
+    """In the metric's unit."""
     kind: Literal["max", "min"]
+    """Which side is good."""
     value: float | None
     """Over all repetitions: from merged histograms for delays, else the mean. None: nothing was measured."""
     interval: tuple[float, float] | None = None
     """Of the repetitions' mean at `confidence`; None with fewer than two repetitions."""
     confidence: float = 0.95
+    """Of the interval."""
     passed: bool
+    """Whether it holds."""
     n: int = 0
+    """Repetitions."""
 
 
 class Files(Model):
     """Names of what lies beside `result.json`."""
 
     capture: str | None = None
+    """Packets, pcapng."""
     flows: str | None = None
+    """A row for each device."""
     series: str | None = None
+    """A row for each group and interval."""
     profile: str | None = None
+    """As it was given."""
     log: str | None = None
+    """Of the core, a JSON object a line."""
     report: str | None = None
+    """To open in a browser."""
 
 
 class Result(Model):
     """The whole result of an experiment."""
 
     format: str = FORMAT
+    """Which format this is."""
     id: str
+    """Name of the run and of its folder."""
     name: str
+    """Of the experiment."""
     started: str
+    """UTC."""
     finished: str = ""
+    """UTC."""
     valid: bool = False
+    """Whether every trial can be trusted."""
     verdict: Literal["pass", "fail"] = "fail"
+    """Whether every threshold holds."""
     interrupted: bool = False
+    """Whether the user ended it early."""
     error: dict[str, Any] | None = None
     """What ended the experiment early: {code, at, what, fix}."""
     reasons: list[Reason] = Field(default_factory=list)
+    """Why it is not valid."""
     thresholds: list[ThresholdResult] = Field(default_factory=list)
+    """Each one, judged."""
     legs: list[Leg] = Field(default_factory=list)
+    """What was run."""
     environment: dict[str, Any] = Field(default_factory=dict)
+    """The machine, its kernel and versions."""
     files: Files = Field(default_factory=Files)
+    """What lies beside this file."""
     command: list[str] = Field(default_factory=list)
+    """How it was called."""

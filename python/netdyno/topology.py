@@ -44,6 +44,7 @@ class End(Config):
     """One end of a link: an interface of a host."""
 
     host: str
+    """Name of the host."""
     name: str = Field(default="eth0", pattern=r"^[A-Za-z0-9_.-]{1,15}$")
     """Name of the interface."""
     addresses: list[str] = Field(default_factory=list)
@@ -51,6 +52,7 @@ class End(Config):
     pool: list[str] = Field(default_factory=list)
     """Further addresses to send from: `10.9.1.0/28` (its hosts) or `10.9.1.1-10.9.1.9`."""
     mac: str | None = None
+    """Ethernet address; default: the kernel chooses."""
     offloads: dict[str, bool] = Field(default_factory=dict)
     """As in `ethtool -K`: `{tx: false}`."""
 
@@ -75,15 +77,20 @@ class Link(Config):
     """A cable between two hosts."""
 
     a: End
+    """One end."""
     b: End
+    """The other."""
     mtu: int = Field(default=1500, ge=68, le=65535)
+    """Largest packet, bytes."""
 
 
 class Topology(Config):
     """Hosts and the links between them."""
 
     hosts: dict[str, Host]
+    """Machines by name: small letters, digits and `_`."""
     links: list[Link] = Field(default_factory=list)
+    """Cables between them."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Topology:
