@@ -77,13 +77,14 @@ def test_filter_and_limit_are_honoured(lab: Lab) -> None:
     )
     done, capture = captured(lab, document, reflector="reflector")
     rows = tshark(capture, "frame", "frame.protocols", "frame.len", "frame.cap_len")
-    # 36 bytes of block around 128 of packet
-    assert len(rows) == (64 << 10) // (128 + 36)
+    # some tens of bytes around 128 of each packet
+    assert (64 << 10) // (128 + 64) < len(rows) < (64 << 10) // 128
     assert all("udp" in row[0] and "icmp" not in row[0] for row in rows)
     # several datagrams may leave in one buffer, which the cable sees as one packet
     assert {int(row[1]) % 1000 for row in rows} == {42}
     assert {row[2] for row in rows} == {"128"}
-    assert capture.stat().st_size <= 64 << 10
+    # the file has a head besides
+    assert 60 << 10 < capture.stat().st_size <= (64 << 10) + 512
     about = done.trial.capture
     assert about
     assert (about.state, about.packets, about.interface, about.dropped) == ("full", len(rows), "gen0", 0)
