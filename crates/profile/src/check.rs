@@ -91,6 +91,12 @@ fn check_group(profile: &Profile, group: &Group, at: &str, add: &mut impl FnMut(
         let what = format!("{} devices are not a number that can be run", group.devices);
         add(Some(Error::new(OUT_OF_RANGE, format!("{at}.devices"), what, format!("Use 1 to {DEVICES_MAX}"))));
     }
+    for (i, text) in group.source.iter().enumerate() {
+        if let Err(what) = crate::source::expand(text) {
+            let key = format!("{at}.source[{i}]");
+            add(Some(Error::new(BAD_VALUE, key, what, "Use an address, a prefix, or FIRST-LAST")));
+        }
+    }
     if let Err(problem) = group.model.check() {
         let problem = problem.under(&format!("{at}.model.{}", group.model.name()));
         add(Some(Error::new(BAD_VALUE, problem.key, problem.what, capital(&problem.fix))));
@@ -332,6 +338,7 @@ fn check_threshold(profile: &Profile, threshold: &Threshold, at: &str, add: &mut
             let names = || profile.groups.iter().map(|g| g.name.as_str());
             let fix = match closest(&metric.group, names()) {
                 Some(near) => format!("Did you mean {near:?}?"),
+                None if profile.groups.is_empty() => "Add the group, or leave the threshold out".to_owned(),
                 None => format!("Use one of {}", names().collect::<Vec<_>>().join(", ")),
             };
             add(Some(Error::new(BAD_REFERENCE, key, format!("there is no group {:?}", metric.group), fix)));

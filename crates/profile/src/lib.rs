@@ -7,6 +7,7 @@ mod check;
 mod error;
 mod load;
 mod metric;
+pub mod source;
 mod target;
 
 pub use check::parse_mac;

@@ -82,13 +82,30 @@ fn explain_value(path: &str, error: &serde_json::Error) -> Error {
     let (what, fix) = if let Some((what, fix)) = text.split_once("; ") {
         (what.to_owned(), capital(fix))
     } else if let Some((what, expected)) = text.split_once(", expected ") {
-        (what.to_owned(), format!("Give {expected}"))
+        (what.to_owned(), format!("Give {}", plain(expected)))
     } else if text.contains("IP address") {
         (text, "Write it like \"10.0.0.1\" or \"fd00::1\"".to_owned())
     } else {
         (text, "See docs/reference/profile.md".to_owned())
     };
     Error::new(BAD_VALUE, path, format!("{what}{place}"), fix)
+}
+
+/// A type's name as people say it.
+fn plain(expected: &str) -> String {
+    let limit = |bits: u32| format!("a whole number from 0 to {}", u64::MAX >> (64 - bits));
+    match expected {
+        "u8" => limit(8),
+        "u16" => limit(16),
+        "u32" => limit(32),
+        "u64" | "usize" => "a whole number from 0".to_owned(),
+        "f64" => "a number".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "a string" => "a text in quotes".to_owned(),
+        "a sequence" => "a list in [ ]".to_owned(),
+        _ if expected.starts_with("struct ") || expected == "a map" => "an object in { }".to_owned(),
+        other => other.to_owned(),
+    }
 }
 
 pub(crate) fn capital(text: &str) -> String {

@@ -13,7 +13,6 @@ pub mod reflector;
 pub mod result;
 mod schedule;
 pub mod sockets;
-pub mod source;
 mod timers;
 pub mod transport;
 

@@ -1,6 +1,5 @@
 //! A profile made ready to run: names resolved, models compiled, load scaled.
 
-use crate::source;
 use crate::transport::Unready;
 use profile::{Load, Profile};
 use protocol::registry::{self, Params, Scheme};
@@ -107,7 +106,7 @@ impl GroupPlan {
             .map_err(|p| Unready::new("ND-104-07", at("target"), p.what, p.fix))?;
         let mut sources = Vec::new();
         for (i, text) in group.source.iter().enumerate() {
-            let more = source::expand(text).map_err(|what| {
+            let more = profile::source::expand(text).map_err(|what| {
                 let fix = "Use an address, a prefix, or FIRST-LAST";
                 Unready::new("ND-104-04", at(&format!("source[{i}]")), what, fix)
             })?;
