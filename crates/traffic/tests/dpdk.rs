@@ -441,15 +441,10 @@ fn what_it_does_not_carry_is_said() {
     assert_eq!((why.code, why.at.as_str()), ("ND-104-07", "groups[0].load.closed.stages"));
     assert!(why.fix.contains(r#""devices": 3 and "load": {"closed": {"ramp": "1500ms"}}"#), "{why}");
     let mut profile = cable("device", json!({"rate": "1k/s"}));
-    profile["transport"]["dpdk"]["ports"][0]["device"] = json!("af_packet:nosuch");
+    profile["transport"]["dpdk"]["ports"] = json!([{"name": "a", "device": "af_packet:nosuch"}]);
     let why = start(&profile).unwrap_err();
     assert_eq!((why.code, why.at.as_str()), ("ND-92-12", "transport.dpdk.ports[0].device"));
     assert!(why.fix.contains("ip link set IFACE up"), "{why}");
-    let mut profile = cable("place", json!({"rate": "1k/s"}));
-    profile["transport"]["dpdk"]["placement"] = json!([{"elements": ["a.generator", "a.sender"]}]);
-    let why = start(&profile).unwrap_err();
-    assert_eq!((why.code, why.at.as_str()), ("ND-92-14", "transport.dpdk.placement"));
-    assert!(why.what.contains("a.receiver") && why.fix.contains("PORT.generator"), "{why}");
     let mut profile = cable("size", json!({"rate": "1k/s"}));
     profile["groups"][0]["devices"] = json!(70_000);
     assert_eq!(start(&profile).unwrap_err().code, "ND-104-05");
