@@ -230,3 +230,110 @@ fn a_script_speaks_to_the_reflector() {
     assert_eq!(total(&result, "flows_failed"), 0, "{:?}", result.groups[0].errors);
     assert_eq!(far.counters().connections, total(&result, "flows_started"));
 }
+
+/// A server that hands each connection to `f`.
+fn server(f: impl Fn(std::net::TcpStream) + Clone + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = listener.local_addr().expect("address");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let f = f.clone();
+            std::thread::spawn(move || f(stream));
+        }
+    });
+    address
+}
+
+/// Read a request's head.
+fn read_head(stream: &std::net::TcpStream) {
+    for line in BufReader::new(stream).lines() {
+        if line.is_ok_and(|l| l.is_empty()) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn an_end_that_comes_with_the_last_bytes_is_seen() {
+    // without a length the body lasts until the server closes (RFC 9112 section 6.3)
+    let address = server(|mut stream| {
+        read_head(&stream);
+        let _gone = stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello");
+    });
+    let groups = json!([{"name": "w", "target": format!("http://{address}"), "devices": 4,
+        "model": {"http": {"requests": 1, "timeout": "10s"}}, "load": {"closed": {"flow_interval": "1ms"}}}]);
+    let (result, _) = run(&profile(groups));
+    assert!(total(&result, "flows_completed") > 100, "{}", result.groups[0].total);
+    assert_eq!(total(&result, "flows_failed"), 0, "{:?}", result.groups[0].errors);
+}
+
+#[test]
+fn answers_that_come_during_a_pause_wait_for_its_end() {
+    let (address, answered) = web(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    let groups = json!([{"name": "w", "target": format!("http://{address}"), "devices": 2,
+        "model": {"http": {"requests": 0}}}]);
+    let mut during = 0;
+    let (result, _) = run_with(&profile(groups), |control| {
+        std::thread::sleep(Duration::from_millis(200));
+        control.pause();
+        std::thread::sleep(Duration::from_millis(60));
+        let before = answered.load(Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(300));
+        during = answered.load(Ordering::Relaxed) - before;
+        control.resume();
+    });
+    assert_eq!(during, 0, "requests while the run stood still");
+    assert!(total(&result, "messages_delivered") > 10);
+    assert_eq!(total(&result, "flows_failed"), 0, "{:?}", result.groups[0].errors);
+}
+
+#[test]
+fn what_comes_after_a_stop_is_not_of_the_measure_phase() {
+    let far = Far::new(Mode::Echo, "127.0.0.1");
+    let groups = json!([{"name": "s", "target": format!("udp://{}", far.udp),
+        "model": {"stream": {"size": "18B", "rate": "1000/s", "echo": true}}}]);
+    let mut long = profile(groups);
+    long["phases"] = json!({"warmup": "0s", "measure": "1h", "drain": "1s", "sample": "10s"});
+    let (result, _) = run_with(&long, |control| {
+        std::thread::sleep(Duration::from_millis(500));
+        control.stop();
+    });
+    assert_eq!(result.series[0].phase, protocol::meter::Phase::Measure);
+    assert!((result.series[0].t - result.phases.measure).abs() < 1e-6);
+    assert!((0.4..0.8).contains(&result.phases.measure), "{:?}", result.phases);
+    let rate = result.groups[0].rates.messages_sent;
+    assert!((850.0..1150.0).contains(&rate), "{rate}");
+    far.counters();
+}
+
+#[test]
+fn a_server_that_floods_and_resets_is_one_failure_a_flow() {
+    let address = server(|mut stream| {
+        read_head(&stream);
+        // unread bytes behind the head make the close a reset
+        let _gone = stream.write_all(&[b'x'; 1 << 20]);
+    });
+    let groups = json!([{"name": "w", "target": format!("http://{address}"), "devices": 8,
+        "model": {"http": {"method": "POST", "body": "y".repeat(4096)}}}]);
+    let (result, flows) = run(&profile(groups));
+    let failed = total(&result, "flows_failed");
+    let errors: u64 = result.groups[0].errors.iter().map(|e| e.count).sum();
+    assert!(failed > 8, "{failed}");
+    assert_eq!(errors, failed, "{:?}", result.groups[0].errors);
+    assert_eq!(flows.iter().map(|f| u64::from(f.tally.failed)).sum::<u64>(), errors);
+}
+
+#[test]
+fn a_server_that_takes_nothing_does_not_fill_the_memory() {
+    // MQTT at QoS 0 waits for nobody: what the server does not take has to go somewhere
+    let address = server(|mut stream| {
+        let _gone = stream.write_all(b"\x20\x02\x00\x00");
+        std::thread::sleep(Duration::from_secs(20));
+    });
+    let groups = json!([{"name": "m", "target": format!("mqtt://{address}"), "devices": 1,
+        "model": {"mqtt": {"qos": 0, "count": 0, "interval": "1ms", "size": "100kB"}}}]);
+    let (result, _) = run(&profile(groups));
+    let error =
+        result.groups[0].errors.iter().find(|e| e.kind == "timeout").expect("the server does not read");
+    assert!(error.example.as_ref().is_some_and(|e| e.contains("does not read")), "{error:?}");
+}

@@ -19,6 +19,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 /// What a server may make us keep of an unfinished message before we call it malformed.
 const SPILL_MAX: usize = 1 << 20;
 
+/// What may wait for a server that takes nothing when a model has more to send.
+const OUT_MAX: usize = 16 << 20;
+
 /// Datagrams the kernel cuts from one buffer (UDP_MAX_SEGMENTS), and the largest such buffer.
 const GSO_SEGMENTS: usize = 64;
 const GSO_BYTES: usize = 65_000;
@@ -32,6 +35,10 @@ pub(super) struct Conn {
     pub up: bool,
     /// Whether it closes once `out` is empty.
     pub closing: bool,
+    /// Whether the other side has said that it sends no more: reads go on until that shows.
+    pub ends: bool,
+    /// Whether the worker reads on from it in its next turn anyway.
+    pub unread: bool,
     /// Bytes that the socket did not take yet. Datagrams: cut each `segment`.
     out: Vec<u8>,
     out_at: usize,
@@ -86,12 +93,25 @@ impl Broken {
         };
         Self::new(why, format!("{doing}: {}{hint}", std::io::Error::from(e)))
     }
+
+    /// An error that the network has sent us about a packet: what a firewall or a router says is no fault of ours
+    /// (the kernel makes these of ICMP codes, see icmp_err_convert).
+    pub fn remote(e: Errno, doing: &str) -> Self {
+        match e {
+            Errno::ACCESS | Errno::NOPROTOOPT | Errno::OPNOTSUPP | Errno::PROTO => {
+                Self::new(Failure::Unreachable, format!("{doing}: {}", std::io::Error::from(e)))
+            }
+            _ => Self::errno(e, doing),
+        }
+    }
 }
 
 /// What came of reading.
 pub(super) enum Input {
     /// Nothing more for now.
     Dry,
+    /// Something came that is not for the model: TLS's own records, other hosts' pings.
+    Aside,
     /// So many bytes, in the buffer given.
     Bytes(usize),
     /// The other side has closed.
@@ -136,8 +156,10 @@ impl Conn {
         }
         let wire = match &group.tls {
             Some((config, name)) => {
-                let session = ClientConnection::new(config.clone(), name.clone())
+                let mut session = ClientConnection::new(config.clone(), name.clone())
                     .map_err(|e| Broken::new(Failure::Tls, e.to_string()))?;
+                // what is written to the session leaves it at once: a message may be larger than its buffer
+                session.set_buffer_limit(None);
                 Wire::Tls(Box::new(session))
             }
             None => wire,
@@ -147,6 +169,8 @@ impl Conn {
             wire,
             up: false,
             closing: false,
+            ends: false,
+            unread: false,
             out: Vec::new(),
             out_at: 0,
             segment: 0,
@@ -168,7 +192,7 @@ impl Conn {
     pub fn connect_result(&self) -> Result<(), Broken> {
         match opt::socket_error(&self.fd) {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(e)) | Err(e) => Err(Broken::errno(e, "connect")),
+            Ok(Err(e)) | Err(e) => Err(Broken::remote(e, "connect")),
         }
     }
 
@@ -205,9 +229,7 @@ impl Conn {
             return self.flush_tls();
         }
         if !self.is_flushed() {
-            self.out.extend_from_slice(&outbox.bytes);
-            outbox.bytes.clear();
-            return Ok(());
+            return self.queue(outbox);
         }
         self.segment = outbox.segment;
         let sent = self.write(&outbox.bytes)?;
@@ -217,6 +239,27 @@ impl Conn {
             self.out_at = 0;
         }
         outbox.bytes.clear();
+        Ok(())
+    }
+
+    /// Put more behind what the socket did not take.
+    fn queue(&mut self, outbox: &mut Outbox) -> Result<(), Broken> {
+        let waiting = self.out.len() - self.out_at;
+        if self.is_datagram() {
+            // they are cut apart by their size: only like ones can stand in one row
+            let alike = outbox.segment == self.segment && self.segment > 0 && waiting.is_multiple_of(self.segment);
+            if !alike {
+                return Err(Broken::new(Failure::Local, "the socket takes no more datagrams"));
+            }
+        } else if waiting > OUT_MAX {
+            let what = format!("the server does not read: {waiting} bytes wait for it");
+            return Err(Broken::new(Failure::Timeout, what));
+        }
+        if self.out_at > self.out.len() / 2 {
+            self.out.drain(..self.out_at);
+            self.out_at = 0;
+        }
+        self.out.append(&mut outbox.bytes);
         Ok(())
     }
 
@@ -275,20 +318,20 @@ impl Conn {
                             buffer.copy_within(at..n, 0);
                             Ok(Input::Bytes(n - at))
                         }
-                        None => continue,
+                        None => Ok(Input::Aside),
                     },
                     _ => Ok(Input::Bytes(n)),
                 },
                 Err(Errno::AGAIN) => Ok(Input::Dry),
                 Err(Errno::INTR) => continue,
-                Err(e) => Err(Broken::errno(e, "receive")),
+                Err(e) => Err(Broken::remote(e, "receive")),
             };
         }
     }
 
-    /// Whether a read shorter than the buffer means that there is no more for now (plain TCP).
+    /// Whether a read shorter than the buffer means that there is no more for now (plain TCP, before its end).
     pub fn short_read_is_dry(&self) -> bool {
-        matches!(self.wire, Wire::Tcp)
+        matches!(self.wire, Wire::Tcp) && !self.ends
     }
 
     /// Take the spill out, so that the model can be shown it while it may change the connection.
@@ -384,7 +427,7 @@ fn read_tls(
             Ok((n, _)) => n,
             Err(Errno::AGAIN) => return Ok(Input::Dry),
             Err(Errno::INTR) => continue,
-            Err(e) => return Err(Broken::errno(e, "receive")),
+            Err(e) => return Err(Broken::remote(e, "receive")),
         };
         let mut records = &cipher[..got];
         let mut filled = 0;
@@ -405,11 +448,14 @@ fn read_tls(
                 break;
             }
         }
-        if filled > 0 || (!over && (tls.is_handshaking() || tls.wants_write())) {
+        if filled > 0 {
             return Ok(Input::Bytes(filled));
         }
         if over {
             return Ok(Input::End);
+        }
+        if tls.is_handshaking() || tls.wants_write() {
+            return Ok(Input::Aside);
         }
     }
 }

@@ -28,6 +28,9 @@ const READS_A_TURN: usize = 64;
 const BUFFER: usize = 64 * 1024;
 /// A flow that failed rests at least this long, so that a dead server is not hammered.
 const REST_AFTER_FAILURE: Duration = Duration::from_millis(100);
+/// Until a datagram that the kernel had no room for is tried again: an interface's full queue says nothing when
+/// it has room again.
+const RETRY: Duration = Duration::from_millis(1);
 /// Longest sleep: how soon a stop or a pause is seen.
 const NAP: Duration = Duration::from_millis(20);
 
@@ -83,7 +86,7 @@ pub(super) struct Worker {
     outbox: Outbox,
     rng: SmallRng,
     /// Connections that broke while something else was being done.
-    broken: VecDeque<(u32, Broken)>,
+    broken: VecDeque<(u32, u32, Broken)>,
     /// Sockets that may have more to read.
     unread: VecDeque<(u32, u32)>,
     buffer: Box<[u8]>,
@@ -173,8 +176,15 @@ impl Worker {
         }
         self.cpu_then = self.cpu.now();
         while !self.control.aborted() {
+            if self.control.is_paused() {
+                // nothing falls due, and nothing is read either: an answer could make a model send
+                std::thread::sleep(NAP);
+                continue;
+            }
             self.tick();
-            if self.now >= self.boundary {
+            // a stop may have brought the end of the load forward: what comes after it is not of this interval
+            let load_over = self.now >= self.window.drain && self.sampled < self.window.drain;
+            if self.now >= self.boundary || load_over {
                 self.sample(None);
             }
             if self.now >= self.window.drain {
@@ -208,6 +218,10 @@ impl Worker {
             for _ in 0..self.unread.len() {
                 if let Some((i, generation)) = self.unread.pop_front() {
                     self.tick();
+                    let slot = &mut self.slots[i as usize];
+                    if let Some(conn) = slot.conn.as_mut().filter(|_| slot.generation == generation) {
+                        conn.unread = false;
+                    }
                     self.readable(i, generation);
                 }
             }
@@ -231,9 +245,6 @@ impl Worker {
         if !self.unread.is_empty() {
             return none;
         }
-        if self.control.is_paused() {
-            return Timespec { tv_sec: 0, tv_nsec: NAP.as_nanos() as i64 };
-        }
         let groups = self.groups.iter().map(|g| g.next(self.draining)).min().unwrap_or(Time::NEVER);
         let next = self.timers.next().min(groups).min(self.boundary);
         // the clock has moved on since the turn began
@@ -246,7 +257,7 @@ impl Worker {
 
     /// Begin what is due: arrivals (open loop), newcomers to the crowd (closed loop).
     fn begin_flows(&mut self) {
-        if self.draining || self.control.is_paused() {
+        if self.draining {
             return;
         }
         for g in 0..self.groups.len() {
@@ -285,6 +296,7 @@ impl Worker {
         slot.state = State::Active;
         slot.begun = intended;
         slot.conn = None; // an old one may still be trying to say its last words
+        slot.generation = slot.generation.wrapping_add(1);
         slot.connect_by = Time::NEVER;
         slot.wake = Time::NEVER;
         slot.held = None;
@@ -353,9 +365,6 @@ impl Worker {
     // ---- timers ----
 
     fn fire_timers(&mut self) {
-        if self.control.is_paused() {
-            return;
-        }
         for _ in 0..TIMERS_A_TURN {
             let Some((i, due)) = self.timers.pop(self.now) else { break };
             self.tick();
@@ -371,15 +380,24 @@ impl Worker {
                 }
                 State::Active if due >= slot.connect_by => {
                     let what = format!("no connection to {} in time", self.plan.groups[g].address);
-                    self.broken.push_back((i, Broken { why: Failure::Timeout, what }));
+                    self.broke(i, Broken { why: Failure::Timeout, what });
                 }
                 State::Active if slot.wake <= self.now => {
                     let (wake, asked) = (slot.wake, slot.asked);
-                    if slot.conn.as_ref().is_some_and(|c| c.is_datagram() && !c.is_flushed()) {
-                        slot.held = Some(wake);
-                        continue;
+                    if let Some(conn) = slot.conn.as_mut().filter(|c| c.is_datagram() && !c.is_flushed()) {
+                        if let Err(broken) = conn.flush() {
+                            self.broke(i, broken);
+                            continue;
+                        }
+                        if !conn.is_flushed() {
+                            slot.held = Some(wake);
+                            self.timers.set(i, self.now + RETRY);
+                            continue;
+                        }
                     }
+                    slot.held = None;
                     slot.wake = Time::NEVER;
+                    self.arm(i);
                     self.late(g, wake, asked);
                     self.call(i, wake, |device, cx| device.timer(cx));
                 }
@@ -409,16 +427,20 @@ impl Worker {
             return;
         }
         let Some(conn) = &mut slot.conn else { return };
+        // with the last bytes the end may have come too, and it is not told again
+        conn.ends |=
+            flags.intersects(epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR);
+        let read_later = conn.unread;
         if flags.intersects(epoll::EventFlags::OUT | epoll::EventFlags::ERR | epoll::EventFlags::HUP) {
             if !conn.up {
                 let done = conn.connect_result().and_then(|()| conn.flush_tls());
                 match done {
-                    Err(broken) => return self.broken.push_back((i, broken)),
+                    Err(broken) => return self.broke(i, broken),
                     Ok(()) => self.check_up(i),
                 }
             } else if !conn.is_flushed() {
                 match conn.flush() {
-                    Err(broken) => return self.broken.push_back((i, broken)),
+                    Err(broken) => return self.broke(i, broken),
                     Ok(()) if conn.closing && conn.is_flushed() => return self.hang_up(i),
                     Ok(()) => {
                         if let Some(due) = slot.held.take_if(|_| conn.is_flushed()) {
@@ -431,12 +453,11 @@ impl Worker {
                 }
             }
         }
-        if flags.intersects(
-            epoll::EventFlags::IN
-                | epoll::EventFlags::RDHUP
-                | epoll::EventFlags::HUP
-                | epoll::EventFlags::ERR,
-        ) {
+        let input = epoll::EventFlags::IN
+            | epoll::EventFlags::RDHUP
+            | epoll::EventFlags::HUP
+            | epoll::EventFlags::ERR;
+        if flags.intersects(input) && !read_later {
             self.readable(i, generation);
         }
     }
@@ -457,6 +478,7 @@ impl Worker {
             let slot = &mut self.slots[i as usize];
             let Some(conn) = slot.conn.as_mut().filter(|_| slot.generation == generation) else { break };
             if turn == READS_A_TURN {
+                conn.unread = true;
                 self.unread.push_back((i, generation));
                 break;
             }
@@ -464,17 +486,16 @@ impl Worker {
                 Ok(Input::Dry) => break,
                 Ok(Input::End) => {
                     let what = "the server closed the connection".to_owned();
-                    self.broken.push_back((i, Broken { why: Failure::Closed, what }));
+                    self.broke(i, Broken { why: Failure::Closed, what });
                     break;
                 }
                 Err(broken) => {
-                    self.broken.push_back((i, broken));
+                    self.broke(i, broken);
                     break;
                 }
-                Ok(Input::Bytes(0)) => {
-                    // only TLS had something to say
+                Ok(Input::Aside) => {
                     if let Err(broken) = conn.flush_tls() {
-                        self.broken.push_back((i, broken));
+                        self.broke(i, broken);
                         break;
                     }
                     self.check_up(i);
@@ -524,16 +545,25 @@ impl Worker {
         if let Some(conn) = slot.conn.as_mut().filter(|_| slot.generation == generation)
             && let Err(broken) = conn.keep(rest)
         {
-            self.broken.push_back((i, broken));
+            self.broke(i, broken);
         }
+    }
+
+    /// Device `i`'s connection broke. One may be found broken twice before [`Worker::mend`] looks at it; the
+    /// generation then tells that it is the same.
+    fn broke(&mut self, i: u32, broken: Broken) {
+        self.broken.push_back((i, self.slots[i as usize].generation, broken));
     }
 
     /// Tell models of connections that broke. Here and not where it happened, so that a model that connects
     /// again at once cannot recurse.
     fn mend(&mut self) {
         for _ in 0..self.broken.len() {
-            let Some((i, broken)) = self.broken.pop_front() else { break };
+            let Some((i, generation, broken)) = self.broken.pop_front() else { break };
             let slot = &mut self.slots[i as usize];
+            if slot.generation != generation {
+                continue;
+            }
             let closing = slot.conn.take().is_some_and(|c| c.closing);
             slot.generation = slot.generation.wrapping_add(1);
             slot.connect_by = Time::NEVER;
@@ -568,13 +598,13 @@ impl Worker {
         slot.conn = None;
         let mut conn = match Conn::open(group, slot.index) {
             Ok(conn) => conn,
-            Err(broken) => return self.broken.push_back((i, broken)),
+            Err(broken) => return self.broke(i, broken),
         };
         let flags =
             epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         let data = epoll::EventData::new_u64(u64::from(slot.generation) << 32 | u64::from(i));
         if let Err(e) = epoll::add(&self.epoll, &conn, data, flags) {
-            return self.broken.push_back((i, Broken::errno(e, "epoll")));
+            return self.broke(i, Broken::errno(e, "epoll"));
         }
         if conn.is_datagram() {
             conn.up = true;
@@ -658,7 +688,7 @@ impl Worker {
         let slot = &mut self.slots[i as usize];
         let Some(conn) = &mut slot.conn else { return };
         if let Err(broken) = conn.send(&mut self.outbox) {
-            return self.broken.push_back((i, broken));
+            return self.broke(i, broken);
         }
         if link == Link::Close {
             if conn.up && !conn.is_flushed() {
