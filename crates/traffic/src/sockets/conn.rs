@@ -247,7 +247,8 @@ impl Conn {
         let waiting = self.out.len() - self.out_at;
         if self.is_datagram() {
             // they are cut apart by their size: only like ones can stand in one row
-            let alike = outbox.segment == self.segment && self.segment > 0 && waiting.is_multiple_of(self.segment);
+            let alike =
+                outbox.segment == self.segment && self.segment > 0 && waiting.is_multiple_of(self.segment);
             if !alike {
                 return Err(Broken::new(Failure::Local, "the socket takes no more datagrams"));
             }
