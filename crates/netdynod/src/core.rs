@@ -26,8 +26,16 @@ struct Watcher {
 struct Writer {
     session: Session,
     heard: Instant,
+    /// We are at work on a call of its: the silence is ours.
+    busy: bool,
     /// Its connection is gone: another may take over, before the lease lapses.
     gone: bool,
+}
+
+impl Writer {
+    fn lapsed(&self) -> bool {
+        !self.busy && self.heard.elapsed() >= LEASE
+    }
 }
 
 /// See the module's own words.
@@ -88,14 +96,14 @@ impl Core {
     pub fn acquire(&self, session: Session) -> Result<(), Error> {
         let mut writer = lock(&self.writer);
         match &*writer {
-            Some(w) if w.session != session && !w.gone && w.heard.elapsed() < LEASE => Err(Error::new(
+            Some(w) if w.session != session && !w.gone && !w.lapsed() => Err(Error::new(
                 NOT_WRITER,
                 "ND-104-12",
                 "another connection is the writer",
                 "Wait until it is done, or watch only",
             )),
             _ => {
-                *writer = Some(Writer { session, heard: Instant::now(), gone: false });
+                *writer = Some(Writer { session, heard: Instant::now(), busy: false, gone: false });
                 Ok(())
             }
         }
@@ -125,13 +133,20 @@ impl Core {
     /// Any request of the writer renews its lease.
     pub fn heard(&self, session: Session) {
         if let Some(w) = lock(&self.writer).as_mut().filter(|w| w.session == session) {
-            w.heard = Instant::now();
+            (w.heard, w.busy) = (Instant::now(), true);
+        }
+    }
+
+    /// The writer's call is answered: from now on the silence is its own.
+    pub fn served(&self, session: Session) {
+        if let Some(w) = lock(&self.writer).as_mut().filter(|w| w.session == session) {
+            (w.heard, w.busy) = (Instant::now(), false);
         }
     }
 
     /// Stop a run whose writer has fallen silent. Call a few times a second.
     pub fn watch_lease(&self) {
-        let lapsed = lock(&self.writer).take_if(|w| w.heard.elapsed() >= LEASE).is_some();
+        let lapsed = lock(&self.writer).take_if(|w| w.lapsed()).is_some();
         if lapsed && let Some(run) = self.run().filter(|r| r.is_active()) {
             tracing::warn!("the controller has been silent for 3 s: the run stops sending");
             run.stop(Some("lease"));

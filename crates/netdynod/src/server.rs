@@ -9,6 +9,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
 
 /// Lines that wait for a slow reader before he misses some.
 const QUEUE: usize = 1024;
@@ -51,8 +52,11 @@ pub struct Caller {
 pub fn unix(listener: UnixListener, core: &Arc<Core>) -> std::io::Result<()> {
     let core = Arc::clone(core);
     spawn("nd-listen", move || {
-        for stream in listener.incoming().flatten() {
-            serve(stream, &core, None);
+        for stream in listener.incoming() {
+            match stream {
+                Ok(stream) => serve(stream, &core, None),
+                Err(e) => wait_after(&e),
+            }
         }
     })
 }
@@ -61,11 +65,22 @@ pub fn unix(listener: UnixListener, core: &Arc<Core>) -> std::io::Result<()> {
 pub fn tcp(listener: TcpListener, token: String, core: &Arc<Core>) -> std::io::Result<()> {
     let core = Arc::clone(core);
     spawn("nd-listen-tcp", move || {
-        for stream in listener.incoming().flatten() {
-            let _best_effort = stream.set_nodelay(true);
-            serve(stream, &core, Some(token.clone()));
+        for stream in listener.incoming() {
+            match stream {
+                Ok(stream) => {
+                    let _best_effort = stream.set_nodelay(true);
+                    serve(stream, &core, Some(token.clone()));
+                }
+                Err(e) => wait_after(&e),
+            }
         }
     })
+}
+
+/// Out of descriptors, say: the connection still waits, and asking again at once would burn a core.
+fn wait_after(e: &std::io::Error) {
+    tracing::warn!("a connection cannot be taken: {e}");
+    std::thread::sleep(Duration::from_millis(200));
 }
 
 fn spawn(name: &str, f: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
@@ -161,7 +176,9 @@ fn handle(text: &[u8], caller: &Caller, token: &mut Option<String>) -> Option<St
     } else {
         caller.core.heard(caller.session);
         tracing::debug!(session = caller.session, method = %request.method, "call");
-        method::call(caller, &request.method, request.params)
+        let result = method::call(caller, &request.method, request.params);
+        caller.core.served(caller.session);
+        result
     };
     request.id.map(|id| rpc::answer(&id, result))
 }

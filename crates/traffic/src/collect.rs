@@ -254,7 +254,7 @@ impl Collector {
                     bits_sent: per_second(happened.bytes_sent) * 8.0,
                     bits_received: per_second(happened.bytes_received) * 8.0,
                 },
-                loss: loss(measured),
+                loss: loss(measured, plan.confirmed),
                 delays: full(plan.delays, &sum.measured),
                 lateness: Distribution::full(&sum.measured.lateness),
                 errors: Failure::ALL
@@ -372,11 +372,10 @@ impl Collector {
     }
 }
 
-/// Share of the sent messages that were not delivered. `None` where nothing was confirmed at all although
-/// nothing failed: one-way traffic.
-fn loss(c: &Counts) -> Option<f64> {
-    let silent = c.messages_delivered == 0 && c.failures.iter().all(|f| *f == 0);
-    (c.messages_sent > 0 && !silent)
+/// Share of the sent messages that were not delivered. `None` for one-way traffic: nothing confirms it, and
+/// nothing measured it at the far end.
+fn loss(c: &Counts, confirmed: bool) -> Option<f64> {
+    (c.messages_sent > 0 && (confirmed || c.messages_delivered > 0))
         .then(|| c.messages_sent.saturating_sub(c.messages_delivered) as f64 / c.messages_sent as f64)
 }
 

@@ -51,6 +51,8 @@ pub struct GroupPlan {
     pub scheme: Scheme,
     /// The compiled model.
     pub model: registry::Plan,
+    /// Whether every message is to be confirmed, so that silence is loss.
+    pub confirmed: bool,
     /// How many devices.
     pub devices: u32,
     /// When flows begin.
@@ -74,6 +76,15 @@ impl Plan {
         if !(factor > 0.0 && factor.is_finite()) {
             let what = format!("{factor} is no factor for a load");
             return Err(vec![Unready::new("ND-104-05", "trial.load", what, "Use a number above 0")]);
+        }
+        if phases.measure.ns() == 0 {
+            let what = "the measure phase is empty";
+            return Err(vec![Unready::new(
+                "ND-104-05",
+                "trial.measure",
+                what,
+                "Give it a length, like \"10s\"",
+            )]);
         }
         let mut groups = Vec::new();
         let mut errors = Vec::new();
@@ -140,6 +151,12 @@ impl GroupPlan {
             name: group.name.clone(),
             protocol: group.model.name(),
             delays: group.model.delays(),
+            confirmed: match &group.model {
+                Params::Mqtt(mqtt) => mqtt.qos > 0,
+                Params::Stream(stream) => stream.echo,
+                Params::Http(_) | Params::Ping(_) => true,
+                Params::Script(_) => false, // may send what it expects no answer to
+            },
             target: target.to_string(),
             address,
             scheme,

@@ -109,13 +109,13 @@ impl Control {
     /// The run's time, `None` before it began. Stands still while paused.
     #[inline]
     pub fn now(&self) -> Option<Time> {
+        // the pause first: who sees it ended sees the zero that was moved before
+        let paused = self.paused_at.load(Ordering::Acquire);
         let zero = self.zero.load(Ordering::Acquire);
-        if zero == u64::MAX {
-            return None;
-        }
-        match self.paused_at.load(Ordering::Relaxed) {
-            u64::MAX => Some(Time(self.elapsed().saturating_sub(zero))),
-            at => Some(Time(at)),
+        match (zero, paused) {
+            (u64::MAX, _) => None,
+            (_, u64::MAX) => Some(Time(self.elapsed().saturating_sub(zero))),
+            (_, at) => Some(Time(at)),
         }
     }
 
@@ -131,7 +131,7 @@ impl Control {
         let at = self.paused_at.load(Ordering::Relaxed);
         if at != u64::MAX {
             self.zero.store(self.elapsed().saturating_sub(at), Ordering::Release);
-            self.paused_at.store(u64::MAX, Ordering::Relaxed);
+            self.paused_at.store(u64::MAX, Ordering::Release);
         }
     }
 

@@ -337,3 +337,12 @@ fn a_server_that_takes_nothing_does_not_fill_the_memory() {
         result.groups[0].errors.iter().find(|e| e.kind == "timeout").expect("the server does not read");
     assert!(error.example.as_ref().is_some_and(|e| e.contains("does not read")), "{error:?}");
 }
+
+#[test]
+fn an_echo_that_never_comes_is_loss() {
+    let far = Far::new(Mode::Sink, "127.0.0.1");
+    let groups = json!([{"name": "s", "target": format!("udp://{}", far.udp),
+        "model": {"stream": {"size": "18B", "rate": "500/s", "echo": true}}}]);
+    let (result, _) = run(&profile(groups));
+    assert_eq!(result.groups[0].loss, Some(1.0));
+}
