@@ -83,6 +83,8 @@ def call(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as e:  # noqa: BLE001 - the last one to catch it
+        if type(e).__name__ == "NoArgsIsHelpError":
+            return 0  # the help is out already
         if hasattr(e, "format_message") and hasattr(e, "exit_code"):
             fix = "`netdyno --help` and `netdyno VERB --help` show what there is"
             return _fail(Error("ND-104-22", e.format_message().rstrip("."), fix=fix))

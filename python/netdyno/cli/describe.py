@@ -57,7 +57,7 @@ def describe(
     if about["ports"]:
         console.table(
             ("port", "kind", "device", "driver"),
-            [(p["name"], p["kind"], p["device"], p["driver"] or "") for p in about["ports"]],
+            [(p["name"], p["kind"], p["device"] or "", p["driver"] or "") for p in about["ports"]],
         )
     console.table(("presets", ""), [(kind, ", ".join(names)) for kind, names in about["presets"].items()])
     console.out().print(f"duts: {', '.join(about['duts'])}")

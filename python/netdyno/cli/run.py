@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,7 +26,9 @@ def run(
     repeat: Annotated[int | None, typer.Option(help="Repeat each trial N times.", metavar="N", min=1)] = None,
     duration: Annotated[str | None, typer.Option(help="Length of the measure phase, like 30s.")] = None,
     warmup: Annotated[str | None, typer.Option(help="Length of the warm-up, like 2s.")] = None,
-    devices: Annotated[int | None, typer.Option(help="URLs: virtual devices.", rich_help_panel=LOAD)] = None,
+    devices: Annotated[
+        int | None, typer.Option(help="URLs: virtual devices.", min=1, rich_help_panel=LOAD)
+    ] = None,
     rate: Annotated[
         str | None, typer.Option(help="URLs: flows (udp: datagrams) per second.", rich_help_panel=LOAD)
     ] = None,
@@ -99,6 +102,9 @@ def run(
     """
     options = quick.Quick(devices, rate, interval, count, qos, size, open_loop, tuple(source or ()), insecure)
     wanted, base = choose(what, options)
+    for option, text in (("--duration", duration), ("--warmup", warmup)):
+        if text is not None and not re.fullmatch(r"[0-9._]+ *(ns|us|µs|ms|s|min|h)", text.strip()):
+            raise Error("ND-104-04", f"{text!r} is not a length of time", at=option, fix="Write it like 30s")
     trial = {"load": load, "measure": duration, "warmup": warmup}
     wanted = adjust(wanted, base, trial, _pairs(target or []), repeat, _capture(capture, capture_filter))
     outputs = Outputs(json, json_stream, html, junit, csv, prometheus, runs, quiet, store)
@@ -109,6 +115,10 @@ def choose(what: list[str], options: quick.Quick) -> tuple[Experiment, Path]:
     """The experiment that is meant, and the folder its files are relative to."""
     here = Path()
     if any(quick.is_url(one) for one in what):
+        if others := [one for one in what if not quick.is_url(one)]:
+            raise Error(
+                "ND-104-22", "URLs and files cannot be run together", at=others[0], fix="Run one at a time"
+            )
         return _wrap(quick.profile(what, options)), here
     if options != quick.Quick():
         raise Error(
