@@ -39,6 +39,16 @@ http {{ access_log off; keepalive_requests 1000000000;
 """
 
 
+def delivered(result: dict[str, Any]) -> int:
+    """Messages confirmed in the whole run; a run without any is no figure."""
+    group = result["groups"][0]
+    done: int = group["total"]["messages_delivered"]
+    if done == 0:
+        seen = {name: delay["count"] for name, delay in group["delays"].items()}
+        raise SystemExit(f"nothing was delivered: {group['errors']}, measured {seen}")
+    return done
+
+
 @contextlib.contextmanager
 def http(seconds: float) -> Iterator[Sides]:
     """Requests as fast as nginx answers, on 64 kept connections: ours against `wrk -t1`."""
@@ -56,7 +66,7 @@ def http(seconds: float) -> Iterator[Sides]:
                     "model": {"http": {}},
                 }
                 result, cpu = core.run(profile(seconds, group))
-                done = result["groups"][0]["total"]["messages_delivered"]
+                done = delivered(result)
                 return {"rate": result["groups"][0]["rates"]["messages_delivered"], "cpu": cpu / done * 1e6}
 
             def peer() -> dict[str, float]:
@@ -103,7 +113,7 @@ def mqtt(seconds: float) -> Iterator[Sides]:
             model = {"mqtt": {"qos": 1, "count": 0, "interval": "0s", "size": "64B"}}
             group = {"target": "mqtt://127.0.0.1", "devices": 50, "model": model}
             result, cpu = core.run(profile(seconds, group))
-            done = result["groups"][0]["total"]["messages_delivered"]
+            done = delivered(result)
             return {"rate": result["groups"][0]["rates"]["messages_delivered"], "cpu": cpu / done * 1e6}
 
         def peer() -> dict[str, float]:
