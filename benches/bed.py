@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -71,18 +72,16 @@ def inside(name: str, core: int, *command: str) -> list[str]:
 @contextlib.contextmanager
 def server(name: str, core: int, *command: str, port: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
     """A server in the namespace, for as long as it is needed."""
+    # a file, not a pipe: a server that logs every client would stand still once a pipe is full
+    words = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
     process = subprocess.Popen(
-        inside(name, core, *command),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        inside(name, core, *command), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=words
     )
     try:
         for _ in range(100):
             if process.poll() is not None:
-                raise SystemExit(
-                    f"{command[0]} ended: {process.stderr.read().decode() if process.stderr else ''}"
-                )
+                words.seek(0)
+                raise SystemExit(f"{command[0]} ended: {words.read().decode()}")
             if port is None or _listens(name, port):
                 break
             time.sleep(0.05)
@@ -94,6 +93,7 @@ def server(name: str, core: int, *command: str, port: int | None = None) -> Iter
         except subprocess.TimeoutExpired:
             process.kill()  # a broker with very many clients takes its time
             process.wait()
+        words.close()
 
 
 def _listens(name: str, port: int) -> bool:
@@ -150,6 +150,7 @@ class Core:
         )
         assert self.process.stdout
         self.pid = json.loads(self.process.stdout.readline())["pid"]
+        atexit.register(self.close)  # also when a round fails
         self.client = Client(socket)
         self.client.acquire()
 
@@ -168,8 +169,9 @@ class Core:
     def close(self) -> None:
         """End it."""
         self.client.close()
-        self.process.terminate()
-        self.process.wait(5)
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(5)
 
 
 def profile(seconds: float, group: dict[str, Any], **more: Any) -> dict[str, Any]:
