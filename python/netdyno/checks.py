@@ -48,7 +48,7 @@ def programs() -> Iterator[Check]:
         ("mosquitto", "mosquitto", False, "the MQTT broker of the demo"),
         ("nginx", "nginx", False, "the web server of the demo"),
         ("tshark", "tshark", False, "reading captures"),
-        ("dpdk-testpmd", "dpdk", False, "the peer in DPDK benchmarks"),
+        ("dpdk-testpmd", "dpdk-dev", False, "the peer in DPDK benchmarks"),
     ):
         if has(name):
             yield Check(name, "ok", f"for {what}")

@@ -106,7 +106,9 @@ def git() -> dict[str, Any] | None:
     if root is None or not (root / ".git").exists():
         return None
     revision = _run("git", "-C", str(root), "rev-parse", "HEAD")
-    dirty = _run("git", "-C", str(root), "status", "--porcelain", "--untracked-files=no")
+    dirty = _run(
+        "git", "--no-optional-locks", "-C", str(root), "status", "--porcelain", "--untracked-files=no"
+    )
     return {"revision": revision, "dirty": bool(dirty)} if revision else None
 
 

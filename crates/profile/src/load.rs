@@ -41,7 +41,7 @@ pub fn load(text: &str) -> Result<Profile, Vec<Error>> {
 /// The profile's JSON Schema.
 pub fn schema() -> Value {
     let mut schema = schemars::schema_for!(Profile).to_value();
-    schema["$id"] = "https://netdyno.dev/schema/profile-1.json".into();
+    schema["$id"] = "urn:netdyno:schema:profile-1".into();
     schema
 }
 
