@@ -32,6 +32,7 @@ Sides = tuple[Callable[[], dict[str, float]], Callable[[], dict[str, float]] | N
 Setup = contextlib.AbstractContextManager[Sides]
 
 CONNECTIONS = 64
+AGENT = "bench"
 NGINX = """
 user root; worker_processes 1; daemon off; pid {where}/pid; error_log {where}/error;
 events {{ worker_connections 1024; }}
@@ -71,7 +72,9 @@ def http(seconds: float) -> Iterator[Sides]:
                 return {"rate": result["groups"][0]["rates"]["messages_delivered"], "cpu": cpu / done * 1e6}
 
             def peer() -> dict[str, float]:
-                command = [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{seconds:.0f}s", "http://127.0.0.1:8080/page"]
+                # byte for byte the request that we send, so that nginx has the same work
+                command = [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{seconds:.0f}s", "-H", f"User-Agent: {AGENT}"]
+                command.append("http://127.0.0.1:8080/page")
                 text, cpu = measured(inside(name, GENERATOR, *command), seconds + 20)
                 done = int(re.search(r"(\d+) requests in", text)[1])  # type: ignore[index]
                 rate = float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1])  # type: ignore[index]
