@@ -37,11 +37,7 @@ def loopback(seconds: float) -> Iterator[tuple[Callable[[], dict[str, float]], N
                 ],
             }
             result, _ = core.run(trial)
-            group = result["groups"][0]
-            return {
-                "rate": group["rates"]["messages_delivered"],
-                "delay": group["delays"]["round_trip"]["p50"],
-            }
+            return {"rate": result["groups"][0]["rates"]["messages_delivered"]}
 
         yield ours, None
         core.close()
