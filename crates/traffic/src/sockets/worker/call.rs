@@ -1,0 +1,106 @@
+//! Calling a device's model, and doing what it asks.
+
+use super::Worker;
+use crate::transport::Complaint;
+use protocol::meter::Failure;
+use protocol::model::{Cx, End, Link, Model};
+use protocol::registry::{Carrier, Device};
+use protocol::time::Time;
+
+impl Worker {
+    pub(super) fn call<R>(
+        &mut self,
+        i: u32,
+        intended: Time,
+        f: impl FnOnce(&mut Device, &mut Cx<'_>) -> R,
+    ) -> R {
+        self.call_full(i, intended, f).0
+    }
+
+    pub(super) fn call_closed(&mut self, i: u32, intended: Time, why: Failure) -> (Option<End>, bool) {
+        let ((), ended, excused) = self.call_full(i, intended, |device, cx| device.closed(cx, why));
+        (ended, excused)
+    }
+
+    /// Call the model and carry out what it asks.
+    fn call_full<R>(
+        &mut self,
+        i: u32,
+        intended: Time,
+        f: impl FnOnce(&mut Device, &mut Cx<'_>) -> R,
+    ) -> (R, Option<End>, bool) {
+        let slot = &mut self.slots[i as usize];
+        let g = usize::from(slot.group);
+        self.outbox.bytes.clear();
+        self.outbox.segment = 0;
+        let mut cx = Cx::new(
+            self.now,
+            intended,
+            slot.index,
+            &mut self.outbox,
+            &mut self.rng,
+            self.window,
+            &mut self.groups[g].meter,
+            &mut slot.tally,
+        );
+        let answer = f(&mut slot.device, &mut cx);
+        let (link, wake, end, excused) = (cx.link, cx.wake, cx.end, cx.excused);
+        if let Some((kind, text)) = cx.complaint.take() {
+            self.complain(g, kind, text);
+        }
+        if let Some(wake) = wake {
+            let slot = &mut self.slots[i as usize];
+            slot.wake = wake;
+            slot.asked = self.now;
+            self.arm(i);
+        }
+        self.carry_out(i, link);
+        if let Some(end) = end {
+            self.flow_ended(i, end);
+        }
+        (answer, end, excused)
+    }
+
+    fn carry_out(&mut self, i: u32, link: Link) {
+        let unopened = self.slots[i as usize].conn.is_none();
+        let datagrams = {
+            let group = usize::from(self.slots[i as usize].group);
+            self.plan.groups[group].scheme.carrier != Carrier::Stream
+        };
+        let implied = unopened && datagrams && !self.outbox.bytes.is_empty();
+        if link == Link::Connect || implied {
+            self.open(i);
+            if datagrams && link == Link::Connect && self.slots[i as usize].conn.is_some() {
+                // there is no handshake to wait for
+                let begun = self.slots[i as usize].begun;
+                let queued = std::mem::take(&mut self.outbox);
+                self.call(i, begun, |device, cx| device.connected(cx));
+                if queued.bytes.is_empty() {
+                    return;
+                }
+                self.outbox = queued;
+            }
+        }
+        let slot = &mut self.slots[i as usize];
+        let Some(conn) = &mut slot.conn else { return };
+        if let Err(broken) = conn.send(&mut self.outbox) {
+            return self.broke(i, broken);
+        }
+        if link == Link::Close {
+            if conn.up && !conn.is_flushed() {
+                conn.closing = true;
+            } else {
+                self.hang_up(i);
+            }
+        }
+    }
+
+    /// Keep the first few failures of each kind for the log.
+    pub(super) fn complain(&mut self, g: usize, kind: Failure, text: String) {
+        let told = &mut self.groups[g].told[kind as usize];
+        if *told < 3 {
+            *told += 1;
+            self.complaints.push(Complaint { group: g, kind, text });
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! When flows begin and how they end: arrivals, the crowd, the timers of devices, and draining.
+
+use super::{State, Worker};
+use crate::sockets::conn::Broken;
+use protocol::meter::{Failure, record};
+use protocol::model::{End, Model};
+use protocol::time::Time;
+use std::time::Duration;
+
+/// Timers fired between two looks at the sockets.
+const TIMERS_A_TURN: usize = 64;
+/// A flow that failed rests at least this long, so that a dead server is not hammered.
+const REST_AFTER_FAILURE: Duration = Duration::from_millis(100);
+/// Until a datagram that the kernel had no room for is tried again: an interface's full queue says nothing when
+/// it has room again.
+const RETRY: Duration = Duration::from_millis(1);
+
+impl Worker {
+    /// Begin what is due: arrivals (open loop), newcomers to the crowd (closed loop).
+    pub(super) fn begin_flows(&mut self) {
+        if self.draining {
+            return;
+        }
+        for g in 0..self.groups.len() {
+            let mut turns = TIMERS_A_TURN;
+            while turns > 0
+                && let Some(due) = self.groups[g].arrival(self.now, self.window)
+            {
+                turns -= 1;
+                self.tick();
+                match self.groups[g].idle.pop_front() {
+                    Some(i) => {
+                        self.late(g, due, due);
+                        self.begin(i, due);
+                    }
+                    None => self.groups[g].backlog.push_back(due),
+                }
+            }
+            let want = self.groups[g].wanted(self.now);
+            while self.groups[g].awake < want {
+                let Some(i) = self.groups[g].idle.pop_front() else { break };
+                self.groups[g].awake += 1;
+                self.rest(i, self.now);
+            }
+        }
+    }
+
+    /// Closed loop: the next flow of device `i` begins at `at`.
+    fn rest(&mut self, i: u32, at: Time) {
+        self.slots[i as usize].state = State::Resting;
+        self.slots[i as usize].asked = self.now;
+        self.timers.set(i, at);
+    }
+
+    fn begin(&mut self, i: u32, intended: Time) {
+        let slot = &mut self.slots[i as usize];
+        slot.state = State::Active;
+        slot.begun = intended;
+        slot.conn = None; // an old one may still be trying to say its last words
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.connect_by = Time::NEVER;
+        slot.wake = Time::NEVER;
+        slot.held = None;
+        slot.tally.flows.0 += 1;
+        let group = &mut self.groups[usize::from(slot.group)];
+        group.active += 1;
+        let counts = &mut group.meter[self.window.phase(intended) as usize].counts;
+        counts.flows_started += 1;
+        if group.arrivals.is_none() {
+            counts.flows_intended += 1;
+        }
+        self.call(i, intended, |device, cx| device.start(cx));
+    }
+
+    pub(super) fn flow_ended(&mut self, i: u32, end: End) {
+        let slot = &mut self.slots[i as usize];
+        if slot.state != State::Active {
+            return;
+        }
+        slot.flows += 1;
+        slot.wake = Time::NEVER;
+        slot.connect_by = Time::NEVER;
+        slot.held = None;
+        self.timers.set(i, Time::NEVER);
+        let g = usize::from(slot.group);
+        let group = &mut self.groups[g];
+        group.active -= 1;
+        let counts = &mut group.meter[self.window.phase(slot.begun) as usize].counts;
+        match end {
+            End::Completed => {
+                counts.flows_completed += 1;
+                slot.tally.flows.1 += 1;
+            }
+            End::Failed => counts.flows_failed += 1,
+        }
+        if self.draining {
+            slot.state = State::Done;
+        } else if group.arrivals.is_some() {
+            slot.state = State::Idle;
+            match group.backlog.pop_front() {
+                // through the timer, so that a chain of instant failures cannot recurse
+                Some(due) => {
+                    slot.state = State::Resting;
+                    slot.begun = due;
+                    slot.asked = self.now;
+                    self.timers
+                        .set(i, if end == End::Failed { self.now + REST_AFTER_FAILURE } else { self.now });
+                }
+                None => group.idle.push_back(i),
+            }
+        } else if group.flows_each > 0 && slot.flows >= group.flows_each {
+            slot.state = State::Done;
+        } else if group.awake > group.wanted(self.now) {
+            group.awake -= 1;
+            slot.state = State::Idle;
+            group.idle.push_back(i);
+        } else {
+            let rest = match end {
+                End::Completed => group.flow_interval,
+                End::Failed => group.flow_interval.max(REST_AFTER_FAILURE),
+            };
+            self.rest(i, self.now + rest);
+        }
+    }
+
+    pub(super) fn fire_timers(&mut self) {
+        for _ in 0..TIMERS_A_TURN {
+            let Some((i, due)) = self.timers.pop(self.now) else { break };
+            self.tick();
+            let slot = &mut self.slots[i as usize];
+            let g = usize::from(slot.group);
+            match slot.state {
+                State::Resting if !self.draining => {
+                    let asked = slot.asked;
+                    // a flow from the backlog was due long before this device was free
+                    let intended = if self.groups[g].arrivals.is_some() { slot.begun } else { due };
+                    self.late(g, due, asked);
+                    self.begin(i, intended);
+                }
+                State::Active if due >= slot.connect_by => {
+                    let what = format!("no connection to {} in time", self.plan.groups[g].address);
+                    self.broke(i, Broken { why: Failure::Timeout, what });
+                }
+                State::Active if slot.wake <= self.now => {
+                    let (wake, asked) = (slot.wake, slot.asked);
+                    if let Some(conn) = slot.conn.as_mut().filter(|c| c.is_datagram() && !c.is_flushed()) {
+                        if let Err(broken) = conn.flush() {
+                            self.broke(i, broken);
+                            continue;
+                        }
+                        if !conn.is_flushed() {
+                            slot.held = Some(wake);
+                            self.timers.set(i, self.now + RETRY);
+                            continue;
+                        }
+                    }
+                    slot.held = None;
+                    slot.wake = Time::NEVER;
+                    self.arm(i);
+                    self.late(g, wake, asked);
+                    self.call(i, wake, |device, cx| device.timer(cx));
+                }
+                State::Active => self.arm(i),
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn arm(&mut self, i: u32) {
+        let slot = &self.slots[i as usize];
+        self.timers.set(i, slot.wake.min(slot.connect_by));
+    }
+
+    /// How late we were with something due at `due` that was asked for at `asked`: the worker's own fault.
+    pub(super) fn late(&mut self, g: usize, due: Time, asked: Time) {
+        let from = due.max(asked);
+        let phase = self.window.phase(from);
+        record(&mut self.groups[g].meter[phase as usize].lateness, self.now.since(from));
+    }
+
+    pub(super) fn drain(&mut self) {
+        if self.draining {
+            return;
+        }
+        self.draining = true;
+        for i in 0..self.slots.len() as u32 {
+            match self.slots[i as usize].state {
+                State::Active => {
+                    let now = self.now;
+                    self.call(i, now, |device, cx| device.stop(cx));
+                }
+                State::Idle | State::Resting => {
+                    self.slots[i as usize].state = State::Done;
+                    self.timers.set(i, Time::NEVER);
+                }
+                State::Done => {}
+            }
+        }
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.draining && self.groups.iter().all(|g| g.active == 0)
+    }
+
+    /// Draining is over: what is still under way has failed.
+    pub(super) fn give_up_flows(&mut self) {
+        self.tick();
+        for i in 0..self.slots.len() {
+            let slot = &mut self.slots[i];
+            if slot.state != State::Active {
+                continue;
+            }
+            slot.state = State::Done;
+            slot.tally.failed += 1;
+            let (g, begun) = (usize::from(slot.group), slot.begun);
+            self.groups[g].active -= 1;
+            let counts = &mut self.groups[g].meter[self.window.phase(begun) as usize].counts;
+            counts.flows_failed += 1;
+            counts.failures[Failure::Timeout as usize] += 1;
+            self.complain(g, Failure::Timeout, "the flow was still under way when draining ended".to_owned());
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! One worker: its devices, their timers and their sockets, in one loop on one core.
+
+mod call;
+mod events;
+mod flows;
+mod report;
+
+use super::conn::{Broken, Conn};
+use super::group::Group;
+use crate::cpu::{CpuTime, ThreadCpu};
+use crate::plan::Plan;
+use crate::timers::Timers;
+use crate::transport::{Complaint, Control, Sample, Unready};
+use protocol::meter::{DeviceTally, Window};
+use protocol::model::Outbox;
+use protocol::registry::Device;
+use protocol::time::Time;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use rustix::event::{Timespec, epoll};
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+/// Events taken between two looks at the timers.
+const EVENTS_A_TURN: usize = 256;
+/// Largest read.
+const BUFFER: usize = 64 * 1024;
+/// Longest sleep: how soon a stop or a pause is seen.
+const NAP: Duration = Duration::from_millis(20);
+
+/// Where a device is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Waits for an arrival (open loop), or is not part of the crowd (closed loop).
+    Idle,
+    /// Closed loop: its next flow begins when its timer is due.
+    Resting,
+    /// A flow is under way.
+    Active,
+    /// Has done all its flows.
+    Done,
+}
+
+#[derive(Debug)]
+struct Slot {
+    device: Device,
+    conn: Option<Conn>,
+    /// Tells events of this connection from those of an earlier one.
+    generation: u32,
+    /// Number in its group, over all workers.
+    index: u32,
+    group: u16,
+    state: State,
+    /// Flows done, for a closed loop with a limit.
+    flows: u32,
+    /// When the flow was meant to begin.
+    begun: Time,
+    /// When the model wants to be woken, and when it said so.
+    wake: Time,
+    asked: Time,
+    /// When the connection must be up.
+    connect_by: Time,
+    /// A timer that waits until the socket takes datagrams again.
+    held: Option<Time>,
+    tally: DeviceTally,
+}
+
+/// See the module's own words.
+pub struct Worker {
+    number: usize,
+    plan: Arc<Plan>,
+    control: Arc<Control>,
+    samples: Sender<Sample>,
+    groups: Vec<Group>,
+    slots: Vec<Slot>,
+    timers: Timers,
+    epoll: OwnedFd,
+    now: Time,
+    window: Window,
+    outbox: Outbox,
+    rng: SmallRng,
+    /// Connections that broke while something else was being done.
+    broken: VecDeque<(u32, u32, Broken)>,
+    /// Sockets that may have more to read.
+    unread: VecDeque<(u32, u32)>,
+    buffer: Box<[u8]>,
+    cipher: Box<[u8]>,
+    complaints: Vec<Complaint>,
+    cpu: ThreadCpu,
+    draining: bool,
+    // since the last sample
+    sampled: Time,
+    boundary: Time,
+    cpu_then: CpuTime,
+    wall_then: Time,
+}
+
+impl Worker {
+    /// The worker with number `number` of `workers`; call on its own thread.
+    pub fn new(
+        number: usize,
+        workers: usize,
+        plan: Arc<Plan>,
+        control: Arc<Control>,
+        samples: Sender<Sample>,
+    ) -> Result<Self, Unready> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| {
+            let fix = "Raise the limit of open files (ulimit -n)";
+            Unready::new("ND-92-01", "epoll", std::io::Error::from(e).to_string(), fix)
+        })?;
+        let mut groups = Vec::new();
+        let mut slots = Vec::new();
+        for (g, group) in plan.groups.iter().enumerate() {
+            let first = slots.len() as u32;
+            for index in (number as u32..group.devices).step_by(workers) {
+                slots.push(Slot {
+                    device: group.model.device(index),
+                    conn: None,
+                    generation: 0,
+                    index,
+                    group: g as u16,
+                    state: State::Idle,
+                    flows: 0,
+                    begun: Time::ZERO,
+                    wake: Time::NEVER,
+                    asked: Time::ZERO,
+                    connect_by: Time::NEVER,
+                    held: None,
+                    tally: DeviceTally::default(),
+                });
+            }
+            groups.push(Group::new(&plan, g, first..slots.len() as u32, number, workers));
+        }
+        let window = control.window();
+        let cpu = ThreadCpu::here();
+        Ok(Self {
+            number,
+            timers: Timers::new(slots.len()),
+            rng: SmallRng::seed_from_u64(
+                plan.profile.seed.wrapping_mul(0x9e37_79b9).wrapping_add(number as u64),
+            ),
+            cpu_then: cpu.now(),
+            boundary: control.boundary(Time::ZERO),
+            plan,
+            control,
+            samples,
+            groups,
+            slots,
+            epoll,
+            now: Time::ZERO,
+            window,
+            outbox: Outbox::default(),
+            broken: VecDeque::new(),
+            unread: VecDeque::new(),
+            buffer: vec![0; BUFFER].into(),
+            cipher: vec![0; BUFFER].into(),
+            complaints: Vec::new(),
+            cpu,
+            draining: false,
+            sampled: Time::ZERO,
+            wall_then: Time::ZERO,
+        })
+    }
+
+    /// Work until the run is over.
+    pub fn run(mut self) {
+        let mut events = Vec::with_capacity(EVENTS_A_TURN);
+        while self.control.now().is_none() && !self.control.aborted() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.cpu_then = self.cpu.now();
+        while !self.control.aborted() {
+            if self.control.is_paused() {
+                // nothing falls due, and nothing is read either: an answer could make a model send
+                std::thread::sleep(NAP);
+                continue;
+            }
+            self.tick();
+            // a stop may have brought the end of the load forward: what comes after it is not of this interval
+            let load_over = self.now >= self.window.drain && self.sampled < self.window.drain;
+            if self.now >= self.boundary || load_over {
+                self.sample(None);
+            }
+            if self.now >= self.window.drain {
+                self.drain();
+                if self.is_quiet() || self.now >= self.control.end() {
+                    break;
+                }
+            }
+            self.begin_flows();
+            self.fire_timers();
+            self.mend();
+            let timeout = self.patience();
+            events.clear();
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(e) => {
+                    let text = std::io::Error::from(e).to_string();
+                    return self.leave(Err(Unready::new(
+                        "ND-92-05",
+                        "epoll",
+                        text,
+                        "This is a fault of the machine",
+                    )));
+                }
+            }
+            for event in &events {
+                let data = event.data.u64();
+                self.tick();
+                self.socket_event(data as u32, (data >> 32) as u32, event.flags);
+            }
+            for _ in 0..self.unread.len() {
+                if let Some((i, generation)) = self.unread.pop_front() {
+                    self.tick();
+                    let slot = &mut self.slots[i as usize];
+                    if let Some(conn) = slot.conn.as_mut().filter(|_| slot.generation == generation) {
+                        conn.unread = false;
+                    }
+                    self.readable(i, generation);
+                }
+            }
+            self.mend();
+        }
+        self.give_up_flows();
+        self.leave(Ok(()));
+    }
+
+    #[inline]
+    fn tick(&mut self) {
+        if let Some(now) = self.control.now() {
+            self.now = now;
+        }
+        self.window = self.control.window();
+    }
+
+    /// How long to wait for sockets before something else is due.
+    fn patience(&self) -> Timespec {
+        let none = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if !self.unread.is_empty() {
+            return none;
+        }
+        let groups = self.groups.iter().map(|g| g.next(self.draining)).min().unwrap_or(Time::NEVER);
+        let next = self.timers.next().min(groups).min(self.boundary);
+        // the clock has moved on since the turn began
+        let now = self.control.now().unwrap_or(self.now);
+        let wait = next.since(now).min(NAP.as_nanos() as u64);
+        Timespec { tv_sec: 0, tv_nsec: wait as i64 }
+    }
+}

@@ -1,0 +1,54 @@
+//! What the worker reports: a sample at each boundary, and one when it leaves.
+
+use super::Worker;
+use crate::sockets::group::Group;
+use crate::transport::{Sample, Unready};
+use protocol::meter::Phase;
+use protocol::time::Time;
+
+impl Worker {
+    pub(super) fn leave(mut self, how: Result<(), Unready>) {
+        self.sample(Some(how));
+    }
+
+    pub(super) fn sample(&mut self, last: Option<Result<(), Unready>>) {
+        let cpu = self.cpu.now();
+        // a stop may have brought the phase's end forward
+        let phase = self.window.phase(self.sampled);
+        let until = match last {
+            Some(_) => self.now.max(self.sampled),
+            None => self.boundary.min(match phase {
+                Phase::Warmup => self.window.measure,
+                Phase::Measure => self.window.drain,
+                Phase::Drain => Time::NEVER,
+            }),
+        };
+        let devices = if last.is_some() {
+            self.slots.iter().map(|s| (s.group, s.index, s.tally)).collect()
+        } else {
+            Vec::new()
+        };
+        let sample = Sample {
+            worker: self.number,
+            from: self.sampled,
+            until,
+            phase,
+            groups: self.groups.iter_mut().map(Group::take_meter).collect(),
+            active: self.groups.iter().map(|g| g.active).collect(),
+            ran: cpu.ran.saturating_sub(self.cpu_then.ran),
+            waited: cpu.waited.saturating_sub(self.cpu_then.waited),
+            took: self.now.since(self.wall_then),
+            complaints: std::mem::take(&mut self.complaints),
+            ports: Default::default(),
+            elements: Vec::new(),
+            last,
+            devices,
+        };
+        self.sampled = until;
+        self.wall_then = self.now;
+        self.cpu_then = cpu;
+        self.boundary = self.control.boundary(until);
+        // the collector may be gone already: then nobody wants it
+        let _nobody = self.samples.send(sample);
+    }
+}
