@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import PATIENT, Lab, root
+from lab import PATIENT, Done, Lab, root, sh
 
 pytestmark = root
 
@@ -15,7 +19,12 @@ def document(ports: list[dict[str, Any]], rate: str, **dpdk: Any) -> dict[str, A
     model = {"stream": {"size": "200B", "rate": rate, "echo": True}}
     return {
         "name": "wire",
-        "phases": {"warmup": "200ms", "measure": "1s", "drain": "1s", "sample": "200ms"},
+        "phases": {
+            "warmup": "200ms",
+            "measure": "1s",
+            "drain": "1s",
+            "sample": "200ms",
+        },
         "validity": PATIENT,
         "targets": {"far": "udp://10.93.0.2:7"},
         "transport": {"dpdk": {"ports": ports, **dpdk}},
@@ -29,11 +38,16 @@ PAIR = [
     {"name": "b", "device": "pair:cable", "ip": "10.93.0.2", "role": "reflector"},
 ]
 ONE: list[dict[str, Any]] = [{"elements": ["a.generator", "a.receiver", "b.reflector"]}]
-TWO: list[dict[str, Any]] = [{"elements": ["a.generator", "b.reflector"]}, {"elements": ["a.receiver"]}]
+TWO: list[dict[str, Any]] = [
+    {"elements": ["a.generator", "b.reflector"]},
+    {"elements": ["a.receiver"]},
+]
 
 
 @pytest.mark.parametrize("placement", [ONE, TWO], ids=["one worker", "two workers"])
-def test_a_pair_carries_every_frame_however_it_is_placed(lab: Lab, placement: list[dict[str, Any]]) -> None:
+def test_a_pair_carries_every_frame_however_it_is_placed(
+    lab: Lab, placement: list[dict[str, Any]]
+) -> None:
     wanted = document(PAIR, "5k/s", placement=placement)
     done = lab.good("run", lab.write("p.json", wanted))
     trial = done.trial
@@ -49,40 +63,58 @@ def test_a_pair_carries_every_frame_however_it_is_placed(lab: Lab, placement: li
     assert 0 < delay.min <= delay.p50 <= delay.p99 <= delay.max
     # what one end sent the other got, and the elements in between lost none
     a, b = trial.interfaces["a"], trial.interfaces["b"]
-    assert a["tx_packets"] == b["rx_packets"] == b["tx_packets"] == a["rx_packets"] == sent
-    assert {element["name"] for element in trial.elements} >= {"a.generator", "a.receiver", "b.reflector"}
-    assert not any(sum(element["drops"].values()) for element in trial.elements), trial.elements
+    assert (
+        a["tx_packets"] == b["rx_packets"] == b["tx_packets"] == a["rx_packets"] == sent
+    )
+    assert {element["name"] for element in trial.elements} >= {
+        "a.generator",
+        "a.receiver",
+        "b.reflector",
+    }
+    assert not any(sum(element["drops"].values()) for element in trial.elements), (
+        trial.elements
+    )
     lab.clean()
 
 
-def test_two_processes_over_veth_agree_with_the_kernel(lab: Lab) -> None:
-    macs = {"gen": "02:00:00:00:93:01", "srv": "02:00:00:00:93:02"}
-    quiet = {"net.ipv6.conf.all.disable_ipv6": 1, "net.ipv6.conf.default.disable_ipv6": 1}
-    near = {
-        "name": "a", "device": "net_af_packet0,iface=gen0", "ip": "10.93.0.1", "role": "generator",
-        "mac": macs["gen"], "peer_mac": macs["srv"],
-    }  # fmt: skip
-    options = {"device": "net_af_packet0,iface=srv0", "mac": macs["srv"]}
+MACS = {"gen": "02:00:00:00:93:01", "srv": "02:00:00:00:93:02"}
+QUIET = {"net.ipv6.conf.all.disable_ipv6": 1, "net.ipv6.conf.default.disable_ipv6": 1}
+NEAR = {
+    "name": "a", "device": "net_af_packet0,iface=gen0", "ip": "10.93.0.1", "role": "generator",
+    "mac": MACS["gen"], "peer_mac": MACS["srv"],
+}  # fmt: skip
+
+
+def veth(profile: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """An experiment over a cable between two namespaces."""
+    ends = {
+        "a": {"host": "gen", "name": "gen0", "mac": MACS["gen"]},
+        # the kernels have no route over this cable, and so nothing to say on it
+        "b": {
+            "host": "srv",
+            "name": "srv0",
+            "mac": MACS["srv"],
+            "addresses": ["10.93.0.2/32"],
+        },
+    }
+    hosts = {
+        "gen": {"role": "generator", "sysctl": QUIET},
+        "srv": {"role": "dut", "sysctl": QUIET},
+    }
     leg = {
         "name": "veth",
-        "topology": {
-            "hosts": {
-                "gen": {"role": "generator", "sysctl": quiet},
-                "srv": {"role": "dut", "sysctl": quiet},
-            },
-            # the kernels have no route over this cable, and so nothing to say on it
-            "links": [
-                {
-                    "a": {"host": "gen", "name": "gen0", "mac": macs["gen"]},
-                    "b": {"host": "srv", "name": "srv0", "mac": macs["srv"], "addresses": ["10.93.0.2/32"]},
-                }
-            ],
-        },
-        "duts": {"far": {"driver": "reflector-dpdk", "host": "srv", "options": options}},
-        "profile": document([near], "2k/s"),
+        "topology": {"hosts": hosts, "links": [ends]},
+        "profile": profile,
+        **more,
     }
+    return {"format": "netdyno-experiment/1", "name": "veth", "legs": [leg]}
+
+
+def test_two_processes_over_veth_agree_with_the_kernel(lab: Lab) -> None:
+    options = {"device": "net_af_packet0,iface=srv0", "mac": MACS["srv"]}
+    duts = {"far": {"driver": "reflector-dpdk", "host": "srv", "options": options}}
     done = lab.good(
-        "run", lab.write("e.json", {"format": "netdyno-experiment/1", "name": "veth", "legs": [leg]})
+        "run", lab.write("e.json", veth(document([NEAR], "2k/s"), duts=duts))
     )
     trial = done.trial
     total = trial.groups[0].total
@@ -98,7 +130,10 @@ def test_two_processes_over_veth_agree_with_the_kernel(lab: Lab) -> None:
     assert kernel["rx_packets"] == total.messages_delivered
     assert kernel["tx_bytes"] == total.messages_sent * 242
     far = trial.dut["far"]
-    assert far.counters_after["rx_packets"] - far.counters_before.get("rx_packets", 0) >= total.messages_sent
+    assert (
+        far.counters_after["rx_packets"] - far.counters_before.get("rx_packets", 0)
+        >= total.messages_sent
+    )
     assert far.counters_after["rx_packets"] == far.counters_after["tx_packets"]
     lab.clean()
 
@@ -117,3 +152,133 @@ def test_a_port_that_is_not_there_is_said(lab: Lab) -> None:
     assert "ND-92-12" in done.err
     assert "nothere" in done.err
     lab.clean()
+
+
+def long(ports: list[dict[str, Any]]) -> dict[str, Any]:
+    """A profile that does not end by itself within the test."""
+    wanted = document(ports, "2k/s")
+    wanted["phases"] |= {"measure": "60s"}
+    return wanted
+
+
+def daemons(lab: Lab) -> list[int]:
+    """The lab's daemons that live."""
+    return [
+        pid
+        for pid in lab.processes()
+        if Path(f"/proc/{pid}/comm").read_text().strip() == "netdynod"
+    ]
+
+
+def lost(lab: Lab, done: Done, what: str) -> None:
+    """The run ended as invalid, names the port, keeps what it has, and left nothing."""
+    trial = done.trial
+    assert done.code == 91, done.text
+    assert trial.stopped == "failed"
+    assert trial.error
+    assert trial.error["code"] == "ND-91-01"
+    assert trial.error["at"] == "transport.dpdk.ports[0]"
+    assert trial.error["what"].startswith("port a (net_")
+    assert what in trial.error["what"]
+    assert not done.result.valid
+    assert trial.error["what"] in [
+        reason.what for reason in trial.validity.reasons if reason.code == "ND-90-06"
+    ]
+    assert what in done.out
+    assert trial.groups[0].total.messages_sent > 100
+    assert trial.phases.measure < 30
+    assert len(trial.series) >= 2
+    lab.clean()
+
+
+def delete_link(space: Callable[[str], str]) -> None:
+    sh("ip", "-n", space("gen"), "link", "del", "gen0")
+
+
+def link_down(space: Callable[[str], str]) -> None:
+    sh("ip", "-n", space("srv"), "link", "set", "srv0", "down")
+
+
+def delete_namespace(space: Callable[[str], str]) -> None:
+    sh("ip", "netns", "del", space("srv"))
+
+
+@pytest.mark.parametrize(
+    ("happens", "what"),
+    [
+        (delete_link, "the interface gen0 is gone"),
+        (link_down, "the link of gen0 went down"),
+        (delete_namespace, "the interface gen0 is gone"),
+    ],
+)
+def test_a_port_that_vanishes_ends_the_run_and_is_named(
+    lab: Lab, happens: Callable[[Callable[[str], str]], None], what: str
+) -> None:
+    # nobody answers at the far end: what is sent is enough
+    child = lab.start("run", lab.write("e.json", veth(long([NEAR]))))
+    folder = lab.sampled(points=3)
+    happens(lambda host: f"nd-{folder.name[-4:]}1-{host}")
+    done = lab.wait(child, 30)
+    assert "ND-91-01" in done.err
+    assert what in done.err
+    lost(lab, done, what)
+
+
+def test_a_peer_that_is_killed_is_named_as_process_and_as_port(lab: Lab) -> None:
+    def memif(role: str) -> str:
+        return f"net_memif0,role={role},socket-abstract=no,socket={lab.base}/memif"
+
+    near = {
+        "name": "a",
+        "device": memif("client"),
+        "ip": "10.93.0.1",
+        "role": "generator",
+    }
+    far = {
+        "driver": "reflector-dpdk",
+        "options": {"device": memif("server"), "mac": MACS["srv"]},
+    }
+    leg = {
+        "name": "memif",
+        "duts": {"far": far},
+        "profile": long([near | {"peer_mac": MACS["srv"]}]),
+    }
+    wanted = {"format": "netdyno-experiment/1", "name": "memif", "legs": [leg]}
+    child = lab.start("run", lab.write("e.json", wanted))
+    lab.sampled(points=3)
+    # the reflector's daemon was started before the generator's
+    os.kill(min(daemons(lab)), signal.SIGKILL)
+    done = lab.wait(child, 30)
+    assert "ND-91-23" in done.err
+    assert "signal 9" in done.err
+    lost(lab, done, "its link went down: the other end is gone")
+
+
+def test_a_killed_daemon_leaves_nothing(lab: Lab) -> None:
+    child = lab.start("run", lab.write("e.json", veth(long([NEAR]))))
+    folder = lab.sampled(points=2)
+    (daemon,) = daemons(lab)
+    os.kill(daemon, signal.SIGKILL)
+    done = lab.wait(child, 30)
+    assert done.code == 91, done.text
+    assert "ND-91-20" in done.err
+    assert "SIGKILL" in done.err
+    assert not done.result.valid
+    assert done.folder == folder
+    lab.clean()
+    assert not list(Path("/run/dpdk").glob(f"netdyno-{daemon}"))
+    assert "nothing was left behind" in lab.good("restore").out
+
+
+def test_a_killed_daemon_and_command_are_restored(lab: Lab) -> None:
+    child = lab.start("run", lab.write("e.json", veth(long([NEAR]))))
+    folder = lab.sampled(points=2)
+    (daemon,) = daemons(lab)
+    child.kill()
+    os.kill(daemon, signal.SIGKILL)
+    child.wait()
+    assert {"namespaces", "journals"} <= lab.leftovers().keys()
+    assert f"namespace nd-{folder.name[-4:]}1-gen" in lab.good("restore").out
+    lab.clean()
+    assert not list(Path("/run/dpdk").glob(f"netdyno-{daemon}"))
+    assert "nothing was left behind" in lab.good("restore").out

@@ -279,6 +279,8 @@ class Runner:
         self._keep(trial)
         if failure:
             raise failure
+        if trial.error:
+            raise Error.of(trial.error)
         if trial.stopped == "lease":
             what = "the run stopped because the daemon heard nothing from us for 3 s"
             raise Error("ND-91-22", what, fix="The machine may be overloaded")

@@ -51,6 +51,8 @@ pub struct PortInfo {
     pub max_tx_queues: u16,
     /// Largest MTU, bytes.
     pub max_mtu: u16,
+    /// Number of the kernel's interface that it sits on; 0: none.
+    pub interface: u32,
 }
 
 /// The state of a port's link.
@@ -249,6 +251,7 @@ impl Port {
             max_rx_queues: raw.max_rx_queues,
             max_tx_queues: raw.max_tx_queues,
             max_mtu: raw.max_mtu,
+            interface: raw.if_index,
         })
     }
 

@@ -359,6 +359,15 @@ impl Collector {
                 limit: limits.starved,
             });
         }
+        if let Some(error) = &self.error {
+            reasons.push(Reason {
+                code: "ND-90-06",
+                group: None,
+                what: error.what.clone(),
+                value: 1.0,
+                limit: 0.0,
+            });
+        }
         if let Some((took, planned)) = cut {
             reasons.push(Reason {
                 code: "ND-90-05",

@@ -299,6 +299,69 @@ fn a_reflector_of_another_run_answers_over_veth() {
     );
 }
 
+/// A minute of a stream from port `a`, which lasts as long as `a` does.
+fn on_port(device: &str) -> Value {
+    let mut profile = cable("lost", json!({"rate": "2k/s"}));
+    profile["phases"]["measure"] = json!("60s");
+    let port = json!({"name": "a", "device": device, "ip": "10.9.0.1", "peer_mac": "02:00:00:00:00:01"});
+    profile["transport"]["dpdk"]["ports"] = json!([port]);
+    profile
+}
+
+#[test]
+fn a_port_that_is_lost_ends_the_run_and_is_named() {
+    if let Err(why) = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET) {
+        eprintln!("skipped: a network namespace needs root ({why})");
+        return;
+    }
+    let veth = ["link add left type veth peer name right", "link set left up", "link set right up"];
+    for (before, device, what, happened) in [
+        (&veth[..], "af_packet:left", "link set right down", "the link of left went down"),
+        (&veth[2..], "af_packet:left", "link del right", "the interface left is gone"),
+        (&[], "tap:ndtap1", "link del ndtap1", "the interface ndtap1 is gone"),
+    ] {
+        before.iter().for_each(|command| ip(command));
+        let result = start_with(&on_port(device), |_| {
+            std::thread::sleep(Duration::from_millis(400));
+            ip(what);
+        })
+        .unwrap_or_else(|why| panic!("{what}: {why}"));
+        let error = &result["error"];
+        assert_eq!((&error["code"], &error["at"]), (&json!("ND-91-01"), &json!("transport.dpdk.ports[0]")));
+        let words = error["what"].as_str().unwrap();
+        assert!(words.starts_with("port a (net_") && words.ends_with(happened), "{what}: {words}");
+        let validity = &result["validity"];
+        assert_eq!((&result["stopped"], &validity["valid"]), (&json!("failed"), &json!(false)));
+        let lost = |reason: &Value| reason["code"] == "ND-90-06" && reason["what"] == error["what"];
+        assert!(validity["reasons"].as_array().unwrap().iter().any(lost), "{validity}");
+        // What was before is kept, and it ended at once.
+        assert!(count(&result, "messages_sent") > 0);
+        assert!(result.pointer("/phases/measure").unwrap().as_f64().unwrap() < 10.0);
+    }
+}
+
+#[test]
+fn a_tap_that_moves_to_another_namespace_is_not_lost() {
+    if let Err(why) = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET) {
+        eprintln!("skipped: a network namespace needs root ({why})");
+        return;
+    }
+    let mut host =
+        Command::new("unshare").args(["-n", "sleep", "30"]).spawn().expect("util-linux is installed");
+    let space = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).unwrap();
+    while space(&host.id().to_string()) == space("thread-self") {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let result = start_with(&on_port("tap:ndtap2"), |control| {
+        ip(&format!("link set ndtap2 netns {}", host.id()));
+        std::thread::sleep(Duration::from_millis(500));
+        control.stop();
+    })
+    .unwrap();
+    host.kill().and_then(|()| host.wait()).unwrap();
+    assert_eq!((&result["error"], &result["stopped"]), (&Value::Null, &Value::Null));
+}
+
 fn begin(transport: &Dpdk, settings: Value, path: &Path) -> Result<Capture, Unready> {
     let settings: profile::Capture = serde_json::from_value(settings).unwrap();
     let source = transport.capture(&settings).expect("a port of the run")?;

@@ -18,6 +18,7 @@ mod slots;
 mod supervisor;
 mod tape;
 mod tracker;
+mod watch;
 
 use crate::capture::Source;
 use crate::cpu;

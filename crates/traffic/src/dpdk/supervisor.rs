@@ -1,9 +1,10 @@
 //! Watches a running graph and reports on it, beside the packets' way.
 
 use super::report::{Report, Run};
+use super::watch::Watch;
 use crate::interfaces::{Interface, Interfaces};
 use crate::plan::Plan;
-use crate::transport::{Complaint, ElementCounts, Sample};
+use crate::transport::{Complaint, ElementCounts, Sample, Unready};
 use dpdk::Port;
 use engine::{ElementStats, Engine};
 use protocol::meter::{DeviceTally, Failure, Phase, Tally};
@@ -20,6 +21,8 @@ const TURN: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_millis(500);
 /// While draining: how often to look whether all came back.
 const LOOK: Duration = Duration::from_millis(20);
+/// How often to look whether all ports are there.
+const WATCH: Duration = Duration::from_millis(50);
 
 /// What one worker's thread got of the processor, ns.
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,6 +38,9 @@ pub(super) struct Supervisor {
     /// Gone once stopped.
     engine: Option<Engine>,
     ports: Vec<(String, Port)>,
+    watches: Vec<Watch>,
+    /// A port that was lost, which ended the run.
+    lost: Option<Unready>,
     /// The worker of each element that reports.
     workers_of: Vec<usize>,
     reports: Receiver<Report>,
@@ -87,6 +93,8 @@ impl Supervisor {
             plan,
             run,
             engine: Some(engine),
+            watches: ports.iter().map(|(_, port)| Watch::new(port)).collect(),
+            lost: None,
             ports,
             reports,
             samples,
@@ -104,8 +112,13 @@ impl Supervisor {
         self.wall_then = Instant::now();
         let mut boundary = control.boundary(Time::ZERO);
         let mut looked = Instant::now();
+        let mut watched = Instant::now();
         while !control.aborted() {
             std::thread::sleep(TURN);
+            if self.lost.is_none() && watched.elapsed() >= WATCH {
+                watched = Instant::now();
+                self.watch();
+            }
             let now = control.now().unwrap_or_default();
             if control.is_paused() {
                 continue;
@@ -123,7 +136,9 @@ impl Supervisor {
                 self.sample(boundary, false);
                 boundary = control.boundary(boundary);
             }
-            if now >= control.end() {
+            // Of a port that was lost nothing comes back.
+            let patience = self.lost.as_ref().map(|_| window.drain + LOOK);
+            if now >= patience.unwrap_or(Time::NEVER).min(control.end()) {
                 break;
             }
             if now >= window.drain && looked.elapsed() >= LOOK {
@@ -135,6 +150,25 @@ impl Supervisor {
             }
         }
         self.leave();
+    }
+
+    /// When a port was lost, the load ends.
+    fn watch(&mut self) {
+        // Without groups nothing is measured here: a reflector waits for who comes next.
+        let patient = self.plan.groups.is_empty();
+        let found =
+            self.watches.iter_mut().enumerate().find_map(|(i, watch)| Some((i, watch.lost(patient)?)));
+        let Some((index, what)) = found else { return };
+        let (name, port) = &self.ports[index];
+        let lost = Unready::new(
+            "ND-91-01",
+            format!("transport.dpdk.ports[{index}]"),
+            format!("port {name} ({}) was lost: {what}", port.device()),
+            "See what ended it; what was measured until then is kept",
+        );
+        tracing::error!("{lost}");
+        self.lost = Some(lost);
+        self.run.control.stop();
     }
 
     /// Ask all elements what they did, and add it up.
@@ -241,7 +275,7 @@ impl Supervisor {
                 complaints: std::mem::take(&mut complaints),
                 ports: std::mem::take(&mut ports),
                 elements: elements.iter().filter(mine).map(counts).collect(),
-                last: last.then_some(Ok(())),
+                last: last.then(|| self.lost.clone().map_or(Ok(()), Err)),
                 devices: std::mem::take(&mut devices),
             };
             // The collector may be gone already: then nobody wants it.
