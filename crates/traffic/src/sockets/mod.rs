@@ -42,6 +42,43 @@ impl Sockets {
     }
 }
 
+impl Sockets {
+    /// A worker on its thread, which sends to `ready` whether it can begin.
+    fn spawn(
+        &self,
+        number: usize,
+        plan: &Arc<Plan>,
+        control: &Arc<Control>,
+        samples: &Sender<Sample>,
+        ready: &Sender<Result<(), Unready>>,
+    ) -> Result<JoinHandle<()>, Unready> {
+        let (core, workers) = (self.cores[number], self.cores.len());
+        let (plan, control) = (Arc::clone(plan), Arc::clone(control));
+        let (samples, ready) = (samples.clone(), ready.clone());
+        let work = move || {
+            if let Err(e) = cpu::pin(core) {
+                tracing::warn!(core, error = %e, "cannot pin the worker");
+            }
+            // a sleep then ends when it should, not up to 50 µs later
+            let _best_effort = nix::sys::prctl::set_timerslack(1);
+            match worker::Worker::new(number, workers, plan, control, samples) {
+                Ok(worker) => {
+                    let _nobody = ready.send(Ok(()));
+                    drop(ready);
+                    worker.run();
+                }
+                Err(e) => {
+                    let _nobody = ready.send(Err(e));
+                }
+            }
+        };
+        std::thread::Builder::new().name(format!("nd-worker-{number}")).spawn(work).map_err(|e| {
+            let what = format!("no thread for a worker ({e})");
+            Unready::new("ND-92-05", "workers", what, "Raise the limit of threads (ulimit -u)")
+        })
+    }
+}
+
 impl Transport for Sockets {
     fn start(
         &self,
@@ -57,40 +94,27 @@ impl Transport for Sockets {
         }
         let (ready, started) = channel();
         let mut threads = Vec::new();
-        for (number, core) in self.cores.iter().copied().enumerate() {
-            let (plan, control, samples, ready) =
-                (Arc::clone(&plan), Arc::clone(&control), samples.clone(), ready.clone());
-            let workers = self.cores.len();
-            let spawned = std::thread::Builder::new().name(format!("nd-worker-{number}")).spawn(move || {
-                if let Err(e) = cpu::pin(core) {
-                    tracing::warn!(core, error = %e, "cannot pin the worker");
+        let mut outcome = Ok(());
+        for number in 0..self.cores.len() {
+            match self.spawn(number, &plan, &control, &samples, &ready) {
+                Ok(thread) => threads.push(thread),
+                Err(e) => {
+                    outcome = Err(e);
+                    break;
                 }
-                // a sleep then ends when it should, not up to 50 µs later
-                let _best_effort = nix::sys::prctl::set_timerslack(1);
-                match worker::Worker::new(number, workers, plan, control, samples) {
-                    Ok(worker) => {
-                        let _nobody = ready.send(Ok(()));
-                        worker.run();
-                    }
-                    Err(e) => {
-                        let _nobody = ready.send(Err(e));
-                    }
-                }
-            });
-            threads.push(spawned.map_err(|e| {
-                Unready::new(
-                    "ND-92-05",
-                    "workers",
-                    format!("no thread for a worker ({e})"),
-                    "Raise the limit of threads (ulimit -u)",
-                )
-            })?);
-        }
-        for _ in &threads {
-            if let Ok(Err(e)) = started.recv() {
-                control.abort();
-                return Err(e);
             }
+        }
+        drop(ready);
+        // each says how it began; one that could not even say it has let go of its end
+        for said in started {
+            outcome = outcome.and(said);
+        }
+        if outcome.is_err() {
+            control.abort();
+            for thread in threads {
+                let _left = thread.join();
+            }
+            return outcome.map(|()| Vec::new());
         }
         Ok(threads)
     }
