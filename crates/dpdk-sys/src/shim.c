@@ -20,6 +20,11 @@ int nd_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t n)
 	return rte_pktmbuf_alloc_bulk(pool, mbufs, n);
 }
 
+int nd_chain(struct rte_mbuf *head, struct rte_mbuf *tail)
+{
+	return rte_pktmbuf_chain(head, tail);
+}
+
 uint32_t nd_ring_enqueue(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_t n)
 {
 	return rte_ring_sp_enqueue_burst(ring, (void *const *)mbufs, n, NULL);

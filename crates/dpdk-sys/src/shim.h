@@ -49,6 +49,8 @@ uint16_t nd_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uin
 uint16_t nd_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
 /* All of n or none: 0 or a negative errno. */
 int nd_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t n);
+/* Make tail the end of head: 0 or a negative errno, and then nothing changed. */
+int nd_chain(struct rte_mbuf *head, struct rte_mbuf *tail);
 uint32_t nd_ring_enqueue(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_t n);
 uint32_t nd_ring_dequeue(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_t n);
 /* Ends of a ring that several threads may use at once, as net_ring drivers do. */

@@ -103,6 +103,19 @@ impl Mbuf {
         self.set_field(nd_mbuf::ND_MBUF_DATA_LEN, len as u16);
         Some(self.data_mut())
     }
+
+    /// Make `tail` the end of this packet, which then has several segments. It is given back when they are too
+    /// many for one packet.
+    pub fn chain(&mut self, tail: Mbuf) -> Result<(), Mbuf> {
+        let tail = tail.into_raw();
+        // SAFETY: both packets are valid and were ours alone; the call links the second to the first, which owns
+        // it from then on, or changes nothing.
+        match unsafe { dpdk_sys::nd_chain(self.0.as_ptr(), tail.as_ptr()) } {
+            0 => Ok(()),
+            // SAFETY: it was not taken, and nobody else has it.
+            _ => Err(unsafe { Self::from_raw(tail) }),
+        }
+    }
 }
 
 impl Drop for Mbuf {

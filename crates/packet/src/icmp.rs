@@ -15,10 +15,11 @@ pub fn answer(frame: &mut [u8], layers: &Layers, address: Ipv4Addr) -> bool {
     {
         return false;
     }
-    let Some([kind @ 8, 0, c0, c1]) = take_mut::<4>(frame, layers.l4) else { return false };
-    *kind = 0;
-    let checksum = checksum::update(u16::from_be_bytes([*c0, *c1]), 0x0800, 0);
-    [*c0, *c1] = checksum.to_be_bytes();
+    // Not by following the change: of a message that is all zero but for its type, that makes the wrong zero.
+    let Some([kind @ 8, 0, sum @ .., _, _, _, _]) = take_mut::<8>(frame, layers.l4) else { return false };
+    (*kind, *sum) = (0, [0, 0]);
+    let right = checksum::of(layers.segment(frame)).to_be_bytes();
+    take_mut(frame, layers.l4 + 2).into_iter().for_each(|sum| *sum = right);
     ipv4::swap(frame, layers.ip);
     ethernet::swap(frame);
     true
@@ -46,5 +47,17 @@ mod tests {
         reply.write(&mut expected, b"hello").unwrap();
         assert_eq!(frame, expected);
         assert!(!answer(&mut frame, &layers, from.into()), "a reply is not a question");
+    }
+
+    #[test]
+    fn a_ping_of_zeros_comes_back_with_a_right_checksum() {
+        let mut frame = Vec::new();
+        let echo = etherparse::PacketBuilder::ethernet2([2; 6], [3; 6])
+            .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+            .icmpv4_echo_request(0, 0);
+        echo.write(&mut frame, &[0; 8]).unwrap();
+        let layers = Layers::find(&frame).unwrap();
+        assert!(answer(&mut frame, &layers, Ipv4Addr::new(10, 0, 0, 2)));
+        assert_eq!((&frame[34..38], checksum::of(layers.segment(&frame))), (&[0, 0, 0xff, 0xff][..], 0));
     }
 }

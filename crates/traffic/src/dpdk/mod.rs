@@ -10,6 +10,8 @@
 mod build;
 mod capture;
 mod generator;
+#[cfg(any(test, feature = "testing"))]
+pub mod hostile;
 mod neighbour;
 mod receiver;
 mod reflector;

@@ -51,11 +51,17 @@ pub struct Neighbour(pub Station);
 
 impl Element for Neighbour {
     fn about(&self) -> About {
-        About { kind: "neighbour", takes: true, outputs: &["out"], drops: &["not_for_us"], polled: false }
+        let drops = &["not_for_us", "segmented"];
+        About { kind: "neighbour", takes: true, outputs: &["out"], drops, polled: false }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        cx.sift(batch, |mbuf| if self.0.answer(mbuf.data_mut()) { Ok(()) } else { Err(0) });
+        cx.sift(batch, |mbuf| match mbuf.is_whole() {
+            true if self.0.answer(mbuf.data_mut()) => Ok(()),
+            true => Err(0),
+            // Nobody asks in so many words; and the rest would go back with the answer.
+            false => Err(1),
+        });
     }
 }
 
@@ -93,7 +99,7 @@ pub fn resolve(
                 return Some(heard.sender_mac);
             }
         }
-        batch.retain(|mbuf| station.answer(mbuf.data_mut()));
+        batch.retain(|mbuf| mbuf.is_whole() && station.answer(mbuf.data_mut()));
         tx.send(&mut batch);
         batch.clear();
         std::thread::sleep(Duration::from_micros(100));

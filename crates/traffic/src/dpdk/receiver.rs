@@ -66,7 +66,7 @@ pub struct Receiver {
 
 /// What was measured so far; knows nothing of DPDK.
 #[derive(Debug)]
-struct Measured {
+pub(super) struct Measured {
     groups: Vec<Expected>,
     /// By stream number.
     streams: Vec<Stream>,
@@ -76,7 +76,8 @@ struct Measured {
 }
 
 /// What to do with a frame.
-enum Verdict {
+#[derive(Debug)]
+pub(super) enum Verdict {
     /// It was measured.
     Done,
     /// Somebody else may want it.
@@ -86,9 +87,13 @@ enum Verdict {
 }
 
 impl Measured {
+    pub(super) fn new(groups: Vec<Expected>, streams: Vec<Stream>, window: Window) -> Self {
+        Self { groups, streams, zero: 0, window }
+    }
+
     /// The frame arrived at `now`, ns.
     #[inline]
-    fn frame(&mut self, frame: &[u8], now: u64) -> Verdict {
+    pub(super) fn frame(&mut self, frame: &[u8], now: u64) -> Verdict {
         let datagram = match Layers::find(frame).and_then(|layers| Datagram::parse(frame, &layers)) {
             Ok(datagram) => datagram,
             Err(Fault::NotIp | Fault::NotUdp) => return Verdict::Other,
@@ -138,7 +143,7 @@ impl Receiver {
     /// For these groups and streams; the position of a stream is its number.
     pub fn new(groups: Vec<Expected>, streams: Vec<Stream>, reporter: Reporter) -> Self {
         let window = reporter.run().control.window();
-        Self { measured: Measured { groups, streams, zero: 0, window }, reporter }
+        Self { measured: Measured::new(groups, streams, window), reporter }
     }
 }
 

@@ -12,20 +12,23 @@ pub struct Reflector(pub Station);
 
 /// A UDP datagram for another address than the station's.
 const NOT_FOR_US: usize = Fault::NAMES.len();
+/// Its headers may be in order, but not all of it is at hand.
+const SEGMENTED: usize = NOT_FOR_US + 1;
 
-const DROPS: [&str; NOT_FOR_US + 1] = {
-    let mut names = ["not_for_us"; NOT_FOR_US + 1];
+const DROPS: [&str; SEGMENTED + 1] = {
+    let mut names = ["not_for_us"; SEGMENTED + 1];
     let mut i = 0;
     while i < NOT_FOR_US {
         names[i] = Fault::NAMES[i];
         i += 1;
     }
+    names[SEGMENTED] = "segmented";
     names
 };
 
 /// Send `frame` back, in place. Checksums stay right: no sum changes when its parts change places.
 #[inline]
-fn reflect(frame: &mut [u8], station: &Station) -> Result<(), usize> {
+pub(super) fn reflect(frame: &mut [u8], station: &Station) -> Result<(), usize> {
     let layers = match Layers::find(frame) {
         Ok(layers) if layers.protocol == protocol::UDP => layers,
         other => {
@@ -64,7 +67,9 @@ impl Element for Reflector {
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        cx.sift(batch, |mbuf| reflect(mbuf.data_mut(), &self.0));
+        cx.sift(batch, |mbuf| {
+            if mbuf.is_whole() { reflect(mbuf.data_mut(), &self.0) } else { Err(SEGMENTED) }
+        });
     }
 }
 
