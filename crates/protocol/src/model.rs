@@ -27,7 +27,8 @@ pub trait Model {
 
     /// The connection is gone, and not because the model asked. The flow cannot go on unless the model
     /// connects again; the transport has already counted `why` as a failure, unless it is `Closed` and
-    /// the model says (by calling [`Cx::finish`]) that this was a good end.
+    /// the model says (by calling [`Cx::finish`]) that this was a good end. Where datagrams carry the model, some
+    /// of them did not get through, and it may go on sending.
     fn closed(&mut self, cx: &mut Cx<'_>, why: Failure);
 
     /// The measure phase is over: begin nothing new, end the flow in good order (MQTT: DISCONNECT).
@@ -64,6 +65,14 @@ pub struct Outbox {
     pub bytes: Vec<u8>,
     /// Size of each datagram but the last; 0 when it is one.
     pub segment: usize,
+}
+
+impl Outbox {
+    /// How many datagrams wait in it.
+    pub fn datagrams(&self) -> u64 {
+        let segment = if self.segment == 0 { self.bytes.len().max(1) } else { self.segment };
+        self.bytes.len().div_ceil(segment) as u64
+    }
 }
 
 /// The world as one callback sees it, and what the model wants done when it returns.

@@ -267,11 +267,8 @@ impl Model for Device {
         }
     }
 
-    fn closed(&mut self, cx: &mut Cx<'_>, _why: Failure) {
-        if self.running {
-            self.end(cx);
-            cx.give_up();
-        }
+    fn closed(&mut self, _cx: &mut Cx<'_>, _why: Failure) {
+        // what is lost does not change when the next datagram is due
     }
 
     fn stop(&mut self, cx: &mut Cx<'_>) {
@@ -486,6 +483,17 @@ mod tests {
         assert_eq!((stream.measured().messages_sent, stream.wake), (10, Time(10_000_000)));
         stream.run_to_ms(99);
         assert_eq!(stream.measured().messages_sent, 100);
+    }
+
+    #[test]
+    fn a_refused_datagram_does_not_stop_the_load() {
+        let mut stream = bench(r#"{"echo": false, "rate": "1k/s"}"#);
+        stream.start();
+        for why in Failure::ALL {
+            stream.closed(why);
+        }
+        stream.run_to_ms(9);
+        assert_eq!((stream.end, stream.measured().messages_sent), (None, 10));
     }
 
     #[test]

@@ -11,6 +11,8 @@ use rustix::net::{
     socket_with, sockopt as opt,
 };
 use rustls::ClientConnection;
+use std::borrow::Cow;
+use std::fmt;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -45,6 +47,8 @@ pub(super) struct Conn {
     segment: usize,
     /// Received bytes that the model has not used.
     spill: Vec<u8>,
+    /// Datagrams that did not get through, and of which nobody has been told yet.
+    pub refused: Vec<Broken>,
 }
 
 #[derive(Debug)]
@@ -62,26 +66,61 @@ enum Wire {
     },
 }
 
-/// Why a connection ended.
+/// Why a connection ended, or why datagrams did not get through.
+#[derive(Debug)]
 pub(super) struct Broken {
     pub why: Failure,
-    pub what: String,
+    /// Whether the socket is of no use any more.
+    pub gone: bool,
+    /// If not: how many datagrams it is about.
+    pub times: u64,
+    what: Cow<'static, str>,
+    errno: Option<Errno>,
 }
 
 impl Broken {
-    fn new(why: Failure, what: impl Into<String>) -> Self {
-        Self { why, what: what.into() }
+    pub fn new(why: Failure, what: impl Into<Cow<'static, str>>) -> Self {
+        Self { why, gone: true, times: 1, what: what.into(), errno: None }
     }
 
-    pub fn errno(e: Errno, doing: &str) -> Self {
+    pub fn errno(e: Errno, doing: impl Into<Cow<'static, str>>) -> Self {
         let why = match e {
             Errno::CONNREFUSED => Failure::Refused,
             Errno::CONNRESET | Errno::PIPE | Errno::CONNABORTED => Failure::Reset,
             Errno::TIMEDOUT => Failure::Timeout,
-            Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::HOSTDOWN => Failure::Unreachable,
+            Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::HOSTDOWN | Errno::NONET => {
+                Failure::Unreachable
+            }
             _ => Failure::Local,
         };
+        Self { errno: Some(e), ..Self::new(why, doing) }
+    }
+
+    /// It is about so many datagrams, and the socket is as it was.
+    pub fn datagrams(self, times: u64) -> Self {
+        Self { gone: false, times, ..self }
+    }
+
+    /// An error that the network has sent us about a packet: what a firewall or a router says is no fault of ours
+    /// (the kernel makes these of ICMP codes, see icmp_err_convert).
+    pub fn remote(e: Errno, doing: &'static str) -> Self {
+        let broken = Self::errno(e, doing);
+        match e {
+            Errno::ACCESS | Errno::NOPROTOOPT | Errno::OPNOTSUPP | Errno::PROTO => {
+                Self { why: Failure::Unreachable, ..broken }
+            }
+            _ => broken,
+        }
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        let Some(e) = self.errno else { return Ok(()) };
         let hint = match e {
+            // what a router says of a packet is nothing that the user of this host can lift
+            _ if self.why != Failure::Local => "",
             Errno::ADDRNOTAVAIL => {
                 ": out of local ports, or the source address is not this host's; add source addresses"
             }
@@ -91,18 +130,7 @@ impl Broken {
             }
             _ => "",
         };
-        Self::new(why, format!("{doing}: {}{hint}", std::io::Error::from(e)))
-    }
-
-    /// An error that the network has sent us about a packet: what a firewall or a router says is no fault of ours
-    /// (the kernel makes these of ICMP codes, see icmp_err_convert).
-    pub fn remote(e: Errno, doing: &str) -> Self {
-        match e {
-            Errno::ACCESS | Errno::NOPROTOOPT | Errno::OPNOTSUPP | Errno::PROTO => {
-                Self::new(Failure::Unreachable, format!("{doing}: {}", std::io::Error::from(e)))
-            }
-            _ => Self::errno(e, doing),
-        }
+        write!(f, ": {}{hint}", std::io::Error::from(e))
     }
 }
 
@@ -148,11 +176,11 @@ impl Conn {
                 let _best_effort = setsockopt(&fd, sockopt::IpBindAddressNoPort, &true);
             }
             bind(&fd, &SocketAddr::new(source, 0))
-                .map_err(|e| Broken::errno(e, &format!("bind to {source}")))?;
+                .map_err(|e| Broken::errno(e, format!("bind to {source}")))?;
         }
         match connect(&fd, &group.address) {
             Ok(()) | Err(Errno::INPROGRESS) => {}
-            Err(e) => return Err(Broken::errno(e, &format!("connect to {}", group.address))),
+            Err(e) => return Err(Broken::errno(e, format!("connect to {}", group.address))),
         }
         let wire = match &group.tls {
             Some((config, name)) => {
@@ -175,6 +203,7 @@ impl Conn {
             out_at: 0,
             segment: 0,
             spill: Vec::new(),
+            refused: Vec::new(),
         })
     }
 
@@ -186,6 +215,12 @@ impl Conn {
     /// Whether the socket has taken all that was given to it.
     pub fn is_flushed(&self) -> bool {
         self.out_at >= self.out.len()
+    }
+
+    /// How many datagrams the socket has not taken yet.
+    pub fn unsent(&self) -> u64 {
+        let left = self.out.len().saturating_sub(self.out_at);
+        if self.is_datagram() { left.div_ceil(datagram(self.segment, left)) as u64 } else { 0 }
     }
 
     /// The result of a non-blocking connect, once the socket is writable.
@@ -290,17 +325,21 @@ impl Conn {
                         Ok(n) => at += n,
                         Err(Errno::AGAIN) => break,
                         Err(Errno::INTR) => {}
-                        Err(e) => return Err(Broken::errno(e, "send")),
+                        Err(e) => return Err(Broken::remote(e, "send")),
                     }
                 }
                 Ok(at)
             }
-            Wire::Udp { gso } => write_datagrams(&self.fd, gso, self.segment, bytes),
-            Wire::Ping => write_one(&self.fd, bytes),
+            Wire::Udp { gso } => {
+                Ok(write_datagrams(&self.fd, Some(gso), self.segment, bytes, &mut self.refused))
+            }
+            Wire::Ping => Ok(write_datagrams(&self.fd, None, self.segment, bytes, &mut self.refused)),
             Wire::RawPing { ident, v6 } => {
-                let mut message = bytes.to_vec();
-                stamp_ident(&mut message, *ident, *v6);
-                write_one(&self.fd, &message)
+                let mut messages = bytes.to_vec();
+                messages
+                    .chunks_mut(datagram(self.segment, bytes.len()))
+                    .for_each(|message| stamp_ident(message, *ident, *v6));
+                Ok(write_datagrams(&self.fd, None, self.segment, &messages, &mut self.refused))
             }
         }
     }
@@ -325,6 +364,8 @@ impl Conn {
                 },
                 Err(Errno::AGAIN) => Ok(Input::Dry),
                 Err(Errno::INTR) => continue,
+                // an ICMP error about an earlier datagram (RFC 1122 section 4.1.3.3)
+                Err(e) if self.is_datagram() => Err(Broken::remote(e, "receive").datagrams(1)),
                 Err(e) => Err(Broken::remote(e, "receive")),
             };
         }
@@ -367,49 +408,89 @@ impl AsFd for Conn {
     }
 }
 
-fn write_one(fd: &OwnedFd, bytes: &[u8]) -> Result<usize, Broken> {
-    match send(fd, bytes, SendFlags::NOSIGNAL) {
-        Ok(_) => Ok(bytes.len()),
-        Err(Errno::AGAIN | Errno::NOBUFS) => Ok(0),
-        Err(e) => Err(Broken::errno(e, "send")),
+/// The size of each of the datagrams in `len` bytes: see [`Outbox`].
+fn datagram(segment: usize, len: usize) -> usize {
+    if segment == 0 { len.max(1) } else { segment }
+}
+
+/// How often a datagram is tried that the socket answers with an error about another one.
+const TRIES: u64 = 4;
+
+/// Give one buffer to the socket. An ICMP error about an earlier datagram is told in place of sending, once each
+/// (RFC 1122 section 4.1.3.3): the last of these and how many there were come back too. What is told again and
+/// again is about this buffer.
+fn give(fd: &OwnedFd, bytes: &[u8]) -> (Result<(), Errno>, Option<(Errno, u64)>) {
+    let mut earlier = None;
+    loop {
+        let times = earlier.map_or(0, |(_, times)| times);
+        match send(fd, bytes, SendFlags::NOSIGNAL) {
+            Ok(_) => return (Ok(()), earlier),
+            Err(Errno::INTR) => {}
+            Err(e) if times + 1 < TRIES && Broken::remote(e, "").why != Failure::Local => {
+                earlier = Some((e, times + 1));
+            }
+            Err(e) => return (Err(e), earlier),
+        }
     }
 }
 
-/// Up to 64 datagrams a system call: the kernel cuts them (UDP_SEGMENT).
-fn write_datagrams(fd: &OwnedFd, gso: &mut usize, segment: usize, bytes: &[u8]) -> Result<usize, Broken> {
-    let segment = if segment == 0 { bytes.len().max(1) } else { segment };
+/// Give datagrams to the socket, with `gso` up to 64 a system call: the kernel cuts them (UDP_SEGMENT). How many
+/// bytes are done with; the rest is for when there is room again. A datagram that cannot leave holds up none.
+fn write_datagrams(
+    fd: &OwnedFd,
+    mut gso: Option<&mut usize>,
+    segment: usize,
+    bytes: &[u8],
+    refused: &mut Vec<Broken>,
+) -> usize {
+    let segment = datagram(segment, bytes.len());
     let mut at = 0;
     while at < bytes.len() {
-        let many = bytes.len() - at > segment;
-        let size = if many && *gso != usize::MAX {
-            if *gso != segment {
-                let size = i32::try_from(segment).unwrap_or(i32::MAX);
-                *gso = match setsockopt(fd, sockopt::UdpGsoSegment, &size) {
-                    Ok(()) => segment,
-                    Err(_) => usize::MAX, // not here: one by one
-                };
-                continue;
+        let left = bytes.len() - at;
+        let size = match &mut gso {
+            Some(gso) if left > segment && **gso != usize::MAX => {
+                if **gso != segment {
+                    let size = i32::try_from(segment).unwrap_or(i32::MAX);
+                    **gso = match setsockopt(fd, sockopt::UdpGsoSegment, &size) {
+                        Ok(()) => segment,
+                        Err(_) => usize::MAX, // not here: one by one
+                    };
+                    continue;
+                }
+                let most = (GSO_BYTES / segment).clamp(1, GSO_SEGMENTS) * segment;
+                most.min(left)
             }
-            let most = (GSO_BYTES / segment).clamp(1, GSO_SEGMENTS) * segment;
-            most.min(bytes.len() - at)
-        } else {
-            segment.min(bytes.len() - at)
+            _ => segment.min(left),
         };
-        match send(fd, &bytes[at..at + size], SendFlags::NOSIGNAL) {
-            Ok(_) => at += size,
+        let (result, earlier) = give(fd, &bytes[at..at + size]);
+        if let Some((e, times)) = earlier.filter(|(e, _)| result != Err(*e)) {
+            refuse(refused, Broken::remote(e, "send").datagrams(times));
+        }
+        match result {
+            Ok(()) => at += size,
             Err(Errno::AGAIN | Errno::NOBUFS) => break,
-            Err(Errno::INTR) => {}
-            // a refusal belongs to an earlier datagram (RFC 1122 4.1.3.3): this one has not been sent yet
-            Err(Errno::CONNREFUSED) => return Err(Broken::errno(Errno::CONNREFUSED, "send")),
             // segments larger than the path's MTU: the kernel will not cut those
             Err(Errno::INVAL | Errno::MSGSIZE | Errno::IO) if size > segment => {
                 let _reset = setsockopt(fd, sockopt::UdpGsoSegment, &0);
-                *gso = usize::MAX;
+                if let Some(gso) = &mut gso {
+                    **gso = usize::MAX;
+                }
             }
-            Err(e) => return Err(Broken::errno(e, "send")),
+            Err(e) => {
+                refuse(refused, Broken::errno(e, "send").datagrams(size.div_ceil(segment) as u64));
+                at += size;
+            }
         }
     }
-    Ok(at)
+    at
+}
+
+/// Note datagrams that did not get through.
+fn refuse(refused: &mut Vec<Broken>, broken: Broken) {
+    match refused.last_mut().filter(|last| last.errno == broken.errno && last.why == broken.why) {
+        Some(last) => last.times += broken.times,
+        None => refused.push(broken),
+    }
 }
 
 /// Cipher text taken at once. With a record that it completes it is less than [`read_tls`]'s buffer holds.

@@ -1,6 +1,8 @@
 //! What the tests of the sockets transport share.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
+pub mod net;
+
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::mpsc::channel;

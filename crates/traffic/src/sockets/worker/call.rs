@@ -6,6 +6,7 @@ use protocol::meter::Failure;
 use protocol::model::{Cx, End, Link, Model};
 use protocol::registry::{Carrier, Device};
 use protocol::time::Time;
+use std::fmt::Display;
 
 impl Worker {
     pub(super) fn call<R>(
@@ -69,8 +70,15 @@ impl Worker {
         };
         let implied = unopened && datagrams && !self.outbox.bytes.is_empty();
         if link == Link::Connect || implied {
-            self.open(i);
-            if datagrams && link == Link::Connect && self.slots[i as usize].conn.is_some() {
+            match self.open(i) {
+                Ok(()) => {}
+                // what was to be sent is lost, and the next time the socket is opened again
+                Err(broken) if datagrams => {
+                    return self.refused(i, broken.datagrams(self.outbox.datagrams().max(1)));
+                }
+                Err(broken) => return self.broke(i, broken),
+            }
+            if datagrams && link == Link::Connect {
                 // there is no handshake to wait for
                 let begun = self.slots[i as usize].begun;
                 let queued = std::mem::take(&mut self.outbox);
@@ -86,6 +94,8 @@ impl Worker {
         if let Err(broken) = conn.send(&mut self.outbox) {
             return self.broke(i, broken);
         }
+        self.refusals(i);
+        let Some(conn) = &mut self.slots[i as usize].conn else { return };
         if link == Link::Close {
             if conn.up && !conn.is_flushed() {
                 conn.closing = true;
@@ -96,11 +106,11 @@ impl Worker {
     }
 
     /// Keep the first few failures of each kind for the log.
-    pub(super) fn complain(&mut self, g: usize, kind: Failure, text: String) {
+    pub(super) fn complain(&mut self, g: usize, kind: Failure, what: impl Display) {
         let told = &mut self.groups[g].told[kind as usize];
         if *told < 3 {
             *told += 1;
-            self.complaints.push(Complaint { group: g, kind, text });
+            self.complaints.push(Complaint { group: g, kind, text: what.to_string() });
         }
     }
 }

@@ -34,7 +34,10 @@ impl Worker {
                     Err(broken) => return self.broke(i, broken),
                     Ok(()) if conn.closing && conn.is_flushed() => return self.hang_up(i),
                     Ok(()) => {
-                        if let Some(due) = slot.held.take_if(|_| conn.is_flushed()) {
+                        let due = slot.held.take_if(|_| conn.is_flushed());
+                        self.refusals(i);
+                        if let Some(due) = due {
+                            let slot = &mut self.slots[i as usize];
                             slot.wake = Time::NEVER;
                             let (g, asked) = (usize::from(slot.group), slot.asked);
                             self.late(g, due, asked);
@@ -77,10 +80,10 @@ impl Worker {
             match conn.read(&mut buffer, &mut self.cipher) {
                 Ok(Input::Dry) => break,
                 Ok(Input::End) => {
-                    let what = "the server closed the connection".to_owned();
-                    self.broke(i, Broken { why: Failure::Closed, what });
+                    self.broke(i, Broken::new(Failure::Closed, "the server closed the connection"));
                     break;
                 }
+                Err(broken) if !broken.gone => self.refused(i, broken),
                 Err(broken) => {
                     self.broke(i, broken);
                     break;
@@ -147,8 +150,27 @@ impl Worker {
         self.broken.push_back((i, self.slots[i as usize].generation, broken));
     }
 
-    /// Tell models of connections that broke. Here and not where it happened, so that a model that connects
-    /// again at once cannot recurse.
+    /// Datagrams of device `i` did not get through. They are counted now; the model hears of it in
+    /// [`Worker::mend`].
+    pub(super) fn refused(&mut self, i: u32, broken: Broken) {
+        let slot = &mut self.slots[i as usize];
+        slot.tally.failed = slot.tally.failed.saturating_add(broken.times as u32);
+        let g = usize::from(slot.group);
+        let counts = &mut self.groups[g].meter[self.window.phase(self.now) as usize].counts;
+        counts.failures[broken.why as usize] += broken.times;
+        self.complain(g, broken.why, &broken);
+        self.broke(i, broken);
+    }
+
+    /// Take what the socket of device `i` noted while it sent.
+    pub(super) fn refusals(&mut self, i: u32) {
+        while let Some(broken) = self.slots[i as usize].conn.as_mut().and_then(|conn| conn.refused.pop()) {
+            self.refused(i, broken);
+        }
+    }
+
+    /// Tell models of connections that broke and of datagrams that were refused. Here and not where it happened,
+    /// so that a model that connects again at once cannot recurse.
     pub(super) fn mend(&mut self) {
         for _ in 0..self.broken.len() {
             let Some((i, generation, broken)) = self.broken.pop_front() else { break };
@@ -156,20 +178,27 @@ impl Worker {
             if slot.generation != generation {
                 continue;
             }
-            let closing = slot.conn.take().is_some_and(|c| c.closing);
-            slot.generation = slot.generation.wrapping_add(1);
-            slot.connect_by = Time::NEVER;
-            slot.held = None;
+            let mut closing = false;
+            if broken.gone {
+                closing = slot.conn.take().is_some_and(|c| c.closing);
+                slot.generation = slot.generation.wrapping_add(1);
+                slot.connect_by = Time::NEVER;
+                slot.held = None;
+            }
             if slot.state != State::Active || closing {
                 continue;
             }
             let (begun, why) = (slot.begun, broken.why);
             let g = usize::from(slot.group);
             let (ended, excused) = self.call_closed(i, begun, why);
-            if !(excused || (why == Failure::Closed && ended == Some(End::Completed))) {
+            if !broken.gone {
+                if ended.is_some() {
+                    self.hang_up(i);
+                }
+            } else if !(excused || (why == Failure::Closed && ended == Some(End::Completed))) {
                 self.groups[g].meter[self.window.phase(begun) as usize].counts.failures[why as usize] += 1;
                 self.slots[i as usize].tally.failed += 1;
-                self.complain(g, why, broken.what);
+                self.complain(g, why, &broken);
             }
         }
     }
@@ -183,21 +212,16 @@ impl Worker {
         slot.connect_by = Time::NEVER;
     }
 
-    pub(super) fn open(&mut self, i: u32) {
+    pub(super) fn open(&mut self, i: u32) -> Result<(), Broken> {
         let slot = &mut self.slots[i as usize];
         let group = &self.plan.groups[usize::from(slot.group)];
         slot.generation = slot.generation.wrapping_add(1);
         slot.conn = None;
-        let mut conn = match Conn::open(group, slot.index) {
-            Ok(conn) => conn,
-            Err(broken) => return self.broke(i, broken),
-        };
+        let mut conn = Conn::open(group, slot.index)?;
         let flags =
             epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         let data = epoll::EventData::new_u64(u64::from(slot.generation) << 32 | u64::from(i));
-        if let Err(e) = epoll::add(&self.epoll, &conn, data, flags) {
-            return self.broke(i, Broken::errno(e, "epoll"));
-        }
+        epoll::add(&self.epoll, &conn, data, flags).map_err(|e| Broken::errno(e, "epoll"))?;
         if conn.is_datagram() {
             conn.up = true;
         } else {
@@ -205,5 +229,6 @@ impl Worker {
         }
         slot.conn = Some(conn);
         self.arm(i);
+        Ok(())
     }
 }

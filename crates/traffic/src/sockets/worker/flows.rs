@@ -53,11 +53,10 @@ impl Worker {
     }
 
     fn begin(&mut self, i: u32, intended: Time) {
+        self.let_go(i);
         let slot = &mut self.slots[i as usize];
         slot.state = State::Active;
         slot.begun = intended;
-        slot.conn = None; // an old one may still be trying to say its last words
-        slot.generation = slot.generation.wrapping_add(1);
         slot.connect_by = Time::NEVER;
         slot.wake = Time::NEVER;
         slot.held = None;
@@ -139,7 +138,7 @@ impl Worker {
                 }
                 State::Active if due >= slot.connect_by => {
                     let what = format!("no connection to {} in time", self.plan.groups[g].address);
-                    self.broke(i, Broken { why: Failure::Timeout, what });
+                    self.broke(i, Broken::new(Failure::Timeout, what));
                 }
                 State::Active if slot.wake <= self.now => {
                     let (wake, asked) = (slot.wake, slot.asked);
@@ -148,12 +147,15 @@ impl Worker {
                             self.broke(i, broken);
                             continue;
                         }
-                        if !conn.is_flushed() {
-                            slot.held = Some(wake);
+                        let full = !conn.is_flushed();
+                        self.refusals(i);
+                        if full {
+                            self.slots[i as usize].held = Some(wake);
                             self.timers.set(i, self.now + RETRY);
                             continue;
                         }
                     }
+                    let slot = &mut self.slots[i as usize];
                     slot.held = None;
                     slot.wake = Time::NEVER;
                     self.arm(i);
@@ -198,14 +200,40 @@ impl Worker {
         }
     }
 
-    pub(super) fn is_quiet(&self) -> bool {
-        self.draining && self.groups.iter().all(|g| g.active == 0)
+    /// Whether all flows have ended, and their last words have been said.
+    pub(super) fn is_quiet(&mut self) -> bool {
+        let over = self.draining && self.groups.iter().all(|g| g.active == 0);
+        over && (0..self.slots.len() as u32).filter(|i| !self.last_words(*i)).count() == 0
+    }
+
+    /// Try again with what the socket had no room for when its flow ended. Whether nothing is left.
+    fn last_words(&mut self, i: u32) -> bool {
+        let Some(conn) = self.slots[i as usize].conn.as_mut().filter(|conn| conn.closing) else {
+            return true;
+        };
+        let left = conn.flush().is_ok() && !conn.is_flushed();
+        self.refusals(i);
+        if !left {
+            self.hang_up(i);
+        }
+        !left
+    }
+
+    /// Let go of what the last flow left. Datagrams that the socket has not taken by now are our own loss.
+    fn let_go(&mut self, i: u32) {
+        let slot = &mut self.slots[i as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        if let Some(unsent) = slot.conn.take().map(|conn| conn.unsent()).filter(|n| *n > 0) {
+            let what = "the socket took no more datagrams until the flow was over";
+            self.refused(i, Broken::new(Failure::Local, what).datagrams(unsent));
+        }
     }
 
     /// Draining is over: what is still under way has failed.
     pub(super) fn give_up_flows(&mut self) {
         self.tick();
         for i in 0..self.slots.len() {
+            self.let_go(i as u32);
             let slot = &mut self.slots[i];
             if slot.state != State::Active {
                 continue;
@@ -217,7 +245,7 @@ impl Worker {
             let counts = &mut self.groups[g].meter[self.window.phase(begun) as usize].counts;
             counts.flows_failed += 1;
             counts.failures[Failure::Timeout as usize] += 1;
-            self.complain(g, Failure::Timeout, "the flow was still under way when draining ended".to_owned());
+            self.complain(g, Failure::Timeout, "the flow was still under way when draining ended");
         }
     }
 }
