@@ -1,42 +1,17 @@
-//! What all connections share: the run, who writes, who watches.
+//! What all connections share: the run, the capture, who writes, who watches.
 
+use crate::lease::{LEASE, Lease};
 use crate::log::Tail;
-use crate::rpc::{self, Error, NOT_WRITER};
+use crate::rpc::{Error, NOT_WRITER};
 use crate::run::Run;
-use serde_json::Value;
+use crate::watchers::Watchers;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use traffic::capture::Capture;
-
-/// A writer that is silent for so long has lost its lease: the run stops sending.
-pub const LEASE: Duration = Duration::from_secs(3);
 
 /// Number of a connection.
 pub type Session = u64;
-
-/// One subscription: who, its number, and where lines go.
-struct Watcher {
-    session: Session,
-    number: u64,
-    lines: SyncSender<String>,
-}
-
-struct Writer {
-    session: Session,
-    heard: Instant,
-    /// We are at work on a call of its: the silence is ours.
-    busy: bool,
-    /// Its connection is gone: another may take over, before the lease lapses.
-    gone: bool,
-}
-
-impl Writer {
-    fn lapsed(&self) -> bool {
-        !self.busy && self.heard.elapsed() >= LEASE
-    }
-}
 
 /// See the module's own words.
 pub struct Core {
@@ -44,11 +19,13 @@ pub struct Core {
     pub log: Tail,
     /// Set when the daemon is to end.
     pub ending: AtomicBool,
+    /// Those who watch.
+    pub watchers: Arc<Watchers>,
     run: Mutex<Option<Arc<Run>>>,
     capture: Mutex<Option<Capture>>,
-    writer: Mutex<Option<Writer>>,
-    watchers: Mutex<Vec<Watcher>>,
-    numbers: AtomicU64,
+    lease: Mutex<Lease>,
+    sessions: AtomicU64,
+    runs: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -62,17 +39,31 @@ impl Core {
         Arc::new(Self {
             log,
             ending: AtomicBool::new(false),
-            run: Mutex::new(None),
-            capture: Mutex::new(None),
-            writer: Mutex::new(None),
-            watchers: Mutex::new(Vec::new()),
-            numbers: AtomicU64::new(1),
+            watchers: Arc::default(),
+            run: Mutex::default(),
+            capture: Mutex::default(),
+            lease: Mutex::default(),
+            sessions: AtomicU64::new(1),
+            runs: AtomicU64::new(1),
         })
     }
 
-    /// A number that was never given before.
-    pub fn number(&self) -> u64 {
-        self.numbers.fetch_add(1, Ordering::Relaxed)
+    /// A number for a new connection.
+    pub fn session(&self) -> Session {
+        self.sessions.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A connection has gone. If it was the writer's the lease runs on, for another to take over.
+    pub fn forget(&self, session: Session) {
+        self.leave(session);
+        self.watchers.forget(session);
+    }
+
+    // ---- what is there ----
+
+    /// A number for a new run.
+    pub fn run_number(&self) -> u64 {
+        self.runs.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The run, if one is loaded.
@@ -80,9 +71,10 @@ impl Core {
         lock(&self.run).clone()
     }
 
-    /// Put another run in its place.
-    pub fn set_run(&self, run: Arc<Run>) {
-        *lock(&self.run) = Some(run);
+    /// Put another run in its place, and tell so.
+    pub fn set_run(&self, run: &Arc<Run>) {
+        *lock(&self.run) = Some(Arc::clone(run));
+        self.watchers.publish("run.state", &run.status());
     }
 
     /// The capture, if there is or was one.
@@ -94,99 +86,40 @@ impl Core {
 
     /// Make `session` the writer, unless another is.
     pub fn acquire(&self, session: Session) -> Result<(), Error> {
-        let mut writer = lock(&self.writer);
-        match &*writer {
-            Some(w) if w.session != session && !w.gone && !w.lapsed() => Err(Error::new(
-                NOT_WRITER,
-                "ND-104-12",
-                "another connection is the writer",
-                "Wait until it is done, or watch only",
-            )),
-            _ => {
-                *writer = Some(Writer { session, heard: Instant::now(), busy: false, gone: false });
-                Ok(())
-            }
+        if lock(&self.lease).acquire(session, Instant::now()) {
+            return Ok(());
         }
+        let what = "another connection is the writer";
+        Err(Error::new(NOT_WRITER, "ND-104-12", "control", what, "Wait until it is done, or watch only"))
+    }
+
+    /// Fail unless `session` is the writer.
+    pub fn as_writer(&self, session: Session) -> Result<(), Error> {
+        if lock(&self.lease).holds(session) {
+            return Ok(());
+        }
+        let what = "this connection is not the writer";
+        Err(Error::new(NOT_WRITER, "ND-104-12", "control", what, "Call control.acquire first"))
     }
 
     /// Let another write.
-    pub fn release(&self, session: Session) {
-        lock(&self.writer).take_if(|w| w.session == session);
+    pub fn leave(&self, session: Session) {
+        lock(&self.lease).leave(session, Instant::now());
     }
 
-    /// Fail unless `session` is the writer; a sign of life if it is.
-    pub fn as_writer(&self, session: Session) -> Result<(), Error> {
-        match &mut *lock(&self.writer) {
-            Some(w) if w.session == session => {
-                w.heard = Instant::now();
-                Ok(())
-            }
-            _ => Err(Error::new(
-                NOT_WRITER,
-                "ND-104-12",
-                "this connection is not the writer",
-                "Call control.acquire first",
-            )),
-        }
-    }
-
-    /// Any request of the writer renews its lease.
-    pub fn heard(&self, session: Session) {
-        if let Some(w) = lock(&self.writer).as_mut().filter(|w| w.session == session) {
-            (w.heard, w.busy) = (Instant::now(), true);
-        }
-    }
-
-    /// The writer's call is answered: from now on the silence is its own.
-    pub fn served(&self, session: Session) {
-        if let Some(w) = lock(&self.writer).as_mut().filter(|w| w.session == session) {
-            (w.heard, w.busy) = (Instant::now(), false);
-        }
+    /// Answer a call of `session`: a sign of life, at its beginning and at its end.
+    pub fn hearing<T>(&self, session: Session, call: impl FnOnce() -> T) -> T {
+        lock(&self.lease).heard(session, true, Instant::now());
+        let answer = call();
+        lock(&self.lease).heard(session, false, Instant::now());
+        answer
     }
 
     /// Stop a run whose writer has fallen silent. Call a few times a second.
     pub fn watch_lease(&self) {
-        let lapsed = lock(&self.writer).take_if(|w| w.lapsed()).is_some();
-        if lapsed && let Some(run) = self.run().filter(|r| r.is_active()) {
-            tracing::warn!("the controller has been silent for 3 s: the run stops sending");
-            run.stop(Some("lease"));
-        }
-    }
-
-    // ---- those who watch ----
-
-    /// Send `session` what happens from now on.
-    pub fn subscribe(&self, session: Session, lines: SyncSender<String>) -> u64 {
-        let number = self.number();
-        lock(&self.watchers).push(Watcher { session, number, lines });
-        number
-    }
-
-    /// No longer.
-    pub fn unsubscribe(&self, session: Session, number: u64) -> bool {
-        let mut watchers = lock(&self.watchers);
-        let before = watchers.len();
-        watchers.retain(|w| !(w.session == session && w.number == number));
-        watchers.len() < before
-    }
-
-    /// A connection has gone. If it was the writer's the lease runs on, for another to take over.
-    pub fn forget(&self, session: Session) {
-        if let Some(w) = lock(&self.writer).as_mut().filter(|w| w.session == session) {
-            w.gone = true;
-        }
-        lock(&self.watchers).retain(|w| w.session != session);
-    }
-
-    /// Tell all who watch. One who does not keep up misses it; nobody waits for him.
-    pub fn publish(&self, method: &str, params: &Value) {
-        let watchers = lock(&self.watchers);
-        if watchers.is_empty() {
-            return;
-        }
-        let line = rpc::notification(method, params);
-        for watcher in watchers.iter() {
-            let _full_or_gone = watcher.lines.try_send(line.clone());
+        let lapsed = lock(&self.lease).lapse(Instant::now());
+        if lapsed && self.run().is_some_and(|run| run.stop("lease")) {
+            tracing::warn!("the controller has been silent for {LEASE:?}: the run stops sending");
         }
     }
 }

@@ -35,7 +35,7 @@ enum How {
 pub fn run(args: &Reflect) -> Result<(), Unready> {
     if args.udp.is_none() && args.tcp.is_none() {
         return Err(Unready::new(
-            "ND-104-20",
+            "ND-104-14",
             "reflect",
             "there is nothing to listen on",
             "Give --udp PORT or --tcp PORT",

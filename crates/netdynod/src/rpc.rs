@@ -1,27 +1,75 @@
-//! JSON-RPC 2.0: what a line may say, and what is answered.
+//! JSON-RPC 2.0: what a line may say, and what is answered. docs/reference/rpc.md has it in words.
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 
-/// Longest line taken: a profile with its payloads fits.
-pub const LINE_MAX: usize = 32 << 20;
-
-/// A call. Without an `id` it is a notification and gets no answer.
-#[derive(Debug, Deserialize)]
+/// A call.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Request {
-    /// Must be "2.0".
-    #[serde(default)]
-    pub jsonrpc: String,
-    /// Echoed in the answer.
-    #[serde(default)]
+    /// Echoed in the answer. Without one it is a notification, and is not answered.
     pub id: Option<Value>,
     /// What to do.
     pub method: String,
-    /// With what.
-    #[serde(default)]
-    pub params: Value,
+    /// With what, by name.
+    pub params: Map<String, Value>,
 }
 
+impl Request {
+    /// Read a line. A refusal comes with the id to answer to.
+    pub fn parse(line: &[u8]) -> Result<Self, (Value, Error)> {
+        let refuse = |code, id: &Value, what: String, fix| (id.clone(), Error::request(code, what, fix));
+        let value = serde_json::from_slice(line).map_err(|e| {
+            refuse(NO_JSON, &Value::Null, format!("not JSON: {e}"), "Send one JSON object a line, in UTF-8")
+        })?;
+        let Value::Object(mut fields) = value else {
+            let fix = "Send each request as an object on a line of its own; batches are not taken";
+            return Err(refuse(NO_REQUEST, &Value::Null, format!("a request is no {}", kind(&value)), fix));
+        };
+        let id = fields.remove("id");
+        let to = id.clone().unwrap_or_default();
+        if matches!(to, Value::Bool(_) | Value::Array(_) | Value::Object(_)) {
+            let what = format!("the id is a {}", kind(&to));
+            return Err(refuse(NO_REQUEST, &Value::Null, what, "Use a number or a text"));
+        }
+        if fields.get("jsonrpc") != Some(&Value::from("2.0")) {
+            let fix = "Send \"jsonrpc\": \"2.0\" with each request";
+            return Err(refuse(NO_REQUEST, &to, "this is not JSON-RPC 2.0".into(), fix));
+        }
+        let Some(Value::String(method)) = fields.remove("method") else {
+            return Err(refuse(NO_REQUEST, &to, "the method is missing, or no text".into(), METHODS));
+        };
+        match fields.remove("params").unwrap_or_default() {
+            Value::Null => Ok(Self { id, method, params: Map::new() }),
+            Value::Object(params) => Ok(Self { id, method, params }),
+            other => {
+                let what = format!("params are a {}", kind(&other));
+                Err(refuse(BAD_PARAMS, &to, what, "Give parameters by name, in an object"))
+            }
+        }
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "text",
+        Value::Array(_) => "list",
+        Value::Object(_) => "object",
+    }
+}
+
+const METHODS: &str = "See docs/reference/rpc.md for the methods";
+
+/// JSON-RPC's own: not JSON.
+pub const NO_JSON: i32 = -32700;
+/// JSON-RPC's own: JSON, but no request.
+pub const NO_REQUEST: i32 = -32600;
+/// JSON-RPC's own: no such method.
+pub const NO_METHOD: i32 = -32601;
+/// JSON-RPC's own: wrong parameters.
+pub const BAD_PARAMS: i32 = -32602;
 /// Not the writer, or another is.
 pub const NOT_WRITER: i32 = -32001;
 /// The profile is wrong.
@@ -34,67 +82,77 @@ pub const NOTHING_THERE: i32 = -32004;
 pub const NOT_READY: i32 = -32005;
 /// No or a wrong token.
 pub const NOT_ALLOWED: i32 = -32006;
+/// Too many connections or subscriptions.
+pub const TOO_MANY: i32 = -32007;
 
 /// Why a call failed.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Error {
     /// JSON-RPC code.
     pub code: i32,
     /// One sentence.
     pub message: String,
     /// `{code, at, what, fix}`: netdyno's own code, where, what, and what to do.
-    #[serde(skip_serializing_if = "Value::is_null")]
     pub data: Value,
 }
 
 impl Error {
     /// An error with netdyno's own code.
-    pub fn new(code: i32, nd: &str, what: impl Into<String>, fix: &str) -> Self {
+    pub fn new(code: i32, nd: &str, at: &str, what: impl Into<String>, fix: &str) -> Self {
         let what = what.into();
-        Self { code, data: json!({"code": nd, "at": "", "what": what, "fix": fix}), message: what }
+        Self { code, data: json!({"code": nd, "at": at, "what": what, "fix": fix}), message: what }
+    }
+
+    /// What came is no call that could be made.
+    pub fn request(code: i32, what: impl Into<String>, fix: &str) -> Self {
+        Self::new(code, "ND-104-28", "request", what, fix)
+    }
+
+    /// There is no such method.
+    pub fn method(name: &str) -> Self {
+        Self::new(NO_METHOD, "ND-104-28", "method", format!("there is no method {name:?}"), METHODS)
     }
 
     /// The parameters of a method are wrong.
-    pub fn params(e: &serde_json::Error) -> Self {
-        let data = json!({"code": "ND-104-10", "at": "params", "what": e.to_string(),
-                          "fix": "See docs/reference/rpc.md"});
-        Self { code: -32602, message: format!("invalid params: {e}"), data }
+    pub fn params(at: &str, what: impl Into<String>) -> Self {
+        Self::new(BAD_PARAMS, "ND-104-10", at, what, "See docs/reference/rpc.md for the method's parameters")
     }
 
     /// Not now.
     pub fn state(what: impl Into<String>, fix: &str) -> Self {
-        Self::new(WRONG_STATE, "ND-104-11", what, fix)
+        Self::new(WRONG_STATE, "ND-104-11", "", what, fix)
+    }
+
+    /// Several things at once: the first speaks, all are there.
+    pub fn all<E: Serialize + ToString>(code: i32, errors: &[E]) -> Self {
+        let mut data = errors.first().map_or(Value::Null, |e| json!(e));
+        if let Value::Object(map) = &mut data {
+            map.insert("all".into(), json!(errors));
+        }
+        let more = if errors.len() > 1 { format!(" (and {} more)", errors.len() - 1) } else { String::new() };
+        let message = errors.first().map_or_else(String::new, |e| e.to_string() + &more);
+        Self { code, message, data }
     }
 }
 
-impl From<traffic::Unready> for Error {
-    fn from(e: traffic::Unready) -> Self {
-        let code = if e.code.starts_with("ND-104") { BAD_PROFILE } else { NOT_READY };
-        Self { code, message: e.to_string(), data: serde_json::to_value(&e).unwrap_or_default() }
-    }
-}
-
-/// Several at once: the first speaks, all are there.
-pub fn bad_profile<E: Serialize + ToString>(code: i32, errors: &[E]) -> Error {
-    let mut data = errors.first().map_or(Value::Null, |e| serde_json::to_value(e).unwrap_or_default());
-    if let Value::Object(map) = &mut data {
-        map.insert("all".into(), serde_json::to_value(errors).unwrap_or_default());
-    }
-    let more = if errors.len() > 1 { format!(" (and {} more)", errors.len() - 1) } else { String::new() };
-    let message = errors.first().map_or_else(String::new, |e| e.to_string() + &more);
-    Error { code, message, data }
-}
-
-/// The answer to a call.
+/// The line that answers a call.
 pub fn answer(id: &Value, result: Result<Value, Error>) -> String {
-    match result {
+    line(&match result {
         Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
         Err(error) => json!({"jsonrpc": "2.0", "id": id, "error": error}),
-    }
-    .to_string()
+    })
 }
 
-/// Something the daemon says unasked.
-pub fn notification(method: &str, params: &Value) -> String {
-    json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()
+/// The line that tells something unasked.
+pub fn notification(method: &str, params: &impl Serialize) -> String {
+    line(&json!({"jsonrpc": "2.0", "method": method, "params": params}))
 }
+
+fn line(value: &Value) -> String {
+    let mut text = value.to_string();
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,18 +1,20 @@
-//! One run: loaded, started, perhaps paused, drained, done.
+//! One run: loaded, started, perhaps paused, drained, done. Each change is told to those who watch, in order.
 
-use crate::core::Core;
-use crate::rpc::{BAD_PROFILE, Error, bad_profile};
+use crate::rpc::{BAD_PROFILE, Error, NOT_READY, NOTHING_THERE};
+use crate::watchers::Watchers;
 use profile::Profile;
 use serde::Serialize;
-use serde_json::Value;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use traffic::capture::Source;
 use traffic::collect::{Collector, Flow, Header};
 use traffic::dpdk::Dpdk;
 use traffic::result::TrialResult;
 use traffic::sockets::Sockets;
+use traffic::transport::Sample;
 use traffic::{Control, Plan, Transport, Trial, Unready};
 
 /// How far a run has come.
@@ -67,6 +69,8 @@ struct Progress {
     flows: Arc<Vec<Flow>>,
 }
 
+type Carrier = Box<dyn Transport + Send + Sync>;
+
 /// See the module's own words.
 pub struct Run {
     /// Its id.
@@ -74,35 +78,53 @@ pub struct Run {
     /// What it carries.
     pub plan: Arc<Plan>,
     control: Arc<Control>,
-    transport: Box<dyn Transport + Send + Sync>,
+    transport: Carrier,
     transport_name: &'static str,
     progress: Mutex<Progress>,
+    watchers: Arc<Watchers>,
 }
 
 impl Run {
     /// Check, resolve, and choose the transport.
-    pub fn load(id: String, profile: Profile, trial: &Trial) -> Result<Self, Error> {
-        let (transport, transport_name): (Box<dyn Transport + Send + Sync>, _) = match &profile.transport {
+    pub fn load(
+        id: String,
+        profile: Profile,
+        trial: &Trial,
+        watchers: &Arc<Watchers>,
+    ) -> Result<Arc<Self>, Error> {
+        let (transport, transport_name): (Carrier, _) = match &profile.transport {
             profile::Transport::Sockets(settings) => (Box::new(Sockets::new(settings)?), "sockets"),
             profile::Transport::Dpdk(settings) => (Box::new(Dpdk::new(settings)?), "dpdk"),
         };
-        let plan = Plan::new(profile, trial).map_err(|errors| bad_profile(BAD_PROFILE, &errors))?;
+        let plan = Plan::new(profile, trial).map_err(|errors| Error::all(BAD_PROFILE, &errors))?;
+        Ok(Self::new(id, plan, transport, transport_name, watchers))
+    }
+
+    fn new(
+        id: String,
+        plan: Plan,
+        transport: Carrier,
+        transport_name: &'static str,
+        watchers: &Arc<Watchers>,
+    ) -> Arc<Self> {
         let phases = &plan.profile.phases;
         let control =
             Control::new(phases.warmup.ns(), phases.measure.ns(), phases.drain.ns(), phases.sample.ns());
-        Ok(Self {
+        let progress = Progress {
+            state: State::Loaded,
+            stopped: None,
+            error: None,
+            result: None,
+            flows: Arc::default(),
+        };
+        Arc::new(Self {
             id,
             plan: Arc::new(plan),
             control: Arc::new(control),
             transport,
             transport_name,
-            progress: Mutex::new(Progress {
-                state: State::Loaded,
-                stopped: None,
-                error: None,
-                result: None,
-                flows: Arc::default(),
-            }),
+            progress: Mutex::new(progress),
+            watchers: Arc::clone(watchers),
         })
     }
 
@@ -110,84 +132,100 @@ impl Run {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Change the state and tell it; the lock that the caller holds keeps what is told in order.
+    fn enter(&self, progress: &mut Progress, state: State) {
+        progress.state = state;
+        self.watchers.publish("run.state", &self.status_of(progress));
+    }
+
     /// Start the workers, and a thread that gathers what they report.
-    pub fn start(self: &Arc<Self>, core: &Arc<Core>) -> Result<(), Error> {
+    pub fn start(self: &Arc<Self>) -> Result<(), Error> {
+        self.start_with(|gather| {
+            std::thread::Builder::new().name("nd-collect".into()).spawn(gather).map(drop)
+        })
+    }
+
+    fn start_with<S>(self: &Arc<Self>, spawn: S) -> Result<(), Error>
+    where
+        S: FnOnce(Box<dyn FnOnce() + Send>) -> io::Result<()>,
+    {
         {
             let mut progress = self.progress();
             if progress.state != State::Loaded {
                 return Err(Error::state("the run has been started before", "Load it again with run.load"));
             }
-            progress.state = State::Running;
+            progress.state = State::Running; // told when it is true; until then it keeps a second start out
         }
+        // the gatherer first: when there is no thread for it no worker has to be called back
+        let (hand_over, handed) = channel();
         let (sender, samples) = channel();
-        let cores = self.transport.cores();
+        let (run, cores) = (Arc::clone(self), self.transport.cores());
         let collector = Collector::new(Arc::clone(&self.plan), Arc::clone(&self.control), cores);
-        let threads = match self.transport.start(Arc::clone(&self.plan), Arc::clone(&self.control), sender) {
-            Ok(threads) => threads,
-            Err(e) => {
-                let mut progress = self.progress();
-                progress.state = State::Failed;
-                progress.error = Some(e.clone());
-                return Err(e.into());
-            }
-        };
-        tracing::info!(run = %self.id, transport = self.transport_name, workers = threads.len(), "started");
-        let header = Header {
-            run: self.id.clone(),
-            transport: self.transport_name,
-            started: crate::clock::now(),
-            stopped: None,
-        };
-        let (run, core) = (Arc::clone(self), Arc::clone(core));
-        self.control.go();
         let gather = move || {
-            let mut collector = collector;
-            while !collector.is_done() {
-                match samples.recv_timeout(Duration::from_millis(200)) {
-                    Ok(sample) => {
-                        if let Some(point) = collector.take(sample) {
-                            core.publish("stats.sample", &serde_json::to_value(point).unwrap_or_default());
-                        }
-                    }
-                    Err(RecvTimeoutError::Timeout) => {}
-                    Err(RecvTimeoutError::Disconnected) => break, // a worker died without a word
-                }
-                run.note_draining(&core);
+            if let Ok((workers, started)) = handed.recv() {
+                run.gather(collector, &samples, workers, started);
             }
-            for thread in threads {
-                let _panicked = thread.join();
-            }
-            let stopped = run.progress().stopped;
-            let (result, flows) = collector.finish(Header { stopped, ..header });
-            tracing::info!(run = %result.run, valid = result.validity.valid, "done");
-            {
-                let mut progress = run.progress();
-                progress.error = result.error.clone();
-                progress.result = Some(Arc::new(result));
-                progress.flows = Arc::new(flows);
-                progress.state = State::Done;
-            }
-            core.publish("run.state", &run.status_value());
         };
-        let spawned = std::thread::Builder::new().name("nd-collect".into()).spawn(gather);
-        if let Err(e) = spawned {
-            self.control.abort();
-            return Err(
-                Unready::new("ND-92-05", "workers", format!("no thread ({e})"), "Raise ulimit -u").into()
-            );
-        }
+        let workers = spawn(Box::new(gather))
+            .map_err(|e| Unready::new("ND-92-05", "workers", format!("no thread ({e})"), "Raise ulimit -u"))
+            .and_then(|()| self.transport.start(Arc::clone(&self.plan), Arc::clone(&self.control), sender))
+            .map_err(|e| self.fail(e))?;
+        tracing::info!(run = %self.id, transport = self.transport_name, workers = workers.len(), "started");
+        self.control.go();
+        self.enter(&mut self.progress(), State::Running);
+        let _it_waits = hand_over.send((workers, crate::clock::now()));
         Ok(())
     }
 
-    fn note_draining(&self, core: &Core) {
-        let draining = self.control.now().is_some_and(|now| now >= self.control.window().drain);
-        if draining {
-            let mut progress = self.progress();
-            if progress.state == State::Running {
-                progress.state = State::Draining;
-                drop(progress);
-                core.publish("run.state", &self.status_value());
+    /// It could not start.
+    fn fail(&self, why: Unready) -> Error {
+        self.control.abort(); // workers that were started before the one that could not be
+        tracing::warn!(run = %self.id, "not started: {why}");
+        let mut progress = self.progress();
+        progress.error = Some(why.clone());
+        self.enter(&mut progress, State::Failed);
+        why.into()
+    }
+
+    /// Take what the workers report until the last has left.
+    fn gather(
+        &self,
+        mut collector: Collector,
+        samples: &Receiver<Sample>,
+        workers: Vec<JoinHandle<()>>,
+        started: String,
+    ) {
+        while !collector.is_done() {
+            match samples.recv_timeout(Duration::from_millis(200)) {
+                Ok(sample) => {
+                    if let Some(point) = collector.take(sample) {
+                        self.watchers.publish("stats.sample", point);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break, // a worker died without a word
             }
+            self.note_draining();
+        }
+        for worker in workers {
+            let _panicked = worker.join();
+        }
+        let stopped = self.progress().stopped;
+        let header = Header { run: self.id.clone(), transport: self.transport_name, started, stopped };
+        let (result, flows) = collector.finish(header);
+        tracing::info!(run = %result.run, valid = result.validity.valid, "done");
+        let mut progress = self.progress();
+        progress.error = result.error.clone();
+        progress.result = Some(Arc::new(result));
+        progress.flows = Arc::new(flows);
+        self.enter(&mut progress, State::Done);
+    }
+
+    fn note_draining(&self) {
+        let draining = self.control.now().is_some_and(|now| now >= self.control.window().drain);
+        let mut progress = self.progress();
+        if draining && progress.state == State::Running {
+            self.enter(&mut progress, State::Draining);
         }
     }
 
@@ -198,7 +236,7 @@ impl Run {
             return Err(Error::state("only a running run can be paused", "See run.status"));
         }
         self.control.pause();
-        progress.state = State::Paused;
+        self.enter(&mut progress, State::Paused);
         Ok(())
     }
 
@@ -209,18 +247,20 @@ impl Run {
             return Err(Error::state("the run is not paused", "See run.status"));
         }
         self.control.resume();
-        progress.state = State::Running;
+        self.enter(&mut progress, State::Running);
         Ok(())
     }
 
-    /// Go to the drain phase; `why` stands in the result.
-    pub fn stop(&self, why: Option<&'static str>) {
+    /// Go to the drain phase; `why` stands in the result. False when it was not sending any more, or not yet.
+    pub fn stop(&self, why: &'static str) -> bool {
         let mut progress = self.progress();
-        if matches!(progress.state, State::Running | State::Paused) {
-            progress.stopped = progress.stopped.or(why);
-            progress.state = State::Draining;
+        let sending = matches!(progress.state, State::Running | State::Paused);
+        if sending {
+            progress.stopped = Some(why);
             self.control.stop();
+            self.enter(&mut progress, State::Draining);
         }
+        sending
     }
 
     /// Leave everything where it is: the daemon ends.
@@ -247,28 +287,34 @@ impl Run {
 
     /// How far it is.
     pub fn status(&self) -> Status {
-        let progress = self.progress();
-        let now = self.control.now();
+        self.status_of(&self.progress())
+    }
+
+    fn status_of(&self, progress: &Progress) -> Status {
         let seconds = |ns: u64| ns as f64 / 1e9;
         let over = matches!(progress.state, State::Done | State::Failed);
+        let now = self.control.now().filter(|_| !over);
         Status {
             run: self.id.clone(),
             state: progress.state,
-            phase: now.filter(|_| !over).map(|n| self.control.window().phase(n)),
-            elapsed: now.filter(|_| !over).map_or(0.0, |n| seconds(n.0)),
+            phase: now.map(|n| self.control.window().phase(n)),
+            elapsed: now.map_or(0.0, |n| seconds(n.0)),
             left: if over { 0.0 } else { seconds(self.control.end().since(now.unwrap_or_default())) },
             error: progress.error.clone(),
         }
     }
 
-    /// The same as JSON.
-    pub fn status_value(&self) -> Value {
-        serde_json::to_value(self.status()).unwrap_or_default()
-    }
-
     /// The result, once it is done.
-    pub fn result(&self) -> Option<Arc<TrialResult>> {
-        self.progress().result.clone()
+    pub fn result(&self) -> Result<Arc<TrialResult>, Error> {
+        let progress = self.progress();
+        match (&progress.result, &progress.error) {
+            (Some(result), _) => Ok(Arc::clone(result)),
+            (None, Some(why)) => Err(why.clone().into()),
+            (None, None) => {
+                let (what, fix) = ("the run is not done", "Wait for the state `done`");
+                Err(Error::new(NOTHING_THERE, "ND-104-11", "run", what, fix))
+            }
+        }
     }
 
     /// Each device's summary, once it is done.
@@ -276,3 +322,13 @@ impl Run {
         Arc::clone(&self.progress().flows)
     }
 }
+
+impl From<Unready> for Error {
+    fn from(e: Unready) -> Self {
+        let code = if e.code.starts_with("ND-104") { BAD_PROFILE } else { NOT_READY };
+        Self { code, message: e.to_string(), data: serde_json::json!(e) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

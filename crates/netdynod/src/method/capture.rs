@@ -1,8 +1,8 @@
 //! `capture.*`: packets for Wireshark.
 
-use super::Answer;
+use super::{Answer, Nothing};
+use crate::connection::Caller;
 use crate::rpc::{Error, NOTHING_THERE};
-use crate::server::Caller;
 use protocol::unit::Size;
 use serde::Deserialize;
 use serde_json::json;
@@ -47,7 +47,7 @@ pub fn start(caller: &Caller, params: Start) -> Answer {
 }
 
 /// End it; what was captured is in the file then.
-pub fn stop(caller: &Caller) -> Answer {
+pub fn stop(caller: &Caller, _: Nothing) -> Answer {
     caller.core.as_writer(caller.session)?;
     match caller.core.capture().as_mut() {
         Some(capture) => Ok(serde_json::to_value(capture.stop()).unwrap_or_default()),
@@ -56,7 +56,7 @@ pub fn stop(caller: &Caller) -> Answer {
 }
 
 /// How it is getting on.
-pub fn status(caller: &Caller) -> Answer {
+pub fn status(caller: &Caller, _: Nothing) -> Answer {
     match caller.core.capture().as_ref() {
         Some(capture) => Ok(serde_json::to_value(capture.status()).unwrap_or_default()),
         None => Err(none()),
@@ -64,5 +64,5 @@ pub fn status(caller: &Caller) -> Answer {
 }
 
 fn none() -> Error {
-    Error::new(NOTHING_THERE, "ND-104-11", "nothing is being captured", "Call capture.start first")
+    Error::new(NOTHING_THERE, "ND-104-11", "capture", "nothing is being captured", "Call capture.start first")
 }

@@ -1,14 +1,14 @@
 //! `core.*`: what this daemon is and can do.
 
-use super::Answer;
-use crate::server::Caller;
+use super::{Answer, Nothing};
+use crate::connection::Caller;
 use nix::sys::resource::{Resource, getrlimit};
 use protocol::registry::Params;
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
 
 /// Name, version, capabilities.
-pub fn describe() -> Answer {
+pub fn describe(_: Nothing) -> Answer {
     let protocols: Vec<Value> = Params::NAMES
         .iter()
         .filter_map(|name| Params::default_of(name))
@@ -34,7 +34,7 @@ pub fn describe() -> Answer {
 }
 
 /// End the daemon.
-pub fn shutdown(caller: &Caller) -> Answer {
+pub fn shutdown(caller: &Caller, _: Nothing) -> Answer {
     caller.core.as_writer(caller.session)?;
     caller.core.ending.store(true, Ordering::Relaxed);
     Ok(Value::Bool(true))

@@ -1,8 +1,8 @@
 //! `log.*`: what the daemon has to say.
 
 use super::Answer;
+use crate::connection::Caller;
 use crate::rpc::Error;
-use crate::server::Caller;
 use serde::Deserialize;
 use serde_json::json;
 use tracing::Level;
@@ -22,11 +22,10 @@ fn info() -> String {
 }
 
 /// The last entries.
-pub fn tail(caller: &Caller, params: &Tail) -> Answer {
-    let level: Level = params.level.parse().map_err(|_| Error {
-        code: -32602,
-        message: format!("{:?} is not a level; use error, warn, info, debug or trace", params.level),
-        data: serde_json::Value::Null,
+pub fn tail(caller: &Caller, params: Tail) -> Answer {
+    let level: Level = params.level.parse().map_err(|_| {
+        let what = format!("{:?} is not a level; use error, warn, info, debug or trace", params.level);
+        Error::params("params.level", what)
     })?;
     Ok(json!({"entries": caller.core.log.after(params.after, level)}))
 }

@@ -10,49 +10,51 @@ mod profile;
 mod run;
 mod stats;
 
+use crate::connection::Caller;
 use crate::rpc::Error;
-use crate::server::Caller;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// What a method answers.
 type Answer = Result<Value, Error>;
 
 /// Find the method and call it.
-pub fn call(caller: &Caller, name: &str, params: Value) -> Answer {
+pub fn call(caller: &Caller, name: &str, params: Map<String, Value>) -> Answer {
     match name {
-        "core.describe" => core::describe(),
-        "core.shutdown" => core::shutdown(caller),
-        "ports.list" => ports::list(caller),
-        "profile.schema" => profile::schema(),
+        "core.describe" => core::describe(take(params)?),
+        "core.shutdown" => core::shutdown(caller, take(params)?),
+        "ports.list" => ports::list(caller, take(params)?),
+        "profile.schema" => profile::schema(take(params)?),
         "profile.validate" => profile::validate(take(params)?),
-        "control.hello" => Ok(Value::Bool(true)),
-        "control.acquire" => control::acquire(caller),
-        "control.heartbeat" => control::heartbeat(caller),
-        "control.release" => control::release(caller),
+        "control.hello" => control::hello(take(params)?),
+        "control.acquire" => control::acquire(caller, take(params)?),
+        "control.heartbeat" => control::heartbeat(caller, take(params)?),
+        "control.release" => control::release(caller, take(params)?),
         "run.load" => run::load(caller, take(params)?),
-        "run.start" => run::start(caller),
-        "run.pause" => run::pause(caller),
-        "run.resume" => run::resume(caller),
-        "run.stop" => run::stop(caller),
-        "run.status" => run::status(caller),
-        "run.result" => run::result(caller),
-        "run.flows" => run::flows(caller, &take(params)?),
-        "stats.subscribe" => stats::subscribe(caller),
-        "stats.unsubscribe" => stats::unsubscribe(caller, &take(params)?),
+        "run.start" => run::start(caller, take(params)?),
+        "run.pause" => run::pause(caller, take(params)?),
+        "run.resume" => run::resume(caller, take(params)?),
+        "run.stop" => run::stop(caller, take(params)?),
+        "run.status" => run::status(caller, take(params)?),
+        "run.result" => run::result(caller, take(params)?),
+        "run.flows" => run::flows(caller, take(params)?),
+        "stats.subscribe" => stats::subscribe(caller, take(params)?),
+        "stats.unsubscribe" => stats::unsubscribe(caller, take(params)?),
         "capture.start" => capture::start(caller, take(params)?),
-        "capture.stop" => capture::stop(caller),
-        "capture.status" => capture::status(caller),
-        "log.tail" => log::tail(caller, &take(params)?),
-        _ => {
-            let message = format!("there is no method {name:?}");
-            Err(Error { code: -32601, message, data: Value::Null })
-        }
+        "capture.stop" => capture::stop(caller, take(params)?),
+        "capture.status" => capture::status(caller, take(params)?),
+        "log.tail" => log::tail(caller, take(params)?),
+        _ => Err(Error::method(name)),
     }
 }
 
-/// Parameters by name; none at all is the same as an empty object.
-fn take<T: DeserializeOwned>(params: Value) -> Result<T, Error> {
-    let params = if params.is_null() { Value::Object(serde_json::Map::new()) } else { params };
-    serde_json::from_value(params).map_err(|e| Error::params(&e))
+/// For methods without parameters.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Nothing {}
+
+/// Parameters by name.
+fn take<T: DeserializeOwned>(params: Map<String, Value>) -> Result<T, Error> {
+    serde_json::from_value(Value::Object(params)).map_err(|e| Error::params("params", e.to_string()))
 }

@@ -1,7 +1,7 @@
 //! `ports.*`: what traffic can leave by.
 
-use super::Answer;
-use crate::server::Caller;
+use super::{Answer, Nothing};
+use crate::connection::Caller;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use profile::Transport;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Kernel interfaces, and the DPDK ports of the loaded profile.
-pub fn list(caller: &Caller) -> Answer {
+pub fn list(caller: &Caller, _: Nothing) -> Answer {
     let mut ports: Vec<Value> = interfaces()
         .into_iter()
         .map(|i| {

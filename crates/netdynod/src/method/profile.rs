@@ -1,11 +1,11 @@
 //! `profile.*`: the format, and what is wrong with one.
 
-use super::Answer;
+use super::{Answer, Nothing};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// The JSON Schema.
-pub fn schema() -> Answer {
+pub fn schema(_: Nothing) -> Answer {
     Ok(profile::schema())
 }
 

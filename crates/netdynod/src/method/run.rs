@@ -1,9 +1,9 @@
 //! `run.*`: load, steer, and read one run.
 
-use super::Answer;
-use crate::rpc::{BAD_PROFILE, Error, NOTHING_THERE, bad_profile};
+use super::{Answer, Nothing};
+use crate::connection::Caller;
+use crate::rpc::{BAD_PROFILE, Error, NOTHING_THERE};
 use crate::run::{Run, Status};
-use crate::server::Caller;
 use profile::Target;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -39,9 +39,9 @@ pub fn load(caller: &Caller, params: Load) -> Answer {
             targets[name] = target.to_string().into();
         }
     }
-    let profile = profile::load(&value.to_string()).map_err(|errors| bad_profile(BAD_PROFILE, &errors))?;
-    let id = format!("{}-{}", profile.name, core.number());
-    let run = Run::load(id, profile, &params.trial)?;
+    let profile = profile::load(&value.to_string()).map_err(|errors| Error::all(BAD_PROFILE, &errors))?;
+    let id = format!("{}-{}", profile.name, core.run_number());
+    let run = Run::load(id, profile, &params.trial, &core.watchers)?;
     let groups: Vec<Value> = run
         .plan
         .groups
@@ -52,61 +52,55 @@ pub fn load(caller: &Caller, params: Load) -> Answer {
         .collect();
     let answer = json!({"run": run.id, "groups": groups});
     tracing::info!(run = %run.id, "loaded");
-    core.set_run(Arc::new(run));
+    core.set_run(&run);
     Ok(answer)
 }
 
 fn loaded(caller: &Caller) -> Result<Arc<Run>, Error> {
-    caller
-        .core
-        .run()
-        .ok_or_else(|| Error::new(NOTHING_THERE, "ND-104-11", "no run is loaded", "Call run.load first"))
+    caller.core.run().ok_or_else(|| {
+        Error::new(NOTHING_THERE, "ND-104-11", "run", "no run is loaded", "Call run.load first")
+    })
 }
 
 fn steer(caller: &Caller, f: impl FnOnce(&Arc<Run>) -> Result<(), Error>) -> Answer {
     caller.core.as_writer(caller.session)?;
     let run = loaded(caller)?;
     f(&run)?;
-    let status = run.status_value();
-    caller.core.publish("run.state", &status);
-    Ok(status)
+    Ok(json!(run.status()))
 }
 
 /// Begin to send.
-pub fn start(caller: &Caller) -> Answer {
-    steer(caller, |run| run.start(&caller.core))
+pub fn start(caller: &Caller, _: Nothing) -> Answer {
+    steer(caller, Run::start)
 }
 
 /// Stop the run's clock.
-pub fn pause(caller: &Caller) -> Answer {
+pub fn pause(caller: &Caller, _: Nothing) -> Answer {
     steer(caller, |run| run.pause())
 }
 
 /// Let it go on.
-pub fn resume(caller: &Caller) -> Answer {
+pub fn resume(caller: &Caller, _: Nothing) -> Answer {
     steer(caller, |run| run.resume())
 }
 
 /// Go to the drain phase.
-pub fn stop(caller: &Caller) -> Answer {
+pub fn stop(caller: &Caller, _: Nothing) -> Answer {
     steer(caller, |run| {
-        run.stop(Some("stopped"));
+        run.stop("stopped");
         Ok(())
     })
 }
 
 /// How far it is.
-pub fn status(caller: &Caller) -> Answer {
+pub fn status(caller: &Caller, _: Nothing) -> Answer {
     let status = caller.core.run().map_or_else(Status::idle, |r| r.status());
-    Ok(serde_json::to_value(status).unwrap_or_default())
+    Ok(json!(status))
 }
 
 /// The trial's result.
-pub fn result(caller: &Caller) -> Answer {
-    let result = loaded(caller)?.result().ok_or_else(|| {
-        Error::new(NOTHING_THERE, "ND-104-11", "the run is not done", "Wait for the state `done`")
-    })?;
-    Ok(serde_json::to_value(&*result).unwrap_or_default())
+pub fn result(caller: &Caller, _: Nothing) -> Answer {
+    Ok(json!(*loaded(caller)?.result()?))
 }
 
 /// Which devices' summaries.
@@ -124,7 +118,7 @@ fn page_size() -> usize {
 }
 
 /// What each device delivered.
-pub fn flows(caller: &Caller, page: &Page) -> Answer {
+pub fn flows(caller: &Caller, page: Page) -> Answer {
     let run = loaded(caller)?;
     let flows = run.flows();
     let rows: Vec<Value> = flows

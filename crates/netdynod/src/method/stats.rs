@@ -1,13 +1,14 @@
 //! `stats.*`: live statistics.
 
-use super::Answer;
-use crate::server::Caller;
+use super::{Answer, Nothing};
+use crate::connection::Caller;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Send this connection every point of the series and every change of state.
-pub fn subscribe(caller: &Caller) -> Answer {
-    Ok(json!({"subscription": caller.core.subscribe(caller.session, caller.lines.clone())}))
+pub fn subscribe(caller: &Caller, _: Nothing) -> Answer {
+    let number = caller.core.watchers.add(caller.session, &caller.outbox)?;
+    Ok(json!({"subscription": number}))
 }
 
 /// Which subscription.
@@ -18,6 +19,6 @@ pub struct Unsubscribe {
 }
 
 /// No longer.
-pub fn unsubscribe(caller: &Caller, params: &Unsubscribe) -> Answer {
-    Ok(Value::Bool(caller.core.unsubscribe(caller.session, params.subscription)))
+pub fn unsubscribe(caller: &Caller, params: Unsubscribe) -> Answer {
+    Ok(Value::Bool(caller.core.watchers.remove(caller.session, params.subscription)))
 }

@@ -1,0 +1,80 @@
+//! The daemon's life: from the socket to the signal.
+
+use crate::core::Core;
+use crate::listen::listen;
+use crate::server;
+use crate::token::Token;
+use anyhow::{Context, Result};
+use clap::Args;
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long workers may take to leave when the daemon ends.
+const LEAVING: Duration = Duration::from_secs(2);
+/// How often the lease and the signals are looked at.
+const TURN: Duration = Duration::from_millis(100);
+
+/// Where to serve, and what to log.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Unix socket to serve.
+    #[arg(long, value_name = "PATH", default_value = "/run/netdyno/core.sock")]
+    socket: PathBuf,
+    /// Serve TCP too, to those who show the token.
+    #[arg(long, value_name = "HOST:PORT", requires = "token_file")]
+    tcp: Option<String>,
+    /// File with the token.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Log as JSON, one object a line.
+    #[arg(long)]
+    log_json: bool,
+    /// error, warn, info, debug or trace.
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    log_level: tracing::Level,
+}
+
+/// Serve until SIGTERM, SIGINT or `core.shutdown`.
+pub fn run(settings: &Serve) -> Result<()> {
+    let core = Core::new(crate::log::start(settings.log_level, settings.log_json));
+    let token = settings.token_file.as_deref().map(Token::read).transpose()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("signal handler")?;
+    }
+    let (listener, _file) = listen(&settings.socket)?;
+    server::unix(listener, &core).context("listener thread")?;
+    if let (Some(address), Some(token)) = (&settings.tcp, token) {
+        let listener =
+            TcpListener::bind(address).with_context(|| format!("{address} cannot be listened on"))?;
+        tracing::info!(address = %listener.local_addr()?, "serving TCP");
+        server::tcp(listener, token, &core).context("listener thread")?;
+    }
+    let ready = serde_json::json!({"ready": settings.socket, "pid": std::process::id()});
+    writeln!(std::io::stdout(), "{ready}").context("standard output cannot be written")?;
+    tracing::info!(socket = %settings.socket.display(), "ready");
+    while !stop.load(Ordering::Relaxed) && !core.ending.load(Ordering::Relaxed) {
+        std::thread::sleep(TURN);
+        core.watch_lease();
+    }
+    end(&core);
+    Ok(())
+}
+
+/// Let the run and the capture close what they have open.
+fn end(core: &Core) {
+    let until = Instant::now() + LEAVING;
+    if let Some(run) = core.run() {
+        run.abort();
+        while run.is_active() && Instant::now() < until {
+            std::thread::sleep(TURN);
+        }
+    }
+    *core.capture() = None;
+    std::thread::sleep(TURN); // for the answer to core.shutdown to leave
+    tracing::info!("ended");
+}
