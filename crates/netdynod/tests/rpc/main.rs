@@ -1,0 +1,12 @@
+//! The daemon over its socket. Each test has a daemon of its own.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod daemon;
+mod framing;
+mod life;
+mod limits;
+mod running;
+mod tcp;
+mod watching;
+mod writing;

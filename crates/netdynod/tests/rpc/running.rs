@@ -1,0 +1,100 @@
+//! A run from its profile to its result.
+
+use crate::daemon::{Client, Daemon, loaded, profile, sink, states};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+fn sent(result: &Value) -> u64 {
+    result["groups"][0]["total"]["messages_sent"].as_u64().unwrap()
+}
+
+#[test]
+fn what_the_result_counts_is_what_arrived() {
+    let (daemon, sink) = (Daemon::start(), sink());
+    let mut writer = loaded(&daemon, &sink, "500ms");
+    writer.get("stats.subscribe");
+    writer.fails("run.result", json!({}), -32004);
+    writer.get("run.start");
+    writer.told_until("done");
+    let result = writer.get("run.result");
+    assert_eq!((&result["stopped"], &result["error"]), (&Value::Null, &Value::Null));
+    let arrived = std::iter::from_fn(|| sink.recv(&mut [0; 2048]).ok()).count() as u64;
+    assert!((2..=100).contains(&arrived), "{arrived} datagrams");
+    assert_eq!(sent(&result), arrived);
+    let flows = writer.get("run.flows");
+    assert_eq!(flows["total"], 2);
+    let by_device: u64 = flows["flows"].as_array().unwrap().iter().map(|row| row[4].as_u64().unwrap()).sum();
+    assert_eq!(by_device, arrived);
+    assert_eq!(
+        writer.call("run.flows", json!({"offset": 1, "limit": 5}))["flows"].as_array().unwrap().len(),
+        1
+    );
+    writer.fails("run.start", json!({}), -32003);
+}
+
+#[test]
+fn a_trial_changes_its_profile_and_targets_may_come_with_it() {
+    let (daemon, sink) = (Daemon::start(), sink());
+    let mut writer = daemon.connect();
+    writer.get("control.acquire");
+    let mut profile = profile(&sink, "60s");
+    let target = profile["groups"][0]["target"].take();
+    profile["groups"][0]["target"] = json!("far");
+    let trial = json!({"measure": "300ms", "drain": "100ms", "load": 0.5});
+    let loaded =
+        writer.call("run.load", json!({"profile": profile, "targets": {"far": target}, "trial": trial}));
+    assert_eq!(loaded["groups"][0]["target"], target);
+    writer.get("stats.subscribe");
+    writer.get("run.start");
+    writer.told_until("done");
+    assert_eq!(writer.get("run.result")["run"], loaded["run"]);
+}
+
+#[test]
+fn a_wrong_profile_is_refused_with_all_its_faults() {
+    let (daemon, sink) = (Daemon::start(), sink());
+    let mut writer = loaded(&daemon, &sink, "1s");
+    let mut profile = profile(&sink, "1s");
+    profile["groups"][0]["devices"] = json!(0);
+    profile["thresholds"] = json!([{"metric": "x.loss", "max": 0}]);
+    let data = writer.fails("run.load", json!({"profile": profile}), -32002);
+    let codes: Vec<&Value> = data["all"].as_array().unwrap().iter().map(|one| &one["code"]).collect();
+    assert_eq!(codes, ["ND-104-05", "ND-104-06"]);
+    assert_eq!(data["at"], "groups[0].devices");
+    assert_eq!(writer.call("profile.validate", json!({"profile": profile}))["errors"], data["all"]);
+    let data = writer.fails("run.load", json!({"profile": {}, "trail": {}}), -32602);
+    assert!(data["what"].as_str().unwrap().contains("trail"));
+    assert_eq!(writer.get("run.status")["state"], "loaded", "the one before is kept");
+}
+
+fn elapsed(client: &mut Client) -> (Value, Value) {
+    let status = client.get("run.status");
+    (status["state"].clone(), status["elapsed"].clone())
+}
+
+#[test]
+fn pause_stands_still_resume_goes_on_and_stop_ends() {
+    let (daemon, sink) = (Daemon::start(), sink());
+    let mut writer = loaded(&daemon, &sink, "60s");
+    for method in ["run.pause", "run.resume"] {
+        writer.fails(method, json!({}), -32003);
+    }
+    writer.get("stats.subscribe");
+    writer.get("run.start");
+    writer.fails("run.load", json!({"profile": profile(&sink, "1s")}), -32003);
+    assert_eq!(writer.get("run.pause")["state"], "paused");
+    writer.fails("run.pause", json!({}), -32003);
+    let before = elapsed(&mut writer);
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(elapsed(&mut writer), before);
+    assert_eq!(writer.get("run.resume")["state"], "running");
+    writer.fails("run.resume", json!({}), -32003);
+    assert_eq!(writer.get("run.pause")["state"], "paused");
+    assert_eq!(writer.get("run.stop")["state"], "draining", "a pause does not outlast the run");
+    let (statuses, _) = writer.told_until("done");
+    assert_eq!(states(&statuses), ["running", "paused", "running", "paused", "draining", "done"]);
+    let result = writer.get("run.result");
+    assert_eq!(result["stopped"], "stopped");
+    assert!(sent(&result) < 1000, "{} of 12,000 messages", sent(&result));
+    assert_eq!(writer.get("run.stop")["state"], "done", "to stop what is over is no fault");
+}
