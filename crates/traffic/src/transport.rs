@@ -142,8 +142,12 @@ impl Control {
 
     /// Go to the drain phase now, if it has not come yet. Ends a pause too.
     pub fn stop(&self) {
+        /// All workers learn of the end before it comes: what was due around it is then of the same phase for the
+        /// one that sends it and the one that receives it.
+        const AHEAD: u64 = 5_000_000;
         if let Some(now) = self.now() {
-            self.drain.fetch_min(now.0, Ordering::Relaxed);
+            let ahead = if self.is_paused() { 0 } else { AHEAD };
+            self.drain.fetch_min(now.0 + ahead, Ordering::Relaxed);
         } else {
             self.abort();
         }
