@@ -138,9 +138,10 @@ impl Recorder {
     fn record(&mut self, batch: &mut Batch, now: u64, pass: impl FnOnce(&mut Batch) -> usize) {
         let filter = self.filter.as_ref();
         let wanted = |frame: &[u8]| filter.is_none_or(|filter| filter.filter(frame));
-        let staged = self.tape.stage(batch, now, self.snap, wanted);
+        let frames = batch.frames().iter().map(|frame| (frame.data(), frame.len()));
+        let staged = self.tape.stage(frames, now, self.snap, wanted);
         let frames = pass(batch);
-        self.tape.commit(&staged, frames);
+        let _counted = self.tape.commit(&staged, frames);
     }
 }
 

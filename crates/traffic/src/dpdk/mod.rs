@@ -19,8 +19,16 @@ mod report;
 mod slots;
 mod supervisor;
 mod tape;
+#[cfg(test)]
+mod tape_tests;
 mod tracker;
 mod watch;
+
+/// What [`tape`] shares between threads: here the real ones.
+mod sync {
+    pub use std::sync::Arc;
+    pub use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+}
 
 use crate::capture::Source;
 use crate::cpu;
