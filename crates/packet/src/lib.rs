@@ -7,6 +7,7 @@
 pub mod arp;
 pub mod checksum;
 pub mod ethernet;
+pub mod frame;
 pub mod icmp;
 pub mod ipv4;
 pub mod ipv6;

@@ -1,0 +1,190 @@
+//! From layers to a program: headers laid out, fields found, sums made.
+
+use super::FrameError;
+use super::headers::{self, Placed, Site};
+use super::layer::Layer;
+use super::program::{Order, Program, Step, TARGETS, Target, Variant};
+use super::select::{self, Selected};
+use super::vary::Vary;
+use crate::checksum::Sum;
+use crate::signature;
+use crate::take_mut;
+use crate::template::Flow;
+use std::ops::Range;
+
+/// Sizes of frames, without FCS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sizes {
+    /// One after the other, and again.
+    Cycle(Vec<usize>),
+    /// Any from the first to the last, both included.
+    Random(usize, usize),
+}
+
+impl Sizes {
+    /// Each size as often as its weight says, evenly spread: the one that lags most comes next.
+    pub fn weighted(mix: &[(usize, u32)]) -> Self {
+        let total: i64 = mix.iter().map(|(_, weight)| i64::from(*weight)).sum();
+        let mut credit = vec![0i64; mix.len()];
+        let mut cycle = Vec::new();
+        for _ in 0..total {
+            for (credit, (_, weight)) in credit.iter_mut().zip(mix) {
+                *credit += i64::from(*weight);
+            }
+            let Some(at) = (0..mix.len()).rev().max_by_key(|at| credit[*at]) else { break };
+            credit[at] -= total;
+            cycle.push(mix[at].0);
+        }
+        Self::Cycle(cycle)
+    }
+
+    fn distinct(&self) -> Vec<usize> {
+        match self {
+            Self::Cycle(cycle) => {
+                let mut sizes = cycle.clone();
+                sizes.sort_unstable();
+                sizes.dedup();
+                sizes
+            }
+            Self::Random(from, to) => (*from..=*to).collect(),
+        }
+    }
+}
+
+/// What a frame is composed from.
+#[derive(Debug, Clone, Copy)]
+pub struct Recipe<'a> {
+    /// From the outside in, an Ethernet header first.
+    pub layers: &'a [Layer],
+    /// Fields that vary.
+    pub vary: &'a [Vary],
+    /// Sizes.
+    pub sizes: &'a Sizes,
+    /// Whether every frame must have room for a signature.
+    pub measured: bool,
+    /// Addresses and ports that the layers leave open.
+    pub flow: &'a Flow,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+/// The smallest Ethernet frame, and the largest that ports are known to take; without FCS.
+const SHORTEST: usize = 60;
+const LONGEST: usize = 16_380;
+
+/// Make the program.
+pub fn compose(recipe: &Recipe<'_>) -> Result<Program, FrameError> {
+    let placed = headers::place(recipe.layers)?;
+    let selected = select::select(recipe.vary, &placed, recipe.seed)?;
+    let sizes = recipe.sizes.distinct();
+    if sizes.is_empty() {
+        return Err(FrameError::new("size", "no size is given", "Give at least one size"));
+    }
+    let mut targets = Vec::new();
+    let mut variants = Vec::new();
+    for size in &sizes {
+        let (variant, made) = variant(recipe, &placed, &selected, *size)?;
+        variants.push(variant);
+        targets = made;
+    }
+    let step = |selected: Selected| {
+        let covers =
+            |(number, (_, site)): (usize, &(Target, Site))| u8::from(site.covers(selected.at)) << number;
+        let covered = targets.iter().enumerate().map(covers).sum();
+        let Selected { at, field, values, .. } = selected;
+        Step { at, width: field.width, shift: field.shift, mask: field.mask(), covered, values }
+    };
+    let steps = selected.into_iter().map(step).collect();
+    let order = match recipe.sizes {
+        Sizes::Cycle(cycle) => {
+            let number = |size: &usize| sizes.binary_search(size).unwrap_or(0) as u16;
+            Order::cycle(cycle.iter().map(number).collect())
+        }
+        Sizes::Random(..) => Order::random(recipe.seed, sizes.len()),
+    };
+    let targets = targets.into_iter().map(|(target, _)| target).collect();
+    Ok(Program::new(variants.into(), order, steps, targets))
+}
+
+/// The frame of one size, and the checksums to make for each: the same for all sizes.
+fn variant(
+    recipe: &Recipe<'_>,
+    placed: &[Placed<'_>],
+    selected: &[Selected],
+    size: usize,
+) -> Result<(Variant, Vec<(Target, Site)>), FrameError> {
+    if !(SHORTEST..=LONGEST).contains(&size) {
+        let what = format!("a frame of {size} bytes (without FCS) is not between {SHORTEST} and {LONGEST}");
+        return Err(FrameError::new("size", what, "Choose another size; 64B is the smallest with FCS"));
+    }
+    let mut bytes = headers::lay(placed, size, recipe.flow, recipe.seed)?;
+    let signature = match recipe.measured {
+        true => Some(mark(placed, size)?),
+        false => None,
+    };
+    for one in selected {
+        let window = one.at..one.at + usize::from(one.field.width);
+        let clash = signature.is_some_and(|at| overlap(&window, &(at..at + signature::LEN)));
+        if window.end > size || clash {
+            let what = format!("a frame of {size} bytes has no room for it before the signature at its end");
+            return Err(FrameError::new(&one.name, what, "Choose larger frames or an earlier place"));
+        }
+        if let Some(prefix) = one.prefix
+            && let Some(place) = take_mut(&mut bytes, one.at.saturating_sub(8))
+        {
+            *place = prefix.to_be_bytes();
+        }
+    }
+    selected.iter().for_each(|one| one.clear(&mut bytes));
+    let mark = signature.and_then(|at| bytes.get_mut(at..at + signature::LEN));
+    mark.into_iter().for_each(|mark| mark.fill(0));
+    let mut variant = Variant { bytes: bytes.into(), sums: [Sum::ZERO; TARGETS], signature };
+    let mut live: Vec<(Target, Site)> = Vec::new();
+    // From the inside out: what an inner checksum is, an outer one covers.
+    for site in headers::sites(placed, size).into_iter().rev() {
+        let signed = signature.is_some_and(|at| site.covers(at));
+        let varies = selected.iter().any(|one| site.covers(one.at));
+        let sum = site.sum(&variant.bytes);
+        if !(signed || varies || live.iter().any(|(inner, _)| site.covers(inner.at))) {
+            site.write(&mut variant.bytes, sum);
+            continue;
+        }
+        let number = live.len();
+        let Some(place) = variant.sums.get_mut(number) else {
+            let what = format!("more than {TARGETS} checksums change from frame to frame");
+            return Err(FrameError::new("layers", what, "Use fewer layers with checksums"));
+        };
+        *place = sum;
+        for (inner, _) in live.iter_mut().filter(|(inner, _)| site.covers(inner.at)) {
+            inner.covered |= 1 << number;
+        }
+        let target = Target { at: site.at, covered: 0, zero_is_none: site.zero_is_none, signature: signed };
+        live.push((target, site));
+    }
+    Ok((variant, live))
+}
+
+/// Where the signature of a frame of `size` bytes goes: at its end, so that it stays there when headers are
+/// added or taken away on the way; at an even place, as checksums see pairs.
+fn mark(placed: &[Placed<'_>], size: usize) -> Result<usize, FrameError> {
+    if let Some(arp) = placed.iter().find(|placed| matches!(placed.layer, Layer::Arp(_))) {
+        let what = "ARP has no room for a signature, so it cannot be measured";
+        return Err(FrameError::new(&arp.name, what, "Write \"measured\": false"));
+    }
+    let least = headers::taken(placed)?.next_multiple_of(2);
+    match size.checked_sub(signature::LEN).map(|at| at & !1).filter(|at| *at >= least) {
+        Some(at) => Ok(at),
+        None => {
+            let what = format!(
+                "a frame of {size} bytes is too short: headers and payload take {least}, the signature {} (all \
+                 without FCS)",
+                signature::LEN
+            );
+            Err(FrameError::new("size", what, "Choose larger frames, or write \"measured\": false"))
+        }
+    }
+}
+
+fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
+    a.start < b.end && b.start < a.end
+}
