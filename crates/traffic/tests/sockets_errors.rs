@@ -151,3 +151,22 @@ fn an_empty_datagram_is_no_end() {
     // it has no signature
     assert_eq!(errors(&result.groups[0]), [("protocol", sent)]);
 }
+
+#[test]
+fn a_connection_that_does_not_come_about_is_given_up_in_time() {
+    if !alone() {
+        return;
+    }
+    // the host that this address would be of answers no SYN
+    let _host = Host::new();
+    sh("ip neighbour add 192.0.2.3 lladdr 02:00:00:00:00:03 dev near");
+    let groups = json!([{"name": "w", "target": "http://192.0.2.3/", "connect_timeout": "150ms",
+        "model": {"http": {"timeout": "20s"}}}]);
+    let (result, _) = run(&profile(groups));
+    let group = &result.groups[0];
+    // 0.8 s, and 0.25 s from one to the next
+    assert_eq!(errors(group), [("timeout", total(&result, "flows_failed"))]);
+    assert!((2..=4).contains(&total(&result, "flows_failed")), "{:?}", group.errors);
+    let example = group.errors[0].example.as_deref().unwrap_or_default();
+    assert!(example.contains("no connection to 192.0.2.3:80"), "{example}");
+}

@@ -5,7 +5,7 @@ mod lab;
 use lab::{profile, run, total};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -40,8 +40,16 @@ fn server() -> (SocketAddr, TempDir, String) {
 fn answer(stream: StreamOwned<ServerConnection, std::net::TcpStream>) {
     let mut stream = BufReader::new(stream);
     let mut line = String::new();
+    let mut length = 0;
     while stream.read_line(&mut line).is_ok_and(|n| n > 0) {
+        if let Some(bytes) = line.strip_prefix("Content-Length: ") {
+            length = bytes.trim().parse().expect("a number");
+        }
         if line == "\r\n" {
+            let mut body = vec![0; std::mem::take(&mut length)];
+            if stream.read_exact(&mut body).is_err() || body.iter().any(|byte| *byte != b'y') {
+                return;
+            }
             // larger than one TLS record, so that records have to be joined
             let head = b"HTTP/1.1 200 OK\r\nContent-Length: 40000\r\n\r\n";
             let out = stream.get_mut();
@@ -67,6 +75,17 @@ fn a_trusted_server_is_spoken_to() {
     assert_eq!(total(&result, "messages_delivered"), sent, "{:?}", result.groups[0].errors);
     assert_eq!(total(&result, "flows_failed"), 0);
     assert!(result.groups[0].delays["connect"].count > 0);
+}
+
+#[test]
+fn a_message_may_be_larger_than_what_a_session_keeps() {
+    let (address, _folder, _) = server();
+    let mut large = group(address, &json!({"insecure": true}));
+    large[0]["model"]["http"] = json!({"requests": 2, "method": "POST", "body": "y".repeat(300_000)});
+    let (result, _) = run(&profile(large));
+    let sent = total(&result, "messages_sent");
+    assert!(sent >= 8, "{:?}", result.groups[0].errors);
+    assert_eq!(total(&result, "messages_delivered"), sent, "{:?}", result.groups[0].errors);
 }
 
 #[test]

@@ -67,7 +67,20 @@ impl Worker {
         }
     }
 
-    pub(super) fn readable(&mut self, i: u32, generation: u32) {
+    /// Go on with sockets that had more to read than one turn takes.
+    pub(super) fn read_on(&mut self) {
+        for _ in 0..self.unread.len() {
+            let Some((i, generation)) = self.unread.pop_front() else { break };
+            self.tick();
+            let slot = &mut self.slots[i as usize];
+            if let Some(conn) = slot.conn.as_mut().filter(|_| slot.generation == generation) {
+                conn.unread = false;
+            }
+            self.readable(i, generation);
+        }
+    }
+
+    fn readable(&mut self, i: u32, generation: u32) {
         let mut buffer = std::mem::take(&mut self.buffer);
         for turn in 0.. {
             let slot = &mut self.slots[i as usize];

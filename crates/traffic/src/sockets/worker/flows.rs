@@ -52,7 +52,7 @@ impl Worker {
         self.timers.set(i, at);
     }
 
-    fn begin(&mut self, i: u32, intended: Time) {
+    pub(super) fn begin(&mut self, i: u32, intended: Time) {
         self.let_go(i);
         let slot = &mut self.slots[i as usize];
         slot.state = State::Active;

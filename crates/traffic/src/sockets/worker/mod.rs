@@ -4,6 +4,8 @@ mod call;
 mod events;
 mod flows;
 mod report;
+#[cfg(test)]
+mod tests;
 
 use super::conn::{Broken, Conn};
 use super::group::Group;
@@ -212,16 +214,7 @@ impl Worker {
                 self.tick();
                 self.socket_event(data as u32, (data >> 32) as u32, event.flags);
             }
-            for _ in 0..self.unread.len() {
-                if let Some((i, generation)) = self.unread.pop_front() {
-                    self.tick();
-                    let slot = &mut self.slots[i as usize];
-                    if let Some(conn) = slot.conn.as_mut().filter(|_| slot.generation == generation) {
-                        conn.unread = false;
-                    }
-                    self.readable(i, generation);
-                }
-            }
+            self.read_on();
             self.mend();
         }
         self.give_up_flows();
