@@ -6,6 +6,9 @@ from typing import Any, Protocol, TypedDict
 
 from netdyno.model import Status
 
+SHORT = 0.1
+"""A point so much shorter than the others, as the last of a drain is, counts but tells no rate and no CPU."""
+
 
 class Plan(TypedDict, total=False):
     """What is about to run: one trial of an experiment."""

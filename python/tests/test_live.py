@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 from collections import deque
 from typing import Any
@@ -10,9 +11,10 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from netdyno.cli.live import Live, State, begin, take
+from netdyno.cli.live import Live, State, begin, share_over, take
 from netdyno.cli.live_frame import bar, render_frame, render_summary, sparkline
-from netdyno.model import Sample
+from netdyno.cli.plain import PlainLines
+from netdyno.model import Quantiles, Sample
 from tests.report import sample
 
 
@@ -23,7 +25,7 @@ def trial() -> dict[str, Any]:
 
 PLAN = {
     "title": "iot-demo", "target": "mqtt://10.77.0.2:1883, http://10.77.0.2:8080", "transport": "sockets",
-    "leg": "iot mixed", "repetition": 1, "repetitions": 2, "duration": 24.0,
+    "leg": "iot mixed", "repetition": 1, "repetitions": 2, "trial": 3, "trials": 4, "duration": 24.0,
 }  # fmt: skip
 
 
@@ -60,19 +62,19 @@ def test_eighty_columns_say_what_matters(trial: dict[str, Any]) -> None:
     lines = draw(fed(trial, 12), 80, 24)
     text = "\n".join(lines)
     assert lines[0].startswith("netdyno iot-demo")
-    assert lines[0].endswith("iot mixed · 1/2 · sockets")
+    assert lines[0].endswith("iot mixed · 1/2 · trial 3 of 4 · sockets")
     assert lines[2].startswith("measure   ━")
     assert lines[2].endswith("12 s / 24 s, 12 s left")
     head = next(line for line in lines if line.startswith("group"))
-    assert head.split() == ["group", "offered/s", "achieved/s", "p50", "p99", "loss", "errors"]
+    assert head.split() == ["group", "intended/s", "offered/s", "delivered/s", "p50", "p99", "loss", "errors"]
     assert [line.split()[0] for line in lines[5:8]] == ["sensors", "web", "probe"]
-    for word in ("achieved", "core 1", "mosquitto", "nd-veth0", "pps", "bit/s", "12:00:02 warn  second"):
+    for word in ("delivered", "core 1", "mosquitto", "nd-veth0", "pps", "bit/s", "12:00:02 warn  second"):
         assert word in text
 
 
 def test_wide_screens_show_more(trial: dict[str, Any]) -> None:
     text = "\n".join(draw(fed(trial, 12), 140, 40))
-    for word in ("intended/s", "max", "active", "960 of 2 400", "sensors mqtt"):
+    for word in ("intended/s", "max", "delay", "active", "960 of 2 400", "sensors mqtt"):
         assert word in text
 
 
@@ -95,14 +97,16 @@ def test_loss_is_a_bound_until_all_is_drained(trial: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "warning"),
     [
-        (lambda p: p["groups"]["web"]["lateness"].update(p99=31e6), "web: the generator is late by 31 ms"),
+        (
+            lambda p: p["groups"]["web"]["lateness"].update(p99=31e6, p999=31e6, max=31e6),
+            "went out over 10 ms late",
+        ),
         (lambda p: p["groups"]["web"]["counts"].update(messages_sent=5), "web: only"),
+        (lambda p: p["groups"]["web"]["counts"].update(flows_intended=900), "of the intended flows offered"),
         (lambda p: p["workers"][0].update(starved=0.9), "core 1 waited for its CPU"),
     ],
 )
 def test_says_at_once_what_makes_a_run_invalid(trial: dict[str, Any], change: Any, warning: str) -> None:
-    import copy
-
     state = fed(trial, 4)
     assert state.warnings == {}
     point = copy.deepcopy(trial["series"][4])
@@ -110,6 +114,68 @@ def test_says_at_once_what_makes_a_run_invalid(trial: dict[str, Any], change: An
     for _ in range(3):
         take(state, Sample.model_validate(point))
     assert any(warning in line for line in draw(state, 80, 24))
+
+
+def test_a_warning_goes_when_it_is_no_longer_true(trial: dict[str, Any]) -> None:
+    state = fed(trial, 4)
+    late = copy.deepcopy(trial["series"][4])
+    late["groups"]["web"]["lateness"].update(p90=11e6, p99=12e6, p999=13e6, max=14e6)
+    take(state, Sample.model_validate(late))
+    assert "web late" in state.warnings
+    for point in trial["series"][5:20]:
+        take(state, Sample.model_validate(point))
+    assert state.warnings == {}
+
+
+def test_more_warnings_than_room_are_counted(trial: dict[str, Any]) -> None:
+    state = fed(trial, 4)
+    state.warnings = {str(i): f"warning {i}" for i in range(5)}
+    warned = [line for line in draw(state, 80, 24) if line.startswith("!")]
+    assert len(warned) == 3
+    assert warned[-1].rstrip().endswith("… and 3 more warnings")
+
+
+def test_the_end_of_a_drain_is_no_rate(trial: dict[str, Any]) -> None:
+    state = fed(trial, 12)
+    before = copy.deepcopy(state)
+    last = copy.deepcopy(trial["series"][12]) | {"dt": 0.001}
+    last["workers"][0]["cpu"] = 1.0
+    take(state, Sample.model_validate(last))
+    assert (state.workers, state.throughput, state.p99) == (before.workers, before.throughput, before.p99)
+    sent = last["groups"]["web"]["counts"]["messages_sent"]
+    assert state.groups["web"].sent == before.groups["web"].sent + sent > before.groups["web"].sent
+
+
+def test_done_is_done_however_early(trial: dict[str, Any]) -> None:
+    state = fed(trial, 12)
+    state.run_state = "done"
+    line = draw(state, 80, 24)[2]
+    assert line.startswith("done      ━")
+    assert line.endswith("━ after 12 s")
+
+
+def test_errors_are_told_by_kind(trial: dict[str, Any]) -> None:
+    point = copy.deepcopy(trial["series"][0])
+    point["groups"]["sensors"]["counts"]["failures"] = {"timeout": 3, "refused": 4321}
+    state = fed(trial, 0)
+    take(state, Sample.model_validate(point))
+    assert "errors    sensors: refused 4 321, timeout 3" in draw(state, 80, 24)
+
+
+def test_long_names_take_the_room_of_what_matters_less() -> None:
+    names = [{"name": name, "protocol": "mqtt", "devices": 1} for name in ("subscribers-of-all", "b")]
+    lines = draw(begin(PLAN | {"groups": names}, deque()), 80, 24)
+    assert any(line.startswith("subscribers-of-all ") for line in lines)
+    assert not any("intended/s" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("limit", "share"),
+    [(5, 1.0), (10, 1.0), (100, 0.5), (1e3, 0.1), (1e4, 0.01), (10**1.5, 0.75), (1e6, 0.0)],
+)
+def test_share_over(limit: float, share: float) -> None:
+    q = Quantiles(count=1000, min=10, p50=100, p90=1e3, p99=1e4, p999=1e5, max=1e6)
+    assert share_over(q, limit) == pytest.approx(share)
 
 
 def test_control_characters_do_not_reach_the_terminal(trial: dict[str, Any]) -> None:
@@ -152,3 +218,37 @@ def test_summary_tells_of_errors(trial: dict[str, Any]) -> None:
         console.print(render_summary([state], 80))
     assert "failed after 24 s" in captured.get()
     assert "✕ broker gone" in captured.get()
+
+
+def test_plain_lines_are_in_order_and_leave_out_what_says_nothing() -> None:
+    def point(phase: str, dt: float, count: int, **failures: int) -> dict[str, Any]:
+        one = {
+            "counts": {
+                "messages_intended": count, "messages_sent": count, "messages_delivered": count,
+                "failures": failures,
+            }
+        }  # fmt: skip
+        idle = {"counts": dict.fromkeys(("messages_intended", "messages_sent", "messages_delivered"), 0)}
+        return {
+            "t": 1, "dt": dt, "phase": phase, "workers": [{"cpu": 0.5}, {"cpu": 1}],
+            "groups": {"a": one, "b": idle},
+        }  # fmt: skip
+
+    out = io.StringIO()
+    view = PlainLines(out)
+    named = [{"name": n, "protocol": "mqtt", "devices": 1} for n in ("b", "a")]
+    view.start({"leg": "l", "target": "x", "duration": 3, "groups": named})
+    view.dut("broker", 0.25)
+    view.sample(point("measure", 1, 8))
+    view.sample(point("drain", 1, 2))
+    view.sample(point("drain", 0.001, 0, timeout=4))
+    view.sample(point("drain", 0.001, 0))
+    _, *lines = out.getvalue().splitlines()
+    assert lines == [
+        "   1.0 s measure  b: 0/s intended, 0/s offered, 0/s delivered",
+        "   1.0 s measure  a: 8/s intended, 8/s offered, 8/s delivered",
+        "                  cpu: generator 50% 100%, broker 25%",
+        "   1.0 s drain    a: 2/s intended, 2/s offered, 2/s delivered",
+        "                  cpu: generator 50% 100%, broker 25%",
+        "   1.0 s drain    a: 4 failed (timeout)",
+    ]

@@ -14,9 +14,10 @@ What is shown is `live_frame.render_frame(state, width, height)`, a pure functio
 from __future__ import annotations
 
 import atexit
+import math
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,9 +27,9 @@ from rich.live import Live as RichLive
 from rich.text import Text
 
 from netdyno.cli.live_frame import printable, render_frame, render_summary
-from netdyno.model import Quantiles, Sample, Status
+from netdyno.model import GroupSample, Quantiles, Sample, Status, WorkerSample
 from netdyno.report.series import by_samples
-from netdyno.view import Plan
+from netdyno.view import SHORT, Plan
 
 HISTORY = 240
 """Points of the small curves that are kept."""
@@ -44,11 +45,17 @@ class Group:
     active: int = 0
     intended: float = 0
     offered: float = 0
-    achieved: float = 0
+    delivered_rate: float = 0
     delay: Quantiles | None = None
+    delay_of: str = ""
     sent: int = 0
     delivered: int = 0
-    errors: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def errors(self) -> int:
+        """Failures of every kind."""
+        return self.failures.total()
 
     @property
     def open(self) -> float | None:
@@ -66,6 +73,8 @@ class State:
     leg: str = ""
     repetition: int = 1
     repetitions: int = 1
+    trial: int = 1
+    trials: int = 1
     duration: float = 0
     elapsed: float = 0
     left: float = 0
@@ -83,8 +92,12 @@ class State:
     logs: deque[str] = field(default_factory=lambda: deque(maxlen=100))
     limits: tuple[float, float, float] = (10e6, 0.99, 0.2)
     """Lateness at the 99th percentile, least share offered, share of starved time."""
-    intended_sent: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Per group in the measure phase: what was asked for, what was offered."""
+    interval: float = 0
+    """The longest time between two points so far."""
+    asked: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Flows and messages per group in the measure phase: what was asked for, what was offered."""
+    late: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Per group in the measure phase: what fell due, and about how much of it was later than the limit."""
     waited: dict[str, tuple[int, float]] = field(default_factory=dict)
     """Per core in the measure phase: intervals, and the sum of the shares it waited for its CPU."""
     error: str = ""
@@ -96,6 +109,7 @@ def begin(plan: Plan, logs: deque[str]) -> State:
     state.title, state.target = plan.get("title", ""), plan.get("target", "")
     state.transport, state.leg = plan.get("transport", ""), plan.get("leg", "")
     state.repetition, state.repetitions = plan.get("repetition", 1), plan.get("repetitions", 1)
+    state.trial, state.trials = plan.get("trial", 1), plan.get("trials", 1)
     state.duration = plan.get("duration", 0.0)
     given = (plan.get("lateness_p99"), plan.get("offered"), plan.get("starved"))
     late, offered, starved = (d if g is None else g for g, d in zip(given, state.limits, strict=True))
@@ -110,58 +124,96 @@ def begin(plan: Plan, logs: deque[str]) -> State:
 def take(state: State, sample: Sample) -> None:
     """Put one point of the series into the state."""
     dt = sample.dt or 1.0
+    state.interval = max(state.interval, dt)
     state.phase = sample.phase or state.phase
     state.elapsed, state.left = sample.elapsed or sample.t, sample.left
-    worst: tuple[float, str] | None = None
     for name, point in sample.groups.items():
         group, c = state.groups.setdefault(name, Group(name)), point.counts
         group.active = point.devices_active
-        group.intended, group.offered = c.messages_intended / dt, c.messages_sent / dt
-        group.achieved = c.messages_delivered / dt
         group.sent += c.messages_sent
         group.delivered += c.messages_delivered
-        group.errors += sum(c.failures.values())
+        group.failures.update(c.failures)
+        if sample.phase == "measure":
+            _judge(state, name, point)
+    if sample.phase == "measure":
+        for worker in sample.workers:
+            _starved(state, _core(worker), worker.starved)
+    if dt >= SHORT * state.interval:
+        _rates(state, sample, dt)
+
+
+def _rates(state: State, sample: Sample, dt: float) -> None:
+    worst: tuple[float, str] | None = None
+    for name, point in sample.groups.items():
+        group, c = state.groups[name], point.counts
+        group.intended, group.offered = c.messages_intended / dt, c.messages_sent / dt
+        group.delivered_rate = c.messages_delivered / dt
         delays = by_samples({d: q.count for d, q in point.delays.items()})
+        group.delay_of = delays[0] if delays else group.delay_of
         group.delay = point.delays[delays[0]] if delays else None
         if group.delay is not None and (worst is None or group.delay.p99 > worst[0]):
             worst = (group.delay.p99, f"{name} {delays[0]}")
-        _judge(state, sample, name)
-    state.throughput.append(sum(g.achieved for g in state.groups.values()))
+    state.throughput.append(sum(g.delivered_rate for g in state.groups.values()))
     state.p99.append(worst[0] if worst else None)
     state.p99_of = worst[1] if worst else state.p99_of
-    state.workers = [(f"core {w.worker if w.core is None else w.core}", w.cpu) for w in sample.workers]
+    state.workers = [(_core(w), w.cpu) for w in sample.workers]
     state.interfaces = {n: {k: v / dt for k, v in c.items()} for n, c in sample.interfaces.items()}
-    if sample.phase == "measure":
-        for worker in sample.workers:
-            _starved(state, f"core {worker.worker if worker.core is None else worker.core}", worker.starved)
+
+
+def _core(worker: WorkerSample) -> str:
+    return f"core {worker.worker if worker.core is None else worker.core}"
+
+
+def _warn(state: State, key: str, text: str | None) -> None:
+    """Say at once what would make the run invalid, and take it back when it got better."""
+    if text:
+        state.warnings[key] = text
+    else:
+        state.warnings.pop(key, None)
 
 
 def _starved(state: State, name: str, share: float) -> None:
     n, total = state.waited.get(name, (0, 0.0))
     state.waited[name] = n, total = n + 1, total + share
-    key = f"starved {name}"
-    if total / n > state.limits[2]:
-        state.warnings[key] = f"{name} waited for its CPU {total / n:.0%} of the time"
-    else:
-        state.warnings.pop(key, None)
+    over = total / n > state.limits[2]
+    _warn(
+        state, f"starved {name}", f"{name} waited for its CPU {total / n:.0%} of the time" if over else None
+    )
 
 
-def _judge(state: State, sample: Sample, name: str) -> None:
-    """Say at once what will make the run invalid."""
-    point = sample.groups[name]
-    if sample.phase != "measure":
-        return
-    late, least, _ = state.limits
-    if point.lateness.count and point.lateness.p99 > late:
-        state.warnings[f"late {name}"] = f"{name}: the generator is late by {point.lateness.p99 / 1e6:.3g} ms"
-    asked, sent = state.intended_sent.get(name, (0, 0))
-    asked, sent = asked + point.counts.messages_intended, sent + point.counts.messages_sent
-    state.intended_sent[name] = (asked, sent)
-    key = f"offered {name}"
-    if asked and sent / asked < least:
-        state.warnings[key] = f"{name}: only {sent / asked:.1%} of the intended load is offered"
-    else:
-        state.warnings.pop(key, None)
+def _judge(state: State, name: str, point: GroupSample) -> None:
+    limit, least, _ = state.limits
+    c = point.counts
+    for what, asked, offered in (
+        ("flows", c.flows_intended, c.flows_started),
+        ("messages", c.messages_intended, c.messages_sent),
+    ):
+        key = f"{name} {what}"
+        before = state.asked.get(key, (0, 0))
+        state.asked[key] = due, left = before[0] + asked, before[1] + offered
+        short = bool(due) and left / due < least
+        _warn(state, key, f"{name}: only {left / due:.1%} of the intended {what} offered" if short else None)
+    due, late = state.late.get(name, (0, 0.0))
+    due, late = due + point.lateness.count, late + point.lateness.count * share_over(point.lateness, limit)
+    state.late[name] = due, late
+    ms = f"{limit / 1e6:g} ms"
+    _warn(
+        state,
+        f"{name} late",
+        f"{name}: {late / due:.1%} went out over {ms} late" if late > 0.01 * due else None,
+    )
+
+
+def share_over(q: Quantiles, limit: float) -> float:
+    """About how much of a distribution is above a limit: between two quantiles, by logarithm."""
+    below, last = 0.0, max(1.0, q.min)
+    if last > limit:
+        return 1.0
+    for share, value in ((0.5, q.p50), (0.9, q.p90), (0.99, q.p99), (0.999, q.p999), (1.0, q.max)):
+        if value > limit:
+            return 1.0 - below - (share - below) * math.log(limit / last) / math.log(value / last)
+        below, last = share, max(last, value)
+    return 0.0
 
 
 class Live:
@@ -247,7 +299,7 @@ class Live:
             )
             since = min(time.monotonic() - self._seen, self._state.left) if running else 0.0
             copied = replace(self._state, elapsed=self._state.elapsed + since, left=self._state.left - since)
-            copied.groups = {n: replace(g) for n, g in self._state.groups.items()}
+            copied.groups = {n: replace(g, failures=g.failures.copy()) for n, g in self._state.groups.items()}
             copied.throughput, copied.p99 = self._state.throughput.copy(), self._state.p99.copy()
             copied.logs, copied.warnings = self._state.logs.copy(), dict(self._state.warnings)
             copied.duts, copied.interfaces = dict(self._state.duts), dict(self._state.interfaces)

@@ -65,6 +65,8 @@ def _header(state: State, width: int) -> list[Text]:
     right = state.leg
     if state.repetitions > 1:
         right += f"{' · ' if right else ''}{state.repetition}/{state.repetitions}"
+    if state.trials > max(1, state.repetitions):
+        right += f"{' · ' if right else ''}trial {state.trial} of {state.trials}"
     if state.transport and state.transport != state.leg:
         right += f"{' · ' if right else ''}{state.transport}"
     right = _fit(right, min(cell_len(right), width // 2))
@@ -84,6 +86,10 @@ def _progress(state: State, width: int) -> Text:
     total = state.elapsed + state.left
     done = state.elapsed / total if total > 0 else 0.0
     tail = f" {_clock(state.elapsed)} / {_clock(total)}, {_clock(state.left)} left"
+    if state.run_state in ("done", "failed"):
+        tail = f" after {_clock(state.elapsed)}"
+    if state.run_state == "done":  # what was left was for answers that did not come late
+        done = 1.0
     space = max(8, width - 10 - len(tail))
     filled = round(done * space)
     line = Text(no_wrap=True)
@@ -99,15 +105,15 @@ def _clock(seconds: float) -> str:
     return f"{minutes}:{rest:02d}" if minutes else f"{rest} s"
 
 
-_Column = tuple[str, int, "Callable[[Group], tuple[str, str]]", int]
+_Column = tuple[str, int, "Callable[[Group], tuple[str, str]]"]
 
 
 def _number(text: str) -> str:
-    return _plain(text).removesuffix(" /s")
+    return _plain(text).removesuffix("/s").rstrip()
 
 
 def _columns(running: bool) -> list[_Column]:
-    """Heading, width, what to show and how, and the least width of the screen at which it is shown.
+    """Heading, width, and what to show and how.
 
     While answers are still on their way, loss is at most what is not confirmed yet.
     """
@@ -127,37 +133,64 @@ def _columns(running: bool) -> list[_Column]:
         return _plain(f"{units.count(g.active)} of {units.count(g.devices)}"), "dim"
 
     return [
-        ("intended/s", 11, lambda g: (_number(units.rate(g.intended)), "dim"), 100),
-        ("offered/s", 10, offered, 80),
-        ("achieved/s", 11, lambda g: (_number(units.rate(g.achieved)), "bold"), 80),
-        ("p50", 9, delay("p50"), 80),
-        ("p99", 9, delay("p99"), 80),
-        ("max", 9, delay("max"), 92),
-        ("loss", 11, loss, 80),
-        ("errors", 8, lambda g: (_plain(units.count(g.errors)), "red" if g.errors else ""), 80),
-        ("active", 16, active, 116),
+        ("intended/s", 11, lambda g: (_number(units.rate(g.intended)), "dim")),
+        ("offered/s", 10, offered),
+        ("delivered/s", 12, lambda g: (_number(units.rate(g.delivered_rate)), "bold")),
+        ("delay", 12, lambda g: (g.delay_of or units.NONE, "dim")),
+        ("p50", 9, delay("p50")),
+        ("p99", 9, delay("p99")),
+        ("max", 9, delay("max")),
+        ("loss", 10, loss),
+        ("errors", 8, lambda g: (_plain(units.count(g.errors)), "red" if g.errors else "")),
+        ("active", 17, active),
     ]
 
 
+OPTIONAL = ("intended/s", "max", "delay", "active")
+"""Columns for which there must be room beside the names, the most wanted first."""
+
+
 def _groups(state: State, width: int, most: int) -> list[Text]:
-    columns = [c for c in _columns(state.run_state not in ("done", "failed")) if width >= c[3]]
-    first = width - sum(c[1] for c in columns)
+    columns = _columns(state.run_state not in ("done", "failed"))
+    groups = list(state.groups.values())
+    names = {g.name: f"{g.name} {g.protocol}".rstrip() if g.protocol != g.name else g.name for g in groups}
+    if width < 100:
+        names = {g.name: g.name for g in groups}
+    longest = min(24, max([cell_len(n) for n in names.values()], default=0))
+    shown_columns = {title for title, _, _ in columns if title not in OPTIONAL}
+    first = width - sum(size for title, size, _ in columns if title in shown_columns)
+    for title, size, _ in sorted(
+        (c for c in columns if c[0] in OPTIONAL), key=lambda c: OPTIONAL.index(c[0])
+    ):
+        if first - size >= longest:
+            shown_columns.add(title)
+            first -= size
+    columns = [c for c in columns if c[0] in shown_columns]
     head = Text(_fit("group", first), style="dim", no_wrap=True)
-    for title, size, _, _ in columns:
+    for title, size, _ in columns:
         head.append(title.rjust(size))
     lines = [head]
-    groups = list(state.groups.values())
     shown = groups if len(groups) <= most else groups[: most - 1]
     for group in shown:
-        protocol = group.protocol if width >= 100 and group.protocol != group.name else ""
-        name = f"{group.name} {protocol}".rstrip()
-        line = Text(_fit(name, first), no_wrap=True)
-        for _, size, show, _ in columns:
+        line = Text(_fit(names[group.name], first), no_wrap=True)
+        for _, size, show in columns:
             text, style = show(group)
             line.append(_fit(text, size - 1).rstrip().rjust(size), style=style)
         lines.append(line)
     if len(shown) < len(groups):
         lines.append(Text(f"… and {len(groups) - len(shown)} more groups", style="dim"))
+    return lines
+
+
+def _errors(state: State, width: int, most: int) -> list[Text]:
+    """What went wrong, by kind, for the groups with the most of it."""
+    failed = sorted((g for g in state.groups.values() if g.errors), key=lambda g: -g.errors)
+    lines = []
+    for group in failed[:most]:
+        kinds = ", ".join(f"{kind} {units.count(n)}" for kind, n in group.failures.most_common())
+        line = Text("errors    ", style="dim", no_wrap=True)
+        line.append(_fit(f"{group.name}: {_plain(kinds)}", width - 10).rstrip(), style="red")
+        lines.append(line)
     return lines
 
 
@@ -171,7 +204,7 @@ def _curves(state: State, width: int) -> list[Text]:
     last = next((v for v in reversed(state.p99) if v is not None), None)
     rate = state.throughput[-1] if state.throughput else None
     for name, values, text, style in (
-        ("achieved", list(state.throughput), units.rate(rate), "green"),
+        ("delivered", list(state.throughput), units.rate(rate), "green"),
         ("p99", list(state.p99), f"{units.duration(last)} {state.p99_of}", "magenta"),
     ):
         line = Text(f"{name:<10}", style="dim", no_wrap=True)
@@ -183,10 +216,10 @@ def _curves(state: State, width: int) -> list[Text]:
 
 def _cpu(state: State, width: int, most: int) -> list[Text]:
     items = [("generator", name, cpu) for name, cpu in state.workers]
-    items += [("dut", name, cpu) for name, cpu in state.duts.items()]
+    items += [("DUT", name, cpu) for name, cpu in state.duts.items()]
     per_line = max(1, (width - 10) // 35)
     lines: list[Text] = []
-    for kind in ("generator", "dut"):
+    for kind in ("generator", "DUT"):
         mine = [i for i in items if i[0] == kind]
         for start in range(0, len(mine), per_line):
             line = Text(f"{kind if start == 0 else '':<10}", style="dim", no_wrap=True)
@@ -224,11 +257,14 @@ def render_frame(state: State, width: int, height: int) -> Stack:
     top = [*_header(state, width), _progress(state, width)]
     top += [Text(_fit(f"✕ {state.error}", width), style="bold red")] if state.error else []
     warnings = list(state.warnings.values())
-    warned = [Text(_fit(f"! may not be valid – {w}", width), style="bold yellow") for w in warnings[:3]]
+    if len(warnings) > 3:
+        warnings[2:] = [f"… and {len(warnings) - 2} more warnings"]
+    warned = [Text(_fit(f"! may not be valid – {w}", width), style="bold yellow") for w in warnings]
     left = height - len(top) - len(warned) - 1
     sections = [warned, _groups(state, width, max(1, left - 8))]
     left -= len(sections[1]) + 1
     parts: list[tuple[Callable[[int], list[Text]], int]] = [
+        (lambda most: _errors(state, width, most), 3),
         (lambda most: _curves(state, width)[:most], 2),
         (lambda most: _cpu(state, width, most), max(2, height // 4)),
         (lambda most: _interfaces(state, width, most), max(1, height // 8)),
@@ -254,16 +290,16 @@ def render_summary(trials: Sequence[State], width: int) -> Stack:
         name = state.leg or state.title
         if state.repetitions > 1:
             name += f" {state.repetition}/{state.repetitions}"
-        head = Text(_fit(name, min(cell_len(name), width - 30)), style="bold", no_wrap=True)
+        head = Text(_fit(name, min(cell_len(name), width - 45)), style="bold", no_wrap=True)
         ended = STATES.get(state.run_state, ("ended", ""))[0]
-        head.append(f" {ended} after {_clock(state.elapsed)}", style="dim")
+        head.append(f" {ended} after {_clock(state.elapsed)}; all phases together:", style="dim")
         lines.append(head)
         if state.error:
             lines.append(Text(_fit(f"  ✕ {state.error}", width), style="red"))
         for g in state.groups.values():
             lost = max(0, g.sent - g.delivered)
             sent, confirmed = units.count(g.sent), units.count(g.delivered)
-            text = f"sent {sent}, confirmed {confirmed}, not confirmed {units.count(lost)}"
+            text = f"offered {sent}, delivered {confirmed}, not confirmed {units.count(lost)}"
             line = Text(f"  {_fit(g.name, 14)} ", no_wrap=True)
             line.append(_plain(text))
             if g.errors:

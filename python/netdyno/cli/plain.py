@@ -6,7 +6,7 @@ import sys
 from typing import IO, Any
 
 from netdyno.cli.console import delay, main_delay
-from netdyno.view import Plan, Silent
+from netdyno.view import SHORT, Plan, Silent
 
 
 class PlainLines(Silent):
@@ -15,38 +15,38 @@ class PlainLines(Silent):
     def __init__(self, to: IO[str] | None = None) -> None:
         self._to = to or sys.stderr
         self._cpu: dict[str, float] = {}
+        self._order: list[str] = []
+        self._interval = 0.0
 
     def start(self, plan: Plan) -> None:
         """What is about to run."""
         self._cpu.clear()
+        self._interval = 0.0
+        self._order = [str(g["name"]) for g in plan.get("groups", [])]
         groups = ", ".join(f"{g['devices']} × {g['name']} ({g['protocol']})" for g in plan.get("groups", []))
         length = f"{plan.get('duration', 0):.0f} s"
         self.log(f"{plan.get('leg')}: {groups} → {plan.get('target')}, at most {length}")
 
     def sample(self, sample: dict[str, Any]) -> None:
-        """One line for each group."""
+        """One line for each group that did something, in the profile's order, then one of CPU."""
         dt = sample.get("dt") or 1.0
-        workers = " ".join(f"{w.get('cpu', 0):.0%}" for w in sample.get("workers", []))
-        duts = " ".join(f"{name} {cpu:.0%}" for name, cpu in self._cpu.items())
-        for name, group in sample.get("groups", {}).items():
-            counts = group["counts"]
-            shown = [
-                f"{counts['messages_intended'] / dt:.0f}/s intended",
-                f"{counts['messages_sent'] / dt:.0f}/s sent",
-                f"{counts['messages_delivered'] / dt:.0f}/s delivered",
-            ]
-            delays = group.get("delays", {})
-            main = main_delay({name: one["count"] for name, one in delays.items()})
-            if main:
-                name_of, d = main, delays[main]
-                shown.append(f"{name_of} p50 {delay(d['p50'])} p99 {delay(d['p99'])}")
-            failed = sum(counts.get("failures", {}).values())
-            if failed:
-                shown.append(f"{failed} failed")
-            head = f"{sample['t']:6.1f} s {sample.get('phase', ''):8}"
-            self.log(f"{head} {name}: {', '.join(shown)}")
-        if workers or duts:
-            self.log(f"{'':17} cpu: workers {workers}" + (f", {duts}" if duts else ""))
+        self._interval = max(self._interval, dt)
+        # the end of a drain: too short for rates, and all CPU in it is that of stopping
+        short = dt < SHORT * self._interval
+        groups = sample.get("groups", {})
+        lines = []
+        for name in sorted(groups, key=lambda n: self._order.index(n) if n in self._order else len(groups)):
+            shown = _group(groups[name], dt, short)
+            if shown and (sample.get("phase") != "drain" or _moved(groups[name]["counts"])):
+                lines.append(f"{sample['t']:6.1f} s {sample.get('phase', ''):8} {name}: {', '.join(shown)}")
+        for line in lines:
+            self.log(line)
+        cpu = [
+            " ".join(["generator", *(f"{w.get('cpu', 0):.0%}" for w in sample.get("workers", []))]),
+            *(f"{name} {cpu:.0%}" for name, cpu in self._cpu.items()),
+        ]
+        if lines and not short:
+            self.log(f"{'':17} cpu: {', '.join(cpu)}")
 
     def state(self, status: dict[str, Any]) -> None:
         """Changes of state."""
@@ -59,3 +59,26 @@ class PlainLines(Silent):
     def log(self, line: str) -> None:
         """A line."""
         print(line, file=self._to, flush=True)
+
+
+def _moved(counts: dict[str, Any]) -> bool:
+    keys = ("messages_intended", "messages_sent", "messages_delivered")
+    return any(counts[key] for key in keys) or any(counts.get("failures", {}).values())
+
+
+def _group(group: dict[str, Any], dt: float, short: bool) -> list[str]:
+    counts = group["counts"]
+    shown = []
+    if not short:
+        shown = [
+            f"{counts['messages_intended'] / dt:.0f}/s intended",
+            f"{counts['messages_sent'] / dt:.0f}/s offered",
+            f"{counts['messages_delivered'] / dt:.0f}/s delivered",
+        ]
+        delays = group.get("delays", {})
+        main = main_delay({name: one["count"] for name, one in delays.items()})
+        if main:
+            shown.append(f"{main} p50 {delay(delays[main]['p50'])} p99 {delay(delays[main]['p99'])}")
+    failures = counts.get("failures", {})
+    shown += [f"{count} failed ({kind})" for kind, count in failures.items() if count]
+    return shown
