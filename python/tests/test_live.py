@@ -48,7 +48,7 @@ def draw(state: State, width: int, height: int) -> list[str]:
     return captured.get().rstrip("\n").split("\n")
 
 
-@pytest.mark.parametrize("width", [80, 97, 120, 200])
+@pytest.mark.parametrize("width", [40, 50, 80, 97, 120, 200])
 @pytest.mark.parametrize("height", [6, 12, 24, 60])
 @pytest.mark.parametrize("points", [0, 1, 24])
 def test_fits_any_terminal(trial: dict[str, Any], width: int, height: int, points: int) -> None:
@@ -70,6 +70,13 @@ def test_eighty_columns_say_what_matters(trial: dict[str, Any]) -> None:
     assert [line.split()[0] for line in lines[5:8]] == ["sensors", "web", "probe"]
     for word in ("delivered", "core 1", "mosquitto", "nd-veth0", "pps", "bit/s", "12:00:02 warn  second"):
         assert word in text
+
+
+def test_small_screens_keep_names_and_the_main_figures(trial: dict[str, Any]) -> None:
+    lines = draw(fed(trial, 12), 50, 12)
+    head = next(i for i, line in enumerate(lines) if line.startswith("group"))
+    assert lines[head].split() == ["group", "offered/s", "delivered/s", "p99", "errors"]
+    assert [line.split()[0] for line in lines[head + 1 : head + 4]] == ["sensors", "web", "probe"]
 
 
 def test_wide_screens_show_more(trial: dict[str, Any]) -> None:

@@ -146,8 +146,10 @@ def _columns(running: bool) -> list[_Column]:
     ]
 
 
-OPTIONAL = ("intended/s", "max", "delay", "active")
-"""Columns for which there must be room beside the names, the most wanted first."""
+WANTED = (
+    "delivered/s", "p99", "errors", "offered/s", "loss", "p50", "intended/s", "max", "delay", "active",
+)  # fmt: skip
+"""Which columns get the room that the names leave, the most wanted first."""
 
 
 def _groups(state: State, width: int, most: int) -> list[Text]:
@@ -156,16 +158,13 @@ def _groups(state: State, width: int, most: int) -> list[Text]:
     names = {g.name: f"{g.name} {g.protocol}".rstrip() if g.protocol != g.name else g.name for g in groups}
     if width < 100:
         names = {g.name: g.name for g in groups}
-    longest = min(24, max([cell_len(n) for n in names.values()], default=0))
-    shown_columns = {title for title, _, _ in columns if title not in OPTIONAL}
-    first = width - sum(size for title, size, _ in columns if title in shown_columns)
-    for title, size, _ in sorted(
-        (c for c in columns if c[0] in OPTIONAL), key=lambda c: OPTIONAL.index(c[0])
-    ):
-        if first - size >= longest:
-            shown_columns.add(title)
-            first -= size
-    columns = [c for c in columns if c[0] in shown_columns]
+    room = min(24 if width >= 80 else 10, max([cell_len(n) for n in names.values()], default=0))
+    first, sizes, chosen = width, {title: size for title, size, _ in columns}, set()
+    for title in WANTED:
+        if first - sizes[title] >= room:
+            chosen.add(title)
+            first -= sizes[title]
+    columns = [c for c in columns if c[0] in chosen]
     head = Text(_fit("group", first), style="dim", no_wrap=True)
     for title, size, _ in columns:
         head.append(title.rjust(size))
@@ -261,7 +260,7 @@ def render_frame(state: State, width: int, height: int) -> Stack:
         warnings[2:] = [f"… and {len(warnings) - 2} more warnings"]
     warned = [Text(_fit(f"! may not be valid – {w}", width), style="bold yellow") for w in warnings]
     left = height - len(top) - len(warned) - 1
-    sections = [warned, _groups(state, width, max(1, left - 8))]
+    sections = [warned, _groups(state, width, max(1, left - 8 if left > 14 else left - 2))]
     left -= len(sections[1]) + 1
     parts: list[tuple[Callable[[int], list[Text]], int]] = [
         (lambda most: _errors(state, width, most), 3),
