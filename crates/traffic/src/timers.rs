@@ -7,7 +7,8 @@ use std::collections::BinaryHeap;
 /// One timer per device index.
 ///
 /// Moving a timer later (an answer's time-out, with every answer) only writes `due`: the entry in the heap
-/// comes up at its old time and is put back then. So the heap holds few entries and is rarely touched.
+/// comes up at its old time and is put back then. So the heap holds few entries and is rarely touched. Moving one
+/// earlier leaves an entry behind; when those outnumber the devices they are swept out.
 #[derive(Debug, Default)]
 pub struct Timers {
     heap: BinaryHeap<Reverse<(Time, u32)>>,
@@ -35,7 +36,21 @@ impl Timers {
         if due < slot.queued {
             slot.queued = due;
             self.heap.push(Reverse((due, i)));
+            if self.heap.len() > 2 * self.slots.len() {
+                self.sweep();
+            }
         }
+    }
+
+    /// Keep one entry per device. As many pushes as there are devices lie between two sweeps, so a push costs no
+    /// more for it; the memory stays.
+    #[cold]
+    fn sweep(&mut self) {
+        let mut entries = std::mem::take(&mut self.heap).into_vec();
+        entries.clear();
+        let queued = (0u32..).zip(&self.slots).filter(|(_, slot)| slot.queued != Time::NEVER);
+        entries.extend(queued.map(|(i, slot)| Reverse((slot.queued, i))));
+        self.heap = entries.into();
     }
 
     /// When there is next something to look at.
@@ -81,6 +96,18 @@ mod tests {
         assert_eq!(t.pop(Time(998)), None);
         assert_eq!(t.pop(Time(999)), Some((0, Time(999))));
         assert_eq!(t.pop(Time(5000)), None);
+    }
+
+    #[test]
+    fn a_timer_that_moves_to_and_fro_leaves_no_heap_of_old_entries() {
+        let mut t = Timers::new(4);
+        for n in 0..10_000 {
+            // an answer's time-out, then the answer and a short rest, over and over
+            t.set(n as u32 % 4, Time(1_000_000 + n));
+            t.set(n as u32 % 4, Time(n + 1));
+            assert!(t.heap.len() <= 8, "{}", t.heap.len());
+            assert_eq!(t.pop(Time(n + 1)), Some((n as u32 % 4, Time(n + 1))));
+        }
     }
 
     proptest! {
