@@ -10,8 +10,8 @@ use crate::plan::Plan;
 use crate::transport::{Control, Sample, Transport, Unready};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use protocol::registry::Carrier;
-use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::collections::{BTreeSet, HashMap};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -87,8 +87,10 @@ impl Transport for Sockets {
         samples: Sender<Sample>,
     ) -> Result<Vec<JoinHandle<()>>, Unready> {
         enough_files(&plan)?;
+        if let Some(ports) = local_ports() {
+            enough_ports(&plan, ports)?;
+        }
         for (i, group) in plan.groups.iter().enumerate() {
-            enough_ports(i, group)?;
             sources_are_ours(i, &group.sources)?;
             may_ping(i, group)?;
         }
@@ -146,21 +148,40 @@ fn enough_files(plan: &Plan) -> Result<(), Unready> {
     Err(Unready::new("ND-92-01", "groups", what, fix))
 }
 
-/// A local address has only so many ports towards one server.
-fn enough_ports(index: usize, group: &crate::plan::GroupPlan) -> Result<(), Unready> {
-    if group.scheme.carrier != Carrier::Stream {
-        return Ok(());
-    }
-    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+/// Ports that the kernel hands out.
+fn local_ports() -> Option<u64> {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
     let mut ends = range.split_whitespace().filter_map(|n| n.parse::<u64>().ok());
-    let (Some(low), Some(high)) = (ends.next(), ends.next()) else { return Ok(()) };
-    let ports = (high.saturating_sub(low) + 1) * group.sources.len().max(1) as u64;
-    if u64::from(group.devices) <= ports {
-        return Ok(());
+    let (low, high) = (ends.next()?, ends.next()?);
+    Some(high.saturating_sub(low) + 1)
+}
+
+/// A local address has only so many ports towards one server, for all groups together.
+fn enough_ports(plan: &Plan, ports: u64) -> Result<(), Unready> {
+    let mut needed: HashMap<(Option<IpAddr>, SocketAddr), u64> = HashMap::new();
+    for (index, group) in plan.groups.iter().enumerate() {
+        if group.scheme.carrier != Carrier::Stream {
+            continue;
+        }
+        let shares = group.sources.len().max(1) as u64;
+        for i in 0..shares {
+            let source = group.sources.get(i as usize).copied();
+            let devices = (u64::from(group.devices) + shares - 1 - i) / shares;
+            let need = needed.entry((source, group.address)).or_default();
+            *need += devices;
+            if *need > ports {
+                let from = source.map_or_else(|| "one address".to_owned(), |source| source.to_string());
+                let what = format!(
+                    "{need} devices need a local port each from {from} to {}, and there are {ports}",
+                    group.address
+                );
+                let fix =
+                    "Give the group more source addresses, or widen sysctl net.ipv4.ip_local_port_range";
+                return Err(Unready::new("ND-92-02", format!("groups[{index}].source"), what, fix));
+            }
+        }
     }
-    let what = format!("{} devices need a local port each, and there are {ports}", group.devices);
-    let fix = "Give the group more source addresses, or widen sysctl net.ipv4.ip_local_port_range";
-    Err(Unready::new("ND-92-02", format!("groups[{index}].source"), what, fix))
+    Ok(())
 }
 
 fn sources_are_ours(index: usize, sources: &[IpAddr]) -> Result<(), Unready> {
@@ -184,4 +205,58 @@ fn may_ping(index: usize, group: &crate::plan::GroupPlan) -> Result<(), Unready>
         let fix = "Run sudo sysctl -w net.ipv4.ping_group_range=\"0 2147483647\", or run as root";
         Unready::new("ND-92-05", format!("groups[{index}].model.ping"), what, fix)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Trial;
+    use serde_json::{Value, json};
+
+    /// Target, devices, sources.
+    type Groups = [(&'static str, u32, Value)];
+
+    /// Whether these have enough with 100 ports.
+    fn enough(groups: &Groups) -> Result<(), Unready> {
+        let groups: Vec<Value> = (0..)
+            .zip(groups)
+            .map(|(i, (target, devices, source))| {
+                json!({"name": format!("g{i}"), "target": target, "devices": devices, "source": source,
+                    "model": {"script": {"steps": [{"send": "x"}]}}})
+            })
+            .collect();
+        let text = json!({"name": "p", "groups": groups}).to_string();
+        let plan = Plan::new(profile::load(&text).expect("good"), &Trial::default()).expect("a plan");
+        enough_ports(&plan, 100)
+    }
+
+    #[test]
+    fn groups_that_share_a_target_share_its_ports() {
+        const A: &str = "tcp://127.0.0.1:81";
+        const B: &str = "tcp://127.0.0.1:82";
+        let any = || json!([]);
+        let of = |sources: &[&str]| json!(sources);
+        let good: [&Groups; 6] = [
+            &[(A, 100, any())],
+            &[(A, 60, any()), (A, 40, any())],
+            &[(A, 100, any()), (B, 100, any())],
+            &[(A, 100, of(&["127.0.0.1"])), (A, 100, of(&["127.0.0.2"]))],
+            &[(A, 300, of(&["127.0.0.1-127.0.0.3"]))],
+            &[("udp://127.0.0.1:81", 1000, any())],
+        ];
+        for groups in good {
+            assert_eq!(enough(groups), Ok(()), "{groups:?}");
+        }
+        let bad: [(&Groups, &str, &str); 4] = [
+            (&[(A, 101, any())], "groups[0].source", "101 devices"),
+            (&[(A, 60, any()), (B, 60, any()), (A, 41, any())], "groups[2].source", "101 devices"),
+            (&[(A, 301, of(&["127.0.0.1-127.0.0.3"]))], "groups[0].source", "127.0.0.1 to 127.0.0.1:81"),
+            (&[(A, 102, of(&["127.0.0.1", "127.0.0.1"]))], "groups[0].source", "102 devices"),
+        ];
+        for (groups, at, word) in bad {
+            let why = enough(groups).expect_err(at);
+            assert_eq!((why.code, why.at.as_str()), ("ND-92-02", at));
+            assert!(why.what.contains(word), "{why}");
+        }
+    }
 }
