@@ -13,8 +13,10 @@ use std::time::Duration;
 pub(super) struct Group {
     /// Open loop: when flows are due.
     pub arrivals: Option<Arrivals>,
-    /// Open loop: flows that were due while every device was busy.
-    pub backlog: VecDeque<Time>,
+    /// Open loop: flows taken, and flows counted as asked for, in warm-up and measure phase. Those in between are
+    /// the backlog: nobody keeps a list of it, as the arrivals can be asked again.
+    taken: [u64; 2],
+    asked_for: [u64; 2],
     /// Closed loop: how many devices are to be at work.
     crowd: Option<Crowd>,
     next_look: Time,
@@ -42,7 +44,8 @@ impl Group {
         let seed = plan.profile.seed.wrapping_add((g as u64) << 32);
         let mut this = Self {
             arrivals: None,
-            backlog: VecDeque::new(),
+            taken: [0; 2],
+            asked_for: [0; 2],
             crowd: None,
             next_look: Time::ZERO,
             wanted: 0,
@@ -66,12 +69,29 @@ impl Group {
         this
     }
 
-    /// Open loop: take one flow that is due at `now`, and count it as asked for.
+    /// Open loop: take one flow that is due at `now`, for a device that is free.
     pub fn arrival(&mut self, now: Time, window: Window) -> Option<Time> {
         let arrivals = self.arrivals.as_mut().filter(|a| a.next() <= now && a.next() < window.drain)?;
         let due = arrivals.pop();
-        self.meter[window.phase(due) as usize].counts.flows_intended += 1;
+        let phase = usize::from(due >= window.measure);
+        self.taken[phase] += 1;
+        self.ask_for(phase, self.taken[phase]);
         Some(due)
+    }
+
+    /// Open loop: count what is due before `now` as asked for, taken or not.
+    fn count_due(&mut self, now: Time, window: Window) {
+        let Some(arrivals) = &self.arrivals else { return };
+        let warmup = arrivals.pending(now.min(window.measure));
+        let all = arrivals.pending(now.min(window.drain));
+        self.ask_for(0, self.taken[0] + warmup);
+        self.ask_for(1, self.taken[1] + all.saturating_sub(warmup));
+    }
+
+    /// So many flows of `phase` are asked for by now. Never fewer than before: a long backlog is an estimate.
+    fn ask_for(&mut self, phase: usize, flows: u64) {
+        self.meter[phase].counts.flows_intended += flows.saturating_sub(self.asked_for[phase]);
+        self.asked_for[phase] = self.asked_for[phase].max(flows);
     }
 
     /// Closed loop: how many devices are to be at work at `now`.
@@ -87,13 +107,16 @@ impl Group {
     pub fn next(&self, draining: bool) -> Time {
         match &self.arrivals {
             _ if draining => Time::NEVER,
+            // until a device is free
+            Some(_) if self.idle.is_empty() => Time::NEVER,
             Some(arrivals) => arrivals.next(),
             None => self.next_look,
         }
     }
 
     /// The tallies since the last call.
-    pub fn take_meter(&mut self) -> [Tally; 3] {
+    pub fn take_meter(&mut self, now: Time, window: Window) -> [Tally; 3] {
+        self.count_due(now, window);
         let delays = self.delays;
         std::mem::replace(&mut *self.meter, std::array::from_fn(|_| Tally::new(delays)))
     }

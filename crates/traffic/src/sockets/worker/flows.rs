@@ -24,17 +24,14 @@ impl Worker {
         for g in 0..self.groups.len() {
             let mut turns = TIMERS_A_TURN;
             while turns > 0
+                && !self.groups[g].idle.is_empty()
                 && let Some(due) = self.groups[g].arrival(self.now, self.window)
+                && let Some(i) = self.groups[g].idle.pop_front()
             {
                 turns -= 1;
                 self.tick();
-                match self.groups[g].idle.pop_front() {
-                    Some(i) => {
-                        self.late(g, due, due);
-                        self.begin(i, due);
-                    }
-                    None => self.groups[g].backlog.push_back(due),
-                }
+                self.late(g, due, due);
+                self.begin(i, due);
             }
             let want = self.groups[g].wanted(self.now);
             while self.groups[g].awake < want {
@@ -96,7 +93,7 @@ impl Worker {
             slot.state = State::Done;
         } else if group.arrivals.is_some() {
             slot.state = State::Idle;
-            match group.backlog.pop_front() {
+            match group.arrival(self.now, self.window) {
                 // through the timer, so that a chain of instant failures cannot recurse
                 Some(due) => {
                     slot.state = State::Resting;

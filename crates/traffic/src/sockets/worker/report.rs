@@ -1,7 +1,6 @@
 //! What the worker reports: a sample at each boundary, and one when it leaves.
 
 use super::Worker;
-use crate::sockets::group::Group;
 use crate::transport::{Sample, Unready};
 use protocol::meter::Phase;
 use protocol::time::Time;
@@ -33,7 +32,7 @@ impl Worker {
             from: self.sampled,
             until,
             phase,
-            groups: self.groups.iter_mut().map(Group::take_meter).collect(),
+            groups: self.groups.iter_mut().map(|group| group.take_meter(until, self.window)).collect(),
             active: self.groups.iter().map(|g| g.active).collect(),
             ran: cpu.ran.saturating_sub(self.cpu_then.ran),
             waited: cpu.waited.saturating_sub(self.cpu_then.waited),
