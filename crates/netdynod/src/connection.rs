@@ -6,7 +6,7 @@ use crate::method;
 use crate::outbox::Outbox;
 use crate::rpc::{self, Error, NO_REQUEST, NOT_ALLOWED, Request};
 use crate::token::Token;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::io::{self, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 const TOKEN_TIME: Duration = Duration::from_secs(5);
 /// Longest line of who has not shown the token.
 const TOKEN_LINE: usize = 4 << 10;
+/// Lines of who has not shown the token.
+const TOKEN_TRIES: usize = 10;
 
 /// Both kinds of connection.
 pub trait Stream: Patient + Write + Send + Sync + Sized + 'static {
@@ -96,7 +98,7 @@ pub fn serve<S: Stream>(
         outbox.hang_up();
         drop(seat);
     };
-    let reading = move || read(Lines::new(stream), &caller, token);
+    let reading = move || read(Lines::new(stream), &caller, token.as_deref());
     spawn("nd-write", writing)?;
     spawn("nd-read", reading)
 }
@@ -106,54 +108,79 @@ pub fn spawn(name: &str, f: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name.into()).spawn(f).map(drop)
 }
 
-fn read<S: Patient>(mut lines: Lines<S>, caller: &Caller, mut token: Option<Arc<Token>>) {
-    let late = Instant::now() + TOKEN_TIME;
-    loop {
-        let (max, deadline) = if token.is_some() { (TOKEN_LINE, Some(late)) } else { (LINE_MAX, None) };
-        let reply = match lines.next(max, deadline).map(<[u8]>::trim_ascii) {
-            Ok([]) => continue,
-            Ok(line) => handle(line, caller, &mut token),
-            Err(end) => {
-                let why = match end {
-                    End::Closed => return,
-                    End::TooLong => Error::request(
-                        NO_REQUEST,
-                        format!("a line of over {max} bytes"),
-                        "End each request with a line feed",
-                    ),
-                    End::TooLate => not_allowed(format!("no token within {} s", TOKEN_TIME.as_secs())),
-                };
-                tracing::warn!(session = caller.session, "hung up: {}", why.message);
-                caller.outbox.answer(rpc::answer(&Value::Null, Err(why)));
-                return;
-            }
-        };
-        if let Some(reply) = reply {
-            caller.outbox.answer(reply);
-        }
+fn read<S: Patient>(mut lines: Lines<S>, caller: &Caller, token: Option<&Token>) {
+    if token.is_some_and(|token| !admit(&mut lines, caller, token)) {
+        return;
+    }
+    while let Some(line) = next(&mut lines, caller, LINE_MAX, None) {
+        respond(line, caller, |method, params| {
+            tracing::debug!(session = caller.session, %method, "call");
+            caller.core.hearing(caller.session, || method::call(caller, method, params))
+        });
     }
 }
 
-/// One line in, at most one line out.
-fn handle(line: &[u8], caller: &Caller, token: &mut Option<Arc<Token>>) -> Option<String> {
-    let request = match Request::parse(line) {
-        Ok(request) => request,
-        Err((id, error)) => return Some(rpc::answer(&id, Err(error))),
-    };
-    let result = if let Some(wanted) = token {
-        let shown = request.params.get("token").and_then(Value::as_str).unwrap_or("");
-        if request.method == "control.hello" && wanted.is(shown) {
-            *token = None;
-            Ok(Value::Bool(true))
-        } else {
-            tracing::warn!(session = caller.session, method = %request.method, "refused: no or a wrong token");
+/// Whether the token is shown: in time, and within a few lines.
+fn admit<S: Patient>(lines: &mut Lines<S>, caller: &Caller, token: &Token) -> bool {
+    let late = Instant::now() + TOKEN_TIME;
+    let mut shown = false;
+    for _ in 0..TOKEN_TRIES {
+        let Some(line) = next(lines, caller, TOKEN_LINE, Some(late)) else { break };
+        respond(line, caller, |method, params| {
+            let text = params.get("token").and_then(Value::as_str).unwrap_or("");
+            shown = method == "control.hello" && token.is(text);
+            if shown {
+                return Ok(Value::Bool(true));
+            }
+            tracing::warn!(session = caller.session, %method, "refused: no or a wrong token");
             Err(not_allowed("the token is missing or wrong"))
+        });
+        if shown {
+            break;
         }
-    } else {
-        tracing::debug!(session = caller.session, method = %request.method, "call");
-        caller.core.hearing(caller.session, || method::call(caller, &request.method, request.params))
+    }
+    shown
+}
+
+/// The next line. When there is none the other side is told why, if it can be.
+fn next<'a, S: Patient>(
+    lines: &'a mut Lines<S>,
+    caller: &Caller,
+    max: usize,
+    deadline: Option<Instant>,
+) -> Option<&'a [u8]> {
+    let why = match lines.next(max, deadline) {
+        Ok(line) => return Some(line.trim_ascii()),
+        Err(End::Closed) => return None,
+        Err(End::TooLong) => {
+            let what = format!("a line of over {max} bytes");
+            Error::request(NO_REQUEST, what, "End each request with a line feed")
+        }
+        Err(End::TooLate) => not_allowed(format!("no token within {} s", TOKEN_TIME.as_secs())),
     };
-    request.id.map(|id| rpc::answer(&id, result))
+    tracing::warn!(session = caller.session, "hung up: {}", why.message);
+    caller.outbox.answer(rpc::answer(&Value::Null, Err(why)));
+    None
+}
+
+/// One line in, at most one line out.
+fn respond<F>(line: &[u8], caller: &Caller, call: F)
+where
+    F: FnOnce(&str, Map<String, Value>) -> Result<Value, Error>,
+{
+    if line.is_empty() {
+        return;
+    }
+    let answer = match Request::parse(line) {
+        Ok(Request { id, method, params }) => {
+            let result = call(&method, params);
+            id.map(|id| rpc::answer(&id, result))
+        }
+        Err((id, error)) => Some(rpc::answer(&id, Err(error))),
+    };
+    if let Some(answer) = answer {
+        caller.outbox.answer(answer);
+    }
 }
 
 fn not_allowed(what: impl Into<String>) -> Error {

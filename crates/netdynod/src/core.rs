@@ -2,13 +2,16 @@
 
 use crate::lease::{LEASE, Lease};
 use crate::log::Tail;
-use crate::rpc::{Error, NOT_WRITER};
+use crate::rpc::{BAD_PROFILE, Error, NOT_WRITER};
 use crate::run::Run;
 use crate::watchers::Watchers;
+use serde_json::Value;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use traffic::capture::Capture;
+use traffic::Trial;
+use traffic::capture::{self, Capture};
 
 /// Number of a connection.
 pub type Session = u64;
@@ -61,25 +64,46 @@ impl Core {
 
     // ---- what is there ----
 
-    /// A number for a new run.
-    pub fn run_number(&self) -> u64 {
-        self.runs.fetch_add(1, Ordering::Relaxed)
-    }
-
     /// The run, if one is loaded.
     pub fn run(&self) -> Option<Arc<Run>> {
         lock(&self.run).clone()
     }
 
-    /// Put another run in its place, and tell so.
-    pub fn set_run(&self, run: &Arc<Run>) {
-        *lock(&self.run) = Some(Arc::clone(run));
+    /// Put a run of `profile` in the place of one that is not under way, and tell so.
+    pub fn load(&self, profile: &Value, trial: &Trial) -> Result<Arc<Run>, Error> {
+        if self.run().is_some_and(|run| run.is_active()) {
+            return Err(Error::state("a run is under way", "Stop it with run.stop and wait for it"));
+        }
+        let profile =
+            profile::load(&profile.to_string()).map_err(|errors| Error::all(BAD_PROFILE, &errors))?;
+        let id = format!("{}-{}", profile.name, self.runs.fetch_add(1, Ordering::Relaxed));
+        let run = Run::load(id, profile, trial, &self.watchers)?;
+        tracing::info!(run = %run.id, "loaded");
+        *lock(&self.run) = Some(Arc::clone(&run));
         self.watchers.publish("run.state", &run.status());
+        Ok(run)
     }
 
     /// The capture, if there is or was one.
     pub fn capture(&self) -> MutexGuard<'_, Option<Capture>> {
         lock(&self.capture)
+    }
+
+    /// Capture from the run's ports, or where its traffic leaves the kernel. Ends a capture that is under way.
+    pub fn start_capture(&self, settings: &profile::Capture, path: &Path) -> Result<capture::Status, Error> {
+        let run = self.run();
+        let mut place = self.capture();
+        *place = None;
+        let started = match run.as_ref().and_then(|run| run.capture(settings)) {
+            Some(source) => Capture::start_from(source?, settings, path)?,
+            None => {
+                let towards = run.and_then(|run| run.plan.groups.first().map(|group| group.address));
+                Capture::start(settings, path, towards)?
+            }
+        };
+        let status = started.status();
+        *place = Some(started);
+        Ok(status)
     }
 
     // ---- the writer ----

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use nix::sys::stat::{Mode, umask};
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -26,8 +27,15 @@ pub fn listen(path: &Path) -> Result<(UnixListener, SocketFile<'_>)> {
         std::fs::create_dir_all(folder).with_context(|| format!("{} cannot be made", folder.display()))?;
     }
     if std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket()) {
-        if UnixStream::connect(path).is_ok() {
-            bail!("another daemon answers on {}; use it, end it, or choose another --socket", path.display());
+        match UnixStream::connect(path) {
+            Ok(_) => {
+                bail!(
+                    "another daemon answers on {}; use it, end it, or choose another --socket",
+                    path.display()
+                )
+            }
+            Err(e) if e.kind() == ErrorKind::ConnectionRefused => {} // nobody does
+            Err(e) => return Err(e).with_context(|| format!("who has {} cannot be seen", path.display())),
         }
         std::fs::remove_file(path)
             .with_context(|| format!("the stale {} cannot be removed", path.display()))?;

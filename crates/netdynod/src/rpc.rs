@@ -35,8 +35,12 @@ impl Request {
             let fix = "Send \"jsonrpc\": \"2.0\" with each request";
             return Err(refuse(NO_REQUEST, &to, "this is not JSON-RPC 2.0".into(), fix));
         }
-        let Some(Value::String(method)) = fields.remove("method") else {
-            return Err(refuse(NO_REQUEST, &to, "the method is missing, or no text".into(), METHODS));
+        let method = match fields.remove("method") {
+            Some(Value::String(method)) if method.len() <= METHOD_MAX => method,
+            _ => {
+                let what = format!("the method is missing, or no text of at most {METHOD_MAX} bytes");
+                return Err(refuse(NO_REQUEST, &to, what, METHODS));
+            }
         };
         match fields.remove("params").unwrap_or_default() {
             Value::Null => Ok(Self { id, method, params: Map::new() }),
@@ -60,6 +64,8 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
+/// Longest name of a method: names are logged and echoed.
+const METHOD_MAX: usize = 100;
 const METHODS: &str = "See docs/reference/rpc.md for the methods";
 
 /// JSON-RPC's own: not JSON.
@@ -99,8 +105,13 @@ pub struct Error {
 impl Error {
     /// An error with netdyno's own code.
     pub fn new(code: i32, nd: &str, at: &str, what: impl Into<String>, fix: &str) -> Self {
-        let what = what.into();
-        Self { code, data: json!({"code": nd, "at": at, "what": what, "fix": fix}), message: what }
+        Self::of(code, &json!({"code": nd, "at": at, "what": what.into(), "fix": fix}))
+    }
+
+    /// From an error that has its own code, place, words and remedy.
+    pub fn of(code: i32, error: &impl Serialize) -> Self {
+        let data = json!(error);
+        Self { code, message: data["what"].as_str().unwrap_or_default().to_owned(), data }
     }
 
     /// What came is no call that could be made.
@@ -124,14 +135,15 @@ impl Error {
     }
 
     /// Several things at once: the first speaks, all are there.
-    pub fn all<E: Serialize + ToString>(code: i32, errors: &[E]) -> Self {
-        let mut data = errors.first().map_or(Value::Null, |e| json!(e));
-        if let Value::Object(map) = &mut data {
-            map.insert("all".into(), json!(errors));
+    pub fn all<E: Serialize>(code: i32, errors: &[E]) -> Self {
+        let mut error = Self::of(code, &errors.first());
+        if errors.len() > 1 {
+            error.message += &format!(" (and {} more)", errors.len() - 1);
         }
-        let more = if errors.len() > 1 { format!(" (and {} more)", errors.len() - 1) } else { String::new() };
-        let message = errors.first().map_or_else(String::new, |e| e.to_string() + &more);
-        Self { code, message, data }
+        if let Value::Object(data) = &mut error.data {
+            data.insert("all".into(), json!(errors));
+        }
+        error
     }
 }
 

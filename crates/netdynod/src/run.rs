@@ -326,7 +326,7 @@ impl Run {
 impl From<Unready> for Error {
     fn from(e: Unready) -> Self {
         let code = if e.code.starts_with("ND-104") { BAD_PROFILE } else { NOT_READY };
-        Self { code, message: e.to_string(), data: serde_json::json!(e) }
+        Self::of(code, &e)
     }
 }
 

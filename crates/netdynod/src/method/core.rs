@@ -2,7 +2,10 @@
 
 use super::{Answer, Nothing};
 use crate::connection::Caller;
-use nix::sys::resource::{Resource, getrlimit};
+use crate::lines::LINE_MAX;
+use crate::server::CONNECTIONS;
+use crate::watchers::SUBSCRIPTIONS;
+use crate::{machine, ports};
 use protocol::registry::Params;
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
@@ -17,7 +20,6 @@ pub fn describe(_: Nothing) -> Answer {
             json!({"name": p.name(), "delays": p.delays(), "schemes": schemes})
         })
         .collect();
-    let nofile = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(_, hard)| hard);
     Ok(json!({
         "name": "netdynod",
         "version": env!("CARGO_PKG_VERSION"),
@@ -28,8 +30,15 @@ pub fn describe(_: Nothing) -> Answer {
             {"name": "dpdk", "available": true},
         ],
         "protocols": protocols,
-        "interfaces": super::ports::interfaces(),
-        "limits": {"nofile": nofile},
+        "interfaces": ports::interfaces(),
+        "rights": machine::rights(),
+        "huge_pages": machine::huge_pages(),
+        "limits": {
+            "nofile": machine::nofile(),
+            "connections": CONNECTIONS,
+            "subscriptions": SUBSCRIPTIONS,
+            "line": LINE_MAX,
+        },
     }))
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Answer, Nothing};
 use crate::connection::Caller;
-use crate::rpc::{BAD_PROFILE, Error, NOTHING_THERE};
+use crate::rpc::{Error, NOTHING_THERE};
 use crate::run::{Run, Status};
 use profile::Target;
 use serde::Deserialize;
@@ -24,24 +24,8 @@ pub struct Load {
 
 /// Put a run in place of the last one.
 pub fn load(caller: &Caller, params: Load) -> Answer {
-    let core = &caller.core;
-    core.as_writer(caller.session)?;
-    if core.run().is_some_and(|r| r.is_active()) {
-        return Err(Error::state("a run is under way", "Stop it with run.stop and wait for it"));
-    }
-    let mut value = params.profile;
-    // before the checks, so that a profile may leave its targets open
-    if !params.targets.is_empty()
-        && let Some(profile) = value.as_object_mut()
-    {
-        let targets = profile.entry("targets").or_insert_with(|| json!({}));
-        for (name, target) in &params.targets {
-            targets[name] = target.to_string().into();
-        }
-    }
-    let profile = profile::load(&value.to_string()).map_err(|errors| Error::all(BAD_PROFILE, &errors))?;
-    let id = format!("{}-{}", profile.name, core.run_number());
-    let run = Run::load(id, profile, &params.trial, &core.watchers)?;
+    caller.core.as_writer(caller.session)?;
+    let run = caller.core.load(&with_targets(params.profile, &params.targets), &params.trial)?;
     let groups: Vec<Value> = run
         .plan
         .groups
@@ -50,10 +34,19 @@ pub fn load(caller: &Caller, params: Load) -> Answer {
             json!({"name": g.name, "protocol": g.protocol, "target": g.target, "devices": g.devices, "delays": g.delays})
         })
         .collect();
-    let answer = json!({"run": run.id, "groups": groups});
-    tracing::info!(run = %run.id, "loaded");
-    core.set_run(&run);
-    Ok(answer)
+    Ok(json!({"run": run.id, "groups": groups}))
+}
+
+/// The profile with these targets: before its checks, so that it may leave them open.
+fn with_targets(mut profile: Value, targets: &BTreeMap<String, Target>) -> Value {
+    if !targets.is_empty()
+        && let Some(profile) = profile.as_object_mut()
+        // what is there and no object is the checks' to refuse
+        && let Some(all) = profile.entry("targets").or_insert_with(|| json!({})).as_object_mut()
+    {
+        all.extend(targets.iter().map(|(name, target)| (name.clone(), target.to_string().into())));
+    }
+    profile
 }
 
 fn loaded(caller: &Caller) -> Result<Arc<Run>, Error> {

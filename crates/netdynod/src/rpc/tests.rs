@@ -50,10 +50,28 @@ fn what_is_no_request_is_refused_with_the_id_it_has() {
 }
 
 #[test]
+fn the_name_of_a_method_has_its_limit() {
+    let line = |len| json!({"jsonrpc": "2.0", "id": 1, "method": "m".repeat(len)}).to_string();
+    assert_eq!(Request::parse(line(METHOD_MAX).as_bytes()).unwrap().method.len(), METHOD_MAX);
+    assert_eq!(refused(&line(METHOD_MAX + 1)), (1.into(), NO_REQUEST));
+}
+
+#[test]
 fn nesting_without_end_is_refused_not_followed() {
     for open in ["[", r#"{"a":"#] {
         assert_eq!(refused(&open.repeat(1 << 20)), (Value::Null, NO_JSON));
     }
+}
+
+#[test]
+fn of_several_errors_the_first_speaks_and_all_are_there() {
+    let one =
+        |n: u32| json!({"code": "ND-104-05", "at": format!("a[{n}]"), "what": format!("{n}"), "fix": "f"});
+    let error = Error::all(BAD_PROFILE, &[one(1), one(2), one(3)]);
+    assert_eq!((error.message.as_str(), &error.data["at"]), ("1 (and 2 more)", &json!("a[1]")));
+    assert_eq!(error.data["all"], json!([one(1), one(2), one(3)]));
+    let error = Error::all(BAD_PROFILE, &[one(1)]);
+    assert_eq!((error.message.as_str(), &error.data["all"]), ("1", &json!([one(1)])));
 }
 
 #[test]

@@ -99,7 +99,26 @@ fn it_says_what_it_is_and_can() {
     for protocol in ["mqtt", "http", "ping", "stream", "script"] {
         assert!(names("protocols").iter().any(|name| name == protocol), "{protocol}");
     }
+    for (limit, value) in [("connections", 64), ("subscriptions", 16), ("line", 32 << 20)] {
+        assert_eq!(about["limits"][limit], value, "{limit}");
+    }
+    assert!(about["limits"]["nofile"].as_u64() > Some(0));
+    assert!(about["rights"]["net_raw"].is_boolean() && about["rights"]["net_admin"].is_boolean());
+    assert!(about["huge_pages"].is_array() && !about["cores"].as_array().unwrap().is_empty());
     let ports = client.get("ports.list");
     let lo = ports.as_array().unwrap().iter().find(|port| port["name"] == "lo").unwrap();
     assert_eq!((&lo["kind"], &lo["link"]), (&json!("kernel"), &json!(true)));
+    client.get("control.acquire");
+    let model = json!({"stream": {"rate": "10/s", "echo": false}});
+    let device = json!({"name": "a", "device": "null", "role": "generator", "ip": "192.0.2.1"});
+    let profile = json!({
+        "name": "ports",
+        "transport": {"dpdk": {"ports": [device]}},
+        "groups": [{"name": "s", "target": "udp://192.0.2.2:9", "model": model}],
+    });
+    client.call("run.load", json!({"profile": profile}));
+    let ports = client.get("ports.list");
+    let port = ports.as_array().unwrap().iter().find(|port| port["name"] == "a").unwrap();
+    assert_eq!((&port["kind"], &port["device"]), (&json!("dpdk"), &json!("null")));
+    assert_eq!(port["link"], json!(null), "it is not open");
 }

@@ -62,6 +62,12 @@ fn a_wrong_profile_is_refused_with_all_its_faults() {
     assert_eq!(codes, ["ND-104-05", "ND-104-06"]);
     assert_eq!(data["at"], "groups[0].devices");
     assert_eq!(writer.call("profile.validate", json!({"profile": profile}))["errors"], data["all"]);
+    // nor does anything that is not even the beginning of one do harm
+    for (nonsense, at) in [(json!({"targets": 5}), "targets"), (json!([]), ""), (json!("text"), "")] {
+        let targets = json!({"far": "udp://127.0.0.1:9"});
+        let data = writer.fails("run.load", json!({"profile": nonsense, "targets": targets}), -32002);
+        assert_eq!(data["at"], at, "{nonsense}: {data:?}");
+    }
     let data = writer.fails("run.load", json!({"profile": {}, "trail": {}}), -32602);
     assert!(data["what"].as_str().unwrap().contains("trail"));
     assert_eq!(writer.get("run.status")["state"], "loaded", "the one before is kept");

@@ -30,6 +30,16 @@ fn nothing_is_answered_before_the_token_is_shown() {
 }
 
 #[test]
+fn the_token_cannot_be_guessed_at_length() {
+    let (_daemon, address) = Daemon::with_tcp();
+    let mut client = Client::tcp(&address);
+    for _ in 0..10 {
+        client.fails("control.hello", json!({"token": "0123456789abcdef0124"}), -32006);
+    }
+    assert_eq!(client.line(), None);
+}
+
+#[test]
 fn who_does_not_show_the_token_in_time_is_hung_up_on() {
     let (daemon, address) = Daemon::with_tcp();
     let mut slow = Client::tcp(&address);
