@@ -34,6 +34,13 @@ pub trait Model {
     /// The measure phase is over: begin nothing new, end the flow in good order (MQTT: DISCONNECT).
     /// Answers still on their way may be waited for until the drain phase ends.
     fn stop(&mut self, cx: &mut Cx<'_>);
+
+    /// How many messages fell due before `end`, by the clock alone, and have neither been sent nor counted as
+    /// intended: a live view counts these as they fall due.
+    fn behind(&self, end: Time) -> u64 {
+        let _waits_for_answers = end;
+        0
+    }
 }
 
 /// What the model asks the transport to do about its connection.

@@ -62,23 +62,25 @@ impl Pace {
         u64::try_from(bursts).unwrap_or(u64::MAX).saturating_add(1).saturating_mul(self.burst)
     }
 
+    /// How many messages from `next` on (of `count`; 0: no end) fall due before `end`.
+    #[inline]
+    pub fn pending(self, base: Time, next: u64, count: u64, end: Time) -> u64 {
+        // mostly none, which costs no division to see
+        if self.closed_loop() || self.due(base, next) >= end {
+            return 0;
+        }
+        let limit = if count == 0 { u64::MAX } else { count };
+        self.due_by(base, Time(end.0 - 1)).min(limit).saturating_sub(next)
+    }
+
     /// The flow ends, or sends no more: count as intended the messages from `next` on (of `count`; 0: no
     /// end) that fell due while the load was on and were never sent.
     pub fn missed(self, cx: &mut Cx<'_>, base: Time, next: u64, count: u64) {
-        if self.closed_loop() {
-            return;
-        }
-        let limit = if count == 0 { u64::MAX } else { count };
-        let mut from = next.min(limit);
-        let ends = [(Phase::Warmup, cx.window.measure), (Phase::Measure, cx.window.drain)];
-        for (phase, end) in ends {
-            let last = Time(end.0.saturating_sub(1)).min(cx.now);
-            let to = if end == Time::ZERO { 0 } else { self.due_by(base, last).min(limit) };
-            if to > from {
-                cx.meter[phase as usize].counts.messages_intended += to - from;
-                from = to;
-            }
-        }
+        let over = Time(cx.now.0.saturating_add(1));
+        let warmup = self.pending(base, next, count, cx.window.measure.min(over));
+        let all = self.pending(base, next, count, cx.window.drain.min(over));
+        cx.meter[Phase::Warmup as usize].counts.messages_intended += warmup;
+        cx.meter[Phase::Measure as usize].counts.messages_intended += all - warmup;
     }
 }
 

@@ -6,6 +6,7 @@
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
 use crate::problem::{Problem, closest};
+use crate::time::Time;
 use crate::{http, mqtt, ping, script, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -162,6 +163,11 @@ macro_rules! registry {
             #[inline]
             fn stop(&mut self, cx: &mut Cx<'_>) {
                 match self { $( Self::$name(device) => device.stop(cx), )+ }
+            }
+
+            #[inline]
+            fn behind(&self, end: Time) -> u64 {
+                match self { $( Self::$name(device) => device.behind(end), )+ }
             }
         }
     };

@@ -367,3 +367,20 @@ fn an_echo_that_never_comes_is_loss() {
     let (result, _) = run(&profile(groups));
     assert_eq!(result.groups[0].loss, Some(1.0));
 }
+
+#[test]
+fn a_live_view_of_an_overload_shows_what_fell_due() {
+    let far = Far::new(Mode::Sink, "127.0.0.1");
+    let groups = json!([{"name": "s", "target": format!("udp://{}", far.udp), "devices": 2,
+        "model": {"stream": {"size": "18B", "rate": "20M/s", "echo": false}}}]);
+    let (result, _) = run(&profile(groups));
+    let measured = &result.groups[0].measured;
+    assert_eq!(measured["messages_intended"], 24_000_000, "two devices, 20M/s, 0.6 s");
+    let points = result.series.iter().filter(|p| p.phase == protocol::meter::Phase::Measure);
+    let intended: Vec<u64> =
+        points.map(|p| p.groups["s"].counts["messages_intended"].as_u64().expect("intended")).collect();
+    assert_eq!(intended.iter().sum::<u64>(), 24_000_000);
+    // one more or less, as devices do not begin together
+    assert!(intended.iter().all(|n| n.abs_diff(4_000_000) <= 2), "{intended:?}");
+    far.counters();
+}

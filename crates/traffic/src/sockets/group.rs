@@ -35,6 +35,8 @@ pub(super) struct Group {
     /// How many failures of each kind have been told.
     pub told: [u8; Failure::ALL.len()],
     delays: usize,
+    /// Messages due and not sent at the last sample, by phase: they count as intended already.
+    behind: [u64; 2],
 }
 
 impl Group {
@@ -57,6 +59,7 @@ impl Group {
             meter: Box::new(std::array::from_fn(|_| Tally::new(delays))),
             told: [0; Failure::ALL.len()],
             delays,
+            behind: [0; 2],
         };
         match &group.load {
             Load::Open(open) => this.arrivals = Some(Arrivals::new(open, plan.factor, worker, workers, seed)),
@@ -111,6 +114,15 @@ impl Group {
             Some(_) if self.idle.is_empty() => Time::NEVER,
             Some(arrivals) => arrivals.next(),
             None => self.next_look,
+        }
+    }
+
+    /// Count what is due and not sent as intended, once: what was behind before and has been sent since was counted
+    /// as intended again when it was sent.
+    pub fn count_behind(&mut self, behind: [u64; 2]) {
+        for ((tally, was), now) in self.meter.iter_mut().zip(&mut self.behind).zip(behind) {
+            let intended = &mut tally.counts.messages_intended;
+            *intended = (*intended + now).saturating_sub(std::mem::replace(was, now));
         }
     }
 

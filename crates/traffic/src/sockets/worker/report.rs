@@ -1,13 +1,29 @@
 //! What the worker reports: a sample at each boundary, and one when it leaves.
 
-use super::Worker;
+use super::{State, Worker};
 use crate::transport::{Sample, Unready};
 use protocol::meter::Phase;
+use protocol::model::Model;
 use protocol::time::Time;
 
 impl Worker {
     pub(super) fn leave(mut self, how: Result<(), Unready>) {
         self.sample(Some(how));
+    }
+
+    /// What fell due before `end` was intended, whether or not there was time to send it.
+    fn count_behind(&mut self, end: Time) {
+        let (measure, drain) = (end.min(self.window.measure), end.min(self.window.drain));
+        let mut behind = vec![[0; 2]; self.groups.len()];
+        for slot in self.slots.iter().filter(|slot| slot.state == State::Active) {
+            let (warmup, all) = (slot.device.behind(measure), slot.device.behind(drain));
+            let [of_warmup, of_measure] = &mut behind[usize::from(slot.group)];
+            *of_warmup += warmup;
+            *of_measure += all - warmup;
+        }
+        for (group, behind) in self.groups.iter_mut().zip(behind) {
+            group.count_behind(behind);
+        }
     }
 
     pub(super) fn sample(&mut self, last: Option<Result<(), Unready>>) {
@@ -22,6 +38,7 @@ impl Worker {
                 Phase::Drain => Time::NEVER,
             }),
         };
+        self.count_behind(until);
         let devices = if last.is_some() {
             self.slots.iter().map(|s| (s.group, s.index, s.tally)).collect()
         } else {
