@@ -198,7 +198,7 @@ impl Run {
         while !collector.is_done() {
             match samples.recv_timeout(Duration::from_millis(200)) {
                 Ok(sample) => {
-                    if let Some(point) = collector.take(sample) {
+                    for point in collector.take(sample) {
                         self.watchers.publish("stats.sample", point);
                     }
                 }

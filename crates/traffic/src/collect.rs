@@ -78,8 +78,11 @@ pub struct Collector {
     measured_for: u64,
     waiting: BTreeMap<Time, Vec<Sample>>,
     left: Vec<bool>,
-    ends: Vec<Option<Time>>,
+    /// How far each worker has reported.
+    ends: Vec<Time>,
     series: Vec<Point>,
+    /// How far the series goes.
+    shown: Time,
     flows: Vec<Flow>,
     error: Option<Unready>,
     interfaces_first: Interfaces,
@@ -109,8 +112,9 @@ impl Collector {
             measured_for: 0,
             waiting: BTreeMap::new(),
             left: vec![false; cores.len()],
-            ends: vec![None; cores.len()],
+            ends: vec![Time::ZERO; cores.len()],
             series: Vec::new(),
+            shown: Time::ZERO,
             flows: Vec::new(),
             error: None,
             interfaces_first: seen.clone(),
@@ -124,8 +128,9 @@ impl Collector {
         }
     }
 
-    /// Take a sample. Gives a point of the series when all workers have reported the interval.
-    pub fn take(&mut self, mut sample: Sample) -> Option<&Point> {
+    /// Take a sample. Gives the points of the series that it completes: for each interval that all workers have
+    /// reported now, or have left before its end.
+    pub fn take(&mut self, mut sample: Sample) -> &[Point] {
         for (sum, tallies) in self.groups.iter_mut().zip(&sample.groups) {
             for tally in tallies {
                 sum.total += &tally.counts;
@@ -150,27 +155,43 @@ impl Collector {
         }
         let flows = sample.devices.drain(..).map(|(group, device, tally)| Flow { group, device, tally });
         self.flows.extend(flows);
-        self.ends[sample.worker] = Some(sample.until);
+        self.ends[sample.worker] = sample.until;
         if let Some(how) = sample.last.take() {
             self.left[sample.worker] = true;
             if let Err(e) = how {
                 self.error.get_or_insert(e);
             }
         }
-        let until = sample.until;
-        self.waiting.entry(until).or_default().push(sample);
-        // an interval is whole when every worker has come to its end, or has left
-        let whole =
-            self.left.iter().zip(&self.ends).all(|(left, end)| *left || end.is_some_and(|e| e >= until));
-        if !whole {
-            return None;
+        self.waiting.entry(sample.until).or_default().push(sample);
+        let before = self.series.len();
+        self.cut();
+        &self.series[before..]
+    }
+
+    /// Make points of the intervals that are whole.
+    fn cut(&mut self) {
+        while let Some(until) = self.next_cut() {
+            let rest = self.waiting.split_off(&Time(until.0 + 1));
+            let samples =
+                std::mem::replace(&mut self.waiting, rest).into_values().flatten().collect::<Vec<_>>();
+            let point = self.point(until, &samples);
+            self.series.push(point);
+            self.shown = until;
         }
-        let rest = self.waiting.split_off(&Time(until.0 + 1));
-        let samples: Vec<Sample> =
-            std::mem::replace(&mut self.waiting, rest).into_values().flatten().collect();
-        let point = self.point(&samples);
-        self.series.push(point);
-        self.series.last()
+    }
+
+    /// The end of the next interval that is whole. What a worker reports when it leaves, somewhere in an interval
+    /// of the others, goes with that interval.
+    fn next_cut(&self) -> Option<Time> {
+        let whole = self.left.iter().zip(&self.ends).filter(|(left, _)| !*left).map(|(_, end)| *end).min();
+        let mut ends = self.waiting.keys().copied().filter(|end| whole.is_none_or(|whole| *end <= whole));
+        let is_boundary = |end: &Time| self.waiting[end].iter().any(|sample| !self.is_last(sample));
+        ends.find(is_boundary)
+            .or_else(|| self.waiting.keys().next_back().copied().filter(|_| whole.is_none()))
+    }
+
+    fn is_last(&self, sample: &Sample) -> bool {
+        self.left[sample.worker] && self.ends[sample.worker] == sample.until
     }
 
     /// Whether every worker has left.
@@ -178,10 +199,8 @@ impl Collector {
         self.left.iter().all(|l| *l)
     }
 
-    fn point(&mut self, samples: &[Sample]) -> Point {
-        let from = samples.iter().map(|s| s.from).min().unwrap_or_default();
-        let until = samples.iter().map(|s| s.until).max().unwrap_or_default();
-        let took = samples.iter().map(|s| s.took).max().unwrap_or(0);
+    /// What `samples` say of the interval that ends at `until`.
+    fn point(&mut self, until: Time, samples: &[Sample]) -> Point {
         let mut groups = BTreeMap::new();
         for (g, plan) in self.plan.groups.iter().enumerate() {
             let mut all = Tally::new(plan.delays.len());
@@ -208,8 +227,8 @@ impl Collector {
         let seconds = |t: Time| t.0 as f64 / 1e9;
         Point {
             t: seconds(until),
-            dt: if took > 0 { took as f64 / 1e9 } else { seconds(until) - seconds(from) },
-            phase: samples.first().map_or(Phase::Drain, |s| s.phase),
+            dt: until.since(self.shown) as f64 / 1e9,
+            phase: self.control.window().phase(self.shown),
             elapsed: seconds(until),
             left: self.control.end().since(until) as f64 / 1e9,
             groups,
@@ -219,10 +238,14 @@ impl Collector {
     }
 
     /// The trial's result, and each device's summary. Call when all workers have left.
-    pub fn finish(self, header: Header) -> (TrialResult, Vec<Flow>) {
+    pub fn finish(mut self, header: Header) -> (TrialResult, Vec<Flow>) {
+        // from one that ended without a word nothing more will come
+        let lost: Vec<usize> = (0..self.left.len()).filter(|worker| !self.left[*worker]).collect();
+        self.left.fill(true);
+        self.cut();
         let window = self.control.window();
         let measured_ns = self.measured_for.saturating_sub(window.measure.0);
-        let end = self.ends.iter().flatten().max().copied().unwrap_or_default();
+        let end = self.ends.iter().max().copied().unwrap_or_default();
         let phases = PhaseLengths {
             warmup: window.measure.0 as f64 / 1e9,
             measure: measured_ns as f64 / 1e9,
@@ -232,7 +255,7 @@ impl Collector {
             self.cpu.iter().enumerate().map(|(w, c)| c.point(w, self.cores[w])).collect();
         let planned = self.plan.profile.phases.measure.ns();
         let cut = measured_ns.saturating_add(planned / 100) < planned;
-        let validity = self.validity(&workers, cut.then_some((phases.measure, planned as f64 / 1e9)));
+        let validity = self.validity(&workers, &lost, cut.then_some((phases.measure, planned as f64 / 1e9)));
         let groups = self.groups.iter().zip(&self.plan.groups).map(|(sum, plan)| {
             let measured = &sum.measured.counts;
             let per_second =
@@ -289,7 +312,7 @@ impl Collector {
         (result, self.flows)
     }
 
-    fn validity(&self, workers: &[WorkerPoint], cut: Option<(f64, f64)>) -> Validity {
+    fn validity(&self, workers: &[WorkerPoint], lost: &[usize], cut: Option<(f64, f64)>) -> Validity {
         let limits = &self.plan.profile.validity;
         let mut reasons = Vec::new();
         for (sum, plan) in self.groups.iter().zip(&self.plan.groups) {
@@ -368,6 +391,18 @@ impl Collector {
                 limit: 0.0,
             });
         }
+        for &worker in lost {
+            reasons.push(Reason {
+                code: "ND-90-06",
+                group: None,
+                what: format!(
+                    "worker {worker} was lost {:.1} s into the run",
+                    self.ends[worker].0 as f64 / 1e9
+                ),
+                value: 1.0,
+                limit: 0.0,
+            });
+        }
         if let Some((took, planned)) = cut {
             reasons.push(Reason {
                 code: "ND-90-05",
@@ -405,4 +440,119 @@ fn named(
     f: impl Fn(&Histogram<u64>) -> Distribution,
 ) -> BTreeMap<&'static str, Distribution> {
     names.iter().copied().zip(histograms.iter().map(f)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Trial;
+
+    /// For workers that begin a run of 2 s in the measure phase and 1 s of draining.
+    fn collector(workers: u16) -> Collector {
+        let text = r#"{"name": "t", "phases": {"warmup": "0s", "measure": "2s", "drain": "1s"}, "groups": [
+            {"name": "g", "target": "udp://127.0.0.1:9", "model": {"stream": {"echo": false}}}]}"#;
+        let plan = Plan::new(profile::load(text).expect("good"), &Trial::default()).expect("a plan");
+        let control = Control::new(0, 2_000_000_000, 1_000_000_000, 1_000_000_000);
+        Collector::new(Arc::new(plan), Arc::new(control), (0..workers).collect())
+    }
+
+    /// One message, sent by `worker` between these, milliseconds.
+    fn sample(worker: usize, from: u64, until: u64) -> Sample {
+        let time = |ms: u64| Time(ms * 1_000_000);
+        let mut tallies = [(); 3].map(|()| Tally::new(1));
+        tallies[Phase::Measure as usize].counts.messages_sent = 1;
+        Sample {
+            worker,
+            from: time(from),
+            until: time(until),
+            phase: if from < 2000 { Phase::Measure } else { Phase::Drain },
+            groups: vec![tallies],
+            active: vec![0],
+            ran: 0,
+            waited: 0,
+            took: time(until - from).0,
+            complaints: Vec::new(),
+            ports: Interfaces::new(),
+            elements: Vec::new(),
+            last: None,
+            devices: Vec::new(),
+        }
+    }
+
+    fn last(worker: usize, from: u64, until: u64) -> Sample {
+        Sample { last: Some(Ok(())), ..sample(worker, from, until) }
+    }
+
+    fn after(samples: impl IntoIterator<Item = Sample>) -> Collector {
+        let mut collector = collector(2);
+        for sample in samples {
+            collector.take(sample);
+        }
+        collector
+    }
+
+    fn finish(collector: Collector) -> TrialResult {
+        let header = Header { run: String::new(), transport: "", started: String::new(), stopped: None };
+        collector.finish(header).0
+    }
+
+    /// End, length and messages sent of each point.
+    fn series(samples: impl IntoIterator<Item = Sample>) -> Vec<(f64, f64, u64)> {
+        let mut collector = collector(2);
+        let mut given = 0;
+        for sample in samples {
+            given += collector.take(sample).len();
+        }
+        let result = finish(collector);
+        assert_eq!(given, result.series.len(), "every point is given once");
+        let point = |p: &Point| (p.t, p.dt, p.groups["g"].counts["messages_sent"].as_u64().unwrap_or(0));
+        result.series.iter().map(point).collect()
+    }
+
+    #[test]
+    fn a_point_is_there_when_the_slowest_has_reported() {
+        let samples = [sample(0, 0, 1000), sample(0, 1000, 2000), sample(1, 0, 1000), sample(1, 1000, 2000)];
+        assert_eq!(series(samples), [(1.0, 1.0, 2), (2.0, 1.0, 2)]);
+    }
+
+    #[test]
+    fn one_that_leaves_early_strands_no_sample_of_the_others() {
+        let one = || vec![sample(0, 0, 1000), sample(0, 1000, 2000), last(0, 2000, 2400)];
+        let other = || vec![sample(1, 0, 1000), last(1, 1000, 1300)];
+        let expected = [(1.0, 1.0, 2), (2.0, 1.0, 2), (2.4, 2.4 - 2.0, 1)];
+        for samples in [one().into_iter().chain(other()), other().into_iter().chain(one())] {
+            let seen = series(samples);
+            assert_eq!(seen.len(), expected.len(), "{seen:?}");
+            for (seen, expected) in seen.iter().zip(&expected) {
+                assert!((seen.0 - expected.0).abs() + (seen.1 - expected.1).abs() < 1e-9, "{seen:?}");
+                assert_eq!(seen.2, expected.2);
+            }
+        }
+    }
+
+    #[test]
+    fn a_lost_worker_makes_the_result_invalid() {
+        let reasons =
+            |result: &TrialResult| result.validity.reasons.iter().map(|r| r.code).collect::<Vec<_>>();
+        let whole = || [sample(0, 0, 2000), last(0, 2000, 2100), sample(1, 0, 2000)];
+        let good = after(whole().into_iter().chain([last(1, 2000, 2100)]));
+        assert!(good.is_done());
+        assert_eq!(reasons(&finish(good)), [""; 0]);
+
+        // with a reason
+        let why = Unready::new("ND-92-05", "epoll", "bad file descriptor", "Say so");
+        let told = Sample { last: Some(Err(why.clone())), ..last(1, 2000, 2100) };
+        let result = finish(after(whole().into_iter().chain([told])));
+        assert_eq!((reasons(&result), result.stopped), (vec!["ND-90-06"], Some("failed")));
+        assert_eq!(result.error, Some(why));
+
+        // without a word
+        let silent = after(whole());
+        assert!(!silent.is_done());
+        let result = finish(silent);
+        assert_eq!(reasons(&result), ["ND-90-06"]);
+        assert!(result.validity.reasons[0].what.starts_with("worker 1 was lost 2.0 s into the run"));
+        assert_eq!(result.series.len(), 2, "what the other told after it is shown");
+        assert_eq!(result.groups[0].total["messages_sent"], 3, "what it told before counts");
+    }
 }

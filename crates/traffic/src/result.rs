@@ -90,7 +90,7 @@ pub fn counts(c: &Counts) -> Value {
 pub struct Point {
     /// End of the interval, seconds since the start.
     pub t: f64,
-    /// Its length, seconds.
+    /// Its length, seconds: each point begins where the one before ended.
     pub dt: f64,
     /// The phase it lies in.
     pub phase: Phase,
