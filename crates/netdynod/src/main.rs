@@ -16,13 +16,14 @@ mod rpc;
 mod run;
 mod serve;
 mod server;
+mod signals;
 mod token;
+mod validate;
 mod watchers;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Exit code: bad configuration or input.
@@ -45,70 +46,46 @@ enum Command {
     /// Answer load: echo or swallow what comes, and count it.
     Reflect(reflect::Reflect),
     /// Check profiles.
-    Validate {
-        /// Profiles, JSON; `-` is standard input.
-        #[arg(required = true)]
-        files: Vec<PathBuf>,
-        /// One JSON object a file.
-        #[arg(long)]
-        json: bool,
-    },
+    Validate(validate::Validate),
     /// Print the JSON Schema of profiles.
     Schema,
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let done = match &cli.command {
-        None => serve::run(&cli.serve).map(|()| ExitCode::SUCCESS),
-        Some(Command::Reflect(args)) => match reflect::run(args) {
-            Ok(()) => Ok(ExitCode::SUCCESS),
-            Err(e) => {
-                eprintln!("error {e}");
-                Ok(ExitCode::from(if e.code.starts_with("ND-104") { EXIT_INPUT } else { EXIT_ENVIRONMENT }))
-            }
-        },
-        Some(Command::Validate { files, json }) => validate(files, *json),
-        Some(Command::Schema) => print(&format!("{:#}\n", profile::schema())).map(|()| ExitCode::SUCCESS),
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            let _closed = e.print();
+            return if e.use_stderr() { EXIT_INPUT.into() } else { ExitCode::SUCCESS };
+        }
     };
-    done.unwrap_or_else(|e| {
+    run(&cli).unwrap_or_else(|e| {
         eprintln!("error ND-92-11: {e:#}");
-        ExitCode::from(EXIT_ENVIRONMENT)
+        EXIT_ENVIRONMENT.into()
     })
 }
 
+fn run(cli: &Cli) -> Result<ExitCode> {
+    match &cli.command {
+        None => serve::run(&cli.serve)?,
+        Some(Command::Reflect(args)) => {
+            if let Err(e) = reflect::run(args) {
+                eprintln!("error {e}");
+                return Ok(if e.code.starts_with("ND-104") { EXIT_INPUT } else { EXIT_ENVIRONMENT }.into());
+            }
+        }
+        Some(Command::Validate(args)) => {
+            if !validate::run(args)? {
+                return Ok(EXIT_INPUT.into());
+            }
+        }
+        Some(Command::Schema) => print(&format!("{:#}\n", profile::schema()))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// To standard output, at once.
 fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output cannot be written")
-}
-
-fn validate(files: &[PathBuf], json: bool) -> Result<ExitCode> {
-    let mut bad = false;
-    for file in files {
-        let text = if file == Path::new("-") {
-            std::io::read_to_string(std::io::stdin())
-        } else {
-            std::fs::read_to_string(file)
-        };
-        let errors = match text {
-            Ok(text) => profile::load(&text).err().unwrap_or_default(),
-            Err(e) => vec![profile::Error::new(
-                "ND-104-08",
-                "",
-                format!("it cannot be read ({e})"),
-                "Check the path",
-            )],
-        };
-        bad |= !errors.is_empty();
-        if json {
-            print(&format!("{}\n", serde_json::json!({"file": file, "errors": errors})))?;
-        } else if errors.is_empty() {
-            print(&format!("{}: good\n", file.display()))?;
-        } else {
-            for error in &errors {
-                eprintln!("{}: {error}", file.display());
-            }
-        }
-    }
-    Ok(if bad { ExitCode::from(EXIT_INPUT) } else { ExitCode::SUCCESS })
 }

@@ -1,12 +1,12 @@
 //! `netdynod reflect`: the DUT test mode as a program of its own.
 
+use crate::signals;
 use clap::{Args, ValueEnum};
-use std::io::Write;
+use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use traffic::Unready;
-use traffic::reflector::{Counters, Mode, Reflector};
+use traffic::reflector::{Mode, Reflector};
 
 /// What to listen on, and what to do with it.
 #[derive(Debug, Args)]
@@ -47,29 +47,20 @@ pub fn run(args: &Reflect) -> Result<(), Unready> {
     };
     let at = |port: Option<u16>| port.map(|p| SocketAddr::new(args.bind, p));
     let mut reflector = Reflector::new(mode, at(args.udp), at(args.tcp))?;
-    let signal = |number| {
-        let flag = Arc::new(AtomicBool::new(false));
-        signal_hook::flag::register(number, Arc::clone(&flag))
-            .map(|_| flag)
-            .map_err(|e| Unready::new("ND-92-05", "signals", e.to_string(), ""))
+    let signal = |numbers: &[i32]| {
+        signals::raised_by(numbers)
+            .map_err(|e| Unready::new("ND-92-05", "signals", e.to_string(), "See ulimit -a"))
     };
-    let stop = signal(signal_hook::consts::SIGTERM)?;
-    signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&stop))
-        .map_err(|e| Unready::new("ND-92-05", "signals", e.to_string(), ""))?;
-    let show = signal(signal_hook::consts::SIGUSR1)?;
-    let mut out = std::io::stdout();
-    let ready = serde_json::json!({"ready": {"udp": reflector.udp_address(), "tcp": reflector.tcp_address()}, "pid": std::process::id()});
-    let _gone = writeln!(out, "{ready}").and_then(|()| out.flush());
-    let print = |counters: &Counters| {
-        let line = serde_json::to_string(counters).unwrap_or_default();
-        let mut out = std::io::stdout();
-        let _gone = writeln!(out, "{line}").and_then(|()| out.flush());
-    };
+    let (stop, show) = (signal(&signals::END)?, signal(&signals::SHOW)?);
+    // who started it may have closed its output; it reflects all the same
+    let print = |line: serde_json::Value| drop(crate::print(&format!("{line}\n")));
+    let ready = json!({"udp": reflector.udp_address(), "tcp": reflector.tcp_address()});
+    print(json!({"ready": ready, "pid": std::process::id()}));
     reflector.run(&stop, |counters| {
         if show.swap(false, Ordering::Relaxed) {
-            print(counters);
+            print(json!(counters));
         }
     });
-    print(&reflector.counters());
+    print(json!(reflector.counters()));
     Ok(())
 }

@@ -2,15 +2,13 @@
 
 use crate::core::Core;
 use crate::listen::listen;
-use crate::server;
 use crate::token::Token;
+use crate::{print, server, signals};
 use anyhow::{Context, Result};
 use clap::Args;
-use std::io::Write;
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How long workers may take to leave when the daemon ends.
@@ -42,10 +40,7 @@ pub struct Serve {
 pub fn run(settings: &Serve) -> Result<()> {
     let core = Core::new(crate::log::start(settings.log_level, settings.log_json));
     let token = settings.token_file.as_deref().map(Token::read).transpose()?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("signal handler")?;
-    }
+    let stop = signals::raised_by(&signals::END).context("signal handler")?;
     let (listener, _file) = listen(&settings.socket)?;
     server::unix(listener, &core).context("listener thread")?;
     if let (Some(address), Some(token)) = (&settings.tcp, token) {
@@ -55,7 +50,7 @@ pub fn run(settings: &Serve) -> Result<()> {
         server::tcp(listener, token, &core).context("listener thread")?;
     }
     let ready = serde_json::json!({"ready": settings.socket, "pid": std::process::id()});
-    writeln!(std::io::stdout(), "{ready}").context("standard output cannot be written")?;
+    print(&format!("{ready}\n"))?;
     tracing::info!(socket = %settings.socket.display(), "ready");
     while !stop.load(Ordering::Relaxed) && !core.ending.load(Ordering::Relaxed) {
         std::thread::sleep(TURN);
