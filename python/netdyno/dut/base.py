@@ -1,14 +1,12 @@
 """The contract of a device under test.
 
 A driver runs a server of its own: its own configuration in a folder of its own, on a port of its own, usually
-in a network namespace. It never touches what the system runs. A driver says how to start it, where it is
-reached and what it counts; everything else is here.
+in a network namespace. It never touches what the system runs. What is one program is a `Server` (server.py).
 """
 
 from __future__ import annotations
 
 import shutil
-import socket
 import tempfile
 import time
 from abc import ABC, abstractmethod
@@ -17,14 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import BaseModel
+from pydantic import ConfigDict
 
-from netdyno import config, namespace
-from netdyno.errors import Error
+from netdyno import config
 from netdyno.journal import Journal, journal
 from netdyno.process import Process
-
-START_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True)
@@ -48,12 +43,18 @@ class Place:
         return f"{self.name} in {self.namespace}" if self.namespace else self.name
 
 
+class Settings(config.Config):
+    """Base of what can be set of a driver; the text below a key is what `netdyno describe` says of it."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
 class Dut(ABC):
     """One device under test."""
 
     driver: ClassVar[str]
     """Name of the driver."""
-    Options: ClassVar[type[BaseModel]]
+    Options: ClassVar[type[Settings]]
     """What can be set; every one is also a tunable."""
 
     def __init__(self, place: Place, options: Mapping[str, Any] | None = None) -> None:
@@ -63,10 +64,6 @@ class Dut(ABC):
         )
         self.process: Process | None = None
         self._folder: tuple[int, Path] | None = None
-
-    @abstractmethod
-    def command(self) -> list[str]:
-        """The command that runs it in the foreground; writes its configuration first."""
 
     @abstractmethod
     def targets(self) -> dict[str, str]:
@@ -81,41 +78,18 @@ class Dut(ABC):
         """What it counted itself since it started, settled."""
 
     @abstractmethod
-    def version(self) -> str:
-        """The version of the program."""
+    def setup(self) -> None:
+        """Start it and wait until it serves. On failure nothing of it is left."""
 
     @abstractmethod
-    def ports(self) -> list[tuple[socket.SocketKind, int]]:
-        """The ports that it listens on."""
+    def version(self) -> str:
+        """The version of the program."""
 
     def witness(
         self, before: Mapping[str, float], after: Mapping[str, float]
     ) -> dict[str, tuple[str, float]]:
         """Messages that it counted between two readings, by scheme: the counter's name and the count."""
         return {}
-
-    def setup(self) -> None:
-        """Start it and wait until it serves. On failure nothing of it is left."""
-        self._refuse_used_ports()
-        try:
-            command = self.command()
-            log = self.place.log or self.folder / "log"
-            self.process = Process(
-                command,
-                log=log,
-                namespace=self.place.namespace,
-                cores=self.place.cores,
-                pipe_output=self.speaks,
-                files=1 << 20,
-                notes=self.place.notes,
-            )
-            self._await()
-        except BaseException:
-            self.teardown()
-            raise
-
-    speaks: ClassVar[bool] = False
-    """Whether its standard output is for us and not for the log."""
 
     def apply(self, tunables: Mapping[str, Any]) -> None:
         """Set options; a running server is started again with them."""
@@ -162,67 +136,6 @@ class Dut(ABC):
             path.mkdir(mode=0o755)
             self._folder = (entry, path)
         return self._folder[1]
-
-    def _refuse_used_ports(self) -> None:
-        for kind, port in self.ports():
-            family = socket.AF_INET6 if ":" in self.place.address else socket.AF_INET
-
-            def probe(kind: socket.SocketKind = kind, port: int = port, family: int = family) -> None:
-                with socket.socket(family, kind) as test:
-                    if kind is socket.SOCK_STREAM:
-                        test.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    test.bind((self.place.address, port))
-
-            try:
-                namespace.inside(self.place.namespace, probe)
-            except OSError as e:
-                raise Error(
-                    "ND-92-24",
-                    f"{self.driver} cannot listen on {self.place.address} port {port}: {e.strerror}",
-                    at=self.place.at,
-                    fix="Choose another port, or end what uses it (`ss -lntup` shows it)",
-                ) from e
-
-    def _await(self) -> None:
-        until = time.monotonic() + START_TIMEOUT
-        while True:
-            if not self.alive():
-                fix = "See its last words above"
-                raise Error("ND-92-25", f"it did not start: {self.death()}", at=self.place.at, fix=fix)
-            if self.serving():
-                return
-            if time.monotonic() > until:
-                words = self.process.tail() if self.process else ""
-                raise Error(
-                    "ND-92-25",
-                    f"{self.driver} does not serve after {START_TIMEOUT:g} s: {words or 'no log'}",
-                    at=self.place.at,
-                    fix="The machine may be overloaded, or the server's configuration wrong",
-                )
-            time.sleep(0.02)
-
-    def serving(self) -> bool:
-        """Whether all its ports are open."""
-        tables = {socket.SOCK_STREAM: ("tcp", "0A"), socket.SOCK_DGRAM: ("udp", "07")}
-        return all(
-            namespace.inside(self.place.namespace, lambda k=kind, p=port: _listens(*tables[k], p))  # type: ignore[misc]
-            for kind, port in self.ports()
-        )
-
-
-def _listens(table: str, state: str, port: int) -> bool:
-    """Whether a port is open here, by the kernel's table; connecting would count as load."""
-    wanted = f":{port:04X}"
-    for name in (table, table + "6"):
-        try:
-            lines = Path(f"/proc/thread-self/net/{name}").read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for line in lines:
-            fields = line.split()
-            if fields[1].endswith(wanted) and fields[3] == state:
-                return True
-    return False
 
 
 def has(program: str) -> bool:

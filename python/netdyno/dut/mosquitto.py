@@ -14,27 +14,31 @@ from typing import ClassVar
 from pydantic import Field
 
 from netdyno import namespace
-from netdyno.config import Config
-from netdyno.dut.base import Dut, url_host
+from netdyno.dut.base import Settings, url_host
 from netdyno.dut.mqtt_reader import subscribe
+from netdyno.dut.server import Server
 from netdyno.process import find
 
 PREFIX = "$SYS/broker/"
 PUBLISHES = "publish/messages/received"
 
 
-class Options(Config):
+class Options(Settings):
     """Settings of the broker."""
 
     port: int = Field(default=1883, ge=1, le=65535)
+    """TCP port that it listens on."""
     max_connections: int = -1
-    """-1: no limit."""
+    """Clients at once; -1: no limit."""
     max_inflight_messages: int = Field(default=20, ge=0)
+    """Unacknowledged messages per client at QoS 1 and 2; 0: no limit."""
     max_queued_messages: int = Field(default=1000, ge=0)
+    """Messages that wait behind those, per client; 0: no limit."""
     set_tcp_nodelay: bool = True
+    """Send small packets at once, without Nagle's algorithm."""
 
 
-class Mosquitto(Dut):
+class Mosquitto(Server):
     """Mosquitto with a listener of its own, no persistence, and `$SYS` every second."""
 
     driver: ClassVar[str] = "mosquitto"

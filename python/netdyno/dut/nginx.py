@@ -12,8 +12,8 @@ from typing import ClassVar
 from pydantic import Field
 
 from netdyno import namespace
-from netdyno.config import Config
-from netdyno.dut.base import Dut, url_host
+from netdyno.dut.base import Settings, url_host
+from netdyno.dut.server import Server
 from netdyno.errors import Error
 from netdyno.process import find
 
@@ -53,19 +53,24 @@ http {{
 """
 
 
-class Options(Config):
+class Options(Settings):
     """Settings of the web server."""
 
     port: int = Field(default=80, ge=1, le=65535)
+    """TCP port that it listens on."""
     worker_processes: int = Field(default=1, ge=1, le=1024)
+    """Processes that serve."""
     worker_connections: int = Field(default=65536, ge=16)
+    """Connections at once of each of them."""
     access_log: bool = False
     """Count also by the access log, at its cost."""
     backlog: int | None = Field(default=None, ge=1)
+    """Connections that may wait to be accepted; default nginx's own."""
     sizes: tuple[int, ...] = SIZES
+    """Bytes of the bodies that it serves, each at the path of its size."""
 
 
-class Nginx(Dut):
+class Nginx(Server):
     """nginx in a folder of its own."""
 
     driver: ClassVar[str] = "nginx"

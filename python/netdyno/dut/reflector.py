@@ -14,21 +14,24 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from netdyno.config import Config
 from netdyno.daemon import program
-from netdyno.dut.base import Dut, url_host
+from netdyno.dut.base import Settings, url_host
+from netdyno.dut.server import Server
 from netdyno.errors import Error
 
 
-class Options(Config):
+class Options(Settings):
     """Settings of the reflector."""
 
     udp: int = Field(default=7, ge=1, le=65535)
+    """UDP port that it listens on."""
     tcp: int = Field(default=7, ge=1, le=65535)
+    """TCP port that it listens on."""
     mode: Literal["echo", "sink"] = "echo"
+    """echo: send it back. sink: swallow it."""
 
 
-class Reflector(Dut):
+class Reflector(Server):
     """`netdynod reflect` over kernel sockets."""
 
     driver: ClassVar[str] = "reflector"

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from typing import Any, ClassVar
 
 from netdyno.client import Client, Subscription
-from netdyno.config import Config
 from netdyno.daemon import Daemon
-from netdyno.dut.base import Dut, url_host
+from netdyno.dut.base import Dut, Settings, url_host
 from netdyno.dut.reflector import Reflector
 from netdyno.errors import Error
 
 
-class Options(Config):
+class Options(Settings):
     """Settings of the port."""
 
     device: str = "net_memif0,role=server"
     """A PCI address or a DPDK virtual device."""
     mac: str | None = None
+    """Its Ethernet address; default the device's own."""
     huge_pages: bool = False
+    """Packet memory in huge pages, which must be there."""
     port: int = 7
-    """Any; frames to every port come back."""
+    """UDP port in its URL; frames to every port come back."""
 
 
 class ReflectorDpdk(Dut):
@@ -33,9 +33,6 @@ class ReflectorDpdk(Dut):
     _daemon: Daemon | None = None
     _client: Client | None = None
     _events: Subscription | None = None
-
-    def command(self) -> list[str]:
-        raise NotImplementedError("it is started by its daemon")
 
     def setup(self) -> None:
         """Start the daemon and set its port going for as long as we hold the lease."""
@@ -65,9 +62,6 @@ class ReflectorDpdk(Dut):
 
     def targets(self) -> dict[str, str]:
         return {"udp": f"udp://{url_host(self.place.address)}:{self.options.port}"}
-
-    def ports(self) -> list[tuple[socket.SocketKind, int]]:
-        return []
 
     def version(self) -> str:
         return Reflector(self.place).version()
