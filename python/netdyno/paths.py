@@ -38,8 +38,5 @@ def source() -> Path | None:
 
 
 def data(kind: str) -> Path:
-    """The folder of `profiles` or `experiments`: of the source tree, else installed with the package."""
-    root = source()
-    if root and (root / kind).is_dir():
-        return root / kind
+    """The folder of `profiles` or `experiments`: links in a source tree, and files where it is installed."""
     return Path(__file__).resolve().parent / "data" / kind

@@ -1,0 +1,56 @@
+"""The package as it is installed: what it needs comes with it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from lab import NETDYNOD, ROOT
+
+PARTS = ("python", "profiles", "experiments")
+BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+
+
+def test_an_installed_package_has_its_presets(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools")
+    for part in PARTS:
+        unwanted = shutil.ignore_patterns("__pycache__", "build", "*.egg-info", "tests")
+        shutil.copytree(ROOT / part, tmp_path / "tree" / part, symlinks=True, ignore=unwanted)
+    wheels, site = tmp_path / "wheels", tmp_path / "site"
+    wheels.mkdir()
+    build = [sys.executable, "-c", BUILD, str(wheels)]
+    subprocess.run(build, cwd=tmp_path / "tree" / "python", check=True, capture_output=True, timeout=60)
+    (wheel,) = wheels.glob("*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(site)
+    # nothing of a source tree is to be found from there
+    shutil.rmtree(tmp_path / "tree")
+    environment = os.environ | {
+        "PYTHONPATH": str(site), "PATH": f"{Path(NETDYNOD).parent}:{os.environ['PATH']}",
+        "NETDYNO_STATE": str(tmp_path / "state"), "NETDYNO_RUNS": str(tmp_path / "runs"),
+    }  # fmt: skip
+    environment.pop("NETDYNO_DAEMON", None)
+
+    def netdyno(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "netdyno", *arguments],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    where = "import netdyno; print(netdyno.__file__)"
+    found = subprocess.run([sys.executable, "-c", where], env=environment, capture_output=True, text=True)
+    assert found.stdout.startswith(str(site))
+    presets = sorted(path.stem for part in PARTS[1:] for path in (ROOT / part).iterdir())
+    assert netdyno("validate", *presets).splitlines() == [f"{name}: good" for name in presets]
+    assert "groups:" in netdyno("init", "iot-mixed", "-o", "-")
+    # a run from end to end, its report with it
+    netdyno("run", "ping://127.0.0.1", "--duration", "0.2", "--warmup", "0", "-q")
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert "<html" in (folder / "report.html").read_text()
