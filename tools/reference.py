@@ -297,16 +297,12 @@ def _given(parameter: Any) -> str:
 
 
 def _help(text: str) -> str:
-    """Indented lines are examples."""
-    text = text.replace("\b\n", "")
-    parts = re.split(r"\n\n", inspect.cleandoc(text))
-    shown = []
-    for part in parts:
-        if part.startswith("    "):
-            shown.append("```sh\n" + inspect.cleandoc(part) + "\n```")
-        else:
-            shown.append(" ".join(part.split()))
-    return "\n\n".join(shown)
+    """Paragraphs on one line each; fenced ones are examples."""
+    parts = text.split("\n\n")
+    return "\n\n".join(
+        part.replace("```\n", "```sh\n", 1) if part.startswith("```") else " ".join(part.split())
+        for part in parts
+    )
 
 
 def _plain(text: str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,12 +24,14 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.2 in the one point that hurts: `on`, `off`, `yes`, `no` are words, not truth values."""
+    """YAML 1.2 where it matters: `on`, `off`, `yes`, `no` are words and not truth values, dates are text."""
 
 
 _Loader.yaml_implicit_resolvers = {
     first: [
-        (tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool" or first in "tTfF"
+        (tag, pattern)
+        for tag, pattern in resolvers
+        if tag != "tag:yaml.org,2002:timestamp" and (tag != "tag:yaml.org,2002:bool" or first in "tTfF")
     ]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
@@ -40,6 +42,8 @@ def _unique(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dict
     seen: set[Any] = set()
     for key_node, _ in node.value:
         key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, Hashable):
+            raise yaml.constructor.ConstructorError(None, None, "a key must be text", key_node.start_mark)
         if key in seen:
             raise yaml.constructor.ConstructorError(
                 None, None, f"the key {key!r} is written twice", key_node.start_mark
@@ -69,16 +73,48 @@ def parse_text(text: str, at: str, suffix: str = "") -> Any:
     """JSON or YAML text as plain data."""
     if suffix == ".json":
         try:
-            return json.loads(text)
-        except ValueError as e:
+            return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+        except (ValueError, RecursionError) as e:
             raise Error(
                 "ND-104-01", f"it is not JSON: {e}", at=at, fix="Write it as JSON, or as YAML (.yaml)"
             ) from e
     try:
-        return yaml.load(text, Loader=_Loader)
+        data = yaml.load(text, Loader=_Loader)
+        # what JSON cannot hold the core cannot read: no end, no number
+        json.dumps(data, allow_nan=False)
     except yaml.YAMLError as e:
-        what = " ".join(str(e).split())
-        raise Error("ND-104-21", f"it is neither JSON nor YAML: {what}", at=at, fix="Mend it there") from e
+        raise _not_yaml(e, at) from e
+    except (ValueError, TypeError, RecursionError) as e:
+        raise Error("ND-104-21", f"it says nothing that JSON could: {e}", at=at, fix="Mend it there") from e
+    return data
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; like YAML's, it has each key once."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(n for n in names if names.count(n) > 1)!r} is written twice")
+    return made
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number")
+
+
+def _not_yaml(e: yaml.YAMLError, at: str) -> Error:
+    """What YAML says, with its place in the file."""
+    what, fix = " ".join(str(e).split()), "Mend it there"
+    if isinstance(e, yaml.reader.ReaderError):
+        at, what, fix = f"{at}: position {e.position + 1}", str(e.reason), "Write plain text"
+    elif isinstance(e, yaml.MarkedYAMLError):
+        mark = e.problem_mark or e.context_mark
+        if mark:
+            at = f"{at}: line {mark.line + 1} column {mark.column + 1}"
+        if "'\\t'" in str(e.problem):
+            return Error("ND-104-21", "tabs cannot indent YAML", at=at, fix="Use spaces")
+        what = ", ".join(part for part in (e.context, e.problem) if part)
+    return Error("ND-104-21", f"it is neither JSON nor YAML: {what}", at=at, fix=fix)
 
 
 def check(model: type[M], data: Any, code: str, at: str) -> M:

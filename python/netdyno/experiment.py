@@ -231,13 +231,23 @@ def run_id(name: str) -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{slug}-{secrets.token_hex(2)}"
 
 
+def table(value: Any) -> dict[str, Any]:
+    """A part of a profile that should be an object; nothing when it is not, for the core to say so."""
+    return value if isinstance(value, dict) else {}
+
+
+def groups(profile: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The groups of a profile that are what groups should be."""
+    listed = profile.get("groups")
+    return [group for group in listed if isinstance(group, dict)] if isinstance(listed, list) else []
+
+
 def bind_targets(
     leg: LegSpec, profile: Mapping[str, Any], urls: Mapping[str, Mapping[str, str]]
 ) -> Iterator[tuple[str, str, str | None]]:
     """Name, URL and DUT of each target that the leg binds; `urls` are those of the DUTs, by scheme."""
-    wanted: dict[str, str] = dict(profile.get("targets") or {})
-    groups = [g for g in profile.get("groups") or [] if isinstance(g, dict)]
-    for group in groups:
+    wanted: dict[str, str] = dict(table(profile.get("targets")))
+    for group in groups(profile):
         # a target may be left open in the profile; the group's model says how it is spoken to
         if "://" not in str(group.get("target", "://")) and isinstance(group.get("model"), dict):
             scheme = _SCHEMES.get(next(iter(group["model"]), ""), "tcp")

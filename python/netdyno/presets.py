@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +21,39 @@ def experiments() -> dict[str, Path]:
     return {path.stem: path for path in sorted(paths.data("experiments").rglob("*.yaml"))}
 
 
+def names() -> list[str]:
+    """Names of all of them: what `run` and `validate` take."""
+    return sorted({*profiles(), *experiments()})
+
+
+def is_word(name: str) -> bool:
+    """Whether a name on the command line is that of a preset, and not of a file."""
+    return "/" not in name and Path(name).suffix not in (".json", ".yaml", ".yml")
+
+
+def path(name: str) -> Path | None:
+    """The file of a preset, whichever kind it is; a profile before an experiment of the same name."""
+    return profiles().get(name) or experiments().get(name)
+
+
 def profile(name: str) -> dict[str, Any]:
     """The preset profile of a name."""
-    return dict(config.read(_find(name, profiles(), "profile")))
+    found = profiles().get(name)
+    if found is None:
+        raise unknown(name, profiles())
+    return dict(config.read(found))
 
 
 def experiment(name: str) -> Path:
     """The file of a preset experiment."""
-    return _find(name, experiments(), "experiment")
+    found = experiments().get(name)
+    if found is None:
+        raise unknown(name, experiments())
+    return found
 
 
-def _find(name: str, known: dict[str, Path], kind: str) -> Path:
-    if name in known:
-        return known[name]
-    near = difflib.get_close_matches(name, known, 1)
+def unknown(name: str, known: Iterable[str]) -> Error:
+    """That there is no such preset, with the one that may be meant."""
+    near = difflib.get_close_matches(name, list(known), 1)
     fix = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known) or 'none'}"
-    raise Error("ND-104-23", f"there is no preset {kind} {name!r}", fix=fix)
+    return Error("ND-104-23", f"there is no preset {name!r}", fix=fix)

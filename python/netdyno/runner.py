@@ -141,7 +141,6 @@ class Campaign:
         earlier = result.error
         found = [*((earlier.get("all") or [earlier]) if earlier else []), *(error.all or [error.as_dict()])]
         result.error = (earlier or error.as_dict()) | ({"all": found} if len(found) > 1 else {})
-        self.live.log(str(error))
 
     def _keep(
         self, result: Result, folder: Path, variant: Variant, number: int, outcome: Outcome, flows: _Table

@@ -124,6 +124,16 @@ class Topology(Config):
                     yield end
 
 
+def need_root() -> None:
+    """Refuse to make network namespaces without the rights for it."""
+    if os.geteuid() != 0:
+        raise Error(
+            "ND-92-22",
+            "a topology of network namespaces needs root",
+            fix="Run it with sudo, or point a profile at a server that is there: netdyno run mqtt://HOST",
+        )
+
+
 def expand(text: str) -> Iterator[str]:
     """The addresses of `10.9.1.1`, `10.9.1.0/28` (its hosts) or `10.9.1.1-10.9.1.9`."""
     if "-" in text:
@@ -169,12 +179,7 @@ class Network:
 
     def up(self) -> None:
         """Make everything; on failure what was made is taken away again."""
-        if os.geteuid() != 0:
-            raise Error(
-                "ND-92-22",
-                "a topology of network namespaces needs root",
-                fix="Run it with sudo, or point a profile at a server that is there: netdyno run mqtt://HOST",
-            )
+        need_root()
         try:
             for host in self.topology.hosts:
                 self._entries.append(self._notes.write("namespace", name=self.namespace(host)))

@@ -20,8 +20,7 @@ from netdyno.experiment import Variant, bind_targets
 from netdyno.interrupt import Interrupts
 from netdyno.model import Phases, Reason, Sample, Trial, Validity
 from netdyno.result import CaptureReport, CpuPoint, DutReport, Repetition
-from netdyno.stats.metric import bound
-from netdyno.stats.units import seconds
+from netdyno.stats.units import bound, seconds
 from netdyno.topology import Network
 from netdyno.view import Live, Plan, plain
 from netdyno.witness import witnesses
@@ -89,8 +88,10 @@ class Runner:
         try:
             stack.close()
         except Error as e:
-            self.setting.live.log(str(e))
-            self.outcome.error = self.outcome.error or e
+            if self.outcome.error:
+                self.setting.live.log(str(e))
+            else:
+                self.outcome.error = e
 
     def _run(self, stack: ExitStack) -> None:
         leg, setting = self.leg, self.setting

@@ -13,9 +13,10 @@ from netdyno.result import Leg, Repetition
 from netdyno.stats import hdr
 from netdyno.stats.compare import compare, compare_all, holm
 from netdyno.stats.estimate import bootstrap_interval, estimate, mean, sd, t_interval
-from netdyno.stats.metric import Metric, bound
+from netdyno.stats.metric import Metric
 from netdyno.stats.summary import summarise, validity
 from netdyno.stats.threshold import judge
+from netdyno.stats.units import bound
 
 finite = st.floats(-1e9, 1e9, allow_nan=False)
 samples = st.lists(finite, min_size=2, max_size=30)

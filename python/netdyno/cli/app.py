@@ -24,6 +24,7 @@ from netdyno.cli import (
     runs,
     validate,
 )
+from netdyno.cli.verb import Verb, Verbs
 from netdyno.errors import EXITS, Error
 from netdyno.interrupt import interrupted
 
@@ -34,20 +35,21 @@ app = typer.Typer(
     help="Put a known load on a network, measure what it really delivers, and see it in a report.\n\n"
     "Start with `netdyno demo`, then `netdyno run mqtt://HOST`, then `netdyno init` for your own profile.",
     epilog=EPILOG,
+    cls=Verbs,
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-app.command("demo")(demo.demo)
-app.command("run")(run.run)
-app.command("init")(init.init)
-app.command("validate")(validate.validate)
-app.command("describe")(describe.describe)
-app.command("compare")(compare.compare)
+app.command("demo", cls=Verb)(demo.demo)
+app.command("run", cls=Verb)(run.run)
+app.command("init", cls=Verb)(init.init)
+app.command("validate", cls=Verb)(validate.validate)
+app.command("describe", cls=Verb)(describe.describe)
+app.command("compare", cls=Verb)(compare.compare)
 app.add_typer(runs.app, name="runs")
-app.command("report")(report.report)
-app.command("doctor")(doctor.doctor)
-app.command("restore")(restore.restore)
+app.command("report", cls=Verb)(report.report)
+app.command("doctor", cls=Verb)(doctor.doctor)
+app.command("restore", cls=Verb)(restore.restore)
 app.add_typer(daemon.app, name="daemon")
 
 
@@ -71,7 +73,7 @@ def options(
 def call(arguments: list[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     try:
-        code: Any = app(arguments, standalone_mode=False)
+        code: Any = app(arguments, prog_name="netdyno", standalone_mode=False)
         sys.stdout.flush()
         return int(code) if isinstance(code, int) else 0
     except Error as e:
@@ -79,14 +81,14 @@ def call(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail(interrupted())
     except BrokenPipeError:
-        # whoever read our output has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        console.unheard()
         return 0
     except Exception as e:  # noqa: BLE001 - the last one to catch it
         if type(e).__name__ == "NoArgsIsHelpError":
             return 0  # the help is out already
         if hasattr(e, "format_message") and hasattr(e, "exit_code"):
-            fix = "`netdyno --help` and `netdyno VERB --help` show what there is"
+            verb = getattr(getattr(e, "ctx", None), "command_path", "netdyno")
+            fix = f"`{verb} --help` shows what there is"
             return _fail(Error("ND-104-22", e.format_message().rstrip("."), fix=fix))
         if type(e).__name__ == "Abort":
             return _fail(interrupted())

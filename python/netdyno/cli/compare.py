@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from netdyno.cli import console
+from netdyno.cli import console, values
 from netdyno.errors import THRESHOLD, Error
 from netdyno.result import Leg, Result
 from netdyno.stats import compare as statistics
@@ -19,12 +19,26 @@ from netdyno.store.store import read_result
 
 
 def compare(
-    a: Annotated[str, typer.Argument(help="Run id, `latest`, folder or result.json.")],
-    b: Annotated[str, typer.Argument(help="The run to compare with it.")],
+    a: Annotated[
+        str,
+        typer.Argument(
+            help="Run id, `latest`, folder or result.json.", metavar="A", autocompletion=values.stored_run
+        ),
+    ],
+    b: Annotated[
+        str,
+        typer.Argument(help="The run to compare with it.", metavar="B", autocompletion=values.stored_run),
+    ],
     metric: Annotated[
-        list[str] | None, typer.Option(help="Only this metric, like sensors.delay.publish.p99.")
+        list[str] | None,
+        typer.Option(help="Only this metric, like sensors.delay.publish.p99.", metavar="METRIC"),
     ] = None,
-    level: Annotated[float, typer.Option(help="Chance of any false claim.", min=0.0001, max=0.5)] = 0.05,
+    level: Annotated[
+        float,
+        typer.Option(
+            help="Chance of any false claim, up to 0.5.", metavar="P", parser=values.number("--level", 0, 0.5)
+        ),
+    ] = 0.05,
     fail: Annotated[bool, typer.Option("--fail", help="Exit 99 when something is worse.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
 ) -> None:
@@ -39,7 +53,7 @@ def compare(
     legs = pair(first, second)
     found = {x.name: _compare(x, y, metric or [], level) for x, y in legs}
     differences = differing(first.environment, second.environment)
-    invalid = [result.id for result in (first, second) if not result.valid]
+    invalid = list(dict.fromkeys(result.id for result in (first, second) if not result.valid))
     if as_json:
         document: dict[str, Any] = {
             "a": first.id, "b": second.id, "level": level, "environment": differences, "invalid": invalid,
@@ -47,6 +61,8 @@ def compare(
         }  # fmt: skip
         console.document(document)
     else:
+        if first.id == second.id:
+            console.note(f"warning: both are the run {first.id}; there is nothing to compare")
         for name in invalid:
             console.note(f"warning: the measurement of {name} is invalid; do not rest anything on it")
         if differences:

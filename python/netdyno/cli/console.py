@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
@@ -17,10 +19,31 @@ DEBUG = False
 """Whether stack traces are shown."""
 
 
+class _Out(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to `heard`: the exit code is not for the reader of our output to decide."""
+        raise BrokenPipeError
+
+
 def out() -> Console:
     """Standard output."""
     # a pipe has no width: give tables room
-    return Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=200)
+    return _Out(highlight=False) if sys.stdout.isatty() else _Out(highlight=False, width=200)
+
+
+@contextmanager
+def heard() -> Iterator[None]:
+    """Print results in here: when the reader has had enough, the rest goes nowhere and all else goes on."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        unheard()
+
+
+def unheard() -> None:
+    """Whoever read our output has had enough: no more of it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def err() -> Console:

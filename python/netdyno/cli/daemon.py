@@ -11,13 +11,17 @@ from typing import Annotated
 import typer
 
 from netdyno import daemon, files, paths
-from netdyno.cli import console
+from netdyno.cli import console, values
+from netdyno.cli.verb import Verb, Verbs
 from netdyno.client import Client
 from netdyno.errors import Error
 from netdyno.process import tail
 
 app = typer.Typer(
-    help="Start, stop and ask the core daemon.", no_args_is_help=True, rich_markup_mode="markdown"
+    help="Start, stop and ask the core daemon.",
+    cls=Verbs,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
 )
 
 Socket = Annotated[Path | None, typer.Option(help="The daemon's Unix socket.", metavar="PATH")]
@@ -28,7 +32,7 @@ def default_socket() -> Path:
     return paths.runtime() / "core.sock"
 
 
-@app.command()
+@app.command(cls=Verb)
 def start(
     socket: Socket = None,
     foreground: Annotated[bool, typer.Option("--foreground", "-f", help="Stay in front, log here.")] = False,
@@ -36,12 +40,22 @@ def start(
         str | None, typer.Option(help="Serve TCP too; needs --token-file.", metavar="HOST:PORT")
     ] = None,
     token_file: Annotated[Path | None, typer.Option(help="File with the token.", metavar="FILE")] = None,
-    level: Annotated[str, typer.Option("--log-level", help="error, warn, info, debug or trace.")] = "info",
+    level: Annotated[
+        str,
+        typer.Option(
+            "--log-level",
+            help="error, warn, info, debug or trace.",
+            metavar="LEVEL",
+            parser=values.one_of("--log-level", "error", "warn", "info", "debug", "trace"),
+        ),
+    ] = "info",
 ) -> None:
     """Start a daemon.
 
-    netdyno daemon start
-    netdyno run mqtt://broker --socket /run/netdyno/core.sock
+    It stays until `netdyno daemon stop`; a run with `--socket` uses it and starts none of its own.
+
+        netdyno daemon start
+        netdyno run mqtt://broker --socket /run/netdyno/core.sock
     """
     path = socket or default_socket()
     files.folder(path.parent)
@@ -67,11 +81,13 @@ def start(
     console.out().print(f"netdynod {child.pid} serves {path}, and logs to {log}")
 
 
-@app.command()
+@app.command(cls=Verb)
 def stop(socket: Socket = None) -> None:
     """Stop the daemon.
 
-    netdyno daemon stop
+    While another program writes to it, it is left alone.
+
+        netdyno daemon stop
     """
     path = socket or default_socket()
     with Client(path) as client:
@@ -83,14 +99,16 @@ def stop(socket: Socket = None) -> None:
     console.out().print("stopped")
 
 
-@app.command()
+@app.command(cls=Verb)
 def status(
     socket: Socket = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
 ) -> None:
     """Ask the daemon who it is and what it does.
 
-    netdyno daemon status --json
+    Anybody may ask, also during a run.
+
+        netdyno daemon status --json
     """
     path = socket or default_socket()
     with Client(path) as client:

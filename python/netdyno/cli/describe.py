@@ -12,7 +12,7 @@ from netdyno import presets
 from netdyno.cli import console
 from netdyno.client import Client
 from netdyno.daemon import Daemon
-from netdyno.dut import DRIVERS
+from netdyno.dut import DRIVERS, Dut
 
 
 def describe(
@@ -23,8 +23,10 @@ def describe(
 ) -> None:
     """Show transports, protocols, interfaces, ports, presets and drivers.
 
-    netdyno describe
-    netdyno describe --json | jq .core.protocols
+    What a profile may name here: the core says it, on this machine as it is.
+
+        netdyno describe
+        netdyno describe --json | jq .core.protocols
     """
     if socket:
         with Client(socket) as client:
@@ -35,7 +37,7 @@ def describe(
             with Daemon(base / "nd-describe.sock", base / "log") as daemon, daemon.connect() as client:
                 about = ask(client)
     about["presets"] = {"profiles": list(presets.profiles()), "experiments": list(presets.experiments())}
-    about["duts"] = list(DRIVERS)
+    about["duts"] = {name: options(driver) for name, driver in DRIVERS.items()}
     if as_json:
         console.document(about)
         return
@@ -60,9 +62,31 @@ def describe(
             [(p["name"], p["kind"], p["device"] or "", p["driver"] or "") for p in about["ports"]],
         )
     console.table(("presets", ""), [(kind, ", ".join(names)) for kind, names in about["presets"].items()])
-    console.out().print(f"duts: {', '.join(about['duts'])}")
+    console.table(
+        ("driver", "option", "default", "meaning"),
+        [
+            ("" if i else name, option, _shown(one["default"]), one["meaning"])
+            for name, listed in about["duts"].items()
+            for i, (option, one) in enumerate(listed.items())
+        ],
+    )
+
+
+def options(driver: type[Dut]) -> dict[str, dict[str, Any]]:
+    """The settings of a driver: default and meaning of each."""
+    return {
+        name: {"default": field.default, "meaning": field.description or ""}
+        for name, field in driver.Options.model_fields.items()
+    }
 
 
 def ask(client: Client) -> dict[str, Any]:
     """What the daemon says."""
     return {"core": client.call("core.describe"), "ports": client.call("ports.list")}
+
+
+def _shown(value: Any) -> str:
+    """A default as one writes it."""
+    if value is None:
+        return "–"
+    return str(value).lower() if isinstance(value, bool) else str(value)

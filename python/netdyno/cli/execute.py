@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from netdyno import files, journal, paths
+from netdyno import files, journal, paths, topology, validation
 from netdyno.cli import console, summary
 from netdyno.cli.plain import PlainLines
 from netdyno.cli.stream import JsonStream
@@ -80,8 +81,20 @@ class Views:
         self._each("close")
 
 
-def execute(experiment: Experiment, base: Path, outputs: Outputs, socket: Path | None = None) -> int:
+Place = Callable[[str, str], str]
+"""From a leg and a place in its profile to what the user wrote."""
+
+
+def in_leg(leg: str, at: str) -> str:
+    """The place of a finding in an experiment."""
+    return f"legs.{leg}.profile.{at}"
+
+
+def execute(
+    experiment: Experiment, base: Path, outputs: Outputs, socket: Path | None = None, place: Place = in_leg
+) -> int:
     """Run it and return the exit code."""
+    check(experiment, base, socket, place)
     put_back()
     views, exporter, stream = Views(), Exporter(), JsonStream()
     if outputs.json_stream:
@@ -108,16 +121,29 @@ def execute(experiment: Experiment, base: Path, outputs: Outputs, socket: Path |
         )
         result, folder = campaign.run()
     exporter.result(result)
-    if outputs.json_stream:
-        stream.result(result)
     _write(result, folder, outputs, exporter)
-    if outputs.json:
-        console.document(result.model_dump(mode="json"))
-    elif not outputs.json_stream:
-        summary.show(result, folder)
+    with console.heard():
+        if outputs.json_stream:
+            stream.result(result)
+        elif outputs.json:
+            console.document(result.model_dump(mode="json"))
+        else:
+            summary.show(result, folder)
     if result.error:
         console.show(Error.of(result.error))
     return exit_code(result)
+
+
+def check(experiment: Experiment, base: Path, socket: Path | None, place: Place) -> None:
+    """Refuse what cannot run, before anything is made or changed."""
+    ask = validation.with_daemon(socket) if socket else validation.of_profile
+    found = [
+        one | {"at": place(leg, one["at"])} for leg, one in validation.of_experiment(experiment, base, ask)
+    ]
+    if found:
+        raise Error.of(found[0] | ({"all": found} if len(found) > 1 else {}))
+    if any(leg.topology for leg in experiment.legs):
+        topology.need_root()
 
 
 def put_back() -> None:

@@ -9,7 +9,7 @@ import typer
 import yaml
 
 from netdyno import config, files, presets
-from netdyno.cli import console
+from netdyno.cli import console, values
 from netdyno.errors import Error
 
 COMMENTS = {
@@ -29,7 +29,10 @@ COMMENTS = {
 
 
 def init(
-    preset: Annotated[str, typer.Argument(help="Preset to start from.")] = "mqtt-t4",
+    preset: Annotated[
+        str,
+        typer.Argument(help="Preset to start from.", metavar="PRESET", autocompletion=values.profile_preset),
+    ] = "mqtt-t4",
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="File to write; - is standard output.", metavar="FILE"),
@@ -38,9 +41,11 @@ def init(
 ) -> None:
     """Write a commented starter profile.
 
-    netdyno init                      # mqtt-t4.yaml
-    netdyno init http -o web.yaml
-    netdyno validate web.yaml && netdyno run web.yaml --target web=http://10.0.0.2
+    It is a preset as YAML, with a comment at each key that needs one; `netdyno describe` lists the presets.
+
+        netdyno init                      # mqtt-t4.yaml
+        netdyno init http -o web.yaml
+        netdyno validate web.yaml && netdyno run web.yaml --target web=http://10.0.0.2
     """
     text = commented(presets.profile(preset))
     path = output or Path(f"{preset}.yaml")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -32,6 +34,45 @@ class Quick:
 def is_url(text: str) -> bool:
     """Whether an argument is a target and not a file or preset."""
     return "://" in text
+
+
+_HOST = re.compile(
+    r"(localhost|\d+(\.\d+){3}|\[[0-9a-fA-F:]+\]|[\w-]+(\.[\w-]+)+|[\w-]+(?=:))(:\d+)?(/.*)?", re.ASCII
+)
+
+
+def no_url(text: str) -> Error | None:
+    """That an argument was meant for a URL and is none, with the URL that may be meant."""
+    if is_url(text) or Path(text).suffix in (".json", ".yaml", ".yml") or Path(text).exists():
+        return None
+    scheme, colon, rest = text.partition(":")
+    if colon and scheme in PROTOCOLS:
+        fix = f"Write {scheme}://{rest.lstrip('/') or 'HOST'}"
+        return Error("ND-104-26", "a URL has :// after its scheme", at=text, fix=fix)
+    if not _HOST.fullmatch(text):
+        return None
+    host = text.partition("/")[0]
+    bare = host if host.endswith("]") else host.rpartition(":")[0] or host
+    port = host[len(bare) :]
+    fix = (
+        f"Say how to speak to a host: mqtt://{bare}{port or ':1883'}, http://{text}, ping://{bare} "
+        f"or udp://{bare}{port or ':7'}"
+    )
+    return Error("ND-104-26", "it is no URL, no file and no preset", at=text, fix=fix)
+
+
+_OPTIONS = {
+    "source": "--source", "devices": "--devices", "load.open.rate": "--rate", "rate": "--rate",
+    "size": "--size", "interval": "--interval", "count": "--count", "requests": "--count", "qos": "--qos",
+}  # fmt: skip
+
+
+def place(urls: Sequence[str], at: str) -> str:
+    """Where on the command line a place in the made profile comes from: an option, else the URL."""
+    found = re.match(r"groups\[(\d+)\]\.(?:model\.\w+\.)?([\w.]+)", at)
+    if found is None:
+        return at
+    return _OPTIONS.get(found[2]) or urls[int(found[1])]
 
 
 def profile(urls: Sequence[str], options: Quick) -> dict[str, Any]:
@@ -65,7 +106,7 @@ def _group(name: str, protocol: str, url: str, o: Quick) -> dict[str, Any]:
                 at="--size",
                 fix="Name a path: http://HOST/512",
             )
-        model["size"] = _unit(o.size, "B")
+        model["size"] = o.size
     if o.interval is not None:
         model["interval"] = o.interval
     if o.qos is not None and protocol == "mqtt":
@@ -86,11 +127,11 @@ def _group(name: str, protocol: str, url: str, o: Quick) -> dict[str, Any]:
     load: dict[str, Any] = {"closed": {}}
     if protocol == "stream":
         if o.rate is not None:
-            model["rate"] = _unit(o.rate, "/s")
+            model["rate"] = o.rate
     elif is_open:
         if o.rate is None:
             raise Error("ND-104-07", "an open load needs a rate", at="--open", fix="Add --rate 100/s")
-        load = {"open": {"rate": _unit(o.rate, "/s")}}
+        load = {"open": {"rate": o.rate}}
     elif o.rate is not None:
         raise Error("ND-104-07", "a closed load has no rate", at="--closed", fix="Use --interval, or --open")
     default = {"mqtt": 10, "http": 10, "ping": 1, "stream": 1}[protocol] * (20 if is_open else 1)
@@ -106,8 +147,3 @@ def _group(name: str, protocol: str, url: str, o: Quick) -> dict[str, Any]:
     if o.insecure and target.split("://")[0] in ("mqtts", "https"):
         group["tls"] = {"insecure": True}
     return group
-
-
-def _unit(text: str, unit: str) -> str:
-    """On the command line a bare number has the usual unit."""
-    return text + unit if text.replace(".", "").replace("_", "").isdigit() else text

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from netdyno import files
-from netdyno.cli import console
+from netdyno.cli import console, values
 from netdyno.errors import Error
 from netdyno.report import render, render_folder
 from netdyno.runner import judge_all
@@ -17,13 +17,20 @@ from netdyno.store.store import read_result
 
 
 def report(
-    run: Annotated[str, typer.Argument(help="Run id, `latest`, folder or result.json.")] = "latest",
+    run: Annotated[
+        str,
+        typer.Argument(
+            help="Run id, `latest`, folder or result.json.", metavar="RUN", autocompletion=values.stored_run
+        ),
+    ] = "latest",
     html: Annotated[Path | None, typer.Option(help="File to write.", metavar="FILE")] = None,
 ) -> None:
     """Make the HTML report of a run from its result.
 
-    netdyno report latest
-    netdyno report runs/20260101-120000-demo-3f2a --html demo.html
+    It goes into the run's folder, in place of the one that is there, or where `--html` says.
+
+        netdyno report latest
+        netdyno report runs/20260101-120000-demo-3f2a --html demo.html
     """
     path = Path(run)
     if path.suffix == ".json" and path.name != "result.json":

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from netdyno import config, experiment, presets
-from netdyno.cli import quick
+from netdyno.cli import quick, values
 from netdyno.cli.execute import Outputs, execute
 from netdyno.errors import Error
 from netdyno.experiment import Experiment
@@ -18,28 +19,89 @@ LOAD, OUTPUT = "Load", "Output"
 
 
 def run(
-    what: Annotated[list[str], typer.Argument(help="File, preset name, or URLs.", metavar="WHAT...")],
+    what: Annotated[
+        list[str],
+        typer.Argument(help="File, preset, or URLs.", metavar="WHAT", autocompletion=values.any_preset),
+    ],
     target: Annotated[
         list[str] | None, typer.Option(help="Point a target of the profile elsewhere.", metavar="NAME=URL")
     ] = None,
-    load: Annotated[float | None, typer.Option(help="Scale the load by X.", metavar="X")] = None,
-    repeat: Annotated[int | None, typer.Option(help="Repeat each trial N times.", metavar="N", min=1)] = None,
-    duration: Annotated[str | None, typer.Option(help="Length of the measure phase, like 30s.")] = None,
-    warmup: Annotated[str | None, typer.Option(help="Length of the warm-up, like 2s.")] = None,
+    load: Annotated[
+        float | None,
+        typer.Option(help="Scale the load by X, above 0.", metavar="X", parser=values.number("--load", 0)),
+    ] = None,
+    repeat: Annotated[
+        int | None,
+        typer.Option(
+            help="Repeat each trial N times, up to 10000.",
+            metavar="N",
+            parser=values.whole("--repeat", 1, 10_000),
+        ),
+    ] = None,
+    duration: Annotated[
+        str | None,
+        typer.Option(
+            help="Length of the measure phase, like 30s.", metavar="TIME", parser=values.time("--duration")
+        ),
+    ] = None,
+    warmup: Annotated[
+        str | None,
+        typer.Option(help="Length of the warm-up, like 2s.", metavar="TIME", parser=values.time("--warmup")),
+    ] = None,
     devices: Annotated[
-        int | None, typer.Option(help="URLs: virtual devices.", min=1, rich_help_panel=LOAD)
+        int | None,
+        typer.Option(
+            help="URLs: virtual devices, 1 or more.",
+            metavar="N",
+            parser=values.whole("--devices"),
+            rich_help_panel=LOAD,
+        ),
     ] = None,
     rate: Annotated[
-        str | None, typer.Option(help="URLs: flows (udp: datagrams) per second.", rich_help_panel=LOAD)
+        str | None,
+        typer.Option(
+            help="URLs: flows (udp: datagrams) per second, like 500 or 5k/s.",
+            metavar="RATE",
+            parser=values.rate("--rate"),
+            rich_help_panel=LOAD,
+        ),
     ] = None,
     interval: Annotated[
-        str | None, typer.Option(help="URLs: time between messages of a device.", rich_help_panel=LOAD)
+        str | None,
+        typer.Option(
+            help="URLs: time between messages of a device, like 100ms.",
+            metavar="TIME",
+            parser=values.time("--interval"),
+            rich_help_panel=LOAD,
+        ),
     ] = None,
-    count: Annotated[int | None, typer.Option(help="URLs: messages per flow.", rich_help_panel=LOAD)] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            help="URLs: messages per flow; 0: no end.",
+            metavar="N",
+            parser=values.whole("--count", 0),
+            rich_help_panel=LOAD,
+        ),
+    ] = None,
     qos: Annotated[
-        int | None, typer.Option(help="MQTT: quality of service.", min=0, max=2, rich_help_panel=LOAD)
+        int | None,
+        typer.Option(
+            help="MQTT: quality of service, 0, 1 or 2.",
+            metavar="N",
+            parser=values.whole("--qos", 0, 2),
+            rich_help_panel=LOAD,
+        ),
     ] = None,
-    size: Annotated[str | None, typer.Option(help="URLs: bytes of payload.", rich_help_panel=LOAD)] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            help="URLs: bytes of payload, like 64 or 1KiB.",
+            metavar="SIZE",
+            parser=values.size("--size"),
+            rich_help_panel=LOAD,
+        ),
+    ] = None,
     open_loop: Annotated[
         bool | None,
         typer.Option(
@@ -50,7 +112,9 @@ def run(
     ] = None,
     source: Annotated[
         list[str] | None,
-        typer.Option(help="URLs: local address or range to send from.", rich_help_panel=LOAD),
+        typer.Option(
+            help="URLs: local address or range to send from.", metavar="ADDRESS", rich_help_panel=LOAD
+        ),
     ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="URLs: accept any certificate.", rich_help_panel=LOAD)
@@ -92,7 +156,8 @@ def run(
     """Run a load and judge what came of it.
 
     WHAT is a profile or experiment (JSON or YAML), the name of a preset (`netdyno describe` lists them), or
-    one or more URLs.
+    one or more URLs: `mqtt://`, `mqtts://`, `http://`, `https://`, `ping://`, `udp://`. A bare number after
+    an option means seconds, bytes or per second; other units are written, like 250ms, 1KiB, 5k/s.
 
         netdyno run mqtt://broker:1883 --devices 100 --qos 1
         netdyno run http://10.0.0.2/512 --rate 1000/s --duration 30s
@@ -101,25 +166,44 @@ def run(
         netdyno run mine.yaml --json --junit verdict.xml
     """
     options = quick.Quick(devices, rate, interval, count, qos, size, open_loop, tuple(source or ()), insecure)
-    wanted, base = choose(what, options)
-    for option, text in (("--duration", duration), ("--warmup", warmup)):
-        if text is not None and not re.fullmatch(r"[0-9._]+ *(ns|us|µs|ms|s|min|h)", text.strip()):
-            raise Error("ND-104-04", f"{text!r} is not a length of time", at=option, fix="Write it like 30s")
+    chosen = choose(what, options)
     trial = {"load": load, "measure": duration, "warmup": warmup}
-    wanted = adjust(wanted, base, trial, _pairs(target or []), repeat, _capture(capture, capture_filter))
+    targets = _pairs(target or [])
+    wanted = adjust(chosen, trial, targets, repeat, _capture(capture, capture_filter))
+    given = {f"targets.{name}": "--target" for name in targets}
+    given |= {"phases.measure": "--duration"} if duration else {}
+    given |= {"phases.warmup": "--warmup"} if warmup else {}
+    given |= {"capture.filter": "--capture-filter"} if capture_filter else {}
+
+    def place(leg: str, at: str) -> str:
+        return given.get(at) or chosen.place(leg, at)
+
     outputs = Outputs(json, json_stream, html, junit, csv, prometheus, runs, quiet, store)
-    raise typer.Exit(execute(wanted, base, outputs, socket))
+    raise typer.Exit(execute(wanted, chosen.folder, outputs, socket, place))
 
 
-def choose(what: list[str], options: quick.Quick) -> tuple[Experiment, Path]:
-    """The experiment that is meant, and the folder its files are relative to."""
-    here = Path()
+@dataclass(frozen=True)
+class Chosen:
+    """What is to be run."""
+
+    experiment: Experiment
+    folder: Path
+    """What its files are relative to."""
+    place: Callable[[str, str], str]
+    """From a leg and a place in its profile to what the user wrote."""
+
+
+def choose(what: list[str], options: quick.Quick) -> Chosen:
+    """What is meant on the command line."""
+    for one in what:
+        if hint := quick.no_url(one):
+            raise hint
     if any(quick.is_url(one) for one in what):
         if others := [one for one in what if not quick.is_url(one)]:
             raise Error(
                 "ND-104-22", "URLs and files cannot be run together", at=others[0], fix="Run one at a time"
             )
-        return _wrap(quick.profile(what, options)), here
+        return Chosen(_wrap(quick.profile(what, options)), Path(), lambda _, at: quick.place(what, at))
     if options != quick.Quick():
         raise Error(
             "ND-104-07",
@@ -130,17 +214,19 @@ def choose(what: list[str], options: quick.Quick) -> tuple[Experiment, Path]:
     if len(what) > 1:
         raise Error("ND-104-22", "only one file or preset can be run at a time", at=" ".join(what))
     name = what[0]
-    if Path(name).suffix in (".json", ".yaml", ".yml") or "/" in name:
-        data = config.read(Path(name))
-        if experiment.is_experiment(data):
-            return experiment.load(data, name), Path(name).parent
-        if not isinstance(data, dict):
-            raise Error("ND-104-04", "it is neither a profile nor an experiment", at=name)
-        return _wrap(data), Path(name).parent
-    if name in presets.experiments() and name not in presets.profiles():
-        path = presets.experiment(name)
-        return experiment.load(config.read(path), str(path)), path.parent
-    return _wrap(presets.profile(name)), here
+    path = Path(name)
+    if presets.is_word(name):
+        found = presets.path(name)
+        if found is None:
+            raise presets.unknown(name, presets.names())
+        path = found
+    data = config.read(path)
+    if experiment.is_experiment(data):
+        loaded = experiment.load(data, name)
+        return Chosen(loaded, path.parent, lambda leg, at: f"{name}: legs.{leg}.profile.{at}")
+    if not isinstance(data, dict):
+        raise Error("ND-104-04", "it is neither a profile nor an experiment", at=name)
+    return Chosen(_wrap(data), path.parent, lambda _, at: f"{name}: {at}" if at else name)
 
 
 def _wrap(profile: dict[str, Any]) -> Experiment:
@@ -155,30 +241,30 @@ def _wrap(profile: dict[str, Any]) -> Experiment:
 
 
 def adjust(
-    wanted: Experiment,
-    base: Path,
+    chosen: Chosen,
     trial: dict[str, Any],
     targets: dict[str, str],
     repeat: int | None,
     capture: dict[str, str] | None,
 ) -> Experiment:
     """The experiment with what the command line changes."""
-    plain = wanted.model_dump(by_alias=True, exclude_none=True)
+    plain = chosen.experiment.model_dump(by_alias=True, exclude_none=True)
     if repeat:
         plain["repeat"] = repeat
     for leg in plain["legs"]:
         leg["trial"] = leg.get("trial", {}) | {k: v for k, v in trial.items() if v is not None}
-        profile = dict(experiment.resolve_profile(leg["profile"], base))
+        profile = dict(experiment.resolve_profile(leg["profile"], chosen.folder))
         if capture is not None:
-            profile["capture"] = dict(profile.get("capture") or {}) | capture
+            profile["capture"] = experiment.table(profile.get("capture")) | capture
         leg["profile"] = profile
-        known = set(profile.get("targets") or {}) | {g.get("target") for g in profile.get("groups") or []}
+        named = experiment.table(profile.get("targets"))
+        known = {*named, *(group.get("target") for group in experiment.groups(profile))}
         if unknown := targets.keys() - known:
-            names = ", ".join(sorted(str(name) for name in profile.get("targets") or {})) or "none"
+            names = ", ".join(sorted(map(str, named))) or "none"
             what = f"the profile has no target {sorted(unknown)[0]!r}"
             raise Error("ND-104-26", what, at="--target", fix=f"It has: {names}")
         leg["targets"] = leg.get("targets", {}) | targets
-    return experiment.load(plain, wanted.name)
+    return experiment.load(plain, chosen.experiment.name)
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:

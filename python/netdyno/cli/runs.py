@@ -11,22 +11,31 @@ import typer
 from rich.text import Text
 
 from netdyno import paths
-from netdyno.cli import console, summary
+from netdyno.cli import console, summary, values
+from netdyno.cli.verb import Verb, Verbs
 from netdyno.store import Row, Store
 
 app = typer.Typer(
-    help="List, show and remove stored runs.", no_args_is_help=True, rich_markup_mode="markdown"
+    help="List, show and remove stored runs.",
+    cls=Verbs,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
 )
 
 
-@app.command("list")
+@app.command("list", cls=Verb)
 def list_(
-    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 20,
+    limit: Annotated[
+        int,
+        typer.Option("--limit", "-n", help="At most so many.", metavar="N", parser=values.whole("--limit")),
+    ] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
 ) -> None:
     """List runs, the latest first.
 
-    netdyno runs list -n 5
+    Other verbs take an id from here, its beginning or end, or `latest`.
+
+        netdyno runs list -n 5
     """
     with Store() as store:
         rows = store.rows(limit)
@@ -43,15 +52,20 @@ def _row(row: Row) -> list[str | int | Text]:
     return [row.id, row.trials, verdict, "yes" if row.valid else "no", folder]
 
 
-@app.command()
+@app.command(cls=Verb)
 def show(
-    run: Annotated[str, typer.Argument(help="Id, part of one, or `latest`.")] = "latest",
+    run: Annotated[
+        str,
+        typer.Argument(help="Id, part of one, or `latest`.", metavar="RUN", autocompletion=values.stored_run),
+    ] = "latest",
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
 ) -> None:
     """Show a run.
 
-    netdyno runs show latest
-    netdyno runs show 3f2a --json > result.json
+    The same that `netdyno run` prints at its end.
+
+        netdyno runs show latest
+        netdyno runs show 3f2a --json > result.json
     """
     with Store() as store:
         identity = store.resolve(run)
@@ -63,14 +77,16 @@ def show(
     summary.show(result, folder if folder.exists() else None)
 
 
-@app.command()
+@app.command(cls=Verb)
 def rm(
-    run: Annotated[list[str], typer.Argument(help="Ids.")],
+    run: Annotated[list[str], typer.Argument(help="Ids.", metavar="RUN", autocompletion=values.stored_run)],
     keep_folder: Annotated[bool, typer.Option("--keep-folder", help="Only forget it.")] = False,
 ) -> None:
     """Remove runs and their folders.
 
-    netdyno runs rm 3f2a
+    Reports and captures go with the folder, unless `--keep-folder` is given.
+
+        netdyno runs rm 3f2a
     """
     with Store() as store:
         for identity in [store.resolve(one) for one in run]:
@@ -80,14 +96,21 @@ def rm(
             console.note(f"removed {identity}")
 
 
-@app.command()
+@app.command(cls=Verb)
 def prune(
-    keep: Annotated[int, typer.Option("--keep", help="How many of the latest to keep.", min=0)] = 50,
+    keep: Annotated[
+        int,
+        typer.Option(
+            "--keep", help="How many of the latest to keep.", metavar="N", parser=values.whole("--keep", 0)
+        ),
+    ] = 50,
     keep_folder: Annotated[bool, typer.Option("--keep-folder", help="Only forget them.")] = False,
 ) -> None:
     """Remove all but the latest runs.
 
-    netdyno runs prune --keep 20
+    Their folders go too, unless `--keep-folder` is given.
+
+        netdyno runs prune --keep 20
     """
     with Store() as store:
         gone = store.prune(keep)
@@ -96,13 +119,15 @@ def prune(
     console.note(f"removed {len(gone)} runs")
 
 
-@app.command("import")
+@app.command("import", cls=Verb)
 def import_(
     folder: Annotated[Path | None, typer.Argument(help="A run's folder, or one that holds several.")] = None,
 ) -> None:
     """Enter runs from their folders: from another machine, or after the store was lost.
 
-    netdyno runs import runs
+    Runs that are known already are left as they are.
+
+        netdyno runs import runs
     """
     with Store() as store:
         entered = store.load_folder(folder or paths.runs())

@@ -40,6 +40,9 @@ def show(result: Result, folder: Path | None = None) -> None:
                 [_row(group) for group in leg.summary.groups],
                 title,
             )
+        for group in leg.summary.groups:
+            for line in failures(group):
+                out.print(Text(f"  {line}", style="yellow"), soft_wrap=True)
         for repetition in leg.repetitions:
             for witness in repetition.witnesses:
                 mark = "agrees" if witness.agree else "DISAGREES"
@@ -60,6 +63,29 @@ def show(result: Result, folder: Path | None = None) -> None:
         for what, name in names:
             if name:
                 out.print(Text(f"{what:8} {folder / name}"))
+
+
+CHECKS = {
+    "refused": "nothing listens there: check host and port, and that the server runs",
+    "unreachable": "no way leads there: check the address, the network and the firewall",
+    "timeout": "no answer came in time: check that the server runs and nothing is dropped, or load it less",
+    "reset": "the connection was cut: see the server's log and its limit of connections",
+    "closed": "the server hung up too early: see its log and its limits",
+    "protocol": "the answer is not of this protocol: check the port and the scheme",
+    "rejected": "the server says no: check path, credentials and its log",
+    "tls": "TLS did not come about: check the certificate, or use --insecure",
+    "local": "this machine ran out of ports, files or memory: see `netdyno doctor`",
+}
+"""What to check when messages fail, by kind."""
+
+
+def failures(group: GroupSummary) -> list[str]:
+    """Whose failures they are, and what to check."""
+    return [
+        f"{group.name}: {count} × {kind} at {group.target}; {CHECKS.get(kind, 'see the report')}"
+        for kind, count in group.measured.failures.items()
+        if count
+    ]
 
 
 def _headline(result: Result) -> Text:

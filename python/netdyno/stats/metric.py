@@ -6,7 +6,6 @@ The names are the profile's: `GROUP.delay.NAME.STAT`, `GROUP.lateness.STAT`, `GR
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,12 +14,6 @@ from netdyno.model import COUNTERS, Distribution, Quantiles, Trial
 from netdyno.stats import hdr
 
 STATS = ("min", "mean", "p50", "p90", "p99", "p999", "max")
-
-_UNITS = {
-    "ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "h": 3600e9,
-    "/s": 1.0, "k/s": 1e3, "M/s": 1e6, "/min": 1 / 60, "/h": 1 / 3600,
-    "B": 1.0, "kB": 1e3, "KiB": 1024.0, "MB": 1e6, "MiB": 1024.0**2, "GB": 1e9, "GiB": 1024.0**3, "%": 0.01,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -114,16 +107,6 @@ class Metric:
 
 def _stat(of: Quantiles | None, name: str) -> float | None:
     return float(getattr(of, name)) if of is not None and of.count else None
-
-
-def bound(value: float | int | str) -> float:
-    """A threshold's limit in the metric's unit: a number, `"50ms"` in nanoseconds, `"1k/s"` per second."""
-    if isinstance(value, (int, float)):
-        return float(value)
-    found = re.fullmatch(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?)\s*(\S*)\s*", value)
-    if not found or (found.group(2) and found.group(2) not in _UNITS):
-        raise Error("ND-104-04", f"{value!r} is not a limit", fix='Write it like "50ms", "1000/s" or 0.01')
-    return float(found.group(1).replace("_", "")) * _UNITS.get(found.group(2), 1.0)
 
 
 def all_of(trial: Trial) -> Iterator[Metric]:

@@ -13,7 +13,8 @@ from typing import Any
 from netdyno.model import Trial
 from netdyno.result import ThresholdResult
 from netdyno.stats.estimate import t_interval
-from netdyno.stats.metric import Metric, bound
+from netdyno.stats.metric import Metric
+from netdyno.stats.units import bound
 
 
 def judge(leg: str, threshold: Mapping[str, Any], trials: Sequence[Trial]) -> ThresholdResult:

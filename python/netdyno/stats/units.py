@@ -1,6 +1,53 @@
-"""Quantities as profiles write them."""
+"""Quantities as people write them: `250ms`, `1000/s`, `1KiB`. The units are those of the core."""
 
-from netdyno.stats.metric import bound
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from netdyno.errors import Error
+
+TIMES = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "h": 3600e9}
+RATES = {"/s": 1.0, "k/s": 1e3, "M/s": 1e6, "/min": 1 / 60, "/h": 1 / 3600}
+SIZES = {
+    "B": 1.0, "kB": 1e3, "KiB": 1024.0, "MB": 1e6, "MiB": 1024.0**2, "GB": 1e9, "GiB": 1024.0**3,
+}  # fmt: skip
+_ALL = TIMES | RATES | SIZES | {"%": 0.01}
+_QUANTITY = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?)\s*(\S*)\s*")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of quantity, and the unit that a bare number has on the command line."""
+
+    what: str
+    units: dict[str, float]
+    bare: str
+    example: str
+
+    def text(self, written: str, at: str) -> str:
+        """What was written, with its unit."""
+        found = _QUANTITY.fullmatch(written)
+        if not found or (found[2] and found[2] not in self.units):
+            units = ", ".join(self.units)
+            fix = f"Write it like {self.example}; units are {units}, and a bare number means {self.bare}"
+            raise Error("ND-104-04", f"{written!r} is not {self.what}", at=at, fix=fix)
+        return found[1] + (found[2] or self.bare)
+
+
+TIME = Kind("a length of time", TIMES, "s", "250ms")
+RATE = Kind("a rate", RATES, "/s", "1000/s")
+SIZE = Kind("a number of bytes", SIZES, "B", "64B")
+
+
+def bound(value: float | int | str) -> float:
+    """A threshold's limit in the metric's unit: a number, `"50ms"` in nanoseconds, `"1k/s"` per second."""
+    if isinstance(value, (int, float)):
+        return float(value)
+    found = _QUANTITY.fullmatch(value)
+    if not found or (found[2] and found[2] not in _ALL):
+        raise Error("ND-104-04", f"{value!r} is not a limit", fix='Write it like "50ms", "1000/s" or 0.01')
+    return float(found[1].replace("_", "")) * _ALL.get(found[2], 1.0)
 
 
 def seconds(text: str | float) -> float:

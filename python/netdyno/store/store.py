@@ -23,6 +23,7 @@ from netdyno.result import Leg, Repetition, Result
 from netdyno.stats.metric import all_of
 from netdyno.store.schema import MIGRATIONS
 
+NAME = "runs.sqlite"
 WAIT = 10.0
 """Seconds to wait for another writer."""
 
@@ -47,7 +48,7 @@ class Store:
     """The store of a user."""
 
     def __init__(self, path: Path | None = None) -> None:
-        self.path = path or paths.state() / "runs.sqlite"
+        self.path = path or paths.state() / NAME
         files.folder(self.path.parent)
         with self._told():
             self._db = sqlite3.connect(self.path, timeout=WAIT, isolation_level=None)

@@ -1,0 +1,96 @@
+"""What may stand after an option, and what may stand in for an argument: read, refused and completed here."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from netdyno import paths, presets
+from netdyno.errors import Error
+from netdyno.stats import units
+from netdyno.store import NAME, Store
+
+
+def whole(option: str, least: int = 1, most: int | None = None) -> Callable[[str], int]:
+    """A whole number within limits."""
+    wanted = f"a whole number, {least} or more" if most is None else f"a whole number from {least} to {most}"
+
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise _refused(text, wanted, option) from None
+        if value < least or (most is not None and value > most):
+            raise _refused(text, wanted, option, "ND-104-05")
+        return value
+
+    return read
+
+
+def number(option: str, above: float, most: float = float("inf")) -> Callable[[str], float]:
+    """A number within limits, the lower of them not included."""
+    wanted = f"a number above {above:g}" + ("" if most == float("inf") else f", at most {most:g}")
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise _refused(text, wanted, option) from None
+        if not above < value <= most or value == float("inf"):
+            raise _refused(text, wanted, option, "ND-104-05")
+        return value
+
+    return read
+
+
+def one_of(option: str, *choices: str) -> Callable[[str], str]:
+    """One of several words."""
+
+    def read(text: str) -> str:
+        if text not in choices:
+            raise _refused(text, f"one of {', '.join(choices)}", option)
+        return text
+
+    return read
+
+
+def time(option: str) -> Callable[[str], str]:
+    """A length of time with its unit."""
+    return lambda text: units.TIME.text(text, option)
+
+
+def rate(option: str) -> Callable[[str], str]:
+    """A rate with its unit."""
+    return lambda text: units.RATE.text(text, option)
+
+
+def size(option: str) -> Callable[[str], str]:
+    """A number of bytes with its unit."""
+    return lambda text: units.SIZE.text(text, option)
+
+
+def _refused(text: str, wanted: str, option: str, code: str = "ND-104-04") -> Error:
+    return Error(code, f"{text!r} is not {wanted}", at=option, fix=f"Give {wanted}")
+
+
+# ---- completion; files are the shell's own affair
+
+
+def any_preset(incomplete: str) -> Iterator[str]:
+    """Presets that begin so."""
+    return (name for name in presets.names() if name.startswith(incomplete))
+
+
+def profile_preset(incomplete: str) -> Iterator[str]:
+    """Preset profiles that begin so."""
+    return (name for name in presets.profiles() if name.startswith(incomplete))
+
+
+def stored_run(incomplete: str) -> Iterator[str]:
+    """Ids of runs that begin so, the latest first."""
+    known = ["latest"]
+    # to look is no reason to make one
+    if (paths.state() / NAME).exists():
+        with contextlib.suppress(Error), Store() as store:
+            known += [row.id for row in store.rows(50)]
+    return (name for name in known if name.startswith(incomplete))

@@ -1,0 +1,67 @@
+"""What is wrong with profiles and experiments, before anything starts. The core is the one validator."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from netdyno import daemon
+from netdyno.client import Client
+from netdyno.errors import Error, placed
+from netdyno.experiment import Experiment, LegSpec, bind_targets, table, variants
+
+Finding = dict[str, Any]
+Ask = Callable[[Any], list[Finding]]
+
+_ANYWHERE = {scheme: f"{scheme}://192.0.2.1" for scheme in ("mqtt", "http", "ping")} | {
+    scheme: f"{scheme}://192.0.2.1:7" for scheme in ("udp", "tcp")
+}
+"""What a device under test may turn out to be: its addresses come with the topology."""
+
+
+def of_profile(profile: Any) -> list[Finding]:
+    """What the core's program finds wrong with a profile."""
+    done = subprocess.run(
+        [str(daemon.program()), "validate", "-", "--json"],
+        input=json.dumps(profile, default=str),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    try:
+        return [placed(error) for error in json.loads(done.stdout)["errors"]]
+    except (ValueError, KeyError, TypeError) as e:
+        words = done.stderr.strip().splitlines()
+        what = f"the daemon cannot validate: {words[-1] if words else f'status {done.returncode}'}"
+        raise Error("ND-92-21", what, at=str(daemon.program()), fix="Build it again with `./do setup`") from e
+
+
+def of_experiment(wanted: Experiment, folder: Path, ask: Ask = of_profile) -> Iterator[tuple[str, Finding]]:
+    """What is wrong with each variant: its name and the finding, whose place is one in its profile."""
+    for variant in variants(wanted, folder):
+        for finding in ask(as_run(variant.leg, variant.profile)):
+            yield variant.name, finding
+
+
+def as_run(leg: LegSpec, profile: Mapping[str, Any]) -> dict[str, Any]:
+    """A profile with what the leg makes of it: targets that it binds, and its lengths."""
+    made = dict(profile)
+    urls = dict.fromkeys(leg.duts, _ANYWHERE)
+    if bound := {name: url for name, url, _ in bind_targets(leg, made, urls)}:
+        made["targets"] = table(made.get("targets")) | bound
+    if lengths := leg.trial.model_dump(exclude_none=True, exclude={"load"}):
+        made["phases"] = table(made.get("phases")) | lengths
+    return made
+
+
+def with_daemon(socket: Path) -> Ask:
+    """Asks a daemon that runs already."""
+
+    def ask(profile: Any) -> list[Finding]:
+        with Client(socket) as client:
+            return [placed(error) for error in client.call("profile.validate", profile=profile)["errors"]]
+
+    return ask
