@@ -9,9 +9,6 @@ use protocol::registry::{Carrier, Params};
 use protocol::unit::{Interval, Rate};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most devices of one group.
-const DEVICES_MAX: u32 = 10_000_000;
-
 /// All that is wrong with `profile`.
 pub fn check(profile: &Profile) -> Vec<Error> {
     let mut errors = Vec::new();
@@ -48,6 +45,7 @@ pub fn check(profile: &Profile) -> Vec<Error> {
         }
         check_group(profile, group, &at, &mut add);
     }
+    crate::ceiling::check(profile, 1.0).into_iter().for_each(|error| add(Some(error)));
     if let Transport::Dpdk(dpdk) = &profile.transport {
         check_dpdk(profile, dpdk, &mut add);
     }
@@ -87,10 +85,6 @@ fn name(at: &str, name: &str) -> Option<Error> {
 }
 
 fn check_group(profile: &Profile, group: &Group, at: &str, add: &mut impl FnMut(Option<Error>)) {
-    if !(1..=DEVICES_MAX).contains(&group.devices) {
-        let what = format!("{} devices are not a number that can be run", group.devices);
-        add(Some(Error::new(OUT_OF_RANGE, format!("{at}.devices"), what, format!("Use 1 to {DEVICES_MAX}"))));
-    }
     for (i, text) in group.source.iter().enumerate() {
         if let Err(what) = crate::source::expand(text) {
             let key = format!("{at}.source[{i}]");

@@ -3,6 +3,7 @@
 //! [`load`] reads one strictly and says precisely what is wrong with a bad one; [`Profile`] is what the
 //! transports build from.
 
+pub mod ceiling;
 mod check;
 mod error;
 mod load;
@@ -77,7 +78,8 @@ pub struct Phases {
     /// Longest wait for answers still on their way, and for devices to end in good order; ends early
     /// when nothing is left to wait for. Default 3s.
     pub drain: Interval,
-    /// Spacing of the points in series and live views. Default 1s.
+    /// Spacing of the points in series and live views; in a long run a multiple of it, so that a series has at most
+    /// 10000 points, or 50000 over all groups. Default 1s.
     pub sample: Interval,
 }
 
@@ -102,7 +104,7 @@ pub struct Group {
     pub model: Params,
     /// Name of a target of this profile, or a URL.
     pub target: String,
-    /// How many virtual devices. Default 1.
+    /// How many virtual devices, at most 10,000,000. Default 1.
     #[serde(default = "one")]
     pub devices: u32,
     /// When flows begin. Default: closed loop, every device starts again when it is done.
@@ -165,7 +167,7 @@ impl Default for Load {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Open {
-    /// Flows per second, over the whole group; each stage may change it.
+    /// Flows per second, over the whole group, at most `1000M/s`; each stage may change it.
     pub rate: Rate,
     /// How the gaps between arrivals are spread. Default constant.
     #[serde(default)]

@@ -298,6 +298,62 @@ fn each_fault_is_named_with_its_place_and_a_remedy() {
 }
 
 #[test]
+fn a_load_beyond_the_clock_or_the_memory_is_refused_at_its_limit() {
+    let refused = |base: Value, at: &str, value: Value| {
+        let text = with(base, at, value);
+        profile::load(&text).err().map(|errors| {
+            assert_eq!((errors.len(), errors[0].code), (1, "ND-104-05"), "{errors:#?}");
+            (errors[0].at.clone(), errors[0].to_string())
+        })
+    };
+    let stream = |devices: u32, model: Value| {
+        let mut profile = dpdk();
+        profile["groups"][0]["devices"] = json!(devices);
+        (profile, "/groups/0/model", json!({"stream": model}))
+    };
+    let group = |i: usize| json!({"name": format!("g{i}"), "target": "web", "model": {"http": {}}});
+    let groups = |n: usize| (0..n).map(group).collect::<Value>();
+    let plain = || with(good(), "/thresholds", json!([])).parse::<Value>().expect("JSON");
+    let open = "/groups/1/load/open/rate";
+    let cases = [
+        ((good(), open, json!("1000M/s")), (good(), open, json!("1000.1M/s")), "groups[1].load.open.rate"),
+        (
+            (good(), "/groups/1/load/open/stages/0/rate", json!("1000M/s")),
+            (good(), "/groups/1/load/open/stages/0/rate", json!("1000000000000M/s")),
+            "groups[1].load.open.stages[0].rate",
+        ),
+        (
+            (good(), "/groups/0/devices", json!(10_000_000)),
+            (good(), "/groups/0/devices", json!(10_000_001)),
+            "groups[0].devices",
+        ),
+        (
+            stream(20, json!({"rate": "50M/s"})),
+            stream(20, json!({"rate": "51M/s"})),
+            "groups[0].model.stream.rate",
+        ),
+        (
+            stream(3, json!({"interval": "3ns"})),
+            stream(3, json!({"interval": "2ns"})),
+            "groups[0].model.stream.interval",
+        ),
+        (
+            (good(), "/groups/0/model/mqtt/interval", json!("10ns")),
+            (good(), "/groups/0/model/mqtt/interval", json!("9ns")),
+            "groups[0].model.mqtt.interval",
+        ),
+        ((plain(), "/groups", groups(1000)), (plain(), "/groups", groups(1001)), "groups"),
+    ];
+    for ((base, at, value), (base_bad, at_bad, value_bad), key) in cases {
+        assert_eq!(refused(base, at, value), None, "{key}");
+        assert_eq!(refused(base_bad, at_bad, value_bad).map(|(at, _)| at).as_deref(), Some(key));
+    }
+    let huge = format!("1{}/s", "0".repeat(300));
+    let (_, said) = refused(good(), open, json!(huge)).expect("refused");
+    assert!(said.contains("1e300 flows a second") && said.ends_with("Use at most \"1000M/s\""), "{said}");
+}
+
+#[test]
 fn all_faults_are_told_at_once() {
     let mut bad = good();
     bad["groups"][0]["devices"] = json!(0);

@@ -8,6 +8,11 @@ use rustls_pki_types::ServerName;
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Most points of a series, and most over all groups: what a result of a run of any length may hold.
+const POINTS: u64 = 10_000;
+const GROUP_POINTS: u64 = 50_000;
 
 /// What a trial changes about its profile.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -86,15 +91,25 @@ impl Plan {
                 "Give it a length, like \"10s\"",
             )]);
         }
-        let mut groups = Vec::new();
-        let mut errors = Vec::new();
-        for i in 0..profile.groups.len() {
-            let group = &mut profile.groups[i];
+        phases.sample = spacing(phases, profile.groups.len());
+        for group in &mut profile.groups {
             if let Load::Closed(closed) = &mut group.load {
                 let scaled = |devices: u32| (f64::from(devices) * factor).round() as u32;
                 group.devices = scaled(group.devices).max(1);
                 closed.stages.iter_mut().for_each(|stage| stage.devices = scaled(stage.devices));
             }
+        }
+        let beyond = profile::ceiling::check(&profile, factor);
+        if !beyond.is_empty() {
+            let told = |e: profile::Error| {
+                let what = format!("{factor:e} times the load is too much at {}: {}", e.at, e.what);
+                Unready::new("ND-104-05", "trial.load", what, "Use a smaller factor")
+            };
+            return Err(beyond.into_iter().map(told).collect());
+        }
+        let mut groups = Vec::new();
+        let mut errors = Vec::new();
+        for i in 0..profile.groups.len() {
             match GroupPlan::new(&profile, i) {
                 Ok(group) => groups.push(group),
                 Err(error) => errors.push(error),
@@ -102,6 +117,15 @@ impl Plan {
         }
         if errors.is_empty() { Ok(Self { profile, factor, groups }) } else { Err(errors) }
     }
+}
+
+/// The spacing of samples that was asked for, or as many times as much as keeps the series within bounds.
+fn spacing(phases: &profile::Phases, groups: usize) -> Interval {
+    let run = [phases.warmup, phases.measure, phases.drain].iter().map(|phase| phase.0).sum::<Duration>();
+    let points = POINTS.min(GROUP_POINTS / (groups as u64).max(1));
+    let most = phases.sample.0.as_nanos().max(1) * u128::from(points);
+    let times = run.as_nanos().div_ceil(most).max(1);
+    Interval(phases.sample.0.saturating_mul(u32::try_from(times).unwrap_or(u32::MAX)))
 }
 
 impl GroupPlan {
@@ -184,4 +208,70 @@ fn resolve(host: &str, port: u16, ipv4: Option<bool>) -> Result<SocketAddr, Stri
         .or_else(|| found.first())
         .copied()
         .ok_or_else(|| format!("{host:?} has no address"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn plan(group: Value, trial: Value) -> Result<Plan, Vec<Unready>> {
+        let mut profile = json!({"name": "p", "groups": [{"name": "g", "target": "http://127.0.0.1/", "model": {"http": {}}}]});
+        let into = profile["groups"][0].as_object_mut().expect("a group");
+        into.extend(group.as_object().cloned().unwrap_or_default());
+        let profile = profile::load(&profile.to_string()).expect("a good profile");
+        Plan::new(profile, &serde_json::from_value(trial).expect("a trial"))
+    }
+
+    #[test]
+    fn a_factor_may_not_go_beyond_what_a_profile_may() {
+        let devices = json!({"devices": 1_000_000});
+        let open = json!({"load": {"open": {"rate": "1M/s"}}});
+        assert_eq!(
+            plan(devices.clone(), json!({"load": 10.0})).expect("at the limit").groups[0].devices,
+            10_000_000
+        );
+        assert!(plan(open.clone(), json!({"load": 1000.0})).is_ok());
+        for (group, load, at) in [
+            (&devices, 10.1, "groups[0].devices"),
+            (&devices, 1e300, "groups[0].devices"),
+            (&open, 1000.1, "groups[0].load.open.rate"),
+            (&open, 1e300, "groups[0].load.open.rate"),
+        ] {
+            let why = plan(group.clone(), json!({"load": load})).expect_err("too much");
+            assert_eq!(
+                (why.len(), why[0].code, why[0].at.as_str()),
+                (1, "ND-104-05", "trial.load"),
+                "{why:?}"
+            );
+            assert!(
+                why[0].what.contains(at) && why[0].what.starts_with(&format!("{load:e} times")),
+                "{why:?}"
+            );
+        }
+        for load in [0.0, -1.0] {
+            let why = plan(open.clone(), json!({"load": load})).expect_err("no load");
+            assert_eq!(why[0].at, "trial.load");
+        }
+    }
+
+    #[test]
+    fn a_long_run_has_a_coarser_series() {
+        let sample = |measure: &str, groups: usize| {
+            let phases = profile::Phases {
+                warmup: Interval::default(),
+                measure: measure.parse().expect("a length"),
+                drain: Interval::default(),
+                sample: Interval::secs(1),
+            };
+            spacing(&phases, groups).to_string()
+        };
+        assert_eq!([sample("10s", 1), sample("10000s", 1), sample("10001s", 1)], ["1s", "1s", "2s"]);
+        assert_eq!([sample("10000s", 5), sample("10000s", 6), sample("500s", 100)], ["1s", "2s", "1s"]);
+        assert_eq!(sample("8760h", 1), "3154s");
+        assert_eq!(sample("0s", 0), "1s");
+        // what runs is what the result's profile says
+        let long = plan(json!({}), json!({"warmup": "0s", "measure": "48h", "drain": "0s"})).expect("a plan");
+        assert_eq!(long.profile.phases.sample.to_string(), "18s");
+    }
 }
