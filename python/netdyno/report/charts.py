@@ -91,14 +91,14 @@ def _choices(samples: Sequence[Sample]) -> list[tuple[Msg | Data, str | None]]:
 
 
 def load(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Intended, offered and achieved: three numbers, never one."""
+    """Intended, offered and delivered: three numbers, never one."""
     views = [
         view(
             name,
             [
                 line(M("Intended"), per_second(samples, lambda g: g.counts.messages_intended, group), 3, 1),
                 line(M("Offered"), per_second(samples, lambda g: g.counts.messages_sent, group), 1, 2),
-                line(M("Achieved"), per_second(samples, lambda g: g.counts.messages_delivered, group), 0),
+                line(M("Delivered"), per_second(samples, lambda g: g.counts.messages_delivered, group), 0),
             ],
         )
         for name, group in _choices(samples)
@@ -159,7 +159,7 @@ def outstanding(samples: Sequence[Sample]) -> dict[str, Any]:
         delivered = running(samples, lambda g: g.counts.messages_delivered, group)
         gap = [max(0.0, a - b) for a, b in zip(sent, delivered, strict=True)]
         views.append(view(name, [line(M("In flight or lost"), gap, 4, fill=True)]))
-    return chart("outstanding", M("Sent but not yet confirmed"), "count", views)
+    return chart("outstanding", M("Messages sent but not yet confirmed"), "count", views)
 
 
 def _failures(kind: str, group: GroupSample) -> float:
@@ -235,8 +235,8 @@ def interfaces(samples: Sequence[Sample]) -> dict[str, Any]:
         traffic[name] = traffic.get(name, 0) + c.get("tx_bytes", 0) + c.get("rx_bytes", 0)
     for name in sorted((n for n, moved in traffic.items() if moved), key=lambda n: -traffic[n]):
         for text, key, scale, unit in (
-            (M("{interface}, packets", interface=Data(name)), "packets", 1, "/s"),
-            (M("{interface}, bits", interface=Data(name)), "bytes", 8, "bit/s"),
+            (M("{interface}, packets/s", interface=Data(name)), "packets", 1, "/s"),
+            (M("{interface}, bit/s", interface=Data(name)), "bytes", 8, "bit/s"),
         ):
 
             def column(way: str, name: str = name, key: str = key, scale: int = scale) -> list[float | None]:
@@ -249,4 +249,4 @@ def interfaces(samples: Sequence[Sample]) -> dict[str, Any]:
 
             lines = [line(M("Sent"), column("tx"), 0), line(M("Received"), column("rx"), 1, 2)]
             views.append(view(text, lines) | {"unit": unit})
-    return chart("interfaces", M("Interfaces"), "/s", views)
+    return chart("interfaces", M("Traffic of the interfaces"), "/s", views)

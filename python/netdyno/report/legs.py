@@ -109,7 +109,7 @@ def figures(leg: Leg) -> list[Figure]:
             M("in {n} groups", n=str(len(reps[0].groups))) if len(reps[0].groups) > 1 else None,
         ),
         Figure(
-            M("Achieved per second"),
+            M("Delivered per second"),
             units.rate(rate),
             M("{share} of the intended load", share=units.percent(delivered / intended))
             if intended
@@ -150,12 +150,12 @@ def summary(leg: Leg) -> Table:
             Column(M("Group"), numeric=False),
             Column(M("Intended per second")),
             Column(M("Offered per second")),
-            Column(M("Achieved per second")),
+            Column(M("Delivered per second")),
             Column(M("Loss")),
             Column(M("Delay"), numeric=False),
             Column(M("Median")),
-            Column(M("99 %")),
-            Column(M("99.9 %")),
+            Column(M("p99")),
+            Column(M("p99.9")),
             Column(M("Max")),
         ],
         note=M(
@@ -208,10 +208,10 @@ def repetitions(reps: Sequence[Repetition]) -> Table:
             Column(M("Repetition"), numeric=False),
             Column(M("Valid"), numeric=False),
             Column(M("Offered / intended")),
-            Column(M("Achieved per second")),
+            Column(M("Delivered per second")),
             Column(M("Loss")),
             Column(M("Errors")),
-            *[Column(M("{delay}, 99 %", delay=Data(f"{g} {d}"))) for g, d in names],
+            *[Column(M("{delay}, p99", delay=Data(f"{g} {d}"))) for g, d in names],
             Column(M("Generator CPU")),
         ],
     )

@@ -21,8 +21,8 @@ def groups(rep: Repetition) -> Table:
             Column(M("Flows failed")),
             Column(M("Intended")),
             Column(M("Offered")),
-            Column(M("Achieved")),
-            Column(M("Achieved per second")),
+            Column(M("Delivered")),
+            Column(M("Delivered per second")),
             Column(M("Loss")),
             Column(M("Duplicates")),
             Column(M("Out of order")),
@@ -68,9 +68,9 @@ def delays(rep: Repetition) -> Table:
             Column(M("Min")),
             Column(M("Mean")),
             Column(M("Median")),
-            Column(M("90 %")),
-            Column(M("99 %")),
-            Column(M("99.9 %")),
+            Column(M("p90")),
+            Column(M("p99")),
+            Column(M("p99.9")),
             Column(M("Max")),
             Column(M("Std. dev.")),
             Column(M("Jitter")),
@@ -145,6 +145,8 @@ def interfaces(rep: Repetition) -> Table:
     took = rep.phases.warmup + rep.phases.measure + rep.phases.drain
     busiest = sorted(rep.interfaces.items(), key=lambda i: -i[1].get("tx_bytes", 0) - i[1].get("rx_bytes", 0))
     for name, c in busiest:
+        if not any(c.values()):
+            continue
         cells = [data(name)]
         for way in ("tx", "rx"):
             packets, size = c.get(f"{way}_packets", 0), c.get(f"{way}_bytes", 0)

@@ -158,7 +158,7 @@ def test_charts_are_drawn(browser: Browser, address: str) -> None:
         assert colours > 20, name
         assert width > 300, name
         assert label, name
-    assert "Achieved: mean" in drawn[0][3]
+    assert "Delivered: mean" in drawn[0][3]
 
 
 def test_chart_answers_to_keys_and_shows_its_data(browser: Browser, folder: Path) -> None:
@@ -257,6 +257,36 @@ def test_no_sideways_scrolling(browser: Browser, folder: Path, width: int) -> No
         )
     finally:
         browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_small_screens_break_no_word(browser: Browser, folder: Path, language: str) -> None:
+    metrics = {"width": 360, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        browser.open((folder / "report.html").as_uri() + f"?lang={language}")
+        broken = browser.js(
+            """return [...document.querySelectorAll(".sortable thead button, .sortable tbody th > bdi")].filter((e) => {
+              const range = document.createRange();
+              range.selectNodeContents(e);
+              const lines = new Set([...range.getClientRects()].map((r) => Math.round(r.top))).size;
+              return lines > e.textContent.trim().split(/[\\s/,-]+/).length;
+            }).map((e) => e.textContent)"""
+        )
+        assert browser.js("return document.documentElement.lang") == language
+        assert browser.js("return document.querySelectorAll('.sortable thead button').length") > 20
+        assert broken == []
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_charts_fit_the_paper(browser: Browser, folder: Path) -> None:
+    browser.open((folder / "report.html").as_uri())
+    browser.wait("document.querySelectorAll('.uplot').length > 4")
+    browser.js("dispatchEvent(new Event('beforeprint'))")
+    widths = browser.js("return [...document.querySelectorAll('.uplot')].map((e) => e.offsetWidth)")
+    browser.js("dispatchEvent(new Event('afterprint'))")
+    assert set(widths) == {330}  # two and a gap on A4 between margins of 14 mm
 
 
 def test_dark_and_print_have_their_own_colours(browser: Browser, folder: Path) -> None:

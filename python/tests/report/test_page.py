@@ -126,7 +126,7 @@ def test_load_chart_keeps_three_numbers_apart(result: Json) -> None:
     assert [c["label"] for c in chart["views"][0]["lines"]] == [
         {"t": "Intended"},
         {"t": "Offered"},
-        {"t": "Achieved"},
+        {"t": "Delivered"},
     ]
     expected = sum(g.counts.messages_sent for g in rep.series[5].groups.values()) / rep.series[5].dt
     assert chart["views"][0]["lines"][1]["values"][5] == pytest.approx(expected)
