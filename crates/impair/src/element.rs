@@ -1,0 +1,119 @@
+//! The element: one direction of a link between two DPDK ports.
+
+use crate::cargo::{Cargo, Train, flip};
+use crate::live::Live;
+use crate::path::Path;
+use dpdk::{Batch, Mbuf, Mempool};
+use engine::{About, Cx, Element};
+
+/// Reasons to drop; the numbers are places in the list.
+const DROPS: [&str; 5] = ["lost", "tail_drop", "red", "codel", "queue_full"];
+
+/// DPDK packets, each a train of one.
+#[derive(Debug)]
+struct Mbufs {
+    /// Where copies come from.
+    pool: Mempool,
+    copies: Batch,
+}
+
+impl Cargo for Mbufs {
+    type Load = Mbuf;
+
+    #[inline]
+    fn train(&self, load: &Mbuf) -> Train {
+        Train::single(load.len() as u32)
+    }
+
+    fn split(&mut self, _: &mut Mbuf, _: u32) -> Option<Mbuf> {
+        None
+    }
+
+    fn copy(&mut self, load: &Mbuf) -> Option<Mbuf> {
+        if !load.is_whole() || !self.pool.fill(&mut self.copies, 1) {
+            return None;
+        }
+        let mut copy = std::mem::take(&mut self.copies).into_iter().next()?;
+        copy.set_len(load.len())?.copy_from_slice(load.data());
+        Some(copy)
+    }
+
+    fn corrupt(&mut self, load: &mut Mbuf, dice: u64) {
+        flip(load.data_mut(), dice);
+    }
+
+    #[inline]
+    fn free(&mut self, load: Mbuf) {
+        drop(load);
+    }
+}
+
+/// Element: what comes in leaves as its path's parameters say.
+#[derive(Debug)]
+pub struct Impair {
+    path: Path<Mbuf>,
+    cargo: Mbufs,
+    /// Drops that the engine was told of.
+    told: [u64; DROPS.len()],
+}
+
+impl Impair {
+    /// Room for `capacity` packets on their way; duplicates come from `pool`.
+    pub fn new(live: Live, pool: Mempool, capacity: usize, seed: u64) -> Self {
+        let cargo = Mbufs { pool, copies: Batch::new() };
+        Self { path: Path::new(live, capacity, seed), cargo, told: [0; DROPS.len()] }
+    }
+
+    /// Hand on what is due, and say when to come back.
+    #[inline]
+    fn leave(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        while batch.room() > 0
+            && let Some(mbuf) = self.path.due(cx.now, &mut self.cargo)
+        {
+            // There is room.
+            let _taken = batch.push(mbuf);
+        }
+        cx.wake_at(self.path.next_at());
+        let counters = self.path.live().counters();
+        let now = [
+            &counters.lost,
+            &counters.tail_dropped,
+            &counters.red_dropped,
+            &counters.codel_dropped,
+            &counters.queue_full,
+        ];
+        for (reason, (now, told)) in now.into_iter().zip(&mut self.told).enumerate() {
+            let now = now.get();
+            if now != *told {
+                cx.count(reason, now - *told);
+                *told = now;
+            }
+        }
+    }
+}
+
+impl Element for Impair {
+    fn about(&self) -> About {
+        About { kind: "impair", takes: true, outputs: &["out"], drops: &DROPS, polled: true }
+    }
+
+    #[inline]
+    fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        self.path.turn(cx.now, &mut self.cargo);
+        for mbuf in std::mem::take(batch) {
+            self.path.offer(cx.now, mbuf, &mut self.cargo);
+        }
+        self.leave(batch, cx);
+    }
+
+    #[inline]
+    fn poll(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        self.path.turn(cx.now, &mut self.cargo);
+        self.leave(batch, cx);
+    }
+
+    fn refused(&mut self, _: usize, batch: &mut Batch, _: &mut Cx<'_>) {
+        let bytes = batch.frames().iter().map(|mbuf| self.cargo.train(mbuf).total()).sum();
+        self.path.not_taken(batch.len() as u64, bytes);
+    }
+}

@@ -1,0 +1,39 @@
+//! A network made exactly as bad as wanted: delay, jitter, loss, duplicates, order, damage, rate and queue.
+//!
+//! ```text
+//!  spec ──► live ──► path ─────────────────────────────────────────────────────────┐
+//!  what is  changes  │ bottleneck: tail drop, red, codel   medium: chance, delay    │
+//!  asked    read     │ queue and line in virtual time ───► held: ring, wheel ──────►│
+//!                    └──────────────────────────────────────────────────────────────┘
+//!  element  carries a path's packets between two DPDK ports
+//!  tap      carries them between two hosts' kernels, super-segments and all
+//! ```
+//! A [`Path`] is one direction, without input and output: the [`Cargo`] it carries is a DPDK packet, or up to
+//! 64 KiB of TCP that the kernel handed over in one piece. Every decision is about a packet as it is on the wire; a piece
+//! of many packets is parted only where their fates part. The same seed and packets give the same decisions.
+
+pub mod cargo;
+pub mod element;
+pub mod live;
+pub mod path;
+pub mod preset;
+pub mod spec;
+pub mod tap;
+pub mod unit;
+
+mod bottleneck;
+mod chance;
+mod codel;
+mod delay;
+mod held;
+mod medium;
+mod red;
+mod stats;
+mod wheel;
+
+pub use cargo::{Cargo, Train};
+pub use element::Impair;
+pub use live::{Direction, Live};
+pub use path::Path;
+pub use spec::LinkSpec;
+pub use stats::Stats;

@@ -1,0 +1,171 @@
+//! Parameters that change while packets are on their way, and who may look.
+
+use crate::medium::Parameters;
+use crate::spec::{Bottleneck, Impairment, LinkSpec};
+use crate::stats::{Counters, Stats};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// One of the two directions of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From end a to end b.
+    AToB,
+    /// From end b to end a.
+    BToA,
+}
+
+impl Direction {
+    /// What the specification says of this direction at first.
+    pub fn of(self, spec: &LinkSpec) -> &Impairment {
+        match self {
+            Self::AToB => &spec.a_to_b,
+            Self::BToA => &spec.b_to_a,
+        }
+    }
+}
+
+/// What holds from a time on.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    at: u64,
+    pub(crate) parameters: Parameters,
+    pub(crate) bottleneck: Option<Bottleneck>,
+}
+
+impl Entry {
+    fn new(at: u64, spec: &Impairment) -> Self {
+        Self { at, parameters: Parameters::new(spec), bottleneck: spec.bottleneck.clone() }
+    }
+}
+
+/// A direction's parameters over time, ready for use.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    /// The first holds from 0 on.
+    entries: Vec<Entry>,
+    repeat: Option<u64>,
+}
+
+impl Schedule {
+    fn new(spec: &LinkSpec, direction: Direction) -> Self {
+        let mut entries = vec![Entry::new(0, direction.of(spec))];
+        for step in &spec.timeline.steps {
+            let way = match direction {
+                Direction::AToB => &step.a_to_b,
+                Direction::BToA => &step.b_to_a,
+            };
+            entries.extend(way.as_ref().map(|way| Entry::new(step.at.ns(), way)));
+        }
+        Self { entries, repeat: spec.timeline.repeat.map(|repeat| repeat.ns()) }
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// There is a schedule that was not taken yet.
+    fresh: AtomicBool,
+    /// That one; else the one before the last, for whoever sets the next to free.
+    next: Mutex<Box<Schedule>>,
+    counters: Counters,
+}
+
+/// The hand on a direction: changes its parameters and reads its counters, from any thread, at any time.
+#[derive(Debug, Clone)]
+pub struct Live {
+    shared: Arc<Shared>,
+    direction: Direction,
+}
+
+impl Live {
+    /// `spec` must have been [checked](LinkSpec::check).
+    pub fn new(spec: &LinkSpec, direction: Direction) -> Self {
+        let next = Mutex::new(Box::new(Schedule::new(spec, direction)));
+        let shared = Shared { fresh: AtomicBool::new(true), next, counters: Counters::default() };
+        Self { shared: Arc::new(shared), direction }
+    }
+
+    /// From now on so; times of the timeline begin now. What is on its way arrives when it would have. The seed
+    /// stays as it was, and so do the decisions of impairments that do not change.
+    pub fn set(&self, spec: &LinkSpec) {
+        let schedule = Box::new(Schedule::new(spec, self.direction));
+        let mut next = self.shared.next.lock().unwrap_or_else(PoisonError::into_inner);
+        *next = schedule;
+        self.shared.fresh.store(true, Ordering::Release);
+    }
+
+    /// The counters now.
+    pub fn stats(&self) -> Stats {
+        self.shared.counters.snapshot()
+    }
+
+    #[inline]
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+}
+
+/// Follows a schedule, and takes up the next.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    live: Live,
+    schedule: Box<Schedule>,
+    began: u64,
+    at: usize,
+    /// When the next entry is to be used.
+    next: u64,
+}
+
+impl Follower {
+    pub(crate) fn new(live: Live) -> Self {
+        let schedule = Box::new(Schedule { entries: Vec::new(), repeat: None });
+        Self { live, schedule, began: 0, at: 0, next: u64::MAX }
+    }
+
+    #[inline]
+    pub(crate) fn live(&self) -> &Live {
+        &self.live
+    }
+
+    /// When there is something to follow, if nobody sets something else.
+    #[inline]
+    pub(crate) fn next_at(&self) -> u64 {
+        self.next
+    }
+
+    /// What is to be used from now on; `None` when it is what was used before. To be asked again until then.
+    #[inline]
+    pub(crate) fn follow(&mut self, now: u64) -> Option<&Entry> {
+        if self.live.shared.fresh.load(Ordering::Acquire) && self.take_up() {
+            (self.began, self.at) = (now, 0);
+        } else if now < self.next {
+            return None;
+        } else {
+            self.go_on();
+        }
+        let Schedule { entries, repeat } = &*self.schedule;
+        let next = entries.get(self.at + 1).map(|entry| entry.at).or(*repeat);
+        self.next = next.map_or(u64::MAX, |next| self.began.saturating_add(next));
+        self.live.shared.counters.changes.add(1);
+        entries.get(self.at)
+    }
+
+    /// Whoever sets holds the lock for the time of a move; if just now, the next turn will do.
+    #[cold]
+    fn take_up(&mut self) -> bool {
+        let Ok(mut next) = self.live.shared.next.try_lock() else { return false };
+        std::mem::swap(&mut *next, &mut self.schedule);
+        self.live.shared.fresh.store(false, Ordering::Release);
+        true
+    }
+
+    /// To the next entry, or back to the first.
+    #[cold]
+    fn go_on(&mut self) {
+        self.at += 1;
+        if self.at >= self.schedule.entries.len() {
+            self.at = 0;
+            self.began = self.next;
+        }
+    }
+}

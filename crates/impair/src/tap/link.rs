@@ -1,0 +1,220 @@
+//! The loop that carries frames from one end to the other when their time has come.
+
+use super::slots::{Piece, Received, Slots};
+use super::{Error, Place, Tap};
+use crate::cargo::Cargo;
+use crate::live::{Direction, Live};
+use crate::path::Path;
+use crate::spec::LinkSpec;
+use crate::stats::Stats;
+use engine::Clock;
+use protocol::unit::Interval;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How a link is carried.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// A thread for each direction, instead of one for both.
+    pub two_threads: bool,
+    /// Cores that the threads are pinned to, one each; none: the kernel chooses.
+    pub cores: Vec<usize>,
+    /// Stay awake this long before something is to leave: the kernel wakes late.
+    pub spin: Interval,
+    /// Frames of more than 2 KiB that each direction can hold, 64 KiB each.
+    pub large: usize,
+    /// Smaller frames that each direction can hold.
+    pub small: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let spin = Interval(Duration::from_micros(60));
+        Self { two_threads: false, cores: Vec::new(), spin, large: 4096, small: 32_768 }
+    }
+}
+
+/// Parts of super-segments that can be on their way beyond what fills all slots.
+const PARTS: usize = 65_536;
+/// Frames read from one side before the other is looked at.
+const TURN: usize = 4;
+/// Longest sleep: who stops the link, or changes its parameters, waits no longer.
+const NAP: u64 = 20_000_000;
+
+/// Frames of one direction.
+struct Lane {
+    from: Arc<Tap>,
+    to: Arc<Tap>,
+    path: Path<Piece>,
+    slots: Slots,
+}
+
+impl Lane {
+    /// Read some frames, write those that are due. Says whether there was anything.
+    fn turn(&mut self, clock: &Clock) -> Result<bool, Error> {
+        let mut worked = false;
+        let mut now = clock.now();
+        self.path.turn(now, &mut self.slots);
+        for _ in 0..TURN {
+            worked |= self.release(now);
+            match self.slots.receive(&*self.from) {
+                Ok(Received::Nothing) => break,
+                Ok(Received::Piece(piece)) => self.path.offer(now, piece, &mut self.slots),
+                Ok(Received::NoRoom(train)) => self.path.no_room(train),
+                Err(why) => return Err(self.gone(why)),
+            }
+            worked = true;
+            now = clock.now();
+        }
+        worked |= self.release(now);
+        Ok(worked)
+    }
+
+    fn gone(&self, why: Errno) -> Error {
+        Error::Gone { name: self.from.name().into(), why: why.to_string() }
+    }
+
+    fn release(&mut self, now: u64) -> bool {
+        let mut worked = false;
+        while let Some(piece) = self.path.due(now, &mut self.slots) {
+            worked = true;
+            let train = self.slots.train(&piece);
+            if self.slots.send(piece, &*self.to).is_err() {
+                // The other end is down, or takes no such frame.
+                self.path.not_taken(train.packets.into(), train.total());
+            }
+        }
+        worked
+    }
+}
+
+/// A link between two hosts, at work. Dropping it takes the interfaces away.
+#[derive(Debug)]
+pub struct Link {
+    directions: [Live; 2],
+    ends: [Arc<Tap>; 2],
+    stop: Arc<AtomicBool>,
+    ended: Arc<OnceLock<Error>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Link {
+    /// Make both ends and carry frames between them. `spec` must have been [checked](LinkSpec::check).
+    pub fn start(a: &Place, b: &Place, spec: &LinkSpec, options: &Options) -> Result<Self, Error> {
+        let ends = [Arc::new(Tap::open(a)?), Arc::new(Tap::open(b)?)];
+        let memory = |why: std::io::Error| Error::System {
+            what: "memory for frames on their way",
+            why: why.to_string(),
+        };
+        let mut lanes = Vec::new();
+        let directions = [Direction::AToB, Direction::BToA].map(|way| Live::new(spec, way));
+        for (i, live) in directions.iter().enumerate() {
+            let slots = Slots::new(options.large, options.small).map_err(memory)?;
+            let capacity = options.large + options.small + PARTS;
+            let seed = spec.seed.wrapping_mul(2).wrapping_add(i as u64);
+            let path = Path::new(live.clone(), capacity, seed);
+            lanes.push(Lane { from: ends[i].clone(), to: ends[1 - i].clone(), path, slots });
+        }
+        let mut link =
+            Self { directions, ends, stop: Arc::default(), ended: Arc::default(), threads: Vec::new() };
+        let spin = options.spin.ns();
+        let shares: Vec<Vec<Lane>> = if options.two_threads {
+            lanes.into_iter().map(|lane| vec![lane]).collect()
+        } else {
+            vec![lanes]
+        };
+        for (i, mut lanes) in shares.into_iter().enumerate() {
+            let (stop, ended, core) = (link.stop.clone(), link.ended.clone(), options.cores.get(i).copied());
+            let thread = std::thread::Builder::new().name(format!("impair{i}")).spawn(move || {
+                if let Err(why) = carry(&mut lanes, spin, core, &stop) {
+                    tracing::warn!(%why, "the link ended");
+                    let _first = ended.set(why);
+                    stop.store(true, Ordering::Relaxed);
+                }
+            });
+            let thread =
+                thread.map_err(|why| Error::System { what: "a thread for the link", why: why.to_string() });
+            link.threads.push(thread?);
+        }
+        Ok(link)
+    }
+
+    /// The hand on one direction.
+    pub fn direction(&self, direction: Direction) -> &Live {
+        &self.directions[direction as usize]
+    }
+
+    /// From now on so, in both directions.
+    pub fn set(&self, spec: &LinkSpec) {
+        self.directions.iter().for_each(|live| live.set(spec));
+    }
+
+    /// The counters now: a to b, b to a.
+    pub fn stats(&self) -> [Stats; 2] {
+        [self.directions[0].stats(), self.directions[1].stats()]
+    }
+
+    /// The two ends.
+    pub fn ends(&self) -> [&Tap; 2] {
+        [&self.ends[0], &self.ends[1]]
+    }
+
+    /// Why it carries nothing any more, if so.
+    pub fn ended(&self) -> Option<&Error> {
+        self.ended.get()
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if self.threads.drain(..).map(JoinHandle::join).any(|joined| joined.is_err()) {
+            tracing::error!("a thread of the link panicked");
+        }
+    }
+}
+
+fn carry(lanes: &mut [Lane], spin: u64, core: Option<usize>, stop: &AtomicBool) -> Result<(), Error> {
+    let system = |what| move |why: Errno| Error::System { what, why: why.to_string() };
+    if let Some(core) = core.filter(|core| *core < rustix::thread::CpuSet::MAX_CPU) {
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(core);
+        rustix::thread::sched_setaffinity(None, &set).map_err(system("a core for the link"))?;
+    }
+    // Sleeps end when they should, not up to 50 µs later. Where this is refused they do that.
+    let _default = rustix::thread::set_current_timer_slack(NonZero::new(1));
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("waiting for frames"))?;
+    for lane in lanes.iter() {
+        let frames = (epoll::EventData::new_u64(0), epoll::EventFlags::IN);
+        epoll::add(&epoll, &*lane.from, frames.0, frames.1).map_err(system("waiting for frames"))?;
+    }
+    let clock = Clock::get();
+    let mut events = Vec::with_capacity(2);
+    while !stop.load(Ordering::Relaxed) {
+        let mut worked = false;
+        for lane in lanes.iter_mut() {
+            worked |= lane.turn(&clock)?;
+        }
+        if worked {
+            continue;
+        }
+        let next = lanes.iter().map(|lane| lane.path.next_at()).min().unwrap_or(u64::MAX);
+        let free = next.saturating_sub(clock.now());
+        if free <= spin {
+            std::hint::spin_loop();
+            continue;
+        }
+        let nap = Timespec { tv_sec: 0, tv_nsec: (free - spin).min(NAP) as _ };
+        events.clear();
+        match epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), Some(&nap)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(why) => return Err(system("waiting for frames")(why)),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,208 @@
+//! Where frames lie while they are on their way: memory laid out once, each frame in a slot.
+//!
+//! Slots are used again last in, first out, so that as little memory as possible is warm. Most frames are
+//! either tens of kilobytes or acknowledgements, so there are large slots and small ones. Parts of one
+//! super-segment share its slot.
+
+use super::segment::{HEADERS_MAX, Shape, VNET, complete};
+use crate::cargo::{Cargo, Train, flip, wire_bytes};
+use memmap2::{Advice, MmapMut};
+use rustix::io::{Errno, IoSlice, read, write, writev};
+use std::os::fd::AsFd;
+
+/// Holds the largest super-segment with its headers: IP's 65535 bytes, Ethernet, tags. Not a power of two, lest all
+/// slots begin in the same cache lines.
+const LARGE: usize = (1 << 16) + 256;
+const SMALL: usize = 2048;
+
+/// Packets of one frame, one after the other.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    slot: u32,
+    first: u16,
+    count: u16,
+    /// Not 0: a bit is flipped on the way out, and this says which.
+    damage: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    shape: Shape,
+    /// Pieces of it that are still on their way.
+    pieces: u32,
+}
+
+/// All frames of one direction.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    large: MmapMut,
+    small: MmapMut,
+    slots: Vec<Slot>,
+    /// How many are large: the first ones.
+    larges: usize,
+    free_large: Vec<u32>,
+    free_small: Vec<u32>,
+    /// Where frames are read that there is no slot for, and written that are damaged.
+    spare: Box<[u8]>,
+}
+
+/// What was read.
+#[derive(Debug)]
+pub(crate) enum Received {
+    Piece(Piece),
+    /// There was no slot.
+    NoRoom(Train),
+    /// There was nothing.
+    Nothing,
+}
+
+fn memory(slots: usize, size: usize) -> std::io::Result<MmapMut> {
+    let memory = MmapMut::map_anon((slots * size).max(1))?;
+    // Where the kernel has no huge pages, small ones do.
+    let _small_pages = memory.advise(Advice::HugePage);
+    Ok(memory)
+}
+
+impl Slots {
+    pub(crate) fn new(larges: usize, smalls: usize) -> std::io::Result<Self> {
+        let shape = Shape::of(&[]);
+        Ok(Self {
+            large: memory(larges, LARGE)?,
+            small: memory(smalls, SMALL)?,
+            slots: vec![Slot { shape, pieces: 0 }; larges + smalls],
+            larges,
+            free_large: (0..larges as u32).rev().collect(),
+            free_small: (larges as u32..(larges + smalls) as u32).rev().collect(),
+            spare: vec![0; LARGE].into(),
+        })
+    }
+
+    /// A slot's bytes from the virtio-net header on, as many as are in use.
+    fn bytes(&self, slot: u32) -> &[u8] {
+        let at = slot as usize;
+        let (memory, start) = match at.checked_sub(self.larges) {
+            None => (&self.large, at * LARGE),
+            Some(at) => (&self.small, at * SMALL),
+        };
+        let len = VNET + self.slots.get(at).map_or(0, |slot| slot.shape.len as usize);
+        memory.get(start..start + len).unwrap_or(&[])
+    }
+
+    /// Read one frame.
+    pub(crate) fn receive(&mut self, from: impl AsFd) -> Result<Received, Errno> {
+        let landing = self.free_large.last().copied();
+        let buffer = match landing {
+            Some(slot) => self.large.get_mut(slot as usize * LARGE..).and_then(|b| b.get_mut(..LARGE)),
+            None => None,
+        };
+        let buffer = buffer.unwrap_or(&mut self.spare);
+        let len = match read(from, &mut *buffer) {
+            Ok(len) => len,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(Received::Nothing),
+            Err(why) => return Err(why),
+        };
+        let bytes = buffer.get(..len).unwrap_or(&[]);
+        let shape = Shape::of(bytes);
+        let slot = match self.free_small.last().copied().filter(|_| len <= SMALL) {
+            Some(small) => {
+                let start = (small as usize - self.larges) * SMALL;
+                if let Some(place) = self.small.get_mut(start..start + len) {
+                    place.copy_from_slice(bytes);
+                }
+                self.free_small.pop();
+                small
+            }
+            None => match landing {
+                Some(large) => {
+                    self.free_large.pop();
+                    large
+                }
+                None => return Ok(Received::NoRoom(train(&shape, 0, shape.packets))),
+            },
+        };
+        if let Some(place) = self.slots.get_mut(slot as usize) {
+            *place = Slot { shape, pieces: 1 };
+        }
+        Ok(Received::Piece(Piece { slot, first: 0, count: shape.packets, damage: 0 }))
+    }
+
+    /// Write a piece, and free it.
+    pub(crate) fn send(&mut self, piece: Piece, to: impl AsFd) -> Result<(), Errno> {
+        let mut spare = std::mem::take(&mut self.spare);
+        let done = self.write(&piece, to, &mut spare);
+        self.spare = spare;
+        self.free(piece);
+        done
+    }
+
+    fn write(&self, piece: &Piece, to: impl AsFd, spare: &mut [u8]) -> Result<(), Errno> {
+        let Some(Slot { shape, .. }) = self.slots.get(piece.slot as usize) else { return Ok(()) };
+        let bytes = self.bytes(piece.slot);
+        if piece.count == shape.packets && piece.damage == 0 {
+            return write(to, bytes).map(drop);
+        }
+        let mut head = [0; VNET + HEADERS_MAX];
+        let part = shape.part(bytes, piece.first, piece.count, &mut head);
+        let (len, payload) = part.unwrap_or((0, 0..bytes.len()));
+        let (head, payload) = (head.get(..len).unwrap_or(&[]), bytes.get(payload).unwrap_or(&[]));
+        if piece.damage == 0 {
+            return writev(to, &[IoSlice::new(head), IoSlice::new(payload)]).map(drop);
+        }
+        let Some(frame) = spare.get_mut(..len + payload.len()) else { return Err(Errno::MSGSIZE) };
+        let (before, after) = frame.split_at_mut(len);
+        before.copy_from_slice(head);
+        after.copy_from_slice(payload);
+        // Else the receiver would trust what it sees.
+        complete(frame);
+        flip(frame.get_mut(VNET..).unwrap_or(&mut []), u64::from(piece.damage) << 32);
+        write(to, frame).map(drop)
+    }
+}
+
+/// `count` packets of a frame, from `first` on.
+fn train(shape: &Shape, first: u16, count: u16) -> Train {
+    let last = wire_bytes(shape.frame_len(first + count.saturating_sub(1)));
+    let bytes = if count > 1 { wire_bytes(shape.frame_len(first)) } else { last };
+    Train { packets: count.into(), bytes, last }
+}
+
+impl Cargo for Slots {
+    type Load = Piece;
+
+    #[inline]
+    fn train(&self, load: &Piece) -> Train {
+        match self.slots.get(load.slot as usize) {
+            Some(slot) => train(&slot.shape, load.first, load.count),
+            None => Train::single(0),
+        }
+    }
+
+    fn split(&mut self, load: &mut Piece, count: u32) -> Option<Piece> {
+        let slot = self.slots.get_mut(load.slot as usize)?;
+        let count = u16::try_from(count).ok().filter(|count| *count < load.count)?;
+        slot.pieces += 1;
+        let part = Piece { count, ..*load };
+        load.first += count;
+        load.count -= count;
+        Some(part)
+    }
+
+    fn copy(&mut self, load: &Piece) -> Option<Piece> {
+        self.slots.get_mut(load.slot as usize)?.pieces += 1;
+        Some(Piece { ..*load })
+    }
+
+    fn corrupt(&mut self, load: &mut Piece, dice: u64) {
+        load.damage = (dice >> 32) as u32 | 1;
+    }
+
+    fn free(&mut self, load: Piece) {
+        let at = load.slot as usize;
+        let Some(slot) = self.slots.get_mut(at) else { return };
+        slot.pieces = slot.pieces.saturating_sub(1);
+        if slot.pieces == 0 {
+            // There is room: each slot is free at most once.
+            if at < self.larges { self.free_large.push(load.slot) } else { self.free_small.push(load.slot) }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! A queue by time for times that go forward: a radix heap, which is a timing wheel that is exact.
+//!
+//! An item lies at the level of the highest of its time's bytes that differs from the time of the wheel, in the
+//! place that this byte says. When the wheel gets there, the place's items move to lower levels; at level 0 a place is
+//! one nanosecond. So an item moves at most once per byte of its delay: three times for delays of up to 16 ms, four
+//! times for 4 s, whatever else is held.
+
+/// Places per level; one byte of the time.
+const PLACES: usize = 256;
+const LEVELS: usize = 8;
+/// No item.
+const NONE: u32 = u32::MAX;
+
+#[derive(Debug)]
+struct Node<T> {
+    at: u64,
+    next: u32,
+    item: Option<T>,
+}
+
+/// Items of one place, first in first out.
+#[derive(Debug, Clone, Copy)]
+struct List {
+    head: u32,
+    tail: u32,
+}
+
+const EMPTY: List = List { head: NONE, tail: NONE };
+
+#[derive(Debug)]
+struct Level {
+    places: [List; PLACES],
+    /// One bit per place that is not empty.
+    occupied: [u64; PLACES / 64],
+}
+
+/// What is held, by the time it leaves.
+#[derive(Debug)]
+pub(crate) struct Wheel<T> {
+    /// Grows to its capacity and no further.
+    nodes: Vec<Node<T>>,
+    /// Nodes free to be used again.
+    free: u32,
+    levels: Box<[Level; LEVELS]>,
+    /// One bit per level that is not empty.
+    occupied: u8,
+    /// No item leaves before.
+    now: u64,
+    len: usize,
+    capacity: usize,
+}
+
+impl<T> Wheel<T> {
+    /// Room for `capacity` items.
+    pub(crate) fn new(capacity: usize) -> Self {
+        let capacity = capacity.min(NONE as usize - 1);
+        let level = || Level { places: [EMPTY; PLACES], occupied: [0; PLACES / 64] };
+        Self {
+            nodes: Vec::with_capacity(capacity),
+            free: NONE,
+            levels: Box::new(std::array::from_fn(|_| level())),
+            occupied: 0,
+            now: 0,
+            len: 0,
+            capacity,
+        }
+    }
+
+    /// Items held.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Hold `item` until `at`; a time that has passed is now. A full wheel gives it back.
+    pub(crate) fn push(&mut self, at: u64, item: T) -> Result<(), T> {
+        let at = at.max(self.now);
+        let node = Node { at, next: NONE, item: Some(item) };
+        let number = if self.free != NONE {
+            let number = self.free;
+            let place = &mut self.nodes[number as usize];
+            self.free = std::mem::replace(place, node).next;
+            number
+        } else if self.nodes.len() < self.capacity {
+            self.nodes.push(node);
+            (self.nodes.len() - 1) as u32
+        } else {
+            return node.item.map_or(Ok(()), Err);
+        };
+        self.len += 1;
+        self.put(number, at);
+        Ok(())
+    }
+
+    /// Put a node, whose `next` is none, where its time says.
+    #[inline]
+    fn put(&mut self, number: u32, at: u64) {
+        let level = match at ^ self.now {
+            0 => 0,
+            differs => differs.ilog2() as usize / 8,
+        };
+        let place = (at >> (8 * level)) as usize % PLACES;
+        let list = &mut self.levels[level].places[place];
+        let tail = std::mem::replace(&mut list.tail, number);
+        if tail == NONE {
+            list.head = number;
+            self.levels[level].occupied[place / 64] |= 1 << (place % 64);
+            self.occupied |= 1 << level;
+        } else {
+            self.nodes[tail as usize].next = number;
+        }
+    }
+
+    /// The first place that is not empty: its level, its number, and the time at which it begins.
+    #[inline]
+    fn first(&self) -> Option<(usize, usize, u64)> {
+        if self.occupied == 0 {
+            return None;
+        }
+        let level = self.occupied.trailing_zeros() as usize;
+        let words = &self.levels[level].occupied;
+        let word = words.iter().position(|word| *word != 0)?;
+        let place = word * 64 + words[word].trailing_zeros() as usize;
+        // Bytes above the level's are those of now, bytes below are zero.
+        let shift = 8 * level as u32;
+        let above = self.now.checked_shr(shift + 8).map_or(0, |now| now << (shift + 8));
+        Some((level, place, above | (place as u64) << shift))
+    }
+
+    /// Take all items of a place.
+    #[inline]
+    fn take(&mut self, level: usize, place: usize) -> List {
+        let wheel = &mut self.levels[level];
+        let list = std::mem::replace(&mut wheel.places[place], EMPTY);
+        wheel.occupied[place / 64] &= !(1 << (place % 64));
+        if wheel.occupied == [0; PLACES / 64] {
+            self.occupied &= !(1 << level);
+        }
+        list
+    }
+
+    /// When the next item leaves, if that is at `now` or before.
+    #[inline]
+    pub(crate) fn peek(&mut self, now: u64) -> Option<u64> {
+        loop {
+            let (level, place, at) = self.first()?;
+            if at > now {
+                return None;
+            }
+            if level == 0 {
+                return Some(at);
+            }
+            // Go there; the place's items now differ from the time in a lower byte only.
+            let mut number = self.take(level, place).head;
+            self.now = at;
+            while number != NONE {
+                let node = &mut self.nodes[number as usize];
+                let (at, next) = (node.at, std::mem::replace(&mut node.next, NONE));
+                self.put(number, at);
+                number = next;
+            }
+        }
+    }
+
+    /// The next item that leaves at `now` or before, and its time.
+    #[inline]
+    pub(crate) fn pop(&mut self, now: u64) -> Option<(u64, T)> {
+        let at = self.peek(now)?;
+        self.now = at;
+        let place = at as usize % PLACES;
+        let number = self.levels[0].places[place].head;
+        let node = &mut self.nodes[number as usize];
+        let (item, next) = (node.item.take()?, std::mem::replace(&mut node.next, self.free));
+        self.free = number;
+        self.len -= 1;
+        if next == NONE {
+            self.take(0, place);
+        } else {
+            self.levels[0].places[place].head = next;
+        }
+        Some((at, item))
+    }
+
+    /// A time before which nothing leaves; [`u64::MAX`] when nothing is held.
+    #[inline]
+    pub(crate) fn next_at(&self) -> u64 {
+        self.first().map_or(u64::MAX, |(_, _, at)| at.max(self.now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn times_far_apart_and_at_the_ends() {
+        let mut wheel = Wheel::new(8);
+        for at in [u64::MAX, 1 << 40, 5, 1 << 63, 0] {
+            wheel.push(at, at).expect("room");
+        }
+        assert_eq!(wheel.peek(0), Some(0));
+        let order: Vec<u64> = std::iter::from_fn(|| wheel.pop(u64::MAX).map(|(_, item)| item)).collect();
+        assert_eq!(order, [0, 5, 1 << 40, 1 << 63, u64::MAX]);
+    }
+
+    #[test]
+    fn what_is_late_leaves_at_once() {
+        let mut wheel = Wheel::new(2);
+        wheel.push(1000, 'a').expect("room");
+        assert_eq!(wheel.pop(2000), Some((1000, 'a')));
+        wheel.push(10, 'b').expect("room");
+        assert_eq!(wheel.pop(2000), Some((1000, 'b')));
+        wheel.push(3000, 'c').expect("room");
+        wheel.push(3000, 'd').expect("room");
+        assert_eq!(wheel.push(3000, 'e'), Err('e'));
+        assert_eq!(wheel.pop(2999), None);
+    }
+
+    proptest! {
+        #[test]
+        fn it_sorts_and_keeps_the_order_of_equals(
+            steps in proptest::collection::vec((0u64..100_000, 0u32..40, 0usize..5), 1..400)
+        ) {
+            let mut wheel = Wheel::new(1000);
+            let mut naive: BTreeMap<(u64, usize), ()> = BTreeMap::new();
+            let mut now = 77_777;
+            for (number, (pass, bits, pops)) in steps.into_iter().enumerate() {
+                now += pass;
+                let at = now + (pass.wrapping_mul(0x9e37_79b9_7f4a_7c15) & ((1 << bits) - 1));
+                wheel.push(at, number).expect("room");
+                naive.insert((at, number), ());
+                for _ in 0..pops {
+                    let due = naive.first_key_value().map(|(key, ())| *key).filter(|(at, _)| *at <= now);
+                    prop_assert!(wheel.next_at() <= naive.first_key_value().map_or(u64::MAX, |((at, _), ())| *at));
+                    prop_assert_eq!(wheel.pop(now), due);
+                    naive.retain(|key, ()| Some(*key) != due);
+                }
+            }
+            for (at, number) in naive.into_keys() {
+                prop_assert_eq!(wheel.pop(u64::MAX), Some((at, number)));
+            }
+            prop_assert_eq!(wheel.len(), 0);
+        }
+    }
+}
