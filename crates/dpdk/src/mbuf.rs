@@ -58,6 +58,12 @@ impl Mbuf {
         self.field::<u16>(nd_mbuf::ND_MBUF_NB_SEGS) == 1
     }
 
+    /// Which buffer it is: no two packets have the same at a time.
+    #[inline]
+    pub fn buffer(&self) -> usize {
+        self.0.as_ptr() as usize
+    }
+
     #[inline]
     fn start(&self) -> *mut u8 {
         let buffer: *mut u8 = self.field(nd_mbuf::ND_MBUF_BUF_ADDR);

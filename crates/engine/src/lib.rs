@@ -19,6 +19,8 @@ mod idle;
 pub mod placement;
 pub mod port;
 mod run;
+pub mod topology;
+pub mod trace;
 mod worker;
 
 pub use clock::Clock;
@@ -28,3 +30,4 @@ pub use graph::{ElementId, Graph, GraphError};
 pub use idle::IdlePolicy;
 pub use placement::{Placement, Seat};
 pub use run::{Engine, EngineError, Options};
+pub use topology::{Misfit, Threads, Topology, Wish};

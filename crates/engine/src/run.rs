@@ -1,9 +1,11 @@
 //! A graph at work.
 
 use crate::counters::{BUILT_IN, Counters, ElementStats, WorkerCounters, WorkerStats};
+use crate::element::About;
 use crate::graph::{Graph, GraphError};
 use crate::idle::IdlePolicy;
 use crate::placement::Placement;
+use crate::trace::{self, Desk, Filter, Traced, Tracer};
 use crate::worker::{Inlet, Seated, Target, Worker};
 use dpdk::{Batch, Eal, Ring};
 use std::num::NonZero;
@@ -62,13 +64,13 @@ pub struct Engine {
     threads: Vec<JoinHandle<Worker>>,
     elements: Vec<Watched>,
     workers: Vec<(Option<usize>, Arc<WorkerCounters>)>,
+    desk: Arc<Desk>,
 }
 
 /// What is known of an element while a worker has it.
 struct Watched {
     name: String,
-    kind: &'static str,
-    drops: &'static [&'static str],
+    about: About,
     worker: usize,
     counters: Arc<Counters>,
 }
@@ -83,8 +85,11 @@ impl Engine {
     ) -> Result<Self, EngineError> {
         graph.check()?;
         let seats = graph.seats(placement)?;
-        let mut workers: Vec<Worker> =
-            placement.workers.iter().map(|_| Worker::new(options.idle, options.tick_ns)).collect();
+        let desk = Arc::new(Desk::new(placement.workers.len()));
+        let worker = |options: &Options, desk: &Arc<Desk>| {
+            Worker::new(options.idle, options.tick_ns, Tracer::new(Arc::clone(desk)))
+        };
+        let mut workers: Vec<Worker> = placement.workers.iter().map(|_| worker(options, &desk)).collect();
         // Where each element is within its worker.
         let mut places = Vec::new();
         let mut counts = vec![0; workers.len()];
@@ -114,10 +119,11 @@ impl Engine {
             }
             let counters: Arc<Counters> = Arc::default();
             let side = (1..outputs.len()).map(|_| Some(Box::default())).collect();
-            let (kind, drops) = (node.about.kind, node.about.drops);
-            elements.push(Watched { name: node.name, kind, drops, worker: seat, counters: counters.clone() });
-            let (polled, takes) = (node.about.polled, node.about.takes);
+            let about = node.about;
+            elements.push(Watched { name: node.name, about, worker: seat, counters: counters.clone() });
+            let (polled, takes) = (about.polled, about.takes);
             workers[seat].elements.push(Seated {
+                number: i,
                 element: node.element,
                 polled,
                 takes,
@@ -129,7 +135,7 @@ impl Engine {
         let cores: Vec<_> = placement.workers.iter().map(|seat| seat.core).collect();
         let watched =
             cores.iter().copied().zip(workers.iter().map(|worker| worker.counters.clone())).collect();
-        let mut engine = Self { stop: Arc::default(), threads: Vec::new(), elements, workers: watched };
+        let mut engine = Self { stop: Arc::default(), threads: Vec::new(), elements, workers: watched, desk };
         let (ready, answers) = channel();
         for (number, (worker, core)) in workers.into_iter().zip(cores).enumerate() {
             let (stop, ready) = (engine.stop.clone(), ready.clone());
@@ -150,6 +156,22 @@ impl Engine {
     /// The elements' counters now, in the graph's order.
     pub fn elements(&self) -> Vec<ElementStats> {
         self.elements.iter().map(Watched::stats).collect()
+    }
+
+    /// Trace the next packets that come from a source and that `filter` wants, at most [`trace::PACKETS`]. What
+    /// was traced before is forgotten.
+    pub fn trace(&self, packets: usize, filter: Filter) {
+        self.desk.ask(packets, filter);
+    }
+
+    /// What was traced so far, in the order it was found. A worker's last steps come with its next tick.
+    pub fn traced(&self) -> Vec<Traced> {
+        let name = |element: usize| self.elements[element].name.clone();
+        let verdict = |element: usize, fate| {
+            let about = &self.elements[element].about;
+            trace::verdict(fate, about.outputs, about.drops)
+        };
+        self.desk.collect(name, verdict)
     }
 
     /// The workers' counters now.
@@ -191,11 +213,11 @@ impl Drop for Engine {
 impl Watched {
     fn stats(&self) -> ElementStats {
         let c = &self.counters;
-        let names = BUILT_IN.iter().chain(self.drops);
+        let names = BUILT_IN.iter().chain(self.about.drops);
         let drops = names.zip(&c.drops).filter(|(_, n)| n.get() > 0);
         ElementStats {
             name: self.name.clone(),
-            kind: self.kind.into(),
+            kind: self.about.kind.into(),
             worker: self.worker,
             packets_in: c.packets_in.get(),
             packets_out: c.packets_out.get(),

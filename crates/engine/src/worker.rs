@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::counters::{Counters, WorkerCounters};
 use crate::element::{Cx, Element};
 use crate::idle::{Idle, IdlePolicy, Rest};
+use crate::trace::Tracer;
 use dpdk::{Batch, RingRx, RingTx};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +20,8 @@ pub(crate) enum Target {
 
 /// An element at its place.
 pub(crate) struct Seated {
+    /// Its number in the graph.
+    pub(crate) number: usize,
     pub(crate) element: Box<dyn Element>,
     pub(crate) polled: bool,
     /// Whether it takes packets from others; else it counts the bytes it hands on.
@@ -44,6 +47,7 @@ pub(crate) struct Worker {
     pub(crate) inlets: Vec<Inlet>,
     pub(crate) outlets: Vec<RingTx>,
     pub(crate) counters: Arc<WorkerCounters>,
+    tracer: Tracer,
     clock: Clock,
     policy: IdlePolicy,
     tick_ns: u64,
@@ -54,12 +58,13 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn new(policy: IdlePolicy, tick_ns: u64) -> Self {
+    pub(crate) fn new(policy: IdlePolicy, tick_ns: u64, tracer: Tracer) -> Self {
         Self {
             elements: Vec::new(),
             inlets: Vec::new(),
             outlets: Vec::new(),
             counters: Arc::default(),
+            tracer,
             clock: Clock::get(),
             policy,
             tick_ns,
@@ -70,26 +75,42 @@ impl Worker {
 
     /// Run until told to stop.
     pub(crate) fn run(&mut self, stop: &AtomicBool) {
+        self.stamp = dpdk::tsc();
+        let mut idle = Idle::new(self.policy, self.clock.at(self.stamp));
+        // Two loops, so that the one without traces need not even ask.
+        while !stop.load(Ordering::Relaxed) {
+            if self.tracer.is_on() {
+                self.turns::<true>(&mut idle, stop);
+            } else {
+                self.turns::<false>(&mut idle, stop);
+            }
+        }
+        self.tick(self.clock.now());
+        self.tracer.is_on();
+    }
+
+    /// Run until told to stop, or until traces begin or end. `T`: whether packets are traced.
+    fn turns<const T: bool>(&mut self, idle: &mut Idle, stop: &AtomicBool) {
         let polled: Vec<usize> = (0..self.elements.len()).filter(|i| self.elements[*i].polled).collect();
         let mut batch = Batch::new();
-        self.stamp = dpdk::tsc();
-        let mut now = self.clock.at(self.stamp);
-        let mut idle = Idle::new(self.policy, now);
-        let mut next_tick = now + self.tick_ns;
+        let mut next_tick = self.clock.at(self.stamp) + self.tick_ns;
         while !stop.load(Ordering::Relaxed) {
             self.due = u64::MAX;
             let mut worked = false;
             for element in &polled {
-                worked |= self.poll(*element, &mut batch);
+                worked |= self.poll::<T>(*element, &mut batch);
             }
             for inlet in 0..self.inlets.len() {
-                worked |= self.take_in(inlet);
+                worked |= self.take_in::<T>(inlet);
             }
             self.counters.turns.add(1);
-            now = self.clock.at(self.stamp);
+            let now = self.clock.at(self.stamp);
             if now >= next_tick {
                 self.tick(now);
                 next_tick = now + self.tick_ns;
+                if self.tracer.is_on() != T {
+                    return;
+                }
             }
             if worked {
                 idle.worked(now);
@@ -97,7 +118,6 @@ impl Worker {
                 self.rest(idle.rest(now, self.due), now);
             }
         }
-        self.tick(self.clock.now());
     }
 
     fn tick(&mut self, now: u64) {
@@ -127,7 +147,7 @@ impl Worker {
 
     /// Poll an element and hand on what it has. Says whether it had anything.
     #[inline]
-    fn poll(&mut self, at: usize, batch: &mut Batch) -> bool {
+    fn poll<const T: bool>(&mut self, at: usize, batch: &mut Batch) -> bool {
         let now = self.clock.at(self.stamp);
         let seated = &mut self.elements[at];
         let mut cx = Cx { now, counters: &seated.counters, side: &mut seated.side, due: &mut self.due };
@@ -138,17 +158,25 @@ impl Worker {
             self.counters.idle.add(spent);
             return false;
         }
-        let counters = &self.elements[at].counters;
-        counters.cycles.add(spent);
-        counters.batches.add(1);
+        let seated = &self.elements[at];
+        seated.counters.cycles.add(spent);
+        seated.counters.batches.add(1);
         self.counters.busy.add(spent);
-        self.hand_on(at, batch);
+        if T {
+            let sides = seated.side.iter().map(|side| side.as_deref());
+            for (output, batch) in std::iter::once(Some(&*batch)).chain(sides).enumerate() {
+                let Some(batch) = batch else { continue };
+                self.tracer.begin(batch);
+                self.tracer.note(batch, seated.number, now, output);
+            }
+        }
+        self.hand_on::<T>(at, batch);
         true
     }
 
     /// Take what another worker sent. Says whether there was anything.
     #[inline]
-    fn take_in(&mut self, at: usize) -> bool {
+    fn take_in<const T: bool>(&mut self, at: usize) -> bool {
         let inlet = &mut self.inlets[at];
         inlet.ring.receive(&mut inlet.held);
         if inlet.held.is_empty() {
@@ -156,19 +184,31 @@ impl Worker {
         }
         let to = inlet.to;
         let mut batch = std::mem::take(&mut inlet.held);
-        self.push(to, &mut batch);
+        self.push::<T>(to, &mut batch);
         self.inlets[at].held = batch;
         true
     }
 
     /// Hand a batch to an element of this worker. What is left in it then was refused.
     #[inline]
-    fn push(&mut self, at: usize, batch: &mut Batch) {
+    fn push<const T: bool>(&mut self, at: usize, batch: &mut Batch) {
+        if T && batch.len() > 1 && self.tracer.has(batch) {
+            return self.push_singly(at, batch);
+        }
         let (mut packets, mut bytes) = (batch.len() as u64, batch.bytes());
         let now = self.clock.at(self.stamp);
         let seated = &mut self.elements[at];
-        let mut cx = Cx { now, counters: &seated.counters, side: &mut seated.side, due: &mut self.due };
-        seated.element.push(batch, &mut cx);
+        let (element, counters, due) = (&mut seated.element, &seated.counters, &mut self.due);
+        let mut work = |batch: &mut Batch, side: &mut [Option<Box<Batch>>]| {
+            element.push(batch, &mut Cx { now, counters, side, due });
+        };
+        if T {
+            // `now` may be of some turns ago.
+            let about = (seated.number, seated.outputs.len(), self.clock.now());
+            self.tracer.watch(about, counters, (batch, &mut seated.side), work);
+        } else {
+            work(batch, &mut seated.side);
+        }
         let sink = seated.outputs.is_empty();
         if sink && !batch.is_empty() {
             packets -= (batch.len() as u64).min(packets);
@@ -182,31 +222,47 @@ impl Worker {
         counters.cycles.add(spent);
         self.counters.busy.add(spent);
         if !sink {
-            self.hand_on(at, batch);
+            self.hand_on::<T>(at, batch);
+        }
+    }
+
+    /// Hand a batch to an element packet by packet, until it refuses one: their order stays.
+    #[cold]
+    fn push_singly(&mut self, at: usize, batch: &mut Batch) {
+        let mut one = Batch::new();
+        for mbuf in std::mem::take(batch) {
+            if batch.is_empty() {
+                // It is empty, and has room.
+                let _fits = one.push(mbuf);
+                self.push::<true>(at, &mut one);
+                one.move_to(batch);
+            } else {
+                let _fits = batch.push(mbuf);
+            }
         }
     }
 
     /// Hand on what an element left: the batch to its first output, the rest to the others.
     #[inline]
-    fn hand_on(&mut self, at: usize, batch: &mut Batch) {
-        self.hand_to(at, 0, batch);
+    fn hand_on<const T: bool>(&mut self, at: usize, batch: &mut Batch) {
+        self.hand_to::<T>(at, 0, batch);
         for output in 1..self.elements[at].outputs.len() {
             let Some(mut side) = self.elements[at].side[output - 1].take() else { continue };
-            self.hand_to(at, output, &mut side);
+            self.hand_to::<T>(at, output, &mut side);
             self.elements[at].side[output - 1] = Some(side);
         }
     }
 
     /// Hand a batch to one output; it is empty afterwards.
     #[inline]
-    fn hand_to(&mut self, at: usize, output: usize, batch: &mut Batch) {
+    fn hand_to<const T: bool>(&mut self, at: usize, output: usize, batch: &mut Batch) {
         if batch.is_empty() {
             return;
         }
         let (packets, source) = (batch.len(), !self.elements[at].takes);
         let bytes = if source { batch.bytes() } else { 0 };
         match self.elements[at].outputs[output] {
-            Target::Element(next) => self.push(next, batch),
+            Target::Element(next) => self.push::<T>(next, batch),
             Target::Ring(ring) => {
                 self.outlets[ring].send(batch);
             }
@@ -219,7 +275,13 @@ impl Worker {
         if !batch.is_empty() {
             let now = self.clock.at(self.stamp);
             let mut cx = Cx { now, counters: &seated.counters, side: &mut seated.side, due: &mut self.due };
-            seated.element.refused(output, batch, &mut cx);
+            let element = &mut seated.element;
+            let mut work = |batch: &mut Batch| element.refused(output, batch, &mut cx);
+            if T {
+                self.tracer.watch_refused((seated.number, self.clock.now()), batch, work);
+            } else {
+                work(batch);
+            }
             cx.drop_refused(batch);
         }
     }

@@ -245,6 +245,16 @@ fn check_dpdk(profile: &Profile, dpdk: &Dpdk, add: &mut impl FnMut(Option<Error>
     }
     let mut placed = BTreeSet::new();
     for (w, worker) in dpdk.placement.iter().enumerate() {
+        if worker.core.is_some() && (worker.node.is_some() || worker.threads.is_some()) {
+            let what = "a core that is named is not chosen by node or threads";
+            let at = format!("transport.dpdk.placement[{w}].core");
+            add(Some(Error::new(CONFLICT, at, what, "Give core, or node and threads")));
+        }
+        if w == 0 && worker.threads == Some(crate::Threads::Shared) {
+            let what = "the first worker has none before it to share a physical core with";
+            let at = "transport.dpdk.placement[0].threads";
+            add(Some(Error::new(CONFLICT, at, what, "Put it after the worker that it belongs to")));
+        }
         for (e, element) in worker.elements.iter().enumerate() {
             let at = format!("transport.dpdk.placement[{w}].elements[{e}]");
             let known = element.split_once('.').is_some_and(|(port, what)| {

@@ -322,8 +322,25 @@ pub struct Worker {
     /// The core it is pinned to. Default: the next free one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<u16>,
+    /// In place of `core`: a free one of this NUMA node. Default: of any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u16>,
+    /// In place of `core`: what else may run on the hyper-threads of the same physical core. Default: what is left
+    /// over when no physical core is free.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<Threads>,
     /// Elements, as `PORT.ELEMENT`: `a.generator`, `a.receiver`, `b.reflector`.
     pub elements: Vec<String>,
+}
+
+/// What a worker wants of the hyper-threads of its physical core.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Threads {
+    /// No other worker runs on them.
+    Own,
+    /// It runs on one of them itself, beside the worker before it in the list.
+    Shared,
 }
 
 /// When a result cannot be trusted, whatever it says.

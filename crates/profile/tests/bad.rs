@@ -48,6 +48,9 @@ fn the_good_ones_are_good() {
     }
 }
 
+/// What there is to be placed.
+const ALL: [&str; 3] = ["a.generator", "a.receiver", "b.reflector"];
+
 #[test]
 fn each_fault_is_named_with_its_place_and_a_remedy() {
     let g = |at: &str, value: Value| with(good(), at, value);
@@ -261,6 +264,27 @@ fn each_fault_is_named_with_its_place_and_a_remedy() {
             "ND-104-06",
             "transport.dpdk.placement[0].elements[0]",
             "\"a.generator\"",
+        ),
+        (
+            "a core and a node",
+            d("/transport/dpdk/placement", json!([{"core": 0, "node": 0, "elements": ALL}])),
+            "ND-104-07",
+            "transport.dpdk.placement[0].core",
+            "Give core, or",
+        ),
+        (
+            "nobody to share with",
+            d("/transport/dpdk/placement", json!([{"threads": "shared", "elements": ALL}])),
+            "ND-104-07",
+            "transport.dpdk.placement[0].threads",
+            "after",
+        ),
+        (
+            "no such threads",
+            d("/transport/dpdk/placement", json!([{"threads": "alone", "elements": ALL}])),
+            "ND-104-02",
+            "transport.dpdk.placement[0].threads",
+            "own",
         ),
         (
             "placed nowhere",

@@ -133,6 +133,18 @@ fn over_a_cable_split_over_two_workers() {
 }
 
 #[test]
+fn workers_are_where_they_were_asked_to_be() {
+    let mut profile = cable("cores", json!({"rate": "1k/s"}));
+    profile["transport"]["dpdk"]["placement"] = json!([{"node": 0, "elements": ["a.generator", "a.receiver"]}, {"core": 0, "elements": ["b.reflector"]}]);
+    let result = run(&profile);
+    all_came_back(&result);
+    let cores: Vec<u64> =
+        result["workers"].as_array().unwrap().iter().map(|w| w["core"].as_u64().unwrap()).collect();
+    assert_eq!(cores[1], 0);
+    assert!(cores[0] != 0 || traffic::cpu::cores().len() == 1, "{cores:?}");
+}
+
+#[test]
 fn ipv6_and_several_groups() {
     let mut profile = cable("six", json!({}));
     let ports = &mut profile["transport"]["dpdk"]["ports"];
@@ -515,6 +527,11 @@ fn what_it_does_not_carry_is_said() {
     profile["transport"]["dpdk"]["placement"] =
         json!([{"core": 999, "elements": ["a.generator", "a.receiver", "b.reflector"]}]);
     assert_eq!(start(&profile).unwrap_err().code, "ND-92-06");
+    profile["transport"]["dpdk"]["placement"] =
+        json!([{"elements": ["a.generator", "a.receiver"]}, {"node": 99, "elements": ["b.reflector"]}]);
+    let why = start(&profile).unwrap_err();
+    assert_eq!((why.code, why.at.as_str()), ("ND-92-06", "transport.dpdk.placement[1]"));
+    assert!(why.what.contains("NUMA node 99"), "{why}");
 }
 
 fn ip(arguments: &str) {

@@ -35,7 +35,7 @@ use crate::cpu;
 use crate::plan::Plan;
 use crate::transport::{Control, Sample, Transport, Unready};
 use capture::{PortCapture, Taps};
-use engine::{Engine, EngineError, Options, Placement, Seat};
+use engine::{Engine, EngineError, Misfit, Options, Placement, Seat, Threads, Topology, Wish};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -50,25 +50,27 @@ pub struct Dpdk {
 }
 
 impl Dpdk {
-    /// Workers as the settings place them; without a placement one worker runs all. Workers that name no
-    /// core get one that no other has, from the last on, as long as there are enough.
+    /// Workers as the settings place them; without a placement one worker runs all.
     pub fn new(settings: &profile::Dpdk) -> Result<Self, Unready> {
-        let there = cpu::cores();
-        let named: Vec<u16> = settings.placement.iter().filter_map(|worker| worker.core).collect();
-        if let Some(core) = named.iter().find(|core| !there.contains(core)) {
-            let what = format!("core {core} is not one this process may use");
-            let fix = format!("Use some of {there:?}");
-            return Err(Unready::new("ND-92-06", "transport.dpdk.placement", what, fix));
-        }
-        let mut free = there.iter().rev().filter(|core| !named.contains(core));
-        let last = there.last().copied().unwrap_or(0);
-        let mut choose = |core: Option<u16>| core.or_else(|| free.next().copied()).unwrap_or(last);
-        let cores = if settings.placement.is_empty() {
-            vec![choose(None)]
-        } else {
-            settings.placement.iter().map(|worker| choose(worker.core)).collect()
+        let allowed: Vec<usize> = cpu::cores().into_iter().map(usize::from).collect();
+        let wishes: Vec<Wish> = match &settings.placement[..] {
+            [] => vec![Wish::default()],
+            workers => workers.iter().map(wish).collect(),
         };
+        let cores = Topology::of(&allowed).assign(&wishes).map_err(|why| {
+            let at = format!("transport.dpdk.placement[{}]", why.worker());
+            let fix = match why {
+                Misfit::NoCore { .. } => "Name one of those",
+                Misfit::NoNode { .. } => "Name one of those nodes; `lscpu -e` shows which core is where",
+                Misfit::NoneOwn { .. } => "Use fewer workers, or leave threads out",
+                Misfit::NoSibling { .. } => {
+                    "Leave threads out; `lscpu -e` shows which cores are one physical core"
+                }
+            };
+            Unready::new("ND-92-06", at, why.to_string(), fix)
+        })?;
         let taps = settings.ports.iter().map(|_| Taps::default()).collect();
+        let cores = cores.into_iter().filter_map(|core| u16::try_from(core).ok()).collect();
         Ok(Self { settings: settings.clone(), cores, taps })
     }
 
@@ -91,6 +93,19 @@ impl Dpdk {
             }
         }
         placement
+    }
+}
+
+/// What a worker wants of its core.
+fn wish(worker: &profile::Worker) -> Wish {
+    Wish {
+        core: worker.core.map(usize::from),
+        node: worker.node.map(usize::from),
+        threads: match worker.threads {
+            None => Threads::Any,
+            Some(profile::Threads::Own) => Threads::Own,
+            Some(profile::Threads::Shared) => Threads::Shared,
+        },
     }
 }
 

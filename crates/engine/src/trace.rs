@@ -1,0 +1,363 @@
+//! The way of single packets through a graph: which elements they passed, when, and what each did with them.
+//!
+//! Off, it costs nothing: workers run a loop without it, and look at each tick whether they are asked for the other
+//! one. On, a batch that holds a traced packet is handed on packet by packet, so that what an element counts
+//! meanwhile is what it did with that one. It ends by itself when the packets asked for have gone their way.
+//!
+//! A packet is known by its buffer while it is under way between elements, also over rings. What an element keeps
+//! and sends later begins anew, and so does what comes out of a port.
+
+use crate::counters::{BUILT_IN, Counters};
+use dpdk::{Batch, Mbuf};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Most packets of one trace: each is looked for in every batch.
+pub const PACKETS: usize = 64;
+/// Bytes kept of a packet, as it was when its trace began.
+pub const BYTES: usize = 128;
+/// Steps that one worker can note between two ticks.
+const STEPS: usize = 16 * PACKETS;
+
+/// Which packets are to be traced.
+pub type Filter = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
+
+/// One packet's way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Traced {
+    /// Its length when the trace began, bytes without FCS.
+    pub len: usize,
+    /// Its first bytes then.
+    pub data: Vec<u8>,
+    /// Where it came, in order.
+    pub steps: Vec<Step>,
+}
+
+/// What one element did with a packet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// The element's name.
+    pub element: String,
+    /// When, ns on the engine's clock.
+    pub at: u64,
+    /// What it did.
+    pub verdict: Verdict,
+}
+
+/// What became of a packet at an element.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It went to this output.
+    Passed(String),
+    /// It was dropped for this reason.
+    Dropped(String),
+    /// It was used here, or is kept until later.
+    Consumed,
+    /// It was not taken: see what the element before did.
+    Refused,
+    /// The next element did not take it, and it waits until it does.
+    Held,
+}
+
+/// A verdict without names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Passed(usize),
+    Dropped(usize),
+    Consumed,
+    Refused,
+    Held,
+}
+
+/// A step as a worker notes it.
+#[derive(Debug, Clone, Copy)]
+struct Note {
+    packet: usize,
+    /// Before and after, over all workers.
+    order: u64,
+    element: usize,
+    at: u64,
+    fate: Fate,
+}
+
+/// What is shared by all who take part in one trace.
+pub(crate) struct Request {
+    filter: Filter,
+    /// Packets to trace.
+    packets: usize,
+    /// Workers that do not take part yet: no packet is traced before all do.
+    missing: AtomicUsize,
+    /// Packets found.
+    found: AtomicUsize,
+    /// The buffer of each packet under way between elements; 0: it is not, or not any more.
+    buffers: [AtomicUsize; PACKETS],
+    order: AtomicU64,
+    collected: Mutex<Collected>,
+}
+
+#[derive(Default)]
+struct Collected {
+    notes: Vec<Note>,
+    /// By packet: length and first bytes.
+    frames: BTreeMap<usize, (usize, Vec<u8>)>,
+}
+
+impl Request {
+    fn new(packets: usize, filter: Filter, workers: usize) -> Self {
+        Self {
+            filter,
+            packets: packets.min(PACKETS),
+            missing: AtomicUsize::new(workers),
+            found: AtomicUsize::new(0),
+            buffers: [const { AtomicUsize::new(0) }; PACKETS],
+            order: AtomicU64::new(0),
+            collected: Mutex::default(),
+        }
+    }
+
+    /// Whether all packets that were asked for have gone their way.
+    fn is_over(&self) -> bool {
+        self.found.load(Ordering::Relaxed) >= self.packets
+            && self.buffers.iter().all(|buffer| buffer.load(Ordering::Relaxed) == 0)
+    }
+
+    /// The packet in this buffer, if it is traced. Whoever has the buffer is the only one to ask.
+    fn packet(&self, mbuf: &Mbuf) -> Option<usize> {
+        self.buffers.iter().position(|buffer| buffer.load(Ordering::Relaxed) == mbuf.buffer())
+    }
+}
+
+/// Where a trace is asked for, and workers see it.
+pub(crate) struct Desk {
+    workers: usize,
+    /// How many were asked for so far.
+    number: AtomicU64,
+    request: Mutex<Option<Arc<Request>>>,
+}
+
+impl Desk {
+    /// For so many workers.
+    pub(crate) fn new(workers: usize) -> Self {
+        Self { workers, number: AtomicU64::new(0), request: Mutex::new(None) }
+    }
+
+    pub(crate) fn ask(&self, packets: usize, filter: Filter) {
+        let mut request = self.request.lock().unwrap_or_else(PoisonError::into_inner);
+        *request = Some(Arc::new(Request::new(packets, filter, self.workers)));
+        self.number.fetch_add(1, Ordering::Release);
+    }
+
+    /// Notes so far by packet, with names: `name(element)`, `verdict(element, fate)`.
+    pub(crate) fn collect(
+        &self,
+        name: impl Fn(usize) -> String,
+        verdict: impl Fn(usize, Fate) -> Verdict,
+    ) -> Vec<Traced> {
+        let request = self.request.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(request) = request else { return Vec::new() };
+        let mut collected = request.collected.lock().unwrap_or_else(PoisonError::into_inner);
+        collected.notes.sort_by_key(|note| note.order);
+        let step = |note: &Note| Step {
+            element: name(note.element),
+            at: note.at,
+            verdict: verdict(note.element, note.fate),
+        };
+        let steps =
+            |packet: usize| collected.notes.iter().filter(move |note| note.packet == packet).map(step);
+        let traced = collected.frames.iter().map(|(packet, (len, data))| Traced {
+            len: *len,
+            data: data.clone(),
+            steps: steps(*packet).collect(),
+        });
+        traced.collect()
+    }
+}
+
+/// A worker's part in traces.
+pub(crate) struct Tracer {
+    desk: Arc<Desk>,
+    seen: u64,
+    request: Option<Arc<Request>>,
+    notes: Vec<Note>,
+    frames: Vec<(usize, usize, Vec<u8>)>,
+    /// Bit n: packet n is held here. However often it is refused then, that is told once.
+    held: u64,
+}
+
+impl fmt::Debug for Tracer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tracer({})", self.seen)
+    }
+}
+
+impl Tracer {
+    pub(crate) fn new(desk: Arc<Desk>) -> Self {
+        Self { desk, seen: 0, request: None, notes: Vec::new(), frames: Vec::new(), held: 0 }
+    }
+
+    /// Off the packets' way: hand over what was noted, and see whether there is a trace to take part in.
+    pub(crate) fn is_on(&mut self) -> bool {
+        if let Some(request) = &self.request {
+            let mut collected = request.collected.lock().unwrap_or_else(PoisonError::into_inner);
+            collected.notes.append(&mut self.notes);
+            collected.frames.extend(self.frames.drain(..).map(|(packet, len, data)| (packet, (len, data))));
+        }
+        let number = self.desk.number.load(Ordering::Acquire);
+        if number != self.seen {
+            (self.seen, self.held) = (number, 0);
+            self.request = self.desk.request.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            self.notes.reserve(STEPS);
+            self.frames.reserve(PACKETS);
+            if let Some(request) = &self.request {
+                request.missing.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+        let over = self.request.as_ref().is_some_and(|request| request.is_over());
+        if over {
+            self.request = None;
+            (self.notes, self.frames) = (Vec::new(), Vec::new());
+        }
+        self.request.is_some()
+    }
+
+    /// Begin to trace those of `batch`, just put in by a source, that are wanted.
+    pub(crate) fn begin(&mut self, batch: &Batch) {
+        let all_here = |request: &&Arc<Request>| request.missing.load(Ordering::Acquire) == 0;
+        let Some(request) = self.request.as_ref().filter(all_here) else { return };
+        for mbuf in batch.frames() {
+            if request.found.load(Ordering::Relaxed) >= request.packets {
+                return;
+            }
+            if request.packet(mbuf).is_some() || !(request.filter)(mbuf.data()) {
+                continue;
+            }
+            let packet = request.found.fetch_add(1, Ordering::Relaxed);
+            if packet < request.packets {
+                request.buffers[packet].store(mbuf.buffer(), Ordering::Relaxed);
+                let data = mbuf.data();
+                self.frames.push((packet, mbuf.len(), data[..data.len().min(BYTES)].to_vec()));
+            }
+        }
+    }
+
+    /// Whether a packet of `batch` is traced.
+    pub(crate) fn has(&self, batch: &Batch) -> bool {
+        let request = self.request.as_ref();
+        request.is_some_and(|request| batch.frames().iter().any(|mbuf| request.packet(mbuf).is_some()))
+    }
+
+    /// The packets of `batch` that are traced.
+    fn of(&self, batch: &Batch) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let mut found = [None; PACKETS];
+        if let Some(request) = &self.request {
+            let traced =
+                batch.frames().iter().filter_map(|mbuf| Some((request.packet(mbuf)?, mbuf.buffer())));
+            found.iter_mut().zip(traced).for_each(|(place, traced)| *place = Some(traced));
+        }
+        found.into_iter().flatten()
+    }
+
+    /// Note that the source `element` passed on the traced packets of `batch`.
+    pub(crate) fn note(&mut self, batch: &Batch, element: usize, at: u64, output: usize) {
+        for (packet, _) in self.of(batch) {
+            if !self.is_held(packet) {
+                self.write(packet, element, at, Fate::Passed(output));
+            }
+        }
+    }
+
+    fn is_held(&self, packet: usize) -> bool {
+        self.held & 1 << packet != 0
+    }
+
+    fn write(&mut self, packet: usize, element: usize, at: u64, fate: Fate) {
+        let Some(request) = &self.request else { return };
+        if self.notes.len() < STEPS {
+            let order = request.order.fetch_add(1, Ordering::Relaxed);
+            self.notes.push(Note { packet, order, element, at, fate });
+        }
+    }
+
+    /// Forget where a packet is: its buffer may be freed now, and used for another one.
+    fn lose(&self, packet: usize) {
+        if let Some(request) = &self.request {
+            request.buffers[packet].store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn keep(&self, packet: usize, buffer: usize) {
+        if let Some(request) = &self.request {
+            request.buffers[packet].store(buffer, Ordering::Relaxed);
+        }
+    }
+
+    /// Have `work` done by `element` on the only packet of `batch`, and note what became of it. `outputs` is how many
+    /// the element has, `side` what waits for those after the first.
+    pub(crate) fn watch(
+        &mut self,
+        (element, outputs, at): (usize, usize, u64),
+        counters: &Counters,
+        (batch, side): (&mut Batch, &mut [Option<Box<Batch>>]),
+        work: impl FnOnce(&mut Batch, &mut [Option<Box<Batch>>]),
+    ) {
+        let Some((packet, buffer)) = self.of(batch).next() else { return work(batch, side) };
+        let before = counters.drops.each_ref().map(|count| count.get());
+        self.lose(packet);
+        work(batch, side);
+        let is_in = |batch: &Batch| batch.frames().iter().any(|mbuf| mbuf.buffer() == buffer);
+        let fate = if is_in(batch) {
+            if outputs == 0 { Fate::Refused } else { Fate::Passed(0) }
+        } else if let Some(at) = side.iter().position(|side| side.as_deref().is_some_and(is_in)) {
+            Fate::Passed(at + 1)
+        } else {
+            let dropped = counters.drops.iter().zip(before).position(|(count, before)| count.get() != before);
+            dropped.map_or(Fate::Consumed, Fate::Dropped)
+        };
+        if matches!(fate, Fate::Passed(_) | Fate::Refused) {
+            self.keep(packet, buffer);
+        }
+        if fate != Fate::Refused || !self.is_held(packet) {
+            self.write(packet, element, at, fate);
+        }
+        if fate != Fate::Refused {
+            self.held &= !(1 << packet);
+        }
+    }
+
+    /// Have `work` done by an element whose output did not take `batch`: what it leaves is dropped.
+    pub(crate) fn watch_refused(
+        &mut self,
+        (element, at): (usize, u64),
+        batch: &mut Batch,
+        work: impl FnOnce(&mut Batch),
+    ) {
+        let traced = self.of(batch);
+        work(batch);
+        let left = batch.frames();
+        for (packet, buffer) in traced {
+            if left.iter().any(|mbuf| mbuf.buffer() == buffer) {
+                self.lose(packet);
+                self.write(packet, element, at, Fate::Dropped(crate::counters::REFUSED));
+            } else if !self.is_held(packet) {
+                self.held |= 1 << packet;
+                self.write(packet, element, at, Fate::Held);
+            }
+        }
+    }
+}
+
+/// A verdict with its names, of an element with these outputs and reasons.
+pub(crate) fn verdict(fate: Fate, outputs: &[&str], drops: &[&str]) -> Verdict {
+    let name = |name: Option<&&str>| name.map_or_else(String::new, |name| (*name).to_owned());
+    match fate {
+        Fate::Passed(output) => Verdict::Passed(name(outputs.get(output))),
+        Fate::Dropped(reason) => Verdict::Dropped(name(BUILT_IN.iter().chain(drops).nth(reason))),
+        Fate::Consumed => Verdict::Consumed,
+        Fate::Refused => Verdict::Refused,
+        Fate::Held => Verdict::Held,
+    }
+}

@@ -1,0 +1,204 @@
+//! Single packets are followed through the graph, wherever its elements run, and nothing else changes.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::{Seen, Sort, eal, number, numbers};
+use dpdk::Batch;
+use engine::trace::{BYTES, Filter, PACKETS, Step, Traced, Verdict};
+use engine::{About, Cx, Element, ElementStats, Engine, Graph, Options, Placement};
+use std::time::{Duration, Instant};
+
+/// So many that they do not run out before a trace begins.
+const MANY: u32 = 20_000_000;
+
+fn graph() -> Graph {
+    let mut graph = Graph::new();
+    let source = graph.add("numbers", numbers(MANY));
+    let sort = graph.add("sort", Sort);
+    let threes = graph.add("threes", Seen::default().check(32));
+    let rest = graph.add("rest", Seen::default().check(32));
+    graph.connect(source, sort);
+    graph.connect(sort, rest);
+    graph.connect_output(sort, 1, threes);
+    graph
+}
+
+fn start(graph: Graph, placement: &Placement) -> Engine {
+    Engine::start(eal(), graph, placement, &Options::default()).unwrap()
+}
+
+/// Whether a packet's way has come to its end.
+fn is_done(traced: &Traced) -> bool {
+    matches!(traced.steps.last(), Some(Step { verdict: Verdict::Consumed | Verdict::Dropped(_), .. }))
+}
+
+/// Trace `packets` packets to their ends.
+fn follow(engine: &Engine, packets: usize, filter: Filter) -> Vec<Traced> {
+    engine.trace(packets, filter);
+    let began = Instant::now();
+    loop {
+        let traced = engine.traced();
+        if traced.len() == packets && traced.iter().all(is_done) {
+            return traced;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{traced:?}, {:?}", engine.elements());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn passed(output: &str) -> Verdict {
+    Verdict::Passed(output.into())
+}
+
+/// Elements and verdicts.
+fn way(traced: &Traced) -> Vec<(&str, Verdict)> {
+    traced.steps.iter().map(|step| (step.element.as_str(), step.verdict.clone())).collect()
+}
+
+/// Its way is the one that a packet of its number has.
+fn is_right(traced: &Traced) {
+    let number = number(&traced.data);
+    let way = way(traced);
+    let mut expected = vec![("numbers", passed("out"))];
+    // The ring to the next worker was full.
+    expected.extend(way.get(1).filter(|step| **step == ("numbers", Verdict::Held)).cloned());
+    expected.extend(match (number % 5, number % 3) {
+        (0, _) => vec![("sort", Verdict::Dropped("fifth".into()))],
+        (_, 0) => vec![("sort", passed("threes")), ("threes", Verdict::Consumed)],
+        _ => vec![("sort", passed("rest")), ("rest", Verdict::Consumed)],
+    });
+    assert_eq!(way, expected, "{number}");
+    assert_eq!((traced.len, traced.data.len()), (60, 60));
+    assert!(traced.steps.windows(2).all(|pair| pair[0].at <= pair[1].at), "{:?}", traced.steps);
+}
+
+/// What an element takes it hands on, drops by reason or, as a sink, keeps.
+fn nothing_is_lost(stats: &[ElementStats]) {
+    let [numbers, sort, threes, rest] = stats else { panic!("four elements") };
+    assert_eq!(sort.packets_in, sort.packets_out + sort.dropped());
+    assert!(
+        sort.packets_in <= numbers.packets_out && threes.packets_in + rest.packets_in <= sort.packets_out
+    );
+}
+
+#[test]
+fn each_step_is_told_on_one_worker_and_over_rings() {
+    let four: [&[&str]; 4] = [&["numbers"], &["sort"], &["threes"], &["rest"]];
+    for placement in [Placement::single(None), Placement::split(four)] {
+        let engine = start(graph(), &placement);
+        // Once more: a trace that ended leaves nothing that the next one could stumble over.
+        for _ in 0..3 {
+            follow(&engine, 40, Box::new(|_| true)).iter().for_each(is_right);
+        }
+        nothing_is_lost(&engine.stop());
+    }
+}
+
+#[test]
+fn only_what_the_filter_wants_is_traced() {
+    let engine = start(graph(), &Placement::single(None));
+    let traced = follow(&engine, 10, Box::new(|frame| number(frame) % 1000 == 7));
+    let numbers: Vec<u32> = traced.iter().map(|traced| number(&traced.data)).collect();
+    assert!(
+        numbers.windows(2).all(|pair| pair[0] + 1000 == pair[1]) && numbers[0] % 1000 == 7,
+        "{numbers:?}"
+    );
+    traced.iter().for_each(is_right);
+
+    engine.trace(10, Box::new(|frame| frame.is_empty()));
+    let before = engine.elements()[3].packets_in;
+    while engine.elements()[3].packets_in < before + 10_000 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(engine.traced(), [], "what was before is forgotten, and nothing is found");
+}
+
+#[test]
+fn there_is_a_limit_of_packets_and_of_bytes() {
+    let engine = start(graph(), &Placement::single(None));
+    assert_eq!(engine.traced(), []);
+    engine.trace(10 * PACKETS, Box::new(|_| true));
+    let began = Instant::now();
+    while engine.traced().len() < PACKETS || !engine.traced().iter().all(is_done) {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let traced = engine.traced();
+    assert!(traced.len() == PACKETS && traced.iter().all(|traced| traced.data.len() <= BYTES));
+    let shown = serde_json::to_value(&traced[0].steps[0]).unwrap();
+    assert_eq!((&shown["element"], &shown["verdict"]["passed"]), (&"numbers".into(), &"out".into()));
+}
+
+/// Sink that takes only every third batch.
+#[derive(Default)]
+struct Stubborn(u64);
+
+impl Element for Stubborn {
+    fn about(&self) -> About {
+        About { kind: "stubborn", takes: true, outputs: &[], drops: &[], polled: false }
+    }
+
+    fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        self.0 += 1;
+        if self.0.is_multiple_of(3) {
+            cx.consume(batch);
+        }
+    }
+}
+
+/// Hands all on.
+struct Pass;
+
+impl Element for Pass {
+    fn about(&self) -> About {
+        About { kind: "pass", takes: true, outputs: &["out"], drops: &[], polled: false }
+    }
+}
+
+#[test]
+fn what_is_refused_is_held_or_dropped() {
+    let mut graph = Graph::new();
+    let (source, sink) = (graph.add("numbers", numbers(MANY)), graph.add("sink", Stubborn::default()));
+    graph.connect(source, sink);
+    let engine = start(graph, &Placement::single(None));
+    let (out, end) = (("numbers", passed("out")), ("sink", Verdict::Consumed));
+    let held = ("numbers", Verdict::Held);
+    let mut ways = [0; 3];
+    for traced in follow(&engine, 20, Box::new(|_| true)) {
+        // However often it is refused.
+        let possible = [
+            vec![out.clone(), end.clone()],
+            vec![out.clone(), ("sink", Verdict::Refused), held.clone(), end.clone()],
+            // Behind another one that was refused it was not even offered.
+            vec![out.clone(), held.clone(), end.clone()],
+        ];
+        let way = way(&traced);
+        let which = possible.iter().position(|possible| *possible == way);
+        ways[which.unwrap_or_else(|| panic!("{way:?}"))] += 1;
+    }
+    assert!(ways[1] > 0 && ways[2] > 0, "{ways:?}");
+    drop(engine);
+
+    let mut graph = Graph::new();
+    let source = graph.add("numbers", numbers(MANY));
+    let (pass, sink) = (graph.add("pass", Pass), graph.add("sink", Stubborn::default()));
+    graph.chain(&[source, pass, sink]);
+    let engine = start(graph, &Placement::single(None));
+    let taken = [("numbers", passed("out")), ("pass", passed("out")), ("sink", Verdict::Consumed)];
+    let refused = [
+        ("numbers", passed("out")),
+        ("pass", passed("out")),
+        ("sink", Verdict::Refused),
+        ("pass", Verdict::Dropped("refused".into())),
+    ];
+    let traced = follow(&engine, 30, Box::new(|_| true));
+    let (mut took, mut dropped) = (0, 0);
+    for traced in &traced {
+        let way = way(traced);
+        assert!(way == taken || way == refused, "{way:?}");
+        *(if way == taken { &mut took } else { &mut dropped }) += 1;
+    }
+    assert!(took > 0 && dropped > took, "{took} and {dropped}");
+}
