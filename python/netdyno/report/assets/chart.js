@@ -6,6 +6,9 @@ import { theme, DASHES } from "./theme.js";
 
 const HEIGHT = 210;
 
+/** Steps of an axis of things that are counted: there is no quarter of a message. */
+const WHOLE = Array.from({ length: 16 }, (_, i) => [1, 2, 5].map((n) => n * 10 ** i)).flat();
+
 /** Shade what is not measured, and name the phases. @param {any[]} phases @param {ReturnType<theme>} colours */
 function phasesPlugin(phases, colours) {
   const span = (u, phase) => {
@@ -95,7 +98,7 @@ export function draw(where, spec, view, context) {
           : (u, splits) => decades(u, splits).map(percentile),
         ...(time ? {} : { filter: (u, splits) => splits, grid: { ...axis.grid, filter: decades } }),
       },
-      { ...axis, ...(spec.log ? { grid: { ...axis.grid, filter: decades } } : {}), size: 62, space: 34, values: (u, splits) => splits.map((s) => tick(s, unit)) },
+      { ...axis, ...(spec.log ? { grid: { ...axis.grid, filter: decades } } : {}), ...(unit === "count" ? { incrs: WHOLE } : {}), size: 62, space: 34, values: (u, splits) => splits.map((s) => tick(s, unit)) },
     ],
     series: [
       {},
