@@ -215,12 +215,14 @@ impl Client {
         if self.told.is_empty() { self.line() } else { Some(self.told.remove(0)) }
     }
 
-    /// The notifications up to the status with `state`: statuses, and points of the series.
+    /// The notifications up to the status with `state`: statuses, and points of the series. Who writes keeps
+    /// his lease meanwhile.
     pub fn told_until(&mut self, state: &str) -> (Vec<Value>, Vec<Value>) {
         let (mut statuses, mut points) = (Vec::<Value>::new(), Vec::new());
         while statuses.last().is_none_or(|last| last["state"] != state) {
             let mut line = self.notification().expect("the daemon hung up");
             assert!(line.get("id").is_none(), "{line}");
+            let _gone = self.try_send(b"{\"jsonrpc\": \"2.0\", \"method\": \"control.heartbeat\"}\n");
             match line["method"].as_str() {
                 Some("run.state") => statuses.push(line["params"].take()),
                 Some("stats.sample") => points.push(line["params"].take()),
