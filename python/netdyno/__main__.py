@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from io import TextIOWrapper
 from types import FrameType
 
 from netdyno.errors import INTERRUPTED
@@ -20,6 +21,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, _leave)
     from netdyno.cli import app
 
+    for stream in (sys.stdout, sys.stderr):
+        # a terminal that has no → shall not end a run
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(app.call())
 

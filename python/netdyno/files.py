@@ -21,7 +21,9 @@ def told(path: Path) -> Iterator[None]:
         if e.errno in (errno.ENOSPC, errno.EDQUOT):
             fix = "Make room there (`netdyno runs rm` removes old runs), or use --runs DIR on another disk"
             raise Error("ND-92-27", f"the disk is full: {e.strerror}", at=str(path), fix=fix) from e
-        fix = "Check the folder's rights, or choose another"
+        fix = (
+            "Check the rights there, or choose another place: --runs DIR for runs, NETDYNO_STATE for the rest"
+        )
         raise Error("ND-92-30", f"it cannot be written: {e.strerror}", at=str(path), fix=fix) from e
 
 

@@ -6,6 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from netdyno.errors import Error
+
 
 def state() -> Path:
     """Journal and store: `NETDYNO_STATE`, /var/lib/netdyno for root, else the user's XDG state."""
@@ -14,8 +16,13 @@ def state() -> Path:
         return Path(chosen)
     if os.geteuid() == 0:
         return Path("/var/lib/netdyno")
-    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(base) / "netdyno"
+    if base := os.environ.get("XDG_STATE_HOME"):
+        return Path(base) / "netdyno"
+    try:
+        return Path.home() / ".local" / "state" / "netdyno"
+    except RuntimeError as e:
+        what = "there is no home folder to keep the journal and the store in"
+        raise Error("ND-92-30", what, fix="Set HOME, or NETDYNO_STATE to a folder") from e
 
 
 def runs() -> Path:

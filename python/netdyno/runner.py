@@ -139,7 +139,8 @@ class Campaign:
             result.interrupted = True
             return
         earlier = result.error
-        found = [*((earlier.get("all") or [earlier]) if earlier else []), *(error.all or [error.as_dict()])]
+        found = list((earlier.get("all") or [earlier]) if earlier else [])
+        found += [one for one in error.all or [error.as_dict()] if one not in found]
         result.error = (earlier or error.as_dict()) | ({"all": found} if len(found) > 1 else {})
 
     def _keep(
@@ -171,6 +172,7 @@ class Campaign:
         except Error as e:
             # the store, on its own disk, and whoever watches still get it
             self._ended(result, e)
+            result.verdict = "fail"
         finally:
             if self.store:
                 self.store.finish(result)

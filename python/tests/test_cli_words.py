@@ -307,3 +307,23 @@ def test_home_is_not_needed(fake: Path, monkeypatch: pytest.MonkeyPatch, tmp_pat
     out, err = child.communicate(timeout=60)
     assert (child.returncode, json.loads(out)) == (0, []), err
     assert os.environ.get("HOME") is None
+
+
+def test_nobody_knows_a_home(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("NETDYNO_STATE", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    monkeypatch.setattr(Path, "home", nowhere)
+    assert app.call(["runs", "list"]) == 92
+    assert "NETDYNO_STATE" in capsys.readouterr().err
+
+
+def test_a_terminal_without_our_letters_is_served(profile: Path) -> None:
+    child = start("run", str(profile), PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 0, err
+    assert "verdict pass" in out
+    assert "given up" not in err

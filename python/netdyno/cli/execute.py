@@ -52,6 +52,9 @@ class Views:
                 getattr(view, call)(*arguments)
             except (Error, KeyboardInterrupt):
                 raise
+            except BrokenPipeError:
+                # whoever read it has had enough
+                self.views.remove(view)
             except Exception as e:  # noqa: BLE001 - what is watched matters more than who watches
                 self.views.remove(view)
                 console.note(f"a view was given up: {type(e).__name__}: {e}")

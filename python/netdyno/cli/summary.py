@@ -61,7 +61,7 @@ def show(result: Result, folder: Path | None = None) -> None:
             ("capture", result.files.capture),
         ]
         for what, name in names:
-            if name:
+            if name and (folder / name).exists():
                 out.print(Text(f"{what:8} {folder / name}"))
 
 
