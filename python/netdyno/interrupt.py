@@ -1,8 +1,10 @@
-"""Ctrl-C and SIGTERM: the first asks, the second insists, and putting things back is never cut short."""
+"""Ctrl-C, SIGTERM, a closed terminal: the first asks, the second insists; putting back is never cut short."""
 
 from __future__ import annotations
 
+import os
 import signal
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -25,14 +27,19 @@ class Interrupts:
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Signal handler."""
+        if number == signal.SIGHUP:
+            _leave_terminal()
         self.count += 1
         if self._mode == "raise" or (self._mode == "ask" and self.count > 1):
             raise interrupted()
 
     @contextmanager
     def installed(self) -> Iterator[Interrupts]:
-        """Take SIGINT and SIGTERM for as long as a run lasts."""
-        old: dict[int, Any] = {n: signal.signal(n, self.handle) for n in (signal.SIGINT, signal.SIGTERM)}
+        """Take SIGINT, SIGTERM and, unless `nohup` shut it out, SIGHUP for as long as a run lasts."""
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            numbers.append(signal.SIGHUP)
+        old: dict[int, Any] = {n: signal.signal(n, self.handle) for n in numbers}
         try:
             yield self
         finally:
@@ -56,3 +63,12 @@ class Interrupts:
             yield
         finally:
             self._mode = before
+
+
+def _leave_terminal() -> None:
+    """Writing to a terminal that is gone fails: what is still to be done must not fail of that."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    for fd in (1, 2):
+        if stat.S_ISCHR(os.fstat(fd).st_mode):
+            os.dup2(nothing, fd)
+    os.close(nothing)

@@ -22,11 +22,11 @@ def result(tmp_path: Path) -> tuple[Result, Path]:
     return Result.model_validate_json((folder / "result.json").read_text()), folder
 
 
-def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+def start(*arguments: str, stream: int = subprocess.PIPE, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "netdyno", *arguments],
         env=os.environ | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stdout=stream,
+        stderr=stream,
         text=True,
     )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import time
@@ -45,6 +46,32 @@ def test_ctrl_c_keeps_what_was_measured(profile: Path, tmp_path: Path) -> None:
     assert found.legs[0].repetitions[0].series
     assert "Traceback" not in out + err
     assert not list((tmp_path / "state" / "journal").glob("*"))
+
+
+def test_a_closed_terminal_ends_it_like_ctrl_c(profile: Path, tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    child = start("run", long(profile), FAKE_SPEED="5", stream=theirs)
+    os.close(theirs)
+    wait_for_samples(tmp_path)
+    os.close(ours)  # from now on what it writes fails
+    child.send_signal(signal.SIGHUP)
+    assert child.wait(20) == 105
+    found, _ = result(tmp_path)
+    assert found.interrupted
+    assert found.legs[0].repetitions[0].series
+    assert not list((tmp_path / "state" / "journal").glob("*"))
+
+
+def test_nohup_is_respected(profile: Path, tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does; a child inherits it
+    try:
+        child = start("run", str(profile), FAKE_SPEED="5")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    wait_for_samples(tmp_path)
+    child.send_signal(signal.SIGHUP)
+    out, err = child.communicate(timeout=20)
+    assert child.returncode == 0, out + err
 
 
 def test_a_daemon_killed_in_the_run(profile: Path, tmp_path: Path) -> None:
