@@ -53,6 +53,8 @@ impl Cargo for Mbufs {
 pub struct Impair {
     path: Path<Mbuf>,
     cargo: Mbufs,
+    /// What the next element had no room for: it goes first, and nothing passes it.
+    back: Batch,
     /// Drops that the engine was told of.
     told: [u64; DROPS.len()],
 }
@@ -61,12 +63,13 @@ impl Impair {
     /// Room for `capacity` packets on their way; duplicates come from `pool`.
     pub fn new(live: Live, pool: Mempool, capacity: usize, seed: u64) -> Self {
         let cargo = Mbufs { pool, copies: Batch::new() };
-        Self { path: Path::new(live, capacity, seed), cargo, told: [0; DROPS.len()] }
+        Self { path: Path::new(live, capacity, seed), cargo, back: Batch::new(), told: [0; DROPS.len()] }
     }
 
     /// Hand on what is due, and say when to come back.
     #[inline]
     fn leave(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        self.back.move_to(batch);
         while batch.room() > 0
             && let Some(mbuf) = self.path.due(cx.now, &mut self.cargo)
         {
@@ -112,7 +115,10 @@ impl Element for Impair {
         self.leave(batch, cx);
     }
 
-    fn refused(&mut self, _: usize, batch: &mut Batch, _: &mut Cx<'_>) {
+    fn refused(&mut self, _: usize, batch: &mut Batch, cx: &mut Cx<'_>) {
+        batch.move_to(&mut self.back);
+        cx.wake_at(cx.now);
+        // A second batch that is refused before the first went on is dropped, and counted there.
         let bytes = batch.frames().iter().map(|mbuf| self.cargo.train(mbuf).total()).sum();
         self.path.not_taken(batch.len() as u64, bytes);
     }

@@ -3,7 +3,8 @@
 //! An item lies at the level of the highest of its time's bytes that differs from the time of the wheel, in the
 //! place that this byte says. When the wheel gets there, the place's items move to lower levels; at level 0 a place is
 //! one nanosecond. So an item moves at most once per byte of its delay: three times for delays of up to 16 ms, four
-//! times for 4 s, whatever else is held.
+//! times for 4 s, whatever else is held. With a million held for 150 to 250 ms a packet costs less than half of what it
+//! does with a binary heap; with a thousand the heap would be a little cheaper.
 
 /// Places per level; one byte of the time.
 const PLACES: usize = 256;

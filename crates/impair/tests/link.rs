@@ -1,0 +1,343 @@
+//! Two hosts, namespaces of their own, joined by the link; the kernel's TCP, ping and counters are the witnesses.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use impair::spec::LinkSpec;
+use impair::tap::{Error, Link, Options, Place};
+use impair::{Direction, Stats};
+use serde_json::{Value, from_value, json};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// A thread in a network namespace of its own, which ends with it.
+struct Host {
+    work: Sender<Work>,
+    namespace: PathBuf,
+}
+
+impl Host {
+    /// `None` where that needs rights that we do not have.
+    fn new() -> Option<Self> {
+        let (work, todo) = channel::<Work>();
+        let (ready, namespace) = channel();
+        std::thread::spawn(move || {
+            if let Err(why) = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET) {
+                eprintln!("skipped: a network namespace needs root ({why})");
+                return;
+            }
+            // Only what the tests send is on the link, from the first packet on.
+            for scope in ["all", "default"] {
+                let _none = std::fs::write(format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6"), "1");
+            }
+            let thread = std::fs::read_link("/proc/thread-self").unwrap();
+            ready.send(PathBuf::from("/proc").join(thread).join("ns/net")).unwrap();
+            todo.into_iter().for_each(|work| work());
+        });
+        Some(Self { work, namespace: namespace.recv().ok()? })
+    }
+
+    fn place(&self) -> Place {
+        Place::new(Some(self.namespace.clone()), "link")
+    }
+
+    /// What `work` says, done there.
+    fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let (tell, told) = channel();
+        self.work.send(Box::new(move || drop(tell.send(work())))).unwrap();
+        told.recv().expect("work in a host does not panic")
+    }
+
+    fn sh(&self, words: &str) -> String {
+        let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        let what = words.join(" ");
+        let done = self.run(move || Command::new(&words[0]).args(&words[1..]).output());
+        let done = done.unwrap_or_else(|why| panic!("{what}: {why}"));
+        assert!(done.status.success(), "{what}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap()
+    }
+
+    /// A counter of this host's kernel, such as `Tcp RetransSegs`, from /proc/net/snmp and netstat.
+    fn counter(&self, group: &str, name: &str) -> u64 {
+        let text = self.run(|| {
+            let read = |name| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap();
+            read("snmp") + &read("netstat")
+        });
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix(&format!("{group}: ")));
+        let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+        let at = names.split(' ').position(|n| n == name).unwrap_or_else(|| panic!("no {name}"));
+        values.split(' ').nth(at).unwrap().parse().unwrap()
+    }
+}
+
+struct Lab {
+    hosts: [Host; 2],
+    link: Link,
+}
+
+fn spec(a_to_b: Value, b_to_a: Value) -> LinkSpec {
+    let spec: LinkSpec = from_value(json!({"seed": 11, "a_to_b": a_to_b, "b_to_a": b_to_a})).unwrap();
+    spec.check().unwrap();
+    spec
+}
+
+fn lab(a_to_b: Value, b_to_a: Value) -> Option<Lab> {
+    lab_with(a_to_b, b_to_a, &Options::default())
+}
+
+fn lab_with(a_to_b: Value, b_to_a: Value, options: &Options) -> Option<Lab> {
+    let hosts = [Host::new()?, Host::new()?];
+    let link = Link::start(&hosts[0].place(), &hosts[1].place(), &spec(a_to_b, b_to_a), options);
+    let link = match link {
+        Ok(link) => link,
+        Err(why @ Error::Make { .. }) if !PathBuf::from("/dev/net/tun").exists() => {
+            eprintln!("skipped: {why}");
+            return None;
+        }
+        Err(why) => panic!("{why}"),
+    };
+    for (end, host) in hosts.iter().enumerate() {
+        host.sh("ip link set dev link up");
+        host.sh(&format!("ip addr add 10.78.0.{}/24 dev link", end + 1));
+        let other = format!("10.78.0.{} lladdr {}", 2 - end, mac(&hosts[1 - end]));
+        host.sh(&format!("ip neigh replace {other} dev link nud permanent"));
+    }
+    Some(Lab { hosts, link })
+}
+
+fn mac(host: &Host) -> String {
+    let shown = host.sh("ip -j link show dev link");
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    shown[0]["address"].as_str().unwrap().to_owned()
+}
+
+/// What a file of that length has at `at`.
+fn byte(at: usize) -> u8 {
+    (at.wrapping_mul(0x9e37_79b9) >> 13) as u8
+}
+
+impl Lab {
+    /// Send `len` bytes from a to b, and check each as it comes.
+    fn transfer(&self, len: usize) {
+        let listener = self.hosts[1].run(|| TcpListener::bind("10.78.0.2:5000").unwrap());
+        let receiver = std::thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            let (mut at, mut buffer) = (0, vec![0; 1 << 16]);
+            loop {
+                let n = stream.read(&mut buffer).unwrap();
+                if n == 0 {
+                    return at;
+                }
+                let wrong = buffer[..n].iter().enumerate().find(|(i, b)| **b != byte(at + i));
+                assert!(wrong.is_none(), "byte {} of {len} is wrong", at + wrong.unwrap().0);
+                at += n;
+            }
+        });
+        let mut stream = self.hosts[0].run(|| TcpStream::connect("10.78.0.2:5000").unwrap());
+        let bytes: Vec<u8> = (0..len).map(byte).collect();
+        stream.write_all(&bytes).unwrap();
+        drop(stream);
+        assert_eq!(receiver.join().unwrap(), len);
+    }
+
+    /// The counters once nothing is on its way, which everything is accounted for in.
+    fn settled(&self) -> [Stats; 2] {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let stats = self.link.stats();
+            if stats.iter().all(|stats| stats.held == 0) {
+                for stats in &stats {
+                    assert_eq!(stats.packets_in + stats.duplicated, stats.packets_out + stats.dropped());
+                    assert_eq!((stats.queue_full, stats.not_taken), (0, 0), "{stats:?}");
+                }
+                return stats;
+            }
+            assert!(Instant::now() < deadline, "{stats:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn no_checksum_errors(&self) {
+        for host in &self.hosts {
+            assert_eq!(host.counter("Tcp", "InCsumErrors"), 0);
+            assert_eq!(host.counter("Ip", "InHdrErrors"), 0);
+        }
+    }
+}
+
+#[test]
+fn ping_sees_the_delay() {
+    let way = |ms: u64| json!({"delay": {"constant": format!("{ms}ms")}});
+    let Some(lab) = lab(way(30), way(10)) else { return };
+    let pings = lab.hosts[0].sh("ping -c 20 -i 0.05 10.78.0.2");
+    let times: Vec<f64> = pings
+        .lines()
+        .filter_map(|line| line.split("time=").nth(1))
+        .map(|rest| rest.split(' ').next().unwrap().parse().unwrap())
+        .collect();
+    assert_eq!(times.len(), 20, "{pings}");
+    // Never less than asked; how much more is the machine's load, so only the quickest is held to a bound.
+    let least = times.iter().copied().fold(f64::INFINITY, f64::min);
+    assert!((40.0..45.0).contains(&least), "{least} ms of {times:?}");
+    // From 40 to 12 ms, live.
+    lab.link.set(&spec(way(2), way(10)));
+    let after = lab.hosts[0].sh("ping -c 10 -i 0.05 10.78.0.2");
+    let least = after.split("rtt min/avg/max/mdev = ").nth(1).unwrap().split('/').next().unwrap();
+    assert!((12.0..17.0).contains(&least.parse::<f64>().unwrap()), "{after}");
+    let [there, back] = lab.settled();
+    assert_eq!((there.packets_in, back.packets_in, there.changes), (30, 30, 2));
+}
+
+#[test]
+fn a_lossy_path_is_byte_exact_and_every_loss_is_a_retransmit() {
+    let way = json!({"delay": {"constant": "1ms"}, "loss": {"independent": "1%"}});
+    let Some(lab) = lab(way, json!({"delay": {"constant": "1ms"}})) else { return };
+    lab.transfer(20_000_000);
+    let [there, back] = lab.settled();
+    assert!(there.lost > 80, "{there:?}");
+    // Packets on the wire, not super-segments: 20 MB are at least 13,800 of them.
+    assert!(there.packets_in as usize > 20_000_000 / 1448, "{there:?}");
+    let resent = lab.hosts[0].counter("Tcp", "RetransSegs");
+    // What it sent again in vain the other side tells it, and that may be late; the last acknowledgement is not sent again.
+    let in_vain = lab.hosts[0].counter("TcpExt", "TCPDSACKRecv");
+    assert!(
+        (there.lost - 1..=there.lost + in_vain + 2).contains(&resent),
+        "{resent} sent again, {} lost, {in_vain} in vain",
+        there.lost
+    );
+    assert_eq!(back.lost, 0);
+    lab.no_checksum_errors();
+}
+
+#[test]
+fn a_peer_without_offloads_gets_right_packets_whatever_happens_to_them() {
+    let way = json!({
+        "delay": {"uniform": {"from": "1ms", "to": "2ms"}},
+        "loss": {"gilbert_elliott": {"enter_bad": "0.2%", "leave_bad": "50%"}},
+        "duplicate": "0.5%",
+        "reorder": {"share": "0.5%", "by": {"packets": 3}},
+        "bottleneck": {"rate": "400Mbit/s"}
+    });
+    let Some(lab) = lab(way, json!({})) else { return };
+    // The kernel then checks each checksum in software, and takes super-segments apart before that.
+    lab.hosts[1].sh("ethtool -K link rx off gro off");
+    lab.hosts[0].sh("ethtool -K link tx-udp-segmentation on");
+    lab.transfer(10_000_000);
+    let [there, _] = lab.settled();
+    assert!(there.lost > 0 && there.duplicated > 0 && there.reordered > 0, "{there:?}");
+    lab.no_checksum_errors();
+}
+
+#[test]
+fn damage_is_seen_by_the_receiver_and_repaired() {
+    let Some(lab) = lab(json!({"corrupt": "1%"}), json!({})) else { return };
+    lab.transfer(5_000_000);
+    let [there, _] = lab.settled();
+    assert!(there.corrupted > 10, "{there:?}");
+    assert_eq!(lab.hosts[1].counter("Tcp", "InCsumErrors"), there.corrupted);
+}
+
+#[test]
+fn udp_super_segments_are_taken_apart_around_a_loss() {
+    let Some(lab) = lab(json!({"loss": {"list": [3, 4, 10]}}), json!({})) else { return };
+    let to = lab.hosts[1].run(|| UdpSocket::bind("10.78.0.2:6000").unwrap());
+    to.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    // One send of ten datagrams of 1000 bytes (UDP_SEGMENT), as one super-segment where the kernel has USO.
+    let whole: Vec<u8> = (0..9_500).map(byte).collect();
+    let sent = whole.clone();
+    lab.hosts[0].run(move || {
+        let from = UdpSocket::bind("10.78.0.1:0").unwrap();
+        from.connect("10.78.0.2:6000").unwrap();
+        nix::sys::socket::setsockopt(&from, nix::sys::socket::sockopt::UdpGsoSegment, &1000).unwrap();
+        assert_eq!(from.send(&sent).unwrap(), 9_500);
+    });
+    let (mut came, mut buffer) = (Vec::new(), [0; 2000]);
+    while let Ok(n) = to.recv(&mut buffer) {
+        came.push(buffer[..n].to_vec());
+    }
+    let lost = [2, 3, 9];
+    let expected: Vec<Vec<u8>> = whole
+        .chunks(1000)
+        .enumerate()
+        .filter(|(i, _)| !lost.contains(i))
+        .map(|(_, chunk)| chunk.to_vec())
+        .collect();
+    assert_eq!(
+        came.iter().map(Vec::len).collect::<Vec<_>>(),
+        expected.iter().map(Vec::len).collect::<Vec<_>>()
+    );
+    assert_eq!(came, expected);
+    assert_eq!(lab.settled()[0].lost, 3);
+    assert_eq!(lab.hosts[1].counter("Udp", "InErrors"), 0);
+}
+
+#[test]
+fn a_rate_limit_is_kept_and_two_threads_do_the_same() {
+    let options = Options { two_threads: true, ..Options::default() };
+    let way = json!({"bottleneck": {"rate": "80Mbit/s", "queue": {"tail_drop": {"packets": 100}}}});
+    let Some(lab) = lab_with(way, json!({}), &options) else { return };
+    let began = Instant::now();
+    lab.transfer(10_000_000);
+    let took = began.elapsed().as_secs_f64();
+    let [there, _] = lab.settled();
+    // What left on the wire took its time, to the microsecond, whatever the machine was busy with.
+    let least = there.bytes_out as f64 * 8.0 / 80e6;
+    assert!(took >= least * 0.98, "{took} s for {least} s on the line");
+    assert!(there.bytes_out > 10_000_000 / 1448 * 1538, "{there:?}");
+    lab.no_checksum_errors();
+}
+
+#[test]
+fn a_link_whose_end_is_taken_away_says_which() {
+    let Some(lab) = lab(json!({}), json!({})) else { return };
+    assert!(lab.link.ended().is_none());
+    lab.hosts[1].sh("ip link del dev link");
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while lab.link.ended().is_none() {
+        assert!(Instant::now() < deadline, "it was not noticed");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let why = lab.link.ended().unwrap().to_string();
+    assert!(why.starts_with("the interface link is gone"), "{why}");
+}
+
+#[test]
+fn an_end_that_cannot_be_is_refused_with_its_name_and_place() {
+    if Host::new().is_none() {
+        return;
+    }
+    let nowhere = Place::new(Some("/nonexistent/namespace".into()), "link");
+    let why =
+        Link::start(&nowhere, &nowhere, &LinkSpec::default(), &Options::default()).unwrap_err().to_string();
+    assert!(why.contains("link in /nonexistent/namespace"), "{why}");
+}
+
+#[test]
+fn iperf3_and_the_link_count_the_same_bytes() {
+    let Some(lab) = lab(json!({"delay": {"constant": "1ms"}}), json!({"delay": {"constant": "1ms"}})) else {
+        return;
+    };
+    if Command::new("iperf3").arg("-v").output().is_err() {
+        eprintln!("skipped: iperf3 is not installed");
+        return;
+    }
+    let mut server = lab.hosts[1].run(|| {
+        Command::new("iperf3").args(["-s", "-1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    let seen = lab.hosts[0].sh("iperf3 -J -c 10.78.0.2 -n 50M -C cubic");
+    server.wait().unwrap();
+    let seen: Value = serde_json::from_str(&seen).unwrap();
+    let sent = seen["end"]["sum_sent"]["bytes"].as_u64().unwrap();
+    let [there, _] = lab.settled();
+    // Each of at least sent / 1448 packets has 66 bytes of headers and 24 more on the wire; the rest is control.
+    let least = sent + sent / 1448 * 90;
+    assert!((least..least + least / 50).contains(&there.bytes_out), "{} for {least}", there.bytes_out);
+    assert_eq!(lab.link.direction(Direction::AToB).stats().lost, 0);
+}
