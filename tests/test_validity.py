@@ -94,6 +94,24 @@ def test_starved_of_cpu_is_invalid_and_says_by_how_much(lab: Lab, cable: Wire) -
     assert max(w.starved for point in done.trial.series for w in point.workers) > 0.2
 
 
+def test_a_closed_loop_starved_of_cpu_is_invalid(lab: Lab, cable: Wire) -> None:
+    # each echo is due when the last is answered: nothing is late, and nothing is short
+    core = max(os.sched_getaffinity(0))
+    loop = group("loop", f"ping://{Wire.FAR}", {"ping": {"interval": "0s"}}, 20)
+    transport = {"sockets": {"cores": [core]}}
+    path = lab.write("p.json", profile(loop, validity=TIGHT, transport=transport))
+    for _ in range(8):
+        lab.spawn("taskset", "-c", str(core), "sh", "-c", "while :; do :; done")
+    done = lab.run("run", path, prefix=cable.at_near, timeout=80)
+    assert done.code == 90, done.text
+    found = reasons(done)
+    assert "ND-90-01" not in found
+    (starved,) = found["ND-90-03"]
+    assert starved.value > starved.limit == 0.2
+    measured = done.trial.groups[0].measured
+    assert 0 < measured.messages_sent == measured.messages_intended
+
+
 def test_the_same_load_with_room_is_valid(lab: Lab, cable: Wire) -> None:
     document = profile(group("steady", reflector(lab, cable), STEADY))
     done = lab.good("run", lab.write("p.json", document), prefix=cable.at_near)
