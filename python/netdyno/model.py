@@ -234,13 +234,6 @@ class GroupResult(Model):
     """Failures by kind, with an example."""
 
 
-class WorkerResult(WorkerSample):
-    """One worker over a whole trial."""
-
-    intervals: Any = None
-    """Sample intervals that it covers."""
-
-
 class Trial(Model):
     """The result of one trial, as `run.result` gives it."""
 
@@ -264,7 +257,7 @@ class Trial(Model):
     """Whether the generator did what was asked."""
     groups: list[GroupResult] = Field(default_factory=list)
     """In the order of the profile."""
-    workers: list[WorkerResult] = Field(default_factory=list)
+    workers: list[WorkerSample] = Field(default_factory=list)
     """Over the measure phase."""
     interfaces: dict[str, dict[str, int]] = Field(default_factory=dict)
     """Counters by interface, over the run."""
