@@ -59,7 +59,8 @@ fn too_few_threads() {
 fn too_few_files() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
-    setrlimit(Resource::RLIMIT_NOFILE, 100, hard).expect("a lower limit");
+    // more than a start asks for
+    setrlimit(Resource::RLIMIT_NOFILE, 1024, hard).expect("another limit");
     let mut files = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
         files.push(file);

@@ -34,11 +34,14 @@ impl Host {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         sh(&format!("ip link add near type veth peer name far netns {}", host.0.id()));
-        for (at, end) in [(1, "near"), (2, "far")] {
+        for (at, other, end) in [(1, 2, "near"), (2, 1, "far")] {
             let run = |command: String| if end == "near" { sh(&command) } else { host.sh(&command) };
-            run(format!("ip address add 192.0.2.{at}/24 dev {end}"));
-            run(format!("ip address add 2001:db8::{at}/64 dev {end} nodad"));
-            run(format!("ip link set {end} up"));
+            run(format!("ip link set {end} address 02:00:00:00:00:0{at} up"));
+            for (of, mask, more) in [("192.0.2.", 24, ""), ("2001:db8::", 64, "nodad")] {
+                run(format!("ip address add {of}{at}/{mask} dev {end} {more}"));
+                // nobody asks for them, so that nothing waits for an answer
+                run(format!("ip neighbour add {of}{other} lladdr 02:00:00:00:00:0{other} dev {end}"));
+            }
         }
         host
     }
