@@ -4,6 +4,7 @@ mod call;
 mod events;
 mod flows;
 mod report;
+mod rest;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ use protocol::registry::Device;
 use protocol::time::Time;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use rest::Pulse;
 use rustix::event::{Timespec, epoll};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -170,6 +172,7 @@ impl Worker {
     /// Work until the run is over.
     pub fn run(mut self) {
         let mut events = Vec::with_capacity(EVENTS_A_TURN);
+        let mut pulse = Pulse::new();
         while self.control.now().is_none() && !self.control.aborted() {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -195,7 +198,14 @@ impl Worker {
             self.begin_flows();
             self.fire_timers();
             self.mend();
-            let timeout = self.patience();
+            let mut wait = self.patience();
+            let active = self.groups.iter().map(|g| u64::from(g.active)).sum();
+            let rest = pulse.rest(self.now, events.len(), active, wait.as_nanos() as u64);
+            if !rest.is_zero() {
+                std::thread::sleep(rest);
+                wait -= rest;
+            }
+            let timeout = Timespec { tv_sec: 0, tv_nsec: wait.as_nanos() as i64 };
             events.clear();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -230,16 +240,14 @@ impl Worker {
     }
 
     /// How long to wait for sockets before something else is due.
-    fn patience(&self) -> Timespec {
-        let none = Timespec { tv_sec: 0, tv_nsec: 0 };
+    fn patience(&self) -> Duration {
         if !self.unread.is_empty() {
-            return none;
+            return Duration::ZERO;
         }
         let groups = self.groups.iter().map(|g| g.next(self.draining)).min().unwrap_or(Time::NEVER);
         let next = self.timers.next().min(groups).min(self.boundary);
         // the clock has moved on since the turn began
         let now = self.control.now().unwrap_or(self.now);
-        let wait = next.since(now).min(NAP.as_nanos() as u64);
-        Timespec { tv_sec: 0, tv_nsec: wait as i64 }
+        Duration::from_nanos(next.since(now)).min(NAP)
     }
 }
