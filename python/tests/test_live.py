@@ -11,6 +11,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from netdyno.cli import console
 from netdyno.cli.live import Live, State, begin, share_over, take
 from netdyno.cli.live_frame import bar, render_frame, render_summary, sparkline
 from netdyno.cli.plain import PlainLines
@@ -259,3 +260,23 @@ def test_plain_lines_are_in_order_and_leave_out_what_says_nothing() -> None:
         "                  cpu: generator 50% 100%, broker 25%",
         "   1.0 s drain    a: 4 failed (timeout)",
     ]
+
+
+def test_a_table_leaves_out_what_is_spare_before_it_breaks_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lines(width: int) -> list[str]:
+        to = Console(file=io.StringIO(), width=width)
+        monkeypatch.setattr(console, "out", lambda: to)
+        rows = [("sensors", "2 ms", "7 ms"), ("web", "20 ms", "none")]
+        console.table(("group", "p50", "max"), rows, right=("p50",), spare=("max",))
+        assert isinstance(to.file, io.StringIO)
+        return to.file.getvalue().splitlines()
+
+    assert lines(20) == ["group      p50  max ", "sensors   2 ms  7 ms", "web      20 ms  none"]
+    assert lines(19) == ["group      p50", "sensors   2 ms", "web      20 ms"]
+
+
+def test_numbers_in_words() -> None:
+    assert [console.number(x, "ratio") for x in (0, 0.001, 0.012345, 1)] == ["0%", "0.1%", "1.234%", "100%"]
+    assert console.delay(1500) == "1.5 µs"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -86,16 +87,28 @@ def document(data: Any) -> None:
     sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
-def table(columns: Iterable[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
-    """A table on standard output; numbers to the right."""
-    made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    listed = [list(row) for row in rows]
-    for i, column in enumerate(columns):
-        right = bool(listed) and all(isinstance(row[i], (int, float)) for row in listed)
-        made.add_column(column, justify="right" if right else "left", overflow="fold")
-    for row in listed:
-        made.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
-    out().print(made)
+def table(
+    columns: Iterable[str],
+    rows: Iterable[Sequence[Any]],
+    title: str | None = None,
+    *,
+    right: Collection[str] = (),
+    spare: Sequence[str] = (),
+) -> None:
+    """A table on standard output; numbers and `right` to the right, `spare` only where there is room."""
+    heads, listed, to = list(columns), [list(row) for row in rows], out()
+    for less in range(len(spare) + 1):
+        kept = [i for i, head in enumerate(heads) if head not in spare[:less]]
+        made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+        for i in kept:
+            numeric = bool(listed) and all(isinstance(row[i], (int, float)) for row in listed)
+            side: Literal["left", "right"] = "right" if numeric or heads[i] in right else "left"
+            made.add_column(heads[i], justify=side, overflow="fold")
+        for row in listed:
+            made.add_row(*(row[i] if isinstance(row[i], Text) else Text(str(row[i])) for i in kept))
+        if Measurement.get(to, to.options.update(max_width=10_000), made).maximum <= to.width:
+            break
+    to.print(made)
 
 
 MAIN = ("publish", "response", "round_trip", "flow", "step")
@@ -111,7 +124,7 @@ def delay(ns: float | None) -> str:
     """A delay in the unit that suits it."""
     if ns is None:
         return "–"
-    for unit, factor in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+    for unit, factor in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if abs(ns) >= factor:
             return f"{ns / factor:.3g} {unit}"
     return f"{ns:.0f} ns"
@@ -124,6 +137,6 @@ def number(value: float | None, unit: str = "") -> str:
     if unit == "ns":
         return delay(value)
     if unit == "ratio":
-        return f"{value:.4%}"
+        return f"{value * 100:.4g}%"
     text = f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.4g}"
     return text + (unit if unit == "/s" else "")

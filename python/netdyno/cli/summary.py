@@ -28,7 +28,7 @@ def show(result: Result, folder: Path | None = None) -> None:
                 (
                     "group",
                     "devices",
-                    "sent/s",
+                    "offered/s",
                     "delivered/s",
                     "loss",
                     "delay",
@@ -39,6 +39,8 @@ def show(result: Result, folder: Path | None = None) -> None:
                 ),
                 [_row(group) for group in leg.summary.groups],
                 title,
+                right=("devices", "offered/s", "delivered/s", "loss", "p50", "p99", "max"),
+                spare=("devices", "max", "delay"),
             )
         for group in leg.summary.groups:
             for line in failures(group):
@@ -52,6 +54,8 @@ def show(result: Result, folder: Path | None = None) -> None:
         console.table(
             ("threshold", "bound", "value", "interval", ""),
             [_threshold(result, i) for i in range(len(result.thresholds))],
+            right=("bound", "value"),
+            spare=("interval",),
         )
     if folder:
         out.print()
@@ -113,12 +117,12 @@ def _row(group: GroupSummary) -> list[str]:
         str(group.devices),
         rate("messages_sent"),
         rate("messages_delivered"),
-        f"{group.loss.mean:.3%}" if group.loss else "–",
+        console.number(group.loss.mean, "ratio") if group.loss else "–",
         name,
         console.delay(delay.p50) if delay else "–",
         console.delay(delay.p99) if delay else "–",
         console.delay(delay.max) if delay else "–",
-        ", ".join(f"{kind} {count}" for kind, count in counts.failures.items() if count) or "none",
+        ", ".join(f"{kind} {count:,}" for kind, count in counts.failures.items() if count) or "none",
     ]
 
 
