@@ -1,15 +1,14 @@
 //! One connection: a thread that reads calls and answers them, and one that writes what is in the outbox.
 
 use crate::core::{Core, Session};
-use crate::lines::{End, LINE_MAX, Lines, Patient};
+use crate::lines::{End, LINE_MAX, Lines};
 use crate::method;
 use crate::outbox::Outbox;
 use crate::rpc::{self, Error, NO_REQUEST, NOT_ALLOWED, Request};
+use crate::stream::Stream;
 use crate::token::Token;
 use serde_json::{Map, Value};
 use std::io::{self, Write};
-use std::net::{Shutdown, TcpStream};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,44 +18,6 @@ const TOKEN_TIME: Duration = Duration::from_secs(5);
 const TOKEN_LINE: usize = 4 << 10;
 /// Lines of who has not shown the token.
 const TOKEN_TRIES: usize = 10;
-
-/// Both kinds of connection.
-pub trait Stream: Patient + Write + Send + Sync + Sized + 'static {
-    /// Another handle on it.
-    fn twin(&self) -> io::Result<Self>;
-    /// Make all who read or write it stop.
-    fn hang_up(&self);
-}
-
-impl Patient for UnixStream {
-    fn patience(&self, limit: Option<Duration>) -> io::Result<()> {
-        self.set_read_timeout(limit)
-    }
-}
-
-impl Stream for UnixStream {
-    fn twin(&self) -> io::Result<Self> {
-        self.try_clone()
-    }
-    fn hang_up(&self) {
-        let _gone = self.shutdown(Shutdown::Both);
-    }
-}
-
-impl Patient for TcpStream {
-    fn patience(&self, limit: Option<Duration>) -> io::Result<()> {
-        self.set_read_timeout(limit)
-    }
-}
-
-impl Stream for TcpStream {
-    fn twin(&self) -> io::Result<Self> {
-        self.try_clone()
-    }
-    fn hang_up(&self) {
-        let _gone = self.shutdown(Shutdown::Both);
-    }
-}
 
 /// What one connection's calls need.
 pub struct Caller {
@@ -79,15 +40,9 @@ impl Drop for Caller {
 pub type Seat = Arc<()>;
 
 /// Serve `stream` until it ends. With a token the first call must show it.
-pub fn serve<S: Stream>(
-    stream: S,
-    core: &Arc<Core>,
-    token: Option<Arc<Token>>,
-    seat: Seat,
-) -> io::Result<()> {
-    let mut writer = stream.twin()?;
-    let twin = stream.twin()?;
-    let outbox = Arc::new(Outbox::new(move || twin.hang_up()));
+pub fn serve(stream: Stream, core: &Arc<Core>, token: Option<Arc<Token>>, seat: Seat) -> io::Result<()> {
+    let (mut writer, ends) = (stream.clone(), stream.clone());
+    let outbox = Arc::new(Outbox::new(move || ends.hang_up()));
     let caller = Caller { session: core.session(), core: Arc::clone(core), outbox: Arc::clone(&outbox) };
     let writing = move || {
         while let Some(line) = outbox.next() {
@@ -108,7 +63,7 @@ pub fn spawn(name: &str, f: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name.into()).spawn(f).map(drop)
 }
 
-fn read<S: Patient>(mut lines: Lines<S>, caller: &Caller, token: Option<&Token>) {
+fn read(mut lines: Lines<Stream>, caller: &Caller, token: Option<&Token>) {
     if token.is_some_and(|token| !admit(&mut lines, caller, token)) {
         return;
     }
@@ -121,7 +76,7 @@ fn read<S: Patient>(mut lines: Lines<S>, caller: &Caller, token: Option<&Token>)
 }
 
 /// Whether the token is shown: in time, and within a few lines.
-fn admit<S: Patient>(lines: &mut Lines<S>, caller: &Caller, token: &Token) -> bool {
+fn admit(lines: &mut Lines<Stream>, caller: &Caller, token: &Token) -> bool {
     let late = Instant::now() + TOKEN_TIME;
     let mut shown = false;
     for _ in 0..TOKEN_TRIES {
@@ -143,8 +98,8 @@ fn admit<S: Patient>(lines: &mut Lines<S>, caller: &Caller, token: &Token) -> bo
 }
 
 /// The next line. When there is none the other side is told why, if it can be.
-fn next<'a, S: Patient>(
-    lines: &'a mut Lines<S>,
+fn next<'a>(
+    lines: &'a mut Lines<Stream>,
     caller: &Caller,
     max: usize,
     deadline: Option<Instant>,

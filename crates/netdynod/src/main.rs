@@ -17,6 +17,7 @@ mod run;
 mod serve;
 mod server;
 mod signals;
+mod stream;
 mod token;
 mod validate;
 mod watchers;

@@ -1,12 +1,13 @@
 //! Takes connections: so many from the Unix socket, and so many from TCP.
 
-use crate::connection::{Seat, Stream, serve, spawn};
+use crate::connection::{Seat, serve, spawn};
 use crate::core::Core;
 use crate::rpc::{self, Error, TOO_MANY};
+use crate::stream::Stream;
 use crate::token::Token;
 use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::Value;
-use std::io;
+use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ pub const CONNECTIONS: usize = 64;
 /// Serve the Unix socket: who can open it may speak.
 pub fn unix(listener: UnixListener, core: &Arc<Core>) -> io::Result<()> {
     let core = Arc::clone(core);
-    spawn("nd-listen", move || take(|| listener.accept().map(|(stream, _)| stream), &core, None))
+    spawn("nd-listen", move || take(|| Ok(listener.accept()?.0.into()), &core, None))
 }
 
 /// Serve TCP: the first call must show the token.
@@ -28,7 +29,7 @@ pub fn tcp(listener: TcpListener, token: Token, core: &Arc<Core>) -> io::Result<
         let (stream, from) = listener.accept()?;
         watch_over(&stream)?;
         tracing::info!(%from, "a connection over TCP");
-        Ok(stream)
+        Ok(stream.into())
     };
     spawn("nd-listen-tcp", move || take(accept, &core, Some(&token)))
 }
@@ -44,7 +45,7 @@ fn watch_over(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-fn take<S: Stream>(accept: impl Fn() -> io::Result<S>, core: &Arc<Core>, token: Option<&Arc<Token>>) {
+fn take(accept: impl Fn() -> io::Result<Stream>, core: &Arc<Core>, token: Option<&Arc<Token>>) {
     let seats = Seat::default();
     loop {
         let served = accept().and_then(|stream| {
@@ -61,7 +62,7 @@ fn take<S: Stream>(accept: impl Fn() -> io::Result<S>, core: &Arc<Core>, token: 
     }
 }
 
-fn refuse<S: Stream>(mut stream: S) -> io::Result<()> {
+fn refuse(mut stream: Stream) -> io::Result<()> {
     tracing::warn!("a connection is refused: {CONNECTIONS} are open");
     let error = Error::new(
         TOO_MANY,

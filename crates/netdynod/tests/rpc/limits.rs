@@ -27,6 +27,18 @@ fn connections_are_limited_and_their_places_are_free_again() {
 }
 
 #[test]
+fn a_connection_takes_one_descriptor_from_the_devices() {
+    let daemon = Daemon::start();
+    let open = || std::fs::read_dir(format!("/proc/{}/fd", daemon.child.id())).unwrap().count();
+    let mut first = daemon.connect();
+    first.get("run.status");
+    let before = open();
+    let mut more: Vec<_> = (0..10).map(|_| daemon.connect()).collect();
+    more.iter_mut().for_each(|client| drop(client.get("run.status")));
+    assert_eq!(open() - before, more.len());
+}
+
+#[test]
 fn subscriptions_of_a_connection_are_limited() {
     let daemon = Daemon::start();
     let mut client = daemon.connect();
