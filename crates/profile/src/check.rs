@@ -3,7 +3,7 @@
 use crate::error::{BAD_REFERENCE, BAD_VALUE, CONFLICT, OUT_OF_RANGE};
 use crate::load::capital;
 use crate::metric::Kind;
-use crate::{Bound, Dpdk, Error, Group, Load, Profile, Role, Target, Threshold, Transport};
+use crate::{Bound, Dpdk, Error, Group, Load, Port, Profile, Role, Target, Threshold, Transport};
 use protocol::problem::closest;
 use protocol::registry::{Carrier, Params};
 use protocol::unit::{Interval, Rate};
@@ -227,6 +227,7 @@ fn check_dpdk(profile: &Profile, dpdk: &Dpdk, add: &mut impl FnMut(Option<Error>
         if let Some(cable) = port.device.strip_prefix("pair:") {
             *cables.entry(cable).or_default() += 1;
         }
+        add(check_forward(dpdk, port, &at));
         for (key, mac) in [("mac", &port.mac), ("peer_mac", &port.peer_mac)] {
             if let Some(mac) = mac.as_ref().filter(|m| parse_mac(m).is_none()) {
                 let what = format!("{mac:?} is not a MAC address");
@@ -312,10 +313,28 @@ fn check_dpdk(profile: &Profile, dpdk: &Dpdk, add: &mut impl FnMut(Option<Error>
     }
 }
 
+/// Keys of the role l2fwd, and where its frames go.
+fn check_forward(dpdk: &Dpdk, port: &Port, at: &str) -> Option<Error> {
+    if port.role != Role::L2fwd {
+        let key = if port.to.is_some() { "to" } else { "forward" };
+        let fix = "Leave it out, or give the port \"role\": \"l2fwd\"";
+        let what = "only a port with the role l2fwd hands frames on";
+        return (port.to.is_some() || port.forward.is_some())
+            .then(|| Error::new(CONFLICT, format!("{at}.{key}"), what, fix));
+    }
+    let to = port.to.as_ref()?;
+    if dpdk.ports.iter().any(|other| other.name == *to && other.role == Role::L2fwd) {
+        return None;
+    }
+    let what = format!("{to:?} is not a port with the role l2fwd");
+    Some(Error::new(BAD_REFERENCE, format!("{at}.to"), what, "Name one, or leave it out to send frames back"))
+}
+
 fn elements_of(role: Role) -> &'static [&'static str] {
     match role {
         Role::Generator => &["generator", "receiver"],
         Role::Reflector => &["reflector"],
+        Role::L2fwd => &["l2fwd"],
     }
 }
 

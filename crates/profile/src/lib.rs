@@ -298,6 +298,12 @@ pub struct Port {
     /// What the port is for. Default generator.
     #[serde(default)]
     pub role: Role,
+    /// With the role l2fwd: the port that frames go on to, one of the same role. Default: the port itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// With the role l2fwd: what is done with frames on their way. Default io.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forward: Option<Forward>,
 }
 
 fn no_address() -> IpAddr {
@@ -313,6 +319,19 @@ pub enum Role {
     Generator,
     /// Sends every frame back where it came from: something to point load at.
     Reflector,
+    /// Hands every frame on to another port, whatever it is.
+    L2fwd,
+}
+
+/// What a port with the role l2fwd does with frames.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Forward {
+    /// Nothing: they go on as they came.
+    #[default]
+    Io,
+    /// It swaps their Ethernet addresses.
+    Macswap,
 }
 
 /// One worker and its elements.
@@ -329,7 +348,7 @@ pub struct Worker {
     /// over when no physical core is free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<Threads>,
-    /// Elements, as `PORT.ELEMENT`: `a.generator`, `a.receiver`, `b.reflector`.
+    /// Elements, as `PORT.ELEMENT`: `a.generator`, `a.receiver`, `b.reflector`, `c.l2fwd`.
     pub elements: Vec<String>,
 }
 

@@ -266,6 +266,30 @@ fn each_fault_is_named_with_its_place_and_a_remedy() {
             "\"a.generator\"",
         ),
         (
+            "forwards what it generates",
+            d("/transport/dpdk/ports/0/to", json!("b")),
+            "ND-104-07",
+            "transport.dpdk.ports[0].to",
+            "l2fwd",
+        ),
+        (
+            "forwards how",
+            d("/transport/dpdk/ports/0/forward", json!("io")),
+            "ND-104-07",
+            "transport.dpdk.ports[0].forward",
+            "l2fwd",
+        ),
+        (
+            "forwards to nobody",
+            d(
+                "/transport/dpdk/ports/1",
+                json!({"name": "b", "device": "pair:x", "role": "l2fwd", "to": "a"}),
+            ),
+            "ND-104-06",
+            "transport.dpdk.ports[1].to",
+            "send frames back",
+        ),
+        (
             "a core and a node",
             d("/transport/dpdk/placement", json!([{"core": 0, "node": 0, "elements": ALL}])),
             "ND-104-07",

@@ -173,6 +173,50 @@ fn flows_that_end_are_counted() {
 }
 
 #[test]
+fn two_forwarding_ports_are_a_wire() {
+    let mut profile = cable("near", json!({"rate": "5k/s"}));
+    let ports = |forward: &str| {
+        json!([
+            {"name": "a", "device": "pair:near", "ip": "10.9.0.1", "mac": "02:00:00:00:00:0a"},
+            {"name": "x", "device": "pair:near", "role": "l2fwd", "to": "y", "forward": forward},
+            {"name": "y", "device": "pair:far", "role": "l2fwd", "to": "x", "forward": forward},
+            {"name": "b", "device": "pair:far", "ip": "10.9.0.2", "role": "reflector"},
+        ])
+    };
+    let split = json!([
+        {"elements": ["a.generator", "a.receiver", "b.reflector"]},
+        {"elements": ["x.l2fwd", "y.l2fwd"]}
+    ]);
+    for (forward, placement) in [("io", json!([])), ("macswap", split)] {
+        profile["transport"]["dpdk"]["ports"] = ports(forward);
+        profile["transport"]["dpdk"]["placement"] = placement;
+        let result = run(&profile);
+        all_came_back(&result);
+        let sent = element(&result, "a.tx").0;
+        for hop in ["x.l2fwd", "y.tx", "y.l2fwd", "x.tx"] {
+            assert_eq!(element(&result, hop), (sent, &json!({})), "{hop}");
+        }
+    }
+}
+
+#[test]
+fn a_forwarding_port_alone_sends_all_back_with_swapped_addresses() {
+    let mut profile = cable("swap", json!({"rate": "1k/s"}));
+    let port = &mut profile["transport"]["dpdk"]["ports"][1];
+    (port["role"], port["forward"]) = (json!("l2fwd"), json!("macswap"));
+    profile["transport"]["dpdk"]["ports"][0]["mac"] = json!("02:00:00:00:00:0a");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("swap.pcapng");
+    let (result, _) = captured(&profile, json!({}), &path);
+    assert_eq!(result.pointer("/groups/0/loss"), Some(&json!(0.0)), "{result:#}");
+    assert_eq!(element(&result, "b.l2fwd"), (element(&result, "a.tx").0, &json!({})));
+    for packet in packets(&path) {
+        let ours = if packet.options == [EnhancedPacketOption::Flags(1)] { 0..6 } else { 6..12 };
+        assert_eq!(packet.data[ours], [2, 0, 0, 0, 0, 0xa]);
+    }
+}
+
+#[test]
 fn nobody_reflects_and_all_is_lost() {
     let mut profile = cable("dead", json!({"rate": "1k/s"}));
     // The other end is somebody else.

@@ -2,6 +2,7 @@
 
 use super::capture::{Captured, Taps};
 use super::generator::{Generator, Streams};
+use super::l2fwd::L2fwd;
 use super::neighbour::{self, Neighbour, Station};
 use super::receiver::{Expected, Receiver, Stream};
 use super::reflector::Reflector;
@@ -16,6 +17,7 @@ use packet::{Flow, Mac, Template};
 use profile::{Dpdk, Load, Role, parse_mac};
 use protocol::meter::Tally;
 use protocol::registry::Params;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -106,15 +108,27 @@ pub fn build(
         });
     }
     let mut built = Built { eal, graph: Graph::new(), ports: Vec::new(), reporters: Vec::new() };
+    let (mut sinks, mut forwards) = (BTreeMap::new(), Vec::new());
     for (open, streams) in ports.into_iter().zip(sending) {
         let name = &open.settings.name;
         built.ports.push((name.clone(), open.port));
         let tx = built.graph.add(format!("{name}.tx"), Captured::new(PortTx(open.tx), open.taps.tx.clone()));
         let rx = built.graph.add(format!("{name}.rx"), Captured::new(PortRx(open.rx), open.taps.rx.clone()));
-        if open.settings.role == Role::Reflector {
-            let reflector = built.graph.add(format!("{name}.reflector"), Reflector(open.station));
-            built.graph.chain(&[rx, reflector, tx]);
-            continue;
+        sinks.insert(name.clone(), tx);
+        match open.settings.role {
+            Role::Generator => {}
+            Role::Reflector => {
+                let reflector = built.graph.add(format!("{name}.reflector"), Reflector(open.station));
+                built.graph.chain(&[rx, reflector, tx]);
+                continue;
+            }
+            Role::L2fwd => {
+                let mode = open.settings.forward.unwrap_or_default();
+                let forward = built.graph.add(format!("{name}.l2fwd"), L2fwd(mode));
+                built.graph.connect(rx, forward);
+                forwards.push((forward, open.settings.to.as_ref().unwrap_or(name)));
+                continue;
+            }
         }
         let mut add = |kind: &str, make: &mut dyn FnMut(&mut Graph, String, Reporter) -> ElementId| {
             let name = format!("{name}.{kind}");
@@ -133,6 +147,12 @@ pub fn build(
         let neighbour = built.graph.add(format!("{name}.neighbour"), Neighbour(open.station));
         built.graph.connect(generator, tx);
         built.graph.chain(&[rx, receiver, neighbour, tx]);
+    }
+    // When all ports are there.
+    for (forward, to) in forwards {
+        if let Some(tx) = sinks.get(to) {
+            built.graph.connect(forward, *tx);
+        }
     }
     Ok(built)
 }

@@ -50,6 +50,7 @@ pub fn show(frame: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::super::capture::{Captured, PortCapture, Taps};
+    use super::super::l2fwd::L2fwd;
     use super::super::neighbour::Neighbour;
     use super::super::receiver::Receiver;
     use super::super::reflector::Reflector;
@@ -390,6 +391,17 @@ mod tests {
         for case in corpus() {
             let stats = through(case.frames.clone(), Neighbour(STATION), &Taps::default(), &standing());
             all_counted(&case, &stats, ("out", 0), case.neighbour);
+        }
+    }
+
+    #[test]
+    fn the_forwarder_hands_on_all_that_has_addresses() {
+        for case in corpus() {
+            let forward = L2fwd(profile::Forward::Macswap);
+            let stats = through(case.frames.clone(), forward, &Taps::default(), &standing());
+            all_counted(&case, &stats, ("out", 0), &["out", "truncated"]);
+            let short = case.frames.iter().filter(|frame| frame[0].len() < ethernet::LEN).count();
+            assert_eq!(stats.dropped(), short as u64, "{}", case.name);
         }
     }
 

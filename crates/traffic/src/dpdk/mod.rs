@@ -3,6 +3,7 @@
 //! ```text
 //!  generator port    generator ──► tx      rx ──► receiver ──► neighbour ──► tx
 //!  reflector port    rx ──► reflector ──► tx
+//!  l2fwd ports       rx ──► l2fwd ──► tx of the other
 //! ```
 //! The profile's placement says which worker runs which of these; `tx` goes with what mostly sends, `rx` with
 //! what mostly receives.
@@ -12,6 +13,7 @@ mod capture;
 mod generator;
 #[cfg(any(test, feature = "testing"))]
 pub mod hostile;
+mod l2fwd;
 mod neighbour;
 mod receiver;
 mod reflector;
@@ -36,6 +38,7 @@ use crate::plan::Plan;
 use crate::transport::{Control, Sample, Transport, Unready};
 use capture::{PortCapture, Taps};
 use engine::{Engine, EngineError, Misfit, Options, Placement, Seat, Threads, Topology, Wish};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -74,22 +77,31 @@ impl Dpdk {
         Ok(Self { settings: settings.clone(), cores, taps })
     }
 
+    /// The port that frames from `port` are handed on to.
+    fn onward<'a>(&'a self, port: &'a str) -> &'a str {
+        let own = self.settings.ports.iter().find(|own| own.name == port);
+        own.and_then(|own| own.to.as_deref()).unwrap_or(port)
+    }
+
     /// The settings' placement, with the elements that it does not name beside those they work for.
     fn placement(&self) -> Placement {
         let mut placement = Placement::single(None);
         placement.workers =
             self.cores.iter().map(|core| Seat { core: Some((*core).into()), elements: Vec::new() }).collect();
+        let mut placed = BTreeSet::new();
         for (seat, worker) in placement.workers.iter_mut().zip(&self.settings.placement) {
             for element in &worker.elements {
-                seat.elements.push(element.clone());
                 let Some((port, kind)) = element.split_once('.') else { continue };
-                let beside: &[&str] = match kind {
-                    "generator" => &["tx"],
-                    "receiver" => &["rx", "neighbour"],
-                    "reflector" => &["rx", "tx"],
-                    _ => &[],
+                let beside = match kind {
+                    "generator" => vec![format!("{port}.tx")],
+                    "receiver" => vec![format!("{port}.rx"), format!("{port}.neighbour")],
+                    "reflector" => vec![format!("{port}.rx"), format!("{port}.tx")],
+                    "l2fwd" => vec![format!("{port}.rx"), format!("{}.tx", self.onward(port))],
+                    _ => Vec::new(),
                 };
-                seat.elements.extend(beside.iter().map(|kind| format!("{port}.{kind}")));
+                // Several may lead to one port: it is with the first.
+                let all = std::iter::once(element.clone()).chain(beside);
+                seat.elements.extend(all.filter(|element| placed.insert(element.clone())));
             }
         }
         placement
@@ -115,7 +127,7 @@ fn refused(why: &EngineError) -> Unready {
         EngineError::Dpdk(why) => return build::unready("transport.dpdk", why),
         EngineError::Graph(_) => (
             "transport.dpdk.placement",
-            "Name each element once, as PORT.generator, PORT.receiver or PORT.reflector; what is not named runs \
+            "Name each element once, as PORT.generator, PORT.receiver, PORT.reflector or PORT.l2fwd; what is not named runs \
              on the first worker",
         ),
         EngineError::Core { .. } => (

@@ -1,0 +1,54 @@
+//! Hands every frame on to another port: the simplest device under test, and the measure of what passing a packet
+//! through costs.
+
+use dpdk::Batch;
+use engine::{About, Cx, Element};
+use packet::ethernet;
+use profile::Forward;
+
+/// Element: leaves frames as they are, or swaps their Ethernet addresses.
+#[derive(Debug)]
+pub struct L2fwd(pub Forward);
+
+/// It ends within the addresses.
+const TRUNCATED: usize = 0;
+
+#[inline]
+fn macswap(frame: &mut [u8]) -> Result<(), usize> {
+    if frame.len() < ethernet::LEN {
+        return Err(TRUNCATED);
+    }
+    ethernet::swap(frame);
+    Ok(())
+}
+
+impl Element for L2fwd {
+    fn about(&self) -> About {
+        About { kind: "l2fwd", takes: true, outputs: &["out"], drops: &["truncated"], polled: false }
+    }
+
+    #[inline]
+    fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        match self.0 {
+            Forward::Io => {}
+            // The first segment has the addresses, however many there are.
+            Forward::Macswap => cx.sift(batch, |mbuf| macswap(mbuf.data_mut())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_change_places_and_nothing_else_does() {
+        let mut frame: Vec<u8> = (0..64).collect();
+        assert_eq!(macswap(&mut frame), Ok(()));
+        assert_eq!((&frame[..6], &frame[6..12]), (&[6, 7, 8, 9, 10, 11][..], &[0, 1, 2, 3, 4, 5][..]));
+        assert_eq!(frame[12..], (12..64).collect::<Vec<u8>>());
+        assert_eq!(macswap(&mut frame[..14]), Ok(()));
+        assert_eq!(frame, (0..64).collect::<Vec<u8>>());
+        assert_eq!(macswap(&mut frame[..13]), Err(TRUNCATED));
+    }
+}
