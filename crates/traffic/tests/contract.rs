@@ -112,7 +112,7 @@ impl Subject for Cable {
         let mut device = self.profile("1k/s");
         device["transport"]["dpdk"] = json!({"ports": [{"name": "a", "device": "af_packet:nosuch"}]});
         vec![
-            (core, "ND-92-06", "transport.dpdk.placement"),
+            (core, "ND-92-06", "transport.dpdk.placement[0]"),
             (device, "ND-92-12", "transport.dpdk.ports[0].device"),
         ]
     }
