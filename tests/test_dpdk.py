@@ -107,10 +107,11 @@ def veth(profile: dict[str, Any], **more: Any) -> dict[str, Any]:
 def test_two_processes_over_veth_agree_with_the_kernel(lab: Lab) -> None:
     options = {"device": "net_af_packet0,iface=srv0", "mac": MACS["srv"]}
     duts = {"far": {"driver": "reflector-dpdk", "host": "srv", "options": options}}
-    done = lab.good("run", lab.write("e.json", veth(document([NEAR], "2k/s"), duts=duts)))
+    done = lab.good("run", lab.write("e.json", veth(document([NEAR], "400/s"), duts=duts)))
     trial = done.trial
     total = trial.groups[0].total
-    assert 1200 < total.messages_sent == total.messages_delivered <= 2400
+    # slowly, so that what comes while a busy machine lets the reflector wait fits the socket's 512 frames
+    assert 240 < total.messages_sent == total.messages_delivered <= 480
     assert trial.groups[0].loss == 0
     assert trial.groups[0].delays["round_trip"].min > 0
     # our port, the kernel's veth under it, and the other process: one number

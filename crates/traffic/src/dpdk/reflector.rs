@@ -67,9 +67,12 @@ impl Element for Reflector {
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        cx.sift(batch, |mbuf| {
-            if mbuf.is_whole() { reflect(mbuf.data_mut(), &self.0) } else { Err(SEGMENTED) }
-        });
+        cx.sift(
+            batch,
+            |mbuf| {
+                if mbuf.is_whole() { reflect(mbuf.data_mut(), &self.0) } else { Err(SEGMENTED) }
+            },
+        );
     }
 }
 
