@@ -96,7 +96,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut graph = Graph::new();
     let source =
         graph.add("source", Source { pool: pool.clone(), next: 0, flight, delay: ms * 1_000_000, began: 0 });
-    let impair = graph.add("impair", Impair::new(live.clone(), pool.clone(), packets as usize, 1));
+    let impair = graph.add("impair", Impair::new(live.clone(), pool.clone(), packets as usize));
     let sink = graph.add("sink", Sink { ordered: !jitter, last: 0 });
     if asked("ports") {
         for (cable, from, to) in [("pair:in", source, impair), ("pair:out", impair, sink)] {

@@ -262,12 +262,6 @@ impl<L> Bottleneck<L> {
         }
     }
 
-    /// Everything that still waits.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = L> {
-        (self.packets, self.bytes) = (0, 0);
-        self.queue.drain(..).map(|waiting| waiting.load)
-    }
-
     fn drops_head(&mut self, start: u64, since: u64, bytes: u64, again: bool) -> bool {
         if std::mem::take(&mut self.doomed) {
             return true;

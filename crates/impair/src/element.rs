@@ -61,9 +61,9 @@ pub struct Impair {
 
 impl Impair {
     /// Room for `capacity` packets on their way; duplicates come from `pool`.
-    pub fn new(live: Live, pool: Mempool, capacity: usize, seed: u64) -> Self {
+    pub fn new(live: Live, pool: Mempool, capacity: usize) -> Self {
         let cargo = Mbufs { pool, copies: Batch::new() };
-        Self { path: Path::new(live, capacity, seed), cargo, back: Batch::new(), told: [0; DROPS.len()] }
+        Self { path: Path::new(live, capacity), cargo, back: Batch::new(), told: [0; DROPS.len()] }
     }
 
     /// Hand on what is due, and say when to come back.

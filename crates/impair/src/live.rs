@@ -75,6 +75,8 @@ struct Shared {
 pub struct Live {
     shared: Arc<Shared>,
     direction: Direction,
+    /// Of this direction alone.
+    pub(crate) seed: u64,
 }
 
 impl Live {
@@ -82,7 +84,8 @@ impl Live {
     pub fn new(spec: &LinkSpec, direction: Direction) -> Self {
         let next = Mutex::new(Box::new(Schedule::new(spec, direction)));
         let shared = Shared { fresh: AtomicBool::new(true), next, counters: Counters::default() };
-        Self { shared: Arc::new(shared), direction }
+        let seed = spec.seed.wrapping_mul(2).wrapping_add(direction as u64);
+        Self { shared: Arc::new(shared), direction, seed }
     }
 
     /// From now on so; times of the timeline begin now. What is on its way arrives when it would have. The seed

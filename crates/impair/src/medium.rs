@@ -286,10 +286,4 @@ impl<L> Medium<L> {
     pub(crate) fn next_at(&self) -> u64 {
         self.held.next_at().min(self.aside.front().map_or(u64::MAX, |aside| aside.until))
     }
-
-    /// Everything that is still on its way.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = L> {
-        let held = std::iter::from_fn(|| self.held.pop(u64::MAX).map(|(_, load)| load));
-        held.chain(self.aside.drain(..).map(|aside| aside.load))
-    }
 }

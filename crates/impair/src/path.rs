@@ -17,7 +17,8 @@ pub struct Path<L> {
 
 impl<L> Path<L> {
     /// A path with room for `capacity` loads, and as many waiting at its bottleneck.
-    pub fn new(live: Live, capacity: usize, seed: u64) -> Self {
+    pub fn new(live: Live, capacity: usize) -> Self {
+        let seed = live.seed;
         Self {
             follower: Follower::new(live),
             bottleneck: Bottleneck::new(capacity, generator(seed, 6)),
@@ -98,11 +99,6 @@ impl<L> Path<L> {
     #[inline]
     pub fn next_at(&self) -> u64 {
         self.medium.next_at().min(self.bottleneck.next_at()).min(self.follower.next_at())
-    }
-
-    /// Take out all that is still on its way.
-    pub fn drain(&mut self) -> impl Iterator<Item = L> {
-        self.bottleneck.drain().chain(self.medium.drain())
     }
 }
 

@@ -292,6 +292,10 @@ pub const DELAY_MAX: Interval = Interval::secs(60);
 const TABLE_MAX: usize = 1 << 20;
 /// Most packets that a reordered one may be held back by.
 pub const BEHIND_MAX: u32 = 1000;
+/// Most steps of a timeline.
+pub const STEPS_MAX: usize = 1 << 20;
+/// Shortest round of a timeline that repeats.
+const REPEAT_MIN: Interval = Interval::ms(1);
 /// Most that may wait: packets.
 const LIMIT_MAX: u32 = 1 << 20;
 
@@ -307,6 +311,8 @@ impl LinkSpec {
 impl Timeline {
     fn check(&self) -> Result<(), Problem> {
         let mut last = Interval::default();
+        let what = || format!("{} steps", self.steps.len());
+        Problem::unless(self.steps.len() <= STEPS_MAX, "steps", what, format!("give at most {STEPS_MAX}"))?;
         for (i, step) in self.steps.iter().enumerate() {
             let under = |p: Problem| p.under(&format!("steps[{i}]"));
             let late = || format!("{} comes after {last}", step.at);
@@ -318,7 +324,9 @@ impl Timeline {
         }
         let Some(repeat) = self.repeat else { return Ok(()) };
         let what = || format!("{repeat} is not longer than the last step's {last}");
-        Problem::unless(repeat > last, "repeat", what, "begin again after the last step")
+        Problem::unless(repeat > last, "repeat", what, "begin again after the last step")?;
+        let what = || format!("{repeat} is too short");
+        Problem::unless(repeat >= REPEAT_MIN, "repeat", what, format!("use at least {REPEAT_MIN}"))
     }
 }
 

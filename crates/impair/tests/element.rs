@@ -50,7 +50,7 @@ impl Rig {
         let live = Live::new(&spec(impairment), Direction::AToB);
         let mut graph = Graph::new();
         let source = graph.add("in", PortRx(inner_rx));
-        let impair = graph.add("impair", Impair::new(live.clone(), pool.clone(), capacity, 3));
+        let impair = graph.add("impair", Impair::new(live.clone(), pool.clone(), capacity));
         let sink = graph.add("out", PortTx(inner_tx));
         graph.connect(source, impair);
         graph.connect(impair, sink);

@@ -5,6 +5,7 @@ use super::{Error, Place, Tap};
 use crate::cargo::Cargo;
 use crate::live::{Direction, Live};
 use crate::path::Path;
+use crate::record::Recording;
 use crate::spec::LinkSpec;
 use crate::stats::Stats;
 use engine::Clock;
@@ -13,9 +14,9 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How a link is carried.
 #[derive(Debug, Clone)]
@@ -101,6 +102,8 @@ pub struct Link {
     stop: Arc<AtomicBool>,
     ended: Arc<OnceLock<Error>>,
     threads: Vec<JoinHandle<()>>,
+    began: Instant,
+    recording: Mutex<Recording>,
 }
 
 impl Link {
@@ -116,12 +119,18 @@ impl Link {
         for (i, live) in directions.iter().enumerate() {
             let slots = Slots::new(options.large, options.small).map_err(memory)?;
             let capacity = options.large + options.small + PARTS;
-            let seed = spec.seed.wrapping_mul(2).wrapping_add(i as u64);
-            let path = Path::new(live.clone(), capacity, seed);
+            let path = Path::new(live.clone(), capacity);
             lanes.push(Lane { from: ends[i].clone(), to: ends[1 - i].clone(), path, slots });
         }
-        let mut link =
-            Self { directions, ends, stop: Arc::default(), ended: Arc::default(), threads: Vec::new() };
+        let mut link = Self {
+            directions,
+            ends,
+            stop: Arc::default(),
+            ended: Arc::default(),
+            threads: Vec::new(),
+            began: Instant::now(),
+            recording: Mutex::new(Recording::new(spec)),
+        };
         let spin = options.spin.ns();
         let shares: Vec<Vec<Lane>> = if options.two_threads {
             lanes.into_iter().map(|lane| vec![lane]).collect()
@@ -151,7 +160,15 @@ impl Link {
 
     /// From now on so, in both directions.
     pub fn set(&self, spec: &LinkSpec) {
+        let mut recording = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
+        recording.set(Interval(self.began.elapsed()), spec);
         self.directions.iter().for_each(|live| live.set(spec));
+    }
+
+    /// What it did so far, as one specification that does it again.
+    pub fn recorded(&self) -> LinkSpec {
+        let recording = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
+        recording.until(Interval(self.began.elapsed()))
     }
 
     /// The counters now: a to b, b to a.
