@@ -1,14 +1,14 @@
-//! What is wrong with a profile, where, and what to do.
+//! What is wrong with a profile, or with the machine that is to run it: where, and what to do.
 
 use serde::Serialize;
 use std::fmt;
 
-/// One thing wrong with a profile. `code` is stable; the rest is for people.
+/// One thing wrong. `code` is stable; the rest is for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 pub struct Error {
     /// Stable code, like `ND-104-03`.
     pub code: &'static str,
-    /// Where: the path of the key, like `groups[0].model.mqtt.qos`.
+    /// Where: the path of the key, like `groups[0].model.mqtt.qos`, or a file, or a port.
     pub at: String,
     /// What is wrong.
     pub what: String,

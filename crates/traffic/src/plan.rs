@@ -101,7 +101,7 @@ impl Plan {
         }
         let beyond = profile::ceiling::check(&profile, factor);
         if !beyond.is_empty() {
-            let told = |e: profile::Error| {
+            let told = |e: Unready| {
                 let what = format!("{factor:e} times the load is too much at {}: {}", e.at, e.what);
                 Unready::new("ND-104-05", "trial.load", what, "Use a smaller factor")
             };
@@ -132,9 +132,7 @@ impl GroupPlan {
     fn new(profile: &Profile, index: usize) -> Result<Self, Unready> {
         let group = &profile.groups[index];
         let at = |key: &str| format!("groups[{index}].{key}");
-        let target = profile
-            .target(group)
-            .map_err(|e| Unready::new("ND-104-06", at("target"), e.what.clone(), e.fix.clone()))?;
+        let target = profile.target(group).map_err(|e| Unready { at: at("target"), ..e })?;
         let scheme = group
             .model
             .scheme(&target.scheme)

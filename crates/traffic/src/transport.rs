@@ -16,33 +16,12 @@ use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// What cannot be started, why, and what to do: shown as it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
-#[error("{code}: {what}. {fix}")]
-pub struct Unready {
-    /// Stable code, `ND-92-…`.
-    pub code: &'static str,
-    /// Where: a key of the profile, or a file, or a port.
-    pub at: String,
-    /// What is wrong.
-    pub what: String,
-    /// What to do.
-    pub fix: String,
-}
+/// What cannot be started, where, why, and what to do: told as what is wrong with a profile is, since who reads it
+/// need not know which of the two it was. Codes `ND-92-…`.
+pub use profile::Error as Unready;
 
-impl Unready {
-    /// An obstacle found at `at`.
-    pub fn new(
-        code: &'static str,
-        at: impl Into<String>,
-        what: impl Into<String>,
-        fix: impl Into<String>,
-    ) -> Self {
-        Self { code, at: at.into(), what: what.into(), fix: fix.into() }
-    }
-}
-
-/// Carries a plan's traffic.
+/// Carries a plan's traffic. What every implementation keeps to stands in `tests/contract.rs`; a new one is one more
+/// subject there.
 pub trait Transport {
     /// Check that all is there, then start the workers. They wait until [`Control::go`].
     fn start(
