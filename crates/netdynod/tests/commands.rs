@@ -83,5 +83,9 @@ fn the_reflector_counts_what_it_sends_back() {
     assert!(ended && child.wait().unwrap().success());
     assert_eq!(&answer[..answered.unwrap()], b"echo");
     let counted: Value = serde_json::from_str(&counted).unwrap();
-    assert_eq!((&counted["datagrams_received"], &counted["datagrams_sent"]), (&1.into(), &1.into()), "{counted}");
+    assert_eq!(
+        (&counted["datagrams_received"], &counted["datagrams_sent"]),
+        (&1.into(), &1.into()),
+        "{counted}"
+    );
 }
