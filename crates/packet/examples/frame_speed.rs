@@ -3,7 +3,7 @@
 //!     cargo run --release -p packet --example frame_speed
 
 use packet::Flow;
-use packet::frame::{Layer, Program, Recipe, Sizes, Vary, compose};
+use packet::frame::{Devices, Layer, Program, Recipe, Sizes, Vary, compose};
 use packet::signature::Signature;
 use serde_json::{Value, json};
 use std::hint::black_box;
@@ -20,7 +20,15 @@ fn program(
 ) -> Result<Program, Box<dyn std::error::Error>> {
     let layers: Vec<Layer> = serde_json::from_value(layers)?;
     let vary: Vec<Vary> = serde_json::from_value(vary)?;
-    Ok(compose(&Recipe { layers: &layers, vary: &vary, sizes, measured: true, flow, seed: 1 })?)
+    Ok(compose(&Recipe {
+        layers: &layers,
+        vary: &vary,
+        sizes,
+        measured: true,
+        flow,
+        devices: Devices::default(),
+        seed: 1,
+    })?)
 }
 
 /// Nanoseconds a frame, the best of some rounds.
@@ -31,7 +39,7 @@ fn cost(mut program: Program) -> f64 {
         for sequence in 0..FRAMES {
             let len = program.next_len();
             let signature = Signature { stream: 1, sequence, sent_ns: sequence };
-            black_box(program.write(black_box(&mut room[..len]), &signature));
+            black_box(program.write(black_box(&mut room[..len]), 0, &signature));
         }
         begun.elapsed().as_nanos() as f64 / FRAMES as f64
     };
@@ -44,8 +52,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         destination_mac: [2, 0, 0, 0, 0, 2],
         source: "10.0.0.1:10000".parse()?,
         destination: "10.0.0.2:7".parse()?,
-        ttl: 64,
-        dscp: 0,
     };
     let udp = || json!([{"ethernet": {}}, {"ipv4": {}}, {"udp": {}}]);
     let tuple = || {

@@ -109,6 +109,21 @@ impl Layers {
         frame.get(self.l4..self.end).unwrap_or(&[])
     }
 
+    /// Whether the checksum of TCP, ICMP or ICMPv6 is right; of what has none that is known here, yes. UDP's is
+    /// checked where its length is: [`udp::Datagram`](crate::udp::Datagram).
+    #[inline]
+    pub fn is_intact(&self, frame: &[u8]) -> bool {
+        let segment = self.segment(frame);
+        let pseudo = match self.protocol {
+            protocol::TCP | protocol::ICMPV6 => {
+                checksum::pseudo_header(self.addresses(frame), self.protocol, segment.len() as u32)
+            }
+            protocol::ICMP => checksum::Sum::ZERO,
+            _ => return true,
+        };
+        pseudo.plus(checksum::Sum::ZERO.bytes(segment)).checksum() == 0
+    }
+
     /// Source and destination address, one after the other, as they stand in the header.
     #[inline]
     pub fn addresses<'a>(&self, frame: &'a [u8]) -> &'a [u8] {

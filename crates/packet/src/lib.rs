@@ -13,11 +13,10 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod layers;
 pub mod signature;
-pub mod template;
 pub mod udp;
 
+pub use frame::{Flow, Program};
 pub use layers::{Fault, Layers};
-pub use template::{Flow, Template};
 
 /// An Ethernet address.
 pub type Mac = [u8; 6];

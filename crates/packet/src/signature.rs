@@ -1,4 +1,5 @@
-//! The mark every measured datagram carries in the first 18 bytes of its payload.
+//! The mark every measured datagram carries: over sockets in the first 18 bytes of its payload, in frames of our
+//! own in the last 18, see [`place`].
 //!
 //! 18 bytes is all a 64-byte Ethernet frame leaves for the payload of UDP over IPv4
 //! (64 − 14 Ethernet − 20 IPv4 − 8 UDP − 4 FCS), so the smallest frame can still be measured.
@@ -7,10 +8,18 @@
 //!  0       2       4                       10                              18
 //!  | magic | stream| sequence (48 bits)    | intended send time, ns        |     big endian
 //! ```
-//! It sits in the payload, not in a header, so it survives NAT and routers.
+//! It sits in the payload, not in a header, so it survives NAT and routers; at the end of a frame it also stays
+//! where it is when tunnels are added or taken away on the way.
 
 /// Bytes a signature takes.
 pub const LEN: usize = 18;
+
+/// Where the signature begins in a frame whose innermost packet ends at `end`: as late as it fits at an even
+/// place, as checksums see pairs.
+#[inline]
+pub fn place(end: usize) -> Option<usize> {
+    end.checked_sub(LEN).map(|at| at & !1)
+}
 
 const MAGIC: u16 = 0x6e64; // "nd"
 

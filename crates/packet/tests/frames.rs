@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use etherparse::{IpHeaders, NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
+use packet::frame::Written;
 use packet::signature::{self, Signature};
 use packet::udp::Datagram;
-use packet::{Fault, Flow, Layers, Template, checksum, ethernet, ipv4, ipv6, udp};
+use packet::{Fault, Flow, Layers, Program, checksum, ethernet, ipv4, ipv6, udp};
 use proptest::prelude::*;
 
 const SIGNATURE: Signature = Signature { stream: 3, sequence: 77, sent_ns: 123_456_789_012 };
@@ -18,15 +19,13 @@ fn flow(v6: bool) -> Flow {
         destination_mac: [2, 0, 0, 0, 0, 2],
         source: source.parse().unwrap(),
         destination: destination.parse().unwrap(),
-        ttl: 64,
-        dscp: 0,
     }
 }
 
 fn ours(v6: bool, len: usize) -> Vec<u8> {
-    let template = Template::new(&flow(v6), len).unwrap();
+    let mut program = Program::udp(&flow(v6), len).unwrap();
     let mut frame = vec![0xee; len];
-    assert!(template.write(&mut frame, &SIGNATURE));
+    assert_eq!(program.write(&mut frame, 0, &SIGNATURE), Written::Signed);
     frame
 }
 
@@ -42,10 +41,10 @@ fn the_smallest_frame_carries_a_signature() {
     assert_eq!((datagram.source, datagram.destination), (1000, 2000));
     assert_eq!(datagram.payload.len(), signature::LEN);
     assert_eq!(Signature::parse(datagram.payload), Some(SIGNATURE));
-    assert!(Template::new(&flow(false), 59).is_err());
+    assert!(Program::udp(&flow(false), 59).is_err());
     assert_eq!(parse(&ours(true, 80)).unwrap().payload.len(), signature::LEN);
-    assert!(Template::new(&flow(true), 79).is_err());
-    assert!(Template::new(&flow(false), 70_000).is_err());
+    assert!(Program::udp(&flow(true), 79).is_err());
+    assert!(Program::udp(&flow(false), 70_000).is_err());
 }
 
 #[test]
@@ -55,7 +54,8 @@ fn our_frames_equal_what_others_build() {
         let builder = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
         let headers = if v6 { 62 } else { 42 };
         let mut payload = vec![0; len - headers];
-        SIGNATURE.emit(payload.first_chunk_mut().unwrap());
+        let at = signature::place(len).unwrap() - headers;
+        SIGNATURE.emit(payload[at..].first_chunk_mut().unwrap());
         let mut judged = Vec::new();
         if v6 {
             let both = (

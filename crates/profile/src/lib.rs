@@ -6,6 +6,7 @@
 pub mod ceiling;
 mod check;
 mod error;
+pub mod frame;
 mod load;
 mod metric;
 pub mod source;
@@ -13,12 +14,13 @@ mod target;
 
 pub use check::parse_mac;
 pub use error::Error;
+pub use frame::Frame;
 pub use load::{load, schema};
 pub use metric::{Kind, Metric, Stat};
 pub use target::Target;
 
 use protocol::registry::Params;
-use protocol::unit::{Interval, Rate, Size};
+use protocol::unit::{BitRate, Interval, Rate, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -121,6 +123,9 @@ pub struct Group {
     /// TLS settings, for targets with a TLS scheme.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
+    /// DPDK only: what the frames are made of, and how fast they come. Default: UDP as the model has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame: Option<Frame>,
     /// DPDK only: the port that sends and receives. Default: the first with the role `generator`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<String>,
@@ -278,7 +283,7 @@ fn default_memory() -> Size {
 }
 
 /// One DPDK port.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Port {
     /// Name within the profile.
@@ -295,6 +300,9 @@ pub struct Port {
     /// Where frames are sent. Default: asked for by ARP, or the other end of a `pair:`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_mac: Option<String>,
+    /// The port's speed, for rates that are a share of it. Default: what the port says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<BitRate>,
     /// What the port is for. Default generator.
     #[serde(default)]
     pub role: Role,

@@ -121,6 +121,8 @@ pub struct Counts {
     pub duplicates: u64,
     /// Datagrams that arrived after a later one (RFC 4737 type-P-reordered).
     pub reordered: u64,
+    /// Datagrams that arrived broken and still showed which stream they were of; they count as lost as well.
+    pub corrupted: u64,
     /// Payload bytes handed to the transport.
     pub bytes_sent: u64,
     /// Payload bytes received.
@@ -131,7 +133,7 @@ pub struct Counts {
 
 impl Counts {
     /// Name and value of every plain counter, for results and metrics.
-    pub fn named(&self) -> [(&'static str, u64); 12] {
+    pub fn named(&self) -> [(&'static str, u64); 13] {
         [
             ("flows_intended", self.flows_intended),
             ("flows_started", self.flows_started),
@@ -143,6 +145,7 @@ impl Counts {
             ("messages_received", self.messages_received),
             ("duplicates", self.duplicates),
             ("reordered", self.reordered),
+            ("corrupted", self.corrupted),
             ("bytes_sent", self.bytes_sent),
             ("bytes_received", self.bytes_received),
         ]
@@ -161,6 +164,7 @@ impl AddAssign<&Counts> for Counts {
         self.messages_received += o.messages_received;
         self.duplicates += o.duplicates;
         self.reordered += o.reordered;
+        self.corrupted += o.corrupted;
         self.bytes_sent += o.bytes_sent;
         self.bytes_received += o.bytes_received;
         for (mine, theirs) in self.failures.iter_mut().zip(o.failures) {

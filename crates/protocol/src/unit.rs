@@ -187,6 +187,86 @@ impl fmt::Display for Size {
 
 quantity!(Size, "a number of bytes", "\"64B\"", r"^[0-9][0-9_]*(\.[0-9]+)? ?(B|kB|KiB|MB|MiB|GB|GiB)$");
 
+/// Bits per second on the wire: `bit/s`, `kbit/s`, `Mbit/s`, `Gbit/s`.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct BitRate(f64);
+
+impl BitRate {
+    /// Slowest and fastest link that makes sense, bit/s.
+    const RANGE: (f64, f64) = (1e3, 1e12);
+
+    /// Bits per second.
+    pub fn bits(self) -> f64 {
+        self.0
+    }
+
+    fn of(value: f64, unit: &str) -> Option<Self> {
+        let factor = match unit {
+            "bit/s" => 1.0,
+            "kbit/s" => 1e3,
+            "Mbit/s" => 1e6,
+            "Gbit/s" => 1e9,
+            _ => return None,
+        };
+        let bits = value * factor;
+        (Self::RANGE.0..=Self::RANGE.1).contains(&bits).then_some(Self(bits))
+    }
+}
+
+impl fmt::Display for BitRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            b if b >= 1e9 => write!(f, "{}Gbit/s", b / 1e9),
+            b if b >= 1e6 => write!(f, "{}Mbit/s", b / 1e6),
+            b => write!(f, "{}kbit/s", b / 1e3),
+        }
+    }
+}
+
+quantity!(
+    BitRate,
+    "a rate from 1kbit/s to 1000Gbit/s",
+    "\"100Mbit/s\"",
+    r"^[0-9][0-9_]*(\.[0-9]+)? ?(k|M|G)?bit/s$"
+);
+
+/// A share of all packets: `%`, or `ppm`, parts per million. At most all of them.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
+pub struct Share(f64);
+
+impl Share {
+    /// None.
+    pub const NONE: Share = Share(0.0);
+    /// All.
+    pub const ALL: Share = Share(1.0);
+
+    /// The share as a probability, 0 to 1.
+    pub fn probability(self) -> f64 {
+        self.0
+    }
+
+    fn of(value: f64, unit: &str) -> Option<Self> {
+        let share = match unit {
+            "%" => value / 100.0,
+            "ppm" => value / 1e6,
+            _ => return None,
+        };
+        (0.0..=1.0).contains(&share).then_some(Self(share))
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 > 0.0 && self.0 < 1e-4 {
+            write!(f, "{}ppm", self.0 * 1e6)
+        } else {
+            write!(f, "{}%", self.0 * 100.0)
+        }
+    }
+}
+
+quantity!(Share, "a share of at most 100%", "\"0.1%\"", r"^[0-9][0-9_]*(\.[0-9]+)? ?(%|ppm)$");
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,6 +280,11 @@ mod tests {
         assert_eq!("6/min".parse(), Ok(Rate(0.1)));
         assert_eq!("1KiB".parse(), Ok(Size(1024)));
         assert_eq!("0.5kB".parse(), Ok(Size(500)));
+        assert_eq!("100Mbit/s".parse::<BitRate>().map(BitRate::bits), Ok(1e8));
+        assert_eq!("1.5 Gbit/s".parse::<BitRate>().map(BitRate::bits), Ok(1.5e9));
+        assert_eq!("0.1%".parse::<Share>().map(Share::probability), Ok(0.001));
+        assert_eq!("10 ppm".parse::<Share>().map(Share::probability), Ok(1e-5));
+        assert_eq!("100%".parse(), Ok(Share::ALL));
     }
 
     #[test]
@@ -213,11 +298,25 @@ mod tests {
         for text in ["10", "10b", "0.5B", "10KB"] {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
+        for text in ["100", "100Mbps", "999bit/s", "1000.1Gbit/s", "-1Mbit/s", "Mbit/s", ""] {
+            assert!(text.parse::<BitRate>().is_err(), "{text}");
+        }
+        for text in ["0.1", "100.1%", "-1%", "1000001ppm", "%", "1e-3%"] {
+            assert!(text.parse::<Share>().is_err(), "{text}");
+        }
         let wrong = "5".parse::<Interval>().expect_err("no unit");
         assert_eq!(wrong.to_string(), "\"5\" is not a length of time; write it like \"250ms\"");
     }
 
     proptest! {
+        #[test]
+        fn shares_and_bit_rates_read_back(share in 0.0f64..1.0, bits in 1e3f64..1e12) {
+            let back: Share = Share(share).to_string().parse().expect("own form");
+            prop_assert!((back.0 - share).abs() <= share * 1e-12);
+            let back: BitRate = BitRate(bits).to_string().parse().expect("own form");
+            prop_assert!((back.0 - bits).abs() <= bits * 1e-12);
+        }
+
         #[test]
         fn what_is_shown_reads_back(ns in 0u64..31_536_000_000_000_000) {
             let interval = Interval(Duration::from_nanos(ns));

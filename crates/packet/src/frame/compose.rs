@@ -1,15 +1,15 @@
 //! From layers to a program: headers laid out, fields found, sums made.
 
-use super::FrameError;
 use super::headers::{self, Placed, Site};
 use super::layer::Layer;
 use super::program::{Order, Program, Step, TARGETS, Target, Variant};
 use super::select::{self, Selected};
 use super::vary::Vary;
+use super::{Flow, FrameError};
 use crate::checksum::Sum;
 use crate::signature;
 use crate::take_mut;
-use crate::template::Flow;
+use std::net::IpAddr;
 use std::ops::Range;
 
 /// Sizes of frames, without FCS.
@@ -51,6 +51,18 @@ impl Sizes {
     }
 }
 
+/// Devices that send in turn: each has its own source port, counted up from the flow's, and its own of some
+/// addresses, where layers and variation leave these open.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Devices<'a> {
+    /// How many; with one or none the flow says it all.
+    pub count: u32,
+    /// Source ports before the first comes again.
+    pub ports: u16,
+    /// Source addresses, in turn; none: the flow's.
+    pub sources: &'a [IpAddr],
+}
+
 /// What a frame is composed from.
 #[derive(Debug, Clone, Copy)]
 pub struct Recipe<'a> {
@@ -64,6 +76,8 @@ pub struct Recipe<'a> {
     pub measured: bool,
     /// Addresses and ports that the layers leave open.
     pub flow: &'a Flow,
+    /// Who sends, if it is not one alone.
+    pub devices: Devices<'a>,
     /// Seed of everything random.
     pub seed: u64,
 }
@@ -75,7 +89,8 @@ const LONGEST: usize = 16_380;
 /// Make the program.
 pub fn compose(recipe: &Recipe<'_>) -> Result<Program, FrameError> {
     let placed = headers::place(recipe.layers)?;
-    let selected = select::select(recipe.vary, &placed, recipe.seed)?;
+    let mut selected = select::select(recipe.vary, &placed, recipe.seed)?;
+    select::devices(&mut selected, &placed, recipe.flow, &recipe.devices);
     let sizes = recipe.sizes.distinct();
     if sizes.is_empty() {
         return Err(FrameError::new("size", "no size is given", "Give at least one size"));
@@ -172,7 +187,7 @@ fn mark(placed: &[Placed<'_>], size: usize) -> Result<usize, FrameError> {
         return Err(FrameError::new(&arp.name, what, "Write \"measured\": false"));
     }
     let least = headers::taken(placed)?.next_multiple_of(2);
-    match size.checked_sub(signature::LEN).map(|at| at & !1).filter(|at| *at >= least) {
+    match signature::place(size).filter(|at| *at >= least) {
         Some(at) => Ok(at),
         None => {
             let what = format!(

@@ -1,11 +1,10 @@
 //! Layers as bytes: where each begins, what it says, and what its checksum covers.
 
-use super::FrameError;
 use super::layer::{Fill, Ipv4Layer, Ipv6Layer, Layer, PayloadLayer};
+use super::{Flow, FrameError};
 use crate::checksum::{self, Sum};
 use crate::ethernet::{self, kind};
 use crate::layers::protocol;
-use crate::template::Flow;
 use crate::{arp, ipv4, ipv6, udp};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};

@@ -36,6 +36,12 @@ pub enum Layer {
 }
 
 impl Layer {
+    /// UDP over IP over Ethernet, with nothing said.
+    pub fn udp(v6: bool) -> [Self; 3] {
+        let ip = if v6 { Self::Ipv6(Ipv6Layer::default()) } else { Self::Ipv4(Ipv4Layer::default()) };
+        [Self::Ethernet(EthernetLayer::default()), ip, Self::Udp(UdpLayer::default())]
+    }
+
     /// Its name in profiles.
     pub fn name(&self) -> &'static str {
         match self {

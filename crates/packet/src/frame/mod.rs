@@ -10,6 +10,7 @@
 mod address;
 mod compose;
 mod field;
+mod flow;
 mod headers;
 mod layer;
 mod program;
@@ -17,7 +18,8 @@ mod select;
 mod vary;
 
 pub use address::MacAddress;
-pub use compose::{Recipe, Sizes, compose};
+pub use compose::{Devices, Recipe, Sizes, compose};
+pub use flow::Flow;
 pub use layer::{
     ArpLayer, EthernetLayer, Fill, GreLayer, IcmpLayer, Ipv4Layer, Ipv6Layer, Layer, MplsLayer, PayloadLayer,
     TcpLayer, UdpLayer, VlanLayer, VxlanLayer,

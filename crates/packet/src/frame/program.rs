@@ -1,6 +1,8 @@
 //! Frames, one after the other.
 
+use super::compose::{Devices, Recipe, Sizes, compose};
 use super::vary::Values;
+use super::{Flow, FrameError, Layer};
 use crate::checksum::Sum;
 use crate::signature::{self, Signature};
 use crate::take_mut;
@@ -134,6 +136,14 @@ impl Program {
         Self::new(variants, order, Box::new([]), Box::new([]))
     }
 
+    /// UDP over IP from one end of `flow` to the other, every frame `size` bytes long without FCS and nothing in
+    /// it but the signature.
+    pub fn udp(flow: &Flow, size: usize) -> Result<Self, FrameError> {
+        let (layers, sizes) = (Layer::udp(flow.destination.is_ipv6()), Sizes::Cycle(vec![size]));
+        let devices = Devices::default();
+        compose(&Recipe { layers: &layers, vary: &[], sizes: &sizes, measured: true, flow, devices, seed: 0 })
+    }
+
     /// Bytes in the next frame, without FCS.
     #[inline]
     pub fn next_len(&self) -> usize {
@@ -162,9 +172,10 @@ impl Program {
         self.variants.iter().all(|variant| variant.signature.is_some())
     }
 
-    /// Write the next frame with `signature` over `out`, which has [`Program::next_len`] bytes.
+    /// Write the next frame, which `device` sends, with `signature` over `out`, which has [`Program::next_len`]
+    /// bytes.
     #[inline]
-    pub fn write(&mut self, out: &mut [u8], signature: &Signature) -> Written {
+    pub fn write(&mut self, out: &mut [u8], device: u32, signature: &Signature) -> Written {
         let Some(variant) = self.variants.get(self.next) else { return Written::Nothing };
         if out.len() != variant.bytes.len() {
             return Written::Nothing;
@@ -172,7 +183,7 @@ impl Program {
         out.copy_from_slice(&variant.bytes);
         let mut sums = variant.sums;
         for step in &mut self.steps {
-            let value = (step.values.next() << step.shift) & step.mask;
+            let value = (step.values.next(device) << step.shift) & step.mask;
             let sum = store(out, step.at, step.width, value);
             add(&mut sums, step.covered, sum);
         }

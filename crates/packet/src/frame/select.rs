@@ -1,11 +1,12 @@
 //! From the names of fields that vary to their places and values.
 
+use super::compose::Devices;
 use super::field::{self, Field, Form, fields};
 use super::headers::Placed;
 use super::layer::Layer;
 use super::vary::{Change, Value, Values, Vary};
-use super::{FrameError, MacAddress};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use super::{Flow, FrameError, MacAddress};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A field that varies.
 #[derive(Debug, Clone)]
@@ -53,6 +54,51 @@ pub(super) fn select(vary: &[Vary], placed: &[Placed<'_>], seed: u64) -> Result<
         all.push(Selected { field, at, values, prefix, name: format!("{name}.field") });
     }
     Ok(all)
+}
+
+/// Let what differs from device to device vary with the device: the source port and address of the outermost
+/// headers, where nobody has said what they are.
+pub(super) fn devices(all: &mut Vec<Selected>, placed: &[Placed<'_>], flow: &Flow, devices: &Devices<'_>) {
+    let mut add = |layer: &str, name: &str, values: Vec<u64>, prefix: Option<u64>| {
+        let Ok((field, at)) = find(&format!("{layer}.{name}"), placed, "") else { return };
+        if !all.iter().any(|other| other.at == at && other.field.mask() & field.mask() != 0) {
+            let name = format!("{layer}.{name}");
+            all.push(Selected { field, at, values: Values::of_devices(values), prefix, name });
+        }
+    };
+    let open = |one: &&Placed<'_>| match one.layer {
+        Layer::Udp(udp) => udp.source_port.is_none(),
+        Layer::Tcp(tcp) => tcp.source_port.is_none(),
+        _ => false,
+    };
+    let first = |which: fn(&Layer) -> bool| placed.iter().find(|one| which(one.layer));
+    if devices.count > 1
+        && let Some(l4) = first(|layer| matches!(layer, Layer::Udp(_) | Layer::Tcp(_))).filter(open)
+    {
+        let ports = u64::from(devices.ports.max(1));
+        let port = |device: u32| (u64::from(flow.source.port()) + u64::from(device) % ports) & 0xffff;
+        add(l4.layer.name(), "source_port", (0..devices.count).map(port).collect(), None);
+    }
+    let ip = first(|layer| matches!(layer, Layer::Ipv4(_) | Layer::Ipv6(_)));
+    if devices.sources.len() < 2 {
+        return;
+    }
+    let Some(ip) = ip else { return };
+    let wide = |ip: &IpAddr| match ip {
+        IpAddr::V4(ip) => u128::from(ip.to_bits()),
+        IpAddr::V6(ip) => ip.to_bits(),
+    };
+    let values = || devices.sources.iter().map(wide);
+    match ip.layer {
+        Layer::Ipv4(v4) if v4.source.is_none() => {
+            add("ipv4", "source", values().map(|ip| ip as u64).collect(), None);
+        }
+        Layer::Ipv6(v6) if v6.source.is_none() => {
+            add("ipv6", "source_prefix", values().map(|ip| (ip >> 64) as u64).collect(), None);
+            add("ipv6", "source", values().map(|ip| ip as u64).collect(), None);
+        }
+        _ => {}
+    }
 }
 
 /// The field called `name` (`ipv4[1].source`), and where its window begins.

@@ -1,6 +1,6 @@
 use super::*;
+use crate::Layers;
 use crate::signature::{self, Signature};
-use crate::{Flow, Layers};
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
@@ -12,8 +12,6 @@ fn flow() -> Flow {
         destination_mac: [2, 0, 0, 0, 0, 2],
         source: "10.0.0.1:10000".parse().expect("an address"),
         destination: "10.0.0.2:7".parse().expect("an address"),
-        ttl: 64,
-        dscp: 0,
     }
 }
 
@@ -23,7 +21,15 @@ fn made(layers: Json, vary: Json, sizes: Sizes, measured: bool) -> Result<Progra
     let layers: Vec<Layer> = serde_json::from_value(layers).expect("layers");
     let vary: Vec<Vary> = serde_json::from_value(vary).expect("variation");
     let flow = flow();
-    compose(&Recipe { layers: &layers, vary: &vary, sizes: &sizes, measured, flow: &flow, seed: 1 })
+    compose(&Recipe {
+        layers: &layers,
+        vary: &vary,
+        sizes: &sizes,
+        measured,
+        flow: &flow,
+        devices: Devices::default(),
+        seed: 1,
+    })
 }
 
 fn program(layers: Json, vary: Json, size: usize) -> Program {
@@ -32,7 +38,7 @@ fn program(layers: Json, vary: Json, size: usize) -> Program {
 
 fn next(program: &mut Program) -> Vec<u8> {
     let mut frame = vec![0xaa; program.next_len()];
-    assert_ne!(program.write(&mut frame, &SIGNATURE), Written::Nothing);
+    assert_ne!(program.write(&mut frame, 0, &SIGNATURE), Written::Nothing);
     frame
 }
 
@@ -99,11 +105,25 @@ fn v4_udp() -> Json {
 }
 
 #[test]
-fn the_plainest_frame_is_the_templates() {
-    let mut out = vec![0; 60];
-    let template = crate::Template::new(&flow(), 60).expect("it fits");
-    assert!(template.write(&mut out, &SIGNATURE));
-    assert_eq!(next(&mut program(v4_udp(), json!([]), 60)), out);
+fn each_device_has_its_own_source() {
+    let layers: Vec<Layer> = serde_json::from_value(v4_udp()).expect("layers");
+    let sources = ["10.0.0.1", "10.0.0.5"].map(|ip| ip.parse().expect("an address"));
+    let (flow, sizes) = (flow(), Sizes::Cycle(vec![60]));
+    let devices = Devices { count: 4, ports: 3, sources: &sources };
+    let recipe =
+        Recipe { layers: &layers, vary: &[], sizes: &sizes, measured: true, flow: &flow, devices, seed: 1 };
+    let mut program = compose(&recipe).expect("a program");
+    let seen = [0, 1, 2, 3, 1].map(|device| {
+        let mut frame = vec![0; 60];
+        program.write(&mut frame, device, &SIGNATURE);
+        judge(&frame);
+        let (source, _) = crate::ipv4::addresses(&frame, 14).expect("addresses");
+        format!("{source}:{}", u16::from_be_bytes([frame[34], frame[35]]))
+    });
+    assert_eq!(
+        seen,
+        ["10.0.0.1:10000", "10.0.0.5:10001", "10.0.0.1:10002", "10.0.0.5:10000", "10.0.0.5:10001"]
+    );
 }
 
 #[test]
@@ -212,7 +232,7 @@ fn a_recording_is_sent_as_it_is() {
     );
     assert!(!program.is_signed());
     let mut none = Program::replay([]);
-    assert_eq!((none.next_len(), none.write(&mut [], &SIGNATURE)), (0, Written::Nothing));
+    assert_eq!((none.next_len(), none.write(&mut [], 0, &SIGNATURE)), (0, Written::Nothing));
 }
 
 #[test]
@@ -360,7 +380,7 @@ proptest! {
         let layers: Vec<Layer> = serde_json::from_value(layers).expect("layers");
         let vary: Vec<Vary> = serde_json::from_value(json!(vary)).expect("variation");
         let (flow, sizes) = (flow(), Sizes::Random(size, size + 3));
-        let recipe = Recipe { layers: &layers, vary: &vary, sizes: &sizes, measured: true, flow: &flow, seed: seed.into() };
+        let recipe = Recipe { layers: &layers, vary: &vary, sizes: &sizes, measured: true, flow: &flow, devices: Devices::default(), seed: seed.into() };
         let mut program = compose(&recipe).expect("a program");
         for _ in 0..20 {
             let frame = next(&mut program);

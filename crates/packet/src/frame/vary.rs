@@ -101,6 +101,8 @@ enum Kind {
         values: Box<[u64]>,
         at: usize,
     },
+    /// By the number of the device that sends, and again.
+    Device(Box<[u64]>),
 }
 
 impl Values {
@@ -123,13 +125,23 @@ impl Values {
         Self::new(Kind::List { values: values.into(), at: 0 }, now, each)
     }
 
+    /// By the number of the device that sends, and again.
+    pub fn of_devices(values: Vec<u64>) -> Self {
+        Self::new(Kind::Device(values.into()), 0, 1)
+    }
+
     fn new(kind: Kind, now: u64, each: u64) -> Self {
         Self { kind, each: each.max(1), left: each.max(1), now }
     }
 
-    /// The value for the next frame.
+    /// The value for the next frame, which `device` sends.
     #[inline]
-    pub fn next(&mut self) -> u64 {
+    pub fn next(&mut self, device: u32) -> u64 {
+        if let Kind::Device(values) = &self.kind {
+            let device = device as usize;
+            let at = if device < values.len() { device } else { device % values.len().max(1) };
+            return values.get(at).copied().unwrap_or(0);
+        }
         let now = self.now;
         self.left -= 1;
         if self.left == 0 {
@@ -156,6 +168,7 @@ impl Values {
                 *at = if *at + 1 >= values.len() { 0 } else { *at + 1 };
                 values.get(*at).copied().unwrap_or(0)
             }
+            Kind::Device(_) => 0,
         };
     }
 }
@@ -165,7 +178,7 @@ mod tests {
     use super::*;
 
     fn first(mut values: Values, n: usize) -> Vec<u64> {
-        (0..n).map(|_| values.next()).collect()
+        (0..n).map(|_| values.next(0)).collect()
     }
 
     #[test]

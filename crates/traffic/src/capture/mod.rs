@@ -5,6 +5,7 @@
 
 mod file;
 mod kernel;
+pub mod read;
 
 use crate::transport::Unready;
 use file::Output;

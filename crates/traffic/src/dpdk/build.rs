@@ -1,22 +1,22 @@
 //! From the plan to the graph: ports opened, peers found, elements connected.
 
 use super::capture::{Captured, Taps};
+use super::frames;
 use super::generator::{Generator, Streams};
 use super::l2fwd::L2fwd;
 use super::neighbour::{self, Neighbour, Station};
 use super::receiver::{Expected, Receiver, Stream};
 use super::reflector::Reflector;
 use super::report::{Report, Reporter, Run};
-use super::slots::{Shape, Slots};
+use super::slots::Slots;
 use crate::plan::{GroupPlan, Plan};
 use crate::transport::Unready;
 use dpdk::{Eal, EalOptions, Mempool, Port, PortConfig, RxQueue, TxQueue};
 use engine::port::{PortRx, PortTx};
 use engine::{ElementId, Graph};
-use packet::{Flow, Mac, Template};
-use profile::{Dpdk, Load, Role, parse_mac};
+use packet::{Flow, Mac};
+use profile::{Dpdk, Role, parse_mac};
 use protocol::meter::Tally;
-use protocol::registry::Params;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -29,9 +29,6 @@ const PACKETS: u32 = 16_383;
 const ROOM: u16 = 2_048;
 /// How long a peer's address is asked for.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Devices send from these UDP ports on, in turn.
-const FIRST_SOURCE_PORT: u16 = 10_000;
-const SOURCE_PORTS: u32 = 50_000;
 
 /// A graph ready to be placed.
 pub struct Built {
@@ -56,6 +53,14 @@ struct Open<'a> {
     station: Station,
 }
 
+impl Open<'_> {
+    /// Bits per second, if anybody knows.
+    fn speed(&self) -> Option<f64> {
+        let own = || Some(self.port.link().mbps).filter(|mbps| *mbps > 0).map(|mbps| f64::from(mbps) * 1e6);
+        self.settings.speed.map(|speed| speed.bits()).or_else(own)
+    }
+}
+
 /// An obstacle that DPDK told of.
 pub fn unready(at: &str, why: &dpdk::Error) -> Unready {
     let said = why.log().iter().map(|line| format!("; dpdk: {line}")).collect::<String>();
@@ -77,11 +82,10 @@ pub fn build(
         extra: Vec::new(),
     };
     let eal = Eal::start(&options).map_err(|why| unready("transport.dpdk", &why))?;
-    let mut shapes = Vec::new();
     for (i, group) in plan.groups.iter().enumerate() {
-        shapes.push(shape(i, group, &plan.profile.groups[i].model)?);
+        frames::refuse(i, group, plan)?;
     }
-    let longest = shapes.iter().map(|(_, len)| *len).max().unwrap_or(0);
+    let longest = frames::longest(plan)?;
     let room = u16::try_from(longest).unwrap_or(u16::MAX).max(ROOM);
     let packets = (u64::from(PACKETS) * u64::from(ROOM) / u64::from(room)) as u32;
     let pool = Mempool::new(eal, packets, room).map_err(|why| unready("transport.dpdk.memory", &why))?;
@@ -89,20 +93,21 @@ pub fn build(
 
     let first_streams = first_streams(plan)?;
     let mut sending: Vec<Vec<Streams>> = ports.iter().map(|_| Vec::new()).collect();
-    for (i, (group, (shape, len))) in plan.groups.iter().zip(&shapes).enumerate() {
+    for (i, group) in plan.groups.iter().enumerate() {
         let on = sender(settings, plan, i)?;
-        let peer = peer(i, group, on, &mut ports, &pool)?;
-        let templates = (0..group.devices).map(|device| {
-            let flow = flow(group, device, &ports[on].station, peer);
-            Template::new(&flow, *len).map_err(|why| {
-                let key = format!("groups[{i}].model.stream.size");
-                Unready::new("ND-104-07", key, why.to_string(), "Change the size")
-            })
-        });
+        let peer = match frames::names_peer(&plan.profile.groups[i]) {
+            true => [0; 6],
+            false => peer(i, group, on, &mut ports, &pool)?,
+        };
+        let flow = flow(group, &ports[on].station, peer);
+        let (program, headers) = frames::program(i, group, plan, &flow)?;
+        let shape = frames::shape(i, group, plan, &program, ports[on].speed())?;
         sending[on].push(Streams {
             group: i,
-            slots: Slots::new(*shape),
-            templates: templates.collect::<Result<_, _>>()?,
+            slots: Slots::new(&shape, plan.profile.seed.wrapping_add(i as u64)),
+            program,
+            headers,
+            priority: plan.profile.groups[i].frame.as_ref().map_or(0, |frame| frame.priority),
             first: first_streams[i],
             meter: [(); 3].map(|()| Tally::new(group.delays.len())),
         });
@@ -191,58 +196,6 @@ fn open<'a>(
     Ok(ports)
 }
 
-/// How a group sends, and the length of its frames without FCS.
-fn shape(index: usize, group: &GroupPlan, model: &Params) -> Result<(Shape, usize), Unready> {
-    let refuse = |key: &str, what: String, fix: &str| {
-        Err(Unready::new("ND-104-07", format!("groups[{index}].{key}"), what, fix))
-    };
-    let Params::Stream(params) = model else {
-        let what = format!("the dpdk transport does not carry {} yet", group.protocol);
-        return refuse("model", what, "Use the stream model, or the sockets transport");
-    };
-    let Load::Closed(load) = &group.load else {
-        let what = "the dpdk transport begins its streams by itself, not by arrivals".to_owned();
-        let devices = group.devices;
-        let fix = format!(
-            "Leave load out, or write \"load\": {{\"closed\": {{}}}}: each of the {devices} devices is a stream that \
-             sends \"rate\" datagrams a second, as in \"model\": {{\"stream\": {{\"rate\": \"1k/s\"}}}}"
-        );
-        return refuse("load", what, &fix);
-    };
-    if !load.stages.is_empty() {
-        let what = "the dpdk transport cannot change the number of streams yet".to_owned();
-        let most = load.stages.iter().map(|stage| stage.devices).max().unwrap_or(group.devices);
-        let over = load.stages.iter().map(|stage| stage.over.ns()).fold(0, u64::saturating_add) / 1_000_000;
-        let fix = format!(
-            "Write \"devices\": {most} and \"load\": {{\"closed\": {{\"ramp\": \"{over}ms\"}}}} in place of stages: \
-             the streams begin one after the other over that time"
-        );
-        return refuse("load.closed.stages", what, &fix);
-    }
-    let interval_ns = match (params.rate, params.interval) {
-        (Some(rate), _) => 1e9 / rate.0,
-        (None, Some(interval)) => interval.ns() as f64,
-        (None, None) => 1e6,
-    };
-    if !(interval_ns > 0.0 && interval_ns.is_finite()) {
-        let what = "an endless rate cannot be met".to_owned();
-        return refuse("model.stream.interval", what, "Give a rate");
-    }
-    let ip = if group.address.is_ipv6() { packet::ipv6::LEN } else { packet::ipv4::LEN };
-    let size = usize::try_from(params.size.0).unwrap_or(usize::MAX);
-    let len = size.saturating_add(packet::ethernet::LEN + ip + packet::udp::LEN);
-    let shape = Shape {
-        devices: group.devices,
-        interval_ns,
-        burst: params.burst,
-        count: params.count,
-        flows: load.flows,
-        rest_ns: load.flow_interval.ns(),
-        ramp_ns: load.ramp.ns(),
-    };
-    Ok((shape, len))
-}
-
 /// Stream number of each group's first device.
 fn first_streams(plan: &Plan) -> Result<Vec<u16>, Unready> {
     let mut next = 0u32;
@@ -318,16 +271,12 @@ fn peer(
     })
 }
 
-fn flow(group: &GroupPlan, device: u32, station: &Station, peer: Mac) -> Flow {
-    let source = group.source(device).unwrap_or(station.ip);
-    let port = FIRST_SOURCE_PORT + (device % SOURCE_PORTS) as u16;
+fn flow(group: &GroupPlan, station: &Station, peer: Mac) -> Flow {
     Flow {
         source_mac: station.mac,
         destination_mac: peer,
-        source: SocketAddr::new(source, port),
+        source: SocketAddr::new(group.source(0).unwrap_or(station.ip), frames::FIRST_SOURCE_PORT),
         destination: group.address,
-        ttl: 64,
-        dscp: 0,
     }
 }
 
@@ -337,6 +286,7 @@ fn expected(plan: &Plan) -> (Vec<Expected>, Vec<Stream>) {
         group: i,
         meter: [(); 3].map(|()| Tally::new(group.delays.len())),
         delay: group.delays.iter().position(|name| *name == "round_trip"),
+        whole: plan.profile.groups[i].frame.is_some(),
     });
     let streams = plan.groups.iter().enumerate();
     let streams = streams.flat_map(|(i, group)| (0..group.devices).map(move |d| Stream::new(i as u16, d)));

@@ -8,7 +8,7 @@ use super::report::{Report, Reporter, take};
 use super::slots::Slots;
 use dpdk::{Batch, Mempool};
 use engine::{About, Cx, Element};
-use packet::Template;
+use packet::Program;
 use packet::signature::{SEQUENCE_MAX, Signature};
 use protocol::meter::{DELAY_MAX_NS, DeviceTally, Failure, Phase, Tally, Window};
 use protocol::time::Time;
@@ -24,8 +24,12 @@ pub struct Streams {
     pub group: usize,
     /// When they send.
     pub slots: Slots,
-    /// A frame for each device.
-    pub templates: Vec<Template>,
+    /// What they send.
+    pub program: Program,
+    /// Bytes of each frame that are headers, and not counted as sent.
+    pub headers: usize,
+    /// Which streams go first when the port cannot take all: those with the higher number.
+    pub priority: u8,
     /// Stream number of the first device; the others follow.
     pub first: u16,
     /// Counts, by phase.
@@ -33,13 +37,13 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// Count `n` datagrams that were due in `phase` and are sent. All of a group's have the same length.
+    /// Count `n` frames of `bytes` together that were due in `phase` and are sent.
     #[inline]
-    fn count(&mut self, phase: Phase, n: usize) {
+    fn count(&mut self, phase: Phase, n: usize, bytes: usize) {
         let counts = &mut self.meter[phase as usize].counts;
         counts.messages_intended += n as u64;
         counts.messages_sent += n as u64;
-        counts.bytes_sent += (n * self.templates.first().map_or(0, Template::payload)) as u64;
+        counts.bytes_sent += bytes.saturating_sub(n * self.headers) as u64;
     }
 }
 
@@ -59,8 +63,9 @@ pub struct Generator {
 
 impl Generator {
     /// For the streams of one port.
-    pub fn new(streams: Vec<Streams>, pool: Mempool, reporter: Reporter) -> Self {
+    pub fn new(mut streams: Vec<Streams>, pool: Mempool, reporter: Reporter) -> Self {
         let behind = vec![[0; 3]; streams.len()];
+        streams.sort_by_key(|streams| std::cmp::Reverse(streams.priority));
         Self { streams, pool, reporter, held: Batch::new(), zero: 0, draining: false, behind }
     }
 
@@ -82,9 +87,11 @@ impl Generator {
             let all = streams.slots.pending(end.min(window.drain));
             for (phase, pending) in [(0, warmup), (1, all - warmup.min(all))] {
                 // What was behind before and has been sent since was counted as intended by `send`.
+                // What is pending may be an estimate that was too high: the rest is made good the next time.
                 let counts = &mut streams.meter[phase].counts;
-                counts.messages_intended = (counts.messages_intended + pending).saturating_sub(behind[phase]);
-                behind[phase] = pending;
+                let (due, before) = (counts.messages_intended + pending, behind[phase]);
+                counts.messages_intended = due.saturating_sub(before);
+                behind[phase] = pending + before.saturating_sub(due);
             }
         }
     }
@@ -107,7 +114,7 @@ fn send(
     }
     let first = streams.slots.due();
     let mut written = have;
-    let (mut in_phase, mut counted) = (window.phase(first), have);
+    let (mut in_phase, mut counted, mut bytes) = (window.phase(first), have, 0);
     for mbuf in &mut batch.frames_mut()[have..] {
         // A flow that ended may have moved the next slot away.
         if streams.slots.due() > due_by {
@@ -117,8 +124,8 @@ fn send(
         let phase = window.phase(slot.due);
         if phase != in_phase {
             // Only where a phase ends: what came before is of the old one.
-            streams.count(in_phase, written - counted);
-            (in_phase, counted) = (phase, written);
+            streams.count(in_phase, written - counted, bytes);
+            (in_phase, counted, bytes) = (phase, written, 0);
         }
         if slot.begins {
             let counts = &mut streams.meter[phase as usize].counts;
@@ -133,15 +140,16 @@ fn send(
             sequence: slot.sequence & SEQUENCE_MAX,
             sent_ns: zero.saturating_add(slot.due.0),
         };
-        let template = &streams.templates[slot.device as usize];
-        // The pool's packets have room for the longest template: see where it is made.
-        if let Some(frame) = mbuf.set_len(template.len()) {
-            template.write(frame, &signature);
+        let len = streams.program.next_len();
+        // The pool's packets have room for the longest frame: see where it is made.
+        if let Some(frame) = mbuf.set_len(len) {
+            streams.program.write(frame, slot.device, &signature);
         }
+        bytes += len;
         written += 1;
     }
     batch.truncate(written);
-    streams.count(in_phase, written - counted);
+    streams.count(in_phase, written - counted, bytes);
     // One value for all that leave together: the oldest's, so that none is made to look better than it was.
     let tally = &mut streams.meter[window.phase(first) as usize];
     let count = (written - have) as u64;
@@ -182,10 +190,14 @@ impl Element for Generator {
         if due < Time::NEVER {
             cx.wake_at(zero.saturating_add(due.0));
         }
-        // Groups that come later in the list must not starve when the first fill every batch.
+        // Groups that come later must not starve when others of the same priority fill every batch.
         if self.streams.len() > 1 && batch.room() == 0 {
-            self.streams.rotate_left(1);
-            self.behind.rotate_left(1);
+            let mut at = 0;
+            for alike in self.streams.chunk_by_mut(|a, b| a.priority == b.priority) {
+                alike.rotate_left(1);
+                self.behind[at..at + alike.len()].rotate_left(1);
+                at += alike.len();
+            }
         }
     }
 

@@ -13,7 +13,8 @@ const STATION: Station = Station { mac: [2, 0, 0, 0, 0, 2], ip: IpAddr::V4(Ipv4A
 
 /// What a receiver knows that expects one stream.
 fn measured() -> Measured {
-    let expected = Expected { group: 0, meter: [(); 3].map(|()| Tally::new(1)), delay: Some(0) };
+    let expected =
+        Expected { group: 0, meter: [(); 3].map(|()| Tally::new(1)), delay: Some(0), whole: false };
     Measured::new(vec![expected], vec![Stream::new(0, 0)], Window { measure: Time(1), drain: Time::NEVER })
 }
 
@@ -61,8 +62,9 @@ mod tests {
     use dpdk::{Batch, Eal, EalOptions, Mempool};
     use engine::{About, Cx, Element, ElementStats, Engine, Graph, Options, Placement};
     use packet::ethernet::kind;
+    use packet::frame::Written;
     use packet::signature::Signature;
-    use packet::{Fault, Flow, Template};
+    use packet::{Fault, Flow, Program};
     use proptest::prelude::*;
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
@@ -94,12 +96,13 @@ mod tests {
             destination_mac: STATION.mac,
             source: (ip(false), 1000).into(),
             destination: (ip(true), 7).into(),
-            ttl: 64,
-            dscp: 0,
         };
-        let template = Template::new(&flow, len).expect("it fits");
+        let mut program = Program::udp(&flow, len).expect("it fits");
         let mut frame = vec![0; len];
-        assert!(template.write(&mut frame, &Signature { stream: 0, sequence: 3, sent_ns: 5 }));
+        assert_eq!(
+            program.write(&mut frame, 0, &Signature { stream: 0, sequence: 3, sent_ns: 5 }),
+            Written::Signed
+        );
         frame
     }
 
@@ -245,8 +248,8 @@ mod tests {
             case("truncated", all.iter().flat_map(cut), &["truncated", "bad_length", "other"],
                 &["truncated", "bad_length", "not_ip"]),
             case("two tags", [tagged(&[kind::VLAN]), tagged(&[kind::VLAN, kind::QINQ])], &["measured"], &["out"]),
-            case("too many tags", (3..40).map(|n| tagged(&vec![kind::VLAN; n])), &["other"], &["not_ip"]),
-            case("too many service tags", (3..9).map(|n| tagged(&vec![kind::QINQ; n])), &["other"], &["not_ip"]),
+            case("too many tags", (3..40).map(|n| tagged(&vec![kind::VLAN; n])), &["measured"], &["not_ip"]),
+            case("too many service tags", (3..9).map(|n| tagged(&vec![kind::QINQ; n])), &["measured"], &["not_ip"]),
             case("an IPv4 length that cannot be", [0, 1, 19, 87, 0xffff].map(|n| v4_length(udp4.clone(), n)),
                 &["bad_length"], &["bad_length"]),
             case("no room for UDP", (20..28).map(|n| v4_length(udp4.clone(), n)), &["truncated"], &["truncated"]),
@@ -368,7 +371,8 @@ mod tests {
         for case in corpus() {
             let (to, reports) = channel();
             let run = Arc::new(standing());
-            let expected = Expected { group: 0, meter: [(); 3].map(|()| Tally::new(1)), delay: Some(0) };
+            let expected =
+                Expected { group: 0, meter: [(); 3].map(|()| Tally::new(1)), delay: Some(0), whole: false };
             let reporter = Reporter::new(run.clone(), 0, to);
             let receiver = Receiver::new(vec![expected], vec![Stream::new(0, 0)], reporter);
             let stats = through(case.frames.clone(), receiver, &Taps::default(), &run);

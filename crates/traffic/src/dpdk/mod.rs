@@ -10,6 +10,7 @@
 
 mod build;
 mod capture;
+mod frames;
 mod generator;
 #[cfg(any(test, feature = "testing"))]
 pub mod hostile;

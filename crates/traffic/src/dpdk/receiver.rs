@@ -7,7 +7,8 @@ use super::report::{Report, Reporter, take};
 use super::tracker::{Arrival, Tracker};
 use dpdk::Batch;
 use engine::{About, Cx, Element};
-use packet::signature::Signature;
+use packet::layers::protocol::UDP;
+use packet::signature::{self, Signature};
 use packet::udp::Datagram;
 use packet::{Fault, Layers};
 use protocol::meter::{DELAY_MAX_NS, DeviceTally, Tally, Window};
@@ -22,6 +23,8 @@ pub struct Expected {
     pub meter: [Tally; 3],
     /// Which of the delays is the time from sending to receiving.
     pub delay: Option<usize>,
+    /// Its frames are of all kinds, and counted whole; else they are UDP, and only what that carries counts.
+    pub whole: bool,
 }
 
 /// One stream.
@@ -91,16 +94,50 @@ impl Measured {
         Self { groups, streams, zero: 0, window }
     }
 
+    /// The frame is broken: if it still shows whose it was, count it there.
+    #[cold]
+    fn corrupted(&mut self, frame: &[u8], end: usize, fault: Fault) {
+        let known = |signature: &Signature| self.streams.get(usize::from(signature.stream));
+        let signature = signature_in(frame, end).filter(|_| fault == Fault::BadChecksum);
+        let Some((signature, stream)) = signature.and_then(|s| Some((s, known(&s)?))) else { return };
+        if let Some(group) = self.groups.get_mut(usize::from(stream.expected)) {
+            let sent = Time(signature.sent_ns.saturating_sub(self.zero));
+            group.meter[self.window.phase(sent) as usize].counts.corrupted += 1;
+        }
+    }
+
     /// The frame arrived at `now`, ns.
     #[inline]
     pub(super) fn frame(&mut self, frame: &[u8], now: u64) -> Verdict {
-        let datagram = match Layers::find(frame).and_then(|layers| Datagram::parse(frame, &layers)) {
-            Ok(datagram) => datagram,
-            Err(Fault::NotIp | Fault::NotUdp) => return Verdict::Other,
-            Err(fault) => return Verdict::Bad(fault as usize),
-        };
-        let Some(signature) = Signature::parse(datagram.payload) else {
-            return Verdict::Bad(Fault::NoSignature as usize);
+        let (signature, bytes) = match Layers::find(frame) {
+            Ok(layers) if layers.protocol == UDP => match Datagram::parse(frame, &layers) {
+                Ok(datagram) => {
+                    let Some(signature) = signature_in(frame, layers.end) else {
+                        return Verdict::Bad(Fault::NoSignature as usize);
+                    };
+                    (signature, datagram.payload.len())
+                }
+                Err(fault) => {
+                    self.corrupted(frame, layers.end, fault);
+                    return Verdict::Bad(fault as usize);
+                }
+            },
+            Ok(layers) => {
+                let Some(signature) = signature_in(frame, layers.end) else { return Verdict::Other };
+                if !layers.is_intact(frame) {
+                    self.corrupted(frame, layers.end, Fault::BadChecksum);
+                    return Verdict::Bad(Fault::BadChecksum as usize);
+                }
+                (signature, 0)
+            }
+            Err(Fault::NotIp) => match signature_in(frame, frame.len()) {
+                Some(signature) => (signature, 0),
+                None => return Verdict::Other,
+            },
+            Err(fault) => {
+                self.corrupted(frame, frame.len(), fault);
+                return Verdict::Bad(fault as usize);
+            }
         };
         let Some(stream) = self.streams.get_mut(usize::from(signature.stream)) else {
             return Verdict::Bad(UNKNOWN_STREAM);
@@ -111,7 +148,7 @@ impl Measured {
         let sent = Time(signature.sent_ns.saturating_sub(self.zero));
         let tally = &mut group.meter[self.window.phase(sent) as usize];
         let counts = &mut tally.counts;
-        counts.bytes_received += datagram.payload.len() as u64;
+        counts.bytes_received += if group.whole { frame.len() } else { bytes } as u64;
         match stream.tracker.arrived(signature.sequence) {
             Arrival::InOrder => {}
             Arrival::Reordered => counts.reordered += 1,
@@ -137,6 +174,12 @@ impl Measured {
         stream.tally.delay_max = stream.tally.delay_max.max(delay);
         Verdict::Done
     }
+}
+
+/// The signature of the frame whose innermost packet ends at `end`.
+#[inline]
+fn signature_in(frame: &[u8], end: usize) -> Option<Signature> {
+    Signature::parse(frame.get(signature::place(end)?..end)?)
 }
 
 impl Receiver {
@@ -193,13 +236,14 @@ impl Element for Receiver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use packet::{Flow, Template};
+    use packet::frame::Written;
+    use packet::{Flow, Program};
     use proptest::prelude::*;
     use protocol::meter::Phase;
 
     fn measured() -> Measured {
         let meter = [(); 3].map(|()| Tally::new(1));
-        let group = Expected { group: 0, meter, delay: Some(0) };
+        let group = Expected { group: 0, meter, delay: Some(0), whole: false };
         let window = Window { measure: Time(1_000), drain: Time(1_000_000) };
         Measured {
             groups: vec![group],
@@ -215,12 +259,10 @@ mod tests {
             destination_mac: [2, 0, 0, 0, 0, 2],
             source: "10.0.0.1:1".parse().expect("an address"),
             destination: "10.0.0.2:2".parse().expect("an address"),
-            ttl: 64,
-            dscp: 0,
         };
         let mut frame = vec![0; 60];
-        let template = Template::new(&flow, 60).expect("it fits");
-        assert!(template.write(&mut frame, &Signature { stream, sequence, sent_ns }));
+        let mut program = Program::udp(&flow, 60).expect("it fits");
+        assert_eq!(program.write(&mut frame, 0, &Signature { stream, sequence, sent_ns }), Written::Signed);
         frame
     }
 

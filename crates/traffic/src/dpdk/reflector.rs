@@ -79,9 +79,10 @@ impl Element for Reflector {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use packet::frame::Written;
     use packet::signature::Signature;
     use packet::udp::Datagram;
-    use packet::{Flow, Template};
+    use packet::{Flow, Program};
     use proptest::prelude::*;
     use std::net::{IpAddr, SocketAddr};
 
@@ -91,12 +92,13 @@ mod tests {
             destination_mac: [2, 0, 0, 0, 0, 2],
             source: from.parse::<SocketAddr>().expect("an address"),
             destination: to.parse().expect("an address"),
-            ttl: 64,
-            dscp: 0,
         };
-        let template = Template::new(&flow, 100).expect("it fits");
+        let mut program = Program::udp(&flow, 100).expect("it fits");
         let mut frame = vec![0; 100];
-        assert!(template.write(&mut frame, &Signature { stream: 1, sequence: 2, sent_ns: 3 }));
+        assert_eq!(
+            program.write(&mut frame, 0, &Signature { stream: 1, sequence: 2, sent_ns: 3 }),
+            Written::Signed
+        );
         frame
     }
 

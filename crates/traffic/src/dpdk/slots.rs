@@ -4,9 +4,13 @@
 //! the common pace that the devices take in turn: nothing to sort, however many devices there are.
 
 use protocol::time::Time;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use rand_distr::{Distribution, Exp1};
+use std::sync::Arc;
 
 /// How a group sends.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
     /// Devices in the group.
     pub devices: u32,
@@ -22,6 +26,19 @@ pub struct Shape {
     pub rest_ns: u64,
     /// Time over which the devices begin, evenly, ns.
     pub ramp_ns: u64,
+    /// How the times between slots are spread.
+    pub gaps: Gaps,
+}
+
+/// How the times between slots are spread.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Gaps {
+    /// All alike.
+    Constant,
+    /// Exponentially, around the same mean: a Poisson process.
+    Poisson,
+    /// These, ns, and again; they say the rate.
+    Given(Arc<[u64]>),
 }
 
 /// One device's place in its flows.
@@ -60,10 +77,7 @@ pub struct Slot {
 #[derive(Debug, Clone)]
 pub struct Slots {
     shape: Shape,
-    /// When the next slot is due and how far apart they are: nanoseconds, in units of 2^-32, so that any rate
-    /// is met in the long run.
-    at: u128,
-    step: u128,
+    beat: Beat,
     device: u32,
     /// Datagrams of the present slot that are already sent.
     in_burst: u32,
@@ -74,13 +88,86 @@ pub struct Slots {
     plain: bool,
 }
 
+/// When slots are due.
+#[derive(Debug, Clone)]
+struct Beat {
+    /// When the next slot is due and how far apart they are, on average: nanoseconds, in units of 2^-32, so that
+    /// any rate is met in the long run.
+    at: u128,
+    step: u128,
+    spread: Spread,
+}
+
+#[derive(Debug, Clone)]
+enum Spread {
+    Constant,
+    Poisson(SmallRng),
+    Given { gaps: Arc<[u64]>, next: usize },
+}
+
 const FRACTION: u32 = 32;
+
+impl Beat {
+    #[inline]
+    fn advance(&mut self) {
+        self.at += match &mut self.spread {
+            Spread::Constant => self.step,
+            Spread::Poisson(rng) => {
+                let gap: f64 = Exp1.sample(rng);
+                (gap * self.step as f64) as u128
+            }
+            Spread::Given { gaps, next } => {
+                let gap = gaps.get(*next).copied().unwrap_or(0);
+                *next = if *next + 1 < gaps.len() { *next + 1 } else { 0 };
+                u128::from(gap) << FRACTION
+            }
+        };
+    }
+
+    /// How many slots are due before `end`, in units of 2^-32 ns. Of a Poisson process that is far behind, how many
+    /// are to be expected.
+    fn before(&self, end: u128) -> u64 {
+        if self.at >= end {
+            return 0;
+        }
+        let span = end - self.at;
+        match &self.spread {
+            Spread::Constant => u64::try_from(span.div_ceil(self.step)).unwrap_or(u64::MAX),
+            Spread::Poisson(_) => {
+                /// Drawn one by one: about half a millisecond.
+                const DRAWN: u64 = 65_536;
+                let mut ahead = self.clone();
+                let mut slots = 0;
+                while ahead.at < end && slots < DRAWN {
+                    slots += 1;
+                    ahead.advance();
+                }
+                slots + u64::try_from(end.saturating_sub(ahead.at) / self.step).unwrap_or(u64::MAX - DRAWN)
+            }
+            Spread::Given { gaps, .. } => {
+                let round: u128 = gaps.iter().map(|gap| u128::from(*gap) << FRACTION).sum();
+                let rounds = span.checked_div(round).unwrap_or(0);
+                let mut ahead = Self { at: self.at + rounds * round, ..self.clone() };
+                let mut slots = u64::try_from(rounds).unwrap_or(u64::MAX).saturating_mul(gaps.len() as u64);
+                // Less than one more round, or nothing but gaps of zero, which are refused beforehand.
+                for _ in 0..gaps.len() {
+                    if ahead.at >= end {
+                        break;
+                    }
+                    slots += 1;
+                    ahead.advance();
+                }
+                slots
+            }
+        }
+    }
+}
 
 impl Slots {
     /// From the start of the run.
-    pub fn new(shape: Shape) -> Self {
+    pub fn new(shape: &Shape, seed: u64) -> Self {
         let devices = shape.devices.max(1);
-        let shape = Shape { devices, burst: shape.burst.max(1), ..shape };
+        let shape = Shape { devices, burst: shape.burst.max(1), ..shape.clone() };
         let step = shape.interval_ns * f64::from(shape.burst) / f64::from(devices);
         let step = (step * (1u64 << FRACTION) as f64).clamp(1.0, 2f64.powi(95)) as u128;
         let turn = |i: u32| Turn {
@@ -91,15 +178,20 @@ impl Slots {
                 .unwrap_or(u64::MAX),
             begun: Time::NEVER,
         };
+        let turns = (0..devices).map(turn).collect();
+        let spread = match &shape.gaps {
+            Gaps::Constant => Spread::Constant,
+            Gaps::Poisson => Spread::Poisson(SmallRng::seed_from_u64(seed)),
+            Gaps::Given(gaps) => Spread::Given { gaps: gaps.clone(), next: 0 },
+        };
         let mut slots = Self {
+            plain: shape.ramp_ns == 0 && shape.count == 0,
             shape,
-            at: 0,
-            step,
+            beat: Beat { at: 0, step, spread },
             device: 0,
             in_burst: 0,
-            turns: (0..devices).map(turn).collect(),
+            turns,
             alive: devices,
-            plain: shape.ramp_ns == 0 && shape.count == 0,
         };
         slots.skip();
         slots
@@ -111,7 +203,7 @@ impl Slots {
         if self.alive == 0 {
             return Time::NEVER;
         }
-        Time(u64::try_from(self.at >> FRACTION).unwrap_or(u64::MAX))
+        Time(u64::try_from(self.beat.at >> FRACTION).unwrap_or(u64::MAX))
     }
 
     /// How many datagrams are due by and with `now`, at most `most`. Exact while no flow ends or begins.
@@ -123,10 +215,22 @@ impl Slots {
         // The largest instant that still shows as `now`.
         let until = (u128::from(now.0) << FRACTION) | u128::from(u32::MAX);
         // Rarely more than a few: a division costs more than counting.
-        let (mut at, mut ready) = (self.at, (self.shape.burst - self.in_burst) as usize);
+        let mut ready = (self.shape.burst - self.in_burst) as usize;
+        if let Spread::Constant = self.beat.spread {
+            let mut at = self.beat.at;
+            while ready < most {
+                at += self.beat.step;
+                if at > until {
+                    return ready;
+                }
+                ready += self.shape.burst as usize;
+            }
+            return most;
+        }
+        let mut ahead = self.beat.clone();
         while ready < most {
-            at += self.step;
-            if at > until {
+            ahead.advance();
+            if ahead.at > until {
                 return ready;
             }
             ready += self.shape.burst as usize;
@@ -169,7 +273,7 @@ impl Slots {
     #[inline]
     fn next_slot(&mut self) {
         self.in_burst = 0;
-        self.at += self.step;
+        self.beat.advance();
         self.device += 1;
         if self.device == self.shape.devices {
             self.device = 0;
@@ -193,8 +297,7 @@ impl Slots {
             return 0;
         }
         if self.plain {
-            let span = (u128::from(end.0) << FRACTION) - self.at;
-            let slots = u64::try_from(span.div_ceil(self.step)).unwrap_or(u64::MAX);
+            let slots = self.beat.before(u128::from(end.0) << FRACTION);
             return slots.saturating_mul(self.shape.burst.into()).saturating_sub(self.in_burst.into());
         }
         let mut ahead = self.clone();
@@ -238,11 +341,20 @@ mod tests {
     use super::*;
 
     fn shape() -> Shape {
-        Shape { devices: 1, interval_ns: 1000.0, burst: 1, count: 0, flows: 0, rest_ns: 0, ramp_ns: 0 }
+        Shape {
+            devices: 1,
+            interval_ns: 1000.0,
+            burst: 1,
+            count: 0,
+            flows: 0,
+            rest_ns: 0,
+            ramp_ns: 0,
+            gaps: Gaps::Constant,
+        }
     }
 
     fn first(shape: Shape, n: usize) -> Vec<(u32, u64, u64)> {
-        let mut slots = Slots::new(shape);
+        let mut slots = Slots::new(&shape, 1);
         let mut out = Vec::new();
         while out.len() < n && slots.due() < Time::NEVER {
             let slot = slots.take();
@@ -260,7 +372,7 @@ mod tests {
     #[test]
     fn any_rate_is_met_in_the_long_run() {
         for pps in [3.0, 999_999.0, 7_777_777.0, 14_880_952.0, 148_809_523.8] {
-            let mut slots = Slots::new(Shape { interval_ns: 1e9 / pps, ..shape() });
+            let mut slots = Slots::new(&Shape { interval_ns: 1e9 / pps, ..shape() }, 1);
             let n = 1_000_000u64;
             for _ in 0..n {
                 slots.take();
@@ -279,7 +391,7 @@ mod tests {
 
     #[test]
     fn flows_end_rest_and_end_for_good() {
-        let mut slots = Slots::new(Shape { count: 2, flows: 2, rest_ns: 5000, ..shape() });
+        let mut slots = Slots::new(&Shape { count: 2, flows: 2, rest_ns: 5000, ..shape() }, 1);
         let mut seen = Vec::new();
         while slots.due() < Time::NEVER {
             let slot = slots.take();
@@ -295,7 +407,7 @@ mod tests {
     fn a_ramp_wakes_devices_one_after_the_other() {
         let got = first(Shape { devices: 2, ramp_ns: 4000, ..shape() }, 5);
         assert_eq!(got, [(0, 0, 0), (0, 1, 1000), (0, 2, 2000), (1, 0, 2500), (0, 3, 3000)]);
-        let slots = Slots::new(Shape { devices: 2, ramp_ns: 4000, ..shape() });
+        let slots = Slots::new(&Shape { devices: 2, ramp_ns: 4000, ..shape() }, 1);
         assert_eq!((slots.active(Time(0)), slots.active(Time(1999)), slots.active(Time(2000))), (1, 1, 2));
     }
 
@@ -307,8 +419,11 @@ mod tests {
             Shape { burst: 5, ..shape() },
             Shape { ramp_ns: 10_000, devices: 3, ..shape() },
             Shape { count: 3, rest_ns: 700, ..shape() },
+            Shape { gaps: Gaps::Given([100, 0, 2500].into()), ..shape() },
+            Shape { gaps: Gaps::Given([7].into()), devices: 2, ..shape() },
+            Shape { gaps: Gaps::Given([100, 900].into()), ramp_ns: 3000, devices: 2, ..shape() },
         ] {
-            let mut slots = Slots::new(shape);
+            let mut slots = Slots::new(&shape, 1);
             for step in 0..200 {
                 let end = Time(step * 97);
                 let mut ahead = slots.clone();
@@ -323,10 +438,34 @@ mod tests {
                 }
             }
         }
-        let slots = Slots::new(Shape { burst: 5, ..shape() });
+        let slots = Slots::new(&Shape { burst: 5, ..shape() }, 1);
         assert_eq!(
             (slots.ready(Time(4999), 100), slots.ready(Time(5000), 100), slots.ready(Time(5000), 7)),
             (5, 10, 7)
         );
+    }
+
+    #[test]
+    fn a_recordings_own_gaps_are_kept() {
+        let got = first(Shape { gaps: Gaps::Given([100, 0, 2500].into()), ..shape() }, 7);
+        assert_eq!(got.iter().map(|slot| slot.2).collect::<Vec<_>>(), [0, 100, 100, 2600, 2700, 2700, 5200]);
+    }
+
+    #[test]
+    fn poisson_gaps_have_the_mean_and_the_spread_of_an_exponential() {
+        let shape = Shape { gaps: Gaps::Poisson, ..shape() };
+        let got = first(shape.clone(), 200_001);
+        let gaps: Vec<f64> = got.windows(2).map(|two| (two[1].2 - two[0].2) as f64).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        // The standard error of the mean is 2.2 ns here; the seed is fixed.
+        assert!((mean - 1000.0).abs() < 10.0, "{mean}");
+        assert!((variance.sqrt() - 1000.0).abs() < 20.0, "{}", variance.sqrt());
+        let slots = Slots::new(&shape, 1);
+        let due = got.iter().filter(|slot| slot.2 <= 50_000).count();
+        assert_eq!(slots.ready(Time(50_000), 1000), due);
+        let due = got.iter().filter(|slot| slot.2 < 1_000_000).count() as u64;
+        assert_eq!(slots.pending(Time(1_000_000)), due, "not far ahead it is exact");
+        assert!(slots.pending(Time(200_000_000)).abs_diff(200_000) < 2_000, "and later to be expected");
     }
 }

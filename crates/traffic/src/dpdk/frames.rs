@@ -1,0 +1,201 @@
+//! From a group of the profile to its frames and their times.
+
+use super::slots::{Gaps, Shape};
+use crate::capture;
+use crate::plan::{GroupPlan, Plan};
+use crate::transport::Unready;
+use packet::frame::{Devices, FrameError, Layer, Program, Recipe, Sizes, Vary, compose};
+use packet::{FCS, Flow, ethernet, ipv4, ipv6, udp};
+use profile::frame::Replay;
+use profile::{Frame, Load};
+use protocol::registry::Params;
+use protocol::stream;
+use std::net::IpAddr;
+
+/// Devices send from this UDP port on, in turn.
+pub const FIRST_SOURCE_PORT: u16 = 10_000;
+const SOURCE_PORTS: u16 = 50_000;
+
+fn refusal(index: usize, key: &str, what: impl Into<String>, fix: impl Into<String>) -> Unready {
+    Unready::new("ND-104-07", format!("groups[{index}].{key}"), what.into(), fix.into())
+}
+
+fn model(plan: &Plan, index: usize) -> Option<&stream::Params> {
+    match &plan.profile.groups.get(index)?.model {
+        Params::Stream(params) => Some(params),
+        _ => None,
+    }
+}
+
+fn frame(plan: &Plan, index: usize) -> Option<&Frame> {
+    plan.profile.groups.get(index)?.frame.as_ref()
+}
+
+/// Say what this transport does not carry.
+pub fn refuse(index: usize, group: &GroupPlan, plan: &Plan) -> Result<(), Unready> {
+    if model(plan, index).is_none() {
+        let what = format!("the dpdk transport does not carry {} yet", group.protocol);
+        return Err(refusal(index, "model", what, "Use the stream model, or the sockets transport"));
+    }
+    let Load::Closed(load) = &group.load else {
+        let what = "the dpdk transport begins its streams by itself, not by arrivals";
+        let devices = group.devices;
+        let fix = format!(
+            "Leave load out, or write \"load\": {{\"closed\": {{}}}}: each of the {devices} devices is a stream that \
+             sends \"rate\" datagrams a second, as in \"model\": {{\"stream\": {{\"rate\": \"1k/s\"}}}}"
+        );
+        return Err(refusal(index, "load", what, fix));
+    };
+    if !load.stages.is_empty() {
+        let what = "the dpdk transport cannot change the number of streams yet";
+        let most = load.stages.iter().map(|stage| stage.devices).max().unwrap_or(group.devices);
+        let over = load.stages.iter().map(|stage| stage.over.ns()).fold(0, u64::saturating_add) / 1_000_000;
+        let fix = format!(
+            "Write \"devices\": {most} and \"load\": {{\"closed\": {{\"ramp\": \"{over}ms\"}}}} in place of stages: \
+             the streams begin one after the other over that time"
+        );
+        return Err(refusal(index, "load.closed.stages", what, fix));
+    }
+    Ok(())
+}
+
+/// Bytes in a plain group's headers.
+fn headers(group: &GroupPlan) -> usize {
+    let ip = if group.address.is_ipv6() { ipv6::LEN } else { ipv4::LEN };
+    ethernet::LEN + ip + udp::LEN
+}
+
+/// Sizes of a group's frames, without FCS.
+fn sizes(index: usize, group: &GroupPlan, plan: &Plan) -> Result<Sizes, Unready> {
+    if let Some(size) = frame(plan, index).and_then(|frame| frame.size.as_ref()) {
+        let wrong =
+            |what| refusal(index, "frame.size", what, "Give sizes with FCS, like {\"fixed\": \"64B\"}");
+        return size.sizes().map_err(wrong);
+    }
+    let size = model(plan, index).map_or(0, |stream| stream.size.bytes());
+    Ok(Sizes::Cycle(vec![size.saturating_add(headers(group))]))
+}
+
+/// The longest frame of all groups, without FCS.
+pub fn longest(plan: &Plan) -> Result<usize, Unready> {
+    let mut longest = 0;
+    for (i, group) in plan.groups.iter().enumerate() {
+        let own = match frame(plan, i).and_then(|frame| frame.replay.as_ref()) {
+            Some(replay) => recording(i, replay)?.0.longest(),
+            None => match sizes(i, group, plan)? {
+                Sizes::Cycle(sizes) => sizes.into_iter().max().unwrap_or(0),
+                Sizes::Random(_, to) => to,
+            },
+        };
+        longest = longest.max(own);
+    }
+    Ok(longest)
+}
+
+/// Whether the group's frames say themselves whom they go to.
+pub fn names_peer(group: &profile::Group) -> bool {
+    group.frame.as_ref().is_some_and(|frame| {
+        let first = frame.layers.first();
+        frame.replay.is_some() || matches!(first, Some(Layer::Ethernet(e)) if e.destination.is_some())
+    })
+}
+
+/// What the group sends, and how many bytes of each frame are headers that do not count as sent.
+pub fn program(
+    index: usize,
+    group: &GroupPlan,
+    plan: &Plan,
+    flow: &Flow,
+) -> Result<(Program, usize), Unready> {
+    let frame = frame(plan, index);
+    if let Some(replay) = frame.and_then(|frame| frame.replay.as_ref()) {
+        return Ok((recording(index, replay)?.0, 0));
+    }
+    let plain = Layer::udp(group.address.is_ipv6());
+    let none: &[Vary] = &[];
+    let (layers, vary, measured) = match frame {
+        Some(frame) if frame.layers.is_empty() => (&plain[..], &frame.vary[..], frame.measured),
+        Some(frame) => (&frame.layers[..], &frame.vary[..], frame.measured),
+        None => (&plain[..], none, true),
+    };
+    let sizes = sizes(index, group, plan)?;
+    let sources: &[IpAddr] = &group.sources;
+    let devices = Devices { count: group.devices, ports: SOURCE_PORTS, sources };
+    let seed = plan.profile.seed.wrapping_add(index as u64);
+    let recipe = Recipe { layers, vary, sizes: &sizes, measured, flow, devices, seed };
+    let program = compose(&recipe).map_err(|why: FrameError| {
+        let key = match (frame, why.at.as_str()) {
+            (None, "size") => "model.stream.size".to_owned(),
+            (_, at) => format!("frame.{at}"),
+        };
+        refusal(index, &key, why.what, why.fix)
+    })?;
+    Ok((program, if frame.is_some() { 0 } else { headers(group) }))
+}
+
+/// The frames of a recording, and the times between them, ns.
+fn recording(index: usize, replay: &Replay) -> Result<(Program, Vec<u64>), Unready> {
+    let wrong = |what: String| {
+        let fix = "Give a pcap or pcapng file of Ethernet frames, as tcpdump or Wireshark write it";
+        Unready::new("ND-104-08", format!("groups[{index}].frame.replay.file"), what, fix)
+    };
+    let frames = capture::read::frames(&replay.file).map_err(wrong)?;
+    let mut gaps: Vec<u64> = frames.windows(2).map(|two| two[1].0.saturating_sub(two[0].0)).collect();
+    gaps.push(replay.rest.ns());
+    Ok((Program::replay(frames.into_iter().map(|(_, frame)| frame)), gaps))
+}
+
+/// When the group sends.
+pub fn shape(
+    index: usize,
+    group: &GroupPlan,
+    plan: &Plan,
+    program: &Program,
+    speed: Option<f64>,
+) -> Result<Shape, Unready> {
+    let (Some(params), Load::Closed(load)) = (model(plan, index), &group.load) else {
+        return Err(refusal(index, "model", "it is not carried", "Use the stream model"));
+    };
+    let frame = frame(plan, index);
+    let devices = f64::from(group.devices.max(1));
+    let interval_ns = match (frame.and_then(|frame| frame.rate), params.rate, params.interval) {
+        (Some(rate), _, _) => match rate.frames(program.mean_len(), speed) {
+            Some(frames) => devices * 1e9 / frames,
+            None => {
+                let what = "the port does not say how fast it is";
+                return Err(refusal(index, "frame.rate.line", what, "Give transport.dpdk.ports[].speed"));
+            }
+        },
+        (None, Some(rate), _) => 1e9 / rate.0,
+        (None, None, Some(interval)) => interval.ns() as f64,
+        (None, None, None) => 1e6,
+    };
+    if !(interval_ns > 0.0 && interval_ns.is_finite()) {
+        return Err(refusal(index, "model.stream.interval", "an endless rate cannot be met", "Give a rate"));
+    }
+    let gaps = match frame {
+        Some(Frame { replay: Some(replay), .. }) if replay.own_timing => {
+            let (_, gaps) = recording(index, replay)?;
+            if gaps.iter().all(|gap| *gap == 0) {
+                let what = "the recording takes no time at all";
+                let fix = "Give a rate in place of own_timing, or a rest between rounds";
+                return Err(refusal(index, "frame.replay.own_timing", what, fix));
+            }
+            Gaps::Given(gaps.into())
+        }
+        Some(Frame { gaps: profile::frame::Gaps::Poisson, .. }) => Gaps::Poisson,
+        _ => Gaps::Constant,
+    };
+    Ok(Shape {
+        devices: group.devices,
+        interval_ns,
+        burst: params.burst,
+        count: params.count,
+        flows: load.flows,
+        rest_ns: load.flow_interval.ns(),
+        ramp_ns: load.ramp.ns(),
+        gaps,
+    })
+}
+
+const _: () = assert!(FCS == 4, "sizes in profiles are with FCS, sizes here without");
