@@ -20,6 +20,7 @@ COUNTERS = (
     "messages_received",
     "duplicates",
     "reordered",
+    "corrupted",
     "bytes_sent",
     "bytes_received",
 )
@@ -55,6 +56,8 @@ class Counts(Model):
     """Messages that arrived again."""
     reordered: int = 0
     """Datagrams that arrived after a later one (RFC 4737)."""
+    corrupted: int = 0
+    """Datagrams that arrived broken; they count as lost as well."""
     bytes_sent: int = 0
     """Payload bytes handed to the transport."""
     bytes_received: int = 0

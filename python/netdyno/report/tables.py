@@ -26,6 +26,7 @@ def groups(rep: Repetition) -> Table:
             Column(M("Loss")),
             Column(M("Duplicates")),
             Column(M("Out of order")),
+            Column(M("Corrupted")),
             Column(M("Sent, bit/s")),
             Column(M("Received, bit/s")),
         ],
@@ -45,6 +46,7 @@ def groups(rep: Repetition) -> Table:
             number(units.percent(g.loss), g.loss),
             number(units.count(m.duplicates), m.duplicates),
             number(units.count(m.reordered), m.reordered),
+            number(units.count(m.corrupted), m.corrupted),
             number(units.scaled(rate("bits_sent"), "bit/s"), rate("bits_sent")),
             number(units.scaled(rate("bits_received"), "bit/s"), rate("bits_received")),
         )
@@ -52,6 +54,7 @@ def groups(rep: Repetition) -> Table:
         *[True] * 9,
         any(g.measured.duplicates for g in rep.groups),
         any(g.measured.reordered for g in rep.groups),
+        any(g.measured.corrupted for g in rep.groups),
         True,
         True,
     )

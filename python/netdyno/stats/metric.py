@@ -54,7 +54,7 @@ class Metric:
         """Which way is better; None when neither is."""
         if self.kind != "counter":
             return True
-        if self.name in ("flows_failed", "duplicates", "reordered"):
+        if self.name in ("flows_failed", "duplicates", "reordered", "corrupted"):
             return True
         return False if self.name in ("messages_delivered", "flows_completed", "bytes_received") else None
 
