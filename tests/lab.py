@@ -227,10 +227,11 @@ def sh(*command: str, check: bool = True, **more: Any) -> str:
     return done.stdout
 
 
-def tshark(capture: Path, shown: str, *fields: str) -> list[list[str]]:
-    """The fields of the packets that a display filter shows."""
+def tshark(capture: Path, shown: str, *fields: str, options: tuple[str, ...] = ()) -> list[list[str]]:
+    """The fields of the packets that a display filter shows; `options` are preferences to switch on."""
     wanted = [word for field in fields for word in ("-e", field)]
-    text = sh("tshark", "-n", "-r", str(capture), "-Y", shown, "-T", "fields", *wanted)
+    chosen = [word for option in options for word in ("-o", f"{option}:TRUE")]
+    text = sh("tshark", "-n", *chosen, "-r", str(capture), "-Y", shown, "-T", "fields", *wanted)
     return [line.split("\t") for line in text.splitlines()]
 
 

@@ -173,15 +173,34 @@ def variants(experiment: Experiment, folder: Path) -> list[Variant]:
 
 
 def resolve_profile(profile: str | dict[str, Any], folder: Path) -> dict[str, Any]:
-    """A profile itself, a file beside the experiment, or a preset."""
+    """A profile itself, a file beside the experiment, or a preset; with the files that it names found."""
     if isinstance(profile, dict):
-        return profile
+        return _located(profile, folder)
     if profile.endswith((".json", ".yaml", ".yml")):
-        data = config.read(folder / profile)
+        path = folder / profile
+        data = config.read(path)
         if not isinstance(data, dict):
             raise Error("ND-104-04", "it is not a profile", at=profile, fix="A profile is an object")
-        return data
+        return _located(data, path.parent)
     return presets.profile(profile)
+
+
+FILES = (("tls", "ca"), ("frame", "replay", "file"))
+"""Where a group of a profile may name a file."""
+
+
+def _located(profile: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """A profile whose files are named so that the core finds them; as written, they are beside the profile."""
+    profile = copy.deepcopy(profile)
+    groups = profile.get("groups")
+    for group in groups if isinstance(groups, list) else ():
+        for *path, key in FILES:
+            node = group
+            for part in path:
+                node = node.get(part) if isinstance(node, dict) else None
+            if isinstance(node, dict) and isinstance(node.get(key), str):
+                node[key] = str((folder / node[key]).absolute())
+    return profile
 
 
 def _set(document: dict[str, Any], path: str, value: Any) -> None:
