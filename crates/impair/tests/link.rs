@@ -124,7 +124,11 @@ fn byte(at: usize) -> u8 {
 impl Lab {
     /// Send `len` bytes from a to b, and check each as it comes.
     fn transfer(&self, len: usize) {
-        let listener = self.hosts[1].run(|| TcpListener::bind("10.78.0.2:5000").unwrap());
+        self.transfer_to("10.78.0.2:5000", len);
+    }
+
+    fn transfer_to(&self, address: &'static str, len: usize) {
+        let listener = self.hosts[1].run(move || TcpListener::bind(address).unwrap());
         let receiver = std::thread::spawn(move || {
             let mut stream = listener.accept().unwrap().0;
             stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -139,7 +143,7 @@ impl Lab {
                 at += n;
             }
         });
-        let mut stream = self.hosts[0].run(|| TcpStream::connect("10.78.0.2:5000").unwrap());
+        let mut stream = self.hosts[0].run(move || TcpStream::connect(address).unwrap());
         let bytes: Vec<u8> = (0..len).map(byte).collect();
         stream.write_all(&bytes).unwrap();
         drop(stream);
@@ -231,6 +235,24 @@ fn a_peer_without_offloads_gets_right_packets_whatever_happens_to_them() {
     lab.transfer(10_000_000);
     let [there, _] = lab.settled();
     assert!(there.lost > 0 && there.duplicated > 0 && there.reordered > 0, "{there:?}");
+    lab.no_checksum_errors();
+}
+
+#[test]
+fn ipv6_and_jumbo_frames_fare_the_same() {
+    let way = json!({"delay": {"constant": "1ms"}, "loss": {"periodic": 50}, "duplicate": "1%"});
+    let Some(lab) = lab(way, json!({})) else { return };
+    for (end, host) in lab.hosts.iter().enumerate() {
+        host.run(|| std::fs::write("/proc/sys/net/ipv6/conf/link/disable_ipv6", "0").unwrap());
+        host.sh(&format!("ip addr add fd78::{}/64 dev link nodad", end + 1));
+        host.sh("ip link set dev link mtu 9000");
+        host.sh("ethtool -K link rx off gro off");
+    }
+    lab.transfer_to("[fd78::2]:5000", 20_000_000);
+    let [there, _] = lab.settled();
+    assert_eq!(there.lost, there.packets_in / 50);
+    // 8928 bytes to a packet.
+    assert!((2240..3500).contains(&there.packets_in), "{there:?}");
     lab.no_checksum_errors();
 }
 
