@@ -18,6 +18,16 @@ def interrupted() -> Error:
     return Error("ND-105-20", "interrupted", fix="What was measured until then is kept")
 
 
+_early: list[int] = []
+"""Signals that came before a run took them over."""
+
+
+def early(number: int, frame: FrameType | None) -> None:
+    """Signal handler before a run. Our own error, for a KeyboardInterrupt means too much to others on its way."""
+    _early.append(number)
+    raise interrupted()
+
+
 class Interrupts:
     """Counts interrupts, and decides by what is going on whether one raises at once."""
 
@@ -41,6 +51,9 @@ class Interrupts:
             numbers.append(signal.SIGHUP)
         old: dict[int, Any] = {n: signal.signal(n, self.handle) for n in numbers}
         try:
+            # raised where Python drops errors, as in a destructor, it would be lost
+            if _early:
+                raise interrupted()
             yield self
         finally:
             for number, handler in old.items():

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from netdyno import namespace
+from netdyno import interrupt, namespace
 from netdyno.cli import app
+from netdyno.errors import Error
 
 from .command import PROFILE, result, start
 from .conftest import root
@@ -183,6 +184,33 @@ def test_ctrl_c_at_any_moment_leaves_nothing(tmp_path: Path, fake: Path, after: 
     tokens = [f"nd-{folder.name[-4:]}" for folder in folders]
     assert not [n for n in ours(before) if n.startswith(tuple(tokens))] or not tokens
     assert not list((tmp_path / "state" / "journal").glob("*.jsonl"))
+
+
+def test_ctrl_c_before_a_run_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupt, "_early", [])
+    with pytest.raises(Error) as first:
+        interrupt.early(signal.SIGINT, None)
+    assert first.value.exit_code == 105
+    # somebody caught it who should not have: the run does not begin all the same
+    with pytest.raises(Error) as second, interrupt.Interrupts().installed():
+        pytest.fail("the run began")
+    assert second.value.exit_code == 105
+
+
+def test_ctrl_c_ends_what_is_no_run_too(tmp_path: Path, fake: Path) -> None:
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\ntouch $0.started\nexec sleep 30\n")
+    slow.chmod(0o755)
+    child = start("validate", "ping", NETDYNO_DAEMON=str(slow))
+    until = time.monotonic() + 20
+    while not (tmp_path / "slow.started").exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=20)
+    assert child.returncode == 105
+    assert "ND-105-20" in err
+    assert "Traceback" not in err
 
 
 def test_a_second_ctrl_c_does_not_wait(profile: Path, tmp_path: Path) -> None:
