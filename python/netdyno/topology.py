@@ -16,8 +16,6 @@ from types import TracebackType
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
-from pyroute2 import IPRoute
-from pyroute2.netlink.exceptions import NetlinkError
 
 from netdyno import namespace
 from netdyno.config import Config
@@ -180,6 +178,9 @@ class Network:
     def up(self) -> None:
         """Make everything; on failure what was made is taken away again."""
         need_root()
+        # a large library, of which runs without a topology need nothing
+        from pyroute2.netlink.exceptions import NetlinkError
+
         try:
             for host in self.topology.hosts:
                 self._entries.append(self._notes.write("namespace", name=self.namespace(host)))
@@ -210,6 +211,8 @@ class Network:
 
     def _inside(self, host: str, work: Callable[[Any], None]) -> None:
         """Do netlink work in the namespace of a host."""
+
+        from pyroute2 import IPRoute
 
         def connected() -> None:
             with IPRoute() as ip:

@@ -15,9 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyroute2 import IPRoute
-from pyroute2.netlink.exceptions import NetlinkError
-
 from netdyno import namespace, proc
 from netdyno.errors import Error
 
@@ -46,6 +43,10 @@ def _namespace(entry: dict[str, Any]) -> bool:
 
 def _link(entry: dict[str, Any]) -> bool:
     """A link in the machine's own namespace; those in ours go with it."""
+    # a large library, of which most commands need nothing
+    from pyroute2 import IPRoute
+    from pyroute2.netlink.exceptions import NetlinkError
+
     with IPRoute() as ip:
         found = ip.link_lookup(ifname=str(entry["name"]))
         if not found:

@@ -82,6 +82,7 @@ def test_files_for_others(profile: Path, tmp_path: Path, monkeypatch: pytest.Mon
         (["run", "mqtt-t4", "--target", "brokr=mqtt://x"], "no target"),
         (["run", "mqtt-t4", "--target", "broker"], "NAME=URL"),
         (["run", "--no-such"], "o such option"),
+        (["run", "mqtt-t4", "--prometheus", "127.0.0.1:99999"], "1 to 65535"),
         (["nothing"], "o such command"),
         (["runs", "show", "none"], "no run"),
         (["compare", "none", "other"], "no run"),

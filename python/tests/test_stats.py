@@ -81,8 +81,8 @@ def distribution(values: list[int]) -> Distribution:
         min=min(values),
         max=max(values),
         mean=mean(values),
-        p50=hdr.percentile(h, 50),
-        p99=hdr.percentile(h, 99),
+        p50=float(h.get_value_at_percentile(50)),
+        p99=float(h.get_value_at_percentile(99)),
         hdr=h.encode().decode(),
     )
 

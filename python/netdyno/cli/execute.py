@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from netdyno import files, journal, paths, topology, validation
 from netdyno.cli import console, summary
@@ -17,12 +17,14 @@ from netdyno.cli.stream import JsonStream
 from netdyno.errors import Error
 from netdyno.experiment import Experiment
 from netdyno.export import junit
-from netdyno.export.prometheus import Exporter, is_address
 from netdyno.interrupt import Interrupts
 from netdyno.result import Result
 from netdyno.runner import Campaign, exit_code
 from netdyno.store import Store
 from netdyno.view import Live, Plan
+
+if TYPE_CHECKING:
+    from netdyno.export.prometheus import Exporter
 
 
 @dataclass(frozen=True)
@@ -99,15 +101,13 @@ def execute(
     """Run it and return the exit code."""
     check(experiment, base, socket, place)
     put_back()
-    views, exporter, stream = Views(), Exporter(), JsonStream()
+    views, stream, exporter = Views(), JsonStream(), _exporter(outputs.prometheus)
     if outputs.json_stream:
         views.views.append(stream)
     elif not outputs.quiet:
         views.views.append(_terminal(outputs))
-    if outputs.prometheus:
+    if exporter:
         views.views.append(exporter)
-        if is_address(outputs.prometheus):
-            exporter.serve(outputs.prometheus)
     with contextlib.ExitStack() as stack:
         store = stack.enter_context(Store()) if outputs.store else None
         interrupts = stack.enter_context(Interrupts().installed())
@@ -123,8 +123,6 @@ def execute(
             socket=socket,
         )
         result, folder = campaign.run()
-    exporter.result(result)
-    _write(result, folder, outputs, exporter)
     with console.heard():
         if outputs.json_stream:
             stream.result(result)
@@ -132,6 +130,11 @@ def execute(
             console.document(result.model_dump(mode="json"))
         else:
             summary.show(result, folder)
+    _write(result, folder, outputs)
+    if exporter:
+        exporter.result(result)
+        if outputs.prometheus and not exporter.served:
+            exporter.write(Path(outputs.prometheus))
     if result.error:
         console.show(Error.of(result.error))
     return exit_code(result)
@@ -166,7 +169,20 @@ def _terminal(outputs: Outputs) -> Live:
     return PlainLines()
 
 
-def _write(result: Result, folder: Path, outputs: Outputs, exporter: Exporter) -> None:
+def _exporter(where: str | None) -> Exporter | None:
+    """What makes metrics of the run, if they are wanted; served from now on if they are to be."""
+    if where is None:
+        return None
+    # loaded here, for runs without it to start sooner
+    from netdyno.export.prometheus import Exporter, is_address
+
+    exporter = Exporter()
+    if is_address(where):
+        exporter.serve(where)
+    return exporter
+
+
+def _write(result: Result, folder: Path, outputs: Outputs) -> None:
     if outputs.html and (folder / "report.html").exists():
         with files.told(outputs.html):
             shutil.copyfile(folder / "report.html", outputs.html)
@@ -178,5 +194,3 @@ def _write(result: Result, folder: Path, outputs: Outputs, exporter: Exporter) -
             if name and (folder / name).exists():
                 with files.told(outputs.csv / name):
                     shutil.copyfile(folder / name, outputs.csv / name)
-    if outputs.prometheus and not is_address(outputs.prometheus):
-        exporter.write(Path(outputs.prometheus))

@@ -10,7 +10,6 @@ import typer
 from netdyno import files
 from netdyno.cli import console, values
 from netdyno.errors import Error
-from netdyno.report import render, render_folder
 from netdyno.runner import judge_all
 from netdyno.store import Store
 from netdyno.store.store import read_result
@@ -32,6 +31,9 @@ def report(
         netdyno report latest
         netdyno report runs/20260101-120000-demo-3f2a --html demo.html
     """
+    # loaded here, for the other verbs to start sooner
+    from netdyno.report import render, render_folder
+
     path = Path(run)
     if path.suffix == ".json" and path.name != "result.json":
         text, output = render(read_result(path)), html or path.with_suffix(".html")
@@ -47,6 +49,8 @@ def report(
 
 
 def _stored(run: str, html: Path | None) -> tuple[str, Path]:
+    from netdyno.report import render, render_folder
+
     with Store() as store:
         identity = store.resolve(run)
         folder = store.folder(identity)

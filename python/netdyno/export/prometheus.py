@@ -18,6 +18,7 @@ class Exporter(Silent):
     """A view that keeps the metrics of a run."""
 
     def __init__(self) -> None:
+        self.served = False
         self.registry = CollectorRegistry()
         labels = ["leg", "group"]
         self._counts = {
@@ -49,11 +50,13 @@ class Exporter(Silent):
         host, _, port = address.rpartition(":")
         try:
             start_http_server(int(port), addr=host.strip("[]") or "127.0.0.1", registry=self.registry)
+            self.served = True
         except OSError as e:
             what = f"metrics cannot be served: {e.strerror}"
             raise Error("ND-92-24", what, at=address, fix="Choose another port") from e
-        except ValueError as e:
-            raise Error("ND-104-22", f"{address!r} is not ADDRESS:PORT or a file", at="--prometheus") from e
+        except (ValueError, OverflowError) as e:
+            what = f"{address!r} is not ADDRESS:PORT or a file"
+            raise Error("ND-104-22", what, at="--prometheus", fix="A port is 1 to 65535") from e
 
     def start(self, plan: Plan) -> None:
         """A trial begins."""

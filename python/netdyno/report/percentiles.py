@@ -36,4 +36,6 @@ def curve(histogram: HdrHistogram | None, grid: Sequence[float] = GRID) -> list[
     if histogram is None or histogram.get_total_count() == 0:
         return [None] * len(grid)
     n = histogram.get_total_count()
-    return [float(histogram.get_value_at_percentile(100 * (1 - 1 / x))) if x <= n else None for x in grid]
+    percents = [100 * (1 - 1 / x) for x in grid]
+    values = histogram.get_percentile_to_value_dict(percents)
+    return [float(values[p]) if x <= n else None for x, p in zip(grid, percents, strict=True)]

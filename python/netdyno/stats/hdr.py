@@ -43,22 +43,18 @@ def merge(parts: Iterable[Distribution]) -> Distribution:
     jitter = math.fsum(j * count for j, count in jitters) / weight if weight else None
     if len(given) == 1 or not merged.get_total_count():
         return given[0]
+    value = merged.get_percentile_to_value_dict([50, 90, 99, 99.9])
     return Distribution(
         count=merged.get_total_count(),
         min=min(part.min for part in given),
         # exact means are there already; the histogram's own is rounded to its buckets
         mean=math.fsum(part.mean * part.count for part in given) / sum(part.count for part in given),
         sd=merged.get_stddev(),
-        p50=percentile(merged, 50),
-        p90=percentile(merged, 90),
-        p99=percentile(merged, 99),
-        p999=percentile(merged, 99.9),
+        p50=float(value[50]),
+        p90=float(value[90]),
+        p99=float(value[99]),
+        p999=float(value[99.9]),
         max=max(part.max for part in given),
         jitter=jitter,
         hdr=merged.encode().decode(),
     )
-
-
-def percentile(histogram: Any, percent: float) -> float:
-    """The value that `percent` of the recorded ones do not exceed."""
-    return float(histogram.get_value_at_percentile(percent))
