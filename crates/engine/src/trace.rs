@@ -184,8 +184,10 @@ pub(crate) struct Tracer {
     request: Option<Arc<Request>>,
     notes: Vec<Note>,
     frames: Vec<(usize, usize, Vec<u8>)>,
-    /// Bit n: packet n is held here. However often it is refused then, that is told once.
+    /// Bit n: packet n is held here, and that was told.
     held: u64,
+    /// Bit n: packet n was refused here, and that was told. It may be so very often before it goes on.
+    refused: u64,
 }
 
 impl fmt::Debug for Tracer {
@@ -196,7 +198,7 @@ impl fmt::Debug for Tracer {
 
 impl Tracer {
     pub(crate) fn new(desk: Arc<Desk>) -> Self {
-        Self { desk, seen: 0, request: None, notes: Vec::new(), frames: Vec::new(), held: 0 }
+        Self { desk, seen: 0, request: None, notes: Vec::new(), frames: Vec::new(), held: 0, refused: 0 }
     }
 
     /// Off the packets' way: hand over what was noted, and see whether there is a trace to take part in.
@@ -208,7 +210,7 @@ impl Tracer {
         }
         let number = self.desk.number.load(Ordering::Acquire);
         if number != self.seen {
-            (self.seen, self.held) = (number, 0);
+            (self.seen, self.held, self.refused) = (number, 0, 0);
             self.request = self.desk.request.lock().unwrap_or_else(PoisonError::into_inner).clone();
             self.notes.reserve(STEPS);
             self.frames.reserve(PACKETS);
@@ -320,11 +322,14 @@ impl Tracer {
         if matches!(fate, Fate::Passed(_) | Fate::Refused) {
             self.keep(packet, buffer);
         }
-        if fate != Fate::Refused || !self.is_held(packet) {
+        let bit = 1 << packet;
+        if fate != Fate::Refused || self.refused & bit == 0 {
             self.write(packet, element, at, fate);
         }
-        if fate != Fate::Refused {
-            self.held &= !(1 << packet);
+        if fate == Fate::Refused {
+            self.refused |= bit;
+        } else {
+            (self.held, self.refused) = (self.held & !bit, self.refused & !bit);
         }
     }
 
