@@ -23,7 +23,7 @@ _early: list[int] = []
 
 
 def early(number: int, frame: FrameType | None) -> None:
-    """Signal handler before a run. Our own error, for a KeyboardInterrupt means too much to others on its way."""
+    """Signal handler before a run. Our own error: a KeyboardInterrupt means too much to others on its way."""
     _early.append(number)
     raise interrupted()
 
