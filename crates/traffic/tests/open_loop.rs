@@ -55,3 +55,15 @@ fn a_stop_ends_what_is_intended_too() {
     let due = (result.phases.measure * 10_000.0) as u64;
     assert!(intended.abs_diff(due) <= 1, "{intended} in {:?}", result.phases);
 }
+
+#[test]
+fn devices_take_turns_while_any_is_free() {
+    // who has just ended may still be known to the server: the one that has rested longest comes first
+    let sink = std::net::UdpSocket::bind("127.0.0.1:0").expect("bind");
+    let target = format!("udp://{}", sink.local_addr().expect("address"));
+    let (_, flows) = run(&profile(json!([{"name": "s", "target": target, "devices": 100,
+        "model": {"stream": {"size": "18B", "count": 1, "echo": false}}, "load": {"open": {"rate": "50k/s"}}}])));
+    let each = || flows.iter().map(|flow| flow.tally.flows.0);
+    let (least, most) = (each().min().expect("devices"), each().max().expect("devices"));
+    assert!(least > 10 && most - least <= 1, "{least} to {most} flows of a device");
+}

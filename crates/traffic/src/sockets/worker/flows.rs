@@ -93,7 +93,9 @@ impl Worker {
             slot.state = State::Done;
         } else if group.arrivals.is_some() {
             slot.state = State::Idle;
-            match group.arrival(self.now, self.window) {
+            // while others are free it is their turn
+            let waiting = if group.idle.is_empty() { group.arrival(self.now, self.window) } else { None };
+            match waiting {
                 // through the timer, so that a chain of instant failures cannot recurse
                 Some(due) => {
                     slot.state = State::Resting;
