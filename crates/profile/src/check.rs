@@ -452,7 +452,10 @@ impl Profile {
             return Ok(target.clone());
         }
         if group.target.contains("://") {
-            return group.target.parse().map_err(|e: String| Error::new(BAD_VALUE, "", e, ""));
+            return group.target.parse().map_err(|e: String| {
+                let (what, fix) = e.split_once("; ").unwrap_or((&e, ""));
+                Error::new(BAD_VALUE, "", what, capital(fix))
+            });
         }
         let fix = match closest(&group.target, self.targets.keys().map(String::as_str)) {
             Some(near) => format!("Did you mean {near:?}?"),

@@ -110,6 +110,13 @@ fn each_fault_is_named_with_its_place_and_a_remedy() {
             "mqtt://",
         ),
         ("bad port", g("/targets/broker", json!("mqtt://h:0")), "ND-104-04", "targets.broker", "65535"),
+        (
+            "bad port of a URL in a group",
+            g("/groups/0/target", json!("mqtt://h:99999")),
+            "ND-104-04",
+            "groups[0].target",
+            "Use 1 to 65535",
+        ),
         ("no scheme", g("/targets/broker", json!("10.0.0.2:1883")), "ND-104-04", "targets.broker", "mqtt://"),
         ("path for mqtt", g("/targets/broker", json!("mqtt://h/x")), "ND-104-04", "groups[0].target", "path"),
         ("no devices", g("/groups/0/devices", json!(0)), "ND-104-05", "groups[0].devices", "1 to"),
