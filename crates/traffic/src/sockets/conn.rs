@@ -1,5 +1,8 @@
 //! One device's connection: a non-blocking kernel socket, with TLS on it or not.
 
+use super::broken::Broken;
+use super::datagram::{datagram, write_datagrams};
+use super::icmp::{icmp_socket, own_echo, own_ident, stamp_ident};
 use crate::plan::GroupPlan;
 use nix::sys::socket::{setsockopt, sockopt};
 use protocol::meter::Failure;
@@ -11,22 +14,15 @@ use rustix::net::{
     socket_with, sockopt as opt,
 };
 use rustls::ClientConnection;
-use std::borrow::Cow;
-use std::fmt;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU16, Ordering};
 
 /// What a server may make us keep of an unfinished message before we call it malformed.
 const SPILL_MAX: usize = 1 << 20;
 
 /// What may wait for a server that takes nothing when a model has more to send.
 const OUT_MAX: usize = 16 << 20;
-
-/// Datagrams the kernel cuts from one buffer (UDP_MAX_SEGMENTS), and the largest such buffer.
-const GSO_SEGMENTS: usize = 64;
-const GSO_BYTES: usize = 65_000;
 
 /// A connection.
 #[derive(Debug)]
@@ -64,74 +60,6 @@ enum Wire {
         ident: u16,
         v6: bool,
     },
-}
-
-/// Why a connection ended, or why datagrams did not get through.
-#[derive(Debug)]
-pub(super) struct Broken {
-    pub why: Failure,
-    /// Whether the socket is of no use any more.
-    pub gone: bool,
-    /// If not: how many datagrams it is about.
-    pub times: u64,
-    what: Cow<'static, str>,
-    errno: Option<Errno>,
-}
-
-impl Broken {
-    pub fn new(why: Failure, what: impl Into<Cow<'static, str>>) -> Self {
-        Self { why, gone: true, times: 1, what: what.into(), errno: None }
-    }
-
-    pub fn errno(e: Errno, doing: impl Into<Cow<'static, str>>) -> Self {
-        let why = match e {
-            Errno::CONNREFUSED => Failure::Refused,
-            Errno::CONNRESET | Errno::PIPE | Errno::CONNABORTED => Failure::Reset,
-            Errno::TIMEDOUT => Failure::Timeout,
-            Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::HOSTDOWN | Errno::NONET => {
-                Failure::Unreachable
-            }
-            _ => Failure::Local,
-        };
-        Self { errno: Some(e), ..Self::new(why, doing) }
-    }
-
-    /// It is about so many datagrams, and the socket is as it was.
-    pub fn datagrams(self, times: u64) -> Self {
-        Self { gone: false, times, ..self }
-    }
-
-    /// An error that the network has sent us about a packet: what a firewall or a router says is no fault of ours
-    /// (the kernel makes these of ICMP codes, see icmp_err_convert).
-    pub fn remote(e: Errno, doing: &'static str) -> Self {
-        let broken = Self::errno(e, doing);
-        match e {
-            Errno::ACCESS | Errno::NOPROTOOPT | Errno::OPNOTSUPP | Errno::PROTO => {
-                Self { why: Failure::Unreachable, ..broken }
-            }
-            _ => broken,
-        }
-    }
-}
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)?;
-        let Some(e) = self.errno else { return Ok(()) };
-        let hint = match e {
-            // what a router says of a packet is nothing that the user of this host can lift
-            _ if self.why != Failure::Local => "",
-            Errno::ADDRNOTAVAIL => {
-                ": out of local ports, or the source address is not this host's; add source addresses"
-            }
-            Errno::MFILE | Errno::NFILE => ": out of file descriptors; raise the limit (ulimit -n)",
-            Errno::ACCESS | Errno::PERM => {
-                ": not permitted; for ping set sysctl net.ipv4.ping_group_range=\"0 2147483647\""
-            }
-            _ => "",
-        };
-        write!(f, ": {}{hint}", std::io::Error::from(e))
-    }
 }
 
 /// What came of reading.
@@ -408,91 +336,6 @@ impl AsFd for Conn {
     }
 }
 
-/// The size of each of the datagrams in `len` bytes: see [`Outbox`].
-fn datagram(segment: usize, len: usize) -> usize {
-    if segment == 0 { len.max(1) } else { segment }
-}
-
-/// How often a datagram is tried that the socket answers with an error about another one.
-const TRIES: u64 = 4;
-
-/// Give one buffer to the socket. An ICMP error about an earlier datagram is told in place of sending, once each
-/// (RFC 1122 section 4.1.3.3): the last of these and how many there were come back too. What is told again and
-/// again is about this buffer.
-fn give(fd: &OwnedFd, bytes: &[u8]) -> (Result<(), Errno>, Option<(Errno, u64)>) {
-    let mut earlier = None;
-    loop {
-        let times = earlier.map_or(0, |(_, times)| times);
-        match send(fd, bytes, SendFlags::NOSIGNAL) {
-            Ok(_) => return (Ok(()), earlier),
-            Err(Errno::INTR) => {}
-            Err(e) if times + 1 < TRIES && Broken::remote(e, "").why != Failure::Local => {
-                earlier = Some((e, times + 1));
-            }
-            Err(e) => return (Err(e), earlier),
-        }
-    }
-}
-
-/// Give datagrams to the socket, with `gso` up to 64 a system call: the kernel cuts them (UDP_SEGMENT). How many
-/// bytes are done with; the rest is for when there is room again. A datagram that cannot leave holds up none.
-fn write_datagrams(
-    fd: &OwnedFd,
-    mut gso: Option<&mut usize>,
-    segment: usize,
-    bytes: &[u8],
-    refused: &mut Vec<Broken>,
-) -> usize {
-    let segment = datagram(segment, bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let left = bytes.len() - at;
-        let size = match &mut gso {
-            Some(gso) if left > segment && **gso != usize::MAX => {
-                if **gso != segment {
-                    let size = i32::try_from(segment).unwrap_or(i32::MAX);
-                    **gso = match setsockopt(fd, sockopt::UdpGsoSegment, &size) {
-                        Ok(()) => segment,
-                        Err(_) => usize::MAX, // not here: one by one
-                    };
-                    continue;
-                }
-                let most = (GSO_BYTES / segment).clamp(1, GSO_SEGMENTS) * segment;
-                most.min(left)
-            }
-            _ => segment.min(left),
-        };
-        let (result, earlier) = give(fd, &bytes[at..at + size]);
-        if let Some((e, times)) = earlier.filter(|(e, _)| result != Err(*e)) {
-            refuse(refused, Broken::remote(e, "send").datagrams(times));
-        }
-        match result {
-            Ok(()) => at += size,
-            Err(Errno::AGAIN | Errno::NOBUFS) => break,
-            // segments larger than the path's MTU: the kernel will not cut those
-            Err(Errno::INVAL | Errno::MSGSIZE | Errno::IO) if size > segment => {
-                let _reset = setsockopt(fd, sockopt::UdpGsoSegment, &0);
-                if let Some(gso) = &mut gso {
-                    **gso = usize::MAX;
-                }
-            }
-            Err(e) => {
-                refuse(refused, Broken::errno(e, "send").datagrams(size.div_ceil(segment) as u64));
-                at += size;
-            }
-        }
-    }
-    at
-}
-
-/// Note datagrams that did not get through.
-fn refuse(refused: &mut Vec<Broken>, broken: Broken) {
-    match refused.last_mut().filter(|last| last.errno == broken.errno && last.why == broken.why) {
-        Some(last) => last.times += broken.times,
-        None => refused.push(broken),
-    }
-}
-
 /// Cipher text taken at once. With a record that it completes it is less than [`read_tls`]'s buffer holds.
 const CIPHER_MAX: usize = 16 * 1024;
 
@@ -540,61 +383,6 @@ fn read_tls(
             return Ok(Input::Aside);
         }
     }
-}
-
-/// Give an echo request our identifier and a right checksum (the kernel does ICMPv6's itself).
-fn stamp_ident(message: &mut [u8], ident: u16, v6: bool) {
-    if message.len() < 8 {
-        return;
-    }
-    message[4..6].copy_from_slice(&ident.to_be_bytes());
-    if !v6 {
-        message[2..4].fill(0);
-        let mut sum: u32 = 0;
-        for pair in message.chunks(2) {
-            sum += u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
-        }
-        while sum > 0xffff {
-            sum = (sum & 0xffff) + (sum >> 16);
-        }
-        message[2..4].copy_from_slice(&(!(sum as u16)).to_be_bytes());
-    }
-}
-
-/// An identifier that no other raw socket of this process has, nor, most likely, one of another process: each
-/// sees the replies to all.
-fn own_ident() -> u16 {
-    static GIVEN: AtomicU16 = AtomicU16::new(0);
-    (std::process::id() as u16).wrapping_mul(4099).wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed))
-}
-
-/// Where the ICMP message begins, if it is an echo reply with our identifier. IPv4 raw sockets show the
-/// IP header too.
-fn own_echo(packet: &[u8], ident: u16, v6: bool) -> Option<usize> {
-    let at = if v6 { 0 } else { usize::from(packet.first()? & 0x0f) * 4 };
-    let icmp = packet.get(at..)?;
-    let reply = if v6 { 129 } else { 0 };
-    (icmp.len() >= 8 && icmp[0] == reply && icmp[4..6] == ident.to_be_bytes()).then_some(at)
-}
-
-/// A ping socket where this user may have one, else a raw one (true).
-fn icmp_socket(v6: bool) -> Result<(OwnedFd, bool), Errno> {
-    let (family, proto) =
-        if v6 { (AddressFamily::INET6, ipproto::ICMPV6) } else { (AddressFamily::INET, ipproto::ICMP) };
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    match socket_with(family, SocketType::DGRAM, flags, Some(proto)) {
-        Ok(fd) => Ok((fd, false)),
-        Err(Errno::ACCESS) => {
-            let raw = socket_with(family, SocketType::RAW, flags, Some(proto));
-            raw.map(|fd| (fd, true)).map_err(|_| Errno::ACCESS)
-        }
-        Err(e) => Err(e),
-    }
-}
-
-/// Whether this user may send ICMP echoes.
-pub(super) fn can_ping(v6: bool) -> Result<(), Errno> {
-    icmp_socket(v6).map(drop)
 }
 
 /// Whether this address is one of the host's own, so that it can be bound.

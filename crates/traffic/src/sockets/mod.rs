@@ -1,7 +1,10 @@
 //! Traffic over the kernel's sockets: any machine, any server, no privileges.
 
+mod broken;
 mod conn;
+mod datagram;
 mod group;
+mod icmp;
 pub(crate) mod tls;
 mod worker;
 
@@ -200,7 +203,7 @@ fn may_ping(index: usize, group: &crate::plan::GroupPlan) -> Result<(), Unready>
     if group.scheme.carrier != Carrier::Icmp {
         return Ok(());
     }
-    conn::can_ping(group.address.is_ipv6()).map_err(|e| {
+    icmp::can_ping(group.address.is_ipv6()).map_err(|e| {
         let what = format!("this user may not send ICMP echoes ({})", std::io::Error::from(e));
         let fix = "Run sudo sysctl -w net.ipv4.ping_group_range=\"0 2147483647\", or run as root";
         Unready::new("ND-92-05", format!("groups[{index}].model.ping"), what, fix)

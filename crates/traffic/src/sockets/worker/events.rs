@@ -1,7 +1,8 @@
 //! What the sockets say: connections that come up, bytes that arrive, connections that break.
 
 use super::{State, Worker};
-use crate::sockets::conn::{Broken, Conn, Input};
+use crate::sockets::broken::Broken;
+use crate::sockets::conn::{Conn, Input};
 use protocol::meter::Failure;
 use protocol::model::{End, Model};
 use protocol::time::Time;

@@ -1,7 +1,7 @@
 //! When flows begin and how they end: arrivals, the crowd, the timers of devices, and draining.
 
 use super::{State, Worker};
-use crate::sockets::conn::Broken;
+use crate::sockets::broken::Broken;
 use protocol::meter::{Failure, record};
 use protocol::model::{End, Model};
 use protocol::time::Time;

@@ -8,7 +8,8 @@ mod rest;
 #[cfg(test)]
 mod tests;
 
-use super::conn::{Broken, Conn};
+use super::broken::Broken;
+use super::conn::Conn;
 use super::group::Group;
 use crate::cpu::{CpuTime, ThreadCpu};
 use crate::plan::Plan;

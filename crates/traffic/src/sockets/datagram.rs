@@ -1,0 +1,97 @@
+//! Giving datagrams to a socket: many at a time, none lost silently.
+
+use super::broken::Broken;
+use nix::sys::socket::{setsockopt, sockopt};
+use protocol::meter::Failure;
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+use std::os::fd::OwnedFd;
+
+/// Datagrams the kernel cuts from one buffer (UDP_MAX_SEGMENTS), and the largest such buffer.
+const GSO_SEGMENTS: usize = 64;
+const GSO_BYTES: usize = 65_000;
+
+/// The size of each of the datagrams in `len` bytes: see [`protocol::model::Outbox`].
+pub(super) fn datagram(segment: usize, len: usize) -> usize {
+    if segment == 0 { len.max(1) } else { segment }
+}
+
+/// How often a datagram is tried that the socket answers with an error about another one.
+const TRIES: u64 = 4;
+
+/// Give one buffer to the socket. An ICMP error about an earlier datagram is told in place of sending, once each
+/// (RFC 1122 section 4.1.3.3): the last of these and how many there were come back too. What is told again and
+/// again is about this buffer.
+fn give(fd: &OwnedFd, bytes: &[u8]) -> (Result<(), Errno>, Option<(Errno, u64)>) {
+    let mut earlier = None;
+    loop {
+        let times = earlier.map_or(0, |(_, times)| times);
+        match send(fd, bytes, SendFlags::NOSIGNAL) {
+            Ok(_) => return (Ok(()), earlier),
+            Err(Errno::INTR) => {}
+            Err(e) if times + 1 < TRIES && Broken::remote(e, "").why != Failure::Local => {
+                earlier = Some((e, times + 1));
+            }
+            Err(e) => return (Err(e), earlier),
+        }
+    }
+}
+
+/// Give datagrams to the socket, with `gso` up to 64 a system call: the kernel cuts them (UDP_SEGMENT). How many
+/// bytes are done with; the rest is for when there is room again. A datagram that cannot leave holds up none.
+pub(super) fn write_datagrams(
+    fd: &OwnedFd,
+    mut gso: Option<&mut usize>,
+    segment: usize,
+    bytes: &[u8],
+    refused: &mut Vec<Broken>,
+) -> usize {
+    let segment = datagram(segment, bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let left = bytes.len() - at;
+        let size = match &mut gso {
+            Some(gso) if left > segment && **gso != usize::MAX => {
+                if **gso != segment {
+                    let size = i32::try_from(segment).unwrap_or(i32::MAX);
+                    **gso = match setsockopt(fd, sockopt::UdpGsoSegment, &size) {
+                        Ok(()) => segment,
+                        Err(_) => usize::MAX, // not here: one by one
+                    };
+                    continue;
+                }
+                let most = (GSO_BYTES / segment).clamp(1, GSO_SEGMENTS) * segment;
+                most.min(left)
+            }
+            _ => segment.min(left),
+        };
+        let (result, earlier) = give(fd, &bytes[at..at + size]);
+        if let Some((e, times)) = earlier.filter(|(e, _)| result != Err(*e)) {
+            refuse(refused, Broken::remote(e, "send").datagrams(times));
+        }
+        match result {
+            Ok(()) => at += size,
+            Err(Errno::AGAIN | Errno::NOBUFS) => break,
+            // segments larger than the path's MTU: the kernel will not cut those
+            Err(Errno::INVAL | Errno::MSGSIZE | Errno::IO) if size > segment => {
+                let _reset = setsockopt(fd, sockopt::UdpGsoSegment, &0);
+                if let Some(gso) = &mut gso {
+                    **gso = usize::MAX;
+                }
+            }
+            Err(e) => {
+                refuse(refused, Broken::errno(e, "send").datagrams(size.div_ceil(segment) as u64));
+                at += size;
+            }
+        }
+    }
+    at
+}
+
+/// Note datagrams that did not get through.
+fn refuse(refused: &mut Vec<Broken>, broken: Broken) {
+    match refused.last_mut().filter(|last| last.is_like(&broken)) {
+        Some(last) => last.times += broken.times,
+        None => refused.push(broken),
+    }
+}
