@@ -182,7 +182,7 @@ def resolve_profile(profile: str | dict[str, Any], folder: Path) -> dict[str, An
         if not isinstance(data, dict):
             raise Error("ND-104-04", "it is not a profile", at=profile, fix="A profile is an object")
         return _located(data, path.parent)
-    return presets.profile(profile)
+    return _located(presets.profile(profile), presets.profiles()[profile].parent)
 
 
 FILES = (("tls", "ca"), ("frame", "replay", "file"))

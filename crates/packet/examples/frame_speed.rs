@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use std::hint::black_box;
 use std::time::Instant;
 
-const FRAMES: u64 = 5_000_000;
-const ROUNDS: usize = 5;
+const FRAMES: u64 = 50_000;
+const ROUNDS: usize = 400;
 
 fn program(
     layers: Value,

@@ -59,6 +59,13 @@ impl Default for Frame {
     }
 }
 
+impl Frame {
+    /// Whether it says how fast frames come, over all devices.
+    pub fn is_paced(&self) -> bool {
+        self.rate.is_some() || self.replay.as_ref().is_some_and(|replay| replay.own_timing)
+    }
+}
+
 /// Sizes of frames, all with FCS, as RFC 2544 has them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]

@@ -24,7 +24,7 @@ pub struct Trial {
     pub measure: Option<Interval>,
     /// Instead of `phases.drain`.
     pub drain: Option<Interval>,
-    /// Factor on every rate (open loop) or number of devices (closed loop).
+    /// Factor on every rate (open loop, frames) or number of devices (closed loop).
     pub load: Option<f64>,
 }
 
@@ -33,7 +33,7 @@ pub struct Trial {
 pub struct Plan {
     /// The profile, with the trial's changes made.
     pub profile: Profile,
-    /// Factor on open-loop rates.
+    /// Factor on open-loop rates and those of frames.
     pub factor: f64,
     /// The groups, in the profile's order.
     pub groups: Vec<GroupPlan>,
@@ -93,6 +93,10 @@ impl Plan {
         }
         phases.sample = spacing(phases, profile.groups.len());
         for group in &mut profile.groups {
+            // Frames have a rate of the whole group, which the factor is on.
+            if group.frame.as_ref().is_some_and(profile::Frame::is_paced) {
+                continue;
+            }
             if let Load::Closed(closed) = &mut group.load {
                 let scaled = |devices: u32| (f64::from(devices) * factor).round() as u32;
                 group.devices = scaled(group.devices).max(1);

@@ -6,6 +6,7 @@ use crate::plan::{GroupPlan, Plan};
 use crate::transport::Unready;
 use packet::frame::{Devices, FrameError, Layer, Program, Recipe, Sizes, Vary, compose};
 use packet::{FCS, Flow, ethernet, ipv4, ipv6, udp};
+use profile::ceiling::RATE;
 use profile::frame::Replay;
 use profile::{Frame, Load};
 use protocol::registry::Params;
@@ -160,7 +161,7 @@ pub fn shape(
     let devices = f64::from(group.devices.max(1));
     let interval_ns = match (frame.and_then(|frame| frame.rate), params.rate, params.interval) {
         (Some(rate), _, _) => match rate.frames(program.mean_len(), speed) {
-            Some(frames) => devices * 1e9 / frames,
+            Some(frames) => devices * 1e9 / (frames * plan.factor),
             None => {
                 let what = "the port does not say how fast it is";
                 return Err(refusal(index, "frame.rate.line", what, "Give transport.dpdk.ports[].speed"));
@@ -173,6 +174,11 @@ pub fn shape(
     if !(interval_ns > 0.0 && interval_ns.is_finite()) {
         return Err(refusal(index, "model.stream.interval", "an endless rate cannot be met", "Give a rate"));
     }
+    if devices * 1e9 / interval_ns > RATE {
+        let what =
+            format!("{:e} frames a second are more than one each nanosecond", devices * 1e9 / interval_ns);
+        return Err(refusal(index, "frame.rate", what, "Use at most \"1000M/s\""));
+    }
     let gaps = match frame {
         Some(Frame { replay: Some(replay), .. }) if replay.own_timing => {
             let (_, gaps) = recording(index, replay)?;
@@ -181,7 +187,7 @@ pub fn shape(
                 let fix = "Give a rate in place of own_timing, or a rest between rounds";
                 return Err(refusal(index, "frame.replay.own_timing", what, fix));
             }
-            Gaps::Given(gaps.into())
+            Gaps::Given(gaps.into_iter().map(|gap| (gap as f64 / plan.factor) as u64).collect())
         }
         Some(Frame { gaps: profile::frame::Gaps::Poisson, .. }) => Gaps::Poisson,
         _ => Gaps::Constant,

@@ -28,7 +28,7 @@ pub(super) fn stamp_ident(message: &mut [u8], ident: u16, v6: bool) {
 /// sees the replies to all.
 pub(super) fn own_ident() -> u16 {
     static GIVEN: AtomicU16 = AtomicU16::new(0);
-    (std::process::id() as u16).wrapping_mul(4099).wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed))
+    (std::process::id() as u16).wrapping_mul(40_501).wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Where the ICMP message begins, if it is an echo reply with our identifier. IPv4 raw sockets show the
