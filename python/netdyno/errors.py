@@ -38,6 +38,7 @@ CODES: dict[str, str] = {
     "ND-90-06": "A port or worker of the generator was lost",
     "ND-90-20": "There is no result of any trial",
     "ND-91-01": "A DPDK port was lost during the run",
+    "ND-91-02": "An end of an impaired link was lost",
     "ND-91-20": "The daemon ended by itself",
     "ND-91-21": "The connection to the daemon was lost",
     "ND-91-22": "The daemon did not answer in time",
@@ -57,6 +58,7 @@ CODES: dict[str, str] = {
     "ND-92-12": "DPDK ports cannot be set up",
     "ND-92-13": "Where frames of a DPDK port go is not known",
     "ND-92-14": "A DPDK placement cannot be made",
+    "ND-92-15": "An impaired link cannot be made",
     "ND-92-20": "The daemon's program was not found",
     "ND-92-21": "The daemon did not start",
     "ND-92-22": "Root is needed",
@@ -74,6 +76,7 @@ CODES: dict[str, str] = {
     "ND-92-34": "The store is damaged",
     "ND-92-35": "The machine lacks something that the run needs",
     "ND-92-36": "Another program writes to this daemon",
+    "ND-92-37": "A NIC cannot be bound or given back",
     "ND-99-20": "A threshold failed",
     "ND-104-01": "Not JSON",
     "ND-104-02": "An unknown key",
@@ -99,6 +102,7 @@ CODES: dict[str, str] = {
     "ND-104-27": "Runs that cannot be compared",
     "ND-104-28": "A request that the daemon does not take",
     "ND-104-29": "A wrong topology",
+    "ND-104-30": "A NIC that must not be bound, or is none",
     "ND-105-20": "Interrupted",
 }
 

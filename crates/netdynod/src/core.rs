@@ -1,6 +1,7 @@
 //! What all connections share: the run, the capture, who writes, who watches.
 
 use crate::lease::{LEASE, Lease};
+use crate::links::Links;
 use crate::log::Tail;
 use crate::rpc::{BAD_PROFILE, Error, NOT_WRITER};
 use crate::run::Run;
@@ -24,6 +25,8 @@ pub struct Core {
     pub ending: AtomicBool,
     /// Those who watch.
     pub watchers: Arc<Watchers>,
+    /// Impaired links.
+    pub links: Links,
     run: Mutex<Option<Arc<Run>>>,
     capture: Mutex<Option<Capture>>,
     lease: Mutex<Lease>,
@@ -43,6 +46,7 @@ impl Core {
             log,
             ending: AtomicBool::new(false),
             watchers: Arc::default(),
+            links: Links::default(),
             run: Mutex::default(),
             capture: Mutex::default(),
             lease: Mutex::default(),
@@ -139,9 +143,12 @@ impl Core {
         answer
     }
 
-    /// Stop a run whose writer has fallen silent. Call a few times a second.
+    /// Stop the run and the links of a writer who has fallen silent. Call a few times a second.
     pub fn watch_lease(&self) {
         let lapsed = lock(&self.lease).lapse(Instant::now());
+        if lapsed && self.links.clear() > 0 {
+            tracing::warn!("the controller has been silent for {LEASE:?}: its links are taken away");
+        }
         if lapsed && self.run().is_some_and(|run| run.stop("lease")) {
             tracing::warn!("the controller has been silent for {LEASE:?}: the run stops sending");
         }

@@ -5,6 +5,7 @@ mod connection;
 mod core;
 mod lease;
 mod lines;
+mod links;
 mod listen;
 mod log;
 mod machine;
@@ -49,7 +50,11 @@ enum Command {
     /// Check profiles.
     Validate(validate::Validate),
     /// Print the JSON Schema of profiles.
-    Schema,
+    Schema {
+        /// Of how a link is impaired instead.
+        #[arg(long)]
+        impair: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -80,7 +85,10 @@ fn run(cli: &Cli) -> Result<ExitCode> {
                 return Ok(EXIT_INPUT.into());
             }
         }
-        Some(Command::Schema) => print(&format!("{:#}\n", profile::schema()))?,
+        Some(Command::Schema { impair }) => {
+            let schema = if *impair { links::schema() } else { profile::schema() };
+            print(&format!("{schema:#}\n"))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

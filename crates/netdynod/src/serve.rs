@@ -55,12 +55,13 @@ pub fn run(settings: &Serve) -> Result<()> {
     while !stop.load(Ordering::Relaxed) && !core.ending.load(Ordering::Relaxed) {
         std::thread::sleep(TURN);
         core.watch_lease();
+        core.links.tell(&core.watchers);
     }
     end(&core);
     Ok(())
 }
 
-/// Let the run and the capture close what they have open.
+/// Let the run, the capture and the links close what they have open.
 fn end(core: &Core) {
     let until = Instant::now() + LEAVING;
     if let Some(run) = core.run() {
@@ -70,6 +71,7 @@ fn end(core: &Core) {
         }
     }
     *core.capture() = None;
+    core.links.clear();
     std::thread::sleep(TURN); // for the answer to core.shutdown to leave
     tracing::info!("ended");
 }

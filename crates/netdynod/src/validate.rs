@@ -1,6 +1,6 @@
 //! `netdynod validate`: what is wrong with profiles.
 
-use crate::print;
+use crate::{links, print};
 use anyhow::Result;
 use clap::Args;
 use std::io;
@@ -15,6 +15,9 @@ pub struct Validate {
     /// One JSON object a file.
     #[arg(long)]
     json: bool,
+    /// They say how a link is impaired, or name a preset.
+    #[arg(long)]
+    impair: bool,
 }
 
 /// Whether all are good.
@@ -22,6 +25,7 @@ pub fn run(args: &Validate) -> Result<bool> {
     let mut good = true;
     for file in &args.files {
         let errors = match read(file) {
+            Ok(text) if args.impair => links::read(&text).err().into_iter().collect(),
             Ok(text) => profile::load(&text).err().unwrap_or_default(),
             Err(e) => {
                 let what = format!("it cannot be read ({e})");

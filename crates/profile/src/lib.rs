@@ -15,7 +15,7 @@ mod target;
 pub use check::parse_mac;
 pub use error::Error;
 pub use frame::Frame;
-pub use load::{load, schema};
+pub use load::{load, read, schema};
 pub use metric::{Kind, Metric, Stat};
 pub use target::Target;
 

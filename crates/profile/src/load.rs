@@ -3,6 +3,7 @@
 use crate::error::{BAD_VALUE, MISSING_KEY, SYNTAX, UNKNOWN_KEY};
 use crate::{Error, Profile};
 use protocol::problem::closest;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Profiles larger than this are refused before they are read.
@@ -31,11 +32,16 @@ pub fn load(text: &str) -> Result<Profile, Vec<Error>> {
             )]);
         }
     }
-    let mut json = serde_json::Deserializer::from_str(text);
-    let profile: Profile = serde_path_to_error::deserialize(&mut json)
-        .map_err(|e| vec![explain_value(&e.path().to_string(), e.inner())])?;
+    let profile: Profile = read(text).map_err(|error| vec![error])?;
     let errors = crate::check::check(&profile);
     if errors.is_empty() { Ok(profile) } else { Err(errors) }
+}
+
+/// Anything that is written as strictly as a profile; what is wrong is told in the same words.
+pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
+    serde_json::from_str::<Value>(text).map_err(|e| explain("", &e))?;
+    let mut json = serde_json::Deserializer::from_str(text);
+    serde_path_to_error::deserialize(&mut json).map_err(|e| explain_value(&e.path().to_string(), e.inner()))
 }
 
 /// The profile's JSON Schema.

@@ -4,6 +4,7 @@
 mod capture;
 mod control;
 mod core;
+mod impair;
 mod log;
 mod ports;
 mod profile;
@@ -44,6 +45,13 @@ pub fn call(caller: &Caller, name: &str, params: Map<String, Value>) -> Answer {
         "capture.start" => capture::start(caller, take(params)?),
         "capture.stop" => capture::stop(caller, take(params)?),
         "capture.status" => capture::status(caller, take(params)?),
+        "impair.presets" => impair::presets(take(params)?),
+        "impair.validate" => impair::validate(take(params)?),
+        "impair.start" => impair::start(caller, take(params)?),
+        "impair.set" => impair::set(caller, take(params)?),
+        "impair.stats" => impair::stats(caller, take(params)?),
+        "impair.stop" => impair::stop(caller, take(params)?),
+        "impair.list" => impair::list(caller, take(params)?),
         "log.tail" => log::tail(caller, take(params)?),
         _ => Err(Error::method(name)),
     }

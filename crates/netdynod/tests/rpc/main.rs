@@ -4,6 +4,7 @@
 
 mod daemon;
 mod framing;
+mod impairing;
 mod life;
 mod limits;
 mod running;

@@ -1,0 +1,273 @@
+//! Impaired links between the kernels of two hosts: made on request, gone with whoever asked for them.
+
+use crate::rpc::{BAD_PARAMS, Error, NOT_READY, NOTHING_THERE, TOO_MANY};
+use crate::watchers::Watchers;
+use impair::preset;
+use impair::tap::{Link, Options, Place};
+use impair::{Direction, LinkSpec, Stats};
+use profile::Error as Fault;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Links that there may be: each has threads and memory of its own.
+pub const LINKS: usize = 64;
+/// How often those who watch are told how links do.
+const EACH: Duration = Duration::from_secs(1);
+/// Longest name of an interface, `IFNAMSIZ` without its end.
+const NAME_MAX: usize = 15;
+
+/// One end, as asked for.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct End {
+    /// Name of a namespace, or the path of its file; `None`: the one that the daemon is in.
+    #[serde(default)]
+    namespace: Option<String>,
+    /// Name of the interface there.
+    name: String,
+    /// Largest IP packet, bytes.
+    #[serde(default = "mtu")]
+    mtu: u16,
+    /// Its Ethernet address; `None`: a random one.
+    #[serde(default)]
+    mac: Option<String>,
+}
+
+fn mtu() -> u16 {
+    1500
+}
+
+impl End {
+    fn place(&self, at: &str) -> Result<Place, Error> {
+        let name = &self.name;
+        let usable = !name.is_empty() && name.len() <= NAME_MAX && !name.starts_with('.');
+        if !usable || name.contains(|c: char| c == '/' || c == '%' || c.is_whitespace()) {
+            let what = format!("{name:?} cannot name an interface of at most {NAME_MAX} bytes");
+            return Err(Error::params(&format!("{at}.name"), what));
+        }
+        let mac = match &self.mac {
+            None => None,
+            Some(text) => Some(profile::parse_mac(text).ok_or_else(|| {
+                Error::params(&format!("{at}.mac"), format!("{text:?} is no Ethernet address"))
+            })?),
+        };
+        let namespace = self.namespace.as_ref().map(|name| match name.contains('/') {
+            true => PathBuf::from(name),
+            false => Path::new("/run/netns").join(name),
+        });
+        Ok(Place { namespace, name: name.clone(), mtu: self.mtu, mac })
+    }
+}
+
+/// How a link does. The counters are those since its start.
+#[derive(Debug, Serialize)]
+pub struct Status {
+    /// Its id.
+    pub link: String,
+    /// Seconds since its start.
+    pub elapsed: f64,
+    /// Why it carries nothing any more, if so.
+    pub error: Option<Fault>,
+    /// From a to b.
+    pub a_to_b: Stats,
+    /// From b to a.
+    pub b_to_a: Stats,
+}
+
+/// A link as it was asked for.
+#[derive(Debug, Serialize)]
+pub struct About {
+    link: String,
+    a: End,
+    b: End,
+    spec: LinkSpec,
+    elapsed: f64,
+    error: Option<Fault>,
+}
+
+struct Entry {
+    ends: [End; 2],
+    spec: LinkSpec,
+    began: Instant,
+    link: Link,
+}
+
+impl Entry {
+    fn error(&self) -> Option<Fault> {
+        let fix = "Stop it; whoever took the interface or its namespace away knows more";
+        self.link.ended().map(|why| Fault::new("ND-91-02", "", why.to_string(), fix))
+    }
+
+    fn status(&self, id: &str) -> Status {
+        let [a_to_b, b_to_a] = self.link.stats();
+        Status { link: id.into(), elapsed: self.elapsed(), error: self.error(), a_to_b, b_to_a }
+    }
+
+    fn elapsed(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+}
+
+#[derive(Default)]
+struct Made {
+    last: u64,
+    links: BTreeMap<String, Entry>,
+    told: Option<Instant>,
+}
+
+/// All links of this daemon.
+#[derive(Default)]
+pub struct Links(Mutex<Made>);
+
+impl Links {
+    fn lock(&self) -> MutexGuard<'_, Made> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Make both ends and carry frames between them. Gives the link's id.
+    pub fn start(&self, a: End, b: End, spec: LinkSpec, options: &Options) -> Result<String, Error> {
+        if self.lock().links.len() >= LINKS {
+            let what = format!("there are {LINKS} links already");
+            return Err(Error::new(TOO_MANY, "ND-104-11", "impair.start", what, "Stop one with impair.stop"));
+        }
+        let made = Link::start(&a.place("a")?, &b.place("b")?, &spec, options);
+        let link = made.map_err(|why| {
+            let fix = "Check that namespace and rights are there and the name is free; see `ip netns list`";
+            Error::of(NOT_READY, &Fault::new("ND-92-15", "", why.to_string(), fix))
+        })?;
+        let mut made = self.lock();
+        made.last += 1;
+        let id = format!("link-{}", made.last);
+        tracing::info!(link = %id, a = %a.name, b = %b.name, "impaired link started");
+        made.links.insert(id.clone(), Entry { ends: [a, b], spec, began: Instant::now(), link });
+        Ok(id)
+    }
+
+    /// Change a link's parameters.
+    pub fn set(&self, id: &str, spec: LinkSpec) -> Result<(), Error> {
+        let mut made = self.lock();
+        let entry = made.links.get_mut(id).ok_or_else(|| none(id))?;
+        entry.link.set(&spec);
+        entry.spec = spec;
+        Ok(())
+    }
+
+    /// How a link does.
+    pub fn status(&self, id: &str) -> Result<Status, Error> {
+        self.lock().links.get(id).map(|entry| entry.status(id)).ok_or_else(|| none(id))
+    }
+
+    /// Take a link away: how it did to its end, and a specification that does again what it did.
+    pub fn stop(&self, id: &str) -> Result<(Status, LinkSpec), Error> {
+        let entry = self.lock().links.remove(id).ok_or_else(|| none(id))?;
+        let (mut status, recorded) = (entry.status(id), entry.link.recorded());
+        let [there, back] = [Direction::AToB, Direction::BToA].map(|way| entry.link.direction(way).clone());
+        drop(entry);
+        // Now that nothing is carried any more they are the last.
+        (status.a_to_b, status.b_to_a) = (there.stats(), back.stats());
+        tracing::info!(link = %id, "impaired link stopped");
+        Ok((status, recorded))
+    }
+
+    /// Take all away; how many there were.
+    pub fn clear(&self) -> usize {
+        let links = std::mem::take(&mut self.lock().links);
+        links.len()
+    }
+
+    /// What links there are.
+    pub fn list(&self) -> Vec<About> {
+        let about = |(id, entry): (&String, &Entry)| {
+            let [a, b] = entry.ends.clone();
+            let (spec, elapsed, error) = (entry.spec.clone(), entry.elapsed(), entry.error());
+            About { link: id.clone(), a, b, spec, elapsed, error }
+        };
+        self.lock().links.iter().map(about).collect()
+    }
+
+    /// Tell those who watch, once a second, how each link does.
+    pub fn tell(&self, watchers: &Watchers) {
+        let mut made = self.lock();
+        if made.links.is_empty() || made.told.is_some_and(|told| told.elapsed() < EACH) {
+            return;
+        }
+        made.told = Some(Instant::now());
+        made.links.iter().for_each(|(id, entry)| watchers.publish("impair.sample", &entry.status(id)));
+    }
+}
+
+fn none(id: &str) -> Error {
+    Error::new(NOTHING_THERE, "ND-104-11", "link", format!("there is no link {id:?}"), "See impair.list")
+}
+
+/// What a link is asked to do: a specification, or the name of a preset, as JSON text.
+pub fn read(text: &str) -> Result<LinkSpec, Fault> {
+    let names: Vec<&str> = preset::PRESETS.iter().map(|preset| preset.name).collect();
+    let fix = format!("Use one of {}, or an object", names.join(", "));
+    match profile::read(text)? {
+        Value::Object(_) => {}
+        Value::String(name) => {
+            let unknown = || Fault::new("ND-104-06", "", format!("there is no preset {name:?}"), fix);
+            return preset::find(&name).map(|preset| (preset.spec)()).ok_or_else(unknown);
+        }
+        _ => return Err(Fault::new("ND-104-04", "", "it is neither an object nor a text", fix)),
+    }
+    let spec: LinkSpec = profile::read(text)?;
+    spec.check().map_err(|p| Fault::new("ND-104-05", p.key, p.what, p.fix))?;
+    Ok(spec)
+}
+
+/// The same, from parameters of a request.
+pub fn taken(spec: &Value) -> Result<LinkSpec, Error> {
+    read(&spec.to_string()).map_err(|fault| Error::of(BAD_PARAMS, &fault))
+}
+
+/// The JSON Schema of a specification.
+pub fn schema() -> Value {
+    let mut schema = schemars::schema_for!(LinkSpec).to_value();
+    schema["$id"] = "urn:netdyno:schema:impair-1".into();
+    schema
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_specification_or_a_preset_is_read_strictly() {
+        assert_eq!(read("\"lte\"").unwrap(), (preset::find("lte").unwrap().spec)());
+        assert_eq!(read("{}").unwrap(), LinkSpec::default());
+        for (text, code, at) in [
+            ("\"lute\"", "ND-104-06", ""),
+            ("{", "ND-104-01", ""),
+            ("[]", "ND-104-04", ""),
+            (r#"{"a_to_b": {"delai": {}}}"#, "ND-104-02", "a_to_b.delai"),
+            (r#"{"a_to_b": {"loss": {"independent": 1}}}"#, "ND-104-04", "a_to_b.loss.independent"),
+            (r#"{"b_to_a": {"delay": {"constant": "61s"}}}"#, "ND-104-05", "b_to_a.delay.constant"),
+        ] {
+            let fault = read(text).unwrap_err();
+            assert_eq!((fault.code, fault.at.as_str()), (code, at), "{text}: {fault}");
+            assert!(!fault.fix.is_empty() && !fault.what.is_empty(), "{fault}");
+        }
+    }
+
+    #[test]
+    fn names_and_addresses_of_ends_are_checked() {
+        let end = |name: &str, mac: Option<&str>| End {
+            namespace: Some("x".into()),
+            name: name.into(),
+            mtu: 1500,
+            mac: mac.map(str::to_owned),
+        };
+        let place = end("a23456789012345", Some("02:00:00:00:00:01")).place("a").unwrap();
+        assert_eq!((place.namespace, place.mac), (Some("/run/netns/x".into()), Some([2, 0, 0, 0, 0, 1])));
+        for name in ["", "a234567890123456", "a/b", "a b", "..", "tap%d"] {
+            assert_eq!(end(name, None).place("a").unwrap_err().data["at"], "a.name", "{name}");
+        }
+        assert_eq!(end("a", Some("02:00")).place("b").unwrap_err().data["at"], "b.mac");
+    }
+}

@@ -1,0 +1,96 @@
+//! `impair.*`: links between two hosts' kernels, made as bad as wanted. They are the writer's, and end with his lease.
+
+use super::{Answer, Nothing};
+use crate::connection::Caller;
+use crate::links::{self, End};
+use impair::preset::PRESETS;
+use impair::tap::Options;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Paths that have names.
+pub fn presets(_: Nothing) -> Answer {
+    let all = PRESETS.iter().map(|p| json!({"name": p.name, "about": p.about, "spec": (p.spec)()}));
+    Ok(all.collect())
+}
+
+/// A specification, or the name of a preset.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Validate {
+    spec: Value,
+}
+
+/// What is wrong with it.
+pub fn validate(params: Validate) -> Answer {
+    let errors: Vec<_> = links::read(&params.spec.to_string()).err().into_iter().collect();
+    Ok(json!({"errors": errors}))
+}
+
+/// Between what, how, and carried by whom.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Start {
+    a: End,
+    b: End,
+    #[serde(default = "unimpaired")]
+    spec: Value,
+    #[serde(default)]
+    two_threads: bool,
+    #[serde(default)]
+    cores: Vec<usize>,
+}
+
+fn unimpaired() -> Value {
+    json!({})
+}
+
+/// Make both ends, and carry frames between them.
+pub fn start(caller: &Caller, params: Start) -> Answer {
+    caller.core.as_writer(caller.session)?;
+    let spec = links::taken(&params.spec)?;
+    let options = Options { two_threads: params.two_threads, cores: params.cores, ..Options::default() };
+    let link = caller.core.links.start(params.a, params.b, spec, &options)?;
+    Ok(json!({"link": link}))
+}
+
+/// What is to hold now.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Set {
+    link: String,
+    spec: Value,
+}
+
+/// From now on so.
+pub fn set(caller: &Caller, params: Set) -> Answer {
+    caller.core.as_writer(caller.session)?;
+    caller.core.links.set(&params.link, links::taken(&params.spec)?)?;
+    Ok(Value::Bool(true))
+}
+
+/// Which link.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Which {
+    link: String,
+}
+
+/// Its counters.
+pub fn stats(caller: &Caller, params: Which) -> Answer {
+    Ok(json!(caller.core.links.status(&params.link)?))
+}
+
+/// Take it away.
+pub fn stop(caller: &Caller, params: Which) -> Answer {
+    caller.core.as_writer(caller.session)?;
+    let (status, recorded) = caller.core.links.stop(&params.link)?;
+    let mut answer = json!(status);
+    answer["recorded"] = json!(recorded);
+    Ok(answer)
+}
+
+/// What links there are.
+pub fn list(caller: &Caller, _: Nothing) -> Answer {
+    Ok(json!(caller.core.links.list()))
+}

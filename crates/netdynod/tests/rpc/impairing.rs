@@ -1,0 +1,214 @@
+//! Impaired links: made between namespaces, changed and counted while they carry, gone with whoever asked for them.
+
+use crate::daemon::{Client, Daemon, until};
+use serde_json::{Value, json};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// A thread in a network namespace of its own, which ends with it.
+struct Host {
+    work: Sender<Work>,
+    namespace: String,
+}
+
+impl Host {
+    /// `None` where there are no rights for it, or no taps.
+    fn new() -> Option<Self> {
+        let (work, todo) = channel::<Work>();
+        let (ready, namespace) = channel();
+        std::thread::spawn(move || {
+            if let Err(why) = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET) {
+                eprintln!("skipped: a network namespace needs root ({why})");
+                return;
+            }
+            if !Path::new("/dev/net/tun").exists() {
+                eprintln!("skipped: there is no /dev/net/tun");
+                return;
+            }
+            // Only what the test sends is on the link.
+            for scope in ["all", "default"] {
+                let _none = std::fs::write(format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6"), "1");
+            }
+            let thread = std::fs::read_link("/proc/thread-self").unwrap();
+            ready.send(format!("/proc/{}/ns/net", thread.display())).unwrap();
+            todo.into_iter().for_each(|work| work());
+        });
+        Some(Self { work, namespace: namespace.recv().ok()? })
+    }
+
+    fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let (tell, told) = channel();
+        self.work.send(Box::new(move || drop(tell.send(work())))).unwrap();
+        told.recv().expect("work in a host does not panic")
+    }
+
+    fn ip(&self, words: &str) -> bool {
+        let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        self.run(move || Command::new("ip").args(words).output().unwrap().status.success())
+    }
+
+    fn has_link(&self) -> bool {
+        self.ip("link show dev wan0")
+    }
+
+    fn end(&self, n: usize) -> Value {
+        json!({"namespace": self.namespace, "name": "wan0", "mac": format!("02:00:00:00:00:0{n}")})
+    }
+}
+
+fn hosts() -> Option<[Host; 2]> {
+    Some([Host::new()?, Host::new()?])
+}
+
+/// A writer, and the link that it has made between these hosts.
+fn linked(daemon: &Daemon, hosts: &[Host; 2], spec: Value) -> (Client, String) {
+    let mut writer = daemon.connect();
+    writer.get("control.acquire");
+    let ends = json!({"a": hosts[0].end(1), "b": hosts[1].end(2), "spec": spec});
+    let link = writer.call("impair.start", ends)["link"].as_str().unwrap().to_owned();
+    for (n, host) in (1..).zip(hosts) {
+        assert!(host.ip(&format!("addr add 10.79.0.{n}/24 dev wan0")));
+        let (other, mac) = (3 - n, format!("02:00:00:00:00:0{}", 3 - n));
+        assert!(host.ip(&format!("neigh replace 10.79.0.{other} lladdr {mac} dev wan0 nud permanent")));
+    }
+    (writer, link)
+}
+
+/// Datagrams that came of `count` sent from a to b.
+fn send(hosts: &[Host; 2], count: usize) -> usize {
+    let to = hosts[1].run(|| UdpSocket::bind("10.79.0.2:7000").unwrap());
+    let from = hosts[0].run(|| UdpSocket::bind("10.79.0.1:0").unwrap());
+    let there = (Ipv4Addr::new(10, 79, 0, 2), 7000);
+    (0..count).for_each(|_| assert_eq!(from.send_to(&[0; 100], there).unwrap(), 100));
+    to.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    std::iter::from_fn(|| to.recv(&mut [0; 200]).ok()).count()
+}
+
+#[test]
+fn what_is_lost_is_counted_and_parameters_change_live() {
+    let Some(hosts) = hosts() else { return };
+    let daemon = Daemon::start();
+    let lossy = json!({"a_to_b": {"loss": {"periodic": 4}}});
+    let (mut writer, link) = linked(&daemon, &hosts, lossy.clone());
+    let mut viewer = daemon.connect();
+    assert_eq!(send(&hosts, 40), 30);
+    writer.call("impair.set", json!({"link": link, "spec": "metro"}));
+    assert_eq!(send(&hosts, 20), 20);
+    let stats = viewer.call("impair.stats", json!({"link": link}));
+    let there = &stats["a_to_b"];
+    assert_eq!(
+        (&there["packets_in"], &there["packets_out"], &there["lost"]),
+        (&json!(60), &json!(50), &json!(10))
+    );
+    assert_eq!(
+        (&there["held"], &stats["b_to_a"]["packets_in"], &stats["error"]),
+        (&json!(0), &json!(0), &Value::Null)
+    );
+    let listed = viewer.get("impair.list");
+    assert_eq!(
+        (&listed[0]["link"], &listed[0]["a"]),
+        (
+            &json!(link),
+            &json!({"mtu": 1500, "name": "wan0", "namespace": hosts[0].namespace, "mac": "02:00:00:00:00:01"})
+        )
+    );
+    let metro = writer
+        .get("impair.presets")
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|p| p["name"] == "metro")
+        .unwrap()
+        .clone();
+    assert_eq!(listed[0]["spec"], metro["spec"]);
+    // those who watch are told unasked
+    viewer.get("stats.subscribe");
+    let told = viewer.notification().unwrap();
+    assert_eq!((&told["method"], &told["params"]["a_to_b"]["lost"]), (&json!("impair.sample"), &json!(10)));
+    let stopped = writer.call("impair.stop", json!({"link": link}));
+    assert_eq!(stopped["a_to_b"]["lost"], 10);
+    assert_eq!(stopped["recorded"]["a_to_b"]["loss"], lossy["a_to_b"]["loss"]);
+    assert_eq!(stopped["recorded"]["timeline"]["steps"][0]["a_to_b"], metro["spec"]["a_to_b"]);
+    assert!(!hosts.iter().any(Host::has_link));
+    assert_eq!(writer.get("impair.list"), json!([]));
+    for method in ["impair.stats", "impair.stop"] {
+        writer.fails(method, json!({"link": link}), -32004);
+    }
+}
+
+#[test]
+fn a_link_ends_with_the_lease_of_who_asked_for_it() {
+    let Some(hosts) = hosts() else { return };
+    let daemon = Daemon::start();
+    let (writer, link) = linked(&daemon, &hosts, json!({}));
+    let mut viewer = daemon.connect();
+    viewer.fails("impair.stop", json!({"link": link}), -32001);
+    viewer.fails("impair.set", json!({"link": link, "spec": {}}), -32001);
+    viewer.fails("impair.start", json!({"a": {"name": "x"}, "b": {"name": "y"}}), -32001);
+    let gone = Instant::now();
+    drop(writer);
+    assert!(hosts[0].has_link(), "another may take it over");
+    until("the link is gone", || !hosts.iter().any(Host::has_link));
+    assert!(gone.elapsed() >= Duration::from_millis(2900));
+    assert_eq!(viewer.get("impair.list"), json!([]));
+    daemon.logged("its links are taken away");
+}
+
+#[test]
+fn a_link_ends_with_the_daemon_however_that_ends() {
+    let Some(hosts) = hosts() else { return };
+    for signal in ["TERM", "KILL"] {
+        let mut daemon = Daemon::start();
+        let (_writer, _link) = linked(&daemon, &hosts, json!({}));
+        assert!(hosts.iter().all(Host::has_link));
+        daemon.signal(signal);
+        daemon.ended();
+        until("the link is gone", || !hosts.iter().any(Host::has_link));
+    }
+}
+
+#[test]
+fn a_link_whose_end_is_taken_away_says_so() {
+    let Some(hosts) = hosts() else { return };
+    let daemon = Daemon::start();
+    let (mut writer, link) = linked(&daemon, &hosts, json!({}));
+    assert!(hosts[1].ip("link del dev wan0"));
+    let mut error = Value::Null;
+    until("it is noticed", || {
+        error = writer.call("impair.stats", json!({"link": link}))["error"].take();
+        !error.is_null()
+    });
+    assert_eq!(error["code"], "ND-91-02");
+    assert!(error["what"].as_str().unwrap().contains("wan0 is gone"), "{error}");
+    writer.call("impair.stop", json!({"link": link}));
+    assert!(!hosts[0].has_link());
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_its_place() {
+    let daemon = Daemon::start();
+    let mut writer = daemon.connect();
+    writer.get("control.acquire");
+    let start = |a: Value, spec: Value| json!({"a": a, "b": {"name": "y"}, "spec": spec});
+    let far = json!({"namespace": "nd-no-such-place", "name": "x"});
+    for (params, code, nd, at) in [
+        (start(far, json!({})), -32005, "ND-92-15", ""),
+        (start(json!({"name": "x/y"}), json!({})), -32602, "ND-104-10", "a.name"),
+        (start(json!({"name": "x"}), json!("lute")), -32602, "ND-104-06", ""),
+        (start(json!({"name": "x"}), json!({"a_to_b": {"delay": 4}})), -32602, "ND-104-04", "a_to_b.delay"),
+    ] {
+        let data = writer.fails("impair.start", params, code);
+        assert_eq!((&data["code"], &data["at"]), (&json!(nd), &json!(at)), "{data:?}");
+    }
+    let check = |writer: &mut Client, spec: Value| {
+        writer.call("impair.validate", json!({"spec": spec}))["errors"].take()
+    };
+    assert_eq!(check(&mut writer, json!("geo")), json!([]));
+    assert_eq!(check(&mut writer, json!({"a_to_b": {"lost": "1%"}}))[0]["at"], "a_to_b.lost");
+    assert_eq!(writer.get("impair.list"), json!([]));
+}
