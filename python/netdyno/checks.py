@@ -7,7 +7,6 @@ import resource
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from netdyno import daemon, environment, namespace
@@ -105,7 +104,7 @@ def limits() -> Iterator[Check]:
 
 
 def cpu() -> Iterator[Check]:
-    """Cores and what makes them unsteady."""
+    """Cores, and what makes their speed unsteady."""
     about = environment.cpu()
     cores = len(about["usable"])
     yield Check(
@@ -115,52 +114,6 @@ def cpu() -> Iterator[Check]:
     if governor:
         fix = "sudo cpupower frequency-set -g performance"
         yield Check("governor", "ok" if governor == "performance" else "optional", governor, fix)
-    fix = 'Add "isolcpus=1 nohz_full=1 rcu_nocbs=1" to the kernel command line for steady microseconds'
-    isolated = about["isolated"]
-    yield Check("isolated cores", "ok" if isolated else "optional", isolated or "none", fix)
 
 
-def dpdk() -> Iterator[Check]:
-    """What DPDK ports on real NICs need; virtual ports need none of it."""
-    version = environment.versions().get("dpdk")
-    if version:
-        yield Check("DPDK", "ok", version)
-    else:
-        yield Check("DPDK", "optional", "no libdpdk", "sudo apt install libdpdk-dev dpdk")
-    pages = [
-        (
-            int(path.name.removeprefix("hugepages-").removesuffix("kB")),
-            int((path / "nr_hugepages").read_text()),
-        )
-        for path in Path("/sys/kernel/mm/hugepages").glob("hugepages-*")
-    ]
-    shown = ", ".join(f"{count} × {size} kB" for size, count in sorted(pages) if count)
-    yield Check(
-        "huge pages", "ok" if shown else "optional", shown or "none", "sudo sysctl -w vm.nr_hugepages=512"
-    )
-    groups = list(Path("/sys/kernel/iommu_groups").glob("*"))
-    fix = 'Add "intel_iommu=on iommu=pt" (AMD: "iommu=pt") to the kernel command line'
-    yield Check("IOMMU", "ok" if groups else "optional", f"{len(groups)} groups", fix)
-    vfio = Path("/sys/bus/pci/drivers/vfio-pci").exists()
-    yield Check(
-        "vfio-pci", "ok" if vfio else "optional", "loaded" if vfio else "not loaded", "sudo modprobe vfio-pci"
-    )
-
-
-def nics() -> Iterator[Check]:
-    """Network devices on the PCI bus and who drives them."""
-    found = False
-    for device in sorted(Path("/sys/bus/pci/devices").glob("*")):
-        try:
-            if not (device / "class").read_text().startswith("0x0200"):
-                continue
-        except OSError:
-            continue
-        found = True
-        driver = (device / "driver").resolve().name if (device / "driver").exists() else "no driver"
-        yield Check(f"NIC {device.name}", "ok", driver)
-    if not found:
-        yield Check("NICs", "unknown", "none on the PCI bus; virtual ports work all the same")
-
-
-CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (core, programs, rights, ping, limits, cpu, dpdk, nics)
+CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (core, programs, rights, ping, limits, cpu)

@@ -3,7 +3,8 @@
 Each process appends to a file of its own, fsynced entry by entry, so that concurrent runs never touch each
 other's. A file whose owner is dead (pid, start time and boot do not match a living process) is replayed
 backwards by the next start or by `netdyno restore`. Undoing is idempotent: an entry says what *may* have
-been changed. The ways to undo are in `undo.py`.
+been changed. An entry that is `kept` is a change made to last, as a NIC's driver is; only `netdyno restore`
+undoes those. The ways to undo are in `undo.py`.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import fcntl
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from netdyno import paths
 from netdyno.errors import Error
@@ -138,12 +139,17 @@ class Journal:
 
 def describe(entry: dict[str, Any]) -> str:
     """An entry for people: `namespace nd-3f2a-server`."""
-    rest = ", ".join(str(v) for k, v in entry.items() if k not in ("seq", "kind"))
+    rest = ", ".join(str(v) for k, v in entry.items() if k not in ("seq", "kind", "kept"))
     return f"{entry.get('kind')} {rest}"
 
 
-def restore(folder: Path | None = None) -> Report:
-    """Undo what dead processes left behind; what belongs to living ones is left alone."""
+def left_behind(entry: dict[str, Any]) -> bool:
+    """Whether a change was not made to last."""
+    return not entry.get("kept")
+
+
+def restore(folder: Path | None = None, wanted: Callable[[dict[str, Any]], bool] = left_behind) -> Report:
+    """Undo what dead processes left and is wanted undone; what belongs to living ones is left alone."""
     folder = folder or paths.state() / "journal"
     report = Report()
     for path in sorted(folder.glob("*.jsonl")):
@@ -153,28 +159,32 @@ def restore(folder: Path | None = None) -> Report:
             except BlockingIOError:
                 continue
             if path.exists():
-                _replay(path, file.read(), report)
+                _replay(path, file, report, wanted)
     return report
 
 
-def _replay(path: Path, content: bytes, report: Report) -> None:
-    entries = list(_entries(content))
+def _replay(path: Path, file: BinaryIO, report: Report, wanted: Callable[[dict[str, Any]], bool]) -> None:
+    entries = list(_entries(file.read()))
     head = entries[0] if entries and "owner" in entries[0] else {}
     same_boot = head.get("boot") == boot_id()
     if head and same_boot and start_time(int(head["owner"])) == head["start"]:
         return
     done = {entry["undone"] for entry in entries if "undone" in entry}
     left = [entry for entry in entries if "kind" in entry and entry["seq"] not in done]
-    failed = False
-    for entry in reversed(left):
+    over = []
+    for entry in filter(wanted, reversed(left)):
         try:
             if undo(entry, same_boot=same_boot):
                 report.undone.append(describe(entry))
+            over.append(entry)
         except (OSError, Error) as e:
-            failed = True
             report.failed.append(f"{describe(entry)}: {e}")
-    if not failed:
+    if len(over) == len(left):
         path.unlink(missing_ok=True)
+        return
+    # without these lines they would be undone once more, which does nothing
+    with contextlib.suppress(OSError):
+        file.write(b"".join(b"\n" + json.dumps({"undone": e["seq"]}).encode() + b"\n" for e in over))
 
 
 def _entries(content: bytes) -> Iterator[dict[str, Any]]:

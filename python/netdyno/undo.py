@@ -128,6 +128,39 @@ def _dpdk(entry: dict[str, Any]) -> bool:
     return found
 
 
+def override(device: Path, driver: str) -> None:
+    """Take a PCI device from its driver, and have it driven by this one."""
+    tell(device / "driver_override", f"{driver}\n")
+    if (device / "driver").is_symlink():
+        tell(device / "driver" / "unbind", device.name)
+    tell(device.parents[1] / "drivers_probe", device.name)
+
+
+def binding(entry: dict[str, Any]) -> bool:
+    """Give a PCI device back to the kernel's driver, unless somebody else has it by now."""
+    device, before = Path(str(entry["path"])), str(entry["driver"])
+    if not device.exists():
+        return False
+    asked = (device / "driver_override").read_text().strip()
+    link = device / "driver"
+    now = link.readlink().name if link.is_symlink() else None
+    if entry["to"] not in (asked, now):
+        return False
+    tell(device / "driver_override", "\n")
+    if now == entry["to"]:
+        tell(link / "unbind", device.name)
+    if not link.is_symlink():
+        tell(device.parents[1] / "drivers_probe", device.name)
+    if before and not link.is_symlink():
+        tell(device.parents[1] / "drivers" / before / "bind", device.name)
+    return True
+
+
+def tell(file: Path, text: str) -> None:
+    """Write to one of the kernel's files, which takes a word at once."""
+    file.write_text(text)
+
+
 KINDS: dict[str, tuple[Callable[[dict[str, Any]], bool], bool]] = {
     "namespace": (_namespace, False),
     "link": (_link, False),
@@ -135,5 +168,6 @@ KINDS: dict[str, tuple[Callable[[dict[str, Any]], bool], bool]] = {
     "process": (_process, False),
     "path": (_path, True),
     "dpdk": (_dpdk, True),
+    "binding": (binding, False),
 }
 """What undoes each kind, and whether the change outlives a boot."""

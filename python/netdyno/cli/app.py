@@ -11,6 +11,7 @@ import typer
 
 from netdyno import __version__
 from netdyno.cli import (
+    bind,
     compare,
     console,
     daemon,
@@ -49,6 +50,8 @@ app.command("compare", cls=Verb)(compare.compare)
 app.add_typer(runs.app, name="runs")
 app.command("report", cls=Verb)(report.report)
 app.command("doctor", cls=Verb)(doctor.doctor)
+app.command("bind", cls=Verb)(bind.bind)
+app.command("unbind", cls=Verb)(bind.unbind)
 app.command("restore", cls=Verb)(restore.restore)
 app.add_typer(daemon.app, name="daemon")
 

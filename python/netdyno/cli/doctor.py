@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from netdyno.checks import CHECKS, Check
+from netdyno import checks, checks_dpdk
+from netdyno.checks import Check
 from netdyno.cli import console
 from netdyno.errors import ENVIRONMENT
+from netdyno.machine import Machine
 
 _STYLES = {"ok": "green", "missing": "bold red", "optional": "yellow", "unknown": "dim"}
 
@@ -17,13 +19,17 @@ _STYLES = {"ok": "green", "missing": "bold red", "optional": "yellow", "unknown"
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Check this machine: programs, rights, namespaces, huge pages, IOMMU, NICs, isolation, limits.
+    """Check this machine: programs, rights, limits, and what DPDK ports need.
 
-    Exit 0 when everything that is needed is there, 92 when not. What is only useful does not count.
+    For DPDK: its drivers, NICs and who drives them, huge pages, IOMMU, cores and their isolation. Each thing
+    that is missing comes with the command that mends it. Exit 0 when everything that is needed is there, 92
+    when not. What is only useful does not count.
 
         netdyno doctor
     """
-    found: list[Check] = [one for check in CHECKS for one in check()]
+    machine = Machine()
+    found: list[Check] = [one for check in checks.CHECKS for one in check()]
+    found += [one for check in checks_dpdk.CHECKS for one in check(machine)]
     if as_json:
         console.document([one.as_dict() for one in found])
     else:

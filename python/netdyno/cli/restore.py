@@ -14,13 +14,14 @@ from netdyno.errors import Error
 def restore(
     as_json: Annotated[bool, typer.Option("--json", help="Print {undone, failed} as JSON.")] = False,
 ) -> None:
-    """Undo what runs that were killed left: namespaces, processes, files, kernel parameters.
+    """Undo what runs that were killed left, and `netdyno bind`: namespaces, processes, files, drivers.
 
-    What belongs to runs that still go on is left alone. Every `netdyno run` does this first by itself.
+    What belongs to runs that still go on is left alone. Every `netdyno run` does this first by itself, and
+    leaves what `netdyno bind` did.
 
         sudo netdyno restore
     """
-    report = journal.restore()
+    report = journal.restore(wanted=lambda _: True)
     if as_json:
         console.document({"undone": report.undone, "failed": report.failed})
     else:
