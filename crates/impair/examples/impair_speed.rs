@@ -1,11 +1,13 @@
-//! What one core does with many packets on their way: frames from a generator through the `impair` element to a sink
-//! that checks their order and frees them, on one worker. Prints Mpps and cycles per packet.
+//! What one core does with many packets on their way: frames from a generator through the `impair` element to
+//! a sink that checks their order and frees them, on one worker. Prints Mpps and cycles per packet.
 //!
-//!     cargo run --release -p impair --example impair_speed [SECONDS] [FLIGHT] [DELAY_MS] [huge] [jitter] [ports]
+//!     cargo run --release -p impair --example impair_speed [SECONDS] [FLIGHT] [DELAY_MS] [huge] [jitter]
+//! [ports]
 //!
-//! What is sent is paced so that FLIGHT packets are on their way if the core can do it: a million over 200 ms are 5
-//! Mpps, over 40 ms more than it can. `ports` puts a pair of DPDK ring ports on either side of the element. `jitter`
-//! draws each delay from a quarter less to a quarter more, so that packets overtake each other.
+//! What is sent is paced so that FLIGHT packets are on their way if the core can do it: a million over 200 ms
+//! are 5 Mpps, over 40 ms more than it can. `ports` puts a pair of DPDK ring ports on either side of the
+//! element. `jitter` draws each delay from a quarter less to a quarter more, so that packets overtake each
+//! other.
 
 use dpdk::{Batch, Eal, EalOptions, Mempool, Port, PortConfig};
 use engine::port::{PortRx, PortTx};

@@ -1,8 +1,9 @@
 //! A line of limited rate with a queue before it, in virtual time.
 //!
-//! Nothing waits for a timer: when packets leave follows from when they came. The line is asked from time to time for
-//! what has begun to leave; a late question changes no answer. What arrives as one super-segment leaves in
-//! pieces of at most [`CHUNK`], so that acknowledgements come as evenly as a receiver would send them.
+//! Nothing waits for a timer: when packets leave follows from when they came. The line is asked from time to
+//! time for what has begun to leave; a late question changes no answer. What arrives as one super-segment
+//! leaves in pieces of at most [`CHUNK`], so that acknowledgements come as evenly as a receiver would send
+//! them.
 
 use crate::cargo::Cargo;
 use crate::codel::Codel;
@@ -127,8 +128,8 @@ impl<L> Bottleneck<L> {
             let one = (line.time(cargo.train(&load).bytes.into()) >> 32).max(1) as f64;
             red.idle((now - self.free_at) as f64 / one);
         }
-        // Each packet has its own chance; those before a dropped one are let in first. One of those let in is on the
-        // line, if that was idle.
+        // Each packet has its own chance; those before a dropped one are let in first. One of those let in is
+        // on the line, if that was idle.
         let (mut at, mut accepted) = (0, 0);
         let before = (self.packets, self.bytes);
         while let Discipline::Red(red) = &mut self.discipline {
@@ -196,7 +197,8 @@ impl<L> Bottleneck<L> {
         self.queue.push_back(Waiting { since: now, load });
     }
 
-    /// What began to leave at `now` or before, piece by piece: the time when its last bit has left, and the piece.
+    /// What began to leave at `now` or before, piece by piece: the time when its last bit has left, and the
+    /// piece.
     pub(crate) fn serve<C: Cargo<Load = L>>(
         &mut self,
         now: u64,

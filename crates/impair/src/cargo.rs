@@ -1,7 +1,7 @@
 //! What a path carries, seen from the path: packets that may come coupled, as a train.
 
-/// Bytes that a frame has on the wire besides those that hosts see: check sequence 4, preamble and start 8, gap 12
-/// (IEEE 802.3 clauses 3.1.1 and 4.4.2).
+/// Bytes that a frame has on the wire besides those that hosts see: check sequence 4, preamble and start 8,
+/// gap 12 (IEEE 802.3 clauses 3.1.1 and 4.4.2).
 const OVERHEAD: u32 = 24;
 /// Shortest frame without check sequence; shorter ones are padded.
 const FRAME_MIN: u32 = 60;

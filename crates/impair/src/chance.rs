@@ -1,8 +1,8 @@
 //! Chances that are drawn once per event, not once per packet.
 //!
-//! Whether each of many packets is hit with probability p is the same as how many packets it takes to the next
-//! hit: 1 + floor(ln U / ln(1 - p)), U in (0, 1]. At one in a thousand that is a thousandth of the draws,
-//! and a super-segment of n packets is one comparison.
+//! Whether each of many packets is hit with probability p is the same as how many packets it takes to the
+//! next hit: 1 + floor(ln U / ln(1 - p)), U in (0, 1]. At one in a thousand that is a thousandth of the
+//! draws, and a super-segment of n packets is one comparison.
 
 use crate::spec::{GilbertElliott, Loss};
 use crate::unit::Share;
@@ -218,7 +218,8 @@ mod tests {
         let share = lost.len() as f64 / packets as f64;
         let expected = (0.2 * 0.001 + 0.01 * 0.8) / 0.21;
         assert!((share / expected - 1.0).abs() < 0.02, "{share} against {expected}");
-        // After a loss in the bad state (nearly all of them are) the next is lost when the state stays and hits.
+        // After a loss in the bad state (nearly all of them are) the next is lost when the state stays and
+        // hits.
         let pairs = lost.windows(2).filter(|w| w[1] == w[0] + 1).count() as f64 / lost.len() as f64;
         assert!((pairs - 0.8 * 0.8).abs() < 0.02, "{pairs}");
     }

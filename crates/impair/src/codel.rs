@@ -39,8 +39,8 @@ impl Codel {
         (self.target, self.interval) = (spec.target.ns(), spec.interval.ns());
     }
 
-    /// Is the packet that could leave at `now`, after `sojourn`, dropped instead? It has `bytes`; `rest` bytes
-    /// wait behind it. `again`: the one before it was dropped at the same moment.
+    /// Is the packet that could leave at `now`, after `sojourn`, dropped instead? It has `bytes`; `rest`
+    /// bytes wait behind it. `again`: the one before it was dropped at the same moment.
     pub(crate) fn drops(&mut self, now: u64, sojourn: u64, bytes: u64, rest: u64, again: bool) -> bool {
         self.maxpacket = self.maxpacket.max(bytes);
         let ok_to_drop = self.ok_to_drop(now, sojourn, rest);

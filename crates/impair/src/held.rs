@@ -41,8 +41,8 @@ impl<T> Held<T> {
         self.wheel.push(at, item)
     }
 
-    /// The same for one that later items will overtake: they need not go another way for its sake. Of those that
-    /// leave at its time it may be the last.
+    /// The same for one that later items will overtake: they need not go another way for its sake. Of those
+    /// that leave at its time it may be the last.
     pub(crate) fn push_detour(&mut self, at: u64, item: T) -> Result<(), T> {
         if self.len() >= self.capacity { Err(item) } else { self.wheel.push(at, item) }
     }
@@ -95,7 +95,8 @@ mod tests {
             let mut naive: Vec<(u64, usize)> = Vec::new();
             let mut now = 1_000_000;
             for (number, (pass, delay, pops)) in steps.into_iter().enumerate() {
-                // Detours end at odd times, all else at even ones: between equals of both kinds nothing is promised.
+                // Detours end at odd times, all else at even ones: between equals of both kinds nothing is
+                // promised.
                 let (pass, delay) = (pass / 7 * 2, delay * 2);
                 now += pass;
                 let detour = number % 5 == 4;

@@ -7,10 +7,12 @@
 //!                    └──────────────────────────────────────────────────────────────┘
 //!  element  carries a path's packets between two DPDK ports
 //!  tap      carries them between two hosts' kernels, super-segments and all
+//!  record   keeps what was changed live; preset: paths that people know by name
 //! ```
 //! A [`Path`] is one direction, without input and output: the [`Cargo`] it carries is a DPDK packet, or up to
-//! 64 KiB of TCP that the kernel handed over in one piece. Every decision is about a packet as it is on the wire; a piece
-//! of many packets is parted only where their fates part. The same seed and packets give the same decisions.
+//! 64 KiB of TCP that the kernel handed over in one piece. Every decision is about a packet as it is on the
+//! wire; a piece of many packets is parted only where their fates part. The same seed and packets give the
+//! same decisions.
 
 pub mod cargo;
 pub mod element;

@@ -88,8 +88,8 @@ impl Live {
         Self { shared: Arc::new(shared), direction, seed }
     }
 
-    /// From now on so; times of the timeline begin now. What is on its way arrives when it would have. The seed
-    /// stays as it was, and so do the decisions of impairments that do not change.
+    /// From now on so; times of the timeline begin now. What is on its way arrives when it would have. The
+    /// seed stays as it was, and so do the decisions of impairments that do not change.
     pub fn set(&self, spec: &LinkSpec) {
         let schedule = Box::new(Schedule::new(spec, self.direction));
         let mut next = self.shared.next.lock().unwrap_or_else(PoisonError::into_inner);

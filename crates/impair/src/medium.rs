@@ -215,7 +215,8 @@ impl<L> Medium<L> {
         }
     }
 
-    /// Put a load on its way: as a whole where all its packets take the same time, in parts where they do not.
+    /// Put a load on its way: as a whole where all its packets take the same time, in parts where they do
+    /// not.
     #[inline]
     fn hold<C: Cargo<Load = L>>(&mut self, at: u64, mut load: L, cargo: &mut C, stats: &Counters) {
         let Parameters { delays, overtaking, .. } = &self.parameters;

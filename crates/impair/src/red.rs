@@ -1,5 +1,5 @@
-//! Random early detection: S. Floyd and V. Jacobson, "Random Early Detection Gateways for Congestion Avoidance",
-//! IEEE/ACM Transactions on Networking 1(4), 1993, figure 2.
+//! Random early detection: S. Floyd and V. Jacobson, "Random Early Detection Gateways for Congestion
+//! Avoidance", IEEE/ACM Transactions on Networking 1(4), 1993, figure 2.
 
 use crate::spec::{Limit, Red as Spec};
 use rand::Rng;

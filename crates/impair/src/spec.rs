@@ -5,8 +5,9 @@
 //! ```text
 //! bottleneck (queue, then the line at its rate) → lost? → corrupted? duplicated? reordered? → delay
 //! ```
-//! So a packet that is lost has used the bottleneck, and one that the bottleneck dropped is not counted as lost.
-//! All of it counts packets as they are on the wire, also when a kernel hands them over as one super-segment.
+//! So a packet that is lost has used the bottleneck, and one that the bottleneck dropped is not counted as
+//! lost. All of it counts packets as they are on the wire, also when a kernel hands them over as one
+//! super-segment.
 
 use crate::unit::{BitRate, Share};
 use protocol::problem::Problem;
@@ -127,7 +128,8 @@ pub struct Normal {
 pub struct Pareto {
     /// The least delay.
     pub least: Interval,
-    /// The tail's exponent; the smaller the heavier. The mean is `least * shape / (shape - 1)` for shapes over 1.
+    /// The tail's exponent; the smaller the heavier. The mean is `least * shape / (shape - 1)` for shapes
+    /// over 1.
     pub shape: f64,
     /// Greater draws are cut to this. Default `10s`.
     #[serde(default = "longest")]
@@ -152,10 +154,11 @@ pub enum Loss {
     List(Vec<u64>),
 }
 
-/// Two states, good and bad. A packet is first lost or not by the share of the state, then the state changes or not.
+/// Two states, good and bad. A packet is first lost or not by the share of the state, then the state changes
+/// or not.
 ///
-/// The share lost is `(leave_bad * lost_good + enter_bad * lost_bad) / (enter_bad + leave_bad)`, the mean stay in
-/// the bad state `1 / leave_bad` packets.
+/// The share lost is `(leave_bad * lost_good + enter_bad * lost_bad) / (enter_bad + leave_bad)`, the mean
+/// stay in the bad state `1 / leave_bad` packets.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GilbertElliott {

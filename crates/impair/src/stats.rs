@@ -100,7 +100,8 @@ pub struct Stats {
     pub red_dropped: u64,
     /// Dropped by CoDel.
     pub codel_dropped: u64,
-    /// Dropped for want of memory: more was on its way than there is room for. Not asked for: such a run is invalid.
+    /// Dropped for want of memory: more was on its way than there is room for. Not asked for: such a run is
+    /// invalid.
     pub queue_full: u64,
     /// Dropped as the other end did not take them. Not asked for either.
     pub not_taken: u64,

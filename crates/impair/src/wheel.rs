@@ -1,10 +1,11 @@
 //! A queue by time for times that go forward: a radix heap, which is a timing wheel that is exact.
 //!
-//! An item lies at the level of the highest digit in which its time differs from that of the wheel, in the place
-//! that the digit says; a digit has eleven bits. When the wheel gets to a place with several items, they move to lower
-//! levels; at level 0 a place is one nanosecond. So an item moves twice for delays of up to 8 s, whatever else is held.
-//! With a thousand, a hundred thousand and a million held a packet cost 22, 45 and 120 to 150 ns where a binary heap
-//! took 31, 85 and 190 to 330; digits of eight bits took 36, 55 and 280.
+//! An item lies at the level of the highest digit in which its time differs from that of the wheel, in the
+//! place that the digit says; a digit has eleven bits. When the wheel gets to a place with several items,
+//! they move to lower levels; at level 0 a place is one nanosecond. So an item moves about twice for delays
+//! of up to 8 s, whatever else is held. With a thousand, a hundred thousand and a million held a packet cost
+//! 22, 45 and 120 to 150 ns where a binary heap took 31, 85 and 190 to 330; digits of eight bits took 36, 55
+//! and 280.
 
 /// Bits of the time that a level has a place for each value of.
 const BITS: u32 = 11;
@@ -200,8 +201,8 @@ impl<T> Wheel<T> {
         Some((at, item))
     }
 
-    /// A time before which nothing leaves; [`u64::MAX`] when nothing is held. At that time something leaves, or a
-    /// [`peek`](Self::peek) finds a later one.
+    /// A time before which nothing leaves; [`u64::MAX`] when nothing is held. At that time something leaves,
+    /// or a [`peek`](Self::peek) finds a later one.
     #[inline]
     pub(crate) fn next_at(&self) -> u64 {
         let Some((level, place, begins)) = self.first() else { return u64::MAX };

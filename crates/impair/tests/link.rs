@@ -1,4 +1,5 @@
-//! Two hosts, namespaces of their own, joined by the link; the kernel's TCP, ping and counters are the witnesses.
+//! Two hosts, namespaces of their own, joined by the link; the kernel's TCP, ping and counters are the
+//! witnesses.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -208,7 +209,8 @@ fn a_lossy_path_is_byte_exact_and_every_loss_is_a_retransmit() {
     // Packets on the wire, not super-segments: 20 MB are at least 13,800 of them.
     assert!(there.packets_in as usize > 20_000_000 / 1448, "{there:?}");
     let resent = lab.hosts[0].counter("Tcp", "RetransSegs");
-    // What it sent again in vain the other side tells it, and that may be late; the last acknowledgement is not sent again.
+    // What it sent again in vain the other side tells it, and that may be late; the last acknowledgement is
+    // not sent again.
     let in_vain = lab.hosts[0].counter("TcpExt", "TCPDSACKRecv");
     assert!(
         (there.lost - 1..=there.lost + in_vain + 2).contains(&resent),
@@ -358,7 +360,8 @@ fn iperf3_and_the_link_count_the_same_bytes() {
     let seen: Value = serde_json::from_str(&seen).unwrap();
     let sent = seen["end"]["sum_sent"]["bytes"].as_u64().unwrap();
     let [there, _] = lab.settled();
-    // Each of at least sent / 1448 packets has 66 bytes of headers and 24 more on the wire; the rest is control.
+    // Each of at least sent / 1448 packets has 66 bytes of headers and 24 more on the wire; the rest is
+    // control.
     let least = sent + sent / 1448 * 90;
     assert!((least..least + least / 50).contains(&there.bytes_out), "{} for {least}", there.bytes_out);
     assert_eq!(lab.link.direction(Direction::AToB).stats().lost, 0);

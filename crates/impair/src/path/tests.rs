@@ -340,7 +340,8 @@ fn codel_holds_the_delay_of_an_answering_sender_near_its_target() {
 #[test]
 fn codel_drops_more_and_more_from_a_sender_that_does_not_answer() {
     let (_, stats) = overload(json!({"codel": {}}), 3);
-    // 3000 drops a second would be needed; RFC 8289 gets there slowly: sqrt law, and the limit catches the rest.
+    // 3000 drops a second would be needed; RFC 8289 gets there slowly: sqrt law, and the limit catches the
+    // rest.
     assert!(stats.codel_dropped > 50 && stats.tail_dropped > 0, "{stats:?}");
     assert_eq!(stats.packets_in, stats.packets_out + stats.held + stats.dropped());
 }

@@ -1,8 +1,9 @@
 //! A link between the kernels of two hosts, at tens of gigabits per second.
 //!
-//! Each host has one end of the link as a tap with virtio-net headers, so that its kernel hands over and takes
-//! super-segments of up to 64 KiB whole, without checksums summed. Frame by frame a link like this carries a
-//! gigabit per second or two. No `unsafe` is needed: `tun-rs` makes the devices, `rustix` and `memmap2` do the rest.
+//! Each host has one end of the link as a tap with virtio-net headers, so that its kernel hands over and
+//! takes super-segments of up to 64 KiB whole, without checksums summed. Frame by frame a link like this
+//! carries a gigabit per second or two. No `unsafe` is needed: `tun-rs` makes the devices, `rustix` and
+//! `memmap2` do the rest.
 
 mod link;
 mod segment;
@@ -111,7 +112,8 @@ fn make(place: &Place) -> io::Result<SyncDevice> {
         let file = File::open(path)?;
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
     }
-    // `offload` is IFF_VNET_HDR and TUNSETOFFLOAD with CSUM, TSO4, TSO6 and, where the kernel has them, USO4 and USO6.
+    // `offload` is IFF_VNET_HDR and TUNSETOFFLOAD with CSUM, TSO4, TSO6 and, where the kernel has them, USO4
+    // and USO6.
     let builder = DeviceBuilder::new().name(&place.name).layer(Layer::L2).offload(true);
     let builder = builder.mtu(place.mtu).tx_queue_len(BACKLOG).enable(true);
     let builder = match place.mac {

@@ -1,8 +1,9 @@
 //! Super-segments: many packets that the kernel handed over in one piece, and how part of one is made.
 //!
-//! A frame comes behind a virtio-net header (virtio 1.2 section 5.1.6), which says where its checksum is still to be
-//! put and, if it stands for several packets, how much payload each has. A part of it is the same headers,
-//! brought up to date, before a slice of the same payload; nothing of the payload is copied or summed.
+//! A frame comes behind a virtio-net header (virtio 1.2 section 5.1.6), which says where its checksum is
+//! still to be put and, if it stands for several packets, how much payload each has. A part of it is the same
+//! headers, brought up to date, before a slice of the same payload; nothing of the payload is copied or
+//! summed.
 
 use packet::checksum;
 use packet::ethernet::{self, kind};
@@ -136,8 +137,9 @@ impl Shape {
         u32::from(self.headers) + u32::from(self.mss).min(self.len.saturating_sub(before))
     }
 
-    /// Headers for `count` packets from `first` on, written to `out` with their virtio-net header: how many bytes
-    /// that took, and where in `bytes` the payload is that follows. `None` for what is not to be taken apart.
+    /// Headers for `count` packets from `first` on, written to `out` with their virtio-net header: how many
+    /// bytes that took, and where in `bytes` the payload is that follows. `None` for what is not to be taken
+    /// apart.
     pub(crate) fn part(
         &self,
         bytes: &[u8],
@@ -179,7 +181,8 @@ impl Shape {
                 let skipped = u32::from(first) * u32::from(self.mss);
                 *sequence = u32::from_be_bytes(*sequence).wrapping_add(skipped).to_be_bytes();
                 let flags = frame.get_mut(l4 + tcp::FLAGS)?;
-                // The first packet says that the window was reduced (RFC 3168 section 6.1.2), the last that it is the last.
+                // The first packet says that the window was reduced (RFC 3168 section 6.1.2), the last that
+                // it is the last.
                 *flags &= if first == 0 { !0 } else { !tcp::CWR };
                 *flags &= if last { !0 } else { !(tcp::FIN | tcp::PSH) };
                 l4 + 16
@@ -208,8 +211,8 @@ pub(crate) fn complete(bytes: &mut [u8]) {
     if !wanted || start + place + 2 > frame.len() {
         return;
     }
-    // The sum of the pseudo-header stands in the field, so it is part of what is summed. A UDP checksum of zero would mean
-    // that there is none (RFC 768).
+    // The sum of the pseudo-header stands in the field, so it is part of what is summed. A UDP checksum of
+    // zero would mean that there is none (RFC 768).
     let sum = checksum::of(&frame[start..]);
     put(frame, start + place, if sum == 0 && place == 6 { 0xffff } else { sum });
 }

@@ -10,8 +10,8 @@ use memmap2::{Advice, MmapMut};
 use rustix::io::{Errno, IoSlice, read, write, writev};
 use std::os::fd::AsFd;
 
-/// Holds the largest super-segment with its headers: IP's 65535 bytes, Ethernet, tags. Not a power of two, lest all
-/// slots begin in the same cache lines.
+/// Holds the largest super-segment with its headers: IP's 65535 bytes, Ethernet, tags. Not a power of two,
+/// lest all slots begin in the same cache lines.
 const LARGE: usize = (1 << 16) + 256;
 const SMALL: usize = 2048;
 
