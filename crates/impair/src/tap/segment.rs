@@ -218,4 +218,4 @@ pub(crate) fn complete(bytes: &mut [u8]) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

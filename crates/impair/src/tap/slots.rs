@@ -206,3 +206,6 @@ impl Cargo for Slots {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,20 +5,20 @@ use proptest::prelude::*;
 
 /// A super-segment as the kernel makes one.
 #[derive(Debug, Clone)]
-struct Super {
-    v6: bool,
-    udp: bool,
-    tags: usize,
-    options: usize,
-    mss: u16,
-    payload: usize,
-    flags: u8,
-    id: u16,
-    sequence: u32,
+pub(crate) struct Super {
+    pub(crate) v6: bool,
+    pub(crate) udp: bool,
+    pub(crate) tags: usize,
+    pub(crate) options: usize,
+    pub(crate) mss: u16,
+    pub(crate) payload: usize,
+    pub(crate) flags: u8,
+    pub(crate) id: u16,
+    pub(crate) sequence: u32,
 }
 
 impl Super {
-    fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut frame: Vec<u8> = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
         for _ in 0..self.tags {
             frame.extend([0x81, 0, 0, 7]);

@@ -1,0 +1,121 @@
+use super::super::segment::tests::Super;
+use super::*;
+use std::os::unix::net::UnixDatagram;
+
+/// Both ends of something that carries frames, as a tap does.
+struct Wire(UnixDatagram, UnixDatagram);
+
+impl Wire {
+    fn new() -> Self {
+        let (ours, theirs) = UnixDatagram::pair().expect("a pair of sockets");
+        theirs.set_nonblocking(true).expect("non-blocking");
+        ours.set_nonblocking(true).expect("non-blocking");
+        Self(ours, theirs)
+    }
+
+    fn put(&self, frame: &[u8]) {
+        assert_eq!(self.0.send(frame).expect("room"), frame.len());
+    }
+
+    fn get(&self) -> Vec<u8> {
+        let mut buffer = vec![0; LARGE];
+        let len = self.0.recv(&mut buffer).expect("a frame");
+        buffer.truncate(len);
+        buffer
+    }
+}
+
+fn train(payload: usize) -> Vec<u8> {
+    let whole = Super {
+        v6: false,
+        udp: false,
+        tags: 0,
+        options: 12,
+        mss: 1448,
+        payload,
+        flags: 0x18,
+        id: 7,
+        sequence: 99,
+    };
+    whole.bytes()
+}
+
+fn piece(slots: &mut Slots, wire: &Wire) -> Piece {
+    match slots.receive(&wire.1).expect("it can be read") {
+        Received::Piece(piece) => piece,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn free(slots: &Slots) -> (usize, usize) {
+    (slots.free_large.len(), slots.free_small.len())
+}
+
+#[test]
+fn frames_go_through_as_they_came_in_the_slot_that_fits() {
+    let (wire, mut slots) = (Wire::new(), Slots::new(2, 2).expect("memory"));
+    assert!(matches!(slots.receive(&wire.1), Ok(Received::Nothing)));
+    for (frame, while_held) in
+        [(train(50_000), (1, 2)), (vec![0; SMALL], (2, 1)), (vec![0; SMALL + 1], (1, 2))]
+    {
+        wire.put(&frame);
+        let piece = piece(&mut slots, &wire);
+        assert_eq!(free(&slots), while_held);
+        slots.send(piece, &wire.1).expect("it can be written");
+        assert_eq!(free(&slots), (2, 2));
+        assert!(wire.get() == frame, "unchanged");
+    }
+}
+
+#[test]
+fn small_frames_go_where_there_is_room_and_what_finds_none_is_told() {
+    let (wire, mut slots) = (Wire::new(), Slots::new(1, 1).expect("memory"));
+    (0..2).for_each(|_| wire.put(&[0; 100]));
+    let held = [piece(&mut slots, &wire), piece(&mut slots, &wire)];
+    assert_eq!(free(&slots), (0, 0));
+    wire.put(&train(5000));
+    let Ok(Received::NoRoom(lost)) = slots.receive(&wire.1) else { panic!("no room") };
+    assert_eq!((lost.packets, lost.bytes, lost.last), (4, 1538, 66 + 5000 - 3 * 1448 + 24));
+    held.into_iter().for_each(|piece| slots.free(piece));
+    assert_eq!(free(&slots), (1, 1));
+}
+
+#[test]
+fn parts_and_copies_share_a_slot_until_the_last_is_gone() {
+    let (wire, mut slots) = (Wire::new(), Slots::new(1, 0).expect("memory"));
+    let frame = train(1448 * 9 + 100);
+    wire.put(&frame);
+    let mut rest = piece(&mut slots, &wire);
+    assert_eq!(slots.train(&rest), Train { packets: 10, bytes: 1538, last: 190 });
+    let first = slots.split(&mut rest, 4).expect("four");
+    let mut fifth = slots.split(&mut rest, 1).expect("one");
+    assert_eq!(slots.train(&first).total(), 4 * 1538);
+    assert_eq!(slots.train(&rest), Train { packets: 5, bytes: 1538, last: 190 });
+    assert!(slots.split(&mut fifth, 1).is_none(), "one cannot be parted");
+    slots.corrupt(&mut fifth, u64::MAX / 5);
+    let twin = slots.copy(&fifth).expect("a copy");
+    for piece in [rest, first, twin] {
+        slots.send(piece, &wire.1).expect("it can be written");
+        assert_eq!(free(&slots).0, 0, "parts are still there");
+    }
+    slots.send(fifth, &wire.1).expect("it can be written");
+    assert_eq!(free(&slots).0, 1);
+
+    let shape = Shape::of(&frame);
+    let part = |first, count| {
+        let mut out = [0; VNET + HEADERS_MAX];
+        let (len, payload) = shape.part(&frame, first, count, &mut out).expect("a part");
+        [&out[..len], &frame[payload]].concat()
+    };
+    assert_eq!(wire.get(), part(5, 5));
+    assert_eq!(wire.get(), part(0, 4));
+    // The damaged one has its checksum, so that it is seen to be wrong: by one bit, of the payload.
+    let mut right = part(4, 1);
+    complete(&mut right);
+    for damaged in [wire.get(), wire.get()] {
+        assert_eq!(damaged.len(), right.len());
+        assert_eq!(damaged[..VNET + 66], right[..VNET + 66]);
+        let bits: u32 = damaged.iter().zip(&right).map(|(a, b)| (a ^ b).count_ones()).sum();
+        assert_eq!(bits, 1);
+    }
+}
