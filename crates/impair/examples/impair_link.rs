@@ -142,7 +142,11 @@ fn case(name: &str, way: Value, seconds: u64, more: &str, options: &Options, del
         there.late_max_ns as f64 / 1e3,
         back.late_p50_ns as f64 / 1e3,
         back.late_p99_ns as f64 / 1e3,
-        there.queue_full + there.not_taken + back.queue_full + back.not_taken,
+        there.queue_full
+            + there.not_taken
+            + back.queue_full
+            + back.not_taken
+            + link.missed().iter().sum::<u64>(),
     );
     if let Some(delays) = prober.map(std::thread::JoinHandle::join) {
         let delays = delays.map_err(|_| "the prober panicked")?;

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use impair::spec::LinkSpec;
-use impair::tap::{Error, Link, Options, Place};
+use impair::tap::{Error, Link, Options, Place, Tap};
 use impair::{Direction, Stats};
 use serde_json::{Value, from_value, json};
 use std::io::{Read, Write};
@@ -161,6 +161,7 @@ impl Lab {
                     assert_eq!(stats.packets_in + stats.duplicated, stats.packets_out + stats.dropped());
                     assert_eq!((stats.queue_full, stats.not_taken), (0, 0), "{stats:?}");
                 }
+                assert_eq!(self.link.missed(), [0, 0]);
                 return stats;
             }
             assert!(Instant::now() < deadline, "{stats:?}");
@@ -315,6 +316,35 @@ fn a_rate_limit_is_kept_and_two_threads_do_the_same() {
     assert!(took >= least * 0.98, "{took} s for {least} s on the line");
     assert!(there.bytes_out > 10_000_000 / 1448 * 1538, "{there:?}");
     lab.no_checksum_errors();
+}
+
+#[test]
+fn what_is_not_fetched_in_time_is_counted() {
+    let Some(host) = Host::new() else { return };
+    let Ok(tap) = Tap::open(&host.place()) else { return };
+    host.sh("ip addr add 10.78.0.1/24 dev link");
+    host.sh("ip neigh replace 10.78.0.2 lladdr 02:00:00:00:00:02 dev link nud permanent");
+    assert_eq!(tap.missed(), Some(0));
+    host.run(|| {
+        let from = UdpSocket::bind("10.78.0.1:0").unwrap();
+        (0..5000).for_each(|_| assert!(from.send_to(&[0; 10], "10.78.0.2:9").is_ok()));
+    });
+    // 4096 wait, and nobody fetches them.
+    assert_eq!(tap.missed(), Some(5000 - 4096));
+}
+
+#[test]
+fn a_core_that_is_not_there_is_refused() {
+    let Some(lab) = lab_with(json!({}), json!({}), &Options { cores: vec![100_000], ..Options::default() })
+    else {
+        return;
+    };
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while lab.link.ended().is_none() {
+        assert!(Instant::now() < deadline, "it was not noticed");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(lab.link.ended().unwrap().to_string().contains("a core for the link"));
 }
 
 #[test]

@@ -176,6 +176,12 @@ impl Link {
         [self.directions[0].stats(), self.directions[1].stats()]
     }
 
+    /// Frames, a to b and b to a, that the kernel dropped as they were not fetched in time: they are in no
+    /// other count. Not asked for: such a run is invalid.
+    pub fn missed(&self) -> [u64; 2] {
+        [self.ends[0].missed().unwrap_or(0), self.ends[1].missed().unwrap_or(0)]
+    }
+
     /// The two ends.
     pub fn ends(&self) -> [&Tap; 2] {
         [&self.ends[0], &self.ends[1]]
@@ -198,7 +204,10 @@ impl Drop for Link {
 
 fn carry(lanes: &mut [Lane], spin: u64, core: Option<usize>, stop: &AtomicBool) -> Result<(), Error> {
     let system = |what| move |why: Errno| Error::System { what, why: why.to_string() };
-    if let Some(core) = core.filter(|core| *core < rustix::thread::CpuSet::MAX_CPU) {
+    if let Some(core) = core {
+        if core >= rustix::thread::CpuSet::MAX_CPU {
+            return Err(system("a core for the link")(Errno::INVAL));
+        }
         let mut set = rustix::thread::CpuSet::new();
         set.set(core);
         rustix::thread::sched_setaffinity(None, &set).map_err(system("a core for the link"))?;

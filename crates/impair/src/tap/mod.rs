@@ -15,6 +15,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
@@ -80,6 +81,8 @@ const BACKLOG: u32 = 4096;
 pub struct Tap {
     device: SyncDevice,
     name: String,
+    /// `/proc/net/dev` as it is in the namespace.
+    counters: File,
 }
 
 impl Tap {
@@ -92,8 +95,9 @@ impl Tap {
         };
         // The namespace of a thread decides where it is made, so a thread goes there and ends.
         let made = std::thread::scope(|scope| scope.spawn(|| make(place)).join());
-        let device = made.unwrap_or_else(|_| Err(io::Error::other("the thread for it panicked")));
-        Ok(Self { device: device.map_err(error)?, name: place.name.clone() })
+        let made = made.unwrap_or_else(|_| Err(io::Error::other("the thread for it panicked")));
+        let (device, counters) = made.map_err(error)?;
+        Ok(Self { device, name: place.name.clone(), counters })
     }
 
     /// Its name.
@@ -105,9 +109,21 @@ impl Tap {
     pub fn takes_udp_segments(&self) -> bool {
         self.device.udp_gso()
     }
+
+    /// Frames that the kernel dropped as too many waited for us; a super-segment is one. `None` when it does
+    /// not say.
+    pub fn missed(&self) -> Option<u64> {
+        let mut text = [0; 1 << 16];
+        let len = self.counters.read_at(&mut text, 0).ok()?;
+        let text = std::str::from_utf8(text.get(..len)?).ok()?;
+        let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+        let (_, counts) = lines.find(|(name, _)| name.trim() == self.name)?;
+        // Eight counts of what the host received, then what it sent: bytes, packets, errors, drops.
+        counts.split_whitespace().nth(11)?.parse().ok()
+    }
 }
 
-fn make(place: &Place) -> io::Result<SyncDevice> {
+fn make(place: &Place) -> io::Result<(SyncDevice, File)> {
     if let Some(path) = &place.namespace {
         let file = File::open(path)?;
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
@@ -122,7 +138,7 @@ fn make(place: &Place) -> io::Result<SyncDevice> {
     };
     let device = builder.build_sync()?;
     device.set_nonblocking(true)?;
-    Ok(device)
+    Ok((device, File::open("/proc/thread-self/net/dev")?))
 }
 
 impl AsFd for Tap {
