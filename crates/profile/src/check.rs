@@ -27,7 +27,7 @@ pub fn check(profile: &Profile) -> Vec<Error> {
         let what = format!("{} is no usable spacing of samples", profile.phases.sample);
         add(Some(Error::new(OUT_OF_RANGE, "phases.sample", what, "Use \"100ms\" to \"60s\"")));
     }
-    if profile.groups.is_empty() && !is_reflector(profile) {
+    if profile.groups.is_empty() && !only_answers(profile) {
         add(Some(Error::new(
             CONFLICT,
             "groups",
@@ -67,8 +67,9 @@ pub fn check(profile: &Profile) -> Vec<Error> {
     errors
 }
 
-fn is_reflector(profile: &Profile) -> bool {
-    matches!(&profile.transport, Transport::Dpdk(d) if !d.ports.is_empty() && d.ports.iter().all(|p| p.role == Role::Reflector))
+/// Whether nothing is to be sent but what comes in.
+fn only_answers(profile: &Profile) -> bool {
+    matches!(&profile.transport, Transport::Dpdk(d) if !d.ports.is_empty() && d.ports.iter().all(|p| p.role != Role::Generator))
 }
 
 fn name(at: &str, name: &str) -> Option<Error> {

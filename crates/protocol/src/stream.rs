@@ -19,8 +19,9 @@ use std::time::Duration;
 /// Where it can be pointed at.
 pub const SCHEMES: &[Scheme] = &[Scheme::udp("udp", None)];
 
-/// What it measures: intended send time to return, with `echo`.
-pub const DELAYS: &[&str] = &["round_trip"];
+/// What it measures, from the intended send time on: to the return, with `echo`; without, to the arrival, where the
+/// transport has both ends.
+pub const DELAYS: &[&str] = &["round_trip", "one_way"];
 const ROUND_TRIP: usize = 0;
 
 /// Parameters of the `stream` model.

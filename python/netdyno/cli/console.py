@@ -111,7 +111,7 @@ def table(
     to.print(made)
 
 
-MAIN = ("publish", "response", "round_trip", "flow", "step")
+MAIN = ("publish", "response", "round_trip", "one_way", "flow", "step")
 """Delays of messages, before those of setting up; the first that was measured is the one to show."""
 
 

@@ -285,7 +285,7 @@ fn expected(plan: &Plan) -> (Vec<Expected>, Vec<Stream>) {
     let groups = plan.groups.iter().enumerate().map(|(i, group)| Expected {
         group: i,
         meter: [(); 3].map(|()| Tally::new(group.delays.len())),
-        delay: group.delays.iter().position(|name| *name == "round_trip"),
+        delay: frames::delay(i, group, plan),
         whole: plan.profile.groups[i].frame.is_some(),
     });
     let streams = plan.groups.iter().enumerate();

@@ -146,6 +146,13 @@ fn recording(index: usize, replay: &Replay) -> Result<(Program, Vec<u64>), Unrea
     Ok((Program::replay(frames.into_iter().map(|(_, frame)| frame)), gaps))
 }
 
+/// Which of the group's delays is the time from sending to receiving: what is not reflected went one way.
+pub fn delay(index: usize, group: &GroupPlan, plan: &Plan) -> Option<usize> {
+    let reflected = model(plan, index).is_some_and(|stream| stream.echo);
+    let wanted = if reflected { "round_trip" } else { "one_way" };
+    group.delays.iter().position(|name| *name == wanted)
+}
+
 /// When the group sends.
 pub fn shape(
     index: usize,
