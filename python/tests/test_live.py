@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from netdyno.cli import console
-from netdyno.cli.live import Live, State, begin, share_over, take
+from netdyno.cli.live import Group, Live, State, begin, share_over, take
 from netdyno.cli.live_frame import bar, render_frame, render_summary, sparkline
 from netdyno.cli.plain import PlainLines
 from netdyno.model import Quantiles, Sample
@@ -280,3 +280,11 @@ def test_a_table_leaves_out_what_is_spare_before_it_breaks_words(
 def test_numbers_in_words() -> None:
     assert [console.number(x, "ratio") for x in (0, 0.001, 0.012345, 1)] == ["0%", "0.1%", "1.234%", "100%"]
     assert console.delay(1500) == "1.5 µs"
+
+
+def test_no_loss_is_shown_where_nobody_confirms() -> None:
+    group = Group("s", sent=10, confirmed=False)
+    assert group.open is None
+    group.delivered = 9
+    assert group.open == pytest.approx(0.1), "somebody counts at the far end after all"
+    assert Group("s", sent=10).open == 1.0

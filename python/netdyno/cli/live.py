@@ -51,6 +51,8 @@ class Group:
     sent: int = 0
     delivered: int = 0
     failures: Counter[str] = field(default_factory=Counter)
+    confirmed: bool = True
+    """Whether the other side confirms every message; else only what was delivered shows that anybody counts."""
 
     @property
     def errors(self) -> int:
@@ -60,7 +62,9 @@ class Group:
     @property
     def open(self) -> float | None:
         """Share of what was sent that is not confirmed: in flight or lost; once all is drained, lost."""
-        return max(0, self.sent - self.delivered) / self.sent if self.sent else None
+        if not self.sent or not (self.confirmed or self.delivered):
+            return None
+        return max(0, self.sent - self.delivered) / self.sent
 
 
 @dataclass
@@ -117,7 +121,8 @@ def begin(plan: Plan, logs: deque[str]) -> State:
     state.left = state.duration
     for g in plan.get("groups") or []:
         name = str(g.get("name", ""))
-        state.groups[name] = Group(name, str(g.get("protocol", "")), int(g.get("devices") or 0))
+        protocol, devices = str(g.get("protocol", "")), int(g.get("devices") or 0)
+        state.groups[name] = Group(name, protocol, devices, confirmed=g.get("confirmed", True))
     return state
 
 

@@ -31,7 +31,10 @@ pub fn load(caller: &Caller, params: Load) -> Answer {
         .groups
         .iter()
         .map(|g| {
-            json!({"name": g.name, "protocol": g.protocol, "target": g.target, "devices": g.devices, "delays": g.delays})
+            json!({
+                "name": g.name, "protocol": g.protocol, "target": g.target, "devices": g.devices,
+                "delays": g.delays, "confirmed": g.confirmed
+            })
         })
         .collect();
     Ok(json!({"run": run.id, "groups": groups}))
