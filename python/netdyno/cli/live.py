@@ -52,7 +52,7 @@ class Group:
     delivered: int = 0
     failures: Counter[str] = field(default_factory=Counter)
     confirmed: bool = True
-    """Whether the other side confirms every message; else only what was delivered shows that anybody counts."""
+    """Whether the other side confirms every message; else only a delivery shows that anybody counts."""
 
     @property
     def errors(self) -> int:
