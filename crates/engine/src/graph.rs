@@ -131,6 +131,11 @@ impl Graph {
         elements.windows(2).for_each(|pair| self.connect(pair[0], pair[1]));
     }
 
+    /// The element of this name.
+    pub fn find(&self, name: &str) -> Option<ElementId> {
+        self.names().position(|known| known == name).map(ElementId)
+    }
+
     /// Names of the elements, in the order they were added.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.name.as_str())
@@ -206,7 +211,7 @@ impl Graph {
         let mut seats = vec![None; self.nodes.len()];
         for (worker, seat) in placement.workers.iter().enumerate() {
             for name in &seat.elements {
-                let Some(at) = self.names().position(|known| known == name) else {
+                let Some(ElementId(at)) = self.find(name) else {
                     let known = self.names().collect::<Vec<_>>().join(", ");
                     return Err(GraphError::Unknown { worker, name: name.clone(), known });
                 };

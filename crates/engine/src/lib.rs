@@ -29,5 +29,5 @@ pub use element::{About, Cx, Element};
 pub use graph::{ElementId, Graph, GraphError};
 pub use idle::IdlePolicy;
 pub use placement::{Placement, Seat};
-pub use run::{Engine, EngineError, Options};
+pub use run::{Engine, EngineError, Options, View};
 pub use topology::{Misfit, Threads, Topology, Wish};

@@ -8,6 +8,7 @@ use crate::placement::Placement;
 use crate::trace::{self, Desk, Filter, Traced, Tracer};
 use crate::worker::{Inlet, Seated, Target, Worker};
 use dpdk::{Batch, Eal, Ring};
+use std::fmt;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,9 +63,21 @@ pub enum EngineError {
 pub struct Engine {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Worker>>,
-    elements: Vec<Watched>,
-    workers: Vec<(Option<usize>, Arc<WorkerCounters>)>,
+    view: View,
+}
+
+/// What is to be seen of a graph at work, from any thread. It outlives the engine, and shows then what was last.
+#[derive(Clone)]
+pub struct View {
+    elements: Arc<[Watched]>,
+    workers: Arc<[(Option<usize>, Arc<WorkerCounters>)]>,
     desk: Arc<Desk>,
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "View({} elements)", self.elements.len())
+    }
 }
 
 /// What is known of an element while a worker has it.
@@ -135,7 +148,8 @@ impl Engine {
         let cores: Vec<_> = placement.workers.iter().map(|seat| seat.core).collect();
         let watched =
             cores.iter().copied().zip(workers.iter().map(|worker| worker.counters.clone())).collect();
-        let mut engine = Self { stop: Arc::default(), threads: Vec::new(), elements, workers: watched, desk };
+        let view = View { elements: elements.into(), workers: watched, desk };
+        let mut engine = Self { stop: Arc::default(), threads: Vec::new(), view };
         let (ready, answers) = channel();
         for (number, (worker, core)) in workers.into_iter().zip(cores).enumerate() {
             let (stop, ready) = (engine.stop.clone(), ready.clone());
@@ -153,38 +167,19 @@ impl Engine {
         Ok(engine)
     }
 
+    /// What is to be seen of it, also by others and later.
+    pub fn view(&self) -> View {
+        self.view.clone()
+    }
+
     /// The elements' counters now, in the graph's order.
     pub fn elements(&self) -> Vec<ElementStats> {
-        self.elements.iter().map(Watched::stats).collect()
-    }
-
-    /// Trace the next packets that come from a source and that `filter` wants, at most [`trace::PACKETS`]. What
-    /// was traced before is forgotten.
-    pub fn trace(&self, packets: usize, filter: Filter) {
-        self.desk.ask(packets, filter);
-    }
-
-    /// What was traced so far, in the order it was found. A worker's last steps come with its next tick.
-    pub fn traced(&self) -> Vec<Traced> {
-        let name = |element: usize| self.elements[element].name.clone();
-        let verdict = |element: usize, fate| {
-            let about = &self.elements[element].about;
-            trace::verdict(fate, about.outputs, about.drops)
-        };
-        self.desk.collect(name, verdict)
+        self.view.elements()
     }
 
     /// The workers' counters now.
     pub fn workers(&self) -> Vec<WorkerStats> {
-        let stats = |(core, counters): &(Option<usize>, Arc<WorkerCounters>)| WorkerStats {
-            core: *core,
-            turns: counters.turns.get(),
-            busy_cycles: counters.busy.get(),
-            idle_cycles: counters.idle.get(),
-            slept_ns: counters.slept_ns.get(),
-            thread: counters.thread.get(),
-        };
-        self.workers.iter().map(stats).collect()
+        self.view.workers()
     }
 
     /// Stop the workers, and give back the last counters. Elements get their last tick first; then they,
@@ -207,6 +202,52 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.halt();
+    }
+}
+
+impl View {
+    /// The elements' counters now, in the graph's order.
+    pub fn elements(&self) -> Vec<ElementStats> {
+        self.elements.iter().map(Watched::stats).collect()
+    }
+
+    /// The workers' counters now.
+    pub fn workers(&self) -> Vec<WorkerStats> {
+        let stats = |(core, counters): &(Option<usize>, Arc<WorkerCounters>)| WorkerStats {
+            core: *core,
+            turns: counters.turns.get(),
+            busy_cycles: counters.busy.get(),
+            idle_cycles: counters.idle.get(),
+            slept_ns: counters.slept_ns.get(),
+            thread: counters.thread.get(),
+        };
+        self.workers.iter().map(stats).collect()
+    }
+
+    /// Trace the next packets that come from a source and that the filter wants, at most [`trace::PACKETS`]. What
+    /// was traced before is forgotten. `filter` is called once for each worker.
+    pub fn trace(&self, packets: usize, filter: impl Fn() -> Filter) {
+        self.desk.ask(packets, filter);
+    }
+
+    /// End the trace, whatever was found. Workers learn of it with their next tick.
+    pub fn end_trace(&self) {
+        self.desk.end();
+    }
+
+    /// Whether the trace has ended: all that there will be has been noted.
+    pub fn is_traced(&self) -> bool {
+        self.desk.is_over()
+    }
+
+    /// What was traced so far, in the order it was found. A worker's last steps come with its next tick.
+    pub fn traced(&self) -> Vec<Traced> {
+        let name = |element: usize| self.elements[element].name.clone();
+        let verdict = |element: usize, fate| {
+            let about = &self.elements[element].about;
+            trace::verdict(fate, about.outputs, about.drops)
+        };
+        self.desk.collect(name, verdict)
     }
 }
 

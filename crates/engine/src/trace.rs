@@ -12,7 +12,7 @@ use dpdk::{Batch, Mbuf};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most packets of one trace: each is looked for in every batch.
@@ -22,8 +22,8 @@ pub const BYTES: usize = 128;
 /// Steps that one worker can note between two ticks.
 const STEPS: usize = 16 * PACKETS;
 
-/// Which packets are to be traced.
-pub type Filter = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
+/// Which packets are to be traced. Each worker has one of its own.
+pub type Filter = Box<dyn Fn(&[u8]) -> bool + Send>;
 
 /// One packet's way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -86,11 +86,16 @@ struct Note {
 
 /// What is shared by all who take part in one trace.
 pub(crate) struct Request {
-    filter: Filter,
+    /// For the workers that do not take part yet.
+    filters: Mutex<Vec<Filter>>,
     /// Packets to trace.
     packets: usize,
     /// Workers that do not take part yet: no packet is traced before all do.
     missing: AtomicUsize,
+    /// Workers that still do, or will.
+    present: AtomicUsize,
+    /// Nobody wants more of it.
+    ended: AtomicBool,
     /// Packets found.
     found: AtomicUsize,
     /// The buffer of each packet under way between elements; 0: it is not, or not any more.
@@ -107,11 +112,13 @@ struct Collected {
 }
 
 impl Request {
-    fn new(packets: usize, filter: Filter, workers: usize) -> Self {
+    fn new(packets: usize, filters: Vec<Filter>) -> Self {
         Self {
-            filter,
             packets: packets.min(PACKETS),
-            missing: AtomicUsize::new(workers),
+            missing: AtomicUsize::new(filters.len()),
+            present: AtomicUsize::new(filters.len()),
+            filters: Mutex::new(filters),
+            ended: AtomicBool::new(false),
             found: AtomicUsize::new(0),
             buffers: [const { AtomicUsize::new(0) }; PACKETS],
             order: AtomicU64::new(0),
@@ -119,10 +126,11 @@ impl Request {
         }
     }
 
-    /// Whether all packets that were asked for have gone their way.
+    /// Whether all packets that were asked for have gone their way, or nobody wants more.
     fn is_over(&self) -> bool {
-        self.found.load(Ordering::Relaxed) >= self.packets
-            && self.buffers.iter().all(|buffer| buffer.load(Ordering::Relaxed) == 0)
+        self.ended.load(Ordering::Relaxed)
+            || self.found.load(Ordering::Relaxed) >= self.packets
+                && self.buffers.iter().all(|buffer| buffer.load(Ordering::Relaxed) == 0)
     }
 
     /// The packet in this buffer, if it is traced. Whoever has the buffer is the only one to ask.
@@ -145,10 +153,27 @@ impl Desk {
         Self { workers, number: AtomicU64::new(0), request: Mutex::new(None) }
     }
 
-    pub(crate) fn ask(&self, packets: usize, filter: Filter) {
+    pub(crate) fn ask(&self, packets: usize, filter: impl Fn() -> Filter) {
+        let filters = (0..self.workers).map(|_| filter()).collect();
         let mut request = self.request.lock().unwrap_or_else(PoisonError::into_inner);
-        *request = Some(Arc::new(Request::new(packets, filter, self.workers)));
+        *request = Some(Arc::new(Request::new(packets, filters)));
         self.number.fetch_add(1, Ordering::Release);
+    }
+
+    fn request(&self) -> Option<Arc<Request>> {
+        self.request.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// No more of it: workers leave with their next tick.
+    pub(crate) fn end(&self) {
+        if let Some(request) = self.request() {
+            request.ended.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether all workers have left, so that nothing will be added to what is collected.
+    pub(crate) fn is_over(&self) -> bool {
+        self.request().is_none_or(|request| request.present.load(Ordering::Acquire) == 0)
     }
 
     /// Notes so far by packet, with names: `name(element)`, `verdict(element, fate)`.
@@ -157,8 +182,7 @@ impl Desk {
         name: impl Fn(usize) -> String,
         verdict: impl Fn(usize, Fate) -> Verdict,
     ) -> Vec<Traced> {
-        let request = self.request.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(request) = request else { return Vec::new() };
+        let Some(request) = self.request() else { return Vec::new() };
         let mut collected = request.collected.lock().unwrap_or_else(PoisonError::into_inner);
         collected.notes.sort_by_key(|note| note.order);
         let step = |note: &Note| Step {
@@ -182,6 +206,7 @@ pub(crate) struct Tracer {
     desk: Arc<Desk>,
     seen: u64,
     request: Option<Arc<Request>>,
+    filter: Option<Filter>,
     notes: Vec<Note>,
     frames: Vec<(usize, usize, Vec<u8>)>,
     /// Bit n: packet n is held here, and that was told.
@@ -198,7 +223,16 @@ impl fmt::Debug for Tracer {
 
 impl Tracer {
     pub(crate) fn new(desk: Arc<Desk>) -> Self {
-        Self { desk, seen: 0, request: None, notes: Vec::new(), frames: Vec::new(), held: 0, refused: 0 }
+        Self {
+            desk,
+            seen: 0,
+            request: None,
+            filter: None,
+            notes: Vec::new(),
+            frames: Vec::new(),
+            held: 0,
+            refused: 0,
+        }
     }
 
     /// Off the packets' way: hand over what was noted, and see whether there is a trace to take part in.
@@ -211,17 +245,17 @@ impl Tracer {
         let number = self.desk.number.load(Ordering::Acquire);
         if number != self.seen {
             (self.seen, self.held, self.refused) = (number, 0, 0);
-            self.request = self.desk.request.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            self.request = self.desk.request();
             self.notes.reserve(STEPS);
             self.frames.reserve(PACKETS);
             if let Some(request) = &self.request {
+                self.filter = request.filters.lock().unwrap_or_else(PoisonError::into_inner).pop();
                 request.missing.fetch_sub(1, Ordering::AcqRel);
             }
         }
-        let over = self.request.as_ref().is_some_and(|request| request.is_over());
-        if over {
-            self.request = None;
-            (self.notes, self.frames) = (Vec::new(), Vec::new());
+        if let Some(request) = self.request.take_if(|request| request.is_over()) {
+            request.present.fetch_sub(1, Ordering::AcqRel);
+            (self.filter, self.notes, self.frames) = (None, Vec::new(), Vec::new());
         }
         self.request.is_some()
     }
@@ -230,11 +264,12 @@ impl Tracer {
     pub(crate) fn begin(&mut self, batch: &Batch) {
         let all_here = |request: &&Arc<Request>| request.missing.load(Ordering::Acquire) == 0;
         let Some(request) = self.request.as_ref().filter(all_here) else { return };
+        let Some(filter) = &self.filter else { return };
         for mbuf in batch.frames() {
             if request.found.load(Ordering::Relaxed) >= request.packets {
                 return;
             }
-            if request.packet(mbuf).is_some() || !(request.filter)(mbuf.data()) {
+            if request.packet(mbuf).is_some() || !filter(mbuf.data()) {
                 continue;
             }
             let packet = request.found.fetch_add(1, Ordering::Relaxed);

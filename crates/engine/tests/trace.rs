@@ -35,15 +35,17 @@ fn is_done(traced: &Traced) -> bool {
 }
 
 /// Trace `packets` packets to their ends.
-fn follow(engine: &Engine, packets: usize, filter: Filter) -> Vec<Traced> {
-    engine.trace(packets, filter);
+fn follow(engine: &Engine, packets: usize, filter: impl Fn() -> Filter) -> Vec<Traced> {
+    let view = engine.view();
+    view.trace(packets, filter);
     let began = Instant::now();
     loop {
-        let traced = engine.traced();
-        if traced.len() == packets && traced.iter().all(is_done) {
+        if view.is_traced() {
+            let traced = view.traced();
+            assert!(traced.len() == packets && traced.iter().all(is_done), "{traced:?}");
             return traced;
         }
-        assert!(began.elapsed() < Duration::from_secs(20), "{traced:?}, {:?}", engine.elements());
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}, {:?}", view.traced(), engine.elements());
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -94,7 +96,7 @@ fn each_step_is_told_on_one_worker_and_over_rings() {
         let engine = start(graph(), &placement);
         // Once more: a trace that ended leaves nothing that the next one could stumble over.
         for _ in 0..3 {
-            follow(&engine, 40, Box::new(|_| true)).iter().for_each(is_right);
+            follow(&engine, 40, || Box::new(|_| true)).iter().for_each(is_right);
         }
         nothing_is_lost(&engine.stop());
     }
@@ -103,7 +105,7 @@ fn each_step_is_told_on_one_worker_and_over_rings() {
 #[test]
 fn only_what_the_filter_wants_is_traced() {
     let engine = start(graph(), &Placement::single(None));
-    let traced = follow(&engine, 10, Box::new(|frame| number(frame) % 1000 == 7));
+    let traced = follow(&engine, 10, || Box::new(|frame| number(frame) % 1000 == 7));
     let numbers: Vec<u32> = traced.iter().map(|traced| number(&traced.data)).collect();
     assert!(
         numbers.windows(2).all(|pair| pair[0] + 1000 == pair[1]) && numbers[0] % 1000 == 7,
@@ -111,25 +113,37 @@ fn only_what_the_filter_wants_is_traced() {
     );
     traced.iter().for_each(is_right);
 
-    engine.trace(10, Box::new(|frame| frame.is_empty()));
+    let view = engine.view();
+    view.trace(10, || Box::new(|frame| frame.is_empty()));
     let before = engine.elements()[3].packets_in;
     while engine.elements()[3].packets_in < before + 10_000 {
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!(engine.traced(), [], "what was before is forgotten, and nothing is found");
+    assert_eq!(view.traced(), [], "what was before is forgotten, and nothing is found");
+
+    assert!(!view.is_traced(), "it waits");
+    view.end_trace();
+    let began = Instant::now();
+    while !view.is_traced() {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let last = engine.stop();
+    assert_eq!(view.elements(), last, "a view outlives the engine");
 }
 
 #[test]
 fn there_is_a_limit_of_packets_and_of_bytes() {
     let engine = start(graph(), &Placement::single(None));
-    assert_eq!(engine.traced(), []);
-    engine.trace(10 * PACKETS, Box::new(|_| true));
+    let view = engine.view();
+    assert_eq!(view.traced(), []);
+    view.trace(10 * PACKETS, || Box::new(|_| true));
     let began = Instant::now();
-    while engine.traced().len() < PACKETS || !engine.traced().iter().all(is_done) {
+    while view.traced().len() < PACKETS || !view.traced().iter().all(is_done) {
         assert!(began.elapsed() < Duration::from_secs(20));
         std::thread::sleep(Duration::from_millis(1));
     }
-    let traced = engine.traced();
+    let traced = view.traced();
     assert!(traced.len() == PACKETS && traced.iter().all(|traced| traced.data.len() <= BYTES));
     let shown = serde_json::to_value(&traced[0].steps[0]).unwrap();
     assert_eq!((&shown["element"], &shown["verdict"]["passed"]), (&"numbers".into(), &"out".into()));
@@ -171,7 +185,7 @@ fn what_is_refused_is_held_or_dropped() {
     let held = ("numbers", Verdict::Held);
     let refused = ("sink", Verdict::Refused);
     let mut ways = [0; 3];
-    for traced in follow(&engine, 20, Box::new(|_| true)) {
+    for traced in follow(&engine, 20, || Box::new(|_| true)) {
         // However often it is refused.
         let possible = [
             vec![out.clone(), end.clone()],
@@ -199,7 +213,7 @@ fn what_is_refused_is_held_or_dropped() {
         ("sink", Verdict::Refused),
         ("pass", Verdict::Dropped("refused".into())),
     ];
-    let traced = follow(&engine, 30, Box::new(|_| true));
+    let traced = follow(&engine, 30, || Box::new(|_| true));
     let (mut took, mut dropped) = (0, 0);
     for traced in &traced {
         let way = way(traced);
@@ -216,7 +230,7 @@ fn what_waits_at_the_end_of_a_ring_is_told_once() {
     graph.connect(source, sink);
     let engine = start(graph, &Placement::split([&["numbers"], &["sink"]]));
     let mut refused = 0;
-    for traced in follow(&engine, 30, Box::new(|_| true)) {
+    for traced in follow(&engine, 30, || Box::new(|_| true)) {
         let way: Vec<_> =
             way(&traced).into_iter().filter(|step| *step != ("numbers", Verdict::Held)).collect();
         let (out, end) = (("numbers", passed("out")), ("sink", Verdict::Consumed));

@@ -3,6 +3,7 @@
 mod clock;
 mod connection;
 mod core;
+mod graph;
 mod lease;
 mod lines;
 mod links;

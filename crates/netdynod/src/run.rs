@@ -6,12 +6,13 @@ use profile::Profile;
 use serde::Serialize;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use traffic::capture::Source;
 use traffic::collect::{Collector, Flow, Header};
 use traffic::dpdk::Dpdk;
+use traffic::dpdk::observe::Observer;
 use traffic::result::TrialResult;
 use traffic::sockets::Sockets;
 use traffic::transport::Sample;
@@ -81,6 +82,8 @@ pub struct Run {
     transport: Carrier,
     transport_name: &'static str,
     progress: Mutex<Progress>,
+    /// Held while packets are traced: one trace at a time.
+    tracing: Mutex<()>,
     watchers: Arc<Watchers>,
 }
 
@@ -124,6 +127,7 @@ impl Run {
             transport,
             transport_name,
             progress: Mutex::new(progress),
+            tracing: Mutex::default(),
             watchers: Arc::clone(watchers),
         })
     }
@@ -278,6 +282,22 @@ impl Run {
             return Some(Err(Unready::new("ND-92-08", at, what, "Load it again with run.load")));
         }
         Some(source)
+    }
+
+    /// Its graph of elements, if it has one.
+    pub fn observe(&self) -> Option<Observer> {
+        self.transport.observe()
+    }
+
+    /// The right to trace packets, until it is dropped.
+    pub fn tracing(&self) -> Result<MutexGuard<'_, ()>, Error> {
+        match self.tracing.try_lock() {
+            Ok(alone) => Ok(alone),
+            Err(TryLockError::Poisoned(left)) => Ok(left.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                Err(Error::state("another trace is under way", "Ask again when it has its packets"))
+            }
+        }
     }
 
     /// Whether workers are at work.

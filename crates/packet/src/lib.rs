@@ -13,10 +13,12 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod layers;
 pub mod signature;
+mod summary;
 pub mod udp;
 
 pub use frame::{Flow, Program};
 pub use layers::{Fault, Layers};
+pub use summary::summary;
 
 /// An Ethernet address.
 pub type Mac = [u8; 6];

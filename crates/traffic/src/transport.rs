@@ -5,6 +5,7 @@
 //! never waits for anybody.
 
 use crate::capture::Source;
+use crate::dpdk::observe::Observer;
 use crate::interfaces::Interfaces;
 use crate::plan::Plan;
 use protocol::meter::{Failure, Phase, Tally, Window};
@@ -36,6 +37,11 @@ pub trait Transport {
 
     /// The core each worker is pinned to.
     fn cores(&self) -> Vec<u16>;
+
+    /// The graph of elements that carries the traffic, where there is one.
+    fn observe(&self) -> Option<Observer> {
+        None
+    }
 
     /// Packets of the port that the settings name, or of the first that sends. `None` when that is none of
     /// this transport's ports, but perhaps the kernel's.

@@ -4,6 +4,7 @@
 mod capture;
 mod control;
 mod core;
+mod graph;
 mod impair;
 mod log;
 mod ports;
@@ -45,6 +46,9 @@ pub fn call(caller: &Caller, name: &str, params: Map<String, Value>) -> Answer {
         "capture.start" => capture::start(caller, take(params)?),
         "capture.stop" => capture::stop(caller, take(params)?),
         "capture.status" => capture::status(caller, take(params)?),
+        "graph.describe" => graph::describe(caller, take(params)?),
+        "graph.stats" => graph::stats(caller, take(params)?),
+        "graph.trace" => graph::trace(caller, take(params)?),
         "impair.presets" => impair::presets(take(params)?),
         "impair.validate" => impair::validate(take(params)?),
         "impair.start" => impair::start(caller, take(params)?),

@@ -52,7 +52,7 @@ fn with_targets(mut profile: Value, targets: &BTreeMap<String, Target>) -> Value
     profile
 }
 
-fn loaded(caller: &Caller) -> Result<Arc<Run>, Error> {
+pub(super) fn loaded(caller: &Caller) -> Result<Arc<Run>, Error> {
     caller.core.run().ok_or_else(|| {
         Error::new(NOTHING_THERE, "ND-104-11", "run", "no run is loaded", "Call run.load first")
     })

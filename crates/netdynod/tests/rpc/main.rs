@@ -4,6 +4,7 @@
 
 mod daemon;
 mod framing;
+mod graph;
 mod impairing;
 mod life;
 mod limits;

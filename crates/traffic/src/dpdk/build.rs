@@ -9,6 +9,7 @@ use super::receiver::{Expected, Receiver, Stream};
 use super::reflector::Reflector;
 use super::report::{Report, Reporter, Run};
 use super::slots::Slots;
+use super::wiring::Wiring;
 use crate::plan::{GroupPlan, Plan};
 use crate::transport::Unready;
 use dpdk::{Eal, EalOptions, Mempool, Port, PortConfig, RxQueue, TxQueue};
@@ -17,7 +18,6 @@ use engine::{ElementId, Graph};
 use packet::{Flow, Mac};
 use profile::{Dpdk, Role, parse_mac};
 use protocol::meter::Tally;
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -113,25 +113,20 @@ pub fn build(
         });
     }
     let mut built = Built { eal, graph: Graph::new(), ports: Vec::new(), reporters: Vec::new() };
-    let (mut sinks, mut forwards) = (BTreeMap::new(), Vec::new());
     for (open, streams) in ports.into_iter().zip(sending) {
         let name = &open.settings.name;
         built.ports.push((name.clone(), open.port));
-        let tx = built.graph.add(format!("{name}.tx"), Captured::new(PortTx(open.tx), open.taps.tx.clone()));
-        let rx = built.graph.add(format!("{name}.rx"), Captured::new(PortRx(open.rx), open.taps.rx.clone()));
-        sinks.insert(name.clone(), tx);
+        built.graph.add(format!("{name}.tx"), Captured::new(PortTx(open.tx), open.taps.tx.clone()));
+        built.graph.add(format!("{name}.rx"), Captured::new(PortRx(open.rx), open.taps.rx.clone()));
         match open.settings.role {
             Role::Generator => {}
             Role::Reflector => {
-                let reflector = built.graph.add(format!("{name}.reflector"), Reflector(open.station));
-                built.graph.chain(&[rx, reflector, tx]);
+                built.graph.add(format!("{name}.reflector"), Reflector(open.station));
                 continue;
             }
             Role::L2fwd => {
                 let mode = open.settings.forward.unwrap_or_default();
-                let forward = built.graph.add(format!("{name}.l2fwd"), L2fwd(mode));
-                built.graph.connect(rx, forward);
-                forwards.push((forward, open.settings.to.as_ref().unwrap_or(name)));
+                built.graph.add(format!("{name}.l2fwd"), L2fwd(mode));
                 continue;
             }
         }
@@ -142,21 +137,19 @@ pub fn build(
             make(&mut built.graph, name, reporter)
         };
         let mut streams = Some(streams);
-        let generator = add("generator", &mut |graph, name, reporter| {
+        add("generator", &mut |graph, name, reporter| {
             graph.add(name, Generator::new(streams.take().unwrap_or_default(), pool.clone(), reporter))
         });
-        let receiver = add("receiver", &mut |graph, name, reporter| {
+        add("receiver", &mut |graph, name, reporter| {
             let (groups, streams) = expected(plan);
             graph.add(name, Receiver::new(groups, streams, reporter))
         });
-        let neighbour = built.graph.add(format!("{name}.neighbour"), Neighbour(open.station));
-        built.graph.connect(generator, tx);
-        built.graph.chain(&[rx, receiver, neighbour, tx]);
+        built.graph.add(format!("{name}.neighbour"), Neighbour(open.station));
     }
-    // When all ports are there.
-    for (forward, to) in forwards {
-        if let Some(tx) = sinks.get(to) {
-            built.graph.connect(forward, *tx);
+    // What is missing here is found when the graph is checked.
+    for (from, to) in Wiring::new(settings).edges {
+        if let (Some(from), Some(to)) = (built.graph.find(&from), built.graph.find(&to)) {
+            built.graph.connect(from, to);
         }
     }
     Ok(built)

@@ -67,7 +67,9 @@ impl fmt::Debug for Recorder {
 
 impl Tap {
     fn start(&self, capture: u64, tape: TapeTx, settings: &Settings) -> Result<(), Unready> {
-        let filter = Some(&settings.filter).filter(|text| !text.is_empty()).map(|text| compile(text));
+        let filter = Some(&settings.filter)
+            .filter(|text| !text.is_empty())
+            .map(|text| compile(text, "capture.filter"));
         let snap = usize::try_from(settings.snap).unwrap_or(usize::MAX);
         let recorder = Recorder { capture, tape, filter: filter.transpose()?, snap };
         *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(recorder);
@@ -88,11 +90,12 @@ impl Tap {
     }
 }
 
-fn compile(filter: &str) -> Result<pcap::BpfProgram, Unready> {
+/// A filter in the language of pcap-filter(7).
+pub(super) fn compile(filter: &str, at: &str) -> Result<pcap::BpfProgram, Unready> {
     let dead = pcap::Capture::dead(pcap::Linktype::ETHERNET);
     dead.and_then(|dead| dead.compile(filter, true)).map_err(|e| {
         let what = format!("{filter:?} is not a packet filter ({e})");
-        Unready::new("ND-104-04", "capture.filter", what, "See pcap-filter(7)")
+        Unready::new("ND-104-04", at, what, "See pcap-filter(7)")
     })
 }
 

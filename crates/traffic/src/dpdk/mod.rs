@@ -16,6 +16,7 @@ mod generator;
 pub mod hostile;
 mod l2fwd;
 mod neighbour;
+pub mod observe;
 mod receiver;
 mod reflector;
 mod report;
@@ -26,6 +27,7 @@ mod tape;
 mod tape_tests;
 mod tracker;
 mod watch;
+mod wiring;
 
 /// What [`tape`] shares between threads: here the real ones.
 mod sync {
@@ -38,11 +40,13 @@ use crate::cpu;
 use crate::plan::Plan;
 use crate::transport::{Control, Sample, Transport, Unready};
 use capture::{PortCapture, Taps};
-use engine::{Engine, EngineError, Misfit, Options, Placement, Seat, Threads, Topology, Wish};
+use engine::{Engine, EngineError, Misfit, Options, Placement, Seat, Threads, Topology, View, Wish};
+use observe::Observer;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use wiring::Wiring;
 
 /// The transport.
 #[derive(Debug)]
@@ -51,6 +55,8 @@ pub struct Dpdk {
     cores: Vec<u16>,
     /// Where frames can be copied, by port.
     taps: Vec<Taps>,
+    /// The graph, once it is at work.
+    view: Mutex<Option<View>>,
 }
 
 impl Dpdk {
@@ -75,7 +81,7 @@ impl Dpdk {
         })?;
         let taps = settings.ports.iter().map(|_| Taps::default()).collect();
         let cores = cores.into_iter().filter_map(|core| u16::try_from(core).ok()).collect();
-        Ok(Self { settings: settings.clone(), cores, taps })
+        Ok(Self { settings: settings.clone(), cores, taps, view: Mutex::default() })
     }
 
     /// The port that frames from `port` are handed on to.
@@ -152,6 +158,7 @@ impl Transport for Dpdk {
         let built = build::build(&self.settings, &self.taps, &plan, &run, &to)?;
         let engine = Engine::start(built.eal, built.graph, &self.placement(), &Options::default());
         let engine = engine.map_err(|why| refused(&why))?;
+        *self.view.lock().unwrap_or_else(PoisonError::into_inner) = Some(engine.view());
         let supervisor = supervisor::Supervisor::new(
             plan,
             run,
@@ -176,6 +183,11 @@ impl Transport for Dpdk {
 
     fn cores(&self) -> Vec<u16> {
         self.cores.clone()
+    }
+
+    fn observe(&self) -> Option<Observer> {
+        let view = self.view.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Some(Observer::new(Wiring::new(&self.settings), &self.placement(), view))
     }
 
     fn capture(&self, settings: &profile::Capture) -> Option<Result<Box<dyn Source>, Unready>> {

@@ -336,7 +336,7 @@ impl Supervisor {
     }
 }
 
-fn counts(stats: &ElementStats) -> ElementCounts {
+pub(super) fn counts(stats: &ElementStats) -> ElementCounts {
     ElementCounts {
         name: stats.name.clone(),
         worker: stats.worker,

@@ -1,0 +1,122 @@
+//! Watching the graph of elements, beside the one who writes.
+
+use crate::daemon::{Client, Daemon, loaded, sink};
+use serde_json::{Value, json};
+
+/// From one end of a cable to the other and back, until it is stopped.
+fn over_a_cable() -> Value {
+    json!({
+        "name": "graph",
+        "groups": [{"name": "s", "target": "udp://10.9.0.2:7", "devices": 1,
+            "model": {"stream": {"rate": "1k/s", "size": "18B"}}}],
+        "phases": {"warmup": "0s", "measure": "60s", "drain": "500ms", "sample": "100ms"},
+        "transport": {"dpdk": {"ports": [
+            {"name": "a", "device": "pair:rpc", "ip": "10.9.0.1"},
+            {"name": "b", "device": "pair:rpc", "ip": "10.9.0.2", "role": "reflector"}
+        ]}},
+    })
+}
+
+/// Packets that `element` took so far.
+fn taken(viewer: &mut Client, element: &str) -> u64 {
+    let stats = viewer.get("graph.stats");
+    let all = stats["elements"].as_array().unwrap();
+    all.iter().find(|e| e["name"] == element).unwrap()["packets_in"].as_u64().unwrap()
+}
+
+#[test]
+fn a_viewer_sees_the_graph_its_counts_and_the_way_of_packets() {
+    let daemon = Daemon::start();
+    let mut viewer = daemon.connect();
+    // Planned: nothing is loaded for it.
+    let planned = viewer.call("graph.describe", json!({"profile": over_a_cable()}));
+    assert_eq!(planned["run"], Value::Null);
+    let names: Vec<_> = planned["elements"].as_array().unwrap().iter().map(|e| e["name"].clone()).collect();
+    let all = ["a.tx", "a.rx", "a.generator", "a.receiver", "a.neighbour", "b.tx", "b.rx", "b.reflector"];
+    assert_eq!(names, all);
+    assert_eq!(planned["edges"][0], json!({"from": "a.generator", "to": "a.tx", "ring": false}));
+    viewer.fails("graph.stats", json!({}), -32004);
+
+    let mut writer = daemon.connect();
+    writer.get("control.acquire");
+    writer.call("run.load", json!({"profile": over_a_cable()}));
+    let described = viewer.get("graph.describe");
+    assert_eq!(described["run"], "graph-1");
+    for key in ["workers", "elements", "edges"] {
+        assert_eq!(described[key], planned[key]);
+    }
+    assert_eq!(taken(&mut viewer, "b.reflector"), 0);
+    viewer.fails("graph.trace", json!({"packets": 1}), -32003);
+
+    writer.get("run.start");
+    let trace = json!({"packets": 3, "filter": "udp src port 7", "wait": 10});
+    let traced = viewer.call("graph.trace", trace);
+    assert_eq!((&traced["complete"], traced["packets"].as_array().unwrap().len()), (&json!(true), 3));
+    let packet = &traced["packets"][0];
+    assert_eq!(packet["summary"], "10.9.0.2:7 > 10.9.0.1:10000 UDP, 60 B");
+    let steps = packet["steps"].as_array().unwrap();
+    // The reflected packet as it comes out of the cable at a; at b it began as another one, to port 7.
+    assert_eq!(steps[0]["element"], "a.rx");
+    assert_eq!(steps[0]["verdict"], json!({"passed": "out"}));
+    assert_eq!((&steps[1]["element"], &steps[1]["verdict"]), (&json!("a.receiver"), &json!("consumed")));
+    assert!(steps[1]["at"].as_u64() >= steps[0]["at"].as_u64());
+
+    let before = taken(&mut viewer, "b.reflector");
+    let nothing = viewer.call("graph.trace", json!({"packets": 1, "filter": "tcp", "wait": 0.05}));
+    assert_eq!(nothing, json!({"packets": [], "complete": false}));
+    assert!(taken(&mut viewer, "b.reflector") > before);
+
+    writer.get("stats.subscribe");
+    writer.get("run.stop");
+    writer.told_until("done");
+    let result = writer.get("run.result");
+    let stats = viewer.get("graph.stats");
+    assert_eq!(stats["status"]["state"], "done");
+    assert_eq!(stats["elements"].as_array().unwrap().len(), result["elements"].as_array().unwrap().len());
+    let reflected =
+        result["elements"].as_array().unwrap().iter().find(|e| e["name"] == "b.reflector").unwrap();
+    assert_eq!(taken(&mut viewer, "b.reflector"), reflected["packets_in"].as_u64().unwrap());
+    viewer.fails("graph.trace", json!({"packets": 1}), -32003);
+}
+
+#[test]
+fn one_trace_at_a_time_and_only_what_makes_sense() {
+    let daemon = Daemon::talkative();
+    let (mut writer, mut first, mut second) = (daemon.connect(), daemon.connect(), daemon.connect());
+    writer.get("control.acquire");
+    writer.call("run.load", json!({"profile": over_a_cable()}));
+    writer.get("run.start");
+    let data = first.fails("graph.trace", json!({"packets": 1, "filter": "udp prt 7"}), -32002);
+    assert_eq!((&data["code"], &data["at"]), (&json!("ND-104-04"), &json!("params.filter")));
+    for (key, value) in
+        [("packets", json!(0)), ("packets", json!(65)), ("wait", json!(11)), ("wait", json!(-1))]
+    {
+        let mut params = json!({"packets": 1});
+        params[key] = value;
+        assert_eq!(first.fails("graph.trace", params, -32602)["at"], format!("params.{key}"));
+    }
+    first.send(crate::daemon::request(7, "graph.trace", json!({"packets": 1, "filter": "tcp", "wait": 10})));
+    // It has begun when another one is refused.
+    crate::daemon::until("the first trace", || {
+        let answer = second.ask("graph.trace", json!({"packets": 1, "filter": "tcp", "wait": 0}));
+        answer["error"]["code"] == -32003
+    });
+    writer.get("stats.subscribe");
+    writer.get("run.stop");
+    writer.told_until("done");
+    // The end of the run ends it, long before its time is up.
+    assert_eq!(first.answer(7)["error"]["code"], -32003);
+}
+
+#[test]
+fn sockets_have_no_graph() {
+    let (daemon, sink) = (Daemon::start(), sink());
+    let mut viewer = loaded(&daemon, &sink, "1s");
+    let data = viewer.fails("graph.describe", json!({}), -32004);
+    assert!(data["what"].as_str().unwrap().contains("sockets"));
+    let profile = crate::daemon::profile(&sink, "1s");
+    viewer.fails("graph.describe", json!({"profile": profile}), -32004);
+    let mut wrong = over_a_cable();
+    wrong["transport"]["dpdk"]["ports"] = json!([]);
+    viewer.fails("graph.describe", json!({"profile": wrong}), -32002);
+}
