@@ -161,6 +161,15 @@ fn a_recording_is_replayed_at_its_own_pace_or_another() {
 }
 
 #[test]
+fn who_has_priority_goes_first() {
+    let group = |priority: u8| json!({"rate": {"frames": "200M/s"}, "priority": priority});
+    let result = start(&profile("first", vec![group(1), group(6), group(0)])).unwrap();
+    let sent = [0, 1, 2].map(|group| result["groups"][group]["total"]["messages_sent"].as_u64().unwrap());
+    // More than anything can send, so nothing is left for the others.
+    assert!(sent[1] > 10_000 && sent[0] < sent[1] / 100 && sent[2] < sent[1] / 100, "{sent:?}");
+}
+
+#[test]
 fn frames_that_cannot_be_made_are_refused_by_name() {
     let refused = |frame: Value| {
         let why = start(&profile("bad", vec![frame])).unwrap_err();
