@@ -32,9 +32,9 @@ Schema = dict[str, Any]
 # ---------------------------------------------------------------------------------------- schemas
 
 
-def of_profile() -> Schema:
-    """The core's own word on profiles."""
-    command = [str(daemon.program()), "schema"]
+def of_core(*options: str) -> Schema:
+    """The core's own word on profiles, or on what `options` name."""
+    command = [str(daemon.program()), "schema", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
     return dict(json.loads(done.stdout))
 
@@ -97,6 +97,8 @@ UNITS = {
     "Interval": "time: `ns us ms s min h`",
     "Size": "bytes: `B kB KiB MB MiB GB GiB`",
     "Rate": "rate: `/s /min /h`, `k/s M/s`",
+    "BitRate": "rate: `bit/s kbit/s Mbit/s Gbit/s`",
+    "Share": "share: `% ppm`",
 }
 PLAIN = {"Interval": "text", "Size": "text", "Rate": "text"}
 
@@ -314,7 +316,7 @@ def _plain(text: str | None) -> str:
 
 def files() -> dict[str, Callable[[], str]]:
     """Each generated file, and what is in it."""
-    profile = of_profile()
+    profile, impair = of_core(), of_core("--impair")
     experiments = of_model(experiment.Experiment, "experiment")
     results = of_model(result.Result, "result")
 
@@ -323,6 +325,7 @@ def files() -> dict[str, Callable[[], str]]:
 
     return {
         "schema/profile.json": text(profile),
+        "schema/impair.json": text(impair),
         "schema/experiment.json": text(experiments),
         "schema/topology.json": text(of_model(topology.Topology, "topology")),
         "schema/result.json": text(results),
@@ -333,6 +336,15 @@ def files() -> dict[str, Callable[[], str]]:
             '`"250ms"`, `"64B"`, `"1000/s"`. The schema is [schema/profile.json](../../schema/profile.json).',
             profile,
             "Profile",
+        ),
+        "docs/reference/impair.md": lambda: page(
+            "Impaired link",
+            "How a link treats packets: in a topology of an [experiment](experiment.md), for `netdyno impair "
+            "--spec FILE`, and in the [RPC](rpc.md). In place of all this a name will do: `metro`, "
+            "`cross-country`, `lte` or `geo`. The schema is [schema/impair.json](../../schema/impair.json); "
+            "[how to](../howto/impair.md) has examples.",
+            impair,
+            "Impaired link",
         ),
         "docs/reference/experiment.md": lambda: page(
             "Experiment",

@@ -115,7 +115,7 @@ class Experiment(Config):
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
     """Of the intervals over repetitions."""
     factors: dict[str, list[Any]] = Field(default_factory=dict)
-    """Path (`profile.…`, `duts.NAME.OPTION`, `trial.load`) to its levels."""
+    """Path (`profile.…`, `duts.NAME.OPTION`, `trial.load`, `topology.links.0.impair`) to its levels."""
     legs: list[LegSpec] = Field(min_length=1)
     """What is run; each at every combination of levels."""
 
@@ -190,7 +190,7 @@ FILES = (("tls", "ca"), ("frame", "replay", "file"))
 
 
 def _located(profile: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """A profile whose files are named so that the core finds them; as written, they are beside the profile."""
+    """A profile whose files are named so that the core finds them; as written, they are beside it."""
     profile = copy.deepcopy(profile)
     groups = profile.get("groups")
     for group in groups if isinstance(groups, list) else ():
@@ -216,12 +216,12 @@ def _set(document: dict[str, Any], path: str, value: Any) -> None:
             node = node.setdefault(part, {})
         if node is None:
             break
-    if not isinstance(node, dict) or parts[0] not in ("profile", "duts", "trial"):
+    if not isinstance(node, dict) or parts[0] not in ("profile", "duts", "trial", "topology"):
         raise Error(
             "ND-104-24",
             f"the factor {path!r} leads nowhere",
             at=f"factors.{path}",
-            fix="Use profile.groups.NAME.…, duts.NAME.OPTION or trial.load",
+            fix="Use profile.groups.NAME.…, duts.NAME.OPTION, trial.load or topology.links.NUMBER.…",
         )
     node[parts[-1]] = value
 

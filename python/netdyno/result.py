@@ -77,6 +77,19 @@ class CaptureReport(Model):
     """Why it failed."""
 
 
+class LinkReport(Model):
+    """What an impaired link of the topology did, in packets as they are on the wire."""
+
+    a: str
+    """One end: the host and its interface."""
+    b: str
+    """The other."""
+    a_to_b: dict[str, int] = Field(default_factory=dict)
+    """Counters from a to b, as `impair.stats` of the [RPC](rpc.md) has them."""
+    b_to_a: dict[str, int] = Field(default_factory=dict)
+    """Counters from b to a."""
+
+
 class Repetition(Trial):
     """A trial, and what was seen around it."""
 
@@ -88,6 +101,8 @@ class Repetition(Trial):
     """Counts held against those of others."""
     capture: CaptureReport | None = None
     """How its capture went; none: nothing was captured."""
+    links: list[LinkReport] = Field(default_factory=list)
+    """Impaired links of the topology."""
 
 
 class Estimate(Model):

@@ -1,4 +1,4 @@
-"""The network under test: hosts are network namespaces, links are veth pairs.
+"""The network under test: hosts are network namespaces, links are veth pairs, or impaired.
 
 A topology is data. `Network` makes it real, journalled piece by piece before it is made, and takes it away:
 what lives in a namespace of ours goes with that namespace.
@@ -12,6 +12,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from netdyno import namespace
 from netdyno.config import Config
 from netdyno.errors import Error
 from netdyno.journal import Journal, journal
+from netdyno.links import Impaired, Links, Side
 from netdyno.process import find
 
 IFA_F_NODAD = 0x02
@@ -80,6 +82,9 @@ class Link(Config):
     """The other."""
     mtu: int = Field(default=1500, ge=68, le=65535)
     """Largest packet, bytes."""
+    impair: str | dict[str, Any] | None = None
+    """How it treats packets from `a` to `b` and back: a [specification](impair.md), or a preset like `lte`.
+    Default: a plain cable."""
 
 
 class Topology(Config):
@@ -154,11 +159,17 @@ def expand(text: str) -> Iterator[str]:
 class Network:
     """A topology made real for one run."""
 
-    def __init__(self, topology: Topology, run: str, notes: Journal | None = None) -> None:
+    def __init__(
+        self, topology: Topology, run: str, notes: Journal | None = None, log: Path = Path(os.devnull)
+    ) -> None:
         self.topology = topology
         self.run = run
+        self.log = log
+        """Where the daemon that carries impaired links logs."""
+        self.links: Links | None = None
         self._notes = notes or journal()
         self._entries: list[int] = []
+        self._impaired: list[tuple[Link, Impaired]] = []
 
     def namespace(self, host: str) -> str:
         """The network namespace of a host."""
@@ -207,7 +218,19 @@ class Network:
     def down(self) -> None:
         """Take everything away."""
         entries, self._entries = self._entries, []
-        self._notes.undo(*entries)
+        links, self.links = self.links, None
+        self._impaired.clear()
+        try:
+            if links:
+                links.stop()
+        finally:
+            self._notes.undo(*entries)
+
+    def impaired(self) -> Iterator[tuple[Link, dict[str, Any]]]:
+        """Each impaired link and its counters. Raises when one carries nothing any more."""
+        for link, made in self._impaired:
+            assert self.links is not None
+            yield link, self.links.stats(made)
 
     def _inside(self, host: str, work: Callable[[Any], None]) -> None:
         """Do netlink work in the namespace of a host."""
@@ -222,10 +245,18 @@ class Network:
 
     def _link(self, link: Link) -> None:
         a, b = link.a, link.b
-        peer = {"ifname": b.name, "net_ns_fd": self.namespace(b.host)}
-        self._inside(a.host, lambda ip: ip.link("add", ifname=a.name, kind="veth", peer=peer))
+        if link.impair is None:
+            self._cable(a, b)
+        else:
+            self.links = self.links or Links(self.run, self.log, self._notes)
+            left, right = (Side(self.namespace(end.host), end.name, end.mac) for end in (a, b))
+            self._impaired.append((link, self.links.start(left, right, link.impair, link.mtu)))
         for end in (a, b):
             self._inside(end.host, partial(self._interface, end, link.mtu))
+
+    def _cable(self, a: End, b: End) -> None:
+        peer = {"ifname": b.name, "net_ns_fd": self.namespace(b.host)}
+        self._inside(a.host, lambda ip: ip.link("add", ifname=a.name, kind="veth", peer=peer))
 
     def _interface(self, end: End, mtu: int, ip: Any) -> None:
         index = ip.link_lookup(ifname=end.name)[0]
@@ -234,10 +265,10 @@ class Network:
             self._offloads(end)
         ip.link("set", index=index, state="up")
         for text in end.addresses:
-            _add(ip, index, ipaddress.ip_interface(text))
+            add_address(ip, index, ipaddress.ip_interface(text))
         for text in end.pool:
             for address in expand(text):
-                _add(ip, index, ipaddress.ip_interface(address))
+                add_address(ip, index, ipaddress.ip_interface(address))
 
     def _offloads(self, end: End) -> None:
         words = [word for key, on in end.offloads.items() for word in (key, "on" if on else "off")]
@@ -261,6 +292,7 @@ class Network:
         self.down()
 
 
-def _add(ip: Any, index: int, interface: ipaddress.IPv4Interface | ipaddress.IPv6Interface) -> None:
+def add_address(ip: Any, index: int, interface: ipaddress.IPv4Interface | ipaddress.IPv6Interface) -> None:
+    """Give an interface an address that is usable at once."""
     flags = {"flags": IFA_F_NODAD} if interface.version == 6 else {}
     ip.addr("add", index=index, address=str(interface.ip), prefixlen=interface.network.prefixlen, **flags)

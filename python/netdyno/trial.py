@@ -18,8 +18,9 @@ from netdyno.dut import DRIVERS, Dut, Place
 from netdyno.errors import Error
 from netdyno.experiment import Variant, bind_targets
 from netdyno.interrupt import Interrupts
+from netdyno.links import UNASKED
 from netdyno.model import Phases, Reason, Sample, Trial, Validity
-from netdyno.result import CaptureReport, CpuPoint, DutReport, Repetition
+from netdyno.result import CaptureReport, CpuPoint, DutReport, LinkReport, Repetition
 from netdyno.stats.units import bound, seconds
 from netdyno.topology import Network
 from netdyno.view import Live, Plan, plain
@@ -70,6 +71,7 @@ class Runner:
         self._cpu: dict[str, tuple[float, float]] = {}
         self._began = 0.0
         self._captured: CaptureReport | None = None
+        self._network: Network | None = None
 
     def run(self) -> Outcome:
         """Run it. Errors are in the outcome, beside what was measured until then."""
@@ -97,7 +99,7 @@ class Runner:
         leg, setting = self.leg, self.setting
         network: Network | None = None
         if leg.topology:
-            network = Network(leg.topology, setting.token)
+            network = self._network = Network(leg.topology, setting.token, log=setting.folder / "links.jsonl")
             network.up()
             stack.callback(network.down)
         for name, spec in leg.duts.items():
@@ -235,6 +237,19 @@ class Runner:
                 live.log(str(failure))
                 client.call("run.stop")
                 asked = True
+            if failure is None and (failure := self._lost_link()):
+                live.log(str(failure))
+                client.call("run.stop")
+                asked = True
+
+    def _lost_link(self) -> Error | None:
+        """Why an impaired link carries nothing any more, if one does not."""
+        try:
+            for _ in self._network.impaired() if self._network else ():
+                pass
+        except Error as e:
+            return e
+        return None
 
     def _cpu_point(self, t: float) -> None:
         now = time.monotonic()
@@ -290,7 +305,23 @@ class Runner:
         repetition = Repetition.model_validate(trial.model_dump() | {"dut": self.reports})
         repetition.capture = self._captured
         repetition.witnesses = witnesses(trial, self.duts, self.reports, self._reached())
+        self._keep_links(repetition)
         self.outcome.repetition = repetition
+
+    def _keep_links(self, repetition: Repetition) -> None:
+        """What impaired links did; what nobody asked them to do makes the trial invalid."""
+        with contextlib.suppress(Error):
+            for link, stats in self._network.impaired() if self._network else ():
+                ends = [f"{end.host}.{end.name}" for end in (link.a, link.b)]
+                ways = {way: stats[way] for way in ("a_to_b", "b_to_a")}
+                repetition.links.append(LinkReport(a=ends[0], b=ends[1], **ways))
+                unasked = sum(int(way[key]) for way in ways.values() for key in UNASKED)
+                if unasked:
+                    what = f"the link {ends[0]} – {ends[1]} had no room for some packets"
+                    repetition.validity.reasons.append(
+                        Reason(code="ND-90-21", what=what, value=unasked, limit=0)
+                    )
+                    repetition.validity.valid = False
 
     def _reached(self) -> dict[str, str]:
         """Which DUT each group's load reaches."""

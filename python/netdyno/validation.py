@@ -24,15 +24,34 @@ _ANYWHERE = {scheme: f"{scheme}://192.0.2.1" for scheme in ("mqtt", "http", "pin
 
 def of_profile(profile: Any) -> list[Finding]:
     """What the core's program finds wrong with a profile."""
+    return [placed(error) for error in _core(profile)["errors"]]
+
+
+def of_impairment(spec: Any) -> list[Finding]:
+    """What it finds wrong with how a link is to be impaired."""
+    return [placed(error) for error in _core(spec, "--impair")["errors"]]
+
+
+def impairment(spec: Any, at: str) -> dict[str, Any]:
+    """How a link is to be impaired, with all that was left out; raises when it makes no sense."""
+    found = _core(spec, "--impair")
+    for error in found["errors"]:
+        raise Error.of(under(at, placed(error)))
+    return dict(found["spec"])
+
+
+def _core(document: Any, *options: str) -> dict[str, Any]:
+    """What the core's program says of a document."""
     done = subprocess.run(
-        [str(daemon.program()), "validate", "-", "--json"],
-        input=json.dumps(profile, default=str),
+        [str(daemon.program()), "validate", "-", "--json", *options],
+        input=json.dumps(document, default=str),
         capture_output=True,
         text=True,
         check=False,
     )
     try:
-        return [placed(error) for error in json.loads(done.stdout)["errors"]]
+        said = json.loads(done.stdout)
+        return {"errors": list(said["errors"]), "spec": said.get("spec")}
     except (ValueError, KeyError, TypeError) as e:
         words = done.stderr.strip().splitlines()
         what = f"the daemon cannot validate: {words[-1] if words else f'status {done.returncode}'}"
@@ -44,6 +63,22 @@ def of_experiment(wanted: Experiment, folder: Path, ask: Ask = of_profile) -> It
     for variant in variants(wanted, folder):
         for finding in ask(as_run(variant.leg, variant.profile)):
             yield variant.name, finding
+
+
+def of_links(wanted: Experiment, folder: Path) -> Iterator[Finding]:
+    """What is wrong with the impaired links of each variant's topology."""
+    for variant in variants(wanted, folder):
+        topology = variant.leg.topology
+        for number, link in enumerate(topology.links if topology else ()):
+            if link.impair is not None:
+                at = f"legs.{variant.name}.topology.links[{number}].impair"
+                yield from (under(at, finding) for finding in of_impairment(link.impair))
+
+
+def under(at: str, finding: Finding) -> Finding:
+    """A finding in something that stands at some place."""
+    inner = str(finding.get("at") or "")
+    return finding | {"at": f"{at}.{inner}" if inner else at}
 
 
 def as_run(leg: LegSpec, profile: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,6 +63,15 @@ impl End {
     }
 }
 
+/// The counters of a direction.
+#[derive(Debug, Serialize)]
+pub struct Way {
+    #[serde(flatten)]
+    stats: Stats,
+    /// Frames that the kernel dropped before we could fetch them; in no other count, and not asked for.
+    missed: u64,
+}
+
 /// How a link does. The counters are those since its start.
 #[derive(Debug, Serialize)]
 pub struct Status {
@@ -73,9 +82,9 @@ pub struct Status {
     /// Why it carries nothing any more, if so.
     pub error: Option<Fault>,
     /// From a to b.
-    pub a_to_b: Stats,
+    pub a_to_b: Way,
     /// From b to a.
-    pub b_to_a: Stats,
+    pub b_to_a: Way,
 }
 
 /// A link as it was asked for.
@@ -103,7 +112,9 @@ impl Entry {
     }
 
     fn status(&self, id: &str) -> Status {
-        let [a_to_b, b_to_a] = self.link.stats();
+        let ([there, back], missed) = (self.link.stats(), self.link.missed());
+        let (a_to_b, b_to_a) =
+            (Way { stats: there, missed: missed[0] }, Way { stats: back, missed: missed[1] });
         Status { link: id.into(), elapsed: self.elapsed(), error: self.error(), a_to_b, b_to_a }
     }
 
@@ -168,7 +179,7 @@ impl Links {
         let [there, back] = [Direction::AToB, Direction::BToA].map(|way| entry.link.direction(way).clone());
         drop(entry);
         // Now that nothing is carried any more they are the last.
-        (status.a_to_b, status.b_to_a) = (there.stats(), back.stats());
+        (status.a_to_b.stats, status.b_to_a.stats) = (there.stats(), back.stats());
         tracing::info!(link = %id, "impaired link stopped");
         Ok((status, recorded))
     }

@@ -15,7 +15,7 @@ pub struct Validate {
     /// One JSON object a file.
     #[arg(long)]
     json: bool,
-    /// They say how a link is impaired, or name a preset.
+    /// They say how a link is impaired, or name a preset; with `--json` the whole of it comes back.
     #[arg(long)]
     impair: bool,
 }
@@ -24,8 +24,12 @@ pub struct Validate {
 pub fn run(args: &Validate) -> Result<bool> {
     let mut good = true;
     for file in &args.files {
+        let mut spec = None;
         let errors = match read(file) {
-            Ok(text) if args.impair => links::read(&text).err().into_iter().collect(),
+            Ok(text) if args.impair => {
+                let found = links::read(&text).map(|found| spec = Some(found));
+                found.err().into_iter().collect()
+            }
             Ok(text) => profile::load(&text).err().unwrap_or_default(),
             Err(e) => {
                 let what = format!("it cannot be read ({e})");
@@ -34,7 +38,11 @@ pub fn run(args: &Validate) -> Result<bool> {
         };
         good &= errors.is_empty();
         if args.json {
-            print(&format!("{}\n", serde_json::json!({"file": file, "errors": errors})))?;
+            let mut answer = serde_json::json!({"file": file, "errors": errors});
+            if let Some(spec) = spec {
+                answer["spec"] = serde_json::json!(spec);
+            }
+            print(&format!("{}\n", answer))?;
         } else if errors.is_empty() {
             print(&format!("{}: good\n", file.display()))?;
         }

@@ -18,6 +18,8 @@ from netdyno.cli import (
     demo,
     describe,
     doctor,
+    graph,
+    impair,
     init,
     report,
     restore,
@@ -46,9 +48,11 @@ app.command("run", cls=Verb)(run.run)
 app.command("init", cls=Verb)(init.init)
 app.command("validate", cls=Verb)(validate.validate)
 app.command("describe", cls=Verb)(describe.describe)
+app.command("impair", cls=Verb)(impair.impair)
 app.command("compare", cls=Verb)(compare.compare)
 app.add_typer(runs.app, name="runs")
 app.command("report", cls=Verb)(report.report)
+app.command("graph", cls=Verb)(graph.graph)
 app.command("doctor", cls=Verb)(doctor.doctor)
 app.command("bind", cls=Verb)(bind.bind)
 app.command("unbind", cls=Verb)(bind.unbind)

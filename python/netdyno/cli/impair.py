@@ -1,0 +1,266 @@
+"""`netdyno impair`: a network between two hosts of this machine, made as bad as wanted."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import re
+import secrets
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from netdyno import config, files, impairment, paths, validation
+from netdyno.cli import console, values
+from netdyno.cli.execute import put_back
+from netdyno.cli.impair_view import View, view
+from netdyno.errors import Error
+from netdyno.hosts import Hosts
+from netdyno.interrupt import Interrupts, interrupted
+from netdyno.links import Impaired, Links, Side
+from netdyno.stats.units import seconds
+from netdyno.topology import need_root
+
+ADDRESSES = "198.18.0.1/30,198.18.0.2/30"
+"""Of the block that is set aside for such tests (RFC 2544 section 12, RFC 6890)."""
+WAY, LINK = "What happens to packets, both ways", "The link"
+
+
+def impair(
+    between: Annotated[
+        str,
+        typer.Option(
+            help="Its ends: NAMESPACE or NAMESPACE:INTERFACE; :INTERFACE is here.",
+            metavar="A,B",
+            show_default=False,
+        ),
+    ],
+    delay: Annotated[
+        str | None,
+        typer.Option(help="Time on the way, like 40ms.", metavar="TIME", rich_help_panel=WAY),
+    ] = None,
+    jitter: Annotated[
+        str | None,
+        typer.Option(help="So much more or less, equally likely.", metavar="TIME", rich_help_panel=WAY),
+    ] = None,
+    loss: Annotated[
+        str | None,
+        typer.Option(help="Share lost, like 1% or 10ppm.", metavar="SHARE", rich_help_panel=WAY),
+    ] = None,
+    duplicate: Annotated[
+        str | None, typer.Option(help="Share that arrives twice.", metavar="SHARE", rich_help_panel=WAY)
+    ] = None,
+    reorder: Annotated[
+        str | None,
+        typer.Option(help="Share held back until 3 more have passed.", metavar="SHARE", rich_help_panel=WAY),
+    ] = None,
+    corrupt: Annotated[
+        str | None, typer.Option(help="Share with one bit flipped.", metavar="SHARE", rich_help_panel=WAY)
+    ] = None,
+    rate: Annotated[
+        str | None,
+        typer.Option(help="Of the slowest link, like 100Mbit/s.", metavar="RATE", rich_help_panel=WAY),
+    ] = None,
+    limit: Annotated[
+        str | None,
+        typer.Option(
+            help="Of the queue before it: packets, or a SIZE like 64KiB.", metavar="N", rich_help_panel=WAY
+        ),
+    ] = None,
+    there: Annotated[
+        str | None,
+        typer.Option(help="Only from A to B, like delay=40ms,loss=1%.", metavar="WORDS", rich_help_panel=WAY),
+    ] = None,
+    back: Annotated[
+        str | None,
+        typer.Option(help="Only from B to A.", metavar="WORDS", rich_help_panel=WAY),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="Begin with a known path: metro, cross-country, lte, geo.", metavar="NAME"),
+    ] = None,
+    spec: Annotated[
+        Path | None,
+        typer.Option(help="Begin with a specification; followed when it changes.", metavar="FILE"),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="The same seed, the same decisions.", metavar="N", parser=values.whole("--seed", 0)
+        ),
+    ] = None,
+    length: Annotated[
+        str | None,
+        typer.Option("--for", help="End after so long.", metavar="TIME", parser=values.time("--for")),
+    ] = None,
+    addresses: Annotated[
+        str,
+        typer.Option(help="Of its ends, with their prefix.", metavar="A,B", rich_help_panel=LINK),
+    ] = ADDRESSES,
+    mtu: Annotated[
+        int,
+        typer.Option(
+            help="Largest packet, bytes.",
+            metavar="N",
+            parser=values.whole("--mtu", 68, 65521),
+            rich_help_panel=LINK,
+        ),
+    ] = 1500,
+    record: Annotated[
+        Path | None, typer.Option(help="Write what it did, to do it again with --spec.", metavar="FILE")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the last counters as JSON.")] = False,
+) -> None:
+    """Join two hosts by a path with delay, loss, jitter, a rate and a queue.
+
+    The hosts are network namespaces; one that is not there is made. Each gets an interface `wan0` with an
+    address of its own, and what one sends the other gets as late, as little and as slowly as said. It lasts
+    until Ctrl-C, or for as long as `--for` says, and shows what it does; then everything that was made is
+    taken away. Needs root.
+
+        sudo netdyno impair --between left,right --delay 40ms --loss 1%
+        sudo netdyno impair --between left,right --preset lte --for 60s
+        sudo netdyno impair --between left,right --rate 100Mbit/s --there delay=30ms --back delay=10ms
+    """
+    sides, given = _sides(between), _addresses(addresses)
+    both = {
+        "delay": delay, "jitter": jitter, "loss": loss, "duplicate": duplicate,
+        "reorder": reorder, "corrupt": corrupt, "rate": rate, "limit": limit,
+    }  # fmt: skip
+    said = {key: text for key, text in both.items() if text is not None}
+    ways = {
+        "a_to_b": said | (impairment.words(there, "--there") if there else {}),
+        "b_to_a": said | (impairment.words(back, "--back") if back else {}),
+    }
+    if preset and spec:
+        raise Error("ND-104-07", "both are where to begin", at="--preset and --spec", fix="Give one of them")
+    source = Source(preset, spec, ways, seed)
+    wanted = source.read()
+    need_root()
+    put_back()
+    token = f"impair-{secrets.token_hex(3)}"
+    log = paths.runtime() / f"nd-{token}.log"
+    stack = contextlib.ExitStack()
+    with Interrupts().installed() as interrupts:
+        try:
+            hosts = Hosts()
+            stack.callback(hosts.down)
+            hosts.file(log)
+            links = Links(token, log)
+            stack.callback(links.stop)
+            for side in sides:
+                hosts.need(side.namespace)
+            fresh = [not hosts.has(side.namespace, side.interface) for side in sides]
+            link = links.start(sides[0], sides[1], wanted, mtu)
+            for side, address, new in zip(sides, given, fresh, strict=True):
+                if new:
+                    hosts.address(side.namespace, side.interface, address)
+            shown = stack.enter_context(view((str(sides[0]), str(sides[1])), quiet=as_json))
+            shown.say(f"{_place(sides[0], given[0])} ⇄ {_place(sides[1], given[1])}")
+            with interrupts.asking():
+                _watch(links, link, source, shown, interrupts, seconds(length) if length else None)
+                last = links.end(link)
+        finally:
+            with interrupts.shielded():
+                stack.close()
+    if record:
+        with files.told(record):
+            record.write_text(yaml.safe_dump(last["recorded"], sort_keys=False))
+    del last["recorded"]
+    with console.heard():
+        if as_json:
+            console.document(last)
+        else:
+            shown.summary(last)
+    if interrupts.count and length:
+        raise interrupted()
+
+
+class Source:
+    """Where the specification comes from, and whether it has changed since."""
+
+    def __init__(
+        self, preset: str | None, path: Path | None, ways: Mapping[str, Mapping[str, str]], seed: int | None
+    ) -> None:
+        self.preset = preset
+        self.path = path
+        self.ways = ways
+        self.seed = seed
+        self._stamp = 0
+        self.changed()
+
+    def read(self) -> dict[str, Any]:
+        """The specification; raises when it makes no sense."""
+        at = str(self.path) if self.path else "--preset" if self.preset else ""
+        base = validation.impairment(config.read(self.path) if self.path else self.preset or {}, at)
+        if self.seed is not None:
+            base["seed"] = self.seed
+        return validation.impairment(impairment.changed(base, self.ways), "")
+
+    def changed(self) -> bool:
+        """Whether the file is another than when this was asked last."""
+        before = self._stamp
+        # while it is being replaced it may not be there
+        with contextlib.suppress(OSError):
+            self._stamp = self.path.stat().st_mtime_ns if self.path else 0
+        return before != self._stamp
+
+
+def _watch(
+    links: Links, link: Impaired, source: Source, shown: View, interrupts: Interrupts, length: float | None
+) -> None:
+    """Until the time is over or somebody says so."""
+    began = time.monotonic()
+    until = began + length if length else float("inf")
+    step = began
+    while not interrupts.count and time.monotonic() < until:
+        if time.monotonic() >= step:
+            step += 1.0
+            shown.take(links.stats(link))
+            if source.changed():
+                _follow(links, link, source, shown)
+        time.sleep(max(0.0, min(0.1, until - time.monotonic())))
+
+
+def _follow(links: Links, link: Impaired, source: Source, shown: View) -> None:
+    """The file has changed: from now on so, unless it makes no sense."""
+    try:
+        links.set(link, source.read())
+        shown.say(f"{source.path} has changed, and holds now")
+    except Error as e:
+        if e.exit_code != 104:
+            raise
+        shown.say(f"{source.path} has changed, and is not followed: {e}")
+
+
+def _sides(text: str) -> tuple[Side, Side]:
+    parts = text.split(",")
+    found = []
+    for number, part in enumerate(parts):
+        space, _, interface = part.strip().partition(":")
+        default = "wan1" if number and parts[0].strip().partition(":")[0] == space else "wan0"
+        name = interface or default
+        if not re.fullmatch(r"[A-Za-z0-9_.-]{0,64}", space) or not re.fullmatch(r"[A-Za-z0-9_-]{1,15}", name):
+            break
+        found.append(Side(space or None, name))
+    if len(parts) != 2 or len(found) != 2 or not all(part.strip() for part in parts) or found[0] == found[1]:
+        fix = "Give two, like left,right or left:wan0,:wan1"
+        raise Error("ND-104-04", f"{text!r} does not name two ends", at="--between", fix=fix)
+    return found[0], found[1]
+
+
+def _addresses(text: str) -> list[str]:
+    parts = [part.strip() for part in text.split(",")]
+    with contextlib.suppress(ValueError):
+        if len(parts) == 2 and all("/" in part and ipaddress.ip_interface(part) for part in parts):
+            return parts
+    fix = "Give two with their prefix, like 10.0.0.1/24,10.0.0.2/24"
+    raise Error("ND-104-04", f"{text!r} is not two addresses", at="--addresses", fix=fix)
+
+
+def _place(side: Side, address: str) -> str:
+    return f"{side.namespace or 'here'} {side.interface} {address}"

@@ -1,0 +1,89 @@
+"""Impaired links between network namespaces, carried by a daemon of their own: they go with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from netdyno import paths
+from netdyno.daemon import Daemon
+from netdyno.errors import Error
+from netdyno.journal import Journal
+
+Spec = str | dict[str, Any]
+"""How a link treats packets, as docs/reference/impair.md has it; or the name of a preset."""
+
+UNASKED = ("queue_full", "not_taken", "no_copy", "missed")
+"""Counters of what a link did that nobody asked for."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One end of a link: an interface that is made in a namespace; None is the one that we are in."""
+
+    namespace: str | None
+    interface: str
+    mac: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.namespace or ''}:{self.interface}"
+
+
+@dataclass(frozen=True)
+class Impaired:
+    """A link that is carried."""
+
+    id: str
+    a: Side
+    b: Side
+
+
+class Links:
+    """Links, and the daemon that carries them as long as we live."""
+
+    def __init__(self, token: str, log: Path, notes: Journal | None = None) -> None:
+        self.all: list[Impaired] = []
+        self.daemon = Daemon(paths.runtime() / f"nd-{token}-links.sock", log, notes=notes)
+        try:
+            self.client = self.daemon.connect()
+            self.client.acquire()
+        except BaseException:
+            self.daemon.stop()
+            raise
+
+    def start(self, a: Side, b: Side, spec: Spec, mtu: int = 1500) -> Impaired:
+        """Make both ends, and carry what they send."""
+        ends = [{"namespace": s.namespace, "name": s.interface, "mtu": mtu, "mac": s.mac} for s in (a, b)]
+        made = self.client.call("impair.start", a=ends[0], b=ends[1], spec=spec)
+        self.all.append(Impaired(str(made["link"]), a, b))
+        return self.all[-1]
+
+    def set(self, link: Impaired, spec: Spec) -> None:
+        """From now on so."""
+        self.client.call("impair.set", link=link.id, spec=spec)
+
+    def stats(self, link: Impaired) -> dict[str, Any]:
+        """The counters of both directions. Raises when the link carries nothing any more."""
+        try:
+            stats: dict[str, Any] = self.client.call("impair.stats", link=link.id)
+        except Error:
+            # the daemon's own end explains the lost connection better
+            self.daemon.process.wait(1.0)
+            self.daemon.check()
+            raise
+        if stats["error"]:
+            raise Error.of(stats["error"] | {"at": f"{link.a} – {link.b}"})
+        return stats
+
+    def end(self, link: Impaired) -> dict[str, Any]:
+        """Take a link away: its last counters, and `recorded`, what does again what it did."""
+        self.all.remove(link)
+        last: dict[str, Any] = self.client.call("impair.stop", link=link.id)
+        return last
+
+    def stop(self) -> None:
+        """Take all away."""
+        self.all.clear()
+        self.client.close()
+        self.daemon.stop()
