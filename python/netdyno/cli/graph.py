@@ -1,0 +1,179 @@
+"""`netdyno graph`: the elements that packets pass on DPDK ports, and the way of single packets."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from netdyno import paths, validation
+from netdyno.cli import console, graph_view, quick, values
+from netdyno.cli.run import choose
+from netdyno.client import Client, Subscription
+from netdyno.daemon import Daemon
+from netdyno.errors import Error
+from netdyno.experiment import variants
+from netdyno.stats.units import seconds
+
+SLICE = 2.0
+"""Seconds for which the daemon is asked to wait for traced packets at once."""
+GONE = ("ND-91-21", "ND-91-22")
+"""The daemon has gone: with its run, when it was started for that."""
+
+
+def graph(
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            help="File or preset; without it, the run under way.",
+            metavar="[WHAT]",
+            autocompletion=values.any_preset,
+        ),
+    ] = None,
+    trace: Annotated[
+        int | None,
+        typer.Option(help="Follow N packets, 1 to 64.", metavar="N", parser=values.whole("--trace", 1, 64)),
+    ] = None,
+    wanted: Annotated[
+        str | None, typer.Option("--filter", help="Which packets, as in pcap-filter(7).", metavar="FILTER")
+    ] = None,
+    interval: Annotated[
+        str,
+        typer.Option(
+            help="Time between two looks, like 1s.", metavar="TIME", parser=values.time("--interval")
+        ),
+    ] = "1s",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print what is there now as one JSON document.")
+    ] = False,
+    socket: Annotated[
+        Path | None, typer.Option(help="Watch the daemon that serves this socket.", metavar="PATH")
+    ] = None,
+) -> None:
+    """Show the elements that a run over DPDK ports is made of, and what passes each of them.
+
+    For a file or preset: the elements, how they are connected and the core of each, as they would run.
+    Without one: the run that is under way on this machine, live, with packets, drops by reason and cycles per
+    packet. With --trace: what became of single packets, element by element. The run is not changed by it.
+
+        netdyno graph stream-64b
+        netdyno graph
+        netdyno graph --trace 10 --filter 'udp port 7'
+    """
+    if wanted is not None and trace is None:
+        raise Error("ND-104-07", "--filter is for traces", at="--filter", fix="Add --trace 10")
+    if what is not None:
+        if trace or socket:
+            at = "--trace" if trace else "--socket"
+            raise Error("ND-104-07", f"{at} is for a run under way", at=at, fix=f"Leave out {what}")
+        planned(what, as_json)
+        return
+    path = socket or find()
+    with Client(path) as client:
+        if trace:
+            follow(client, trace, wanted or "", as_json)
+        elif as_json:
+            console.document(client.call("graph.describe") | client.call("graph.stats"))
+        else:
+            watch(client, seconds(interval))
+
+
+def planned(what: str, as_json: bool) -> None:
+    """What would run, leg by leg."""
+    chosen = choose([what], quick.Quick())
+    runs = {
+        one.name: validation.as_run(one.leg, one.profile)
+        for one in variants(chosen.experiment, chosen.folder)
+        if "dpdk" in (one.profile.get("transport") or {})
+    }
+    if not runs:
+        fix = "`netdyno graph stream-64b` shows one"
+        raise Error("ND-104-07", "none of its traffic goes over DPDK ports", at=what, fix=fix)
+    with tempfile.TemporaryDirectory(prefix="netdyno-") as folder:
+        base = Path(folder)
+        with Daemon(base / "nd-graph.sock", base / "log") as daemon, daemon.connect() as client:
+            legs = {name: client.call("graph.describe", profile=profile) for name, profile in runs.items()}
+    if as_json:
+        console.document({"legs": legs})
+        return
+    for name, shape in legs.items():
+        console.out().print(graph_view.table(graph_view.rows(shape), name if len(legs) > 1 else None))
+
+
+def find() -> Path:
+    """The socket of the daemon whose run is under way."""
+    found: dict[Path, str] = {}
+    for path in sorted(paths.runtime().glob("*.sock")):
+        try:
+            with Client(path, timeout=5.0) as client:
+                status = client.status()
+        except Error:
+            continue
+        if status.state in ("loaded", "running", "paused", "draining"):
+            found[path] = status.run or ""
+    if not found:
+        fix = "Start one with `netdyno run`, or name a file or preset; --socket for one of another user"
+        raise Error("ND-104-28", "no run is under way", at=str(paths.runtime()), fix=fix)
+    if len(found) > 1:
+        fix = "Choose with --socket: " + ", ".join(f"{path} ({run})" for path, run in found.items())
+        raise Error("ND-104-28", f"{len(found)} runs are under way", fix=fix)
+    return next(iter(found))
+
+
+def watch(client: Client, interval: float) -> None:
+    """Show the graph until the run is over."""
+    shape = client.call("graph.describe")
+    view: graph_view.View = graph_view.Screen(shape) if sys.stdout.isatty() else graph_view.Lines(shape)
+    with view:
+        for stats in _looks(client, interval):
+            view.take(stats)
+
+
+def _looks(client: Client, interval: float) -> Iterator[dict[str, Any]]:
+    """The counters now and then, to the run's end or the daemon's."""
+    events = client.subscribe()
+    try:
+        while True:
+            stats: dict[str, Any] = client.call("graph.stats")
+            yield stats
+            if stats["status"]["state"] in ("done", "failed"):
+                return
+            # a change of state is shown at once; samples come at their own pace
+            _pause(events, interval)
+    except Error as e:
+        if e.code not in GONE:
+            raise
+
+
+def _pause(events: Subscription, interval: float) -> None:
+    """Wait, unless the run's state changes."""
+    until = time.monotonic() + interval
+    while (left := until - time.monotonic()) > 0:
+        event = events.next(timeout=left)
+        if event is not None and event.status is not None:
+            return
+
+
+def follow(client: Client, count: int, wanted: str, as_json: bool) -> None:
+    """Show the way of some packets."""
+    packets: list[dict[str, Any]] = []
+    try:
+        while len(packets) < count:
+            left = count - len(packets)
+            found = client.call("graph.trace", packets=left, filter=wanted, wait=SLICE)["packets"]
+            packets += found
+            if not as_json:
+                for packet in found:
+                    console.out().print(graph_view.way(packet))
+    except Error as e:
+        if e.code not in GONE and not (e.code == "ND-104-11" and packets):
+            raise
+    if as_json:
+        console.document({"packets": packets})
+    if len(packets) < count:
+        console.note(f"the run was over after {len(packets)} of {count} packets")

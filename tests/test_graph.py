@@ -1,0 +1,100 @@
+"""Watching a run's graph beside it, as a viewer who changes nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lab import Lab, group, profile, until
+
+ELEMENTS = ["a.tx", "a.rx", "a.generator", "a.receiver", "a.neighbour", "b.tx", "b.rx", "b.reflector"]
+
+
+def socket_of(lab: Lab) -> str:
+    """The socket of the daemon that the lab's run has started."""
+    found: list[Path] = []
+
+    def there() -> bool:
+        tokens = tuple(f"nd-{folder.name[-4:]}" for folder in lab.runs.glob("*-*"))
+        found[:] = [p for p in Path("/run/netdyno").glob("nd-*.sock") if tokens and p.name.startswith(tokens)]
+        return bool(found)
+
+    until(there, 20, "no daemon serves")
+    return str(found[0])
+
+
+def running(lab: Lab, socket: str) -> dict[str, Any]:
+    """What the viewer sees once packets pass."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        done = lab.run("graph", "--json", "--socket", socket)
+        if done.code == 0:
+            shown: dict[str, Any] = json.loads(done.out)
+            counts = {one["name"]: one for one in shown["elements"]}
+            if shown["status"]["state"] == "running" and counts["a.receiver"]["packets_in"]:
+                return shown
+    raise AssertionError(done.text)
+
+
+def test_the_planned_graph_is_shown_without_running(lab: Lab) -> None:
+    shown = json.loads(lab.good("graph", "stream-64b", "--json").out)["legs"]["dpdk"]
+    assert [one["name"] for one in shown["elements"]] == ELEMENTS
+    assert {one["core"] for one in shown["elements"]} == {shown["workers"][0]["core"]}
+    text = lab.good("graph", "stream-64b").out
+    assert re.search(r"^a\.generator +0 +\d+ +a\.tx *$", text, re.MULTILINE), text
+    # of an experiment, the legs that have one
+    assert json.loads(lab.good("graph", "demo", "--json").out)["legs"]
+    assert not lab.runs.exists()
+    lab.clean()
+
+
+def over_a_cable() -> dict[str, Any]:
+    """A stream that any machine can send, to our reflector and back."""
+    ports = [
+        {"name": "a", "device": "pair:watched", "ip": "10.0.0.1"},
+        {"name": "b", "device": "pair:watched", "ip": "10.0.0.2", "role": "reflector"},
+    ]
+    stream = group("s", "udp://10.0.0.2:7", {"stream": {"rate": "1k/s", "size": "18B"}})
+    return profile(stream, measure="12s", transport={"dpdk": {"ports": ports}})
+
+
+def test_a_run_is_watched_and_packets_are_followed_beside_it(lab: Lab) -> None:
+    child = lab.start("run", lab.write("p.json", over_a_cable()), "-q")
+    socket = socket_of(lab)
+    shown = running(lab, socket)
+    assert shown["edges"][0] == {"from": "a.generator", "to": "a.tx", "ring": False}
+    assert shown["workers"][0]["busy_cycles"] > 0
+
+    text = lab.good("graph", "--trace", "4", "--filter", "udp dst port 7", "--socket", socket).out
+    heads = re.findall(r"^10\.0\.0\.1:\d+ > 10\.0\.0\.2:7 UDP, 60 B$", text, re.MULTILINE)
+    assert len(heads) == 4, text
+    steps = re.findall(r"^ +(\d+\.\d{3}) µs  (\S+) +(.+?) *$", text, re.MULTILINE)
+    assert {element for _, element, _ in steps} <= {"a.generator", "a.tx", "b.rx", "b.reflector", "b.tx"}
+    assert ("0.000", "a.generator", "passed to out") in steps or ("0.000", "b.rx", "passed to out") in steps
+
+    traced = json.loads(lab.good("graph", "--trace", "2", "--json", "--socket", socket).out)["packets"]
+    assert [packet["len"] for packet in traced] == [60, 60]
+    wrong = lab.run("graph", "--trace", "2", "--filter", "udp prt 7", "--socket", socket)
+    assert (wrong.code, "not a packet filter" in wrong.err) == (104, True), wrong.text
+
+    viewer = lab.start("graph", "--interval", "200ms", "--socket", socket)
+    run, view = lab.wait(child), lab.wait(viewer)
+    assert (run.code, view.code) == (0, 0), run.text + view.text
+    lines = [line for line in view.out.splitlines() if " b.reflector " in line]
+    assert len(lines) > 2
+    run = replace(run, folder=next(lab.runs.glob("*-e2e-*")))
+    assert run.result.valid, "a viewer changes nothing"
+    sent = next(one for one in run.trial.elements if one["name"] == "a.tx")["packets_in"]
+    assert all(
+        int(found[1].replace(",", "")) <= sent for line in lines if (found := re.search(r"in ([\d,]+)", line))
+    )
+    lab.clean()
+
+
+def test_sockets_have_no_graph(lab: Lab) -> None:
+    done = lab.run("graph", "ping://127.0.0.1")
+    assert (done.code, "DPDK" in done.err) == (104, True), done.text
