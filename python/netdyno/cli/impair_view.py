@@ -28,7 +28,7 @@ _DROPS = {
     "corrupted": "damaged",
     "reordered": "reordered",
 }
-_HEADS = ("", "packets/s", "Mbit/s", "packets", "arrived", "on the way", "what became of others", "late p99")
+_HEADS = ("", "packets/s", "Mbit/s", "packets", "arrived", "on the way", "otherwise", "late p99")
 
 
 class View(Protocol):

@@ -1,0 +1,107 @@
+"""What is typed of a path, as a specification; and what is shown of it."""
+
+from typing import Any
+
+import pytest
+
+from netdyno import impairment
+from netdyno.cli import impair_view
+from netdyno.errors import Error
+from netdyno.links import UNASKED
+
+
+def test_words_of_a_way() -> None:
+    assert impairment.words("delay=40ms, loss=1%", "--there") == {"delay": "40ms", "loss": "1%"}
+    for wrong in ("", "delay", "delay=", "los=1%", "delay=1ms,,loss=1%"):
+        with pytest.raises(Error, match="--there"):
+            impairment.words(wrong, "--there")
+
+
+@pytest.mark.parametrize(
+    ("said", "base", "way"),
+    [
+        ({"delay": "40ms"}, {}, {"delay": {"constant": "40ms"}}),
+        ({"delay": "2"}, {}, {"delay": {"constant": "2s"}}),
+        ({"delay": "4ms", "jitter": "4ms"}, {}, {"delay": {"uniform": {"from": "0ns", "to": "8000000ns"}}}),
+        (
+            {"jitter": "100us"},
+            {"delay": {"constant": "500us"}},
+            {"delay": {"uniform": {"from": "400000ns", "to": "600000ns"}}},
+        ),
+        ({"loss": "1%"}, {"loss": {"periodic": 3}}, {"loss": {"independent": "1%"}}),
+        ({"reorder": "1%"}, {}, {"reorder": {"share": "1%", "by": {"packets": 3}}}),
+        ({"duplicate": "1%", "corrupt": "1ppm"}, {}, {"duplicate": "1%", "corrupt": "1ppm"}),
+        ({"rate": "1Mbit/s"}, {}, {"bottleneck": {"rate": "1Mbit/s"}}),
+        (
+            {"limit": "9"},
+            {"bottleneck": {"rate": "1Mbit/s", "queue": {"codel": {}}}},
+            {"bottleneck": {"rate": "1Mbit/s", "queue": {"tail_drop": {"packets": 9}}}},
+        ),
+        (
+            {"rate": "1Mbit/s", "limit": "64KiB"},
+            {},
+            {"bottleneck": {"rate": "1Mbit/s", "queue": {"tail_drop": {"bytes": "64KiB"}}}},
+        ),
+    ],
+)
+def test_what_is_said_changes_a_way_and_no_other(
+    said: dict[str, str], base: dict[str, Any], way: dict[str, Any]
+) -> None:
+    spec = {"a_to_b": base, "b_to_a": {"loss": {"periodic": 2}}}
+    made = impairment.changed(spec, {"a_to_b": said, "b_to_a": {}})
+    assert made == {"a_to_b": way, "b_to_a": {"loss": {"periodic": 2}}}
+    assert spec["a_to_b"] is base, "what it began with stays as it was"
+
+
+@pytest.mark.parametrize(
+    ("said", "base", "code"),
+    [
+        ({"delay": "soon"}, {}, "ND-104-04"),
+        ({"delay": "1ms", "jitter": "2ms"}, {}, "ND-104-07"),
+        ({"jitter": "1ms"}, {"delay": {"samples": ["1ms"]}}, "ND-104-07"),
+        ({"limit": "10"}, {}, "ND-104-07"),
+        ({"rate": "1Mbit/s", "limit": "much"}, {}, "ND-104-04"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(said: dict[str, str], base: dict[str, Any], code: str) -> None:
+    with pytest.raises(Error) as error:
+        impairment.changed({"a_to_b": base}, {"a_to_b": said})
+    assert error.value.code == code
+
+
+NOTHING = {
+    **dict.fromkeys(("packets_in", "bytes_in", "packets_out", "bytes_out", "held", "late_p99_ns"), 0),
+    **dict.fromkeys(("lost", "duplicated", "corrupted", "reordered"), 0),
+    **dict.fromkeys(("tail_dropped", "red_dropped", "codel_dropped"), 0),
+    **dict.fromkeys(UNASKED, 0),
+}
+
+
+def stats(elapsed: float, **there: int) -> dict[str, Any]:
+    return {"elapsed": elapsed, "a_to_b": NOTHING | there, "b_to_a": NOTHING}
+
+
+def test_rates_are_of_the_time_since_the_last() -> None:
+    rates = impair_view.Rates()
+    assert rates.take(stats(2.0, packets_in=100, bytes_in=1_000_000))["a_to_b"] == (50.0, 4.0)
+    assert rates.take(stats(2.5, packets_in=200, bytes_in=1_000_000))["a_to_b"] == (200.0, 0.0)
+
+
+def test_a_line_for_each_way_in_which_something_passed(capsys: pytest.CaptureFixture[str]) -> None:
+    plain = impair_view.Plain(["left:wan0", "right:eth1"])
+    plain.take(stats(1.0, packets_in=200, bytes_in=125_000, packets_out=196, held=2, lost=2, missed=1))
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        "     1 s  left → right:eth1  200 packets/s  1.0 Mbit/s  2 on the way, 2 lost, 1 missed! (1 % lost)"
+    ]
+    plain.summary(stats(1.0, packets_in=2000, packets_out=1990, lost=10, late_p99_ns=12_000))
+    table = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in table[1:]] == [
+        ["left", "→", "right:eth1", "2,000", "1,990", "0", "10", "lost", "(0.5", "%", "lost)", "12", "µs"],
+        ["right:eth1", "→", "left", "0", "0", "0", "–"],
+    ]
+
+
+def test_who_asks_for_json_gets_no_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    impair_view.Plain(["a", "b"], quiet=True).take(stats(1.0, packets_in=200))
+    assert capsys.readouterr() == ("", "")
