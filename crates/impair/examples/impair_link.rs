@@ -1,7 +1,7 @@
 //! Two hosts, network namespaces, joined by an impaired link: how fast is it, and how exact? Wants root, `ip`
 //! and `iperf3`. Prints what iperf3 saw, what a prober of its own saw, and what the link counted.
 //!
-//!     cargo run --release -p impair --example impair_link [SECONDS] [two] [veth]
+//!     cargo run --release -p impair --example impair_link [SECONDS] [two] [realtime] [veth]
 
 use impair::spec::LinkSpec;
 use impair::tap::{Link, Options, Place};
@@ -167,7 +167,7 @@ fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let seconds = words.iter().find_map(|word| word.parse().ok()).unwrap_or(5);
     let asked = |word: &str| words.iter().any(|w| w == word);
-    let options = Options { two_threads: asked("two"), ..Options::default() };
+    let options = Options { two_threads: asked("two"), realtime: asked("realtime"), ..Options::default() };
     if asked("veth") {
         let hosts = Hosts::new()?;
         let [a, b] = &hosts.0;
@@ -179,7 +179,7 @@ fn main() -> Result<()> {
     let delay = |delay: &str| json!({"delay": {"constant": delay}});
     case("delay 0", delay("0ms"), seconds, "", &options, 0.0)?;
     case("10 ms one way", delay("10ms"), seconds, "", &options, 10_000.0)?;
-    case("10 ms one way at 5 Gbit/s", delay("10ms"), seconds, " -b 5G", &options, 10_000.0)?;
+    case("10 ms one way at 5 Gbit/s", delay("10ms"), seconds, " --fq-rate 5G", &options, 10_000.0)?;
     let lossy = json!({"delay": {"constant": "2ms"}, "loss": {"independent": "0.1%"}});
     case("2 ms one way, 0.1 % lost", lossy, seconds * 2, "", &options, 2_000.0)
 }

@@ -348,6 +348,26 @@ fn a_core_that_is_not_there_is_refused() {
 }
 
 #[test]
+fn real_time_priority_is_had_or_refused_by_name() {
+    let Some(lab) = lab_with(json!({}), json!({}), &Options { realtime: true, ..Options::default() }) else {
+        return;
+    };
+    std::thread::sleep(Duration::from_millis(100));
+    match lab.link.ended() {
+        Some(why) => assert!(why.to_string().contains("real-time priority for the link"), "{why}"),
+        None => {
+            lab.transfer(1_000_000);
+            // Field 41 of its stat file is its policy, and 1 is SCHED_FIFO (proc(5)).
+            let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+            let stats = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());
+            let policy = |stat: String| stat.rsplit(')').next()?.split(' ').nth(39).map(str::to_owned);
+            let fifo = stats.filter(|stat| stat.contains("(impair0)")).filter_map(policy);
+            assert!(fifo.into_iter().any(|policy| policy == "1"));
+        }
+    }
+}
+
+#[test]
 fn a_link_whose_end_is_taken_away_says_which() {
     let Some(lab) = lab(json!({}), json!({})) else { return };
     assert!(lab.link.ended().is_none());

@@ -17,6 +17,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use thread_priority::{
+    RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy,
+    thread_native_id,
+};
 
 /// How a link is carried.
 #[derive(Debug, Clone)]
@@ -27,6 +31,10 @@ pub struct Options {
     pub cores: Vec<usize>,
     /// Stay awake this long before something is to leave: the kernel wakes late.
     pub spin: Interval,
+    /// Run before all that is not real-time itself (SCHED_FIFO, priority 1): for exact delays where there are
+    /// fewer cores than work. What may stop a link is then the kernel's limit of 95 % alone. Wants
+    /// CAP_SYS_NICE.
+    pub realtime: bool,
     /// Frames of more than 2 KiB that each direction can hold, 64 KiB each.
     pub large: usize,
     /// Smaller frames that each direction can hold.
@@ -36,7 +44,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let spin = Interval(Duration::from_micros(60));
-        Self { two_threads: false, cores: Vec::new(), spin, large: 4096, small: 32_768 }
+        Self { two_threads: false, cores: Vec::new(), spin, realtime: false, large: 4096, small: 32_768 }
     }
 }
 
@@ -138,9 +146,10 @@ impl Link {
             vec![lanes]
         };
         for (i, mut lanes) in shares.into_iter().enumerate() {
-            let (stop, ended, core) = (link.stop.clone(), link.ended.clone(), options.cores.get(i).copied());
+            let (stop, ended) = (link.stop.clone(), link.ended.clone());
+            let (core, realtime) = (options.cores.get(i).copied(), options.realtime);
             let thread = std::thread::Builder::new().name(format!("impair{i}")).spawn(move || {
-                if let Err(why) = carry(&mut lanes, spin, core, &stop) {
+                if let Err(why) = carry(&mut lanes, spin, core, realtime, &stop) {
                     tracing::warn!(%why, "the link ended");
                     let _first = ended.set(why);
                     stop.store(true, Ordering::Relaxed);
@@ -202,7 +211,13 @@ impl Drop for Link {
     }
 }
 
-fn carry(lanes: &mut [Lane], spin: u64, core: Option<usize>, stop: &AtomicBool) -> Result<(), Error> {
+fn carry(
+    lanes: &mut [Lane],
+    spin: u64,
+    core: Option<usize>,
+    realtime: bool,
+    stop: &AtomicBool,
+) -> Result<(), Error> {
     let system = |what| move |why: Errno| Error::System { what, why: why.to_string() };
     if let Some(core) = core {
         if core >= rustix::thread::CpuSet::MAX_CPU {
@@ -211,6 +226,11 @@ fn carry(lanes: &mut [Lane], spin: u64, core: Option<usize>, stop: &AtomicBool) 
         let mut set = rustix::thread::CpuSet::new();
         set.set(core);
         rustix::thread::sched_setaffinity(None, &set).map_err(system("a core for the link"))?;
+    }
+    if realtime {
+        let fifo = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
+        set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, fifo)
+            .map_err(|why| Error::System { what: "real-time priority for the link", why: why.to_string() })?;
     }
     // Sleeps end when they should, not up to 50 µs later. Where this is refused they do that.
     let _default = rustix::thread::set_current_timer_slack(NonZero::new(1));
