@@ -64,7 +64,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_presets_and_examples_are_good() -> None:
     files = [
-        *TOP.glob("profiles/*"),
+        *TOP.glob("profiles/*.json"),
         *TOP.glob("experiments/**/*.yaml"),
         *TOP.glob("examples/*.yaml"),
     ]

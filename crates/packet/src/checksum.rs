@@ -3,7 +3,8 @@
 //! Sums are kept in the machine's own byte order: the one's complement sum does not depend on it
 //! (RFC 1071 section 2 (B)), as long as the sum is stored in that order too.
 
-/// A one's complement sum under way.
+/// A one's complement sum under way. What is added to it at once has at most 34 bits, so that carries need not be
+/// folded in before a billion of additions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sum(u64);
 
@@ -26,6 +27,14 @@ impl Sum {
         Sum(fold_once(sum + u64::from(u32::from_ne_bytes(last))))
     }
 
+    /// Add one 64-bit field.
+    #[inline]
+    #[must_use]
+    pub fn wide(self, value: u64) -> Sum {
+        let value = u64::from_ne_bytes(value.to_be_bytes());
+        Sum(self.0 + fold_once(value))
+    }
+
     /// Add one 16-bit field.
     #[inline]
     #[must_use]
@@ -37,7 +46,7 @@ impl Sum {
     #[inline]
     #[must_use]
     pub fn plus(self, other: Sum) -> Sum {
-        Sum(fold_once(self.0) + fold_once(other.0))
+        Sum(self.0 + other.0)
     }
 
     /// The checksum: the complement of the sum.

@@ -102,14 +102,20 @@ pub fn compose(recipe: &Recipe<'_>) -> Result<Program, FrameError> {
         variants.push(variant);
         targets = made;
     }
-    let step = |selected: Selected| {
+    let windows: Vec<Range<usize>> = selected.iter().map(Selected::window).collect();
+    let step = |(number, selected): (usize, Selected)| {
+        let window = &windows[number];
+        let shared = windows.iter().enumerate().any(|(other, at)| other != number && overlap(at, window));
+        let mut rests = variants.iter().map(|variant| rest(&variant.bytes, window));
+        let first = rests.next();
+        let rest = first.filter(|first| !shared && rests.all(|rest| rest == *first));
         let covers =
             |(number, (_, site)): (usize, &(Target, Site))| u8::from(site.covers(selected.at)) << number;
         let covered = targets.iter().enumerate().map(covers).sum();
         let Selected { at, field, values, .. } = selected;
-        Step { at, width: field.width, shift: field.shift, mask: field.mask(), covered, values }
+        Step { at, width: field.width, shift: field.shift, mask: field.mask(), rest, covered, values }
     };
-    let steps = selected.into_iter().map(step).collect();
+    let steps = selected.into_iter().enumerate().map(step).collect();
     let order = match recipe.sizes {
         Sizes::Cycle(cycle) => {
             let number = |size: &usize| sizes.binary_search(size).unwrap_or(0) as u16;
@@ -138,7 +144,7 @@ fn variant(
         false => None,
     };
     for one in selected {
-        let window = one.at..one.at + usize::from(one.field.width);
+        let window = one.window();
         let clash = signature.is_some_and(|at| overlap(&window, &(at..at + signature::LEN)));
         if window.end > size || clash {
             let what = format!("a frame of {size} bytes has no room for it before the signature at its end");
@@ -198,6 +204,12 @@ fn mark(placed: &[Placed<'_>], size: usize) -> Result<usize, FrameError> {
             Err(FrameError::new("size", what, "Choose larger frames, or write \"measured\": false"))
         }
     }
+}
+
+/// What stands in a window of at most eight bytes, where the fields that vary are zero.
+fn rest(bytes: &[u8], window: &Range<usize>) -> u64 {
+    let bytes = bytes.get(window.clone()).unwrap_or(&[]);
+    bytes.iter().fold(0, |rest, byte| rest << 8 | u64::from(*byte))
 }
 
 fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {

@@ -34,6 +34,8 @@ pub(super) struct Step {
     pub shift: u8,
     /// The bits of the window that are the field's.
     pub mask: u64,
+    /// The other bits, where they are the same in every frame: then the window need not be read.
+    pub rest: Option<u64>,
     /// Checksums that cover it, one bit each.
     pub covered: u8,
     /// Its values.
@@ -180,18 +182,17 @@ impl Program {
         if out.len() != variant.bytes.len() {
             return Written::Nothing;
         }
-        out.copy_from_slice(&variant.bytes);
+        copy(out, &variant.bytes);
         let mut sums = variant.sums;
         for step in &mut self.steps {
             let value = (step.values.next(device) << step.shift) & step.mask;
-            let sum = store(out, step.at, step.width, value);
+            let sum = store(out, step, value);
             add(&mut sums, step.covered, sum);
         }
         let mut written = Written::Plain;
         if let Some(place) = variant.signature.and_then(|at| take_mut::<{ signature::LEN }>(out, at)) {
-            signature.emit(place);
+            let sum = signature.emit(place);
             written = Written::Signed;
-            let sum = Sum::ZERO.bytes(place);
             for (target, total) in self.targets.iter().zip(&mut sums) {
                 if target.signature {
                     *total = total.plus(sum);
@@ -218,27 +219,44 @@ impl Program {
     }
 }
 
+/// `bytes` to `out`, of the same length. Small frames go in two pieces that overlap, without a call.
+#[inline]
+fn copy(out: &mut [u8], bytes: &[u8]) {
+    const HALF: usize = 32;
+    if (HALF..=2 * HALF).contains(&bytes.len())
+        && let (Some(first), Some(last)) = (bytes.first_chunk::<HALF>(), bytes.last_chunk::<HALF>())
+    {
+        out.first_chunk_mut::<HALF>().into_iter().for_each(|out| *out = *first);
+        out.last_chunk_mut::<HALF>().into_iter().for_each(|out| *out = *last);
+        return;
+    }
+    out.copy_from_slice(bytes);
+}
+
 /// Put `value` over the zero bits of its window; its sum.
 #[inline]
-fn store(out: &mut [u8], at: usize, width: u8, value: u64) -> Sum {
-    match width {
+fn store(out: &mut [u8], step: &Step, value: u64) -> Sum {
+    match step.width {
         2 => {
-            if let Some(window) = take_mut(out, at) {
-                *window = (u16::from_be_bytes(*window) | value as u16).to_be_bytes();
+            if let Some(window) = take_mut(out, step.at) {
+                let rest = step.rest.map_or_else(|| u16::from_be_bytes(*window), |rest| rest as u16);
+                *window = (rest | value as u16).to_be_bytes();
             }
             Sum::ZERO.field(value as u16)
         }
         4 => {
-            if let Some(window) = take_mut(out, at) {
-                *window = (u32::from_be_bytes(*window) | value as u32).to_be_bytes();
+            if let Some(window) = take_mut(out, step.at) {
+                let rest = step.rest.map_or_else(|| u32::from_be_bytes(*window), |rest| rest as u32);
+                *window = (rest | value as u32).to_be_bytes();
             }
-            Sum::ZERO.bytes(&(value as u32).to_be_bytes())
+            Sum::ZERO.wide(value)
         }
         _ => {
-            if let Some(window) = take_mut(out, at) {
-                *window = (u64::from_be_bytes(*window) | value).to_be_bytes();
+            if let Some(window) = take_mut(out, step.at) {
+                let rest = step.rest.unwrap_or_else(|| u64::from_be_bytes(*window));
+                *window = (rest | value).to_be_bytes();
             }
-            Sum::ZERO.bytes(&value.to_be_bytes())
+            Sum::ZERO.wide(value)
         }
     }
 }

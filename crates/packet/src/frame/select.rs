@@ -22,6 +22,11 @@ pub(super) struct Selected {
 }
 
 impl Selected {
+    /// The bytes of its window in the frame.
+    pub fn window(&self) -> std::ops::Range<usize> {
+        self.at..self.at + usize::from(self.field.width)
+    }
+
     /// Make the field's bits zero.
     pub fn clear(&self, bytes: &mut [u8]) {
         let width = usize::from(self.field.width);

@@ -76,16 +76,18 @@ pub enum Value {
 /// Values at run time, one for each frame.
 #[derive(Debug, Clone)]
 pub(super) struct Values {
+    now: u64,
+    /// From one frame to the next; it wraps, so it also goes down.
+    step: u64,
+    /// Frames until that is not so any more: the last step was made, or a value was held long enough.
+    left: u64,
     kind: Kind,
     each: u64,
-    /// Frames left for the present value.
-    left: u64,
-    now: u64,
 }
 
 #[derive(Debug, Clone)]
 enum Kind {
-    /// `step` wraps, so it also goes down.
+    /// With a step of its own where values are held for several frames.
     Steps {
         from: u64,
         step: u64,
@@ -108,7 +110,9 @@ enum Kind {
 impl Values {
     /// From `from` in wrapping steps.
     pub fn steps(from: u64, step: u64, count: u64, each: u64) -> Self {
-        Self::new(Kind::Steps { from, step, count: count.max(1), at: 0 }, from, each)
+        let count = count.max(1);
+        let values = Self::new(Kind::Steps { from, step, count, at: 0 }, from, each);
+        if values.each == 1 { Self { step, left: count, ..values } } else { values }
     }
 
     /// Any from `from` to `to`.
@@ -131,45 +135,40 @@ impl Values {
     }
 
     fn new(kind: Kind, now: u64, each: u64) -> Self {
-        Self { kind, each: each.max(1), left: each.max(1), now }
+        let each = each.max(1);
+        Self { now, step: 0, left: each, kind, each }
     }
 
     /// The value for the next frame, which `device` sends.
     #[inline]
     pub fn next(&mut self, device: u32) -> u64 {
-        if let Kind::Device(values) = &self.kind {
-            let device = device as usize;
-            let at = if device < values.len() { device } else { device % values.len().max(1) };
-            return values.get(at).copied().unwrap_or(0);
-        }
         let now = self.now;
         self.left -= 1;
-        if self.left == 0 {
-            self.left = self.each;
-            self.advance();
+        if self.left > 0 {
+            self.now = now.wrapping_add(self.step);
+            return now;
+        }
+        self.left = self.each;
+        match &mut self.kind {
+            Kind::Steps { from, count, .. } if self.each == 1 => {
+                (self.now, self.left) = (*from, *count);
+            }
+            Kind::Steps { from, step, count, at } => {
+                *at = if *at + 1 < *count { *at + 1 } else { 0 };
+                self.now = if *at == 0 { *from } else { now.wrapping_add(*step) };
+            }
+            Kind::Random { from, span, rng } => self.now = *from + rng.random_range(0..=*span),
+            Kind::List { values, at } => {
+                *at = if *at + 1 < values.len() { *at + 1 } else { 0 };
+                self.now = values.get(*at).copied().unwrap_or(0);
+            }
+            Kind::Device(values) => {
+                let device = device as usize;
+                let at = if device < values.len() { device } else { device % values.len().max(1) };
+                return values.get(at).copied().unwrap_or(0);
+            }
         }
         now
-    }
-
-    #[inline]
-    fn advance(&mut self) {
-        self.now = match &mut self.kind {
-            Kind::Steps { from, step, count, at } => {
-                *at += 1;
-                if *at == *count {
-                    *at = 0;
-                    *from
-                } else {
-                    self.now.wrapping_add(*step)
-                }
-            }
-            Kind::Random { from, span, rng } => *from + rng.random_range(0..=*span),
-            Kind::List { values, at } => {
-                *at = if *at + 1 >= values.len() { 0 } else { *at + 1 };
-                values.get(*at).copied().unwrap_or(0)
-            }
-            Kind::Device(_) => 0,
-        };
     }
 }
 
