@@ -89,7 +89,9 @@ def cores(machine: Machine) -> Iterator[Check]:
     )
     for key, isolated in kept.items():
         if isolated:
-            yield Check(key, "ok", listed(isolated))
+            # a process may not use them unless it is told to
+            use = f"; to use them: taskset -c {listed(core.number for core in found)} netdyno run …"
+            yield Check(key, "ok", listed(isolated) + (use if key == "isolcpus" else ""))
         elif len(found) < 2:
             yield Check(key, "ok", "none: there is only one core")
         else:
