@@ -186,10 +186,18 @@ def test_what_was_there_stays_there(lab: Lab) -> None:
     for space in spaces:
         sh("ip", "netns", "add", space)
         lab.at_end(lambda name=space: sh("ip", "netns", "del", name, check=False))
-    lab.good("impair", "--between", f"{spaces[0]}:one,{spaces[1]}:two", "--for", "1s", "--preset", "metro")
+    sh("ip", "-n", spaces[0], "tuntap", "add", "mine", "mode", "tap")
+    sh("ip", "-n", spaces[0], "addr", "add", "10.94.0.1/24", "dev", "mine")
+    ends = ("--between", f"{spaces[0]}:mine,{spaces[1]}:two", "--addresses", "10.95.0.1/24,10.94.0.2/24")
+    child = lab.start("impair", *ends, "--for", "4s", "--preset", "metro")
+    ping = ("ip", "netns", "exec", spaces[1], "ping", "-q", "-c", "1", "-W", "1", "10.94.0.1")
+    until(lambda: " 1 received" in sh(*ping, check=False), 4, "the tap is not reached")
+    assert lab.wait(child).code == 0
     assert set(spaces) <= set(namespace.names())
-    for space in spaces:
-        assert [link["ifname"] for link in json.loads(sh("ip", "-n", space, "-j", "link"))] == ["lo"]
+    left = [[link["ifname"] for link in json.loads(sh("ip", "-n", space, "-j", "link"))] for space in spaces]
+    assert left == [["lo", "mine"], ["lo"]]
+    shown = sh("ip", "-n", spaces[0], "addr", "show", "dev", "mine")
+    assert "10.94.0.1/24" in shown and "10.95" not in shown
     lab.clean()
 
 

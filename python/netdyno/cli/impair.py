@@ -155,12 +155,16 @@ def impair(
             for side in sides:
                 hosts.need(side.namespace)
             fresh = [not hosts.has(side.namespace, side.interface) for side in sides]
+            named = [
+                _place(side, address if new else "")
+                for side, address, new in zip(sides, given, fresh, strict=True)
+            ]
             link = links.start(sides[0], sides[1], wanted, mtu)
             for side, address, new in zip(sides, given, fresh, strict=True):
                 if new:
                     hosts.address(side.namespace, side.interface, address)
             shown = stack.enter_context(view((str(sides[0]), str(sides[1])), quiet=as_json))
-            shown.say(f"{_place(sides[0], given[0])} ⇄ {_place(sides[1], given[1])}")
+            shown.say(" ⇄ ".join(named))
             with interrupts.asking():
                 _watch(links, link, source, shown, interrupts, seconds(length) if length else None)
                 last = links.end(link)
@@ -263,4 +267,4 @@ def _addresses(text: str) -> list[str]:
 
 
 def _place(side: Side, address: str) -> str:
-    return f"{side.namespace or 'here'} {side.interface} {address}"
+    return f"{side.namespace or 'here'} {side.interface} {address}".rstrip()
