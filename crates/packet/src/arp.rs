@@ -1,11 +1,13 @@
 //! ARP for IPv4 over Ethernet (RFC 826).
 
-use crate::ethernet::{self, BROADCAST, Ethernet, kind};
+use crate::ethernet::{self, BROADCAST, Ethernet, Tags, kind};
 use crate::{Mac, take};
 use std::net::Ipv4Addr;
 
-/// Bytes in a frame with an ARP message, without padding.
-pub const FRAME: usize = ethernet::LEN + 28;
+/// Bytes in a message.
+pub const LEN: usize = 28;
+/// Bytes in a frame with an ARP message, without tags and padding.
+pub const FRAME: usize = ethernet::LEN + LEN;
 
 /// Hardware Ethernet, protocol IPv4, lengths 6 and 4.
 const FIXED: [u8; 6] = [0, 1, 8, 0, 6, 4];
@@ -35,12 +37,10 @@ pub struct Arp {
 }
 
 impl Arp {
-    /// The message in `frame`; `None` when it is no ARP for IPv4 over Ethernet.
+    /// The message in `frame`, behind up to two tags; `None` when it is no ARP for IPv4 over Ethernet.
     pub fn parse(frame: &[u8]) -> Option<Self> {
-        if Ethernet::parse(frame)?.kind != kind::ARP {
-            return None;
-        }
-        let bytes: &[u8; 28] = take(frame, ethernet::LEN)?;
+        let (kind::ARP, at) = ethernet::carried(frame)? else { return None };
+        let bytes: &[u8; LEN] = take(frame, at)?;
         let operation = match bytes[6..8] {
             [0, 1] => Operation::Request,
             [0, 2] => Operation::Reply,
@@ -75,22 +75,31 @@ impl Arp {
         }
     }
 
+    /// Tell everybody who has `ip`: an announcement (RFC 5227 section 3).
+    pub fn announcement(mac: Mac, ip: Ipv4Addr) -> Self {
+        Self::request(mac, ip, ip)
+    }
+
     /// Write the whole frame: a question to everybody, an answer to whom it is for.
     pub fn emit(&self, out: &mut [u8; FRAME]) {
+        self.emit_tagged(out, &Tags::NONE);
+    }
+
+    /// Write the whole frame with these tags; its length. `None`, and nothing changed, when it does not fit.
+    pub fn emit_tagged(&self, out: &mut [u8], tags: &Tags) -> Option<usize> {
         let (destination, operation) = match self.operation {
             Operation::Request => (BROADCAST, 1),
             Operation::Reply => (self.target_mac, 2),
         };
-        let (header, message) = out.split_at_mut(ethernet::LEN);
-        if let Some(header) = header.first_chunk_mut() {
-            Ethernet { destination, source: self.sender_mac, kind: kind::ARP }.emit(header);
-        }
+        let header = Ethernet { destination, source: self.sender_mac, kind: kind::ARP };
+        let message: &mut [u8; LEN] = header.emit_tagged(out, tags, LEN)?.first_chunk_mut()?;
         message[..6].copy_from_slice(&FIXED);
         message[6..8].copy_from_slice(&[0, operation]);
         message[8..14].copy_from_slice(&self.sender_mac);
         message[14..18].copy_from_slice(&self.sender.octets());
         message[18..24].copy_from_slice(&self.target_mac);
         message[24..28].copy_from_slice(&self.target.octets());
+        Some(FRAME + tags.bytes().len())
     }
 }
 
@@ -119,5 +128,15 @@ mod tests {
         for len in 0..FRAME {
             assert_eq!(Arp::parse(&frame[..len]), None);
         }
+    }
+
+    #[test]
+    fn tags_come_before_it() {
+        let say = Arp::announcement([2; 6], Ipv4Addr::new(10, 0, 0, 1));
+        let tags = Tags::vlans(&[100, 7]).unwrap();
+        let mut frame = [0; 60];
+        assert_eq!(say.emit_tagged(&mut frame, &tags), Some(FRAME + 8));
+        assert_eq!((Arp::parse(&frame), Tags::of(&frame)), (Some(say), tags));
+        assert_eq!(say.emit_tagged(&mut frame[..FRAME + 7], &tags), None);
     }
 }

@@ -63,6 +63,16 @@ pub fn swap(frame: &mut [u8], at: usize) {
     }
 }
 
+/// Let the packet whose header is at `at` make `ttl` hops from here. The header's checksum follows.
+#[inline]
+pub fn set_ttl(frame: &mut [u8], at: usize, ttl: u8) {
+    if let Some([old, protocol, sum @ ..]) = take_mut::<4>(frame, at + 8) {
+        let word = |ttl| u16::from_be_bytes([ttl, *protocol]);
+        *sum = checksum::update(u16::from_be_bytes(*sum), word(*old), word(ttl)).to_be_bytes();
+        *old = ttl;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -60,6 +60,12 @@ pub fn swap(frame: &mut [u8], at: usize) {
     }
 }
 
+/// Let the packet whose header is at `at` make `hops` hops from here.
+#[inline]
+pub fn set_hops(frame: &mut [u8], at: usize, hops: u8) {
+    take_mut::<1>(frame, at + 7).into_iter().for_each(|place| *place = [hops]);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -82,14 +82,7 @@ impl Layers {
     /// Lengths and the IPv4 header's checksum are checked.
     #[inline]
     pub fn find(frame: &[u8]) -> Result<Self, Fault> {
-        let mut at = ethernet::LEN;
-        let mut found = kind_at(frame, at - 2)?;
-        let mut tags = 0;
-        while tags < 2 && (found == kind::VLAN || found == kind::QINQ) {
-            found = kind_at(frame, at + 2)?;
-            at += ethernet::TAG;
-            tags += 1;
-        }
+        let (found, at) = ethernet::carried(frame).ok_or(Fault::Truncated)?;
         match found {
             kind::IPV4 => v4(frame, at),
             kind::IPV6 => v6(frame, at),
@@ -113,15 +106,19 @@ impl Layers {
     /// checked where its length is: [`udp::Datagram`](crate::udp::Datagram).
     #[inline]
     pub fn is_intact(&self, frame: &[u8]) -> bool {
+        let known = matches!(self.protocol, protocol::TCP | protocol::ICMP | protocol::ICMPV6);
+        !known || self.checksum(frame) == 0
+    }
+
+    /// The checksum of what IP carries, as it stands there: 0 over one that is right. ICMP's is without pseudo-header.
+    #[inline]
+    pub fn checksum(&self, frame: &[u8]) -> u16 {
         let segment = self.segment(frame);
         let pseudo = match self.protocol {
-            protocol::TCP | protocol::ICMPV6 => {
-                checksum::pseudo_header(self.addresses(frame), self.protocol, segment.len() as u32)
-            }
             protocol::ICMP => checksum::Sum::ZERO,
-            _ => return true,
+            _ => checksum::pseudo_header(self.addresses(frame), self.protocol, segment.len() as u32),
         };
-        pseudo.plus(checksum::Sum::ZERO.bytes(segment)).checksum() == 0
+        pseudo.plus(checksum::Sum::ZERO.bytes(segment)).checksum()
     }
 
     /// Source and destination address, one after the other, as they stand in the header.
@@ -130,11 +127,6 @@ impl Layers {
         let (from, to) = if self.v6 { (8, ipv6::LEN) } else { (12, ipv4::LEN) };
         frame.get(self.ip + from..self.ip + to).unwrap_or(&[])
     }
-}
-
-#[inline]
-fn kind_at(frame: &[u8], at: usize) -> Result<u16, Fault> {
-    take(frame, at).map(|kind| u16::from_be_bytes(*kind)).ok_or(Fault::Truncated)
 }
 
 #[inline]

@@ -12,6 +12,7 @@ pub mod icmp;
 pub mod ipv4;
 pub mod ipv6;
 pub mod layers;
+pub mod nd;
 pub mod signature;
 mod summary;
 pub mod udp;

@@ -163,6 +163,7 @@ proptest! {
     fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _any = parse(&bytes);
         let _any = packet::arp::Arp::parse(&bytes);
+        let _any = packet::nd::Nd::parse(&bytes);
     }
 
     /// A good frame with a few bytes changed gets past the first checks; nothing panics, and what is
@@ -186,7 +187,7 @@ proptest! {
         frame.truncate(cut.max(1));
         let mut copy = frame.clone();
         if let Ok(layers) = Layers::find(&frame) {
-            packet::icmp::answer(&mut copy, &layers, [10, 0, 0, 2].into());
+            packet::icmp::answer(&mut copy, &layers, std::net::IpAddr::from([10, 0, 0, 2]));
             udp::swap(&mut copy, layers.l4);
         }
         if let Ok(datagram) = parse(&frame) {

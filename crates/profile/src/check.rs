@@ -239,6 +239,7 @@ fn check_dpdk(profile: &Profile, dpdk: &Dpdk, add: &mut impl FnMut(Option<Error>
             *cables.entry(cable).or_default() += 1;
         }
         add(check_forward(dpdk, port, &at));
+        check_network(port, &at).into_iter().for_each(|error| add(Some(error)));
         for (key, mac) in [("mac", &port.mac), ("peer_mac", &port.peer_mac)] {
             if let Some(mac) = mac.as_ref().filter(|m| parse_mac(m).is_none()) {
                 let what = format!("{mac:?} is not a MAC address");
@@ -339,6 +340,41 @@ fn check_forward(dpdk: &Dpdk, port: &Port, at: &str) -> Option<Error> {
     }
     let what = format!("{to:?} is not a port with the role l2fwd");
     Some(Error::new(BAD_REFERENCE, format!("{at}.to"), what, "Name one, or leave it out to send frames back"))
+}
+
+/// What makes the port a neighbour of others: its VLANs and its gateway.
+fn check_network(port: &Port, at: &str) -> Vec<Error> {
+    let mut errors = Vec::new();
+    let mut error = |code, key: &str, what: String, fix: &str| {
+        errors.push(Error::new(code, format!("{at}.{key}"), what, fix));
+    };
+    let ids = port.vlan.ids();
+    if let Some(id) = ids.iter().find(|id| !(1..=4094).contains(*id)) {
+        error(OUT_OF_RANGE, "vlan", format!("{id} is no VLAN"), "Use 1 to 4094");
+    }
+    if ids.len() > 2 {
+        let what = format!("{} tags are more than a port puts before its frames", ids.len());
+        error(OUT_OF_RANGE, "vlan", what, "Use one VLAN, or two for QinQ");
+    }
+    if port.role == Role::L2fwd && !ids.is_empty() {
+        let what = "a port with the role l2fwd hands frames on as they are".to_owned();
+        error(CONFLICT, "vlan", what, "Leave it out");
+    }
+    let Some(gateway) = port.gateway else { return errors };
+    if port.role != Role::Generator {
+        let what = "only a port with the role generator has targets, and needs a way to them".to_owned();
+        error(CONFLICT, "gateway", what, "Leave it out");
+    } else if port.peer_mac.is_some() {
+        let what = "peer_mac says already where frames go".to_owned();
+        error(CONFLICT, "gateway", what, "Leave one of them out");
+    } else if port.ip.prefix.is_none() {
+        let what = format!("{} does not say which targets are behind the gateway", port.ip);
+        error(CONFLICT, "ip", what, "Write it with the prefix length of its network, like \"10.0.0.1/24\"");
+    } else if gateway == port.ip.ip || !port.ip.is_near(gateway) {
+        let what = format!("{gateway} is no neighbour of {}", port.ip);
+        error(CONFLICT, "gateway", what, "Give the router's address in the port's own network");
+    }
+    errors
 }
 
 fn elements_of(role: Role) -> &'static [&'static str] {

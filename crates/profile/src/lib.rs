@@ -3,6 +3,7 @@
 //! [`load`] reads one strictly and says precisely what is wrong with a bad one; [`Profile`] is what the
 //! transports build from.
 
+mod address;
 pub mod ceiling;
 mod check;
 mod error;
@@ -12,6 +13,7 @@ mod metric;
 pub mod source;
 mod target;
 
+pub use address::Address;
 pub use check::parse_mac;
 pub use error::Error;
 pub use frame::Frame;
@@ -24,7 +26,7 @@ use protocol::unit::{BitRate, Interval, Rate, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 /// A netdyno profile: which devices speak what to whom, how the load is shaped, and what is good enough.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -291,13 +293,20 @@ pub struct Port {
     /// A PCI address (`0000:01:00.0`), a DPDK virtual device (`net_af_packet0,iface=veth0`,
     /// `net_tap0,iface=tap0`, `net_ring0`), or `pair:NAME` — used by two ports, the two ends of a cable.
     pub device: String,
-    /// The port's own address.
+    /// The port's own address, with the prefix length of its network if there is a `gateway`: `10.0.0.1/24`.
     #[serde(default = "no_address")]
-    pub ip: IpAddr,
+    pub ip: Address,
+    /// The router that leads to targets outside the port's network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<IpAddr>,
+    /// The VLAN of the port, or two of them for QinQ (802.1ad), the service VLAN first. Questions, answers and
+    /// frames without layers of their own get these tags. Default: none is sent, and any is answered.
+    #[serde(default, skip_serializing_if = "Vlans::is_empty")]
+    pub vlan: Vlans,
     /// The port's MAC address. Default: the device's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
-    /// Where frames are sent. Default: asked for by ARP, or the other end of a `pair:`.
+    /// Where frames are sent. Default: asked for by ARP or neighbour discovery, or the other end of a `pair:`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_mac: Option<String>,
     /// The port's speed, for rates that are a share of it. Default: what the port says.
@@ -314,8 +323,38 @@ pub struct Port {
     pub forward: Option<Forward>,
 }
 
-fn no_address() -> IpAddr {
-    IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+fn no_address() -> Address {
+    Address::NONE
+}
+
+/// VLANs of a port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Vlans {
+    /// One.
+    One(u16),
+    /// Several, the outer one first.
+    Several(Vec<u16>),
+}
+
+impl Default for Vlans {
+    fn default() -> Self {
+        Self::Several(Vec::new())
+    }
+}
+
+impl Vlans {
+    /// Their numbers, the outer one first.
+    pub fn ids(&self) -> &[u16] {
+        match self {
+            Self::One(id) => std::slice::from_ref(id),
+            Self::Several(ids) => ids,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ids().is_empty()
+    }
 }
 
 /// What a DPDK port is for.

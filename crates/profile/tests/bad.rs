@@ -55,6 +55,12 @@ const ALL: [&str; 3] = ["a.generator", "a.receiver", "b.reflector"];
 fn each_fault_is_named_with_its_place_and_a_remedy() {
     let g = |at: &str, value: Value| with(good(), at, value);
     let d = |at: &str, value: Value| with(dpdk(), at, value);
+    let with_port = |keys: Value| {
+        let mut profile = dpdk();
+        let port = &mut profile["transport"]["dpdk"]["ports"][0];
+        keys.as_object().unwrap().iter().for_each(|(key, value)| port[key] = value.clone());
+        profile.to_string()
+    };
     // what, the profile, the code, the place, a word of the fault or its remedy
     let cases: Vec<(&str, String, &str, &str, &str)> = vec![
         ("empty", String::new(), "ND-104-01", "", "EOF"),
@@ -255,6 +261,62 @@ fn each_fault_is_named_with_its_place_and_a_remedy() {
             "ND-104-04",
             "transport.dpdk.ports[0].ip",
             "IP",
+        ),
+        (
+            "a prefix too long",
+            d("/transport/dpdk/ports/0/ip", json!("10.0.0.1/33")),
+            "ND-104-04",
+            "transport.dpdk.ports[0].ip",
+            "0 and 32",
+        ),
+        (
+            "no VLAN",
+            d("/transport/dpdk/ports/0/vlan", json!(4095)),
+            "ND-104-05",
+            "transport.dpdk.ports[0].vlan",
+            "4094",
+        ),
+        (
+            "too many VLANs",
+            d("/transport/dpdk/ports/0/vlan", json!([1, 2, 3])),
+            "ND-104-05",
+            "transport.dpdk.ports[0].vlan",
+            "two",
+        ),
+        (
+            "a gateway to everybody",
+            d("/transport/dpdk/ports/0/gateway", json!("10.0.0.254")),
+            "ND-104-07",
+            "transport.dpdk.ports[0].ip",
+            "prefix",
+        ),
+        (
+            "a gateway elsewhere",
+            with_port(json!({"ip": "10.0.0.1/24", "gateway": "10.0.1.254"})),
+            "ND-104-07",
+            "transport.dpdk.ports[0].gateway",
+            "own network",
+        ),
+        (
+            "a gateway that is the port itself",
+            with_port(json!({"ip": "10.0.0.1/24", "gateway": "10.0.0.1"})),
+            "ND-104-07",
+            "transport.dpdk.ports[0].gateway",
+            "no neighbour",
+        ),
+        (
+            "a gateway and a peer",
+            with_port(json!({"ip": "10.0.0.1/24", "gateway": "10.0.0.2", "peer_mac": "02:00:00:00:00:01"})),
+            "ND-104-07",
+            "transport.dpdk.ports[0].gateway",
+            "one of them",
+        ),
+        (
+            "a gateway of a reflector",
+            d("/transport/dpdk/ports/1/gateway", json!("10.0.0.254")),
+            "ND-104-07",
+            "transport.dpdk.ports[1].gateway",
+            "generator",
         ),
         (
             "no such role",

@@ -3,7 +3,7 @@
 use super::layer::{Fill, Ipv4Layer, Ipv6Layer, Layer, PayloadLayer};
 use super::{Flow, FrameError};
 use crate::checksum::{self, Sum};
-use crate::ethernet::{self, kind};
+use crate::ethernet::{self, Tags, kind};
 use crate::layers::protocol;
 use crate::{arp, ipv4, ipv6, udp};
 use rand::rngs::SmallRng;
@@ -140,6 +140,18 @@ fn given(payload: &PayloadLayer, name: &str) -> Result<Vec<u8>, FrameError> {
         FrameError::new(format!("{name}.hex"), what, "Write two hexadecimal digits a byte, like \"00 ff\"")
     })?;
     Ok(pairs.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+/// The tags that frames of these layers begin with. `None`: they are more than two.
+pub fn tags(layers: &[Layer]) -> Option<Tags> {
+    let mut tags = Tags::NONE;
+    let mut rest = layers.get(1..).unwrap_or(&[]);
+    while let [tag @ Layer::Vlan(vlan), after @ ..] = rest {
+        let control = vlan.priority.min(7) << 5 | u8::from(vlan.drop_eligible) << 4;
+        tags = tags.and(ethertype(Some(tag), after.first()), u16::from(control) << 8 | vlan.id & 0xfff)?;
+        rest = after;
+    }
+    Some(tags)
 }
 
 /// The EtherType that announces `next`.

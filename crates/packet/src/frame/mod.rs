@@ -20,6 +20,7 @@ mod vary;
 pub use address::MacAddress;
 pub use compose::{Devices, Recipe, Sizes, compose};
 pub use flow::Flow;
+pub use headers::tags;
 pub use layer::{
     ArpLayer, EthernetLayer, Fill, GreLayer, IcmpLayer, Ipv4Layer, Ipv6Layer, Layer, MplsLayer, PayloadLayer,
     TcpLayer, UdpLayer, VlanLayer, VxlanLayer,

@@ -4,6 +4,7 @@ use super::compose::{Devices, Recipe, Sizes, compose};
 use super::vary::Values;
 use super::{Flow, FrameError, Layer};
 use crate::checksum::Sum;
+use crate::ethernet::Tags;
 use crate::signature::{self, Signature};
 use crate::take_mut;
 use rand::rngs::SmallRng;
@@ -144,6 +145,22 @@ impl Program {
         let (layers, sizes) = (Layer::udp(flow.destination.is_ipv6()), Sizes::Cycle(vec![size]));
         let devices = Devices::default();
         compose(&Recipe { layers: &layers, vary: &[], sizes: &sizes, measured: true, flow, devices, seed: 0 })
+    }
+
+    /// The same frames, each with these tags behind its Ethernet addresses, and longer by them.
+    #[must_use]
+    pub fn tagged(mut self, tags: &Tags) -> Self {
+        const AT: usize = 12;
+        let more = tags.bytes();
+        let moved = |at: usize| if at < AT { at } else { at + more.len() };
+        for variant in &mut self.variants {
+            let (addresses, rest) = variant.bytes.split_at(AT.min(variant.bytes.len()));
+            variant.bytes = [addresses, more, rest].concat().into();
+            variant.signature = variant.signature.map(moved);
+        }
+        self.steps.iter_mut().for_each(|step| step.at = moved(step.at));
+        self.targets.iter_mut().for_each(|target| target.at = moved(target.at));
+        self
     }
 
     /// Bytes in the next frame, without FCS.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::Layers;
+use crate::ethernet::Tags;
 use crate::signature::{self, Signature};
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use proptest::prelude::*;
@@ -167,6 +168,41 @@ fn tags_labels_and_tunnels_stand_as_their_rfcs_have_them() {
     let frame = next(&mut made(layers, json!([]), Sizes::Cycle(vec![60]), false).expect("a program"));
     let heard = crate::arp::Arp::parse(&frame).expect("ARP");
     assert_eq!((heard.sender_mac, heard.target.to_string()), ([2, 0, 0, 0, 0, 1], "10.0.0.9".to_owned()));
+}
+
+#[test]
+fn the_tags_that_frames_begin_with_are_known_before_they_are_made() {
+    let vlan = |more: Json| json!([{"ethernet": {}}, {"vlan": {"id": 7, "priority": 5}}, more, {"ipv4": {}}]);
+    let some = vlan(json!({"vlan": {"id": 4095, "drop_eligible": true, "tpid": 0x8100}}));
+    for layers in [v4_udp(), vlan(json!({"mpls": {"label": 16}})), some.clone()] {
+        let tags = tags(&serde_json::from_value::<Vec<Layer>>(layers.clone()).expect("layers"));
+        let frame = next(&mut program(layers, json!([]), 100));
+        assert_eq!(tags, Some(Tags::of(&frame)));
+    }
+    let mut three = some;
+    three.as_array_mut().expect("layers").insert(1, json!({"vlan": {"id": 1}}));
+    assert_eq!(tags(&serde_json::from_value::<Vec<Layer>>(three).expect("layers")), None);
+}
+
+#[test]
+fn a_port_may_put_tags_before_anything() {
+    let vary = json!([
+        {"field": "ipv4.source", "change": {"increment": {"from": "10.1.0.254", "count": 3}}},
+        {"field": "ethernet.source", "change": {"increment": {"from": "02:00:00:00:00:ff", "count": 2}}},
+    ]);
+    for ids in [&[100][..], &[200, 1]] {
+        let tags = Tags::vlans(ids).expect("at most two");
+        let mut bare = program(v4_udp(), vary.clone(), 60);
+        let mut tagged = bare.clone().tagged(&tags);
+        assert_eq!((tagged.longest(), tagged.is_signed()), (60 + 4 * ids.len(), true));
+        for _ in 0..7 {
+            let (mut bare, tagged) = (next(&mut bare), next(&mut tagged));
+            judge(&tagged);
+            assert_eq!(Tags::of(&tagged), tags);
+            bare.splice(12..12, tags.bytes().iter().copied());
+            assert_eq!(bare, tagged);
+        }
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use super::frames;
 use super::generator::{Generator, Streams};
 use super::l2fwd::L2fwd;
 use super::neighbour::{self, Neighbour, Station};
+use super::peers;
 use super::receiver::{Expected, Receiver, Stream};
 use super::reflector::Reflector;
 use super::report::{Report, Reporter, Run};
@@ -15,20 +16,18 @@ use crate::transport::Unready;
 use dpdk::{Eal, EalOptions, Mempool, Port, PortConfig, RxQueue, TxQueue};
 use engine::port::{PortRx, PortTx};
 use engine::{ElementId, Graph};
+use packet::ethernet::{TAG, Tags};
 use packet::{Flow, Mac};
 use profile::{Dpdk, Role, parse_mac};
 use protocol::meter::Tally;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::Duration;
 
 /// Packets in the pool all ports share.
 const PACKETS: u32 = 16_383;
 /// Their room, unless a group sends longer frames.
 const ROOM: u16 = 2_048;
-/// How long a peer's address is asked for.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A graph ready to be placed.
 pub struct Built {
@@ -43,14 +42,14 @@ pub struct Built {
 }
 
 /// One port, open.
-struct Open<'a> {
-    settings: &'a profile::Port,
+pub(super) struct Open<'a> {
+    pub settings: &'a profile::Port,
+    pub index: usize,
+    pub rx: RxQueue,
+    pub tx: TxQueue,
+    pub station: Station,
     taps: &'a Taps,
-    index: usize,
     port: Port,
-    rx: RxQueue,
-    tx: TxQueue,
-    station: Station,
 }
 
 impl Open<'_> {
@@ -86,7 +85,7 @@ pub fn build(
         frames::refuse(i, group, plan)?;
     }
     let longest = frames::longest(plan)?;
-    let room = u16::try_from(longest).unwrap_or(u16::MAX).max(ROOM);
+    let room = u16::try_from(longest + 2 * TAG).unwrap_or(u16::MAX).max(ROOM);
     let packets = (u64::from(PACKETS) * u64::from(ROOM) / u64::from(room)) as u32;
     let pool = Mempool::new(eal, packets, room).map_err(|why| unready("transport.dpdk.memory", &why))?;
     let mut ports = open(eal, settings, taps, &pool, longest)?;
@@ -95,12 +94,13 @@ pub fn build(
     let mut sending: Vec<Vec<Streams>> = ports.iter().map(|_| Vec::new()).collect();
     for (i, group) in plan.groups.iter().enumerate() {
         let on = sender(settings, plan, i)?;
-        let peer = match frames::names_peer(&plan.profile.groups[i]) {
-            true => [0; 6],
-            false => peer(i, group, on, &mut ports, &pool)?,
-        };
+        let peer = peers::find(i, (&plan.profile.groups[i], group), on, &mut ports, &pool)?;
         let flow = flow(group, &ports[on].station, peer);
+        let tags = peers::tags(&plan.profile.groups[i], &ports[on]);
         let (program, headers) = frames::program(i, group, plan, &flow)?;
+        // Of frames that are counted whole, no byte is a header.
+        let headers = if headers > 0 { headers + tags.bytes().len() } else { 0 };
+        let program = program.tagged(&tags);
         let shape = frames::shape(i, group, plan, &program, ports[on].speed())?;
         sending[on].push(Streams {
             group: i,
@@ -180,11 +180,17 @@ fn open<'a>(
         let mtu = if mtu > 1500 { u16::try_from(mtu).unwrap_or(u16::MAX) } else { 0 };
         let config = PortConfig { mac: wanted, mtu, ..PortConfig::default() };
         let (mut rx, mut tx) = port.start(&config, pool).map_err(device)?;
-        let (Some(rx), Some(tx)) = (rx.pop(), tx.pop()) else { continue };
+        let (Some(rx), Some(mut tx)) = (rx.pop(), tx.pop()) else { continue };
         // Ports without an address of their own get one that is locally administered.
         let own = Some(port.mac()).filter(|mac| *mac != [0; 6]);
         let mac = wanted.or(own).unwrap_or([2, 0x6e, 0x64, 0, 0, index as u8]);
-        ports.push(Open { settings, taps, index, port, rx, tx, station: Station { mac, ip: settings.ip } });
+        let tags = Tags::vlans(settings.vlan.ids()).unwrap_or_default();
+        let station = Station { mac, ip: settings.ip.ip, tags };
+        // At the other end of a cable is a port of ours, which knows.
+        if settings.role != Role::L2fwd && !settings.device.starts_with("pair:") {
+            neighbour::announce(&station, &mut tx, pool);
+        }
+        ports.push(Open { settings, index, rx, tx, station, taps, port });
     }
     Ok(ports)
 }
@@ -213,54 +219,6 @@ fn sender(settings: &Dpdk, plan: &Plan, index: usize) -> Result<usize, Unready> 
     settings.ports.iter().position(fits).ok_or_else(|| {
         let what = "no port with the role generator is there for the group".to_owned();
         Unready::new("ND-104-06", format!("groups[{index}].port"), what, "Name one of transport.dpdk.ports")
-    })
-}
-
-/// The Ethernet address that a group's frames go to.
-fn peer(
-    index: usize,
-    group: &GroupPlan,
-    on: usize,
-    ports: &mut [Open<'_>],
-    pool: &Mempool,
-) -> Result<Mac, Unready> {
-    let settings = ports[on].settings;
-    if let Some(mac) = settings.peer_mac.as_deref().and_then(parse_mac) {
-        return Ok(mac);
-    }
-    // Ports of ours do not answer yet: they need not be asked.
-    let is_peer = |other: &&Open<'_>| {
-        let cable = settings.device.starts_with("pair:") && other.settings.device == settings.device;
-        other.index != on && (cable || other.station.ip == group.address.ip())
-    };
-    if let Some(other) = ports.iter().find(is_peer) {
-        return Ok(other.station.mac);
-    }
-    let at = format!("transport.dpdk.ports[{on}]");
-    let IpAddr::V4(target) = group.address.ip() else {
-        let what = format!("who has {} is not asked for over IPv6 yet", group.address.ip());
-        return Err(Unready::new(
-            "ND-92-13",
-            format!("{at}.peer_mac"),
-            what,
-            "Give peer_mac: the address of the next hop",
-        ));
-    };
-    let port = &mut ports[on];
-    if port.station.ip.is_unspecified() || !port.station.ip.is_ipv4() {
-        let what = "the port needs an IPv4 address to ask for its peer's".to_owned();
-        return Err(Unready::new(
-            "ND-92-13",
-            format!("{at}.ip"),
-            what,
-            "Give ip, an address in the target's network, or peer_mac",
-        ));
-    }
-    let queues = (&mut port.rx, &mut port.tx);
-    neighbour::resolve(port.station, target, queues, pool, PATIENCE).ok_or_else(|| {
-        let what = format!("nobody answered for {target} on port {} (groups[{index}].target)", settings.name);
-        let fix = "Check that the other side is up and in the same network, or give peer_mac";
-        Unready::new("ND-92-13", at, what, fix)
     })
 }
 

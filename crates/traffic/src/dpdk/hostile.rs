@@ -4,12 +4,16 @@ use super::neighbour::Station;
 use super::receiver::{Expected, Measured, Stream};
 use super::reflector::reflect;
 use packet::arp::{Arp, Operation};
-use packet::{Layers, checksum, ethernet, ipv4};
+use packet::ethernet::{self, Tags};
+use packet::nd::{self, Nd};
+use packet::{Layers, ipv4, ipv6};
 use protocol::meter::{Tally, Window};
 use protocol::time::Time;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-const STATION: Station = Station { mac: [2, 0, 0, 0, 0, 2], ip: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)) };
+const STATION: Station =
+    Station { mac: [2, 0, 0, 0, 0, 2], ip: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), tags: Tags::NONE };
+const STATION6: Station = Station { ip: IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2)), ..STATION };
 
 /// What a receiver knows that expects one stream.
 fn measured() -> Measured {
@@ -22,30 +26,48 @@ fn measured() -> Measured {
 pub fn show(frame: &[u8]) {
     let _any = measured().frame(frame, 9_000);
     let mut copy = frame.to_vec();
-    let anybody = Station { mac: STATION.mac, ip: Ipv4Addr::UNSPECIFIED.into() };
+    let anybody = Station { ip: Ipv4Addr::UNSPECIFIED.into(), ..STATION };
     if reflect(&mut copy, &anybody).is_ok() {
         assert_eq!(reflect(&mut copy, &anybody), Ok(()), "what was sent back can be sent back");
     }
     assert_eq!(copy, frame, "dropped frames are left alone, and there and back is where it was");
-    if !STATION.answer(&mut copy) {
-        return assert_eq!(copy, frame, "what is not answered is left alone");
+    answers(&STATION, frame);
+    answers(&STATION6, frame);
+}
+
+/// What `station` says to it is right.
+fn answers(station: &Station, frame: &[u8]) {
+    let mut copy = frame.to_vec();
+    if !station.answer(&mut copy) {
+        assert_eq!(copy, frame, "what is not answered is left alone");
+        let Some(longer) = station.longer(frame) else { return };
+        copy.resize(longer, 0xff);
+        assert!(station.answer(&mut copy), "with room it is answered");
     }
-    assert_eq!(copy.len(), frame.len());
+    assert!(!station.answer(&mut copy), "an answer is no question");
+    assert_eq!(Tags::of(&copy), Tags::of(frame), "an answer stays in its VLAN");
     let ethernet = ethernet::Ethernet::parse(&copy).expect("answers are frames");
-    match Arp::parse(&copy) {
-        Some(said) => {
-            let asked = Arp::parse(frame).expect("answers are for questions");
-            assert_eq!((said.operation, said.sender_mac), (Operation::Reply, STATION.mac));
-            assert_eq!((IpAddr::from(said.sender), said.target), (STATION.ip, asked.sender));
-            assert_eq!((ethernet.destination, ethernet.source), (asked.sender_mac, STATION.mac));
-        }
-        None => {
-            let layers = Layers::find(&copy).expect("a whole packet");
-            let (source, _) = ipv4::addresses(&copy, layers.ip).expect("of IPv4");
-            assert_eq!((IpAddr::from(source), &ethernet.destination[..]), (STATION.ip, &frame[6..12]));
-            assert_eq!((copy[layers.l4], checksum::of(layers.segment(&copy))), (0, 0), "a right echo reply");
-        }
+    if let Some(said) = Arp::parse(&copy) {
+        let asked = Arp::parse(frame).expect("answers are for questions");
+        assert_eq!((said.operation, said.sender_mac), (Operation::Reply, station.mac));
+        assert_eq!((IpAddr::from(said.sender), said.target), (station.ip, asked.sender));
+        return assert_eq!((ethernet.destination, ethernet.source), (asked.sender_mac, station.mac));
     }
+    if let Some(said) = Nd::parse(&copy) {
+        let asked = Nd::parse(frame).expect("answers are for questions");
+        let solicited = !asked.source.is_unspecified();
+        assert_eq!(said.operation, nd::Operation::Advertisement { solicited });
+        assert_eq!((IpAddr::from(said.target), said.mac), (station.ip, Some(station.mac)));
+        let back = if solicited { asked.source } else { nd::ALL_NODES };
+        return assert_eq!((IpAddr::from(said.source), said.destination), (station.ip, back));
+    }
+    let layers = Layers::find(&copy).expect("a whole packet");
+    let (source, reply) = match layers.is_v6() {
+        false => (ipv4::addresses(&copy, layers.ip).map(|(source, _)| IpAddr::from(source)), 0),
+        true => (ipv6::addresses(&copy, layers.ip).map(|(source, _)| IpAddr::from(source)), 129),
+    };
+    assert_eq!((source, &ethernet.destination[..]), (Some(station.ip), &frame[6..12]));
+    assert_eq!((copy[layers.l4], layers.is_intact(&copy)), (reply, true), "a right echo reply");
 }
 
 #[cfg(test)]
@@ -64,7 +86,7 @@ mod tests {
     use packet::ethernet::kind;
     use packet::frame::Written;
     use packet::signature::Signature;
-    use packet::{Fault, Flow, Program};
+    use packet::{Fault, Flow, Program, checksum};
     use proptest::prelude::*;
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
@@ -83,6 +105,8 @@ mod tests {
         receiver: &'static [&'static str],
         reflector: &'static [&'static str],
         neighbour: &'static [&'static str],
+        /// At a neighbour with an IPv6 address.
+        neighbour6: &'static [&'static str],
     }
 
     fn ours(v6: bool, len: usize) -> Vec<u8> {
@@ -181,6 +205,66 @@ mod tests {
         v4(frame, |_| ())
     }
 
+    /// `frame`, an ICMPv6 packet without tags, with its length and checksum right.
+    fn icmp6(mut frame: Vec<u8>) -> Vec<u8> {
+        let length = frame.len() - 54;
+        frame[18..20].copy_from_slice(&(length as u16).to_be_bytes());
+        frame[56..58].fill(0);
+        let sum = Layers::find(&frame).expect("whole").checksum(&frame);
+        frame[56..58].copy_from_slice(&sum.to_be_bytes());
+        frame
+    }
+
+    fn solicitation() -> Vec<u8> {
+        let IpAddr::V6(target) = STATION6.ip else { unreachable!("it has one") };
+        let from = [0xfd00, 0, 0, 0, 0, 0, 0, 1].into();
+        let mut frame = vec![0; nd::FRAME];
+        Nd::solicitation([2, 0, 0, 0, 0, 1], from, target).emit(&mut frame, &Tags::NONE).expect("it fits");
+        frame
+    }
+
+    /// By somebody who has no address yet, as short as can be.
+    fn probe() -> Vec<u8> {
+        let mut frame = solicitation();
+        frame[22..38].fill(0);
+        frame.truncate(78);
+        icmp6(frame)
+    }
+
+    fn echo6() -> Vec<u8> {
+        let mut frame = solicitation();
+        let IpAddr::V6(us) = STATION6.ip else { unreachable!("it has one") };
+        frame[38..54].copy_from_slice(&us.octets());
+        frame[54] = 128;
+        icmp6(frame)
+    }
+
+    fn odd_nd() -> Vec<Vec<u8>> {
+        let with = |at: usize, value: u8| {
+            let mut frame = solicitation();
+            frame[at] = value;
+            icmp6(frame)
+        };
+        let mut odd = vec![
+            with(21, 254),
+            with(54, 134),
+            with(55, 1),
+            with(62, 0xff),
+            with(79, 0),
+            with(79, 2),
+            with(79, 255),
+        ];
+        odd.extend((62..86).filter(|len| *len != 78).map(|len| icmp6(solicitation()[..len].to_vec())));
+        let mut broken = solicitation();
+        broken[57] ^= 1;
+        odd.push(broken);
+        // Asked by nobody, who cannot have an Ethernet address.
+        let mut nobody = solicitation();
+        nobody[22..38].fill(0);
+        odd.push(icmp6(nobody));
+        odd
+    }
+
     fn random() -> Vec<Vec<u8>> {
         let mut rng = SmallRng::seed_from_u64(1);
         let mut one = |_| {
@@ -222,11 +306,12 @@ mod tests {
             reflector: &'static [&'static str],
         ) -> Case {
             let frames = frames.into_iter().map(|frame| vec![frame]).collect();
-            Case { name, frames, receiver, reflector, neighbour: NOT_FOR_US }
+            Case { name, frames, receiver, reflector, neighbour: NOT_FOR_US, neighbour6: NOT_FOR_US }
         }
         let (udp4, udp6) = (ours(false, 100), ours(true, 100));
         let cut = |frame: &Vec<u8>| (0..frame.len()).map(|len| frame[..len].to_vec()).collect::<Vec<_>>();
-        let all = [&udp4, &udp6, &arp(), &echo(), &tagged(&[kind::VLAN]), &extended(&[0, 43])].map(Clone::clone);
+        let all = [&udp4, &udp6, &arp(), &echo(), &tagged(&[kind::VLAN]), &extended(&[0, 43]), &solicitation(), &echo6()]
+            .map(Clone::clone);
         let mutated = all.iter().flat_map(|frame| (0..frame.len()).flat_map(|at| [0, 1, 0x7f, 0xff].map(|value| {
             let mut frame = frame.clone();
             frame[at] = value;
@@ -273,14 +358,17 @@ mod tests {
                 &["bad_length"], &["out"]),
             case("UDP over IPv6 without checksum", [v6(17, 8, &[0, 1, 0, 7, 0, 8, 0, 0])], &["bad_checksum"], NOT_FOR_US),
             case("jumbo", [big(8972), big(65_000)], &["no_signature"], &["out"]),
-            Case { neighbour: &["segmented"], frames: (0..=100).map(split).collect(),
+            Case { neighbour: &["segmented"], neighbour6: &["segmented"], frames: (0..=100).map(split).collect(),
                 ..case("segmented", [], &["segmented"], &["segmented"]) },
             Case { neighbour: &["out"], ..case("questions", [arp(), echo()], &["other"], &["out"]) },
+            Case { neighbour6: &["out"],
+                ..case("questions over IPv6", [solicitation(), probe(), echo6()], &["other"], &["not_udp"]) },
+            case("odd neighbour discovery", odd_nd(), &["other"], &["not_udp"]),
             case("odd ARP", odd_arp, &["other"], &["not_ip"]),
             case("ones", (0..1600).step_by(7).map(|n| vec![0xff; n]), &["truncated", "other"], &["truncated", "not_ip"]),
             case("zeros", (0..1600).step_by(7).map(|n| vec![0; n]), &["truncated", "other"], &["truncated", "not_ip"]),
-            Case { neighbour: ANY, ..case("random", random(), ANY, ANY) },
-            Case { neighbour: ANY, ..case("changed", mutated, ANY, ANY) },
+            Case { neighbour: ANY, neighbour6: ANY, ..case("random", random(), ANY, ANY) },
+            Case { neighbour: ANY, neighbour6: ANY, ..case("changed", mutated, ANY, ANY) },
         ]
     }
 
@@ -395,6 +483,8 @@ mod tests {
         for case in corpus() {
             let stats = through(case.frames.clone(), Neighbour(STATION), &Taps::default(), &standing());
             all_counted(&case, &stats, ("out", 0), case.neighbour);
+            let stats = through(case.frames.clone(), Neighbour(STATION6), &Taps::default(), &standing());
+            all_counted(&case, &stats, ("out", 0), case.neighbour6);
         }
     }
 
@@ -457,12 +547,12 @@ mod tests {
         /// Near to a question, so that some are one.
         #[test]
         fn nothing_breaks_the_neighbour_or_makes_it_say_what_is_wrong(
-            ping in any::<bool>(),
-            changes in proptest::collection::vec((0usize..60, any::<u8>()), 0..4),
+            kind in 0usize..5,
+            changes in proptest::collection::vec((0usize..90, any::<u8>()), 0..4),
             more in proptest::collection::vec(any::<u8>(), 0..80),
-            cut in 0usize..=140,
+            cut in 0usize..=170,
         ) {
-            let mut frame = if ping { echo() } else { arp() };
+            let mut frame = [arp, echo, solicitation, probe, echo6][kind]();
             for (at, value) in changes {
                 if let Some(byte) = frame.get_mut(at) {
                     *byte = value;

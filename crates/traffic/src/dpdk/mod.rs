@@ -17,6 +17,7 @@ pub mod hostile;
 mod l2fwd;
 mod neighbour;
 pub mod observe;
+mod peers;
 mod receiver;
 mod reflector;
 mod report;

@@ -6,7 +6,7 @@ use engine::{About, Cx, Element};
 use packet::layers::protocol;
 use packet::{Fault, Layers, ethernet, ipv4, ipv6, udp};
 
-/// Element: swaps Ethernet and IP addresses and UDP ports; answers ARP and ping for its own address.
+/// Element: swaps Ethernet and IP addresses and UDP ports; answers questions and pings for its own address.
 #[derive(Debug)]
 pub struct Reflector(pub Station);
 
@@ -31,15 +31,13 @@ const DROPS: [&str; SEGMENTED + 1] = {
 pub(super) fn reflect(frame: &mut [u8], station: &Station) -> Result<(), usize> {
     let layers = match Layers::find(frame) {
         Ok(layers) if layers.protocol == protocol::UDP => layers,
-        other => {
-            if station.answer(frame) {
-                return Ok(());
-            }
-            return Err(other.err().unwrap_or(Fault::NotUdp) as usize);
-        }
+        other => return Err(other.err().unwrap_or(Fault::NotUdp) as usize),
     };
     if layers.end - layers.l4 < udp::LEN {
         return Err(Fault::Truncated as usize);
+    }
+    if !station.hears(frame) {
+        return Err(NOT_FOR_US);
     }
     if !station.ip.is_unspecified() {
         let destination = if layers.is_v6() {
@@ -67,18 +65,18 @@ impl Element for Reflector {
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        cx.sift(
-            batch,
-            |mbuf| {
-                if mbuf.is_whole() { reflect(mbuf.data_mut(), &self.0) } else { Err(SEGMENTED) }
-            },
-        );
+        cx.sift(batch, |mbuf| match mbuf.is_whole() {
+            true => reflect(mbuf.data_mut(), &self.0)
+                .or_else(|why| if self.0.respond(mbuf) { Ok(()) } else { Err(why) }),
+            false => Err(SEGMENTED),
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use packet::ethernet::Tags;
     use packet::frame::Written;
     use packet::signature::Signature;
     use packet::udp::Datagram;
@@ -103,7 +101,7 @@ mod tests {
     }
 
     fn station(ip: &str) -> Station {
-        Station { mac: [2, 0, 0, 0, 0, 2], ip: ip.parse().expect("an address") }
+        Station { mac: [2, 0, 0, 0, 0, 2], ip: ip.parse().expect("an address"), tags: Tags::NONE }
     }
 
     #[test]
@@ -134,10 +132,22 @@ mod tests {
         assert_eq!(DROPS[reflect(&mut [0; 60], &other).expect_err("nothing")], "not_ip");
     }
 
+    #[test]
+    fn what_is_of_another_vlan_is_not_for_it() {
+        let tags = |ids: &[u16]| Tags::vlans(ids).expect("at most two");
+        let here = Station { tags: tags(&[100]), ..station("0.0.0.0") };
+        for (ids, ok) in [(&[100][..], true), (&[], false), (&[101], false), (&[100, 100], false)] {
+            let mut frame = frame("10.0.0.1:5", "10.0.0.2:7");
+            frame.splice(12..12, tags(ids).bytes().iter().copied());
+            let back = reflect(&mut frame, &here).map_err(|why| DROPS[why]);
+            assert_eq!(back, if ok { Ok(()) } else { Err("not_for_us") }, "{ids:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn nothing_makes_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..128), at in 0usize..64, with in any::<u8>()) {
-            let any = Station { mac: [0; 6], ip: IpAddr::from([0, 0, 0, 0]) };
+            let any = Station { mac: [0; 6], ip: IpAddr::from([0, 0, 0, 0]), tags: Tags::NONE };
             let _any = reflect(&mut bytes, &any);
             let mut frame = frame("10.0.0.1:5", "10.0.0.2:7");
             frame[at] = with;

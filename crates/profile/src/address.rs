@@ -1,0 +1,115 @@
+//! A port's address: which it is, and which others are next to it.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserialize, Deserializer};
+use serde::ser::{Serialize, Serializer};
+use std::borrow::Cow;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::str::FromStr;
+
+/// An IP address, with the length of its network's prefix if that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Address {
+    /// The address.
+    pub ip: IpAddr,
+    /// Bits that all addresses of the network have in common. `None`: every address is next to it.
+    pub prefix: Option<u8>,
+}
+
+impl Address {
+    /// None at all.
+    pub const NONE: Self = Self { ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED), prefix: None };
+
+    /// Whether `other` is in the same network, so that no router is needed to reach it.
+    pub fn is_near(&self, other: IpAddr) -> bool {
+        let (own, other, width) = match (self.ip, other) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => (u32::from(own).into(), u32::from(other).into(), 32),
+            (IpAddr::V6(own), IpAddr::V6(other)) => (u128::from(own), u128::from(other), 128),
+            _ => return false,
+        };
+        let host = width - u32::from(self.prefix.unwrap_or(0)).min(width);
+        (own ^ other).checked_shr(host).unwrap_or(0) == 0
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (ip, prefix) = text.split_once('/').map_or((text, None), |(ip, prefix)| (ip, Some(prefix)));
+        let ip: IpAddr = ip.parse().map_err(|_| format!("{ip:?} is not an IP address"))?;
+        let most = if ip.is_ipv4() { 32 } else { 128 };
+        let read = |bits: &str| {
+            let bits = bits.parse().ok().filter(|bits| *bits <= most);
+            bits.ok_or_else(|| format!("the prefix length in {text:?} is not between 0 and {most}"))
+        };
+        Ok(Self { ip, prefix: prefix.map(read).transpose()? })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.ip)?;
+        self.prefix.map_or(Ok(()), |bits| write!(f, "/{bits}"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl Serialize for Address {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for Address {
+    fn schema_name() -> Cow<'static, str> {
+        "Address".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "pattern": "^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$",
+            "description": "An IP address, with or without its prefix length, like 10.0.0.1/24"
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Address {
+        text.parse().expect(text)
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for text in ["10.0.0.1", "10.0.0.1/24", "fd00::1/64", "0.0.0.0/0", "fd00::1/128", "10.0.0.1/32"] {
+            assert_eq!(address(text).to_string(), text);
+        }
+        for bad in
+            ["10.0.0.1/33", "fd00::1/129", "10.0.0.1/", "10.0.0.1/x", "10.0.0.1/-1", "host/24", "10.0.0/24"]
+        {
+            bad.parse::<Address>().expect_err(bad);
+        }
+    }
+
+    #[test]
+    fn the_prefix_says_who_is_near() {
+        let near = |own: &str, other: &str| address(own).is_near(other.parse().expect(other));
+        assert!(near("10.0.0.1/24", "10.0.0.254") && !near("10.0.0.1/24", "10.0.1.0"));
+        assert!(near("10.0.0.1/31", "10.0.0.0") && !near("10.0.0.1/31", "10.0.0.2"));
+        assert!(near("10.0.0.1/32", "10.0.0.1") && !near("10.0.0.1/32", "10.0.0.0"));
+        assert!(near("10.0.0.1/0", "192.0.2.1") && near("10.0.0.1", "192.0.2.1"));
+        assert!(near("fd00::1/64", "fd00::ffff:0:0:1") && !near("fd00::1/64", "fd00:0:0:1::1"));
+        assert!(near("fd00::1/0", "2001:db8::1") && !near("fd00::1/128", "fd00::2"));
+        assert!(!near("fd00::1", "10.0.0.1") && !near("10.0.0.1", "fd00::1"));
+    }
+}
