@@ -136,16 +136,16 @@ pub fn until(what: &str, mut so: impl FnMut() -> bool) {
 
 /// One connection.
 pub struct Client {
-    reader: BufReader<Box<dyn Read>>,
-    writer: Box<dyn Write>,
+    reader: BufReader<Box<dyn Read + Send>>,
+    writer: Box<dyn Write + Send>,
     last: u64,
     /// Notifications that came while something else was waited for.
     told: Vec<Value>,
 }
 
 impl Client {
-    fn new(reader: impl Read + 'static, writer: impl Write + 'static) -> Self {
-        let reader = BufReader::new(Box::new(reader) as Box<dyn Read>);
+    fn new(reader: impl Read + Send + 'static, writer: impl Write + Send + 'static) -> Self {
+        let reader = BufReader::new(Box::new(reader) as Box<dyn Read + Send>);
         Self { reader, writer: Box::new(writer), last: 0, told: Vec::new() }
     }
 
