@@ -8,10 +8,8 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -159,10 +157,10 @@ def _as_json(path: Path) -> str:
 @pytest.mark.parametrize("victim", ["command", "daemon", "both"])
 def test_whoever_is_killed_nothing_stays_behind(lab: Lab, victim: str) -> None:
     path = Wan(lab, "--delay", "1ms", quiet=False)
-    if victim != "command":
-        (daemon,) = [
-            pid for pid in lab.processes() if b"netdynod" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        ]
+    words = {pid: Path(f"/proc/{pid}/cmdline").read_text().split("\0") for pid in lab.processes()}
+    ((daemon, its),) = [(pid, one) for pid, one in words.items() if "--socket" in one]
+    made = Path(its[its.index("--socket") + 1])
+    assert made.exists()
     if victim != "daemon":
         path.child.kill()
         path.child.wait(10)
@@ -178,6 +176,7 @@ def test_whoever_is_killed_nothing_stays_behind(lab: Lab, victim: str) -> None:
     else:
         lab.good("restore")
     assert path.gone()
+    assert not list(made.parent.glob(made.name.replace("-links.sock", "*")))
     lab.clean()
 
 
@@ -189,15 +188,29 @@ def test_what_was_there_stays_there(lab: Lab) -> None:
     sh("ip", "-n", spaces[0], "tuntap", "add", "mine", "mode", "tap")
     sh("ip", "-n", spaces[0], "addr", "add", "10.94.0.1/24", "dev", "mine")
     ends = ("--between", f"{spaces[0]}:mine,{spaces[1]}:two", "--addresses", "10.95.0.1/24,10.94.0.2/24")
-    child = lab.start("impair", *ends, "--for", "4s", "--preset", "metro")
+    child = lab.start("impair", *ends, "--preset", "metro")
     ping = ("ip", "netns", "exec", spaces[1], "ping", "-q", "-c", "1", "-W", "1", "10.94.0.1")
-    until(lambda: " 1 received" in sh(*ping, check=False), 4, "the tap is not reached")
+    until(lambda: " 1 received" in sh(*ping, check=False), 20, "the tap is not reached")
+    child.send_signal(signal.SIGINT)
     assert lab.wait(child).code == 0
     assert set(spaces) <= set(namespace.names())
     left = [[link["ifname"] for link in json.loads(sh("ip", "-n", space, "-j", "link"))] for space in spaces]
     assert left == [["lo", "mine"], ["lo"]]
     shown = sh("ip", "-n", spaces[0], "addr", "show", "dev", "mine")
     assert "10.94.0.1/24" in shown and "10.95" not in shown
+    lab.clean()
+
+
+def test_it_ends_when_its_time_is_over(lab: Lab) -> None:
+    began = time.monotonic()
+    done = lab.good("impair", "--between", "ndtx,ndty", "--for", "1500ms", "--preset", "geo", "--json")
+    assert time.monotonic() - began >= 1.5
+    assert json.loads(done.out)["elapsed"] >= 1.5
+    cut = lab.start("impair", "--between", "ndtx,ndty", "--for", "60s")
+    until(lambda: "ndty" in namespace.names(), 20)
+    cut.send_signal(signal.SIGINT)
+    assert lab.wait(cut).code == 105, "who asked for a minute got less"
+    assert not {"ndtx", "ndty"} & set(namespace.names())
     lab.clean()
 
 
@@ -284,9 +297,3 @@ def test_a_path_that_is_lost_ends_the_run_and_is_named(lab: Lab) -> None:
     done = lab.wait(child)
     assert done.code == 91 and "ND-91-20" in done.err, done.text
     lab.clean()
-
-
-@pytest.fixture(autouse=True)
-def _no_strays() -> Iterator[None]:
-    yield
-    assert subprocess.run(["pgrep", "-f", "nd-impair-.*-links.sock"], capture_output=True).returncode
