@@ -348,7 +348,7 @@ verb_schema() { # -- write schema/ and the generated pages of docs/reference
 }
 
 verb_bench() { # [CASE] [--json FILE] -- measure against peers, interleaved; see benches/README.md
-    install wrk/wrk iperf3/iperf3 golang-go/go
+    install wrk/wrk iperf3/iperf3 golang-go/go dpdk-dev/dpdk-testpmd
     setup
     if [ "$(id -u)" = 0 ]; then
         .venv/bin/python benches/run.py "$@"

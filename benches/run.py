@@ -43,7 +43,6 @@ CASES: dict[str, Case] = {
     "udp-64": Case(cases_sockets.udp(64), {"rate": "packets/s", "cpu": "µs/packet"}, frozenset({"cpu"})),
     "udp-1400": Case(cases_sockets.udp(1400), {"rate": "packets/s", "cpu": "µs/packet"}, frozenset({"cpu"})),
     "dpdk-send-null": Case(cases_dpdk.send_null, {"rate": "frames/s"}),
-    "dpdk-send-memif": Case(cases_dpdk.send_memif, {"rate": "frames/s"}),
     "dpdk-io": Case(cases_dpdk.forward("io"), {"rate": "frames/s"}),
     "dpdk-macswap": Case(cases_dpdk.forward("macswap"), {"rate": "frames/s"}),
     "dpdk-measured-1": Case(cases_dpdk.measured(1), {"rate": "frames/s"}),
