@@ -155,7 +155,7 @@ fn case(name: &str, way: Value, seconds: u64, more: &str, options: &Options, del
         };
         println!("  prober, error of {} datagrams: p50 {:.1} p99 {:.1} µs", delays.len(), at(0.5), at(0.99));
     }
-    if let Some(Ok(p)) = way["loss"]["independent"].as_str().map(str::parse::<impair::unit::Share>) {
+    if let Some(Ok(p)) = way["loss"]["independent"].as_str().map(str::parse::<protocol::unit::Share>) {
         // Mathis and others 1997: mss / rtt * sqrt(3/2) / sqrt(p).
         let rtt = 2.0 * delay_us / 1e6;
         println!("  Mathis: {:.3} Gbit/s", 1448.0 * 8.0 / rtt * (1.5 / p.probability()).sqrt() / 1e9);

@@ -5,7 +5,7 @@
 //! draws, and a super-segment of n packets is one comparison.
 
 use crate::spec::{GilbertElliott, Loss};
-use crate::unit::Share;
+use protocol::unit::Share;
 use rand::Rng;
 use rand::rngs::SmallRng;
 use std::sync::Arc;

@@ -22,7 +22,6 @@ pub mod preset;
 pub mod record;
 pub mod spec;
 pub mod tap;
-pub mod unit;
 
 mod bottleneck;
 mod chance;

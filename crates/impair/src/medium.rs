@@ -6,7 +6,7 @@ use crate::delay::Delays;
 use crate::held::Held;
 use crate::spec::{BEHIND_MAX, Impairment, Reorder, ReorderBy};
 use crate::stats::Counters;
-use crate::unit::Share;
+use protocol::unit::Share;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::VecDeque;

@@ -1,8 +1,8 @@
 //! Paths that people know by name, with where their figures come from.
 
 use crate::spec::{Bottleneck, Delay, Impairment, Limit, LinkSpec, Normal, Queue, Uniform};
-use crate::unit::BitRate;
-use protocol::unit::{Interval, Size};
+
+use protocol::unit::{BitRate, Interval, Size};
 
 /// A path that has a name.
 #[derive(Debug, Clone, Copy)]

@@ -9,9 +9,8 @@
 //! lost. All of it counts packets as they are on the wire, also when a kernel hands them over as one
 //! super-segment.
 
-use crate::unit::{BitRate, Share};
 use protocol::problem::Problem;
-use protocol::unit::{Interval, Size};
+use protocol::unit::{BitRate, Interval, Share, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
