@@ -197,6 +197,13 @@ fn a_port_that_starts_tells_whose_its_address_is() {
         })
         .unwrap_or_else(|why| panic!("{why}"));
         assert!(known.contains(MAC), "{known}");
+        // Who names the peer wants nothing else sent.
+        sh(&format!("ip neighbour replace {ip} lladdr 02:00:00:00:00:99 dev right nud stale"));
+        let port = json!({"name": "a", "device": "af_packet:left", "ip": ip, "mac": MAC, "peer_mac": MAC});
+        let mut silent = reflector(port);
+        silent["phases"]["measure"] = json!("200ms");
+        run(&silent).unwrap_or_else(|why| panic!("{why}"));
+        assert!(said(&format!("ip neighbour show {ip}")).contains("02:00:00:00:00:99"));
     }
 }
 

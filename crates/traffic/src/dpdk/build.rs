@@ -186,8 +186,9 @@ fn open<'a>(
         let mac = wanted.or(own).unwrap_or([2, 0x6e, 0x64, 0, 0, index as u8]);
         let tags = Tags::vlans(settings.vlan.ids()).unwrap_or_default();
         let station = Station { mac, ip: settings.ip.ip, tags };
-        // At the other end of a cable is a port of ours, which knows.
-        if settings.role != Role::L2fwd && !settings.device.starts_with("pair:") {
+        // At the other end of a cable is a port of ours, which knows; and who names the peer wants no other frames.
+        let silent = settings.role == Role::L2fwd || settings.peer_mac.is_some();
+        if !silent && !settings.device.starts_with("pair:") {
             neighbour::announce(&station, &mut tx, pool);
         }
         ports.push(Open { settings, index, rx, tx, station, taps, port });
