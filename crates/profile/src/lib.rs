@@ -329,7 +329,7 @@ fn no_address() -> Address {
 
 /// VLANs of a port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a VLAN is a number like 100, or for QinQ two like [200, 100]")]
 pub enum Vlans {
     /// One.
     One(u16),

@@ -270,6 +270,13 @@ fn each_fault_is_named_with_its_place_and_a_remedy() {
             "0 and 32",
         ),
         (
+            "a VLAN as text",
+            d("/transport/dpdk/ports/0/vlan", json!("100")),
+            "ND-104-04",
+            "transport.dpdk.ports[0].vlan",
+            "a number like 100",
+        ),
+        (
             "no VLAN",
             d("/transport/dpdk/ports/0/vlan", json!(4095)),
             "ND-104-05",
