@@ -158,7 +158,11 @@ impl Program {
             variant.bytes = [addresses, more, rest].concat().into();
             variant.signature = variant.signature.map(moved);
         }
-        self.steps.iter_mut().for_each(|step| step.at = moved(step.at));
+        for step in &mut self.steps {
+            step.at = moved(step.at);
+            // The window of the source address reaches into what now is a tag.
+            step.rest = step.rest.filter(|_| step.at > AT || step.at + usize::from(step.width) <= AT);
+        }
         self.targets.iter_mut().for_each(|target| target.at = moved(target.at));
         self
     }
