@@ -25,6 +25,7 @@ from netdyno.cli import (
     restore,
     run,
     runs,
+    tune,
     validate,
 )
 from netdyno.cli.verb import Verb, Verbs
@@ -52,6 +53,7 @@ app.command("impair", cls=Verb)(impair.impair)
 app.command("compare", cls=Verb)(compare.compare)
 app.add_typer(runs.app, name="runs")
 app.command("report", cls=Verb)(report.report)
+app.add_typer(tune.app, name="tune")
 app.command("graph", cls=Verb)(graph.graph)
 app.command("doctor", cls=Verb)(doctor.doctor)
 app.command("bind", cls=Verb)(bind.bind)

@@ -1,0 +1,14 @@
+"""`netdyno tune`: the list of its verbs; each is a file of its own."""
+
+from __future__ import annotations
+
+import typer
+
+from netdyno.cli.verb import Verbs
+
+app = typer.Typer(
+    help="Find kernel parameters that help a service, prove it, apply them, and take them back.",
+    cls=Verbs,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
