@@ -60,6 +60,7 @@ CODES: dict[str, str] = {
     "ND-92-13": "Where frames of a DPDK port go is not known",
     "ND-92-14": "A DPDK placement cannot be made",
     "ND-92-15": "An impaired link cannot be made",
+    "ND-90-30": "The baseline cannot be measured",
     "ND-92-20": "The daemon's program was not found",
     "ND-92-21": "The daemon did not start",
     "ND-92-22": "Root is needed",
@@ -104,6 +105,9 @@ CODES: dict[str, str] = {
     "ND-104-28": "A request that the daemon does not take",
     "ND-104-29": "A wrong topology",
     "ND-104-30": "A NIC that must not be bound, or is none",
+    "ND-104-50": "A parameter that cannot be tried",
+    "ND-104-51": "Trials that were begun otherwise, or are damaged",
+    "ND-104-52": "A metric that is not measured",
     "ND-105-20": "Interrupted",
 }
 

@@ -1,0 +1,55 @@
+"""How much better one value is than another, so that unlike metrics can be laid side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from netdyno.errors import Error
+from netdyno.tuning.model import Metric, Observation
+
+LEAST = 1e-3
+"""The smallest share of its reference that a ratio counts: nothing at all is no infinite loss."""
+
+
+def gain(metric: Metric, value: float, reference: float) -> float:
+    """By how much `value` is better: a log-ratio, or a difference of counts that should be 0."""
+    if metric.zero_is_best:
+        return reference - value
+    floor = LEAST * abs(reference) or LEAST
+    ratio = math.log(max(value, floor) / max(reference, floor))
+    return ratio if metric.better == "higher" else -ratio
+
+
+def change(metric: Metric, better_by: float) -> float:
+    """What `gain` gave, as the change of the metric itself: 0.5 is half as much again; counts as they are."""
+    if metric.zero_is_best:
+        return -better_by
+    return math.expm1(better_by if metric.better == "higher" else -better_by)
+
+
+def value_of(metric: Metric, better_by: float, reference: float) -> float:
+    """The value that is better by so much."""
+    moved = change(metric, better_by)
+    return reference + moved if metric.zero_is_best else reference * (1 + moved)
+
+
+def centre(metric: Metric, values: Sequence[float]) -> float:
+    """The value in the middle of several: the geometric mean of what is compared by ratios."""
+    if not metric.zero_is_best and all(v > 0 for v in values):
+        return math.exp(math.fsum(map(math.log, values)) / len(values))
+    return math.fsum(values) / len(values)
+
+
+def has(seen: Observation, *metrics: str) -> bool:
+    """Whether a trial counts, and saw all of these."""
+    return seen.valid and all(math.isfinite(seen.metrics.get(name, math.nan)) for name in metrics)
+
+
+def of_bench(known: Mapping[str, Metric], names: Sequence[str]) -> list[Metric]:
+    """Metrics by name; refuses what a bench does not measure."""
+    for name in names:
+        if name not in known:
+            fix = f"It measures: {', '.join(known)}"
+            raise Error("ND-104-52", f"the bench measures no {name!r}", at=name, fix=fix)
+    return [known[name] for name in names]

@@ -1,0 +1,354 @@
+"""Which parameters matter at all: Morris's elementary effects, held against what the bench does by itself.
+
+A trajectory walks through the space and changes one parameter at each step; the change of the metric at
+that step is one elementary effect of the parameter. Over several trajectories the mean of their sizes (mu*)
+tells how much it matters, and their spread (sigma) whether that depends on the others. Trials of the
+baseline between the trajectories tell how large such a mean is when nothing was changed, and so which
+parameters are inert here.
+
+M. D. Morris, Technometrics 33 (1991) 161; F. Campolongo et al., Environ. Model. Softw. 22 (2007) 1509 for
+mu*.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from netdyno.errors import Error
+from netdyno.stats.compare import holm
+from netdyno.stats.estimate import mean, sd
+from netdyno.tuning.gain import centre, gain, has, of_bench
+from netdyno.tuning.model import Bench, Metric, Value
+from netdyno.tuning.record import Record, Trial
+from netdyno.tuning.space import Axis, Space
+
+LEVELS = 4
+LEAST_AA = 6
+"""Trials of the baseline without which its spread is too uncertain to name anything inert."""
+DRAWS = 20_000
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a trajectory: this parameter went from one place to another."""
+
+    name: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """A walk: where it begins, and each step."""
+
+    begin: Mapping[str, float]
+    steps: tuple[Step, ...]
+
+    def points(self) -> list[dict[str, float]]:
+        """Every place on the way, the first included."""
+        found = [dict(self.begin)]
+        for step in self.steps:
+            found.append({**found[-1], step.name: step.after})
+        return found
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a parameter does to a metric; a gain is positive where the metric gets better."""
+
+    name: str
+    metric: str
+    mu: float
+    mu_star: float
+    sigma: float
+    effects: tuple[float, ...]
+    """Each elementary effect: the gain from the lower value to the higher."""
+    failed: int
+    """Steps that could not be judged, since a trial at one of their ends failed."""
+    p: float | None
+    """The chance that the bench's own spread gives such a mu*, corrected (Holm) for how many there are."""
+    matters: bool | None
+    """None when too few of its steps could be judged."""
+    better: Value | None
+    """Towards which end of its bounds the metric gets better on the whole, or with which choice."""
+
+
+@dataclass(frozen=True)
+class Screening:
+    """What a screening found."""
+
+    level: float
+    metrics: Mapping[str, Metric]
+    reference: Mapping[str, float]
+    """The baseline."""
+    spread: Mapping[str, float]
+    """Standard deviation of one trial of the baseline, as a gain."""
+    visible: Mapping[str, float]
+    """The least mu* that would have been told from it, as a gain."""
+    baseline: int
+    trajectories: int
+    effects: tuple[Effect, ...]
+    """By metric, the largest first."""
+    failed: int
+    trials: tuple[Trial, ...] = field(repr=False, default=())
+
+    def of(self, metric: str) -> list[Effect]:
+        """The effects on one metric, the largest first."""
+        return [e for e in self.effects if e.metric == metric]
+
+    def survivors(self) -> list[str]:
+        """Parameters that matter for any metric, in the order in which they do."""
+        return list(dict.fromkeys(e.name for e in self.effects if e.matters))
+
+    def importance(self, metric: str) -> dict[str, float]:
+        """Shares of what the parameters do to a metric together; those that are inert have none.
+
+        Only trials of the screening are in it: those of a search crowd where it is good, and would make what
+        they have in common look like what matters.
+        """
+        weight = {e.name: e.mu_star**2 if e.matters else 0.0 for e in self.of(metric)}
+        total = sum(weight.values())
+        return {name: w / total if total else 0.0 for name, w in weight.items()}
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "level": self.level,
+            "baseline": {"trials": self.baseline, "values": dict(self.reference)},
+            "spread": dict(self.spread),
+            "visible": dict(self.visible),
+            "trajectories": self.trajectories,
+            "trials": len(self.trials),
+            "failed": self.failed,
+            "survivors": self.survivors(),
+            "metrics": {
+                name: {
+                    "unit": m.unit,
+                    "better": m.better,
+                    "zero_is_best": m.zero_is_best,
+                    "importance": self.importance(name),
+                    "effects": [
+                        {
+                            "name": e.name, "mu": e.mu, "mu_star": e.mu_star, "sigma": e.sigma, "p": e.p,
+                            "matters": e.matters, "better": e.better, "steps": len(e.effects),
+                            "failed": e.failed,
+                        }
+                        for e in self.of(name)
+                    ],
+                }
+                for name, m in self.metrics.items()
+            },
+        }  # fmt: skip
+
+
+def plan(space: Space, trajectories: int, seed: int) -> list[Trajectory]:
+    """The walks of a screening, the same for the same seed."""
+    draw = random.Random(seed)
+    return [_walk(space, draw) for _ in range(trajectories)]
+
+
+def _walk(space: Space, draw: random.Random) -> Trajectory:
+    begin, ways = {}, {}
+    for axis in space.axes:
+        before, after = _ends(axis, draw)
+        begin[axis.name], ways[axis.name] = before, Step(axis.name, before, after)
+    order = list(ways.values())
+    draw.shuffle(order)
+    return Trajectory(begin, tuple(order))
+
+
+def _ends(axis: Axis, draw: random.Random) -> tuple[float, float]:
+    """Two places that are half the axis apart, in any order; of choices, any two."""
+    levels = axis.levels(LEVELS)
+    if axis.choices:
+        first, second = draw.sample(levels, 2)
+        return first, second
+    half = max(1, len(levels) // 2)
+    low = draw.randrange(len(levels) - half)
+    ends = [levels[low], levels[low + half]]
+    draw.shuffle(ends)
+    return ends[0], ends[1]
+
+
+def cost(space: Space, trajectories: int) -> int:
+    """How many trials a screening takes."""
+    return trajectories * (len(space.axes) + 1) + max(LEAST_AA, trajectories + 1)
+
+
+def screen(
+    bench: Bench,
+    space: Space,
+    metrics: Sequence[str],
+    record: Record,
+    *,
+    trajectories: int = 6,
+    seed: int = 1,
+    level: float = 0.05,
+) -> Screening:
+    """Walk the trajectories with trials of the baseline between them, and judge."""
+    wanted = of_bench(bench.metrics, metrics)
+    baseline: list[Trial] = []
+    walked: list[tuple[Trajectory, list[Trial]]] = []
+
+    def rest(count: int) -> None:
+        for _ in range(count):
+            at = len(baseline)
+            baseline.append(record.measure(bench, "baseline", at, {}, _seed(seed, 0, at)))
+
+    # those that the walks leave no gap for come first, where they also warm up what is cold
+    rest(max(1, LEAST_AA - trajectories))
+    for number, trajectory in enumerate(plan(space, trajectories, seed)):
+        points = trajectory.points()
+        trials = [
+            record.measure(bench, f"trajectory {number}", i, space.setting(p), _seed(seed, number + 1, i))
+            for i, p in enumerate(points)
+        ]
+        walked.append((trajectory, trials))
+        rest(1)
+    return judge(space, wanted, baseline, walked, level)
+
+
+def judge(
+    space: Space,
+    metrics: Sequence[Metric],
+    baseline: Sequence[Trial],
+    walked: Sequence[tuple[Trajectory, Sequence[Trial]]],
+    level: float,
+) -> Screening:
+    """What the trials of a screening say."""
+    names = [m.name for m in metrics]
+    rested = [t.observation for t in baseline if has(t.observation, *names)]
+    if len(rested) < 3:
+        why = next((t.observation.why for t in baseline if t.observation.why), "they lack a metric")
+        fix = "Make the baseline work first; `netdyno tune calibrate` looks at it alone"
+        raise Error("ND-90-30", f"fewer than three trials of the baseline are valid: {why}", fix=fix)
+    reference, spread, visible = {}, {}, {}
+    effects: list[Effect] = []
+    for metric in metrics:
+        values = [o.metrics[metric.name] for o in rested]
+        at = centre(metric, values)
+        noise = sd([gain(metric, v, at) for v in values])
+        reference[metric.name], spread[metric.name] = at, noise
+        found = [_effect(axis, metric, at, walked) for axis in space.axes]
+        null = _null(max((len(e.effects) for e in found), default=0), len(rested))
+        visible[metric.name] = noise * _quantile(null, 1 - level / max(1, len(found)))
+        effects += _tested(found, noise, len(rested), level)
+    every = [t for _, trials in walked for t in trials]
+    return Screening(
+        level=level,
+        metrics={m.name: m for m in metrics},
+        reference=reference,
+        spread=spread,
+        visible=visible,
+        baseline=len(rested),
+        trajectories=len(walked),
+        effects=tuple(effects),
+        failed=sum(not has(t.observation, *names) for t in [*every, *baseline]),
+        trials=(*baseline, *every),
+    )
+
+
+def _effect(
+    axis: Axis, metric: Metric, reference: float, walked: Sequence[tuple[Trajectory, Sequence[Trial]]]
+) -> Effect:
+    steps: list[tuple[Step, float]] = []
+    failed = 0
+    for trajectory, trials in walked:
+        for i, step in enumerate(trajectory.steps):
+            if step.name != axis.name:
+                continue
+            before, after = trials[i].observation, trials[i + 1].observation
+            if not (has(before, metric.name) and has(after, metric.name)):
+                failed += 1
+                continue
+            moved = gain(metric, after.metrics[metric.name], reference) - gain(
+                metric, before.metrics[metric.name], reference
+            )
+            steps.append((step, moved))
+    effects = tuple(moved if step.after > step.before else -moved for step, moved in steps)
+    return Effect(
+        axis.name, metric.name,
+        mu=mean(effects) if effects else 0.0,
+        mu_star=mean([abs(e) for e in effects]) if effects else 0.0,
+        sigma=sd(effects), effects=effects, failed=failed, p=None, matters=None, better=_better(axis, steps),
+    )  # fmt: skip
+
+
+def _better(axis: Axis, steps: Sequence[tuple[Step, float]]) -> Value | None:
+    """The end of the axis, or the choice, towards which the steps were gains."""
+    if not steps:
+        return None
+    if not axis.choices:
+        up = mean([moved if step.after > step.before else -moved for step, moved in steps])
+        return axis.value(1 if up > 0 else 0)
+    scores: dict[Value, list[float]] = {}
+    for step, moved in steps:
+        scores.setdefault(axis.value(step.after), []).append(moved)
+        scores.setdefault(axis.value(step.before), []).append(-moved)
+    return max(scores, key=lambda v: mean(scores[v]))
+
+
+def _tested(found: Sequence[Effect], noise: float, rested: int, level: float) -> list[Effect]:
+    """With what is known of each: does it stand out of the spread of the baseline?"""
+    judged = [e for e in found if len(e.effects) >= 2]
+    p = []
+    for e in judged:
+        if noise == 0:
+            p.append(0.0 if e.mu_star > 0 else 1.0)
+        else:
+            null = _null(len(e.effects), rested)
+            p.append(_beyond(null, e.mu_star / noise))
+    corrected = dict(zip((e.name for e in judged), holm(p), strict=True))
+    tested = []
+    for e in found:
+        chance = corrected.get(e.name)
+        matters = None if chance is None else chance <= level
+        tested.append(
+            Effect(
+                e.name,
+                e.metric,
+                e.mu,
+                e.mu_star,
+                e.sigma,
+                e.effects,
+                e.failed,
+                chance,
+                matters,
+                e.better if matters else None,
+            )
+        )
+    return sorted(tested, key=lambda e: -e.mu_star)
+
+
+_NULLS: dict[tuple[int, int], list[float]] = {}
+
+
+def _null(steps: int, rested: int) -> list[float]:
+    """mu* over the estimated spread when nothing has an effect, sorted: each step is two trials apart."""
+    if (steps, rested) not in _NULLS:
+        # loaded when needed: commands that judge nothing start faster
+        import numpy as np
+
+        draw = np.random.default_rng(1)
+        sizes = np.abs(draw.normal(0, 2**0.5, (DRAWS, max(1, steps)))).mean(axis=1)
+        estimated = np.sqrt(draw.chisquare(rested - 1, DRAWS) / (rested - 1))
+        _NULLS[steps, rested] = sorted((sizes / estimated).tolist())
+    return _NULLS[steps, rested]
+
+
+def _quantile(null: Sequence[float], share: float) -> float:
+    return null[min(len(null) - 1, int(share * len(null)))]
+
+
+def _beyond(null: Sequence[float], size: float) -> float:
+    """The share of the null that is at least so large; never none of it, as it was drawn."""
+    from bisect import bisect_left
+
+    return (len(null) - bisect_left(null, size) + 1) / (len(null) + 1)
+
+
+def _seed(seed: int, block: int, index: int) -> int:
+    return (seed * 1_000_003 + block * 1009 + index) % 2**31

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from netdyno.errors import Error
+from netdyno.tuning.model import Scale
+from netdyno.tuning.record import Record
+from netdyno.tuning.screen import Screening, cost, plan, screen
+from netdyno.tuning.simulated import CC, IDLE, INERT, QUEUE, RMEM, WMEM, Simulated
+from netdyno.tuning.space import axis, space
+
+METRICS = ["throughput", "latency_p99", "failed"]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is on the disk after a power cut is not what these tests are about."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def run(path: Path, bench: Simulated, **more: int) -> Screening:
+    with Record(path, {"what": "screen"}) as record:
+        return screen(bench, space(bench.tunables), METRICS, record, **more)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_matters_stands_out_and_what_does_nothing_is_named_inert(tmp_path: Path, seed: int) -> None:
+    found = run(tmp_path / "a.jsonl", Simulated(seed=seed), trajectories=8, seed=seed)
+    by_metric = {m: {e.name for e in found.of(m) if e.matters} for m in METRICS}
+    assert by_metric["throughput"] >= {RMEM, WMEM, CC}
+    assert IDLE in by_metric["latency_p99"]
+    assert by_metric["failed"] == {QUEUE}
+    inert = {e.name for e in found.effects if e.matters is False}
+    assert not set(found.survivors()) & {t.name for t in INERT}
+    assert {t.name for t in INERT} <= inert
+
+
+def test_the_better_end_or_choice_is_told(tmp_path: Path) -> None:
+    found = run(tmp_path / "a.jsonl", Simulated(), trajectories=10)
+    better = {(e.metric, e.name): e.better for e in found.effects if e.matters}
+    assert better["throughput", CC] == "bbr"
+    assert better["latency_p99", IDLE] == 0
+    assert better["throughput", RMEM] == 64 << 20
+    assert better["failed", QUEUE] == 65_535
+
+
+def test_parameters_that_act_together_have_a_large_sigma(tmp_path: Path) -> None:
+    found = run(tmp_path / "a.jsonl", Simulated(), trajectories=10)
+    by_name = {(e.metric, e.name): e for e in found.effects}
+    # either buffer matters only where the other is not the narrower
+    assert by_name["throughput", RMEM].sigma > by_name["throughput", RMEM].mu_star / 2
+    # a burst of connections cares for nothing but its queue
+    assert by_name["failed", QUEUE].sigma < by_name["failed", QUEUE].mu_star / 10
+
+
+def test_where_nothing_matters_nothing_is_found(tmp_path: Path) -> None:
+    false = 0
+    for seed in range(60):
+        with Record(tmp_path / f"{seed}.jsonl", {}) as record:
+            bench = Simulated(seed=seed)
+            found = screen(bench, space(INERT), ["throughput"], record, trajectories=4, seed=seed)
+        false += bool(found.survivors())
+    # each finds anything with a chance of 0.05: 8 or more of 60 is one in a hundred
+    assert false <= 7
+
+
+def test_trials_that_fail_are_counted_and_not_judged(tmp_path: Path) -> None:
+    found = run(tmp_path / "a.jsonl", Simulated(breaks=0.15), trajectories=8)
+    assert found.failed > 5
+    assert sum(e.failed for e in found.of("throughput")) > 5
+    assert {RMEM, WMEM} <= {e.name for e in found.of("throughput") if e.matters}
+
+
+def test_without_a_baseline_nothing_is_said(tmp_path: Path) -> None:
+    with pytest.raises(Error, match="another program had the processor") as caught:
+        run(tmp_path / "a.jsonl", Simulated(breaks=1.0), trajectories=2)
+    assert caught.value.code == "ND-90-30"
+
+
+def test_one_that_was_killed_goes_on_and_finds_the_same(tmp_path: Path) -> None:
+    whole = run(tmp_path / "whole.jsonl", Simulated(), trajectories=3)
+
+    class Killed(Simulated):
+        def measure(self, setting: object, seed: int) -> object:  # type: ignore[override]
+            if self.measured == 20:
+                raise KeyboardInterrupt
+            return super().measure(setting, seed)  # type: ignore[arg-type]
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "a.jsonl", Killed(), trajectories=3)
+    bench = Simulated()
+    assert run(tmp_path / "a.jsonl", bench, trajectories=3).document() == whole.document()
+    assert bench.measured == len(whole.trials) - 20 == cost(space(bench.tunables), 3) - 20
+
+
+def test_each_walk_changes_each_parameter_once(tmp_path: Path) -> None:
+    axes = space(Simulated().tunables)
+    for walk in plan(axes, 5, seed=3):
+        points = walk.points()
+        assert len(points) == len(axes.axes) + 1
+        for before, after in pairwise(points):
+            changed = [n for n in before if before[n] != after[n]]
+            assert len(changed) == 1
+            at = next(a for a in axes.axes if a.name == changed[0])
+            assert at.value(before[at.name]) != at.value(after[at.name])
+        assert sorted(s.name for s in walk.steps) == sorted(a.name for a in axes.axes)
+
+
+def test_importance_is_shared_out_among_what_matters(tmp_path: Path) -> None:
+    found = run(tmp_path / "a.jsonl", Simulated(), trajectories=8)
+    for metric in METRICS:
+        shares = found.importance(metric)
+        assert sum(shares.values()) == pytest.approx(1)
+        assert {n for n, s in shares.items() if s > 0} == {e.name for e in found.of(metric) if e.matters}
+
+
+def test_axes_give_their_bounds_and_their_start() -> None:
+    for tunable in Simulated().tunables:
+        line = axis(tunable)
+        if tunable.scale is Scale.CHOICE:
+            assert {line.value(place) for place in line.levels(4)} == set(tunable.choices)
+        else:
+            assert (line.value(0), line.value(1)) == (tunable.low, tunable.high)
+        assert line.value(line.place(line.start)) == line.start
+
+
+def test_memory_bounds_what_costs_memory() -> None:
+    by_name = {a.name: a for a in space(Simulated().tunables, memory=4 << 20).axes}
+    assert by_name[RMEM].value(1) == 4 << 20
+    assert by_name[QUEUE].value(1) == 65_535
+    with pytest.raises(Error, match="nothing to try"):
+        space(Simulated().tunables, memory=4096)
