@@ -1,0 +1,251 @@
+"""The statistics of pairs: exact, careful with few pairs, and right about how often they are wrong."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from netdyno.stats import paired
+from netdyno.tuning import calibrate, race, trials
+from netdyno.tuning.compare import Verdict, judge, repeats
+from netdyno.tuning.model import Metric, Observation, Setting
+
+METRICS = {
+    "throughput": Metric("throughput", "bit/s", "higher"),
+    "p99": Metric("p99", "ms", "lower"),
+    "failed": Metric("failed", "", "lower", zero_is_best=True),
+}
+
+
+class Noisy:
+    """A bench that measures nothing: each trial resembles the one before, drifts, and now and then is off."""
+
+    metrics: Mapping[str, Metric] = METRICS
+
+    def __init__(self, seed: int, resemblance: float = 0.0, tails: bool = False, drift: float = 0.0) -> None:
+        self.draw = random.Random(f"noisy {seed}")
+        self.resemblance, self.tails, self.drift = resemblance, tails, drift
+        self.state = [0.0, 0.0]
+        self.trials = 0
+
+    def measure(self, setting: Setting, seed: int) -> Observation:
+        self.trials += 1
+        for i in range(2):
+            fresh = self.draw.gauss(0, 0.05) * (8 if self.tails and self.draw.random() < 0.1 else 1)
+            self.state[i] = self.resemblance * self.state[i] + fresh
+        gain = float(setting.get("gain", 0)) / 100
+        metrics = {
+            "throughput": 1e9 * math.exp(self.state[0] + self.drift * self.trials + gain),
+            "p99": 5.0 * math.exp(self.state[1] - self.drift * self.trials - gain),
+            "failed": float(self.draw.random() < 0.3),
+        }
+        counters = {"TcpExtListenOverflows": self.draw.random() + float(setting.get("moves", 0))}
+        return Observation(setting, metrics, counters, started=self.trials, seconds=1.0)
+
+
+@given(st.lists(st.integers(-6, 6), min_size=2, max_size=11))
+def test_signed_rank_counts_all_signs(differences: list[int]) -> None:
+    """Against the definition: every way to give signs to the ranks."""
+    ranks = stats.rankdata([abs(d) for d in differences])
+    counted = [(rank, d) for rank, d in zip(ranks, differences, strict=True) if d]
+    middle = sum(rank for rank, _ in counted) / 2
+    seen = abs(sum(rank for rank, d in counted if d > 0) - middle)
+    sums = [
+        abs(sum(rank for (rank, _), up in zip(counted, signs, strict=True) if up) - middle)
+        for signs in itertools.product((False, True), repeat=len(counted))
+    ]
+    expected = sum(one >= seen - 1e-9 for one in sums) / len(sums)
+    assert paired.signed_rank(differences) == pytest.approx(expected)
+
+
+def test_signed_rank_is_wilcoxons() -> None:
+    differences = [1.1, -0.4, 2.5, 3.0, 0.7, -0.2, 1.9, 4.2]
+    expected = stats.wilcoxon(differences, method="exact").pvalue
+    assert paired.signed_rank(differences) == pytest.approx(float(expected))
+
+
+def test_how_many_pairs_it_takes() -> None:
+    for level, tests in ((0.05, 1), (0.05, 3), (0.01, 1), (0.05, 6)):
+        n = paired.least_pairs(level, tests)
+        assert paired.signed_rank([float(i) for i in range(1, n + 1)]) <= level / tests
+        assert paired.signed_rank([float(i) for i in range(1, n)]) > level / tests
+    assert repeats(3, 0.05) == 8
+
+
+def test_the_order_is_drawn_and_the_same_for_the_same_seed() -> None:
+    assert paired.design(40, 1) == paired.design(40, 1) != paired.design(40, 2)
+    assert 8 < sum(paired.design(40, 1)) < 32
+    abba = paired.design(41, 3, "abba")
+    assert len(abba) == 41
+    assert all(x != y for x, y in zip(abba[:40:2], abba[1::2], strict=True))
+    assert len(set(abba[::2])) == 2
+    for block in paired.blocks(4, 10, 1):
+        assert sorted(block) == [0, 1, 2, 3]
+
+
+def test_effects_are_ratios_or_differences() -> None:
+    found = paired.effect([100.0, 200.0, 400.0], [110.0, 220.0, 440.0])
+    assert found.change == pytest.approx(0.1)
+    assert found.interval == pytest.approx((0.1, 0.1))
+    counts = paired.effect([0.0, 5.0], [0.0, 1.0])
+    assert (counts.absolute, counts.change) == (True, -2.0)
+    assert paired.effect([1.0], [2.0]).interval is None
+    with pytest.raises(ValueError, match="pairs"):
+        paired.effect([1.0], [])
+
+
+def test_the_interval_covers_what_it_should() -> None:
+    """Of 300 intervals over 8 pairs, most hold the truth; without the correction it would be fewer."""
+    draw, held = random.Random(5), 0
+    for seed in range(300):
+        a = [math.exp(draw.gauss(0, 0.1)) for _ in range(8)]
+        b = [1.2 * math.exp(draw.gauss(0, 0.1)) for _ in range(8)]
+        interval = paired.effect(a, b, seed=seed).interval
+        assert interval is not None
+        held += interval[0] <= 0.2 <= interval[1]
+    assert 0.88 <= held / 300 <= 0.99
+
+
+def test_what_is_detectable_is_detected() -> None:
+    """A change of the stated size is found in at least four of five comparisons."""
+    least = paired.detectable(0.05 * math.sqrt(2), 8, 8)
+    assert 0.05 < least < 0.2
+    draw, found = random.Random(9), 0
+    for _ in range(200):
+        differences = [draw.gauss(math.log1p(least), 0.05 * math.sqrt(2)) for _ in range(8)]
+        found += paired.signed_rank(differences) <= 0.05
+    assert found >= 160
+    assert paired.detectable(0.1, 8, 5) == math.inf
+    assert paired.detectable(0.1, 1, 8) == math.inf
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [{}, {"resemblance": 0.9}, {"resemblance": -0.6}, {"tails": True}, {"resemblance": 0.7, "drift": 0.01}],
+    ids=["even", "resembling", "alternating", "tails", "drifting"],
+)
+def test_a_against_a_is_claimed_no_more_often_than_stated(noise: dict[str, Any]) -> None:
+    """The whole pipeline, 200 times for each kind of noise; the counter always moved, which is the harder case."""
+    level, claims = 0.05, 0
+    for run in range(200):
+        bench = Noisy(run, **noise)
+        pairs = trials.measure_pairs(bench, {}, {"moves": 9}, 8, run)
+        found = judge(pairs, METRICS, ["TcpExtListenOverflows"], level=level, seed=run)
+        assert found.mechanism
+        claims += any(one.verdict in (Verdict.BETTER, Verdict.WORSE) for one in found.findings)
+    assert claims / 200 <= level
+
+
+def test_a_race_among_equals_claims_no_more_often_than_stated() -> None:
+    claims = 0
+    for run in range(200):
+        found = race.race(
+            Noisy(run, resemblance=0.5), [{"moves": 9, "n": n} for n in range(4)], "throughput",
+            ["TcpExtListenOverflows"], run,
+        )  # fmt: skip
+        if found.proof:
+            claims += found.proof.verdict("throughput") == Verdict.BETTER
+    assert claims / 200 <= 0.05
+
+
+def test_a_win_needs_its_mechanism() -> None:
+    def verdicts(setting: Setting) -> dict[str, Verdict]:
+        pairs = trials.measure_pairs(Noisy(1), {}, setting, 8, 1)
+        found = judge(pairs, METRICS, ["TcpExtListenOverflows"])
+        return {one.metric.name: one.verdict for one in found.findings}
+
+    assert verdicts({"gain": 40, "moves": 9})["throughput"] == Verdict.BETTER
+    assert verdicts({"gain": 40, "moves": 9})["p99"] == Verdict.BETTER
+    assert verdicts({"gain": 40})["throughput"] == Verdict.UNEXPLAINED
+    assert verdicts({"gain": -40})["throughput"] == Verdict.WORSE
+    assert verdicts({"gain": -40})["failed"] == Verdict.NOT_SHOWN
+
+
+def observed(values: Sequence[float], **more: float) -> list[Observation]:
+    return [Observation({}, {"failed": v, "throughput": v + 1}, more, seconds=1.0) for v in values]
+
+
+def test_no_effect_is_said_when_it_is_known() -> None:
+    metrics = {"failed": METRICS["failed"]}
+    same = judge(list(zip(observed([5.0] * 6), observed([5.0] * 6), strict=True)), metrics, [])
+    assert same.verdict("failed") == Verdict.NO_EFFECT
+    nothing = judge(list(zip(observed([0.0] * 6), observed([0.0] * 6), strict=True)), metrics, [])
+    assert nothing.verdict("failed") == Verdict.NO_EFFECT
+    one = judge([(observed([5.0])[0], observed([0.0])[0])], metrics, [])
+    assert one.verdict("failed") == Verdict.NOT_SHOWN
+    assert judge([], metrics, []).findings == ()
+
+
+def test_counters_of_few_pairs_must_agree_in_each() -> None:
+    def moved(a: Sequence[float], b: Sequence[float]) -> bool:
+        sides = [[Observation({}, {}, {"client/TcpExtTW": v}, seconds=1.0) for v in side] for side in (a, b)]
+        return judge(list(zip(*sides, strict=True)), {}, ["TcpExtTW"]).mechanism
+
+    assert moved([5, 6], [0, 1])
+    assert not moved([5, 1], [0, 1])
+
+
+def test_a_disturbed_trial_is_measured_again() -> None:
+    class Disturbed(Noisy):
+        def measure(self, setting: Setting, seed: int) -> Observation:
+            seen = super().measure(setting, seed)
+            steal = 30.0 if self.trials in (2, 5) else 1.0
+            counters = {"cpu.all": 100.0, "cpu.steal": steal, "psi.io.full": 1e5, "psi.memory.full": 0.0}
+            return Observation(setting, seen.metrics, counters, seconds=1.0)
+
+    told: list[tuple[int, int]] = []
+    pairs = trials.measure_pairs(Disturbed(1), {}, {}, 4, 1, progress=lambda n, of, _: told.append((n, of)))
+    assert len(trials.valid(pairs)) == 4
+    assert told[-1] == (12, 12)
+    strict = trials.measure_pairs(Disturbed(1), {}, {}, 2, 1, limits=trials.Limits(steal=0.001))
+    assert trials.valid(strict) == []
+    assert strict[0][0].why == "steal 1%"
+    assert judge(strict, METRICS, []).dropped == 2
+    assert trials.disturbed({"psi.memory.full": 5e5, "psi.io.full": 9e5}, 1.0, trials.Limits()) == (
+        "memory pressure 50%, disk pressure 90%"
+    )
+
+
+def test_pairs_that_are_known_are_not_measured_again() -> None:
+    whole = trials.measure_pairs(Noisy(1), {}, {"gain": 1}, 4, 7)
+    bench, kept = Noisy(2), []
+    pairs = trials.measure_pairs(bench, {}, {"gain": 1}, 4, 7, known=whole[:3], keep=kept.append)
+    assert pairs[:3] == whole[:3]
+    assert (bench.trials, kept) == (2, pairs[3:])
+
+
+def test_a_race_finds_who_is_fast_with_few_trials() -> None:
+    bench = Noisy(3, resemblance=0.5)
+    candidates: list[Setting] = [{"gain": gain, "moves": 9} for gain in (0, 5, 40, -10, -40, 10, 3, 1)]
+    found = race.race(bench, candidates, "throughput", ["TcpExtListenOverflows"], 1)
+    assert found.best["gain"] == 40
+    assert found.proof is not None
+    assert found.proof.verdict("throughput") == Verdict.BETTER
+    assert bench.trials < 8 * 9
+    worst = race.race(Noisy(3), [{"gain": -50}], "throughput", [], 1)
+    assert worst.proof is None
+
+
+def test_a_calibration_tells_the_noise_and_is_kept() -> None:
+    pairs = trials.measure_pairs(Noisy(1), {}, {}, 12, 1)
+    made = calibrate.calibration("noisy over nothing", pairs, METRICS)
+    noise = {one.metric.name: one for one in made.noise}
+    assert 0.03 < noise["throughput"].spread < 0.12
+    assert 0.03 < noise["throughput"].detectable < 0.25
+    assert noise["failed"].detectable == math.inf
+    assert all(one.p > 0.05 for one in made.noise)
+    resembling = calibrate.calibration("x", trials.measure_pairs(Noisy(1, 0.95), {}, {}, 30, 1), METRICS)
+    assert resembling.noise[0].resemblance > 0.5
+    calibrate.save(made)
+    assert calibrate.load("noisy over nothing") == made
+    assert calibrate.load("another") is None
+    calibrate.path("noisy over nothing").write_text("{}")
+    assert calibrate.load("noisy over nothing") is None
