@@ -139,7 +139,7 @@ class Simulated:
         # what is sent beyond what the path holds waits in a queue
         standing = max(0.0, window / p.rate - p.rtt) if str(now[CC]) != "bbr" else 0.0
         queue = min(standing, 0.25) * (0.3 if now[QDISC] != "pfifo_fast" else 1.0)
-        latency = p.rtt * (1.0 if now[IDLE] == 0 else 1.6) + queue + int(now[GRO]) * 20e-9
+        latency = p.rtt * (1.0 if now[IDLE] == 0 else 1.6) + queue + int(now[GRO]) * 60e-9
         failed = float(max(0, self.burst - int(now[QUEUE])))
         return {"throughput": throughput, "latency_p99": latency, "failed": failed}
 

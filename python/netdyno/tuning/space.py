@@ -32,18 +32,24 @@ class Axis:
         if self.choices:
             return self.choices[min(len(self.choices) - 1, int(place * len(self.choices)))]
         if self.tunable.scale is Scale.LOG:
-            # counted from the lower bound, so that an axis may begin at 0
-            return self.low + round(math.expm1(place * math.log1p(self.high - self.low)))
+            low, high = math.log(self.low + self._shift), math.log(self.high + self._shift)
+            return round(math.exp(low + place * (high - low))) - self._shift
         return self.low + round(place * (self.high - self.low))
 
     def place(self, value: Value) -> float:
         """Where a value stands; what is beyond the bounds stands at the nearer one."""
         if self.choices:
             return (self.choices.index(value) + 0.5) / len(self.choices) if value in self.choices else 0.0
-        above = min(self.high, max(self.low, int(value))) - self.low
+        inside = min(self.high, max(self.low, int(value)))
         if self.tunable.scale is Scale.LOG:
-            return math.log1p(above) / math.log1p(self.high - self.low)
-        return above / (self.high - self.low)
+            low, high = math.log(self.low + self._shift), math.log(self.high + self._shift)
+            return (math.log(inside + self._shift) - low) / (high - low)
+        return (inside - self.low) / (self.high - self.low)
+
+    @property
+    def _shift(self) -> int:
+        """What is added before a logarithm is taken: an axis may begin at 0."""
+        return max(0, 1 - self.low)
 
     def levels(self, most: int) -> tuple[float, ...]:
         """Places that give different values, at most so many of them unless they are choices."""

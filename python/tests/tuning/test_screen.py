@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,12 +13,6 @@ from netdyno.tuning.simulated import CC, IDLE, INERT, QUEUE, RMEM, WMEM, Simulat
 from netdyno.tuning.space import axis, space
 
 METRICS = ["throughput", "latency_p99", "failed"]
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is on the disk after a power cut is not what these tests are about."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 def run(path: Path, bench: Simulated, **more: int) -> Screening:
@@ -53,8 +46,8 @@ def test_parameters_that_act_together_have_a_large_sigma(tmp_path: Path) -> None
     by_name = {(e.metric, e.name): e for e in found.effects}
     # either buffer matters only where the other is not the narrower
     assert by_name["throughput", RMEM].sigma > by_name["throughput", RMEM].mu_star / 2
-    # a burst of connections cares for nothing but its queue
-    assert by_name["failed", QUEUE].sigma < by_name["failed", QUEUE].mu_star / 10
+    # whether it begins slowly again after a pause is the same for all
+    assert by_name["latency_p99", IDLE].sigma < by_name["latency_p99", IDLE].mu_star / 2
 
 
 def test_where_nothing_matters_nothing_is_found(tmp_path: Path) -> None:

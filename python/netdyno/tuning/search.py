@@ -1,0 +1,320 @@
+"""Look for the best setting: a model of what was seen proposes the next trial, and the best is proven in the
+end.
+
+For one objective the model is a multivariate tree-structured Parzen estimator, for several it is NSGA-II,
+both of Optuna. Trials that break a limit or fail teach it where not to go. What a search believes is best
+is measured again, fresh and in turn with the baseline, before anything is claimed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from netdyno.errors import Error
+from netdyno.stats.estimate import sd
+from netdyno.tuning import pareto
+from netdyno.tuning.gain import centre, gain, has, of_bench
+from netdyno.tuning.model import Bench, Metric, Setting
+from netdyno.tuning.prove import Limit, Proof, order, prove
+from netdyno.tuning.record import Record, Trial
+from netdyno.tuning.space import Point, Space
+
+if TYPE_CHECKING:
+    import optuna
+
+BASELINE = 3
+"""Trials of the baseline before a search: they are part of its budget."""
+RANDOM = 8
+"""Trials before there is anything to model."""
+UP = 0.8
+"""How far up the corners are where a search begins: at the very end there may be no memory left."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is wanted."""
+
+    objectives: tuple[str, ...]
+    limits: tuple[Limit, ...] = ()
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long to look."""
+
+    trials: int = 30
+    """With those of the baseline, without those of the proof."""
+    seconds: float = math.inf
+    patience: int | None = None
+    """So many trials without anything better end it."""
+    pairs: int = 6
+    """Trials of each setting in the proof."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One setting that was measured."""
+
+    setting: Setting
+    trial: Trial
+    gains: Mapping[str, float]
+    """Empty when it failed."""
+    broken: tuple[str, ...]
+    """Limits that it does not keep."""
+
+    @property
+    def feasible(self) -> bool:
+        """Whether it may be proposed."""
+        return bool(self.gains) and not self.broken
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found."""
+
+    goal: Goal
+    metrics: Mapping[str, Metric]
+    reference: Mapping[str, float]
+    spread: Mapping[str, float]
+    tried: tuple[Tried, ...]
+    front: tuple[int, ...]
+    """Places in `tried` of those that nothing dominates."""
+    proofs: tuple[Proof, ...]
+    """One for each objective."""
+    ended: str
+    """budget, time, patience."""
+    baseline: tuple[Trial, ...] = field(repr=False, default=())
+
+    @property
+    def proven(self) -> bool:
+        """Whether anything was proven better."""
+        return any(p.proven for p in self.proofs)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "objectives": list(self.goal.objectives),
+            "limits": {limit.name: limit.most for limit in self.goal.limits},
+            "baseline": {"trials": len(self.baseline), "values": dict(self.reference)},
+            "spread": dict(self.spread),
+            "metrics": {
+                n: {"unit": m.unit, "better": m.better, "zero_is_best": m.zero_is_best}
+                for n, m in self.metrics.items()
+            },
+            "tried": [
+                {
+                    "setting": dict(t.setting), "metrics": dict(t.trial.observation.metrics),
+                    "gains": dict(t.gains), "feasible": t.feasible, "broken": list(t.broken),
+                    "why": t.trial.observation.why,
+                }
+                for t in self.tried
+            ],
+            "front": list(self.front),
+            "proofs": [p.document() for p in self.proofs],
+            "proven": self.proven,
+            "ended": self.ended,
+        }  # fmt: skip
+
+
+def search(
+    bench: Bench,
+    space: Space,
+    goal: Goal,
+    record: Record,
+    *,
+    budget: Budget | None = None,
+    seed: int = 1,
+    hints: Sequence[Setting] = (),
+    level: float = 0.05,
+) -> Found:
+    """Look within the budget, beginning with the hints, and prove what was found."""
+    budget = budget or Budget()
+    of_bench(bench.metrics, goal.objectives)
+    baseline = [record.measure(bench, "baseline", i, {}, _seed(seed, 0, i)) for i in range(BASELINE)]
+    valid = [t.observation for t in baseline if has(t.observation, *goal.objectives)]
+    if not valid:
+        why = baseline[0].observation.why or "it lacks a metric"
+        fix = "Make the baseline work first; `netdyno tune calibrate` looks at it alone"
+        raise Error("ND-90-30", f"no trial of the baseline is valid: {why}", fix=fix)
+    metrics = {n: m for n, m in bench.metrics.items() if all(has(o, n) for o in valid)}
+    reference = {n: centre(m, [o.metrics[n] for o in valid]) for n, m in metrics.items()}
+    spread = {n: sd([gain(m, o.metrics[n], reference[n]) for o in valid]) for n, m in metrics.items()}
+
+    study, distributions = _study(space, goal, budget, seed)
+    for point in [*map(space.point, hints), *corners(space)]:
+        study.enqueue_trial(_params(space, point))
+    tried: list[Tried] = []
+    ended, better_at = "budget", 0
+    while len(baseline) + len(tried) < budget.trials:
+        if record.took >= budget.seconds:
+            ended = "time"
+            break
+        if budget.patience is not None and len(tried) - better_at >= budget.patience:
+            ended = "patience"
+            break
+        asked = study.ask(distributions)
+        setting = space.setting(_point(space, asked.params))
+        trial = _measured(bench, record, setting, len(tried), seed)
+        one = Tried(setting, trial, _gains(metrics, goal, reference, trial), _broken(goal, trial))
+        if _advances(one, tried, goal, spread):
+            better_at = len(tried) + 1
+        tried.append(one)
+        for limit in goal.limits:
+            asked.set_constraint(f"limit {limit.name}", limit.broken(trial) if one.gains else 1.0)
+        asked.set_constraint("failed", 0.0 if one.gains else 1.0)
+        # a trial that failed is told as the baseline: it is the constraint that keeps away from there
+        study.tell(asked, [one.gains.get(o, 0.0) for o in goal.objectives])
+
+    feasible = [i for i, t in enumerate(tried) if t.feasible]
+    front = [feasible[i] for i in pareto.front([tried[i].gains for i in feasible], goal.objectives)]
+    proofs = _proofs(bench, record, goal, metrics, tried, budget, seed, level)
+    return Found(
+        goal, metrics, reference, spread, tuple(tried), tuple(front), tuple(proofs), ended, tuple(baseline)
+    )
+
+
+def corners(space: Space) -> list[dict[str, float]]:
+    """Where to begin: all numbers up together, with each of the choices, then all of them down.
+
+    Most parameters are limits, and while several bind, to raise one of them changes nothing: a trial by lot
+    seldom raises all of those.
+    """
+    choices = max((len(a.choices) for a in space.axes), default=0) or 1
+
+    def corner(place: float, turn: int) -> dict[str, float]:
+        return {
+            a.name: (turn % len(a.choices) + 0.5) / len(a.choices) if a.choices else place for a in space.axes
+        }
+
+    return [*(corner(UP, turn) for turn in range(choices)), corner(1 - UP, 0)]
+
+
+def _study(
+    space: Space, goal: Goal, budget: Budget, seed: int
+) -> tuple[optuna.Study, dict[str, optuna.distributions.BaseDistribution]]:
+    # loaded when needed: it takes longer than most commands
+    import optuna
+
+    logging.getLogger("optuna").setLevel(logging.ERROR)
+    sampler: optuna.samplers.BaseSampler
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if len(goal.objectives) == 1:
+            sampler = optuna.samplers.TPESampler(
+                n_startup_trials=min(RANDOM, max(3, budget.trials // 3)), multivariate=True, seed=seed
+            )
+        else:
+            sampler = optuna.samplers.NSGAIISampler(population_size=max(4, budget.trials // 5), seed=seed)
+        study = optuna.create_study(sampler=sampler, directions=["maximize"] * len(goal.objectives))
+    distributions: dict[str, optuna.distributions.BaseDistribution] = {
+        a.name: optuna.distributions.CategoricalDistribution(range(len(a.choices)))
+        if a.choices
+        else optuna.distributions.FloatDistribution(0.0, 1.0)
+        for a in space.axes
+    }
+    start = _params(space, space.start())
+    limits = {f"limit {limit.name}": 0.0 for limit in goal.limits} | {"failed": 0.0}
+    study.add_trial(
+        optuna.create_trial(
+            values=[0.0] * len(goal.objectives), params=start, distributions=distributions, constraints=limits
+        )
+    )
+    return study, distributions
+
+
+def _params(space: Space, point: Point) -> dict[str, float]:
+    """A point as Optuna has it: of choices the number."""
+    return {
+        a.name: min(len(a.choices) - 1, int(point[a.name] * len(a.choices))) if a.choices else point[a.name]
+        for a in space.axes
+    }
+
+
+def _point(space: Space, params: Mapping[str, Any]) -> dict[str, float]:
+    return {
+        a.name: (params[a.name] + 0.5) / len(a.choices) if a.choices else params[a.name] for a in space.axes
+    }
+
+
+def _measured(bench: Bench, record: Record, setting: Setting, index: int, seed: int) -> Trial:
+    """A trial; one that is not valid has a second chance, as it may have been the machine's fault."""
+    trial = record.measure(bench, "search", index, setting, _seed(seed, 1, index))
+    if trial.observation.valid:
+        return trial
+    return record.measure(bench, "search again", index, setting, _seed(seed, 2, index))
+
+
+def _gains(
+    metrics: Mapping[str, Metric], goal: Goal, reference: Mapping[str, float], trial: Trial
+) -> dict[str, float]:
+    seen = trial.observation
+    if not has(seen, *goal.objectives):
+        return {}
+    return {n: gain(m, seen.metrics[n], reference[n]) for n, m in metrics.items() if has(seen, n)}
+
+
+def _broken(goal: Goal, trial: Trial) -> tuple[str, ...]:
+    return tuple(limit.name for limit in goal.limits if limit.broken(trial) > 0)
+
+
+def _advances(one: Tried, tried: Sequence[Tried], goal: Goal, spread: Mapping[str, float]) -> bool:
+    """Whether it is better than all before in some objective, by more than the baseline varies."""
+    if not one.feasible:
+        return False
+    return any(
+        one.gains[o] > max([0.0, *(t.gains[o] for t in tried if t.feasible)]) + spread[o]
+        for o in goal.objectives
+    )
+
+
+def _proofs(
+    bench: Bench,
+    record: Record,
+    goal: Goal,
+    metrics: Mapping[str, Metric],
+    tried: Sequence[Tried],
+    budget: Budget,
+    seed: int,
+    level: float,
+) -> list[Proof]:
+    """Measure again what was best in each objective."""
+    chosen = candidates(tried, goal)
+    if not chosen or budget.pairs < 1:
+        return []
+    distinct: dict[str, Setting] = {_name({}): {}}
+    distinct.update({_name(setting): setting for setting in chosen.values()})
+    settings = list(distinct.values())
+    trials: list[list[Trial]] = [[] for _ in settings]
+    for number, turn in enumerate(order(len(settings), budget.pairs, seed)):
+        for which in turn:
+            # a round has one seed: where it decides what is asked, all are asked alike
+            phase = f"proof {_name(settings[which])}"
+            trials[which].append(
+                record.measure(bench, phase, number, settings[which], _seed(seed, 3, number))
+            )
+    places = {name: i for i, name in enumerate(distinct)}
+    others = [(o, setting, trials[places[_name(setting)]]) for o, setting in chosen.items()]
+    return prove(metrics, {o: o for o in chosen}, trials[0], others, goal.limits, level)
+
+
+def candidates(tried: Sequence[Tried], goal: Goal) -> dict[str, Setting]:
+    """For each objective the setting that looks best; none where nothing looks better than the baseline."""
+    feasible = [t for t in tried if t.feasible and t.setting]
+    if not feasible:
+        return {}
+    best = pareto.extremes([t.gains for t in feasible], goal.objectives)
+    return {o: feasible[i].setting for o, i in best.items() if feasible[i].gains[o] > 0}
+
+
+def _name(setting: Setting) -> str:
+    return json.dumps(dict(setting), sort_keys=True)
+
+
+def _seed(seed: int, block: int, index: int) -> int:
+    return (seed * 1_000_003 + block * 100_003 + index) % 2**31

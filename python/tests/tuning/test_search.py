@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from netdyno.errors import Error
+from netdyno.tuning import pareto
+from netdyno.tuning.prove import Limit, order
+from netdyno.tuning.record import Record
+from netdyno.tuning.search import Budget, Found, Goal, corners, search
+from netdyno.tuning.simulated import CC, GRO, INERT, QUEUE, RMEM, WMEM, Simulated
+from netdyno.tuning.simulated import Path as Way
+from netdyno.tuning.space import space
+
+FAST = Goal(("throughput",), (Limit("failed", 0),))
+BOTH = Goal(("throughput", "latency_p99"), (Limit("failed", 0),))
+
+
+def look(path: Path, bench: Simulated, goal: Goal = FAST, seed: int = 1, **more: int | float) -> Found:
+    with Record(path, {"what": "search"}) as record:
+        return search(bench, space(bench.tunables), goal, record, budget=Budget(**more), seed=seed)  # type: ignore[arg-type]
+
+
+def test_it_gets_from_the_defaults_of_linux_to_ten_times_as_much(tmp_path: Path) -> None:
+    """30 ms and 0.2 % loss: congestion control and both buffers bind, and none of them helps alone."""
+    reached = 0
+    for seed in range(20):
+        bench = Simulated(seed=seed)
+        found = look(tmp_path / f"{seed}.jsonl", bench, seed=seed)
+        assert len(found.tried) + len(found.baseline) == 30
+        if found.proven and found.proofs[0].shifts["throughput"].change >= 9:
+            # and it is so, not only measured so
+            best = bench.truth(found.proofs[0].setting)
+            reached += best["throughput"] >= 9.5 * bench.truth({})["throughput"] and best["failed"] == 0
+    assert reached >= 18
+
+
+def test_none_of_the_three_does_it_alone() -> None:
+    bench = Simulated()
+    base = bench.truth({})["throughput"]
+    for setting in ({CC: "bbr"}, {RMEM: 16 << 20}, {WMEM: 16 << 20}, {RMEM: 16 << 20, WMEM: 16 << 20}):
+        assert bench.truth(setting)["throughput"] < 3 * base
+    assert bench.truth({CC: "bbr", RMEM: 16 << 20, WMEM: 16 << 20})["throughput"] > 50 * base
+
+
+def test_where_nothing_helps_nothing_is_proven(tmp_path: Path) -> None:
+    false = 0
+    for seed in range(12):
+        bench = Simulated(seed=seed, noise=0.1)
+        with Record(tmp_path / f"{seed}.jsonl", {}) as record:
+            found = search(bench, space(INERT), FAST, record, budget=Budget(trials=15), seed=seed)
+        # by its luck some trial was better than the baseline, and was measured again
+        assert found.proofs
+        false += found.proven
+    # each with a chance of 0.025 at most: 4 or more of 12 is one in four thousand
+    assert false <= 3
+
+
+def test_limits_are_kept(tmp_path: Path) -> None:
+    # more connections at once than the queue holds by default
+    bench = Simulated(burst=6000)
+    found = look(tmp_path / "a.jsonl", bench, trials=40)
+    assert any(t.broken == ("failed",) for t in found.tried)
+    for place in found.front:
+        assert not found.tried[place].broken
+        assert bench.truth(found.tried[place].setting)["failed"] == 0
+    assert found.proven
+    assert int(found.proofs[0].setting[QUEUE]) >= 6000
+    # most of the later ones know how
+    assert sum(t.feasible for t in found.tried[-12:]) >= 8
+
+
+def test_what_fails_is_kept_away_from(tmp_path: Path) -> None:
+    bench = Simulated(memory=24 << 20)
+    found = look(tmp_path / "a.jsonl", bench, trials=40)
+    failed = [not t.gains for t in found.tried]
+    assert any(failed)
+    assert sum(failed[-12:]) <= 6
+    assert found.proven
+    assert int(found.proofs[0].setting[RMEM]) + int(found.proofs[0].setting[WMEM]) <= 24 << 20
+
+
+def test_several_objectives_give_a_front_with_its_ends_proven(tmp_path: Path) -> None:
+    found = look(tmp_path / "a.jsonl", Simulated(path=Way(loss=0.0)), BOTH, trials=50, pairs=8)
+    gains = [found.tried[i].gains for i in found.front]
+    assert gains
+    assert sorted(pareto.front(gains, BOTH.objectives)) == list(range(len(gains)))
+    fast, quick = ({p.why: p for p in found.proofs}[o] for o in BOTH.objectives)
+    assert fast.proven
+    assert quick.proven
+    assert fast.shifts["throughput"].gain >= quick.shifts["throughput"].gain
+    assert quick.shifts["latency_p99"].gain >= fast.shifts["latency_p99"].gain
+    # what trades one for the other
+    assert int(fast.setting.get(GRO, 0)) > int(quick.setting.get(GRO, 0))
+
+
+def test_one_that_was_killed_goes_on_and_finds_the_same(tmp_path: Path) -> None:
+    for goal in (FAST, BOTH):
+        name = "-".join(goal.objectives)
+        whole = look(tmp_path / f"{name}-whole.jsonl", Simulated(), goal, trials=24)
+
+        class Killed(Simulated):
+            def measure(self, setting: object, seed: int) -> object:  # type: ignore[override]
+                if self.measured == 17:
+                    raise KeyboardInterrupt
+                return super().measure(setting, seed)  # type: ignore[arg-type]
+
+        with pytest.raises(KeyboardInterrupt):
+            look(tmp_path / f"{name}.jsonl", Killed(), goal, trials=24)
+        bench = Simulated()
+        again = look(tmp_path / f"{name}.jsonl", bench, goal, trials=24)
+        assert again.document() == whole.document()
+        with Record(tmp_path / f"{name}.jsonl", {"what": "search"}) as record:
+            assert bench.measured == len(record._known) - 17
+
+
+def test_more_trials_go_on_from_fewer(tmp_path: Path) -> None:
+    look(tmp_path / "a.jsonl", Simulated(), trials=15)
+    bench = Simulated()
+    found = look(tmp_path / "a.jsonl", bench, trials=20)
+    assert len(found.tried) == 17
+    assert bench.measured < 5 + 2 * 6 + 5
+
+
+def test_it_ends_when_nothing_better_comes_or_the_time_is_over(tmp_path: Path) -> None:
+    found = look(tmp_path / "a.jsonl", Simulated(), trials=60, patience=10)
+    assert found.ended == "patience"
+    assert len(found.tried) < 57
+    assert look(tmp_path / "b.jsonl", Simulated(), seconds=0.0).ended == "time"
+
+
+def test_a_baseline_that_fails_ends_it(tmp_path: Path) -> None:
+    with pytest.raises(Error, match="no trial of the baseline is valid"):
+        look(tmp_path / "a.jsonl", Simulated(breaks=1.0))
+    with pytest.raises(Error, match="measures no 'speed'"):
+        look(tmp_path / "b.jsonl", Simulated(), Goal(("speed",)))
+
+
+def test_it_begins_at_the_corners() -> None:
+    axes = space(Simulated().tunables)
+    found = [axes.setting(point) for point in corners(axes)]
+    assert {setting.get(CC, "cubic") for setting in found} == {"cubic", "reno", "bbr"}
+    assert int(found[0][RMEM]) > 4 << 20 > int(found[-1][RMEM])
+    assert int(found[0][GRO]) > int(found[-1][GRO])
+
+
+def test_the_front_is_what_nothing_dominates() -> None:
+    gains = [{"a": 0.0, "b": 3.0}, {"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 2.0}, {"a": 3.0, "b": 0.0}]
+    assert pareto.front(gains, ("a", "b")) == [0, 2, 3]
+    assert pareto.extremes(gains, ("a", "b")) == {"a": 3, "b": 0}
+
+
+def test_the_proof_takes_turns() -> None:
+    turns = order(2, 6, seed=4)
+    assert all(sorted(turn) == [0, 1] for turn in turns)
+    # what comes first and what comes second are even, and there and back again
+    assert [turn[0] for turn in turns].count(0) == 3
+    assert all(turns[i] == turns[i + 1][::-1] for i in (0, 2, 4))
+
+
+def test_the_proof_tells_what_got_worse(tmp_path: Path) -> None:
+    found = look(tmp_path / "a.jsonl", Simulated(path=Way(rate=5e7)), trials=30, pairs=8)
+    for proof in found.proofs:
+        for shift in proof.shifts.values():
+            low, high = shift.interval
+            assert low <= shift.change <= high or math.isclose(low, high)
+            assert not (shift.better and shift.worse)
