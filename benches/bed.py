@@ -11,12 +11,16 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from netdyno.client import Client
 from netdyno.daemon import program
+
+Round = Callable[[], dict[str, float]]
+Sides = tuple[Round, Round | None]
+"""What plays one round of ours, and of the peer if there is one."""
 
 CORES = sorted(os.sched_getaffinity(0))
 SERVER, GENERATOR = CORES[0], CORES[-1]
@@ -32,25 +36,22 @@ def files() -> int:
     return hard
 
 
-class Missing(SystemExit):
-    """A peer is not installed."""
-
-    def __init__(self, command: str) -> None:
-        super().__init__(f"error ND-92-23: the peer {command!r} is not installed; ./do bench installs it")
+class Skipped(SystemExit):
+    """A case cannot be played here, and why."""
 
 
 def need(command: str) -> str:
     """Where a program is."""
     found = shutil.which(command, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
     if found is None:
-        raise Missing(command)
+        raise Skipped(f"the peer {command!r} is not installed; ./do bench installs it")
     return found
 
 
 @contextlib.contextmanager
-def namespace() -> Iterator[str]:
+def namespace(end: str = "") -> Iterator[str]:
     """A namespace with its loopback up, gone at the end."""
-    name = f"nd-bench-{os.getpid()}"
+    name = f"nd-bench-{os.getpid()}{end}"
     subprocess.run(["ip", "netns", "add", name], check=True)
     try:
         subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
@@ -154,6 +155,21 @@ class Core:
         self.client = Client(socket)
         self.client.acquire()
 
+    def during(self, profile: dict[str, Any], look: Callable[[], float]) -> float:
+        """What is to be seen while a profile runs; it is stopped then."""
+        self.client.call("run.load", profile=profile)
+        self.client.call("run.start")
+        try:
+            while (status := self.client.call("run.status"))["phase"] != "measure":
+                if status["state"] in ("done", "failed"):
+                    raise SystemExit(f"the run ended: {status}")
+                time.sleep(0.1)
+            return look()
+        finally:
+            self.client.call("run.stop")
+            while self.client.call("run.status")["state"] not in ("done", "failed"):
+                time.sleep(0.1)
+
     def run(self, profile: dict[str, Any], at_middle: Any = None) -> tuple[dict[str, Any], float]:
         """Run a profile: its result, and the CPU seconds of the whole daemon."""
         self.client.call("run.load", profile=profile)
@@ -182,4 +198,16 @@ def profile(seconds: float, group: dict[str, Any], **more: Any) -> dict[str, Any
         "transport": {"sockets": {"cores": [GENERATOR]}},
         "groups": [{"name": "g", **group}],
         **more,
+    }
+
+
+def frames(seconds: float, ports: list[dict[str, Any]], groups: list[dict[str, Any]]) -> dict[str, Any]:
+    """A profile over DPDK ports whose elements all run on one worker."""
+    roles = {"generator": ("generator", "receiver"), "reflector": ("reflector",), "l2fwd": ("l2fwd",)}
+    elements = [f"{p['name']}.{kind}" for p in ports for kind in roles[p.get("role", "generator")]]
+    return {
+        "name": "bench",
+        "phases": {"warmup": "500ms", "measure": f"{seconds}s", "drain": "200ms"},
+        "transport": {"dpdk": {"ports": ports, "placement": [{"core": GENERATOR, "elements": elements}]}},
+        "groups": groups,
     }

@@ -1,202 +1,142 @@
-"""The dpdk transport: what one core sends, forwards, reflects and measures."""
+"""The dpdk transport by itself: what one core reflects and measures, and how well."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 import re
-import statistics
-import subprocess
-import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
-from bed import GENERATOR, SERVER, Core, folder, namespace, need
+from bed import CORES, GENERATOR, SERVER, Core, Sides, Skipped, folder, frames, namespace
+from testpmd import FRAME
 
-Round = Callable[[], dict[str, float]]
+Setup = Callable[[float], contextlib.AbstractContextManager[Sides]]
 
-WARM = 1.0
-"""Seconds before counting begins."""
-FRAME = 60
-"""Bytes in the smallest frame, without FCS."""
-TUPLE = [
-    {"field": "ipv4.source", "change": {"increment": {"from": "10.1.0.0", "count": 65536}}},
-    {"field": "ipv4.destination", "change": {"increment": {"from": "10.2.0.0", "count": 251}}},
-    {"field": "udp.source_port", "change": {"increment": {"from": 1024, "count": 60000}}},
-    {"field": "udp.destination_port", "change": {"increment": {"from": 5000, "count": 1000}}},
+CABLE = [
+    {"name": "a", "device": "pair:x", "ip": "10.0.0.1"},
+    {"name": "b", "device": "pair:x", "ip": "10.0.0.2"},
 ]
-"""A 5-tuple that does not come again for a long time."""
-
-
-def document(seconds: float, ports: list[dict[str, Any]], groups: list[dict[str, Any]]) -> dict[str, Any]:
-    """A profile whose elements all run on one worker."""
-    roles = {"generator": ("generator", "receiver"), "reflector": ("reflector",), "l2fwd": ("l2fwd",)}
-    elements = [f"{p['name']}.{kind}" for p in ports for kind in roles[p.get("role", "generator")]]
-    return {
-        "name": "bench",
-        "phases": {"warmup": f"{WARM}s", "measure": f"{seconds}s", "drain": "1s"},
-        "transport": {"dpdk": {"ports": ports, "placement": [{"core": GENERATOR, "elements": elements}]}},
-        "groups": groups,
-    }
+"""Two ports of ours, and a pair of rings between them."""
 
 
 @contextlib.contextmanager
-def testpmd(core: int, vdevs: list[str], *words: str) -> Iterator[subprocess.Popen[str]]:
-    """DPDK's own test program, forwarding on one core."""
-    other = SERVER if core == GENERATOR else GENERATOR
-    command = [
-        need("stdbuf"),
-        "-oL",
-        need("dpdk-testpmd"),
-        "--no-huge",
-        "-m",
-        "512",
-        "--no-pci",
-        "--no-shconf",
-    ]
-    command += [f"--vdev={vdev}" for vdev in vdevs]
-    command += ["--main-lcore", str(other), "-l", f"{SERVER},{GENERATOR}", "--file-prefix", f"bench{core}"]
-    command += ["--", "--nb-cores=1", "--total-num-mbufs=16384", "--stats-period", "1", *words]
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.communicate(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-
-
-def packets(process: subprocess.Popen[str], seconds: float, way: str) -> float:
-    """Packets a second that testpmd says, all ports together; the median of as many seconds."""
-    assert process.stdout
-    seen: dict[str, list[float]] = {}
-    # the first two periods are its start; a busy machine takes its time
-    port, wanted, end = "", 2 + math.ceil(seconds), time.monotonic() + WARM + 3 * seconds + 10
-    for line in process.stdout:
-        if found := re.search(r"NIC statistics for port (\d+)", line):
-            port = found[1]
-        elif found := re.search(rf"{way}-pps:\s+(\d+)", line):
-            seen.setdefault(port, []).append(float(found[1]))
-        if (seen and all(len(rates) >= wanted for rates in seen.values())) or time.monotonic() > end:
-            break
-    rates = [statistics.median(rates[2:]) for rates in seen.values() if len(rates) > 2]
-    if not rates:
-        raise SystemExit("error ND-92-23: testpmd gave no figures")
-    return sum(rates)
-
-
-def flood(seconds: float, device: str) -> dict[str, Any]:
-    """The smallest frames with a varying 5-tuple, right checksums and signatures, as fast as they go."""
-    port = {"name": "a", "device": device, "ip": "10.0.0.1", "peer_mac": "02:00:00:00:00:02"}
-    frame = {"size": {"fixed": "64B"}, "rate": {"frames": "200M/s"}, "vary": TUPLE}
-    group = {
-        "name": "g", "target": "udp://10.0.0.2:9000", "model": {"stream": {"echo": False}}, "frame": frame,
-    }  # fmt: skip
-    return document(seconds, [port], [group])
-
-
-TXONLY = ("--forward-mode=txonly", "--txonly-multi-flow", f"--txpkts={FRAME}")
-
-
-@contextlib.contextmanager
-def send_null(seconds: float) -> Iterator[tuple[Round, Round]]:
-    """64-byte frames of many flows into nothing."""
-    with namespace() as name, folder() as where:
-        core = Core(name, where)
-
-        def ours() -> dict[str, float]:
-            result, _ = core.run(flood(seconds, "net_null0,no-rx=1"))
-            return {"rate": result["groups"][0]["rates"]["messages_sent"]}
-
-        def peer() -> dict[str, float]:
-            with testpmd(GENERATOR, ["net_null0,no-rx=1"], *TXONLY) as process:
-                return {"rate": packets(process, seconds, "Tx")}
-
-        yield ours, peer
-        core.close()
-
-
-def forward(mode: str) -> Callable[[float], Any]:
-    """Forwarding between two ports of nothing that are always full."""
-
-    @contextlib.contextmanager
-    def play(seconds: float) -> Iterator[tuple[Round, Round]]:
-        vdevs = [f"net_null{n},size={FRAME}" for n in (0, 1)]
-        with namespace() as name, folder() as where:
-            core = Core(name, where)
-
-            def ours() -> dict[str, float]:
-                ports = [
-                    {"name": a, "device": vdev, "role": "l2fwd", "to": b, "forward": mode}
-                    for (a, b), vdev in zip((("a", "b"), ("b", "a")), vdevs, strict=True)
-                ]
-                result, _ = core.run(document(seconds, ports, []))
-                sent = sum(result["interfaces"][port]["tx_packets"] for port in ("a", "b"))
-                return {"rate": sent / sum(result["phases"].values())}
-
-            def peer() -> dict[str, float]:
-                with testpmd(GENERATOR, vdevs, f"--forward-mode={mode}") as process:
-                    return {"rate": packets(process, seconds, "Tx")}
-
-            yield ours, peer
-            core.close()
-
-    return play
-
-
-@contextlib.contextmanager
-def loopback(seconds: float) -> Iterator[tuple[Round, None]]:
+def loopback(seconds: float) -> Iterator[Sides]:
     """64-byte frames through a cable to our reflector and back, every one measured, all on one worker."""
     with namespace() as name, folder() as where:
         core = Core(name, where)
 
         def ours() -> dict[str, float]:
-            ports = [
-                {"name": "a", "device": "pair:x", "ip": "10.0.0.1"},
-                {"name": "b", "device": "pair:x", "ip": "10.0.0.2", "role": "reflector"},
-            ]
-            group = {
-                "name": "g",
-                "target": "udp://10.0.0.2:9000",
-                "model": {"stream": {"size": "18B", "rate": "50M/s", "echo": True}},
-            }
-            result, _ = core.run(document(seconds, ports, [group]))
+            model = {"stream": {"size": "18B", "rate": "50M/s", "echo": True}}
+            group = {"name": "g", "target": "udp://10.0.0.2:9000", "model": model}
+            result, _ = core.run(frames(seconds, [CABLE[0], CABLE[1] | {"role": "reflector"}], [group]))
             return {"rate": result["groups"][0]["rates"]["messages_delivered"]}
 
         yield ours, None
         core.close()
 
 
-def measured(streams: int) -> Callable[[float], Any]:
+def one_way(streams: int, rate: str) -> dict[str, Any]:
+    """64-byte frames from port a."""
+    return {
+        "name": "g",
+        "target": "udp://10.0.0.2:9000",
+        "devices": streams,
+        "model": {"stream": {"echo": False}},
+        "frame": {"size": {"fixed": "64B"}, "rate": {"frames": rate}},
+        "port": "a",
+    }
+
+
+def measured(streams: int) -> Setup:
     """64-byte frames over a cable, number and delay of every one measured at the other end, one worker."""
 
     @contextlib.contextmanager
-    def play(seconds: float) -> Iterator[tuple[Round, None]]:
+    def play(seconds: float) -> Iterator[Sides]:
         with namespace() as name, folder() as where:
             core = Core(name, where)
 
             def ours() -> dict[str, float]:
-                ports = [
-                    {"name": "a", "device": "pair:x", "ip": "10.0.0.1"},
-                    {"name": "b", "device": "pair:x", "ip": "10.0.0.2"},
-                ]
-                group = {
-                    "name": "g",
-                    "target": "udp://10.0.0.2:9000",
-                    "devices": streams,
-                    "model": {"stream": {"echo": False}},
-                    "frame": {"size": {"fixed": "64B"}, "rate": {"frames": "100M/s"}},
-                    "port": "a",
-                }
-                result, _ = core.run(document(seconds, ports, [group]))
+                result, _ = core.run(frames(seconds, CABLE, [one_way(streams, "100M/s")]))
                 return {"rate": result["groups"][0]["rates"]["messages_delivered"]}
 
             yield ours, None
             core.close()
 
     return play
+
+
+@contextlib.contextmanager
+def delay(seconds: float) -> Iterator[Sides]:
+    """The median of the delay that is measured where there is next to none: over a cable in memory.
+
+    `rate` frames a second, far below what a core can do; `delay` when one worker sends and receives, `apart`
+    when one sends and another receives.
+    """
+    if len(CORES) < 2:
+        raise Skipped("two cores are needed, one for each worker; there is one")
+    with namespace() as name, folder() as where:
+        core = Core(name, where)
+
+        def ours() -> dict[str, float]:
+            wanted = frames(seconds, CABLE, [one_way(1, "100k/s")])
+            beside = core.run(wanted)[0]["groups"][0]
+            ends = {SERVER: ["a.generator", "a.receiver"], GENERATOR: ["b.receiver", "b.generator"]}
+            seat(wanted, ends)
+            apart = core.run(wanted)[0]["groups"][0]
+            return {
+                "rate": beside["rates"]["messages_delivered"],
+                "delay": beside["delays"]["one_way"]["p50"],
+                "apart": apart["delays"]["one_way"]["p50"],
+            }
+
+        yield ours, None
+        core.close()
+
+
+def seat(profile: dict[str, Any], workers: dict[int, list[str]]) -> None:
+    """Place elements on workers, by core."""
+    profile["transport"]["dpdk"]["placement"] = [
+        {"core": core, "elements": elements} for core, elements in workers.items()
+    ]
+
+
+@contextlib.contextmanager
+def split(seconds: float) -> Iterator[Sides]:
+    """Frames out of nothing into nothing, handed on by one worker (`one`) or by two with a ring between.
+
+    `ring` is what the ring costs: what the elements and it take for a packet on both workers, less what the
+    elements take on one.
+    """
+    if len(CORES) < 2:
+        raise Skipped("two cores are needed, one for each worker; there is one")
+    with namespace() as name, folder() as where:
+        core = Core(name, where)
+        ports = [
+            {"name": "a", "device": f"net_null0,size={FRAME}", "role": "l2fwd", "to": "b"},
+            {"name": "b", "device": "net_null1,no-rx=1", "role": "l2fwd"},
+        ]
+
+        def through(workers: dict[int, list[str]]) -> tuple[float, float]:
+            wanted = frames(seconds, ports, [])
+            seat(wanted, workers)
+            result, _ = core.run(wanted)
+            spent = sum(e["cycles_per_packet"] for e in result["elements"])
+            return result["interfaces"]["b"]["tx_packets"] / sum(result["phases"].values()), spent
+
+        def ours() -> dict[str, float]:
+            one, alone = through({GENERATOR: ["b.l2fwd", "a.l2fwd"]})
+            # b's sender is b's own worker's, as that is named first
+            two, parted = through({SERVER: ["b.l2fwd"], GENERATOR: ["a.l2fwd"]})
+            return {"rate": two, "one": one, "ring": (parted - alone) / ticks() * 1e9}
+
+        yield ours, None
+        core.close()
+
+
+def ticks() -> float:
+    """Of the time stamp counter in a second; Linux gives twice as many MHz as BogoMIPS."""
+    found = re.search(r"bogomips\s*: ([\d.]+)", Path("/proc/cpuinfo").read_text(), re.IGNORECASE)
+    if found is None:
+        raise Skipped("the kernel does not say how fast the time stamp counter is")
+    return float(found[1]) / 2 * 1e6

@@ -15,6 +15,7 @@ from bed import (
     GENERATOR,
     SERVER,
     Core,
+    Sides,
     files,
     folder,
     inside,
@@ -28,7 +29,6 @@ from bed import (
 
 from netdyno.daemon import program
 
-Sides = tuple[Callable[[], dict[str, float]], Callable[[], dict[str, float]] | None]
 Setup = contextlib.AbstractContextManager[Sides]
 
 CONNECTIONS = 64

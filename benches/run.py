@@ -10,6 +10,7 @@ above 1 is better for us.
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import json
 import os
 import platform
@@ -23,6 +24,8 @@ from typing import Any
 
 import cases_dpdk
 import cases_sockets
+import cases_testpmd
+from bed import Skipped
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,21 @@ CASES: dict[str, Case] = {
     ),
     "udp-64": Case(cases_sockets.udp(64), {"rate": "packets/s", "cpu": "µs/packet"}, frozenset({"cpu"})),
     "udp-1400": Case(cases_sockets.udp(1400), {"rate": "packets/s", "cpu": "µs/packet"}, frozenset({"cpu"})),
-    "dpdk-send-null": Case(cases_dpdk.send_null, {"rate": "frames/s"}),
-    "dpdk-io": Case(cases_dpdk.forward("io"), {"rate": "frames/s"}),
-    "dpdk-macswap": Case(cases_dpdk.forward("macswap"), {"rate": "frames/s"}),
+    "dpdk-send-null": Case(cases_testpmd.send_null(signed=False), {"rate": "frames/s"}),
+    "dpdk-send-null-signed": Case(cases_testpmd.send_null(signed=True), {"rate": "frames/s"}),
+    "dpdk-send-memif": Case(cases_testpmd.send_across(cases_testpmd.send_memif), {"rate": "frames/s"}),
+    "dpdk-send-vhost": Case(cases_testpmd.send_across(cases_testpmd.send_vhost), {"rate": "frames/s"}),
+    "dpdk-io": Case(cases_testpmd.forward_null("io"), {"rate": "frames/s"}),
+    "dpdk-io-ring": Case(cases_testpmd.forward_ring("io"), {"rate": "frames/s"}),
+    "dpdk-io-memif": Case(cases_testpmd.forward_memif("io"), {"rate": "frames/s"}),
+    "dpdk-macswap": Case(cases_testpmd.forward_null("macswap"), {"rate": "frames/s"}),
+    "dpdk-macswap-ring": Case(cases_testpmd.forward_ring("macswap"), {"rate": "frames/s"}),
+    "dpdk-macswap-memif": Case(cases_testpmd.forward_memif("macswap"), {"rate": "frames/s"}),
     "dpdk-measured-1": Case(cases_dpdk.measured(1), {"rate": "frames/s"}),
     "dpdk-measured-1000": Case(cases_dpdk.measured(1000), {"rate": "frames/s"}),
     "dpdk-loopback": Case(cases_dpdk.loopback, {"rate": "packets/s"}),
+    "dpdk-delay": Case(cases_dpdk.delay, {"rate": "frames/s", "delay": "ns", "apart": "ns"}),
+    "dpdk-split": Case(cases_dpdk.split, {"rate": "frames/s", "one": "frames/s", "ring": "ns/frame"}),
 }
 
 
@@ -100,21 +112,31 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args()
-    unknown = [c for c in args.cases if c not in CASES]
-    if unknown:
-        print(f"error ND-104-22: no case {unknown[0]!r}; there are {', '.join(CASES)}", file=sys.stderr)
-        return 104
+    names: dict[str, Case] = {}
+    for wanted in args.cases or ["*"]:
+        named = {name: CASES[name] for name in CASES if fnmatch.fnmatchcase(name, wanted)}
+        if not named:
+            print(f"error ND-104-22: no case {wanted!r}; there are {', '.join(CASES)}", file=sys.stderr)
+            return 104
+        names |= named
     results: dict[str, Any] = {}
-    for name in args.cases or CASES:
+    skipped: dict[str, str] = {}
+    for name, case in names.items():
         print(f"{name} …", flush=True)
-        for metric, row in compare(CASES[name], args.rounds, args.seconds).items():
+        try:
+            rows = compare(case, args.rounds, args.seconds)
+        except Skipped as why:
+            skipped[name] = str(why)
+            print(f"  skipped: {why}", flush=True)
+            continue
+        for metric, row in rows.items():
             key = name if metric == "rate" else f"{name}.{metric}"
             results[key] = row
             peer = f"peer {row['peer']:,.2f}  ratio {row['ratio']:.2f}" if row["peer"] else "no peer"
             print(f"  {key:22} ours {row['ours']:,.2f}  {peer}  {row['unit']}", flush=True)
     if args.json:
-        args.json.write_text(json.dumps({**results, "machine": machine()}, indent=1))
-    return 0
+        args.json.write_text(json.dumps({**results, "skipped": skipped, "machine": machine()}, indent=1))
+    return 0 if results else 92
 
 
 if __name__ == "__main__":
