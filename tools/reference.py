@@ -6,13 +6,11 @@ python tools/reference.py --check   exit 1 and say which files are out of date
 
 from __future__ import annotations
 
-import ast
 import inspect
 import json
 import re
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from typing import Any
 import typer
 from pydantic import BaseModel
 
-from netdyno import daemon, errors, experiment, result, topology
+from netdyno import config, daemon, errors, experiment, result, topology
 from netdyno.cli import app
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,7 +42,7 @@ def of_model(model: type[BaseModel], name: str) -> Schema:
     schema = model.model_json_schema(by_alias=True)
     for one in _models(model):
         node = schema if one is model else schema.get("$defs", {}).get(one.__name__)
-        for key, text in _docs(one).items():
+        for key, text in config.meanings(one).items():
             alias = one.model_fields[key].alias or key if key in one.model_fields else key
             if node and alias in node.get("properties", {}):
                 node["properties"][alias]["description"] = text
@@ -68,26 +66,6 @@ def _models(root: type[BaseModel]) -> list[type[BaseModel]]:
             walk(inner)
 
     walk(root)
-    return found
-
-
-def _docs(model: type[BaseModel]) -> dict[str, str]:
-    """The strings below the fields of a model and of what it inherits from."""
-    found: dict[str, str] = {}
-    for one in reversed(model.__mro__):
-        if one is BaseModel or not issubclass(one, BaseModel):
-            continue
-        body = ast.parse(textwrap.dedent(inspect.getsource(one))).body[0]
-        assert isinstance(body, ast.ClassDef)
-        for field, below in zip(body.body, body.body[1:], strict=False):
-            if (
-                isinstance(field, ast.AnnAssign)
-                and isinstance(field.target, ast.Name)
-                and isinstance(below, ast.Expr)
-                and isinstance(below.value, ast.Constant)
-                and isinstance(below.value.value, str)
-            ):
-                found[field.target.id] = inspect.cleandoc(below.value.value)
     return found
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
+import inspect
 import json
+import textwrap
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +20,8 @@ from netdyno.errors import Error
 class Config(BaseModel):
     """Base of everything that people write: an unknown key is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # what a command does not use is not made ready either: it starts sooner
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 M = TypeVar("M", bound=BaseModel)
@@ -129,6 +133,26 @@ def check(model: type[M], data: Any, code: str, at: str) -> M:
         raise Error(
             code, first["what"], at=first["at"], fix=first["fix"], all=found if len(found) > 1 else ()
         ) from e
+
+
+def meanings(model: type[BaseModel]) -> dict[str, str]:
+    """What stands below the fields of a model, and of what it inherits from, in the code."""
+    found: dict[str, str] = {}
+    for one in reversed(model.__mro__):
+        if one is BaseModel or not issubclass(one, BaseModel):
+            continue
+        body = ast.parse(textwrap.dedent(inspect.getsource(one))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for field, below in zip(body.body, body.body[1:], strict=False):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(below, ast.Expr)
+                and isinstance(below.value, ast.Constant)
+                and isinstance(below.value.value, str)
+            ):
+                found[field.target.id] = inspect.cleandoc(below.value.value)
+    return found
 
 
 def _finding(model: type[BaseModel], one: Any, code: str, at: str) -> dict[str, str]:

@@ -30,7 +30,8 @@ COUNTERS = (
 class Model(BaseModel):
     """Base of everything that comes over the wire."""
 
-    model_config = ConfigDict(extra="allow", populate_by_name=True)
+    # made ready on first use: a command starts sooner
+    model_config = ConfigDict(extra="allow", populate_by_name=True, defer_build=True)
 
 
 class Counts(Model):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from netdyno import presets
+from netdyno import config, presets
 from netdyno.cli import console
 from netdyno.client import Client
 from netdyno.daemon import Daemon
@@ -74,8 +74,9 @@ def describe(
 
 def options(driver: type[Dut]) -> dict[str, dict[str, Any]]:
     """The settings of a driver: default and meaning of each."""
+    meanings = config.meanings(driver.Options)
     return {
-        name: {"default": field.default, "meaning": field.description or ""}
+        name: {"default": field.default, "meaning": meanings.get(name, "")}
         for name, field in driver.Options.model_fields.items()
     }
 

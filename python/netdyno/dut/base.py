@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import ConfigDict
-
 from netdyno import config
 from netdyno.journal import Journal, journal
 from netdyno.process import Process
@@ -45,8 +43,6 @@ class Place:
 
 class Settings(config.Config):
     """Base of what can be set of a driver; the text below a key is what `netdyno describe` says of it."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
 
 class Dut(ABC):
