@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from netdyno.errors import Error
 from netdyno.stats.estimate import sd
+from netdyno.stats.paired import blocks, least_pairs
 from netdyno.tuning import pareto
 from netdyno.tuning.gain import centre, gain, has, of_bench
 from netdyno.tuning.model import Bench, Metric, Setting
-from netdyno.tuning.prove import Limit, Proof, order, prove
+from netdyno.tuning.prove import Candidate, Limit, Proof, prove
 from netdyno.tuning.record import Record, Trial
 from netdyno.tuning.space import Point, Space
 
@@ -32,6 +33,8 @@ BASELINE = 3
 """Trials of the baseline before a search: they are part of its budget."""
 RANDOM = 8
 """Trials before there is anything to model."""
+SPARE = 2
+"""Pairs in a proof beyond those without which it could prove nothing."""
 UP = 0.8
 """How far up the corners are where a search begins: at the very end there may be no memory left."""
 
@@ -53,8 +56,8 @@ class Budget:
     seconds: float = math.inf
     patience: int | None = None
     """So many trials without anything better end it."""
-    pairs: int = 6
-    """Trials of each setting in the proof."""
+    pairs: int | None = None
+    """Trials of each setting in the proof; without a number, as many as it takes to prove anything."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,7 @@ def search(
 
     feasible = [i for i, t in enumerate(tried) if t.feasible]
     front = [feasible[i] for i in pareto.front([tried[i].gains for i in feasible], goal.objectives)]
-    proofs = _proofs(bench, record, goal, metrics, tried, budget, seed, level)
+    proofs = _proofs(bench, space, record, goal, metrics, tried, budget, seed, level)
     return Found(
         goal, metrics, reference, spread, tuple(tried), tuple(front), tuple(proofs), ended, tuple(baseline)
     )
@@ -275,6 +278,7 @@ def _advances(one: Tried, tried: Sequence[Tried], goal: Goal, spread: Mapping[st
 
 def _proofs(
     bench: Bench,
+    space: Space,
     record: Record,
     goal: Goal,
     metrics: Mapping[str, Metric],
@@ -285,22 +289,28 @@ def _proofs(
 ) -> list[Proof]:
     """Measure again what was best in each objective."""
     chosen = candidates(tried, goal)
-    if not chosen or budget.pairs < 1:
+    if not chosen:
         return []
-    distinct: dict[str, Setting] = {_name({}): {}}
-    distinct.update({_name(setting): setting for setting in chosen.values()})
-    settings = list(distinct.values())
-    trials: list[list[Trial]] = [[] for _ in settings]
-    for number, turn in enumerate(order(len(settings), budget.pairs, seed)):
-        for which in turn:
-            # a round has one seed: where it decides what is asked, all are asked alike
-            phase = f"proof {_name(settings[which])}"
-            trials[which].append(
-                record.measure(bench, phase, number, settings[which], _seed(seed, 3, number))
-            )
-    places = {name: i for i, name in enumerate(distinct)}
-    others = [(o, setting, trials[places[_name(setting)]]) for o, setting in chosen.items()]
-    return prove(metrics, {o: o for o in chosen}, trials[0], others, goal.limits, level)
+    pairs = budget.pairs or least_pairs(level, len(metrics) * len(chosen)) + SPARE
+    distinct = {_name(setting): setting for setting in ({}, *chosen.values())}
+    names = list(distinct)
+    trials: list[list[Trial]] = [[] for _ in names]
+    for number, block in enumerate(blocks(len(names), pairs, seed)):
+        for which in block:
+            # a block has one seed: where it decides what is asked, all are asked alike
+            phase, setting = f"proof {names[which]}", distinct[names[which]]
+            trials[which].append(record.measure(bench, phase, number, setting, _seed(seed, 3, number)))
+    beside = [
+        Candidate(o, setting, mechanism(space, setting), tuple(trials[names.index(_name(setting))]))
+        for o, setting in chosen.items()
+    ]
+    return prove(metrics, trials[0], beside, goal.limits, level)
+
+
+def mechanism(space: Space, setting: Setting) -> tuple[str, ...]:
+    """The counters by which what is changed would show."""
+    changed = (a.tunable.counters for a in space.axes if a.name in setting)
+    return tuple(dict.fromkeys(name for counters in changed for name in counters))
 
 
 def candidates(tried: Sequence[Tried], goal: Goal) -> dict[str, Setting]:

@@ -31,18 +31,19 @@ DOC = "https://docs.kernel.org/networking/ip-sysctl.html"
 
 
 def _number(
-    name: str, low: int, high: int, default: int, scale: Scale = Scale.LOG, unit: str = ""
+    name: str, low: int, high: int, default: int, scale: Scale = Scale.LOG, unit: str = "", counter: str = ""
 ) -> Tunable:
     return Tunable(
         name, Scope.NAMESPACE, "", DOC, Access("sysctl", name), low, high,
-        scale=scale, unit=unit, default=default,
+        scale=scale, unit=unit, default=default, counters=(counter,) if counter else (),
     )  # fmt: skip
 
 
-def _choice(name: str, default: Value, *choices: Value) -> Tunable:
+def _choice(name: str, default: Value, *choices: Value, counter: str = "") -> Tunable:
     return Tunable(
         name, Scope.NAMESPACE, "", DOC, Access("sysctl", name),
         choices=choices, scale=Scale.CHOICE, default=default, values="choice",
+        counters=(counter,) if counter else (),
     )  # fmt: skip
 
 
@@ -55,13 +56,13 @@ CC, QDISC, IDLE = (
 QUEUE, GRO = "net.core.somaxconn", "dev.eth0.gro_flush_timeout"
 
 ACTIVE: tuple[Tunable, ...] = (
-    _number(RMEM, 4096, 64 << 20, 212_992, unit="bytes"),
-    _number(WMEM, 4096, 64 << 20, 212_992, unit="bytes"),
-    _choice(CC, "cubic", "cubic", "reno", "bbr"),
+    _number(RMEM, 4096, 64 << 20, 212_992, unit="bytes", counter="tcp.rwnd_limited"),
+    _number(WMEM, 4096, 64 << 20, 212_992, unit="bytes", counter="tcp.sndbuf_limited"),
+    _choice(CC, "cubic", "cubic", "reno", "bbr", counter="tcp.cwnd"),
     _choice(QDISC, "fq_codel", "fq_codel", "fq", "pfifo_fast"),
-    _choice(IDLE, 1, 0, 1),
-    _number(QUEUE, 128, 65_535, 4096),
-    _number(GRO, 0, 200_000, 0, unit="ns"),
+    _choice(IDLE, 1, 0, 1, counter="tcp.restarts"),
+    _number(QUEUE, 128, 65_535, 4096, counter="TcpExtListenOverflows"),
+    _number(GRO, 0, 200_000, 0, unit="ns", counter="napi.polls"),
 )
 """What does something, at least on some paths."""
 INERT: tuple[Tunable, ...] = (
@@ -159,5 +160,24 @@ class Simulated:
             "latency_p99": true["latency_p99"] * math.exp(draw.gauss(0, 1.5 * self.noise)),
             "failed": true["failed"],
         }
-        counters = {"TcpExtListenOverflows": true["failed"]}
-        return Observation(setting, seen, counters, seconds=1.0)
+        return Observation(setting, seen, self._counters(now, true, draw), seconds=1.0)
+
+    def _counters(
+        self, now: Mapping[str, Value], true: Mapping[str, float], draw: random.Random
+    ) -> dict[str, float]:
+        window = true["throughput"] * self.path.rtt / 8
+        limited = {
+            name: min(1.0, window / (int(now[name]) / part)) for name, part in ((RMEM, 2), (WMEM, 1.5))
+        }
+        return {
+            "TcpExtListenOverflows": true["failed"],
+            "tcp.rtt_ms": self.path.rtt * 1e3 * math.exp(draw.gauss(0, self.noise)),
+            "tcp.cwnd": window / MSS * math.exp(draw.gauss(0, self.noise)),
+            "tcp.delivery_rate": true["throughput"] * math.exp(draw.gauss(0, self.noise)),
+            "tcp.rwnd_limited": max(0.0, limited[RMEM] - abs(draw.gauss(0, self.noise))),
+            "tcp.sndbuf_limited": max(0.0, limited[WMEM] - abs(draw.gauss(0, self.noise))),
+            "tcp.restarts": 40.0 * (now[IDLE] == 1),
+            "napi.polls": 1e5 / (1 + int(now[GRO]) / 1e4) * math.exp(draw.gauss(0, self.noise)),
+            "TcpRetransSegs": true["throughput"] / MSS / 8 * self.path.loss,
+            "TcpOutSegs": true["throughput"] / MSS / 8,
+        }
