@@ -65,13 +65,16 @@ def namespace(end: str = "") -> Iterator[str]:
         subprocess.run(["ip", "netns", "del", name], check=False)
 
 
-def inside(name: str, core: int, *command: str) -> list[str]:
-    """The command line that runs a command there, on that core."""
-    return ["ip", "netns", "exec", name, "taskset", "-c", str(core), *command]
+def inside(name: str, core: int | None, *command: str) -> list[str]:
+    """The command line that runs a command there, on that core or on any."""
+    on = [] if core is None else ["taskset", "-c", str(core)]
+    return ["ip", "netns", "exec", name, *on, *command]
 
 
 @contextlib.contextmanager
-def server(name: str, core: int, *command: str, port: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
+def server(
+    name: str, core: int | None, *command: str, port: int | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """A server in the namespace, for as long as it is needed."""
     # a file, not a pipe: a server that logs every client would stand still once a pipe is full
     words = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import cases_dpdk
+import cases_impair
 import cases_sockets
 import cases_testpmd
 from bed import Skipped
@@ -60,6 +61,12 @@ CASES: dict[str, Case] = {
     "dpdk-loopback": Case(cases_dpdk.loopback, {"rate": "packets/s"}),
     "dpdk-delay": Case(cases_dpdk.delay, {"rate": "frames/s", "delay": "ns", "apart": "ns"}),
     "dpdk-split": Case(cases_dpdk.split, {"rate": "frames/s", "one": "frames/s", "ring": "ns/frame"}),
+    "impair-plain": Case(cases_impair.plain, {"rate": "Gbit/s"}),
+    "impair-10ms": Case(cases_impair.late, {"rate": "Gbit/s", "at": "Gbit/s", "p50": "µs", "p99": "µs"}),
+    "impair-loss": Case(
+        cases_impair.lossy,
+        {"rate": "Gbit/s", "cubic": "Gbit/s", "lost": "packets", "resent": "packets", "missed": "packets"},
+    ),
 }
 
 
