@@ -101,7 +101,7 @@ fn check_group(profile: &Profile, group: &Group, at: &str, add: &mut impl FnMut(
         Ok(target) => check_target(profile, group, &target, at, add),
     }
     check_load(group, at, add);
-    crate::frame::check(group, at, add);
+    crate::frame::check(profile, group, at, add);
     if group.frame.is_some() && !matches!(profile.transport, Transport::Dpdk(_)) {
         let what = "kernel sockets make their own frames";
         add(Some(Error::new(

@@ -1,13 +1,15 @@
 //! What the frames of a group are made of, and how fast they come: for DPDK ports.
 
 use crate::error::{BAD_VALUE, CONFLICT, OUT_OF_RANGE};
-use crate::{Error, Group};
-use packet::FCS;
-use packet::frame::{Layer, Sizes, Vary};
+use crate::load::capital;
+use crate::{Error, Group, Profile, Role, Transport};
+use packet::frame::{Devices, FrameError, Layer, Program, Recipe, Sizes, Vary, compose};
+use packet::{FCS, Flow, ethernet, ipv4, ipv6, udp};
 use protocol::registry::Params;
 use protocol::unit::{BitRate, Interval, Rate, Share, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Bytes that a frame takes on the wire besides itself: preamble, start delimiter and the least gap.
 pub const WIRE_OVERHEAD: u64 = 20;
@@ -210,16 +212,103 @@ impl FrameSize {
     }
 }
 
-/// What is wrong with a group's frame, beyond what its layers say when they are composed.
-pub fn check(group: &Group, at: &str, add: &mut impl FnMut(Option<Error>)) {
+/// Bytes in the headers of a group that says nothing about its frames.
+pub fn plain_headers(ipv6: bool) -> usize {
+    ethernet::LEN + if ipv6 { ipv6::LEN } else { ipv4::LEN } + udp::LEN
+}
+
+/// Sizes of a group's frames, without FCS. `ipv6`: its target has such an address.
+pub fn sizes(group: &Group, ipv6: bool) -> Result<Sizes, String> {
+    if let Some(size) = group.frame.as_ref().and_then(|frame| frame.size.as_ref()) {
+        return size.sizes();
+    }
+    let size = match &group.model {
+        Params::Stream(stream) => stream.size.bytes(),
+        _ => 0,
+    };
+    Ok(Sizes::Cycle(vec![size.saturating_add(plain_headers(ipv6))]))
+}
+
+/// What writes a group's frames; where it cannot be made, the fault's place below the group is named.
+pub fn program(
+    group: &Group,
+    sizes: &Sizes,
+    flow: &Flow,
+    devices: Devices<'_>,
+    seed: u64,
+) -> Result<Program, FrameError> {
+    let frame = group.frame.as_ref();
+    let plain = Layer::udp(flow.destination.is_ipv6());
+    let layers = frame.map(|frame| &frame.layers).filter(|layers| !layers.is_empty());
+    let recipe = Recipe {
+        layers: layers.map_or(&plain[..], |layers| &layers[..]),
+        vary: frame.map_or(&[], |frame| &frame.vary[..]),
+        sizes,
+        measured: frame.is_none_or(|frame| frame.measured),
+        flow,
+        devices,
+        seed,
+    };
+    compose(&recipe).map_err(|why| {
+        let at = match (frame.map(|frame| &frame.size), why.at.as_str()) {
+            (None | Some(None), "size") => "model.stream.size".to_owned(),
+            (_, at) => format!("frame.{at}"),
+        };
+        FrameError { at, ..why }
+    })
+}
+
+/// Compose the group's frames as a run would, with addresses that stand in for those that only a run knows.
+fn check_composed(profile: &Profile, group: &Group, at: &str) -> Option<Error> {
+    let Transport::Dpdk(dpdk) = &profile.transport else { return None };
+    let mut ports = dpdk.ports.iter().filter(|port| port.role == Role::Generator);
+    let port = ports.find(|port| group.port.as_ref().is_none_or(|name| *name == port.name))?;
+    let target = profile.target(group).ok()?;
+    let sources = group.source.iter().map(|text| crate::source::expand(text)).collect::<Result<Vec<_>, _>>();
+    let sources: Vec<IpAddr> = sources.ok()?.into_iter().flatten().take(2).collect();
+    let plain = group.frame.as_ref().is_none_or(|frame| frame.layers.is_empty());
+    let composed = |destination: IpAddr| {
+        // whether the port has an address to reach it from is for the run to say where no layer asks for one
+        let own = if plain { destination } else { port.ip.ip };
+        let flow = Flow {
+            source_mac: [0; 6],
+            destination_mac: [0; 6],
+            source: SocketAddr::new(sources.first().copied().unwrap_or(own), 0),
+            destination: SocketAddr::new(destination, 0),
+        };
+        let sizes = match sizes(group, destination.is_ipv6()) {
+            // what fits the smallest and the largest fits those between
+            Ok(Sizes::Random(from, to)) => Sizes::Cycle(vec![from, to]),
+            Ok(sizes) => sizes,
+            Err(what) => {
+                let fix = "Give sizes with FCS, like {\"fixed\": \"64B\"}";
+                return Err((BAD_VALUE, FrameError { at: "frame.size".to_owned(), what, fix }));
+            }
+        };
+        let devices = Devices { count: group.devices.min(2), ports: 2, sources: &sources };
+        program(group, &sizes, &flow, devices, 0).map_err(|why| (CONFLICT, why))
+    };
+    let composed = match target.host.parse() {
+        Ok(address) => composed(address),
+        // a name may stand for either kind
+        Err(_) => composed(Ipv4Addr::LOCALHOST.into())
+            .or_else(|why| composed(Ipv6Addr::LOCALHOST.into()).map_err(|_| why)),
+    };
+    let (code, why) = composed.err()?;
+    Some(Error::new(code, format!("{at}.{}", why.at), why.what, capital(why.fix)))
+}
+
+/// What is wrong with a group's frames.
+pub fn check(profile: &Profile, group: &Group, at: &str, add: &mut impl FnMut(Option<Error>)) {
+    let is_replay = group.frame.as_ref().is_some_and(|frame| frame.replay.is_some());
+    if matches!(&group.model, Params::Stream(stream) if stream.check().is_ok()) && !is_replay {
+        add(check_composed(profile, group, at));
+    }
     let Some(frame) = &group.frame else { return };
     let at = format!("{at}.frame");
     let mut error = |code, key: &str, what: String, fix: &str| {
         add(Some(Error::new(code, format!("{at}.{key}"), what, fix)));
     };
-    if let Some(Err(what)) = frame.size.as_ref().map(FrameSize::sizes) {
-        error(BAD_VALUE, "size", what, "Give sizes with FCS, like {\"fixed\": \"64B\"}");
-    }
     if frame.priority > 7 {
         error(OUT_OF_RANGE, "priority", format!("{} is no priority", frame.priority), "Use 0 to 7");
     }

@@ -4,14 +4,13 @@ use super::slots::{Gaps, Shape};
 use crate::capture;
 use crate::plan::{GroupPlan, Plan};
 use crate::transport::Unready;
-use packet::frame::{Devices, FrameError, Layer, Program, Recipe, Sizes, Vary, compose};
-use packet::{FCS, Flow, ethernet, ipv4, ipv6, udp};
+use packet::frame::{Devices, Layer, Program, Sizes};
+use packet::{FCS, Flow};
 use profile::ceiling::RATE;
 use profile::frame::Replay;
 use profile::{Frame, Load};
 use protocol::registry::Params;
 use protocol::stream;
-use std::net::IpAddr;
 
 /// Devices send from this UDP port on, in turn.
 pub const FIRST_SOURCE_PORT: u16 = 10_000;
@@ -60,21 +59,10 @@ pub fn refuse(index: usize, group: &GroupPlan, plan: &Plan) -> Result<(), Unread
     Ok(())
 }
 
-/// Bytes in a plain group's headers.
-fn headers(group: &GroupPlan) -> usize {
-    let ip = if group.address.is_ipv6() { ipv6::LEN } else { ipv4::LEN };
-    ethernet::LEN + ip + udp::LEN
-}
-
 /// Sizes of a group's frames, without FCS.
 fn sizes(index: usize, group: &GroupPlan, plan: &Plan) -> Result<Sizes, Unready> {
-    if let Some(size) = frame(plan, index).and_then(|frame| frame.size.as_ref()) {
-        let wrong =
-            |what| refusal(index, "frame.size", what, "Give sizes with FCS, like {\"fixed\": \"64B\"}");
-        return size.sizes().map_err(wrong);
-    }
-    let size = model(plan, index).map_or(0, |stream| stream.size.bytes());
-    Ok(Sizes::Cycle(vec![size.saturating_add(headers(group))]))
+    let wrong = |what| refusal(index, "frame.size", what, "Give sizes with FCS, like {\"fixed\": \"64B\"}");
+    profile::frame::sizes(&plan.profile.groups[index], group.address.is_ipv6()).map_err(wrong)
 }
 
 /// The longest frame of all groups, without FCS.
@@ -112,26 +100,13 @@ pub fn program(
     if let Some(replay) = frame.and_then(|frame| frame.replay.as_ref()) {
         return Ok((recording(index, replay)?.0, 0));
     }
-    let plain = Layer::udp(group.address.is_ipv6());
-    let none: &[Vary] = &[];
-    let (layers, vary, measured) = match frame {
-        Some(frame) if frame.layers.is_empty() => (&plain[..], &frame.vary[..], frame.measured),
-        Some(frame) => (&frame.layers[..], &frame.vary[..], frame.measured),
-        None => (&plain[..], none, true),
-    };
     let sizes = sizes(index, group, plan)?;
-    let sources: &[IpAddr] = &group.sources;
-    let devices = Devices { count: group.devices, ports: SOURCE_PORTS, sources };
+    let devices = Devices { count: group.devices, ports: SOURCE_PORTS, sources: &group.sources };
     let seed = plan.profile.seed.wrapping_add(index as u64);
-    let recipe = Recipe { layers, vary, sizes: &sizes, measured, flow, devices, seed };
-    let program = compose(&recipe).map_err(|why: FrameError| {
-        let key = match (frame, why.at.as_str()) {
-            (None, "size") => "model.stream.size".to_owned(),
-            (_, at) => format!("frame.{at}"),
-        };
-        refusal(index, &key, why.what, why.fix)
-    })?;
-    Ok((program, if frame.is_some() { 0 } else { headers(group) }))
+    let program = profile::frame::program(&plan.profile.groups[index], &sizes, flow, devices, seed)
+        .map_err(|why| refusal(index, &why.at, why.what, why.fix))?;
+    let headers = profile::frame::plain_headers(group.address.is_ipv6());
+    Ok((program, if frame.is_some() { 0 } else { headers }))
 }
 
 /// The frames of a recording, and the times between them, ns.
