@@ -3,20 +3,14 @@
 //!
 //!     cargo run --release -p traffic --example dpdk_speed [STREAMS] [SECONDS] [split] [huge]
 
-use serde_json::{Value, json};
-use std::sync::Arc;
-use std::sync::mpsc::channel;
-use traffic::collect::{Collector, Header};
-use traffic::dpdk::Dpdk;
-use traffic::{Control, Plan, Transport, Trial};
+#[path = "../tests/lab/dpdk.rs"]
+#[allow(dead_code, reason = "tests use all of it")]
+mod lab;
 
-fn run(
-    streams: u64,
-    rate: u64,
-    seconds: u64,
-    split: bool,
-    huge: bool,
-) -> Result<Value, Box<dyn std::error::Error>> {
+use serde_json::{Value, json};
+use traffic::Unready;
+
+fn run(streams: u64, rate: u64, seconds: u64, split: bool, huge: bool) -> Result<Value, Unready> {
     let mut profile = json!({
         "name": "speed",
         "phases": {"warmup": "500ms", "measure": format!("{seconds}s"), "drain": "500ms"},
@@ -38,27 +32,10 @@ fn run(
             {"elements": ["a.receiver", "b.receiver"]}
         ]);
     }
-    let profile = profile::load(&profile.to_string()).map_err(|errors| format!("{errors:?}"))?;
-    let profile::Transport::Dpdk(settings) = profile.transport.clone() else { return Err("not dpdk".into()) };
-    let plan = Arc::new(Plan::new(profile, &Trial::default()).map_err(|errors| format!("{errors:?}"))?);
-    let second = 1_000_000_000;
-    let control = Arc::new(Control::new(second / 2, seconds * second, second / 2, second));
-    let transport = Dpdk::new(&settings)?;
-    let (tx, rx) = channel();
-    let threads = transport.start(Arc::clone(&plan), Arc::clone(&control), tx)?;
-    let mut collector = Collector::new(plan, Arc::clone(&control), transport.cores());
-    control.go();
-    for sample in rx {
-        collector.take(sample);
-    }
-    for thread in threads {
-        thread.join().map_err(|_| "the supervisor panicked")?;
-    }
-    let header = Header { run: "speed".into(), transport: "dpdk", started: String::new(), stopped: None };
-    Ok(serde_json::to_value(collector.finish(header).0)?)
+    lab::run(&profile)
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Unready> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number =
         |at: usize, other: u64| arguments.get(at).and_then(|text| text.parse().ok()).unwrap_or(other);

@@ -2,19 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod lab;
+
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::{Block, PcapNgReader};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
-use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use traffic::capture::{Capture, Status};
-use traffic::collect::{Collector, Header};
 use traffic::dpdk::Dpdk;
-use traffic::{Control, Plan, Transport, Trial, Unready};
+use traffic::{Control, Transport, Unready};
 
 /// A generator and a reflector at the two ends of a cable.
 fn cable(name: &str, stream: Value) -> Value {
@@ -29,46 +28,10 @@ fn cable(name: &str, stream: Value) -> Value {
     })
 }
 
-/// Workers poll: two runs at once on two cores would starve each other.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-fn start_with(profile: &Value, steer: impl FnOnce(&Arc<Control>)) -> Result<Value, Unready> {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    unguarded(profile, steer)
-}
-
-fn unguarded(profile: &Value, steer: impl FnOnce(&Arc<Control>)) -> Result<Value, Unready> {
-    prepared(profile, |_| (), |_, control| steer(control))
-}
-
-fn prepared(
-    profile: &Value,
-    prepare: impl FnOnce(&Dpdk),
-    steer: impl FnOnce(&Dpdk, &Arc<Control>),
-) -> Result<Value, Unready> {
-    let profile = profile::load(&profile.to_string()).unwrap_or_else(|errors| panic!("{errors:?}"));
-    let profile::Transport::Dpdk(settings) = profile.transport.clone() else { panic!("not dpdk") };
-    let phases = profile.phases.clone();
-    let plan = Plan::new(profile, &Trial::default()).unwrap_or_else(|errors| panic!("{errors:?}"));
-    let plan = Arc::new(plan);
-    let (warmup, measure) = (phases.warmup.ns(), phases.measure.ns());
-    let control = Arc::new(Control::new(warmup, measure, phases.drain.ns(), phases.sample.ns()));
-    let transport = Dpdk::new(&settings)?;
-    prepare(&transport);
-    let (tx, rx) = channel();
-    let threads = transport.start(Arc::clone(&plan), Arc::clone(&control), tx)?;
-    let mut collector = Collector::new(plan, Arc::clone(&control), transport.cores());
-    control.go();
-    steer(&transport, &control);
-    for sample in rx {
-        collector.take(sample);
-    }
-    assert!(collector.is_done());
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
-    let header = Header { run: "r".into(), transport: "dpdk", started: "now".into(), stopped: None };
-    let (result, flows) = collector.finish(header);
-    assert!(flows.iter().all(|flow| flow.tally.delivered <= flow.tally.sent));
-    Ok(serde_json::to_value(result).unwrap())
+/// Start it when no other is at work.
+fn start_with(profile: &Value, steer: impl FnOnce(&Control)) -> Result<Value, Unready> {
+    let _alone = lab::dpdk::alone();
+    lab::dpdk::run_with(profile, |_| (), |_, control| steer(control))
 }
 
 fn start(profile: &Value) -> Result<Value, Unready> {
@@ -340,7 +303,7 @@ fn a_reflector_of_another_run_answers_over_veth() {
     let mut result = Value::Null;
     // The reflector's run goes on while the other one asks for its address, sends, and ends.
     let reflected = start_with(&reflector, |control| {
-        result = unguarded(&profile, |_| ()).unwrap_or_else(|why| panic!("{why}"));
+        result = lab::dpdk::run(&profile).unwrap_or_else(|why| panic!("{why}"));
         control.stop();
     })
     .unwrap();
@@ -426,10 +389,10 @@ fn begin(transport: &Dpdk, settings: Value, path: &Path) -> Result<Capture, Unre
 
 /// Run it, and capture from before it begins until after it ended.
 fn captured(profile: &Value, settings: Value, path: &Path) -> (Value, Status) {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = lab::dpdk::alone();
     let mut capture = None;
     let prepare = |transport: &Dpdk| capture = Some(begin(transport, settings, path).unwrap());
-    let result = prepared(profile, prepare, |_, _| ()).unwrap_or_else(|why| panic!("{why}"));
+    let result = lab::dpdk::run_with(profile, prepare, |_, _| ()).unwrap_or_else(|why| panic!("{why}"));
     (result, capture.unwrap().stop())
 }
 
@@ -527,9 +490,9 @@ fn captures_come_and_go_while_a_run_goes_on() {
     profile["phases"]["measure"] = json!("60s");
     profile["transport"]["dpdk"]["placement"] =
         json!([{"elements": ["a.generator", "a.receiver"]}, {"elements": ["b.reflector"]}]);
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = lab::dpdk::alone();
     let mut statuses = Vec::new();
-    let steer = |transport: &Dpdk, control: &Arc<Control>| {
+    let steer = |transport: &Dpdk, control: &Control| {
         for i in 0..3 {
             let mut capture = begin(transport, json!({}), &path(i)).unwrap();
             std::thread::sleep(Duration::from_millis(120));
@@ -537,7 +500,7 @@ fn captures_come_and_go_while_a_run_goes_on() {
         }
         control.stop();
     };
-    all_came_back(&prepared(&profile, |_| (), steer).unwrap_or_else(|why| panic!("{why}")));
+    all_came_back(&lab::dpdk::run_with(&profile, |_| (), steer).unwrap_or_else(|why| panic!("{why}")));
     for (i, status) in statuses.iter().enumerate() {
         assert_eq!((status.state, status.dropped), ("stopped", 0));
         let (received, sent) = directions(&packets(&path(i)));

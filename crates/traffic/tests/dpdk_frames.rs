@@ -2,19 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod lab;
+
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::{DataLink, TsResolution};
 use serde_json::{Value, json};
 use std::fs::File;
-use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use traffic::collect::{Collector, Header};
-use traffic::dpdk::Dpdk;
-use traffic::{Control, Plan, Transport, Trial, Unready};
-
-/// Workers poll: two runs at once on two cores would starve each other.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+use traffic::Unready;
 
 /// Groups that send from `a` to `b`, where all is received.
 fn profile(cable: &str, groups: Vec<Value>) -> Value {
@@ -40,24 +35,8 @@ fn profile(cable: &str, groups: Vec<Value>) -> Value {
 }
 
 fn start(profile: &Value) -> Result<Value, Unready> {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let profile = profile::load(&profile.to_string()).unwrap_or_else(|errors| panic!("{errors:?}"));
-    let profile::Transport::Dpdk(settings) = profile.transport.clone() else { panic!("not dpdk") };
-    let phases = profile.phases.clone();
-    let plan = Arc::new(Plan::new(profile, &Trial::default()).unwrap_or_else(|errors| panic!("{errors:?}")));
-    let (warmup, measure) = (phases.warmup.ns(), phases.measure.ns());
-    let control = Arc::new(Control::new(warmup, measure, phases.drain.ns(), phases.sample.ns()));
-    let transport = Dpdk::new(&settings)?;
-    let (tx, rx) = channel();
-    let threads = transport.start(Arc::clone(&plan), Arc::clone(&control), tx)?;
-    let mut collector = Collector::new(plan, Arc::clone(&control), transport.cores());
-    control.go();
-    for sample in rx {
-        collector.take(sample);
-    }
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
-    let header = Header { run: "r".into(), transport: "dpdk", started: "now".into(), stopped: None };
-    Ok(serde_json::to_value(collector.finish(header).0).unwrap())
+    let _alone = lab::dpdk::alone();
+    lab::dpdk::run(profile)
 }
 
 /// What was intended, sent, delivered, and the bytes sent. On a busy machine not all that is intended is sent.
@@ -170,19 +149,20 @@ fn who_has_priority_goes_first() {
 }
 
 #[test]
-fn frames_that_cannot_be_made_are_refused_by_name() {
-    let refused = |frame: Value| {
-        let why = start(&profile("bad", vec![frame])).unwrap_err();
+fn what_only_a_run_can_know_is_refused_by_name() {
+    let why = |mut profile: Value, frame: Value| {
+        profile["groups"][0]["frame"] = frame;
+        let why = start(&profile).unwrap_err();
         format!("{} {}", why.code, why.at)
     };
-    assert_eq!(refused(json!({"layers": [{"ipv4": {}}]})), "ND-104-07 groups[0].frame.layers[0].ipv4");
-    let tcp = json!([{"ethernet": {}}, {"ipv4": {}}, {"tcp": {}}]);
-    assert_eq!(refused(json!({"layers": tcp, "size": {"fixed": "64B"}})), "ND-104-07 groups[0].frame.size");
-    let vary = json!([{"field": "ipv4.colour", "change": {"list": [1]}}]);
-    assert_eq!(refused(json!({"vary": vary})), "ND-104-07 groups[0].frame.vary[0].field");
-    let file = "/nowhere/x.pcap";
-    assert_eq!(
-        refused(json!({"replay": {"file": file}, "measured": false})),
-        "ND-104-08 groups[0].frame.replay.file"
-    );
+    let fine = profile("bad", vec![json!({})]);
+    let replay = json!({"replay": {"file": "/nowhere/x.pcap"}, "measured": false});
+    assert_eq!(why(fine.clone(), replay), "ND-104-08 groups[0].frame.replay.file");
+    // A name may stand for an address of either kind; this one's are known only when it is asked for.
+    let mut named = fine;
+    named["groups"][0]["target"] = json!("udp://localhost:7");
+    named["groups"][0]["source"] = json!(["10.9.0.1"]);
+    let six = json!([{"ethernet": {}}, {"ipv6": {"source": "fd09::1"}}, {"udp": {}}]);
+    let frame = json!({"layers": six, "size": {"fixed": "100B"}});
+    assert_eq!(why(named, frame), "ND-104-07 groups[0].frame.layers[1].ipv6.destination");
 }

@@ -2,13 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod lab;
+
 use serde_json::{Value, json};
-use std::sync::Arc;
-use std::sync::mpsc::channel;
 use std::time::Duration;
-use traffic::collect::{Collector, Header};
+use traffic::Transport;
 use traffic::dpdk::Dpdk;
-use traffic::{Control, Plan, Transport, Trial};
 
 #[test]
 fn the_graph_is_the_one_that_runs_and_its_packets_can_be_followed() {
@@ -24,27 +23,16 @@ fn the_graph_is_the_one_that_runs_and_its_packets_can_be_followed() {
         }},
         "groups": [{"name": "s", "model": {"stream": {"rate": "1k/s", "size": "18B"}}, "target": "udp://10.9.0.2:7"}]
     });
-    let profile = profile::load(&profile.to_string()).unwrap();
-    let profile::Transport::Dpdk(settings) = profile.transport.clone() else { panic!("not dpdk") };
-    let plan = Arc::new(Plan::new(profile, &Trial::default()).unwrap());
-    let control = Arc::new(Control::new(0, 60_000_000_000, 1_000_000_000, 100_000_000));
-    let transport = Dpdk::new(&settings).unwrap();
-    planned(&transport);
-    let (tx, rx) = channel();
-    let threads = transport.start(Arc::clone(&plan), Arc::clone(&control), tx).unwrap();
-    let mut collector = Collector::new(plan, Arc::clone(&control), transport.cores());
-    control.go();
-    follow(&transport);
-    control.stop();
-    for sample in rx {
-        collector.take(sample);
-    }
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
-    let header = Header { run: "r".into(), transport: "dpdk", started: "now".into(), stopped: None };
-    let result = json!(collector.finish(header).0);
+    let mut view = None;
+    let result = lab::dpdk::run_with(&profile, planned, |transport, control| {
+        follow(transport);
+        view = transport.observe();
+        control.stop();
+    })
+    .unwrap();
 
     // A view stays when the run is over, and has the last counts.
-    let elements = json!(transport.observe().unwrap().elements());
+    let elements = json!(view.unwrap().elements());
     let count = |all: &Value| -> Vec<Value> {
         let about =
             |e: &Value| json!([e["name"], e["worker"], e["packets_in"], e["packets_out"], e["drops"]]);

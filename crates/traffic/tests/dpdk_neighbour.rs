@@ -4,45 +4,18 @@
 
 mod lab;
 
+use lab::dpdk::run;
 use lab::net::{alone, sh};
 use serde_json::{Value, json};
 use std::net::UdpSocket;
 use std::process::{Child, Command};
-use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use traffic::collect::{Collector, Header};
-use traffic::dpdk::Dpdk;
-use traffic::{Control, Plan, Transport, Trial, Unready};
-
-/// Workers poll: two runs at once on two cores would starve each other.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+use traffic::{Control, Unready};
 
 const MAC: &str = "02:00:00:00:00:0a";
 
 fn run_with(profile: &Value, steer: impl FnOnce(&Control)) -> Result<Value, Unready> {
-    let profile = profile::load(&profile.to_string()).unwrap_or_else(|errors| panic!("{errors:?}"));
-    let profile::Transport::Dpdk(settings) = profile.transport.clone() else { panic!("not dpdk") };
-    let phases = profile.phases.clone();
-    let plan = Arc::new(Plan::new(profile, &Trial::default()).unwrap_or_else(|errors| panic!("{errors:?}")));
-    let (warmup, measure) = (phases.warmup.ns(), phases.measure.ns());
-    let control = Arc::new(Control::new(warmup, measure, phases.drain.ns(), phases.sample.ns()));
-    let transport = Dpdk::new(&settings)?;
-    let (tx, rx) = channel();
-    let threads = transport.start(Arc::clone(&plan), Arc::clone(&control), tx)?;
-    let mut collector = Collector::new(plan, Arc::clone(&control), transport.cores());
-    control.go();
-    steer(&control);
-    for sample in rx {
-        collector.take(sample);
-    }
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
-    let header = Header { run: "r".into(), transport: "dpdk", started: "now".into(), stopped: None };
-    Ok(serde_json::to_value(collector.finish(header).0).unwrap())
-}
-
-fn run(profile: &Value) -> Result<Value, Unready> {
-    run_with(profile, |_| ())
+    lab::dpdk::run_with(profile, |_| (), |_, control| steer(control))
 }
 
 /// A stream from port `a` to `target`.
@@ -129,7 +102,7 @@ fn a_kernel_host_pings_our_port() {
         return;
     }
     cable();
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = lab::dpdk::alone();
     for (ip, target) in [("10.9.1.1", "udp://10.9.1.2:7"), ("fd09:1::1", "udp://[fd09:1::2]:7")] {
         let port = json!({"name": "a", "device": "af_packet:left", "ip": ip, "mac": MAC});
         let mut generator = stream(json!([port]), target);
@@ -155,7 +128,7 @@ fn a_kernel_host_is_found_over_ipv6() {
     }
     cable();
     echo("[fd09:1::2]:7");
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = lab::dpdk::alone();
     let port = json!([{"name": "a", "device": "af_packet:left", "ip": "fd09:1::1"}]);
     let mut profile = stream(port, "udp://[fd09:1::2]:7");
     let before = kernel("thread-self", "snmp6", "Udp6InDatagrams");
@@ -180,7 +153,7 @@ fn a_port_that_starts_tells_whose_its_address_is() {
         return;
     }
     cable();
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = lab::dpdk::alone();
     for ip in ["10.9.1.1", "fd09:1::1"] {
         sh(&format!("ip neighbour replace {ip} lladdr 02:00:00:00:00:99 dev right nud stale"));
         let port = json!({"name": "a", "device": "af_packet:left", "ip": ip, "mac": MAC});
@@ -254,7 +227,7 @@ fn a_kernel_router_leads_to_targets_outside_the_network() {
         return;
     }
     let router = Router::new();
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = lab::dpdk::alone();
     for (ip, gateway, host, nobody, table, name) in [
         ("10.9.1.1/24", "10.9.1.254", "10.9.2.2:7", "10.9.1.253", "snmp", "ForwDatagrams"),
         ("fd09:1::1/64", "fd09:1::fe", "[fd09:2::2]:7", "fd09:1::fd", "snmp6", "Ip6OutForwDatagrams"),
@@ -284,7 +257,7 @@ fn neighbours_find_each_other_in_their_vlan() {
         return;
     }
     cable();
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = lab::dpdk::alone();
     let layers = json!([{"ethernet": {}}, {"vlan": {"id": 300}}, {"ipv4": {}}, {"udp": {}}]);
     let own = json!({"layers": layers, "size": {"fixed": "100B"}});
     for (ours, theirs, frame, near, far) in [
@@ -322,7 +295,7 @@ fn neighbours_find_each_other_in_their_vlan() {
 
 #[test]
 fn plain_streams_have_the_tags_of_their_port() {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = lab::dpdk::alone();
     let ports = |theirs: Value| {
         json!([
             {"name": "a", "device": "pair:vlan", "ip": "10.9.4.1", "vlan": [200, 100]},

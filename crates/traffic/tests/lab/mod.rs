@@ -1,6 +1,7 @@
-//! What the tests of the sockets transport share.
+//! What tests of the transports share; what is here itself is for sockets.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
+pub mod dpdk;
 pub mod net;
 
 use serde_json::{Value, json};
