@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <rte_mbuf_pool_ops.h>
+
 uint16_t nd_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n)
 {
 	return rte_eth_rx_burst(port, queue, mbufs, n);
@@ -13,6 +15,37 @@ uint16_t nd_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uin
 uint16_t nd_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n)
 {
 	return rte_eth_tx_burst(port, queue, mbufs, n);
+}
+
+/* Pools without holes are made of memory of which DPDK does not know where devices find it: where we do. */
+static void init_packet(struct rte_mempool *pool, void *opaque, void *packet, unsigned int i)
+{
+	rte_mempool_get_header(packet)->iova = (rte_iova_t)(uintptr_t)packet;
+	rte_pktmbuf_init(pool, opaque, packet, i);
+}
+
+struct rte_mempool *nd_dense_pool(const char *name, uint32_t n, uint32_t cache, uint16_t room)
+{
+	struct rte_pktmbuf_pool_private about = { .mbuf_data_room_size = room };
+	struct rte_mempool *pool;
+	int rc;
+
+	pool = rte_mempool_create_empty(name, n, sizeof(struct rte_mbuf) + room, cache, sizeof(about),
+					SOCKET_ID_ANY, RTE_MEMPOOL_F_NO_IOVA_CONTIG);
+	if (pool == NULL)
+		return NULL;
+	rc = rte_mempool_set_ops_byname(pool, rte_mbuf_best_mempool_ops(), NULL);
+	if (rc == 0) {
+		rte_pktmbuf_pool_init(pool, &about);
+		rc = rte_mempool_populate_default(pool);
+	}
+	if (rc < 0) {
+		rte_mempool_free(pool);
+		rte_errno = -rc;
+		return NULL;
+	}
+	rte_mempool_obj_iter(pool, init_packet, NULL);
+	return pool;
 }
 
 int nd_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t n)

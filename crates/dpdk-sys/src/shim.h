@@ -33,7 +33,19 @@ enum nd_mbuf {
 /* Macros of RTE_BIT64(), which bindgen cannot evaluate. */
 static const uint64_t ND_TX_OFFLOAD_MULTI_SEGS = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
 static const uint64_t ND_TX_OFFLOAD_MBUF_FAST_FREE = RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
+static const uint64_t ND_TX_OFFLOAD_VLAN_INSERT = RTE_ETH_TX_OFFLOAD_VLAN_INSERT;
+static const uint64_t ND_TX_OFFLOAD_IPV4_CKSUM = RTE_ETH_TX_OFFLOAD_IPV4_CKSUM;
+static const uint64_t ND_TX_OFFLOAD_UDP_CKSUM = RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
+static const uint64_t ND_TX_OFFLOAD_TCP_CKSUM = RTE_ETH_TX_OFFLOAD_TCP_CKSUM;
+static const uint64_t ND_TX_OFFLOAD_TCP_TSO = RTE_ETH_TX_OFFLOAD_TCP_TSO;
 static const uint64_t ND_RX_OFFLOAD_SCATTER = RTE_ETH_RX_OFFLOAD_SCATTER;
+static const uint64_t ND_RX_OFFLOAD_VLAN_STRIP = RTE_ETH_RX_OFFLOAD_VLAN_STRIP;
+static const uint64_t ND_RX_OFFLOAD_IPV4_CKSUM = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM;
+static const uint64_t ND_RX_OFFLOAD_UDP_CKSUM = RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
+static const uint64_t ND_RX_OFFLOAD_TCP_CKSUM = RTE_ETH_RX_OFFLOAD_TCP_CKSUM;
+static const uint64_t ND_RX_OFFLOAD_TIMESTAMP = RTE_ETH_RX_OFFLOAD_TIMESTAMP;
+static const uint64_t ND_RSS = RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_TCP;
+static const uint32_t ND_MQ_RX_RSS = RTE_ETH_MQ_RX_RSS;
 static const uint32_t ND_RING_SP = RING_F_SP_ENQ;
 static const uint32_t ND_RING_SC = RING_F_SC_DEQ;
 
@@ -47,6 +59,10 @@ typedef void (*nd_log_fn)(uint32_t level, const char *text, size_t len);
 
 uint16_t nd_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
 uint16_t nd_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
+/* A pool of packets without holes, for memory in small pages: else DPDK gives each packet pages of its own, which takes
+ * near twice the memory, lays all headers on the same few places of the caches, and leads net_af_xdp, which computes
+ * where the pool ends as if there were no holes, to lose frames. Needs IOVA as VA. NULL, and nd_errno: none. */
+struct rte_mempool *nd_dense_pool(const char *name, uint32_t n, uint32_t cache, uint16_t room);
 /* All of n or none: 0 or a negative errno. */
 int nd_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t n);
 /* Make tail the end of head: 0 or a negative errno, and then nothing changed. */

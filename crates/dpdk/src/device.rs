@@ -67,6 +67,10 @@ impl FromStr for Device {
 }
 
 impl Device {
+    pub(crate) fn is_af_xdp(&self) -> bool {
+        matches!(self, Self::Virtual { driver, .. } if driver.starts_with("net_af_xdp"))
+    }
+
     /// What to look at when the device cannot be opened.
     pub(crate) fn hint(&self) -> &'static str {
         let driver = match self {
@@ -85,7 +89,10 @@ impl Device {
             "net_tap" => {
                 "Does /dev/net/tun exist, is the interface name free, and does the daemon run as root?"
             }
-            "net_memif" => "Is its socket's directory writable, and is the peer's role the other one?",
+            "net_memif" => {
+                "Is its socket's directory writable? A client needs its server to be there; is the peer's role the \
+                 other one?"
+            }
             "net_vhost" | "virtio_user" => {
                 "Is the socket path right, and does the peer run with shared memory?"
             }

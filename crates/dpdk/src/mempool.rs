@@ -65,9 +65,14 @@ impl Mempool {
         };
         let cache = CACHE.min(packets / 4);
         let room_with_head = room.saturating_add(dpdk_sys::RTE_PKTMBUF_HEADROOM as u16);
-        // SAFETY: the EAL runs, `name` is NUL-terminated and copied; -1 is SOCKET_ID_ANY.
+        // SAFETY: the EAL runs, with addresses for devices that are those of the process, as dense pools need;
+        // `name` is NUL-terminated and copied; -1 is SOCKET_ID_ANY.
         let pool = unsafe {
-            dpdk_sys::rte_pktmbuf_pool_create(name.as_ptr(), packets, cache, 0, room_with_head, -1)
+            if eal.options().huge_pages {
+                dpdk_sys::rte_pktmbuf_pool_create(name.as_ptr(), packets, cache, 0, room_with_head, -1)
+            } else {
+                dpdk_sys::nd_dense_pool(name.as_ptr(), packets, cache, room_with_head)
+            }
         };
         match NonNull::new(pool) {
             Some(pool) => Ok(Self(Arc::new(Inner { pool, shape }))),

@@ -6,6 +6,7 @@ use std::ffi::{CStr, CString};
 use std::mem::zeroed;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 /// How a port is set up.
 #[derive(Debug, Clone)]
@@ -53,6 +54,32 @@ pub struct PortInfo {
     pub max_mtu: u16,
     /// Number of the kernel's interface that it sits on; 0: none.
     pub interface: u32,
+    /// What it could do by itself.
+    pub offers: Vec<&'static str>,
+}
+
+/// What a port may offer to do, as it says in its receive and transmit capabilities.
+const OFFERS: [(&str, u64, u64); 11] = {
+    use dpdk_sys::*;
+    [
+        ("rx ipv4 checksum", ND_RX_OFFLOAD_IPV4_CKSUM, 0),
+        ("rx udp checksum", ND_RX_OFFLOAD_UDP_CKSUM, 0),
+        ("rx tcp checksum", ND_RX_OFFLOAD_TCP_CKSUM, 0),
+        ("rx vlan strip", ND_RX_OFFLOAD_VLAN_STRIP, 0),
+        ("rx timestamp", ND_RX_OFFLOAD_TIMESTAMP, 0),
+        ("tx ipv4 checksum", 0, ND_TX_OFFLOAD_IPV4_CKSUM),
+        ("tx udp checksum", 0, ND_TX_OFFLOAD_UDP_CKSUM),
+        ("tx tcp checksum", 0, ND_TX_OFFLOAD_TCP_CKSUM),
+        ("tx vlan insert", 0, ND_TX_OFFLOAD_VLAN_INSERT),
+        ("tso", 0, ND_TX_OFFLOAD_TCP_TSO),
+        ("tx fast free", 0, ND_TX_OFFLOAD_MBUF_FAST_FREE),
+    ]
+};
+
+fn offers(info: &dpdk_sys::rte_eth_dev_info) -> Vec<&'static str> {
+    let has = |(_, rx, tx): &&(_, u64, u64)| info.rx_offload_capa & rx | info.tx_offload_capa & tx != 0;
+    let rss = (info.flow_type_rss_offloads & dpdk_sys::ND_RSS != 0).then_some("rss");
+    OFFERS.iter().filter(has).map(|(name, ..)| *name).chain(rss).collect()
 }
 
 /// The state of a port's link.
@@ -252,6 +279,7 @@ impl Port {
             max_tx_queues: raw.max_tx_queues,
             max_mtu: raw.max_mtu,
             interface: raw.if_index,
+            offers: offers(&raw),
         })
     }
 
@@ -355,6 +383,11 @@ impl Drop for Inner {
                 Source::Virtual(name) => failed("removing", dpdk_sys::rte_vdev_uninit(name.as_ptr())),
                 Source::Pci => {}
             }
+        }
+        if self.device.is_af_xdp() {
+            // The kernel gives the interface's queue free a moment after the socket is closed, and until then
+            // refuses the next who wants it.
+            std::thread::sleep(Duration::from_millis(50));
         }
     }
 }
