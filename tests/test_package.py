@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from lab import NETDYNOD, ROOT
 
-PARTS = ("python", "profiles", "experiments")
+PARTS = ("python", "profiles", "experiments", "tunables")
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
 
 
@@ -47,9 +47,10 @@ def test_an_installed_package_has_its_presets(tmp_path: Path) -> None:
     where = "import netdyno; print(netdyno.__file__)"
     found = subprocess.run([sys.executable, "-c", where], env=environment, capture_output=True, text=True)
     assert found.stdout.startswith(str(site))
-    files = [path for part in PARTS[1:] for path in (ROOT / part).iterdir()]
+    files = [path for part in PARTS[1:3] for path in (ROOT / part).iterdir()]
     presets = sorted(path.stem for path in files if path.suffix in (".json", ".yaml"))
     assert netdyno("validate", *presets).splitlines() == [f"{name}: good" for name in presets]
+    assert "net.core.somaxconn" in netdyno("tune", "params", "--class", "latency")
     assert "groups:" in netdyno("init", "iot-mixed", "-o", "-")
     # a run from end to end, its report with it
     netdyno("run", "ping://127.0.0.1", "--duration", "0.2", "--warmup", "0", "-q")

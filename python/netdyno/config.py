@@ -45,6 +45,8 @@ def _unique(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dict
     """A mapping; a key written twice is an error, not a silent loss of the first."""
     seen: set[Any] = set()
     for key_node, _ in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            continue
         key = loader.construct_object(key_node, deep=True)
         if not isinstance(key, Hashable):
             raise yaml.constructor.ConstructorError(None, None, "a key must be text", key_node.start_mark)

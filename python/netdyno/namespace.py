@@ -56,23 +56,32 @@ def inside(name: str | None, work: Callable[[], T]) -> T:
     """Run `work` in the named network namespace; None is the one we are in."""
     if name is None:
         return work()
+
+    def entered() -> T:
+        handle = os.open(FOLDER / name, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if _libc.setns(handle, CLONE_NEWNET):
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), name)
+        finally:
+            os.close(handle)
+        return work()
+
+    return in_thread(entered)
+
+
+def in_thread(work: Callable[[], T]) -> T:
+    """Run `work` in a thread of its own: what it does to the thread's namespaces ends with it."""
     result: list[T] = []
     failure: list[BaseException] = []
 
-    def enter() -> None:
+    def run() -> None:
         try:
-            handle = os.open(FOLDER / name, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                if _libc.setns(handle, CLONE_NEWNET):
-                    number = ctypes.get_errno()
-                    raise OSError(number, os.strerror(number), name)
-            finally:
-                os.close(handle)
             result.append(work())
         except BaseException as e:  # noqa: BLE001 - handed to the caller's thread
             failure.append(e)
 
-    thread = threading.Thread(target=enter, name=f"in-{name}")
+    thread = threading.Thread(target=run, name="elsewhere")
     thread.start()
     thread.join()
     if failure:

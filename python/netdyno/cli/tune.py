@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from netdyno.cli.verb import Verbs
+from netdyno.cli import tune_params
+from netdyno.cli.verb import Verb, Verbs
 
 app = typer.Typer(
     help="Find kernel parameters that help a service, prove it, apply them, and take them back.",
@@ -12,3 +13,4 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
+app.command("params", cls=Verb)(tune_params.params)

@@ -9,6 +9,7 @@ from netdyno import paths, presets
 from netdyno.errors import Error
 from netdyno.stats import units
 from netdyno.store import NAME, Store
+from netdyno.tuning import service
 
 
 def whole(option: str, least: int = 1, most: int | None = None) -> Callable[[str], int]:
@@ -94,3 +95,13 @@ def stored_run(incomplete: str) -> Iterator[str]:
         with contextlib.suppress(Error), Store() as store:
             known += [row.id for row in store.rows(50)]
     return (name for name in known if name.startswith(incomplete))
+
+
+def service_class(incomplete: str) -> Iterator[str]:
+    """Classes of service that begin so."""
+    return (name for name in service.classes() if name.startswith(incomplete))
+
+
+def known_setting(incomplete: str) -> Iterator[str]:
+    """Settings of the kernel that begin so."""
+    return (name for name in service.settings() if name.startswith(incomplete))

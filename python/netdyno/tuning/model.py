@@ -78,8 +78,8 @@ class Tunable:
     """Why it changes nothing, where it does not."""
     counters: tuple[str, ...] = ()
     """What moves while it is what limits: `TcpExtListenOverflows`."""
-    values: Literal["number", "choice", "text"] = "number"
-    """What a value is; text has a form of its own, like a mask of CPUs."""
+    values: Literal["number", "choice", "mask"] = "number"
+    """What a value is; a mask is one of CPUs, in hexadecimal."""
 
 
 @dataclass(frozen=True)

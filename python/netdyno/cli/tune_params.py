@@ -1,0 +1,137 @@
+"""`netdyno tune params`: what can be tuned, and what it is here."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from netdyno import namespace
+from netdyno.cli import console, values
+from netdyno.errors import Error
+from netdyno.tuning import here, service
+from netdyno.tuning.here import Here
+from netdyno.tuning.model import Scope
+from netdyno.tuning.registry import registry
+
+
+def params(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Only those whose name has this in it.")
+    ] = None,
+    service_class: Annotated[
+        str | None,
+        typer.Option(
+            "--class",
+            help="Only those that matter to a class of service: a name, or a file of your own.",
+            metavar="CLASS",
+            autocompletion=values.service_class,
+        ),
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option(help="As they are in a network namespace.", metavar="NAMESPACE")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Those too that are missing here.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all that is known as JSON.")] = False,
+) -> None:
+    """Show kernel parameters of the network: what they do, what they are here, what they may be.
+
+    Says what is read-only or missing here, what holds for the whole machine, and what is inert, which means
+    that it changes nothing.
+    What is there for a device is shown for each of them.
+
+        netdyno tune params somaxconn
+
+        netdyno tune params --class latency --json
+    """
+    need_namespace(where)
+    known = registry()
+    wanted = here.names(known, here.devices(where))
+    if service_class:
+        of_class = service.read(service_class).tunables
+        wanted = [n for n in wanted if n in of_class or known.find(n).name in of_class]
+    if names:
+        wanted = [n for n in wanted if any(part in n for part in names)]
+        if not wanted:
+            what = f"no tunable has {' or '.join(map(repr, names))} in its name"
+            raise Error("ND-104-40", what, fix="`netdyno tune params --all` lists them all")
+    found = list(here.look(known, wanted, where).values())
+    if as_json:
+        console.document([_document(one) for one in found])
+        return
+    if len(found) == 1 or (names and len(found) <= 3):
+        for one in found:
+            _describe(one)
+        return
+    shown = [one for one in found if every or one.state != "missing"]
+    rows = [(one.name, _value(one.value), _range(one), ", ".join(remarks(one))) for one in shown]
+    heads = ("parameter", "here", "may be", "remarks")
+    console.table(heads, rows, right=("here",), spare=("may be",))
+    if len(shown) < len(found):
+        console.note(f"{len(found) - len(shown)} more are missing here; --all shows them")
+
+
+def need_namespace(where: str | None) -> None:
+    """Refuse a namespace that there is not."""
+    if where is not None and where not in namespace.names():
+        known = ", ".join(namespace.names()) or "none"
+        raise Error(
+            "ND-104-04", f"there is no network namespace {where!r}", at="--where", fix=f"There are: {known}"
+        )
+
+
+def remarks(one: Here) -> list[str]:
+    """What one should know before setting it."""
+    found: list[str] = []
+    if one.state != "there":
+        found.append(one.state)
+    if one.scope is Scope.GLOBAL:
+        found.append("global")
+    if one.tunable.inert:
+        found.append("inert")
+    return found
+
+
+def _value(value: Any) -> str:
+    return "–" if value is None else str(value)
+
+
+def _range(one: Here) -> str:
+    tunable = one.tunable
+    if tunable.choices:
+        return " ".join(map(str, tunable.choices))
+    if one.low is None:
+        return "mask of CPUs"
+    return f"{one.low} to {one.high} {tunable.unit}".rstrip()
+
+
+def _describe(one: Here) -> None:
+    tunable, out = one.tunable, console.out()
+    out.print(f"[bold]{one.name}[/bold] = {_value(one.value)}" + "".join(f", {r}" for r in remarks(one)))
+    out.print(f"  {tunable.summary}")
+    if tunable.inert:
+        out.print(f"  Inert: {tunable.inert}")
+    rows = {
+        "may be": _range(one) + (", tried on a logarithmic scale" if tunable.scale == "log" else ""),
+        "of Linux": "" if tunable.default is None else str(tunable.default),
+        "holds for": {"global": "the whole machine"}.get(one.scope, f"one {one.scope}"),
+        "needs": ", ".join(tunable.requires),
+        "not with": ", ".join(tunable.conflicts),
+        "counts if": ", ".join(tunable.only_if),
+        "risk": tunable.risk,
+        "kernels": " ".join(filter(None, (f"since {tunable.since}" * bool(tunable.since),
+                                          f"until {tunable.until}" * bool(tunable.until)))),
+        "binds when": ", ".join(tunable.counters) + (" move" if tunable.counters else ""),
+        "kernel's doc": tunable.doc,
+    }  # fmt: skip
+    for head, text in rows.items():
+        if text:
+            out.print(f"  {head:13} {text}", markup=False)
+
+
+def _document(one: Here) -> dict[str, Any]:
+    plain = asdict(one.tunable) | {"low": one.low, "high": one.high, "scope": one.scope}
+    return {"name": one.name, "value": one.value, "state": one.state} | {
+        key: value for key, value in plain.items() if key != "name"
+    }

@@ -1,0 +1,133 @@
+"""Classes of service, and settings known for them; those that come with netdyno, and people's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import Field, model_validator
+
+from netdyno import config, paths, presets
+from netdyno.tuning.model import Metric, Value
+from netdyno.tuning.registry import Registry
+
+
+class Measured(config.Config):
+    """A metric of a class."""
+
+    unit: str
+    better: Literal["higher", "lower"]
+    zero_is_best: bool = False
+
+
+class Limit(config.Config):
+    """What a setting must keep to, whatever it gains otherwise."""
+
+    metric: str
+    most: float | None = None
+    least: float | None = None
+
+
+class ServiceClass(config.Config):
+    """A class of service: how its traffic is, what is measured of it, and what is wanted."""
+
+    summary: str = ""
+    traits: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+    measured: dict[str, Measured] = Field(alias="metrics")
+    objectives: tuple[str, ...] = Field(min_length=1)
+    """Metrics to improve, the one that matters most first."""
+    constraints: tuple[Limit, ...] = ()
+    tunables: tuple[str, ...] = ()
+    """Those that may matter to it; of devices with `*`."""
+    setting: str = ""
+    """The known setting that `netdyno tune apply --class` applies."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ServiceClass:
+        for name in (*self.objectives, *(limit.metric for limit in self.constraints)):
+            if name not in self.measured:
+                raise ValueError(f"the metric {name!r} is not among the metrics")
+        return self
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        """What is measured, by name."""
+        return {
+            name: Metric(name, one.unit, one.better, one.zero_is_best) for name, one in self.measured.items()
+        }
+
+    def broken(self, metrics: Mapping[str, float]) -> list[str]:
+        """Constraints that these values break, in words."""
+        found = []
+        for limit in self.constraints:
+            value = metrics.get(limit.metric)
+            if value is None:
+                continue
+            if limit.most is not None and value > limit.most:
+                found.append(f"{limit.metric} is {value:g}, above {limit.most:g}")
+            if limit.least is not None and value < limit.least:
+                found.append(f"{limit.metric} is {value:g}, below {limit.least:g}")
+        return found
+
+
+class Known(config.Config):
+    """A setting with where it comes from."""
+
+    summary: str = ""
+    source: str = ""
+    values: dict[str, Any]
+
+
+M = TypeVar("M", bound=config.Config)
+
+
+def classes() -> dict[str, Path]:
+    """Classes that come with netdyno, by name."""
+    return _files("classes")
+
+
+def settings() -> dict[str, Path]:
+    """Settings that come with netdyno, by name."""
+    return _files("settings")
+
+
+def read(name: str) -> ServiceClass:
+    """A class by name, or from a file."""
+    return _read(ServiceClass, name, classes())
+
+
+def known(name: str) -> Known:
+    """A setting by name, or from a file, which may also be plain names and values."""
+    if name in settings() or presets.is_word(name):
+        return _read(Known, name, settings())
+    data = config.read(Path(name))
+    if isinstance(data, dict) and "values" not in data:
+        data = {"values": data}
+    return config.check(Known, data, "ND-104-41", name)
+
+
+def on_devices(registry: Registry, values: Mapping[str, Any], devices: Iterable[str]) -> dict[str, Value]:
+    """A setting in which `*` stands for each device."""
+    listed = list(devices)
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if name.startswith("dev.*."):
+            found |= {name.replace("*", device): value for device in listed}
+        else:
+            found[name] = value
+    return registry.read(found)
+
+
+def _files(kind: str) -> dict[str, Path]:
+    return {path.stem: path for path in sorted((paths.data("tunables") / kind).glob("*.yaml"))}
+
+
+def _read(model: type[M], name: str, files: Mapping[str, Path]) -> M:
+    path = files.get(name)
+    if path is None:
+        if presets.is_word(name):
+            raise presets.unknown(name, files)
+        path = Path(name)
+    return config.check(model, config.read(path), "ND-104-41", str(path))

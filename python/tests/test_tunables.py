@@ -1,0 +1,274 @@
+"""The registry against this kernel: everything in it reads, takes its bounds, and is put back."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from netdyno import namespace, paths
+from netdyno.errors import Error
+from netdyno.tuning import access, here, service
+from netdyno.tuning.model import Scope, Tunable
+from netdyno.tuning.registry import check, device_of, load, registry
+
+from .conftest import root
+
+PAPER = [
+    "net.core.somaxconn", "net.ipv4.tcp_max_syn_backlog", "net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_tw_reuse",
+    "net.ipv4.tcp_max_tw_buckets", "net.ipv4.tcp_low_latency", "net.core.rmem_default", "net.core.rmem_max",
+    "net.core.wmem_default", "net.core.wmem_max", "net.core.netdev_max_backlog", "net.core.netdev_budget",
+    "dev.*.ring_rx", "dev.*.ring_tx", "dev.*.txqueuelen",
+]  # fmt: skip
+NAMES = sorted(registry().tunables)
+SPACE = "ndt-tunables"
+
+
+@pytest.fixture(scope="module")
+def space() -> Iterator[str]:
+    """A namespace with a pair of interfaces and a tap."""
+    steps = [
+        f"ip netns add {SPACE}",
+        f"ip -n {SPACE} link add v0 numrxqueues 2 numtxqueues 2 type veth peer name v1",
+        f"ip -n {SPACE} link set v0 up", f"ip -n {SPACE} link set v1 up",
+        f"ip -n {SPACE} tuntap add t0 mode tap",
+        # only then it is polled
+        f"ip netns exec {SPACE} ethtool -K v0 gro on",
+    ]  # fmt: skip
+    for step in steps:
+        subprocess.run(step.split(), check=True, capture_output=True)
+    yield SPACE
+    subprocess.run(["ip", "netns", "del", SPACE], check=True, capture_output=True)
+
+
+def test_there_are_enough_and_those_of_the_paper_are_among_them() -> None:
+    assert len(NAMES) >= 45
+    assert set(PAPER) <= set(NAMES)
+    table6 = {**service.known("paper-latency").values, **service.known("paper-throughput").values}
+    assert sorted(table6) == sorted(PAPER)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_entry_is_whole(name: str) -> None:
+    one = registry().tunables[name]
+    assert one.summary.endswith(".")
+    assert one.doc.startswith("https://")
+    if one.values == "number":
+        assert one.low is not None and one.high is not None
+        assert one.low < one.high
+    if one.values == "choice":
+        assert len(one.choices) > 1
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if registry().tunables[n].values == "number"])
+def test_a_bound_is_taken_and_what_is_beyond_is_not(name: str) -> None:
+    one = registry().tunables[name]
+    assert one.low is not None and one.high is not None
+    asked = name.replace("*", "eth0")
+    assert registry().read({asked: one.low}) == {asked: one.low}
+    assert registry().read({asked: str(one.high)}) == {asked: one.high}
+    for beyond in (one.low - 1, one.high + 1):
+        with pytest.raises(Error, match="ND-104-05"):
+            registry().read({asked: beyond})
+
+
+def test_memory_bounds_buffers() -> None:
+    small = load(paths.data("tunables"), ram=1 << 30).tunables
+    large = load(paths.data("tunables"), ram=64 << 30).tunables
+    assert small["net.core.rmem_max"].high == (1 << 30) // 16
+    assert large["net.core.rmem_max"].high == 1073741823
+    # what the paper used is allowed on the paper's machine
+    for name, value in service.known("paper-throughput").values.items():
+        assert check(large[name], name, value) == value
+
+
+@pytest.mark.parametrize(
+    ("written", "code", "says"),
+    [
+        ({"net.core.somaxcon": 1}, "ND-104-40", "'net.core.somaxconn'"),
+        ({"dev.eth0.txqueuelenn": 1}, "ND-104-40", "'dev.eth0.txqueuelen'"),
+        ({"dev.*.txqueuelen": 1}, "ND-104-40", "no tunable"),
+        ({"net.core.somaxconn": "8MB"}, "ND-104-04", "without a unit"),
+        ({"net.core.rmem_max": "8ms"}, "ND-104-04", "number of bytes"),
+        ({"net.ipv4.tcp_fin_timeout": "1500ms"}, "ND-104-04", "whole number of s"),
+        ({"net.ipv4.tcp_rmem": "1 2"}, "ND-104-04", "3 numbers"),
+        ({"net.core.default_qdisc": "htb"}, "ND-104-05", "none of"),
+        ({"dev.eth0.rps_cpus": "cpu0"}, "ND-104-04", "mask"),
+        ({"dev.eth0.tso": "perhaps"}, "ND-104-05", "on, off"),
+    ],
+)
+def test_what_is_wrong_is_said(written: dict[str, object], code: str, says: str) -> None:
+    with pytest.raises(Error, match=code) as caught:
+        registry().read(written)
+    assert says in str(caught.value)
+
+
+def test_units_and_files_of_several_numbers() -> None:
+    written = {
+        "net.ipv4.tcp_rmem": "4KiB 128KiB 64MiB", "net.ipv4.tcp_rto_min_us": "5ms", "dev.a.b.rps_cpus": "00,0000000f",
+        "dev.a.b.tso": True, "net.ipv4.tcp_sack": False,
+    }  # fmt: skip
+    assert registry().read(written) == {
+        "net.ipv4.tcp_rmem.min": 4096, "net.ipv4.tcp_rmem.default": 131072, "net.ipv4.tcp_rmem.max": 67108864,
+        "net.ipv4.tcp_rto_min_us": 5000, "dev.a.b.rps_cpus": "f", "dev.a.b.tso": "on", "net.ipv4.tcp_sack": 0,
+    }  # fmt: skip
+
+
+def test_every_fault_is_named() -> None:
+    with pytest.raises(Error) as caught:
+        registry().read({"net.nothing": 1, "net.core.somaxconn": -1})
+    assert [one["code"] for one in caught.value.all] == ["ND-104-40", "ND-104-05"]
+
+
+def _faults(setting: dict[str, int | str], now: dict[str, int | str]) -> list[str]:
+    values = here.holding(setting, now.get)
+    return [
+        str(e) for name, value in setting.items()
+        for e in registry().faults(name, value, lambda c: c.holds(values))
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("setting", "now", "says"),
+    [
+        ({"net.ipv4.tcp_rmem.default": 9}, {"net.ipv4.tcp_rmem.max": 8}, "net.ipv4.tcp_rmem.default <="),
+        ({"net.ipv4.tcp_tw_reuse": 1}, {"net.ipv4.tcp_timestamps": 0}, "net.ipv4.tcp_timestamps != 0"),
+        (
+            {"net.ipv4.tcp_congestion_control": "vegas"},
+            {"net.ipv4.tcp_available_congestion_control": "reno cubic"},
+            "in net.ipv4.tcp_available_congestion_control",
+        ),
+        ({"dev.e.tso": "on"}, {"dev.e.scatter_gather": "off"}, "dev.e.scatter_gather == on"),
+        ({"dev.e.lro": "on", "dev.e.gro_hw": "on"}, {}, "does not go with"),
+        (
+            {"dev.e.coalesce_rx_usecs": 10},
+            {"dev.e.coalesce_adaptive_rx": "on"},
+            "does not go with dev.e.coalesce_adaptive_rx == on",
+        ),
+    ],
+)
+def test_conditions(setting: dict[str, int | str], now: dict[str, int | str], says: str) -> None:
+    assert any("ND-104-07" in one and says in one for one in _faults(setting, now))
+
+
+def test_conditions_that_hold_and_what_is_switched_off_are_no_fault() -> None:
+    assert _faults({"net.ipv4.tcp_tw_reuse": 0}, {"net.ipv4.tcp_timestamps": 0}) == []
+    assert _faults({"dev.e.tso": "on"}, {"dev.e.scatter_gather": "on", "dev.e.tx_checksum": "on"}) == []
+    # raised together
+    assert (
+        _faults({"net.ipv4.tcp_rmem.default": 9, "net.ipv4.tcp_rmem.max": 9}, {"net.ipv4.tcp_rmem.max": 8})
+        == []
+    )
+
+
+def test_what_changes_nothing_is_said() -> None:
+    def said(name: str, **now: int) -> list[str]:
+        values = {f"net.ipv4.{key}": value for key, value in now.items()}
+        return list(registry().advice(name, lambda c: c.holds(values.get)))
+
+    assert "inert" in said("net.ipv4.tcp_low_latency")[0]
+    assert "tcp_syncookies == 0" in said("net.ipv4.tcp_max_syn_backlog", tcp_syncookies=1)[0]
+    assert said("net.ipv4.tcp_max_syn_backlog", tcp_syncookies=0) == []
+
+
+@root
+def test_scopes_are_those_of_this_kernel() -> None:
+    """Newer kernels move parameters into namespaces; then the file they stand in is to be changed."""
+    for name, one in registry().tunables.items():
+        if one.access.kind == "sysctl":
+            assert here.scope(one) is one.scope, name
+
+
+def _ends(one: Tunable, found: here.Here) -> list[int | str]:
+    if one.name == "net.ipv4.tcp_congestion_control":
+        # outside the machine's own namespace no others can be set
+        return str(namespace.read_sysctl(None, "net.ipv4.tcp_allowed_congestion_control")).split()
+    if one.name == "dev.*.qdisc":
+        return ["pfifo_fast", "pfifo", "bfifo"]  # those that every kernel has
+    if one.values == "choice":
+        return list(one.choices)
+    if one.values == "mask":
+        return ["1", "3", "0"]
+    assert found.low is not None and found.high is not None
+    return [found.low, found.high]
+
+
+OTHERS = ("coalesce_rx_usecs", "coalesce_tx_usecs", "coalesce_tx_frames", "coalesce_adaptive",
+          "tso", "tx_checksum", "threaded")  # fmt: skip
+"""A tap shows all of coalescing and takes received frames only; of others its reader decides."""
+
+
+@root
+@pytest.mark.parametrize("name", NAMES)
+def test_it_reads_takes_both_bounds_and_is_put_back(name: str, space: str) -> None:
+    one = registry().tunables[name]
+    asked = [name.replace("*", device) for device in ("v0", "t0")] if "*" in name else [name]
+    found = here.look(registry(), asked, space)
+    there = [h for h in found.values() if h.state != "missing"]
+    if not there:
+        pytest.skip("not on this kernel, or no device for it can be made")
+    if one.scope is Scope.GLOBAL:
+        assert there[0].value is not None  # the whole machine's: read, and left alone
+        return
+    for h in there:
+        if h.state != "there" or h.name.startswith(tuple(f"dev.t0.{x}" for x in OTHERS)):
+            continue
+        target, key = access.target(one.access, device_of(h.name))
+
+        def work(h: here.Here = h, target: access.Target = target, key: str = key) -> None:
+            way = access.kind(target)
+            before = way.read(target)
+            saved = way.save(target, set(before) if target.kind == "sysctl" else {key})
+            # the ports are refused where the first comes after the last
+            beside = {"0": 1024, "1": 65535} if "port_range" in h.name else {}
+            for value in _ends(one, h):
+                way.write(target, beside | {key: value})
+                taken = access.at(way.read(target), key)
+                if h.name == "dev.t0.coalesce_rx_frames" and value == h.high:
+                    assert taken == 64  # as many as a poll takes: what the driver makes of more
+                else:
+                    assert str(taken) == str(value)
+            way.put(target, saved)
+            assert way.read(target) == before
+            assert way.put(target, saved) is False
+
+        access.within(space, work)
+
+
+def test_the_paper_and_its_rivals_are_settings() -> None:
+    assert set(service.settings()) == {
+        "paper-latency", "paper-throughput", "tuned-network-latency", "tuned-network-throughput"
+    }  # fmt: skip
+    for name in service.settings():
+        known = service.known(name)
+        assert known.summary and known.source
+        assert service.on_devices(load(paths.data("tunables"), ram=64 << 30), known.values, ["eth0", "eth1"])
+    setting = service.on_devices(registry(), {"dev.*.txqueuelen": 5}, ["a", "b"])
+    assert setting == {"dev.a.txqueuelen": 5, "dev.b.txqueuelen": 5}
+
+
+def test_classes_of_service(tmp_path: Path) -> None:
+    assert set(service.classes()) == {"latency", "throughput"}
+    for name in service.classes():
+        one = service.read(name)
+        assert one.setting in service.settings()
+        assert set(one.tunables) <= set(NAMES)
+        assert one.traits and one.objectives
+    own = tmp_path / "own.yaml"
+    own.write_text("metrics: {latency_p99: {unit: ms, better: lower}}\nobjectives: [latency_p99]\n"
+                   "constraints: [{metric: latency_p99, most: 5}]\n")  # fmt: skip
+    mine = service.read(str(own))
+    assert mine.metrics["latency_p99"].better == "lower"
+    assert mine.broken({"latency_p99": 5}) == []
+    assert mine.broken({"latency_p99": 5.1}) == ["latency_p99 is 5.1, above 5"]
+    own.write_text("metrics: {}\nobjectives: [loss]\n")
+    with pytest.raises(Error, match="ND-104-41"):
+        service.read(str(own))
+
+
+@root
+def test_namespaces_are_looked_into(space: str) -> None:
+    assert set(here.devices(space)) == {"t0", "v0", "v1"}
+    namespace.write_sysctl(space, "net.core.somaxconn", "77")
+    assert here.look(registry(), ["net.core.somaxconn"], space)["net.core.somaxconn"].value == 77
+    assert here.look(registry(), ["net.core.somaxconn"])["net.core.somaxconn"].value != 77
