@@ -275,8 +275,14 @@ sudo_pytest() { # as root where that is possible: network namespaces need it
     fi
 }
 test_rust() { cargo test --workspace --locked --no-fail-fast; }
-test_python() { sudo_pytest -c python/pyproject.toml --rootdir python "$@"; }
-test_e2e() { sudo_pytest -c python/pyproject.toml --rootdir . tests "$@"; }
+# most tests wait for something, so more of them than there are cores run beside each other
+test_python() { sudo_pytest -c python/pyproject.toml --rootdir python -n 4 "$@"; }
+test_e2e() {
+    local status=0 e2e=(-c python/pyproject.toml --rootdir . tests)
+    sudo_pytest "${e2e[@]}" -m 'not alone' -n 3 || status=$?
+    sudo_pytest "${e2e[@]}" -m alone || status=$?
+    return "$status"
+}
 
 verb_test() { # [lint|rust|python|e2e|web] -- lint and every test; or only one kind
     local start=$SECONDS only=${1:-}

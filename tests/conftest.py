@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 from lab import NETDYNOD, Lab, Wire, wire
@@ -14,8 +15,25 @@ LIMIT = 90
 """Seconds that a test may take, unless `@pytest.mark.limit(SECONDS)` says otherwise."""
 
 
+POLLING = ("test_dpdk.py", "test_frames.py", "test_graph.py")
+"""Files whose runs take a core each, whatever their load."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "limit(seconds): how long the test may take")
+    config.addinivalue_line("markers", "alone: depends on the machine's speed, so nothing may run beside it")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Where tests run beside each other (`-n`): each by itself, but one at a time of those that poll."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return "polling" if nodeid.partition("::")[0].endswith(POLLING) else nodeid
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

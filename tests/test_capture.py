@@ -23,6 +23,7 @@ def captured(lab: Lab, document: dict[str, Any], *arguments: str, **duts: Any) -
     return done, done.folder / "capture.pcapng"
 
 
+@pytest.mark.alone
 def test_one_device_of_the_preset_is_figure_4(lab: Lab) -> None:
     document = json.loads((ROOT / "profiles" / "mqtt-t4.json").read_text())
     document["groups"][0]["devices"] = 1

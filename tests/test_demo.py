@@ -14,6 +14,7 @@ BUSY = {"ND-90-01", "ND-90-02", "ND-90-03"}
 
 
 @root
+@pytest.mark.alone
 @pytest.mark.limit(150)
 def test_the_demo(lab: Lab) -> None:
     assert Path(NETDYNO).exists()

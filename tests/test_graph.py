@@ -59,7 +59,7 @@ def over_a_cable() -> dict[str, Any]:
         {"name": "b", "device": "pair:watched", "ip": "10.0.0.2", "role": "reflector"},
     ]
     stream = group("s", "udp://10.0.0.2:7", {"stream": {"rate": "1k/s", "size": "18B"}})
-    return profile(stream, measure="12s", transport={"dpdk": {"ports": ports}})
+    return profile(stream, measure="20s", transport={"dpdk": {"ports": ports}})
 
 
 def test_a_run_is_watched_and_packets_are_followed_beside_it(lab: Lab) -> None:

@@ -6,9 +6,10 @@ import os
 import re
 from typing import Any
 
+import pytest
 from lab import NETDYNOD, Done, Lab, Wire, group, profile, root
 
-pytestmark = root
+pytestmark = [root, pytest.mark.alone]
 
 
 def reasons(done: Done) -> dict[str, list[Any]]:

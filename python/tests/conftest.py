@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -19,6 +20,20 @@ from .command import PROFILE
 # a busy machine is no failure
 settings.register_profile("netdyno", deadline=None)
 settings.load_profile("netdyno")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Where tests run beside each other (`-n`): each by itself, but all that need a browser share one."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return file if file.endswith("test_browser.py") else nodeid
+
+    return Scheduling(config, log)
+
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 

@@ -1,7 +1,6 @@
 """The command line over the stand-in daemon: exit codes, outputs, and what happens when things go wrong."""
 
 import json
-import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -137,7 +136,6 @@ def test_init_writes_what_validates(tmp_path: Path, fake: Path) -> None:
 def test_runs_report_and_compare(profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):
         assert app.call(["run", str(profile), "--repeat", "2", "-q"]) == 0
-        time.sleep(1.0)
     capsys.readouterr()
     assert app.call(["runs", "list", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
