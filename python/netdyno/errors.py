@@ -45,6 +45,7 @@ CODES: dict[str, str] = {
     "ND-91-22": "The daemon did not answer in time",
     "ND-91-23": "A device under test ended during the run",
     "ND-91-24": "The run failed in the daemon",
+    "ND-91-25": "A workload did not end as it should",
     "ND-92-01": "Too few open files are allowed",
     "ND-92-02": "Too few local ports for so many devices",
     "ND-92-03": "A name cannot be resolved",
@@ -113,6 +114,7 @@ CODES: dict[str, str] = {
     "ND-104-50": "A parameter that cannot be tried",
     "ND-104-51": "Trials that were begun otherwise, or are damaged",
     "ND-104-52": "A metric that is not measured",
+    "ND-104-31": "An unknown workload or case, or one that does not go here",
     "ND-105-20": "Interrupted",
 }
 

@@ -128,6 +128,7 @@ def summary(connections: Sequence[Connection]) -> dict[str, float]:
         "tcp.rtt_ms": middle("rtt"),
         "tcp.min_rtt_ms": middle("minrtt"),
         "tcp.cwnd": middle("cwnd"),
+        "tcp.snd_wnd": middle("snd_wnd"),
         "tcp.delivery_rate": sum(v.get("delivery_rate", 0.0) for v in live),
         "tcp.retransmitted": sum(v.get("retrans", 0.0) for v in live),
         "tcp.rwnd_limited": sum(v.get("rwnd_limited", 0.0) * v["busy"] for v in live) / busy,

@@ -1,0 +1,169 @@
+"""The real bench: two namespaces and a path between them, a workload over it, one host of which is tuned.
+
+Everything is made anew for each trial: no trial inherits what the one before left in caches, queues or
+TIME_WAIT. A setting is applied before the servers start, since some values hold for new sockets only.
+"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from netdyno import impairment
+from netdyno.config import Config
+from netdyno.errors import Error
+from netdyno.journal import Journal, journal
+from netdyno.links import UNASKED
+from netdyno.topology import End, Host, Link, Network, Topology
+from netdyno.tuning.applied import applied
+from netdyno.tuning.counters import Sampler, Where
+from netdyno.tuning.model import Metric, Observation, Setting
+from netdyno.workload import WORKLOADS, Site, Workload
+
+CLIENT, SERVER = "198.18.0.1", "198.18.0.2"
+"""Addresses for benchmarks (RFC 2544 appendix C.2.2)."""
+
+HostName = Literal["server", "client"]
+
+
+class Spec(Config):
+    """What a bench is made of."""
+
+    workload: str
+    """Name of the workload."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Of the workload."""
+    path: str | dict[str, Any] | None = None
+    """How packets are treated on their way, as in `netdyno impair`; default: a plain cable."""
+    tuned: HostName = "server"
+    """The host that settings are applied to."""
+    server: dict[str, str | int] = Field(default_factory=dict)
+    """Kernel parameters of the server, whatever the setting."""
+    client: dict[str, str | int] = Field(default_factory=dict)
+    """Kernel parameters of the client, whatever the setting."""
+    machine: dict[str, str | int] = Field(default_factory=dict)
+    """Kernel parameters of the whole machine that a trial cannot do without."""
+    offloads: dict[str, bool] = Field(default_factory=dict)
+    """Of the client's end of the cable, as in `ethtool -K`."""
+
+    @property
+    def label(self) -> str:
+        """What it is, in a line."""
+        shown = [self.workload, *(f"{k}={v}" for k, v in self.options.items())]
+        if self.path:
+            shown.append(f"over {self.path}")
+        if self.tuned != "server":
+            shown.append(f"tuning the {self.tuned}")
+        for host, values in (("server", self.server), ("client", self.client)):
+            if values:
+                shown.append(f"{host}: " + ", ".join(f"{k}={v}" for k, v in values.items()))
+        return " ".join(shown)
+
+
+def workload(spec: Spec) -> Workload:
+    """The workload of a bench."""
+    if spec.workload not in WORKLOADS:
+        fix = f"There are: {', '.join(WORKLOADS)}"
+        raise Error("ND-104-31", f"there is no workload {spec.workload!r}", at="workload", fix=fix)
+    return WORKLOADS[spec.workload](spec.options)
+
+
+def path(text: str) -> str | dict[str, Any]:
+    """`delay=20ms,loss=1%` for both ways, or the name of a preset."""
+    if "=" not in text:
+        return text
+    said = impairment.words(text, "--path")
+    return impairment.changed({}, dict.fromkeys(impairment.WAYS, said))
+
+
+def topology(spec: Spec) -> Topology:
+    """A client and a server, and the path between them."""
+    return Topology(
+        hosts={
+            "client": Host(role="generator"),
+            "server": Host(role="dut"),
+        },
+        links=[
+            Link(
+                a=End(host="client", addresses=[f"{CLIENT}/24"], offloads=spec.offloads),
+                b=End(host="server", addresses=[f"{SERVER}/24"]),
+                impair=spec.path,
+            )
+        ],
+    )
+
+
+@dataclass
+class NamespaceBench:
+    """A bench of namespaces."""
+
+    spec: Spec
+    allow_global: bool = False
+    """Whether parameters of the whole machine may be set for a trial."""
+    folder: Path | None = None
+    """Where logs go; none: they go with each trial."""
+    notes: Journal = field(default_factory=journal)
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        """Those of the workload."""
+        return workload(self.spec).metrics
+
+    def measure(self, setting: Setting, seed: int) -> Observation:
+        """One trial: everything up, the setting applied, load, everything down."""
+        started = time.time()
+        with ExitStack() as stack:
+            folder = self.folder
+            if folder is None:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nd-bench-")))
+            network = Network(
+                topology(self.spec), f"t{secrets.token_hex(3)}", self.notes, folder / "links.jsonl"
+            )
+            stack.enter_context(network)
+            spaces = {host: network.namespace(host) for host in ("server", "client")}
+            other: HostName = "client" if self.spec.tuned == "server" else "server"
+            for values, host in (
+                (self.spec.machine, self.spec.tuned),
+                (self.spec.client, "client"),
+                (self.spec.server, "server"),
+            ):
+                stack.enter_context(applied(values, spaces[host], self.allow_global, self.notes))
+            stack.enter_context(applied(setting, spaces[self.spec.tuned], self.allow_global, self.notes))
+            site = Site(spaces["client"], spaces["server"], SERVER, folder, self.notes)
+            load = workload(self.spec)
+            load.serve(site)
+            stack.callback(load.stop)
+            places: dict[str, Where] = {
+                host: Where(spaces[host], ("eth0",)) for host in (self.spec.tuned, other)
+            }
+            sampler = stack.enter_context(Sampler(places))
+            begin, why = time.monotonic(), ""
+            metrics: Mapping[str, float] = {}
+            counters: dict[str, float] = {}
+            try:
+                seen = load.run(site, seed)
+                metrics, why, counters = seen.metrics, seen.wrong, dict(seen.counters)
+            except Error as e:
+                # a load that does not get through is a result of the setting, not of the bench
+                if e.code != "ND-91-25":
+                    raise
+                why = str(e)
+            seconds = time.monotonic() - begin
+            counters |= sampler.stop()
+            unasked = sum(
+                int(stats[way][name])
+                for _, stats in network.impaired()
+                for way in impairment.WAYS
+                for name in UNASKED
+            )
+            if unasked:
+                why = why or f"the path had no room for {unasked} packets"
+        return Observation(setting, metrics, counters, not why, why, started, seconds)

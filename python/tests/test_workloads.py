@@ -1,0 +1,212 @@
+"""The contract of workloads, over every one of them; and what the programs print, read right."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netdyno import namespace
+from netdyno.dut.base import has
+from netdyno.errors import Error
+from netdyno.journal import journal
+from netdyno.topology import Network
+from netdyno.tuning.bench import SERVER, NamespaceBench, Spec, path, topology
+from netdyno.workload import WORKLOADS, Site, connects, core, iperf3, web
+
+from .conftest import root
+
+GOLDEN = Path(__file__).parent / "golden"
+
+LITTLE: dict[str, dict[str, Any]] = {
+    "iperf3-tcp": {"seconds": 1},
+    "iperf3-udp": {"seconds": 1, "rate": "5M"},
+    "ab": {"requests": 100, "concurrency": 10},
+    "wrk": {"seconds": 1, "connections": 5},
+    "http": {"seconds": 0.5, "rate": 100},
+    "mqtt": {"seconds": 0.5, "rate": 50},
+    "stream": {"seconds": 0.5, "rate": 500, "devices": 5},
+    "connect-burst": {"connections": 50, "stall": 0.1},
+    "connect-rate": {"seconds": 0.1},
+    "half-open": {"half_open": 20, "connections": 5},
+    "flow-completion": {"flows": 2, "size": "10kB"},
+    "udp-burst": {"datagrams": 50},
+}
+REAL = {"http", "mqtt", "stream"}
+"""Those that need the real daemon."""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with Network(topology(Spec(workload="ab")), "wlt") as network:
+        yield Site(network.namespace("client"), network.namespace("server"), SERVER, tmp_path)
+
+
+def test_each_has_a_little_case_here() -> None:
+    assert LITTLE.keys() == WORKLOADS.keys()
+
+
+@root
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_contract(name: str, site: Site, real_daemon: None) -> None:
+    """It serves, sees every metric that it names as a finite number, twice, and leaves nothing."""
+    load = WORKLOADS[name](LITTLE[name])
+    for program in load.programs:
+        if not has(program):
+            pytest.skip(f"{program} is not installed")
+    load.serve(site)
+    try:
+        for seed in (1, 2):
+            seen = load.run(site, seed)
+            assert seen.metrics.keys() == load.metrics.keys()
+            assert all(math.isfinite(value) and value >= 0 for value in seen.metrics.values())
+            for failed in ("failed", "loss"):
+                assert seen.metrics.get(failed, 0) == 0
+    finally:
+        load.stop()
+    assert not any(entry["kind"] in ("process", "path") for entry in journal()._open.values()), (
+        "something of it is left"
+    )
+    # what served is gone, so that it can serve again at once
+    load.serve(site)
+    load.stop()
+    load.stop()
+
+
+@pytest.fixture
+def real_daemon(request: pytest.FixtureRequest) -> None:
+    name = request.node.callspec.params["name"]
+    if name in REAL:
+        from netdyno.daemon import program
+
+        try:
+            program()
+        except Error:
+            pytest.skip("netdynod is not built")
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_wrong_options_are_named(name: str) -> None:
+    with pytest.raises(Error) as caught:
+        WORKLOADS[name]({"no_such": 1})
+    assert caught.value.code == "ND-104-24"
+    assert f"workload.{name}: no_such" in caught.value.at
+
+
+@root
+def test_a_bench_reports_a_load_that_does_not_get_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trial does not count, and says why; what is wrong with the machine is an error."""
+
+    def fail(self: Any, site: Site, seed: int) -> None:
+        raise Error(["ND-91-25", "ND-92-23"][seed], "no answer")
+
+    monkeypatch.setattr(WORKLOADS["udp-burst"], "run", fail)
+    bench = NamespaceBench(Spec(workload="udp-burst"))
+    seen = bench.measure({"net.ipv4.tcp_fin_timeout": 30}, 0)
+    assert not seen.valid
+    assert "no answer" in seen.why
+    with pytest.raises(Error, match="ND-92-23"):
+        bench.measure({}, 1)
+    with pytest.raises(Error, match="--global"):
+        bench.measure({"net.core.netdev_max_backlog": 1000}, 0)
+    with pytest.raises(Error, match="tcp_no_such"):
+        bench.measure({"net.ipv4.tcp_no_such": 1}, 0)
+    assert not any(name.startswith("nd-t") for name in namespace.names())
+
+
+def test_a_path_is_said_in_words_or_by_name() -> None:
+    assert path("lte") == "lte"
+    both = path("delay=20ms,loss=1%")
+    assert isinstance(both, dict)
+    assert both["a_to_b"] == both["b_to_a"] == {"delay": {"constant": "20ms"}, "loss": {"independent": "1%"}}
+    with pytest.raises(Error, match="says nothing of a way"):
+        path("speed=1")
+    with pytest.raises(Error, match="no workload 'nothing'"):
+        NamespaceBench(Spec(workload="nothing")).metrics  # noqa: B018
+
+
+# ---- what programs print
+
+
+def golden(name: str) -> str:
+    return (GOLDEN / name).read_text()
+
+
+def test_iperf3_tcp() -> None:
+    plain = iperf3.document(golden("iperf3-tcp.json"))
+    assert iperf3.tcp(plain) == {"throughput": 9003077416.205437, "retransmits": 11}
+
+
+def test_iperf3_udp_counts_what_arrived() -> None:
+    plain = iperf3.document(golden("iperf3-udp.json"))
+    assert iperf3.udp(plain)["loss"] == 0
+    plain["end"]["sum"] |= {"lost_packets": 1041, "bits_per_second": 2e7}
+    found = iperf3.udp(plain)
+    assert (found["loss"], found["throughput"]) == (0.5, 1e7)
+    plain["end"]["sum"]["packets"] = 0
+    assert iperf3.udp(plain)["loss"] == 1
+
+
+def test_ab() -> None:
+    assert web.ab(golden("ab.txt")) == {
+        "requests": 7228.78, "latency_mean": 2.767, "latency_p99": 7, "latency_max": 7, "failed": 0,
+    }  # fmt: skip
+
+
+def test_wrk() -> None:
+    text = golden("wrk.txt")
+    assert web.wrk(text) == {
+        "requests": 45855.01, "transfer": 6.65 * 1024**2, "latency_mean": pytest.approx(0.74644),
+        "latency_p99": 4.48, "latency_max": 5.92, "failed": 0,
+    }  # fmt: skip
+    errors = "  Socket errors: connect 1, read 2, write 3, timeout 4\n  Non-2xx or 3xx responses: 5\n"
+    slow = text.replace("  46083 requests", errors + "  46083 requests").replace("5.92ms", "1.50s")
+    assert (web.wrk(slow)["failed"], web.wrk(slow)["latency_max"]) == (15, 1500)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "null", "[]", "{}", '{"error": "unable to connect"}', '{"end": {}}', '{"end": {"sum_sent": 1}}', "[" * 9999,
+     '{"end": {"sum_received": {"bits_per_second": "fast"}, "sum": {"lost_packets": true}}}'],
+)  # fmt: skip
+def test_iperf3_that_failed(text: str) -> None:
+    for read in (iperf3.tcp, iperf3.udp):
+        with pytest.raises(Error, match="ND-91-25"):
+            read(iperf3.document(text))
+
+
+@given(st.sampled_from(["ab.txt", "wrk.txt"]), st.integers(0, 2000), st.integers(0, 400), st.text(max_size=9))
+def test_output_that_is_cut_or_odd(name: str, cut: int, skip: int, put: str) -> None:
+    text = golden(name)
+    odd = text[:cut] + put + text[cut + skip :]
+    try:
+        found = (web.ab if name == "ab.txt" else web.wrk)(odd)
+    except Error as e:
+        assert e.code == "ND-91-25"
+    else:
+        assert all(isinstance(value, float) for value in found.values())
+
+
+def test_a_syn_is_as_the_standard_has_it() -> None:
+    packet = connects.syn(socket.inet_aton("198.19.0.1"), socket.inet_aton("198.18.0.2"), 1234, 80, 99)
+    sport, dport, number, ack, offset, flags = struct.unpack_from("!HHIIBB", packet, 20)
+    assert (sport, dport, number, ack, offset >> 4, flags) == (1234, 80, 99, 0, 6, 2)
+    pseudo = packet[12:20] + struct.pack("!BBH", 0, 6, len(packet) - 20)
+    assert connects.checksum(pseudo + packet[20:]) == 0
+
+
+def test_profiles_of_our_own_models_are_json() -> None:
+    for name in REAL:
+        load: Any = WORKLOADS[name](LITTLE[name])
+        load._urls = {"http": "http://h", "mqtt": "mqtt://h", "udp": "udp://h"}
+        assert isinstance(load, core._Core)
+        made = json.loads(json.dumps(load.profile(2**40)))
+        assert made["groups"][0]["target"].endswith("://h")
