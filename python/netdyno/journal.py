@@ -55,7 +55,11 @@ class Journal:
             try:
                 self._append(entry)
             except Error:
+                # an interrupt is one too
                 del self._open[self._last]
+                if not self._open:
+                    with contextlib.suppress(OSError):
+                        self._remove()
                 raise
             return self._last
 
@@ -117,6 +121,7 @@ class Journal:
         born = start_time(self._owner)
         path = self.folder / f"{self._owner}-{born}.jsonl"
         fresh = path.with_suffix(".new")
+        self._path = path
         file = os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             head = {"owner": self._owner, "start": born, "boot": boot_id()}
@@ -125,14 +130,17 @@ class Journal:
             # appears whole, so that a restore never sees a journal without its owner
             fresh.rename(path)
             _sync_folder(self.folder)
-        except OSError:
+        except (OSError, Error):
             os.close(file)
+            fresh.unlink(missing_ok=True)
             raise
-        self._path, self._file = path, file
+        self._file = file
 
     def _remove(self) -> None:
-        if self._file is not None and self._path is not None:
+        if self._path is not None:
             self._path.unlink(missing_ok=True)
+            self._path = None
+        if self._file is not None:
             os.close(self._file)
             self._file = None
 

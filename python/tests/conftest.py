@@ -22,15 +22,19 @@ settings.register_profile("netdyno", deadline=None)
 settings.load_profile("netdyno")
 
 
+TOGETHER = ("test_browser.py", "test_tunables.py")
+"""Files whose tests share something there is one of: a browser, the kernel's parameters."""
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Where tests run beside each other (`-n`): each by itself, but all that need a browser share one."""
+    """Where tests run beside each other (`-n`): each by itself, but those of some files one after the other."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return file if file.endswith("test_browser.py") else nodeid
+            return file if file.endswith(TOGETHER) else nodeid
 
     return Scheduling(config, log)
 

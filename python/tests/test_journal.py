@@ -14,6 +14,7 @@ import pytest
 from netdyno import journal as module
 from netdyno import proc
 from netdyno.errors import Error
+from netdyno.interrupt import interrupted
 from netdyno.journal import Journal, restore
 from netdyno.process import Process
 
@@ -188,6 +189,27 @@ def test_a_journal_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mo
         Process(["sleep", "1000"], log=tmp_path / "log")
     assert failed.value.code == "ND-92-32"
     assert leftovers(tmp_path, tmp_path / "file") == []
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_an_interrupt_while_it_is_written_leaves_none(
+    at: int, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def fsync(file: int) -> None:
+        seen.append(file)
+        if len(seen) == at:
+            raise interrupted()
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    notes = Journal()
+    with pytest.raises(Error, match="ND-105-20"):
+        notes.write("path", path="/tmp/nd-nothing")
+    assert list((state / "journal").iterdir()) == []
+    # and it can be written again
+    notes.undo(notes.write("path", path="/tmp/nd-nothing"))
+    assert list((state / "journal").iterdir()) == []
 
 
 def test_sysctl_is_put_back(tmp_path: Path) -> None:

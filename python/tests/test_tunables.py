@@ -1,5 +1,6 @@
 """The registry against this kernel: everything in it reads, takes its bounds, and is put back."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ PAPER = [
     "dev.*.ring_rx", "dev.*.ring_tx", "dev.*.txqueuelen",
 ]  # fmt: skip
 NAMES = sorted(registry().tunables)
-SPACE = "ndt-tunables"
+SPACE = f"ndt-tunables-{os.getpid()}"
 
 
 @pytest.fixture(scope="module")
