@@ -89,21 +89,9 @@ def cable(near: str, far: str) -> Iterator[None]:
 
 def iperf(near: str, seconds: float, *words: str) -> Counters:
     """One stream to the far host: what iperf3 saw of it, after its first second."""
-    command = [
-        "ip",
-        "netns",
-        "exec",
-        near,
-        "iperf3",
-        "-J",
-        "-c",
-        FAR,
-        "-O",
-        "1",
-        "-t",
-        str(math.ceil(seconds)),
-    ]
-    done = subprocess.run([*command, *words], capture_output=True, check=False, timeout=seconds + 60)
+    command = ["ip", "netns", "exec", near, "iperf3", "-J", "-c", FAR]
+    command += ["-O", "1", "-t", str(math.ceil(seconds)), *words]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=seconds + 60)
     seen: Counters = json.loads(done.stdout)
     if "error" in seen:
         raise SystemExit(f"iperf3: {seen['error']}")
@@ -191,9 +179,9 @@ LOSS = 0.001
 def lossy(seconds: float) -> Iterator[Sides]:
     """One TCP stream over 2 ms each way that lose 0.1 % on the way there, against Mathis' formula.
 
-    `rate` is Reno's, which is what the formula is of; `cubic` is the kernel's usual one. Of all that was lost,
-    `lost`, two counts must agree with the link's: `resent` is how far off the segments are that the kernel
-    sent again, `missed` how far what of a UDP stream left one kernel's interface and did not come to the other's.
+    `rate` is Reno's, which is what the formula is of; `cubic` is the kernel's usual one. Two counts must be
+    the link's, `lost`: `resent` is how far off the segments are that the kernel sent again, `missed` how far
+    what of a UDP stream left one kernel's interface and did not come to the other's.
     """
     path = ("--delay", "2ms", "--there", f"loss={LOSS:%}")
     # Mathis and others 1997: mss / rtt * sqrt(3/2) / sqrt(p)

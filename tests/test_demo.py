@@ -41,8 +41,20 @@ def test_the_demo(lab: Lab) -> None:
     assert len(sockets.witnesses) == 3
     for witness in sockets.witnesses:
         assert witness.agree, witness
-    assert dpdk.groups[0].loss == 0
-    assert dpdk.groups[0].delays["round_trip"].count > 0
+    assert [group.name for group in dpdk.groups] == ["stream", "host-stream", "host-ping"]
+    for group in dpdk.groups:
+        assert group.loss == 0, group.name
+        assert group.delays["round_trip"].count == group.measured.messages_delivered > 0, group.name
+    # the host's kernel answered: its reflector's count, and those of the port's and the kernel's own interface
+    (echo,) = dpdk.witnesses
+    assert echo.agree, echo
+    assert echo.theirs == dpdk.groups[1].total.messages_sent
+    port, kernel = dpdk.interfaces["wire"], dpdk.interfaces["tohost"]
+    frames = sum(group.total.messages_sent for group in dpdk.groups[1:])
+    for way in ("tx", "rx"):
+        # and what neighbours ask each other
+        assert frames <= port[f"{way}_packets"] == kernel[f"{way}_packets"] <= frames + 30
+        assert port[f"{way}_bytes"] == kernel[f"{way}_bytes"]
     # figure 4 on the first stream that the capture has whole
     capture = Path(str(done.folder)) / "capture.pcapng"
     streams: dict[str, list[str]] = {}

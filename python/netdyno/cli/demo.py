@@ -20,7 +20,8 @@ def demo(
     """Load a real broker and web server with thousands of devices, and show what came of it.
 
     A Mosquitto broker, an nginx and our reflector start in a network namespace of their own. 2,000 MQTT
-    devices, HTTP, PING and a UDP stream load them over kernel sockets; then a stream runs over DPDK ports.
+    devices, HTTP, PING and a UDP stream load them over kernel sockets; then streams and pings run over DPDK
+    ports, to our reflector and to a host's kernel.
     Needs root. Everything is taken away at the end; the result stays under `runs/`.
 
         sudo netdyno demo
