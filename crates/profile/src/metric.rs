@@ -23,9 +23,20 @@ pub enum Stat {
     P999,
     /// Largest.
     Max,
+    /// Of delays: 99.9th percentile less the smallest (RFC 5481 section 4.2).
+    Pdv,
+    /// Of delays: mean change from one message to the next (RFC 5481 section 4.1).
+    Jitter,
 }
 
-const STATS: [(&str, Stat); 7] = [
+impl Stat {
+    /// Whether only delays have it.
+    fn is_variation(self) -> bool {
+        matches!(self, Stat::Pdv | Stat::Jitter)
+    }
+}
+
+const STATS: [(&str, Stat); 9] = [
     ("min", Stat::Min),
     ("mean", Stat::Mean),
     ("p50", Stat::P50),
@@ -33,6 +44,8 @@ const STATS: [(&str, Stat); 7] = [
     ("p99", Stat::P99),
     ("p999", Stat::P999),
     ("max", Stat::Max),
+    ("pdv", Stat::Pdv),
+    ("jitter", Stat::Jitter),
 ];
 
 /// What of a group is judged.
@@ -44,6 +57,15 @@ pub enum Kind {
     Lateness(Stat),
     /// Share of sent messages that were not delivered.
     Loss,
+    /// Share of delivered messages that came after a later one (RFC 4737), and of those that came after three.
+    Reordering {
+        /// After three, one right after the other.
+        by_three: bool,
+    },
+    /// By how many arrivals such a message was late.
+    Extent(Stat),
+    /// By how much time, in nanoseconds.
+    Late(Stat),
     /// Failures, of one kind or all.
     Errors(Option<String>),
     /// A counter, as a count or per second of the measure phase.
@@ -78,11 +100,22 @@ impl FromStr for Metric {
                 )
             })
         };
+        let delay = stat;
+        let stat = |name: &str| match stat(name)? {
+            variation if variation.is_variation() => {
+                Err(format!("{name:?} in {text:?} is a statistic of delays alone"))
+            }
+            other => Ok(other),
+        };
         let counters = Counts::default().named().map(|(name, _)| name);
         let (group, kind) = match parts.as_slice() {
-            [group, "delay", name, s] => (group, Kind::Delay((*name).to_owned(), stat(s)?)),
+            [group, "delay", name, s] => (group, Kind::Delay((*name).to_owned(), delay(s)?)),
             [group, "lateness", s] => (group, Kind::Lateness(stat(s)?)),
             [group, "loss"] => (group, Kind::Loss),
+            [group, "reordering", "ratio"] => (group, Kind::Reordering { by_three: false }),
+            [group, "reordering", "by_three"] => (group, Kind::Reordering { by_three: true }),
+            [group, "reordering", "extent", s] => (group, Kind::Extent(stat(s)?)),
+            [group, "reordering", "late", s] => (group, Kind::Late(stat(s)?)),
             [group, "errors"] => (group, Kind::Errors(None)),
             [group, "errors", kind] if Failure::ALL.iter().any(|f| f.name() == *kind) => {
                 (group, Kind::Errors(Some((*kind).to_owned())))
@@ -96,7 +129,8 @@ impl FromStr for Metric {
             _ => {
                 return Err(format!(
                     "{text:?} is not a metric; use GROUP.delay.NAME.STAT, GROUP.lateness.STAT, GROUP.loss, \
-                     GROUP.errors[.KIND] or GROUP.COUNTER[.rate] with COUNTER one of {}",
+                     GROUP.reordering.ratio, GROUP.reordering.by_three, GROUP.reordering.extent.STAT, \
+                     GROUP.reordering.late.STAT, GROUP.errors[.KIND] or GROUP.COUNTER[.rate] with COUNTER one of {}",
                     counters.join(", ")
                 ));
             }
@@ -113,6 +147,10 @@ impl fmt::Display for Metric {
             Kind::Delay(name, s) => write!(f, "delay.{name}.{}", stat(s)),
             Kind::Lateness(s) => write!(f, "lateness.{}", stat(s)),
             Kind::Loss => f.write_str("loss"),
+            Kind::Reordering { by_three: false } => f.write_str("reordering.ratio"),
+            Kind::Reordering { by_three: true } => f.write_str("reordering.by_three"),
+            Kind::Extent(s) => write!(f, "reordering.extent.{}", stat(s)),
+            Kind::Late(s) => write!(f, "reordering.late.{}", stat(s)),
             Kind::Errors(None) => f.write_str("errors"),
             Kind::Errors(Some(kind)) => write!(f, "errors.{kind}"),
             Kind::Counter { name, rate: false } => f.write_str(name),
@@ -141,6 +179,11 @@ mod tests {
     fn metrics_read_and_show_alike() {
         for text in [
             "a.delay.publish.p99",
+            "a.delay.publish.pdv",
+            "a.reordering.ratio",
+            "a.reordering.by_three",
+            "a.reordering.extent.p99",
+            "a.reordering.late.max",
             "a.lateness.max",
             "a.loss",
             "a.errors",
@@ -150,9 +193,18 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Metric>().expect(text).to_string(), text);
         }
-        for text in
-            ["a", "a.delay.publish", "a.delay.publish.p95th", "a.errors.bad", "a.nothing", "a.loss.rate"]
-        {
+        for text in [
+            "a",
+            "a.delay.publish",
+            "a.delay.publish.p95th",
+            "a.lateness.jitter",
+            "a.errors.bad",
+            "a.nothing",
+            "a.loss.rate",
+            "a.reordering",
+            "a.reordering.ratio.p99",
+            "a.reordering.extent",
+        ] {
             assert!(text.parse::<Metric>().is_err(), "{text}");
         }
     }

@@ -7,6 +7,7 @@ pub mod http;
 pub mod meter;
 pub mod model;
 pub mod mqtt;
+pub mod order;
 pub mod pace;
 pub mod ping;
 pub mod problem;

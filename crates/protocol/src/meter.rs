@@ -4,6 +4,7 @@
 //! sent in the measure phase and answered while draining is still measured, and loss is the
 //! difference of two counts over the same messages.
 
+use crate::order::Reordering;
 use crate::time::Time;
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -201,6 +202,8 @@ pub struct Tally {
     pub variation: Vec<Variation>,
     /// How late the generator itself was: actual minus intended send time.
     pub lateness: Histogram<u64>,
+    /// What came out of order, if anything did.
+    reordering: Option<Box<Reordering>>,
 }
 
 /// Nothing waits longer than this: delays are capped at ten minutes.
@@ -228,7 +231,18 @@ impl Tally {
             delays: (0..delays).map(|_| histogram()).collect(),
             variation: vec![Variation::default(); delays],
             lateness: histogram(),
+            reordering: None,
         }
+    }
+
+    /// What came out of order.
+    pub fn reordering(&self) -> Option<&Reordering> {
+        self.reordering.as_deref()
+    }
+
+    /// The same, to add to. The first call asks for memory.
+    pub fn reordering_mut(&mut self) -> &mut Reordering {
+        self.reordering.get_or_insert_default()
     }
 
     /// Add all of `other`, which must have the same delays.
@@ -242,6 +256,9 @@ impl Tally {
             mine.count += theirs.count;
         }
         let _grown = self.lateness.add(&other.lateness);
+        if let Some(theirs) = other.reordering() {
+            self.reordering_mut().merge(theirs);
+        }
     }
 
     /// Back to zero, keeping the memory.
@@ -250,6 +267,7 @@ impl Tally {
         self.delays.iter_mut().for_each(Histogram::reset);
         self.variation.fill(Variation::default());
         self.lateness.reset();
+        self.reordering.iter_mut().for_each(|reordering| reordering.clear());
     }
 }
 

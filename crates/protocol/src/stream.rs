@@ -5,6 +5,7 @@
 
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
+use crate::order::Gaps;
 use crate::pace::Pace;
 use crate::problem::Problem;
 use crate::registry::{Scheme, Target};
@@ -69,6 +70,8 @@ const BATCH: usize = 64;
 const BATCH_BYTES: usize = 65_507;
 /// How many datagrams back duplicates are known by: what may be on its way, within these limits.
 const WINDOW: (u64, u64) = (1 << 10, 1 << 20);
+/// Streams among which the memory for gaps is shared out, as each of many has little.
+const SHARE: usize = 1 << 10;
 
 /// What is the same for all devices of a group.
 #[derive(Debug)]
@@ -159,13 +162,17 @@ struct Seen {
     next: u64,
     /// One bit for each of the latest numbers.
     bits: Box<[u64]>,
+    /// From the first gap on.
+    gaps: Option<Box<Gaps>>,
 }
 
 /// What a datagram is, by those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Arrival {
-    /// Higher than all before.
+    /// The next.
     InOrder,
+    /// Higher than that: those from this number on are missing so far.
+    Ahead(u64),
     /// The first of its number, after a higher one.
     Reordered,
     /// Not the first of its number.
@@ -176,12 +183,17 @@ enum Arrival {
 
 impl Seen {
     fn new(window: u64) -> Self {
-        Self { next: 0, bits: vec![0; (window / 64) as usize].into() }
+        Self { next: 0, bits: vec![0; (window / 64) as usize].into(), gaps: None }
     }
 
     fn clear(&mut self) {
         self.next = 0;
         self.bits.fill(0);
+        self.gaps.iter_mut().for_each(|gaps| gaps.clear());
+    }
+
+    fn gaps(&mut self) -> &mut Gaps {
+        self.gaps.get_or_insert_with(|| Box::new(Gaps::shared(SHARE)))
     }
 
     #[inline]
@@ -201,8 +213,8 @@ impl Seen {
             }
             let (word, bit) = self.place(number);
             self.bits[word] |= bit;
-            self.next = number + 1;
-            return Arrival::InOrder;
+            let expected = std::mem::replace(&mut self.next, number + 1);
+            return if number == expected { Arrival::InOrder } else { Arrival::Ahead(expected) };
         }
         // a whole word less, as the latest word overwrites the oldest
         if self.next - number > window - 64 {
@@ -370,8 +382,14 @@ impl Device {
         cx.arrived(sent, bytes.len());
         match seen.arrive(sequence) {
             Arrival::InOrder => {}
+            Arrival::Ahead(first) => seen.gaps().skipped(first, self.back, cx.now.0),
             // RFC 4737 §3: type-P-reordered
-            Arrival::Reordered => cx.at(sent).counts.reordered += 1,
+            Arrival::Reordered => {
+                let late = seen.gaps().late(sequence, self.back, cx.now.0);
+                let tally = cx.at(sent);
+                tally.counts.reordered += 1;
+                late.into_iter().for_each(|late| tally.reordering_mut().record(late));
+            }
             Arrival::Again => {
                 cx.at(sent).counts.duplicates += 1;
                 return;
@@ -452,6 +470,9 @@ mod tests {
         }
         let counts = stream.measured();
         assert_eq!((counts.messages_delivered, counts.duplicates, counts.reordered), (7, 2, 3));
+        // RFC 4737 §4.2: one, one and two places late
+        let extent = stream.tally_of(Phase::Measure).reordering().expect("there is some").extent.clone();
+        assert_eq!((extent.len(), extent.max(), extent.count_at(1)), (3, 2, 2));
         stream.run_to_ms(99);
         assert_eq!(stream.end, None);
         stream.run_to_ms(100);
@@ -562,21 +583,23 @@ mod tests {
         fn the_window_knows_what_a_full_list_knows(steps in prop::collection::vec((0u64..200, 0u64..2000), 1..300)) {
             let mut seen = Seen::new(1024);
             let mut all = std::collections::HashSet::new();
-            let mut highest = 0;
+            let mut next = 0;
             for (ahead, behind) in steps {
-                let number = (highest + ahead).saturating_sub(behind);
-                let expected = if all.is_empty() || number > highest {
+                let number = (next + ahead).saturating_sub(behind);
+                let expected = if number == next {
                     Arrival::InOrder
-                } else if highest + 1 - number > 1024 - 64 {
+                } else if number > next {
+                    Arrival::Ahead(next)
+                } else if next - number > 1024 - 64 {
                     Arrival::TooLate
                 } else if all.contains(&number) {
                     Arrival::Again
                 } else {
                     Arrival::Reordered
                 };
-                prop_assert_eq!(seen.arrive(number), expected, "{} after {}", number, highest);
+                prop_assert_eq!(seen.arrive(number), expected, "{} at {}", number, next);
                 all.insert(number);
-                highest = highest.max(number);
+                next = next.max(number + 1);
             }
         }
 

@@ -29,6 +29,9 @@ pub struct Distribution {
     pub p999: u64,
     /// Largest.
     pub max: u64,
+    /// 99.9th percentile less the smallest (RFC 5481 PDV); in results, for delays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pdv: Option<u64>,
     /// Standard deviation; in results, not in points of a series.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sd: Option<f64>,
@@ -55,6 +58,7 @@ impl Distribution {
             p999: at(0.999),
             max: if h.is_empty() { 0 } else { h.max() },
             sd: None,
+            pdv: None,
             jitter: None,
             hdr: None,
         }
@@ -173,6 +177,20 @@ pub struct Rates {
     pub bits_received: f64,
 }
 
+/// What came out of order (RFC 4737).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Disorder {
+    /// Share of the delivered messages that came after a later one (section 4.1).
+    pub ratio: f64,
+    /// Share of them that came after three later ones at least, one right after the other: what TCP takes for lost
+    /// (section 5, 3-reordering).
+    pub by_three: f64,
+    /// How many arrivals too late: reordering extents (section 4.2).
+    pub extent: Distribution,
+    /// How much time too late: late time offsets (section 4.3).
+    pub late: Distribution,
+}
+
 /// One kind of failure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Failures {
@@ -205,6 +223,8 @@ pub struct GroupResult {
     pub loss: Option<f64>,
     /// Delays by name.
     pub delays: BTreeMap<&'static str, Distribution>,
+    /// What came out of order; null where messages have no order, or none was delivered.
+    pub reordering: Option<Disorder>,
     /// The generator's own lateness.
     pub lateness: Distribution,
     /// Failures by kind.

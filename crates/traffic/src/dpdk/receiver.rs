@@ -12,6 +12,7 @@ use packet::signature::{self, Signature};
 use packet::udp::Datagram;
 use packet::{Fault, Layers};
 use protocol::meter::{DELAY_MAX_NS, DeviceTally, Tally, Window};
+use protocol::order::Gaps;
 use protocol::time::Time;
 
 /// What the receiver knows of one group.
@@ -73,6 +74,8 @@ pub(super) struct Measured {
     groups: Vec<Expected>,
     /// By stream number.
     streams: Vec<Stream>,
+    /// By stream number: apart, as what comes in order needs none of it.
+    gaps: Vec<Gaps>,
     /// The run's time zero on the clock that signatures use.
     zero: u64,
     window: Window,
@@ -90,8 +93,13 @@ pub(super) enum Verdict {
 }
 
 impl Measured {
-    pub(super) fn new(groups: Vec<Expected>, streams: Vec<Stream>, window: Window) -> Self {
-        Self { groups, streams, zero: 0, window }
+    pub(super) fn new(mut groups: Vec<Expected>, streams: Vec<Stream>, window: Window) -> Self {
+        // now, as there is no asking for memory later
+        for tally in groups.iter_mut().flat_map(|group| &mut group.meter) {
+            let _room = tally.reordering_mut();
+        }
+        let gaps = vec![Gaps::shared(streams.len()); streams.len()];
+        Self { groups, streams, gaps, zero: 0, window }
     }
 
     /// The frame is broken: if it still shows whose it was, count it there.
@@ -151,13 +159,22 @@ impl Measured {
         counts.bytes_received += if group.whole { frame.len() } else { bytes } as u64;
         match stream.tracker.arrived(signature.sequence) {
             Arrival::InOrder => {}
-            Arrival::Reordered => counts.reordered += 1,
+            Arrival::Ahead(first) => {
+                self.gaps[usize::from(signature.stream)].skipped(first, stream.tally.delivered, now);
+            }
+            Arrival::Reordered => {
+                counts.reordered += 1;
+                let gaps = &mut self.gaps[usize::from(signature.stream)];
+                if let Some(late) = gaps.late(signature.sequence, stream.tally.delivered, now) {
+                    tally.reordering_mut().record(late);
+                }
+            }
             Arrival::Duplicate => {
                 counts.duplicates += 1;
                 return Verdict::Done;
             }
         }
-        counts.messages_delivered += 1;
+        tally.counts.messages_delivered += 1;
         let delay = now.saturating_sub(signature.sent_ns).min(DELAY_MAX_NS);
         if let Some(at) = group.delay {
             if let Some(h) = tally.delays.get_mut(at) {
@@ -245,12 +262,8 @@ mod tests {
         let meter = [(); 3].map(|()| Tally::new(1));
         let group = Expected { group: 0, meter, delay: Some(0), whole: false };
         let window = Window { measure: Time(1_000), drain: Time(1_000_000) };
-        Measured {
-            groups: vec![group],
-            streams: vec![Stream::new(0, 0), Stream::new(0, 1)],
-            zero: 500,
-            window,
-        }
+        let streams = vec![Stream::new(0, 0), Stream::new(0, 1)];
+        Measured { zero: 500, ..Measured::new(vec![group], streams, window) }
     }
 
     fn frame(stream: u16, sequence: u64, sent_ns: u64) -> Vec<u8> {
@@ -286,7 +299,9 @@ mod tests {
         for (stream, sequence) in [(0, 0), (1, 0), (0, 2), (0, 1), (0, 1), (1, 1)] {
             measured.frame(&frame(stream, sequence, 5_000), 6_000);
         }
-        let counts = measured.groups[0].meter[Phase::Measure as usize].counts;
+        let tally = &measured.groups[0].meter[Phase::Measure as usize];
+        let (counts, reordering) = (tally.counts, tally.reordering().expect("there is some"));
+        assert_eq!((reordering.extent.len(), reordering.extent.max(), reordering.by_three), (1, 1, 0));
         assert_eq!((counts.messages_delivered, counts.reordered, counts.duplicates), (5, 1, 1));
         assert_eq!(measured.streams[0].tally.delivered, 3);
         assert_eq!(

@@ -3,8 +3,10 @@
 /// How a datagram arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
-    /// With the number expected, or a later one: then those between are missing so far.
+    /// With the number expected.
     InOrder,
+    /// With a later one, also in order: those from this number on are missing so far.
+    Ahead(u64),
     /// After one with a higher number: RFC 4737 section 3.3, type-P-reordered.
     Reordered,
     /// Not for the first time.
@@ -36,12 +38,13 @@ impl Tracker {
     pub fn arrived(&mut self, sequence: u64) -> Arrival {
         let (word, bit) = ((sequence % WINDOW / 64) as usize, 1 << (sequence % 64));
         if sequence >= self.next {
-            if sequence > self.next {
+            let expected = self.next;
+            if sequence > expected {
                 self.forget(sequence);
             }
             self.next = sequence + 1;
             self.seen[word] |= bit;
-            return Arrival::InOrder;
+            return if sequence == expected { Arrival::InOrder } else { Arrival::Ahead(expected) };
         }
         if self.next - sequence > WINDOW {
             // Too long ago to know; a late one is likelier than a copy.
@@ -68,7 +71,7 @@ impl Tracker {
 
 #[cfg(test)]
 mod tests {
-    use super::Arrival::{Duplicate, InOrder, Reordered};
+    use super::Arrival::{Ahead, Duplicate, InOrder, Reordered};
     use super::*;
     use proptest::prelude::*;
     use std::collections::HashSet;
@@ -81,10 +84,10 @@ mod tests {
     #[test]
     fn order_gaps_late_ones_and_copies() {
         assert_eq!(arrivals(&[0, 1, 2]), [InOrder; 3]);
-        assert_eq!(arrivals(&[0, 3, 1, 2, 4]), [InOrder, InOrder, Reordered, Reordered, InOrder]);
+        assert_eq!(arrivals(&[0, 3, 1, 2, 4]), [InOrder, Ahead(1), Reordered, Reordered, InOrder]);
         assert_eq!(
             arrivals(&[0, 0, 2, 2, 1, 1]),
-            [InOrder, Duplicate, InOrder, Duplicate, Reordered, Duplicate]
+            [InOrder, Duplicate, Ahead(1), Duplicate, Reordered, Duplicate]
         );
     }
 
@@ -97,8 +100,8 @@ mod tests {
         };
         assert_eq!(upto(WINDOW - 1, 0), Duplicate);
         assert_eq!(upto(WINDOW, 0), Reordered);
-        assert_eq!(arrivals(&[5, 5 + WINDOW, 6]), [InOrder, InOrder, Reordered]);
-        assert_eq!(arrivals(&[5, 5 + 3 * WINDOW, 6 + 2 * WINDOW]), [InOrder, InOrder, Reordered]);
+        assert_eq!(arrivals(&[5, 5 + WINDOW, 6]), [Ahead(0), Ahead(6), Reordered]);
+        assert_eq!(arrivals(&[5, 5 + 3 * WINDOW, 6 + 2 * WINDOW]), [Ahead(0), Ahead(6), Reordered]);
     }
 
     proptest! {
@@ -111,6 +114,7 @@ mod tests {
                 base += 10;
                 let sequence = (base + step).saturating_sub(20);
                 let expected = match (sequence >= next, all.insert(sequence)) {
+                    (true, _) if sequence > next => Ahead(next),
                     (true, _) => InOrder,
                     (false, true) => Reordered,
                     (false, false) => Duplicate,
