@@ -1,4 +1,4 @@
-"""Impaired links between network namespaces, carried by a daemon of their own: they go with it."""
+"""Impaired links between network namespaces or ports, carried by a daemon of their own: they go with it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,32 @@ class Side:
     def __str__(self) -> str:
         return f"{self.namespace or ''}:{self.interface}"
 
+    def asked(self, mtu: int) -> dict[str, Any]:
+        """As the daemon takes it."""
+        return {"namespace": self.namespace, "name": self.interface, "mac": self.mac, "mtu": mtu}
+
+
+@dataclass(frozen=True)
+class Device:
+    """One end of a link: a port of DPDK, as profiles name it."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    def asked(self, mtu: int) -> dict[str, Any]:
+        """As the daemon takes it."""
+        return {"device": self.name, "mtu": mtu}
+
 
 @dataclass(frozen=True)
 class Impaired:
     """A link that is carried."""
 
     id: str
-    a: Side
-    b: Side
+    a: Side | Device
+    b: Side | Device
 
 
 class Links:
@@ -52,10 +70,9 @@ class Links:
             self.daemon.stop()
             raise
 
-    def start(self, a: Side, b: Side, spec: Spec, mtu: int = 1500) -> Impaired:
-        """Make both ends, and carry what they send."""
-        ends = [{"namespace": s.namespace, "name": s.interface, "mtu": mtu, "mac": s.mac} for s in (a, b)]
-        made = self.client.call("impair.start", a=ends[0], b=ends[1], spec=spec)
+    def start(self, a: Side | Device, b: Side | Device, spec: Spec, mtu: int = 1500, **how: Any) -> Impaired:
+        """Make or open both ends, and carry what they send; `how` is what else `impair.start` takes."""
+        made = self.client.call("impair.start", a=a.asked(mtu), b=b.asked(mtu), spec=spec, **how)
         self.all.append(Impaired(str(made["link"]), a, b))
         return self.all[-1]
 

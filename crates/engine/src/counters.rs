@@ -15,16 +15,18 @@ pub(crate) const OVERFLOW: usize = 1;
 
 /// A counter with one writer. Not a read-modify-write instruction, which would cost twenty times as much.
 #[derive(Debug, Default)]
-pub(crate) struct Count(AtomicU64);
+pub struct Count(AtomicU64);
 
 impl Count {
+    /// `n` more; to be called by one thread only.
     #[inline]
-    pub(crate) fn add(&self, n: u64) {
+    pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
+    /// What it counted so far.
     #[inline]
-    pub(crate) fn get(&self) -> u64 {
+    pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -132,7 +132,7 @@ fn case(name: &str, way: Value, seconds: u64, more: &str, options: &Options, del
     let prober = if delay_us > 0.0 { Some(probe(&hosts, &DONE)?) } else { None };
     let (bits, retransmits) = stream(&hosts, seconds, more)?;
     DONE.store(true, Ordering::Relaxed);
-    let [there, back] = link.stats();
+    let [there, back] = link.live().stats();
     println!("{name}: {:.2} Gbit/s, {retransmits} retransmits", bits / 1e9);
     println!(
         "  link: lost {}, late p50 {:.1} p99 {:.1} max {:.1} µs; back p50 {:.1} p99 {:.1}; not asked for {}",

@@ -7,7 +7,7 @@
 //!                    └──────────────────────────────────────────────────────────────┘
 //!  element  carries a path's packets between two DPDK ports
 //!  tap      carries them between two hosts' kernels, super-segments and all
-//!  record   keeps what was changed live; preset: paths that people know by name
+//!  record   keeps what was changed live
 //! ```
 //! A [`Path`] is one direction, without input and output: the [`Cargo`] it carries is a DPDK packet, or up to
 //! 64 KiB of TCP that the kernel handed over in one piece. Every decision is about a packet as it is on the
@@ -18,9 +18,7 @@ pub mod cargo;
 pub mod element;
 pub mod live;
 pub mod path;
-pub mod preset;
 pub mod record;
-pub mod spec;
 pub mod tap;
 
 mod bottleneck;
@@ -35,8 +33,9 @@ mod wheel;
 
 pub use cargo::{Cargo, Train};
 pub use element::Impair;
-pub use live::{Direction, Live};
+pub use live::{Direction, Live, LiveLink};
 pub use path::Path;
+pub use profile::impairment as spec;
 pub use record::Recording;
 pub use spec::LinkSpec;
 pub use stats::Stats;

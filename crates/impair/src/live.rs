@@ -1,10 +1,13 @@
 //! Parameters that change while packets are on their way, and who may look.
 
 use crate::medium::Parameters;
+use crate::record::Recording;
 use crate::spec::{Bottleneck, Impairment, LinkSpec};
 use crate::stats::{Counters, Stats};
+use protocol::unit::Interval;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// One of the two directions of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +108,47 @@ impl Live {
     #[inline]
     pub(crate) fn counters(&self) -> &Counters {
         &self.shared.counters
+    }
+}
+
+/// The hand on both directions of a link, which keeps what was changed.
+#[derive(Debug)]
+pub struct LiveLink {
+    directions: [Live; 2],
+    began: Instant,
+    recording: Mutex<Recording>,
+}
+
+impl LiveLink {
+    /// A link that begins now. `spec` must have been [checked](LinkSpec::check).
+    pub fn new(spec: &LinkSpec) -> Self {
+        let directions = [Direction::AToB, Direction::BToA].map(|way| Live::new(spec, way));
+        Self { directions, began: Instant::now(), recording: Mutex::new(Recording::new(spec)) }
+    }
+
+    /// The hand on one direction.
+    pub fn direction(&self, direction: Direction) -> &Live {
+        &self.directions[direction as usize]
+    }
+
+    /// From now on so, in both directions.
+    pub fn set(&self, spec: &LinkSpec) {
+        self.recording().set(Interval(self.began.elapsed()), spec);
+        self.directions.iter().for_each(|live| live.set(spec));
+    }
+
+    /// What it did so far, as one specification that does it again.
+    pub fn recorded(&self) -> LinkSpec {
+        self.recording().until(Interval(self.began.elapsed()))
+    }
+
+    /// The counters now: a to b, b to a.
+    pub fn stats(&self) -> [Stats; 2] {
+        [self.directions[0].stats(), self.directions[1].stats()]
+    }
+
+    fn recording(&self) -> MutexGuard<'_, Recording> {
+        self.recording.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,23 +1,7 @@
 //! What a direction counts. Written by the one who carries the packets, read by anybody at any time.
 
+use engine::counters::Count;
 use serde::{Deserialize, Serialize};
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// A counter with one writer.
-#[derive(Debug, Default)]
-pub(crate) struct Count(AtomicU64);
-
-impl Count {
-    #[inline]
-    pub(crate) fn add(&self, n: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
-    }
-
-    #[inline]
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// Steps per octave of [`Lateness`]: values are known to one part in eight.
 const STEPS: u32 = 8;

@@ -1,17 +1,20 @@
-//! Impaired links between the kernels of two hosts: made on request, gone with whoever asked for them.
+//! Impaired links between the kernels of two hosts, or between two ports: made on request, gone with whoever asked
+//! for them.
 
 use crate::rpc::{BAD_PARAMS, Error, NOT_READY, NOTHING_THERE, TOO_MANY};
 use crate::watchers::Watchers;
-use impair::preset;
-use impair::tap::{Link, Options, Place};
-use impair::{Direction, LinkSpec, Stats};
+use impair::tap::{self, Link, Place};
+use impair::{LinkSpec, LiveLink, Stats};
 use profile::Error as Fault;
+use profile::impairment::preset;
+use protocol::unit::Size;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use traffic::dpdk::between::{self, Between};
 
 /// Links that there may be: each has threads and memory of its own.
 pub const LINKS: usize = 64;
@@ -25,16 +28,33 @@ const NAME_MAX: usize = 15;
 #[serde(deny_unknown_fields)]
 pub struct End {
     /// Name of a namespace, or the path of its file; `None`: the one that the daemon is in.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     namespace: Option<String>,
     /// Name of the interface there.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     name: String,
+    /// In place of these: a port, by its PCI address or as a virtual device of DPDK.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    device: Option<String>,
     /// Largest IP packet, bytes.
     #[serde(default = "mtu")]
     mtu: u16,
     /// Its Ethernet address; `None`: a random one.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     mac: Option<String>,
+}
+
+/// How a link is carried, as asked for.
+#[derive(Debug, Clone)]
+pub struct Carried {
+    /// A thread for each direction.
+    pub two_threads: bool,
+    /// The threads' cores.
+    pub cores: Vec<usize>,
+    /// Between ports: use huge pages.
+    pub huge_pages: bool,
+    /// Between ports: memory for what is on its way.
+    pub memory: Size,
 }
 
 fn mtu() -> u16 {
@@ -42,6 +62,20 @@ fn mtu() -> u16 {
 }
 
 impl End {
+    fn what(&self) -> &str {
+        self.device.as_ref().unwrap_or(&self.name)
+    }
+
+    /// The port that it is, if it is one.
+    fn port(&self, at: &str) -> Result<Option<&str>, Error> {
+        let Some(device) = &self.device else { return Ok(None) };
+        if self.namespace.is_some() || !self.name.is_empty() || self.mac.is_some() {
+            let what = "a port has no namespace, name or mac";
+            return Err(Error::params(&format!("{at}.device"), what));
+        }
+        Ok(Some(device))
+    }
+
     fn place(&self, at: &str) -> Result<Place, Error> {
         let name = &self.name;
         let usable = !name.is_empty() && name.len() <= NAME_MAX && !name.starts_with('.');
@@ -98,21 +132,50 @@ pub struct About {
     error: Option<Fault>,
 }
 
+/// What carries it.
+enum Carrier {
+    Taps(Box<Link>),
+    Ports(Box<Between>),
+}
+
+impl Carrier {
+    fn live(&self) -> &Arc<LiveLink> {
+        match self {
+            Self::Taps(link) => link.live(),
+            Self::Ports(link) => link.live(),
+        }
+    }
+
+    fn missed(&self) -> [u64; 2] {
+        match self {
+            Self::Taps(link) => link.missed(),
+            Self::Ports(link) => link.missed(),
+        }
+    }
+
+    fn ended(&self) -> Option<String> {
+        match self {
+            Self::Taps(link) => link.ended().map(ToString::to_string),
+            Self::Ports(link) => link.ended(),
+        }
+    }
+}
+
 struct Entry {
     ends: [End; 2],
     spec: LinkSpec,
     began: Instant,
-    link: Link,
+    link: Carrier,
 }
 
 impl Entry {
     fn error(&self) -> Option<Fault> {
-        let fix = "Stop it; whoever took the interface or its namespace away knows more";
-        self.link.ended().map(|why| Fault::new("ND-91-02", "", why.to_string(), fix))
+        let fix = "Stop it; whoever took the interface, its namespace or the port away knows more";
+        self.link.ended().map(|why| Fault::new("ND-91-02", "", why, fix))
     }
 
     fn status(&self, id: &str) -> Status {
-        let ([there, back], missed) = (self.link.stats(), self.link.missed());
+        let ([there, back], missed) = (self.link.live().stats(), self.link.missed());
         let (a_to_b, b_to_a) =
             (Way { stats: there, missed: missed[0] }, Way { stats: back, missed: missed[1] });
         Status { link: id.into(), elapsed: self.elapsed(), error: self.error(), a_to_b, b_to_a }
@@ -140,20 +203,16 @@ impl Links {
     }
 
     /// Make both ends and carry frames between them. Gives the link's id.
-    pub fn start(&self, a: End, b: End, spec: LinkSpec, options: &Options) -> Result<String, Error> {
+    pub fn start(&self, a: End, b: End, spec: LinkSpec, how: Carried) -> Result<String, Error> {
         if self.lock().links.len() >= LINKS {
             let what = format!("there are {LINKS} links already");
             return Err(Error::new(TOO_MANY, "ND-104-11", "impair.start", what, "Stop one with impair.stop"));
         }
-        let made = Link::start(&a.place("a")?, &b.place("b")?, &spec, options);
-        let link = made.map_err(|why| {
-            let fix = "Check that namespace and rights are there and the name is free; see `ip netns list`";
-            Error::of(NOT_READY, &Fault::new("ND-92-15", "", why.to_string(), fix))
-        })?;
+        let link = carry(&a, &b, &spec, how)?;
         let mut made = self.lock();
         made.last += 1;
         let id = format!("link-{}", made.last);
-        tracing::info!(link = %id, a = %a.name, b = %b.name, "impaired link started");
+        tracing::info!(link = %id, a = %a.what(), b = %b.what(), "impaired link started");
         made.links.insert(id.clone(), Entry { ends: [a, b], spec, began: Instant::now(), link });
         Ok(id)
     }
@@ -162,7 +221,7 @@ impl Links {
     pub fn set(&self, id: &str, spec: LinkSpec) -> Result<(), Error> {
         let mut made = self.lock();
         let entry = made.links.get_mut(id).ok_or_else(|| none(id))?;
-        entry.link.set(&spec);
+        entry.link.live().set(&spec);
         entry.spec = spec;
         Ok(())
     }
@@ -175,11 +234,11 @@ impl Links {
     /// Take a link away: how it did to its end, and a specification that does again what it did.
     pub fn stop(&self, id: &str) -> Result<(Status, LinkSpec), Error> {
         let entry = self.lock().links.remove(id).ok_or_else(|| none(id))?;
-        let (mut status, recorded) = (entry.status(id), entry.link.recorded());
-        let [there, back] = [Direction::AToB, Direction::BToA].map(|way| entry.link.direction(way).clone());
+        let (mut status, live) = (entry.status(id), Arc::clone(entry.link.live()));
+        let recorded = live.recorded();
         drop(entry);
         // Now that nothing is carried any more they are the last.
-        (status.a_to_b.stats, status.b_to_a.stats) = (there.stats(), back.stats());
+        [status.a_to_b.stats, status.b_to_a.stats] = live.stats();
         tracing::info!(link = %id, "impaired link stopped");
         Ok((status, recorded))
     }
@@ -209,6 +268,34 @@ impl Links {
         made.told = Some(Instant::now());
         made.links.iter().for_each(|(id, entry)| watchers.publish("impair.sample", &entry.status(id)));
     }
+}
+
+fn carry(a: &End, b: &End, spec: &LinkSpec, how: Carried) -> Result<Carrier, Error> {
+    if let (Some(near), Some(far)) = (a.port("a")?, b.port("b")?) {
+        let options = between::Options {
+            huge_pages: how.huge_pages,
+            memory: how.memory.0,
+            mtu: a.mtu.max(b.mtu),
+            two_threads: how.two_threads,
+            cores: how.cores,
+        };
+        let made = Between::start([near, far], spec, &options);
+        return made.map(|link| Carrier::Ports(Box::new(link))).map_err(|why| {
+            let code = if why.code.starts_with("ND-104") { BAD_PARAMS } else { NOT_READY };
+            Error::of(code, &why)
+        });
+    }
+    if a.device.is_some() || b.device.is_some() {
+        let what = "one end is a port, the other an interface of a host";
+        let fix = "Make the interface a port too, such as tap:NAME or af_packet:NAME";
+        return Err(Error::new(BAD_PARAMS, "ND-104-07", "b", what, fix));
+    }
+    let options = tap::Options { two_threads: how.two_threads, cores: how.cores, ..tap::Options::default() };
+    let made = Link::start(&a.place("a")?, &b.place("b")?, spec, &options);
+    made.map(|link| Carrier::Taps(Box::new(link))).map_err(|why| {
+        let fix = "Check that namespace and rights are there and the name is free; see `ip netns list`";
+        Error::of(NOT_READY, &Fault::new("ND-92-15", "", why.to_string(), fix))
+    })
 }
 
 fn none(id: &str) -> Error {
@@ -271,6 +358,7 @@ mod tests {
         let end = |name: &str, mac: Option<&str>| End {
             namespace: Some("x".into()),
             name: name.into(),
+            device: None,
             mtu: 1500,
             mac: mac.map(str::to_owned),
         };

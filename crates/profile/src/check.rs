@@ -4,7 +4,7 @@ use crate::error::{BAD_REFERENCE, BAD_VALUE, CONFLICT, OUT_OF_RANGE};
 use crate::load::capital;
 use crate::metric::Kind;
 use crate::{Bound, Dpdk, Error, Group, Load, Port, Profile, Role, Target, Threshold, Transport};
-use protocol::problem::closest;
+use protocol::problem::{Problem, closest};
 use protocol::registry::{Carrier, Params};
 use protocol::unit::{Interval, Rate};
 use std::collections::{BTreeMap, BTreeSet};
@@ -239,6 +239,7 @@ fn check_dpdk(profile: &Profile, dpdk: &Dpdk, add: &mut impl FnMut(Option<Error>
             *cables.entry(cable).or_default() += 1;
         }
         add(check_forward(dpdk, port, &at));
+        add(check_impair(port, &at));
         check_network(port, &at).into_iter().for_each(|error| add(Some(error)));
         for (key, mac) in [("mac", &port.mac), ("peer_mac", &port.peer_mac)] {
             if let Some(mac) = mac.as_ref().filter(|m| parse_mac(m).is_none()) {
@@ -271,7 +272,7 @@ fn check_dpdk(profile: &Profile, dpdk: &Dpdk, add: &mut impl FnMut(Option<Error>
         for (e, element) in worker.elements.iter().enumerate() {
             let at = format!("transport.dpdk.placement[{w}].elements[{e}]");
             let known = element.split_once('.').is_some_and(|(port, what)| {
-                dpdk.ports.iter().any(|p| p.name == port && elements_of(p.role).contains(&what))
+                dpdk.ports.iter().any(|p| p.name == port && elements_of(p).contains(&what))
             });
             if !known {
                 let all: Vec<String> = all_elements(dpdk).collect();
@@ -377,16 +378,42 @@ fn check_network(port: &Port, at: &str) -> Vec<Error> {
     errors
 }
 
-fn elements_of(role: Role) -> &'static [&'static str] {
-    match role {
+/// What happens to frames that come in.
+fn check_impair(port: &Port, at: &str) -> Option<Error> {
+    let wrong = |problem: Problem| Error::new(BAD_VALUE, problem.key, problem.what, capital(&problem.fix));
+    if let (None, Some(_)) = (&port.impair, &port.impair_timeline) {
+        let what = "nothing is there that could change";
+        return Some(Error::new(
+            CONFLICT,
+            format!("{at}.impair_timeline"),
+            what,
+            "Give impair, what holds at first",
+        ));
+    }
+    let first = port
+        .impair
+        .as_ref()
+        .and_then(|impair| impair.check().err())
+        .map(|p| p.under(&format!("{at}.impair")));
+    let later = || {
+        let wrong = port.impair_timeline.as_ref()?.check().err()?;
+        Some(wrong.under(&format!("{at}.impair_timeline")))
+    };
+    first.or_else(later).map(wrong)
+}
+
+/// What can be placed of a port.
+fn elements_of(port: &Port) -> Vec<&'static str> {
+    let own: &[&str] = match port.role {
         Role::Generator => &["generator", "receiver"],
         Role::Reflector => &["reflector"],
         Role::L2fwd => &["l2fwd"],
-    }
+    };
+    own.iter().copied().chain(port.impair.as_ref().map(|_| "impair")).collect()
 }
 
 fn all_elements(dpdk: &Dpdk) -> impl Iterator<Item = String> + '_ {
-    dpdk.ports.iter().flat_map(|p| elements_of(p.role).iter().map(move |e| format!("{}.{e}", p.name)))
+    dpdk.ports.iter().flat_map(|p| elements_of(p).into_iter().map(move |e| format!("{}.{e}", p.name)))
 }
 
 /// Six hexadecimal bytes with colons.

@@ -8,6 +8,7 @@ pub mod ceiling;
 mod check;
 mod error;
 pub mod frame;
+pub mod impairment;
 mod load;
 mod metric;
 pub mod source;
@@ -17,6 +18,7 @@ pub use address::Address;
 pub use check::parse_mac;
 pub use error::Error;
 pub use frame::Frame;
+pub use impairment::{Impairment, WayTimeline};
 pub use load::{load, read, schema};
 pub use metric::{Kind, Metric, Stat};
 pub use target::Target;
@@ -321,6 +323,13 @@ pub struct Port {
     /// With the role l2fwd: what is done with frames on their way. Default io.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forward: Option<Forward>,
+    /// What happens to frames that come in at the port, before anything else is done with them: as if the path to it
+    /// were so. Default: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub impair: Option<Impairment>,
+    /// How that changes while the run goes on. Default: it stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub impair_timeline: Option<WayTimeline>,
 }
 
 fn no_address() -> Address {
@@ -395,7 +404,7 @@ pub struct Worker {
     /// over when no physical core is free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<Threads>,
-    /// Elements, as `PORT.ELEMENT`: `a.generator`, `a.receiver`, `b.reflector`, `c.l2fwd`.
+    /// Elements, as `PORT.ELEMENT`: `a.generator`, `a.receiver`, `b.reflector`, `c.l2fwd`, `c.impair`.
     pub elements: Vec<String>,
 }
 

@@ -319,6 +319,63 @@ fn each_fault_is_named_with_its_place_and_a_remedy() {
             "one of them",
         ),
         (
+            "an impairment that cannot be",
+            with_port(json!({"impair": {"delay": {"constant": "61s"}}})),
+            "ND-104-04",
+            "transport.dpdk.ports[0].impair.delay.constant",
+            "at most",
+        ),
+        (
+            "an impairment without a unit",
+            with_port(json!({"impair": {"delay": {"constant": 40}}})),
+            "ND-104-04",
+            "transport.dpdk.ports[0].impair.delay.constant",
+            "40",
+        ),
+        (
+            "an unknown impairment",
+            with_port(json!({"impair": {"los": {"independent": "1%"}}})),
+            "ND-104-02",
+            "transport.dpdk.ports[0].impair.los",
+            "loss",
+        ),
+        (
+            "a change of nothing",
+            with_port(json!({"impair_timeline": {"steps": [{"at": "1s", "impair": {}}]}})),
+            "ND-104-07",
+            "transport.dpdk.ports[0].impair_timeline",
+            "Give impair",
+        ),
+        (
+            "a step before the one before",
+            with_port(json!({"impair": {}, "impair_timeline": {"steps": [
+                {"at": "2s", "impair": {}}, {"at": "1s", "impair": {}}
+            ]}})),
+            "ND-104-04",
+            "transport.dpdk.ports[0].impair_timeline.steps[1].at",
+            "order",
+        ),
+        (
+            "a step that cannot be",
+            with_port(json!({"impair": {}, "impair_timeline": {"steps": [
+                {"at": "2s", "impair": {"loss": {"periodic": 0}}}
+            ]}})),
+            "ND-104-04",
+            "transport.dpdk.ports[0].impair_timeline.steps[0].impair.loss.periodic",
+            "every",
+        ),
+        (
+            "an impairment that is placed nowhere",
+            {
+                let mut profile: Value = serde_json::from_str(&with_port(json!({"impair": {}}))).unwrap();
+                profile["transport"]["dpdk"]["placement"] = json!([{"elements": ALL}]);
+                profile.to_string()
+            },
+            "ND-104-06",
+            "transport.dpdk.placement",
+            "a.impair",
+        ),
+        (
             "a gateway of a reflector",
             d("/transport/dpdk/ports/1/gateway", json!("10.0.0.254")),
             "ND-104-07",

@@ -384,6 +384,17 @@ impl Collector {
                 limit: limits.starved,
             });
         }
+        for element in self.elements.values() {
+            // Of an impaired port: all else that it drops it was asked to.
+            let Some(&full) = element.drops.get("queue_full") else { continue };
+            reasons.push(Reason {
+                code: "ND-90-07",
+                group: None,
+                what: format!("{} had no memory for {full} more packets on their way", element.name),
+                value: full as f64,
+                limit: 0.0,
+            });
+        }
         if let Some(error) = &self.error {
             reasons.push(Reason {
                 code: "ND-90-06",

@@ -1,4 +1,4 @@
-"""`netdyno impair`: a network between two hosts of this machine, made as bad as wanted."""
+"""`netdyno impair`: a network between two hosts of this machine or two ports, made as bad as wanted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ipaddress
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +21,7 @@ from netdyno.cli.impair_view import View, view
 from netdyno.errors import Error
 from netdyno.hosts import Hosts
 from netdyno.interrupt import Interrupts, interrupted
-from netdyno.links import Impaired, Links, Side
+from netdyno.links import Device, Impaired, Links, Side
 from netdyno.stats.units import seconds
 from netdyno.topology import need_root
 
@@ -32,13 +32,21 @@ WAY, LINK = "What happens to packets, both ways", "The link"
 
 def impair(
     between: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Its ends: NAMESPACE or NAMESPACE:INTERFACE; :INTERFACE is here.",
             metavar="A,B",
             show_default=False,
         ),
-    ],
+    ] = None,
+    port: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="In place of --between, twice: a DPDK port, by PCI address or as in a profile.",
+            metavar="DEVICE",
+            show_default=False,
+        ),
+    ] = None,
     delay: Annotated[
         str | None,
         typer.Option(help="Time on the way, like 40ms.", metavar="TIME", rich_help_panel=WAY),
@@ -98,9 +106,11 @@ def impair(
         typer.Option("--for", help="End after so long.", metavar="TIME", parser=values.time("--for")),
     ] = None,
     addresses: Annotated[
-        str,
-        typer.Option(help="Of its ends, with their prefix.", metavar="A,B", rich_help_panel=LINK),
-    ] = ADDRESSES,
+        str | None,
+        typer.Option(
+            help=f"Of its ends, with their prefix. Default {ADDRESSES}.", metavar="A,B", rich_help_panel=LINK
+        ),
+    ] = None,
     mtu: Annotated[
         int,
         typer.Option(
@@ -110,6 +120,18 @@ def impair(
             rich_help_panel=LINK,
         ),
     ] = 1500,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            help="Between ports: for what is on its way, 2.5 KiB a frame. Default 256MiB.",
+            metavar="SIZE",
+            parser=values.size("--memory"),
+            rich_help_panel=LINK,
+        ),
+    ] = None,
+    huge_pages: Annotated[
+        bool, typer.Option("--huge-pages", help="Between ports: use huge pages.", rich_help_panel=LINK)
+    ] = False,
     record: Annotated[
         Path | None, typer.Option(help="Write what it did, to do it again with --spec.", metavar="FILE")
     ] = None,
@@ -122,11 +144,18 @@ def impair(
     until Ctrl-C, or for as long as `--for` says, and shows what it does; then everything that was made is
     taken away. Needs root.
 
+    With `--port` twice it is put between two DPDK ports: each hands on what comes in at the other.
+
         sudo netdyno impair --between left,right --delay 40ms --loss 1%
         sudo netdyno impair --between left,right --preset lte --for 60s
         sudo netdyno impair --between left,right --rate 100Mbit/s --there delay=30ms --back delay=10ms
+        sudo netdyno impair --port 0000:83:00.0 --port 0000:83:00.1 --delay 40ms --huge-pages --memory 4GiB
     """
-    sides, given = _sides(between), _addresses(addresses)
+    ends = _ends(
+        between, port or (), {"--addresses": addresses, "--memory": memory, "--huge-pages": huge_pages}
+    )
+    given = _addresses(addresses or ADDRESSES)
+    how: dict[str, Any] = {"huge_pages": huge_pages} | ({"memory": memory} if memory else {})
     both = {
         "delay": delay, "jitter": jitter, "loss": loss, "duplicate": duplicate,
         "reorder": reorder, "corrupt": corrupt, "rate": rate, "limit": limit,
@@ -140,7 +169,8 @@ def impair(
         raise Error("ND-104-07", "both are where to begin", at="--preset and --spec", fix="Give one of them")
     source = Source(preset, spec, ways, seed)
     wanted = source.read()
-    need_root()
+    if between:
+        need_root()
     put_back()
     token = f"impair-{secrets.token_hex(3)}"
     log = paths.runtime() / f"nd-{token}.log"
@@ -152,19 +182,20 @@ def impair(
             hosts.file(log)
             links = Links(token, log)
             stack.callback(links.stop)
+            sides = [end for end in ends if isinstance(end, Side)]
             for side in sides:
                 hosts.need(side.namespace)
             fresh = [not hosts.has(side.namespace, side.interface) for side in sides]
             named = [
                 _place(side, address if new else "")
-                for side, address, new in zip(sides, given, fresh, strict=True)
+                for side, address, new in zip(sides, given, fresh, strict=False)
             ]
-            link = links.start(sides[0], sides[1], wanted, mtu)
-            for side, address, new in zip(sides, given, fresh, strict=True):
+            link = links.start(ends[0], ends[1], wanted, mtu, **({} if sides else how))
+            for side, address, new in zip(sides, given, fresh, strict=False):
                 if new:
                     hosts.address(side.namespace, side.interface, address)
-            shown = stack.enter_context(view((str(sides[0]), str(sides[1])), quiet=as_json))
-            shown.say(" ⇄ ".join(named))
+            shown = stack.enter_context(view((str(ends[0]), str(ends[1])), quiet=as_json))
+            shown.say(" ⇄ ".join(named or map(str, ends)))
             with interrupts.asking():
                 _watch(links, link, source, shown, interrupts, seconds(length) if length else None)
                 last = links.end(link)
@@ -239,6 +270,26 @@ def _follow(links: Links, link: Impaired, source: Source, shown: View) -> None:
         if e.exit_code != 104:
             raise
         shown.say(f"{source.path} has changed, and is not followed: {e}")
+
+
+def _ends(
+    between: str | None, ports: Sequence[str], only: Mapping[str, Any]
+) -> tuple[Side, Side] | tuple[Device, Device]:
+    """Two namespaces or two ports, and nothing said that is of the others."""
+    if bool(between) == bool(ports):
+        what = "both say what its ends are" if between else "nothing says what its ends are"
+        fix = "Give --between left,right, or --port twice"
+        raise Error("ND-104-07", what, at="--between and --port", fix=fix)
+    for option in ("--addresses",) if ports else ("--memory", "--huge-pages"):
+        if only[option]:
+            what = f"{option} says nothing of {'ports' if ports else 'hosts'}"
+            raise Error("ND-104-07", what, at=option, fix="Leave it out")
+    if between:
+        return _sides(between)
+    if len(ports) != 2 or ports[0] == ports[1]:
+        fix = "Give two, like --port 0000:83:00.0 --port 0000:83:00.1"
+        raise Error("ND-104-04", f"{', '.join(ports)}: not two ports", at="--port", fix=fix)
+    return Device(ports[0]), Device(ports[1])
 
 
 def _sides(text: str) -> tuple[Side, Side]:

@@ -3,20 +3,18 @@
 use super::slots::{Piece, Received, Slots};
 use super::{Error, Place, Tap};
 use crate::cargo::Cargo;
-use crate::live::{Direction, Live};
+use crate::live::{Direction, LiveLink};
 use crate::path::Path;
-use crate::record::Recording;
 use crate::spec::LinkSpec;
-use crate::stats::Stats;
 use engine::Clock;
 use protocol::unit::Interval;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use thread_priority::{
     RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy,
     thread_native_id,
@@ -105,13 +103,11 @@ impl Lane {
 /// A link between two hosts, at work. Dropping it takes the interfaces away.
 #[derive(Debug)]
 pub struct Link {
-    directions: [Live; 2],
+    live: Arc<LiveLink>,
     ends: [Arc<Tap>; 2],
     stop: Arc<AtomicBool>,
     ended: Arc<OnceLock<Error>>,
     threads: Vec<JoinHandle<()>>,
-    began: Instant,
-    recording: Mutex<Recording>,
 }
 
 impl Link {
@@ -123,22 +119,14 @@ impl Link {
             why: why.to_string(),
         };
         let mut lanes = Vec::new();
-        let directions = [Direction::AToB, Direction::BToA].map(|way| Live::new(spec, way));
-        for (i, live) in directions.iter().enumerate() {
+        let live = Arc::new(LiveLink::new(spec));
+        for (i, way) in [Direction::AToB, Direction::BToA].into_iter().enumerate() {
             let slots = Slots::new(options.large, options.small).map_err(memory)?;
             let capacity = options.large + options.small + PARTS;
-            let path = Path::new(live.clone(), capacity);
+            let path = Path::new(live.direction(way).clone(), capacity);
             lanes.push(Lane { from: ends[i].clone(), to: ends[1 - i].clone(), path, slots });
         }
-        let mut link = Self {
-            directions,
-            ends,
-            stop: Arc::default(),
-            ended: Arc::default(),
-            threads: Vec::new(),
-            began: Instant::now(),
-            recording: Mutex::new(Recording::new(spec)),
-        };
+        let mut link = Self { live, ends, stop: Arc::default(), ended: Arc::default(), threads: Vec::new() };
         let spin = options.spin.ns();
         let shares: Vec<Vec<Lane>> = if options.two_threads {
             lanes.into_iter().map(|lane| vec![lane]).collect()
@@ -162,27 +150,9 @@ impl Link {
         Ok(link)
     }
 
-    /// The hand on one direction.
-    pub fn direction(&self, direction: Direction) -> &Live {
-        &self.directions[direction as usize]
-    }
-
-    /// From now on so, in both directions.
-    pub fn set(&self, spec: &LinkSpec) {
-        let mut recording = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
-        recording.set(Interval(self.began.elapsed()), spec);
-        self.directions.iter().for_each(|live| live.set(spec));
-    }
-
-    /// What it did so far, as one specification that does it again.
-    pub fn recorded(&self) -> LinkSpec {
-        let recording = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
-        recording.until(Interval(self.began.elapsed()))
-    }
-
-    /// The counters now: a to b, b to a.
-    pub fn stats(&self) -> [Stats; 2] {
-        [self.directions[0].stats(), self.directions[1].stats()]
+    /// The hand on it: parameters and counters.
+    pub fn live(&self) -> &Arc<LiveLink> {
+        &self.live
     }
 
     /// Frames, a to b and b to a, that the kernel dropped as they were not fetched in time: they are in no

@@ -1,10 +1,10 @@
-//! `impair.*`: links between two hosts' kernels, made as bad as wanted. They are the writer's, and end with his lease.
+//! `impair.*`: links between two hosts' kernels or two ports, made as bad as wanted. They are the writer's, and end with his lease.
 
 use super::{Answer, Nothing};
 use crate::connection::Caller;
-use crate::links::{self, End};
-use impair::preset::PRESETS;
-use impair::tap::Options;
+use crate::links::{self, Carried, End};
+use profile::impairment::preset::PRESETS;
+use protocol::unit::Size;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -39,6 +39,14 @@ pub struct Start {
     two_threads: bool,
     #[serde(default)]
     cores: Vec<usize>,
+    #[serde(default)]
+    huge_pages: bool,
+    #[serde(default = "memory")]
+    memory: Size,
+}
+
+fn memory() -> Size {
+    Size(256 << 20)
 }
 
 fn unimpaired() -> Value {
@@ -49,8 +57,9 @@ fn unimpaired() -> Value {
 pub fn start(caller: &Caller, params: Start) -> Answer {
     caller.core.as_writer(caller.session)?;
     let spec = links::taken(&params.spec)?;
-    let options = Options { two_threads: params.two_threads, cores: params.cores, ..Options::default() };
-    let link = caller.core.links.start(params.a, params.b, spec, &options)?;
+    let Start { a, b, two_threads, cores, huge_pages, memory, .. } = params;
+    let how = Carried { two_threads, cores, huge_pages, memory };
+    let link = caller.core.links.start(a, b, spec, how)?;
     Ok(json!({"link": link}))
 }
 

@@ -1,59 +1,17 @@
 //! Impaired links: made between namespaces, changed and counted while they carry, gone with whoever asked for them.
 
+#[path = "../../../impair/tests/host/mod.rs"]
+mod host;
+
 use crate::daemon::{Client, Daemon, until};
+use host::Host;
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, UdpSocket};
-use std::path::Path;
-use std::process::Command;
-use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-type Work = Box<dyn FnOnce() + Send>;
-
-/// A thread in a network namespace of its own, which ends with it.
-struct Host {
-    work: Sender<Work>,
-    namespace: String,
-}
-
 impl Host {
-    /// `None` where there are no rights for it, or no taps.
-    fn new() -> Option<Self> {
-        let (work, todo) = channel::<Work>();
-        let (ready, namespace) = channel();
-        std::thread::spawn(move || {
-            if let Err(why) = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET) {
-                eprintln!("skipped: a network namespace needs root ({why})");
-                return;
-            }
-            if !Path::new("/dev/net/tun").exists() {
-                eprintln!("skipped: there is no /dev/net/tun");
-                return;
-            }
-            // Only what the test sends is on the link.
-            for scope in ["all", "default"] {
-                let _none = std::fs::write(format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6"), "1");
-            }
-            let thread = std::fs::read_link("/proc/thread-self").unwrap();
-            ready.send(format!("/proc/{}/ns/net", thread.display())).unwrap();
-            todo.into_iter().for_each(|work| work());
-        });
-        Some(Self { work, namespace: namespace.recv().ok()? })
-    }
-
-    fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
-        let (tell, told) = channel();
-        self.work.send(Box::new(move || drop(tell.send(work())))).unwrap();
-        told.recv().expect("work in a host does not panic")
-    }
-
-    fn ip(&self, words: &str) -> bool {
-        let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
-        self.run(move || Command::new("ip").args(words).output().unwrap().status.success())
-    }
-
     fn has_link(&self) -> bool {
-        self.ip("link show dev wan0")
+        self.ask("ip link show dev wan0").is_ok()
     }
 
     fn end(&self, n: usize) -> Value {
@@ -72,9 +30,9 @@ fn linked(daemon: &Daemon, hosts: &[Host; 2], spec: Value) -> (Client, String) {
     let ends = json!({"a": hosts[0].end(1), "b": hosts[1].end(2), "spec": spec});
     let link = writer.call("impair.start", ends)["link"].as_str().unwrap().to_owned();
     for (n, host) in (1..).zip(hosts) {
-        assert!(host.ip(&format!("addr add 10.79.0.{n}/24 dev wan0")));
+        host.sh(&format!("ip addr add 10.79.0.{n}/24 dev wan0"));
         let (other, mac) = (3 - n, format!("02:00:00:00:00:0{}", 3 - n));
-        assert!(host.ip(&format!("neigh replace 10.79.0.{other} lladdr {mac} dev wan0 nud permanent")));
+        host.sh(&format!("ip neigh replace 10.79.0.{other} lladdr {mac} dev wan0 nud permanent"));
     }
     (writer, link)
 }
@@ -177,7 +135,7 @@ fn a_link_whose_end_is_taken_away_says_so() {
     let Some(hosts) = hosts() else { return };
     let daemon = Daemon::start();
     let (mut writer, link) = linked(&daemon, &hosts, json!({}));
-    assert!(hosts[1].ip("link del dev wan0"));
+    hosts[1].sh("ip link del dev wan0");
     let mut error = Value::Null;
     until("it is noticed", || {
         error = writer.call("impair.stats", json!({"link": link}))["error"].take();
@@ -211,4 +169,35 @@ fn what_cannot_be_is_refused_with_its_place() {
     assert_eq!(check(&mut writer, json!("geo")), json!([]));
     assert_eq!(check(&mut writer, json!({"a_to_b": {"lost": "1%"}}))[0]["at"], "a_to_b.lost");
     assert_eq!(writer.get("impair.list"), json!([]));
+}
+
+#[test]
+fn ports_are_joined_in_the_same_words() {
+    let daemon = Daemon::start();
+    let mut writer = daemon.connect();
+    writer.get("control.acquire");
+    let start = |a: Value, b: Value| json!({"a": a, "b": b, "memory": "64MiB"});
+    let port = |device: &str| json!({"device": device});
+    for (params, nd, at) in [
+        (start(port("eth0"), port("pair:r")), "ND-104-04", "a.device"),
+        (start(json!({"device": "pair:l", "name": "x"}), port("pair:r")), "ND-104-10", "a.device"),
+        (start(port("pair:l"), json!({"name": "x"})), "ND-104-07", "b"),
+    ] {
+        let data = writer.fails("impair.start", params, -32602);
+        assert_eq!((&data["code"], &data["at"]), (&json!(nd), &json!(at)), "{data:?}");
+    }
+    let link = writer.call("impair.start", start(port("pair:l"), port("pair:r")))["link"].clone();
+    writer.call("impair.set", json!({"link": link, "spec": "metro"}));
+    assert_eq!(writer.get("impair.list")[0]["b"], json!({"device": "pair:r", "mtu": 1500}));
+    let mut stats = Value::Null;
+    until("the change holds", || {
+        stats = writer.call("impair.stats", json!({"link": link}));
+        stats["a_to_b"]["changes"] == 2
+    });
+    assert_eq!((&stats["error"], &stats["b_to_a"]["missed"]), (&Value::Null, &json!(0)));
+    let recorded = writer.call("impair.stop", json!({"link": link}))["recorded"].take();
+    assert_eq!(recorded["timeline"]["steps"][0]["a_to_b"]["delay"], json!({"constant": "500us"}));
+    // The ports are free again.
+    let again = writer.call("impair.start", start(port("pair:r"), port("pair:l")))["link"].clone();
+    writer.call("impair.stop", json!({"link": again}));
 }

@@ -3,6 +3,7 @@
 use super::capture::{Captured, Taps};
 use super::frames;
 use super::generator::{Generator, Streams};
+use super::impaired::{self, Impaired};
 use super::l2fwd::L2fwd;
 use super::neighbour::{self, Neighbour, Station};
 use super::peers;
@@ -39,6 +40,8 @@ pub struct Built {
     pub ports: Vec<(String, Port)>,
     /// Names of the elements that report, in the order of their numbers.
     pub reporters: Vec<String>,
+    /// Ports whose incoming frames are impaired.
+    pub impaired: Vec<Impaired>,
 }
 
 /// One port, open.
@@ -87,6 +90,8 @@ pub fn build(
     let longest = frames::longest(plan)?;
     let room = u16::try_from(longest + 2 * TAG).unwrap_or(u16::MAX).max(ROOM);
     let packets = (u64::from(PACKETS) * u64::from(ROOM) / u64::from(room)) as u32;
+    let ways = settings.ports.iter().filter(|port| port.impair.is_some()).count();
+    let (packets, on_the_way) = impaired::packets(settings.memory.0, ways, room.into(), packets);
     let pool = Mempool::new(eal, packets, room).map_err(|why| unready("transport.dpdk.memory", &why))?;
     let mut ports = open(eal, settings, taps, &pool, longest)?;
 
@@ -112,12 +117,18 @@ pub fn build(
             meter: [(); 3].map(|()| Tally::new(group.delays.len())),
         });
     }
-    let mut built = Built { eal, graph: Graph::new(), ports: Vec::new(), reporters: Vec::new() };
+    let mut built =
+        Built { eal, graph: Graph::new(), ports: Vec::new(), reporters: Vec::new(), impaired: Vec::new() };
     for (open, streams) in ports.into_iter().zip(sending) {
         let name = &open.settings.name;
         built.ports.push((name.clone(), open.port));
         built.graph.add(format!("{name}.tx"), Captured::new(PortTx(open.tx), open.taps.tx.clone()));
         built.graph.add(format!("{name}.rx"), Captured::new(PortRx(open.rx), open.taps.rx.clone()));
+        let seed = plan.profile.seed.wrapping_add(open.index as u64);
+        if let Some(impaired) = Impaired::new(open.settings, seed) {
+            built.graph.add(format!("{name}.impair"), impaired.element(&pool, on_the_way));
+            built.impaired.push(impaired);
+        }
         match open.settings.role {
             Role::Generator => {}
             Role::Reflector => {
@@ -156,7 +167,7 @@ pub fn build(
 }
 
 /// The address, if the device is on the PCI bus.
-fn pci(device: &str) -> Option<String> {
+pub fn pci(device: &str) -> Option<String> {
     match device.parse() {
         Ok(dpdk::Device::Pci(address)) => Some(address),
         _ => None,

@@ -4,16 +4,19 @@
 //!  generator port    generator ──► tx      rx ──► receiver ──► neighbour ──► tx
 //!  reflector port    rx ──► reflector ──► tx
 //!  l2fwd ports       rx ──► l2fwd ──► tx of the other
+//!  with impair       rx ──► impair ──► …
 //! ```
 //! The profile's placement says which worker runs which of these; `tx` goes with what mostly sends, `rx` with
 //! what mostly receives.
 
+pub mod between;
 mod build;
 mod capture;
 mod frames;
 mod generator;
 #[cfg(any(test, feature = "testing"))]
 pub mod hostile;
+mod impaired;
 mod l2fwd;
 mod neighbour;
 pub mod observe;
@@ -91,6 +94,10 @@ impl Dpdk {
         own.and_then(|own| own.to.as_deref()).unwrap_or(port)
     }
 
+    fn is_impaired(&self, port: &str) -> bool {
+        self.settings.ports.iter().any(|own| own.name == port && own.impair.is_some())
+    }
+
     /// The settings' placement, with the elements that it does not name beside those they work for.
     fn placement(&self) -> Placement {
         let mut placement = Placement::single(None);
@@ -100,13 +107,17 @@ impl Dpdk {
         for (seat, worker) in placement.workers.iter_mut().zip(&self.settings.placement) {
             for element in &worker.elements {
                 let Some((port, kind)) = element.split_once('.') else { continue };
-                let beside = match kind {
+                let mut beside = match kind {
                     "generator" => vec![format!("{port}.tx")],
                     "receiver" => vec![format!("{port}.rx"), format!("{port}.neighbour")],
                     "reflector" => vec![format!("{port}.rx"), format!("{port}.tx")],
                     "l2fwd" => vec![format!("{port}.rx"), format!("{}.tx", self.onward(port))],
+                    "impair" => vec![format!("{port}.rx")],
                     _ => Vec::new(),
                 };
+                if kind != "impair" && self.is_impaired(port) {
+                    beside.retain(|element| !element.ends_with(".rx"));
+                }
                 // Several may lead to one port: it is with the first.
                 let all = std::iter::once(element.clone()).chain(beside);
                 seat.elements.extend(all.filter(|element| placed.insert(element.clone())));
@@ -135,8 +146,8 @@ fn refused(why: &EngineError) -> Unready {
         EngineError::Dpdk(why) => return build::unready("transport.dpdk", why),
         EngineError::Graph(_) => (
             "transport.dpdk.placement",
-            "Name each element once, as PORT.generator, PORT.receiver, PORT.reflector or PORT.l2fwd; what is not named runs \
-             on the first worker",
+            "Name each element once, as PORT.generator, PORT.receiver, PORT.reflector, PORT.l2fwd or PORT.impair; what is \
+             not named runs on the first worker",
         ),
         EngineError::Core { .. } => (
             "transport.dpdk.placement",
@@ -165,6 +176,7 @@ impl Transport for Dpdk {
             run,
             engine,
             built.ports,
+            built.impaired,
             &built.reporters,
             reports,
             samples,

@@ -1,5 +1,6 @@
 //! Watches a running graph and reports on it, beside the packets' way.
 
+use super::impaired::Impaired;
 use super::report::{Report, Run};
 use super::watch::Watch;
 use crate::interfaces::{Interface, Interfaces};
@@ -38,6 +39,7 @@ pub(super) struct Supervisor {
     /// Gone once stopped.
     engine: Option<Engine>,
     ports: Vec<(String, Port)>,
+    impaired: Vec<Impaired>,
     watches: Vec<Watch>,
     /// A port that was lost, which ended the run.
     lost: Option<Unready>,
@@ -71,6 +73,7 @@ impl Supervisor {
         run: Arc<Run>,
         engine: Engine,
         ports: Vec<(String, Port)>,
+        impaired: Vec<Impaired>,
         reporters: &[String],
         reports: Receiver<Report>,
         samples: Sender<Sample>,
@@ -96,6 +99,7 @@ impl Supervisor {
             watches: ports.iter().map(|(_, port)| Watch::new(port)).collect(),
             lost: None,
             ports,
+            impaired,
             reports,
             samples,
         }
@@ -108,6 +112,7 @@ impl Supervisor {
         while control.now().is_none() && !control.aborted() {
             std::thread::sleep(TURN);
         }
+        self.impaired.iter().for_each(Impaired::begin);
         self.cpu_then = self.cpu();
         self.wall_then = Instant::now();
         let mut boundary = control.boundary(Time::ZERO);

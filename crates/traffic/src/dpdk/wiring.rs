@@ -19,12 +19,17 @@ impl Wiring {
             let own = |kind: &str| format!("{}.{kind}", port.name);
             let onward = format!("{}.tx", port.to.as_ref().unwrap_or(&port.name));
             wiring.elements.extend([own("tx"), own("rx")]);
+            let mut comes = own("rx");
+            if port.impair.is_some() {
+                wiring.way(&[comes, own("impair")]);
+                comes = own("impair");
+            }
             match port.role {
-                Role::Reflector => wiring.way(&[own("rx"), own("reflector"), own("tx")]),
-                Role::L2fwd => wiring.way(&[own("rx"), own("l2fwd"), onward]),
+                Role::Reflector => wiring.way(&[comes, own("reflector"), own("tx")]),
+                Role::L2fwd => wiring.way(&[comes, own("l2fwd"), onward]),
                 Role::Generator => {
                     wiring.way(&[own("generator"), own("tx")]);
-                    wiring.way(&[own("rx"), own("receiver"), own("neighbour"), own("tx")]);
+                    wiring.way(&[comes, own("receiver"), own("neighbour"), own("tx")]);
                 }
             }
         }

@@ -1,7 +1,6 @@
 //! Paths that people know by name, with where their figures come from.
 
-use crate::spec::{Bottleneck, Delay, Impairment, Limit, LinkSpec, Normal, Queue, Uniform};
-
+use super::{Bottleneck, Delay, Impairment, Limit, LinkSpec, Normal, Queue, Uniform};
 use protocol::unit::{BitRate, Interval, Size};
 
 /// A path that has a name.

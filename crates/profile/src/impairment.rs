@@ -1,4 +1,4 @@
-//! What is asked for: data, read strictly, with units.
+//! A path made as bad as wanted: what is asked for, as data with units.
 //!
 //! A packet goes through a direction in this order, as it would through a real path:
 //!
@@ -8,6 +8,8 @@
 //! So a packet that is lost has used the bottleneck, and one that the bottleneck dropped is not counted as
 //! lost. All of it counts packets as they are on the wire, also when a kernel hands them over as one
 //! super-segment.
+
+pub mod preset;
 
 use protocol::problem::Problem;
 use protocol::unit::{BitRate, Interval, Share, Size};
@@ -50,6 +52,26 @@ pub struct Step {
     /// All that now holds from b to a. Default: stays as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub b_to_a: Option<Impairment>,
+}
+
+/// How one direction changes by itself.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct WayTimeline {
+    /// What changes when; in order of time.
+    pub steps: Vec<WayStep>,
+    /// Begin again from the start after this long. Default: the last step stays.
+    pub repeat: Option<Interval>,
+}
+
+/// One change of one direction.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WayStep {
+    /// Time since the start of the run.
+    pub at: Interval,
+    /// All that now holds.
+    pub impair: Impairment,
 }
 
 /// What is done to packets of one direction. Without anything named, they pass as they are.
@@ -310,25 +332,47 @@ impl LinkSpec {
     }
 }
 
+/// Whether steps at these times come in order, and the next round after them.
+fn check_times(
+    steps: impl ExactSizeIterator<Item = Interval>,
+    repeat: Option<Interval>,
+) -> Result<(), Problem> {
+    let mut last = Interval::default();
+    let count = steps.len();
+    let what = || format!("{count} steps");
+    Problem::unless(count <= STEPS_MAX, "steps", what, format!("give at most {STEPS_MAX}"))?;
+    for (i, at) in steps.enumerate() {
+        let late = || format!("{at} comes after {last}");
+        Problem::unless(at >= last, &format!("steps[{i}].at"), late, "put the steps in order of time")?;
+        last = at;
+    }
+    let Some(repeat) = repeat else { return Ok(()) };
+    let what = || format!("{repeat} is not longer than the last step's {last}");
+    Problem::unless(repeat > last, "repeat", what, "begin again after the last step")?;
+    let what = || format!("{repeat} is too short");
+    Problem::unless(repeat >= REPEAT_MIN, "repeat", what, format!("use at least {REPEAT_MIN}"))
+}
+
 impl Timeline {
     fn check(&self) -> Result<(), Problem> {
-        let mut last = Interval::default();
-        let what = || format!("{} steps", self.steps.len());
-        Problem::unless(self.steps.len() <= STEPS_MAX, "steps", what, format!("give at most {STEPS_MAX}"))?;
+        check_times(self.steps.iter().map(|step| step.at), self.repeat)?;
         for (i, step) in self.steps.iter().enumerate() {
-            let under = |p: Problem| p.under(&format!("steps[{i}]"));
-            let late = || format!("{} comes after {last}", step.at);
-            Problem::unless(step.at >= last, "at", late, "put the steps in order of time").map_err(under)?;
-            last = step.at;
             for (name, way) in [("a_to_b", &step.a_to_b), ("b_to_a", &step.b_to_a)] {
-                way.as_ref().map_or(Ok(()), Impairment::check).map_err(|p| under(p.under(name)))?;
+                let under = |p: Problem| p.under(name).under(&format!("steps[{i}]"));
+                way.as_ref().map_or(Ok(()), Impairment::check).map_err(under)?;
             }
         }
-        let Some(repeat) = self.repeat else { return Ok(()) };
-        let what = || format!("{repeat} is not longer than the last step's {last}");
-        Problem::unless(repeat > last, "repeat", what, "begin again after the last step")?;
-        let what = || format!("{repeat} is too short");
-        Problem::unless(repeat >= REPEAT_MIN, "repeat", what, format!("use at least {REPEAT_MIN}"))
+        Ok(())
+    }
+}
+
+impl WayTimeline {
+    /// Whether the values make sense, and make sense together.
+    pub fn check(&self) -> Result<(), Problem> {
+        check_times(self.steps.iter().map(|step| step.at), self.repeat)?;
+        let mut steps = self.steps.iter().enumerate();
+        steps
+            .try_for_each(|(i, step)| step.impair.check().map_err(|p| p.under(&format!("steps[{i}].impair"))))
     }
 }
 

@@ -1,0 +1,140 @@
+//! Two ports joined by an impaired path, without a run: `rx` of one → `impair` → `tx` of the other, and back.
+
+use super::build::{pci, unready};
+use super::impaired;
+use super::watch::Watch;
+use crate::transport::Unready;
+use dpdk::{Device, Eal, EalOptions, Mempool, Port, PortConfig};
+use engine::port::{PortRx, PortTx};
+use engine::{Engine, Graph, Options as Behaviour, Placement, Seat};
+use impair::{Direction, Impair, LinkSpec, LiveLink};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Packets that queues and caches hold.
+const PACKETS: u32 = 16_383;
+/// Room for a frame besides its IP packet: Ethernet, and two tags.
+const AROUND: u16 = 22;
+/// Room for a frame at least: what most ports' queues want.
+const ROOM: u16 = 2_048;
+
+/// How such a path is carried.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Use huge pages.
+    pub huge_pages: bool,
+    /// Memory for packets, bytes: what is on its way lies there.
+    pub memory: u64,
+    /// Largest IP packet, bytes.
+    pub mtu: u16,
+    /// A worker for each direction, instead of one for both.
+    pub two_threads: bool,
+    /// Cores that the workers are pinned to, one each; none: the kernel chooses.
+    pub cores: Vec<usize>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { huge_pages: false, memory: 256 << 20, mtu: 1500, two_threads: false, cores: Vec::new() }
+    }
+}
+
+/// The path at work. Dropping it ends it, and closes the ports.
+pub struct Between {
+    live: Arc<LiveLink>,
+    ports: [Port; 2],
+    watches: Mutex<([Watch; 2], Option<String>)>,
+    _engine: Engine,
+}
+
+impl fmt::Debug for Between {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Between({} and {})", self.ports[0].device(), self.ports[1].device())
+    }
+}
+
+impl Between {
+    /// Open both devices and carry frames between them. `spec` must have been checked.
+    pub fn start(devices: [&str; 2], spec: &LinkSpec, options: &Options) -> Result<Self, Unready> {
+        for (name, device) in ["a", "b"].into_iter().zip(devices) {
+            let wrong =
+                |why: dpdk::Error| Unready::new("ND-104-04", format!("{name}.device"), why.what(), why.fix());
+            device.parse::<Device>().map_err(wrong)?;
+        }
+        let eal = Eal::start(&EalOptions {
+            huge_pages: options.huge_pages,
+            memory_mib: u32::try_from(options.memory.div_ceil(1 << 20)).unwrap_or(u32::MAX),
+            pci: devices.iter().filter_map(|device| pci(device)).collect(),
+            extra: Vec::new(),
+        });
+        let eal = eal.map_err(|why| unready("", &why))?;
+        let room = options.mtu.saturating_add(AROUND).max(ROOM);
+        let (packets, capacity) = impaired::packets(options.memory, 2, room.into(), PACKETS);
+        let pool = Mempool::new(eal, packets, room).map_err(|why| unready("memory", &why))?;
+        let live = Arc::new(LiveLink::new(spec));
+        let mut graph = Graph::new();
+        let (mut ports, mut ends) = (Vec::new(), Vec::new());
+        for (name, device) in ["a", "b"].into_iter().zip(devices) {
+            let failed = |why: dpdk::Error| unready(&format!("{name}.device"), &why);
+            let port = Port::open(eal, device).map_err(failed)?;
+            // What a port has as it comes need not be set, and some can set none.
+            let mtu = if options.mtu == 1500 { 0 } else { options.mtu };
+            let (mut rx, mut tx) =
+                port.start(&PortConfig { mtu, ..PortConfig::default() }, &pool).map_err(failed)?;
+            if let (Some(rx), Some(tx)) = (rx.pop(), tx.pop()) {
+                let rx = graph.add(format!("{name}.rx"), PortRx(rx));
+                ends.push((rx, graph.add(format!("{name}.tx"), PortTx(tx))));
+            }
+            ports.push(port);
+        }
+        let (Ok(ports), [a, b]) = (<[Port; 2]>::try_from(ports), &ends[..]) else {
+            return Err(Unready::new("ND-92-12", "", "a port has no queue", "Use others"));
+        };
+        let mut element = |name: &str, way| {
+            graph.add(name, Impair::new(live.direction(way).clone(), pool.clone(), capacity))
+        };
+        let ways = [element("a.impair", Direction::AToB), element("b.impair", Direction::BToA)];
+        graph.chain(&[a.0, ways[0], b.1]);
+        graph.chain(&[b.0, ways[1], a.1]);
+        let engine = Engine::start(eal, graph, &placement(options), &Behaviour::default());
+        let engine = engine.map_err(|why| super::refused(&why))?;
+        let watches = Mutex::new(([Watch::new(&ports[0]), Watch::new(&ports[1])], None));
+        Ok(Self { live, ports, watches, _engine: engine })
+    }
+
+    /// The hand on it: parameters and counters.
+    pub fn live(&self) -> &Arc<LiveLink> {
+        &self.live
+    }
+
+    /// Frames, a to b and b to a, that the ports dropped as they were not fetched in time: they are in no other
+    /// count.
+    pub fn missed(&self) -> [u64; 2] {
+        [0, 1].map(|end| {
+            let stats = self.ports[end].stats();
+            stats.rx_missed + stats.rx_no_memory
+        })
+    }
+
+    /// Why it carries nothing any more, if so. To be asked from time to time: it looks whether the ports are there.
+    pub fn ended(&self) -> Option<String> {
+        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let (watches, ended) = &mut *watches;
+        if ended.is_none() {
+            let lost = |(watch, port): (&mut Watch, &Port)| {
+                Some(format!("port {} was lost: {}", port.device(), watch.lost(false)?))
+            };
+            *ended = watches.iter_mut().zip(&self.ports).find_map(lost);
+        }
+        ended.clone()
+    }
+}
+
+fn placement(options: &Options) -> Placement {
+    let mut placement = Placement::single(options.cores.first().copied());
+    if options.two_threads {
+        let back = ["b.rx", "b.impair", "a.tx"].map(str::to_owned).to_vec();
+        placement.workers.push(Seat { core: options.cores.get(1).copied(), elements: back });
+    }
+    placement
+}
