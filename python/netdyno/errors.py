@@ -108,6 +108,7 @@ CODES: dict[str, str] = {
     "ND-104-28": "A request that the daemon does not take",
     "ND-104-29": "A wrong topology",
     "ND-104-30": "A NIC that must not be bound, or is none",
+    "ND-104-31": "An unknown workload or case, or one that does not go here",
     "ND-104-40": "An unknown tunable",
     "ND-104-41": "A wrong description of tunables, of a setting or of a class of service",
     "ND-104-42": "A parameter of the whole machine without --global",
@@ -115,7 +116,7 @@ CODES: dict[str, str] = {
     "ND-104-50": "A parameter that cannot be tried",
     "ND-104-51": "Trials that were begun otherwise, or are damaged",
     "ND-104-52": "A metric that is not measured",
-    "ND-104-31": "An unknown workload or case, or one that does not go here",
+    "ND-104-53": "No such study of tuning, or of another kind",
     "ND-105-20": "Interrupted",
 }
 

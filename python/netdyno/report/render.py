@@ -19,7 +19,8 @@ from netdyno.result import Result
 
 
 @cache
-def _templates() -> Environment:
+def templates() -> Environment:
+    """The templates of every page."""
     env = Environment(
         loader=PackageLoader("netdyno.report", "template"),
         autoescape=True,
@@ -69,7 +70,7 @@ def render(
     contents = page.build(typed, raw, flows_csv, series_csv)
     scripts, styles = [inline.uplot(), inline.script()], [inline.style()]
     return (
-        _templates()
+        templates()
         .get_template("report.html.j2")
         .render(
             page=contents,

@@ -14,7 +14,7 @@ Text = Msg | Data | str
 class Column:
     """A heading; numbers stand to the right."""
 
-    label: Msg
+    label: Msg | Data
     numeric: bool = True
 
 

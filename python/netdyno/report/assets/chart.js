@@ -56,6 +56,15 @@ function phasesPlugin(phases, colours) {
 /** Of a logarithmic axis only the powers of ten get a line. */
 const decades = (u, splits) => splits.map((s) => (s && Math.abs(Math.log10(s) - Math.round(Math.log10(s))) < 1e-9 ? s : null));
 
+/** Points stand clear of the edges; choices have their places, and numbers begin where they do. */
+function pointRange(view) {
+  const [low, high] = [Math.min(...view.x), Math.max(...view.x)];
+  if (view.names) return [-0.5, view.names.length - 0.5];
+  if (view.xlog) return uPlot.rangeLog(low, high, 10, true);
+  const pad = (high - low || Math.abs(high) || 1) * 0.05;
+  return [low - pad, high + pad];
+}
+
 /** Round limits for logarithms, and something to show when there is nothing. */
 const logRange = (u, low, high) => (low === null || low <= 0 ? [1, 10] : uPlot.rangeLog(low, high, 10, false));
 const zeroRange = (u, low, high) => (!high || high <= 0 ? [0, 1] : uPlot.rangeNum(0, high, { min: { pad: 0, soft: 0, mode: 1 }, max: { pad: 0.08 } }));
@@ -70,7 +79,8 @@ export function draw(where, spec, view, context) {
   const colours = theme();
   const unit = view.unit ?? spec.unit;
   const time = spec.kind === "time";
-  const x = time ? context.t : spec.x;
+  const points = spec.kind === "points";
+  const x = points ? view.x : time ? context.t : spec.x;
   const few = x.length < 3;
   const axis = { stroke: colours.ink, font: colours.font, grid: { stroke: colours.grid, width: 1 }, ticks: { show: false } };
   const options = {
@@ -85,7 +95,7 @@ export function draw(where, spec, view, context) {
       ...(time ? { sync: { key: context.sync } } : {}),
     },
     scales: {
-      x: { time: false, distr: time ? 1 : 3, range: time ? [0, Math.max(x.at(-1) ?? 1, context.phases.at(-1)?.to ?? 0)] : [1, Math.max(x.at(-1) ?? 10, 10)] },
+      x: points ? { time: false, distr: view.xlog ? 3 : 1, range: pointRange(view) } : { time: false, distr: time ? 1 : 3, range: time ? [0, Math.max(x.at(-1) ?? 1, context.phases.at(-1)?.to ?? 0)] : [1, Math.max(x.at(-1) ?? 10, 10)] },
       y: spec.log ? { distr: 3, range: logRange } : { range: zeroRange },
     },
     axes: [
@@ -93,10 +103,14 @@ export function draw(where, spec, view, context) {
         ...axis,
         space: time ? 55 : 48,
         size: 30,
-        values: time
+        ...(points ? { size: 26, label: tr(view.xlabel), labelFont: colours.font, labelSize: 18 } : {}),
+        ...(points && (view.names || view.xunit === "id") ? { incrs: WHOLE } : {}),
+        values: points
+          ? (u, splits) => (view.xlog ? decades(u, splits) : splits).map((s) => (view.names ? (view.names[s] ?? "") : tick(s, view.xunit)))
+          : time
           ? (u, splits) => splits.map((s) => tick(s, "s"))
           : (u, splits) => decades(u, splits).map(percentile),
-        ...(time ? {} : { filter: (u, splits) => splits, grid: { ...axis.grid, filter: decades } }),
+        ...(time || (points && !view.xlog) ? {} : { filter: (u, splits) => splits, grid: { ...axis.grid, filter: decades } }),
       },
       { ...axis, ...(spec.log ? { grid: { ...axis.grid, filter: decades } } : {}), ...(unit === "count" ? { incrs: WHOLE } : {}), size: 62, space: 34, values: (u, splits) => splits.map((s) => tick(s, unit)) },
     ],
@@ -109,8 +123,9 @@ export function draw(where, spec, view, context) {
         width: line.dash ? 1.6 : 1.9,
         dash: DASHES[line.dash],
         fill: line.fill ? colours.lines[line.color] + "22" : undefined,
-        points: { show: few, size: 5 },
-        spanGaps: false,
+        ...(line.points && !line.joined ? { paths: () => null } : {}),
+        points: { show: few || Boolean(line.points), size: line.points ? 7 : 5, fill: line.points ? colours.lines[line.color] : undefined },
+        spanGaps: Boolean(line.joined),
       })),
     ],
     hooks: { setCursor: [(u) => context.onCursor(u.cursor.idx ?? null)] },
@@ -123,7 +138,13 @@ export function draw(where, spec, view, context) {
 export function moveCursor(u, event) {
   const last = u.data[0].length - 1;
   const now = u.cursor.idx ?? -1;
-  const goals = { ArrowRight: Math.min(last, now + 1), ArrowLeft: now < 0 ? last : Math.max(0, now - 1), Home: 0, End: last };
+  // Several points may stand at one place: a step leads to the next place.
+  const step = (by) => {
+    let to = now + by;
+    while (u.data[0][to] !== undefined && u.data[0][to] === u.data[0][now]) to += by;
+    return Math.min(last, Math.max(0, to));
+  };
+  const goals = { ArrowRight: step(1), ArrowLeft: now < 0 ? last : step(-1), Home: 0, End: last };
   if (!(event.key in goals) || last < 0) return false;
   const index = goals[event.key];
   u.setCursor({ left: u.valToPos(u.data[0][index], "x"), top: u.over.clientHeight / 2 });

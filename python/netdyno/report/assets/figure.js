@@ -8,6 +8,24 @@ import { legend } from "./legend.js";
 
 let made = 0;
 
+/** The places of a view along its chart. */
+function places(spec, view, trial) {
+  if (spec.kind === "points") return view.x;
+  return spec.kind === "time" ? trial.t : spec.x;
+}
+
+/** A place in words. */
+function placed(spec, view, x) {
+  if (spec.kind === "points") return view.names ? view.names[x] : show(x, view.xunit);
+  return spec.kind === "time" ? show(x, "s") : percentile(x);
+}
+
+/** What the places are. */
+function along(spec, view) {
+  if (spec.kind === "points") return view.xlabel;
+  return spec.kind === "time" ? { t: "Time" } : { t: "Percentile" };
+}
+
 /** Lowest, mean and highest of each line in words, over the measure phase. */
 function summary(spec, view, trial) {
   const unit = view.unit ?? spec.unit;
@@ -18,7 +36,7 @@ function summary(spec, view, trial) {
     if (!values.length) return { t: "{line}: no data.", a: { line: line.label } };
     const mean = values.reduce((a, b) => a + b, 0) / values.length;
     const [low, high] = [Math.min(...values), Math.max(...values)].map((v) => show(v, unit));
-    if (spec.log) return { t: "{line}: from {low} to {high}.", a: { line: line.label, low, high } };
+    if (spec.log || spec.kind === "points") return { t: "{line}: from {low} to {high}.", a: { line: line.label, low, high } };
     return { t: "{line}: mean {mean}, from {low} to {high}.", a: { line: line.label, mean: show(mean, unit), low, high } };
   });
 }
@@ -28,17 +46,15 @@ function dataTable(spec, view, trial) {
   const unit = view.unit ?? spec.unit;
   const table = document.createElement("table");
   const head = table.createTHead().insertRow();
-  const first = spec.kind === "time" ? { t: "Time" } : { t: "Percentile" };
-  for (const label of [first, ...view.lines.map((l) => l.label)]) {
+  for (const label of [along(spec, view), ...view.lines.map((l) => l.label)]) {
     const cell = element("th", label, "n");
     cell.setAttribute("scope", "col");
     head.append(cell);
   }
   const body = table.createTBody();
-  const xs = spec.kind === "time" ? trial.t : spec.x;
-  xs.forEach((x, i) => {
+  places(spec, view, trial).forEach((x, i) => {
     const row = body.insertRow();
-    for (const text of [spec.kind === "time" ? show(x, "s") : percentile(x), ...view.lines.map((l) => show(l.values[i], unit))]) {
+    for (const text of [placed(spec, view, x), ...view.lines.map((l) => show(l.values[i], unit))]) {
       const cell = row.insertCell();
       cell.className = "n";
       cell.textContent = text;
@@ -126,9 +142,18 @@ export function figure(spec, trial, sync) {
 
   /** What the cursor stands on, for those who hear the page. */
   function speak(index) {
-    const x = spec.kind === "time" ? show(trial.t[index], "s") : percentile(spec.x[index]);
+    const xs = places(spec, view, trial);
+    const x = placed(spec, view, xs[index]);
     const unit = view.unit ?? spec.unit;
-    spoken.textContent = [x, ...view.lines.map((l) => `${tr(l.label)} ${show(l.values[index], unit)}`)].join(", ");
+    const words = (/** @type {any} */ l) => `${tr(l.label)} ${show(l.values[index], unit)}`;
+    // Where several points stand at one place, the lowest and the highest of each kind.
+    const ends = (/** @type {any} */ l) => {
+      const there = l.values.filter((v, i) => v !== null && xs[i] === xs[index]);
+      const [low, high] = [Math.min(...there), Math.max(...there)].map((v) => show(v, unit));
+      return there.length ? `${tr(l.label)} ${low === high ? low : `${low} … ${high}`}` : "";
+    };
+    const said = spec.kind === "points" ? view.lines.map(ends).filter(Boolean) : view.lines.map(words);
+    spoken.textContent = [x, ...said].join(", ");
   }
 
   plot.addEventListener("keydown", (event) => {

@@ -42,6 +42,8 @@ export function show(x, unit) {
       return duration(x);
     case "/s":
       return Math.abs(x) < 1e5 ? `${significant(x, Math.abs(x) < 1000 ? 3 : 4)}${THIN}/s` : scaled(x, "/s", 4);
+    case "number":
+      return significant(x, 4);
     case "cpu":
       return `${significant(x * 100)}${THIN}%`;
     case "bit/s":
@@ -57,7 +59,7 @@ export function show(x, unit) {
 export function tick(x, unit) {
   if (x === null || x === undefined) return "";
   const trim = (/** @type {string} */ text) => text.replace(/(\.\d*?)0+(?=\u202f|$)/, "$1").replace(/\.(?=\u202f|$)/, "");
-  if (unit === "count") return trim(scaled(x, "", 3)).replace(/\u202f$/, "");
+  if (unit === "count" || unit === "number") return trim(scaled(x, "", 3)).replace(/\u202f$/, "");
   if (unit === "/s") return x === 0 ? "0" : trim(scaled(x, "", 3)).replace(/\u202f$/, "");
   if (x === 0) return "0";
   return trim(show(x, unit));

@@ -38,5 +38,9 @@ for (const choice of document.querySelectorAll("[data-trials]")) {
     }
   });
 }
+for (const place of document.querySelectorAll("[data-charts]")) {
+  const nothing = { t: [], phases: [] };
+  place.append(...page.charts[place.getAttribute("data-charts")].map((spec) => figure(spec, nothing, "")));
+}
 const filled = [...document.querySelectorAll(".trial:not([hidden])")].map(fill);
 Promise.all(filled).then(() => requestAnimationFrame(() => document.documentElement.setAttribute("data-ready", "")));

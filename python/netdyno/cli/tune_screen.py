@@ -1,0 +1,137 @@
+"""`netdyno tune screen`: which parameters matter for a load at all."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from netdyno.cli import console, values
+from netdyno.cli.tune_bench import Progress, changed, driven, page, quantity, size, told
+from netdyno.tuning.gain import of_bench
+from netdyno.tuning.record import Record
+from netdyno.tuning.screen import Effect, Screening, cost
+from netdyno.tuning.screen import screen as run
+from netdyno.tuning.study import Study
+
+
+def screen(
+    bench: Annotated[str, typer.Argument(help="What to measure with: sim.", metavar="BENCH")],
+    param: Annotated[
+        list[str] | None,
+        typer.Option(help="A parameter to try; net.ipv4.tcp_* are all of these.", metavar="NAME"),
+    ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="A metric to look at; default: all.", metavar="METRIC")
+    ] = None,
+    trajectories: Annotated[
+        int,
+        typer.Option(
+            help="Walks: so often each parameter is changed.",
+            metavar="N",
+            parser=values.whole("--trajectories", 2, 100),
+        ),
+    ] = 6,
+    memory: Annotated[str | None, typer.Option(help="No buffer larger than this.", metavar="SIZE")] = None,
+    level: Annotated[
+        float,
+        typer.Option(
+            help="Chance of any false claim, up to 0.5.", metavar="P", parser=values.number("--level", 0, 0.5)
+        ),
+    ] = 0.05,
+    seed: Annotated[
+        int, typer.Option(help="Of all that is drawn.", metavar="N", parser=values.whole("--seed", 0))
+    ] = 1,
+    name: Annotated[str | None, typer.Option(help="Name to keep it under.", metavar="NAME")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure all anew.")] = False,
+    html: Annotated[Path | None, typer.Option(help="File for its page.", metavar="FILE")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
+) -> None:
+    """Find which parameters matter, by changing one after the other on walks through all of them.
+
+    Morris's elementary effects: each walk changes every parameter once, beginning anywhere, so that what
+    only matters together with others is found too. Trials of the baseline between the walks tell how much
+    the bench varies by itself; what does not stand out of that is named inert. Interrupted, the same
+    command goes on.
+
+        netdyno tune screen sim --trajectories 8
+
+        netdyno tune screen sim --param net.core.somaxconn --param 'net.ipv4.tcp_*' --metric throughput
+    """
+    on = driven(bench)
+    space = on.space(param or [], size(memory) if memory else None)
+    metrics = on.metrics(metric or [])
+    wanted = of_bench(on.bench.metrics, metrics)
+    plan = {
+        "space": space.document(), "metrics": metrics, "trajectories": trajectories, "seed": seed,
+    }  # fmt: skip
+    study = Study.of("screen", on.label, plan, name)
+    if fresh:
+        study.begin_anew()
+    count = cost(space, trajectories)
+    with Record(study.record, dict(study.plan)) as record:
+        console.note(f"{study.name}: {count} trials of {len(space.axes)} parameters")
+        Progress(record, count, wanted)
+        try:
+            found = run(on.bench, space, metrics, record, trajectories=trajectories, seed=seed, level=level)
+        except KeyboardInterrupt:
+            console.note("what was measured is kept: the same command goes on with it")
+            raise
+        told(record)
+        document = study.finish(found.document(), [t.document() for t in record.trials], space.document())
+    if html:
+        page(html, [document])
+    if as_json:
+        console.document({k: v for k, v in document.items() if k != "trials"})
+        return
+    show(found)
+    console.note(f"kept in {study.document}")
+
+
+def show(found: Screening) -> None:
+    """A table for each metric, then what is left."""
+    for name, metric in found.metrics.items():
+        largest = max((e.mu_star for e in found.of(name)), default=0.0)
+        rows = [
+            [
+                e.name,
+                changed(metric, e.mu_star),
+                _bar(e.mu_star / largest if largest else 0.0),
+                f"{e.sigma / e.mu_star:.1f}" if e.mu_star else "–",
+                f"{e.p:.2g}" if e.p is not None else "–",
+                _word(e),
+            ]
+            for e in found.of(name)
+        ]  # fmt: skip
+        reference = quantity(found.reference[name], metric.unit)
+        title = f"{name}: baseline {reference}, {metric.better} is better"
+        console.table(("parameter", "mean effect", "", "sigma/mu*", "p (Holm)", ""), rows, title,
+                      right=("mean effect", "sigma/mu*", "p (Holm)"))  # fmt: skip
+        spread = found.spread[name]
+        noise = f"{spread:.4g}" if metric.zero_is_best else f"{math.expm1(spread):.1%}"
+        seen = changed(metric, found.visible[name])
+        console.out().print(
+            f"one trial of the baseline varies by {noise}; a mean effect under {seen} would not have shown\n"
+        )
+    survivors = found.survivors()
+    console.out().print(f"matter: {', '.join(survivors) or 'none of them'}")
+    inert = list(dict.fromkeys(e.name for e in found.effects if e.name not in survivors))
+    unknown = [n for n in inert if any(e.matters is None for e in found.effects if e.name == n)]
+    console.out().print(f"inert here: {', '.join(n for n in inert if n not in unknown) or 'none'}")
+    if unknown:
+        console.out().print(f"not known, too many trials failed: {', '.join(unknown)}")
+
+
+def _bar(share: float, width: int = 16) -> Text:
+    return Text("█" * round(share * width), style="cyan")
+
+
+def _word(e: Effect) -> Text:
+    if e.matters is None:
+        return Text(f"not known: {e.failed} steps failed", style="yellow")
+    if not e.matters:
+        return Text("inert here", style="dim")
+    return Text(f"better towards {e.better}", style="green")

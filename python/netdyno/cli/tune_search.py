@@ -1,0 +1,224 @@
+"""`netdyno tune search`: look for a setting that is better, and prove it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from netdyno.cli import console, values
+from netdyno.cli.tune_bench import Progress, changed, driven, limit, page, quantity, size, told
+from netdyno.errors import Error
+from netdyno.stats import units
+from netdyno.tuning import study as studies
+from netdyno.tuning.compare import Verdict
+from netdyno.tuning.gain import of_bench
+from netdyno.tuning.model import Setting
+from netdyno.tuning.prove import Limit, Proof
+from netdyno.tuning.record import Record
+from netdyno.tuning.search import Budget, Found, Goal
+from netdyno.tuning.search import search as run
+
+
+def search(
+    bench: Annotated[str, typer.Argument(help="What to measure with: sim.", metavar="BENCH")],
+    objective: Annotated[
+        list[str] | None,
+        typer.Option("--for", help="A metric to make better; several give a trade-off.", metavar="METRIC"),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(help="A parameter to try; net.ipv4.tcp_* are all of these.", metavar="NAME"),
+    ] = None,
+    screened: Annotated[
+        str | None,
+        typer.Option("--screened", help="Try what mattered in this screening.", metavar="STUDY"),
+    ] = None,
+    most: Annotated[
+        list[str] | None,
+        typer.Option("--limit", help="What must not be exceeded, like failed=0.", metavar="METRIC=MOST"),
+    ] = None,
+    memory: Annotated[str | None, typer.Option(help="No buffer larger than this.", metavar="SIZE")] = None,
+    trials: Annotated[
+        int,
+        typer.Option(
+            help="At most so many, without those of the proof.",
+            metavar="N",
+            parser=values.whole("--trials", 5, 10_000),
+        ),
+    ] = 30,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            help="At most so long, without the proof.", metavar="TIME", parser=values.time("--time")
+        ),
+    ] = None,
+    patience: Annotated[
+        int | None,
+        typer.Option(
+            help="End after so many trials without anything better.",
+            metavar="N",
+            parser=values.whole("--patience", 1),
+        ),
+    ] = None,
+    pairs: Annotated[
+        int | None,
+        typer.Option(
+            help="Fresh pairs of trials of the proof; default: as many as it takes.",
+            metavar="N",
+            parser=values.whole("--pairs", 2, 1000),
+        ),
+    ] = None,
+    level: Annotated[
+        float,
+        typer.Option(
+            help="Chance of any false claim, up to 0.5.", metavar="P", parser=values.number("--level", 0, 0.5)
+        ),
+    ] = 0.05,
+    seed: Annotated[
+        int, typer.Option(help="Of all that is drawn.", metavar="N", parser=values.whole("--seed", 0))
+    ] = 1,
+    name: Annotated[str | None, typer.Option(help="Name to keep it under.", metavar="NAME")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure all anew.")] = False,
+    html: Annotated[Path | None, typer.Option(help="File for its page.", metavar="FILE")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
+) -> None:
+    """Look for the best setting, and measure the best again, in turn with the baseline.
+
+    A model of what was seen proposes each trial: a tree-structured Parzen estimator for one objective,
+    NSGA-II for several. What was found best was lucky too, so it is proven with fresh pairs of trials, or
+    said not to be. Interrupted, the same command goes on; with more --trials too.
+
+        netdyno tune search sim --for throughput --limit failed=0
+
+        netdyno tune search sim --for throughput --for latency_p99 --trials 60 --html trade-off.html
+    """
+    on = driven(bench)
+    before = studies.read(screened, "screen") if screened else None
+    space = on.space(param or _survivors(before), size(memory) if memory else None)
+    objectives = objective or [next(iter(on.bench.metrics))]
+    of_bench(on.bench.metrics, objectives)
+    limits = tuple(Limit(*limit(text)) for text in most or [])
+    goal = Goal(tuple(dict.fromkeys(objectives)), limits)
+    hints = _hints(before, goal)
+    plan = {
+        "space": space.document(), "objectives": list(goal.objectives),
+        "limits": {one.name: one.most for one in limits}, "seed": seed, "hints": [dict(h) for h in hints],
+    }  # fmt: skip
+    study = studies.Study.of("search", on.label, plan, name)
+    if fresh:
+        study.begin_anew()
+    budget = Budget(trials, units.seconds(time) if time else math.inf, patience, pairs)
+    with Record(study.record, dict(study.plan)) as record:
+        console.note(f"{study.name}: at most {trials} trials of {len(space.axes)} parameters, then the proof")
+        Progress(record, trials, [on.bench.metrics[o] for o in goal.objectives])
+        try:
+            found = run(on.bench, space, goal, record, budget=budget, seed=seed, hints=hints, level=level)
+        except KeyboardInterrupt:
+            console.note("what was measured is kept: the same command goes on with it")
+            raise
+        told(record)
+        document = study.finish(found.document(), [t.document() for t in record.trials], space.document())
+    if html:
+        page(html, [*([before] if before else []), document])
+    if as_json:
+        console.document({k: v for k, v in document.items() if k != "trials"})
+        return
+    show(found)
+    console.note(f"kept in {study.document}")
+
+
+def _survivors(before: dict[str, object] | None) -> list[str]:
+    if before is None:
+        return []
+    found = before["result"]["survivors"]  # type: ignore[index]
+    if not found:
+        what = "nothing mattered in that screening: there is nothing to look for"
+        raise Error("ND-104-53", what, at=str(before["name"]), fix="Name parameters with --param")
+    return list(found)
+
+
+def _hints(before: dict[str, object] | None, goal: Goal) -> list[Setting]:
+    """Where a screening says it is better, for each objective that it looked at."""
+    if before is None:
+        return []
+    metrics = before["result"]["metrics"]  # type: ignore[index]
+    found: list[Setting] = []
+    for name in goal.objectives:
+        if name in metrics:
+            effects = metrics[name]["effects"]
+            found.append({e["name"]: e["better"] for e in effects if e["matters"]})
+    return [hint for hint in found if hint]
+
+
+def show(found: Found) -> None:
+    """What was found, and whether it is proven."""
+    failed = sum(not t.gains for t in found.tried)
+    broken = sum(bool(t.gains and t.broken) for t in found.tried)
+    console.out().print(
+        f"{len(found.tried)} settings tried, {failed} failed, {broken} beyond a limit; ended by {found.ended}"
+    )
+    if len(found.goal.objectives) > 1:
+        rows = [
+            [
+                str(number),
+                *(changed(found.metrics[o], found.tried[i].gains[o]) for o in found.goal.objectives),
+                words(found.tried[i].setting),
+            ]
+            for number, i in enumerate(found.front, 1)
+        ]  # fmt: skip
+        console.table(("", *found.goal.objectives, "setting"), rows,
+                      "Pareto set: nothing is better in one and not worse in another")  # fmt: skip
+    if not found.proofs:
+        console.out().print("nothing looked better than the baseline")
+        return
+    table = [
+        [name, quantity(found.reference[name], m.unit), *(_cell(p, name) for p in found.proofs)]
+        for name, m in found.metrics.items()
+    ]
+    heads = [f"best for {p.objective}" for p in found.proofs]
+    pairs = found.proofs[0].comparison.pairs
+    console.table(("metric", "baseline", *heads), table, f"measured again, {pairs} pairs with the baseline")
+    for p in found.proofs:
+        console.out().print(f"\nbest for {p.objective}: {words(p.setting)}")
+        console.out().print(_verdict(p))
+
+
+def words(setting: Setting) -> str:
+    """A setting in a line."""
+    return " ".join(f"{name}={value}" for name, value in setting.items()) or "the baseline"
+
+
+def _cell(proof: Proof, metric: str) -> Text:
+    """A change with its interval, in the colour of what is known of it."""
+    found = next((f for f in proof.comparison.findings if f.metric.name == metric), None)
+    if found is None:
+        return Text("–")
+    e = found.effect
+
+    def shown(x: float) -> str:
+        if e.absolute:
+            return f"{x:+,.4g}"
+        return f"{x:+.1%}" if x < 1 else f"×{1 + x:.3g}"
+
+    ends = f" ({shown(e.interval[0])} … {shown(e.interval[1])})" if e.interval else ""
+    style = {Verdict.BETTER: "green", Verdict.WORSE: "bold red"}.get(found.verdict, "")
+    return Text(f"{shown(e.change)}{ends}, {found.verdict.value}", style=style)
+
+
+def _verdict(proof: Proof) -> Text:
+    if proof.proven:
+        moved = ", ".join(c.name for c in proof.comparison.counters if c.moved)
+        return Text(f"proven better; what moved with it: {moved}", style="green")
+    if proof.broken:
+        return Text(f"not proposed: measured again it exceeds {', '.join(proof.broken)}", style="bold red")
+    why = {
+        Verdict.UNEXPLAINED: "it is better, but no counter of what was changed moved",
+        Verdict.NO_EFFECT: "measured again it makes no difference that matters",
+        Verdict.WORSE: "measured again it is worse",
+        Verdict.NOT_SHOWN: "measured again it may be better or not",
+    }[proof.verdict]
+    return Text(f"not proven: {why}", style="yellow")

@@ -1,0 +1,321 @@
+"""The page of a tuning: which parameters matter, what was tried, what was traded for what, what is proven."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from markupsafe import Markup
+
+from netdyno.report import inline, units
+from netdyno.report.inline import packed
+from netdyno.report.locale import catalogues
+from netdyno.report.page import Download, when
+from netdyno.report.points import charts_of_parameters, charts_of_screening, tried_chart
+from netdyno.report.quantity import changed, shown
+from netdyno.report.table import Cell, Column, Table, data, number
+from netdyno.report.text import Data, M, Msg
+
+Study = Mapping[str, Any]
+"""The document of a screening or a search, as `netdyno.tuning.study` writes it."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """The size of an effect and the least that would have shown, of the drawing's width (0 to 100)."""
+
+    size: float
+    least: float
+    matters: bool
+
+
+@dataclass(frozen=True)
+class Effects:
+    """One metric of a screening."""
+
+    metric: str
+    about: Msg
+    table: Table
+    bars: list[Bar]
+    charts: str
+    """Where its charts stand in the page's data."""
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """The template's context."""
+
+    name: str
+    facts: list[tuple[Msg, str]]
+    state: str
+    verdict: Msg
+    lead: Msg
+    said: list[Msg]
+    effects: list[Effects] = field(default_factory=list)
+    trade: Table | None = None
+    tried: Table | None = None
+    charts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """By the place in the page where they go."""
+    downloads: list[Download] = field(default_factory=list)
+
+    def data(self) -> dict[str, Any]:
+        """What the page's scripts read."""
+        return {
+            "catalogues": catalogues(),
+            "legs": [],
+            "charts": self.charts,
+            "downloads": {d.name: {"kind": d.kind, "gzip": packed(d.text)} for d in self.downloads},
+        }
+
+
+def render(studies: Sequence[Study]) -> str:
+    """The page of a screening, of a search, or of both, as one self-contained file."""
+    from netdyno.report.render import templates
+
+    scripts, styles = [inline.uplot(), inline.script()], [inline.style()]
+    page = build(studies)
+    return (
+        templates()
+        .get_template("explorer.html.j2")
+        .render(
+            page=page,
+            policy=inline.policy(scripts, styles),
+            style=Markup(styles[0]),
+            uplot=Markup(scripts[0]),
+            script=Markup(scripts[1]),
+            data=Markup(inline.json_block(page.data())),
+        )
+    )
+
+
+def build(studies: Sequence[Study]) -> Explorer:
+    """The page's contents."""
+    screening = next((s for s in studies if s["kind"] == "screen"), None)
+    search = next((s for s in studies if s["kind"] == "search"), None)
+    main = search or screening
+    assert main is not None, "a page is of at least one study"
+    facts = [
+        (M("Bench"), str(main["bench"])),
+        (M("Finished"), when(str(main["finished"]))),
+        (M("Study"), ", ".join(str(s["name"]) for s in studies)),
+    ]
+    charts: dict[str, list[dict[str, Any]]] = {}
+    effects = _effects(screening, charts) if screening else []
+    trade = tried = None
+    if search:
+        charts["tried"] = [tried_chart(search)]
+        trade, tried = trade_off(search), everything(search)
+        state, verdict, lead, said = _of_search(search)
+    else:
+        state, verdict, lead, said = _of_screening(main)
+    if found := charts_of_parameters(studies):
+        charts["parameters"] = found
+    downloads = [
+        Download(
+            f"{s['name']}.json",
+            "application/json",
+            json.dumps(s, indent=1, ensure_ascii=False) + "\n",
+            M("every trial with its setting, metrics and counters"),
+        )
+        for s in studies
+    ]
+    return Explorer(
+        str(main["name"]), facts, state, verdict, lead, said, effects, trade, tried, charts, downloads
+    )
+
+
+def _effects(study: Study, charts: dict[str, list[dict[str, Any]]]) -> list[Effects]:
+    found = study["result"]
+    views = []
+    for place, (name, metric) in enumerate(found["metrics"].items()):
+        table = Table(
+            M("Effect of each parameter"),
+            [
+                Column(M("Parameter"), numeric=False),
+                Column(M("Mean effect")),
+                Column(M("Depends on others")),
+                Column(M("p (Holm)")),
+                Column(M("Share")),
+                Column(M("Finding"), numeric=False),
+                Column(M("Size"), numeric=False),
+            ],
+        )
+        least = found["visible"][name]
+        largest = max([least, *(e["mu_star"] for e in metric["effects"])]) or 1.0
+        bars = []
+        for e in metric["effects"]:
+            share = metric["importance"][e["name"]]
+            ratio = e["sigma"] / e["mu_star"] if e["mu_star"] else None
+            table.add(
+                data(e["name"]),
+                number(changed(metric, e["mu_star"]), e["mu_star"]),
+                number(units.significant(ratio, 2) if ratio is not None else units.NONE, ratio),
+                number(units.significant(e["p"], 2) if e["p"] is not None else units.NONE, e["p"]),
+                number(units.percent(share) if share else units.NONE, share),
+                _finding(e),
+                Cell("", None),
+            )
+            bars.append(
+                Bar(
+                    round(100 * e["mu_star"] / largest, 2),
+                    round(100 * least / largest, 2),
+                    bool(e["matters"]),
+                )
+            )
+        about = M(
+            "The baseline is {value}, and one trial of it varies by {spread}. "
+            "A mean effect under {least} would not have shown.",
+            value=shown(found["baseline"]["values"][name], metric["unit"]),
+            spread=units.percent(found["spread"][name])
+            if not metric["zero_is_best"]
+            else units.significant(found["spread"][name]),
+            least=changed(metric, least),
+        )
+        where = f"effects-{place}"
+        charts[where] = charts_of_screening(name, metric)
+        views.append(Effects(name, about, table, bars, where))
+    return views
+
+
+def _finding(e: Mapping[str, Any]) -> Cell:
+    if e["matters"] is None:
+        return Cell(M("not known: {n} steps failed", n=str(e["failed"])), 1)
+    if not e["matters"]:
+        return Cell(M("inert here"), 0)
+    return Cell(M("better towards {value}", value=Data(str(e["better"]))), 2)
+
+
+def _of_screening(study: Study) -> tuple[str, Msg, Msg, list[Msg]]:
+    found = study["result"]
+    names = list(dict.fromkeys(e["name"] for m in found["metrics"].values() for e in m["effects"]))
+    lead = M(
+        "{n} of {total} parameters matter for what was measured.",
+        n=str(len(found["survivors"])),
+        total=str(len(names)),
+    )
+    said = []
+    if found["survivors"]:
+        said.append(M("They are, the largest first: {names}.", names=Data(", ".join(found["survivors"]))))
+    if found["failed"]:
+        said.append(M("{n} of {total} trials failed.", n=str(found["failed"]), total=str(found["trials"])))
+    return "pass" if found["survivors"] else "invalid", M("Screened"), lead, said
+
+
+def _of_search(study: Study) -> tuple[str, Msg, Msg, list[Msg]]:
+    found = study["result"]
+    said = [
+        M(
+            "{n} settings were tried; {failed} failed, and {beyond} were beyond a limit.",
+            n=str(len(found["tried"])),
+            failed=str(sum(not t["gains"] for t in found["tried"])),
+            beyond=str(sum(bool(t["gains"] and t["broken"]) for t in found["tried"])),
+        )
+    ]
+    for proof in found["proofs"]:
+        mine = _finding_of(proof, proof["objective"])
+        what = Data(proof["objective"])
+        if proof["proven"] and mine:
+            moved = ", ".join(c["name"] for c in proof["comparison"]["counters"] if c["moved"])
+            said.append(
+                M(
+                    "{metric}: {change}, over {n} fresh pairs of trials. What moved with it: {counters}.",
+                    metric=what, change=_shift(mine), n=str(mine["effect"]["n"]), counters=Data(moved),
+                )
+            )  # fmt: skip
+        else:
+            said.append(M("{metric}: {verdict}.", metric=what, verdict=_words(proof["verdict"])))
+    if found["proven"]:
+        lead = M("What was found best was measured again, in turn with the baseline, and is better.")
+        return "pass", M("Proven better"), lead, said
+    if found["proofs"]:
+        lead = M("What was found best was measured again, in turn with the baseline, and is not shown to be.")
+        return "fail", M("Not proven"), lead, said
+    return "invalid", M("Nothing better"), M("No setting looked better than the baseline."), said
+
+
+def _words(verdict: str) -> Msg:
+    return {
+        "better": M("better"),
+        "worse": M("worse"),
+        "unexplained": M("better, but nothing moved that would explain it"),
+        "no effect": M("no effect that matters"),
+    }.get(verdict, M("not shown"))
+
+
+def _finding_of(proof: Mapping[str, Any], metric: str) -> Mapping[str, Any] | None:
+    return next((f for f in proof["comparison"]["metrics"] if f["metric"]["name"] == metric), None)
+
+
+def _shift(found: Mapping[str, Any]) -> str:
+    e = found["effect"]
+    return units.significant(e["change"]) if e["absolute"] else _ratio(e["change"])
+
+
+def _ratio(change: float) -> str:
+    return f"×{units.significant(1 + change)}" if change >= 1 else f"{change * 100:+.1f}{units.THIN}%"
+
+
+def trade_off(study: Study) -> Table | None:
+    """What each best setting does to every metric, beside the baseline."""
+    found = study["result"]
+    if not found["proofs"]:
+        return None
+    table = Table(
+        M("Trade-off"),
+        [
+            Column(M("Metric"), numeric=False),
+            Column(M("Baseline")),
+            *(Column(M("Best for {metric}", metric=Data(p["objective"]))) for p in found["proofs"]),
+        ],
+        note=M("Changes with their intervals, over fresh pairs of trials of each setting and the baseline."),
+    )
+    for name, metric in found["metrics"].items():
+        cells = []
+        for proof in found["proofs"]:
+            one = _finding_of(proof, name)
+            if one is None:
+                cells.append(number(units.NONE, None))
+                continue
+            e, interval = one["effect"], one["effect"]["interval"]
+            ends = ""
+            if interval:
+                ends = units.span(*(units.significant(x) if e["absolute"] else _ratio(x) for x in interval))
+            mark = {"better": "good", "worse": "bad"}.get(one["verdict"], "")
+            text = M("{change} ({verdict})", change=_shift(one), verdict=_words(one["verdict"]))
+            cells.append(Cell(text, e["change"], ends or None, mark))
+        value = found["baseline"]["values"][name]
+        table.add(data(name), number(shown(value, metric["unit"]), value), *cells)
+    return table
+
+
+def everything(study: Study) -> Table:
+    """Each setting that was tried."""
+    found = study["result"]
+    table = Table(
+        M("What was tried"),
+        [
+            Column(M("Trial")),
+            *(Column(Data(n)) for n in found["metrics"]),
+            Column(M("Kept within the limits"), numeric=False),
+            Column(M("Setting"), numeric=False),
+        ],
+    )
+    for i, t in enumerate(found["tried"], 1):
+        kept = Cell(M("yes"), 1, mark="good") if t["feasible"] else Cell(M("no"), 0, _why(t), mark="bad")
+        setting = ", ".join(f"{k}={v}" for k, v in t["setting"].items())
+        table.add(
+            number(str(i), i),
+            *(
+                number(shown(t["metrics"].get(n), m["unit"]), t["metrics"].get(n))
+                for n, m in found["metrics"].items()
+            ),
+            kept,
+            Cell(Data(setting) if setting else M("the baseline"), setting, mark="code"),
+        )
+    return table
+
+
+def _why(tried: Mapping[str, Any]) -> Data:
+    return Data(", ".join(tried["broken"]) or tried["why"])

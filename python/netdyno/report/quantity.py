@@ -1,0 +1,48 @@
+"""Metrics of tuning as the page shows them: whatever the unit that a bench measures in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from netdyno.report import units
+
+_TIMES = {"s": 1e9, "ms": 1e6, "us": 1e3, "µs": 1e3, "ns": 1.0}
+
+
+def scale(unit: str) -> tuple[float, str]:
+    """By what a value is multiplied to be in one of the page's own units, and which that is."""
+    if unit in _TIMES:
+        return _TIMES[unit], "ns"
+    if unit in ("bit/s", "count"):
+        return 1.0, unit
+    return 1.0, "/s" if unit.endswith("/s") else "number"
+
+
+def shown(value: float | None, unit: str) -> str:
+    """A value with its unit."""
+    if value is None or not math.isfinite(value):
+        return units.NONE
+    factor, own = scale(unit)
+    match own:
+        case "ns":
+            return units.duration(value * factor)
+        case "bit/s":
+            return units.scaled(value, "bit/s")
+        case "/s":
+            return units.rate(value, unit)
+        case "count":
+            return units.count(value)
+        case _:
+            return f"{units.significant(value, 4)}{units.THIN}{unit}".rstrip(units.THIN)
+
+
+def changed(metric: Mapping[str, Any], better_by: float) -> str:
+    """A gain, as the change of the metric that it is; of counts the difference."""
+    if metric["zero_is_best"]:
+        return units.significant(-better_by) if better_by else "0"
+    moved = math.expm1(better_by if metric["better"] == "higher" else -better_by)
+    if moved >= 1:
+        return f"×{units.significant(1 + moved)}"
+    return f"{moved * 100:+.1f}{units.THIN}%"

@@ -1,0 +1,186 @@
+"""The page of a tuning in a real Chromium: made from studies on the simulated bench."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdyno.report import explorer
+from netdyno.report.locale import catalogue
+from netdyno.tuning.prove import Limit
+from netdyno.tuning.record import Record
+from netdyno.tuning.screen import screen
+from netdyno.tuning.search import Budget, Goal, search
+from netdyno.tuning.simulated import Simulated
+from netdyno.tuning.space import space
+from netdyno.tuning.study import Study
+from tests.report.conftest import Browser
+from tests.report.test_browser import EVERYWHERE, SPOKEN, language
+
+METRICS = ["throughput", "latency_p99", "failed"]
+
+
+@pytest.fixture(scope="module")
+def studies(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("studies")
+    bench = Simulated()
+    axes = space(bench.tunables)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NETDYNO_STATE", str(folder))
+        patch.setattr(os, "fsync", lambda _: None)
+        with Record(folder / "screen.jsonl", {}) as record:
+            screened = screen(bench, axes, METRICS, record, trajectories=4)
+            made = [
+                Study.of("screen", "sim", {}).finish(
+                    screened.document(), [t.document() for t in record.trials], axes.document()
+                )
+            ]
+        for objectives in (("throughput",), ("throughput", "latency_p99")):
+            axes = axes.only(screened.survivors())
+            goal = Goal(objectives, (Limit("failed", 0),))
+            with Record(folder / f"{len(objectives)}.jsonl", {}) as record:
+                found = search(bench, axes, goal, record, budget=Budget(trials=30))
+                made.append(
+                    Study.of("search", "sim", {}).finish(
+                        found.document(), [t.document() for t in record.trials], axes.document()
+                    )
+                )
+    return made
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, studies: list[dict[str, Any]]) -> Path:
+    folder = tmp_path_factory.mktemp("explorer")
+    screened, one, two = studies
+    for name, chosen in (("screen", [screened]), ("one", [screened, one]), ("two", [screened, two])):
+        (folder / f"{name}.html").write_text(explorer.render(chosen), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["screen", "one", "two"])
+def test_opens_without_complaint_and_draws_its_charts(browser: Browser, folder: Path, name: str) -> None:
+    address = (folder / f"{name}.html").as_uri()
+    browser.open(address + "?lang=en")
+    browser.wait(
+        "document.querySelectorAll('.chart canvas').length === document.querySelectorAll('.chart').length"
+    )
+    colours = browser.js("""
+      return [...document.querySelectorAll('.chart canvas')].map((canvas) => {
+        const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+        const found = new Set();
+        for (let i = 0; i < pixels.length; i += 4) if (pixels[i + 3] > 200) found.add(pixels.slice(i, i + 3).join());
+        return found.size;
+      });""")
+    assert len(colours) == {"screen": 6, "one": 7, "two": 7}[name]
+    assert all(n > 10 for n in colours)
+    assert browser.complaints() == []
+    assert [u for u in browser.requests() if not u.startswith(("data:", "blob:"))] == [address + "?lang=en"]
+
+
+def test_every_text_changes_with_the_language(browser: Browser, folder: Path) -> None:
+    browser.open((folder / "two.html").as_uri() + "?lang=en")
+    browser.js("document.querySelectorAll('details').forEach((d) => d.open = true)")
+    keys = set(browser.js("return [...document.querySelectorAll('[data-t]')].map((e) => e.dataset.t)"))
+    assert keys <= set(catalogue("ko"))
+    english = browser.js(SPOKEN)
+    assert not [t for t in english if re.search("[가-힣]", t)]
+    language(browser, "ko")
+    spoken = browser.js(SPOKEN)
+    # the title of such a chart is the metric's own name
+    ours = (re.sub("|".join(METRICS), "", EVERYWHERE.sub("", t)) for t in spoken if not t.startswith("{"))
+    left = [t for t in ours if re.search("[A-Za-z]{2,}", t)]
+    assert left == []
+    language(browser, "en")
+    assert browser.js(SPOKEN) == english
+
+
+def test_points_are_walked_by_keyboard_and_spoken(browser: Browser, folder: Path) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    browser.open((folder / "two.html").as_uri() + "?lang=en")
+    browser.wait("document.querySelector('[data-chart=tried] canvas')")
+    browser.js("document.querySelector('[data-chart=tried] .plot').focus()")
+    said = "return document.querySelector('[data-chart=tried] [aria-live]').textContent"
+    heard = []
+    browser.press(Keys.HOME)
+    for _ in range(8):
+        heard.append(browser.js(said))
+        browser.press(Keys.ARROW_RIGHT)
+    # each step leads to another place, also past those that share one
+    assert len(set(heard)) == 8
+    assert all(re.match(r"[\d.]+\s*ms, ", one) for one in heard)
+    assert "Pareto set: from" in browser.js(
+        "return document.querySelector('[data-chart=tried] .plot').getAttribute('aria-label')"
+    )
+    # a choice among the parameters that are words
+    browser.js(
+        """const s = document.querySelector('#parameters [data-chart=parameter-throughput] select');
+        s.value = [...s.options].findIndex((o) => o.textContent.endsWith('congestion_control'));
+        s.dispatchEvent(new Event('change'));"""
+    )
+    browser.js("document.querySelector('[data-chart=parameter-throughput] .plot').focus()")
+    browser.press(Keys.END)
+    assert re.match(
+        "(bbr|reno), Screening",
+        browser.js(
+            "return document.querySelector('[data-chart=parameter-throughput] [aria-live]').textContent"
+        ),
+    )
+
+
+def test_what_was_tried_sorts_by_keyboard(browser: Browser, folder: Path) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    browser.open((folder / "one.html").as_uri() + "?lang=en")
+    column = (
+        "return [...document.querySelectorAll('#tried tbody tr')].map((r) => Number(r.cells[1].dataset.s))"
+    )
+    before = browser.js(column)
+    browser.js("document.querySelectorAll('#tried thead button')[1].focus()")
+    browser.press(Keys.ENTER)
+    assert [x for x in browser.js(column) if x is not None] == sorted(x for x in before if x is not None)
+
+
+@pytest.mark.parametrize("width", [360, 1600])
+def test_no_sideways_scrolling(browser: Browser, folder: Path, width: int) -> None:
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        browser.open((folder / "two.html").as_uri() + "?lang=ko")
+        browser.wait("document.querySelector('[data-chart=tried] canvas')")
+        wider = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert browser.js(wider) == 0
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_hostile_names_do_nothing(browser: Browser, tmp_path: Path, studies: list[dict[str, Any]]) -> None:
+    evil = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=2>"
+    changed = json.loads(json.dumps(studies[:2]).replace("net.core.somaxconn", json.dumps(evil)[1:-1]))
+    (tmp_path / "evil.html").write_text(explorer.render(changed), encoding="utf-8")
+    browser.open((tmp_path / "evil.html").as_uri())
+    assert browser.js("return window.pwned") is None
+    assert browser.js("return document.querySelectorAll('img').length") == 0
+    assert browser.complaints() == []
+
+
+def test_it_says_what_is_proven_and_what_is_not(studies: list[dict[str, Any]]) -> None:
+    screened, one, _ = studies
+    page = explorer.build([screened, one])
+    assert page.verdict.id == "Proven better"
+    assert page.trade is not None
+    assert [row[0].text for row in page.trade.rows] == [row[0].text for row in page.trade.rows if row]
+    luck = json.loads(json.dumps(one))
+    luck["result"]["proven"] = luck["result"]["proofs"][0]["proven"] = False
+    luck["result"]["proofs"][0]["verdict"] = "unexplained"
+    page = explorer.build([luck])
+    assert page.verdict.id == "Not proven"
+    assert "nothing moved that would explain it" in page.said[1].plain()
+    luck["result"]["proofs"] = []
+    assert explorer.build([luck]).verdict.id == "Nothing better"
+    assert explorer.build([screened]).lead.plain().startswith(str(len(screened["result"]["survivors"])))

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from netdyno.cli.app import call
+
+SCREEN = ["tune", "screen", "sim", "--trajectories", "4"]
+SEARCH = ["tune", "search", "sim", "--for", "throughput", "--limit", "failed=0", "--trials", "12"]
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NETDYNO_STATE", str(tmp_path))
+    return tmp_path / "tuning"
+
+
+def test_a_screening_and_a_search_of_what_it_left(
+    state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call([*SCREEN, "--name", "first"]) == 0
+    out, err = capsys.readouterr()
+    assert "matter: net.ipv4.tcp_" in out
+    assert "inert here: " in out
+    assert "first.json" in err
+    page = tmp_path / "page.html"
+    assert call([*SEARCH, "--screened", "first", "--html", str(page), "--json"]) == 0
+    out, _ = capsys.readouterr()
+    document = json.loads(out)
+    survivors = json.loads((state / "first.json").read_text())["result"]["survivors"]
+    assert {a["name"] for a in document["plan"]["space"]} == set(survivors)
+    assert document["result"]["proven"]
+    assert "Proven better" in page.read_text()
+    # where the screening says that it is better is tried first
+    first = document["result"]["tried"][0]["setting"]
+    assert first["net.ipv4.tcp_congestion_control"] == "bbr"
+
+
+def test_the_same_command_again_measures_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(SEARCH) == 0
+    first, _ = capsys.readouterr()
+    assert call(SEARCH) == 0
+    again, err = capsys.readouterr()
+    assert "all of its trials were measured before" in err
+    assert again == first
+    assert call([*SEARCH, "--fresh"]) == 0
+    assert "measured before" not in capsys.readouterr().err
+
+
+def test_one_that_is_killed_goes_on(state: Path, tmp_path: Path) -> None:
+    slow = (
+        "import sys, time; from netdyno.tuning import simulated; from netdyno.cli.app import call\n"
+        "real = simulated.Simulated.measure\n"
+        "simulated.Simulated.measure = lambda *a: (time.sleep(0.02), real(*a))[1]\n"
+        "sys.exit(call(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", slow, *SCREEN, "--name", "cut", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        record = state / "cut.jsonl"
+        deadline = time.monotonic() + 30
+        while not (record.exists() and record.read_bytes().count(b"\n") > 5) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    before = record.read_bytes().count(b"\n") - 1
+    assert 5 <= before < 60
+    done = subprocess.run(
+        [sys.executable, "-m", "netdyno", *SCREEN, "--name", "cut", "--json"],
+        env=os.environ, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert f"{before} of its trials were measured before" in done.stderr
+    whole = json.loads(done.stdout)["result"]
+    assert call([*SCREEN, "--name", "whole", "--json"]) == 0
+    assert json.loads((state / "whole.json").read_text())["result"] == whole
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["tune", "screen", "nowhere"], "ND-104-31"),
+        ([*SCREEN, "--param", "net.none"], "ND-104-50"),
+        ([*SCREEN, "--metric", "speed"], "ND-104-52"),
+        ([*SCREEN, "--trajectories", "1"], "ND-104-05"),
+        ([*SCREEN, "--name", "../x"], "ND-104-04"),
+        ([*SEARCH, "--limit", "failed"], "ND-104-04"),
+        ([*SEARCH, "--screened", "none"], "ND-104-53"),
+        ([*SEARCH, "--memory", "lots"], "ND-104-04"),
+        ([*SEARCH, "--trials", "2"], "ND-104-05"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(arguments) == 104
+    assert said in capsys.readouterr().err
+
+
+def test_a_name_that_is_taken_by_another_plan_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call([*SCREEN, "--name", "one", "--param", "net.core.*"]) == 0
+    assert call([*SCREEN, "--name", "one"]) == 104
+    err = capsys.readouterr().err
+    assert "ND-104-51" in err
+    assert "space changed" in err
+
+
+def test_memory_bounds_the_buffers_that_are_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call([*SEARCH, "--memory", "8MiB", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    tried = [t["setting"].get("net.ipv4.tcp_rmem.max", 0) for t in document["result"]["tried"]]
+    assert max(tried) <= 8 << 20
