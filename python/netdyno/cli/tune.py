@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from netdyno.cli import tune_params, tune_screen, tune_search
+from netdyno.cli import tune_cases, tune_params, tune_screen, tune_search
 from netdyno.cli.verb import Verb, Verbs
 
 app = typer.Typer(
@@ -14,5 +14,6 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.command("params", cls=Verb)(tune_params.params)
+app.command("cases", cls=Verb)(tune_cases.cases)
 app.command("screen", cls=Verb)(tune_screen.screen)
 app.command("search", cls=Verb)(tune_search.search)

@@ -1,0 +1,38 @@
+"""Known cases on real kernels: the counter of the limit moves, and so does what the service gives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from lab import Lab, root
+
+from netdyno import namespace
+
+pytestmark = root
+
+QUICK = (
+    "stalled-accept", "sleeping-reader", "slow-path", "few-ports", "half-open", "control-backlog",
+    "control-syn-backlog",
+)  # fmt: skip
+SHARED = ("net/core/rmem_default", "net/core/netdev_max_backlog")
+
+
+def test_known_cases_show_what_they_must(lab: Lab) -> None:
+    before = [Path("/proc/sys", name).read_text() for name in SHARED]
+    done = lab.run("tune", "cases", *QUICK, "--pairs", "1", "--global", "--json")
+    assert done.code == 0, done.text
+    found = {case["name"]: case for case in json.loads(done.out)["cases"]}
+    assert found.keys() == set(QUICK)
+    assert {case["status"] for case in found.values()} <= {"passed", "skipped"}, done.out
+    assert found["stalled-accept"]["status"] == "passed"
+    assert [Path("/proc/sys", name).read_text() for name in SHARED] == before
+    assert not [name for name in namespace.names() if name.startswith("nd-t")]
+
+
+@pytest.mark.skipif(not Path("/dev/net/tun").exists(), reason="there is no /dev/net/tun")
+def test_a_round_trip_less_over_a_long_path(lab: Lab) -> None:
+    done = lab.run("tune", "cases", "fast-open", "--pairs", "1", "--json")
+    (case,) = json.loads(done.out)["cases"]
+    assert (done.code, case["status"]) == (0, "passed"), done.text
