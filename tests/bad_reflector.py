@@ -1,4 +1,4 @@
-"""A reflector that misbehaves by plan: of every ten datagrams of a sender one is lost, one doubled, one late.
+"""A reflector that misbehaves by plan: of every ten datagrams of a sender one is lost, one doubled, one late by three.
 
 Prints `ready`, then at SIGTERM what it did as JSON.
 """
@@ -40,7 +40,7 @@ def main(address: str, port: int) -> None:
                 answers = [data, data]
             elif place == 6:
                 held[sender], answers = data, []
-            elif place == 7:
+            elif place == 9:
                 counts["late"] += 1
                 answers = [data, held.pop(sender)]
             for answer in answers:

@@ -180,6 +180,12 @@ def test_loss_doubles_and_disorder_are_told_apart(lab: Lab, cable: Wire) -> None
     assert total.messages_delivered == 200 - theirs["lost"] == 180
     assert total.duplicates == theirs["doubled"] == 20
     assert total.reordered == theirs["late"] == 20
+    [voice] = done.trial.groups
+    order, measured = voice.reordering, voice.measured
+    assert order is not None
+    assert order.ratio == order.by_three == measured.reordered / measured.messages_delivered > 0
+    assert (order.extent.count, order.extent.min, order.extent.max) == (measured.reordered, 3, 3)
+    assert 0 < order.late.min <= order.late.max < 1e9
 
 
 def test_the_drivers_own_witnesses_agree(lab: Lab) -> None:

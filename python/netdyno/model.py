@@ -93,6 +93,8 @@ class Distribution(Quantiles):
 
     sd: float = 0
     """Standard deviation."""
+    pdv: float | None = None
+    """99.9th percentile less the smallest (RFC 5481 §4.2); delays only."""
     jitter: float | None = None
     """Mean change from one message of a device to its next (RFC 5481 §4.1)."""
     hdr: str = ""
@@ -211,6 +213,19 @@ class ErrorCount(Model):
     """What the first one looked like."""
 
 
+class Disorder(Model):
+    """What came out of order (RFC 4737)."""
+
+    ratio: float = 0
+    """Share of the delivered messages that came after a later one (§4.1)."""
+    by_three: float = 0
+    """Share of them that came after three later ones in a row: what TCP takes for lost (§5, 3-reordering)."""
+    extent: Distribution = Field(default_factory=Distribution)
+    """By how many arrivals they were late (§4.2, reordering extent); messages, not nanoseconds."""
+    late: Distribution = Field(default_factory=Distribution)
+    """By how much time (§4.3, late time offset)."""
+
+
 class GroupResult(Model):
     """What one group did in a trial."""
 
@@ -232,6 +247,8 @@ class GroupResult(Model):
     """Share of sent messages that were not delivered; None when none was sent, or none is ever confirmed."""
     delays: dict[str, Distribution] = Field(default_factory=dict)
     """By name, of messages meant for the measure phase."""
+    reordering: Disorder | None = None
+    """What came out of order; None where messages have no order, or none was delivered."""
     lateness: Distribution = Field(default_factory=Distribution)
     """How late the generator was: actual minus intended send time."""
     errors: list[ErrorCount] = Field(default_factory=list)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from netdyno.model import Counts, Distribution, Model, Reason, Trial
+from netdyno.model import Counts, Disorder, Distribution, Model, Reason, Trial
 
 FORMAT = "netdyno-result/1"
 
@@ -137,6 +137,8 @@ class GroupSummary(Model):
     """Averaged."""
     delays: dict[str, Distribution] = Field(default_factory=dict)
     """Merged."""
+    reordering: Disorder | None = None
+    """Merged; shares are of all delivered messages."""
     lateness: Distribution = Field(default_factory=Distribution)
     """Merged."""
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netdyno.errors import Error
-from netdyno.model import Counts, Distribution, GroupResult, Phases, Reason, Validity
+from netdyno.model import Counts, Disorder, Distribution, GroupResult, Phases, Reason, Validity
 from netdyno.result import Leg, Repetition
 from netdyno.stats import hdr
 from netdyno.stats.compare import compare, compare_all, holm
@@ -109,7 +109,12 @@ def test_merging_nothing() -> None:
     "text",
     [
         "a.delay.publish.p99",
+        "a.delay.publish.pdv",
         "a.lateness.max",
+        "a.reordering.ratio",
+        "a.reordering.by_three",
+        "a.reordering.extent.p99",
+        "a.reordering.late.max",
         "a.loss",
         "a.errors",
         "a.errors.timeout",
@@ -120,7 +125,20 @@ def test_metrics_read_and_show_alike(text: str) -> None:
     assert str(Metric.parse(text)) == text
 
 
-@pytest.mark.parametrize("text", ["a", "a.delay.publish", "a.delay.x.p95", "a.nothing", "a.loss.rate"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a",
+        "a.delay.publish",
+        "a.delay.x.p95",
+        "a.nothing",
+        "a.loss.rate",
+        "a.lateness.pdv",
+        "a.reordering",
+        "a.reordering.extent",
+        "a.reordering.ratio.p99",
+    ],
+)
 def test_wrong_metrics(text: str) -> None:
     with pytest.raises(Error):
         Metric.parse(text)
@@ -147,6 +165,9 @@ def trial(delay: int = 1_000_000, sent: int = 100, delivered: int = 100, valid: 
                     messages_sent=sent, messages_delivered=delivered, failures={"timeout": sent - delivered}
                 ),
                 loss=1 - delivered / sent,
+                reordering=Disorder(
+                    ratio=2 / delivered, extent=distribution([1, 7]), late=distribution([10, delay])
+                ),
                 delays={"publish": distribution([delay])},
                 rates={"messages_sent": sent / 10},
             )
@@ -160,6 +181,10 @@ def trial(delay: int = 1_000_000, sent: int = 100, delivered: int = 100, valid: 
         ({"metric": "a.delay.publish.p99", "max": "50ms"}, True, 1e6),
         ({"metric": "a.delay.publish.p99", "max": "1us"}, False, 1e6),
         ({"metric": "a.loss", "max": 0}, True, 0.0),
+        ({"metric": "a.reordering.ratio", "max": "2%"}, True, 0.02),
+        ({"metric": "a.reordering.by_three", "max": 0}, True, 0.0),
+        ({"metric": "a.reordering.extent.max", "max": 6}, False, 7.0),
+        ({"metric": "a.reordering.late.max", "max": "1ms"}, True, 1e6),
         ({"metric": "a.messages_sent", "min": 101}, False, 100.0),
         ({"metric": "a.messages_sent.rate", "min": "10/s"}, True, 10.0),
         ({"metric": "a.messages_delivered.rate", "min": "10/s"}, True, 10.0),
@@ -201,6 +226,10 @@ def test_summary_adds_counts_and_merges_delays() -> None:
     assert group.delays["publish"].count == 2
     assert group.loss
     assert group.loss.mean == pytest.approx(0.05)
+    assert group.reordering
+    assert group.reordering.ratio == pytest.approx(4 / 190)
+    assert (group.reordering.extent.count, group.reordering.extent.max) == (4, 7)
+    assert group.reordering.late.max == 3_000_000
 
 
 def test_validity_is_over_all_trials() -> None:

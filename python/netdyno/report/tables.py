@@ -76,6 +76,7 @@ def delays(rep: Repetition) -> Table:
             Column(M("p99.9")),
             Column(M("Max")),
             Column(M("Std. dev.")),
+            Column(M("PDV")),
             Column(M("Jitter")),
         ],
         note=M("From the intended send time, so that a stalled server cannot hide its delays."),
@@ -95,10 +96,45 @@ def delays(rep: Repetition) -> Table:
 def _distribution(d: Distribution) -> list[Cell]:
     samples = number(units.count(d.count), d.count)
     if not d.count:
-        return [samples, *[Cell(units.NONE) for _ in range(9)]]
+        return [samples, *[Cell(units.NONE) for _ in range(10)]]
     p999 = d.p999 if d.count >= 1000 else None  # fewer samples do not have a 99.9th percentile
-    values = (d.min, d.mean, d.p50, d.p90, d.p99, p999, d.max, d.sd, d.jitter)
+    pdv = d.pdv if p999 is not None else None
+    values = (d.min, d.mean, d.p50, d.p90, d.p99, p999, d.max, d.sd, pdv, d.jitter)
     return [samples, *[number(units.duration(v), v) for v in values]]
+
+
+def reordering(rep: Repetition) -> Table:
+    """How far out of order messages came, where any did."""
+    table = Table(
+        M("Order"),
+        [
+            Column(M("Group"), numeric=False),
+            Column(M("Out of order")),
+            Column(M("Share of the messages delivered")),
+            Column(M("After three later ones")),
+            Column(M("Extent, median")),
+            Column(M("Extent, p99")),
+            Column(M("Extent, max")),
+            Column(M("Late by, median")),
+            Column(M("Late by, p99")),
+            Column(M("Late by, max")),
+        ],
+        note=M("RFC 4737: extents in messages, and the time since the first later message."),
+    )
+    for g in rep.groups:
+        if g.reordering and g.measured.reordered:
+            extent, late = g.reordering.extent, g.reordering.late
+            table.add(
+                data(g.name),
+                number(units.count(g.measured.reordered), g.measured.reordered),
+                number(units.percent(g.reordering.ratio), g.reordering.ratio),
+                number(units.percent(g.reordering.by_three), g.reordering.by_three),
+                *[number(units.count(v) if extent.count else units.NONE, v)
+                  for v in (extent.p50, extent.p99, extent.max)],
+                *[number(units.duration(v) if late.count else units.NONE, v)
+                  for v in (late.p50, late.p99, late.max)],
+            )  # fmt: skip
+    return table
 
 
 def errors(rep: Repetition) -> Table:
@@ -278,6 +314,7 @@ def all_tables(rep: Repetition) -> list[Table]:
     tables = (
         groups(rep),
         delays(rep),
+        reordering(rep),
         interfaces(rep),
         elements(rep),
         witnesses(rep),

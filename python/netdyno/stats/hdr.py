@@ -44,9 +44,10 @@ def merge(parts: Iterable[Distribution]) -> Distribution:
     if len(given) == 1 or not merged.get_total_count():
         return given[0]
     value = merged.get_percentile_to_value_dict([50, 90, 99, 99.9])
+    smallest = min(part.min for part in given)
     return Distribution(
         count=merged.get_total_count(),
-        min=min(part.min for part in given),
+        min=smallest,
         # exact means are there already; the histogram's own is rounded to its buckets
         mean=math.fsum(part.mean * part.count for part in given) / sum(part.count for part in given),
         sd=merged.get_stddev(),
@@ -55,6 +56,7 @@ def merge(parts: Iterable[Distribution]) -> Distribution:
         p99=float(value[99]),
         p999=float(value[99.9]),
         max=max(part.max for part in given),
+        pdv=float(value[99.9]) - smallest if any(part.pdv is not None for part in given) else None,
         jitter=jitter,
         hdr=merged.encode().decode(),
     )

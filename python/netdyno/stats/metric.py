@@ -1,7 +1,8 @@
 """The metrics that thresholds and comparisons name, found in a result.
 
 The names are the profile's: `GROUP.delay.NAME.STAT`, `GROUP.lateness.STAT`, `GROUP.loss`,
-`GROUP.errors[.KIND]`, `GROUP.COUNTER[.rate]`.
+`GROUP.reordering.ratio`, `GROUP.reordering.by_three`, `GROUP.reordering.extent.STAT`,
+`GROUP.reordering.late.STAT`, `GROUP.errors[.KIND]`, `GROUP.COUNTER[.rate]`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from netdyno.model import COUNTERS, Distribution, Quantiles, Trial
 from netdyno.stats import hdr
 
 STATS = ("min", "mean", "p50", "p90", "p99", "p999", "max")
+VARIATION = ("pdv", "jitter")
+"""Of delays besides: RFC 5481."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class Metric:
 
     group: str
     kind: str
-    """`delay`, `lateness`, `loss`, `errors` or `counter`."""
+    """`delay`, `lateness`, `loss`, `reordering`, `errors` or `counter`."""
     name: str = ""
     stat: str = ""
 
@@ -30,12 +33,16 @@ class Metric:
     def parse(cls, text: str) -> Metric:
         """A metric's name, as it stands in a profile."""
         match text.split("."):
-            case [group, "delay", name, stat] if stat in STATS:
+            case [group, "delay", name, stat] if stat in STATS + VARIATION:
                 return cls(group, "delay", name, stat)
             case [group, "lateness", stat] if stat in STATS:
                 return cls(group, "lateness", "", stat)
             case [group, "loss"]:
                 return cls(group, "loss")
+            case [group, "reordering", "ratio" | "by_three" as share]:
+                return cls(group, "reordering", share)
+            case [group, "reordering", "extent" | "late" as name, stat] if stat in STATS:
+                return cls(group, "reordering", name, stat)
             case [group, "errors", *kind] if len(kind) <= 1:
                 return cls(group, "errors", kind[0] if kind else "")
             case [group, name] if name in COUNTERS:
@@ -45,8 +52,9 @@ class Metric:
         raise Error(
             "ND-104-04",
             f"{text!r} is not a metric",
-            fix="Use GROUP.delay.NAME.STAT, GROUP.lateness.STAT, GROUP.loss, GROUP.errors[.KIND] or "
-            f"GROUP.COUNTER[.rate] with COUNTER one of {', '.join(COUNTERS)}",
+            fix="Use GROUP.delay.NAME.STAT, GROUP.lateness.STAT, GROUP.loss, GROUP.reordering.ratio, "
+            "GROUP.reordering.by_three, GROUP.reordering.extent.STAT, GROUP.reordering.late.STAT, "
+            f"GROUP.errors[.KIND] or GROUP.COUNTER[.rate] with COUNTER one of {', '.join(COUNTERS)}",
         )
 
     @property
@@ -61,9 +69,9 @@ class Metric:
     @property
     def unit(self) -> str:
         """The unit of its values."""
-        if self.kind in ("delay", "lateness"):
+        if self.kind in ("delay", "lateness") or (self.kind, self.name) == ("reordering", "late"):
             return "ns"
-        if self.kind == "loss":
+        if self.kind == "loss" or (self.kind == "reordering" and not self.stat):
             return "ratio"
         return "/s" if self.stat == "rate" else "count"
 
@@ -72,10 +80,12 @@ class Metric:
         group = next((g for g in trial.groups if g.name == self.group), None)
         if group is None:
             return None
-        if self.kind in ("delay", "lateness"):
+        if self._is_distribution:
             return _stat(self._distribution(trial), self.stat)
         if self.kind == "loss":
             return group.loss
+        if self.kind == "reordering":
+            return getattr(group.reordering, self.name) if group.reordering else None
         if self.kind == "errors":
             failures = group.measured.failures
             return float(failures.get(self.name, 0) if self.name else sum(failures.values()))
@@ -87,17 +97,23 @@ class Metric:
         return value
 
     def over(self, trials: Sequence[Trial]) -> float | None:
-        """Its value over repetitions: of the merged histogram for delays, else the mean."""
-        if self.kind in ("delay", "lateness"):
+        """Its value over repetitions: of the merged histogram for distributions, else the mean."""
+        if self._is_distribution:
             parts = [d for trial in trials if (d := self._distribution(trial)) is not None]
             return _stat(hdr.merge(parts), self.stat)
         values = [v for trial in trials if (v := self.of(trial)) is not None]
         return sum(values) / len(values) if values else None
 
+    @property
+    def _is_distribution(self) -> bool:
+        return self.kind in ("delay", "lateness") or (self.kind == "reordering" and self.stat != "")
+
     def _distribution(self, trial: Trial) -> Distribution | None:
         group = next((g for g in trial.groups if g.name == self.group), None)
         if group is None:
             return None
+        if self.kind == "reordering":
+            return getattr(group.reordering, self.name) if group.reordering else None
         return group.lateness if self.kind == "lateness" else group.delays.get(self.name)
 
     def __str__(self) -> str:
@@ -106,7 +122,8 @@ class Metric:
 
 
 def _stat(of: Quantiles | None, name: str) -> float | None:
-    return float(getattr(of, name)) if of is not None and of.count else None
+    value = getattr(of, name) if of is not None and of.count else None
+    return None if value is None else float(value)
 
 
 def all_of(trial: Trial) -> Iterator[Metric]:
@@ -114,6 +131,8 @@ def all_of(trial: Trial) -> Iterator[Metric]:
     for group in trial.groups:
         yield Metric(group.name, "counter", "messages_delivered", "rate")
         yield Metric(group.name, "loss")
+        if group.reordering:
+            yield Metric(group.name, "reordering", "ratio")
         yield Metric(group.name, "errors")
         for name, delay in group.delays.items():
             if delay.count:

