@@ -14,6 +14,7 @@ import fnmatch
 import json
 import os
 import platform
+import signal
 import statistics
 import sys
 import time
@@ -119,6 +120,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args()
+    # as Ctrl-C: what was started is ended
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     names: dict[str, Case] = {}
     for wanted in args.cases or ["*"]:
         named = {name: CASES[name] for name in CASES if fnmatch.fnmatchcase(name, wanted)}
