@@ -216,8 +216,9 @@ environment() {
 setup() {
     install "${BUILD[@]}" "${RUN[@]}"
     rust
-    environment
+    environment &
     build
+    wait $!
 }
 
 verb_setup() { # -- install what is missing, build netdynod, make .venv

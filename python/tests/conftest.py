@@ -22,8 +22,8 @@ settings.register_profile("netdyno", deadline=None)
 settings.load_profile("netdyno")
 
 
-TOGETHER = ("test_browser.py", "test_tunables.py")
-"""Files whose tests share something there is one of: a browser, the kernel's parameters."""
+TOGETHER = ("test_browser.py", "test_page.py", "test_live.py", "test_tunables.py")
+"""Files whose tests share what there is one of, like the kernel's parameters, or what takes long to make."""
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import socket
 import struct
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ LITTLE: dict[str, dict[str, Any]] = {
     "http": {"seconds": 0.5, "rate": 100},
     "mqtt": {"seconds": 0.5, "rate": 50},
     "stream": {"seconds": 0.5, "rate": 500, "devices": 5},
-    "connect-burst": {"connections": 50, "stall": 0.1},
+    "connect-burst": {"connections": 50, "stall": 0.5},
     "connect-rate": {"seconds": 0.1},
     "half-open": {"half_open": 20, "connections": 5},
     "flow-completion": {"flows": 2, "size": "10kB"},
@@ -46,7 +47,7 @@ REAL = {"http", "mqtt", "stream"}
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    with Network(topology(Spec(workload="ab")), "wlt") as network:
+    with Network(topology(Spec(workload="ab")), f"w{os.getpid() % 10000}") as network:
         yield Site(network.namespace("client"), network.namespace("server"), SERVER, tmp_path)
 
 
