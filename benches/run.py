@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import json
+import math
 import os
 import platform
 import signal
@@ -31,13 +32,36 @@ from bed import Skipped
 
 
 @dataclass(frozen=True)
+class Goal:
+    """What a figure of ours should be, or its ratio to the peer's."""
+
+    least: float = 0.0
+    most: float = math.inf
+    ratio: bool = False
+
+    def reached(self, row: dict[str, Any]) -> bool:
+        """Whether it is."""
+        figure: float | None = row["ratio" if self.ratio else "ours"]
+        return figure is not None and self.least <= figure <= self.most
+
+    def __str__(self) -> str:
+        bounds = [("at least", self.least)] * (self.least > 0) + [("at most", self.most)] * (
+            self.most < math.inf
+        )
+        return " and ".join(f"{word} {bound:,g}{' ×' * self.ratio}" for word, bound in bounds)
+
+
+@dataclass(frozen=True)
 class Case:
     """One comparison: `setup` makes what both need and yields (ours, peer): each plays one round."""
 
     setup: Callable[[float], Any]
     units: dict[str, str]
     lower: frozenset[str] = field(default_factory=frozenset)
+    goals: dict[str, tuple[Goal, ...]] = field(default_factory=dict)
 
+
+AS_FAST = {"rate": (Goal(least=1.0, ratio=True),)}
 
 CASES: dict[str, Case] = {
     "http": Case(cases_sockets.http, {"rate": "requests/s", "cpu": "µs/request"}, frozenset({"cpu"})),
@@ -47,26 +71,49 @@ CASES: dict[str, Case] = {
     ),
     "udp-64": Case(cases_sockets.udp(64), {"rate": "packets/s", "cpu": "µs/packet"}, frozenset({"cpu"})),
     "udp-1400": Case(cases_sockets.udp(1400), {"rate": "packets/s", "cpu": "µs/packet"}, frozenset({"cpu"})),
-    "dpdk-send-null": Case(cases_testpmd.send_null(signed=False), {"rate": "frames/s"}),
+    "dpdk-send-null": Case(
+        cases_testpmd.send_null(signed=False),
+        {"rate": "frames/s"},
+        goals={"rate": (Goal(least=1.5, ratio=True),)},
+    ),
     "dpdk-send-null-signed": Case(cases_testpmd.send_null(signed=True), {"rate": "frames/s"}),
-    "dpdk-send-memif": Case(cases_testpmd.send_across(cases_testpmd.send_memif), {"rate": "frames/s"}),
-    "dpdk-send-vhost": Case(cases_testpmd.send_across(cases_testpmd.send_vhost), {"rate": "frames/s"}),
-    "dpdk-io": Case(cases_testpmd.forward_null("io"), {"rate": "frames/s"}),
-    "dpdk-io-ring": Case(cases_testpmd.forward_ring("io"), {"rate": "frames/s"}),
-    "dpdk-io-memif": Case(cases_testpmd.forward_memif("io"), {"rate": "frames/s"}),
-    "dpdk-macswap": Case(cases_testpmd.forward_null("macswap"), {"rate": "frames/s"}),
-    "dpdk-macswap-ring": Case(cases_testpmd.forward_ring("macswap"), {"rate": "frames/s"}),
-    "dpdk-macswap-memif": Case(cases_testpmd.forward_memif("macswap"), {"rate": "frames/s"}),
-    "dpdk-measured-1": Case(cases_dpdk.measured(1), {"rate": "frames/s"}),
-    "dpdk-measured-1000": Case(cases_dpdk.measured(1000), {"rate": "frames/s"}),
+    "dpdk-send-memif": Case(
+        cases_testpmd.send_across(cases_testpmd.send_memif), {"rate": "frames/s"}, goals=AS_FAST
+    ),
+    "dpdk-send-vhost": Case(
+        cases_testpmd.send_across(cases_testpmd.send_vhost), {"rate": "frames/s"}, goals=AS_FAST
+    ),
+    "dpdk-io": Case(cases_testpmd.forward_null("io"), {"rate": "frames/s"}, goals=AS_FAST),
+    "dpdk-io-ring": Case(cases_testpmd.forward_ring("io"), {"rate": "frames/s"}, goals=AS_FAST),
+    "dpdk-io-memif": Case(cases_testpmd.forward_memif("io"), {"rate": "frames/s"}, goals=AS_FAST),
+    "dpdk-macswap": Case(cases_testpmd.forward_null("macswap"), {"rate": "frames/s"}, goals=AS_FAST),
+    "dpdk-macswap-ring": Case(cases_testpmd.forward_ring("macswap"), {"rate": "frames/s"}, goals=AS_FAST),
+    "dpdk-macswap-memif": Case(cases_testpmd.forward_memif("macswap"), {"rate": "frames/s"}, goals=AS_FAST),
+    "dpdk-measured-1": Case(
+        cases_dpdk.measured(1), {"rate": "frames/s"}, goals={"rate": (Goal(least=25e6),)}
+    ),
+    "dpdk-measured-1000": Case(
+        cases_dpdk.measured(1000), {"rate": "frames/s"}, goals={"rate": (Goal(least=20e6),)}
+    ),
     "dpdk-loopback": Case(cases_dpdk.loopback, {"rate": "packets/s"}),
-    "dpdk-delay": Case(cases_dpdk.delay, {"rate": "frames/s", "delay": "ns", "apart": "ns"}),
+    "dpdk-delay": Case(
+        cases_dpdk.delay,
+        {"rate": "frames/s", "delay": "ns", "apart": "ns"},
+        goals={"delay": (Goal(most=1000),)},
+    ),
     "dpdk-split": Case(cases_dpdk.split, {"rate": "frames/s", "one": "frames/s", "ring": "ns/frame"}),
-    "impair-plain": Case(cases_impair.plain, {"rate": "Gbit/s"}),
-    "impair-10ms": Case(cases_impair.late, {"rate": "Gbit/s", "at": "Gbit/s", "p50": "µs", "p99": "µs"}),
+    "impair-plain": Case(
+        cases_impair.plain, {"rate": "Gbit/s"}, goals={"rate": (Goal(least=0.6, ratio=True), Goal(least=25))}
+    ),
+    "impair-10ms": Case(
+        cases_impair.late,
+        {"rate": "Gbit/s", "at": "Gbit/s", "p50": "µs", "p99": "µs"},
+        goals={"rate": (Goal(least=15),), "p50": (Goal(most=50),), "p99": (Goal(most=300),)},
+    ),
     "impair-loss": Case(
         cases_impair.lossy,
         {"rate": "Gbit/s", "cubic": "Gbit/s", "lost": "packets", "resent": "packets", "missed": "packets"},
+        goals={"rate": (Goal(least=0.75, most=1.25, ratio=True),), "missed": (Goal(most=0),)},
     ),
 }
 
@@ -144,6 +191,9 @@ def main() -> int:
             results[key] = row
             peer = f"peer {row['peer']:,.2f}  ratio {row['ratio']:.2f}" if row["peer"] else "no peer"
             print(f"  {key:22} ours {row['ours']:,.2f}  {peer}  {row['unit']}", flush=True)
+            for goal in case.goals.get(metric, ()):
+                row.setdefault("goals", {})[str(goal)] = goal.reached(row)
+                print(f"  {'':22} {goal}: {'reached' if goal.reached(row) else 'NOT reached'}", flush=True)
     if args.json:
         args.json.write_text(json.dumps({**results, "skipped": skipped, "machine": machine()}, indent=1))
     return 0 if results else 92
