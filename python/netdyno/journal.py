@@ -89,6 +89,24 @@ class Journal:
         """Undo everything that is still open."""
         self.undo(*list(self._open))
 
+    def forget(self, *numbers: int) -> None:
+        """Leave changes as they are from now on, all at once: they are somebody else's, or noted anew."""
+        with self._lock:
+            self._append({"undone": list(numbers)})
+            for number in numbers:
+                self._open.pop(number, None)
+            if not self._open:
+                self._remove()
+
+    def entry(self, number: int) -> dict[str, Any]:
+        """A change that is not undone yet."""
+        return dict(self._open[number])
+
+    @property
+    def path(self) -> Path | None:
+        """The file, once there is one."""
+        return self._path if self._file is not None else None
+
     @property
     def open_entries(self) -> int:
         """How many changes are not undone yet."""
@@ -156,11 +174,15 @@ def left_behind(entry: dict[str, Any]) -> bool:
     return not entry.get("kept")
 
 
-def restore(folder: Path | None = None, wanted: Callable[[dict[str, Any]], bool] = left_behind) -> Report:
+def restore(
+    folder: Path | None = None,
+    wanted: Callable[[dict[str, Any]], bool] = left_behind,
+    only: Path | None = None,
+) -> Report:
     """Undo what dead processes left and is wanted undone; what belongs to living ones is left alone."""
     folder = folder or paths.state() / "journal"
     report = Report()
-    for path in sorted(folder.glob("*.jsonl")):
+    for path in [only] if only else sorted(folder.glob("*.jsonl")):
         with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -171,14 +193,33 @@ def restore(folder: Path | None = None, wanted: Callable[[dict[str, Any]], bool]
     return report
 
 
-def _replay(path: Path, file: BinaryIO, report: Report, wanted: Callable[[dict[str, Any]], bool]) -> None:
-    entries = list(_entries(file.read()))
+def open_of(path: Path) -> tuple[int | None, list[dict[str, Any]]]:
+    """Whose journal it is, if that one lives, and what it has changed and not put back yet."""
+    try:
+        head, left = _open_of(list(_entries(path.read_bytes())))
+    except FileNotFoundError:
+        return None, []
+    return (int(head["owner"]) if _lives(head) else None), left
+
+
+def _lives(head: dict[str, Any]) -> bool:
+    return head.get("boot") == boot_id() and start_time(int(head["owner"])) == head["start"]
+
+
+def _open_of(entries: list[dict[str, Any]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     head = entries[0] if entries and "owner" in entries[0] else {}
-    same_boot = head.get("boot") == boot_id()
-    if head and same_boot and start_time(int(head["owner"])) == head["start"]:
+    done = set[int]()
+    for entry in entries:
+        undone = entry.get("undone", [])
+        done |= set(undone if isinstance(undone, list) else [undone])
+    return head, [entry for entry in entries if "kind" in entry and entry["seq"] not in done]
+
+
+def _replay(path: Path, file: BinaryIO, report: Report, wanted: Callable[[dict[str, Any]], bool]) -> None:
+    head, left = _open_of(list(_entries(file.read())))
+    if _lives(head):
         return
-    done = {entry["undone"] for entry in entries if "undone" in entry}
-    left = [entry for entry in entries if "kind" in entry and entry["seq"] not in done]
+    same_boot = head.get("boot") == boot_id()
     over = []
     for entry in filter(wanted, reversed(left)):
         try:

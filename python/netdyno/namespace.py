@@ -12,6 +12,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ T = TypeVar("T")
 
 FOLDER = Path("/var/run/netns")
 CLONE_NEWNET = 0x40000000
+SO_NETNS_COOKIE = 71
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -87,6 +89,24 @@ def in_thread(work: Callable[[], T]) -> T:
     if failure:
         raise failure[0]
     return result[0]
+
+
+def cookie(name: str | None) -> int | None:
+    """Tells a namespace from a later one of the same name; None is the one that we are in."""
+    if name is None:
+        return None
+
+    def ask() -> int:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+            return int.from_bytes(one.getsockopt(socket.SOL_SOCKET, SO_NETNS_COOKIE, 8), sys.byteorder)
+
+    try:
+        return inside(name, ask)
+    except OSError as e:
+        if e.errno != errno.ENOPROTOOPT:
+            raise
+        # before Linux 5.14; this number may be given out again
+        return (FOLDER / name).stat().st_ino
 
 
 def connect(name: str | None, address: tuple[str, int], timeout: float = 2.0) -> socket.socket:

@@ -70,6 +70,20 @@ def _sysctl(entry: dict[str, Any]) -> bool:
     return True
 
 
+def _tunable(entry: dict[str, Any]) -> bool:
+    """What the kernel was told, in a namespace or for the whole machine."""
+    # a part of the application that most commands need nothing of
+    from netdyno.tuning import access
+
+    where, target = entry["where"], access.Target(*entry["target"])
+    try:
+        if namespace.cookie(where) != entry["id"]:
+            return False
+        return access.within(where, lambda: access.kind(target).put(target, entry["saved"]))
+    except FileNotFoundError:
+        return False
+
+
 def _process(entry: dict[str, Any]) -> bool:
     """End a process and its group: politely, then not."""
     pid, start = int(entry["pid"]), entry["start"]
@@ -169,5 +183,7 @@ KINDS: dict[str, tuple[Callable[[dict[str, Any]], bool], bool]] = {
     "path": (_path, True),
     "dpdk": (_dpdk, True),
     "binding": (binding, False),
+    "tunable": (_tunable, False),
+    "tunable_kept": (_tunable, True),
 }
 """What undoes each kind, and whether the change outlives a boot."""

@@ -1,7 +1,6 @@
 """The registry against this kernel: everything in it reads, takes its bounds, and is put back."""
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from netdyno.tuning import access, here, service
 from netdyno.tuning.model import Scope, Tunable
 from netdyno.tuning.registry import check, device_of, load, registry
 
+from . import spaces
 from .conftest import root
 
 PAPER = [
@@ -27,19 +27,8 @@ SPACE = f"ndt-tunables-{os.getpid()}"
 
 @pytest.fixture(scope="module")
 def space() -> Iterator[str]:
-    """A namespace with a pair of interfaces and a tap."""
-    steps = [
-        f"ip netns add {SPACE}",
-        f"ip -n {SPACE} link add v0 numrxqueues 2 numtxqueues 2 type veth peer name v1",
-        f"ip -n {SPACE} link set v0 up", f"ip -n {SPACE} link set v1 up",
-        f"ip -n {SPACE} tuntap add t0 mode tap",
-        # only then it is polled
-        f"ip netns exec {SPACE} ethtool -K v0 gro on",
-    ]  # fmt: skip
-    for step in steps:
-        subprocess.run(step.split(), check=True, capture_output=True)
-    yield SPACE
-    subprocess.run(["ip", "netns", "del", SPACE], check=True, capture_output=True)
+    with spaces.made(SPACE) as name:
+        yield name
 
 
 def test_there_are_enough_and_those_of_the_paper_are_among_them() -> None:

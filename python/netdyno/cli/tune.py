@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from netdyno.cli import tune_cases, tune_params, tune_screen, tune_search
+from netdyno.cli import tune_apply, tune_cases, tune_params, tune_restore, tune_screen, tune_search
 from netdyno.cli.verb import Verb, Verbs
 
 app = typer.Typer(
@@ -17,3 +17,5 @@ app.command("params", cls=Verb)(tune_params.params)
 app.command("cases", cls=Verb)(tune_cases.cases)
 app.command("screen", cls=Verb)(tune_screen.screen)
 app.command("search", cls=Verb)(tune_search.search)
+app.command("apply", cls=Verb)(tune_apply.apply)
+app.command("restore", cls=Verb)(tune_restore.restore)

@@ -1,0 +1,167 @@
+"""Put a setting in force so that it can always be taken back.
+
+What is about to be changed is in the journal, on disk, before the first write. It is put back when the holder
+leaves the block, by the watchdog when the holder dies, and otherwise by the next start or `netdyno restore`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any
+
+from netdyno import files, namespace, paths
+from netdyno.errors import Error
+from netdyno.journal import Journal, journal
+from netdyno.tuning import access, owners
+from netdyno.tuning.model import Value
+from netdyno.tuning.plan import Change, Plan, Step, plan
+from netdyno.tuning.watchdog import Watchdog
+
+
+@dataclass
+class Applied:
+    """A setting that is in force until it is put back."""
+
+    plan: Plan
+    changes: list[Change]
+    """With what the kernel made of each."""
+    notes: Journal
+    entries: list[int] = field(default_factory=list)
+    """Of the journal, one a step."""
+    _watchdog: Watchdog | None = None
+
+    def restore(self) -> None:
+        """Put everything back as it was. Raises when something cannot be; the rest is."""
+        entries, self.entries = self.entries, []
+        try:
+            self.notes.undo(*entries)
+        finally:
+            if self._watchdog:
+                self._watchdog.stop()
+
+    def keep(self, *drafts: int) -> None:
+        """Let it outlive this process, with what other entries stand for that are noted as kept already.
+
+        Only `netdyno restore` and `netdyno tune restore` take it back then.
+        """
+        for step, number in zip(self.plan.steps, self.entries, strict=True):
+            saved = self.notes.entry(number)["saved"]
+            self.notes.write("tunable_kept", kept=True, **_about(step), saved=saved)
+        self.notes.forget(*self.entries, *drafts)
+        self.entries = []
+        self.restore()
+
+    def value(self, name: str) -> Value | None:
+        """What the kernel made of a change."""
+        return next((change.got for change in self.changes if change.name == name), None)
+
+    def __enter__(self) -> Applied:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.restore()
+
+
+def apply(
+    planned: Plan,
+    notes: Journal | None = None,
+    *,
+    watched: bool = False,
+) -> Applied:
+    """Put a plan in force. `watched` has a watchdog put it back should this process be killed."""
+    notes = notes or journal()
+    applied = Applied(planned, [], notes)
+    with _alone(), ExitStack() as undo:
+        owners.refuse(planned, notes.folder)
+        undo.callback(applied.restore)
+        for step in planned.steps:
+            applied.entries.append(_note(step, notes))
+        if watched and planned.steps and notes.path:
+            applied._watchdog = Watchdog(notes.path)
+        for step in planned.steps:
+            applied.changes += _write(step)
+        undo.pop_all()
+    return applied
+
+
+def tuned(
+    setting: Mapping[str, Value],
+    where: str | None = None,
+    *,
+    allow_global: bool = False,
+    watched: bool = False,
+) -> Applied:
+    """A setting in force for as long as a `with` lasts."""
+    return apply(plan(setting, where, allow_global=allow_global), watched=watched)
+
+
+def _note(step: Step, notes: Journal) -> int:
+    way = access.kind(step.target)
+    with _told(step):
+        saved = access.within(step.where, lambda: way.save(step.target, set(step.values)))
+    return notes.write("tunable", **_about(step), saved=saved)
+
+
+def _about(step: Step) -> dict[str, Any]:
+    target = [step.target.kind, step.target.path, step.target.device]
+    return {"where": step.where, "id": namespace.cookie(step.where), "target": target}
+
+
+def _write(step: Step) -> list[Change]:
+    """Write, and read what the kernel made of it."""
+    way = access.kind(step.target)
+
+    def work() -> Mapping[str, Value]:
+        way.write(step.target, step.values)
+        return way.read(step.target)
+
+    with _told(step):
+        made = access.within(step.where, work)
+    done = []
+    for key, change in zip(step.values, step.changes, strict=True):
+        got = access.at(made, key)
+        if got is None or (str(got) != str(change.new) and not _rounds(got, change)):
+            fix = "See `dmesg`, and the driver's documentation for what is a device's"
+            what = f"{change.name} was set to {change.new}, and is {got}"
+            raise Error("ND-92-33", what, at=change.name, fix=fix)
+        done.append(replace(change, got=got))
+    return done
+
+
+def _rounds(got: Value, change: Change) -> bool:
+    """Whether the kernel took a number that is near, and did not just keep the old one."""
+    return isinstance(got, int) and isinstance(change.new, int) and str(got) != str(change.old)
+
+
+@contextmanager
+def _told(step: Step) -> Iterator[None]:
+    """Turn what the system says into our error."""
+    try:
+        yield
+    except OSError as e:
+        names = ", ".join(f"{change.name} = {change.new}" for change in step.changes)
+        fix = "Check that it may be set here: run it with sudo, see `netdyno tune params`"
+        if step.target.path == "net.ipv4.tcp_congestion_control" and step.where:
+            fix = "In a namespace only those in net.ipv4.tcp_allowed_congestion_control can be set"
+        what = f"{names}: {e.strerror or e}"
+        raise Error("ND-92-33", what, at=step.where or "this machine", fix=fix) from e
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Two of us do not look and write at the same time."""
+    path = files.folder(paths.state()) / "tuning.lock"
+    with files.told(path):
+        handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

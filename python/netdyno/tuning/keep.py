@@ -1,0 +1,92 @@
+"""Make a setting last over the next boot, on purpose: a file of sysctl.d, and rules of udev for devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from netdyno import files
+from netdyno.errors import Error
+from netdyno.tuning import access
+from netdyno.tuning.apply import Applied
+from netdyno.tuning.model import Value
+from netdyno.tuning.plan import Plan, Step
+
+ETC = Path("/etc")
+SYSCTL = "sysctl.d/netdyno-tune.conf"
+UDEV = "udev/rules.d/netdyno-tune.rules"
+"""Letters come after digits: these are read last, so that they hold."""
+_HEAD = "# Written by `netdyno tune apply --keep`; `netdyno tune restore` takes it away again.\n"
+
+
+def check(plan: Plan, etc: Path = ETC) -> None:
+    """Raise when the setting cannot be made to last."""
+    if plan.where is not None:
+        what = f"the namespace {plan.where} does not outlive a boot, and no file is read for it"
+        raise Error("ND-104-07", what, at="--keep", fix="Leave out --keep, or --where")
+    for name in (SYSCTL, UDEV):
+        if (etc / name).exists():
+            what = "a setting is kept already"
+            raise Error("ND-104-07", what, at=str(etc / name), fix="Take it back first: netdyno tune restore")
+
+
+def keep(applied: Applied, etc: Path = ETC) -> list[Path]:
+    """Write the files for what is in force, and let it be; the files written."""
+    plan, notes = applied.plan, applied.notes
+    texts = {etc / SYSCTL: sysctl(plan), etc / UDEV: udev(plan)}
+    written = [path for path, text in texts.items() if text]
+    drafts = [notes.write("path", path=str(path)) for path in written]
+    try:
+        for path in written:
+            files.folder(path.parent)
+            files.write(path, _HEAD + texts[path])
+        for path in written:
+            notes.write("path", kept=True, path=str(path))
+        applied.keep(*drafts)
+    except BaseException:
+        notes.undo(*drafts)
+        raise
+    return written
+
+
+def sysctl(plan: Plan) -> str:
+    """The lines of sysctl.d: each file of the kernel whole, with the numbers that are not changed."""
+    lines = []
+    for step in plan.steps:
+        if step.target.kind == "sysctl":
+            now = access.kind(step.target).read(step.target) | dict(step.values)
+            value = " ".join(str(now[key]) for key in sorted(now))
+            lines.append(f"{step.target.path} = {value}\n")
+    return "".join(lines)
+
+
+def udev(plan: Plan) -> str:
+    """A rule for each change of a device, when the device appears."""
+    return "".join(rule for step in plan.steps if step.target.device for rule in _rules(step))
+
+
+def _rules(step: Step) -> Iterator[str]:
+    target, values = step.target, step.values
+    match = f'ACTION=="add", SUBSYSTEM=="net", KERNEL=="{target.device}"'
+    for action in _actions(target.kind, target.path, values):
+        yield f"{match}, {action}\n"
+
+
+def _actions(kind: str, path: str, values: Mapping[str, Value]) -> Iterator[str]:
+    if kind == "sysfs" and "*" not in path:
+        yield f'ATTR{{{path}}}="{values[""]}"'
+    elif kind == "sysfs":
+        # the name of the device is %k, and a dollar sign is written twice
+        yield f"RUN+=\"/bin/sh -c 'for f in /sys/class/net/%k/{path}; do echo {values['']} > $$f; done'\""
+    elif kind == "link":
+        word = {"txqlen": "txqueuelen"}.get(path, path)
+        yield f'RUN+="/sbin/ip link set dev %k {word} {values[""]}"'
+    elif kind == "qdisc":
+        yield f'RUN+="/sbin/tc qdisc replace dev %k root {values[""]}"'
+    elif path == "feature":
+        words = " ".join(f"{name} {value}" for key, value in values.items() for name in key.split())
+        yield f'RUN+="/sbin/ethtool -K %k {words}"'
+    else:
+        option = {"ring": "-G", "coalesce": "-C", "channels": "-L"}[path]
+        words = " ".join(f"{key.replace('_', '-')} {value}" for key, value in values.items())
+        yield f'RUN+="/sbin/ethtool {option} %k {words}"'

@@ -1,0 +1,74 @@
+"""A process that waits for another to die, and puts back what that one had changed.
+
+It holds the reading end of a pipe whose writing end is the other's alone: the pipe ends with the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from netdyno import journal, proc
+
+PATIENCE = 10.0
+"""Seconds for a process whose pipe has ended to be gone."""
+
+
+class Watchdog:
+    """The watching process, from the side of the watched."""
+
+    def __init__(self, path: Path) -> None:
+        reading, self._pipe = os.pipe()
+        command = [
+            sys.executable,
+            "-m",
+            __name__,
+            str(path),
+            str(os.getpid()),
+            str(proc.start_time(os.getpid())),
+        ]
+        try:
+            self._popen = subprocess.Popen(
+                command,
+                stdin=reading,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                start_new_session=True,
+            )
+        except OSError:
+            os.close(self._pipe)
+            raise
+        finally:
+            os.close(reading)
+        self.pid = self._popen.pid
+
+    def stop(self) -> None:
+        """It is not needed any more."""
+        with contextlib.suppress(OSError):
+            os.write(self._pipe, b".")
+        os.close(self._pipe)
+        self._popen.wait()
+
+
+def watch(path: Path, pid: int, start: int) -> journal.Report:
+    """Wait for the end of standard input and of the process, and replay its journal."""
+    if os.read(0, 1):
+        return journal.Report()
+    until = time.monotonic() + PATIENCE
+    while proc.alive(pid, start) and time.monotonic() < until:
+        time.sleep(0.01)
+    return journal.restore(path.parent, only=path)
+
+
+if __name__ == "__main__":
+    # a terminal's Ctrl-C and a service's stop are for the watched, which puts things back itself
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    report = watch(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    sys.exit(bool(report.failed))

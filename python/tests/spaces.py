@@ -1,0 +1,60 @@
+"""A namespace to tune, and all of its state that tuning could leave changed."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from netdyno.tuning import access
+
+QUEUES = ("tx_queue_len", "gro_flush_timeout", "napi_defer_hard_irqs", "threaded", "queues/*/rps_cpus",
+          "queues/*/rps_flow_cnt", "queues/*/xps_cpus")  # fmt: skip
+SHOW = (
+    "ethtool -k v0",
+    "ethtool -l v0",
+    "ethtool -k t0",
+    "ethtool -c t0",
+    "tc -d qdisc show",
+    "ip -d link show",
+)
+
+
+@contextlib.contextmanager
+def made(name: str) -> Iterator[str]:
+    """A namespace with a pair of interfaces of two queues, and a tap."""
+    steps = [
+        f"ip netns add {name}",
+        f"ip -n {name} link add v0 numrxqueues 2 numtxqueues 2 type veth peer name v1",
+        f"ip -n {name} link set v0 up", f"ip -n {name} link set v1 up",
+        f"ip -n {name} tuntap add t0 mode tap",
+        # only then it is polled
+        f"ip netns exec {name} ethtool -K v0 gro on",
+    ]  # fmt: skip
+    try:
+        for step in steps:
+            subprocess.run(step.split(), check=True, capture_output=True)
+        yield name
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True, capture_output=True)
+
+
+def state(name: str) -> dict[str, str]:
+    """Every sysctl that is the namespace's own, ethtool, queue disciplines, links, and the files of queues."""
+
+    def work() -> dict[str, str]:
+        base = Path("/proc/sys/net")
+        own = [path for path in base.rglob("*") if path.is_file() and path.stat().st_mode & 0o200]
+        of_queues = [path for pattern in QUEUES for path in Path("/sys/class/net").glob(f"*/{pattern}")]
+        found: dict[str, str] = {}
+        for path in own + of_queues:
+            with contextlib.suppress(OSError):
+                found[str(path)] = path.read_text()
+        for command in SHOW:
+            done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
+            assert done.stdout, (command, done.stderr)
+            found |= {f"{command} {i}": line for i, line in enumerate(done.stdout.splitlines())}
+        return found
+
+    return access.within(name, work)

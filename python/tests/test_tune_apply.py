@@ -1,0 +1,456 @@
+"""Applying under fault: whatever moment it is killed at, everything is as it was after a restore."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from netdyno import journal, namespace, proc
+from netdyno.cli import tune_restore
+from netdyno.errors import Error
+from netdyno.journal import Journal
+from netdyno.tuning import access, keep, owners
+from netdyno.tuning.access import Target
+from netdyno.tuning.apply import apply, tuned
+from netdyno.tuning.plan import plan
+
+from . import spaces
+from .command import start
+from .conftest import root
+
+pytestmark = root
+SPACE = f"ndt-apply-{os.getpid()}"
+SETTING = {
+    "net.core.somaxconn": 8192,
+    "net.ipv4.tcp_rmem.max": 67108864,
+    "net.ipv4.tcp_rmem.default": 262144,
+    "net.ipv4.ip_local_port_range.low": 61000,
+    "net.ipv4.ip_local_port_range.high": 65000,
+    "dev.v0.rps_cpus": "3",
+    "dev.v0.rps_flow_cnt": 1000,
+    "dev.v0.txqueuelen": 5000,
+    "dev.v0.gso_max_size": 32768,
+    "dev.v0.channels_rx": 1,
+    "dev.v0.tso": "off",
+    "dev.v0.gro": "off",
+    "dev.v0.gro_flush_timeout": 20000,
+    "dev.v0.qdisc": "pfifo",
+    "dev.t0.coalesce_rx_frames": 32,
+}
+STEPS = 12
+"""Of them, as some are written together."""
+
+
+@pytest.fixture(scope="module")
+def space() -> Iterator[str]:
+    with spaces.made(SPACE) as name:
+        # queues that differ, and go with their channel
+        def differ() -> None:
+            Path("/sys/class/net/v0/queues/rx-0/rps_cpus").write_text("1")
+            Path("/sys/class/net/v0/queues/rx-1/rps_cpus").write_text("2")
+
+        access.within(name, differ)
+        yield name
+
+
+DRIVER = """
+import json, os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[4])
+from netdyno import journal, undo
+from netdyno.tuning import access
+from netdyno.tuning.access import ethtool, files, link
+from netdyno.tuning.apply import apply
+from netdyno.tuning.plan import plan
+from tests import spaces
+
+space, setting, folder = sys.argv[1], json.loads(sys.argv[2]), Path(sys.argv[3])
+at = seen = 0
+
+def step():
+    global seen
+    seen += 1
+    if seen == at:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def traced(where, name, changes=lambda *_: True):
+    function = getattr(where, name)
+    def around(*arguments, **more):
+        if not changes(*arguments):
+            return function(*arguments, **more)
+        step()
+        return function(*arguments, **more)
+    setattr(where, name, around)
+
+# every line of the journal, and every call that changes the kernel
+traced(journal.Journal, "_append")
+traced(files, "_tell")
+traced(link.Link, "write")
+traced(link, "_tc", lambda *words: "show" not in words)
+sets = {ethtool.SFEATURES, *(group.set for group in ethtool.GROUPS.values())}
+traced(ethtool, "_call", lambda _, data: int.from_bytes(data[:4], sys.byteorder) in sets)
+
+def forked(number, work):
+    global at, seen
+    pid = os.fork()
+    if not pid:
+        at, seen = number, 0
+        try:
+            work()
+            print("end", seen, flush=True)
+        finally:
+            os._exit(0)
+    return os.waitpid(pid, 0)[1]
+
+planned = plan(setting, space)
+
+def whole():
+    with apply(planned, journal.Journal(folder)):
+        pass
+
+def stay():
+    apply(planned, journal.Journal(folder))
+
+before = spaces.state(space)
+def check(number, what):
+    now = spaces.state(space)
+    changed = {key: (value, now.get(key)) for key, value in before.items() if now.get(key) != value}
+    assert not changed, (what, number, changed)
+    assert not list(folder.glob("*.jsonl")), (what, number)
+
+number = 1
+while True:
+    ended = not forked(number, whole)
+    report = journal.restore(folder)
+    assert not report.failed, (number, report.failed)
+    check(number, "applying")
+    if ended:
+        break
+    number += 1
+points, number = number - 1, 1
+while True:
+    forked(0, stay)
+    ended = not forked(number, lambda: journal.restore(folder))
+    report = journal.restore(folder)
+    assert not report.failed, (number, report.failed)
+    check(number, "restoring")
+    if ended:
+        break
+    number += 1
+print(json.dumps({"applying": points, "restoring": number - 1}))
+"""
+
+
+def test_killed_at_every_point(space: str, tmp_path: Path) -> None:
+    tests = str(Path(__file__).resolve().parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER, space, json.dumps(SETTING), str(tmp_path / "journal"), tests],
+        capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    points = json.loads(done.stdout.splitlines()[-1])
+    # before each line of the journal, each write, and each write that undoes: after one is before the next
+    assert points["applying"] >= 4 * STEPS
+    assert points["restoring"] >= STEPS
+
+
+def somaxconn(space: str) -> str | None:
+    return namespace.read_sysctl(space, "net.core.somaxconn")
+
+
+def wait_for(space: str, value: str) -> None:
+    until = time.monotonic() + 30
+    while somaxconn(space) != value:
+        assert time.monotonic() < until, somaxconn(space)
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_whatever_ends_the_command_it_is_put_back(space: str, number: int, state: Path) -> None:
+    before = spaces.state(space)
+    child = start("tune", "apply", "--set", "net.core.somaxconn=8192", "--set", "dev.v0.txqueuelen=7",
+                  "--where", space)  # fmt: skip
+    wait_for(space, "8192")
+    child.send_signal(number)
+    out, err = child.communicate(timeout=30)
+    assert child.returncode == (-number if number == signal.SIGKILL else 0), err
+    # after SIGKILL nobody else is there to do it than the watchdog
+    until = time.monotonic() + 30
+    while list((state / "journal").glob("*.jsonl")) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not list((state / "journal").glob("*.jsonl"))
+    now = spaces.state(space)
+    assert {k: v for k, v in before.items() if now.get(k) != v} == {}
+    assert "Traceback" not in out + err
+
+
+def test_without_watchdog_the_next_start_puts_it_back(space: str, state: Path) -> None:
+    before = somaxconn(space)
+    script = f"""
+import os, signal
+from netdyno.tuning.apply import tuned
+tuned({{"net.core.somaxconn": 777}}, {space!r})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGKILL
+    assert somaxconn(space) == "777"
+    child = start("tune", "apply", "--set", "net.core.somaxconn=900", "--where", space, "--for", "10ms")
+    _, err = child.communicate(timeout=30)
+    assert child.returncode == 0
+    assert "put back what an earlier run left" in err
+    assert somaxconn(space) == before
+
+
+def test_after_a_boot_what_it_has_reset_is_left_alone(space: str, state: Path) -> None:
+    notes = Journal()
+    applied = apply(plan({"net.core.somaxconn": 777}, space), notes)
+    assert notes.path
+    text = notes.path.read_text().replace(proc.boot_id(), "another-boot")
+    earlier = notes.path.with_name("1-1.jsonl")
+    earlier.write_text(text)
+    assert journal.restore(only=earlier).undone == []
+    assert somaxconn(space) == "777"
+    assert not earlier.exists()
+    applied.restore()
+
+
+def test_another_namespace_of_the_same_name_is_left_alone(state: Path) -> None:
+    again = f"ndt-again-{os.getpid()}"
+    with spaces.made(again):
+        applied = apply(plan({"net.core.somaxconn": 777}, again))
+        namespace.remove(again)
+        namespace.create(again)
+        namespace.write_sysctl(again, "net.core.somaxconn", "777")
+        applied.restore()
+        assert somaxconn(again) == "777"
+
+
+def test_only_what_differs_is_written_and_rounding_is_said(space: str) -> None:
+    before = somaxconn(space)
+    assert before is not None
+    planned = plan({"net.core.somaxconn": int(before), "dev.v0.rps_flow_cnt": 1000}, space)
+    assert planned.same == ("net.core.somaxconn",)
+    assert [change.name for change in planned.changes] == ["dev.v0.rps_flow_cnt"]
+    with apply(planned) as applied:
+        assert [(c.old, c.new, c.got, c.rounded) for c in applied.changes] == [(0, 1000, 1024, True)]
+        assert applied.value("dev.v0.rps_flow_cnt") == 1024
+
+
+def test_what_others_ask_for_is_written_first(space: str) -> None:
+    def order(**values: int) -> list[str]:
+        return [c.name for c in plan({f"net.ipv4.{k}": v for k, v in values.items()}, space).changes]
+
+    assert order(tcp_reordering=400 // 2, tcp_max_reordering=500) == [
+        "net.ipv4.tcp_reordering", "net.ipv4.tcp_max_reordering"
+    ]  # fmt: skip
+    with tuned({"net.ipv4.tcp_max_reordering": 10}, space):
+        up = order(tcp_reordering=200, tcp_max_reordering=500)
+        assert up == ["net.ipv4.tcp_max_reordering", "net.ipv4.tcp_reordering"]
+    # what makes queues anew comes before what is set of queues
+    setting = {"dev.v0.rps_flow_cnt": 8, "dev.v0.channels_rx": 1}
+    assert [c.name for c in plan(setting, space).changes] == ["dev.v0.channels_rx", "dev.v0.rps_flow_cnt"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "code"),
+    [
+        ({"net.core.rmem_max": 1 << 20}, "ND-104-42"),
+        ({"dev.v0.ring_rx": 512}, "ND-104-43"),
+        ({"dev.none.txqueuelen": 512}, "ND-104-43"),
+        ({"dev.v0.channels_rx": 3}, "ND-104-05"),
+        ({"net.ipv4.tcp_rmem.default": 1 << 27}, "ND-104-07"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_written(
+    space: str, setting: dict[str, int], code: str
+) -> None:
+    with pytest.raises(Error, match=code):
+        plan({"net.core.somaxconn": 5000} | setting, space)
+    assert somaxconn(space) == "4096"
+
+
+def test_a_write_that_is_refused_takes_the_others_back(space: str, state: Path) -> None:
+    before = spaces.state(space)
+    # a tap takes no more than received frames
+    planned = plan({"net.core.somaxconn": 5000, "dev.t0.coalesce_tx_usecs": 50}, space)
+    with pytest.raises(Error, match="ND-92-33"):
+        apply(planned)
+    now = spaces.state(space)
+    assert {k: v for k, v in before.items() if now.get(k) != v} == {}
+    assert not list((state / "journal").glob("*.jsonl"))
+
+
+def test_a_queue_discipline_that_somebody_made_is_left_alone(space: str) -> None:
+    subprocess.run(f"tc -n {space} qdisc add dev v1 root handle 7: pfifo limit 5".split(), check=True)
+    with pytest.raises(Error, match="ND-104-43"):
+        plan({"dev.v1.qdisc": "bfifo"}, space)
+    subprocess.run(f"tc -n {space} qdisc del dev v1 root".split(), check=True)
+
+
+def test_another_process_of_ours_is_not_fought(space: str) -> None:
+    child = start("tune", "apply", "--set", "net.core.somaxconn=8192", "--where", space)
+    wait_for(space, "8192")
+    with pytest.raises(Error, match="ND-92-40") as caught:
+        apply(plan({"net.core.somaxconn": 1000}, space))
+    assert str(child.pid) in caught.value.what
+    with tuned({"net.ipv4.tcp_fin_timeout": 15}, space):  # what it does not hold is free
+        pass
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=30)
+    assert somaxconn(space) == "4096"
+
+
+def test_tuned_is_not_fought(space: str, tmp_path: Path) -> None:
+    (tmp_path / "run/tuned").mkdir(parents=True)
+    (tmp_path / "etc/tuned").mkdir(parents=True)
+    (tmp_path / "run/tuned/tuned.pid").write_text(f"{os.getpid()}\n")
+    (tmp_path / "etc/tuned/active_profile").write_text("network-latency\n")
+    here = plan({"net.core.netdev_budget": 301}, None, allow_global=True)
+    with pytest.raises(Error, match=r"ND-92-40.*network-latency"):
+        owners.refuse(here, tmp_path, tmp_path)
+    # a namespace is not its affair; and one that has ended holds nothing
+    owners.refuse(plan({"net.core.somaxconn": 5000}, space), tmp_path, tmp_path)
+    (tmp_path / "run/tuned/tuned.pid").write_text("4194304\n")
+    owners.refuse(here, tmp_path, tmp_path)
+
+
+def test_drift_from_the_files_of_boot(tmp_path: Path) -> None:
+    for folder, name, text in (
+        ("usr/lib/sysctl.d", "10-a.conf", "net.core.somaxconn = 1\nnet/core/netdev_budget=5\n"),
+        ("etc/sysctl.d", "10-a.conf", "# mine\n-net.core.somaxconn = 2\n"),
+        ("etc/sysctl.d", "20-b.conf", "net.ipv4.tcp_rmem = 1 2 3\n; net.core.rmem_max=1\n"),
+    ):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / name).write_text(text)
+    said = owners.configured(tmp_path)
+    assert {name: value for name, (_, value) in said.items()} == {
+        "net.core.somaxconn": "2", "net.ipv4.tcp_rmem": "1 2 3"
+    }  # fmt: skip
+    (found,) = owners.drift(["net.core.somaxconn", "net.core.rmem_max"], tmp_path)
+    now = Path("/proc/sys/net/core/somaxconn").read_text().strip()
+    assert str(found) == f"net.core.somaxconn is {now} here, and 2 in {tmp_path}/etc/sysctl.d/10-a.conf"
+
+
+KEEP = """
+import sys
+from pathlib import Path
+from netdyno.tuning import keep
+from netdyno.tuning.apply import apply
+from netdyno.tuning.plan import plan
+setting = {"net.core.somaxconn": 8192, "net.ipv4.tcp_rmem.max": 67108864, "dev.v0.txqueuelen": 7,
+           "dev.v0.rps_cpus": "3", "dev.v0.gro": "off", "dev.v0.qdisc": "pfifo", "dev.t0.coalesce_rx_frames": 32}
+planned = plan(setting)
+keep.check(planned, Path(sys.argv[1]))
+keep.keep(apply(planned), Path(sys.argv[1]))
+"""
+
+
+def test_kept_on_purpose_and_taken_back(space: str, tmp_path: Path, state: Path) -> None:
+    before, etc = spaces.state(space), tmp_path / "etc"
+    inside = ["ip", "netns", "exec", space, sys.executable, "-c", KEEP, str(etc)]
+    subprocess.run(inside, check=True)
+    lines = (etc / keep.SYSCTL).read_text().splitlines()[1:]
+    default = str(namespace.read_sysctl(space, "net.ipv4.tcp_rmem")).split()[1]
+    assert lines == ["net.core.somaxconn = 8192", f"net.ipv4.tcp_rmem = 4096 {default} 67108864"]
+    rules = (etc / keep.UDEV).read_text()
+    match = 'ACTION=="add", SUBSYSTEM=="net", KERNEL=="v0", '
+    for action in (
+        'RUN+="/sbin/ip link set dev %k txqueuelen 7"',
+        """RUN+="/bin/sh -c 'for f in /sys/class/net/%k/queues/rx-*/rps_cpus; do echo 3 > $$f; done'\"""",
+        'RUN+="/sbin/ethtool -K %k rx-gro off"',
+        'RUN+="/sbin/tc qdisc replace dev %k root pfifo"',
+    ):
+        assert match + action + "\n" in rules
+    assert 'RUN+="/sbin/ethtool -C %k rx-frames 32"' in rules
+    # it outlives the process, and starts of others
+    assert journal.restore().undone == []
+    assert somaxconn(space) == "8192"
+    with pytest.raises(Error, match="kept already"):
+        keep.check(plan({"net.ipv4.tcp_fin_timeout": 15}), etc)
+    # and boots: the file has set it again
+    for path in (state / "journal").glob("*.jsonl"):
+        path.write_text(path.read_text().replace(proc.boot_id(), "another-boot"))
+    done = subprocess.run(
+        ["ip", "netns", "exec", space, sys.executable, "-c",
+         "from netdyno.cli.app import call; import sys; sys.exit(call(['tune', 'restore', '--json']))"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["undone"]) == 9
+    assert [path.name for path in etc.rglob("netdyno*")] == []
+    now = spaces.state(space)
+    assert {k: v for k, v in before.items() if now.get(k) != v} == {}
+    assert not list((state / "journal").glob("*.jsonl"))
+
+
+def test_nothing_of_a_namespace_can_be_kept(space: str, tmp_path: Path) -> None:
+    with pytest.raises(Error, match="ND-104-07"):
+        keep.check(plan({"net.core.somaxconn": 8192}, space), tmp_path)
+
+
+def test_tune_restore_takes_back_what_tuning_left_and_nothing_else(space: str, state: Path) -> None:
+    assert tune_restore._ours({"kind": "tunable"})
+    assert tune_restore._ours({"kind": "path", "path": "/etc/sysctl.d/netdyno-tune.conf"})
+    assert not tune_restore._ours({"kind": "path", "path": "/run/nd-x.log"})
+    assert not tune_restore._ours({"kind": "binding"})
+
+
+def test_what_somebody_else_takes_over_is_forgotten(space: str) -> None:
+    notes = Journal()
+    applied = apply(plan({"net.core.somaxconn": 777}, space), notes)
+    namespace.write_sysctl(space, "net.core.somaxconn", "888")
+    notes.forget(*applied.entries)
+    applied.restore()
+    assert somaxconn(space) == "888"
+    namespace.write_sysctl(space, "net.core.somaxconn", "4096")
+
+
+def test_a_dry_run_shows_and_writes_nothing(space: str, state: Path) -> None:
+    before = spaces.state(space)
+    child = start("tune", "apply", "--class", "latency", "--where", space, "--dry-run", "--json")
+    out, err = child.communicate(timeout=30)
+    assert child.returncode == 0, err
+    shown = json.loads(out)
+    assert {"name": "net.ipv4.tcp_fin_timeout", "old": 60, "new": 15, "got": None, "rounded": False} in shown[
+        "changes"
+    ]
+    assert [one["name"] for one in shown["left_out"]] == ["net.ipv4.tcp_low_latency"]
+    assert spaces.state(space) == before
+    assert not (state / "journal").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ((), "ND-104-22"),
+        (("--set", "net.core.somaxconn"), "ND-104-04"),
+        (("--set", "net.core.rmem_max=1MiB"), "ND-104-42"),
+        (("paper-latency", "--class", "latency"), "ND-104-07"),
+        (("paper-latency", "--keep", "--for", "1s"), "ND-104-07"),
+        (("paper-latncy",), "ND-104-23"),
+        (("none.yaml",), "ND-104-20"),
+        (("--set", "net.core.somaxconn=5", "--where", "ndt-none"), "ND-104-04"),
+    ],
+)
+def test_wrong_words_are_refused(
+    arguments: tuple[str, ...], code: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from netdyno.cli.app import call
+
+    assert call(["tune", "apply", *arguments, "--dry-run"]) == 104
+    assert code in capfd.readouterr().err
+
+
+def test_a_target_of_a_device_that_is_gone_needs_nothing(space: str) -> None:
+    for kind, path, saved in (
+        ("link", "txqlen", {"": 5}), ("qdisc", "root", {"": "noqueue"}), ("sysfs", "threaded", {"threaded": "0"}),
+        ("ethtool", "ring", {"rx": 5}), ("ethtool", "feature", {"rx-gro": True}),
+    ):  # fmt: skip
+        target = Target(kind, path, "gone0")
+        assert access.within(space, lambda t=target, s=saved: access.kind(t).put(t, s)) is False
