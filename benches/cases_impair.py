@@ -95,12 +95,13 @@ def iperf(near: str, seconds: float, *words: str) -> Counters:
     seen: Counters = json.loads(done.stdout)
     if "error" in seen:
         raise SystemExit(f"iperf3: {seen['error']}")
-    return seen["end"]
+    end: Counters = seen["end"]
+    return end
 
 
 def tcp(near: str, seconds: float, *words: str, by: str = "cubic") -> float:
     """Gbit/s that arrived."""
-    return iperf(near, seconds, "-C", by, *words)["sum_received"]["bits_per_second"] / 1e9
+    return float(iperf(near, seconds, "-C", by, *words)["sum_received"]["bits_per_second"]) / 1e9
 
 
 @contextlib.contextmanager

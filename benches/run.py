@@ -19,7 +19,7 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ class Case:
     setup: Callable[[float], Any]
     units: dict[str, str]
     lower: frozenset[str] = field(default_factory=frozenset)
-    goals: dict[str, tuple[Goal, ...]] = field(default_factory=dict)
+    goals: Mapping[str, tuple[Goal, ...]] = field(default_factory=dict)
 
 
 AS_FAST = {"rate": (Goal(least=1.0, ratio=True),)}
