@@ -48,9 +48,29 @@ struct rte_mempool *nd_dense_pool(const char *name, uint32_t n, uint32_t cache, 
 	return pool;
 }
 
-int nd_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t n)
+int nd_alloc_frames(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t n, uint16_t len)
 {
-	return rte_pktmbuf_alloc_bulk(pool, mbufs, n);
+	uint32_t i;
+	int rc;
+
+	rc = rte_mempool_get_bulk(pool, (void **)mbufs, n);
+	if (rc != 0)
+		return rc;
+	for (i = 0; i < n; i++) {
+		struct rte_mbuf *m = mbufs[i];
+
+		/* A packet in its pool has one reference, one segment and none after it; offsets that
+		 * offloads use mean nothing without their flags. So its second cache line is left alone. */
+		m->data_off = RTE_PKTMBUF_HEADROOM;
+		m->port = RTE_MBUF_PORT_INVALID;
+		m->ol_flags = 0;
+		m->packet_type = 0;
+		m->pkt_len = len;
+		m->data_len = len;
+		m->vlan_tci = 0;
+		m->vlan_tci_outer = 0;
+	}
+	return 0;
 }
 
 int nd_chain(struct rte_mbuf *head, struct rte_mbuf *tail)

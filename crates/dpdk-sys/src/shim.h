@@ -63,8 +63,8 @@ uint16_t nd_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uin
  * near twice the memory, lays all headers on the same few places of the caches, and leads net_af_xdp, which computes
  * where the pool ends as if there were no holes, to lose frames. Needs IOVA as VA. NULL, and nd_errno: none. */
 struct rte_mempool *nd_dense_pool(const char *name, uint32_t n, uint32_t cache, uint16_t room);
-/* All of n or none: 0 or a negative errno. */
-int nd_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t n);
+/* All of n or none, each of len bytes, which its buffer must have: 0 or a negative errno. */
+int nd_alloc_frames(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t n, uint16_t len);
 /* Make tail the end of head: 0 or a negative errno, and then nothing changed. */
 int nd_chain(struct rte_mbuf *head, struct rte_mbuf *tail);
 uint32_t nd_ring_enqueue(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_t n);

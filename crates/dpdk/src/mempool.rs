@@ -83,15 +83,27 @@ impl Mempool {
     /// Fill `batch` up to `n` packets of length 0; all of what is missing or nothing. Says whether it did.
     #[inline]
     pub fn fill(&self, batch: &mut Batch, n: usize) -> bool {
+        self.fill_frames(batch, n, 0)
+    }
+
+    /// Fill `batch` up to `n` packets of `len` bytes each, which are whatever was there before; all of what is
+    /// missing or nothing. Says whether it did.
+    #[inline]
+    pub fn fill_frames(&self, batch: &mut Batch, n: usize, len: usize) -> bool {
         let n = n.saturating_sub(batch.len()).min(batch.room());
-        if n == 0 {
-            return true;
+        if n == 0 || len > usize::from(self.0.shape.room) {
+            return n == 0;
         }
-        // SAFETY: nd_alloc_bulk writes either n valid packets, n <= room, or none and returns non-zero.
+        let len = len as u16;
+        let pool = self.0.pool.as_ptr();
+        // SAFETY: nd_alloc_frames writes either n valid packets, n <= room, or none and returns non-zero; their
+        // buffers have `room` bytes at least.
         let got = unsafe {
-            batch.fill(|places, _room| {
-                if dpdk_sys::nd_alloc_bulk(self.0.pool.as_ptr(), places, n as u32) == 0 { n } else { 0 }
-            })
+            batch.fill(
+                |places, _room| {
+                    if dpdk_sys::nd_alloc_frames(pool, places, n as u32, len) == 0 { n } else { 0 }
+                },
+            )
         };
         got == n
     }

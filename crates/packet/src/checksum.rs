@@ -49,15 +49,34 @@ impl Sum {
         Sum(self.0 + other.0)
     }
 
+    /// The same in 18 bits, of which some more can be added up in 32.
+    #[inline]
+    pub fn folded(self) -> u32 {
+        let sum = fold_once(self.0);
+        ((sum & 0xffff) + ((sum >> 16) & 0xffff) + (sum >> 32)) as u32
+    }
+
     /// The checksum: the complement of the sum.
     #[inline]
     pub fn checksum(self) -> u16 {
-        let mut sum = fold_once(self.0);
-        sum = (sum & 0xffff) + (sum >> 16);
-        sum = (sum & 0xffff) + (sum >> 16);
-        sum = (sum & 0xffff) + (sum >> 16);
-        !u16::from_be_bytes((sum as u16).to_ne_bytes())
+        u16::from_be_bytes(complement(self.folded()).to_ne_bytes())
     }
+}
+
+/// The checksum of what [`Sum::folded`] gave, or several of these added up, in the machine's own byte order: its
+/// bytes in memory are those of the packet.
+#[inline]
+pub fn complement(sum: u32) -> u16 {
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    !(sum as u16)
+}
+
+/// The 16-bit words of `value`, added up.
+#[inline]
+pub fn halves(value: u64) -> u64 {
+    let pairs = (value & 0xffff_0000_ffff) + ((value >> 16) & 0xffff_0000_ffff);
+    (pairs & 0xffff_ffff) + (pairs >> 32)
 }
 
 /// To 33 bits, so that more can be added without overflow.

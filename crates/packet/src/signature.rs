@@ -11,7 +11,7 @@
 //! It sits in the payload, not in a header, so it survives NAT and routers; at the end of a frame it also stays
 //! where it is when tunnels are added or taken away on the way.
 
-use crate::checksum::Sum;
+use crate::checksum::{Sum, halves};
 
 /// Bytes a signature takes.
 pub const LEN: usize = 18;
@@ -71,6 +71,47 @@ impl Signature {
         out[16..18].copy_from_slice(&last.to_be_bytes());
         Sum::ZERO.wide(first).plus(Sum::ZERO.wide(second)).field(last)
     }
+}
+
+/// A signature as it is written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row {
+    first: u64,
+    second: u64,
+    last: u64,
+}
+
+impl Row {
+    #[inline]
+    pub(crate) fn bytes(&self) -> [u8; LEN] {
+        let mut out = [0; LEN];
+        out[0..8].copy_from_slice(&self.first.to_ne_bytes());
+        out[8..16].copy_from_slice(&self.second.to_ne_bytes());
+        out[16..18].copy_from_slice(&(self.last as u16).to_ne_bytes());
+        out
+    }
+}
+
+/// What [`Signature::emit`] makes, for several at once: the rows, and the sum of each in few enough bits for
+/// [`complement`](crate::checksum::complement).
+#[inline]
+pub(crate) fn rows<const N: usize>(
+    streams: &[u16; N],
+    sequences: &[u64; N],
+    sent_ns: &[u64; N],
+) -> ([Row; N], [u64; N]) {
+    let (mut rows, mut sums) = ([Row { first: 0, second: 0, last: 0 }; N], [0; N]);
+    for ((((row, sum), stream), sequence), sent) in
+        rows.iter_mut().zip(&mut sums).zip(streams).zip(sequences).zip(sent_ns)
+    {
+        let sequence = sequence & SEQUENCE_MAX;
+        let first = (u64::from(MAGIC) << 48 | u64::from(*stream) << 32 | sequence >> 16).to_be();
+        let second = (sequence << 48 | sent >> 16).to_be();
+        let last = u64::from((*sent as u16).to_be());
+        *row = Row { first, second, last };
+        *sum = halves(first) + halves(second) + last;
+    }
+    (rows, sums)
 }
 
 #[cfg(test)]

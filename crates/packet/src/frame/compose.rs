@@ -2,7 +2,7 @@
 
 use super::headers::{self, Placed, Site};
 use super::layer::Layer;
-use super::program::{Order, Program, Step, TARGETS, Target, Variant};
+use super::program::{Order, Part, Program, Step, TARGETS, Target, Variant};
 use super::select::{self, Selected};
 use super::vary::Vary;
 use super::{Flow, FrameError};
@@ -113,9 +113,12 @@ pub fn compose(recipe: &Recipe<'_>) -> Result<Program, FrameError> {
             |(number, (_, site)): (usize, &(Target, Site))| u8::from(site.covers(selected.at)) << number;
         let covered = targets.iter().enumerate().map(covers).sum();
         let Selected { at, field, values, .. } = selected;
-        Step { at, width: field.width, shift: field.shift, mask: field.mask(), rest, covered, values }
+        let part = Part { shift: field.shift, mask: field.mask(), values };
+        Step { at, width: field.width, parts: vec![part], rest, covered }
     };
-    let steps = selected.into_iter().enumerate().map(step).collect();
+    let mut steps: Vec<Step> = selected.into_iter().enumerate().map(step).collect();
+    steps.sort_by_key(|step| step.at);
+    steps.dedup_by(|next, step| step.join(next));
     let order = match recipe.sizes {
         Sizes::Cycle(cycle) => {
             let number = |size: &usize| sizes.binary_search(size).unwrap_or(0) as u16;
@@ -124,7 +127,7 @@ pub fn compose(recipe: &Recipe<'_>) -> Result<Program, FrameError> {
         Sizes::Random(..) => Order::random(recipe.seed, sizes.len()),
     };
     let targets = targets.into_iter().map(|(target, _)| target).collect();
-    Ok(Program::new(variants.into(), order, steps, targets))
+    Ok(Program::new(variants.into(), order, steps.into(), targets))
 }
 
 /// The frame of one size, and the checksums to make for each: the same for all sizes.

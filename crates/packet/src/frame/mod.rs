@@ -4,8 +4,8 @@
 //!  [Layer], [Vary], sizes ──compose──► Program ──write──► frame, frame, …
 //! ```
 //! [`layer`] says what a frame is made of, [`vary`] what changes; [`compose`] lays the headers out once, finds
-//! each field's place and what every checksum covers; [`Program`] then writes frames: a copy, the fields that
-//! vary, the signature, and the checksums from sums that were made beforehand.
+//! each field's place and what every checksum covers; [`Program`] then writes frames, some at a time: a copy, the
+//! fields that vary, the signature, and the checksums from sums that were made beforehand.
 
 mod address;
 mod compose;
@@ -25,7 +25,7 @@ pub use layer::{
     ArpLayer, EthernetLayer, Fill, GreLayer, IcmpLayer, Ipv4Layer, Ipv6Layer, Layer, MplsLayer, PayloadLayer,
     TcpLayer, UdpLayer, VlanLayer, VxlanLayer,
 };
-pub use program::{Program, Written};
+pub use program::{Marks, Program, ROWS, Written};
 pub use vary::{Change, Range, Steps, Value, Vary};
 
 /// Why a frame cannot be made.

@@ -1,12 +1,12 @@
-//! Frames, one after the other.
+//! Frames, one after the other; some at a time, field by field rather than frame by frame: what is decided of a field is
+//! decided once for all, and sums are made for several frames at once.
 
 use super::compose::{Devices, Recipe, Sizes, compose};
 use super::vary::Values;
 use super::{Flow, FrameError, Layer};
-use crate::checksum::Sum;
+use crate::checksum::{Sum, complement, halves};
 use crate::ethernet::Tags;
 use crate::signature::{self, Signature};
-use crate::take_mut;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -24,23 +24,51 @@ pub(super) struct Variant {
     pub signature: Option<usize>,
 }
 
-/// A field that varies.
+/// A window of which something varies.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
-    /// Where its window begins.
+    /// Where the window begins.
     pub at: usize,
     /// Bytes in the window: 2, 4 or 8.
     pub width: u8,
-    /// Bits of the window below the field.
-    pub shift: u8,
-    /// The bits of the window that are the field's.
-    pub mask: u64,
+    /// The fields in it that vary.
+    pub parts: Vec<Part>,
     /// The other bits, where they are the same in every frame: then the window need not be read.
     pub rest: Option<u64>,
     /// Checksums that cover it, one bit each.
     pub covered: u8,
+}
+
+/// A field that varies.
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    /// Bits of the window below the field.
+    pub shift: u8,
+    /// The bits of the window that are the field's.
+    pub mask: u64,
     /// Its values.
     pub values: Values,
+}
+
+impl Step {
+    /// Take the window that follows this one into it, if both are written alike: one wide write costs as much as a
+    /// narrow one.
+    pub fn join(&mut self, next: &mut Step) -> bool {
+        let (Some(high), Some(low)) = (self.rest, next.rest) else { return false };
+        let follows = next.at == self.at + usize::from(self.width);
+        if !follows || next.width != self.width || self.width > 4 || next.covered != self.covered {
+            return false;
+        }
+        let bits = 8 * self.width;
+        self.rest = Some(high << bits | low);
+        for part in &mut self.parts {
+            part.shift += bits;
+            part.mask <<= bits;
+        }
+        self.parts.append(&mut next.parts);
+        self.width *= 2;
+        true
+    }
 }
 
 /// A checksum that is made for each frame.
@@ -76,22 +104,47 @@ impl Order {
         Self::Random { below: below.max(1), rng: SmallRng::seed_from_u64(!seed) }
     }
 
-    fn first(&mut self) -> usize {
-        match self {
-            Self::Cycle { numbers, .. } => numbers.first().map_or(0, |number| usize::from(*number)),
-            Self::Random { below, rng } => rng.random_range(0..*below),
-        }
-    }
-
     #[inline]
-    fn next(&mut self) -> usize {
+    fn next(&mut self) -> u16 {
         match self {
             Self::Cycle { numbers, at } => {
-                *at = if *at + 1 >= numbers.len() { 0 } else { *at + 1 };
-                numbers.get(*at).map_or(0, |number| usize::from(*number))
+                let number = numbers.get(*at).copied().unwrap_or(0);
+                *at = if *at + 1 < numbers.len() { *at + 1 } else { 0 };
+                number
             }
-            Self::Random { below, rng } => rng.random_range(0..*below),
+            Self::Random { below, rng } => rng.random_range(0..*below) as u16,
         }
+    }
+}
+
+/// Most frames that are written at a time.
+pub const ROWS: usize = 32;
+
+/// Who sends each frame, and what its signature says, if it is measured.
+#[derive(Debug, Clone)]
+pub struct Marks {
+    /// Number of the device, for fields that are its own.
+    pub devices: [u32; ROWS],
+    /// See [`Signature::stream`].
+    pub streams: [u16; ROWS],
+    /// See [`Signature::sequence`].
+    pub sequences: [u64; ROWS],
+    /// See [`Signature::sent_ns`].
+    pub sent_ns: [u64; ROWS],
+}
+
+impl Marks {
+    /// Nobody's.
+    pub const NONE: Self =
+        Self { devices: [0; ROWS], streams: [0; ROWS], sequences: [0; ROWS], sent_ns: [0; ROWS] };
+
+    /// Say what the frame of that number is.
+    #[inline]
+    pub fn set(&mut self, row: usize, device: u32, signature: &Signature) {
+        self.devices[row] = device;
+        self.streams[row] = signature.stream;
+        self.sequences[row] = signature.sequence;
+        self.sent_ns[row] = signature.sent_ns;
     }
 }
 
@@ -100,11 +153,14 @@ impl Order {
 pub struct Program {
     variants: Box<[Variant]>,
     order: Order,
-    /// Number of the variant that comes next.
-    next: usize,
+    /// Numbers of the variants that come next; the first `picked` are chosen, and one always is.
+    picks: [u16; ROWS],
+    picked: usize,
     steps: Box<[Step]>,
     /// From the inside out.
     targets: Box<[Target]>,
+    /// Sums for each target, by frame: used while frames are written, kept so as not to be made each time.
+    sums: Box<[[u32; ROWS]]>,
 }
 
 /// What was written.
@@ -126,8 +182,10 @@ impl Program {
         steps: Box<[Step]>,
         targets: Box<[Target]>,
     ) -> Self {
-        let next = order.first();
-        Self { variants, order, next, steps, targets }
+        let mut picks = [0; ROWS];
+        picks[0] = order.next();
+        let sums = vec![[0; ROWS]; targets.len()].into();
+        Self { variants, order, picks, picked: 1, steps, targets, sums }
     }
 
     /// Frames as they are, one after the other and again, such as those of a recording; at most 65,536.
@@ -170,7 +228,30 @@ impl Program {
     /// Bytes in the next frame, without FCS.
     #[inline]
     pub fn next_len(&self) -> usize {
-        self.variants.get(self.next).map_or(0, |variant| variant.bytes.len())
+        self.len_of(0)
+    }
+
+    /// Bytes in the frame that comes after `ahead` others, without FCS; at most [`ROWS`] are looked at.
+    #[inline]
+    pub fn len_ahead(&mut self, ahead: usize) -> usize {
+        if self.variants.len() == 1 {
+            return self.len_of(0);
+        }
+        while self.picked <= ahead.min(ROWS - 1) {
+            self.picks[self.picked] = self.order.next();
+            self.picked += 1;
+        }
+        self.len_of(ahead.min(ROWS - 1))
+    }
+
+    /// Whether all frames have the same length.
+    pub fn is_even(&self) -> bool {
+        self.variants.len() == 1
+    }
+
+    #[inline]
+    fn len_of(&self, ahead: usize) -> usize {
+        self.variants.get(usize::from(self.picks[ahead])).map_or(0, |variant| variant.bytes.len())
     }
 
     /// Bytes in the longest frame, without FCS.
@@ -197,53 +278,115 @@ impl Program {
 
     /// Write the next frame, which `device` sends, with `signature` over `out`, which has [`Program::next_len`]
     /// bytes.
-    #[inline]
     pub fn write(&mut self, out: &mut [u8], device: u32, signature: &Signature) -> Written {
-        let Some(variant) = self.variants.get(self.next) else { return Written::Nothing };
+        let Some(variant) = self.variants.get(usize::from(self.picks[0])) else { return Written::Nothing };
         if out.len() != variant.bytes.len() {
             return Written::Nothing;
         }
-        copy(out, &variant.bytes);
-        let mut sums = variant.sums;
+        let written = if variant.signature.is_some() { Written::Signed } else { Written::Plain };
+        let mut marks = Marks::NONE;
+        marks.set(0, device, signature);
+        self.write_all(&mut [out], &marks);
+        written
+    }
+
+    /// Write the next frames, at most [`ROWS`] of them, each with its mark, over places that have the lengths
+    /// [`Program::len_ahead`] told. A place of another length is left as it is.
+    #[inline]
+    pub fn write_all(&mut self, frames: &mut [&mut [u8]], marks: &Marks) {
+        let rows = frames.len().min(ROWS);
+        let Some(frames) = frames.get_mut(..rows).filter(|frames| !frames.is_empty()) else { return };
+        // So that as many are chosen.
+        self.len_ahead(rows - 1);
+        self.lay(frames);
         for step in &mut self.steps {
-            let value = (step.values.next(device) << step.shift) & step.mask;
-            let sum = store(out, step, value);
-            add(&mut sums, step.covered, sum);
+            let (mut window, mut values) = ([0u64; ROWS], [0u64; ROWS]);
+            for part in &mut step.parts {
+                part.values.fill(&mut values[..rows], &marks.devices);
+                for (window, value) in window.iter_mut().zip(&values) {
+                    *window |= (*value << part.shift) & part.mask;
+                }
+            }
+            store(frames, step, &mut window);
+            add(&mut self.sums, step.covered, &window);
         }
-        let mut written = Written::Plain;
-        if let Some(place) = variant.signature.and_then(|at| take_mut::<{ signature::LEN }>(out, at)) {
-            let sum = signature.emit(place);
-            written = Written::Signed;
-            for (target, total) in self.targets.iter().zip(&mut sums) {
-                if target.signature {
-                    *total = total.plus(sum);
+        self.sign(frames, marks);
+        self.check(frames);
+        if self.variants.len() > 1 {
+            self.picks.copy_within(rows..self.picked, 0);
+            self.picked -= rows;
+            self.len_ahead(0);
+        }
+    }
+
+    /// What does not vary, and its sums.
+    #[inline]
+    fn lay(&mut self, frames: &mut [&mut [u8]]) {
+        if let [variant] = &*self.variants {
+            frames.iter_mut().for_each(|frame| copy(frame, &variant.bytes));
+            for (sums, sum) in self.sums.iter_mut().zip(&variant.sums) {
+                sums[..frames.len()].fill(sum.folded());
+            }
+            return;
+        }
+        for (row, (frame, pick)) in frames.iter_mut().zip(self.picks).enumerate() {
+            let Some(variant) = self.variants.get(usize::from(pick)) else { continue };
+            copy(frame, &variant.bytes);
+            for (sums, sum) in self.sums.iter_mut().zip(&variant.sums) {
+                sums[row] = sum.folded();
+            }
+        }
+    }
+
+    /// The signatures, where frames have them.
+    #[inline]
+    fn sign(&mut self, frames: &mut [&mut [u8]], marks: &Marks) {
+        if self.variants.iter().all(|variant| variant.signature.is_none()) {
+            return;
+        }
+        let (rows, mut sums) = signature::rows(&marks.streams, &marks.sequences, &marks.sent_ns);
+        if let [Variant { signature: Some(at), .. }] = &*self.variants {
+            for (frame, row) in frames.iter_mut().zip(&rows) {
+                put(frame, *at, |_| row.bytes());
+            }
+        } else {
+            for (((frame, row), pick), sum) in frames.iter_mut().zip(&rows).zip(self.picks).zip(&mut sums) {
+                match self.variants.get(usize::from(pick)).and_then(|variant| variant.signature) {
+                    Some(at) => put(frame, at, |_| row.bytes()),
+                    None => *sum = 0,
                 }
             }
         }
+        let covering = self.targets.iter().zip(&mut self.sums).filter(|(target, _)| target.signature);
+        covering.for_each(|(_, total)| plus(total, &sums));
+    }
+
+    /// The checksums.
+    #[inline]
+    fn check(&mut self, frames: &mut [&mut [u8]]) {
         for (number, target) in self.targets.iter().enumerate() {
-            let Some(sum) = sums.get(number) else { break };
-            let mut checksum = sum.checksum();
-            if checksum == 0 && target.zero_is_none {
-                checksum = 0xffff;
-            }
-            if let Some(place) = take_mut(out, target.at) {
-                *place = checksum.to_be_bytes();
+            let Some(sums) = self.sums.get(number) else { break };
+            let checksums = sums.map(|sum| match complement(sum) {
+                0 if target.zero_is_none => 0xffff,
+                checksum => checksum,
+            });
+            for (frame, checksum) in frames.iter_mut().zip(&checksums) {
+                put(frame, target.at, |_| checksum.to_ne_bytes());
             }
             if target.covered != 0 {
-                add(&mut sums, target.covered, Sum::ZERO.field(checksum));
+                add(&mut self.sums, target.covered, &checksums.map(u64::from));
             }
         }
-        if self.variants.len() > 1 {
-            self.next = self.order.next();
-        }
-        written
     }
 }
 
-/// `bytes` to `out`, of the same length. Small frames go in two pieces that overlap, without a call.
+/// `bytes` to `out`, if that has the same length. Small frames go in two pieces that overlap, without a call.
 #[inline]
 fn copy(out: &mut [u8], bytes: &[u8]) {
     const HALF: usize = 32;
+    if out.len() != bytes.len() {
+        return;
+    }
     if (HALF..=2 * HALF).contains(&bytes.len())
         && let (Some(first), Some(last)) = (bytes.first_chunk::<HALF>(), bytes.last_chunk::<HALF>())
     {
@@ -254,42 +397,54 @@ fn copy(out: &mut [u8], bytes: &[u8]) {
     out.copy_from_slice(bytes);
 }
 
-/// Put `value` over the zero bits of its window; its sum.
+/// Put each value over the zero bits of its frame's window; what is left in `values` are the sums of what was put.
 #[inline]
-fn store(out: &mut [u8], step: &Step, value: u64) -> Sum {
+fn store(frames: &mut [&mut [u8]], step: &Step, values: &mut [u64; ROWS]) {
+    let at = step.at;
+    let rows = frames.iter_mut().zip(&*values);
+    match (step.width, step.rest) {
+        (2, Some(rest)) => rows.for_each(|(f, v)| put(f, at, |_| ((rest | v) as u16).to_be_bytes())),
+        (4, Some(rest)) => rows.for_each(|(f, v)| put(f, at, |_| ((rest | v) as u32).to_be_bytes())),
+        (_, Some(rest)) => rows.for_each(|(f, v)| put(f, at, |_| (rest | v).to_be_bytes())),
+        (2, None) => {
+            rows.for_each(|(f, v)| put(f, at, |w| (u16::from_be_bytes(w) | *v as u16).to_be_bytes()))
+        }
+        (4, None) => {
+            rows.for_each(|(f, v)| put(f, at, |w| (u32::from_be_bytes(w) | *v as u32).to_be_bytes()))
+        }
+        (_, None) => rows.for_each(|(f, v)| put(f, at, |w| (u64::from_be_bytes(w) | *v).to_be_bytes())),
+    }
     match step.width {
-        2 => {
-            if let Some(window) = take_mut(out, step.at) {
-                let rest = step.rest.map_or_else(|| u16::from_be_bytes(*window), |rest| rest as u16);
-                *window = (rest | value as u16).to_be_bytes();
-            }
-            Sum::ZERO.field(value as u16)
+        2 => values.iter_mut().for_each(|value| *value = u64::from((*value as u16).to_be())),
+        4 => values.iter_mut().for_each(|value| *value = halves(u64::from((*value as u32).to_be()))),
+        _ => values.iter_mut().for_each(|value| *value = halves(value.to_be())),
+    }
+}
+
+/// Write what stands at `at` anew, if the frame reaches that far.
+#[inline]
+fn put<const N: usize>(frame: &mut [u8], at: usize, anew: impl FnOnce([u8; N]) -> [u8; N]) {
+    if let Some(place) = frame.get_mut(at..at + N).and_then(|place| place.first_chunk_mut::<N>()) {
+        *place = anew(*place);
+    }
+}
+
+/// Add what each frame has to its sums for the targets `which`, one bit each.
+#[inline]
+fn add(sums: &mut [[u32; ROWS]], which: u8, values: &[u64; ROWS]) {
+    let mut which = which;
+    while which != 0 {
+        if let Some(sums) = sums.get_mut(which.trailing_zeros() as usize) {
+            plus(sums, values);
         }
-        4 => {
-            if let Some(window) = take_mut(out, step.at) {
-                let rest = step.rest.map_or_else(|| u32::from_be_bytes(*window), |rest| rest as u32);
-                *window = (rest | value as u32).to_be_bytes();
-            }
-            Sum::ZERO.wide(value)
-        }
-        _ => {
-            if let Some(window) = take_mut(out, step.at) {
-                let rest = step.rest.unwrap_or_else(|| u64::from_be_bytes(*window));
-                *window = (rest | value).to_be_bytes();
-            }
-            Sum::ZERO.wide(value)
-        }
+        which &= which - 1;
     }
 }
 
 #[inline]
-fn add(sums: &mut [Sum; TARGETS], which: u8, sum: Sum) {
-    let mut which = which;
-    while which != 0 {
-        let number = which.trailing_zeros() as usize;
-        if let Some(total) = sums.get_mut(number) {
-            *total = total.plus(sum);
-        }
-        which &= which - 1;
+fn plus(sums: &mut [u32; ROWS], values: &[u64; ROWS]) {
+    for (sum, value) in sums.iter_mut().zip(values) {
+        // Of what is put into a frame, each part is below 2^18, and there are few.
+        *sum = sum.wrapping_add(*value as u32);
     }
 }

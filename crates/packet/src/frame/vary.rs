@@ -139,15 +139,40 @@ impl Values {
         Self { now, step: 0, left: each, kind, each }
     }
 
-    /// The value for the next frame, which `device` sends.
+    /// The values for the next frames, which these devices send.
     #[inline]
-    pub fn next(&mut self, device: u32) -> u64 {
-        let now = self.now;
-        self.left -= 1;
-        if self.left > 0 {
-            self.now = now.wrapping_add(self.step);
-            return now;
+    pub fn fill(&mut self, out: &mut [u64], devices: &[u32]) {
+        if let Kind::Device(values) = &self.kind {
+            for (out, device) in out.iter_mut().zip(devices) {
+                let device = *device as usize;
+                let at = if device < values.len() { device } else { device % values.len().max(1) };
+                *out = values.get(at).copied().unwrap_or(0);
+            }
+            return;
         }
+        let mut rest = out;
+        while !rest.is_empty() {
+            // So far all is a straight line.
+            let straight = usize::try_from(self.left).unwrap_or(usize::MAX).min(rest.len());
+            let (line, more) = rest.split_at_mut(straight);
+            let mut now = self.now;
+            for out in line {
+                *out = now;
+                now = now.wrapping_add(self.step);
+            }
+            self.left -= straight as u64;
+            if self.left == 0 {
+                self.turn();
+            } else {
+                self.now = now;
+            }
+            rest = more;
+        }
+    }
+
+    /// The line ends: begin the next.
+    #[inline]
+    fn turn(&mut self) {
         self.left = self.each;
         match &mut self.kind {
             Kind::Steps { from, count, .. } if self.each == 1 => {
@@ -155,20 +180,15 @@ impl Values {
             }
             Kind::Steps { from, step, count, at } => {
                 *at = if *at + 1 < *count { *at + 1 } else { 0 };
-                self.now = if *at == 0 { *from } else { now.wrapping_add(*step) };
+                self.now = if *at == 0 { *from } else { self.now.wrapping_add(*step) };
             }
             Kind::Random { from, span, rng } => self.now = *from + rng.random_range(0..=*span),
             Kind::List { values, at } => {
                 *at = if *at + 1 < values.len() { *at + 1 } else { 0 };
                 self.now = values.get(*at).copied().unwrap_or(0);
             }
-            Kind::Device(values) => {
-                let device = device as usize;
-                let at = if device < values.len() { device } else { device % values.len().max(1) };
-                return values.get(at).copied().unwrap_or(0);
-            }
+            Kind::Device(_) => {}
         }
-        now
     }
 }
 
@@ -177,7 +197,18 @@ mod tests {
     use super::*;
 
     fn first(mut values: Values, n: usize) -> Vec<u64> {
-        (0..n).map(|_| values.next(0)).collect()
+        // In pieces of all sizes, as bursts are.
+        let mut out = vec![0; n];
+        let mut rest = &mut out[..];
+        for size in [1, 3, 2, 5, 64].into_iter().cycle() {
+            let (piece, more) = rest.split_at_mut(size.min(rest.len()));
+            values.fill(piece, &[]);
+            rest = more;
+            if rest.is_empty() {
+                return out;
+            }
+        }
+        out
     }
 
     #[test]

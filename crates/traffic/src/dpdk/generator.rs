@@ -5,14 +5,16 @@
 //! has no room for is kept and sent first the next time: the generator loses nothing, it falls behind.
 
 use super::report::{Report, Reporter, take};
-use super::slots::Slots;
-use dpdk::{Batch, Mempool};
+use super::slots::{Slot, Slots};
+use dpdk::{BURST, Batch, Mempool};
 use engine::{About, Cx, Element};
 use packet::Program;
-use packet::signature::{SEQUENCE_MAX, Signature};
+use packet::frame::{Marks, ROWS};
 use protocol::meter::{DELAY_MAX_NS, DeviceTally, Failure, Phase, Tally, Window};
 use protocol::time::Time;
 use std::time::Duration;
+
+const _: () = assert!(BURST <= ROWS, "a batch is written at once");
 
 /// What fell due at the very end of the load may still leave this much later.
 const GRACE: Duration = Duration::from_millis(1);
@@ -51,6 +53,8 @@ impl Streams {
 #[derive(Debug)]
 pub struct Generator {
     streams: Vec<Streams>,
+    /// Of the frames of one batch, while they are made; kept so as not to be made each time.
+    marks: Box<Marks>,
     pool: Mempool,
     reporter: Reporter,
     held: Batch,
@@ -66,7 +70,8 @@ impl Generator {
     pub fn new(mut streams: Vec<Streams>, pool: Mempool, reporter: Reporter) -> Self {
         let behind = vec![[0; 3]; streams.len()];
         streams.sort_by_key(|streams| std::cmp::Reverse(streams.priority));
-        Self { streams, pool, reporter, held: Batch::new(), zero: 0, draining: false, behind }
+        let marks = Box::new(Marks::NONE);
+        Self { streams, marks, pool, reporter, held: Batch::new(), zero: 0, draining: false, behind }
     }
 
     /// The load is over: what is due until its end and not sent was intended, and flows end.
@@ -101,6 +106,7 @@ impl Generator {
 #[inline]
 fn send(
     streams: &mut Streams,
+    marks: &mut Marks,
     pool: &Mempool,
     batch: &mut Batch,
     zero: u64,
@@ -109,51 +115,50 @@ fn send(
 ) {
     let ready = streams.slots.ready(due_by, batch.room());
     let have = batch.len();
-    if ready == 0 || !pool.fill(batch, have + ready) {
+    // The pool's packets have room for the longest frame: see where it is made.
+    let even = if streams.program.is_even() { streams.program.next_len() } else { 0 };
+    if ready == 0 || !pool.fill_frames(batch, have + ready, even) {
         return;
     }
-    let first = streams.slots.due();
-    let mut written = have;
-    let (mut in_phase, mut counted, mut bytes) = (window.phase(first), have, 0);
-    for mbuf in &mut batch.frames_mut()[have..] {
-        // A flow that ended may have moved the next slot away.
-        if streams.slots.due() > due_by {
-            break;
-        }
-        let slot = streams.slots.take();
-        let phase = window.phase(slot.due);
-        if phase != in_phase {
-            // Only where a phase ends: what came before is of the old one.
-            streams.count(in_phase, written - counted, bytes);
-            (in_phase, counted, bytes) = (phase, written, 0);
-        }
-        if slot.begins {
-            let counts = &mut streams.meter[phase as usize].counts;
-            counts.flows_intended += 1;
-            counts.flows_started += 1;
-        }
-        if slot.ends {
-            streams.meter[window.phase(slot.begun) as usize].counts.flows_completed += 1;
-        }
-        let signature = Signature {
-            stream: streams.first.wrapping_add(slot.device as u16),
-            sequence: slot.sequence & SEQUENCE_MAX,
-            sent_ns: zero.saturating_add(slot.due.0),
+    // Fewer than were ready, if a flow that ended moved the next slot away.
+    let Streams { slots, meter, .. } = streams;
+    let flows = |slot: &Slot| count_flow(meter, slot, window);
+    let taken = slots.take_all((due_by, ready), (zero, streams.first), marks, flows);
+    batch.truncate(have + taken);
+    let mut frames: [&mut [u8]; BURST] = std::array::from_fn(|_| Default::default());
+    for (ahead, (frame, mbuf)) in frames.iter_mut().zip(&mut batch.frames_mut()[have..]).enumerate() {
+        *frame = match even {
+            0 => mbuf.set_len(streams.program.len_ahead(ahead)).unwrap_or_default(),
+            _ => mbuf.data_mut(),
         };
-        let len = streams.program.next_len();
-        // The pool's packets have room for the longest frame: see where it is made.
-        if let Some(frame) = mbuf.set_len(len) {
-            streams.program.write(frame, slot.device, &signature);
-        }
-        bytes += len;
-        written += 1;
     }
-    batch.truncate(written);
-    streams.count(in_phase, written - counted, bytes);
+    let (frames, sent_ns) = (&mut frames[..taken], &marks.sent_ns[..taken]);
+    let (Some(first), Some(last)) = (sent_ns.first(), sent_ns.last()) else { return };
+    let due = |sent_ns: &u64| Time(sent_ns.saturating_sub(zero));
+    let (phase, bytes) = (window.phase(due(first)), frames.iter().map(|frame| frame.len()));
+    if phase == window.phase(due(last)) {
+        let bytes = bytes.sum();
+        streams.count(phase, taken, bytes);
+    } else {
+        sent_ns.iter().zip(bytes).for_each(|(sent, bytes)| streams.count(window.phase(due(sent)), 1, bytes));
+    }
+    streams.program.write_all(frames, marks);
     // One value for all that leave together: the oldest's, so that none is made to look better than it was.
-    let tally = &mut streams.meter[window.phase(first) as usize];
-    let count = (written - have) as u64;
-    let _grown = tally.lateness.record_n(now.since(first).min(DELAY_MAX_NS), count);
+    let late = now.since(due(first)).min(DELAY_MAX_NS);
+    let _grown = streams.meter[phase as usize].lateness.record_n(late, taken as u64);
+}
+
+/// Count the flow that begins or ends with this datagram.
+#[cold]
+fn count_flow(meter: &mut [Tally; 3], slot: &Slot, window: Window) {
+    if slot.begins {
+        let counts = &mut meter[window.phase(slot.due) as usize].counts;
+        counts.flows_intended += 1;
+        counts.flows_started += 1;
+    }
+    if slot.ends {
+        meter[window.phase(slot.begun) as usize].counts.flows_completed += 1;
+    }
 }
 
 impl Element for Generator {
@@ -184,7 +189,7 @@ impl Element for Generator {
         }
         let due_by = now.min(Time(window.drain.0.saturating_sub(1)));
         for streams in &mut self.streams {
-            send(streams, &self.pool, batch, zero, (now, due_by), window);
+            send(streams, &mut self.marks, &self.pool, batch, zero, (now, due_by), window);
         }
         let due = self.streams.iter().map(|streams| streams.slots.due()).min().unwrap_or(Time::NEVER);
         if due < Time::NEVER {
