@@ -39,8 +39,27 @@ pub(crate) struct Counters {
     pub(crate) packets_out: Count,
     pub(crate) bytes: Count,
     pub(crate) batches: Count,
-    pub(crate) cycles: Count,
+    /// Ticks spent on the packets that were timed.
+    cycles: Count,
+    timed: Count,
     pub(crate) drops: [Count; REASONS],
+}
+
+impl Counters {
+    /// Note that `packets` took so many ticks.
+    #[inline]
+    pub(crate) fn time(&self, cycles: u64, packets: usize) {
+        self.cycles.add(cycles);
+        self.timed.add(packets as u64);
+    }
+
+    /// Ticks spent on all packets, when those that were timed stand for the others.
+    pub(crate) fn cycles(&self) -> u64 {
+        let (cycles, timed) = (self.cycles.get(), self.timed.get());
+        let packets = self.packets_in.get().max(self.packets_out.get());
+        let all = u128::from(cycles) * u128::from(packets.max(timed)) / u128::from(timed.max(1));
+        u64::try_from(all).unwrap_or(u64::MAX)
+    }
 }
 
 /// One worker's counters.
@@ -71,7 +90,7 @@ pub struct ElementStats {
     pub bytes: u64,
     /// Batches worked on.
     pub batches: u64,
-    /// Time stamp counter ticks spent on them.
+    /// Time stamp counter ticks spent on them; one batch in several is timed and stands for the others.
     pub cycles: u64,
     /// Packets dropped, by reason, without reasons that did not occur.
     pub drops: Vec<(String, u64)>,

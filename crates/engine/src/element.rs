@@ -55,7 +55,8 @@ pub trait Element: Send {
 
 /// The world as an element sees it during one call.
 pub struct Cx<'a> {
-    /// The time on the engine's [`Clock`](crate::Clock) when the call began, ns.
+    /// The time on the engine's [`Clock`](crate::Clock), ns: when a poll began, or when the packets now pushed came to
+    /// this worker.
     pub now: u64,
     pub(crate) counters: &'a Counters,
     /// Packets for outputs 1, 2, …

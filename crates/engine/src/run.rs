@@ -264,7 +264,7 @@ impl Watched {
             packets_out: c.packets_out.get(),
             bytes: c.bytes.get(),
             batches: c.batches.get(),
-            cycles: c.cycles.get(),
+            cycles: c.cycles(),
             drops: drops.map(|(name, n)| ((*name).to_owned(), n.get())).collect(),
         }
     }

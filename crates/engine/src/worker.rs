@@ -9,6 +9,9 @@ use dpdk::{Batch, RingRx, RingTx};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Of so many turns with work, one is timed element by element.
+const TIMED: u32 = 16;
+
 /// Where an output leads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Target {
@@ -53,6 +56,11 @@ pub(crate) struct Worker {
     tick_ns: u64,
     /// The latest time stamp: everything up to it is accounted for.
     stamp: u64,
+    /// Whether what each element does is timed in this turn. A time stamp can cost as much as a packet, so this is
+    /// done in one of [`TIMED`] turns that have work.
+    timed: bool,
+    /// Whether packets were worked on since the latest time stamp.
+    stale: bool,
     /// When an element must be polled again.
     due: u64,
 }
@@ -69,6 +77,8 @@ impl Worker {
             policy,
             tick_ns,
             stamp: 0,
+            timed: true,
+            stale: false,
             due: u64::MAX,
         }
     }
@@ -94,8 +104,10 @@ impl Worker {
         let polled: Vec<usize> = (0..self.elements.len()).filter(|i| self.elements[*i].polled).collect();
         let mut batch = Batch::new();
         let mut next_tick = self.clock.at(self.stamp) + self.tick_ns;
+        let mut works = 0u32;
         while !stop.load(Ordering::Relaxed) {
             self.due = u64::MAX;
+            self.timed = works.is_multiple_of(TIMED);
             let mut worked = false;
             for element in &polled {
                 worked |= self.poll::<T>(*element, &mut batch);
@@ -104,6 +116,13 @@ impl Worker {
                 worked |= self.take_in::<T>(inlet);
             }
             self.counters.turns.add(1);
+            works = works.wrapping_add(worked.into());
+            let spent = self.spent();
+            if worked {
+                self.counters.busy.add(spent)
+            } else {
+                self.counters.idle.add(spent)
+            }
             let now = self.clock.at(self.stamp);
             if now >= next_tick {
                 self.tick(now);
@@ -139,6 +158,7 @@ impl Worker {
     /// Ticks since the last stamp; they are accounted for now.
     #[inline]
     fn spent(&mut self) -> u64 {
+        self.stale = false;
         let stamp = dpdk::tsc();
         let spent = stamp.wrapping_sub(self.stamp);
         self.stamp = stamp;
@@ -148,20 +168,31 @@ impl Worker {
     /// Poll an element and hand on what it has. Says whether it had anything.
     #[inline]
     fn poll<const T: bool>(&mut self, at: usize, batch: &mut Batch) -> bool {
+        if self.stale {
+            let spent = self.spent();
+            self.counters.busy.add(spent);
+        }
         let now = self.clock.at(self.stamp);
         let seated = &mut self.elements[at];
         let mut cx = Cx { now, counters: &seated.counters, side: &mut seated.side, due: &mut self.due };
         seated.element.poll(batch, &mut cx);
         let worked = !batch.is_empty() || seated.side.iter().flatten().any(|side| !side.is_empty());
-        let spent = self.spent();
         if !worked {
-            self.counters.idle.add(spent);
+            if self.timed {
+                let spent = self.spent();
+                self.counters.idle.add(spent);
+            }
             return false;
         }
-        let seated = &self.elements[at];
-        seated.counters.cycles.add(spent);
-        seated.counters.batches.add(1);
+        // Also the time at which the packets came in.
+        let spent = self.spent();
         self.counters.busy.add(spent);
+        let seated = &self.elements[at];
+        seated.counters.batches.add(1);
+        if self.timed {
+            let sides = seated.side.iter().flatten().map(|side| side.len());
+            seated.counters.time(spent, batch.len() + sides.sum::<usize>());
+        }
         if T {
             let sides = seated.side.iter().map(|side| side.as_deref());
             for (output, batch) in std::iter::once(Some(&*batch)).chain(sides).enumerate() {
@@ -184,6 +215,8 @@ impl Worker {
         }
         let to = inlet.to;
         let mut batch = std::mem::take(&mut inlet.held);
+        let spent = self.spent();
+        self.counters.busy.add(spent);
         self.push::<T>(to, &mut batch);
         self.inlets[at].held = batch;
         true
@@ -195,6 +228,7 @@ impl Worker {
         if T && batch.len() > 1 && self.tracer.has(batch) {
             return self.push_singly(at, batch);
         }
+        self.stale = true;
         let (mut packets, mut bytes) = (batch.len() as u64, batch.bytes());
         let now = self.clock.at(self.stamp);
         let seated = &mut self.elements[at];
@@ -214,13 +248,15 @@ impl Worker {
             packets -= (batch.len() as u64).min(packets);
             bytes = bytes.saturating_sub(batch.bytes());
         }
-        let spent = self.spent();
+        if self.timed {
+            let spent = self.spent();
+            self.counters.busy.add(spent);
+            self.elements[at].counters.time(spent, packets as usize);
+        }
         let counters = &self.elements[at].counters;
         counters.packets_in.add(packets);
         counters.bytes.add(bytes);
         counters.batches.add(1);
-        counters.cycles.add(spent);
-        self.counters.busy.add(spent);
         if !sink {
             self.hand_on::<T>(at, batch);
         }

@@ -366,15 +366,21 @@ impl Program {
     fn check(&mut self, frames: &mut [&mut [u8]]) {
         for (number, target) in self.targets.iter().enumerate() {
             let Some(sums) = self.sums.get(number) else { break };
-            let checksums = sums.map(|sum| match complement(sum) {
-                0 if target.zero_is_none => 0xffff,
-                checksum => checksum,
-            });
+            let mut checksums = [0; ROWS];
+            let none = if target.zero_is_none { 0xffff } else { 0 };
+            for (checksum, sum) in checksums.iter_mut().zip(sums) {
+                *checksum = complement(*sum);
+                if *checksum == 0 {
+                    *checksum = none;
+                }
+            }
             for (frame, checksum) in frames.iter_mut().zip(&checksums) {
                 put(frame, target.at, |_| checksum.to_ne_bytes());
             }
             if target.covered != 0 {
-                add(&mut self.sums, target.covered, &checksums.map(u64::from));
+                let mut values = [0; ROWS];
+                values.iter_mut().zip(checksums).for_each(|(value, checksum)| *value = checksum.into());
+                add(&mut self.sums, target.covered, &values);
             }
         }
     }

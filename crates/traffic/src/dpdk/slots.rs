@@ -255,20 +255,7 @@ impl Slots {
         let most = most.min(ROWS);
         let mut taken = 0;
         if self.plain && self.shape.burst == 1 && matches!(self.beat.spread, Spread::Constant) {
-            // Nothing ends, and who has begun goes on: all that there is to do for most streams.
-            while taken < most && self.due() <= now {
-                let Some(turn) = self.turns.get_mut(self.device as usize) else { break };
-                if turn.sequence == 0 {
-                    break;
-                }
-                marks.devices[taken] = self.device;
-                marks.sequences[taken] = turn.sequence;
-                marks.sent_ns[taken] = (self.beat.at >> FRACTION) as u64;
-                turn.sequence += 1;
-                self.beat.at += self.beat.step;
-                self.device = if self.device + 1 == self.shape.devices { 0 } else { self.device + 1 };
-                taken += 1;
-            }
+            taken = self.take_plain(now, most, marks);
         }
         while taken < most && self.due() <= now {
             let slot = self.take();
@@ -284,6 +271,46 @@ impl Slots {
             *stream = first.wrapping_add(*device as u16);
         }
         marks.sent_ns[..taken].iter_mut().for_each(|sent| *sent = sent.saturating_add(zero));
+        taken
+    }
+
+    /// As [`Slots::take_all`], as long as nothing begins, and nothing ends or bursts: all that there is to do for most
+    /// streams.
+    #[inline]
+    fn take_plain(&mut self, now: Time, most: usize, marks: &mut Marks) -> usize {
+        let (mut at, step) = (self.beat.at, self.beat.step);
+        let rows = marks.sent_ns[..most].iter_mut().zip(&mut marks.sequences).zip(&mut marks.devices);
+        let mut taken = 0;
+        if let [turn] = &mut *self.turns {
+            if turn.sequence > 0 {
+                for ((sent, sequence), device) in rows {
+                    let due = (at >> FRACTION) as u64;
+                    if due > now.0 {
+                        break;
+                    }
+                    (*sent, *sequence, *device) = (due, turn.sequence + taken as u64, 0);
+                    at += step;
+                    taken += 1;
+                }
+                turn.sequence += taken as u64;
+            }
+        } else {
+            let mut next = self.device;
+            for ((sent, sequence), device) in rows {
+                let due = (at >> FRACTION) as u64;
+                let Some(turn) = self.turns.get_mut(next as usize) else { break };
+                if due > now.0 || turn.sequence == 0 {
+                    break;
+                }
+                (*sent, *sequence, *device) = (due, turn.sequence, next);
+                turn.sequence += 1;
+                next = if next + 1 == self.shape.devices { 0 } else { next + 1 };
+                at += step;
+                taken += 1;
+            }
+            self.device = next;
+        }
+        self.beat.at = at;
         taken
     }
 
