@@ -427,3 +427,44 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn many_frames_at_once_are_the_same_as_one_by_one() {
+    let vary = json!([
+        {"field": "ethernet.source", "change": {"increment": {"from": "02:00:00:00:01:00", "count": 50}}},
+        {"field": "ipv4.source", "change": {"increment": {"from": "10.1.0.0", "count": 77}}},
+        {"field": "ipv4.destination", "change": {"decrement": {"from": "10.2.0.200", "count": 11}}, "each": 3},
+        {"field": "udp.source_port", "change": {"random": {"from": 1024, "to": 65535}}},
+        {"field": "udp.destination_port", "change": {"list": [7, 9, 5000]}},
+    ]);
+    let vxlan = json!([{"ethernet": {}}, {"ipv4": {}}, {"udp": {}}, {"vxlan": {}}, {"ethernet": {}}, {"ipv4": {}}, {"udp": {}}]);
+    let inner = json!([{"field": "ipv4[1].source", "change": {"random": {"from": 1, "to": 9}}}]);
+    for (layers, vary, sizes) in [
+        (v4_udp(), vary.clone(), Sizes::Cycle(vec![60])),
+        (v4_udp(), vary.clone(), Sizes::Cycle(vec![60, 594, 60, 1514])),
+        (v4_udp(), vary, Sizes::Random(60, 90)),
+        (vxlan, inner, Sizes::Cycle(vec![124, 200])),
+    ] {
+        let mut one = made(layers, vary, sizes, true).expect("a program");
+        let mut many = one.clone();
+        let mut sequence = 0;
+        for burst in [1, ROWS, 3, 0, ROWS, 17, 2].into_iter().cycle().take(50) {
+            let mut marks = Marks::NONE;
+            for row in 0..burst {
+                let signature = Signature { stream: 9, sequence, sent_ns: sequence * 977 };
+                marks.set(row, row as u32, &signature);
+                sequence += 1;
+            }
+            let mut frames: Vec<Vec<u8>> = (0..burst).map(|row| vec![0xaa; many.len_ahead(row)]).collect();
+            many.write_all(&mut frames.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>(), &marks);
+            for (row, frame) in frames.iter().enumerate() {
+                let mut alone = vec![0x55; one.next_len()];
+                let sequence = marks.sequences[row];
+                let signature = Signature { stream: 9, sequence, sent_ns: sequence * 977 };
+                assert_eq!(one.write(&mut alone, row as u32, &signature), Written::Signed);
+                assert_eq!(*frame, alone, "frame {row} of {burst}");
+                judge(frame);
+            }
+        }
+    }
+}
