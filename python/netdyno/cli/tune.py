@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import typer
 
-from netdyno.cli import tune_apply, tune_cases, tune_params, tune_restore, tune_screen, tune_search
+from netdyno.cli import (
+    tune_apply,
+    tune_cases,
+    tune_compare,
+    tune_params,
+    tune_restore,
+    tune_screen,
+    tune_search,
+)
 from netdyno.cli.verb import Verb, Verbs
 
 app = typer.Typer(
@@ -15,6 +23,8 @@ app = typer.Typer(
 )
 app.command("params", cls=Verb)(tune_params.params)
 app.command("cases", cls=Verb)(tune_cases.cases)
+app.command("calibrate", cls=Verb)(tune_compare.calibrate)
+app.command("compare", cls=Verb)(tune_compare.compare)
 app.command("screen", cls=Verb)(tune_screen.screen)
 app.command("search", cls=Verb)(tune_search.search)
 app.command("apply", cls=Verb)(tune_apply.apply)

@@ -105,3 +105,10 @@ def service_class(incomplete: str) -> Iterator[str]:
 def known_setting(incomplete: str) -> Iterator[str]:
     """Settings of the kernel that begin so."""
     return (name for name in service.settings() if name.startswith(incomplete))
+
+
+def workload(incomplete: str) -> Iterator[str]:
+    """Workloads that begin so."""
+    from netdyno.tuning import benches
+
+    return (name for name in benches.names() if name.startswith(incomplete))

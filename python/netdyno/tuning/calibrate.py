@@ -15,6 +15,7 @@ from netdyno.proc import boot_id
 from netdyno.stats.compare import holm
 from netdyno.stats.estimate import mean, sd
 from netdyno.stats.paired import autocorrelation, detectable, effect, log_spread
+from netdyno.tuning.compare import repeats
 from netdyno.tuning.model import Metric
 from netdyno.tuning.trials import Pair, valid
 
@@ -34,7 +35,8 @@ class Noise:
     spread: float
     """Standard deviation of the log ratio of two trials beside each other."""
     detectable: float
-    """The least change that as many pairs show with a power of 80 %; infinite where it can be nothing."""
+    """The least change that a comparison of `for_pairs` finds with a power of 80 %; infinite of counts that
+    can be nothing."""
     resemblance: float
     """How much each trial resembles the one before."""
     p: float
@@ -50,6 +52,8 @@ class Calibration:
     level: float
     pairs: int
     dropped: int
+    for_pairs: int
+    """As many as a comparison would take."""
     noise: tuple[Noise, ...]
     at: float = 0.0
     boot: str = ""
@@ -82,6 +86,7 @@ def calibration(
     """What pairs of equal settings tell of the noise."""
     counted = valid(pairs)
     found: list[Noise] = []
+    take = repeats(len(metrics), level, len(counted))
     series = sorted((one for pair in counted for one in pair), key=lambda seen: seen.started)
     for name, metric in metrics.items():
         a = [one.metrics[name] for one, other in counted if name in one.metrics and name in other.metrics]
@@ -90,16 +95,15 @@ def calibration(
             continue
         made = effect(a, b, absolute=metric.zero_is_best)
         spread = log_spread(a, b)
-        least = math.inf if made.absolute else detectable(spread, len(a), len(a), level / len(metrics))
+        least = math.inf if made.absolute else detectable(spread, len(a), take, level / len(metrics))
         values = [one.metrics[name] for one in series if name in one.metrics]
         found.append(
             Noise(metric, len(a), mean(values), sd(values), spread, least, autocorrelation(values), made.p)
         )
     corrected = holm([one.p for one in found])
     noise = tuple(Noise(**{**vars(one), "p": p}) for one, p in zip(found, corrected, strict=True))
-    return Calibration(
-        bench, level, len(counted), len(pairs) - len(counted), noise, at=time.time(), boot=boot_id()
-    )
+    dropped = len(pairs) - len(counted)
+    return Calibration(bench, level, len(counted), dropped, take, noise, at=time.time(), boot=boot_id())
 
 
 def path(bench: str) -> Path:

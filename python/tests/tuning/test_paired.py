@@ -249,3 +249,10 @@ def test_a_calibration_tells_the_noise_and_is_kept() -> None:
     assert calibrate.load("another") is None
     calibrate.path("noisy over nothing").write_text("{}")
     assert calibrate.load("noisy over nothing") is None
+
+
+def test_a_calibration_is_for_as_many_pairs_as_a_comparison_takes() -> None:
+    """Six pairs prove nothing of three metrics: the change is that which a comparison of eight would see."""
+    made = calibrate.calibration("x", trials.measure_pairs(Noisy(1), {}, {}, 5, 1), METRICS)
+    assert (made.pairs, made.for_pairs) == (5, 7)
+    assert made.noise[0].detectable < math.inf

@@ -1,0 +1,310 @@
+"""`netdyno tune calibrate` and `netdyno tune compare`: what a bench can show, and what a setting does."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from netdyno import journal
+from netdyno.cli import console, values
+from netdyno.cli.tune_bench import duration, quantity
+from netdyno.errors import THRESHOLD, Error
+from netdyno.interrupt import Interrupts
+from netdyno.topology import need_root
+from netdyno.tuning import benches, study
+from netdyno.tuning import calibrate as calibrations
+from netdyno.tuning.bench import NamespaceBench, Spec
+from netdyno.tuning.benches import Chosen, Recorded
+from netdyno.tuning.calibrate import Calibration
+from netdyno.tuning.compare import Comparison, Finding, Verdict, judge, repeats
+from netdyno.tuning.model import Metric, Observation
+from netdyno.tuning.record import Record
+from netdyno.tuning.trials import measure_pairs
+
+Bench = Annotated[
+    str,
+    typer.Argument(
+        help="What to measure with: a workload over two namespaces, or a file that describes a bench.",
+        metavar="BENCH",
+        autocompletion=values.workload,
+    ),
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="An option of the workload, like seconds=3.", metavar="NAME=VALUE"),
+]
+Path = Annotated[
+    str | None,
+    typer.Option(help="The path to it, as of netdyno impair: delay=15ms,loss=0.2%.", metavar="PATH"),
+]
+Tuned = Annotated[
+    str,
+    typer.Option(
+        "--tune",
+        help="The host that is tuned: server or client.",
+        metavar="HOST",
+        parser=values.one_of("--tune", "server", "client"),
+    ),
+]
+Pairs = Annotated[
+    int, typer.Option(help="Pairs of trials.", metavar="N", parser=values.whole("--pairs", 2, 1000))
+]
+Level = Annotated[
+    float,
+    typer.Option(
+        help="Chance of any false claim, up to 0.5.", metavar="P", parser=values.number("--level", 0, 0.5)
+    ),
+]
+Seed = Annotated[
+    int, typer.Option(help="Of the order of trials.", metavar="N", parser=values.whole("--seed", 0))
+]
+Global = Annotated[
+    bool, typer.Option("--global", help="Also what holds for the whole machine, for the time of the trials.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")]
+
+
+def calibrate(
+    bench: Bench,
+    options: Options = None,
+    path: Path = None,
+    tuned: Tuned = "server",
+    pairs: Pairs = 8,
+    level: Level = 0.05,
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> None:
+    """Measure a bench against itself: its noise, and the least change that so many pairs can show.
+
+    Everything is made anew for each trial, in namespaces of its own. What it finds is kept for a day, for
+    `netdyno tune compare` on the same bench. Needs root.
+
+        sudo netdyno tune calibrate wrk
+
+        sudo netdyno tune calibrate iperf3-tcp --set seconds=3 --path delay=20ms --pairs 12
+    """
+    made = benches.spec(bench, options or (), path, "client" if tuned == "client" else "server")
+    need_root()
+    journal.restore()
+    with Interrupts().installed():
+        found = _calibrate(made, pairs, level, seed)
+    if as_json:
+        console.document(found.as_dict())
+    else:
+        show_calibration(found)
+
+
+def _calibrate(made: Spec, pairs: int, level: float, seed: int) -> Calibration:
+    told = Progress("A/A")
+    bench = NamespaceBench(made)
+    found = measure_pairs(bench, {}, {}, pairs, seed, progress=told)
+    calibration = calibrations.calibration(made.label, found, bench.metrics, level=level)
+    calibrations.save(calibration)
+    return calibration
+
+
+def compare(
+    bench: Bench,
+    a: Annotated[
+        str,
+        typer.Argument(
+            help="baseline, a known setting, a file, or NAME=VALUE,…", autocompletion=values.known_setting
+        ),
+    ],
+    b: Annotated[str, typer.Argument(help="What to compare with it.", autocompletion=values.known_setting)],
+    options: Options = None,
+    path: Path = None,
+    tuned: Tuned = "server",
+    pairs: Pairs = 8,
+    level: Level = 0.05,
+    matters: Annotated[
+        float,
+        typer.Option(
+            help="The least change worth the name.", metavar="SHARE", parser=values.number("--matters", 0, 10)
+        ),
+    ] = 0.05,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this one: fewer questions, clearer answers.", metavar="METRIC"),
+    ] = None,
+    order: Annotated[
+        str,
+        typer.Option(
+            help="shuffled: a coin for each pair. abba: for each two.",
+            metavar="ORDER",
+            parser=values.one_of("--order", "shuffled", "abba"),
+        ),
+    ] = "shuffled",
+    allow_global: Global = False,
+    seed: Seed = 1,
+    name: Annotated[str | None, typer.Option(help="Name to keep it under.", metavar="NAME")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure all anew.")] = False,
+    fail: Annotated[bool, typer.Option("--fail", help="Exit 99 when something is worse.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare two settings on a bench, in pairs of trials whose order is drawn by coins.
+
+    A win counts if it survives the correction for all metrics and a counter of its mechanism moved. First the
+    bench is held against itself, unless `netdyno tune calibrate` did so today. Interrupted, the same command
+    goes on. Needs root.
+
+        sudo netdyno tune compare ab baseline paper-latency --set concurrency=400
+
+        sudo netdyno tune compare iperf3-tcp baseline net.ipv4.tcp_rmem.max=64MiB --path delay=20ms
+    """
+    made = benches.spec(bench, options or (), path, "client" if tuned == "client" else "server")
+    need_root()
+    journal.restore()
+    with Interrupts().installed():
+        there = benches.tunables(made)
+        sides = [benches.choose(text, there, allow_global) for text in (a, b)]
+        if sides[0].setting == sides[1].setting:
+            fix = "`netdyno tune calibrate` compares a setting with itself"
+            raise Error("ND-104-07", "both come to the same on this bench", at=f"{a} and {b}", fix=fix)
+        if not as_json:
+            _left_out(sides)
+        calibration = calibrations.load(made.label) or _calibrate(made, max(4, pairs // 2), level, seed + 1)
+        if not as_json:
+            show_calibration(calibration)
+        namespace_bench = NamespaceBench(made, allow_global)
+        metrics = {k: m for k, m in namespace_bench.metrics.items() if not metric or k in metric}
+        if not metrics:
+            fix = f"It measures: {', '.join(namespace_bench.metrics)}"
+            raise Error("ND-104-52", f"the bench measures no {metric[0] if metric else ''!r}", fix=fix)
+        count = repeats(len(metrics), level, pairs)
+        plan = {"a": dict(sides[0].setting), "b": dict(sides[1].setting), "seed": seed, "order": order}
+        kept = study.Study.of("compare", made.label, plan, name)
+        if fresh:
+            kept.begin_anew()
+        with Record(kept.record, dict(kept.plan)) as record:
+            recorded = Recorded(namespace_bench, record, "compare")
+            found = measure_pairs(
+                recorded, sides[0].setting, sides[1].setting, count, seed,
+                order="abba" if order == "abba" else "shuffled", progress=Progress("compare"),
+            )  # fmt: skip
+            trials = [one.document() for one in record.trials]
+        mechanism = benches.mechanism(sides[0].setting, sides[1].setting)
+        result = judge(
+            found, metrics, mechanism, level=level, matters=matters, noise=calibration.known, seed=seed
+        )
+        document = _document(made, sides, calibration, result)
+        kept.finish(document, trials, [])
+    if as_json:
+        console.document(document)
+    else:
+        show(result, sides)
+        console.note(f"kept in {kept.document}")
+    if fail and any(one.verdict is Verdict.WORSE for one in result.findings):
+        raise typer.Exit(THRESHOLD)
+
+
+class Progress:
+    """A line on standard error for each trial, with the time that is left."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._began = time.monotonic()
+
+    def __call__(self, done: int, of: int, seen: Observation) -> None:
+        """After a trial."""
+        left = (time.monotonic() - self._began) / done * (of - done)
+        why = "" if seen.valid else f": does not count, {seen.why}"
+        console.note(f"{self._what}: trial {done} of {of}, {duration(left)} left{why}")
+
+
+def _left_out(sides: list[Chosen]) -> None:
+    for side in sides:
+        for name, why in side.left_out.items():
+            console.note(f"{side.name}: without {name}, which {why}")
+
+
+def _document(made: Spec, sides: list[Chosen], noise: Calibration, result: Comparison) -> dict[str, Any]:
+    def side(one: Chosen) -> dict[str, Any]:
+        return {"name": one.name, "setting": dict(one.setting), "left_out": dict(one.left_out)}
+
+    return {
+        "bench": made.label, "a": side(sides[0]), "b": side(sides[1]), "calibration": noise.as_dict(),
+        **result.as_dict(),
+    }  # fmt: skip
+
+
+def show_calibration(found: Calibration) -> None:
+    """The noise of a bench, in words."""
+    rows = [
+        (one.metric.name, spread(one.mean, one.sd, one.metric), share(one.spread),
+         least(one.detectable), f"{one.resemblance:+.2f}", f"{one.p:.2g}")
+        for one in found.noise
+    ]  # fmt: skip
+    seen = f"seen by {found.for_pairs} pairs"
+    heads = ("metric", "mean ± sd", "noise", seen, "resemblance", "p of A/A")
+    title = f"{found.bench}: {found.pairs} pairs of the same" + dropped(found.dropped)
+    console.table(heads, rows, title, right=heads[1:])
+    for one in found.noise:
+        if one.p <= found.level:
+            console.note(f"warning: A differs from A in {one.metric.name}: do not trust what this bench says")
+
+
+def show(result: Comparison, sides: list[Chosen]) -> None:
+    """What is known of B over A."""
+    heads = ("metric", sides[0].name, sides[1].name, "change", "interval", "p (Holm)", "")
+    rows = [_row(one) for one in result.findings]
+    confidence = 1 - result.level
+    title = f"{result.pairs} pairs, intervals of {confidence:.0%}" + dropped(result.dropped)
+    console.table(heads, rows, title, right=heads[1:6])
+    moved = [one for one in result.counters if one.moved]
+    for one in moved:
+        console.out().print(f"{one.name}: {console.number(one.a)} → {console.number(one.b)} a trial")
+    if not moved and result.counters:
+        names = dict.fromkeys(one.name.rpartition("/")[2] for one in result.counters)
+        console.out().print(f"no counter of the mechanism moved: {', '.join(names)}")
+
+
+VERDICTS = {
+    Verdict.BETTER: "green",
+    Verdict.WORSE: "bold red",
+    Verdict.UNEXPLAINED: "yellow",
+    Verdict.NO_EFFECT: "",
+    Verdict.NOT_SHOWN: "dim",
+}
+
+
+def _row(one: Finding) -> list[str | Text]:
+    e = one.effect
+    return [
+        one.metric.name, spread(e.a, e.a_sd, one.metric), spread(e.b, e.b_sd, one.metric),
+        change(one, e.change), " … ".join(change(one, end) for end in e.interval or ()) or "–",
+        f"{one.p_holm:.2g}", Text(one.verdict.value, style=VERDICTS[one.verdict]),
+    ]  # fmt: skip
+
+
+def spread(mean: float, sd: float, metric: Metric) -> str:
+    """A mean and a standard deviation."""
+    if metric.unit == "ratio":
+        return f"{mean:.2%} ± {sd:.2%}"
+    return f"{quantity(mean, metric.unit)} ± {quantity(sd, metric.unit)}"
+
+
+def change(one: Finding, value: float) -> str:
+    """A change: a share, or a difference where there are no ratios."""
+    if one.effect.absolute:
+        return f"{value:+.2%}" if one.metric.unit == "ratio" else f"{value:+,.4g}"
+    return f"{value:+.1%}" if value < 1 else f"× {1 + value:.3g}"
+
+
+def share(value: float) -> str:
+    """A share of the mean."""
+    return f"{value:.1%}"
+
+
+def least(value: float) -> str:
+    """The least change to be seen."""
+    return "–" if math.isinf(value) else f"± {value:.1%}"
+
+
+def dropped(count: int) -> str:
+    """How many pairs do not count."""
+    return f", {count} more did not count" if count else ""

@@ -1,0 +1,140 @@
+"""Benches and settings as people name them, and what can be set on a bench."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from netdyno import config, presets
+from netdyno.errors import Error
+from netdyno.journal import journal
+from netdyno.topology import Network
+from netdyno.tuning import here, service
+from netdyno.tuning.applied import applied
+from netdyno.tuning.bench import HostName, Spec, path, topology, workload
+from netdyno.tuning.here import Here
+from netdyno.tuning.model import Bench, Metric, Observation, Scope, Setting
+from netdyno.tuning.record import Record
+from netdyno.tuning.registry import registry
+from netdyno.workload import WORKLOADS
+
+BASELINE = "baseline"
+DEVICE = "eth0"
+"""The interface of each host of a bench."""
+
+
+def spec(bench: str, options: Sequence[str] = (), way: str | None = None, tuned: HostName = "server") -> Spec:
+    """The bench of a workload with its options, like `seconds=3`, or of a file, and the path to it."""
+    given = {}
+    for text in options:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            fix = "Write it like seconds=3"
+            raise Error("ND-104-04", f"{text!r} is no option of a workload", at="--set", fix=fix)
+        given[key] = config.parse_text(value, "--set")
+    if presets.is_word(bench):
+        made = Spec(workload=bench, options=given, path=path(way) if way else None, tuned=tuned)
+    else:
+        read = config.check(Spec, config.read(Path(bench)), "ND-104-24", bench)
+        changed: dict[str, Any] = {"options": {**read.options, **given}}
+        if way:
+            changed["path"] = path(way)
+        made = read.model_copy(update=changed)
+    workload(made)
+    return made
+
+
+def names() -> Iterator[str]:
+    """Names of workloads, each of which is a bench."""
+    return iter(WORKLOADS)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A setting for a bench."""
+
+    name: str
+    setting: Setting
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """What a known setting has that cannot be set on the bench, and why."""
+
+
+def choose(text: str, there: Mapping[str, Here], allow_global: bool) -> Chosen:
+    """`baseline`, a known setting like `paper-latency`, a file, or `NAME=VALUE,NAME=VALUE`.
+
+    Of a known setting, what cannot be set on the bench is left out; all else is refused.
+    """
+    if text == BASELINE:
+        return Chosen(text, {})
+    if "=" in text:
+        pairs = (part.partition("=") for part in text.split(","))
+        written: Mapping[str, Any] = {name.strip(): value.strip() for name, _, value in pairs}
+    else:
+        written = service.known(text).values
+    found = service.on_devices(registry(), written, [DEVICE])
+    lenient = text in service.settings()
+    left_out: dict[str, str] = {}
+    for name in found:
+        why = _refused(there.get(name), allow_global)
+        if why and not lenient:
+            fix = "Add --global" if "--global" in why else "`netdyno tune params` shows what there is"
+            raise Error("ND-104-43", f"{name} {why}", at=text, fix=fix)
+        if why:
+            left_out[name] = why
+    return Chosen(text, {k: v for k, v in found.items() if k not in left_out}, left_out)
+
+
+def _refused(one: Here | None, allow_global: bool) -> str:
+    if one is None or one.state == "missing":
+        return "is missing on this bench"
+    if one.scope is Scope.GLOBAL and not allow_global:
+        return "holds for the whole machine, and --global is not given"
+    return "cannot be set on this bench" if one.state == "read-only" else ""
+
+
+def tunables(made: Spec) -> dict[str, Here]:
+    """Everything that the tuned host of a bench has, as it is at the baseline."""
+    with _host(made) as space:
+        known = registry()
+        return here.look(known, here.names(known, [DEVICE]), space)
+
+
+@contextmanager
+def _host(made: Spec) -> Iterator[str]:
+    """The tuned host, without the path."""
+    with ExitStack() as stack:
+        plain = made.model_copy(update={"path": None})
+        network = stack.enter_context(Network(topology(plain), "probe"))
+        values = made.server if made.tuned == "server" else made.client
+        space = network.namespace(made.tuned)
+        stack.enter_context(applied(values, space, False, journal()))
+        yield space
+
+
+def mechanism(a: Setting, b: Setting) -> list[str]:
+    """The counters that tell how a difference between settings comes about."""
+    differing = [name for name in {**a, **b} if a.get(name) != b.get(name)]
+    return list(dict.fromkeys(counter for name in differing for counter in registry().find(name).counters))
+
+
+@dataclass
+class Recorded:
+    """A bench whose trials are kept on disk as they come, and not measured twice."""
+
+    bench: Bench
+    record: Record
+    phase: str
+    _index: int = 0
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        """Those of the bench."""
+        return self.bench.metrics
+
+    def measure(self, setting: Setting, seed: int) -> Observation:
+        """One trial, from the disk if it is there."""
+        self._index += 1
+        return self.record.measure(self.bench, self.phase, self._index - 1, setting, seed).observation

@@ -1,0 +1,151 @@
+"""Benches and settings as they are named on the command line, and what comes of a comparison there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdyno.cli import tune_compare
+from netdyno.cli.app import call
+from netdyno.errors import Error
+from netdyno.tuning import benches, study
+from netdyno.tuning.bench import Spec
+from netdyno.tuning.here import Here
+from netdyno.tuning.model import Scope
+from netdyno.tuning.record import Record
+from netdyno.tuning.registry import registry
+
+from ..conftest import root
+from .test_paired import Noisy
+
+
+def one(name: str, scope: Scope = Scope.NAMESPACE, state: Any = "there") -> Here:
+    return Here(name, registry().find(name), scope, state, 1, 0, 10)
+
+
+THERE = {
+    "net.core.somaxconn": one("net.core.somaxconn"),
+    "net.core.rmem_default": one("net.core.rmem_default", Scope.GLOBAL),
+    "net.core.rmem_max": one("net.core.rmem_max", state="read-only"),
+    "dev.eth0.txqueuelen": one("dev.eth0.txqueuelen"),
+}
+
+
+def test_a_bench_is_a_workload_or_a_file(tmp_path: Path) -> None:
+    made = benches.spec("iperf3-tcp", ["seconds=2", "reverse=true"], "delay=15ms", "client")
+    assert (made.options, made.tuned) == ({"seconds": 2, "reverse": True}, "client")
+    assert isinstance(made.path, dict)
+    file = tmp_path / "mine.yaml"
+    file.write_text("workload: ab\noptions: {requests: 10}\nserver: {net.core.somaxconn: 128}\n")
+    assert benches.spec(str(file), ["concurrency=2"]).options == {"requests": 10, "concurrency": 2}
+    assert benches.spec(str(file), way="lte").path == "lte"
+    for arguments in (["nothing"], ["ab", ["requests"]], ["ab", ["requests=x"]], [str(tmp_path / "no.yaml")]):
+        with pytest.raises(Error, match="ND-104-"):
+            benches.spec(*arguments)  # type: ignore[arg-type]
+
+
+def test_a_known_setting_goes_without_what_cannot_be_set() -> None:
+    chosen = benches.choose("paper-throughput", THERE, allow_global=False)
+    assert chosen.setting == {"dev.eth0.txqueuelen": 5000}
+    assert "--global" in chosen.left_out["net.core.rmem_default"]
+    assert "cannot be set" in chosen.left_out["net.core.rmem_max"]
+    assert "missing" in chosen.left_out["dev.eth0.ring_rx"]
+    known = benches.choose("paper-throughput", THERE, allow_global=True)
+    assert known.setting["net.core.rmem_default"] == 67108864
+    assert benches.choose("baseline", THERE, False).setting == {}
+
+
+def test_what_is_named_must_be_settable(tmp_path: Path) -> None:
+    assert benches.choose("net.core.somaxconn=8192", THERE, False).setting == {"net.core.somaxconn": 8192}
+    file = tmp_path / "mine.yaml"
+    file.write_text("net.core.somaxconn: 64\n")
+    assert benches.choose(str(file), THERE, False).setting == {"net.core.somaxconn": 64}
+    for text in ("net.core.rmem_default=1MiB", "net.core.rmem_max=1MiB", "net.core.wmem_max=1MiB", "nothing"):
+        with pytest.raises(Error, match="ND-104-"):
+            benches.choose(text, THERE, False)
+
+
+def test_the_mechanism_is_of_what_differs() -> None:
+    found = benches.mechanism(
+        {"net.core.somaxconn": 1, "net.ipv4.tcp_tw_reuse": 1}, {"net.core.somaxconn": 1}
+    )
+    assert "TcpExtTWRecycled" in found
+    assert "TcpExtListenOverflows" not in found
+
+
+def test_trials_that_are_kept_are_not_measured_again(tmp_path: Path) -> None:
+    seen = []
+    for _ in range(2):
+        bench = Noisy(1)
+        with Record(tmp_path / "trials.jsonl", {}) as record:
+            recorded = benches.Recorded(bench, record, "compare")
+            seen.append([recorded.measure({"gain": n}, n).metrics for n in range(3)])
+    assert seen[0] == seen[1]
+    assert bench.trials == 0
+
+
+@pytest.fixture
+def noisy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Benches that are made of nothing; what a setting gains depends on its somaxconn."""
+
+    class Made(Noisy):
+        def __init__(self, spec: Spec, allow_global: bool = False) -> None:
+            super().__init__(1)
+
+        def measure(self, setting: Any, seed: int) -> Any:
+            large = setting.get("net.core.somaxconn", 0) > 5000
+            return super().measure({"gain": 60, "moves": 9} if large else {}, seed)
+
+    monkeypatch.setattr(tune_compare, "NamespaceBench", Made)
+    monkeypatch.setattr(tune_compare, "need_root", lambda: None)
+    monkeypatch.setattr(benches, "tunables", lambda spec: THERE)
+
+
+def test_compare_shows_noise_first_then_what_is_known(
+    noisy: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(["tune", "compare", "ab", "baseline", "net.core.somaxconn=8192", "--fail"]) == 0
+    out, err = capsys.readouterr()
+    assert out.index("of the same") < out.index("intervals of 95%")
+    assert "throughput" in out and "better" in out
+    assert "TcpExtListenOverflows" in out
+    assert "A/A: trial 1 of 8" in err
+    # what was measured is kept: nothing is measured again
+    assert call(["tune", "compare", "ab", "baseline", "net.core.somaxconn=8192", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert "A/A" not in err
+    document = json.loads(out)
+    verdicts = {row["metric"]["name"]: row["verdict"] for row in document["metrics"]}
+    assert (verdicts["throughput"], verdicts["p99"]) == ("better", "better")
+    assert document["calibration"]["pairs"] == 4
+    (kept,) = Path(study.folder()).glob("compare-ab-*.json")
+    assert study.read(kept.stem, "compare")["result"]["pairs"] == 8
+    worse = ["tune", "compare", "ab", "net.core.somaxconn=8192", "net.core.somaxconn=64", "--fail"]
+    assert call(worse) == 99
+    assert call([*worse, "--metric", "nothing"]) == 104
+    assert call(["tune", "compare", "ab", "baseline", "baseline"]) == 104
+    assert call(["tune", "compare", "ab", "baseline", "net.core.rmem_default=1MiB"]) == 104
+    assert call(["tune", "compare", "ab", "baseline", "paper-throughput", "--metric", "failed"]) == 0
+    assert "without net.core.rmem_default" in capsys.readouterr().err
+
+
+def test_calibrate_tells_what_can_be_seen(noisy: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["tune", "calibrate", "wrk", "--set", "seconds=1", "--pairs", "5", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["bench"] == "wrk seconds=1"
+    assert 0 < document["noise"][0]["detectable"] < 1
+    assert document["noise"][2]["detectable"] is None
+    assert call(["tune", "calibrate", "wrk", "--pairs", "5"]) == 0
+    assert "seen by 7 pairs" in capsys.readouterr().out
+
+
+@root
+def test_what_a_bench_has_is_looked_at_on_the_host_that_is_tuned() -> None:
+    made = Spec(workload="ab", server={"net.core.somaxconn": 77})
+    there = benches.tunables(made)
+    assert there["net.core.somaxconn"].value == 77
+    assert there["dev.eth0.txqueuelen"].state == "there"
+    assert benches.tunables(made.model_copy(update={"tuned": "client"}))["net.core.somaxconn"].value != 77
