@@ -1,7 +1,7 @@
 //! Two hosts, network namespaces, joined by an impaired link: how fast is it, and how exact? Wants root, `ip`
 //! and `iperf3`. Prints what iperf3 saw, what a prober of its own saw, and what the link counted.
 //!
-//!     cargo run --release -p impair --example impair_link [SECONDS] [two] [realtime] [veth]
+//!     cargo run --release -p impair --example impair_link [SECONDS] [two] [ordinary] [veth]
 
 use impair::spec::LinkSpec;
 use impair::tap::{Link, Options, Place};
@@ -15,6 +15,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use thread_priority::{
+    RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy,
+    thread_native_id,
+};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -97,6 +101,12 @@ fn stream(hosts: &Hosts, seconds: u64, more: &str) -> Result<(f64, u64)> {
     Ok((received.ok_or("no result")?, sent["retransmits"].as_u64().unwrap_or(0)))
 }
 
+/// So that what is seen is the link, and not the prober waiting for its turn. Where it is not allowed it waits.
+fn before_others() {
+    let fifo = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
+    let _ordinary = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Max, fifo);
+}
+
 /// One-way delays a to b in µs, of a datagram a millisecond, until `done`.
 fn probe(hosts: &Hosts, done: &'static AtomicBool) -> Result<std::thread::JoinHandle<Vec<f64>>> {
     let bind = |address: &'static str| move || UdpSocket::bind(address);
@@ -104,6 +114,7 @@ fn probe(hosts: &Hosts, done: &'static AtomicBool) -> Result<std::thread::JoinHa
     to.set_read_timeout(Some(Duration::from_millis(500)))?;
     let zero = Instant::now();
     std::thread::spawn(move || {
+        before_others();
         while !done.load(Ordering::Relaxed) {
             let stamp = (zero.elapsed().as_nanos() as u64).to_ne_bytes();
             let _lost = from.send_to(&stamp, "10.77.0.2:7777");
@@ -111,6 +122,7 @@ fn probe(hosts: &Hosts, done: &'static AtomicBool) -> Result<std::thread::JoinHa
         }
     });
     Ok(std::thread::spawn(move || {
+        before_others();
         let (mut delays, mut stamp) = (Vec::new(), [0; 8]);
         while to.recv(&mut stamp).is_ok() {
             delays.push((zero.elapsed().as_nanos() as u64 - u64::from_ne_bytes(stamp)) as f64 / 1e3);
@@ -167,7 +179,7 @@ fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let seconds = words.iter().find_map(|word| word.parse().ok()).unwrap_or(5);
     let asked = |word: &str| words.iter().any(|w| w == word);
-    let options = Options { two_threads: asked("two"), realtime: asked("realtime"), ..Options::default() };
+    let options = Options { two_threads: asked("two"), realtime: !asked("ordinary"), ..Options::default() };
     if asked("veth") {
         let hosts = Hosts::new()?;
         let [a, b] = &hosts.0;

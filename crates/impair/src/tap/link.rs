@@ -1,5 +1,6 @@
 //! The loop that carries frames from one end to the other when their time has come.
 
+use super::manners::{Manners, Rest};
 use super::slots::{Piece, Received, Slots};
 use super::{Error, Place, Tap};
 use crate::cargo::Cargo;
@@ -15,10 +16,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use thread_priority::{
-    RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy,
-    thread_native_id,
-};
 
 /// How a link is carried.
 #[derive(Debug, Clone)]
@@ -27,11 +24,11 @@ pub struct Options {
     pub two_threads: bool,
     /// Cores that the threads are pinned to, one each; none: the kernel chooses.
     pub cores: Vec<usize>,
-    /// Stay awake this long before something is to leave: the kernel wakes late.
+    /// Stay awake this long before something is to leave, while that takes no more than a part of the time: the
+    /// kernel wakes late.
     pub spin: Interval,
-    /// Run before all that is not real-time itself (SCHED_FIFO, priority 1): for exact delays where there are
-    /// fewer cores than work. What may stop a link is then the kernel's limit of 95 % alone. Wants
-    /// CAP_SYS_NICE.
+    /// Run before all that is not real-time itself, where that is allowed (CAP_SYS_NICE) and as long as it leaves
+    /// time for others: for exact delays where there are fewer cores than work.
     pub realtime: bool,
     /// Frames of more than 2 KiB that each direction can hold, 64 KiB each.
     pub large: usize,
@@ -42,7 +39,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let spin = Interval(Duration::from_micros(60));
-        Self { two_threads: false, cores: Vec::new(), spin, realtime: false, large: 4096, small: 32_768 }
+        Self { two_threads: false, cores: Vec::new(), spin, realtime: true, large: 4096, small: 32_768 }
     }
 }
 
@@ -197,11 +194,6 @@ fn carry(
         set.set(core);
         rustix::thread::sched_setaffinity(None, &set).map_err(system("a core for the link"))?;
     }
-    if realtime {
-        let fifo = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
-        set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, fifo)
-            .map_err(|why| Error::System { what: "real-time priority for the link", why: why.to_string() })?;
-    }
     // Sleeps end when they should, not up to 50 µs later. Where this is refused they do that.
     let _default = rustix::thread::set_current_timer_slack(NonZero::new(1));
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("waiting for frames"))?;
@@ -211,21 +203,30 @@ fn carry(
     }
     let clock = Clock::get();
     let mut events = Vec::with_capacity(2);
+    let mut manners = Manners::new(spin, realtime);
     while !stop.load(Ordering::Relaxed) {
         let mut worked = false;
         for lane in lanes.iter_mut() {
             worked |= lane.turn(&clock)?;
         }
+        let now = clock.now();
         if worked {
+            manners.works(now);
             continue;
         }
         let next = lanes.iter().map(|lane| lane.path.next_at()).min().unwrap_or(u64::MAX);
-        let free = next.saturating_sub(clock.now());
-        if free <= spin {
-            std::hint::spin_loop();
-            continue;
-        }
-        let nap = Timespec { tv_sec: 0, tv_nsec: (free - spin).min(NAP) as _ };
+        let nap = match manners.rests(now, next.saturating_sub(now)) {
+            Rest::Nap(nap) => nap,
+            Rest::Yield => {
+                std::thread::yield_now();
+                continue;
+            }
+            Rest::Spin => {
+                std::hint::spin_loop();
+                continue;
+            }
+        };
+        let nap = Timespec { tv_sec: 0, tv_nsec: nap.min(NAP) as _ };
         events.clear();
         match epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), Some(&nap)) {
             Ok(_) | Err(Errno::INTR) => {}

@@ -6,6 +6,7 @@
 //! `memmap2` do the rest.
 
 mod link;
+mod manners;
 mod segment;
 mod slots;
 

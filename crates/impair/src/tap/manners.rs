@@ -1,0 +1,186 @@
+//! How the thread of a link shares its core with others: before all else while it has moments without work, as one of
+//! them when it has none; and awake for nothing only for a share of the time.
+//!
+//! On a machine with more work than cores an ordinary thread waits its turn, which is milliseconds: packets then
+//! leave that much too late. One with real-time priority is awake some 20 µs after it should be, or where a kernel is
+//! not preemptible, when another's system call ends. Staying awake for all of the time would not help: who has a core
+//! for himself is stopped by the kernel for up to 50 ms each second, for the others to have their 5 %.
+
+use thread_priority::{
+    Error, NormalThreadSchedulePolicy, RealtimeThreadSchedulePolicy, ThreadPriority, ThreadPriorityValue,
+    ThreadSchedulePolicy, set_thread_priority_and_policy, thread_native_id,
+};
+
+/// With work for this long without a pause, a thread is one among others until there is one, ns.
+const BUSY: u64 = 50_000_000;
+/// One in so many nanoseconds may be spent awake for nothing, besides what is spent so.
+const SHARE: u64 = 4;
+/// What can be saved up of them.
+const SAVED: u64 = 2_000_000;
+
+/// Niceness 0 on the scale of 0 to 99 that goes against it.
+const ORDINARY: u8 = 48;
+
+/// Put this thread before all that is not real-time itself, or among the others.
+fn prioritize(first: bool) -> Result<(), Error> {
+    let (priority, policy) = match first {
+        // SCHED_FIFO, priority 1. Wants CAP_SYS_NICE.
+        true => (ThreadPriority::Min, ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo)),
+        false => (
+            ThreadPriority::Crossplatform(
+                ThreadPriorityValue::try_from(ORDINARY).map_err(|_| Error::Priority("off the scale"))?,
+            ),
+            ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Other),
+        ),
+    };
+    set_thread_priority_and_policy(thread_native_id(), priority, policy)
+}
+
+/// What to do when there is nothing to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// Look again.
+    Spin,
+    /// Let others of the same real-time priority have their turn, and look again.
+    Yield,
+    /// Sleep for so long, ns, or until a frame comes.
+    Nap(u64),
+}
+
+/// What a thread decides between two pieces of work.
+#[derive(Debug)]
+pub(super) struct Manners {
+    /// Awake this long before something is due: the kernel wakes late.
+    spin: u64,
+    /// It may be put before others.
+    may: bool,
+    /// It is.
+    first: bool,
+    /// When there was last nothing to do.
+    rested: u64,
+    /// Time that may be spent awake for nothing, as of `at`.
+    saved: u64,
+    at: u64,
+    /// It is spent now.
+    awake: bool,
+}
+
+impl Manners {
+    /// Of the thread that will ask.
+    pub(super) fn new(spin: u64, realtime: bool) -> Self {
+        Self { spin, may: realtime, first: false, rested: 0, saved: SAVED, at: 0, awake: false }
+    }
+
+    /// It has done something at `now`, and there may be more to do.
+    #[inline]
+    pub(super) fn works(&mut self, now: u64) {
+        self.account(now);
+        self.awake = false;
+        if self.first && now.saturating_sub(self.rested) > BUSY {
+            self.rank(false);
+        }
+    }
+
+    /// There is nothing to do at `now`, for `free` ns.
+    #[inline]
+    pub(super) fn rests(&mut self, now: u64, free: u64) -> Rest {
+        self.rested = now;
+        if self.may && !self.first {
+            self.rank(true);
+        }
+        self.account(now);
+        self.awake = free <= self.spin.min(self.saved);
+        match self.awake {
+            true if self.first => Rest::Yield,
+            true => Rest::Spin,
+            // Who cannot afford to be awake before it is due sleeps until then.
+            false if self.saved < self.spin => Rest::Nap(free),
+            false => Rest::Nap(free - self.spin),
+        }
+    }
+
+    #[inline]
+    fn account(&mut self, now: u64) {
+        let passed = now.saturating_sub(self.at);
+        self.at = now;
+        self.saved = match self.awake {
+            true => self.saved.saturating_sub(passed),
+            false => (self.saved + passed / SHARE).min(SAVED),
+        };
+    }
+
+    #[cold]
+    fn rank(&mut self, first: bool) {
+        match prioritize(first) {
+            Ok(()) => self.first = first,
+            Err(why) => {
+                tracing::warn!(%why, "no real-time priority: on a busy machine packets will leave late");
+                self.may = false;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ordinary_thread_is_one_as_others_are() {
+        // Fields 19 and 41 of its stat file: niceness and policy (proc(5)).
+        let stat = std::thread::spawn(|| {
+            prioritize(true)
+                .and_then(|()| prioritize(false))
+                .or_else(|_| prioritize(false))
+                .expect("ordinary");
+            std::fs::read_to_string("/proc/thread-self/stat").expect("its file")
+        });
+        let stat = stat.join().expect("a thread");
+        let fields: Vec<&str> =
+            stat.rsplit(") ").next().map(|rest| rest.split(' ').collect()).expect("fields");
+        assert_eq!((fields[19 - 3], fields[41 - 3]), ("0", "0"));
+    }
+
+    #[test]
+    fn it_is_awake_in_time_and_sleeps_before() {
+        let mut manners = Manners::new(60_000, false);
+        assert_eq!(manners.rests(0, 1_000_000), Rest::Nap(940_000));
+        assert_eq!(manners.rests(939_999, 60_001), Rest::Nap(1));
+        assert_eq!(manners.rests(940_000, 60_000), Rest::Spin);
+        assert_eq!(manners.rests(1_000_000, 0), Rest::Spin);
+        manners.first = true;
+        assert_eq!(manners.rests(940_000, 60_000), Rest::Yield);
+    }
+
+    #[test]
+    fn at_most_a_share_of_the_time_is_spent_awake_for_nothing() {
+        let (mut manners, mut now, mut spent) = (Manners::new(60_000, false), 0, 0);
+        // Something is due each 50 µs, and takes 1 µs.
+        for _ in 0..20_000 {
+            let awake = manners.rests(now, 49_000) == Rest::Spin;
+            spent += if awake { 49_000 } else { 0 };
+            now += 49_000;
+            manners.works(now);
+            now += 1_000;
+        }
+        let share = now / (SHARE + 1);
+        assert!((share * 9 / 10..share + SAVED + 49_000).contains(&spent), "{spent} of {now}");
+    }
+
+    #[test]
+    fn who_never_rests_gives_way_until_he_does() {
+        // In a thread of its own, as it has another priority afterwards.
+        let thread = std::thread::spawn(|| {
+            let mut manners = Manners::new(60_000, true);
+            manners.rests(0, 1_000);
+            let allowed = manners.first;
+            manners.works(BUSY);
+            assert_eq!(manners.first, allowed);
+            manners.works(BUSY + 1);
+            assert!(!manners.first);
+            manners.rests(BUSY + 2, 1_000);
+            assert_eq!((manners.first, manners.may), (allowed, allowed));
+        });
+        thread.join().expect("it behaves");
+    }
+}
