@@ -22,19 +22,25 @@ settings.register_profile("netdyno", deadline=None)
 settings.load_profile("netdyno")
 
 
-TOGETHER = ("test_browser.py", "test_page.py", "test_live.py", "test_tunables.py")
+TOGETHER = {
+    "test_browser.py": "browser",
+    "test_explorer.py": "browser",
+    "test_page.py": "page",
+    "test_live.py": "live",
+    "test_tunables.py": "kernel",
+}
 """Files whose tests share what there is one of, like the kernel's parameters, or what takes long to make."""
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Where tests run beside each other (`-n`): each by itself, but those of some files one after the other."""
+    """Where tests run beside each other (`-n`): each by itself, but what is shared is one after the other's."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.partition("::")[0]
-            return file if file.endswith(TOGETHER) else nodeid
+            file = nodeid.partition("::")[0].rpartition("/")[2]
+            return TOGETHER.get(file, nodeid)
 
     return Scheduling(config, log)
 

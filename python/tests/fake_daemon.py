@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import socket
@@ -68,14 +69,27 @@ def validate(profile: Any) -> list[dict[str, str]]:
 
 
 def distribution(count: int) -> dict[str, Any]:
+    """What a sample tells of so many delays, 1 µs from each other."""
+    values = range(100_000, 100_000 + 1000 * min(count, 1000), 1000)
+    q = {name: values[math.ceil(p / 100 * len(values)) - 1] if values else 0 for name, p in QUANTILES}
+    mean = (values[0] + values[-1]) / 2 if values else 0
+    most = values[-1] if values else 0
+    return {"count": len(values) * each(count), "min": min(values, default=0), "mean": mean, **q, "max": most}
+
+
+def each(count: int) -> int:
+    """How often each value of a distribution was seen."""
+    return max(1, count // 1000)
+
+
+def whole(count: int) -> dict[str, Any]:
+    """A distribution as a result has it."""
     h = HdrHistogram(1, 600_000_000_000, 3)
-    for i in range(min(count, 1000)):
-        h.record_value(100_000 + i * 1000, max(1, count // 1000))
-    q = {name: h.get_value_at_percentile(p) for name, p in QUANTILES}
-    return {
-        "count": h.get_total_count(), "min": h.get_min_value() if count else 0, "mean": h.get_mean_value(),
-        "sd": h.get_stddev(), **q, "max": h.get_max_value(), "jitter": None, "hdr": h.encode().decode(),
-    }  # fmt: skip
+    n = min(count, 1000)
+    for i in range(n):
+        h.record_value(100_000 + i * 1000, each(count))
+    sd = 1000 * math.sqrt(max(0, n * n - 1) / 12)
+    return {**distribution(count), "sd": sd, "jitter": None, "hdr": h.encode().decode()}
 
 
 QUANTILES = (("p50", 50), ("p90", 90), ("p99", 99), ("p999", 99.9))
@@ -181,7 +195,7 @@ class Core:
         groups = {}
         for group in self.profile.get("groups", []):
             n = int(1000 * step)
-            d = {k: v for k, v in distribution(n).items() if k not in ("hdr", "sd", "jitter")}
+            d = distribution(n)
             names = DELAYS.get(next(iter(group["model"])), ["step"])
             groups[group["name"]] = {
                 "counts": self.counts(n), "devices_active": group.get("devices", 1),
@@ -214,8 +228,8 @@ class Core:
                 "devices": group.get("devices", 1), "measured": c, "total": self.counts(1000 * len(self.series)),
                 "rates": {"messages_sent": 1000.0, "messages_delivered": 1000.0, "bits_sent": 512000.0},
                 "loss": 1 - c["messages_delivered"] / n if n else 0.0,
-                "delays": {d: distribution(n) for d in DELAYS.get(protocol, ["step"])},
-                "lateness": distribution(n),
+                "delays": {d: whole(n) for d in DELAYS.get(protocol, ["step"])},
+                "lateness": whole(n),
                 "errors": [{"kind": k, "count": v, "example": "late"} for k, v in c["failures"].items()],
             })  # fmt: skip
         reasons = []

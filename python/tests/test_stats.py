@@ -2,6 +2,7 @@
 
 import math
 import random
+import statistics
 
 import pytest
 from hypothesis import given, settings
@@ -81,6 +82,7 @@ def distribution(values: list[int]) -> Distribution:
         min=min(values),
         max=max(values),
         mean=mean(values),
+        sd=statistics.pstdev(values),
         p50=float(h.get_value_at_percentile(50)),
         p99=float(h.get_value_at_percentile(99)),
         hdr=h.encode().decode(),
@@ -96,6 +98,7 @@ def test_merging_is_as_if_recorded_together(parts: list[list[int]]) -> None:
     assert merged.min == together[0]
     assert merged.max == together[-1]
     assert merged.mean == pytest.approx(mean(together))
+    assert merged.sd == pytest.approx(statistics.pstdev(together))
     exact = together[max(0, math.ceil(len(together) * 0.5) - 1)]
     assert merged.p50 == pytest.approx(exact, rel=2e-3)
 

@@ -110,6 +110,7 @@ def test_a_bench_reports_a_load_that_does_not_get_through(monkeypatch: pytest.Mo
         raise Error(["ND-91-25", "ND-92-23"][seed], "no answer")
 
     monkeypatch.setattr(WORKLOADS["udp-burst"], "run", fail)
+    monkeypatch.setattr("secrets.token_hex", lambda _: f"{os.getpid() % 100000:05}x")
     bench = NamespaceBench(Spec(workload="udp-burst"))
     seen = bench.measure({"net.ipv4.tcp_fin_timeout": 30}, 0)
     assert not seen.valid
@@ -120,7 +121,7 @@ def test_a_bench_reports_a_load_that_does_not_get_through(monkeypatch: pytest.Mo
         bench.measure({"net.core.netdev_max_backlog": 1000}, 0)
     with pytest.raises(Error, match="tcp_no_such"):
         bench.measure({"net.ipv4.tcp_no_such": 1}, 0)
-    assert not any(name.startswith("nd-t") for name in namespace.names())
+    assert not any(name.startswith(f"nd-t{os.getpid() % 100000:05}x") for name in namespace.names())
 
 
 def test_a_path_is_said_in_words_or_by_name() -> None:

@@ -45,12 +45,15 @@ def merge(parts: Iterable[Distribution]) -> Distribution:
         return given[0]
     value = merged.get_percentile_to_value_dict([50, 90, 99, 99.9])
     smallest = min(part.min for part in given)
+    # exact means are there already; the histogram's own is rounded to its buckets, and so is its deviation
+    count = sum(part.count for part in given)
+    mean = math.fsum(part.mean * part.count for part in given) / count
+    squares = math.fsum(part.count * (part.sd**2 + (part.mean - mean) ** 2) for part in given)
     return Distribution(
         count=merged.get_total_count(),
         min=smallest,
-        # exact means are there already; the histogram's own is rounded to its buckets
-        mean=math.fsum(part.mean * part.count for part in given) / sum(part.count for part in given),
-        sd=merged.get_stddev(),
+        mean=mean,
+        sd=math.sqrt(squares / count),
         p50=float(value[50]),
         p90=float(value[90]),
         p99=float(value[99]),
