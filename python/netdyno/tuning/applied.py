@@ -1,68 +1,64 @@
-"""A setting put on a namespace for the time of a trial."""
+"""What a bench sets for a trial: tunables, and the few other kernel parameters that it cannot do without."""
 
 from __future__ import annotations
 
-import stat
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from netdyno import namespace
 from netdyno.errors import Error
 from netdyno.journal import Journal
-from netdyno.process import find
-from netdyno.tuning.model import Setting
+from netdyno.tuning.apply import apply
+from netdyno.tuning.model import Value
+from netdyno.tuning.plan import plan
+from netdyno.tuning.registry import registry
+
+PROC = Path("/proc/sys")
 
 
 @contextmanager
-def applied(setting: Setting, space: str, allow_global: bool, notes: Journal) -> Iterator[None]:
+def applied(values: Mapping[str, Value], space: str, allow_global: bool, notes: Journal) -> Iterator[None]:
     """Set values in a namespace; those of the whole machine only if allowed, and put back at the end."""
+    tunable = {name: value for name, value in values.items() if is_tunable(name)}
     with ExitStack() as stack:
-        for name, value in setting.items():
-            if name.startswith("dev."):
-                _device(space, name, str(value))
-            elif writable(space, name):
-                namespace.write_sysctl(space, name, str(value))
-            else:
-                _global(name, str(value), allow_global, notes, stack)
+        for name, value in values.items():
+            if name not in tunable:
+                _other(name, str(value), space, allow_global, notes, stack)
+        if tunable:
+            planned = plan(registry().read(tunable), space, allow_global=allow_global)
+            stack.enter_context(apply(planned, notes, watched=planned.machine))
         yield
 
 
-def writable(space: str | None, name: str) -> bool:
-    """Whether a namespace has a value of its own: else it is not there, or only to be read."""
-    path = _path(name)
-
-    def look() -> bool:
-        return path.exists() and bool(path.stat().st_mode & stat.S_IWUSR)
-
-    return namespace.inside(space, look)
+def is_tunable(name: str) -> bool:
+    """Whether the registry knows it, by its name or as one file of several numbers."""
+    known = registry().tunables
+    device = name.startswith("dev.")
+    return device or name in known or any(one.access.path == name for one in known.values())
 
 
-def _path(name: str) -> Path:
-    return Path("/proc/sys") / name.replace(".", "/")
+def file(name: str) -> Path:
+    """The file of a kernel parameter."""
+    known = registry().tunables.get(name)
+    return PROC / (known.access.path if known else name).replace(".", "/")
 
 
-def _device(space: str, name: str, value: str) -> None:
-    _, device, key = name.split(".", 2)
-    # sysfs shows the devices of the namespace that it was mounted in: ip mounts one
-    script = 'for q in /sys/class/net/"$0"/queues/rx-*; do printf %s "$2" >"$q/$1" || exit 1; done'
-    command = [find("ip", "iproute2"), "netns", "exec", space, "sh", "-c", script, device, key, value]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Error("ND-92-33", f"{name} could not be set to {value!r}: {done.stderr.strip()}", at=space)
+def _other(name: str, value: str, space: str, allow_global: bool, notes: Journal, stack: ExitStack) -> None:
+    path = file(name)
 
+    def own() -> bool:
+        # what is of the whole machine is not there, or only to be read
+        return path.exists() and bool(path.stat().st_mode & 0o200)
 
-def _global(name: str, value: str, allowed: bool, notes: Journal, stack: ExitStack) -> None:
-    path = _path(name)
-    try:
-        old = path.read_text().strip()
-    except OSError as e:
-        what = f"this kernel has no {name}"
-        raise Error("ND-92-33", what, at=name, fix="`netdyno tune params` shows those it has") from e
-    if not allowed:
-        what = f"{name} is of the whole machine, not of a namespace"
-        raise Error("ND-92-33", what, at=name, fix="Add --global to change it for the time of the trials")
-    entry = notes.write("sysctl", path=str(path), old=old)
-    stack.callback(notes.undo, entry)
+    if namespace.inside(space, own):
+        namespace.write_sysctl(space, name, value)
+        return
+    if not path.exists():
+        fix = "`netdyno tune params` shows those it has"
+        raise Error("ND-104-43", f"this kernel has no {name}", at=name, fix=fix)
+    if not allow_global:
+        fix = "Add --global to change it for the time of the trials"
+        raise Error("ND-104-42", f"{name} holds for the whole machine", at=name, fix=fix)
+    stack.callback(notes.undo, notes.write("sysctl", path=str(path), old=path.read_text().strip()))
     namespace.write_sysctl(None, name, value)

@@ -15,9 +15,11 @@ from typing import Any, Literal
 from netdyno.errors import Error
 from netdyno.stats.estimate import mean
 from netdyno.stats.paired import signed_rank
-from netdyno.tuning.applied import writable
+from netdyno.tuning import here
+from netdyno.tuning.applied import file, is_tunable
 from netdyno.tuning.bench import NamespaceBench, Spec, path
-from netdyno.tuning.model import Observation, Setting
+from netdyno.tuning.model import Observation, Scope, Setting
+from netdyno.tuning.registry import registry
 from netdyno.tuning.trials import Limits, Pair, Progress, measure_pairs
 
 Rule = Literal["vanishes", "grows", "falls", "stays"]
@@ -128,8 +130,8 @@ CASES: tuple[Case, ...] = (
             path=path("delay=20ms,rate=400Mbit/s,limit=20MB"),
             client={"net.ipv4.tcp_wmem": _WIDE, "net.ipv4.tcp_congestion_control": "reno"},
         ),
-        {"net.ipv4.tcp_rmem": "4096 131072 212992"},
-        {"net.ipv4.tcp_rmem": _WIDE},
+        {"net.ipv4.tcp_rmem.max": 212992},
+        {"net.ipv4.tcp_rmem.max": 33554432},
         (Check("tcp.snd_wnd", "grows", 5), Check("throughput", "grows", 5)),
     ),
     Case(
@@ -257,32 +259,23 @@ def unready(case: Case, allow_global: bool) -> str:
         return f"it takes {case.cores} processors"
     if case.spec.path and not TUN.exists():
         return "there is no /dev/net/tun for a path with delay"
-    names = [*case.before, *case.after, *case.spec.machine]
+    names = list(dict.fromkeys([*case.before, *case.after, *case.spec.machine]))
     for name in names:
-        if not name.startswith("dev.") and not _file(name).exists():
+        if not name.startswith("dev.") and not file(name).exists():
             return f"this kernel has no {name}, so that it cannot have an effect"
-    available = _file("net.ipv4.tcp_available_congestion_control").read_text().split()
+    available = file("net.ipv4.tcp_available_congestion_control").read_text().split()
     for setting in (case.before, case.after):
         wanted = setting.get("net.ipv4.tcp_congestion_control")
         if wanted and wanted not in available:
             return f"this kernel has no congestion control {wanted}: try `modprobe tcp_{wanted}`"
-    if not allow_global and (shared := [name for name in dict.fromkeys(names) if of_machine(name)]):
+    if not allow_global and (shared := [name for name in names if of_machine(name)]):
         return f"it changes {', '.join(shared)} of the whole machine for its time: add --global"
     return ""
 
 
 def of_machine(name: str) -> bool:
-    """Whether namespaces of this kernel have no value of their own; asked of one that is made for it."""
-    from netdyno.topology import Host, Network, Topology
-
-    if name.startswith("dev."):
-        return False
-    with Network(Topology(hosts={"probe": Host()}), f"p{os.getpid():x}") as network:
-        return not writable(network.namespace("probe"), name)
-
-
-def _file(name: str) -> Path:
-    return Path("/proc/sys") / name.replace(".", "/")
+    """Whether namespaces of this kernel have no value of their own."""
+    return not is_tunable(name) or here.scope(registry().find(name)) is Scope.GLOBAL
 
 
 def run(

@@ -85,7 +85,7 @@ def test_what_cannot_run_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         "tcp_congestion_control",
     ):
         (tmp_path / name).write_text("reno cubic\n")
-    monkeypatch.setattr(cases, "_file", lambda name: tmp_path / name.rpartition(".")[2])
+    monkeypatch.setattr(cases, "file", lambda name: tmp_path / name.rpartition(".")[2])
     monkeypatch.setattr(cases, "TUN", tmp_path)
     assert "no congestion control bbr" in why(known["lossy-path"], True)
     assert why(known["control-low-latency"], True).startswith("this kernel has no net.ipv4.tcp_low_latency")
