@@ -1,0 +1,100 @@
+"""What an impaired path did to the kernel's packets is what our stream says of it; ping and iperf3 say the same."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import NETDYNOD, PATIENT, Lab, root, sh, until
+from test_impair import FAR, Wan
+
+from netdyno.result import Repetition
+
+pytestmark = [
+    root,
+    pytest.mark.skipif(not Path("/dev/net/tun").exists(), reason="there is no /dev/net/tun"),
+]
+HELD = 3
+"""Packets that `reorder` lets pass first."""
+
+
+def stream(lab: Lab, path: Wan) -> Repetition:
+    """A thousand datagrams over the path and back, by kernel sockets."""
+    within, beyond = (("ip", "netns", "exec", space) for space in (path.near, path.far))
+    reflector = lab.spawn(*beyond, NETDYNOD, "reflect", "--udp", "7", "--bind", FAR)
+    listening = (*beyond, "ss", "-Huln", "sport", "=", ":7")
+    until(lambda: sh(*listening).strip(), 20, "the reflector does not come up")
+    model = {"stream": {"rate": "1k/s", "count": 1000, "size": "100B"}}
+    document = {
+        "name": "seen",
+        "phases": {"warmup": "0s", "measure": "1500ms", "drain": "2s", "sample": "500ms"},
+        "validity": PATIENT,
+        "groups": [
+            {
+                "name": "s",
+                "target": f"udp://{FAR}:7",
+                "devices": 1,
+                "model": model,
+                "load": {"closed": {"flows": 1}},
+            }
+        ],
+    }
+    done = lab.good("run", lab.write("p.json", document), prefix=within)
+    reflector.terminate()
+    reflector.communicate(timeout=20)
+    return done.trial
+
+
+def test_stream_and_ping_count_what_the_path_did(lab: Lab) -> None:
+    ill = "delay=20ms,loss=5%,duplicate=5%,reorder=5%"
+    path = Wan(lab, "--there", ill, "--back", "delay=10ms", "--seed", "9")
+    trial = stream(lab, path)
+    said = path.ping("-c", "200", "-i", "0.005", "-W", "1")
+    pings, came = (int(n) for n in re.findall(r"(\d+) packets transmitted, (\d+) received", said)[0])
+    doubled = int(found[1]) if (found := re.search(r"\+(\d+) duplicates", said)) else 0
+    last = path.end()
+    there, back = last["a_to_b"], last["b_to_a"]
+    [group] = trial.groups
+    total = group.total
+    # each packet that went in was ours or ping's, and so was each that was lost or came twice
+    assert total.messages_sent + pings == there["packets_in"] == 1200
+    lost = total.messages_sent - total.messages_delivered
+    assert lost + (pings - came) == there["lost"] > 30
+    assert total.duplicates + doubled == there["duplicated"] > 30
+    assert (back["lost"], back["duplicated"], back["packets_in"]) == (0, 0, there["packets_out"])
+    # ping tells no order
+    order = group.reordering
+    assert order is not None
+    assert 20 < total.reordered <= there["reordered"]
+    # copies are no arrivals, and others that are held back may come between
+    assert order.extent.count == total.reordered
+    assert HELD - 1 <= order.extent.p50 <= HELD + 1
+    # the least delay is the path's, and ping's
+    least = group.delays["round_trip"].min / 1e6
+    pinged = float(re.findall(r"= ([\d.]+)/", said)[0])
+    assert least >= 30.0 <= pinged
+    assert least == pytest.approx(pinged, abs=2.0)
+
+
+@pytest.mark.skipif(not shutil.which("iperf3"), reason="iperf3 is not installed")
+def test_iperf3_loses_the_same_share(lab: Lab) -> None:
+    path = Wan(lab, "--there", "delay=1ms,loss=5%", "--seed", "5")
+    ours = stream(lab, path).groups[0]
+    within, beyond = (("ip", "netns", "exec", space) for space in (path.near, path.far))
+    server = lab.spawn(*beyond, "iperf3", "-s", "-1", "-B", FAR)
+    until(lambda: sh(*beyond, "ss", "-Htln", "sport", "=", ":5201").strip(), 20, "iperf3 does not come up")
+    client = ("iperf3", "-c", FAR, "-u", "-b", "8M", "-l", "500", "-t", "1", "-J")
+    theirs: dict[str, Any] = json.loads(sh(*within, *client))["end"]["sum"]
+    server.communicate(timeout=20)
+    last = path.end()["a_to_b"]
+    lost = ours.total.messages_sent - ours.total.messages_delivered
+    # besides datagrams iperf3 has a connection on the path, a few of whose packets are lost as well
+    assert 0 <= last["lost"] - lost - theirs["lost_packets"] <= 10, (last, lost, theirs)
+    # four deviations of the binomial distribution for either
+    for missing, all_of in ((lost, 1000), (theirs["lost_packets"], theirs["packets"])):
+        assert missing / all_of == pytest.approx(0.05, abs=4 * (0.05 * 0.95 / all_of) ** 0.5)
+    assert ours.total.duplicates == ours.total.reordered == 0
