@@ -48,7 +48,7 @@ class Goal:
         bounds = [("at least", self.least)] * (self.least > 0) + [("at most", self.most)] * (
             self.most < math.inf
         )
-        return " and ".join(f"{word} {bound:,g}{' ×' * self.ratio}" for word, bound in bounds)
+        return " and ".join(f"{word} {bound:,.12g}{' ×' * self.ratio}" for word, bound in bounds)
 
 
 @dataclass(frozen=True)
