@@ -17,8 +17,9 @@ def profiles() -> dict[str, Path]:
 
 
 def experiments() -> dict[str, Path]:
-    """Name and file of each preset experiment."""
-    return {path.stem: path for path in sorted(paths.data("experiments").rglob("*.yaml"))}
+    """Name and file of each preset experiment; those of tuning are of a format of their own."""
+    found = sorted(paths.data("experiments").rglob("*.yaml"))
+    return {path.stem: path for path in found if path.parent.name != "tuning"}
 
 
 def names() -> list[str]:

@@ -9,6 +9,7 @@ from netdyno.cli import (
     tune_cases,
     tune_compare,
     tune_params,
+    tune_reproduce,
     tune_restore,
     tune_screen,
     tune_search,
@@ -29,3 +30,4 @@ app.command("screen", cls=Verb)(tune_screen.screen)
 app.command("search", cls=Verb)(tune_search.search)
 app.command("apply", cls=Verb)(tune_apply.apply)
 app.command("restore", cls=Verb)(tune_restore.restore)
+app.command("reproduce", cls=Verb)(tune_reproduce.reproduce)

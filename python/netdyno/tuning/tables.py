@@ -1,0 +1,246 @@
+"""Tables of papers, measured again: benches, the settings that they compare, and what was said to come out.
+
+All settings run on each bench once in every block, in an order drawn for the block. So each setting makes a
+pair with the baseline of its block, and what a broken-off run has is a part of everything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from netdyno import config, paths, presets
+from netdyno.config import Config
+from netdyno.errors import Error
+from netdyno.stats.paired import blocks, least_pairs
+from netdyno.tuning import benches
+from netdyno.tuning.bench import Spec, workload
+from netdyno.tuning.benches import BASELINE, Chosen
+from netdyno.tuning.compare import Comparison, Finding, judge
+from netdyno.tuning.model import Bench, Observation, Setting
+from netdyno.tuning.record import Record
+from netdyno.tuning.trials import Limits, Pair, gated
+
+
+class BenchSpec(Spec):
+    """A bench, and which of its options say how much is done and how long it takes."""
+
+    load: tuple[str, ...] = ()
+    """Options that are less on a smaller machine."""
+    length: tuple[str, ...] = ()
+    """Options that are less in a shorter run."""
+
+
+class Row(Config):
+    """A line of a table."""
+
+    bench: str
+    """Name of the bench."""
+    metric: str
+    """What of it."""
+    paper: str = ""
+    """What was said to come out."""
+
+
+class Table(Config):
+    """A setting beside the baseline."""
+
+    name: str
+    """As in the paper."""
+    about: str = ""
+    """In a line."""
+    setting: str
+    """A known setting, or a file."""
+    rows: tuple[Row, ...] = Field(min_length=1)
+    """Its lines."""
+
+
+class Tables(Config):
+    """Tables to be measured."""
+
+    format: Literal["netdyno-tuning/1"]
+    """Which format this is."""
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
+    """A short name."""
+    description: str = ""
+    """What it is for."""
+    repeat: int = Field(default=8, ge=2, le=10_000)
+    """Blocks."""
+    processors: int = Field(default=1, ge=1)
+    """Those of the machine that the load is for."""
+    benches: dict[str, BenchSpec] = Field(min_length=1)
+    """By name."""
+    tables: tuple[Table, ...] = Field(min_length=1)
+    """What is asked."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Tables:
+        for table in self.tables:
+            for row in table.rows:
+                if row.bench not in self.benches:
+                    raise ValueError(f"{table.name} names the bench {row.bench!r}, which is not in benches")
+        return self
+
+    @property
+    def settings(self) -> list[str]:
+        """All that are run."""
+        return list(dict.fromkeys([BASELINE, *(table.setting for table in self.tables)]))
+
+    def least(self, level: float) -> int:
+        """Blocks with fewer of which nothing can be shown of what a table asks."""
+        asked = Counter((table.name, row.bench) for table in self.tables for row in table.rows)
+        return least_pairs(level, max(asked.values()))
+
+
+def names() -> dict[str, Path]:
+    """Tables that come with netdyno, by name."""
+    return {file.stem: file for file in sorted((paths.data("experiments") / "tuning").glob("*.yaml"))}
+
+
+def read(name: str) -> Tables:
+    """Tables by name, or from a file."""
+    found = names().get(name)
+    if found is None and presets.is_word(name):
+        raise presets.unknown(name, names())
+    at = found or Path(name)
+    made = config.check(Tables, config.read(at), "ND-104-24", str(at))
+    for key, spec in made.benches.items():
+        known = workload(spec).metrics
+        for row in (row for table in made.tables for row in table.rows if row.bench == key):
+            if row.metric not in known:
+                fix = f"It measures: {', '.join(known)}"
+                raise Error("ND-104-52", f"{key} measures no {row.metric!r}", at=str(at), fix=fix)
+    return made
+
+
+_NUMBER = re.compile(r"([0-9.]+)([A-Za-z]*)")
+
+
+def scaled(spec: BenchSpec, load: float, length: float) -> Spec:
+    """The bench with less to do, or for a shorter time; at least one of everything."""
+
+    def less(key: str, value: Any) -> Any:
+        factor = (load if key in spec.load else 1.0) * (length if key in spec.length else 1.0)
+        if factor == 1.0:
+            return value
+        if isinstance(value, str):
+            found = _NUMBER.fullmatch(value)
+            return f"{float(found[1]) * factor:g}{found[2]}" if found else value
+        return max(1, round(value * factor)) if isinstance(value, int) else value * factor
+
+    options = {key: less(key, value) for key, value in spec.options.items()}
+    plain = spec.model_dump(exclude={"load", "length"})
+    return Spec.model_validate(plain | {"options": options})
+
+
+@dataclass(frozen=True)
+class Run:
+    """One trial of the plan."""
+
+    block: int
+    bench: str
+    setting: str
+
+
+def schedule(tables: Tables, repeat: int, seed: int) -> Iterator[Run]:
+    """Block after block, each with every bench and every setting once."""
+    settings = tables.settings
+    orders = {
+        bench: blocks(len(settings), repeat, seed * 1009 + number)
+        for number, bench in enumerate(tables.benches)
+    }
+    for block in range(repeat):
+        for bench in tables.benches:
+            for arm in orders[bench][block]:
+                yield Run(block, bench, settings[arm])
+
+
+Seen = dict[str, dict[str, dict[int, Observation]]]
+"""Observations by bench, setting and block."""
+
+Told = Callable[[int, int, Run, Observation, float], None]
+"""Told after each trial: how many are done, of how many, which it was, what it saw, seconds left."""
+
+
+def run(
+    tables: Tables,
+    made: Mapping[str, Bench],
+    settings: Mapping[str, Setting],
+    record: Record,
+    *,
+    repeat: int,
+    seed: int,
+    limits: Limits | None = None,
+    told: Told = lambda done, of, one, seen, left: None,
+) -> Seen:
+    """Measure everything that the record does not have yet."""
+    plan = list(schedule(tables, repeat, seed))
+    found: Seen = {bench: {name: {} for name in settings} for bench in tables.benches}
+    took: dict[str, list[float]] = {bench: [] for bench in tables.benches}
+    for done, one in enumerate(plan, 1):
+        index = one.block * len(settings) + list(settings).index(one.setting)
+        trial = record.measure(
+            made[one.bench], one.bench, index, settings[one.setting], seed * 100_003 + one.block
+        )
+        seen = gated(trial.observation, limits or Limits())
+        found[one.bench][one.setting][one.block] = seen
+        took[one.bench].append(trial.took)
+        told(done, len(plan), one, seen, _left(plan[done:], took))
+    return found
+
+
+def _left(rest: Sequence[Run], took: Mapping[str, Sequence[float]]) -> float:
+    """Seconds for what is left; a bench that has not run yet is taken for the others' mean."""
+    known = {bench: sum(one) / len(one) for bench, one in took.items() if one}
+    middle = sum(known.values()) / len(known)
+    return sum(known.get(one.bench, middle) for one in rest)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a table, measured."""
+
+    row: Row
+    finding: Finding | None
+    """None when no pair of it counts."""
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A table, measured."""
+
+    table: Table
+    lines: tuple[Line, ...]
+    comparisons: Mapping[str, Comparison]
+    """By bench."""
+
+
+def fill(
+    tables: Tables, chosen: Mapping[str, Chosen], seen: Seen, *, level: float = 0.05, seed: int = 1
+) -> list[Filled]:
+    """Judge every table; the correction is over what a table asks of a bench."""
+    found = []
+    for table in tables.tables:
+        comparisons: dict[str, Comparison] = {}
+        for bench in dict.fromkeys(row.bench for row in table.rows):
+            wanted = [row.metric for row in table.rows if row.bench == bench]
+            known = workload(tables.benches[bench]).metrics
+            base, other = seen[bench][BASELINE], seen[bench][table.setting]
+            pairs: list[Pair] = [(base[n], other[n]) for n in sorted(base.keys() & other.keys())]
+            mechanism = benches.mechanism({}, chosen[table.setting].setting)
+            comparisons[bench] = judge(
+                pairs, {name: known[name] for name in wanted}, mechanism, level=level, seed=seed
+            )
+        lines = tuple(Line(row, _finding(comparisons[row.bench], row.metric)) for row in table.rows)
+        found.append(Filled(table, lines, comparisons))
+    return found
+
+
+def _finding(made: Comparison, metric: str) -> Finding | None:
+    return next((one for one in made.findings if one.metric.name == metric), None)
