@@ -86,6 +86,9 @@ def test_a_run_is_watched_and_packets_are_followed_beside_it(lab: Lab) -> None:
     assert (run.code, view.code) == (0, 0), run.text + view.text
     lines = [line for line in view.out.splitlines() if " b.reflector " in line]
     assert len(lines) > 2
+    assert re.search(r"^a: pair:\w+ \(net_ring\), .*, 1 queue each way; does by itself: nothing", view.out), (
+        view.out
+    )
     run = replace(run, folder=next(lab.runs.glob("*-e2e-*")))
     assert run.result.valid, "a viewer changes nothing"
     sent = next(one for one in run.trial.elements if one["name"] == "a.tx")["packets_in"]

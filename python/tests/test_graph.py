@@ -58,6 +58,19 @@ def test_a_plan_has_places_and_ways() -> None:
     ]  # fmt: skip
 
 
+def test_ports_say_what_they_do_themselves() -> None:
+    port = {"name": "a", "device": "0000:83:00.0", "driver": "net_ice", "mac": "02:00:00:00:00:01"}
+    port |= {"rx_queues": 1, "tx_queues": 4, "uses": [], "offers": ["rss", "tso"]}
+    assert graph_view.ports({"ports": [port]}) == [
+        "a: 0000:83:00.0 (net_ice), 02:00:00:00:00:01, 1 receive and 4 transmit queues; "
+        "does by itself: nothing; offers besides: rss, tso"
+    ]
+    one = port | {"rx_queues": 4, "uses": ["rss"]}
+    (told,) = graph_view.ports({"ports": [one]})
+    assert told.endswith("4 receive and 4 transmit queues; does by itself: rss; offers besides: tso")
+    assert graph_view.ports(SHAPE) == []
+
+
 def test_counts_rates_and_drops() -> None:
     rates = graph_view.Rates()
     assert rates.take(STATS) == {"a.generator": None, "a.tx": None}

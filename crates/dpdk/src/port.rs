@@ -25,6 +25,8 @@ pub struct PortConfig {
     pub promiscuous: bool,
     /// The port's own address; `None` keeps the one it has.
     pub mac: Option<[u8; 6]>,
+    /// The port itself spreads what it receives over its queues: all frames of a flow, and of the way back, on one.
+    pub rss: bool,
 }
 
 impl Default for PortConfig {
@@ -37,9 +39,16 @@ impl Default for PortConfig {
             mtu: 0,
             promiscuous: true,
             mac: None,
+            rss: false,
         }
     }
 }
+
+/// Repeated, it makes Toeplitz hashes of a flow's two directions equal, as it is the same for both sides' addresses
+/// and ports (S. Woo, K. Park: Scalable TCP session monitoring with symmetric receive-side scaling).
+const SYMMETRIC: [u8; 2] = [0x6d, 0x5a];
+/// Longest key that any port wants.
+const KEY_MAX: usize = 256;
 
 /// What a port says about itself.
 #[derive(Debug, Clone)]
@@ -56,6 +65,13 @@ pub struct PortInfo {
     pub interface: u32,
     /// What it could do by itself.
     pub offers: Vec<&'static str>,
+}
+
+impl PortInfo {
+    /// Whether it can spread what it receives over several queues.
+    pub fn has_rss(&self) -> bool {
+        self.offers.contains(&"rss")
+    }
 }
 
 /// What a port may offer to do, as it says in its receive and transmit capabilities.
@@ -212,6 +228,15 @@ impl Port {
         // need them whole count them as such.
         wanted.rxmode.offloads = info.rx_offload_capa & dpdk_sys::ND_RX_OFFLOAD_SCATTER;
         wanted.txmode.offloads = info.tx_offload_capa & dpdk_sys::ND_TX_OFFLOAD_MULTI_SEGS;
+        let mut key: [u8; KEY_MAX] = std::array::from_fn(|i| SYMMETRIC[i % SYMMETRIC.len()]);
+        if config.rss {
+            wanted.rxmode.mq_mode = dpdk_sys::ND_MQ_RX_RSS;
+            let rss = &mut wanted.rx_adv_conf.rss_conf;
+            rss.rss_hf = info.flow_type_rss_offloads & dpdk_sys::ND_RSS;
+            // A port that does not say how long its key is has DPDK's usual 40 bytes.
+            rss.rss_key_len = if info.hash_key_size == 0 { 40 } else { info.hash_key_size };
+            rss.rss_key = key.as_mut_ptr();
+        }
         let id = port.id;
         let check = |action, code: i32| match code {
             0.. => Ok(()),

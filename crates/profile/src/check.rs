@@ -238,6 +238,10 @@ fn check_dpdk(profile: &Profile, dpdk: &Dpdk, add: &mut impl FnMut(Option<Error>
         if let Some(cable) = port.device.strip_prefix("pair:") {
             *cables.entry(cable).or_default() += 1;
         }
+        if !(1..=QUEUES).contains(&port.queues) {
+            let what = format!("a port has 1 to {QUEUES} queues, not {}", port.queues);
+            add(Some(Error::new(OUT_OF_RANGE, format!("{at}.queues"), what, "Use one for each worker")));
+        }
         add(check_forward(dpdk, port, &at));
         add(check_impair(port, &at));
         check_network(port, &at).into_iter().for_each(|error| add(Some(error)));
@@ -271,11 +275,8 @@ fn check_dpdk(profile: &Profile, dpdk: &Dpdk, add: &mut impl FnMut(Option<Error>
         }
         for (e, element) in worker.elements.iter().enumerate() {
             let at = format!("transport.dpdk.placement[{w}].elements[{e}]");
-            let known = element.split_once('.').is_some_and(|(port, what)| {
-                dpdk.ports.iter().any(|p| p.name == port && elements_of(p).contains(&what))
-            });
-            if !known {
-                let all: Vec<String> = all_elements(dpdk).collect();
+            let all: Vec<String> = all_elements(dpdk).collect();
+            if !all.contains(element) {
                 let fix = match closest(element, all.iter().map(String::as_str)) {
                     Some(near) => format!("Did you mean {near:?}?"),
                     None => format!("Use {}", all.join(", ")),
@@ -402,18 +403,26 @@ fn check_impair(port: &Port, at: &str) -> Option<Error> {
     first.or_else(later).map(wrong)
 }
 
-/// What can be placed of a port.
-fn elements_of(port: &Port) -> Vec<&'static str> {
-    let own: &[&str] = match port.role {
+/// Most queues of a port.
+const QUEUES: u16 = 16;
+
+/// What can be placed of a port, for each of its queues.
+fn elements_of(role: Role) -> &'static [&'static str] {
+    match role {
         Role::Generator => &["generator", "receiver"],
         Role::Reflector => &["reflector"],
         Role::L2fwd => &["l2fwd"],
-    };
-    own.iter().copied().chain(port.impair.as_ref().map(|_| "impair")).collect()
+    }
 }
 
 fn all_elements(dpdk: &Dpdk) -> impl Iterator<Item = String> + '_ {
-    dpdk.ports.iter().flat_map(|p| elements_of(p).into_iter().map(move |e| format!("{}.{e}", p.name)))
+    dpdk.ports.iter().flat_map(|port| {
+        let lanes = (0..port.queues.min(QUEUES)).flat_map(move |i| {
+            let number = if port.queues > 1 { i.to_string() } else { String::new() };
+            elements_of(port.role).iter().map(move |element| format!("{}.{element}{number}", port.name))
+        });
+        lanes.chain(port.impair.as_ref().map(|_| format!("{}.impair", port.name)))
+    })
 }
 
 /// Six hexadecimal bytes with colons.

@@ -292,8 +292,9 @@ fn default_memory() -> Size {
 pub struct Port {
     /// Name within the profile.
     pub name: String,
-    /// A PCI address (`0000:01:00.0`), a DPDK virtual device (`net_af_packet0,iface=veth0`,
-    /// `net_tap0,iface=tap0`, `net_ring0`), or `pair:NAME` — used by two ports, the two ends of a cable.
+    /// A PCI address (`0000:01:00.0`), a DPDK virtual device in full (`net_memif0,role=server`) or short
+    /// (`af_packet:veth0`, `af_xdp:veth0`, `tap:tap0`, `virtio:/run/socket`, `null`), or `pair:NAME` — used by two
+    /// ports, the two ends of a cable.
     pub device: String,
     /// The port's own address, with the prefix length of its network if there is a `gateway`: `10.0.0.1/24`.
     #[serde(default = "no_address")]
@@ -317,6 +318,11 @@ pub struct Port {
     /// What the port is for. Default generator.
     #[serde(default)]
     pub role: Role,
+    /// Queues in each direction, 1 to 16, each with elements of its own (`a.generator0`, `a.receiver1`) that can be
+    /// placed on workers of their own. Where the port cannot spread what it receives, an element does. Default 1.
+    #[serde(default = "one_queue")]
+    #[schemars(range(min = 1, max = 16))]
+    pub queues: u16,
     /// With the role l2fwd: the port that frames go on to, one of the same role. Default: the port itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
@@ -330,6 +336,10 @@ pub struct Port {
     /// How that changes while the run goes on. Default: it stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub impair_timeline: Option<WayTimeline>,
+}
+
+fn one_queue() -> u16 {
+    1
 }
 
 fn no_address() -> Address {
@@ -404,7 +414,8 @@ pub struct Worker {
     /// over when no physical core is free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<Threads>,
-    /// Elements, as `PORT.ELEMENT`: `a.generator`, `a.receiver`, `b.reflector`, `c.l2fwd`, `c.impair`.
+    /// Elements, as `PORT.ELEMENT`: `a.generator`, `a.receiver`, `b.reflector`, `c.l2fwd`, `c.impair`; all but the
+    /// last with a number where the port has several queues: `a.generator0`.
     pub elements: Vec<String>,
 }
 

@@ -270,6 +270,20 @@ fn each_fault_is_named_with_its_place_and_a_remedy() {
             "0 and 32",
         ),
         (
+            "no queue",
+            d("/transport/dpdk/ports/0/queues", json!(0)),
+            "ND-104-05",
+            "transport.dpdk.ports[0].queues",
+            "1 to 16",
+        ),
+        (
+            "more queues than a port can have",
+            d("/transport/dpdk/ports/0/queues", json!(17)),
+            "ND-104-05",
+            "transport.dpdk.ports[0].queues",
+            "1 to 16",
+        ),
+        (
             "a VLAN as text",
             d("/transport/dpdk/ports/0/vlan", json!("100")),
             "ND-104-04",

@@ -128,6 +128,8 @@ def find() -> Path:
 def watch(client: Client, interval: float) -> None:
     """Show the graph until the run is over."""
     shape = client.call("graph.describe")
+    for line in graph_view.ports(shape):
+        console.out().print(line, markup=False, highlight=False, soft_wrap=True)
     view: graph_view.View = graph_view.Screen(shape) if sys.stdout.isatty() else graph_view.Lines(shape)
     with view:
         for stats in _looks(client, interval):

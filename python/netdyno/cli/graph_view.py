@@ -76,6 +76,22 @@ def rows(
     return found
 
 
+def ports(shape: Mapping[str, Any]) -> list[str]:
+    """What each port is, the work it does by itself, and what else it could: elements do that."""
+    told = []
+    for port in shape.get("ports", []):
+        queues = f"{port['rx_queues']} receive and {port['tx_queues']} transmit queues"
+        if port["rx_queues"] == port["tx_queues"] == 1:
+            queues = "1 queue each way"
+        does = ", ".join(port["uses"]) or "nothing"
+        unused = ", ".join(sorted(set(port["offers"]) - set(port["uses"]))) or "nothing"
+        told.append(
+            f"{port['name']}: {port['device']} ({port['driver']}), {port['mac']}, {queues}; "
+            f"does by itself: {does}; offers besides: {unused}"
+        )
+    return told
+
+
 def table(listed: list[tuple[str, ...]], title: str | None = None) -> Table:
     """Rows with their heads; those of a plan have no counts."""
     heads = HEADS if listed and len(listed[0]) == len(HEADS) else (*HEADS[:3], HEADS[-1])

@@ -25,7 +25,10 @@ pub fn describe(caller: &Caller, params: Describe) -> Answer {
         None => loaded(caller).and_then(|run| Ok((Some(run.id.clone()), of(&run)?)))?,
     };
     let shape = observer.shape();
-    Ok(json!({"run": run, "workers": shape.workers, "elements": shape.elements, "edges": shape.edges}))
+    let (workers, elements) = (&shape.workers, &shape.elements);
+    Ok(json!({
+        "run": run, "workers": workers, "elements": elements, "edges": shape.edges, "ports": shape.ports
+    }))
 }
 
 /// What each element and worker did since the start.

@@ -5,28 +5,34 @@ use super::frames;
 use super::generator::{Generator, Streams};
 use super::impaired::{self, Impaired};
 use super::l2fwd::L2fwd;
+use super::lanes::{self, Lanes};
 use super::neighbour::{self, Neighbour, Station};
+use super::observe::PortFacts;
 use super::peers;
 use super::receiver::{Expected, Receiver, Stream};
 use super::reflector::Reflector;
 use super::report::{Report, Reporter, Run};
-use super::slots::Slots;
-use super::wiring::Wiring;
+use super::slots::{Gaps, Shape, Slots};
+use super::spread::Spread;
+use super::wiring::{self, Wiring};
 use crate::plan::{GroupPlan, Plan};
 use crate::transport::Unready;
-use dpdk::{Eal, EalOptions, Mempool, Port, PortConfig, RxQueue, TxQueue};
+use dpdk::{Eal, EalOptions, Mempool, Port, PortConfig, PortInfo, RxQueue, TxQueue};
+use engine::Graph;
 use engine::port::{PortRx, PortTx};
-use engine::{ElementId, Graph};
 use packet::ethernet::{TAG, Tags};
 use packet::{Flow, Mac};
 use profile::{Dpdk, Role, parse_mac};
 use protocol::meter::Tally;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 /// Packets in the pool all ports share.
 const PACKETS: u32 = 16_383;
+/// And these for each queue of a port that it has besides the first.
+const QUEUED: u32 = 2_048;
 /// Their room, unless a group sends longer frames.
 const ROOM: u16 = 2_048;
 
@@ -42,15 +48,21 @@ pub struct Built {
     pub reporters: Vec<String>,
     /// Ports whose incoming frames are impaired.
     pub impaired: Vec<Impaired>,
+    /// How each port's queues are used.
+    pub lanes: Vec<Lanes>,
+    /// What the ports are.
+    pub facts: Vec<PortFacts>,
 }
 
 /// One port, open.
 pub(super) struct Open<'a> {
     pub settings: &'a profile::Port,
     pub index: usize,
-    pub rx: RxQueue,
-    pub tx: TxQueue,
+    pub rx: Vec<RxQueue>,
+    pub tx: Vec<TxQueue>,
     pub station: Station,
+    lanes: Lanes,
+    info: PortInfo,
     taps: &'a Taps,
     port: Port,
 }
@@ -60,6 +72,19 @@ impl Open<'_> {
     fn speed(&self) -> Option<f64> {
         let own = || Some(self.port.link().mbps).filter(|mbps| *mbps > 0).map(|mbps| f64::from(mbps) * 1e6);
         self.settings.speed.map(|speed| speed.bits()).or_else(own)
+    }
+
+    fn facts(&self) -> PortFacts {
+        PortFacts {
+            name: self.settings.name.clone(),
+            device: self.port.device(),
+            driver: self.info.driver.clone(),
+            mac: self.station.mac.map(|byte| format!("{byte:02x}")).join(":"),
+            rx_queues: self.lanes.rx,
+            tx_queues: self.lanes.tx,
+            uses: self.lanes.rss().then_some("rss").into_iter().collect(),
+            offers: self.info.offers.clone(),
+        }
     }
 }
 
@@ -89,14 +114,17 @@ pub fn build(
     }
     let longest = frames::longest(plan)?;
     let room = u16::try_from(longest + 2 * TAG).unwrap_or(u16::MAX).max(ROOM);
-    let packets = (u64::from(PACKETS) * u64::from(ROOM) / u64::from(room)) as u32;
+    // Each queue in each direction may hold as many as it has room for.
+    let more: u32 = settings.ports.iter().map(|port| u32::from(port.queues.saturating_sub(1)) * QUEUED).sum();
+    let packets = (u64::from(PACKETS + more) * u64::from(ROOM) / u64::from(room)) as u32;
     let ways = settings.ports.iter().filter(|port| port.impair.is_some()).count();
     let (packets, on_the_way) = impaired::packets(settings.memory.0, ways, room.into(), packets);
     let pool = Mempool::new(eal, packets, room).map_err(|why| unready("transport.dpdk.memory", &why))?;
-    let mut ports = open(eal, settings, taps, &pool, longest)?;
+    let mut ports = open(eal, settings, taps, &pool, longest, lanes::steady(plan))?;
 
     let first_streams = first_streams(plan)?;
-    let mut sending: Vec<Vec<Streams>> = ports.iter().map(|_| Vec::new()).collect();
+    let mut sending: Vec<Vec<Vec<Streams>>> =
+        ports.iter().map(|port| (0..port.lanes.count).map(|_| Vec::new()).collect()).collect();
     for (i, group) in plan.groups.iter().enumerate() {
         let on = sender(settings, plan, i)?;
         let peer = peers::find(i, (&plan.profile.groups[i], group), on, &mut ports, &pool)?;
@@ -107,60 +135,87 @@ pub fn build(
         let headers = if headers > 0 { headers + tags.bytes().len() } else { 0 };
         let program = program.tagged(&tags);
         let shape = frames::shape(i, group, plan, &program, ports[on].speed())?;
-        sending[on].push(Streams {
-            group: i,
-            slots: Slots::new(&shape, plan.profile.seed.wrapping_add(i as u64)),
-            program,
-            headers,
-            priority: plan.profile.groups[i].frame.as_ref().map_or(0, |frame| frame.priority),
-            first: first_streams[i],
-            meter: [(); 3].map(|()| Tally::new(group.delays.len())),
-        });
+        let lanes = sending[on].len();
+        for (part, devices) in parts(&shape, lanes).into_iter().enumerate() {
+            let shape = Shape { devices: devices.len() as u32, ..shape.clone() };
+            // Different for each group, and for each part of one.
+            let seed = plan.profile.seed.wrapping_add(i as u64).wrapping_add((part as u64) << 32);
+            if !devices.is_empty() {
+                sending[on][(part + i) % lanes].push(Streams {
+                    group: i,
+                    slots: Slots::new(&shape, seed),
+                    program: program.clone(),
+                    headers,
+                    priority: plan.profile.groups[i].frame.as_ref().map_or(0, |frame| frame.priority),
+                    from: devices.start,
+                    first: first_streams[i].wrapping_add(devices.start as u16),
+                    meter: [(); 3].map(|()| Tally::new(group.delays.len())),
+                });
+            }
+        }
     }
-    let mut built =
-        Built { eal, graph: Graph::new(), ports: Vec::new(), reporters: Vec::new(), impaired: Vec::new() };
+    let lanes: Vec<Lanes> = ports.iter().map(|port| port.lanes).collect();
+    let facts = ports.iter().map(Open::facts).collect();
+    let mut built = Built {
+        eal,
+        graph: Graph::new(),
+        ports: Vec::new(),
+        reporters: Vec::new(),
+        impaired: Vec::new(),
+        lanes,
+        facts,
+    };
     for (open, streams) in ports.into_iter().zip(sending) {
-        let name = &open.settings.name;
-        built.ports.push((name.clone(), open.port));
-        built.graph.add(format!("{name}.tx"), Captured::new(PortTx(open.tx), open.taps.tx.clone()));
-        built.graph.add(format!("{name}.rx"), Captured::new(PortRx(open.rx), open.taps.rx.clone()));
+        let port = &open.settings.name;
+        built.ports.push((port.clone(), open.port));
+        for ((i, tx), tap) in open.tx.into_iter().enumerate().zip(&open.taps.tx) {
+            let name = wiring::name(port, "tx", i, open.lanes.tx);
+            built.graph.add(name, Captured::new(PortTx(tx), tap.clone()));
+        }
+        for ((i, rx), tap) in open.rx.into_iter().enumerate().zip(&open.taps.rx) {
+            let name = wiring::name(port, "rx", i, open.lanes.rx);
+            built.graph.add(name, Captured::new(PortRx(rx), tap.clone()));
+        }
         let seed = plan.profile.seed.wrapping_add(open.index as u64);
         if let Some(impaired) = Impaired::new(open.settings, seed) {
-            built.graph.add(format!("{name}.impair"), impaired.element(&pool, on_the_way));
+            built.graph.add(format!("{port}.impair"), impaired.element(&pool, on_the_way));
             built.impaired.push(impaired);
         }
-        match open.settings.role {
-            Role::Generator => {}
-            Role::Reflector => {
-                built.graph.add(format!("{name}.reflector"), Reflector(open.station));
-                continue;
-            }
-            Role::L2fwd => {
-                let mode = open.settings.forward.unwrap_or_default();
-                built.graph.add(format!("{name}.l2fwd"), L2fwd(mode));
-                continue;
+        if open.lanes.spread() {
+            built.graph.add(format!("{port}.spread"), Spread::new(open.lanes.count));
+        }
+        for (lane, streams) in streams.into_iter().enumerate() {
+            let name = |kind: &str| wiring::name(port, kind, lane, open.lanes.count);
+            match open.settings.role {
+                Role::Reflector => {
+                    built.graph.add(name("reflector"), Reflector(open.station));
+                }
+                Role::L2fwd => {
+                    let mode = open.settings.forward.unwrap_or_default();
+                    built.graph.add(name("l2fwd"), L2fwd(mode));
+                }
+                Role::Generator => {
+                    let mut reporter = |name: &str| {
+                        built.reporters.push(name.to_owned());
+                        Reporter::new(run.clone(), built.reporters.len() - 1, to.clone())
+                    };
+                    let (sends, receives) = (name("generator"), name("receiver"));
+                    let generator = Generator::new(streams, pool.clone(), reporter(&sends));
+                    let (groups, streams) = expected(plan);
+                    let receiver = Receiver::new(groups, streams, reporter(&receives));
+                    built.graph.add(sends, generator);
+                    built.graph.add(receives, receiver);
+                }
             }
         }
-        let mut add = |kind: &str, make: &mut dyn FnMut(&mut Graph, String, Reporter) -> ElementId| {
-            let name = format!("{name}.{kind}");
-            let reporter = Reporter::new(run.clone(), built.reporters.len(), to.clone());
-            built.reporters.push(name.clone());
-            make(&mut built.graph, name, reporter)
-        };
-        let mut streams = Some(streams);
-        add("generator", &mut |graph, name, reporter| {
-            graph.add(name, Generator::new(streams.take().unwrap_or_default(), pool.clone(), reporter))
-        });
-        add("receiver", &mut |graph, name, reporter| {
-            let (groups, streams) = expected(plan);
-            graph.add(name, Receiver::new(groups, streams, reporter))
-        });
-        built.graph.add(format!("{name}.neighbour"), Neighbour(open.station));
+        if open.settings.role == Role::Generator {
+            built.graph.add(format!("{port}.neighbour"), Neighbour(open.station));
+        }
     }
     // What is missing here is found when the graph is checked.
-    for (from, to) in Wiring::new(settings).edges {
+    for (from, output, to) in Wiring::new(settings, &built.lanes).edges {
         if let (Some(from), Some(to)) = (built.graph.find(&from), built.graph.find(&to)) {
-            built.graph.connect(from, to);
+            built.graph.connect_output(from, output, to);
         }
     }
     Ok(built)
@@ -180,6 +235,7 @@ fn open<'a>(
     taps: &'a [Taps],
     pool: &Mempool,
     longest: usize,
+    steady: bool,
 ) -> Result<Vec<Open<'a>>, Unready> {
     let mut ports = Vec::new();
     for (index, (settings, taps)) in settings.ports.iter().zip(taps).enumerate() {
@@ -189,9 +245,17 @@ fn open<'a>(
         let wanted = settings.mac.as_deref().and_then(parse_mac);
         let mtu = longest.saturating_sub(packet::ethernet::LEN);
         let mtu = if mtu > 1500 { u16::try_from(mtu).unwrap_or(u16::MAX) } else { 0 };
-        let config = PortConfig { mac: wanted, mtu, ..PortConfig::default() };
-        let (mut rx, mut tx) = port.start(&config, pool).map_err(device)?;
-        let (Some(rx), Some(mut tx)) = (rx.pop(), tx.pop()) else { continue };
+        let info = port.info().map_err(device)?;
+        let lanes = Lanes::of(settings, &info, steady);
+        let config = PortConfig {
+            mac: wanted,
+            mtu,
+            rx_queues: lanes.rx as u16,
+            tx_queues: lanes.tx as u16,
+            rss: lanes.rss(),
+            ..PortConfig::default()
+        };
+        let (rx, mut tx) = port.start(&config, pool).map_err(device)?;
         // Ports without an address of their own get one that is locally administered.
         let own = Some(port.mac()).filter(|mac| *mac != [0; 6]);
         let mac = wanted.or(own).unwrap_or([2, 0x6e, 0x64, 0, 0, index as u8]);
@@ -200,11 +264,19 @@ fn open<'a>(
         // At the other end of a cable is a port of ours, which knows; and who names the peer wants no other frames.
         let silent = settings.role == Role::L2fwd || settings.peer_mac.is_some();
         if !silent && !settings.device.starts_with("pair:") {
-            neighbour::announce(&station, &mut tx, pool);
+            neighbour::announce(&station, &mut tx[0], pool);
         }
-        ports.push(Open { settings, index, rx, tx, station, taps, port });
+        ports.push(Open { settings, index, rx, tx, station, lanes, info, taps, port });
     }
     Ok(ports)
+}
+
+/// Which of a group's devices each lane has. A recording that is played as it was, and devices that take turns in it,
+/// cannot be divided.
+fn parts(shape: &Shape, lanes: usize) -> Vec<Range<u32>> {
+    let lanes = if matches!(shape.gaps, Gaps::Given(_)) { 1 } else { lanes };
+    let border = |part: usize| (u64::from(shape.devices) * part as u64 / lanes as u64) as u32;
+    (0..lanes).map(|part| border(part)..border(part + 1)).collect()
 }
 
 /// Stream number of each group's first device.

@@ -41,13 +41,28 @@ pub struct Tap {
     place: Mutex<Option<Recorder>>,
 }
 
-/// Both directions of a port.
-#[derive(Debug, Clone, Default)]
+/// Both directions of a port, by queue.
+#[derive(Debug, Clone)]
 pub struct Taps {
     /// What it receives.
-    pub rx: Arc<Tap>,
+    pub rx: Vec<Arc<Tap>>,
     /// What it sends.
-    pub tx: Arc<Tap>,
+    pub tx: Vec<Arc<Tap>>,
+}
+
+impl Taps {
+    /// Of a port with up to so many queues in each direction.
+    pub fn new(queues: usize) -> Self {
+        let taps = || (0..queues).map(|_| Arc::default()).collect();
+        Self { rx: taps(), tx: taps() }
+    }
+
+    fn all(&self) -> impl Iterator<Item = (&Tap, Direction)> {
+        self.rx
+            .iter()
+            .map(|tap| (&**tap, Direction::In))
+            .chain(self.tx.iter().map(|tap| (&**tap, Direction::Out)))
+    }
 }
 
 /// What an element needs to record.
@@ -189,12 +204,12 @@ impl<E: Element> Element for Captured<E> {
     }
 }
 
-/// The other side: the two tapes of a port.
+/// The other side: the tapes of a port.
 pub struct PortCapture {
     name: String,
     number: u64,
     taps: Taps,
-    tapes: [(TapeRx, Direction); 2],
+    tapes: Vec<(TapeRx, Direction)>,
     clock: Clock,
     /// Nanoseconds from the engine's time zero to the wall's, and when that was found out.
     aligned: (u64, Instant),
@@ -207,21 +222,28 @@ impl PortCapture {
     pub fn start(name: &str, taps: &Taps, settings: &Settings) -> Result<Self, Unready> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let ((rx, received), (tx, sent)) = (tape(TAPE), tape(TAPE));
         let clock = Clock::get();
-        let this = Self {
+        let mut this = Self {
             name: name.to_owned(),
             number,
             taps: taps.clone(),
-            tapes: [(received, Direction::In), (sent, Direction::Out)],
+            tapes: Vec::new(),
             clock,
             aligned: (wall(&clock), Instant::now()),
             stopped: false,
             data: Vec::new(),
         };
-        taps.rx.start(number, rx, settings)?;
-        taps.tx.start(number, tx, settings)?;
+        for (tap, direction) in taps.all() {
+            let (to, from) = tape(TAPE / taps.rx.len().max(1));
+            this.tapes.push((from, direction));
+            tap.start(number, to, settings)?;
+        }
         Ok(this)
+    }
+
+    /// Drop what the elements gave back.
+    fn clear(&self) {
+        self.taps.all().for_each(|(tap, _)| tap.clear(self.number));
     }
 }
 
@@ -252,18 +274,14 @@ impl Source for PortCapture {
             self.aligned = (wall(&self.clock), Instant::now());
         }
         if self.stopped {
-            self.taps.rx.clear(self.number);
-            self.taps.tx.clear(self.number);
+            self.clear();
         }
         for _ in 0..TURN {
-            let [(received, _), (sent, _)] = &mut self.tapes;
-            let first = match (received.next(), sent.next()) {
-                (None, None) => {
-                    let over = self.tapes.iter_mut().all(|(tape, _)| tape.is_over());
-                    return Ok(if over { Turn::Over } else { Turn::Quiet });
-                }
-                (Some(received), Some(sent)) => usize::from(sent <= received),
-                (received, _) => usize::from(received.is_none()),
+            // What was received before what was sent at the same time, as they stand in the list.
+            let next = self.tapes.iter_mut().enumerate().filter_map(|(i, (tape, _))| Some((tape.next()?, i)));
+            let Some((_, first)) = next.min() else {
+                let over = self.tapes.iter_mut().all(|(tape, _)| tape.is_over());
+                return Ok(if over { Turn::Over } else { Turn::Quiet });
             };
             let (tape, direction) = &mut self.tapes[first];
             let Some(head) = tape.take(&mut self.data) else { continue };
@@ -281,8 +299,7 @@ impl Source for PortCapture {
     }
 
     fn stop(&mut self) {
-        self.taps.rx.stop(self.number);
-        self.taps.tx.stop(self.number);
+        self.taps.all().for_each(|(tap, _)| tap.stop(self.number));
         self.stopped = true;
     }
 
@@ -294,7 +311,6 @@ impl Source for PortCapture {
 impl Drop for PortCapture {
     fn drop(&mut self) {
         self.stop();
-        self.taps.rx.clear(self.number);
-        self.taps.tx.clear(self.number);
+        self.clear();
     }
 }

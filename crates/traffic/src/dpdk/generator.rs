@@ -32,7 +32,9 @@ pub struct Streams {
     pub headers: usize,
     /// Which streams go first when the port cannot take all: those with the higher number.
     pub priority: u8,
-    /// Stream number of the first device; the others follow.
+    /// Which device of the group is the first here; the others follow.
+    pub from: u32,
+    /// Stream number of that device; those of the others follow.
     pub first: u16,
     /// Counts, by phase.
     pub meter: [Tally; 3],
@@ -124,6 +126,7 @@ fn send(
     let Streams { slots, meter, .. } = streams;
     let flows = |slot: &Slot| count_flow(meter, slot, window);
     let taken = slots.take_all((due_by, ready), (zero, streams.first), marks, flows);
+    marks.devices[..taken].iter_mut().for_each(|device| *device += streams.from);
     batch.truncate(have + taken);
     let mut frames: [&mut [u8]; BURST] = std::array::from_fn(|_| Default::default());
     for (ahead, (frame, mbuf)) in frames.iter_mut().zip(&mut batch.frames_mut()[have..]).enumerate() {
@@ -243,7 +246,7 @@ impl Element for Generator {
 /// What each device sent, since the start.
 fn summaries(streams: &Streams) -> impl Iterator<Item = (u16, u32, DeviceTally)> + '_ {
     let group = streams.group as u16;
-    streams.slots.sent().zip(streams.slots.begun()).zip(0..).map(move |((sent, begun), device)| {
+    streams.slots.sent().zip(streams.slots.begun()).zip(streams.from..).map(move |((sent, begun), device)| {
         (group, device, DeviceTally { flows: (begun, begun), sent, ..DeviceTally::default() })
     })
 }

@@ -78,6 +78,7 @@ mod tests {
     use super::super::receiver::Receiver;
     use super::super::reflector::Reflector;
     use super::super::report::{Reporter, Run};
+    use super::super::spread::Spread;
     use super::*;
     use crate::capture::{Direction, Source, Turn};
     use crate::transport::Control;
@@ -424,9 +425,9 @@ mod tests {
         let pool = Mempool::new(eal(), 127, 65_200).expect("memory");
         let mut graph = Graph::new();
         let feed =
-            graph.add("feed", Captured::new(Feed { frames: frames.into_iter(), pool }, taps.rx.clone()));
+            graph.add("feed", Captured::new(Feed { frames: frames.into_iter(), pool }, taps.rx[0].clone()));
         let element = graph.add("element", element);
-        let end = graph.add("end", Captured::new(End, taps.tx.clone()));
+        let end = graph.add("end", Captured::new(End, taps.tx[0].clone()));
         graph.chain(&[feed, element, end]);
         let engine =
             Engine::start(eal(), graph, &Placement::single(None), &Options::default()).expect("it runs");
@@ -463,7 +464,7 @@ mod tests {
                 Expected { group: 0, meter: [(); 3].map(|()| Tally::new(1)), delay: Some(0), whole: false };
             let reporter = Reporter::new(run.clone(), 0, to);
             let receiver = Receiver::new(vec![expected], vec![Stream::new(0, 0)], reporter);
-            let stats = through(case.frames.clone(), receiver, &Taps::default(), &run);
+            let stats = through(case.frames.clone(), receiver, &Taps::new(1), &run);
             let tallies = reports.iter().flat_map(|report| report.groups).flat_map(|(_, phases)| phases);
             let used = tallies.map(|tally| tally.counts.messages_delivered + tally.counts.duplicates).sum();
             all_counted(&case, &stats, ("other", used), case.receiver);
@@ -473,7 +474,7 @@ mod tests {
     #[test]
     fn the_reflector_counts_every_frame_under_a_reason() {
         for case in corpus() {
-            let stats = through(case.frames.clone(), Reflector(STATION), &Taps::default(), &standing());
+            let stats = through(case.frames.clone(), Reflector(STATION), &Taps::new(1), &standing());
             all_counted(&case, &stats, ("out", 0), case.reflector);
         }
     }
@@ -481,10 +482,18 @@ mod tests {
     #[test]
     fn the_neighbour_counts_every_frame_under_a_reason() {
         for case in corpus() {
-            let stats = through(case.frames.clone(), Neighbour(STATION), &Taps::default(), &standing());
+            let stats = through(case.frames.clone(), Neighbour(STATION), &Taps::new(1), &standing());
             all_counted(&case, &stats, ("out", 0), case.neighbour);
-            let stats = through(case.frames.clone(), Neighbour(STATION6), &Taps::default(), &standing());
+            let stats = through(case.frames.clone(), Neighbour(STATION6), &Taps::new(1), &standing());
             all_counted(&case, &stats, ("out", 0), case.neighbour6);
+        }
+    }
+
+    #[test]
+    fn the_spreader_drops_nothing() {
+        for case in corpus() {
+            let stats = through(case.frames.clone(), Spread::new(1), &Taps::new(1), &standing());
+            all_counted(&case, &stats, ("out", 0), &["out"]);
         }
     }
 
@@ -492,7 +501,7 @@ mod tests {
     fn the_forwarder_hands_on_all_that_has_addresses() {
         for case in corpus() {
             let forward = L2fwd(profile::Forward::Macswap);
-            let stats = through(case.frames.clone(), forward, &Taps::default(), &standing());
+            let stats = through(case.frames.clone(), forward, &Taps::new(1), &standing());
             all_counted(&case, &stats, ("out", 0), &["out", "truncated"]);
             let short = case.frames.iter().filter(|frame| frame[0].len() < ethernet::LEN).count();
             assert_eq!(stats.dropped(), short as u64, "{}", case.name);
@@ -512,7 +521,7 @@ mod tests {
     fn the_capture_has_every_frame_as_it_was() {
         let filtered = |text: &str| profile::Capture { filter: text.into(), ..profile::Capture::default() };
         for case in corpus() {
-            let taps = Taps::default();
+            let taps = Taps::new(1);
             let mut capture = PortCapture::start("a", &taps, &filtered("")).expect("it starts");
             through(case.frames.clone(), Pass, &taps, &standing());
             capture.stop();
@@ -529,7 +538,7 @@ mod tests {
             assert!(seen[0] == expected && seen[1] == expected, "{}", case.name);
 
             // No filter is broken by them either.
-            let taps = Taps::default();
+            let taps = Taps::new(1);
             let mut capture =
                 PortCapture::start("a", &taps, &filtered("vlan and udp and ip[6:2] & 0x3fff = 0"));
             let stats = through(case.frames.clone(), Pass, &taps, &standing());

@@ -5,6 +5,7 @@
 //!  reflector port    rx ──► reflector ──► tx
 //!  l2fwd ports       rx ──► l2fwd ──► tx of the other
 //!  with impair       rx ──► impair ──► …
+//!  several queues    rx ──► spread ──► each lane's receiver, reflector or l2fwd; or rx0, rx1, … by RSS
 //! ```
 //! The profile's placement says which worker runs which of these; `tx` goes with what mostly sends, `rx` with
 //! what mostly receives.
@@ -18,6 +19,7 @@ mod generator;
 pub mod hostile;
 mod impaired;
 mod l2fwd;
+mod lanes;
 mod neighbour;
 pub mod observe;
 mod peers;
@@ -25,6 +27,7 @@ mod receiver;
 mod reflector;
 mod report;
 mod slots;
+mod spread;
 mod supervisor;
 mod tape;
 #[cfg(test)]
@@ -45,7 +48,8 @@ use crate::plan::Plan;
 use crate::transport::{Control, Sample, Transport, Unready};
 use capture::{PortCapture, Taps};
 use engine::{Engine, EngineError, Misfit, Options, Placement, Seat, Threads, Topology, View, Wish};
-use observe::Observer;
+use lanes::Lanes;
+use observe::{Observer, PortFacts};
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -59,6 +63,10 @@ pub struct Dpdk {
     cores: Vec<u16>,
     /// Where frames can be copied, by port.
     taps: Vec<Taps>,
+    /// How each port's queues are used: as expected, until the ports are open.
+    lanes: Mutex<Vec<Lanes>>,
+    /// What is known of the ports once they are open.
+    ports: Mutex<Vec<PortFacts>>,
     /// The graph, once it is at work.
     view: Mutex<Option<View>>,
 }
@@ -83,19 +91,21 @@ impl Dpdk {
             };
             Unready::new("ND-92-06", at, why.to_string(), fix)
         })?;
-        let taps = settings.ports.iter().map(|_| Taps::default()).collect();
+        let taps = settings.ports.iter().map(|port| Taps::new(port.queues.into())).collect();
+        let lanes = settings.ports.iter().map(|port| Lanes::expected(port, true)).collect();
         let cores = cores.into_iter().filter_map(|core| u16::try_from(core).ok()).collect();
-        Ok(Self { settings: settings.clone(), cores, taps, view: Mutex::default() })
+        Ok(Self {
+            settings: settings.clone(),
+            cores,
+            taps,
+            lanes: Mutex::new(lanes),
+            ports: Mutex::default(),
+            view: Mutex::default(),
+        })
     }
 
-    /// The port that frames from `port` are handed on to.
-    fn onward<'a>(&'a self, port: &'a str) -> &'a str {
-        let own = self.settings.ports.iter().find(|own| own.name == port);
-        own.and_then(|own| own.to.as_deref()).unwrap_or(port)
-    }
-
-    fn is_impaired(&self, port: &str) -> bool {
-        self.settings.ports.iter().any(|own| own.name == port && own.impair.is_some())
+    fn wiring(&self) -> Wiring {
+        Wiring::new(&self.settings, &self.lanes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The settings' placement, with the elements that it does not name beside those they work for.
@@ -103,21 +113,18 @@ impl Dpdk {
         let mut placement = Placement::single(None);
         placement.workers =
             self.cores.iter().map(|core| Seat { core: Some((*core).into()), elements: Vec::new() }).collect();
+        let wiring = self.wiring();
         let mut placed = BTreeSet::new();
         for (seat, worker) in placement.workers.iter_mut().zip(&self.settings.placement) {
             for element in &worker.elements {
-                let Some((port, kind)) = element.split_once('.') else { continue };
-                let mut beside = match kind {
-                    "generator" => vec![format!("{port}.tx")],
-                    "receiver" => vec![format!("{port}.rx"), format!("{port}.neighbour")],
-                    "reflector" => vec![format!("{port}.rx"), format!("{port}.tx")],
-                    "l2fwd" => vec![format!("{port}.rx"), format!("{}.tx", self.onward(port))],
-                    "impair" => vec![format!("{port}.rx")],
+                let beside = match wiring::kind(element) {
+                    "generator" => wiring.after(element),
+                    "receiver" | "reflector" | "l2fwd" => {
+                        [wiring.before(element), wiring.after(element)].concat()
+                    }
+                    "impair" => wiring.before(element),
                     _ => Vec::new(),
                 };
-                if kind != "impair" && self.is_impaired(port) {
-                    beside.retain(|element| !element.ends_with(".rx"));
-                }
                 // Several may lead to one port: it is with the first.
                 let all = std::iter::once(element.clone()).chain(beside);
                 seat.elements.extend(all.filter(|element| placed.insert(element.clone())));
@@ -168,6 +175,8 @@ impl Transport for Dpdk {
         let run = Arc::new(report::Run::new(control));
         let (to, reports) = channel();
         let built = build::build(&self.settings, &self.taps, &plan, &run, &to)?;
+        *self.lanes.lock().unwrap_or_else(PoisonError::into_inner) = built.lanes;
+        *self.ports.lock().unwrap_or_else(PoisonError::into_inner) = built.facts;
         let engine = Engine::start(built.eal, built.graph, &self.placement(), &Options::default());
         let engine = engine.map_err(|why| refused(&why))?;
         *self.view.lock().unwrap_or_else(PoisonError::into_inner) = Some(engine.view());
@@ -200,7 +209,8 @@ impl Transport for Dpdk {
 
     fn observe(&self) -> Option<Observer> {
         let view = self.view.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Some(Observer::new(Wiring::new(&self.settings), &self.placement(), view))
+        let ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Some(Observer::new(self.wiring(), ports, &self.placement(), view))
     }
 
     fn capture(&self, settings: &profile::Capture) -> Option<Result<Box<dyn Source>, Unready>> {

@@ -179,7 +179,7 @@ pub fn announce(station: &Station, tx: &mut TxQueue, pool: &Mempool) {
 pub fn resolve(
     station: &Station,
     wanted: &Wanted,
-    (rx, tx): (&mut RxQueue, &mut TxQueue),
+    (rx, tx): (&mut [RxQueue], &mut TxQueue),
     pool: &Mempool,
     patience: Duration,
 ) -> Option<Mac> {
@@ -191,13 +191,16 @@ pub fn resolve(
             asked = Some(Instant::now());
             Station::send(tx, pool, |out| station.ask(wanted, out));
         }
-        rx.receive(&mut batch);
-        if let Some(mac) = batch.frames().iter().find_map(|mbuf| wanted.heard(mbuf.data())) {
-            return Some(mac);
+        // The answer may come by any queue.
+        for rx in rx.iter_mut() {
+            rx.receive(&mut batch);
+            if let Some(mac) = batch.frames().iter().find_map(|mbuf| wanted.heard(mbuf.data())) {
+                return Some(mac);
+            }
+            batch.retain(|mbuf| mbuf.is_whole() && station.respond(mbuf));
+            tx.send(&mut batch);
+            batch.clear();
         }
-        batch.retain(|mbuf| mbuf.is_whole() && station.respond(mbuf));
-        tx.send(&mut batch);
-        batch.clear();
         std::thread::sleep(Duration::from_micros(100));
     }
     None

@@ -2,7 +2,7 @@
 
 use super::capture::compile;
 use super::supervisor::counts;
-use super::wiring::Wiring;
+use super::wiring::{self, Wiring};
 use crate::transport::{ElementCounts, Unready};
 use engine::trace::{Filter, Step, Traced};
 use engine::{Placement, View};
@@ -23,6 +23,29 @@ pub struct Shape {
     pub elements: Vec<ElementPlace>,
     /// How they are connected.
     pub edges: Vec<Edge>,
+    /// The ports, once they are open.
+    pub ports: Vec<PortFacts>,
+}
+
+/// A port, and which work it does by itself.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PortFacts {
+    /// Its name in the profile.
+    pub name: String,
+    /// The device string, in full.
+    pub device: String,
+    /// DPDK's driver for it.
+    pub driver: String,
+    /// Its Ethernet address.
+    pub mac: String,
+    /// Queues that receive.
+    pub rx_queues: usize,
+    /// Queues that send.
+    pub tx_queues: usize,
+    /// What the port does: the rest is done by elements.
+    pub uses: Vec<&'static str>,
+    /// What it offers to do, by its own word.
+    pub offers: Vec<&'static str>,
 }
 
 /// Where a worker runs.
@@ -102,14 +125,19 @@ pub struct Observer {
 
 impl Observer {
     /// Of a graph with this wiring, placed so; with a view of it once it is at work.
-    pub(super) fn new(wiring: Wiring, placement: &Placement, view: Option<View>) -> Self {
+    pub(super) fn new(
+        wiring: Wiring,
+        ports: Vec<PortFacts>,
+        placement: &Placement,
+        view: Option<View>,
+    ) -> Self {
         let seat = |name: &String| {
             placement.workers.iter().position(|worker| worker.elements.contains(name)).unwrap_or(0)
         };
         let core = |worker: usize| placement.workers.get(worker).and_then(|worker| worker.core);
-        let edge = |(from, to): (String, String)| Edge { ring: seat(&from) != seat(&to), from, to };
+        let edge = |(from, _, to): (String, usize, String)| Edge { ring: seat(&from) != seat(&to), from, to };
         let element = |name: String| ElementPlace {
-            kind: name.rsplit('.').next().unwrap_or_default().to_owned(),
+            kind: wiring::kind(&name).to_owned(),
             worker: seat(&name),
             core: core(seat(&name)),
             name,
@@ -119,6 +147,7 @@ impl Observer {
             workers: (0..placement.workers.len()).map(worker).collect(),
             elements: wiring.elements.into_iter().map(element).collect(),
             edges: wiring.edges.into_iter().map(edge).collect(),
+            ports,
         };
         Self { shape, view }
     }

@@ -79,7 +79,7 @@ pub fn find(
         ));
     }
     let port = &mut ports[on];
-    let (wanted, queues) = (Wanted { ip: hop, tags }, (&mut port.rx, &mut port.tx));
+    let (wanted, queues) = (Wanted { ip: hop, tags }, (&mut port.rx[..], &mut port.tx[0]));
     neighbour::resolve(&station, &wanted, queues, pool, PATIENCE).ok_or_else(|| {
         let target = plan.address.ip();
         let (who, fix) = match hop == target {

@@ -195,7 +195,7 @@ impl Measured {
 
 /// The signature of the frame whose innermost packet ends at `end`.
 #[inline]
-fn signature_in(frame: &[u8], end: usize) -> Option<Signature> {
+pub(super) fn signature_in(frame: &[u8], end: usize) -> Option<Signature> {
     Signature::parse(frame.get(signature::place(end)?..end)?)
 }
 

@@ -3,6 +3,7 @@
 use super::impaired::Impaired;
 use super::report::{Report, Run};
 use super::watch::Watch;
+use super::wiring;
 use crate::interfaces::{Interface, Interfaces};
 use crate::plan::Plan;
 use crate::transport::{Complaint, ElementCounts, Sample, Unready};
@@ -49,6 +50,7 @@ pub(super) struct Supervisor {
     samples: Sender<Sample>,
     /// Tallies since the last sample, by worker and group.
     tallies: Vec<Vec<[Tally; 3]>>,
+    /// Devices with a flow under way, by reporting element and group.
     active: Vec<Vec<u32>>,
     /// By reporting element, group and device: the latest summary.
     devices: BTreeMap<(usize, u16, u32), DeviceTally>,
@@ -85,7 +87,7 @@ impl Supervisor {
         Self {
             workers_of: reporters.iter().map(worker).collect(),
             tallies: (0..workers).map(|_| none(&plan)).collect(),
-            active: vec![vec![0; plan.groups.len()]; workers],
+            active: vec![vec![0; plan.groups.len()]; reporters.len()],
             devices: BTreeMap::new(),
             balance: vec![[(0, 0); 3]; plan.groups.len()],
             cpu_then: vec![Cpu::default(); workers],
@@ -203,7 +205,7 @@ impl Supervisor {
             }
         }
         for (group, active) in report.active {
-            self.active[worker][group] = active;
+            self.active[report.element][group] = active;
         }
         for (group, device, tally) in report.devices {
             self.devices.insert((report.element, group, device), tally);
@@ -251,6 +253,14 @@ impl Supervisor {
         }
     }
 
+    /// Devices of each group with a flow under way, of those that a worker drives.
+    fn active(&self, worker: usize) -> Vec<u32> {
+        let mut sum = vec![0; self.plan.groups.len()];
+        let mine = self.active.iter().zip(&self.workers_of).filter(|(_, of)| **of == worker);
+        mine.flat_map(|(active, _)| active.iter().enumerate()).for_each(|(group, n)| sum[group] += n);
+        sum
+    }
+
     fn sample(&mut self, until: Time, last: bool) {
         let cpu = self.cpu();
         self.send(until, last, cpu);
@@ -272,7 +282,7 @@ impl Supervisor {
                 until,
                 phase,
                 groups: std::mem::replace(&mut self.tallies[worker], none(&self.plan)),
-                active: self.active[worker].clone(),
+                active: self.active(worker),
                 ran: cpu.ran.saturating_sub(then.ran),
                 waited: cpu.waited.saturating_sub(then.waited),
                 took,
@@ -354,11 +364,13 @@ pub(super) fn counts(stats: &ElementStats) -> ElementCounts {
 
 /// The ports' counters since they were opened.
 fn interfaces(ports: &[(String, Port)], elements: &[ElementStats]) -> Interfaces {
-    let bytes = |name: String| elements.iter().find(|e| e.name == name).map_or(0, |e| e.bytes);
+    let bytes = |name: &str, kind: &str| -> u64 {
+        elements.iter().filter(|e| wiring::is(&e.name, name, kind)).map(|e| e.bytes).sum()
+    };
     let read = |(name, port): &(String, Port)| {
         let stats = port.stats();
         // Some virtual ports count no bytes; their elements do.
-        let or = |own: u64, element: &str| if own > 0 { own } else { bytes(format!("{name}.{element}")) };
+        let or = |own: u64, element: &str| if own > 0 { own } else { bytes(name, element) };
         let interface = Interface {
             rx_packets: stats.rx_packets,
             rx_bytes: or(stats.rx_bytes, "rx"),
