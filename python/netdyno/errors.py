@@ -117,6 +117,7 @@ CODES: dict[str, str] = {
     "ND-104-51": "Trials that were begun otherwise, or are damaged",
     "ND-104-52": "A metric that is not measured",
     "ND-104-53": "No such study of tuning, or of another kind",
+    "ND-104-55": "There is no experience of tuning, or it cannot be read",
     "ND-105-20": "Interrupted",
 }
 

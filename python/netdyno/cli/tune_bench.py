@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from netdyno import files
+from netdyno import config, files, journal
 from netdyno.cli import console
 from netdyno.errors import Error
+from netdyno.interrupt import Interrupts
 from netdyno.stats import units
-from netdyno.tuning.model import Bench, Metric, Tunable, Value
+from netdyno.topology import need_root
+from netdyno.tuning import service
+from netdyno.tuning.bench import NamespaceBench, Spec, path, workload
+from netdyno.tuning.here import scope
+from netdyno.tuning.model import Bench, Metric, Scope, Tunable, Value
 from netdyno.tuning.record import Record, Trial
+from netdyno.tuning.registry import registry, template
 from netdyno.tuning.simulated import Simulated
-from netdyno.tuning.space import Space, axis
+from netdyno.tuning.space import Space, axis, can_be_tried
+from netdyno.tuning.tried import Checked, Tried, look, machine, narrowed
+from netdyno.workload import WORKLOADS
 
 SIMULATED = "sim"
 
@@ -31,11 +41,20 @@ class Driven:
     starts: Mapping[str, Value]
     usual: tuple[str, ...]
     """Parameters that are tried when none are named."""
+    service: service.ServiceClass | None
+    """The class of service that is asked for."""
+    real: bool
+    """Whether its parameters are those of a kernel."""
 
     def space(self, names: Sequence[str], memory: int | None) -> Space:
         """The parameters that are named; a name may end in `*`."""
         chosen = list(dict.fromkeys(n for name in names or self.usual for n in self._meant(name)))
-        return Space(tuple(axis(self.tunables[n], self.starts.get(n), name=n, memory=memory) for n in chosen))
+        if not names:
+            chosen = [n for n in chosen if can_be_tried(self.tunables[n], self.starts.get(n), memory)]
+        bounded = self.tunables
+        if self.real:
+            bounded = narrowed(registry(), Tried(self.tunables, self.starts), chosen)
+        return Space(tuple(axis(bounded[n], self.starts.get(n), name=n, memory=memory) for n in chosen))
 
     def metrics(self, names: Sequence[str]) -> list[str]:
         """The metrics that are named, or all."""
@@ -45,20 +64,122 @@ class Driven:
         if name.endswith("*"):
             found = [n for n in self.tunables if n.startswith(name[:-1])]
         else:
-            found = [n for n in self.tunables if n == name]
+            found = [n for n in self.tunables if name in (n, template(n))]
         if not found:
             fix = "`netdyno tune params` lists those of this machine"
             raise Error("ND-104-50", f"there is no {name!r} to try on this bench", at="--param", fix=fix)
         return found
 
 
-def driven(name: str) -> Driven:
-    """The bench of a name."""
-    if name == SIMULATED:
-        bench = Simulated()
-        known = {t.name: t for t in bench.tunables}
-        return Driven(bench, SIMULATED, known, bench.baseline, tuple(known))
-    raise Error("ND-104-31", f"there is no bench {name!r}", at="BENCH", fix=f"There is: {SIMULATED}")
+@dataclass(frozen=True)
+class Asked:
+    """The options that say what to measure with."""
+
+    bench: str
+    options: Sequence[str] = ()
+    path: str | None = None
+    tuned: str = "server"
+    service: str | None = None
+    params: Sequence[str] = ()
+    baseline: Sequence[str] = ()
+    allow_global: bool = False
+
+
+@contextmanager
+def driven(asked: Asked) -> Iterator[Driven]:
+    """The bench that is asked for; interrupts leave nothing of it behind, and what was measured is kept."""
+    with ExitStack() as stack:
+        stack.enter_context(_kept())
+        if asked.bench == SIMULATED:
+            bench = Simulated()
+            known = {t.name: t for t in bench.tunables}
+            yield Driven(bench, SIMULATED, known, bench.baseline, tuple(known), None, False)
+            return
+        made = _namespaces(asked)
+        need_root()
+        journal.restore()
+        stack.enter_context(Interrupts().installed())
+        there = look(made)
+        of_class = service.read(asked.service) if asked.service else None
+        usual = of_class.tunables if of_class else sorted({t for c in _classes() for t in c.tunables})
+        names = tuple(n for n in there.tunables if n in usual or template(n) in usual)
+        yield Driven(
+            Checked(made, registry(), there.starts), f"{made.spec.label} ({platform.release()})",
+            there.tunables, there.starts, names, of_class, True,
+        )  # fmt: skip
+
+
+def _classes() -> list[service.ServiceClass]:
+    return [service.read(name) for name in service.classes()]
+
+
+def _namespaces(asked: Asked) -> NamespaceBench:
+    if asked.bench not in WORKLOADS:
+        fix = f"There are: {', '.join((SIMULATED, *WORKLOADS))}"
+        raise Error("ND-104-31", f"there is no bench {asked.bench!r}", at="BENCH", fix=fix)
+    if asked.tuned not in ("server", "client"):
+        raise Error("ND-104-04", f"{asked.tuned!r} is no host of it", at="--tune", fix="Say server or client")
+    spec = Spec.model_validate(
+        {
+            "workload": asked.bench,
+            "options": dict(_pair(text, "--set") for text in asked.options),
+            "path": path(asked.path) if asked.path else None,
+            "tuned": asked.tuned,
+            asked.tuned: _baseline(asked),
+            "machine": machine(registry().tunables) if asked.allow_global else {},
+        }
+    )
+    workload(spec)
+    return NamespaceBench(spec, allow_global=asked.allow_global)
+
+
+def _baseline(asked: Asked) -> dict[str, Value]:
+    """What the baseline is, where it is not what the machine has: `linux` is what Linux sets by itself."""
+    known = registry()
+    found: dict[str, Value] = {}
+    for text in asked.baseline:
+        if text == "linux":
+            plain = [n for n in known.tunables if "*" not in n]
+            found |= {
+                n: d for n in plain if _tried(n, asked) and (d := _default(known.find(n), asked)) is not None
+            }
+        else:
+            name, value = _pair(text, "--baseline")
+            found |= known.read({name: value})
+    return found
+
+
+def _tried(name: str, asked: Asked) -> bool:
+    """Whether a parameter is among those that are to be tried: no other is touched."""
+    if asked.params:
+        return any(name == p or (p.endswith("*") and name.startswith(p[:-1])) for p in asked.params)
+    of_class = [service.read(asked.service)] if asked.service else _classes()
+    return any(name in c.tunables for c in of_class)
+
+
+def _default(tunable: Tunable, asked: Asked) -> Value | None:
+    """The default of Linux, of what a namespace has for itself or may be set for the machine."""
+    return tunable.default if asked.allow_global or scope(tunable) is not Scope.GLOBAL else None
+
+
+def _pair(text: str, option: str) -> tuple[str, Any]:
+    name, equals, written = text.partition("=")
+    if not name or not equals:
+        raise Error("ND-104-04", f"{text!r} has no value", at=option, fix="Write it like NAME=VALUE")
+    return name, config.parse_text(written, option)
+
+
+@contextmanager
+def _kept() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.note("what was measured is kept: the same command goes on with it")
+        raise
+    except Error as e:
+        if e.code == "ND-105-20":
+            console.note("what was measured is kept: the same command goes on with it")
+        raise
 
 
 def size(text: str) -> int:

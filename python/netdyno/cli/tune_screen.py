@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from netdyno.cli import console, values
-from netdyno.cli.tune_bench import Progress, changed, driven, page, quantity, size, told
+from netdyno.cli.tune_bench import Asked, Progress, changed, driven, page, quantity, size, told
 from netdyno.tuning.gain import of_bench
 from netdyno.tuning.record import Record
 from netdyno.tuning.screen import Effect, Screening, cost
@@ -19,7 +19,43 @@ from netdyno.tuning.study import Study
 
 
 def screen(
-    bench: Annotated[str, typer.Argument(help="What to measure with: sim.", metavar="BENCH")],
+    bench: Annotated[
+        str,
+        typer.Argument(help="What to measure with: a workload over two namespaces, or sim.", metavar="BENCH"),
+    ],
+    options: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="An option of the workload, like seconds=3.", metavar="NAME=VALUE"),
+    ] = None,
+    path: Annotated[
+        str | None,
+        typer.Option(help="The path to it, as of netdyno impair: delay=15ms,loss=0.2%.", metavar="PATH"),
+    ] = None,
+    tuned: Annotated[
+        str,
+        typer.Option(
+            "--tune",
+            help="The host that is tuned: server or client.",
+            metavar="HOST",
+            parser=values.one_of("--tune", "server", "client"),
+        ),
+    ] = "server",
+    service: Annotated[
+        str | None,
+        typer.Option(
+            "--class",
+            help="A class of service: what to try for it, and what is wanted.",
+            metavar="CLASS",
+            autocompletion=values.service_class,
+        ),
+    ] = None,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(help="Begin with this value, or with all of linux itself.", metavar="NAME=VALUE"),
+    ] = None,
+    allow_global: Annotated[
+        bool, typer.Option("--global", help="Try parameters of the whole machine too.")
+    ] = False,
     param: Annotated[
         list[str] | None,
         typer.Option(help="A parameter to try; net.ipv4.tcp_* are all of these.", metavar="NAME"),
@@ -59,29 +95,25 @@ def screen(
 
         netdyno tune screen sim --trajectories 8
 
-        netdyno tune screen sim --param net.core.somaxconn --param 'net.ipv4.tcp_*' --metric throughput
+        sudo netdyno tune screen iperf3-tcp --path delay=15ms,loss=0.2% --set reverse=true --class throughput
     """
-    on = driven(bench)
-    space = on.space(param or [], size(memory) if memory else None)
-    metrics = on.metrics(metric or [])
-    wanted = of_bench(on.bench.metrics, metrics)
-    plan = {
-        "space": space.document(), "metrics": metrics, "trajectories": trajectories, "seed": seed,
-    }  # fmt: skip
-    study = Study.of("screen", on.label, plan, name)
-    if fresh:
-        study.begin_anew()
-    count = cost(space, trajectories)
-    with Record(study.record, dict(study.plan)) as record:
-        console.note(f"{study.name}: {count} trials of {len(space.axes)} parameters")
-        Progress(record, count, wanted)
-        try:
+    names = param or []
+    asked = Asked(bench, options or [], path, tuned, service, names, baseline or [], allow_global)
+    with driven(asked) as on:
+        space = on.space(names, size(memory) if memory else None)
+        metrics = on.metrics(metric or [])
+        wanted = of_bench(on.bench.metrics, metrics)
+        plan = {"space": space.document(), "metrics": metrics, "trajectories": trajectories, "seed": seed}
+        study = Study.of("screen", on.label, plan, name)
+        if fresh:
+            study.begin_anew()
+        count = cost(space, trajectories)
+        with Record(study.record, dict(study.plan)) as record:
+            console.note(f"{study.name}: {count} trials of {len(space.axes)} parameters")
+            Progress(record, count, wanted)
             found = run(on.bench, space, metrics, record, trajectories=trajectories, seed=seed, level=level)
-        except KeyboardInterrupt:
-            console.note("what was measured is kept: the same command goes on with it")
-            raise
-        told(record)
-        document = study.finish(found.document(), [t.document() for t in record.trials], space.document())
+            told(record)
+            document = study.finish(found.document(), [t.document() for t in record.trials], space.document())
     if html:
         page(html, [document])
     if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 from rich.text import Text
 
 from netdyno.cli import console, values
-from netdyno.cli.tune_bench import Progress, changed, driven, limit, page, quantity, size, told
+from netdyno.cli.tune_bench import Asked, Driven, Progress, changed, driven, limit, page, quantity, size, told
 from netdyno.errors import Error
 from netdyno.stats import units
 from netdyno.tuning import study as studies
@@ -24,7 +25,43 @@ from netdyno.tuning.search import search as run
 
 
 def search(
-    bench: Annotated[str, typer.Argument(help="What to measure with: sim.", metavar="BENCH")],
+    bench: Annotated[
+        str,
+        typer.Argument(help="What to measure with: a workload over two namespaces, or sim.", metavar="BENCH"),
+    ],
+    options: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="An option of the workload, like seconds=3.", metavar="NAME=VALUE"),
+    ] = None,
+    path: Annotated[
+        str | None,
+        typer.Option(help="The path to it, as of netdyno impair: delay=15ms,loss=0.2%.", metavar="PATH"),
+    ] = None,
+    tuned: Annotated[
+        str,
+        typer.Option(
+            "--tune",
+            help="The host that is tuned: server or client.",
+            metavar="HOST",
+            parser=values.one_of("--tune", "server", "client"),
+        ),
+    ] = "server",
+    service: Annotated[
+        str | None,
+        typer.Option(
+            "--class",
+            help="A class of service: what to try for it, and what is wanted.",
+            metavar="CLASS",
+            autocompletion=values.service_class,
+        ),
+    ] = None,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(help="Begin with this value, or with all of linux itself.", metavar="NAME=VALUE"),
+    ] = None,
+    allow_global: Annotated[
+        bool, typer.Option("--global", help="Try parameters of the whole machine too.")
+    ] = False,
     objective: Annotated[
         list[str] | None,
         typer.Option("--for", help="A metric to make better; several give a trade-off.", metavar="METRIC"),
@@ -94,34 +131,33 @@ def search(
 
         netdyno tune search sim --for throughput --limit failed=0
 
+        sudo netdyno tune search iperf3-tcp --path delay=15ms,loss=0.2% --set reverse=true --screened NAME
+
         netdyno tune search sim --for throughput --for latency_p99 --trials 60 --html trade-off.html
     """
-    on = driven(bench)
     before = studies.read(screened, "screen") if screened else None
-    space = on.space(param or _survivors(before), size(memory) if memory else None)
-    objectives = objective or [next(iter(on.bench.metrics))]
-    of_bench(on.bench.metrics, objectives)
-    limits = tuple(Limit(*limit(text)) for text in most or [])
-    goal = Goal(tuple(dict.fromkeys(objectives)), limits)
-    hints = _hints(before, goal)
-    plan = {
-        "space": space.document(), "objectives": list(goal.objectives),
-        "limits": {one.name: one.most for one in limits}, "seed": seed, "hints": [dict(h) for h in hints],
-    }  # fmt: skip
-    study = studies.Study.of("search", on.label, plan, name)
-    if fresh:
-        study.begin_anew()
+    names = param or _survivors(before)
+    asked = Asked(bench, options or [], path, tuned, service, names, baseline or [], allow_global)
     budget = Budget(trials, units.seconds(time) if time else math.inf, patience, pairs)
-    with Record(study.record, dict(study.plan)) as record:
-        console.note(f"{study.name}: at most {trials} trials of {len(space.axes)} parameters, then the proof")
-        Progress(record, trials, [on.bench.metrics[o] for o in goal.objectives])
-        try:
+    with driven(asked) as on:
+        space = on.space(names, size(memory) if memory else None)
+        goal = _goal(on, objective or [], most or [])
+        hints = _hints(before, goal)
+        plan = {
+            "space": space.document(), "objectives": list(goal.objectives),
+            "limits": {one.name: one.most for one in goal.limits}, "seed": seed,
+            "hints": [dict(h) for h in hints],
+        }  # fmt: skip
+        study = studies.Study.of("search", on.label, plan, name)
+        if fresh:
+            study.begin_anew()
+        with Record(study.record, dict(study.plan)) as record:
+            about = f"at most {trials} trials of {len(space.axes)} parameters, then the proof"
+            console.note(f"{study.name}: {about}")
+            Progress(record, trials, [on.bench.metrics[o] for o in goal.objectives])
             found = run(on.bench, space, goal, record, budget=budget, seed=seed, hints=hints, level=level)
-        except KeyboardInterrupt:
-            console.note("what was measured is kept: the same command goes on with it")
-            raise
-        told(record)
-        document = study.finish(found.document(), [t.document() for t in record.trials], space.document())
+            told(record)
+            document = study.finish(found.document(), [t.document() for t in record.trials], space.document())
     if html:
         page(html, [*([before] if before else []), document])
     if as_json:
@@ -129,6 +165,23 @@ def search(
         return
     show(found)
     console.note(f"kept in {study.document}")
+
+
+def _goal(on: Driven, objectives: Sequence[str], most: Sequence[str]) -> Goal:
+    """What is wanted: as is said, or as the class of service has it, or the first metric."""
+    limits = [Limit(*limit(text)) for text in most]
+    wanted = list(objectives)
+    if on.service:
+        wanted = wanted or [o for o in on.service.objectives if o in on.bench.metrics]
+        named = {one.name for one in limits}
+        limits += [
+            Limit(one.metric, one.most)
+            for one in on.service.constraints
+            if one.most is not None and one.metric in on.bench.metrics and one.metric not in named
+        ]
+    wanted = wanted or [next(iter(on.bench.metrics))]
+    of_bench(on.bench.metrics, wanted)
+    return Goal(tuple(dict.fromkeys(wanted)), tuple(limits))
 
 
 def _survivors(before: dict[str, object] | None) -> list[str]:

@@ -38,8 +38,10 @@ class Trial:
     """Seconds, with all that setting up took."""
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
-        return asdict(self)
+        """As JSON; of the many counters only those that moved."""
+        plain = asdict(self)
+        plain["observation"]["counters"] = {k: v for k, v in self.observation.counters.items() if v}
+        return plain
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Trial:

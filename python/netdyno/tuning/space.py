@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from netdyno.errors import Error
 from netdyno.tuning.model import Scale, Setting, Tunable, Value
@@ -124,6 +124,10 @@ def space(
     return Space(tuple(axis(t, starts.get(t.name), memory=memory) for t in tunables))
 
 
-def on_device(tunable: Tunable, device: str) -> Tunable:
-    """A device's tunable under the name that it has there."""
-    return replace(tunable, name=tunable.name.replace("*", device))
+def can_be_tried(tunable: Tunable, start: Value | None, memory: int | None = None) -> bool:
+    """Whether there is an axis of it that could matter."""
+    try:
+        axis(tunable, start, memory=memory)
+    except Error:
+        return False
+    return tunable.inert is None

@@ -1,0 +1,68 @@
+"""Make experience: measure a few settings over a grid of services and paths, unattended and resumable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from netdyno.stats.estimate import mean
+from netdyno.stats.paired import blocks
+from netdyno.tuning.features import features
+from netdyno.tuning.gain import gain, has
+from netdyno.tuning.model import Bench, Setting
+from netdyno.tuning.recommend import Context, Experience
+from netdyno.tuning.record import Record, Trial
+
+
+@dataclass(frozen=True)
+class Place:
+    """One point of the grid: a service over a path."""
+
+    name: str
+    metric: str
+    """What is to be made better."""
+
+
+def learn(
+    places: Sequence[Place],
+    bench: Callable[[Place], Bench],
+    settings: Mapping[str, Setting],
+    record: Record,
+    machine: Mapping[str, Any],
+    *,
+    pairs: int = 2,
+    seed: int = 1,
+) -> Experience:
+    """Measure every setting beside the baseline at every place, in blocks of drawn order.
+
+    A place whose baseline fails is left out, and so is a setting where it fails.
+    """
+    contexts = []
+    names = list(settings)
+    arms: list[Setting] = [{}, *settings.values()]
+    for number, place in enumerate(places):
+        made = bench(place)
+        metric = made.metrics[place.metric]
+        seen: list[dict[int, Trial]] = []
+        for index, block in enumerate(blocks(len(arms), pairs, seed + number)):
+            trials: dict[int, Trial] = {}
+            for arm in block:
+                phase = f"{place.name}: {names[arm - 1] if arm else 'baseline'}"
+                trials[arm] = record.measure(made, phase, index, arms[arm], seed * 1009 + index)
+            seen.append(trials)
+        rested = [t[0].observation for t in seen if has(t[0].observation, place.metric)]
+        if not rested:
+            continue
+        gains: dict[str, list[float]] = {}
+        for arm, name in enumerate(names, 1):
+            for trials in seen:
+                before, after = trials[0].observation, trials[arm].observation
+                if has(before, place.metric) and has(after, place.metric):
+                    better = gain(metric, after.metrics[place.metric], before.metrics[place.metric])
+                    gains.setdefault(name, []).append(better)
+        each = [features(o.counters, o.seconds) for o in rested]
+        known = set.intersection(*(set(one) for one in each))
+        middle = {n: mean([one[n] for one in each]) for n in sorted(known)}
+        contexts.append(Context(place.name, middle, place.metric, gains))
+    return Experience(machine, settings, tuple(contexts))

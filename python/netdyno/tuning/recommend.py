@@ -1,0 +1,269 @@
+"""Propose a setting for a running service, from what helped services like it; or say that nothing is known.
+
+An experience is a list of contexts: how a service was over some path, and by how much each of a few
+settings was better than the baseline there, measured. What is expected of a setting for another service is
+the mean over the nearest contexts, the nearer the heavier. How far such means were off where the answer is
+known, each context being left out in turn, is the interval. What is farther from all contexts than they are
+from each other gets no proposal.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from netdyno import files
+from netdyno.errors import Error
+from netdyno.stats.estimate import mean
+from netdyno.stats.paired import signed_rank
+from netdyno.tuning.features import Features, distance
+from netdyno.tuning.model import Setting
+
+FORMAT = 1
+NEIGHBOURS = 3
+LEAST = 6
+"""Contexts without which nothing is proposed."""
+BASELINE = ""
+"""The name of changing nothing."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """A service over a path, and what settings did for it."""
+
+    name: str
+    features: Features
+    metric: str
+    """What was made better."""
+    gains: Mapping[str, Sequence[float]]
+    """By setting: gains over the baseline, one for each pair of trials."""
+
+    def gain(self, setting: str) -> float | None:
+        """The mean gain of a setting; none where it was not measured."""
+        if setting == BASELINE:
+            return 0.0
+        found = self.gains.get(setting)
+        return mean(found) if found else None
+
+
+@dataclass(frozen=True)
+class Experience:
+    """What is known."""
+
+    machine: Mapping[str, Any]
+    """Where it was measured."""
+    settings: Mapping[str, Setting]
+    contexts: tuple[Context, ...]
+
+    def without(self, context: Context) -> Experience:
+        """All but one context."""
+        return replace(self, contexts=tuple(c for c in self.contexts if c is not context))
+
+    def write(self, path: Path) -> None:
+        """As a file."""
+        files.folder(path.parent)
+        plain = {"format": FORMAT, **asdict(self)}
+        files.write(path, json.dumps(plain, indent=1, ensure_ascii=False) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Experience:
+        """What `write` wrote."""
+        try:
+            plain = json.loads(path.read_bytes())
+            if plain["format"] != FORMAT:
+                raise ValueError(f"format {plain['format']}")
+            contexts = tuple(Context(**one) for one in plain["contexts"])
+            return cls(plain["machine"], plain["settings"], contexts)
+        except FileNotFoundError as e:
+            fix = "`netdyno tune learn` makes one on this machine; --experience names another"
+            raise Error("ND-104-55", "there is no experience yet", at=str(path), fix=fix) from e
+        except (OSError, ValueError, KeyError, TypeError) as e:
+            raise Error("ND-104-55", f"it is no experience: {e}", at=str(path)) from e
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What is expected of a setting."""
+
+    setting: str
+    gain: float
+    interval: tuple[float, float] | None
+    """None when there is too little to tell how far off it may be."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What is proposed, and why."""
+
+    setting: str
+    """A name in the experience; empty: change nothing."""
+    expected: tuple[Expected, ...]
+    """Of every setting, the best first."""
+    nearest: tuple[tuple[str, float], ...]
+    """The contexts that it is taken from, and how far they are."""
+    metric: str
+    why: str = ""
+    """Why nothing is proposed."""
+    known: bool = True
+    """False: the service is unlike all that is known."""
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+def recommend(experience: Experience, features: Features, level: float = 0.1) -> Proposal:
+    """The setting that is expected to be best, if it is surely better than changing nothing."""
+    if len(experience.contexts) < LEAST:
+        why = f"fewer than {LEAST} contexts are known"
+        return Proposal(BASELINE, (), (), "", why, known=False)
+    ranked = _near(experience.contexts, features)
+    if not ranked:
+        return Proposal(BASELINE, (), (), "", "too little is known of the service", known=False)
+    nearest = tuple((context.name, far) for context, far in ranked[:NEIGHBOURS])
+    metric = ranked[0][0].metric
+    reach = _reach(experience.contexts)
+    if ranked[0][1] > reach:
+        why = (
+            f"it is unlike all that is known: the nearest is {ranked[0][1]:.2g} away, "
+            f"and those that are known are at most {reach:.2g} from each other"
+        )
+        return Proposal(BASELINE, (), nearest, metric, why, known=False)
+    expected = []
+    for setting in experience.settings:
+        middle = _mean(ranked, setting)
+        if middle is None:
+            continue
+        off = _off(experience, setting, level)
+        expected.append(Expected(setting, middle, None if off is None else (middle - off, middle + off)))
+    expected.sort(key=lambda e: -e.gain)
+    sure = [e for e in expected if e.interval and e.interval[0] > 0]
+    why = "" if sure else "none of the settings is surely better than changing nothing"
+    return Proposal(sure[0].setting if sure else BASELINE, tuple(expected), nearest, metric, why)
+
+
+def _near(contexts: Sequence[Context], features: Features) -> list[tuple[Context, float]]:
+    """Contexts and how far they are, the nearest first."""
+    found = [
+        (context, far) for context in contexts if (far := distance(context.features, features)) is not None
+    ]
+    return sorted(found, key=lambda one: one[1])
+
+
+def _mean(ranked: Sequence[tuple[Context, float]], setting: str) -> float | None:
+    """The mean gain over the nearest that have it, by nearness."""
+    having = [(gain, far) for context, far in ranked if (gain := context.gain(setting)) is not None]
+    if not having:
+        return None
+    weights = [1 / (far + 0.1) for _, far in having[:NEIGHBOURS]]
+    pairs = zip(having[:NEIGHBOURS], weights, strict=True)
+    return math.fsum(gain * w for (gain, _), w in pairs) / math.fsum(weights)
+
+
+def _reach(contexts: Sequence[Context]) -> float:
+    """How far contexts are from their nearest neighbour, at most."""
+    found = [
+        ranked[0][1] for c in contexts if (ranked := _near([o for o in contexts if o is not c], c.features))
+    ]
+    return max(found, default=0.0)
+
+
+def _off(experience: Experience, setting: str, level: float) -> float | None:
+    """How far the expectation was off where it is known, in all but `level` of the cases."""
+    errors = []
+    for context in experience.contexts:
+        actual = context.gain(setting)
+        ranked = _near(experience.without(context).contexts, context.features)
+        guess = _mean(ranked, setting)
+        if actual is not None and guess is not None:
+            errors.append(abs(actual - guess))
+    # the rank that keeps the promise for one more like these; with too few there is none
+    rank = math.ceil((len(errors) + 1) * (1 - level))
+    return sorted(errors)[rank - 1] if errors and rank <= len(errors) else None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One context that was left out: what was proposed for it, and what came of it."""
+
+    context: str
+    proposed: str
+    known: bool
+    gain: float
+    static: str
+    """The setting that was best over the others."""
+    static_gain: float
+    best: str
+    best_gain: float
+    covered: bool | None
+    """Whether the gain was within its interval; None when nothing was proposed."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The recommender against the best static setting, on contexts that it had not seen."""
+
+    cases: tuple[Case, ...] = field(repr=False)
+    gain: float
+    """Means over all contexts; what was not proposed gained nothing."""
+    static_gain: float
+    best_gain: float
+    """With the best of the settings everywhere: no recommender can do better."""
+    abstained: int
+    p: float
+    """Of the signed-rank test that both gain the same."""
+    level: float
+
+    @property
+    def beats(self) -> bool:
+        """Whether it is better than the static setting, and not by chance."""
+        return self.gain > self.static_gain and self.p <= self.level
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**asdict(self), "beats": self.beats}
+
+
+def judge(experience: Experience, level: float = 0.05) -> Judgement:
+    """Leave each context out, propose for it from the others, and look what came of it."""
+    cases = []
+    for context in experience.contexts:
+        rest = experience.without(context)
+        proposal = recommend(rest, context.features)
+        static = _static(rest)
+        names = [BASELINE, *(s for s in experience.settings if context.gain(s) is not None)]
+        best = max(names, key=lambda s: context.gain(s) or 0.0)
+        gain = context.gain(proposal.setting) or 0.0
+        mine = next((e.interval for e in proposal.expected if e.setting == proposal.setting), None)
+        cases.append(
+            Case(
+                context.name, proposal.setting, proposal.known, gain,
+                static, context.gain(static) or 0.0, best, context.gain(best) or 0.0,
+                None if mine is None else mine[0] <= gain <= mine[1],
+            )
+        )  # fmt: skip
+    if not cases:
+        raise Error("ND-104-55", "there is no context in it to judge by")
+    return Judgement(
+        cases=tuple(cases),
+        gain=mean([c.gain for c in cases]),
+        static_gain=mean([c.static_gain for c in cases]),
+        best_gain=mean([c.best_gain for c in cases]),
+        abstained=sum(not c.proposed for c in cases),
+        p=signed_rank([c.gain - c.static_gain for c in cases]),
+        level=level,
+    )
+
+
+def _static(experience: Experience) -> str:
+    """The one setting that gains most over all contexts; changing nothing is one."""
+
+    def over_all(setting: str) -> float:
+        gains = [gain for c in experience.contexts if (gain := c.gain(setting)) is not None]
+        return mean(gains) if gains else -math.inf
+
+    return max([BASELINE, *experience.settings], key=over_all)

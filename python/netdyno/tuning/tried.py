@@ -1,0 +1,144 @@
+"""A bench as a screening or a search drives it: what can be tried on it, from which values, and what cannot
+go."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from netdyno import namespace
+from netdyno.errors import Error
+from netdyno.topology import Network
+from netdyno.tuning import here
+from netdyno.tuning.applied import write
+from netdyno.tuning.bench import NamespaceBench, topology
+from netdyno.tuning.model import Bench, Metric, Observation, Scope, Setting, Tunable, Value
+from netdyno.tuning.registry import Registry, registry
+
+CONGESTION = "net.ipv4.tcp_congestion_control"
+ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What can be tried on a bench."""
+
+    tunables: Mapping[str, Tunable]
+    """By their names in a setting, with the bounds of its devices."""
+    starts: Mapping[str, Value]
+    """What they are in the baseline."""
+
+
+def look(bench: NamespaceBench) -> Tried:
+    """The tunables of the host that is tuned, as they are when nothing was set."""
+    known = registry()
+    with _network(bench) as network:
+        space = network.namespace(bench.spec.tuned)
+        seen = here.look(known, here.names(known, here.devices(space)), space)
+        found = {
+            name: one
+            for name, one in seen.items()
+            if one.state == "there"
+            and one.value is not None
+            and (one.scope is not Scope.GLOBAL or bench.allow_global)
+            and one.tunable.values in ("number", "choice")
+        }
+        tunables = {n: replace(one.tunable, low=one.low, high=one.high) for n, one in found.items()}
+        for name, one in found.items():
+            if one.tunable.choices and one.scope is not Scope.GLOBAL:
+                tunables[name] = replace(tunables[name], choices=_accepted(bench, known, space, one))
+    starts = {n: one.value for n, one in found.items() if one.value is not None}
+    return Tried(tunables, starts | _values(bench, known))
+
+
+def _accepted(bench: NamespaceBench, known: Registry, space: str, one: here.Here) -> tuple[Value, ...]:
+    """The choices that this kernel takes: it may lack some, and a namespace may not have all."""
+    if one.name == CONGESTION and ALLOWED in bench.spec.machine:
+        return tuple(str(bench.spec.machine[ALLOWED]).split())
+
+    def taken(choice: Value) -> bool:
+        try:
+            write(known, {one.name: choice}, space)
+        except Error:
+            return False
+        return True
+
+    return tuple(choice for choice in one.tunable.choices if taken(choice))
+
+
+def narrowed(known: Registry, there: Tried, names: Iterable[str]) -> dict[str, Tunable]:
+    """Tunables with bounds that keep what they require of those that are not tried and stay as they are."""
+    wanted = set(names)
+    found = {name: there.tunables[name] for name in wanted}
+    for name in wanted:
+        for kind, one in known.conditions(name):
+            mine, other = (one.name, one.other) if one.name == name else (one.other, one.name)
+            start = there.starts.get(other)
+            if kind != "requires" or mine != name or other in wanted or not isinstance(start, int):
+                continue
+            tunable, upper = found[name], (one.compared in ("<", "<=")) == (one.name == name)
+            if one.compared not in ("<", "<=", ">", ">=") or tunable.low is None or tunable.high is None:
+                continue
+            step = 0 if one.compared.endswith("=") else 1
+            if upper:
+                found[name] = replace(tunable, high=min(tunable.high, start - step))
+            else:
+                found[name] = replace(tunable, low=max(tunable.low, start + step))
+    return found
+
+
+def _values(bench: NamespaceBench, known: Registry) -> dict[str, Value]:
+    """What the bench sets whatever the setting, as far as it is a tunable."""
+    given = bench.spec.server if bench.spec.tuned == "server" else bench.spec.client
+    return {name: value for name, value in given.items() if name in known.tunables}
+
+
+def machine(names: Iterable[str]) -> dict[str, str | int]:
+    """What the whole machine must allow, for all of these to be tried in a namespace."""
+    if CONGESTION not in names:
+        return {}
+    return {ALLOWED: namespace.read_sysctl(None, "net.ipv4.tcp_available_congestion_control") or ""}
+
+
+@contextmanager
+def _network(bench: NamespaceBench) -> Iterator[Network]:
+    # a path that is bad says nothing of what there is
+    plain = bench.spec.model_copy(update={"path": None})
+    with (
+        tempfile.TemporaryDirectory(prefix="nd-look-") as folder,
+        Network(
+            topology(plain), f"t{secrets.token_hex(3)}", bench.notes, Path(folder) / "links.jsonl"
+        ) as network,
+    ):
+        yield network
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A bench that refuses what the kernel would, as a trial that failed."""
+
+    bench: Bench
+    registry: Registry
+    starts: Mapping[str, Value]
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        """Those of the bench."""
+        return self.bench.metrics
+
+    def measure(self, setting: Setting, seed: int) -> Observation:
+        """One trial, unless the setting contradicts itself."""
+        now = here.holding(setting, self.starts.get)
+        for name, value in setting.items():
+            for fault in self.registry.faults(name, value, lambda condition: condition.holds(now)):
+                return Observation(setting, {}, {}, valid=False, why=f"refused: {fault.what}")
+        try:
+            return self.bench.measure(setting, seed)
+        except Error as e:
+            if e.code != "ND-92-33":
+                raise
+            return Observation(setting, {}, {}, valid=False, why=f"refused: {e.what}")
