@@ -8,8 +8,10 @@ from netdyno.cli import (
     tune_apply,
     tune_cases,
     tune_compare,
+    tune_learn,
     tune_params,
     tune_reproduce,
+    tune_recommend,
     tune_restore,
     tune_screen,
     tune_search,
@@ -28,6 +30,8 @@ app.command("calibrate", cls=Verb)(tune_compare.calibrate)
 app.command("compare", cls=Verb)(tune_compare.compare)
 app.command("screen", cls=Verb)(tune_screen.screen)
 app.command("search", cls=Verb)(tune_search.search)
+app.command("learn", cls=Verb)(tune_learn.learn)
+app.command("recommend", cls=Verb)(tune_recommend.recommend)
 app.command("apply", cls=Verb)(tune_apply.apply)
 app.command("restore", cls=Verb)(tune_restore.restore)
 app.command("reproduce", cls=Verb)(tune_reproduce.reproduce)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import sys
 import time
@@ -11,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from netdyno import config, files, journal
+from netdyno import config, files, journal, presets
 from netdyno.cli import console
 from netdyno.errors import Error
 from netdyno.interrupt import Interrupts
 from netdyno.stats import units
 from netdyno.topology import need_root
-from netdyno.tuning import service
-from netdyno.tuning.bench import NamespaceBench, Spec, path, workload
+from netdyno.tuning import benches, service
+from netdyno.tuning.bench import NamespaceBench
 from netdyno.tuning.here import scope
 from netdyno.tuning.model import Bench, Metric, Scope, Tunable, Value
 from netdyno.tuning.record import Record, Trial
@@ -26,7 +27,6 @@ from netdyno.tuning.registry import registry, template
 from netdyno.tuning.simulated import Simulated
 from netdyno.tuning.space import Space, axis, can_be_tried
 from netdyno.tuning.tried import Checked, Tried, look, machine, narrowed
-from netdyno.workload import WORKLOADS
 
 SIMULATED = "sim"
 
@@ -89,7 +89,7 @@ class Asked:
 def driven(asked: Asked) -> Iterator[Driven]:
     """The bench that is asked for; interrupts leave nothing of it behind, and what was measured is kept."""
     with ExitStack() as stack:
-        stack.enter_context(_kept())
+        stack.enter_context(kept())
         if asked.bench == SIMULATED:
             bench = Simulated()
             known = {t.name: t for t in bench.tunables}
@@ -114,23 +114,16 @@ def _classes() -> list[service.ServiceClass]:
 
 
 def _namespaces(asked: Asked) -> NamespaceBench:
-    if asked.bench not in WORKLOADS:
-        fix = f"There are: {', '.join((SIMULATED, *WORKLOADS))}"
+    if asked.bench not in (*benches.names(), SIMULATED) and presets.is_word(asked.bench):
+        fix = f"There are: {', '.join((SIMULATED, *benches.names()))}"
         raise Error("ND-104-31", f"there is no bench {asked.bench!r}", at="BENCH", fix=fix)
-    if asked.tuned not in ("server", "client"):
-        raise Error("ND-104-04", f"{asked.tuned!r} is no host of it", at="--tune", fix="Say server or client")
-    spec = Spec.model_validate(
-        {
-            "workload": asked.bench,
-            "options": dict(_pair(text, "--set") for text in asked.options),
-            "path": path(asked.path) if asked.path else None,
-            "tuned": asked.tuned,
-            asked.tuned: _baseline(asked),
-            "machine": machine(registry().tunables) if asked.allow_global else {},
-        }
+    made = benches.spec(
+        asked.bench, asked.options, asked.path, "client" if asked.tuned == "client" else "server"
     )
-    workload(spec)
-    return NamespaceBench(spec, allow_global=asked.allow_global)
+    given = made.server if made.tuned == "server" else made.client
+    needed = machine(registry().tunables) if asked.allow_global else {}
+    changed = {made.tuned: given | _baseline(asked), "machine": made.machine | needed}
+    return NamespaceBench(made.model_copy(update=changed), allow_global=asked.allow_global)
 
 
 def _baseline(asked: Asked) -> dict[str, Value]:
@@ -170,7 +163,8 @@ def _pair(text: str, option: str) -> tuple[str, Any]:
 
 
 @contextmanager
-def _kept() -> Iterator[None]:
+def kept() -> Iterator[None]:
+    """Say of an interrupt that it can be gone on."""
     try:
         yield
     except KeyboardInterrupt:
@@ -254,6 +248,11 @@ def changed(metric: Metric, better_by: float) -> str:
     if metric.zero_is_best:
         return f"{moved:+,.4g}" if moved else "0"
     return f"{moved:+.1%}" if moved < 1 else f"×{1 + moved:.3g}"
+
+
+def times(better_by: float | None) -> str:
+    """A gain as a factor."""
+    return f"×{math.exp(better_by):.2f}" if better_by is not None else "–"
 
 
 def told(record: Record) -> None:

@@ -11,6 +11,8 @@ from rich.text import Text
 
 from netdyno.cli import console, values
 from netdyno.cli.tune_bench import Asked, Progress, changed, driven, page, quantity, size, told
+from netdyno.cli.tune_compare import Global, Json, Level, Options, Seed, Tuned
+from netdyno.cli.tune_compare import Path as Way
 from netdyno.tuning.gain import of_bench
 from netdyno.tuning.record import Record
 from netdyno.tuning.screen import Effect, Screening, cost
@@ -23,23 +25,9 @@ def screen(
         str,
         typer.Argument(help="What to measure with: a workload over two namespaces, or sim.", metavar="BENCH"),
     ],
-    options: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="An option of the workload, like seconds=3.", metavar="NAME=VALUE"),
-    ] = None,
-    path: Annotated[
-        str | None,
-        typer.Option(help="The path to it, as of netdyno impair: delay=15ms,loss=0.2%.", metavar="PATH"),
-    ] = None,
-    tuned: Annotated[
-        str,
-        typer.Option(
-            "--tune",
-            help="The host that is tuned: server or client.",
-            metavar="HOST",
-            parser=values.one_of("--tune", "server", "client"),
-        ),
-    ] = "server",
+    options: Options = None,
+    path: Way = None,
+    tuned: Tuned = "server",
     service: Annotated[
         str | None,
         typer.Option(
@@ -53,9 +41,7 @@ def screen(
         list[str] | None,
         typer.Option(help="Begin with this value, or with all of linux itself.", metavar="NAME=VALUE"),
     ] = None,
-    allow_global: Annotated[
-        bool, typer.Option("--global", help="Try parameters of the whole machine too.")
-    ] = False,
+    allow_global: Global = False,
     param: Annotated[
         list[str] | None,
         typer.Option(help="A parameter to try; net.ipv4.tcp_* are all of these.", metavar="NAME"),
@@ -72,19 +58,12 @@ def screen(
         ),
     ] = 6,
     memory: Annotated[str | None, typer.Option(help="No buffer larger than this.", metavar="SIZE")] = None,
-    level: Annotated[
-        float,
-        typer.Option(
-            help="Chance of any false claim, up to 0.5.", metavar="P", parser=values.number("--level", 0, 0.5)
-        ),
-    ] = 0.05,
-    seed: Annotated[
-        int, typer.Option(help="Of all that is drawn.", metavar="N", parser=values.whole("--seed", 0))
-    ] = 1,
+    level: Level = 0.05,
+    seed: Seed = 1,
     name: Annotated[str | None, typer.Option(help="Name to keep it under.", metavar="NAME")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure all anew.")] = False,
     html: Annotated[Path | None, typer.Option(help="File for its page.", metavar="FILE")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Find which parameters matter, by changing one after the other on walks through all of them.
 

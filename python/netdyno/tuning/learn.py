@@ -49,7 +49,9 @@ def learn(
             trials: dict[int, Trial] = {}
             for arm in block:
                 phase = f"{place.name}: {names[arm - 1] if arm else 'baseline'}"
-                trials[arm] = record.measure(made, phase, index, arms[arm], seed * 1009 + index)
+                trials[arm] = record.measure(
+                    made, phase, index, arms[arm], seed * 100_003 + number * 101 + index
+                )
             seen.append(trials)
         rested = [t[0].observation for t in seen if has(t[0].observation, place.metric)]
         if not rested:

@@ -3,8 +3,8 @@
 An experience is a list of contexts: how a service was over some path, and by how much each of a few
 settings was better than the baseline there, measured. What is expected of a setting for another service is
 the mean over the nearest contexts, the nearer the heavier. How far such means were off where the answer is
-known, each context being left out in turn, is the interval. What is farther from all contexts than they are
-from each other gets no proposal.
+known, each context being left out in turn, is the interval. What is much farther from all contexts than
+they are from each other gets no proposal.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ FORMAT = 1
 NEIGHBOURS = 3
 LEAST = 6
 """Contexts without which nothing is proposed."""
+CERTAIN = 0.05
+"""How far a guess is off at least: no neighbours agree better than trials do."""
+SLACK = 1.5
+"""How much farther from all contexts than they are from each other a service may be."""
 BASELINE = ""
 """The name of changing nothing."""
 
@@ -94,6 +98,11 @@ class Expected:
     interval: tuple[float, float] | None
     """None when there is too little to tell how far off it may be."""
 
+    @property
+    def sure(self) -> bool:
+        """Whether it is better throughout its interval."""
+        return self.interval is not None and self.interval[0] > 0
+
 
 @dataclass(frozen=True)
 class Proposal:
@@ -117,7 +126,7 @@ class Proposal:
 
 
 def recommend(experience: Experience, features: Features, level: float = 0.1) -> Proposal:
-    """The setting that is expected to be best, if it is surely better than changing nothing."""
+    """The setting that is expected to be best, if that is better than changing nothing."""
     if len(experience.contexts) < LEAST:
         why = f"fewer than {LEAST} contexts are known"
         return Proposal(BASELINE, (), (), "", why, known=False)
@@ -126,24 +135,27 @@ def recommend(experience: Experience, features: Features, level: float = 0.1) ->
         return Proposal(BASELINE, (), (), "", "too little is known of the service", known=False)
     nearest = tuple((context.name, far) for context, far in ranked[:NEIGHBOURS])
     metric = ranked[0][0].metric
-    reach = _reach(experience.contexts)
+    reach = SLACK * _reach(experience.contexts)
     if ranked[0][1] > reach:
         why = (
             f"it is unlike all that is known: the nearest is {ranked[0][1]:.2g} away, "
-            f"and those that are known are at most {reach:.2g} from each other"
+            f"and more than {reach:.2g} is too far"
         )
         return Proposal(BASELINE, (), nearest, metric, why, known=False)
     expected = []
     for setting in experience.settings:
-        middle = _mean(ranked, setting)
-        if middle is None:
+        guess = _guess(ranked, setting)
+        if guess is None:
             continue
+        middle, apart = guess
         off = _off(experience, setting, level)
-        expected.append(Expected(setting, middle, None if off is None else (middle - off, middle + off)))
+        expected.append(
+            Expected(setting, middle, None if off is None else (middle - off * apart, middle + off * apart))
+        )
     expected.sort(key=lambda e: -e.gain)
-    sure = [e for e in expected if e.interval and e.interval[0] > 0]
-    why = "" if sure else "none of the settings is surely better than changing nothing"
-    return Proposal(sure[0].setting if sure else BASELINE, tuple(expected), nearest, metric, why)
+    best = next((e for e in expected if e.gain > CERTAIN), None)
+    why = "" if best else "none of the settings is expected to be better than changing nothing"
+    return Proposal(best.setting if best else BASELINE, tuple(expected), nearest, metric, why)
 
 
 def _near(contexts: Sequence[Context], features: Features) -> list[tuple[Context, float]]:
@@ -154,14 +166,17 @@ def _near(contexts: Sequence[Context], features: Features) -> list[tuple[Context
     return sorted(found, key=lambda one: one[1])
 
 
-def _mean(ranked: Sequence[tuple[Context, float]], setting: str) -> float | None:
-    """The mean gain over the nearest that have it, by nearness."""
+def _guess(ranked: Sequence[tuple[Context, float]], setting: str) -> tuple[float, float] | None:
+    """The mean gain over the nearest that have it, by nearness, and how far they are apart."""
     having = [(gain, far) for context, far in ranked if (gain := context.gain(setting)) is not None]
     if not having:
         return None
-    weights = [1 / (far + 0.1) for _, far in having[:NEIGHBOURS]]
-    pairs = zip(having[:NEIGHBOURS], weights, strict=True)
-    return math.fsum(gain * w for (gain, _), w in pairs) / math.fsum(weights)
+    nearest = having[:NEIGHBOURS]
+    weights = [1 / (far + 0.1) for _, far in nearest]
+    whole = math.fsum(weights)
+    middle = math.fsum(gain * w for (gain, _), w in zip(nearest, weights, strict=True)) / whole
+    square = math.fsum(w * (gain - middle) ** 2 for (gain, _), w in zip(nearest, weights, strict=True))
+    return middle, math.sqrt(square / whole) + CERTAIN
 
 
 def _reach(contexts: Sequence[Context]) -> float:
@@ -173,14 +188,16 @@ def _reach(contexts: Sequence[Context]) -> float:
 
 
 def _off(experience: Experience, setting: str, level: float) -> float | None:
-    """How far the expectation was off where it is known, in all but `level` of the cases."""
+    """How far guesses were off where it is known, in all but `level` of the cases.
+
+    In parts of how far their neighbours were apart: where these agree a guess is trusted more.
+    """
     errors = []
     for context in experience.contexts:
         actual = context.gain(setting)
-        ranked = _near(experience.without(context).contexts, context.features)
-        guess = _mean(ranked, setting)
+        guess = _guess(_near(experience.without(context).contexts, context.features), setting)
         if actual is not None and guess is not None:
-            errors.append(abs(actual - guess))
+            errors.append(abs(actual - guess[0]) / guess[1])
     # the rank that keeps the promise for one more like these; with too few there is none
     rank = math.ceil((len(errors) + 1) * (1 - level))
     return sorted(errors)[rank - 1] if errors and rank <= len(errors) else None

@@ -15,7 +15,7 @@ from netdyno import __version__, files
 from netdyno.errors import Error
 from netdyno.tuning.record import folder
 
-Kind = Literal["screen", "search", "compare", "reproduce"]
+Kind = Literal["screen", "search", "compare", "reproduce", "learn"]
 FORMAT = 1
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,79}")
 

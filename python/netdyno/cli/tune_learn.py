@@ -1,0 +1,183 @@
+"""`netdyno tune learn`: measure what known settings do over a grid of paths, for `netdyno tune recommend`."""
+
+from __future__ import annotations
+
+import itertools
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from netdyno import environment, journal
+from netdyno.cli import console, values
+from netdyno.cli.tune_bench import Progress, kept, told
+from netdyno.cli.tune_compare import Json, Seed
+from netdyno.errors import Error
+from netdyno.interrupt import Interrupts
+from netdyno.topology import need_root
+from netdyno.tuning import benches, service
+from netdyno.tuning.bench import NamespaceBench, Spec
+from netdyno.tuning.here import scope
+from netdyno.tuning.learn import Place
+from netdyno.tuning.learn import learn as run
+from netdyno.tuning.model import Bench, Scope, Setting
+from netdyno.tuning.recommend import Experience
+from netdyno.tuning.record import Record, folder
+from netdyno.tuning.registry import registry
+from netdyno.tuning.study import Study
+from netdyno.tuning.tried import Checked, Tried, look, machine
+
+SERVICES = ("iperf3-tcp reverse=true seconds=3 omit=1", "iperf3-tcp reverse=true seconds=3 omit=1 streams=8")
+RTTS, LOSSES, RATES = ("5ms", "30ms", "100ms"), ("0%", "0.2%", "1%"), ("100Mbit/s", "1Gbit/s")
+SETTINGS = ("bbr", "buffers", "bbr-buffers", "paper-throughput", "tuned-network-throughput")
+
+
+def learn(
+    workload: Annotated[
+        list[str] | None,
+        typer.Option(help="A workload with its options, as 'iperf3-tcp reverse=true'.", metavar="WORKLOAD"),
+    ] = None,
+    rtt: Annotated[list[str] | None, typer.Option(help="A round trip time.", metavar="TIME")] = None,
+    loss: Annotated[list[str] | None, typer.Option(help="A loss, either way.", metavar="SHARE")] = None,
+    rate: Annotated[list[str] | None, typer.Option(help="A rate of the path.", metavar="RATE")] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(help="A known setting.", metavar="SETTING", autocompletion=values.known_setting),
+    ] = None,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(help="What the baseline is where it is not this machine's.", metavar="NAME=VALUE"),
+    ] = None,
+    pairs: Annotated[
+        int,
+        typer.Option(
+            help="Trials of each setting at a place.", metavar="N", parser=values.whole("--pairs", 1, 100)
+        ),
+    ] = 2,
+    allow_global: Annotated[
+        bool, typer.Option("--global", help="Let namespaces use every congestion control, meanwhile.")
+    ] = False,
+    seed: Seed = 1,
+    name: Annotated[str | None, typer.Option(help="Name to keep it under.", metavar="NAME")] = None,
+    experience: Annotated[
+        Path | None, typer.Option(help="File to write; default: where recommend looks.", metavar="FILE")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure known settings beside the baseline, for each service over each path of a grid.
+
+    It runs unattended for as long as it takes, says how long that is, and goes on where it was when it is
+    run again. What comes out is the experience of this machine: `netdyno tune recommend` rests on it alone.
+
+        sudo netdyno tune learn --global
+
+        sudo netdyno tune learn --rtt 10ms --rtt 80ms --loss 0% --loss 1% --rate 100Mbit/s --pairs 3
+    """
+    specs = _grid(workload or SERVICES, rtt or RTTS, loss or LOSSES, rate or RATES)
+    with kept():
+        need_root()
+        journal.restore()
+        with Interrupts().installed():
+            base = registry().read(dict(_written(text) for text in baseline or []))
+            needed = machine(registry().tunables) if allow_global else {}
+            made = {
+                place: NamespaceBench(
+                    spec.model_copy(update={"server": spec.server | base, "machine": spec.machine | needed}),
+                    allow_global=allow_global,
+                )
+                for place, spec in specs.items()
+            }
+            there = look(next(iter(made.values())))
+            chosen = _settings(setting or SETTINGS, there)
+            places = [Place(p, next(iter(b.metrics))) for p, b in made.items()]
+            plan = {
+                "places": [p.name for p in places], "settings": chosen, "pairs": pairs, "seed": seed,
+                "baseline": base, "kernel": platform.release(),
+            }  # fmt: skip
+            study = Study.of("learn", "grid", plan, name)
+
+            def bench(place: Place) -> Bench:
+                return Checked(made[place.name], registry(), there.starts)
+
+            with Record(study.record, dict(study.plan)) as record:
+                count = len(places) * pairs * (1 + len(chosen))
+                console.note(f"{study.name}: {count} trials, {len(places)} places, {', '.join(chosen)}")
+                Progress(record, count, [m for b in made.values() for m in list(b.metrics.values())[:1]][:1])
+                found = run(places, bench, chosen, record, _machine(), pairs=pairs, seed=seed)
+                told(record)
+    to = experience or folder() / "experience.json"
+    found.write(to)
+    if as_json:
+        console.document({"experience": str(to), "contexts": len(found.contexts)})
+        return
+    show(found)
+    console.note(f"kept in {to}")
+
+
+def _grid(
+    workloads: Sequence[str], rtts: Sequence[str], losses: Sequence[str], rates: Sequence[str]
+) -> dict[str, Spec]:
+    """The benches of a grid, by name."""
+    found = {}
+    for words, rtt, loss, rate in itertools.product(workloads, rtts, losses, rates):
+        kind, *options = words.split()
+        # half of the round trip each way
+        way = f"delay={_half(rtt)},loss={loss},rate={rate}"
+        found[f"{words}, {rtt}, {loss}, {rate}"] = benches.spec(kind, options, way)
+    return found
+
+
+def _half(rtt: str) -> str:
+    from netdyno.stats import units
+
+    return f"{units.seconds(units.TIME.text(rtt, '--rtt')) * 1e6 / 2:g}us"
+
+
+def _written(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise Error("ND-104-04", f"{text!r} has no value", at="--baseline", fix="Write it like NAME=VALUE")
+    return name, value
+
+
+def _settings(names: Sequence[str], there: Tried) -> dict[str, Setting]:
+    """Known settings, without what cannot be set here; those of which nothing is left are left out."""
+    found: dict[str, Setting] = {}
+    for name in names:
+        whole = service.on_devices(registry(), service.known(name).values, [benches.DEVICE])
+        kept = {n: v for n, v in whole.items() if _takes(there, n, v)}
+        if out := [n for n in whole if n not in kept]:
+            console.note(f"{name}: without {', '.join(out)}, which cannot be set in a namespace here")
+        if {n: v for n, v in kept.items() if there.starts.get(n) != v}:
+            found[name] = kept
+        else:
+            console.note(f"{name} is left out: nothing of it is left")
+    return found
+
+
+def _takes(there: Tried, name: str, value: object) -> bool:
+    """Whether a namespace here has it for itself, and takes the value: the machine is left alone."""
+    tunable = there.tunables.get(name)
+    if tunable is None or scope(tunable) is Scope.GLOBAL:
+        return False
+    return not tunable.choices or value in tunable.choices
+
+
+def _machine() -> Mapping[str, object]:
+    here = environment.collect()
+    return {key: here[key] for key in ("cpu", "memory_bytes", "kernel", "distribution", "hypervisor")}
+
+
+def show(found: Experience) -> None:
+    """A row for each context, a column for each setting."""
+    rows = [
+        [
+            c.name,
+            *(f"{2.718281828459045**g:.2f}" if (g := c.gain(s)) is not None else "–" for s in found.settings),
+        ]
+        for c in found.contexts
+    ]
+    title = "how many times as good as the baseline"
+    console.table(("context", *found.settings), rows, title, right=tuple(found.settings))

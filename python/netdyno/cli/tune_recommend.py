@@ -1,0 +1,111 @@
+"""`netdyno tune recommend`: a setting for a service that runs, from what helped services like it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from netdyno.cli import console, values
+from netdyno.cli.tune_bench import quantity, times
+from netdyno.cli.tune_compare import Json
+from netdyno.cli.tune_params import need_namespace
+from netdyno.tuning.features import FEATURES, Features, sample
+from netdyno.tuning.recommend import Experience, Judgement, Proposal, judge
+from netdyno.tuning.recommend import recommend as propose
+from netdyno.tuning.record import folder
+
+
+def recommend(
+    where: Annotated[
+        str | None, typer.Option(help="Namespace of the service; default: this one.", metavar="NAMESPACE")
+    ] = None,
+    seconds: Annotated[
+        float,
+        typer.Option(help="How long to look.", metavar="S", parser=values.number("--seconds", 0, 3600)),
+    ] = 10,
+    experience: Annotated[
+        Path | None, typer.Option(help="What `netdyno tune learn` wrote.", metavar="FILE")
+    ] = None,
+    judged: Annotated[
+        bool, typer.Option("--judge", help="Only say how good such proposals are, on what is known.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Look at what a service does, and propose the setting that helped where it was like this.
+
+    Nothing is changed. It says what it expects and within which interval, from which measured contexts; where
+    the service is unlike all of them, or nothing is expected to help, it proposes nothing.
+
+        netdyno tune recommend --where web
+
+        netdyno tune recommend --judge
+    """
+    known = Experience.read(experience or folder() / "experience.json")
+    if judged:
+        found = judge(known)
+        if as_json:
+            console.document(found.document())
+        else:
+            show_judgement(found)
+        return
+    need_namespace(where)
+    features = sample(where, seconds)
+    proposal = propose(known, features)
+    if as_json:
+        setting = dict(known.settings[proposal.setting]) if proposal.setting else {}
+        console.document({"features": features, **proposal.document(), "values": setting})
+        return
+    show(known, features, proposal)
+
+
+def show(known: Experience, features: Features, proposal: Proposal) -> None:
+    """The service, the proposal, and where it comes from."""
+    rows = [(f.name, quantity(features.get(f.name), f.unit), f.about) for f in FEATURES]
+    console.table(("feature", "here", ""), rows, right=("here",))
+    out = console.out()
+    for name, far in proposal.nearest:
+        out.print(f"like {name} (distance {far:.2g})", markup=False)
+    if proposal.expected:
+        rows = [(e.setting, times(e.gain), _interval(e.interval)) for e in proposal.expected]
+        title = f"{proposal.metric}, how many times as good as now"
+        console.table(("setting", "expected", "interval"), rows, title)
+    if not proposal.setting:
+        out.print(Text(f"nothing is proposed: {proposal.why}", style="yellow"))
+        return
+    sure = next(e.sure for e in proposal.expected if e.setting == proposal.setting)
+    doubt = "" if sure else ", which may also be none: measure it before you trust it"
+    out.print(Text(f"proposed: {proposal.setting}{doubt}", style="green" if sure else "yellow"))
+    for name, value in known.settings[proposal.setting].items():
+        out.print(f"  {name} = {value}", markup=False)
+    out.print(f"try it: netdyno tune apply {proposal.setting} --dry-run", markup=False)
+
+
+def show_judgement(found: Judgement) -> None:
+    """Each context that was left out, and who did better in the end."""
+    rows = [
+        (
+            c.context, c.proposed or ("nothing" if c.known else "nothing: unlike the others"), times(c.gain),
+            c.static or "nothing", times(c.static_gain), c.best or "nothing", times(c.best_gain),
+        )
+        for c in found.cases
+    ]  # fmt: skip
+    heads = ("left out", "proposed", "gave", "static", "gave", "best", "gave")
+    console.table(heads, rows)
+    covered = [c.covered for c in found.cases if c.covered is not None]
+    out = console.out()
+    out.print(
+        f"mean over {len(found.cases)} contexts: proposed {times(found.gain)}, best static setting "
+        f"{times(found.static_gain)}, best of all {times(found.best_gain)}; "
+        f"{found.abstained} times nothing was proposed; {sum(covered)} of {len(covered)} within the interval"
+    )
+    if found.beats:
+        out.print(Text(f"it beats the static setting (p = {found.p:.2g})", style="green"))
+    else:
+        out.print(Text(f"it does not beat the static setting (p = {found.p:.2g})", style="yellow"))
+
+
+def _interval(ends: tuple[float, float] | None) -> str:
+    return f"{times(ends[0])} … {times(ends[1])}" if ends else "not known: too few contexts"

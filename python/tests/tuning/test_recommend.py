@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from netdyno.cli.app import call
+from netdyno.errors import Error
+from netdyno.tuning import features as looking
+from netdyno.tuning.features import distance, features
+from netdyno.tuning.learn import Place, learn
+from netdyno.tuning.recommend import BASELINE, Context, Experience, judge, recommend
+from netdyno.tuning.record import Record
+from netdyno.tuning.simulated import CC, IDLE, RMEM, WMEM, Simulated
+from netdyno.tuning.simulated import Path as Way
+
+SETTINGS = {
+    "bbr": {CC: "bbr"},
+    "buffers": {RMEM: 32 << 20, WMEM: 32 << 20},
+    "both": {CC: "bbr", RMEM: 32 << 20, WMEM: 32 << 20},
+    "idle": {IDLE: 0},
+}
+GRID = {
+    f"{rtt * 1e3:g} ms, {loss:.1%}, {rate / 1e6:g} Mbit/s": Way(rtt, loss, rate)
+    for rtt, loss, rate in itertools.product((0.002, 0.01, 0.04, 0.12), (0.0, 0.003, 0.01), (5e7, 1e9))
+}
+
+
+def make(path: Path, seed: int = 1, **more: object) -> Experience:
+    places = [Place(name, "throughput") for name in GRID]
+
+    def bench(place: Place) -> Simulated:
+        return Simulated(path=GRID[place.name], seed=seed, **more)  # type: ignore[arg-type]
+
+    with Record(path, {}) as record:
+        return learn(places, bench, SETTINGS, record, {"cpu": "none, it is simulated"}, seed=seed)
+
+
+@pytest.fixture(scope="module")
+def experience(tmp_path_factory: pytest.TempPathFactory) -> Experience:
+    return make(tmp_path_factory.mktemp("grid") / "grid.jsonl")
+
+
+def like(way: Way, seed: int = 99) -> dict[str, float]:
+    seen = Simulated(path=way, seed=seed).measure({}, seed)
+    return features(seen.counters, seen.seconds)
+
+
+def test_the_features_of_a_service() -> None:
+    counters = {
+        "tcp.rtt_ms": 40.0, "tcp.delivery_rate": 1e7, "tcp.rwnd_limited": 0.5, "tcp.sndbuf_limited": 0.1,
+        "tcp.connections": 4.0, "TcpOutSegs": 1000.0, "TcpInSegs": 900.0, "TcpRetransSegs": 20.0,
+        "UdpInDatagrams": 60.0, "UdpOutDatagrams": 40.0, "TcpActiveOpens": 5.0, "TcpPassiveOpens": 15.0,
+        "IpExtInOctets": 2e6, "IpExtOutOctets": 4e6, "UdpRcvbufErrors": 10.0, "TcpExtListenDrops": 20.0,
+    }  # fmt: skip
+    found = features(counters, 10.0)
+    assert found == pytest.approx({
+        "rtt": 0.04, "rate": 1e7, "rwnd_limited": 0.5, "sndbuf_limited": 0.1, "retransmits": 0.02,
+        "udp": 0.05, "connects": 2.0, "flow": 3e5, "drops": 3.0,
+    })  # fmt: skip
+    assert set(found) == {f.name for f in looking.FEATURES}
+    assert features({}, 10.0) == {"connects": 0.0, "drops": 0.0}
+
+
+def test_how_far_services_are_apart() -> None:
+    one = like(Way(0.04, 0.003, 1e9))
+    assert distance(one, one) == 0
+    twice = {**one, "rtt": 2 * one["rtt"]}
+    assert distance(one, twice) == pytest.approx((1 / len(one)) ** 0.5)
+    assert distance(one, {"rtt": 0.04, "udp": 0.0}) is None
+
+
+def test_what_helped_where_it_was_alike_is_proposed(experience: Experience) -> None:
+    long_and_lossy = recommend(experience, like(Way(0.1, 0.004, 1e9)))
+    assert long_and_lossy.setting == "both"
+    expected = {e.setting: e for e in long_and_lossy.expected}
+    assert expected["both"].gain > expected["buffers"].gain
+    assert expected["both"].interval is not None
+    assert all("120 ms" in name or "40 ms" in name for name, _ in long_and_lossy.nearest)
+    truth = Simulated(path=Way(0.1, 0.004, 1e9))
+    assert truth.truth(SETTINGS["both"])["throughput"] > 10 * truth.truth({})["throughput"]
+
+
+def test_where_nothing_helps_nothing_is_proposed(experience: Experience) -> None:
+    proposal = recommend(experience, like(Way(0.002, 0.0, 5e7)))
+    assert proposal.setting == BASELINE
+    assert proposal.known
+    assert "none of the settings" in proposal.why
+
+
+def test_what_is_unlike_all_that_is_known_gets_no_proposal(experience: Experience) -> None:
+    datagrams = {"udp": 1.0, "connects": 0.0, "drops": 5000.0, "retransmits": 0.0, "rtt": 0.04, "rate": 1e5}
+    proposal = recommend(experience, datagrams)
+    assert (proposal.setting, proposal.known) == (BASELINE, False)
+    assert "unlike all that is known" in proposal.why
+    assert not recommend(experience, {"connects": 1.0}).known
+    few = replace(experience, contexts=experience.contexts[:5])
+    assert "fewer than 6" in recommend(few, like(Way())).why
+
+
+def test_it_is_judged_on_contexts_that_it_had_not_seen(experience: Experience) -> None:
+    found = judge(experience)
+    assert len(found.cases) == len(GRID)
+    assert found.gain <= found.best_gain
+    assert found.static_gain <= found.best_gain
+    covered = [c.covered for c in found.cases if c.covered is not None]
+    assert sum(covered) >= 0.7 * len(covered)
+    # what is proposed seldom harms
+    assert min(c.gain for c in found.cases) > -0.3
+    assert found.gain > 0.8 * found.best_gain
+
+
+def test_where_one_setting_is_best_everywhere_it_does_not_beat_it() -> None:
+    contexts = tuple(
+        Context(f"{i}", {"rtt": 0.01 * i, "rate": 1e6 * i, "udp": 0.0, "connects": 1.0, "drops": 0.0},
+                "throughput", {"good": [0.5, 0.52], "bad": [-0.1, -0.12]})
+        for i in range(1, 21)
+    )  # fmt: skip
+    found = judge(Experience({}, {"good": {CC: "bbr"}, "bad": {CC: "reno"}}, contexts))
+    assert {c.static for c in found.cases} == {"good"}
+    assert not found.beats
+    # at the edge of what is known nothing is proposed
+    assert found.static_gain - 0.03 <= found.gain <= found.static_gain
+
+
+def test_where_it_depends_on_the_path_it_beats_the_static_setting() -> None:
+    def context(i: int) -> Context:
+        slow = i % 2 == 0
+        features = {"rtt": 0.1 if slow else 0.001, "rate": 1e7 + i, "udp": 0.0, "connects": 1.0, "drops": 0.0}
+        gains = {"far": [1.0 if slow else -1.0] * 2, "near": [-1.0 if slow else 0.9] * 2}
+        return Context(f"{i}", features, "throughput", gains)
+
+    settings = {"far": {CC: "bbr"}, "near": {CC: "reno"}}
+    found = judge(Experience({}, settings, tuple(context(i) for i in range(20))))
+    assert found.beats
+    assert found.abstained == 0
+    assert found.gain == pytest.approx(found.best_gain)
+
+
+def test_a_grid_goes_on_where_it_was(tmp_path: Path, experience: Experience) -> None:
+    measured = []
+
+    class Killed(Simulated):
+        def measure(self, setting: object, seed: int) -> object:  # type: ignore[override]
+            if len(measured) == 50:
+                raise KeyboardInterrupt
+            measured.append(setting)
+            return super().measure(setting, seed)  # type: ignore[arg-type]
+
+    places = [Place(name, "throughput") for name in GRID]
+    path = tmp_path / "grid.jsonl"
+    with Record(path, {}) as record, pytest.raises(KeyboardInterrupt):
+        learn(places, lambda p: Killed(path=GRID[p.name]), SETTINGS, record, {})
+    with Record(path, {}) as record:
+        found = learn(places, lambda p: Simulated(path=GRID[p.name]), SETTINGS, record, experience.machine)
+        assert record.fresh == len(record.trials) - 50
+    assert found == experience
+
+
+def test_places_that_fail_are_left_out(tmp_path: Path) -> None:
+    found = make(tmp_path / "grid.jsonl", breaks=0.5)
+    assert 0 < len(found.contexts) < len(GRID)
+    assert all(len(gains) <= 2 for c in found.contexts for gains in c.gains.values())
+
+
+def test_it_is_kept_in_a_file(
+    tmp_path: Path, experience: Experience, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "experience.json"
+    experience.write(path)
+    again = Experience.read(path)
+    assert recommend(again, like(Way())) == recommend(experience, like(Way()))
+    assert call(["tune", "recommend", "--judge", "--experience", str(path)]) == 0
+    assert "beat the static setting" in " ".join(capsys.readouterr().out.split())
+    path.write_text('{"format": 1}')
+    with pytest.raises(Error, match="no experience"):
+        Experience.read(path)
+    assert call(["tune", "recommend", "--experience", str(tmp_path / "none.json")]) == 104
+    assert "tune learn" in capsys.readouterr().err
