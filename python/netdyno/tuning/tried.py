@@ -14,11 +14,13 @@ from netdyno import namespace
 from netdyno.errors import Error
 from netdyno.topology import Network
 from netdyno.tuning import here
-from netdyno.tuning.applied import write
+from netdyno.tuning.applied import applied
 from netdyno.tuning.bench import NamespaceBench, topology
 from netdyno.tuning.model import Bench, Metric, Observation, Scope, Setting, Tunable, Value
 from netdyno.tuning.registry import Registry, registry
 
+REFUSED = ("ND-92-33", "ND-104-05", "ND-104-07", "ND-104-43")
+"""Errors that are about the setting, and not about the bench."""
 CONGESTION = "net.ipv4.tcp_congestion_control"
 ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
 
@@ -50,19 +52,20 @@ def look(bench: NamespaceBench) -> Tried:
         tunables = {n: replace(one.tunable, low=one.low, high=one.high) for n, one in found.items()}
         for name, one in found.items():
             if one.tunable.choices and one.scope is not Scope.GLOBAL:
-                tunables[name] = replace(tunables[name], choices=_accepted(bench, known, space, one))
+                tunables[name] = replace(tunables[name], choices=_accepted(bench, space, one))
     starts = {n: one.value for n, one in found.items() if one.value is not None}
     return Tried(tunables, starts | _values(bench, known))
 
 
-def _accepted(bench: NamespaceBench, known: Registry, space: str, one: here.Here) -> tuple[Value, ...]:
+def _accepted(bench: NamespaceBench, space: str, one: here.Here) -> tuple[Value, ...]:
     """The choices that this kernel takes: it may lack some, and a namespace may not have all."""
     if one.name == CONGESTION and ALLOWED in bench.spec.machine:
         return tuple(str(bench.spec.machine[ALLOWED]).split())
 
     def taken(choice: Value) -> bool:
         try:
-            write(known, {one.name: choice}, space)
+            with applied({one.name: choice}, space, False, bench.notes):
+                pass
         except Error:
             return False
         return True
@@ -139,6 +142,6 @@ class Checked:
         try:
             return self.bench.measure(setting, seed)
         except Error as e:
-            if e.code != "ND-92-33":
+            if e.code not in REFUSED:
                 raise
             return Observation(setting, {}, {}, valid=False, why=f"refused: {e.what}")
