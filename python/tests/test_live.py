@@ -73,6 +73,18 @@ def test_eighty_columns_say_what_matters(trial: dict[str, Any]) -> None:
         assert word in text
 
 
+@pytest.mark.parametrize(("transport", "shown"), [("sockets", ["lo", "nic0"]), ("dpdk", ["nic0"])])
+def test_the_hosts_loopback_is_nothing_to_dpdk_ports(
+    trial: dict[str, Any], transport: str, shown: list[str]
+) -> None:
+    state = fed(trial, 1, transport=transport)
+    point = copy.deepcopy(trial["series"][1])
+    point["interfaces"] = {name: {"tx_packets": 100, "rx_packets": 100} for name in ("lo", "nic0")}
+    take(state, Sample.model_validate(point))
+    assert list(state.interfaces) == shown
+    assert any(line.startswith("nic0") for line in draw(state, 120, 60))
+
+
 def test_small_screens_keep_names_and_the_main_figures(trial: dict[str, Any]) -> None:
     lines = draw(fed(trial, 12), 50, 12)
     head = next(i for i, line in enumerate(lines) if line.startswith("group"))

@@ -331,7 +331,8 @@ impl Collector {
                         code: "ND-90-01",
                         group: Some(plan.name.clone()),
                         what: format!(
-                            "{offered} of {intended} intended {what} were offered: {:.1} % short{}",
+                            "{offered} of {intended} intended {what} {}: {:.1} % short{}",
+                            if what == "flows" { "were begun" } else { "were offered" },
                             (1.0 - share) * 100.0,
                             // a backlog from before: what is meant for the phase hardly gets its turn
                             if left > offered {

@@ -162,7 +162,9 @@ def _rates(state: State, sample: Sample, dt: float) -> None:
     state.p99.append(worst[0] if worst else None)
     state.p99_of = worst[1] if worst else state.p99_of
     state.workers = [(_core(w), w.cpu) for w in sample.workers]
-    state.interfaces = {n: {k: v / dt for k, v in c.items()} for n, c in sample.interfaces.items()}
+    # packets of DPDK ports pass no loopback: what is there is somebody else's
+    seen = {n: c for n, c in sample.interfaces.items() if n != "lo" or state.transport != "dpdk"}
+    state.interfaces = {n: {k: v / dt for k, v in c.items()} for n, c in seen.items()}
 
 
 def _core(worker: WorkerSample) -> str:

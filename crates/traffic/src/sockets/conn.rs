@@ -1,7 +1,7 @@
 //! One device's connection: a non-blocking kernel socket, with TLS on it or not.
 
 use super::broken::Broken;
-use super::datagram::{datagram, write_datagrams};
+use super::datagram::{datagram, errors_told, tell_errors, write_datagrams};
 use super::icmp::{icmp_socket, own_echo, own_ident, stamp_ident};
 use crate::plan::GroupPlan;
 use nix::sys::socket::{setsockopt, sockopt};
@@ -88,6 +88,7 @@ impl Conn {
             }
             Carrier::Datagram => {
                 let fd = socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP)).map_err(fail)?;
+                tell_errors(&fd, group.address.is_ipv6()).map_err(|e| Broken::errno(e, "socket"))?;
                 (fd, Wire::Udp { gso: 0 })
             }
             Carrier::Icmp => {
@@ -293,7 +294,9 @@ impl Conn {
                 Err(Errno::AGAIN) => Ok(Input::Dry),
                 Err(Errno::INTR) => continue,
                 // an ICMP error about an earlier datagram (RFC 1122 section 4.1.3.3)
-                Err(e) if self.is_datagram() => Err(Broken::remote(e, "receive").datagrams(1)),
+                Err(e) if self.is_datagram() => {
+                    Err(Broken::remote(e, "receive").datagrams(errors_told(&self.fd)))
+                }
                 Err(e) => Err(Broken::remote(e, "receive")),
             };
         }

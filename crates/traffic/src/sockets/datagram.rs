@@ -4,7 +4,7 @@ use super::broken::Broken;
 use nix::sys::socket::{setsockopt, sockopt};
 use protocol::meter::Failure;
 use rustix::io::Errno;
-use rustix::net::{SendFlags, send};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::os::fd::OwnedFd;
 
 /// Datagrams the kernel cuts from one buffer (UDP_MAX_SEGMENTS), and the largest such buffer.
@@ -19,18 +19,40 @@ pub(super) fn datagram(segment: usize, len: usize) -> usize {
 /// How often a datagram is tried that the socket answers with an error about another one.
 const TRIES: u64 = 4;
 
+/// Have Linux say when a queue of its own has no room for a datagram; else it drops it and says that it was sent
+/// (ip(7), IP_RECVERR). Errors that come back are then queued one by one, see [`errors_told`].
+pub(super) fn tell_errors(fd: &OwnedFd, v6: bool) -> Result<(), Errno> {
+    let set = match v6 {
+        true => setsockopt(fd, sockopt::Ipv6RecvErr, &true),
+        false => setsockopt(fd, sockopt::Ipv4RecvErr, &true),
+    };
+    set.map_err(|e| Errno::from_raw_os_error(e as i32))
+}
+
+/// Most errors taken off a socket's queue at once.
+const ERRORS: u64 = 1 << 10;
+
+/// A socket has just told of an error: how many are queued, this one with them, now that they are taken off. Those
+/// that are no ICMP error are not queued.
+pub(super) fn errors_told(fd: &OwnedFd) -> u64 {
+    let flags = RecvFlags::ERRQUEUE | RecvFlags::DONTWAIT;
+    let queued = (0..ERRORS).take_while(|_| recv(fd, &mut [0; 1], flags).is_ok()).count();
+    (queued as u64).max(1)
+}
+
 /// Give one buffer to the socket. An ICMP error about an earlier datagram is told in place of sending, once each
 /// (RFC 1122 section 4.1.3.3): the last of these and how many there were come back too. What is told again and
-/// again is about this buffer.
+/// again, with no more on the queue, is about this buffer.
 fn give(fd: &OwnedFd, bytes: &[u8]) -> (Result<(), Errno>, Option<(Errno, u64)>) {
-    let mut earlier = None;
+    let (mut earlier, mut tries) = (None, 1);
     loop {
-        let times = earlier.map_or(0, |(_, times)| times);
         match send(fd, bytes, SendFlags::NOSIGNAL) {
             Ok(_) => return (Ok(()), earlier),
             Err(Errno::INTR) => {}
-            Err(e) if times + 1 < TRIES && Broken::remote(e, "").why != Failure::Local => {
-                earlier = Some((e, times + 1));
+            Err(e) if tries < TRIES && Broken::remote(e, "").why != Failure::Local => {
+                let before = earlier.map_or(0, |(_, times)| times);
+                earlier = Some((e, before + errors_told(fd)));
+                tries += 1;
             }
             Err(e) => return (Err(e), earlier),
         }
@@ -71,13 +93,15 @@ pub(super) fn write_datagrams(
         }
         match result {
             Ok(()) => at += size,
-            Err(Errno::AGAIN | Errno::NOBUFS) => break,
+            Err(Errno::AGAIN) => break,
+            // of many at once a queue may drop some and not say so
+            Err(Errno::NOBUFS) => {
+                one_by_one(fd, gso);
+                break;
+            }
             // segments larger than the path's MTU: the kernel will not cut those
             Err(Errno::INVAL | Errno::MSGSIZE | Errno::IO) if size > segment => {
-                let _reset = setsockopt(fd, sockopt::UdpGsoSegment, &0);
-                if let Some(gso) = &mut gso {
-                    **gso = usize::MAX;
-                }
+                one_by_one(fd, gso.as_deref_mut());
             }
             Err(e) => {
                 refuse(refused, Broken::errno(e, "send").datagrams(size.div_ceil(segment) as u64));
@@ -86,6 +110,14 @@ pub(super) fn write_datagrams(
         }
     }
     at
+}
+
+/// Have the kernel cut no more buffers of this socket.
+fn one_by_one(fd: &OwnedFd, gso: Option<&mut usize>) {
+    if let Some(gso) = gso.filter(|gso| **gso != usize::MAX) {
+        let _reset = setsockopt(fd, sockopt::UdpGsoSegment, &0);
+        *gso = usize::MAX;
+    }
 }
 
 /// Note datagrams that did not get through.
