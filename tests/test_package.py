@@ -47,6 +47,9 @@ def test_an_installed_package_has_its_presets(tmp_path: Path) -> None:
     where = "import netdyno; print(netdyno.__file__)"
     found = subprocess.run([sys.executable, "-c", where], env=environment, capture_output=True, text=True)
     assert found.stdout.startswith(str(site))
+    named = "from netdyno.tuning import tables; print(*tables.names())"
+    found = subprocess.run([sys.executable, "-c", named], env=environment, capture_output=True, text=True)
+    assert found.stdout.split() == ["paper"]
     files = [path for part in PARTS[1:3] for path in (ROOT / part).iterdir()]
     presets = sorted(path.stem for path in files if path.suffix in (".json", ".yaml"))
     assert netdyno("validate", *presets).splitlines() == [f"{name}: good" for name in presets]

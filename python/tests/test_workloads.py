@@ -136,6 +136,13 @@ def test_a_path_is_said_in_words_or_by_name() -> None:
     both = path("delay=20ms,loss=1%")
     assert isinstance(both, dict)
     assert both["a_to_b"] == both["b_to_a"] == {"delay": {"constant": "20ms"}, "loss": {"independent": "1%"}}
+    spec = Spec(
+        workload="ab", options={"requests": 5}, path=path("delay=20ms,rate=1Mbit/s,limit=9"), tuned="client"
+    )
+    assert spec.label == "ab requests=5 over delay 20ms, bottleneck 1Mbit/s 9 tuning the client"
+    assert Spec(workload="ab", path="lte").label == "ab over lte"
+    one_way = Spec(workload="ab", path={"a_to_b": {"loss": {"independent": "1%"}}})
+    assert one_way.label == "ab over loss 1%; back: nothing"
     with pytest.raises(Error, match="says nothing of a way"):
         path("speed=1")
     with pytest.raises(Error, match="no workload 'nothing'"):

@@ -59,13 +59,32 @@ class Spec(Config):
         """What it is, in a line."""
         shown = [self.workload, *(f"{k}={v}" for k, v in self.options.items())]
         if self.path:
-            shown.append(f"over {self.path}")
+            shown.append(f"over {way_words(self.path)}")
         if self.tuned != "server":
             shown.append(f"tuning the {self.tuned}")
         for host, values in (("server", self.server), ("client", self.client)):
             if values:
                 shown.append(f"{host}: " + ", ".join(f"{k}={v}" for k, v in values.items()))
         return " ".join(shown)
+
+
+def way_words(path: str | Mapping[str, Any]) -> str:
+    """A path in a few words: `delay 20ms, bottleneck 400Mbit/s 20MB`; both ways only where they differ."""
+    if isinstance(path, str):
+        return path
+
+    def leaves(node: Any) -> list[str]:
+        return (
+            [leaf for one in node.values() for leaf in leaves(one)]
+            if isinstance(node, Mapping)
+            else [str(node)]
+        )
+
+    def words(way: Any) -> str:
+        return ", ".join(f"{key} {' '.join(leaves(one))}" for key, one in (way or {}).items()) or "nothing"
+
+    there, back = (words(path.get(way)) for way in impairment.WAYS)
+    return there if there == back else f"{there}; back: {back}"
 
 
 def workload(spec: Spec) -> Workload:
