@@ -103,9 +103,9 @@ class Journal:
         return dict(self._open[number])
 
     @property
-    def path(self) -> Path | None:
-        """The file, once there is one."""
-        return self._path if self._file is not None else None
+    def path(self) -> Path:
+        """The file; there is one while something is not undone."""
+        return self.folder / f"{os.getpid()}-{start_time(os.getpid())}.jsonl"
 
     @property
     def open_entries(self) -> int:

@@ -84,6 +84,13 @@ def _tunable(entry: dict[str, Any]) -> bool:
         return False
 
 
+def _socket(entry: dict[str, Any]) -> bool:
+    """What was set of a socket of a running process."""
+    from netdyno.tuning import reach
+
+    return reach.put(entry)
+
+
 def _process(entry: dict[str, Any]) -> bool:
     """End a process and its group: politely, then not."""
     pid, start = int(entry["pid"]), entry["start"]
@@ -185,5 +192,6 @@ KINDS: dict[str, tuple[Callable[[dict[str, Any]], bool], bool]] = {
     "binding": (binding, False),
     "tunable": (_tunable, False),
     "tunable_kept": (_tunable, True),
+    "socket": (_socket, False),
 }
 """What undoes each kind, and whether the change outlives a boot."""

@@ -210,7 +210,6 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_after_a_boot_what_it_has_reset_is_left_alone(space: str, state: Path) -> None:
     notes = Journal()
     applied = apply(plan({"net.core.somaxconn": 777}, space), notes)
-    assert notes.path
     text = notes.path.read_text().replace(proc.boot_id(), "another-boot")
     earlier = notes.path.with_name("1-1.jsonl")
     earlier.write_text(text)

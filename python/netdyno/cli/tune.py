@@ -15,6 +15,7 @@ from netdyno.cli import (
     tune_restore,
     tune_screen,
     tune_search,
+    tune_watch,
 )
 from netdyno.cli.verb import Verb, Verbs
 
@@ -35,3 +36,4 @@ app.command("recommend", cls=Verb)(tune_recommend.recommend)
 app.command("apply", cls=Verb)(tune_apply.apply)
 app.command("restore", cls=Verb)(tune_restore.restore)
 app.command("reproduce", cls=Verb)(tune_reproduce.reproduce)
+app.command("watch", cls=Verb)(tune_watch.watch)

@@ -83,7 +83,7 @@ def apply(
         undo.callback(applied.restore)
         for step in planned.steps:
             applied.entries.append(_note(step, notes))
-        if watched and planned.steps and notes.path:
+        if watched and planned.steps:
             applied._watchdog = Watchdog(notes.path)
         for step in planned.steps:
             applied.changes += _write(step)

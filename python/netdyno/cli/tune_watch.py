@@ -1,0 +1,94 @@
+"""`netdyno tune watch`: raise what binds, while it binds, and take back what does not help."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from netdyno.cli import console, values
+from netdyno.cli.execute import put_back
+from netdyno.cli.tune_params import need_namespace
+from netdyno.interrupt import Interrupts
+from netdyno.stats.units import seconds
+from netdyno.topology import need_root
+from netdyno.tuning import watch as core
+from netdyno.tuning.watching import Watching, document, words
+
+WINDOW = 1.0
+"""Seconds between two looks."""
+
+
+def watch(
+    where: Annotated[
+        str | None, typer.Option(help="A network namespace, as of a service.", metavar="NAMESPACE")
+    ] = None,
+    allow_global: Annotated[
+        bool, typer.Option("--global", help="Also what holds for the whole machine.")
+    ] = False,
+    rules: Annotated[
+        Path | None,
+        typer.Option(help="Rules of your own, in place of those that come with netdyno.", metavar="FILE"),
+    ] = None,
+    new_only: Annotated[
+        bool, typer.Option("--new-only", help="Leave sockets alone that are open already.")
+    ] = False,
+    length: Annotated[
+        str | None,
+        typer.Option("--for", help="End after so long.", metavar="TIME", parser=values.time("--for")),
+    ] = None,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each action.")] = False,
+) -> None:
+    """Watch the kernel's counters, and raise a parameter when it binds.
+
+    Looks once a second. When the counter of a parameter says in several windows that it is what limits, it is
+    raised by one step; then netdyno looks whether that helped. What made it worse or did not help is put back
+    and left alone for a long while; what helped stays until the end. Nothing is ever lowered below what it
+    was. When somebody else changes one of these parameters, it leaves everything alone from then on.
+
+    Says why for all it does. At the end, however it ends, everything is as it was. Needs root.
+
+        sudo netdyno tune watch --where web --dry-run
+
+        sudo netdyno tune watch --global
+    """
+    need_namespace(where)
+    chosen = core.rules(rules)
+    need_root()
+    if not dry:
+        put_back()
+
+    def log(action: core.Action) -> None:
+        if as_json:
+            sys.stdout.write(json.dumps({"time": round(time.time(), 3), **document(action)}) + "\n")
+            sys.stdout.flush()
+        else:
+            console.note(words(action, dry))
+
+    with Interrupts().installed() as interrupts, interrupts.asking():
+        with interrupts.shielded():
+            watching = Watching(chosen, where, log, allow_global=allow_global, dry=dry, reaching=not new_only)
+        try:
+            names = ", ".join(sorted({rule.tunable for rule in watching.rules.values()}))
+            console.note(f"watching {names}")
+            if watching.left_out:
+                console.note(f"left out, as missing here or without --global: {', '.join(watching.left_out)}")
+            end = time.monotonic() + seconds(length) if length else float("inf")
+            due = time.monotonic() + WINDOW
+            while not interrupts.count and (now := time.monotonic()) < end:
+                if now >= due:
+                    with interrupts.shielded():
+                        watching.step()
+                    # a window that was missed is not made up for
+                    due = max(due + WINDOW, time.monotonic() + WINDOW / 2)
+                time.sleep(max(0.0, min(0.1, due - time.monotonic(), end - time.monotonic())))
+        finally:
+            with interrupts.shielded():
+                watching.close()
+    if not dry:
+        console.note("everything is as it was")

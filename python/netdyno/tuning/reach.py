@@ -1,0 +1,152 @@
+"""Sockets of running processes, for which a new default comes too late.
+
+A listening socket's queue is cut to somaxconn when the program calls listen(), a datagram socket's buffer is
+chosen when it is made. Both can be set again on the socket itself, by a copy of the program's descriptor
+(pidfd_getfd, Linux 5.6).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from netdyno import namespace, proc
+from netdyno.errors import Error
+from netdyno.journal import Journal
+from netdyno.tuning.counters import output
+
+PIDFD_GETFD = 438
+"""The number of the system call, the same on all machines since Linux 5.6."""
+SO_RCVBUFFORCE = 33
+What = Literal["backlog", "udp"]
+
+_USER = re.compile(r'\("[^"]*",pid=(\d+),fd=(\d+)\)')
+_MEMORY = re.compile(r"skmem:\(r(\d+),rb(\d+),.*?,d(\d+)\)")
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Held:
+    """A socket, and one process that has it."""
+
+    what: What
+    pid: int
+    fd: int
+    size: int
+    """Its longest queue of connections; or its receive buffer, as the kernel counts it."""
+    full: bool
+    """Whether it turns away what comes."""
+
+
+def parse_listeners(text: str) -> list[Held]:
+    """The lines of `ss -ltnpOH`: what waits and the longest queue stand before the address."""
+    found = []
+    for line in text.splitlines():
+        cells, user = line.split(), _USER.search(line)
+        if user and len(cells) > 3 and cells[1].isdigit() and cells[2].isdigit():
+            waiting, longest = int(cells[1]), int(cells[2])
+            found.append(Held("backlog", int(user[1]), int(user[2]), longest, 2 * waiting >= longest))
+    return found
+
+
+def parse_datagrams(text: str) -> list[Held]:
+    """The lines of `ss -uanpmOH`: the buffer, and what was dropped for want of it."""
+    found = []
+    for line in text.splitlines():
+        memory, user = _MEMORY.search(line), _USER.search(line)
+        if user and memory:
+            found.append(Held("udp", int(user[1]), int(user[2]), int(memory[2]), int(memory[3]) > 0))
+    return found
+
+
+def sockets(what: What, where: str | None) -> list[Held]:
+    """The sockets of a namespace that may be bound by a parameter."""
+    program = shutil.which("ss") or "/usr/bin/ss"
+    if what == "backlog":
+        return parse_listeners(namespace.inside(where, lambda: output(program, "-ltnpOH")))
+    return parse_datagrams(namespace.inside(where, lambda: output(program, "-uanpmOH")))
+
+
+def bound(found: list[Held], size: int) -> list[Held]:
+    """Those that turn things away, and are as large as the parameter let them be."""
+    return [one for one in found if one.full and one.size == size]
+
+
+def resize(one: Held, size: int, notes: Journal) -> int | None:
+    """Give a socket another size, noted first: the entry; None when its process is gone."""
+    start = proc.start_time(one.pid)
+    link = _link(one.pid, one.fd)
+    if start is None or link is None:
+        return None
+    entry = notes.write("socket", what=one.what, pid=one.pid, start=start, fd=one.fd, link=link, old=one.size)
+    try:
+        with _copy(one.pid, one.fd) as copy:
+            _set(copy, one.what, size)
+    except OSError as e:
+        notes.undo(entry)
+        what = f"the socket {one.fd} of process {one.pid} cannot be set: {e.strerror}"
+        raise Error("ND-92-33", what, at=str(one.pid), fix="Run it as root, on Linux 5.6 or newer") from e
+    return entry
+
+
+def put(entry: dict[str, Any]) -> bool:
+    """Give a socket its old size again, if it is still that socket of that process."""
+    pid, fd = int(entry["pid"]), int(entry["fd"])
+    if not proc.alive(pid, entry["start"]) or _link(pid, fd) != entry["link"]:
+        return False
+    try:
+        with _copy(pid, fd) as copy:
+            _set(copy, entry["what"], int(entry["old"]))
+    except OSError as e:
+        if e.errno in (errno.ESRCH, errno.EBADF):
+            return False
+        raise
+    return True
+
+
+def _set(copy: socket.socket, what: str, size: int) -> None:
+    if what == "backlog":
+        # to listen again only changes the length of the queue
+        copy.listen(size)
+    else:
+        # the kernel doubles what it is given, for its own bookkeeping
+        copy.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, size // 2)
+
+
+@contextmanager
+def _copy(pid: int, fd: int) -> Iterator[socket.socket]:
+    """The socket of another process, for as long as a block lasts."""
+    handle = os.pidfd_open(pid)
+    try:
+        got = _libc.syscall(PIDFD_GETFD, handle, fd, 0)
+        if got < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+    finally:
+        os.close(handle)
+    with socket.socket(fileno=got) as copy:
+        yield copy
+
+
+def _link(pid: int, fd: int) -> str | None:
+    try:
+        return str(Path(f"/proc/{pid}/fd/{fd}").readlink())
+    except OSError:
+        return None
+
+
+def follow(what: What, where: str | None, old: int, new: int, notes: Journal) -> Iterator[tuple[Held, int]]:
+    """Set what the old value bound to the new one: each socket, and its entry."""
+    for one in bound(sockets(what, where), old):
+        entry = resize(one, new, notes)
+        if entry is not None:
+            yield one, entry

@@ -1,0 +1,164 @@
+"""The world around `watch.py`: counters every second, parameters set and put back, a line for everything."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from netdyno.errors import Error
+from netdyno.journal import Journal, journal
+from netdyno.tuning import counters, here, reach, sockets
+from netdyno.tuning.apply import apply
+from netdyno.tuning.model import Scope, Value
+from netdyno.tuning.plan import plan
+from netdyno.tuning.registry import registry
+from netdyno.tuning.watch import Action, Freeze, Revert, Rule, Sample, Say, Set, Traffic, Watcher, bounds
+from netdyno.tuning.watchdog import Watchdog
+
+Log = Callable[[Action], None]
+
+
+class Watching:
+    """A namespace that is watched, and what was changed of it."""
+
+    def __init__(
+        self,
+        rules: Mapping[str, Rule],
+        where: str | None,
+        log: Log,
+        *,
+        allow_global: bool = False,
+        dry: bool = False,
+        reaching: bool = True,
+        notes: Journal | None = None,
+    ) -> None:
+        self.where = where
+        self._log = log
+        self._dry = dry
+        self._reaching = reaching
+        self._notes = notes or journal()
+        self._known = registry()
+        names = {rule.tunable for rule in rules.values()}
+        found = here.look(self._known, names, where)
+        self._usable = [
+            name for name, one in found.items()
+            if one.state == "there" and (allow_global or one.scope is not Scope.GLOBAL)
+        ]  # fmt: skip
+        self.left_out = sorted(names - set(self._usable))
+        """Parameters that are not touched: missing here, or of the whole machine."""
+        self.rules = {name: rule for name, rule in rules.items() if rule.tunable in self._usable}
+        self._allow_global = allow_global
+        self.watcher = Watcher(self.rules, bounds(self._known, self._usable), dry)
+        self._entries: dict[str, list[int]] = {}
+        self._kernel = counters.KernelLog()
+        self._kernel.mark()
+        self._place = counters.Where(where)
+        self._before, self._time = counters.read(self._place), time.monotonic()
+        self._watchdog = None if dry else Watchdog(self._notes.path)
+
+    def step(self) -> Sample:
+        """One window: look, decide, do."""
+        sample = self._sample()
+        for action in self.watcher.step(sample):
+            self._log(action)
+            if isinstance(action, Freeze):
+                # it is theirs now, also when we end
+                if entries := self._entries.pop(action.name, []):
+                    self._notes.forget(*entries)
+            elif not self._dry and isinstance(action, (Set, Revert)):
+                self._do(action, sample)
+        return sample
+
+    def close(self) -> None:
+        """Put everything back, and end."""
+        self._kernel.close()
+        entries = [number for listed in self._entries.values() for number in listed]
+        self._entries.clear()
+        try:
+            self._notes.undo(*entries)
+        finally:
+            if self._watchdog:
+                self._watchdog.stop()
+
+    def _do(self, action: Set | Revert, sample: Sample) -> None:
+        rule, name = self.rules[action.rule], action.name
+        held = self._entries.setdefault(name, [])
+        try:
+            if isinstance(action, Revert):
+                entries = self._entries.pop(name)
+                self._notes.undo(*entries)
+                return
+            old = int(sample.values[name])
+            applied = apply(
+                plan({name: action.value}, self.where, allow_global=self._allow_global), self._notes
+            )
+            held += applied.entries
+            got = applied.value(name)
+            new = int(action.value if got is None else got)
+            self.watcher.became(name, new)
+            if rule.reach and self._reaching:
+                scale = 2 if name.endswith("_max") else 1
+                for one, entry in reach.follow(rule.reach, self.where, scale * old, scale * new, self._notes):
+                    held.append(entry)
+                    self._log(Say(f"the socket {one.fd} of process {one.pid} follows"))
+        except Error as e:
+            self._log(Say(str(e)))
+            self.watcher.refused(action.rule, sample.time)
+
+    def _sample(self) -> Sample:
+        after, now = counters.read(self._place), time.monotonic()
+        span = max(now - self._time, 1e-3)
+        moved = counters.moved(self._before, after)
+        self._before, self._time = after, now
+        rates = {
+            name: value if name in counters.GAUGES or name.startswith("sockets.") else value / span
+            for name, value in moved.items()
+        }
+        rates |= counters.parse_log(self._kernel.since())
+        values = {
+            name: one.value
+            for name, one in here.look(self._known, self._usable, self.where).items()
+            if isinstance(one.value, int)
+        }
+        if self.watcher.traffic is Traffic.BULK:
+            rates |= sockets.summary(sockets.read(self.where))
+        rates |= self._bound(rates, values)
+        return Sample(now, rates, {name: v for name, v in values.items() if self._counts(name, rates)})
+
+    def _bound(self, rates: Mapping[str, float], values: Mapping[str, Value]) -> dict[str, float]:
+        """Sockets that are as large as a parameter let them be: asked for only when something drops."""
+        found: dict[str, float] = {}
+        if rates.get("TcpExtListenOverflows") and "net.core.somaxconn" in values:
+            listed = reach.sockets("backlog", self.where)
+            found["listeners.cut"] = len(reach.bound(listed, int(values["net.core.somaxconn"])))
+        if rates.get("UdpRcvbufErrors"):
+            listed = reach.sockets("udp", self.where)
+            for gauge, name, scale in (
+                ("udp.default", "net.core.rmem_default", 1), ("udp.cut", "net.core.rmem_max", 2)
+            ):  # fmt: skip
+                if name in values:
+                    found[gauge] = len(reach.bound(listed, scale * int(values[name])))
+        return found
+
+    def _counts(self, name: str, rates: Mapping[str, float]) -> bool:
+        """Whether setting it would change something, asked for only when its counter moves."""
+        if not any(rates.get(rule.counter) for rule in self.rules.values() if rule.tunable == name):
+            return True
+        now = here.reader(self._known, self.where)
+        return not any(True for _ in self._known.advice(name, lambda condition: condition.holds(now)))
+
+
+def document(action: Action) -> dict[str, Any]:
+    """An action as JSON."""
+    return {"action": type(action).__name__.lower(), **asdict(action)}
+
+
+def words(action: Action, dry: bool = False) -> str:
+    """An action as a line."""
+    if isinstance(action, Set):
+        return f"{'would set' if dry else 'set'} {action.name} to {action.value}: {action.why}"
+    if isinstance(action, Revert):
+        return f"put {action.name} back to {action.value}: {action.why}"
+    return action.why
