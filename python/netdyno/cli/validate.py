@@ -10,6 +10,7 @@ import typer
 from netdyno import config, experiment, presets, validation
 from netdyno.cli import console, values
 from netdyno.errors import CONFIGURATION, Error
+from netdyno.tuning import tables
 
 
 def validate(
@@ -19,7 +20,7 @@ def validate(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print {file, errors} for each as JSON.")] = False,
 ) -> None:
-    """Check profiles and experiments, JSON or YAML, before they run.
+    """Check profiles, experiments and tables of tuning, JSON or YAML, before they run.
 
     Each error has a code, a place, and what to do. `netdyno run` does the same first by itself.
 
@@ -46,6 +47,9 @@ def findings(name: str) -> list[dict[str, Any]]:
         if presets.is_word(name) and not path.exists():
             raise presets.unknown(name, presets.names())
         data = config.read(path)
+        if isinstance(data, dict) and data.get("format") == tables.FORMAT:
+            tables.check(data, "")
+            return []
         if not experiment.is_experiment(data):
             return validation.of_profile(data)
         wanted = experiment.load(data, "")

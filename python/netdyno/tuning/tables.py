@@ -27,6 +27,8 @@ from netdyno.tuning.model import Bench, Observation, Setting
 from netdyno.tuning.record import Record
 from netdyno.tuning.trials import Limits, Pair, gated
 
+FORMAT = "netdyno-tuning/1"
+
 
 class BenchSpec(Spec):
     """A bench, and which of its options say how much is done and how long it takes."""
@@ -109,13 +111,18 @@ def read(name: str) -> Tables:
     if found is None and presets.is_word(name):
         raise presets.unknown(name, names())
     at = found or Path(name)
-    made = config.check(Tables, config.read(at), "ND-104-24", str(at))
+    return check(config.read(at), str(at))
+
+
+def check(data: Any, at: str) -> Tables:
+    """Tables that make sense; raises when they do not."""
+    made = config.check(Tables, data, "ND-104-24", at)
     for key, spec in made.benches.items():
         known = workload(spec).metrics
         for row in (row for table in made.tables for row in table.rows if row.bench == key):
             if row.metric not in known:
                 fix = f"It measures: {', '.join(known)}"
-                raise Error("ND-104-52", f"{key} measures no {row.metric!r}", at=str(at), fix=fix)
+                raise Error("ND-104-52", f"{key} measures no {row.metric!r}", at=at, fix=fix)
     return made
 
 

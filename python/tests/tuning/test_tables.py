@@ -56,6 +56,7 @@ def test_the_papers_tables_are_there() -> None:
 def test_less_to_do_on_a_smaller_machine(small: Path) -> None:
     made = tables.read(str(small))
     web = tables.scaled(made.benches["web"], 0.25, 0.1).options
+    assert call(["validate", str(small)]) == 0
     assert web == {"requests": 25, "concurrency": 25}
     udp = tables.scaled(made.benches["udp"], 0.25, 0.1).options
     assert udp == {"rate": "150M", "seconds": 6}
@@ -77,6 +78,7 @@ def test_mistakes_are_named(small: Path, old: str, new: str, code: str) -> None:
     small.write_text(SMALL.replace(old, new))
     with pytest.raises(Error, match=code):
         tables.read(str(small))
+    assert call(["validate", str(small)]) == 104
     with pytest.raises(Error, match="ND-104-23"):
         tables.read("papers")
 
