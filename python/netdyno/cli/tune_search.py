@@ -105,8 +105,9 @@ def search(
     """Look for the best setting, and measure the best again, in turn with the baseline.
 
     A model of what was seen proposes each trial: a tree-structured Parzen estimator for one objective,
-    NSGA-II for several. What was found best was lucky too, so it is proven with fresh pairs of trials, or
-    said not to be. Interrupted, the same command goes on; with more --trials too.
+    NSGA-II for several. What the best does not need is taken out of it. It was lucky too, so it is proven
+    with fresh pairs of trials, or said not to be. Interrupted, the same command goes on; with more --trials
+    too.
 
         netdyno tune search sim --for throughput --limit failed=0
 

@@ -34,6 +34,8 @@ def shown(value: float | None, unit: str) -> str:
             return units.rate(value, unit)
         case "count":
             return units.count(value)
+        case _ if value == round(value):
+            return f"{units.count(value)}{units.THIN}{unit}".rstrip(units.THIN)
         case _:
             return f"{units.significant(value, 4)}{units.THIN}{unit}".rstrip(units.THIN)
 

@@ -33,6 +33,10 @@ BASELINE = 3
 """Trials of the baseline before a search: they are part of its budget."""
 RANDOM = 8
 """Trials before there is anything to model."""
+POPULATION = 8
+"""Of NSGA-II. Neither depends on the budget: a search may go on with a larger one."""
+LOSS = 0.05
+"""How much worse, as a gain, a setting may be without a parameter that it does not need."""
 SPARE = 2
 """Pairs in a proof beyond those without which it could prove nothing."""
 UP = 0.8
@@ -149,7 +153,7 @@ def search(
     reference = {n: centre(m, [o.metrics[n] for o in valid]) for n, m in metrics.items()}
     spread = {n: sd([gain(m, o.metrics[n], reference[n]) for o in valid]) for n, m in metrics.items()}
 
-    study, distributions = _study(space, goal, budget, seed)
+    study, distributions = _study(space, goal, seed)
     for point in [*map(space.point, hints), *corners(space)]:
         study.enqueue_trial(_params(space, point))
     tried: list[Tried] = []
@@ -176,7 +180,7 @@ def search(
 
     feasible = [i for i, t in enumerate(tried) if t.feasible]
     front = [feasible[i] for i in pareto.front([tried[i].gains for i in feasible], goal.objectives)]
-    proofs = _proofs(bench, space, record, goal, metrics, tried, budget, seed, level)
+    proofs = _proofs(bench, space, record, goal, metrics, reference, spread, tried, budget, seed, level)
     return Found(
         goal, metrics, reference, spread, tuple(tried), tuple(front), tuple(proofs), ended, tuple(baseline)
     )
@@ -199,7 +203,7 @@ def corners(space: Space) -> list[dict[str, float]]:
 
 
 def _study(
-    space: Space, goal: Goal, budget: Budget, seed: int
+    space: Space, goal: Goal, seed: int
 ) -> tuple[optuna.Study, dict[str, optuna.distributions.BaseDistribution]]:
     # loaded when needed: it takes longer than most commands
     import optuna
@@ -209,11 +213,9 @@ def _study(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if len(goal.objectives) == 1:
-            sampler = optuna.samplers.TPESampler(
-                n_startup_trials=min(RANDOM, max(3, budget.trials // 3)), multivariate=True, seed=seed
-            )
+            sampler = optuna.samplers.TPESampler(n_startup_trials=RANDOM, multivariate=True, seed=seed)
         else:
-            sampler = optuna.samplers.NSGAIISampler(population_size=max(4, budget.trials // 5), seed=seed)
+            sampler = optuna.samplers.NSGAIISampler(population_size=POPULATION, seed=seed)
         study = optuna.create_study(sampler=sampler, directions=["maximize"] * len(goal.objectives))
     distributions: dict[str, optuna.distributions.BaseDistribution] = {
         a.name: optuna.distributions.CategoricalDistribution(range(len(a.choices)))
@@ -282,13 +284,23 @@ def _proofs(
     record: Record,
     goal: Goal,
     metrics: Mapping[str, Metric],
+    reference: Mapping[str, float],
+    spread: Mapping[str, float],
     tried: Sequence[Tried],
     budget: Budget,
     seed: int,
     level: float,
 ) -> list[Proof]:
-    """Measure again what was best in each objective."""
-    chosen = candidates(tried, goal)
+    """Measure again what was best in each objective, without what it does not need."""
+    chosen = {
+        objective: needed
+        for objective, best in candidates(tried, goal).items()
+        if (
+            needed := trimmed(
+                bench, record, goal, objective, metrics[objective], reference, best, spread, seed
+            )
+        )
+    }
     if not chosen:
         return []
     pairs = budget.pairs or least_pairs(level, len(metrics) * len(chosen)) + SPARE
@@ -305,6 +317,45 @@ def _proofs(
         for o, setting in chosen.items()
     ]
     return prove(metrics, trials[0], beside, goal.limits, level)
+
+
+def trimmed(
+    bench: Bench,
+    record: Record,
+    goal: Goal,
+    objective: str,
+    metric: Metric,
+    reference: Mapping[str, float],
+    best: Setting,
+    spread: Mapping[str, float],
+    seed: int,
+) -> Setting:
+    """A setting without the parameters that can be left as they are and nothing is lost.
+
+    One after the other is left out for a trial, and stays out if that is as good as a fresh trial of the
+    whole. Where nothing of it is left, the whole was only lucky.
+    """
+    count = 0
+
+    def seen(setting: Setting) -> float | None:
+        nonlocal count
+        trial = record.measure(bench, f"trim {objective}", count, setting, _seed(seed, 4, count))
+        count += 1
+        if not has(trial.observation, objective) or _broken(goal, trial):
+            return None
+        return gain(metric, trial.observation.metrics[objective], reference[objective])
+
+    whole = seen(best)
+    if whole is None:
+        return best
+    loss = max(0.0 if metric.zero_is_best else LOSS, 2 * spread[objective])
+    kept = dict(best)
+    for name in best:
+        without = {n: v for n, v in kept.items() if n != name}
+        found = seen(without) if without else 0.0
+        if found is not None and found >= whole - loss:
+            kept = without
+    return kept
 
 
 def mechanism(space: Space, setting: Setting) -> tuple[str, ...]:
