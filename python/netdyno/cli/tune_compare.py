@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -22,6 +23,7 @@ from netdyno.tuning.benches import Chosen, Recorded
 from netdyno.tuning.calibrate import Calibration
 from netdyno.tuning.compare import Comparison, Finding, Verdict, judge, repeats
 from netdyno.tuning.model import Metric, Observation
+from netdyno.tuning.race import Standing, race
 from netdyno.tuning.record import Record
 from netdyno.tuning.trials import measure_pairs
 
@@ -115,7 +117,13 @@ def compare(
             help="baseline, a known setting, a file, or NAME=VALUE,…", autocompletion=values.known_setting
         ),
     ],
-    b: Annotated[str, typer.Argument(help="What to compare with it.", autocompletion=values.known_setting)],
+    b: Annotated[
+        list[str],
+        typer.Argument(
+            help="What to compare with it; of several, the one that wins a race.",
+            autocompletion=values.known_setting,
+        ),
+    ],
     options: Options = None,
     path: Path = None,
     tuned: Tuned = "server",
@@ -152,21 +160,27 @@ def compare(
     bench is held against itself, unless `netdyno tune calibrate` did so today. Interrupted, the same command
     goes on. Needs root.
 
+    Several candidates race first, by the first metric: 2, 4, then 8 blocks, after each of which the hopeless
+    leave. The winner was lucky too, so that only fresh pairs count.
+
         sudo netdyno tune compare ab baseline paper-latency --set concurrency=400
 
         sudo netdyno tune compare iperf3-tcp baseline net.ipv4.tcp_rmem.max=64MiB --path delay=20ms
+
+        sudo netdyno tune compare wrk baseline paper-latency tuned-network-latency mine.yaml
     """
     made = benches.spec(bench, options or (), path, "client" if tuned == "client" else "server")
     need_root()
     journal.restore()
     with Interrupts().installed():
         there = benches.tunables(made)
-        sides = [benches.choose(text, there, allow_global) for text in (a, b)]
-        if sides[0].setting == sides[1].setting:
+        base, *candidates = [benches.choose(text, there, allow_global) for text in (a, *b)]
+        same = next((one.name for one in candidates if one.setting == base.setting), None)
+        if same is not None:
             fix = "`netdyno tune calibrate` compares a setting with itself"
-            raise Error("ND-104-07", "both come to the same on this bench", at=f"{a} and {b}", fix=fix)
+            raise Error("ND-104-07", "both come to the same on this bench", at=f"{a} and {same}", fix=fix)
         if not as_json:
-            _left_out(sides)
+            _left_out([base, *candidates])
         calibration = calibrations.load(made.label) or _calibrate(made, max(4, pairs // 2), level, seed + 1)
         if not as_json:
             show_calibration(calibration)
@@ -176,26 +190,36 @@ def compare(
             fix = f"It measures: {', '.join(namespace_bench.metrics)}"
             raise Error("ND-104-52", f"the bench measures no {metric[0] if metric else ''!r}", fix=fix)
         count = repeats(len(metrics), level, pairs)
-        plan = {"a": dict(sides[0].setting), "b": dict(sides[1].setting), "seed": seed, "order": order}
+        plan = {"a": dict(base.setting), "b": [dict(one.setting) for one in candidates], "seed": seed,
+                "order": order}  # fmt: skip
         kept = study.Study.of("compare", made.label, plan, name)
         if fresh:
             kept.begin_anew()
+        standings: list[Standing] = []
         with Record(kept.record, dict(kept.plan)) as record:
-            recorded = Recorded(namespace_bench, record, "compare")
+            if len(candidates) > 1:
+                standings = race(
+                    Recorded(namespace_bench, record, "race"), base.setting,
+                    [one.setting for one in candidates], next(iter(metrics)), seed, progress=Progress("race"),
+                )  # fmt: skip
+            winner = candidates[standings[0].candidate if standings else 0]
             found = measure_pairs(
-                recorded, sides[0].setting, sides[1].setting, count, seed,
+                Recorded(namespace_bench, record, "compare"), base.setting, winner.setting, count, seed + 2,
                 order="abba" if order == "abba" else "shuffled", progress=Progress("compare"),
             )  # fmt: skip
             trials = [one.document() for one in record.trials]
-        mechanism = benches.mechanism(sides[0].setting, sides[1].setting)
+        sides = [base, winner]
         result = judge(
-            found, metrics, mechanism, level=level, matters=matters, noise=calibration.known, seed=seed
-        )
+            found, metrics, benches.mechanism(base.setting, winner.setting),
+            level=level, matters=matters, noise=calibration.known, seed=seed,
+        )  # fmt: skip
         document = _document(made, sides, calibration, result)
+        document["race"] = [{"name": candidates[one.candidate].name, **asdict(one)} for one in standings]
         kept.finish(document, trials, [])
     if as_json:
         console.document(document)
     else:
+        _show_race(standings, [one.name for one in candidates])
         show(result, sides)
         console.note(f"kept in {kept.document}")
     if fail and any(one.verdict is Verdict.WORSE for one in result.findings):
@@ -220,6 +244,21 @@ def _left_out(sides: list[Chosen]) -> None:
     for side in sides:
         for name, why in side.left_out.items():
             console.note(f"{side.name}: without {name}, which {why}")
+
+
+def _show_race(standings: list[Standing], names: list[str]) -> None:
+    if not standings:
+        return
+    rows = [
+        (
+            names[one.candidate],
+            one.blocks,
+            f"{one.gain:+.4g}",
+            "" if one.left is None else f"left after {one.left}",
+        )
+        for one in standings
+    ]
+    console.table(("candidate", "blocks", "gain", ""), rows, "the race, which proves nothing")
 
 
 def _document(made: Spec, sides: list[Chosen], noise: Calibration, result: Comparison) -> dict[str, Any]:

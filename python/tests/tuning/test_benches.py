@@ -132,6 +132,22 @@ def test_compare_shows_noise_first_then_what_is_known(
     assert "without net.core.rmem_default" in capsys.readouterr().err
 
 
+def test_several_race_and_the_winner_is_measured_afresh(
+    noisy: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    several = ["net.core.somaxconn=64", "net.core.somaxconn=8192", "net.core.somaxconn=128"]
+    assert call(["tune", "compare", "ab", "baseline", *several, "--json"]) == 0
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert document["race"][0]["name"] == document["b"]["name"] == several[1]
+    assert document["metrics"][0]["verdict"] == "better"
+    assert "race: trial 1 of" in err
+    assert "compare: trial 16 of 16" in err
+    assert call(["tune", "compare", "ab", "baseline", *several]) == 0
+    assert "the race, which proves nothing" in capsys.readouterr().out
+    assert call(["tune", "compare", "ab", "baseline", *several, "baseline"]) == 104
+
+
 def test_calibrate_tells_what_can_be_seen(noisy: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["tune", "calibrate", "wrk", "--set", "seconds=1", "--pairs", "5", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
