@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from netdyno import paths
 from netdyno.cli import console, values
 from netdyno.cli.tune_bench import quantity, times
 from netdyno.cli.tune_compare import Json
@@ -43,7 +44,7 @@ def recommend(
 
         netdyno tune recommend --judge
     """
-    known = Experience.read(experience or folder() / "experience.json")
+    known = _known(experience)
     if judged:
         found = judge(known)
         if as_json:
@@ -59,6 +60,17 @@ def recommend(
         console.document({"features": features, **proposal.document(), "values": setting})
         return
     show(known, features, proposal)
+
+
+def _known(experience: Path | None) -> Experience:
+    """What is asked for; else this machine's own; else what comes with netdyno, which is another's."""
+    own = folder() / "experience.json"
+    if experience or own.exists():
+        return Experience.read(experience or own)
+    found = Experience.read(paths.data("tunables") / "experience" / "emulated-paths.json")
+    note = found.machine.get("note", "another machine")
+    console.note(f"measured elsewhere: {note}; `netdyno tune learn` measures on this machine")
+    return found
 
 
 def show(known: Experience, features: Features, proposal: Proposal) -> None:

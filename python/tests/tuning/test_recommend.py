@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -179,3 +180,17 @@ def test_it_is_kept_in_a_file(
         Experience.read(path)
     assert call(["tune", "recommend", "--experience", str(tmp_path / "none.json")]) == 104
     assert "tune learn" in capsys.readouterr().err
+
+
+def test_without_an_own_one_there_is_that_of_another_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NETDYNO_STATE", str(tmp_path))
+    assert call(["tune", "recommend", "--judge", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert "measured elsewhere: a virtual machine" in err
+    judged = json.loads(out)
+    assert len(judged["cases"]) == 18
+    # it was measured so, and is said so: one setting is as good everywhere on these paths
+    assert judged["beats"] is False
+    assert judged["gain"] > 0.9 * judged["best_gain"]
