@@ -11,9 +11,9 @@ import typer
 
 from netdyno import config, presets
 from netdyno.cli import app, quick, values
-from netdyno.cli.summary import CHECKS, failures
+from netdyno.cli.summary import CHECKS, disorder, failures
 from netdyno.errors import Error
-from netdyno.model import Counts
+from netdyno.model import Counts, Disorder, Distribution
 from netdyno.result import GroupSummary
 
 from .command import result, start
@@ -327,3 +327,16 @@ def test_a_terminal_without_our_letters_is_served(profile: Path) -> None:
     assert child.returncode == 0, err
     assert "verdict pass" in out
     assert "given up" not in err
+
+
+def test_what_came_twice_late_or_broken_is_said_and_nothing_else() -> None:
+    order = Disorder(ratio=0.02, extent=Distribution(count=20, p99=3), late=Distribution(count=20, p99=2e6))
+    none = GroupSummary(name="s", measured=Counts(messages_delivered=1000), reordering=Disorder())
+    assert disorder(none) == ""
+    counts = Counts(messages_delivered=1000, reordered=20, duplicates=4, corrupted=1)
+    said = "s: 20 out of order (2%), late by 3 messages and 2 ms (p99); 4 came again; 1 broken"
+    assert disorder(GroupSummary(name="s", measured=counts, reordering=order)) == said
+    # too late to say by how much
+    said = "s: 20 out of order (2%); 4 came again; 1 broken"
+    far = order.model_copy(update={"extent": Distribution(), "late": Distribution()})
+    assert disorder(GroupSummary(name="s", measured=counts, reordering=far)) == said

@@ -93,6 +93,10 @@ fn each_way_is_as_late_and_as_little_as_was_put_in() {
         let counts = [total("messages_sent"), total("duplicates"), total("reordered")];
         assert_eq!(counts, [4000, path.duplicated, path.reordered], "{seen:#}");
         assert_eq!(total("messages_delivered"), 4000 - path.lost);
+        // Three others pass those that are held back; few have copies or other late ones among these.
+        let extent = &seen["reordering"]["extent"];
+        let held = if path.reordered > 0 { 3 } else { 0 };
+        assert_eq!((&extent["count"], &extent["p50"]), (&json!(path.reordered), &json!(held)), "{extent}");
         let element = element(&result, &format!("{port}.impair"));
         assert_eq!(element["drops"], json!({"lost": path.lost}));
         assert_eq!(

@@ -45,6 +45,8 @@ def show(result: Result, folder: Path | None = None) -> None:
         for group in leg.summary.groups:
             for line in failures(group):
                 out.print(Text(f"  {line}", style="yellow"), soft_wrap=True)
+            if said := disorder(group):
+                out.print(Text(f"  {said}"), soft_wrap=True)
         for repetition in leg.repetitions:
             for witness in repetition.witnesses:
                 mark = "agrees" if witness.agree else "DISAGREES"
@@ -90,6 +92,23 @@ def failures(group: GroupSummary) -> list[str]:
         for kind, count in group.measured.failures.items()
         if count
     ]
+
+
+def disorder(group: GroupSummary) -> str:
+    """What came twice, late or broken; nothing if nothing did."""
+    counts, order = group.measured, group.reordering
+    said = []
+    if order and counts.reordered:
+        one = f"{counts.reordered:,} out of order ({console.number(order.ratio, 'ratio')})"
+        if order.extent.count:
+            messages = f"{order.extent.p99:,.0f} message{'s' * (order.extent.p99 != 1)}"
+            one += f", late by {messages} and {console.delay(order.late.p99)} (p99)"
+        said.append(one)
+    if counts.duplicates:
+        said.append(f"{counts.duplicates:,} came again")
+    if counts.corrupted:
+        said.append(f"{counts.corrupted:,} broken")
+    return f"{group.name}: {'; '.join(said)}" if said else ""
 
 
 def _headline(result: Result) -> Text:

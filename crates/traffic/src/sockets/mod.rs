@@ -19,8 +19,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-/// Descriptors that the daemon needs besides one per device.
+/// Descriptors that the daemon needs besides one per device: some in all, and those that each worker polls and reads
+/// its share of the CPU from.
 const OTHER_FILES: u64 = 64;
+const WORKER_FILES: u64 = 2;
 
 /// The transport.
 #[derive(Debug)]
@@ -89,7 +91,7 @@ impl Transport for Sockets {
         control: Arc<Control>,
         samples: Sender<Sample>,
     ) -> Result<Vec<JoinHandle<()>>, Unready> {
-        enough_files(&plan)?;
+        enough_files(&plan, self.cores.len())?;
         if let Some(ports) = local_ports() {
             enough_ports(&plan, ports)?;
         }
@@ -134,8 +136,10 @@ impl Transport for Sockets {
 }
 
 /// Raise the limit of open files as far as the devices need; say how when that is not allowed.
-fn enough_files(plan: &Plan) -> Result<(), Unready> {
-    let need = OTHER_FILES + plan.groups.iter().map(|g| u64::from(g.devices)).sum::<u64>();
+fn enough_files(plan: &Plan, workers: usize) -> Result<(), Unready> {
+    let need = OTHER_FILES
+        + WORKER_FILES * workers as u64
+        + plan.groups.iter().map(|g| u64::from(g.devices)).sum::<u64>();
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
     if need <= soft {
         return Ok(());
