@@ -22,7 +22,7 @@ from netdyno.tuning.gain import of_bench
 from netdyno.tuning.model import Setting
 from netdyno.tuning.prove import Limit, Proof
 from netdyno.tuning.record import Record
-from netdyno.tuning.search import Budget, Found, Goal
+from netdyno.tuning.search import Budget, Found, Goal, most_trials
 from netdyno.tuning.search import search as run
 
 
@@ -134,7 +134,8 @@ def search(
         with Record(study.record, dict(study.plan)) as record:
             about = f"at most {trials} trials of {len(space.axes)} parameters, then the proof"
             console.note(f"{study.name}: {about}")
-            Progress(record, trials, [on.bench.metrics[o] for o in goal.objectives])
+            most_of_all = most_trials(space, goal, budget, len(on.bench.metrics))
+            Progress(record, most_of_all, [on.bench.metrics[o] for o in goal.objectives])
             found = run(on.bench, space, goal, record, budget=budget, seed=seed, hints=hints, level=level)
             told(record)
             document = study.finish(found.document(), [t.document() for t in record.trials], space.document())

@@ -186,6 +186,18 @@ def search(
     )
 
 
+def most_trials(space: Space, goal: Goal, budget: Budget, metrics: int) -> int:
+    """How many trials a search takes at most, with all that comes after it."""
+    objectives = len(goal.objectives)
+    proof = (1 + objectives) * (budget.pairs or _pairs(0.05, metrics * objectives))
+    return budget.trials + objectives * (len(space.axes) + 1) + proof
+
+
+def _pairs(level: float, tests: int) -> int:
+    """As many pairs as it takes to prove anything of so many, and some to spare."""
+    return least_pairs(level, tests) + SPARE
+
+
 def corners(space: Space) -> list[dict[str, float]]:
     """Where to begin: all numbers up together, with each of the choices, then all of them down.
 
@@ -303,7 +315,7 @@ def _proofs(
     }
     if not chosen:
         return []
-    pairs = budget.pairs or least_pairs(level, len(metrics) * len(chosen)) + SPARE
+    pairs = budget.pairs or _pairs(level, len(metrics) * len(chosen))
     distinct = {_name(setting): setting for setting in ({}, *chosen.values())}
     names = list(distinct)
     trials: list[list[Trial]] = [[] for _ in names]
