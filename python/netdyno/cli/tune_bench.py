@@ -104,9 +104,21 @@ def driven(asked: Asked) -> Iterator[Driven]:
         usual = of_class.tunables if of_class else sorted({t for c in _classes() for t in c.tunables})
         names = tuple(n for n in there.tunables if n in usual or template(n) in usual)
         yield Driven(
-            Checked(made, registry(), there.starts), f"{made.spec.label} ({platform.release()})",
+            Checked(made, registry(), there.starts), _label(asked, made),
             there.tunables, there.starts, names, of_class, True,
         )  # fmt: skip
+
+
+def _label(asked: Asked, made: NamespaceBench) -> str:
+    """The bench in the words that it was asked for with, and the kernel, which decides as much."""
+    if not presets.is_word(asked.bench):
+        return f"{made.spec.label} ({platform.release()})"
+    parts = [" ".join((asked.bench, *asked.options))]
+    parts += [f"over {asked.path}"] * bool(asked.path) + [f"tuning the {asked.tuned}"] * (
+        asked.tuned != "server"
+    )
+    parts += [f"from {', '.join(asked.baseline)}"] * bool(asked.baseline)
+    return f"{', '.join(parts)} ({platform.release()})"
 
 
 def _classes() -> list[service.ServiceClass]:

@@ -250,7 +250,11 @@ def _finding_of(proof: Mapping[str, Any], metric: str) -> Mapping[str, Any] | No
 
 def _shift(found: Mapping[str, Any]) -> str:
     e = found["effect"]
-    return units.significant(e["change"]) if e["absolute"] else _ratio(e["change"])
+    return _difference(e["change"]) if e["absolute"] else _ratio(e["change"])
+
+
+def _difference(change: float) -> str:
+    return f"{'+' if change > 0 else ''}{units.significant(change)}"
 
 
 def _ratio(change: float) -> str:
@@ -281,7 +285,7 @@ def trade_off(study: Study) -> Table | None:
             e, interval = one["effect"], one["effect"]["interval"]
             ends = ""
             if interval:
-                ends = units.span(*(units.significant(x) if e["absolute"] else _ratio(x) for x in interval))
+                ends = units.span(*(_difference(x) if e["absolute"] else _ratio(x) for x in interval))
             mark = {"better": "good", "worse": "bad"}.get(one["verdict"], "")
             text = M("{change} ({verdict})", change=_shift(one), verdict=_words(one["verdict"]))
             cells.append(Cell(text, e["change"], ends or None, mark))
