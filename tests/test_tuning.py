@@ -29,6 +29,22 @@ def test_known_cases_show_what_they_must(lab: Lab) -> None:
     assert not list((lab.state / "journal").glob("*")), "something is left"
 
 
+def test_a_setting_is_proven_better(lab: Lab) -> None:
+    """Somaxconn, where the queue of a server that does not accept is what limits."""
+    bench = lab.base / "bench.yaml"
+    bench.write_text(
+        "workload: connect-burst\noptions: {connections: 700, stall: 0.1}\nserver: {net.core.somaxconn: 256}\n"
+    )
+    better = ["tune", "compare", str(bench), "baseline", "net.core.somaxconn=1024", "--pairs", "6"]
+    done = lab.run(*better, "--json")
+    assert done.code == 0, done.text
+    found = json.loads(done.out)
+    (failed,) = found["metrics"]
+    assert (failed["verdict"], failed["effect"]["b"]) == ("better", 0)
+    assert {one["name"] for one in found["counters"] if one["moved"]} >= {"TcpExtListenOverflows"}
+    assert not list((lab.state / "journal").glob("*")), "something is left"
+
+
 @pytest.mark.skipif(not Path("/dev/net/tun").exists(), reason="there is no /dev/net/tun")
 def test_a_round_trip_less_over_a_long_path(lab: Lab) -> None:
     done = lab.run("tune", "cases", "fast-open", "--pairs", "1", "--json")

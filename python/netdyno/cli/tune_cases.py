@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import time
 from collections.abc import Callable, Iterator
 from typing import Annotated
 
@@ -69,8 +68,9 @@ def cases(
         for number, case in enumerate(chosen, 1):
             told = _progress(f"{number}/{len(chosen)} {case.name}")
             made = known.run(
-                case, pairs=pairs, seed=seed, allow_global=allow_global, clock=time.monotonic, progress=told
-            )
+                case, pairs=pairs, seed=seed, allow_global=allow_global, shield=interrupts.shielded,
+                progress=told,
+            )  # fmt: skip
             found.append(made)
             if not as_json:
                 _show(made)

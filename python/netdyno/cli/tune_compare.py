@@ -92,19 +92,22 @@ def calibrate(
     made = benches.spec(bench, options or (), path, "client" if tuned == "client" else "server")
     need_root()
     journal.restore()
-    with Interrupts().installed():
-        found = _calibrate(made, pairs, level, seed)
+    with Interrupts().installed() as interrupts:
+        found = _calibrate(_bench(made, interrupts), pairs, level, seed)
     if as_json:
         console.document(found.as_dict())
     else:
         show_calibration(found)
 
 
-def _calibrate(made: Spec, pairs: int, level: float, seed: int) -> Calibration:
+def _bench(made: Spec, interrupts: Interrupts, allow_global: bool = False) -> NamespaceBench:
+    return NamespaceBench(made, allow_global, shield=interrupts.shielded)
+
+
+def _calibrate(bench: NamespaceBench, pairs: int, level: float, seed: int) -> Calibration:
     told = Progress("A/A")
-    bench = NamespaceBench(made)
     found = measure_pairs(bench, {}, {}, pairs, seed, progress=told)
-    calibration = calibrations.calibration(made.label, found, bench.metrics, level=level)
+    calibration = calibrations.calibration(bench.spec.label, found, bench.metrics, level=level)
     calibrations.save(calibration)
     return calibration
 
@@ -172,7 +175,7 @@ def compare(
     made = benches.spec(bench, options or (), path, "client" if tuned == "client" else "server")
     need_root()
     journal.restore()
-    with Interrupts().installed():
+    with Interrupts().installed() as interrupts:
         there = benches.tunables(made)
         base, *candidates = [benches.choose(text, there, allow_global) for text in (a, *b)]
         same = next((one.name for one in candidates if one.setting == base.setting), None)
@@ -181,13 +184,13 @@ def compare(
             raise Error("ND-104-07", "both come to the same on this bench", at=f"{a} and {same}", fix=fix)
         if not as_json:
             _left_out([base, *candidates])
-        calibration = calibrations.load(made.label) or _calibrate(made, max(4, pairs // 2), level, seed + 1)
+        on = _bench(made, interrupts, allow_global)
+        calibration = calibrations.load(made.label) or _calibrate(on, max(4, pairs // 2), level, seed + 1)
         if not as_json:
             show_calibration(calibration)
-        namespace_bench = NamespaceBench(made, allow_global)
-        metrics = {k: m for k, m in namespace_bench.metrics.items() if not metric or k in metric}
+        metrics = {k: m for k, m in on.metrics.items() if not metric or k in metric}
         if not metrics:
-            fix = f"It measures: {', '.join(namespace_bench.metrics)}"
+            fix = f"It measures: {', '.join(on.metrics)}"
             raise Error("ND-104-52", f"the bench measures no {metric[0] if metric else ''!r}", fix=fix)
         count = repeats(len(metrics), level, pairs)
         plan = {"a": dict(base.setting), "b": [dict(one.setting) for one in candidates], "seed": seed,
@@ -199,12 +202,12 @@ def compare(
         with Record(kept.record, dict(kept.plan)) as record:
             if len(candidates) > 1:
                 standings = race(
-                    Recorded(namespace_bench, record, "race"), base.setting,
+                    Recorded(on, record, "race"), base.setting,
                     [one.setting for one in candidates], next(iter(metrics)), seed, progress=Progress("race"),
                 )  # fmt: skip
             winner = candidates[standings[0].candidate if standings else 0]
             found = measure_pairs(
-                Recorded(namespace_bench, record, "compare"), base.setting, winner.setting, count, seed + 2,
+                Recorded(on, record, "compare"), base.setting, winner.setting, count, seed + 2,
                 order="abba" if order == "abba" else "shuffled", progress=Progress("compare"),
             )  # fmt: skip
             trials = [one.document() for one in record.trials]

@@ -77,7 +77,7 @@ def reproduce(
     factor = load if load is not None else min(1.0, len(os.sched_getaffinity(0)) / made.processors)
     count = repeat or made.repeat
     specs = {key: tables.scaled(spec, factor, length) for key, spec in made.benches.items()}
-    with Interrupts().installed():
+    with Interrupts().installed() as interrupts:
         there = benches.tunables(next(iter(specs.values())))
         chosen = {one: benches.choose(one, there, allow_global) for one in made.settings}
         notes = [
@@ -93,7 +93,9 @@ def reproduce(
         kept = study.Study.of("reproduce", made.name, plan)
         if fresh:
             kept.begin_anew()
-        made_benches = {key: NamespaceBench(spec, allow_global) for key, spec in specs.items()}
+        made_benches = {
+            key: NamespaceBench(spec, allow_global, shield=interrupts.shielded) for key, spec in specs.items()
+        }
         with Record(kept.record, dict(kept.plan)) as record:
             seen = tables.run(made, made_benches, settings, record, repeat=count, seed=seed, told=_told)
             trials = [one.document() for one in record.trials]

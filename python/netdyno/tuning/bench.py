@@ -9,8 +9,8 @@ from __future__ import annotations
 import secrets
 import tempfile
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -130,6 +130,8 @@ class NamespaceBench:
     folder: Path | None = None
     """Where logs go; none: they go with each trial."""
     notes: Journal = field(default_factory=journal)
+    shield: Callable[[], AbstractContextManager[Any]] = nullcontext
+    """What keeps interrupts off while everything is taken down."""
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
@@ -138,51 +140,54 @@ class NamespaceBench:
 
     def measure(self, setting: Setting, seed: int) -> Observation:
         """One trial: everything up, the setting applied, load, everything down."""
+        stack = ExitStack()
+        try:
+            return self._measure(stack, setting, seed)
+        finally:
+            with self.shield():
+                stack.close()
+
+    def _measure(self, stack: ExitStack, setting: Setting, seed: int) -> Observation:
         started = time.time()
-        with ExitStack() as stack:
-            folder = self.folder
-            if folder is None:
-                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nd-bench-")))
-            network = Network(
-                topology(self.spec), f"t{secrets.token_hex(3)}", self.notes, folder / "links.jsonl"
-            )
-            stack.enter_context(network)
-            spaces = {host: network.namespace(host) for host in ("server", "client")}
-            other: HostName = "client" if self.spec.tuned == "server" else "server"
-            for values, host in (
-                (self.spec.machine, self.spec.tuned),
-                (self.spec.client, "client"),
-                (self.spec.server, "server"),
-            ):
-                stack.enter_context(applied(values, spaces[host], self.allow_global, self.notes))
-            stack.enter_context(applied(setting, spaces[self.spec.tuned], self.allow_global, self.notes))
-            site = Site(spaces["client"], spaces["server"], SERVER, folder, self.notes)
-            load = workload(self.spec)
-            load.serve(site)
-            stack.callback(load.stop)
-            places: dict[str, Where] = {
-                host: Where(spaces[host], ("eth0",)) for host in (self.spec.tuned, other)
-            }
-            sampler = stack.enter_context(Sampler(places))
-            begin, why = time.monotonic(), ""
-            metrics: Mapping[str, float] = {}
-            counters: dict[str, float] = {}
-            try:
-                seen = load.run(site, seed)
-                metrics, why, counters = seen.metrics, seen.wrong, dict(seen.counters)
-            except Error as e:
-                # a load that does not get through is a result of the setting, not of the bench
-                if e.code != "ND-91-25":
-                    raise
-                why = str(e)
-            seconds = time.monotonic() - begin
-            counters |= sampler.stop()
-            unasked = sum(
-                int(stats[way][name])
-                for _, stats in network.impaired()
-                for way in impairment.WAYS
-                for name in UNASKED
-            )
-            if unasked:
-                why = why or f"the path had no room for {unasked} packets"
+        folder = self.folder
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nd-bench-")))
+        network = Network(topology(self.spec), f"t{secrets.token_hex(3)}", self.notes, folder / "links.jsonl")
+        stack.enter_context(network)
+        spaces = {host: network.namespace(host) for host in ("server", "client")}
+        other: HostName = "client" if self.spec.tuned == "server" else "server"
+        for values, host in (
+            (self.spec.machine, self.spec.tuned),
+            (self.spec.client, "client"),
+            (self.spec.server, "server"),
+        ):
+            stack.enter_context(applied(values, spaces[host], self.allow_global, self.notes))
+        stack.enter_context(applied(setting, spaces[self.spec.tuned], self.allow_global, self.notes))
+        site = Site(spaces["client"], spaces["server"], SERVER, folder, self.notes)
+        load = workload(self.spec)
+        load.serve(site)
+        stack.callback(load.stop)
+        places: dict[str, Where] = {host: Where(spaces[host], ("eth0",)) for host in (self.spec.tuned, other)}
+        sampler = stack.enter_context(Sampler(places))
+        begin, why = time.monotonic(), ""
+        metrics: Mapping[str, float] = {}
+        counters: dict[str, float] = {}
+        try:
+            seen = load.run(site, seed)
+            metrics, why, counters = seen.metrics, seen.wrong, dict(seen.counters)
+        except Error as e:
+            # a load that does not get through is a result of the setting, not of the bench
+            if e.code != "ND-91-25":
+                raise
+            why = str(e)
+        seconds = time.monotonic() - begin
+        counters |= sampler.stop()
+        unasked = sum(
+            int(stats[way][name])
+            for _, stats in network.impaired()
+            for way in impairment.WAYS
+            for name in UNASKED
+        )
+        if unasked:
+            why = why or f"the path had no room for {unasked} packets"
         return Observation(setting, metrics, counters, not why, why, started, seconds)

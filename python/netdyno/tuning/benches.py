@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -107,7 +108,7 @@ def _host(made: Spec) -> Iterator[str]:
     """The tuned host, without the path."""
     with ExitStack() as stack:
         plain = made.model_copy(update={"path": None})
-        network = stack.enter_context(Network(topology(plain), "probe"))
+        network = stack.enter_context(Network(topology(plain), f"t{secrets.token_hex(3)}"))
         values = made.server if made.tuned == "server" else made.client
         space = network.namespace(made.tuned)
         stack.enter_context(applied(values, space, False, journal()))

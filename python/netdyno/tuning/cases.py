@@ -7,12 +7,14 @@ limit. Controls change what changes nothing there: whoever finds an effect in on
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from netdyno.errors import Error
+from netdyno.errors import INTERRUPTED, Error
 from netdyno.stats.estimate import mean
 from netdyno.stats.paired import signed_rank
 from netdyno.tuning import here
@@ -26,6 +28,8 @@ Rule = Literal["vanishes", "grows", "falls", "stays"]
 
 CONTROL_PAIRS = 6
 """The fewest pairs with which an effect could be claimed at a level of 5 %."""
+MISSING = ("ND-92-20", "ND-92-23")
+"""Errors that say that a program is not there."""
 NO_LIMITS = Limits(steal=1.0, memory=1.0, io=1.0)
 """What these cases show is too large for a disturbance to hide."""
 
@@ -284,7 +288,8 @@ def run(
     pairs: int = 2,
     seed: int = 1,
     allow_global: bool = False,
-    clock: Callable[[], float],
+    shield: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    clock: Callable[[], float] = time.monotonic,
     progress: Progress = lambda done, of, seen: None,
 ) -> Outcome:
     """Run a case, if it can be run here."""
@@ -296,9 +301,17 @@ def run(
     if why := unready(case, allow_global):
         return outcome("skipped", why)
     start = clock()
-    bench = NamespaceBench(case.spec, allow_global)
+    bench = NamespaceBench(case.spec, allow_global, shield=shield)
     count = max(pairs, CONTROL_PAIRS) if case.control else pairs
-    found = measure_pairs(bench, case.before, case.after, count, seed, limits=NO_LIMITS, progress=progress)
+    try:
+        found = measure_pairs(
+            bench, case.before, case.after, count, seed, limits=NO_LIMITS, progress=progress
+        )
+    except Error as e:
+        if e.exit_code == INTERRUPTED:
+            raise
+        status: Literal["skipped", "failed"] = "skipped" if e.code in MISSING else "failed"
+        return outcome(status, str(e), seconds=clock() - start)
     wrong = next((one.why for pair in found for one in pair if not one.metrics), "")
     if wrong:
         return outcome("failed", wrong, seconds=clock() - start)

@@ -92,8 +92,9 @@ def noisy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Benches that are made of nothing; what a setting gains depends on its somaxconn."""
 
     class Made(Noisy):
-        def __init__(self, spec: Spec, allow_global: bool = False) -> None:
+        def __init__(self, spec: Spec, allow_global: bool = False, shield: Any = None) -> None:
             super().__init__(1)
+            self.spec = spec
 
         def measure(self, setting: Any, seed: int) -> Any:
             large = setting.get("net.core.somaxconn", 0) > 5000

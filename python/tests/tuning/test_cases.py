@@ -103,6 +103,25 @@ def test_names_are_checked() -> None:
     assert call(["tune", "cases", "--pairs", "0"]) == 104
 
 
+@pytest.mark.parametrize(
+    ("code", "status"), [("ND-92-23", "skipped"), ("ND-92-25", "failed"), ("ND-105-20", None)]
+)
+def test_an_error_ends_a_case_and_not_all(
+    code: str, status: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise Error(code, "it is not so")
+
+    monkeypatch.setattr(cases, "measure_pairs", broken)
+    case = next(case for case in cases.CASES if case.name == "half-open")
+    if status is None:
+        with pytest.raises(Error, match=code):
+            cases.run(case)
+    else:
+        made = cases.run(case)
+        assert (made.status, "it is not so" in made.why) == (status, True)
+
+
 @root
 def test_a_case_that_does_not_show_what_it_must_exits_99(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -137,7 +137,7 @@ def test_the_verb_says_what_was_left_out_and_keeps_what_it_found(
     there = {"net.core.somaxconn": one("net.core.somaxconn")}
     monkeypatch.setattr(tune_reproduce, "need_root", lambda: None)
     monkeypatch.setattr(benches, "tunables", lambda spec: there)
-    monkeypatch.setattr(tune_reproduce, "NamespaceBench", lambda spec, allow: Web(spec.workload))
+    monkeypatch.setattr(tune_reproduce, "NamespaceBench", lambda spec, allow, shield: Web(spec.workload))
     assert call(["tune", "reproduce", str(small), "--load", "0.5", "--repeat", "8"]) == 0
     out, err = capsys.readouterr()
     assert "without net.ipv4.tcp_tw_reuse" in err
