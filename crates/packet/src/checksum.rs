@@ -22,9 +22,14 @@ impl Sum {
         for word in words {
             sum += u64::from(u32::from_ne_bytes(*word));
         }
-        let mut last = [0; 4];
-        last[..rest.len()].copy_from_slice(rest);
-        Sum(fold_once(sum + u64::from(u32::from_ne_bytes(last))))
+        let (pair, odd) = rest.as_chunks::<2>();
+        for pair in pair {
+            sum += u64::from(u16::from_ne_bytes(*pair));
+        }
+        if let [last] = odd {
+            sum += u64::from(u16::from_ne_bytes([*last, 0]));
+        }
+        Sum(fold_once(sum))
     }
 
     /// Add one 64-bit field.
