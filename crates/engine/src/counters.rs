@@ -86,7 +86,7 @@ pub struct ElementStats {
     pub packets_in: u64,
     /// Packets handed to other elements, which took them.
     pub packets_out: u64,
-    /// Bytes of the packets taken, or handed on by an element that takes none; without FCS.
+    /// Bytes of the packets taken, or handed on by an element that takes none, without FCS; counted for ports only.
     pub bytes: u64,
     /// Batches worked on.
     pub batches: u64,

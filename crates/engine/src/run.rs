@@ -5,6 +5,7 @@ use crate::element::About;
 use crate::graph::{Graph, GraphError};
 use crate::idle::IdlePolicy;
 use crate::placement::Placement;
+use crate::port;
 use crate::trace::{self, Desk, Filter, Traced, Tracer};
 use crate::worker::{Inlet, Seated, Target, Worker};
 use dpdk::{Batch, Eal, Ring};
@@ -135,11 +136,13 @@ impl Engine {
             let about = node.about;
             elements.push(Watched { name: node.name, about, worker: seat, counters: counters.clone() });
             let (polled, takes) = (about.polled, about.takes);
+            let weighs = matches!(about.kind, port::RX | port::TX);
             workers[seat].elements.push(Seated {
                 number: i,
                 element: node.element,
                 polled,
                 takes,
+                weighs,
                 outputs,
                 side,
                 counters,

@@ -27,8 +27,11 @@ pub(crate) struct Seated {
     pub(crate) number: usize,
     pub(crate) element: Box<dyn Element>,
     pub(crate) polled: bool,
-    /// Whether it takes packets from others; else it counts the bytes it hands on.
+    /// Whether it takes packets from others.
     pub(crate) takes: bool,
+    /// Whether its bytes are counted, taken or else handed on: only a port's, as to look into each packet for its
+    /// length costs more than to pass it on.
+    pub(crate) weighs: bool,
     /// Where each output leads.
     pub(crate) outputs: Vec<Target>,
     /// What waits for the outputs after the first, during one call.
@@ -229,9 +232,11 @@ impl Worker {
             return self.push_singly(at, batch);
         }
         self.stale = true;
-        let (mut packets, mut bytes) = (batch.len() as u64, batch.bytes());
         let now = self.clock.at(self.stamp);
         let seated = &mut self.elements[at];
+        let weighs = seated.weighs;
+        let weigh = |batch: &Batch| if weighs { batch.bytes() } else { 0 };
+        let (mut packets, mut bytes) = (batch.len() as u64, weigh(batch));
         let (element, counters, due) = (&mut seated.element, &seated.counters, &mut self.due);
         let mut work = |batch: &mut Batch, side: &mut [Option<Box<Batch>>]| {
             element.push(batch, &mut Cx { now, counters, side, due });
@@ -246,7 +251,7 @@ impl Worker {
         let sink = seated.outputs.is_empty();
         if sink && !batch.is_empty() {
             packets -= (batch.len() as u64).min(packets);
-            bytes = bytes.saturating_sub(batch.bytes());
+            bytes = bytes.saturating_sub(weigh(batch));
         }
         if self.timed {
             let spent = self.spent();
@@ -295,8 +300,8 @@ impl Worker {
         if batch.is_empty() {
             return;
         }
-        let (packets, source) = (batch.len(), !self.elements[at].takes);
-        let bytes = if source { batch.bytes() } else { 0 };
+        let (packets, weighed) = (batch.len(), self.elements[at].weighs && !self.elements[at].takes);
+        let bytes = if weighed { batch.bytes() } else { 0 };
         match self.elements[at].outputs[output] {
             Target::Element(next) => self.push::<T>(next, batch),
             Target::Ring(ring) => {
@@ -305,7 +310,7 @@ impl Worker {
         }
         let seated = &mut self.elements[at];
         seated.counters.packets_out.add((packets - batch.len().min(packets)) as u64);
-        if source {
+        if weighed {
             seated.counters.bytes.add(bytes.saturating_sub(batch.bytes()));
         }
         if !batch.is_empty() {

@@ -50,8 +50,8 @@ fn run(placement: &Placement, most: usize) -> Vec<ElementStats> {
 fn check_counts(stats: &[ElementStats]) {
     let [numbers, sort, threes, rest] = stats else { panic!("four elements") };
     let count = u64::from(COUNT);
-    assert_eq!((numbers.packets_in, numbers.packets_out, numbers.bytes), (0, count, count * 60));
-    assert_eq!((sort.packets_in, sort.bytes), (count, count * 60));
+    assert_eq!((numbers.packets_in, numbers.packets_out), (0, count));
+    assert_eq!((sort.packets_in, sort.bytes), (count, 0), "only of ports bytes are counted");
     assert_eq!(sort.drops, [("fifth".to_owned(), count / 5)]);
     assert_eq!(sort.packets_in, sort.packets_out + sort.dropped());
     assert_eq!(sort.packets_out, threes.packets_in + rest.packets_in);

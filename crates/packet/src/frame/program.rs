@@ -276,6 +276,12 @@ impl Program {
         self.variants.iter().all(|variant| variant.signature.is_some())
     }
 
+    /// Whether anything in the frames depends on their marks.
+    pub fn is_marked(&self) -> bool {
+        self.variants.iter().any(|variant| variant.signature.is_some())
+            || self.steps.iter().flat_map(|step| &step.parts).any(|part| part.values.is_of_devices())
+    }
+
     /// Write the next frame, which `device` sends, with `signature` over `out`, which has [`Program::next_len`]
     /// bytes.
     pub fn write(&mut self, out: &mut [u8], device: u32, signature: &Signature) -> Written {

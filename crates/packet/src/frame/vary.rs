@@ -134,6 +134,11 @@ impl Values {
         Self::new(Kind::Device(values.into()), 0, 1)
     }
 
+    /// Whether they depend on who sends.
+    pub fn is_of_devices(&self) -> bool {
+        matches!(self.kind, Kind::Device(_))
+    }
+
     fn new(kind: Kind, now: u64, each: u64) -> Self {
         let each = each.max(1);
         Self { now, step: 0, left: each, kind, each }

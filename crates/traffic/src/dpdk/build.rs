@@ -144,6 +144,7 @@ pub fn build(
                 sending[on][(part + i) % lanes].push(Streams {
                     group: i,
                     slots: Slots::new(&shape, seed),
+                    marked: program.is_marked(),
                     program: program.clone(),
                     headers,
                     priority: plan.profile.groups[i].frame.as_ref().map_or(0, |frame| frame.priority),

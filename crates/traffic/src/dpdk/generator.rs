@@ -28,6 +28,8 @@ pub struct Streams {
     pub slots: Slots,
     /// What they send.
     pub program: Program,
+    /// Whether what they send shows who sent it, or when.
+    pub marked: bool,
     /// Bytes of each frame that are headers, and not counted as sent.
     pub headers: usize,
     /// Which streams go first when the port cannot take all: those with the higher number.
@@ -125,8 +127,15 @@ fn send(
     // Fewer than were ready, if a flow that ended moved the next slot away.
     let Streams { slots, meter, .. } = streams;
     let flows = |slot: &Slot| count_flow(meter, slot, window);
-    let taken = slots.take_all((due_by, ready), (zero, streams.first), marks, flows);
-    marks.devices[..taken].iter_mut().for_each(|device| *device += streams.from);
+    // Where a phase ends among them, each one's time is wanted.
+    let one_phase = window.phase(slots.due()) == window.phase(due_by);
+    let taken = if one_phase && !streams.marked {
+        slots.take_unmarked((due_by, ready), (zero, streams.first), marks, flows)
+    } else {
+        let taken = slots.take_all((due_by, ready), (zero, streams.first), marks, flows);
+        marks.devices[..taken].iter_mut().for_each(|device| *device += streams.from);
+        taken
+    };
     batch.truncate(have + taken);
     let mut frames: [&mut [u8]; BURST] = std::array::from_fn(|_| Default::default());
     for (ahead, (frame, mbuf)) in frames.iter_mut().zip(&mut batch.frames_mut()[have..]).enumerate() {

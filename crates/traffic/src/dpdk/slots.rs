@@ -274,6 +274,31 @@ impl Slots {
         taken
     }
 
+    /// As [`Slots::take_all`] with `most` from [`Slots::ready`], for frames that show nothing of their marks: of one
+    /// stream under way only the first and the last time are written.
+    #[inline]
+    pub fn take_unmarked(
+        &mut self,
+        (now, most): (Time, usize),
+        (zero, first): (u64, u16),
+        marks: &mut Marks,
+        turn: impl FnMut(&Slot),
+    ) -> usize {
+        let constant = self.plain && self.shape.burst == 1 && matches!(self.beat.spread, Spread::Constant);
+        match &mut *self.turns {
+            [one] if constant && one.sequence > 0 && (1..=ROWS).contains(&most) => {
+                let last = self.beat.at + self.beat.step * (most as u128 - 1);
+                let due = |at: u128| ((at >> FRACTION) as u64).saturating_add(zero);
+                marks.sent_ns[0] = due(self.beat.at);
+                marks.sent_ns[most - 1] = due(last);
+                one.sequence += most as u64;
+                self.beat.at = last + self.beat.step;
+                most
+            }
+            _ => self.take_all((now, most), (zero, first), marks, turn),
+        }
+    }
+
     /// As [`Slots::take_all`], as long as nothing begins, and nothing ends or bursts: all that there is to do for most
     /// streams.
     #[inline]
@@ -519,6 +544,25 @@ mod tests {
             (slots.ready(Time(4999), 100), slots.ready(Time(5000), 100), slots.ready(Time(5000), 7)),
             (5, 10, 7)
         );
+    }
+
+    #[test]
+    fn without_marks_the_first_and_the_last_time_are_the_same() {
+        for shape in [shape(), Shape { devices: 3, ..shape() }, Shape { count: 3, rest_ns: 700, ..shape() }] {
+            let (mut one, mut many) = (Slots::new(&shape, 1), Slots::new(&shape, 1));
+            for step in 0..100u64 {
+                let now = Time(step * 1777);
+                let most = many.ready(now, (step % 7) as usize);
+                let mut marks = Marks::NONE;
+                let taken = many.take_unmarked((now, most), (5, 0), &mut marks, |_| {});
+                let due: Vec<u64> = (0..taken).map(|_| one.take().due.0 + 5).collect();
+                if let (Some(first), Some(last)) = (due.first(), due.last()) {
+                    assert_eq!((marks.sent_ns[0], marks.sent_ns[taken - 1]), (*first, *last));
+                }
+                assert_eq!((many.due(), taken), (one.due(), due.len()));
+            }
+            assert!(many.sent().eq(one.sent()) && many.begun().eq(one.begun()));
+        }
     }
 
     #[test]
