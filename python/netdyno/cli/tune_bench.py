@@ -15,13 +15,13 @@ from typing import Any
 from netdyno import config, files, journal, presets
 from netdyno.cli import console
 from netdyno.errors import Error
-from netdyno.interrupt import Interrupts
+from netdyno.interrupt import Interrupts, interrupted
 from netdyno.stats import units
 from netdyno.topology import need_root
 from netdyno.tuning import benches, service
 from netdyno.tuning.bench import NamespaceBench
 from netdyno.tuning.here import scope
-from netdyno.tuning.model import Bench, Metric, Scope, Tunable, Value
+from netdyno.tuning.model import Bench, Metric, Observation, Scope, Setting, Tunable, Value
 from netdyno.tuning.record import Record, Trial
 from netdyno.tuning.registry import registry, template
 from netdyno.tuning.simulated import Simulated
@@ -72,6 +72,26 @@ class Driven:
 
 
 @dataclass(frozen=True)
+class Patient:
+    """A bench whose trials are not torn down halfway: the first interrupt waits for the one that is on."""
+
+    bench: Bench
+    interrupts: Interrupts
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        """Those of the bench."""
+        return self.bench.metrics
+
+    def measure(self, setting: Setting, seed: int) -> Observation:
+        """One trial, unless there was an interrupt: what the one before saw is kept by then."""
+        if self.interrupts.count:
+            raise interrupted()
+        with self.interrupts.asking():
+            return self.bench.measure(setting, seed)
+
+
+@dataclass(frozen=True)
 class Asked:
     """The options that say what to measure with."""
 
@@ -98,13 +118,13 @@ def driven(asked: Asked) -> Iterator[Driven]:
         made = _namespaces(asked)
         need_root()
         journal.restore()
-        stack.enter_context(Interrupts().installed())
+        interrupts = stack.enter_context(Interrupts().installed())
         there = look(made)
         of_class = service.read(asked.service) if asked.service else None
         usual = of_class.tunables if of_class else sorted({t for c in _classes() for t in c.tunables})
         names = tuple(n for n in there.tunables if n in usual or template(n) in usual)
         yield Driven(
-            Checked(made, registry(), there.starts), _label(asked, made),
+            Patient(Checked(made, registry(), there.starts), interrupts), _label(asked, made),
             there.tunables, there.starts, names, of_class, True,
         )  # fmt: skip
 

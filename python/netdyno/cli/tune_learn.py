@@ -12,7 +12,7 @@ import typer
 
 from netdyno import environment, journal
 from netdyno.cli import console, values
-from netdyno.cli.tune_bench import Progress, kept, told
+from netdyno.cli.tune_bench import Patient, Progress, kept, told
 from netdyno.cli.tune_compare import Json, Seed
 from netdyno.errors import Error
 from netdyno.interrupt import Interrupts
@@ -79,7 +79,7 @@ def learn(
     with kept():
         need_root()
         journal.restore()
-        with Interrupts().installed():
+        with Interrupts().installed() as interrupts:
             base = registry().read(dict(_written(text) for text in baseline or []))
             needed = machine(registry().tunables) if allow_global else {}
             made = {
@@ -99,7 +99,7 @@ def learn(
             study = Study.of("learn", "grid", plan, name)
 
             def bench(place: Place) -> Bench:
-                return Checked(made[place.name], registry(), there.starts)
+                return Patient(Checked(made[place.name], registry(), there.starts), interrupts)
 
             with Record(study.record, dict(study.plan)) as record:
                 count = len(places) * pairs * (1 + len(chosen))

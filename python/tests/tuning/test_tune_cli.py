@@ -11,6 +11,12 @@ from pathlib import Path
 import pytest
 
 from netdyno.cli.app import call
+from netdyno.cli.tune_bench import Patient
+from netdyno.errors import Error
+from netdyno.interrupt import Interrupts
+from netdyno.tuning.model import Observation, Setting
+from netdyno.tuning.record import Record, read
+from netdyno.tuning.simulated import Simulated
 
 SCREEN = ["tune", "screen", "sim", "--trajectories", "4"]
 SEARCH = ["tune", "search", "sim", "--for", "throughput", "--limit", "failed=0", "--trials", "12"]
@@ -115,3 +121,21 @@ def test_memory_bounds_the_buffers_that_are_tried(capsys: pytest.CaptureFixture[
     document = json.loads(capsys.readouterr().out)
     tried = [t["setting"].get("net.ipv4.tcp_rmem.max", 0) for t in document["result"]["tried"]]
     assert max(tried) <= 8 << 20
+
+
+def test_an_interrupt_waits_for_the_trial_that_is_on(state: Path) -> None:
+    class Slow(Simulated):
+        def measure(self, setting: Setting, seed: int) -> Observation:
+            if self.measured == 2:
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.01)
+            return super().measure(setting, seed)
+
+    inner = Slow()
+    with Interrupts().installed() as interrupts, Record(state / "a.jsonl", {}) as record:
+        bench = Patient(inner, interrupts)
+        with pytest.raises(Error, match="interrupted"):
+            for i in range(5):
+                record.measure(bench, "test", i, {}, i)
+    assert inner.measured == 3
+    assert len(read(state / "a.jsonl")[1]) == 3
