@@ -22,14 +22,25 @@ HELD = 3
 """Packets that `reorder` lets pass first."""
 
 
-def stream(lab: Lab, path: Wan) -> Repetition:
-    """A thousand datagrams over the path and back, by kernel sockets."""
+def port(path: Wan) -> dict[str, Any]:
+    """A DPDK port on the path's near end, beside the kernel's own address there."""
+    own = "198.18.0.9"
+    mine, theirs = path.mac(path.near), path.mac(path.far)
+    # of frames from a host's kernel a DPDK port expects whole checksums
+    sh("ip", "netns", "exec", path.far, "ethtool", "-K", "wan0", "tx", "off")
+    sh("ip", "-n", path.far, *f"route add {own} dev wan0".split())
+    sh("ip", "-n", path.far, *f"neigh replace {own} lladdr {mine} dev wan0 nud permanent".split())
+    return {"name": "a", "device": "af_packet:wan0", "ip": own, "mac": mine, "peer_mac": theirs}
+
+
+def stream(lab: Lab, path: Wan, transport: str = "sockets") -> Repetition:
+    """A thousand datagrams over the path and back."""
     within, beyond = (("ip", "netns", "exec", space) for space in (path.near, path.far))
     reflector = lab.spawn(*beyond, NETDYNOD, "reflect", "--udp", "7", "--bind", FAR)
     listening = (*beyond, "ss", "-Huln", "sport", "=", ":7")
     until(lambda: sh(*listening).strip(), 20, "the reflector does not come up")
     model = {"stream": {"rate": "1k/s", "count": 1000, "size": "100B"}}
-    document = {
+    document: dict[str, Any] = {
         "name": "seen",
         "phases": {"warmup": "0s", "measure": "1500ms", "drain": "2s", "sample": "500ms"},
         "validity": PATIENT,
@@ -43,16 +54,22 @@ def stream(lab: Lab, path: Wan) -> Repetition:
             }
         ],
     }
+    if transport == "dpdk":
+        document["transport"] = {"dpdk": {"ports": [port(path)]}}
     done = lab.good("run", lab.write("p.json", document), prefix=within)
     reflector.terminate()
     reflector.communicate(timeout=20)
+    # a port sets the interface's address, and with that the kernel forgets whom it knows there
+    known = f"neigh replace {FAR} lladdr {path.mac(path.far)} dev wan0 nud permanent"
+    sh("ip", "-n", path.near, *known.split())
     return done.trial
 
 
-def test_stream_and_ping_count_what_the_path_did(lab: Lab) -> None:
+@pytest.mark.parametrize("transport", ["sockets", "dpdk"])
+def test_stream_and_ping_count_what_the_path_did(lab: Lab, transport: str) -> None:
     ill = "delay=20ms,loss=5%,duplicate=5%,reorder=5%"
     path = Wan(lab, "--there", ill, "--back", "delay=10ms", "--seed", "9")
-    trial = stream(lab, path)
+    trial = stream(lab, path, transport)
     said = path.ping("-c", "200", "-i", "0.005", "-W", "1")
     pings, came = (int(n) for n in re.findall(r"(\d+) packets transmitted, (\d+) received", said)[0])
     doubled = int(found[1]) if (found := re.search(r"\+(\d+) duplicates", said)) else 0
