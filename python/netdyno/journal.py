@@ -165,6 +165,8 @@ class Journal:
 
 def describe(entry: dict[str, Any]) -> str:
     """An entry for people: `namespace nd-3f2a-server`."""
+    if words := entry.get("words"):
+        return str(words)
     rest = ", ".join(str(v) for k, v in entry.items() if k not in ("seq", "kind", "kept"))
     return f"{entry.get('kind')} {rest}"
 

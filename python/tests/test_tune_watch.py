@@ -1,5 +1,6 @@
 """The decisions of `tune watch` against simulated services, and the whole of it against real ones that starve."""
 
+import contextlib
 import json
 import math
 import os
@@ -16,7 +17,7 @@ import pytest
 
 from netdyno import journal, namespace
 from netdyno.errors import Error
-from netdyno.tuning import reach
+from netdyno.tuning import access, reach
 from netdyno.tuning.registry import registry
 from netdyno.tuning.watch import (
     Action,
@@ -31,6 +32,7 @@ from netdyno.tuning.watch import (
     classify,
     rules,
 )  # fmt: skip
+from netdyno.workload import connects as connects_module
 
 from . import spaces
 from .command import start
@@ -215,7 +217,7 @@ def test_rules_are_about_parameters_that_there_are(tmp_path: Path) -> None:
     for rule in rules().values():
         one = registry().find(rule.tunable)
         assert one.inert is None and one.values == "number"
-        assert rule.counter in one.counters or rule.counter == "tcp.sndbuf_limited"
+        assert rule.counter in {*one.counters, "tcp.sndbuf_limited", "listen.refused"}
     own = tmp_path / "rules.yaml"
     own.write_text("a: {tunable: net.core.somaxconn, counter: TcpExtListenOverflows, fctor: 3}\n")
     with pytest.raises(Error, match="ND-104-41"):
@@ -298,13 +300,13 @@ def watched(space: str) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         child.communicate()
 
 
-def connects(space: str, number: int) -> list[socket.socket]:
+def connects(space: str, number: int, address: tuple[str, int] = ("127.0.0.1", 7000)) -> list[socket.socket]:
     def work() -> list[socket.socket]:
         made = []
         for _ in range(number):
             one = socket.socket()
             one.setblocking(False)
-            one.connect_ex(("127.0.0.1", 7000))
+            one.connect_ex(address)
             made.append(one)
         return made
 
@@ -386,7 +388,7 @@ def test_a_killed_watch_is_put_back(space: str, served: Callable[..., subprocess
     script = f"""
 import os, signal
 from netdyno.journal import journal
-from netdyno.tuning import reach
+from netdyno.tuning import access, reach
 from netdyno.tuning.apply import tuned
 tuned({{"net.core.somaxconn": 256}}, {space!r})
 print([one.size for one, _ in reach.follow("backlog", {space!r}, 128, 256, journal())])
@@ -454,16 +456,107 @@ def test_a_sleeping_reader_is_mended(
     assert namespace.read_sysctl(None, "net.core.rmem_default") == before
 
 
+@pytest.fixture
+def pair(space: str) -> Iterator[str]:
+    """Another namespace, whose v1 is joined to v0 of the watched one."""
+    other = f"{space}-b"
+    steps = [
+        f"ip netns add {other}", f"ip -n {space} link set v1 netns {other}", f"ip -n {other} link set v1 up",
+        f"ip -n {space} addr add 198.18.7.1/24 dev v0", f"ip -n {other} addr add 198.18.7.2/24 dev v1",
+        # those who leave connections half open seem to be there
+        f"ip -n {space} route add 198.19.0.0/16 via 198.18.7.2",
+        f"ip netns exec {other} ethtool -K v1 tx-udp-segmentation off", f"ip netns exec {space} ethtool -K v0 gro off",
+    ]  # fmt: skip
+    for step in steps:
+        subprocess.run(step.split(), check=True, capture_output=True)
+    yield other
+    subprocess.run(["ip", "netns", "del", other], check=True)
+
+
 @root
-def test_controls_are_left_alone(
-    space: str, served: Callable[..., subprocess.Popen[str]], watched: Callable[..., subprocess.Popen[str]]
+@pytest.mark.parametrize("cookies", [0, 1])
+def test_half_open_connections_are_made_room_for_unless_cookies_do(
+    space: str, pair: str, watched: Callable[..., subprocess.Popen[str]], cookies: int
 ) -> None:
-    """A server that keeps up, connections in TIME-WAIT, and SYN cookies that are on: nothing of it is to be tuned."""
-    served(STALLED, "1000")
+    namespace.write_sysctl(space, "net.ipv4.tcp_syncookies", str(cookies))
+    namespace.write_sysctl(space, "net.ipv4.tcp_max_syn_backlog", "256")
+    there = ("198.18.7.1", connects_module.PORT)
+    listening = namespace.inside(space, lambda: socket.create_server(there, backlog=4000))
     child = watched()
-    until = time.monotonic() + 5
-    while time.monotonic() < until:
-        for one in connects(space, 20):
-            one.close()
+    namespace.inside(pair, lambda: connects_module.flood(there[0], 600, 1))
+    sockets = connects(pair, 50, there)
+    until = time.monotonic() + 30
+    while connected(sockets) < 50 and time.monotonic() < until:
+        time.sleep(0.1)
+    assert connected(sockets) == 50
+    set_to = [one["value"] for one in actions(child) if one["action"] == "set"]
+    assert set_to == ([] if cookies else [1024])
+    for one in (listening, *sockets):
+        one.close()
+
+
+SLOW = """
+import socket, sys
+# each gets a copy of each packet, before the stack does
+taps = [socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) for _ in range(60)]
+reader = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+reader.setsockopt(socket.SOL_SOCKET, 33, 1 << 28)
+reader.bind(("198.18.7.1", 7001))
+print("ready", flush=True)
+while True:
+    reader.recv(65535)
+"""
+
+
+@root
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="packets are handed from one CPU to another")
+def test_a_backlog_that_overflows_is_mended(
+    space: str,
+    pair: str,
+    served: Callable[..., subprocess.Popen[str]],
+    watched: Callable[..., subprocess.Popen[str]],
+) -> None:
+    def hand_over() -> None:
+        for path in Path("/sys/class/net/v0/queues").glob("rx-*/rps_cpus"):
+            path.write_text("2")
+
+    def send() -> None:
+        os.sched_setaffinity(0, {0})
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.setsockopt(socket.SOL_SOCKET, 32, 1 << 26)  # SO_SNDBUFFORCE: it is not to wait
+            sender.setsockopt(socket.IPPROTO_UDP, 103, 1000)  # UDP_SEGMENT: many packets at once
+            for _ in range(50):
+                with contextlib.suppress(OSError):
+                    sender.sendto(bytes(60000), ("198.18.7.1", 7001))
+
+    def dropped() -> int:
+        return sum(
+            int(line.split()[1], 16) for line in Path("/proc/net/softnet_stat").read_text().splitlines()
+        )
+
+    access.within(space, hand_over)
+    served(SLOW)
+    before = namespace.read_sysctl(None, "net.core.netdev_max_backlog")
+    child = watched("--global")
+    lost = [dropped()]
+    until = time.monotonic() + 30
+    while time.monotonic() < until and not (len(lost) > 8 and lost[-1] == lost[-5] > lost[0]):
+        namespace.inside(pair, send)
         time.sleep(0.3)
-    assert [one for one in actions(child) if one["action"] != "say"] == []
+        lost.append(dropped())
+    assert lost[-1] == lost[-5] > lost[0], lost
+    done = [one["name"] for one in actions(child) if one["action"] != "say"]
+    assert "net.core.netdev_max_backlog" in done
+    assert namespace.read_sysctl(None, "net.core.netdev_max_backlog") == before
+
+
+@root
+def test_a_namespace_that_goes_ends_the_watch(
+    watched: Callable[..., subprocess.Popen[str]], space: str
+) -> None:
+    child = watched()
+    namespace.remove(space)
+    _, err = child.communicate(timeout=30)
+    assert child.returncode == 91
+    assert "ND-91-26" in err
+    namespace.create(space)

@@ -9,11 +9,10 @@ import typer
 
 from netdyno.cli import console, values
 from netdyno.cli.execute import put_back
-from netdyno.cli.tune_params import need_namespace
+from netdyno.cli.tune_params import need_namespace, need_root
 from netdyno.errors import Error
 from netdyno.interrupt import Interrupts
 from netdyno.stats.units import seconds
-from netdyno.topology import need_root
 from netdyno.tuning import here, keep, owners, service
 from netdyno.tuning.apply import Applied
 from netdyno.tuning.apply import apply as put
@@ -80,7 +79,7 @@ def apply(
         raise Error("ND-104-07", "what is kept is not taken back", at="--keep and --for", fix="Leave one out")
     need_namespace(where)
     if not dry:
-        need_root()
+        need_root("setting kernel parameters")
         put_back()
     planned = _planned(setting, single or [], service_class, where, allow_global)
     if keep_it:

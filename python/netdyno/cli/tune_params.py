@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -73,12 +74,20 @@ def params(
 
 
 def need_namespace(where: str | None) -> None:
-    """Refuse a namespace that there is not."""
-    if where is not None and where not in namespace.names():
+    """Refuse a namespace that there is not, or that may not be looked into."""
+    if where is None:
+        return
+    if where not in namespace.names():
         known = ", ".join(namespace.names()) or "none"
-        raise Error(
-            "ND-104-04", f"there is no network namespace {where!r}", at="--where", fix=f"There are: {known}"
-        )
+        what = f"there is no network namespace {where!r}"
+        raise Error("ND-104-04", what, at="--where", fix=f"There are: {known}")
+    need_root("looking into a network namespace")
+
+
+def need_root(why: str) -> None:
+    """Refuse without the rights."""
+    if os.geteuid() != 0:
+        raise Error("ND-92-22", f"{why} needs root", fix="Run it with sudo")
 
 
 def remarks(one: Here) -> list[str]:

@@ -12,10 +12,9 @@ import typer
 
 from netdyno.cli import console, values
 from netdyno.cli.execute import put_back
-from netdyno.cli.tune_params import need_namespace
+from netdyno.cli.tune_params import need_namespace, need_root
 from netdyno.interrupt import Interrupts
 from netdyno.stats.units import seconds
-from netdyno.topology import need_root
 from netdyno.tuning import watch as core
 from netdyno.tuning.watching import Watching, document, words
 
@@ -59,7 +58,7 @@ def watch(
     """
     need_namespace(where)
     chosen = core.rules(rules)
-    need_root()
+    need_root("setting kernel parameters")
     if not dry:
         put_back()
 

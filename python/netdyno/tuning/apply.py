@@ -111,7 +111,9 @@ def _note(step: Step, notes: Journal) -> int:
 
 def _about(step: Step) -> dict[str, Any]:
     target = [step.target.kind, step.target.path, step.target.device]
-    return {"where": step.where, "id": namespace.cookie(step.where), "target": target}
+    names = ", ".join(change.name for change in step.changes)
+    words = names + (f" in {step.where}" if step.where else "")
+    return {"words": words, "where": step.where, "id": namespace.cookie(step.where), "target": target}
 
 
 def _write(step: Step) -> list[Change]:

@@ -87,7 +87,11 @@ def resize(one: Held, size: int, notes: Journal) -> int | None:
     link = _link(one.pid, one.fd)
     if start is None or link is None:
         return None
-    entry = notes.write("socket", what=one.what, pid=one.pid, start=start, fd=one.fd, link=link, old=one.size)
+    names = {"backlog": "the queue", "udp": "the buffer"}
+    words = f"{names[one.what]} of socket {one.fd} of process {one.pid}"
+    entry = notes.write(
+        "socket", words=words, what=one.what, pid=one.pid, start=start, fd=one.fd, link=link, old=one.size
+    )
     try:
         with _copy(one.pid, one.fd) as copy:
             _set(copy, one.what, size)

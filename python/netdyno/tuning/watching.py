@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from netdyno import namespace
 from netdyno.errors import Error
 from netdyno.journal import Journal, journal
 from netdyno.tuning import counters, here, reach, sockets
@@ -60,7 +61,13 @@ class Watching:
 
     def step(self) -> Sample:
         """One window: look, decide, do."""
-        sample = self._sample()
+        try:
+            sample = self._sample()
+        except FileNotFoundError as e:
+            if self.where is None or self.where in namespace.names():
+                raise
+            what = f"the namespace {self.where} is gone"
+            raise Error("ND-91-26", what, fix="Start again once it is there") from e
         for action in self.watcher.step(sample):
             self._log(action)
             if isinstance(action, Freeze):
@@ -117,6 +124,9 @@ class Watching:
             for name, value in moved.items()
         }
         rates |= counters.parse_log(self._kernel.since())
+        # a full queue of complete connections is counted as both
+        dropped, full = (rates.get(f"TcpExtListen{what}", 0.0) for what in ("Drops", "Overflows"))
+        rates["listen.refused"] = max(0.0, dropped - full)
         values = {
             name: one.value
             for name, one in here.look(self._known, self._usable, self.where).items()
