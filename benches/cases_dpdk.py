@@ -134,6 +134,42 @@ def split(seconds: float) -> Iterator[Sides]:
         core.close()
 
 
+@contextlib.contextmanager
+def impaired(seconds: float) -> Iterator[Sides]:
+    """64-byte frames between two ring ports 200 ms apart: a million on the way at 5 Mpps.
+
+    One core has the two ports and the path between them; the other sends and measures.
+    """
+    if len(CORES) < 2:
+        raise Skipped("two cores are needed, one for the path and one for its ends; there is one")
+    late = 0.2
+    with namespace() as name, folder() as where:
+        core = Core(name, where)
+        path = {"role": "l2fwd", "to": "out", "impair": {"delay": {"constant": f"{late * 1000:.0f}ms"}}}
+        ports = [
+            CABLE[0],
+            {"name": "in", "device": "pair:x"} | path,
+            {"name": "out", "device": "pair:y", "role": "l2fwd"},
+            {"name": "b", "device": "pair:y", "ip": "10.0.0.2"},
+        ]
+
+        def ours() -> dict[str, float]:
+            wanted = frames(seconds, ports, [one_way(1, "5M/s")])
+            wanted["transport"]["dpdk"]["memory"] = "4GiB"
+            ends = ["a.generator", "a.receiver", "b.generator", "b.receiver"]
+            seat(wanted, {GENERATOR: ["in.impair", "in.l2fwd", "out.l2fwd"], SERVER: ends})
+            result, _ = core.run(wanted)
+            (seen,) = (e for e in result["elements"] if e["name"] == "in.impair")
+            # the first leave when they may, and the last have not left
+            return {
+                "rate": seen["packets_out"] / (sum(result["phases"].values()) - late),
+                "cycles": seen["cycles_per_packet"],
+            }
+
+        yield ours, None
+        core.close()
+
+
 def ticks() -> float:
     """Of the time stamp counter in a second; Linux gives twice as many MHz as BogoMIPS."""
     found = re.search(r"bogomips\s*: ([\d.]+)", Path("/proc/cpuinfo").read_text(), re.IGNORECASE)

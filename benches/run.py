@@ -102,6 +102,11 @@ CASES: dict[str, Case] = {
         goals={"delay": (Goal(most=1000),)},
     ),
     "dpdk-split": Case(cases_dpdk.split, {"rate": "frames/s", "one": "frames/s", "ring": "ns/frame"}),
+    "dpdk-impair": Case(
+        cases_dpdk.impaired,
+        {"rate": "frames/s", "cycles": "cycles/frame"},
+        goals={"rate": (Goal(least=4e6),)},
+    ),
     "impair-plain": Case(
         cases_impair.plain, {"rate": "Gbit/s"}, goals={"rate": (Goal(least=0.6, ratio=True), Goal(least=25))}
     ),

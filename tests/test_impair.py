@@ -202,6 +202,49 @@ def test_what_was_there_stays_there(lab: Lab) -> None:
     lab.clean()
 
 
+def test_ports_are_joined_as_hosts_are(lab: Lab) -> None:
+    tag = f"ndt{os.getpid()}"
+    # a namespace and the tap in it have one name
+    spaces = taps = [f"{tag}l", f"{tag}r"]
+    spec = lab.write("wan.json", {})
+    ports = [word for tap in taps for word in ("--port", f"tap:{tap}")]
+    child = lab.start("impair", *ports, "--spec", spec, "--memory", "64MiB", "--json")
+    until(lambda: all(f" {tap}:" in sh("ip", "-o", "link") for tap in taps), 20, "the taps are not made")
+    for space, tap, address in zip(spaces, taps, (NEAR, FAR), strict=True):
+        sh("ip", "netns", "add", space)
+        lab.at_end(lambda name=space: sh("ip", "netns", "del", name, check=False))
+        for scope in ("all", "default"):
+            sh("ip", "netns", "exec", space, "sysctl", "-qw", f"net.ipv6.conf.{scope}.disable_ipv6=1")
+        sh("ip", "link", "set", tap, "netns", space)
+        sh("ip", "-n", space, "addr", "add", f"{address}/30", "dev", tap)
+        sh("ip", "-n", space, "link", "set", tap, "up")
+    macs = [json.loads(sh("ip", "-n", space, "-j", "link", "show", space))[0]["address"] for space in spaces]
+    for space, other, mac in ((spaces[0], FAR, macs[1]), (spaces[1], NEAR, macs[0])):
+        sh("ip", "-n", space, *f"neigh replace {other} lladdr {mac} dev {space} nud permanent".split())
+
+    def ping(count: int) -> str:
+        words = f"-q -c {count} -i 0.01 -W 1 {FAR}".split()
+        return sh("ip", "netns", "exec", spaces[0], "ping", *words, check=False)
+
+    def quickest() -> float:
+        return float((re.findall(r"= ([\d.]+)/", ping(2)) or [0])[0])
+
+    late = {"delay": {"constant": "20ms"}}
+    lab.write("wan.json", {"a_to_b": late | {"loss": {"periodic": 5}}, "b_to_a": late})
+    until(lambda: quickest() >= 40.0, 20, "the change is not followed")
+    # of any twenty in a row every fifth
+    said = ping(20)
+    assert "16 received" in said, said
+    child.send_signal(signal.SIGINT)
+    done = lab.wait(child)
+    assert done.code == 0, done.text
+    last = json.loads(done.out)
+    there, back = last["a_to_b"], last["b_to_a"]
+    assert there["packets_in"] == there["packets_out"] + there["lost"]
+    assert (there["changes"], back["lost"], back["packets_in"]) == (2, 0, back["packets_out"])
+    lab.clean()
+
+
 def test_it_ends_when_its_time_is_over(lab: Lab) -> None:
     near, far = (f"ndt{os.getpid()}end{n}" for n in "ab")
     began = time.monotonic()

@@ -83,30 +83,38 @@ fn each_way_is_as_late_and_as_little_as_was_put_in() {
         "reorder": {"share": "1%", "by": {"packets": 3}}
     });
     let back = json!({"delay": {"constant": "12ms"}, "loss": {"periodic": 7}});
-    let result = run(&both_ways("bothways", &there, &back));
+    // Never early; and on time as soon as nothing else keeps the machine from it.
+    let on_time = |_| {
+        let result = run(&both_ways("bothways", &there, &back));
+        [(0, "b", 6, &there, 3_000_000), (1, "a", 5, &back, 12_000_000)].into_iter().all(
+            |(group, port, seed, way, ns): (usize, &str, u64, &Value, u64)| {
+                as_foreseen(&result, group, port, &foreseen(seed, way, 4000));
+                let least = &result["groups"][group]["delays"]["one_way"]["min"];
+                let least = least.as_u64().unwrap();
+                assert!(least >= ns, "{least} ns for {ns}");
+                least <= ns + ns / 100 + 5_000
+            },
+        )
+    };
+    assert!((0..10).any(on_time), "ten runs were late");
+}
+
+/// The counts of those at the ends, and of the element, are those of the path. Ports have seeds of their own: that of
+/// the profile, and their number.
+fn as_foreseen(result: &Value, group: usize, port: &str, path: &Stats) {
     assert_eq!(result["validity"]["valid"], true, "{:#}", result["validity"]);
-    // Ports have seeds of their own: that of the profile, and their number.
-    for (group, port, seed, way, ns) in [(0, "b", 6, &there, 3_000_000), (1, "a", 5, &back, 12_000_000u64)] {
-        let path = foreseen(seed, way, 4000);
-        let seen = &result["groups"][group];
-        let total = |name: &str| seen["total"][name].as_u64().unwrap();
-        let counts = [total("messages_sent"), total("duplicates"), total("reordered")];
-        assert_eq!(counts, [4000, path.duplicated, path.reordered], "{seen:#}");
-        assert_eq!(total("messages_delivered"), 4000 - path.lost);
-        // Three others pass those that are held back; few have copies or other late ones among these.
-        let extent = &seen["reordering"]["extent"];
-        let held = if path.reordered > 0 { 3 } else { 0 };
-        assert_eq!((&extent["count"], &extent["p50"]), (&json!(path.reordered), &json!(held)), "{extent}");
-        let element = element(&result, &format!("{port}.impair"));
-        assert_eq!(element["drops"], json!({"lost": path.lost}));
-        assert_eq!(
-            (&element["packets_in"], &element["packets_out"]),
-            (&json!(4000), &json!(path.packets_out))
-        );
-        // Never early; the quickest shows what the path adds when nothing else is in the way.
-        let least = seen["delays"]["one_way"]["min"].as_u64().unwrap();
-        assert!((ns..=ns + ns / 100 + 5_000).contains(&least), "{least} ns for {ns}");
-    }
+    let seen = &result["groups"][group];
+    let total = |name: &str| seen["total"][name].as_u64().unwrap();
+    let counts = [total("messages_sent"), total("duplicates"), total("reordered")];
+    assert_eq!(counts, [4000, path.duplicated, path.reordered], "{seen:#}");
+    assert_eq!(total("messages_delivered"), 4000 - path.lost);
+    // Three others pass those that are held back; few have copies or other late ones among these.
+    let extent = &seen["reordering"]["extent"];
+    let held = if path.reordered > 0 { 3 } else { 0 };
+    assert_eq!((&extent["count"], &extent["p50"]), (&json!(path.reordered), &json!(held)), "{extent}");
+    let element = element(result, &format!("{port}.impair"));
+    assert_eq!(element["drops"], json!({"lost": path.lost}));
+    assert_eq!((&element["packets_in"], &element["packets_out"]), (&json!(4000), &json!(path.packets_out)));
 }
 
 #[test]

@@ -190,7 +190,7 @@ def impair(
                 _place(side, address if new else "")
                 for side, address, new in zip(sides, given, fresh, strict=False)
             ]
-            link = links.start(ends[0], ends[1], wanted, mtu, **({} if sides else how))
+            link = _joined(links, ends, wanted, mtu, {} if sides else how)
             for side, address, new in zip(sides, given, fresh, strict=False):
                 if new:
                     hosts.address(side.namespace, side.interface, address)
@@ -213,6 +213,21 @@ def impair(
             shown.summary(last)
     if interrupts.count and length:
         raise interrupted()
+
+
+def _joined(
+    links: Links,
+    ends: tuple[Side | Device, Side | Device],
+    spec: dict[str, Any],
+    mtu: int,
+    how: dict[str, Any],
+) -> Impaired:
+    try:
+        return links.start(ends[0], ends[1], spec, mtu, **how)
+    except Error as e:
+        # where the core says it by the name of the parameter
+        option = {"a.device": f"--port {ends[0]}", "b.device": f"--port {ends[1]}", "memory": "--memory"}
+        raise Error(e.code, e.what, at=option.get(e.at, e.at), fix=e.fix) from None
 
 
 class Source:
