@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
-from netdyno import journal
+from netdyno import files, journal
 from netdyno.cli import console, values
 from netdyno.cli.tune_bench import duration
 from netdyno.cli.tune_compare import VERDICTS, Global, Json, Level, Seed, change, spread
 from netdyno.interrupt import Interrupts
+from netdyno.report.forest import change as change_of
+from netdyno.report.forest import forest
 from netdyno.topology import need_root
 from netdyno.tuning import benches, study, tables
 from netdyno.tuning.bench import NamespaceBench
@@ -59,6 +63,9 @@ def reproduce(
     seed: Seed = 1,
     allow_global: Global = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure all anew.")] = False,
+    figures: Annotated[
+        Path | None, typer.Option(help="Folder for a drawing of each table (SVG).", metavar="FOLDER")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure the tables of a paper: its settings against the defaults, with its tools.
@@ -103,6 +110,8 @@ def reproduce(
         document = {"load": factor, "length": length, "repeat": count, "left_out": notes,
                     "benches": plan["benches"], "tables": [_document(one) for one in filled]}  # fmt: skip
         kept.finish(document, trials, [])
+    if figures:
+        _draw(figures, filled)
     if as_json:
         console.document(document)
         return
@@ -114,6 +123,17 @@ def reproduce(
 def _told(done: int, of: int, one: Run, seen: Observation, left: float) -> None:
     why = "" if seen.valid else f": does not count, {seen.why}"
     console.note(f"trial {done} of {of}: {one.bench}, {one.setting}; {duration(left)} left{why}")
+
+
+def _draw(folder: Path, filled: list[Filled]) -> None:
+    files.folder(folder)
+    for one in filled:
+        labels = ((f"{line.row.bench} {line.row.metric}", line.finding) for line in one.lines)
+        changes = [made for label, found in labels if found and (made := change_of(label, found))]
+        about = f"{one.table.setting} over baseline, {one.table.about}"
+        path = folder / f"{re.sub(r'[^a-z0-9]+', '-', one.table.name.lower()).strip('-')}.svg"
+        files.write(path, forest(one.table.name, about, changes))
+        console.note(f"figure: {path}")
 
 
 def _document(one: Filled) -> dict[str, Any]:
