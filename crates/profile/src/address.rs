@@ -1,10 +1,11 @@
 //! A port's address: which it is, and which others are next to it.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, Deserialize, Deserializer};
+use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 
@@ -81,6 +82,83 @@ impl JsonSchema for Address {
     }
 }
 
+/// One of them as it is, or several in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Several<T>(pub Vec<T>);
+
+impl<T> Default for Several<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Several<T> {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Several<Address> {
+    /// The address of the same kind as `other`.
+    pub fn like(&self, other: IpAddr) -> Option<&Address> {
+        self.0.iter().find(|address| address.ip.is_ipv4() == other.is_ipv4() && !address.ip.is_unspecified())
+    }
+
+    /// The address to send to `other` from; one of the other kind, or none at all, if there is no such.
+    pub fn towards(&self, other: IpAddr) -> IpAddr {
+        self.like(other).or(self.0.first()).unwrap_or(&Address::NONE).ip
+    }
+}
+
+impl<'de, T: Deserialize<'de> + FromStr<Err: fmt::Display>> Deserialize<'de> for Several<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de> + FromStr<Err: fmt::Display>> Visitor<'de> for Reader<T> {
+            type Value = Several<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("one address, or a list of them")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Several(vec![text.parse().map_err(E::custom)?]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+                let mut all = Vec::new();
+                while let Some(one) = list.next_element()? {
+                    all.push(one);
+                }
+                Ok(Several(all))
+            }
+        }
+
+        deserializer.deserialize_any(Reader(PhantomData))
+    }
+}
+
+impl<T: Serialize> Serialize for Several<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0[..] {
+            [one] => one.serialize(serializer),
+            all => all.serialize(serializer),
+        }
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Several<T> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("Several{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<T>();
+        json_schema!({"anyOf": [one, {"type": "array", "items": one}]})
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +177,20 @@ mod tests {
         {
             bad.parse::<Address>().expect_err(bad);
         }
+    }
+
+    #[test]
+    fn one_stands_alone_and_several_in_a_list() {
+        for text in [r#""10.0.0.1/24""#, r#"["10.0.0.1/24","fd00::1"]"#, "[]"] {
+            let several: Several<Address> = serde_json::from_str(text).expect(text);
+            assert_eq!(serde_json::to_string(&several).expect("JSON"), text);
+        }
+        let both: Several<Address> = serde_json::from_str(r#"["fd00::1", "10.0.0.1"]"#).expect("two");
+        let to = |text: &str| both.towards(text.parse().expect(text)).to_string();
+        assert_eq!((to("192.0.2.1"), to("2001:db8::1")), ("10.0.0.1".to_owned(), "fd00::1".to_owned()));
+        let why =
+            serde_json::from_str::<Several<Address>>(r#"["10.0.0.1", "10.1"]"#).expect_err("no address");
+        assert!(why.to_string().contains("\"10.1\" is not an IP address"), "{why}");
     }
 
     #[test]

@@ -362,19 +362,43 @@ fn check_network(port: &Port, at: &str) -> Vec<Error> {
         let what = "a port with the role l2fwd hands frames on as they are".to_owned();
         error(CONFLICT, "vlan", what, "Leave it out");
     }
-    let Some(gateway) = port.gateway else { return errors };
+    let own = port.ip.0.iter().map(|address| address.ip).collect();
+    for (key, all) in [("ip", own), ("gateway", port.gateway.0.clone())] {
+        let v4 = all.iter().filter(|ip| ip.is_ipv4()).count();
+        if v4 > 1 || all.len() - v4 > 1 {
+            let what =
+                "a port has one IPv4 and one IPv6 address at most, and one gateway for each".to_owned();
+            error(CONFLICT, key, what, "Give further addresses as the source of a group");
+        }
+    }
+    if port.gateway.is_empty() {
+        return errors;
+    }
     if port.role != Role::Generator {
         let what = "only a port with the role generator has targets, and needs a way to them".to_owned();
         error(CONFLICT, "gateway", what, "Leave it out");
-    } else if port.peer_mac.is_some() {
+        return errors;
+    }
+    if port.peer_mac.is_some() {
         let what = "peer_mac says already where frames go".to_owned();
         error(CONFLICT, "gateway", what, "Leave one of them out");
-    } else if port.ip.prefix.is_none() {
-        let what = format!("{} does not say which targets are behind the gateway", port.ip);
-        error(CONFLICT, "ip", what, "Write it with the prefix length of its network, like \"10.0.0.1/24\"");
-    } else if gateway == port.ip.ip || !port.ip.is_near(gateway) {
-        let what = format!("{gateway} is no neighbour of {}", port.ip);
-        error(CONFLICT, "gateway", what, "Give the router's address in the port's own network");
+        return errors;
+    }
+    for gateway in &port.gateway.0 {
+        let Some(own) = port.ip.like(*gateway).filter(|own| own.prefix.is_some()) else {
+            let what = format!("no address of the port says which targets are behind the gateway {gateway}");
+            error(
+                CONFLICT,
+                "ip",
+                what,
+                "Write it with the prefix length of its network, like \"10.0.0.1/24\"",
+            );
+            continue;
+        };
+        if *gateway == own.ip || !own.is_near(*gateway) {
+            let what = format!("{gateway} is no neighbour of {own}");
+            error(CONFLICT, "gateway", what, "Give the router's address in the port's own network");
+        }
     }
     errors
 }

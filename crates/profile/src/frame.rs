@@ -269,7 +269,7 @@ fn check_composed(profile: &Profile, group: &Group, at: &str) -> Option<Error> {
     let plain = group.frame.as_ref().is_none_or(|frame| frame.layers.is_empty());
     let composed = |destination: IpAddr| {
         // whether the port has an address to reach it from is for the run to say where no layer asks for one
-        let own = if plain { destination } else { port.ip.ip };
+        let own = if plain { destination } else { port.ip.towards(destination) };
         let flow = Flow {
             source_mac: [0; 6],
             destination_mac: [0; 6],

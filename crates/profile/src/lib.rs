@@ -14,7 +14,7 @@ mod metric;
 pub mod source;
 mod target;
 
-pub use address::Address;
+pub use address::{Address, Several};
 pub use check::parse_mac;
 pub use error::Error;
 pub use frame::Frame;
@@ -296,12 +296,13 @@ pub struct Port {
     /// (`af_packet:veth0`, `af_xdp:veth0`, `tap:tap0`, `virtio:/run/socket`, `null`), or `pair:NAME` — used by two
     /// ports, the two ends of a cable.
     pub device: String,
-    /// The port's own address, with the prefix length of its network if there is a `gateway`: `10.0.0.1/24`.
-    #[serde(default = "no_address")]
-    pub ip: Address,
-    /// The router that leads to targets outside the port's network.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gateway: Option<IpAddr>,
+    /// The port's own address, or an IPv4 and an IPv6 address in a list, with the prefix length of its network if there
+    /// is a `gateway`: `10.0.0.1/24`. Default: none.
+    #[serde(default, skip_serializing_if = "Several::is_empty")]
+    pub ip: Several<Address>,
+    /// The router that leads to targets outside the port's network; one for each kind of address.
+    #[serde(default, skip_serializing_if = "Several::is_empty")]
+    pub gateway: Several<IpAddr>,
     /// The VLAN of the port, or two of them for QinQ (802.1ad), the service VLAN first. Questions, answers and
     /// frames without layers of their own get these tags. Default: none is sent, and any is answered.
     #[serde(default, skip_serializing_if = "Vlans::is_empty")]
@@ -340,10 +341,6 @@ pub struct Port {
 
 fn one_queue() -> u16 {
     1
-}
-
-fn no_address() -> Address {
-    Address::NONE
 }
 
 /// VLANs of a port.

@@ -270,6 +270,20 @@ fn each_fault_is_named_with_its_place_and_a_remedy() {
             "0 and 32",
         ),
         (
+            "two addresses of a kind",
+            d("/transport/dpdk/ports/0/ip", json!(["10.0.0.1", "10.0.0.2"])),
+            "ND-104-07",
+            "transport.dpdk.ports[0].ip",
+            "one IPv4 and one IPv6",
+        ),
+        (
+            "a gateway of the kind that the port has no address of",
+            with_port(json!({"ip": "10.0.0.1/24", "gateway": ["10.0.0.254", "fd00::fe"]})),
+            "ND-104-07",
+            "transport.dpdk.ports[0].ip",
+            "fd00::fe",
+        ),
+        (
             "no queue",
             d("/transport/dpdk/ports/0/queues", json!(0)),
             "ND-104-05",

@@ -103,21 +103,25 @@ fn a_kernel_host_pings_our_port() {
     }
     cable();
     let _alone = lab::dpdk::alone();
-    for (ip, target) in [("10.9.1.1", "udp://10.9.1.2:7"), ("fd09:1::1", "udp://[fd09:1::2]:7")] {
-        let port = json!({"name": "a", "device": "af_packet:left", "ip": ip, "mac": MAC});
-        let mut generator = stream(json!([port]), target);
-        generator["phases"]["measure"] = json!("60s");
-        generator["groups"][0]["model"]["stream"]["echo"] = json!(false);
-        for profile in [reflector(port), generator] {
-            let mut heard = String::new();
-            run_with(&profile, |control| {
-                heard = said(&format!("ping -n -c 3 -i 0.1 -W 2 {ip}"));
+    // One port, an address of each kind; and those that its streams come from.
+    let port = json!({"name": "a", "device": "af_packet:left", "ip": ["10.9.1.1", "fd09:1::1"], "mac": MAC});
+    let mut generator = stream(json!([port]), "udp://10.9.1.2:7");
+    generator["phases"]["measure"] = json!("60s");
+    generator["groups"][0]["model"]["stream"]["echo"] = json!(false);
+    generator["groups"][0]["source"] = json!(["10.9.1.10-10.9.1.12"]);
+    let own = ["10.9.1.1", "fd09:1::1"];
+    for (profile, more) in [(reflector(port), None), (generator, Some("10.9.1.11"))] {
+        run_with(&profile, |control| {
+            for ip in own.into_iter().chain(more) {
+                let mut heard = said(&format!("ping -n -c 3 -i 0.1 -W 2 {ip}"));
                 heard += &said(&format!("ip neighbour show {ip}"));
-                control.stop();
-            })
-            .unwrap_or_else(|why| panic!("{why}"));
-            assert!(heard.contains(" 3 received") && heard.contains(&format!("lladdr {MAC}")), "{heard}");
-        }
+                assert!(heard.contains(" 3 received") && heard.contains(&format!("lladdr {MAC}")), "{heard}");
+            }
+            let nobody = said("ping -n -c 1 -W 1 10.9.1.13");
+            assert!(nobody.contains(" 0 received"), "{nobody}");
+            control.stop();
+        })
+        .unwrap_or_else(|why| panic!("{why}"));
     }
 }
 

@@ -6,7 +6,7 @@ use super::generator::{Generator, Streams};
 use super::impaired::{self, Impaired};
 use super::l2fwd::L2fwd;
 use super::lanes::{self, Lanes};
-use super::neighbour::{self, Neighbour, Station};
+use super::neighbour::{self, Neighbour, Stations};
 use super::observe::PortFacts;
 use super::peers;
 use super::receiver::{Expected, Receiver, Stream};
@@ -24,7 +24,7 @@ use packet::ethernet::{TAG, Tags};
 use packet::{Flow, Mac};
 use profile::{Dpdk, Role, parse_mac};
 use protocol::meter::Tally;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -60,7 +60,7 @@ pub(super) struct Open<'a> {
     pub index: usize,
     pub rx: Vec<RxQueue>,
     pub tx: Vec<TxQueue>,
-    pub station: Station,
+    pub stations: Stations,
     lanes: Lanes,
     info: PortInfo,
     taps: &'a Taps,
@@ -79,7 +79,7 @@ impl Open<'_> {
             name: self.settings.name.clone(),
             device: self.port.device(),
             driver: self.info.driver.clone(),
-            mac: self.station.mac.map(|byte| format!("{byte:02x}")).join(":"),
+            mac: self.stations.bare().mac.map(|byte| format!("{byte:02x}")).join(":"),
             rx_queues: self.lanes.rx,
             tx_queues: self.lanes.tx,
             uses: self.lanes.rss().then_some("rss").into_iter().collect(),
@@ -120,7 +120,12 @@ pub fn build(
     let ways = settings.ports.iter().filter(|port| port.impair.is_some()).count();
     let (packets, on_the_way) = impaired::packets(settings.memory.0, ways, room.into(), packets);
     let pool = Mempool::new(eal, packets, room).map_err(|why| unready("transport.dpdk.memory", &why))?;
-    let mut ports = open(eal, settings, taps, &pool, longest, lanes::steady(plan))?;
+    // What streams come from is answered for where they leave.
+    let mut sources: Vec<Vec<IpAddr>> = vec![Vec::new(); settings.ports.len()];
+    for (i, group) in plan.groups.iter().enumerate() {
+        sources[sender(settings, plan, i)?].extend(&group.sources);
+    }
+    let mut ports = open(eal, settings, taps, &pool, longest, (lanes::steady(plan), &sources))?;
 
     let first_streams = first_streams(plan)?;
     let mut sending: Vec<Vec<Vec<Streams>>> =
@@ -128,7 +133,7 @@ pub fn build(
     for (i, group) in plan.groups.iter().enumerate() {
         let on = sender(settings, plan, i)?;
         let peer = peers::find(i, (&plan.profile.groups[i], group), on, &mut ports, &pool)?;
-        let flow = flow(group, &ports[on].station, peer);
+        let flow = flow(group, &ports[on], peer);
         let tags = peers::tags(&plan.profile.groups[i], &ports[on]);
         let (program, headers) = frames::program(i, group, plan, &flow)?;
         // Of frames that are counted whole, no byte is a header.
@@ -189,7 +194,7 @@ pub fn build(
             let name = |kind: &str| wiring::name(port, kind, lane, open.lanes.count);
             match open.settings.role {
                 Role::Reflector => {
-                    built.graph.add(name("reflector"), Reflector(open.station));
+                    built.graph.add(name("reflector"), Reflector(open.stations.clone()));
                 }
                 Role::L2fwd => {
                     let mode = open.settings.forward.unwrap_or_default();
@@ -210,7 +215,7 @@ pub fn build(
             }
         }
         if open.settings.role == Role::Generator {
-            built.graph.add(format!("{port}.neighbour"), Neighbour(open.station));
+            built.graph.add(format!("{port}.neighbour"), Neighbour(open.stations));
         }
     }
     // What is missing here is found when the graph is checked.
@@ -236,7 +241,7 @@ fn open<'a>(
     taps: &'a [Taps],
     pool: &Mempool,
     longest: usize,
-    steady: bool,
+    (steady, sources): (bool, &[Vec<IpAddr>]),
 ) -> Result<Vec<Open<'a>>, Unready> {
     let mut ports = Vec::new();
     for (index, (settings, taps)) in settings.ports.iter().zip(taps).enumerate() {
@@ -261,13 +266,14 @@ fn open<'a>(
         let own = Some(port.mac()).filter(|mac| *mac != [0; 6]);
         let mac = wanted.or(own).unwrap_or([2, 0x6e, 0x64, 0, 0, index as u8]);
         let tags = Tags::vlans(settings.vlan.ids()).unwrap_or_default();
-        let station = Station { mac, ip: settings.ip.ip, tags };
+        let own: Vec<IpAddr> = settings.ip.0.iter().map(|address| address.ip).collect();
+        let stations = Stations::new(mac, tags, &own, &sources[index]);
         // At the other end of a cable is a port of ours, which knows; and who names the peer wants no other frames.
         let silent = settings.role == Role::L2fwd || settings.peer_mac.is_some();
         if !silent && !settings.device.starts_with("pair:") {
-            neighbour::announce(&station, &mut tx[0], pool);
+            neighbour::announce(&stations, &mut tx[0], pool);
         }
-        ports.push(Open { settings, index, rx, tx, station, lanes, info, taps, port });
+        ports.push(Open { settings, index, rx, tx, stations, lanes, info, taps, port });
     }
     Ok(ports)
 }
@@ -307,11 +313,12 @@ fn sender(settings: &Dpdk, plan: &Plan, index: usize) -> Result<usize, Unready> 
     })
 }
 
-fn flow(group: &GroupPlan, station: &Station, peer: Mac) -> Flow {
+fn flow(group: &GroupPlan, port: &Open<'_>, peer: Mac) -> Flow {
+    let own = port.settings.ip.towards(group.address.ip());
     Flow {
-        source_mac: station.mac,
+        source_mac: port.stations.bare().mac,
         destination_mac: peer,
-        source: SocketAddr::new(group.source(0).unwrap_or(station.ip), frames::FIRST_SOURCE_PORT),
+        source: SocketAddr::new(group.source(0).unwrap_or(own), frames::FIRST_SOURCE_PORT),
         destination: group.address,
     }
 }

@@ -26,7 +26,7 @@ fn measured() -> Measured {
 pub fn show(frame: &[u8]) {
     let _any = measured().frame(frame, 9_000);
     let mut copy = frame.to_vec();
-    let anybody = Station { ip: Ipv4Addr::UNSPECIFIED.into(), ..STATION };
+    let anybody = Station { ip: Ipv4Addr::UNSPECIFIED.into(), ..STATION }.into();
     if reflect(&mut copy, &anybody).is_ok() {
         assert_eq!(reflect(&mut copy, &anybody), Ok(()), "what was sent back can be sent back");
     }
@@ -474,7 +474,7 @@ mod tests {
     #[test]
     fn the_reflector_counts_every_frame_under_a_reason() {
         for case in corpus() {
-            let stats = through(case.frames.clone(), Reflector(STATION), &Taps::new(1), &standing());
+            let stats = through(case.frames.clone(), Reflector(STATION.into()), &Taps::new(1), &standing());
             all_counted(&case, &stats, ("out", 0), case.reflector);
         }
     }
@@ -482,9 +482,9 @@ mod tests {
     #[test]
     fn the_neighbour_counts_every_frame_under_a_reason() {
         for case in corpus() {
-            let stats = through(case.frames.clone(), Neighbour(STATION), &Taps::new(1), &standing());
+            let stats = through(case.frames.clone(), Neighbour(STATION.into()), &Taps::new(1), &standing());
             all_counted(&case, &stats, ("out", 0), case.neighbour);
-            let stats = through(case.frames.clone(), Neighbour(STATION6), &Taps::new(1), &standing());
+            let stats = through(case.frames.clone(), Neighbour(STATION6.into()), &Taps::new(1), &standing());
             all_counted(&case, &stats, ("out", 0), case.neighbour6);
         }
     }

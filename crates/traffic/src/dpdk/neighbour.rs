@@ -5,7 +5,8 @@ use engine::{About, Cx, Element};
 use packet::arp::{Arp, Operation};
 use packet::ethernet::Tags;
 use packet::nd::{self, Nd};
-use packet::{Layers, Mac, icmp};
+use packet::{Layers, Mac, icmp, ipv4, ipv6};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,86 @@ pub struct Station {
     pub ip: IpAddr,
     /// Of its VLANs; none: it is in whatever VLAN it is asked in.
     pub tags: Tags,
+}
+
+/// All stations that a port is, at one Ethernet address and in the same VLANs.
+#[derive(Debug, Clone)]
+pub struct Stations {
+    /// The port's own addresses, of each kind one or none.
+    own: Vec<Station>,
+    /// Without an address: what they have in common.
+    bare: Station,
+    /// All addresses that it answers for, in order.
+    all: Vec<IpAddr>,
+}
+
+impl Stations {
+    /// With addresses of its own, and `more` that its streams come from.
+    pub fn new(mac: Mac, tags: Tags, own: &[IpAddr], more: &[IpAddr]) -> Self {
+        let bare = Station { mac, ip: Ipv4Addr::UNSPECIFIED.into(), tags };
+        let all: BTreeSet<IpAddr> =
+            own.iter().chain(more).copied().filter(|ip| !ip.is_unspecified()).collect();
+        let mut stations = Self { own: Vec::new(), bare, all: all.into_iter().collect() };
+        // Where it has none of a kind, it asks as the first of those that its streams come from.
+        let kinds = [IpAddr::is_ipv4, IpAddr::is_ipv6].map(|kind| own.iter().chain(more).find(|ip| kind(ip)));
+        let named = kinds.into_iter().flatten().filter(|ip| !ip.is_unspecified());
+        stations.own = named.map(|ip| Station { ip: *ip, ..bare }).collect();
+        stations
+    }
+
+    /// What all have in common.
+    pub fn bare(&self) -> &Station {
+        &self.bare
+    }
+
+    /// The station that speaks to `other`: of its kind of address.
+    pub fn like(&self, other: IpAddr) -> Option<&Station> {
+        self.own.iter().find(|station| station.ip.is_ipv4() == other.is_ipv4())
+    }
+
+    /// Whether an address is one of these. Who has none takes everything.
+    #[inline]
+    pub fn takes(&self, ip: Option<IpAddr>) -> bool {
+        self.all.is_empty() || ip.is_some_and(|ip| self.owns(ip))
+    }
+
+    /// Whether an address is one of these.
+    #[inline]
+    pub fn owns(&self, ip: IpAddr) -> bool {
+        self.all.binary_search(&ip).is_ok()
+    }
+
+    /// Answer what the packet asks, in its place. False when it asks nothing of these.
+    pub fn respond(&self, mbuf: &mut Mbuf) -> bool {
+        let Some(ip) = asked(mbuf.data()).filter(|ip| self.owns(*ip)) else { return false };
+        Station { ip, ..self.bare }.respond(mbuf)
+    }
+}
+
+impl From<Station> for Stations {
+    fn from(one: Station) -> Self {
+        Self::new(one.mac, one.tags, &[one.ip], &[])
+    }
+}
+
+/// Whom a frame asks something, if it asks.
+fn asked(frame: &[u8]) -> Option<IpAddr> {
+    if let Some(arp) = Arp::parse(frame) {
+        return Some(arp.target.into());
+    }
+    if let Some(nd) = Nd::parse(frame) {
+        return Some(nd.target.into());
+    }
+    destination(frame, &Layers::find(frame).ok()?)
+}
+
+/// Where a packet goes to.
+#[inline]
+pub fn destination(frame: &[u8], layers: &Layers) -> Option<IpAddr> {
+    match layers.is_v6() {
+        true => ipv6::addresses(frame, layers.ip).map(|(_, to)| to.into()),
+        false => ipv4::addresses(frame, layers.ip).map(|(_, to)| to.into()),
+    }
 }
 
 /// Whose Ethernet address is asked for, and in which VLAN.
@@ -147,9 +228,9 @@ impl Wanted {
     }
 }
 
-/// Element: answers what is for its station.
+/// Element: answers what is for its stations.
 #[derive(Debug)]
-pub struct Neighbour(pub Station);
+pub struct Neighbour(pub Stations);
 
 impl Element for Neighbour {
     fn about(&self) -> About {
@@ -171,13 +252,15 @@ impl Element for Neighbour {
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// Tell the others on the link whose address it is.
-pub fn announce(station: &Station, tx: &mut TxQueue, pool: &Mempool) {
-    Station::send(tx, pool, |out| station.tell(out));
+pub fn announce(stations: &Stations, tx: &mut TxQueue, pool: &Mempool) {
+    for station in &stations.own {
+        Station::send(tx, pool, |out| station.tell(out));
+    }
 }
 
-/// Ask who has an address, for at most `patience`. Answers others meanwhile, as they may ask first.
+/// Ask as `station` who has an address, for at most `patience`. Answers others meanwhile, as they may ask first.
 pub fn resolve(
-    station: &Station,
+    (stations, station): (&Stations, &Station),
     wanted: &Wanted,
     (rx, tx): (&mut [RxQueue], &mut TxQueue),
     pool: &Mempool,
@@ -197,7 +280,7 @@ pub fn resolve(
             if let Some(mac) = batch.frames().iter().find_map(|mbuf| wanted.heard(mbuf.data())) {
                 return Some(mac);
             }
-            batch.retain(|mbuf| mbuf.is_whole() && station.respond(mbuf));
+            batch.retain(|mbuf| mbuf.is_whole() && stations.respond(mbuf));
             tx.send(&mut batch);
             batch.clear();
         }

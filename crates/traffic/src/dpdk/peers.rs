@@ -23,7 +23,7 @@ fn unknown(at: String, what: String, fix: &str) -> Unready {
 pub fn tags(group: &Group, port: &Open<'_>) -> Tags {
     match &group.frame {
         Some(frame) if !frame.layers.is_empty() || frame.replay.is_some() => Tags::NONE,
-        _ => port.station.tags,
+        _ => port.stations.bare().tags,
     }
 }
 
@@ -44,20 +44,21 @@ pub fn find(
     }
     let at = format!("transport.dpdk.ports[{on}]");
     let hop = next_hop(settings, plan.address.ip(), &at);
-    let station = ports[on].station;
+    let own = ports[on].stations.bare().tags;
     // Ports of ours do not answer yet: they need not be asked.
     let is_peer = |other: &&Open<'_>| {
         let cable = settings.device.starts_with("pair:") && other.settings.device == settings.device;
-        let same = hop.as_ref().ok() == Some(&other.station.ip) && other.station.tags == station.tags;
+        let same =
+            hop.as_ref().is_ok_and(|hop| other.stations.owns(*hop)) && other.stations.bare().tags == own;
         other.index != on && (cable || same)
     };
     if let Some(other) = ports.iter().find(is_peer) {
-        return Ok(other.station.mac);
+        return Ok(other.stations.bare().mac);
     }
     let hop = hop?;
     let layers = group.frame.as_ref().map_or(&[][..], |frame| &frame.layers);
     let tags = match packet::frame::tags(layers) {
-        _ if layers.is_empty() => station.tags,
+        _ if layers.is_empty() => own,
         Some(tags) => tags,
         None => {
             let what =
@@ -69,7 +70,8 @@ pub fn find(
             ));
         }
     };
-    if station.ip.is_unspecified() || station.ip.is_ipv4() != hop.is_ipv4() {
+    let port = &mut ports[on];
+    let Some(station) = port.stations.like(hop) else {
         let kind = if hop.is_ipv4() { "IPv4" } else { "IPv6" };
         let what = format!("the port needs an {kind} address to ask for its peer's");
         return Err(unknown(
@@ -77,10 +79,9 @@ pub fn find(
             what,
             "Give ip, an address in the target's network, or peer_mac",
         ));
-    }
-    let port = &mut ports[on];
+    };
     let (wanted, queues) = (Wanted { ip: hop, tags }, (&mut port.rx[..], &mut port.tx[0]));
-    neighbour::resolve(&station, &wanted, queues, pool, PATIENCE).ok_or_else(|| {
+    neighbour::resolve((&port.stations, station), &wanted, queues, pool, PATIENCE).ok_or_else(|| {
         let target = plan.address.ip();
         let (who, fix) = match hop == target {
             true => (
@@ -99,12 +100,12 @@ pub fn find(
 
 /// Whose Ethernet address leads to `target`.
 fn next_hop(port: &profile::Port, target: IpAddr, at: &str) -> Result<IpAddr, Unready> {
-    let known = port.ip.prefix.is_some() && port.ip.ip.is_ipv4() == target.is_ipv4();
-    if !known || port.ip.is_near(target) {
+    let Some(own) = port.ip.like(target).filter(|own| own.prefix.is_some()) else { return Ok(target) };
+    if own.is_near(target) {
         return Ok(target);
     }
-    port.gateway.ok_or_else(|| {
-        let what = format!("{target} is outside the network of {}, and the port has no gateway", port.ip);
+    port.gateway.0.iter().find(|gateway| gateway.is_ipv4() == target.is_ipv4()).copied().ok_or_else(|| {
+        let what = format!("{target} is outside the network of {own}, and the port has no gateway");
         let fix = "Give gateway, the router's address in that network, or peer_mac";
         unknown(format!("{at}.gateway"), what, fix)
     })
@@ -132,6 +133,9 @@ mod tests {
         is(v4(), "10.0.0.254", "10.0.0.254");
         is(v4(), "10.0.1.2", "10.0.0.254");
         is(json!({"ip": "fd00::1/64", "gateway": "fd00::ffff"}), "2001:db8::1", "fd00::ffff");
+        let both = || json!({"ip": ["10.0.0.1/24", "fd00::1/64"], "gateway": ["fd00::ffff", "10.0.0.254"]});
+        is(both(), "10.0.1.2", "10.0.0.254");
+        is(both(), "2001:db8::1", "fd00::ffff");
         // Without a prefix everybody is near.
         is(json!({"ip": "10.0.0.1"}), "192.0.2.1", "192.0.2.1");
         let why = hop(json!({"ip": "10.0.0.1/24"}), "10.0.1.2").expect_err("no gateway");

@@ -1,6 +1,6 @@
 //! Sends every datagram back where it came from: something to point load at.
 
-use super::neighbour::Station;
+use super::neighbour::{Stations, destination};
 use dpdk::Batch;
 use engine::{About, Cx, Element};
 use packet::layers::protocol;
@@ -8,7 +8,7 @@ use packet::{Fault, Layers, ethernet, ipv4, ipv6, udp};
 
 /// Element: swaps Ethernet and IP addresses and UDP ports; answers questions and pings for its own address.
 #[derive(Debug)]
-pub struct Reflector(pub Station);
+pub struct Reflector(pub Stations);
 
 /// A UDP datagram for another address than the station's.
 const NOT_FOR_US: usize = Fault::NAMES.len();
@@ -28,7 +28,7 @@ const DROPS: [&str; SEGMENTED + 1] = {
 
 /// Send `frame` back, in place. Checksums stay right: no sum changes when its parts change places.
 #[inline]
-pub(super) fn reflect(frame: &mut [u8], station: &Station) -> Result<(), usize> {
+pub(super) fn reflect(frame: &mut [u8], stations: &Stations) -> Result<(), usize> {
     let layers = match Layers::find(frame) {
         Ok(layers) if layers.protocol == protocol::UDP => layers,
         other => return Err(other.err().unwrap_or(Fault::NotUdp) as usize),
@@ -36,18 +36,8 @@ pub(super) fn reflect(frame: &mut [u8], station: &Station) -> Result<(), usize> 
     if layers.end - layers.l4 < udp::LEN {
         return Err(Fault::Truncated as usize);
     }
-    if !station.hears(frame) {
+    if !stations.bare().hears(frame) || !stations.takes(destination(frame, &layers)) {
         return Err(NOT_FOR_US);
-    }
-    if !station.ip.is_unspecified() {
-        let destination = if layers.is_v6() {
-            ipv6::addresses(frame, layers.ip).map(|(_, destination)| destination.into())
-        } else {
-            ipv4::addresses(frame, layers.ip).map(|(_, destination)| destination.into())
-        };
-        if destination != Some(station.ip) {
-            return Err(NOT_FOR_US);
-        }
     }
     ethernet::swap(frame);
     if layers.is_v6() {
@@ -75,6 +65,7 @@ impl Element for Reflector {
 
 #[cfg(test)]
 mod tests {
+    use super::super::neighbour::Station;
     use super::*;
     use packet::ethernet::Tags;
     use packet::frame::Written;
@@ -100,7 +91,11 @@ mod tests {
         frame
     }
 
-    fn station(ip: &str) -> Station {
+    fn station(ip: &str) -> Stations {
+        one(ip).into()
+    }
+
+    fn one(ip: &str) -> Station {
         Station { mac: [2, 0, 0, 0, 0, 2], ip: ip.parse().expect("an address"), tags: Tags::NONE }
     }
 
@@ -135,7 +130,7 @@ mod tests {
     #[test]
     fn what_is_of_another_vlan_is_not_for_it() {
         let tags = |ids: &[u16]| Tags::vlans(ids).expect("at most two");
-        let here = Station { tags: tags(&[100]), ..station("0.0.0.0") };
+        let here = Station { tags: tags(&[100]), ..one("0.0.0.0") }.into();
         for (ids, ok) in [(&[100][..], true), (&[], false), (&[101], false), (&[100, 100], false)] {
             let mut frame = frame("10.0.0.1:5", "10.0.0.2:7");
             frame.splice(12..12, tags(ids).bytes().iter().copied());
@@ -147,7 +142,7 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_makes_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..128), at in 0usize..64, with in any::<u8>()) {
-            let any = Station { mac: [0; 6], ip: IpAddr::from([0, 0, 0, 0]), tags: Tags::NONE };
+            let any = Station { mac: [0; 6], ip: IpAddr::from([0, 0, 0, 0]), tags: Tags::NONE }.into();
             let _any = reflect(&mut bytes, &any);
             let mut frame = frame("10.0.0.1:5", "10.0.0.2:7");
             frame[at] = with;
