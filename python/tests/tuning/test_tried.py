@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import pytest
+
+from netdyno.errors import Error
+from netdyno.tuning.bench import NamespaceBench, Spec
+from netdyno.tuning.model import Metric, Observation, Setting
+from netdyno.tuning.registry import registry
+from netdyno.tuning.simulated import METRICS
+from netdyno.tuning.tried import ALLOWED, CONGESTION, Checked, Tried, look, machine, narrowed
+
+DEFAULT, MAX = "net.ipv4.tcp_wmem.default", "net.ipv4.tcp_wmem.max"
+STARTS = {"net.ipv4.tcp_wmem.min": 4096, DEFAULT: 16_384, MAX: 4 << 20}
+
+
+class Bench:
+    def __init__(self, fails: Error | None = None) -> None:
+        self.fails, self.asked = fails, 0
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        return METRICS
+
+    def measure(self, setting: Setting, seed: int) -> Observation:
+        self.asked += 1
+        if self.fails:
+            raise self.fails
+        return Observation(setting, {}, {})
+
+
+def test_bounds_keep_what_parameters_ask_of_each_other() -> None:
+    known = registry()
+    there = Tried({n: known.find(n) for n in (DEFAULT, MAX)}, STARTS)
+    alone = narrowed(known, there, [MAX])[MAX]
+    assert alone.low == STARTS[DEFAULT]
+    alone = narrowed(known, there, [DEFAULT])[DEFAULT]
+    assert (alone.low, alone.high) == (max(known.find(DEFAULT).low or 0, 4096), STARTS[MAX])
+    # of two that are tried together neither bounds the other
+    both = narrowed(known, there, [DEFAULT, MAX])
+    assert both[MAX].low == known.find(MAX).low
+
+
+def test_what_contradicts_itself_is_a_trial_that_failed() -> None:
+    bench = Bench()
+    checked = Checked(bench, registry(), STARTS)
+    seen = checked.measure({DEFAULT: 8 << 20}, 1)
+    assert not seen.valid
+    assert "refused" in seen.why
+    assert bench.asked == 0
+    assert checked.measure({DEFAULT: 8 << 20, MAX: 16 << 20}, 1).valid
+
+
+def test_what_the_kernel_refuses_is_a_trial_that_failed_and_nothing_else_is() -> None:
+    seen = Checked(Bench(Error("ND-92-33", "it could not be set")), registry(), STARTS).measure({}, 1)
+    assert (seen.valid, seen.why) == (False, "refused: it could not be set")
+    with pytest.raises(Error, match="no program"):
+        Checked(Bench(Error("ND-92-23", "there is no program")), registry(), STARTS).measure({}, 1)
+
+
+def test_every_congestion_control_is_asked_of_the_machine_only_where_it_is_tried() -> None:
+    assert machine([MAX]) == {}
+    assert "reno" in str(machine([CONGESTION])[ALLOWED])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+def test_only_what_this_kernel_takes_can_be_tried() -> None:
+    bench = NamespaceBench(Spec(workload="iperf3-tcp", server={MAX: 65_536}))
+    there = look(bench)
+    assert there.starts[MAX] == 65_536
+    assert "net.core.rmem_max" not in there.tunables  # of the whole machine
+    qdisc = there.tunables["dev.eth0.qdisc"]
+    assert "pfifo_fast" in qdisc.choices
+    assert set(there.tunables[CONGESTION].choices) <= set(registry().find(CONGESTION).choices)
