@@ -20,6 +20,7 @@ from netdyno.stats import units
 from netdyno.topology import need_root
 from netdyno.tuning import benches, service
 from netdyno.tuning.bench import NamespaceBench
+from netdyno.tuning.gain import change
 from netdyno.tuning.here import scope
 from netdyno.tuning.model import Bench, Metric, Observation, Scope, Setting, Tunable, Value
 from netdyno.tuning.record import Record, Trial
@@ -274,14 +275,19 @@ def duration(seconds: float) -> str:
     return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
 
 
-def changed(metric: Metric, better_by: float) -> str:
+def changed(metric: Metric, better_by: float, reference: float) -> str:
     """A gain as the change of the metric that it is."""
-    from netdyno.tuning.gain import change
-
-    moved = change(metric, better_by) or 0.0
+    moved = change(metric, better_by, reference) or 0.0
     if metric.zero_is_best:
         return f"{moved:+,.4g}" if moved else "0"
     return f"{moved:+.1%}" if moved < 1 else f"×{1 + moved:.3g}"
+
+
+def sized(metric: Metric, size: float, reference: float) -> str:
+    """The size of an effect: as a gain; of counts how many more it may be."""
+    if not metric.zero_is_best:
+        return changed(metric, size, reference)
+    return f"±{change(metric, -size, reference):,.3g}"
 
 
 def times(better_by: float | None) -> str:

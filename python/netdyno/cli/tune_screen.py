@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from netdyno.cli import console, values
-from netdyno.cli.tune_bench import Asked, Progress, changed, driven, page, quantity, size, told
+from netdyno.cli.tune_bench import Asked, Progress, driven, page, quantity, size, sized, told
 from netdyno.cli.tune_compare import Global, Json, Level, Options, Seed, Tuned
 from netdyno.cli.tune_compare import Path as Way
 from netdyno.tuning.gain import of_bench
@@ -56,7 +56,7 @@ def screen(
             metavar="N",
             parser=values.whole("--trajectories", 2, 100),
         ),
-    ] = 6,
+    ] = 8,
     memory: Annotated[str | None, typer.Option(help="No buffer larger than this.", metavar="SIZE")] = None,
     level: Level = 0.05,
     seed: Seed = 1,
@@ -109,7 +109,7 @@ def show(found: Screening) -> None:
         rows = [
             [
                 e.name,
-                changed(metric, e.mu_star),
+                sized(metric, e.mu_star, found.reference[name]),
                 _bar(e.mu_star / largest if largest else 0.0),
                 f"{e.sigma / e.mu_star:.1f}" if e.mu_star else "–",
                 f"{e.p:.2g}" if e.p is not None else "–",
@@ -122,8 +122,10 @@ def show(found: Screening) -> None:
         console.table(("parameter", "mean effect", "", "sigma/mu*", "p (Holm)", ""), rows, title,
                       right=("mean effect", "sigma/mu*", "p (Holm)"))  # fmt: skip
         spread = found.spread[name]
-        noise = f"{spread:.4g}" if metric.zero_is_best else f"{math.expm1(spread):.1%}"
-        seen = changed(metric, found.visible[name])
+        noise = f"{math.expm1(spread):.1%}"
+        if metric.zero_is_best:
+            noise = sized(metric, spread, found.reference[name])
+        seen = sized(metric, found.visible[name], found.reference[name])
         console.out().print(
             f"one trial of the baseline varies by {noise}; a mean effect under {seen} would not have shown\n"
         )

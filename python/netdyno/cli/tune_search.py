@@ -199,7 +199,7 @@ def show(found: Found) -> None:
         rows = [
             [
                 str(number),
-                *(changed(found.metrics[o], found.tried[i].gains[o]) for o in found.goal.objectives),
+                *(_gained(found, o, found.tried[i].gains[o]) for o in found.goal.objectives),
                 words(found.tried[i].setting),
             ]
             for number, i in enumerate(found.front, 1)
@@ -219,6 +219,10 @@ def show(found: Found) -> None:
     for p in found.proofs:
         console.out().print(f"\nbest for {p.objective}: {words(p.setting)}")
         console.out().print(_verdict(p))
+
+
+def _gained(found: Found, metric: str, better_by: float) -> str:
+    return changed(found.metrics[metric], better_by, found.reference[metric])
 
 
 def words(setting: Setting) -> str:

@@ -14,7 +14,7 @@ from netdyno.report.inline import packed
 from netdyno.report.locale import catalogues
 from netdyno.report.page import Download, when
 from netdyno.report.points import charts_of_parameters, charts_of_screening, tried_chart
-from netdyno.report.quantity import changed, shown
+from netdyno.report.quantity import shown, sized
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
 
@@ -142,7 +142,7 @@ def _effects(study: Study, charts: dict[str, list[dict[str, Any]]]) -> list[Effe
                 Column(M("Size"), numeric=False),
             ],
         )
-        least = found["visible"][name]
+        least, at = found["visible"][name], found["baseline"]["values"][name]
         largest = max([least, *(e["mu_star"] for e in metric["effects"])]) or 1.0
         bars = []
         for e in metric["effects"]:
@@ -150,7 +150,7 @@ def _effects(study: Study, charts: dict[str, list[dict[str, Any]]]) -> list[Effe
             ratio = e["sigma"] / e["mu_star"] if e["mu_star"] else None
             table.add(
                 data(e["name"]),
-                number(changed(metric, e["mu_star"]), e["mu_star"]),
+                number(sized(metric, e["mu_star"], at), e["mu_star"]),
                 number(units.significant(ratio, 2) if ratio is not None else units.NONE, ratio),
                 number(units.significant(e["p"], 2) if e["p"] is not None else units.NONE, e["p"]),
                 number(units.percent(share) if share else units.NONE, share),
@@ -167,11 +167,11 @@ def _effects(study: Study, charts: dict[str, list[dict[str, Any]]]) -> list[Effe
         about = M(
             "The baseline is {value}, and one trial of it varies by {spread}. "
             "A mean effect under {least} would not have shown.",
-            value=shown(found["baseline"]["values"][name], metric["unit"]),
+            value=shown(at, metric["unit"]),
             spread=units.percent(found["spread"][name])
             if not metric["zero_is_best"]
-            else units.significant(found["spread"][name]),
-            least=changed(metric, least),
+            else sized(metric, found["spread"][name], at),
+            least=sized(metric, least, at),
         )
         where = f"effects-{place}"
         charts[where] = charts_of_screening(name, metric)

@@ -40,11 +40,15 @@ def shown(value: float | None, unit: str) -> str:
             return f"{units.significant(value, 4)}{units.THIN}{unit}".rstrip(units.THIN)
 
 
-def changed(metric: Mapping[str, Any], better_by: float) -> str:
-    """A gain, as the change of the metric that it is; of counts the difference."""
+def sized(metric: Mapping[str, Any], size: float, reference: float) -> str:
+    """The size of an effect: as the change of what gets better; of counts how many more it may be.
+
+    Sizes are gains as `netdyno.tuning.gain` has them: log-ratios, and of counts differences of their roots.
+    """
     if metric["zero_is_best"]:
-        return units.significant(-better_by) if better_by else "0"
-    moved = math.expm1(better_by if metric["better"] == "higher" else -better_by)
+        more = (math.sqrt(max(0.0, reference)) + size) ** 2 - reference
+        return f"±{units.significant(more)}" if size else "0"
+    moved = math.expm1(size if metric["better"] == "higher" else -size)
     if moved >= 1:
         return f"×{units.significant(1 + moved)}"
     return f"{moved * 100:+.1f}{units.THIN}%"

@@ -13,25 +13,23 @@ LEAST = 1e-3
 
 
 def gain(metric: Metric, value: float, reference: float) -> float:
-    """By how much `value` is better: a log-ratio, or a difference of counts that should be 0."""
+    """By how much `value` is better: a log-ratio; of counts that should be 0 a difference of their roots.
+
+    Of many things that happen by chance the count varies by its root: by that, a difference weighs the same
+    whether few happen or many.
+    """
     if metric.zero_is_best:
-        return reference - value
+        return math.sqrt(max(0.0, reference)) - math.sqrt(max(0.0, value))
     floor = LEAST * abs(reference) or LEAST
     ratio = math.log(max(value, floor) / max(reference, floor))
     return ratio if metric.better == "higher" else -ratio
 
 
-def change(metric: Metric, better_by: float) -> float:
-    """What `gain` gave, as the change of the metric itself: 0.5 is half as much again; counts as they are."""
+def change(metric: Metric, better_by: float, reference: float) -> float:
+    """What `gain` gave, as the change of the metric itself: 0.5 is half as much again; of counts how many."""
     if metric.zero_is_best:
-        return -better_by
+        return max(0.0, math.sqrt(max(0.0, reference)) - better_by) ** 2 - reference
     return math.expm1(better_by if metric.better == "higher" else -better_by)
-
-
-def value_of(metric: Metric, better_by: float, reference: float) -> float:
-    """The value that is better by so much."""
-    moved = change(metric, better_by)
-    return reference + moved if metric.zero_is_best else reference * (1 + moved)
 
 
 def centre(metric: Metric, values: Sequence[float]) -> float:
