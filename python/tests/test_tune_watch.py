@@ -217,7 +217,7 @@ def test_rules_are_about_parameters_that_there_are(tmp_path: Path) -> None:
     for rule in rules().values():
         one = registry().find(rule.tunable)
         assert one.inert is None and one.values == "number"
-        assert rule.counter in {*one.counters, "tcp.sndbuf_limited", "listen.refused"}
+        assert rule.counter in {*one.counters, "tcp.sndbuf_limited", "tcp.windows_full", "listen.refused"}
     own = tmp_path / "rules.yaml"
     own.write_text("a: {tunable: net.core.somaxconn, counter: TcpExtListenOverflows, fctor: 3}\n")
     with pytest.raises(Error, match="ND-104-41"):
@@ -233,6 +233,15 @@ def test_sockets_as_ss_shows_them() -> None:
         'UNCONN 212992 0 1.2.3.4:9 0.0.0.0:* users:(("x",pid=7,fd=3)) '
         "skmem:(r213248,rb212992,t0,tb212992,f1792,w0,o0,bl0,d12)\nUNCONN 0 0 *:7 *:*\n"
     ) == [reach.Held("udp", 7, 3, 212992, True)]
+
+
+def test_receivers_as_ss_shows_them() -> None:
+    line = (
+        "ESTAB 0 0 1.2.3.4:9 1.2.3.5:7 skmem:(r0,rb{},t0,tb87040) cubic bytes_received:9 lastrcv:{} rcv_rtt:4"
+    )
+    text = "\n".join(line.format(size, since) for size, since in ((4096, 4), (8192, 4), (8192, 5000)))
+    assert reach.parse_receiving(text, 8192) == [8192]
+    assert reach.parse_receiving(text, 4096) == [4096, 8192]
 
 
 # ---- real ones

@@ -31,6 +31,7 @@ What = Literal["backlog", "udp"]
 
 _USER = re.compile(r'\("[^"]*",pid=(\d+),fd=(\d+)\)')
 _MEMORY = re.compile(r"skmem:\(r(\d+),rb(\d+),.*?,d(\d+)\)")
+_BUFFER, _SINCE = re.compile(r"skmem:\(r\d+,rb(\d+)"), re.compile(r" lastrcv:(\d+)")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -74,6 +75,22 @@ def sockets(what: What, where: str | None) -> list[Held]:
     if what == "backlog":
         return parse_listeners(namespace.inside(where, lambda: output(program, "-ltnpOH")))
     return parse_datagrams(namespace.inside(where, lambda: output(program, "-uanpmOH")))
+
+
+def receiving(where: str | None, size: int) -> list[int]:
+    """The buffers of TCP connections that receive now, and have one of this size at least."""
+    program = shutil.which("ss") or "/usr/bin/ss"
+    return parse_receiving(namespace.inside(where, lambda: output(program, "-tinmOH")), size)
+
+
+def parse_receiving(text: str, size: int) -> list[int]:
+    """The lines of `ss -tinmOH`: the buffer, and the milliseconds since something came."""
+    found = []
+    for line in text.splitlines():
+        memory, since = _BUFFER.search(line), _SINCE.search(line)
+        if memory and int(memory[1]) >= size and "bytes_received:" in line and since and int(since[1]) < 1000:
+            found.append(int(memory[1]))
+    return found
 
 
 def bound(found: list[Held], size: int) -> list[Held]:

@@ -58,6 +58,11 @@ class Rule(config.Config):
     reach: Literal["", "backlog", "udp"] = ""
     """What of running sockets follows."""
 
+    def says(self, sample: Sample) -> str:
+        """What its counter does."""
+        unit = "" if self.counter.startswith("tcp.") else " a second"
+        return f"{self.counter} is at {sample.rate(self.counter):.4g}{unit}"
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -217,8 +222,7 @@ class Watcher:
                 state.full = True
                 yield Say(f"{rule.tunable} = {now} binds ({rule.counter}), and may not be more")
             return
-        rate = sample.rate(rule.counter)
-        why = f"{rule.counter} moves by {rate:.4g} a second, as it did before; the traffic is {self.traffic}"
+        why = f"{rule.says(sample)}, as before; the traffic is {self.traffic}"
         yield Set(name, rule.tunable, value, why)
         if self._dry:
             state.seen.clear()
@@ -234,7 +238,10 @@ class Watcher:
         attempt.windows.append(share)
         if len(attempt.windows) <= LOOK:
             return
-        after = max(attempt.windows[1:])
+        after = max(attempt.windows[-LOOK:])
+        if after and not share and len(attempt.windows) <= 3 * LOOK:
+            # it may just have helped
+            return
         now = int(self._expected[rule.tunable])
         harm = next((name for name, most in HARM.items() if sample.rate(name) > most), "")
         if harm:

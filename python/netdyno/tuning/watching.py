@@ -134,6 +134,8 @@ class Watching:
         }
         if self.watcher.traffic is Traffic.BULK:
             rates |= sockets.summary(sockets.read(self.where))
+            most = int(values.get("net.ipv4.tcp_rmem.max", 0))
+            rates["tcp.windows_full"] = len(reach.receiving(self.where, most)) if most else 0.0
         rates |= self._bound(rates, values)
         return Sample(now, rates, {name: v for name, v in values.items() if self._counts(name, rates)})
 
