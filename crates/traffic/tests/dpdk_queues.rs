@@ -107,6 +107,24 @@ fn one_stream_has_one_lane_and_a_second_group_the_other() {
 }
 
 #[test]
+fn what_goes_through_forwarding_lanes_keeps_its_order() {
+    let _alone = lab::dpdk::alone();
+    let mut profile = cable("near", 4);
+    let ports = profile["transport"]["dpdk"]["ports"].as_array_mut().unwrap();
+    ports[1]["device"] = json!("pair:far");
+    for (name, device, to) in [("c", "pair:near", "d"), ("d", "pair:far", "c")] {
+        ports.push(json!({"name": name, "device": device, "role": "l2fwd", "to": to, "queues": 2}));
+    }
+    ports[0]["peer_mac"] = json!("02:00:00:00:00:09");
+    let result = run(&profile).unwrap_or_else(|why| panic!("{why}"));
+    let sent = all_came_back(&result, ["generator", "receiver"]);
+    for port in ["c", "d"] {
+        let passed = [0, 1].map(|i| element(&result, &format!("{port}.l2fwd{i}")).0);
+        assert!(passed[0] + passed[1] == sent && passed.iter().all(|n| *n > sent / 4), "{passed:?}");
+    }
+}
+
+#[test]
 fn where_a_port_has_rss_it_spreads_and_a_flow_keeps_its_queue() {
     if !net::alone() {
         return;
