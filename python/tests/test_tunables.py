@@ -1,6 +1,7 @@
 """The registry against this kernel: everything in it reads, takes its bounds, and is put back."""
 
 import os
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from netdyno import namespace, paths
 from netdyno.errors import Error
 from netdyno.tuning import access, here, service
+from netdyno.tuning.access import ethtool
 from netdyno.tuning.model import Scope, Tunable
 from netdyno.tuning.registry import check, device_of, load, registry
 
@@ -262,3 +264,40 @@ def test_namespaces_are_looked_into(space: str) -> None:
     namespace.write_sysctl(space, "net.core.somaxconn", "77")
     assert here.look(registry(), ["net.core.somaxconn"], space)["net.core.somaxconn"].value == 77
     assert here.look(registry(), ["net.core.somaxconn"])["net.core.somaxconn"].value != 77
+
+
+def test_rings_and_interrupts_of_a_nic_that_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A NIC by the kernel's own structures (linux/ethtool.h): the largest first, then what is set."""
+    rings = [0, 4096, 0, 0, 4096, 256, 0, 0, 256]
+    coalesce = [0] * 23
+    coalesce[1], coalesce[10], coalesce[14] = 3, 1, 99
+    told: list[int] = []
+
+    def call(device: str, data: bytearray) -> None:
+        numbers = list(struct.unpack(f"={len(data) // 4}I", data))
+        nic = rings if len(numbers) == len(rings) else coalesce
+        if numbers[0] in (0x11, 0x0F):
+            told.append(numbers[0])
+            nic[1:] = numbers[1:]
+        else:
+            assert numbers[0] in (0x10, 0x0E)
+        data[:] = struct.pack(f"={len(nic)}I", *nic)
+
+    monkeypatch.setattr(ethtool, "_call", call)
+    way, ring = ethtool.Ethtool(), access.Target("ethtool", "ring", "eth9")
+    assert way.read(ring) == {"rx": 256, "tx": 256}
+    assert way.limits(ring) == {"rx": (1, 4096), "tx": (1, 4096)}
+    saved = way.save(ring, {"rx"})
+    way.write(ring, {"rx": 4096})
+    assert rings == [0, 4096, 0, 0, 4096, 4096, 0, 0, 256]
+    assert way.put(ring, saved) is True
+    assert way.put(ring, saved) is False
+    assert rings[5] == 256
+    wait = access.Target("ethtool", "coalesce", "eth9")
+    assert way.read(wait)["adaptive_rx"] == "on"
+    saved = way.save(wait, {"adaptive_rx", "rx_usecs"})
+    way.write(wait, {"adaptive_rx": "off", "rx_usecs": 50})
+    assert (coalesce[1], coalesce[10], coalesce[14]) == (50, 0, 99)
+    way.put(wait, saved)
+    assert (coalesce[1], coalesce[10], coalesce[14]) == (3, 1, 99)
+    assert told == [0x11, 0x11, 0x0F, 0x0F]
