@@ -104,6 +104,13 @@ class Record:
         self.on_trial(trial)
         return trial
 
+    def fair(self, bench: Bench, phase: str, index: int, setting: Setting, seed: int) -> Trial:
+        """A trial; one that saw something and yet does not count, as it was disturbed, is measured again."""
+        trial = self.measure(bench, phase, index, setting, seed)
+        if trial.observation.valid or not trial.observation.metrics:
+            return trial
+        return self.measure(bench, f"{phase} again", index, setting, seed)
+
     @property
     def took(self) -> float:
         """Seconds that all its trials took."""

@@ -196,14 +196,14 @@ def screen(
     def rest(count: int) -> None:
         for _ in range(count):
             at = len(baseline)
-            baseline.append(record.measure(bench, "baseline", at, {}, _seed(seed, 0, at)))
+            baseline.append(record.fair(bench, "baseline", at, {}, _seed(seed, 0, at)))
 
     # those that the walks leave no gap for come first, where they also warm up what is cold
     rest(max(1, LEAST_AA - trajectories))
     for number, trajectory in enumerate(plan(space, trajectories, seed)):
         points = trajectory.points()
         trials = [
-            record.measure(bench, f"trajectory {number}", i, space.setting(p), _seed(seed, number + 1, i))
+            record.fair(bench, f"trajectory {number}", i, space.setting(p), _seed(seed, number + 1, i))
             for i, p in enumerate(points)
         ]
         walked.append((trajectory, trials))

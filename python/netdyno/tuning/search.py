@@ -143,7 +143,7 @@ def search(
     """Look within the budget, beginning with the hints, and prove what was found."""
     budget = budget or Budget()
     of_bench(bench.metrics, goal.objectives)
-    baseline = [record.measure(bench, "baseline", i, {}, _seed(seed, 0, i)) for i in range(BASELINE)]
+    baseline = [record.fair(bench, "baseline", i, {}, _seed(seed, 0, i)) for i in range(BASELINE)]
     valid = [t.observation for t in baseline if has(t.observation, *goal.objectives)]
     if not valid:
         why = baseline[0].observation.why or "it lacks a metric"

@@ -18,6 +18,7 @@ from netdyno.tuning.applied import applied
 from netdyno.tuning.bench import NamespaceBench, topology
 from netdyno.tuning.model import Bench, Metric, Observation, Scope, Setting, Tunable, Value
 from netdyno.tuning.registry import Registry, registry
+from netdyno.tuning.trials import Limits, gated
 
 REFUSED = ("ND-92-33", "ND-104-05", "ND-104-07", "ND-104-43")
 """Errors that are about the setting, and not about the bench."""
@@ -122,7 +123,7 @@ def _network(bench: NamespaceBench) -> Iterator[Network]:
 
 @dataclass(frozen=True)
 class Checked:
-    """A bench that refuses what the kernel would, as a trial that failed."""
+    """A bench that refuses what the kernel would, as a trial that failed; a disturbed one does not count."""
 
     bench: Bench
     registry: Registry
@@ -140,7 +141,7 @@ class Checked:
             for fault in self.registry.faults(name, value, lambda condition: condition.holds(now)):
                 return Observation(setting, {}, {}, valid=False, why=f"refused: {fault.what}")
         try:
-            return self.bench.measure(setting, seed)
+            return gated(self.bench.measure(setting, seed), Limits())
         except Error as e:
             if e.code not in REFUSED:
                 raise

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from netdyno.errors import Error
 from netdyno.tuning.bench import NamespaceBench, Spec
 from netdyno.tuning.model import Metric, Observation, Setting
+from netdyno.tuning.record import Record
 from netdyno.tuning.registry import registry
 from netdyno.tuning.simulated import METRICS
 from netdyno.tuning.tried import ALLOWED, CONGESTION, Checked, Tried, look, machine, narrowed
@@ -58,6 +60,25 @@ def test_what_the_kernel_refuses_is_a_trial_that_failed_and_nothing_else_is() ->
     assert (seen.valid, seen.why) == (False, "refused: it could not be set")
     with pytest.raises(Error, match="no program"):
         Checked(Bench(Error("ND-92-23", "there is no program")), registry(), STARTS).measure({}, 1)
+
+
+def test_a_disturbed_trial_does_not_count_and_is_measured_again(tmp_path: Path) -> None:
+    class Disturbed(Bench):
+        def measure(self, setting: Setting, seed: int) -> Observation:
+            self.asked += 1
+            stolen = 50.0 if self.asked in (2, 3) else 0.0
+            return Observation(
+                setting, {"throughput": 1.0}, {"cpu.all": 100.0, "cpu.steal": stolen}, seconds=1
+            )
+
+    bench = Disturbed()
+    with Record(tmp_path / "a.jsonl", {}) as record:
+        checked = Checked(bench, registry(), STARTS)
+        seen = [record.fair(checked, "test", i, {}, i).observation for i in range(3)]
+    # the second is disturbed, and again; the third is not
+    assert [one.valid for one in seen] == [True, False, True]
+    assert "steal" in seen[1].why
+    assert bench.asked == 4
 
 
 def test_every_congestion_control_is_asked_of_the_machine_only_where_it_is_tried() -> None:
