@@ -290,6 +290,15 @@ def test_a_queue_discipline_that_somebody_made_is_left_alone(space: str) -> None
     with pytest.raises(Error, match="ND-104-43"):
         plan({"dev.v1.qdisc": "bfifo"}, space)
     subprocess.run(f"tc -n {space} qdisc del dev v1 root".split(), check=True)
+    with tuned({"dev.v1.qdisc": "bfifo"}, space):
+        # ours may be changed further, and one that somebody puts in its place stays
+        with tuned({"dev.v1.qdisc": "pfifo"}, space):
+            pass
+        shown = f"tc -n {space} qdisc show dev v1".split()
+        assert "bfifo" in subprocess.run(shown, check=True, capture_output=True, text=True).stdout
+        subprocess.run(f"tc -n {space} qdisc replace dev v1 root handle 7: pfifo limit 5".split(), check=True)
+    assert "pfifo 7:" in subprocess.run(shown, check=True, capture_output=True, text=True).stdout
+    subprocess.run(f"tc -n {space} qdisc del dev v1 root".split(), check=True)
 
 
 def test_another_process_of_ours_is_not_fought(space: str) -> None:

@@ -66,6 +66,10 @@ class Link:
         return True
 
 
+KERNELS, OURS = "0:", ("4e44:", "4e45:")
+"""Handles of queue disciplines: the kernel's own, and ours: one of another kind needs another handle."""
+
+
 class Qdisc:
     """The queue discipline at the root of a device. One that somebody made is not ours to replace."""
 
@@ -78,31 +82,37 @@ class Qdisc:
         return {}
 
     def writable(self, target: Target, key: str) -> bool:
-        """Whether it is the one that the kernel made."""
-        return bool(self._root(target)["handle"] == "0:")
+        """Whether it is the one that the kernel made, or we."""
+        return self._root(target)["handle"] in (KERNELS, *OURS)
 
     def save(self, target: Target, keys: Set[str]) -> Saved:
-        """That it was the kernel's own, and of what kind."""
+        """Whose it is, and of what kind."""
         root = self._root(target)
-        if root["handle"] != "0:":
+        if root["handle"] not in (KERNELS, *OURS):
             what = "it has a queue discipline that somebody made, which could not be made again as it was"
             raise OSError(errno.EBUSY, what, target.device)
-        return {"": root["kind"]}
+        return {"": root["kind"], "handle": root["handle"]}
 
     def write(self, target: Target, values: Values) -> None:
         """Put one in its place."""
-        _tc("qdisc", "replace", "dev", target.device, "root", str(values[""]))
+        handle = OURS[self._root(target)["handle"] == OURS[0]]
+        _tc("qdisc", "replace", "dev", target.device, "root", "handle", handle, str(values[""]))
 
     def put(self, target: Target, saved: Saved) -> bool:
-        """Take ours away: the kernel makes its own again."""
+        """Take ours away: the kernel makes its own again. One that somebody else made since is left alone."""
         try:
-            if self._root(target)["handle"] == "0:":
+            root = self._root(target)
+            was_ours = saved.get("handle") in OURS
+            if root["handle"] not in OURS or (was_ours and root["kind"] == saved[""]):
                 return False
         except OSError as e:
             if e.errno == errno.ENODEV:
                 return False
             raise
-        _tc("qdisc", "del", "dev", target.device, "root")
+        if was_ours:
+            self.write(target, {"": saved[""]})
+        else:
+            _tc("qdisc", "del", "dev", target.device, "root")
         return True
 
     def _root(self, target: Target) -> dict[str, Any]:
