@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import signal
 import subprocess
@@ -180,6 +181,9 @@ def test_loss_doubles_and_disorder_are_told_apart(lab: Lab, cable: Wire) -> None
     assert total.messages_delivered == 200 - theirs["lost"] == 180
     assert total.duplicates == theirs["doubled"] == 20
     assert total.reordered == theirs["late"] == 20
+    assert done.folder
+    rows = list(csv.DictReader((done.folder / "flows.csv").open()))
+    assert [(row["duplicates"], row["reordered"]) for row in rows] == [("10", "10")] * 2
     [voice] = done.trial.groups
     order, measured = voice.reordering, voice.measured
     assert order is not None

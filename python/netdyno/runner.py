@@ -27,7 +27,7 @@ from netdyno.view import Live, Plan
 
 FLOWS = (
     "leg", "repetition", "group", "device", "flows_started", "flows_completed", "sent", "delivered", "failed",
-    "delay_mean_ns", "delay_max_ns",
+    "delay_mean_ns", "delay_max_ns", "duplicates", "reordered",
 )  # fmt: skip
 PARTIAL = "samples.jsonl"
 """Samples as they come; what is left of a trial when we are killed. Gone once the result holds them."""

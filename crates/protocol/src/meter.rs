@@ -282,6 +282,10 @@ pub struct DeviceTally {
     pub delivered: u64,
     /// Failures of any kind.
     pub failed: u32,
+    /// Datagrams that arrived again.
+    pub duplicates: u32,
+    /// Datagrams that arrived after a later one.
+    pub reordered: u32,
     /// Sum of the delays of delivered messages, ns.
     pub delay_sum: u64,
     /// Longest such delay, ns.

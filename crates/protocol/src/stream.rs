@@ -385,12 +385,14 @@ impl Device {
             Arrival::Ahead(first) => seen.gaps().skipped(first, self.back, cx.now.0),
             // RFC 4737 §3: type-P-reordered
             Arrival::Reordered => {
+                cx.tally.reordered = cx.tally.reordered.saturating_add(1);
                 let late = seen.gaps().late(sequence, self.back, cx.now.0);
                 let tally = cx.at(sent);
                 tally.counts.reordered += 1;
                 late.into_iter().for_each(|late| tally.reordering_mut().record(late));
             }
             Arrival::Again => {
+                cx.tally.duplicates = cx.tally.duplicates.saturating_add(1);
                 cx.at(sent).counts.duplicates += 1;
                 return;
             }
@@ -470,6 +472,7 @@ mod tests {
         }
         let counts = stream.measured();
         assert_eq!((counts.messages_delivered, counts.duplicates, counts.reordered), (7, 2, 3));
+        assert_eq!((stream.tally.duplicates, stream.tally.reordered), (2, 3));
         // RFC 4737 §4.2: one, one and two places late
         let extent = stream.tally_of(Phase::Measure).reordering().expect("there is some").extent.clone();
         assert_eq!((extent.len(), extent.max(), extent.count_at(1)), (3, 2, 2));

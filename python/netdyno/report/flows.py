@@ -30,6 +30,8 @@ class Flow(NamedTuple):
     failed: int
     delay_mean_ns: float
     delay_max_ns: float
+    duplicates: int = 0
+    reordered: int = 0
 
     @property
     def badness(self) -> tuple[float, int, float]:
@@ -87,7 +89,9 @@ def inside(result: Result) -> list[Flow]:
         for repetition in leg.repetitions:
             extra = (repetition.model_extra or {}).get("flows") or []
             rows = extra.get("flows", []) if isinstance(extra, dict) else extra
-            whole = (row for row in rows if len(row) == len(Flow._fields) - 2)
+            own = len(Flow._fields) - 2
+            # cores before this one had no counts of copies and order
+            whole = (row for row in rows if len(row) in (own, own - 2))
             found += [Flow(leg.name, repetition.index, *row) for row in whole]
     return found
 

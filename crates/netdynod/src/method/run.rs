@@ -125,7 +125,19 @@ pub fn flows(caller: &Caller, page: Page) -> Answer {
             let t = &f.tally;
             let mean = t.delay_sum.checked_div(t.delivered).unwrap_or(0);
             let group = &run.plan.groups[usize::from(f.group)].name;
-            json!([group, f.device, t.flows.0, t.flows.1, t.sent, t.delivered, t.failed, mean, t.delay_max])
+            json!([
+                group,
+                f.device,
+                t.flows.0,
+                t.flows.1,
+                t.sent,
+                t.delivered,
+                t.failed,
+                mean,
+                t.delay_max,
+                t.duplicates,
+                t.reordered
+            ])
         })
         .collect();
     Ok(json!({"total": flows.len(), "flows": rows}))

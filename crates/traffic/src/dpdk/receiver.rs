@@ -164,6 +164,7 @@ impl Measured {
             }
             Arrival::Reordered => {
                 counts.reordered += 1;
+                stream.tally.reordered = stream.tally.reordered.saturating_add(1);
                 let gaps = &mut self.gaps[usize::from(signature.stream)];
                 if let Some(late) = gaps.late(signature.sequence, stream.tally.delivered, now) {
                     tally.reordering_mut().record(late);
@@ -171,6 +172,7 @@ impl Measured {
             }
             Arrival::Duplicate => {
                 counts.duplicates += 1;
+                stream.tally.duplicates = stream.tally.duplicates.saturating_add(1);
                 return Verdict::Done;
             }
         }
@@ -303,7 +305,9 @@ mod tests {
         let (counts, reordering) = (tally.counts, tally.reordering().expect("there is some"));
         assert_eq!((reordering.extent.len(), reordering.extent.max(), reordering.by_three), (1, 1, 0));
         assert_eq!((counts.messages_delivered, counts.reordered, counts.duplicates), (5, 1, 1));
-        assert_eq!(measured.streams[0].tally.delivered, 3);
+        let tallies: Vec<&DeviceTally> = measured.streams.iter().map(|stream| &stream.tally).collect();
+        assert_eq!((tallies[0].delivered, tallies[0].reordered, tallies[0].duplicates), (3, 1, 1));
+        assert_eq!((tallies[1].delivered, tallies[1].reordered, tallies[1].duplicates), (2, 0, 0));
         assert_eq!(
             (measured.streams[1].tally.delay_sum, measured.streams[1].tally.delay_max),
             (2_000, 1_000)

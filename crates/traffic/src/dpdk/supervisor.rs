@@ -310,6 +310,8 @@ impl Supervisor {
             whole.flows.1 += part.flows.1;
             whole.sent += part.sent;
             whole.delivered += part.delivered;
+            whole.duplicates = whole.duplicates.saturating_add(part.duplicates);
+            whole.reordered = whole.reordered.saturating_add(part.reordered);
             whole.delay_sum = whole.delay_sum.saturating_add(part.delay_sum);
             whole.delay_max = whole.delay_max.max(part.delay_max);
         }
