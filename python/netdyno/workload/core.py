@@ -86,7 +86,10 @@ class _Core(Workload):
             if status.state == "failed":
                 known = status.error if isinstance(status.error, Mapping) else {"what": status.error}
                 raise Error.of(known)
-            return seen(client.result(), self.delay)
+            result = client.result()
+            # the next trial may come before the daemon has noticed that we hung up
+            client.release()
+            return seen(result, self.delay)
 
     def profile(self, seed: int) -> dict[str, Any]:
         """What is run."""

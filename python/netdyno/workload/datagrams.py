@@ -100,8 +100,8 @@ class UdpBurst(Workload):
 
 
 def received(reader: socket.socket, most: int) -> int:
-    """Datagrams that are there, and that still come within a tenth of a second of each other."""
-    reader.settimeout(0.1)
+    """Datagrams that are there, and that still come within a third of a second of each other."""
+    reader.settimeout(0.3)
     got, until = 0, time.monotonic() + 30
     with contextlib.suppress(TimeoutError):
         while got < most and time.monotonic() < until:
