@@ -67,10 +67,10 @@ def test_contract(name: str, site: Site, real_daemon: None) -> None:
         for seed in (1, 2):
             for _ in range(4):
                 seen = load.run(site, seed)
-                # on a busy machine a generator may not get to send at all, and says so
-                if not seen.wrong:
+                # on a busy machine a generator may not get to send at all, and says so, or all comes late
+                if not seen.wrong and not any(seen.metrics.get(one) for one in ("failed", "loss")):
                     break
-            else:
+            if seen.wrong:
                 pytest.skip(seen.wrong)
             assert seen.metrics.keys() == load.metrics.keys()
             assert all(math.isfinite(value) and value >= 0 for value in seen.metrics.values())
