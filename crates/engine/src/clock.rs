@@ -59,6 +59,72 @@ impl Clock {
     }
 }
 
+/// A worker's watch. Reading the time stamp counter can cost as much as working on a packet, so it is read when somebody
+/// asks for the time, at most once while packets are passed on.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    clock: Clock,
+    /// The latest stamp.
+    stamp: u64,
+    /// Ticks up to it that are not accounted for.
+    spent: u64,
+    /// Something was done since, so that the stamp will not do for whoever asks.
+    stale: bool,
+}
+
+impl Watch {
+    pub(crate) fn new() -> Self {
+        Self { clock: Clock::get(), stamp: dpdk::tsc(), spent: 0, stale: false }
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Something is done now.
+    #[inline]
+    pub(crate) fn pass(&mut self) {
+        self.stale = true;
+    }
+
+    /// The time, ns on the clock.
+    #[inline]
+    pub(crate) fn now(&mut self) -> u64 {
+        if self.stale {
+            self.read();
+        }
+        self.last()
+    }
+
+    /// When the watch was read last.
+    #[inline]
+    pub(crate) fn last(&self) -> u64 {
+        self.clock.at(self.stamp)
+    }
+
+    /// Ticks since the last lap.
+    #[inline]
+    pub(crate) fn lap(&mut self) -> u64 {
+        self.read();
+        std::mem::take(&mut self.spent)
+    }
+
+    /// What was until now is not to be accounted for.
+    #[inline]
+    pub(crate) fn skip(&mut self) {
+        self.read();
+        self.spent = 0;
+    }
+
+    #[inline]
+    fn read(&mut self) {
+        let stamp = dpdk::tsc();
+        self.spent = self.spent.wrapping_add(stamp.wrapping_sub(self.stamp));
+        self.stamp = stamp;
+        self.stale = false;
+    }
+}
+
 /// The same moment on both clocks: of a few tries, the one with the least time between the readings.
 fn pair() -> (Instant, u64) {
     let one = || {

@@ -1,5 +1,6 @@
 //! The one interface of everything that touches packets.
 
+use crate::clock::Watch;
 use crate::counters::{BUILT_IN, Counters, OVERFLOW, REASONS, REFUSED};
 use dpdk::{Batch, Mbuf};
 
@@ -55,9 +56,7 @@ pub trait Element: Send {
 
 /// The world as an element sees it during one call.
 pub struct Cx<'a> {
-    /// The time on the engine's [`Clock`](crate::Clock), ns: when a poll began, or when the packets now pushed came to
-    /// this worker.
-    pub now: u64,
+    pub(crate) watch: &'a mut Watch,
     pub(crate) counters: &'a Counters,
     /// Packets for outputs 1, 2, …
     pub(crate) side: &'a mut [Option<Box<Batch>>],
@@ -66,6 +65,13 @@ pub struct Cx<'a> {
 }
 
 impl Cx<'_> {
+    /// The time on the engine's [`Clock`](crate::Clock), ns: when it was first asked for during this poll, or since these
+    /// packets came to the worker.
+    #[inline]
+    pub fn now(&mut self) -> u64 {
+        self.watch.now()
+    }
+
     /// Come back for [`Element::poll`] no later than `at` (ns on the engine's clock), as something is to be sent
     /// then. Holds until the next poll.
     #[inline]

@@ -1,6 +1,6 @@
 //! One worker: a loop over the elements that are its own.
 
-use crate::clock::Clock;
+use crate::clock::Watch;
 use crate::counters::{Counters, WorkerCounters};
 use crate::element::{Cx, Element};
 use crate::idle::{Idle, IdlePolicy, Rest};
@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Of so many turns with work, one is timed element by element.
 const TIMED: u32 = 16;
+/// After so many turns with work the worker looks at its watch, whether or not anybody asked for the time.
+const LOOK: u32 = 4;
 
 /// Where an output leads.
 #[derive(Debug, Clone, Copy)]
@@ -54,16 +56,11 @@ pub(crate) struct Worker {
     pub(crate) outlets: Vec<RingTx>,
     pub(crate) counters: Arc<WorkerCounters>,
     tracer: Tracer,
-    clock: Clock,
+    watch: Watch,
     policy: IdlePolicy,
     tick_ns: u64,
-    /// The latest time stamp: everything up to it is accounted for.
-    stamp: u64,
-    /// Whether what each element does is timed in this turn. A time stamp can cost as much as a packet, so this is
-    /// done in one of [`TIMED`] turns that have work.
+    /// Whether what each element does is timed in this turn: in one of [`TIMED`] that have work, see [`Watch`].
     timed: bool,
-    /// Whether packets were worked on since the latest time stamp.
-    stale: bool,
     /// When an element must be polled again.
     due: u64,
 }
@@ -76,20 +73,18 @@ impl Worker {
             outlets: Vec::new(),
             counters: Arc::default(),
             tracer,
-            clock: Clock::get(),
+            watch: Watch::new(),
             policy,
             tick_ns,
-            stamp: 0,
             timed: true,
-            stale: false,
             due: u64::MAX,
         }
     }
 
     /// Run until told to stop.
     pub(crate) fn run(&mut self, stop: &AtomicBool) {
-        self.stamp = dpdk::tsc();
-        let mut idle = Idle::new(self.policy, self.clock.at(self.stamp));
+        self.watch.skip();
+        let mut idle = Idle::new(self.policy, self.watch.last());
         // Two loops, so that the one without traces need not even ask.
         while !stop.load(Ordering::Relaxed) {
             if self.tracer.is_on() {
@@ -98,7 +93,8 @@ impl Worker {
                 self.turns::<false>(&mut idle, stop);
             }
         }
-        self.tick(self.clock.now());
+        let now = self.watch.now();
+        self.tick(now);
         self.tracer.is_on();
     }
 
@@ -106,11 +102,14 @@ impl Worker {
     fn turns<const T: bool>(&mut self, idle: &mut Idle, stop: &AtomicBool) {
         let polled: Vec<usize> = (0..self.elements.len()).filter(|i| self.elements[*i].polled).collect();
         let mut batch = Batch::new();
-        let mut next_tick = self.clock.at(self.stamp) + self.tick_ns;
-        let mut works = 0u32;
+        let mut next_tick = self.watch.last() + self.tick_ns;
+        let (mut works, mut busy) = (0u32, false);
         while !stop.load(Ordering::Relaxed) {
             self.due = u64::MAX;
             self.timed = works.is_multiple_of(TIMED);
+            if self.timed && busy {
+                self.account(true);
+            }
             let mut worked = false;
             for element in &polled {
                 worked |= self.poll::<T>(*element, &mut batch);
@@ -120,13 +119,12 @@ impl Worker {
             }
             self.counters.turns.add(1);
             works = works.wrapping_add(worked.into());
-            let spent = self.spent();
-            if worked {
-                self.counters.busy.add(spent)
-            } else {
-                self.counters.idle.add(spent)
+            busy |= worked;
+            if !worked || works.is_multiple_of(LOOK) {
+                self.account(busy);
+                busy = false;
             }
-            let now = self.clock.at(self.stamp);
+            let now = self.watch.last();
             if now >= next_tick {
                 self.tick(now);
                 next_tick = now + self.tick_ns;
@@ -142,6 +140,15 @@ impl Worker {
         }
     }
 
+    /// Account for the time since this was done last, spent on packets or in vain.
+    #[inline]
+    fn account(&mut self, busy: bool) -> u64 {
+        let spent = self.watch.lap();
+        let count = if busy { &self.counters.busy } else { &self.counters.idle };
+        count.add(spent);
+        spent
+    }
+
     fn tick(&mut self, now: u64) {
         self.elements.iter_mut().for_each(|seated| seated.element.tick(now));
     }
@@ -152,56 +159,40 @@ impl Worker {
             Rest::Yield => std::thread::yield_now(),
             Rest::Sleep(duration) => std::thread::sleep(duration),
         }
-        self.stamp = dpdk::tsc();
+        self.watch.skip();
         if matches!(rest, Rest::Sleep(_)) {
-            self.counters.slept_ns.add(self.clock.at(self.stamp).saturating_sub(before));
+            self.counters.slept_ns.add(self.watch.last().saturating_sub(before));
         }
-    }
-
-    /// Ticks since the last stamp; they are accounted for now.
-    #[inline]
-    fn spent(&mut self) -> u64 {
-        self.stale = false;
-        let stamp = dpdk::tsc();
-        let spent = stamp.wrapping_sub(self.stamp);
-        self.stamp = stamp;
-        spent
     }
 
     /// Poll an element and hand on what it has. Says whether it had anything.
     #[inline]
     fn poll<const T: bool>(&mut self, at: usize, batch: &mut Batch) -> bool {
-        if self.stale {
-            let spent = self.spent();
-            self.counters.busy.add(spent);
-        }
-        let now = self.clock.at(self.stamp);
+        self.watch.pass();
         let seated = &mut self.elements[at];
-        let mut cx = Cx { now, counters: &seated.counters, side: &mut seated.side, due: &mut self.due };
+        let (watch, due) = (&mut self.watch, &mut self.due);
+        let mut cx = Cx { watch, counters: &seated.counters, side: &mut seated.side, due };
         seated.element.poll(batch, &mut cx);
         let worked = !batch.is_empty() || seated.side.iter().flatten().any(|side| !side.is_empty());
         if !worked {
             if self.timed {
-                let spent = self.spent();
-                self.counters.idle.add(spent);
+                self.account(false);
             }
             return false;
         }
-        // Also the time at which the packets came in.
-        let spent = self.spent();
-        self.counters.busy.add(spent);
+        if self.timed {
+            let spent = self.account(true);
+            let sides = self.elements[at].side.iter().flatten().map(|side| side.len());
+            self.elements[at].counters.time(spent, batch.len() + sides.sum::<usize>());
+        }
         let seated = &self.elements[at];
         seated.counters.batches.add(1);
-        if self.timed {
-            let sides = seated.side.iter().flatten().map(|side| side.len());
-            seated.counters.time(spent, batch.len() + sides.sum::<usize>());
-        }
         if T {
             let sides = seated.side.iter().map(|side| side.as_deref());
             for (output, batch) in std::iter::once(Some(&*batch)).chain(sides).enumerate() {
                 let Some(batch) = batch else { continue };
                 self.tracer.begin(batch);
-                self.tracer.note(batch, seated.number, now, output);
+                self.tracer.note(batch, seated.number, self.watch.now(), output);
             }
         }
         self.hand_on::<T>(at, batch);
@@ -218,8 +209,7 @@ impl Worker {
         }
         let to = inlet.to;
         let mut batch = std::mem::take(&mut inlet.held);
-        let spent = self.spent();
-        self.counters.busy.add(spent);
+        self.watch.pass();
         self.push::<T>(to, &mut batch);
         self.inlets[at].held = batch;
         true
@@ -231,19 +221,19 @@ impl Worker {
         if T && batch.len() > 1 && self.tracer.has(batch) {
             return self.push_singly(at, batch);
         }
-        self.stale = true;
-        let now = self.clock.at(self.stamp);
         let seated = &mut self.elements[at];
         let weighs = seated.weighs;
         let weigh = |batch: &Batch| if weighs { batch.bytes() } else { 0 };
         let (mut packets, mut bytes) = (batch.len() as u64, weigh(batch));
         let (element, counters, due) = (&mut seated.element, &seated.counters, &mut self.due);
+        let watch = &mut self.watch;
+        // The tracer's own: the watch may be of when the packets came in.
+        let seen = if T { watch.clock().now() } else { 0 };
         let mut work = |batch: &mut Batch, side: &mut [Option<Box<Batch>>]| {
-            element.push(batch, &mut Cx { now, counters, side, due });
+            element.push(batch, &mut Cx { watch, counters, side, due });
         };
         if T {
-            // `now` may be of some turns ago.
-            let about = (seated.number, seated.outputs.len(), self.clock.now());
+            let about = (seated.number, seated.outputs.len(), seen);
             self.tracer.watch(about, counters, (batch, &mut seated.side), work);
         } else {
             work(batch, &mut seated.side);
@@ -254,8 +244,7 @@ impl Worker {
             bytes = bytes.saturating_sub(weigh(batch));
         }
         if self.timed {
-            let spent = self.spent();
-            self.counters.busy.add(spent);
+            let spent = self.account(true);
             self.elements[at].counters.time(spent, packets as usize);
         }
         let counters = &self.elements[at].counters;
@@ -314,12 +303,13 @@ impl Worker {
             seated.counters.bytes.add(bytes.saturating_sub(batch.bytes()));
         }
         if !batch.is_empty() {
-            let now = self.clock.at(self.stamp);
-            let mut cx = Cx { now, counters: &seated.counters, side: &mut seated.side, due: &mut self.due };
+            let seen = if T { self.watch.clock().now() } else { 0 };
+            let (watch, due) = (&mut self.watch, &mut self.due);
+            let mut cx = Cx { watch, counters: &seated.counters, side: &mut seated.side, due };
             let element = &mut seated.element;
             let mut work = |batch: &mut Batch| element.refused(output, batch, &mut cx);
             if T {
-                self.tracer.watch_refused((seated.number, self.clock.now()), batch, work);
+                self.tracer.watch_refused((seated.number, seen), batch, work);
             } else {
                 work(batch);
             }

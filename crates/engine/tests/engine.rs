@@ -176,7 +176,8 @@ impl Element for Flood {
             one.frames_mut()[0].set_len(60).unwrap();
             one.into_iter().for_each(|mbuf| cx.emit(1, mbuf));
         }
-        cx.wake_at(cx.now + 1_000_000_000);
+        let at = cx.now() + 1_000_000_000;
+        cx.wake_at(at);
     }
 }
 

@@ -37,10 +37,10 @@ impl Element for Source {
 
     fn poll(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         if self.began == 0 {
-            self.began = cx.now;
+            self.began = cx.now();
         }
         let due =
-            ((u128::from(cx.now - self.began) * u128::from(self.flight)) / u128::from(self.delay)) as u64;
+            ((u128::from(cx.now() - self.began) * u128::from(self.flight)) / u128::from(self.delay)) as u64;
         // What there was no time for is left out.
         self.next = self.next.max(due.saturating_sub(self.flight / 100));
         let want = due.saturating_sub(self.next).min(32) as usize;

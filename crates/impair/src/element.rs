@@ -71,7 +71,7 @@ impl Impair {
     fn leave(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         self.back.move_to(batch);
         while batch.room() > 0
-            && let Some(mbuf) = self.path.due(cx.now, &mut self.cargo)
+            && let Some(mbuf) = self.path.due(cx.now(), &mut self.cargo)
         {
             // There is room.
             let _taken = batch.push(mbuf);
@@ -102,22 +102,23 @@ impl Element for Impair {
 
     #[inline]
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        self.path.turn(cx.now, &mut self.cargo);
+        self.path.turn(cx.now(), &mut self.cargo);
         for mbuf in std::mem::take(batch) {
-            self.path.offer(cx.now, mbuf, &mut self.cargo);
+            self.path.offer(cx.now(), mbuf, &mut self.cargo);
         }
         self.leave(batch, cx);
     }
 
     #[inline]
     fn poll(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        self.path.turn(cx.now, &mut self.cargo);
+        self.path.turn(cx.now(), &mut self.cargo);
         self.leave(batch, cx);
     }
 
     fn refused(&mut self, _: usize, batch: &mut Batch, cx: &mut Cx<'_>) {
         batch.move_to(&mut self.back);
-        cx.wake_at(cx.now);
+        // At once.
+        cx.wake_at(0);
         // A second batch that is refused before the first went on is dropped, and counted there.
         let bytes = batch.frames().iter().map(|mbuf| self.cargo.train(mbuf).total()).sum();
         self.path.not_taken(batch.len() as u64, bytes);

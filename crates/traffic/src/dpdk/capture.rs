@@ -175,7 +175,7 @@ impl<E: Element> Element for Captured<E> {
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         match on(&self.tap, &mut self.recorder) {
             None => self.inner.push(batch, cx),
-            Some(recorder) => recorder.record(batch, cx.now, |batch| {
+            Some(recorder) => recorder.record(batch, cx.now(), |batch| {
                 let before = batch.len();
                 self.inner.push(batch, cx);
                 before - batch.len().min(before)
@@ -190,7 +190,7 @@ impl<E: Element> Element for Captured<E> {
         if !batch.is_empty()
             && let Some(recorder) = on(&self.tap, &mut self.recorder)
         {
-            recorder.record(batch, cx.now, |batch| batch.len());
+            recorder.record(batch, cx.now(), |batch| batch.len());
         }
     }
 

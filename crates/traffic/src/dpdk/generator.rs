@@ -187,11 +187,12 @@ impl Element for Generator {
             return;
         }
         let Some(zero) = self.reporter.run().zero() else {
-            cx.wake_at(cx.now + LOOK_NS);
+            let at = cx.now() + LOOK_NS;
+            cx.wake_at(at);
             return;
         };
         self.zero = zero;
-        let now = Time(cx.now.saturating_sub(zero));
+        let now = Time(cx.now().saturating_sub(zero));
         let window = self.reporter.run().control.window();
         if now >= window.drain + GRACE {
             if !self.draining {

@@ -220,7 +220,7 @@ impl Element for Receiver {
         // While the run stands still, what is under way belongs to the time before.
         measured.zero = run.zero().unwrap_or(measured.zero);
         measured.window = run.control.window();
-        let now = cx.now;
+        let now = cx.now();
         batch.retain(|mbuf| {
             let verdict =
                 if mbuf.is_whole() { measured.frame(mbuf.data(), now) } else { Verdict::Bad(SEGMENTED) };
