@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include <rte_alarm.h>
 #include <rte_mbuf_pool_ops.h>
 
 uint16_t nd_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n)
@@ -111,6 +113,25 @@ int nd_link_get(uint16_t port, struct nd_link *out)
 	out->up = link.link_status == RTE_ETH_LINK_UP;
 	out->full_duplex = link.link_duplex == RTE_ETH_LINK_FULL_DUPLEX;
 	return 0;
+}
+
+static uint32_t alarms;
+
+static void alarm_came(void *arg)
+{
+	(void)arg;
+	__atomic_add_fetch(&alarms, 1, __ATOMIC_RELEASE);
+}
+
+void nd_settle(void)
+{
+	uint32_t before = __atomic_load_n(&alarms, __ATOMIC_ACQUIRE);
+	int tries;
+
+	if (rte_eal_alarm_set(1, alarm_came, NULL) < 0)
+		return;
+	for (tries = 0; tries < 10000 && __atomic_load_n(&alarms, __ATOMIC_ACQUIRE) == before; tries++)
+		usleep(100);
 }
 
 uint32_t nd_lcore_id(void)

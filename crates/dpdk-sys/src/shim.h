@@ -72,6 +72,9 @@ uint32_t nd_ring_dequeue(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_
 /* Ends of a ring that several threads may use at once, as net_ring drivers do. */
 uint32_t nd_ring_drain(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_t n);
 int nd_link_get(uint16_t port, struct nd_link *out);
+/* Wait until DPDK's own thread has done what drivers left it to do later; at most about a second. virtio-user has it close
+ * the connection to a peer that is gone, and does not call that off when the port is closed before. */
+void nd_settle(void);
 uint32_t nd_lcore_id(void);
 int nd_errno(void);
 uint64_t nd_tsc(void);

@@ -395,8 +395,10 @@ impl Drop for Inner {
                 tracing::warn!(port = %self.device, action, why, "a port did not close in good order");
             }
         };
-        // SAFETY: no queue is left (each holds this), so nobody uses the port; it is closed once, here.
+        // SAFETY: no queue is left (each holds this), so nobody uses the port; it is closed once, here, when what its
+        // driver left for later is done. `control` keeps others from waiting for that at the same time.
         unsafe {
+            dpdk_sys::nd_settle();
             if self.started.load(Ordering::Relaxed) {
                 failed("stopping", dpdk_sys::rte_eth_dev_stop(self.id));
             }
