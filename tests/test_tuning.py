@@ -45,7 +45,7 @@ def test_a_setting_is_proven_better(lab: Lab) -> None:
     """Somaxconn, where the queue of a server that does not accept is what limits."""
     bench = lab.base / "bench.yaml"
     bench.write_text(
-        "workload: connect-burst\noptions: {connections: 700, stall: 0.1}\nserver: {net.core.somaxconn: 256}\n"
+        "workload: connect-burst\noptions: {connections: 700, stall: 0.3}\nserver: {net.core.somaxconn: 256}\n"
     )
     better = ["tune", "compare", str(bench), "baseline", "net.core.somaxconn=1024", "--pairs", "6"]
     done = lab.run(*better, "--json")

@@ -7,6 +7,7 @@ TIME_WAIT. A setting is applied before the servers start, since some values hold
 from __future__ import annotations
 
 import secrets
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from netdyno import impairment
+from netdyno import impairment, namespace
 from netdyno.config import Config
 from netdyno.errors import Error
 from netdyno.journal import Journal, journal
@@ -30,6 +31,9 @@ from netdyno.workload import WORKLOADS, Site, Workload
 
 CLIENT, SERVER = "198.18.0.1", "198.18.0.2"
 """Addresses for benchmarks (RFC 2544 appendix C.2.2)."""
+
+DISCARD = 9
+"""A port where nobody listens on a bench."""
 
 HostName = Literal["server", "client"]
 
@@ -120,6 +124,24 @@ def topology(spec: Spec) -> Topology:
     )
 
 
+def acquaint() -> None:
+    """Have both hosts know each other's hardware address: what waits for it is dropped beyond some packets.
+
+    A datagram to a port where nobody listens is answered with an error, which has come both ways.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.settimeout(0.2)
+        probe.connect((SERVER, DISCARD))
+        for _ in range(10):
+            try:
+                probe.send(b"")
+                probe.recv(1)
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+
+
 @dataclass
 class NamespaceBench:
     """A bench of namespaces."""
@@ -167,6 +189,7 @@ class NamespaceBench:
         load = workload(self.spec)
         load.serve(site)
         stack.callback(load.stop)
+        namespace.inside(spaces["client"], acquaint)
         places: dict[str, Where] = {host: Where(spaces[host], ("eth0",)) for host in (self.spec.tuned, other)}
         sampler = stack.enter_context(Sampler(places))
         begin, why = time.monotonic(), ""
