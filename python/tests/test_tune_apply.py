@@ -314,6 +314,18 @@ def test_another_process_of_ours_is_not_fought(space: str) -> None:
     assert somaxconn(space) == "4096"
 
 
+def test_a_file_that_another_process_of_ours_changed_is_not_changed_again(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"]) as other:
+        lives = {"owner": other.pid, "start": proc.start_time(other.pid), "boot": proc.boot_id()}
+        entry = {"seq": 1, "kind": "sysctl", "path": "/proc/sys/net/a", "old": "1"}
+        (tmp_path / "1.jsonl").write_text(f"{json.dumps(lives)}\n{json.dumps(entry)}\n")
+        with pytest.raises(Error, match=f"ND-92-40.*{other.pid}"):
+            owners.refuse_file(Path("/proc/sys/net/a"), tmp_path)
+        owners.refuse_file(Path("/proc/sys/net/b"), tmp_path)
+        other.kill()
+    owners.refuse_file(Path("/proc/sys/net/a"), tmp_path)
+
+
 def test_tuned_is_not_fought(space: str, tmp_path: Path) -> None:
     (tmp_path / "run/tuned").mkdir(parents=True)
     (tmp_path / "etc/tuned").mkdir(parents=True)

@@ -9,7 +9,8 @@ from pathlib import Path
 from netdyno import namespace
 from netdyno.errors import Error
 from netdyno.journal import Journal
-from netdyno.tuning.apply import apply
+from netdyno.tuning import owners
+from netdyno.tuning.apply import alone, apply
 from netdyno.tuning.model import Value
 from netdyno.tuning.plan import plan
 from netdyno.tuning.registry import registry
@@ -60,5 +61,7 @@ def _other(name: str, value: str, space: str, allow_global: bool, notes: Journal
     if not allow_global:
         fix = "Add --global to change it for the time of the trials"
         raise Error("ND-104-42", f"{name} holds for the whole machine", at=name, fix=fix)
-    stack.callback(notes.undo, notes.write("sysctl", path=str(path), old=path.read_text().strip()))
-    namespace.write_sysctl(None, name, value)
+    with alone():
+        owners.refuse_file(path, notes.folder)
+        stack.callback(notes.undo, notes.write("sysctl", path=str(path), old=path.read_text().strip()))
+        namespace.write_sysctl(None, name, value)

@@ -78,7 +78,7 @@ def apply(
     """Put a plan in force. `watched` has a watchdog put it back should this process be killed."""
     notes = notes or journal()
     applied = Applied(planned, [], notes)
-    with _alone(), ExitStack() as undo:
+    with alone(), ExitStack() as undo:
         owners.refuse(planned, notes.folder)
         undo.callback(applied.restore)
         for step in planned.steps:
@@ -157,7 +157,7 @@ def _told(step: Step) -> Iterator[None]:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def alone() -> Iterator[None]:
     """Two of us do not look and write at the same time."""
     path = files.folder(paths.state()) / "tuning.lock"
     with files.told(path):

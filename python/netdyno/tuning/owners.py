@@ -41,9 +41,19 @@ def refuse(plan: Plan, folder: Path, root: Path = ROOT) -> None:
     for pid, entry in held(folder):
         place = entry.get("where")
         if pid != os.getpid() and (place, tuple(entry["target"])) in wanted:
-            what = f"{' '.join(filter(None, entry['target'][1:]))} is set by netdyno process {pid}"
-            fix = "Let it end, or end it with Ctrl-C: it puts back what was"
-            raise Error("ND-92-40", what, at=str(place or "this machine"), fix=fix)
+            raise _taken(" ".join(filter(None, entry["target"][1:])), pid, place)
+
+
+def refuse_file(path: Path, folder: Path) -> None:
+    """Raise where another process of ours has changed this file and not put it back yet."""
+    for pid, entry in held(folder, ("sysctl",)):
+        if pid != os.getpid() and entry.get("path") == str(path):
+            raise _taken(str(path), pid)
+
+
+def _taken(what: str, pid: int, place: str | None = None) -> Error:
+    fix = "Let it end, or end it with Ctrl-C: it puts back what was"
+    return Error("ND-92-40", f"{what} is set by netdyno process {pid}", at=place or "this machine", fix=fix)
 
 
 def tuned(root: Path = ROOT) -> str:
@@ -56,12 +66,12 @@ def tuned(root: Path = ROOT) -> str:
     return profile if proc.start_time(pid) is not None else ""
 
 
-def held(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def held(folder: Path, kinds: Iterable[str] = KINDS) -> Iterator[tuple[int, dict[str, Any]]]:
     """What living processes of ours have changed and not put back yet."""
     for path in sorted(folder.glob("*.jsonl")):
         owner, left = journal.open_of(path)
         if owner is not None:
-            yield from ((owner, entry) for entry in left if entry["kind"] in KINDS)
+            yield from ((owner, entry) for entry in left if entry["kind"] in kinds)
 
 
 def drift(parameters: Iterable[str], root: Path = ROOT) -> list[Drift]:
