@@ -216,7 +216,7 @@ class Runner:
         live, interrupts = self.setting.live, self.setting.interrupts
         failure: Error | None = None
         asked = False
-        # its ports may share memory with a DUT: when that one dies, the core is about to say which went with it
+        # its ports may share memory with a DUT: when that dies, the core is about to say which went with it
         grace = 1.0 if "dpdk" in (self.variant.profile.get("transport") or {}) else 0.0
         stop_at = math.inf
         while True:
