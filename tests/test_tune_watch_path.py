@@ -18,6 +18,8 @@ from netdyno import namespace
 __all__ = ["pytestmark"]
 RMEM = "net.ipv4.tcp_rmem"
 SMALL = 212992
+TRANSFERS = 3
+"""So that one may stay below its window by itself."""
 
 
 @pytest.mark.alone
@@ -29,32 +31,33 @@ def test_a_window_that_is_too_small_for_the_path_grows_in_the_running_transfer(l
     namespace.write_sysctl(way.near, "net.ipv4.tcp_congestion_control", "reno")
     watch = lab.start("tune", "watch", "--where", way.far, "--json")
     assert watch.stderr and "watching" in watch.stderr.readline()
-    got, ended = [0], threading.Event()
+    got, ended = [0] * TRANSFERS, threading.Event()
     listening = namespace.inside(way.far, lambda: socket.create_server(("198.18.0.2", 7000)))
 
-    def receive() -> None:
+    def receive(number: int) -> None:
         connection, _ = listening.accept()
         with connection:
             while data := connection.recv(1 << 20):
-                got[0] += len(data)
+                got[number] += len(data)
 
-    def send() -> None:
+    def send(_: int) -> None:
         with namespace.connect(way.near, ("198.18.0.2", 7000)) as connection, contextlib.suppress(OSError):
             while not ended.is_set():
                 connection.sendall(bytes(1 << 18))
 
-    threads = [threading.Thread(target=work) for work in (receive, send)]
+    works = [(work, number) for work in (receive, send) for number in range(TRANSFERS)]
+    threads = [threading.Thread(target=work, args=(number,)) for work, number in works]
     for thread in threads:
         thread.start()
 
     def rate() -> float:
-        before = got[0]
+        before = sum(got)
         time.sleep(1)
-        return float(got[0] - before)
+        return float(sum(got) - before)
 
     try:
         # the window as it was carries at most itself in each round trip; the first step of four brings more than two
-        until(lambda: rate() > 2 * SMALL / 0.040, 30)
+        until(lambda: rate() > 2 * TRANSFERS * SMALL / 0.040, 30)
     finally:
         ended.set()
         for thread in threads:
