@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 BUILD=(build-essential pkg-config/pkg-config libdpdk-dev libclang-dev clang/clang libnuma-dev libpcap-dev
     git/git curl/curl ca-certificates)
 RUN=(dpdk mosquitto/mosquitto mosquitto-clients/mosquitto_sub nginx/nginx iproute2/ip ethtool/ethtool
-    iputils-ping/ping tshark/tshark iperf3/iperf3 apache2-utils/ab wrk/wrk)
+    iputils-ping/ping tshark/tshark iperf3/iperf3 apache2-utils/ab wrk/wrk dpdk-dev/dpdk-testpmd)
 SERVICES=(mosquitto nginx) # packages of the above whose services would start by themselves
 
 say() { printf '• %s\n' "$*"; }
@@ -355,7 +355,7 @@ verb_schema() { # -- write schema/ and the generated pages of docs/reference
 }
 
 verb_bench() { # [CASE] [--json FILE] -- measure against peers, interleaved; see benches/README.md
-    install golang-go/go dpdk-dev/dpdk-testpmd
+    install golang-go/go
     setup
     if [ "$(id -u)" = 0 ]; then
         .venv/bin/python benches/run.py "$@"
