@@ -82,6 +82,11 @@ class Process:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
+    def send_all(self, number: int) -> None:
+        """Send a signal to the program and to everything it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
     def wait(self, timeout: float) -> int | None:
         """Its exit status, or None when it still runs after `timeout` seconds."""
         with contextlib.suppress(subprocess.TimeoutExpired):

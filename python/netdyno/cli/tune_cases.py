@@ -32,7 +32,7 @@ def cases(
     pairs: Annotated[
         int,
         typer.Option(
-            help="Pairs of trials of each; controls take 6 at least.",
+            help="Pairs of trials of each; what is noisy takes 8 at least.",
             metavar="N",
             parser=values.whole("--pairs", 1, 100),
         ),
@@ -108,7 +108,7 @@ def _show(made: Outcome) -> None:
 def words(check: Seen) -> str:
     """`throughput 31,100,000 → 425,000,000 (× 13.7)`."""
     before, after = console.number(check.before), console.number(check.after)
-    if check.rule == "stays":
+    if check.rule in ("same", "stays"):
         return f"{check.of} {before} → {after}: no effect" if check.held else f"{check.of} {before} → {after}"
     times = f" (× {check.after / check.before:.3g})" if check.before > 0 and check.after > 0 else ""
     return f"{check.of} {before} → {after}{times}"

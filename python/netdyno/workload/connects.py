@@ -7,15 +7,18 @@ import errno
 import ipaddress
 import random
 import select
+import signal
 import socket
 import struct
 import time
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from netdyno import namespace
 from netdyno.dut.base import Settings
+from netdyno.dut.nginx import Nginx
 from netdyno.errors import Error
 from netdyno.process import find
 from netdyno.tuning.counters import output
@@ -23,6 +26,8 @@ from netdyno.tuning.model import Metric
 from netdyno.workload.base import Seen, Site, Workload, metric_table
 
 PORT = 8080
+BACKLOG = 65535
+"""What our own listening sockets ask for."""
 
 
 class BurstOptions(Settings):
@@ -30,8 +35,10 @@ class BurstOptions(Settings):
 
     connections: int = Field(default=1000, ge=1, le=16000)
     """At once."""
-    backlog: int = Field(default=65535, ge=1)
-    """What the server asks for with listen(2)."""
+    server: Literal["listener", "nginx"] = "listener"
+    """A listening socket of ours, or nginx, whose processes are stopped while it accepts nothing."""
+    backlog: int | None = Field(default=None, ge=1)
+    """What the server asks for with listen(2); default 65535, and nginx its own 511."""
     stall: float = Field(default=0.8, gt=0, le=60)
     """Seconds for which the server accepts nothing. Less than the second after which clients try again."""
 
@@ -55,15 +62,12 @@ class HalfOpenOptions(Settings):
 
 
 class _Listening(Workload):
-    backlog: ClassVar[int] = 65535
-
     def open(self, site: Site, stack: contextlib.ExitStack) -> None:
         """Listen."""
-        asked = getattr(self.options, "backlog", self.backlog)
-        self.listener = stack.enter_context(listen(site, asked))
+        self.listener = stack.enter_context(listen(site))
 
 
-class ConnectBurst(_Listening):
+class ConnectBurst(Workload):
     """Many at once, at a server that is busy with something else."""
 
     name = "connect-burst"
@@ -71,17 +75,53 @@ class ConnectBurst(_Listening):
     Options = BurstOptions
     metrics: ClassVar = metric_table(Metric("failed", "", "lower", zero_is_best=True))
 
-    def run(self, site: Site, seed: int) -> Seen:
-        """Connect, wait, and count whom the server has."""
+    def open(self, site: Site, stack: contextlib.ExitStack) -> None:
+        """Listen, and accept nothing."""
         o = self.options
+        self._nginx: Nginx | None = None
+        self._drained = 0
+        if o.server == "listener":
+            self._listener = stack.enter_context(listen(site, o.backlog or BACKLOG))
+            return
+        asked = {} if o.backlog is None else {"backlog": o.backlog}
+        self._nginx = Nginx(site.place("nginx"), {"port": PORT, **asked})
+        stack.callback(self._nginx.teardown)
+        self._nginx.setup()
+
+    def run(self, site: Site, seed: int) -> Seen:
+        """Connect, wait, and count whom the server has; who was not let in by then does not try again."""
+        o = self.options
+        before = self._accepted()
         until = time.monotonic() + o.stall
-        clients = begin(site, o.connections)
+        with self._stalled():
+            clients = begin(site, o.connections)
+            try:
+                time.sleep(max(0.0, until - time.monotonic()))
+            finally:
+                close(clients)
+        return Seen({"failed": float(o.connections - self._accepted() + before)})
+
+    @contextlib.contextmanager
+    def _stalled(self) -> Iterator[None]:
+        if self._nginx is None:
+            yield
+            return
+        process = self._nginx.process
+        assert process is not None, "it was set up"
+        process.send_all(signal.SIGSTOP)
         try:
-            time.sleep(max(0.0, until - time.monotonic()))
-            accepted = drain(self.listener)
+            yield
         finally:
-            close(clients)
-        return Seen({"failed": float(o.connections - accepted)})
+            process.send_all(signal.SIGCONT)
+
+    def _accepted(self) -> int:
+        """All so far, with those that wait to be."""
+        if self._nginx is None:
+            self._drained += drain(self._listener)
+            return self._drained
+        # accepted in their order: the connection that asks how many they were comes last, once there is room
+        time.sleep(0.05)
+        return int(self._nginx.counters()["accepts"])
 
 
 class ConnectRate(_Listening):
@@ -161,7 +201,7 @@ class HalfOpen(_Listening):
         return Seen({"failed": float(o.connections - done)})
 
 
-def listen(site: Site, backlog: int) -> socket.socket:
+def listen(site: Site, backlog: int = BACKLOG) -> socket.socket:
     """A listening socket of the server."""
 
     def make() -> socket.socket:

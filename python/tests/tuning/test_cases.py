@@ -37,9 +37,17 @@ def pairs(a: Sequence[float], b: Sequence[float]) -> list[tuple[Observation, Obs
         (Check("m", "falls", 30), [80, 90], [40, 60], True),
         (Check("m", "falls", 30), [80, 90], [40, 61], False),
         (Check("m", "falls"), [5], [5], False),
+        (Check("m", "same"), [188, 188], [188, 190], True),
+        (Check("m", "same"), [188, 188], [188, 0], False),
+        (Check("c", "same"), [0], [1], False),
         (Check("m", "stays"), [0] * 6, [0] * 6, True),
         (Check("m", "stays"), [100, 101, 99, 100, 98, 100], [104, 103, 104, 103, 104, 104], True),
-        (Check("m", "stays"), [100, 101, 99, 100, 98, 100], [140, 141, 150, 138, 136, 139], False),
+        (
+            Check("m", "stays"),
+            [100, 101, 99, 100, 98, 100, 99, 101],
+            [140, 141, 150, 138, 136, 139, 1e3, 140],
+            False,
+        ),
         (Check("m", "stays"), [100, 140, 99, 100, 98, 100], [140, 99, 150, 138, 136, 80], True),
         (Check("missing", "stays"), [1] * 6, [2] * 6, True),
     ],
@@ -60,7 +68,7 @@ def test_cases_are_well_made() -> None:
         load = WORKLOADS[case.spec.workload](case.spec.options)
         assert case.before.keys() == case.after.keys()
         assert case.control == case.name.startswith("control-")
-        assert all((check.rule == "stays") == case.control for check in case.checks)
+        assert all((check.rule in ("same", "stays")) == case.control for check in case.checks)
         # at least the effect, and the counter of the mechanism
         assert any(check.of in load.metrics for check in case.checks)
         assert case.control or any(check.of not in load.metrics for check in case.checks)
