@@ -19,6 +19,56 @@ uint16_t nd_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uin
 	return rte_eth_tx_burst(port, queue, mbufs, n);
 }
 
+void nd_restore_tags(struct rte_mbuf **mbufs, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		if (mbufs[i]->ol_flags & (RTE_MBUF_F_RX_VLAN_STRIPPED | RTE_MBUF_F_TX_VLAN))
+			rte_vlan_insert(&mbufs[i]); /* there is room: headroom is left alone by all */
+}
+
+/* The tag into the packet's header, from where the port takes it; only an 802.1Q one, as ports put in no other. */
+static void take_tag(struct rte_mbuf *packet)
+{
+	char *frame = rte_pktmbuf_mtod(packet, char *);
+	const uint16_t *tag = (const uint16_t *)(frame + 2 * RTE_ETHER_ADDR_LEN);
+
+	if (rte_pktmbuf_data_len(packet) < sizeof(struct rte_ether_hdr) + sizeof(struct rte_vlan_hdr) ||
+	    packet->ol_flags & RTE_MBUF_F_TX_VLAN || tag[0] != RTE_BE16(RTE_ETHER_TYPE_VLAN))
+		return;
+	packet->vlan_tci = rte_be_to_cpu_16(tag[1]);
+	packet->ol_flags |= RTE_MBUF_F_TX_VLAN;
+	if (packet->ol_flags & RTE_MBUF_F_TX_L4_MASK || packet->ol_flags & RTE_MBUF_F_TX_IP_CKSUM)
+		packet->l2_len -= sizeof(struct rte_vlan_hdr);
+	memmove(frame + sizeof(struct rte_vlan_hdr), frame, 2 * RTE_ETHER_ADDR_LEN);
+	rte_pktmbuf_adj(packet, sizeof(struct rte_vlan_hdr));
+}
+
+uint16_t nd_tx_burst_helped(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, int tags,
+			    uint64_t *unfit)
+{
+	uint16_t i, fit, sent;
+
+	for (i = 0; i < n; i++) {
+		if (tags)
+			take_tag(mbufs[i]);
+		/* Pseudo-headers' sums where checksums will be; headers are in the first segment, as we wrote them. */
+		rte_net_intel_cksum_prepare(mbufs[i]);
+	}
+	fit = rte_eth_tx_prepare(port, queue, mbufs, n);
+	sent = fit > 0 ? rte_eth_tx_burst(port, queue, mbufs, fit) : 0;
+	if (sent == fit && fit < n) {
+		rte_pktmbuf_free(mbufs[fit]);
+		*unfit += 1;
+		sent++;
+	}
+	/* As others look at them, and they are sent again. */
+	if (tags)
+		nd_restore_tags(mbufs + sent, n - sent);
+	return sent;
+}
+
 /* Pools without holes are made of memory of which DPDK does not know where devices find it: where we do. */
 static void init_packet(struct rte_mempool *pool, void *opaque, void *packet, unsigned int i)
 {

@@ -15,7 +15,9 @@
 #include <rte_lcore.h>
 #include <rte_log.h>
 #include <rte_mbuf.h>
+#include <rte_mbuf_dyn.h>
 #include <rte_mempool.h>
+#include <rte_net.h>
 #include <rte_ring.h>
 #include <rte_version.h>
 
@@ -28,6 +30,15 @@ enum nd_mbuf {
 	ND_MBUF_PKT_LEN = offsetof(struct rte_mbuf, pkt_len),
 	ND_MBUF_DATA_LEN = offsetof(struct rte_mbuf, data_len),
 	ND_MBUF_BUF_LEN = offsetof(struct rte_mbuf, buf_len),
+	ND_MBUF_TX_OFFLOAD = offsetof(struct rte_mbuf, tx_offload),
+};
+
+/* Where each length begins in the field of ND_MBUF_TX_OFFLOAD. */
+enum nd_lengths {
+	ND_L2_LEN = RTE_MBUF_L2_LEN_OFS,
+	ND_L3_LEN = RTE_MBUF_L3_LEN_OFS,
+	ND_L4_LEN = RTE_MBUF_L4_LEN_OFS,
+	ND_SEGMENT = RTE_MBUF_TSO_SEGSZ_OFS,
 };
 
 /* Macros of RTE_BIT64(), which bindgen cannot evaluate. */
@@ -44,6 +55,14 @@ static const uint64_t ND_RX_OFFLOAD_IPV4_CKSUM = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM;
 static const uint64_t ND_RX_OFFLOAD_UDP_CKSUM = RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
 static const uint64_t ND_RX_OFFLOAD_TCP_CKSUM = RTE_ETH_RX_OFFLOAD_TCP_CKSUM;
 static const uint64_t ND_RX_OFFLOAD_TIMESTAMP = RTE_ETH_RX_OFFLOAD_TIMESTAMP;
+static const uint64_t ND_RX_L4_BAD = RTE_MBUF_F_RX_L4_CKSUM_BAD;
+static const uint64_t ND_RX_L4 = RTE_MBUF_F_RX_L4_CKSUM_MASK;
+static const uint64_t ND_TX_IPV4 = RTE_MBUF_F_TX_IPV4;
+static const uint64_t ND_TX_IPV6 = RTE_MBUF_F_TX_IPV6;
+static const uint64_t ND_TX_IPV4_CKSUM = RTE_MBUF_F_TX_IP_CKSUM;
+static const uint64_t ND_TX_UDP_CKSUM = RTE_MBUF_F_TX_UDP_CKSUM;
+static const uint64_t ND_TX_TCP_CKSUM = RTE_MBUF_F_TX_TCP_CKSUM;
+static const uint64_t ND_TX_SEGMENT = RTE_MBUF_F_TX_TCP_SEG;
 static const uint64_t ND_RSS = RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_TCP;
 static const uint32_t ND_MQ_RX_RSS = RTE_ETH_MQ_RX_RSS;
 static const uint32_t ND_RING_SP = RING_F_SP_ENQ;
@@ -59,6 +78,12 @@ typedef void (*nd_log_fn)(uint32_t level, const char *text, size_t len);
 
 uint16_t nd_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
 uint16_t nd_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
+/* Put tags that the port took out of packets back. */
+void nd_restore_tags(struct rte_mbuf **mbufs, uint32_t n);
+/* The same as nd_tx_burst for a port that does work for us: what packets' flags say is made ready; with `tags`, 802.1Q tags
+ * are taken out for the port to put in. A packet that the driver finds unfit is freed, and counted in *unfit. */
+uint16_t nd_tx_burst_helped(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, int tags,
+			    uint64_t *unfit);
 /* A pool of packets without holes, for memory in small pages: else DPDK gives each packet pages of its own, which takes
  * near twice the memory, lays all headers on the same few places of the caches, and leads net_af_xdp, which computes
  * where the pool ends as if there were no holes, to lose frames. Needs IOVA as VA. NULL, and nd_errno: none. */

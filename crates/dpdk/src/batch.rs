@@ -146,6 +146,16 @@ impl Batch {
         n
     }
 
+    /// Put the tags that the port took out of the last `n` packets back.
+    #[inline]
+    pub(crate) fn restore_tags(&mut self, n: usize) {
+        let from = self.len - n.min(self.len);
+        // SAFETY: places from..len are packets that we own, and nobody else uses.
+        unsafe {
+            dpdk_sys::nd_restore_tags(self.mbufs[from..].as_mut_ptr().cast(), (self.len - from) as u32)
+        };
+    }
+
     #[inline]
     fn forget_first(&mut self, n: usize) {
         self.mbufs.copy_within(n..self.len, 0);

@@ -14,6 +14,7 @@ mod error;
 mod log;
 mod mbuf;
 mod mempool;
+mod offload;
 mod port;
 mod ring;
 
@@ -23,6 +24,7 @@ pub use eal::{Eal, EalOptions, ThreadGuard};
 pub use error::{Error, Result};
 pub use mbuf::Mbuf;
 pub use mempool::Mempool;
+pub use offload::{Checked, Headers, Offloads, Stamps, TxWork};
 pub use port::{Link, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
 pub use ring::{Ring, RingRx, RingTx};
 

@@ -1,5 +1,6 @@
 //! One packet in DPDK's memory.
 
+use crate::offload::{Checked, Stamps, TxWork};
 use dpdk_sys::{nd_mbuf, rte_mbuf};
 use std::fmt;
 use std::ptr::NonNull;
@@ -108,6 +109,27 @@ impl Mbuf {
         self.set_field(nd_mbuf::ND_MBUF_PKT_LEN, len as u32);
         self.set_field(nd_mbuf::ND_MBUF_DATA_LEN, len as u16);
         Some(self.data_mut())
+    }
+
+    /// Leave work to the port that sends the packet, which was started to do such.
+    #[inline]
+    pub fn leave(&mut self, work: &TxWork) {
+        self.set_field(nd_mbuf::ND_MBUF_OL_FLAGS, work.flags);
+        self.set_field(nd_mbuf::ND_MBUF_TX_OFFLOAD, work.lengths);
+    }
+
+    /// What the port says of the packet's checksum, if it was started to look at such.
+    #[inline]
+    pub fn checksum(&self) -> Checked {
+        Checked::of(self.field(nd_mbuf::ND_MBUF_OL_FLAGS))
+    }
+
+    /// When the port received the packet, in ticks of [its clock](crate::Port::clock).
+    #[inline]
+    pub fn stamp(&self, stamps: &Stamps) -> Option<u64> {
+        let stamped = self.field::<u64>(nd_mbuf::ND_MBUF_OL_FLAGS) & stamps.flag != 0;
+        // SAFETY: DPDK gave the offset of a 64-bit field in the packet's header; the packet is valid and ours.
+        stamped.then(|| unsafe { self.0.as_ptr().byte_add(stamps.offset).cast::<u64>().read() })
     }
 
     /// Make `tail` the end of this packet, which then has several segments. It is given back when they are too

@@ -1,11 +1,12 @@
 //! Ethernet ports: opened by device string, used through queues, closed when the last queue is gone.
 
+use crate::offload::{Offloads, Stamps, offers};
 use crate::{Batch, Device, Eal, Mempool, Result, cable, error};
 use dpdk_sys::rte_mbuf;
 use std::ffi::{CStr, CString};
 use std::mem::zeroed;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How a port is set up.
@@ -27,6 +28,8 @@ pub struct PortConfig {
     pub mac: Option<[u8; 6]>,
     /// The port itself spreads what it receives over its queues: all frames of a flow, and of the way back, on one.
     pub rss: bool,
+    /// The work that the port is to do by itself: only such that it offers.
+    pub offloads: Offloads,
 }
 
 impl Default for PortConfig {
@@ -40,6 +43,7 @@ impl Default for PortConfig {
             promiscuous: true,
             mac: None,
             rss: false,
+            offloads: Offloads::default(),
         }
     }
 }
@@ -72,30 +76,6 @@ impl PortInfo {
     pub fn has_rss(&self) -> bool {
         self.offers.contains(&"rss")
     }
-}
-
-/// What a port may offer to do, as it says in its receive and transmit capabilities.
-const OFFERS: [(&str, u64, u64); 11] = {
-    use dpdk_sys::*;
-    [
-        ("rx ipv4 checksum", ND_RX_OFFLOAD_IPV4_CKSUM, 0),
-        ("rx udp checksum", ND_RX_OFFLOAD_UDP_CKSUM, 0),
-        ("rx tcp checksum", ND_RX_OFFLOAD_TCP_CKSUM, 0),
-        ("rx vlan strip", ND_RX_OFFLOAD_VLAN_STRIP, 0),
-        ("rx timestamp", ND_RX_OFFLOAD_TIMESTAMP, 0),
-        ("tx ipv4 checksum", 0, ND_TX_OFFLOAD_IPV4_CKSUM),
-        ("tx udp checksum", 0, ND_TX_OFFLOAD_UDP_CKSUM),
-        ("tx tcp checksum", 0, ND_TX_OFFLOAD_TCP_CKSUM),
-        ("tx vlan insert", 0, ND_TX_OFFLOAD_VLAN_INSERT),
-        ("tso", 0, ND_TX_OFFLOAD_TCP_TSO),
-        ("tx fast free", 0, ND_TX_OFFLOAD_MBUF_FAST_FREE),
-    ]
-};
-
-fn offers(info: &dpdk_sys::rte_eth_dev_info) -> Vec<&'static str> {
-    let has = |(_, rx, tx): &&(_, u64, u64)| info.rx_offload_capa & rx | info.tx_offload_capa & tx != 0;
-    let rss = (info.flow_type_rss_offloads & dpdk_sys::ND_RSS != 0).then_some("rss");
-    OFFERS.iter().filter(has).map(|(name, ..)| *name).chain(rss).collect()
 }
 
 /// The state of a port's link.
@@ -139,6 +119,8 @@ struct Inner {
     id: u16,
     source: Source,
     started: AtomicBool,
+    /// Frames that its driver found unfit to be sent.
+    unfit: AtomicU64,
 }
 
 /// What must be undone when the port is closed.
@@ -154,6 +136,8 @@ enum Source {
 pub struct RxQueue {
     port: Arc<Inner>,
     queue: u16,
+    /// The port takes tags out.
+    untagged: bool,
     /// Keeps the pool from being used by others while the queue fills packets from it.
     _pool: Mempool,
 }
@@ -163,6 +147,8 @@ pub struct RxQueue {
 pub struct TxQueue {
     port: Arc<Inner>,
     queue: u16,
+    /// Packets may leave work to the port; with whether it puts tags in.
+    helped: Option<bool>,
 }
 
 impl Port {
@@ -206,7 +192,14 @@ impl Port {
             }
             return Err(error::port(&device.to_string(), "finding", code, device.hint()));
         }
-        Ok(Self(Arc::new(Inner { eal, device, id, source, started: AtomicBool::new(false) })))
+        Ok(Self(Arc::new(Inner {
+            eal,
+            device,
+            id,
+            source,
+            started: AtomicBool::new(false),
+            unfit: AtomicU64::new(0),
+        })))
     }
 
     /// Set the port up and start it, once; received packets come from `pool`. The queues are then used by
@@ -228,6 +221,9 @@ impl Port {
         // need them whole count them as such.
         wanted.rxmode.offloads = info.rx_offload_capa & dpdk_sys::ND_RX_OFFLOAD_SCATTER;
         wanted.txmode.offloads = info.tx_offload_capa & dpdk_sys::ND_TX_OFFLOAD_MULTI_SEGS;
+        let (rx, tx) = config.offloads.bits((info.rx_offload_capa, info.tx_offload_capa));
+        wanted.rxmode.offloads |= rx;
+        wanted.txmode.offloads |= tx;
         let mut key: [u8; KEY_MAX] = std::array::from_fn(|i| SYMMETRIC[i % SYMMETRIC.len()]);
         if config.rss {
             wanted.rxmode.mq_mode = dpdk_sys::ND_MQ_RX_RSS;
@@ -279,8 +275,10 @@ impl Port {
                 dpdk_sys::rte_eth_promiscuous_enable(id);
             }
         }
-        let rx = |queue| RxQueue { port: self.0.clone(), queue, _pool: pool.clone() };
-        let tx = |queue| TxQueue { port: self.0.clone(), queue };
+        let untagged = config.offloads.vlan_strip;
+        let helped = config.offloads.sending().then_some(config.offloads.vlan_insert);
+        let rx = |queue| RxQueue { port: self.0.clone(), queue, untagged, _pool: pool.clone() };
+        let tx = |queue| TxQueue { port: self.0.clone(), queue, helped };
         Ok(((0..config.rx_queues).map(rx).collect(), (0..config.tx_queues).map(tx).collect()))
     }
 
@@ -339,9 +337,28 @@ impl Port {
             tx_bytes: raw.obytes,
             rx_missed: raw.imissed,
             rx_errors: raw.ierrors,
-            tx_errors: raw.oerrors,
+            tx_errors: raw.oerrors + self.0.unfit.load(Ordering::Relaxed),
             rx_no_memory: raw.rx_nombuf,
         }
+    }
+
+    /// Where packets have the time at which a port received them, if it was started to stamp them.
+    pub fn stamps(&self) -> Result<Stamps> {
+        let (mut offset, mut flag) = (0, 0);
+        // SAFETY: the EAL runs, and both places outlive the call. All ports share the place in packets.
+        let code = unsafe { dpdk_sys::rte_mbuf_dyn_rx_timestamp_register(&raw mut offset, &raw mut flag) };
+        match usize::try_from(offset) {
+            Ok(offset) if code == 0 => Ok(Stamps { offset, flag }),
+            _ => Err(self.failed("making room for time stamps", error::errno(), "")),
+        }
+    }
+
+    /// The port's own clock, in its own ticks, which stamps are of too. `None`: it cannot be read.
+    pub fn clock(&self) -> Option<u64> {
+        let mut ticks = 0;
+        // SAFETY: the port is open and `ticks` outlives the call.
+        let code = unsafe { dpdk_sys::rte_eth_read_clock(self.0.id, &raw mut ticks) };
+        (code == 0).then_some(ticks)
     }
 
     fn raw_info(&self) -> Result<dpdk_sys::rte_eth_dev_info> {
@@ -368,7 +385,11 @@ impl RxQueue {
             usize::from(unsafe { dpdk_sys::nd_rx_burst(port, queue, to, room as u16) })
         };
         // SAFETY: the driver writes at most `room` packets and hands them over.
-        unsafe { batch.fill(get) }
+        let received = unsafe { batch.fill(get) };
+        if self.untagged {
+            batch.restore_tags(received);
+        }
+        received
     }
 }
 
@@ -376,6 +397,9 @@ impl TxQueue {
     /// Send as many packets as the port takes, in order; the rest stay in `batch`.
     #[inline]
     pub fn send(&mut self, batch: &mut Batch) -> usize {
+        if let Some(tags) = self.helped {
+            return self.send_helped(batch, tags);
+        }
         let (port, queue) = (self.port.id, self.queue);
         let put = |from: *mut *mut rte_mbuf, n: usize| {
             // SAFETY: the port is started and has this queue; `&mut self` makes us its only user.
@@ -383,6 +407,26 @@ impl TxQueue {
         };
         // SAFETY: the driver takes over the first packets, as many as it returns.
         unsafe { batch.take(put) }
+    }
+}
+
+impl TxQueue {
+    fn send_helped(&mut self, batch: &mut Batch, tags: bool) -> usize {
+        let (port, queue) = (self.port.id, self.queue);
+        let mut unfit = 0;
+        let put = |from: *mut *mut rte_mbuf, n: usize| {
+            // SAFETY: as in `send`; packets in a batch are nobody else's, so that they may be changed.
+            let taken = unsafe {
+                dpdk_sys::nd_tx_burst_helped(port, queue, from, n as u16, tags.into(), &raw mut unfit)
+            };
+            usize::from(taken)
+        };
+        // SAFETY: the driver takes over the first packets, as many as it returns.
+        let sent = unsafe { batch.take(put) };
+        if unfit > 0 {
+            self.port.unfit.fetch_add(unfit, Ordering::Relaxed);
+        }
+        sent
     }
 }
 
