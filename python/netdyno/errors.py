@@ -83,6 +83,7 @@ CODES: dict[str, str] = {
     "ND-92-36": "Another program writes to this daemon",
     "ND-92-37": "A NIC cannot be bound or given back",
     "ND-92-40": "Another program tunes this machine",
+    "ND-92-41": "What was to be put back is somebody else's by now",
     "ND-99-20": "A threshold failed",
     "ND-104-01": "Not JSON",
     "ND-104-02": "An unknown key",

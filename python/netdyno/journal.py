@@ -15,7 +15,7 @@ import fcntl
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 from netdyno import paths
 from netdyno.errors import Error
 from netdyno.proc import boot_id, start_time
-from netdyno.undo import undo
+from netdyno.undo import FORCE, TakenOverError, undo
 
 
 @dataclass
@@ -32,6 +32,8 @@ class Report:
 
     undone: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    """What somebody else has changed since, and is left as it is."""
 
 
 class Journal:
@@ -63,9 +65,17 @@ class Journal:
                 raise
             return self._last
 
+    def became(self, made: Mapping[int, Any]) -> None:
+        """Note what changes came to: what is otherwise when it is to be undone is somebody else's by then."""
+        with self._lock:
+            self._append({"became": {str(number): value for number, value in made.items()}})
+            for number, value in made.items():
+                self._open[number]["made"] = value
+
     def undo(self, *numbers: int) -> None:
         """Undo these entries, last one first. Raises when one cannot be undone; the others are."""
         failed: list[str] = []
+        taken: list[str] = []
         with self._lock:
             for number in sorted(numbers, reverse=True):
                 entry = self._open.get(number)
@@ -73,6 +83,9 @@ class Journal:
                     continue
                 try:
                     undo(entry)
+                except TakenOverError as e:
+                    taken.append(e.what)
+                    continue
                 except (OSError, Error) as e:
                     failed.append(f"{describe(entry)}: {e}")
                     continue
@@ -83,7 +96,10 @@ class Journal:
             if not self._open:
                 self._remove()
         if failed:
-            raise Error("ND-92-31", "; ".join(failed), fix="Run `netdyno restore` once the cause is gone")
+            fix = "Run `netdyno restore` once the cause is gone"
+            raise Error("ND-92-31", "; ".join(failed + taken), fix=fix)
+        if taken:
+            raise Error("ND-92-41", "; ".join(taken), fix=FORCE)
 
     def undo_all(self) -> None:
         """Undo everything that is still open."""
@@ -180,8 +196,10 @@ def restore(
     folder: Path | None = None,
     wanted: Callable[[dict[str, Any]], bool] = left_behind,
     only: Path | None = None,
+    force: bool = False,
 ) -> Report:
-    """Undo what dead processes left and is wanted undone; what belongs to living ones is left alone."""
+    """Undo what dead processes left and is wanted undone; what belongs to living ones is left alone, and
+    what somebody else has changed since only if not forced."""
     folder = folder or paths.state() / "journal"
     report = Report()
     for path in [only] if only else sorted(folder.glob("*.jsonl")):
@@ -191,7 +209,7 @@ def restore(
             except BlockingIOError:
                 continue
             if path.exists():
-                _replay(path, file, report, wanted)
+                _replay(path, file, report, wanted, force)
     return report
 
 
@@ -211,13 +229,18 @@ def _lives(head: dict[str, Any]) -> bool:
 def _open_of(entries: list[dict[str, Any]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     head = entries[0] if entries and "owner" in entries[0] else {}
     done = set[int]()
+    made: dict[int, Any] = {}
     for entry in entries:
+        made |= {int(number): value for number, value in entry.get("became", {}).items()}
         undone = entry.get("undone", [])
         done |= set(undone if isinstance(undone, list) else [undone])
-    return head, [entry for entry in entries if "kind" in entry and entry["seq"] not in done]
+    left = [entry for entry in entries if "kind" in entry and entry["seq"] not in done]
+    return head, [e | {"made": made[e["seq"]]} if e["seq"] in made else e for e in left]
 
 
-def _replay(path: Path, file: BinaryIO, report: Report, wanted: Callable[[dict[str, Any]], bool]) -> None:
+def _replay(
+    path: Path, file: BinaryIO, report: Report, wanted: Callable[[dict[str, Any]], bool], force: bool
+) -> None:
     head, left = _open_of(list(_entries(file.read())))
     if _lives(head):
         return
@@ -225,9 +248,11 @@ def _replay(path: Path, file: BinaryIO, report: Report, wanted: Callable[[dict[s
     over = []
     for entry in filter(wanted, reversed(left)):
         try:
-            if undo(entry, same_boot=same_boot):
+            if undo(entry, same_boot=same_boot, force=force):
                 report.undone.append(describe(entry))
             over.append(entry)
+        except TakenOverError as e:
+            report.left.append(e.what)
         except (OSError, Error) as e:
             report.failed.append(f"{describe(entry)}: {e}")
     if len(over) == len(left):

@@ -22,8 +22,19 @@ GRACE = 3.0
 """Seconds between asking a process to end and ending it."""
 
 
-def undo(entry: dict[str, Any], same_boot: bool = True) -> bool:
-    """Undo one entry. What does not outlive a boot is left alone after one."""
+class TakenOverError(Error):
+    """What was changed is not what we made of it any more: somebody else's, and left as it is."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__("ND-92-41", what, fix=FORCE)
+
+
+FORCE = "`netdyno restore --force` puts it back all the same"
+
+
+def undo(entry: dict[str, Any], same_boot: bool = True, force: bool = False) -> bool:
+    """Undo one entry. What does not outlive a boot is left alone after one, and raises `TakenOverError` what
+    somebody else has changed since, unless forced."""
     kind = KINDS.get(str(entry.get("kind")))
     if kind is None:
         raise Error(
@@ -34,7 +45,8 @@ def undo(entry: dict[str, Any], same_boot: bool = True) -> bool:
     function, outlives_boot = kind
     if not same_boot and not outlives_boot:
         return False
-    return function(entry)
+    # without what became of it there is nothing to tell whose it is
+    return function({key: value for key, value in entry.items() if key != "made"} if force else entry)
 
 
 def _namespace(entry: dict[str, Any]) -> bool:
@@ -60,14 +72,22 @@ def _link(entry: dict[str, Any]) -> bool:
 
 def _sysctl(entry: dict[str, Any]) -> bool:
     path = Path(str(entry["path"]))
-    old = str(entry["old"])
+    old, made = str(entry["old"]), entry.get("made")
     try:
-        if path.read_text().split() == old.split():
+        now = path.read_text()
+        if now.split() == old.split():
             return False
+        if made is not None and now.split() != str(made).split():
+            raise TakenOverError(_taken(str(path), now.strip(), made, old))
         path.write_text(old)
     except FileNotFoundError:
         return False
     return True
+
+
+def _taken(name: str, now: object, made: object, old: object) -> str:
+    stays = f"somebody else's by now, so it stays; it was {old} before us"
+    return f"{name} is {now}, and not {made} as we had set it: {stays}"
 
 
 def _tunable(entry: dict[str, Any]) -> bool:
@@ -76,12 +96,30 @@ def _tunable(entry: dict[str, Any]) -> bool:
     from netdyno.tuning import access
 
     where, target = entry["where"], access.Target(*entry["target"])
+    saved, made, names = entry["saved"], entry.get("made", {}), entry.get("names", {})
+    way = access.kind(target)
+
+    def work() -> tuple[bool, list[str]]:
+        now = way.now(target, saved) if made else {}
+        taken = {k for k in saved.keys() & made.keys() & now.keys() if now[k] not in (made[k], saved[k])}
+        done = bool(saved.keys() - taken) and way.put(
+            target, {k: v for k, v in saved.items() if k not in taken}
+        )
+        return done, [_taken(name(k), now[k], made[k], saved[k]) for k in sorted(taken)]
+
+    def name(key: str) -> str:
+        one = names.get(key)
+        return f"{one} in {where}" if one and where else str(one or entry["words"])
+
     try:
         if namespace.cookie(where) != entry["id"]:
             return False
-        return access.within(where, lambda: access.kind(target).put(target, entry["saved"]))
+        done, taken = access.within(where, work)
     except FileNotFoundError:
         return False
+    if taken:
+        raise TakenOverError("; ".join(taken))
+    return done
 
 
 def _socket(entry: dict[str, Any]) -> bool:

@@ -126,7 +126,7 @@ def test_a_torn_last_line_is_tolerated(tmp_path: Path, state: Path) -> None:
 
 def test_undo_goes_backwards_and_skips_what_is_undone(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[int] = []
-    monkeypatch.setattr(module, "undo", lambda e, same_boot=True: order.append(e["seq"]) or True)
+    monkeypatch.setattr(module, "undo", lambda e, **_: order.append(e["seq"]) or True)
     entries = [{"seq": n, "kind": "path", "path": "nd-x"} for n in (1, 2, 3)]
     dead_journal(state, *entries, {"undone": 2})
     restore()

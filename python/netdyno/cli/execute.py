@@ -21,6 +21,7 @@ from netdyno.interrupt import Interrupts
 from netdyno.result import Result
 from netdyno.runner import Campaign, exit_code
 from netdyno.store import Store
+from netdyno.undo import FORCE
 from netdyno.view import Live, Plan
 
 if TYPE_CHECKING:
@@ -160,6 +161,8 @@ def put_back() -> None:
         console.note(f"put back what an earlier run left: {line}")
     for line in report.failed:
         console.error(f"ND-92-31: left by an earlier run and not put back: {line}")
+    for line in report.left:
+        console.note(f"not put back after an earlier run: {line}; {FORCE}")
 
 
 def _terminal(outputs: Outputs) -> Live:

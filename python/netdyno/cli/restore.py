@@ -2,35 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
-from netdyno import journal
+from netdyno import journal, paths
 from netdyno.cli import console
 from netdyno.errors import Error
+from netdyno.journal import Report
+from netdyno.undo import FORCE
+
+Json = Annotated[bool, typer.Option("--json", help="Print {undone, failed, left} as JSON.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Also what somebody else has changed since, which is left else.")
+]
 
 
-def restore(
-    as_json: Annotated[bool, typer.Option("--json", help="Print {undone, failed} as JSON.")] = False,
-) -> None:
+def restore(force: Force = False, as_json: Json = False) -> None:
     """Undo what runs that were killed left, and `netdyno bind`: namespaces, processes, files, drivers.
 
     What belongs to runs that still go on is left alone. Every `netdyno run` does this first by itself, and
-    leaves what `netdyno bind` did.
+    leaves what `netdyno bind` did. A kernel parameter that is not what netdyno had set any more is somebody
+    else's: it is left, and named, unless --force is given.
 
         sudo netdyno restore
     """
-    report = journal.restore(wanted=lambda _: True)
+    told(replayed(lambda _: True, force), as_json, "nothing was left behind")
+
+
+def replayed(wanted: Callable[[dict[str, Any]], bool], force: bool) -> Report:
+    """Undo what dead processes left of what is wanted; what a living one holds it puts back itself."""
+    # a part of the application that most commands need nothing of
+    from netdyno.tuning import owners
+
+    folder = paths.state() / "journal"
+    return journal.restore(wanted=lambda entry: wanted(entry) and owners.free(entry, folder), force=force)
+
+
+def told(report: Report, as_json: bool, nothing: str) -> None:
+    """Say what was put back, and raise where something was not."""
     if as_json:
-        console.document({"undone": report.undone, "failed": report.failed})
+        console.document({"undone": report.undone, "failed": report.failed, "left": report.left})
     else:
         for line in report.undone:
-            console.out().print(f"put back: {line}")
-        if not report.undone and not report.failed:
-            console.out().print("nothing was left behind")
+            console.out().print(f"put back: {line}", markup=False)
+        if not (report.undone or report.failed or report.left):
+            console.out().print(nothing)
+    findings = [_finding("ND-92-31", line, "Run it with sudo") for line in report.failed]
+    findings += [_finding("ND-92-41", line, FORCE) for line in report.left]
     if report.failed:
-        findings = [
-            {"code": "ND-92-31", "what": line, "at": "", "fix": "Run it with sudo"} for line in report.failed
-        ]
         raise Error("ND-92-31", "not everything could be put back", fix="Run it with sudo", all=findings)
+    if report.left:
+        raise Error("ND-92-41", "; ".join(report.left), fix=FORCE, all=findings)
+
+
+def _finding(code: str, what: str, fix: str) -> dict[str, str]:
+    return {"code": code, "what": what, "at": "", "fix": fix}

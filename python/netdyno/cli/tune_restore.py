@@ -2,44 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from netdyno import journal, paths
+from netdyno import paths
 from netdyno.cli import console
-from netdyno.errors import Error
+from netdyno.cli.restore import Force, Json, replayed, told
 from netdyno.tuning import keep, owners
 
 
-def restore(
-    as_json: Annotated[bool, typer.Option("--json", help="Print {undone, failed} as JSON.")] = False,
-) -> None:
+def restore(force: Force = False, as_json: Json = False) -> None:
     """Take back what `netdyno tune apply --keep` made last, and what a killed process left set.
 
-    What a process that still runs holds is left alone: it puts back itself when it ends.
+    What a process that still runs holds is left alone: it puts back itself when it ends. What is not as it
+    was set any more is somebody else's: it is left, and named, unless --force is given.
 
         sudo netdyno tune restore
     """
-    report = journal.restore(wanted=_ours)
-    if as_json:
-        console.document({"undone": report.undone, "failed": report.failed})
-    else:
-        for line in report.undone:
-            console.out().print(f"put back: {line}", markup=False)
-        if not report.undone and not report.failed:
-            console.out().print("nothing was left set")
+    report = replayed(_ours, force)
     for pid in sorted({pid for pid, _ in owners.held(paths.state() / "journal")}):
         console.note(f"process {pid} still holds a setting; end it with Ctrl-C")
-    if report.failed:
-        findings = [
-            {"code": "ND-92-31", "what": line, "at": "", "fix": "Run it with sudo"} for line in report.failed
-        ]
-        raise Error("ND-92-31", "not everything could be put back", fix="Run it with sudo", all=findings)
+    told(report, as_json, "nothing was left set")
 
 
 def _ours(entry: dict[str, Any]) -> bool:
     files = {f"/{keep.SYSCTL}", f"/{keep.UDEV}"}
-    return entry["kind"] in owners.KINDS or (
+    return entry["kind"] in (*owners.KINDS, "sysctl", "socket") or (
         entry["kind"] == "path" and any(str(entry["path"]).endswith(name) for name in files)
     )

@@ -50,8 +50,8 @@ class Applied:
         Only `netdyno restore` and `netdyno tune restore` take it back then.
         """
         for step, number in zip(self.plan.steps, self.entries, strict=True):
-            saved = self.notes.entry(number)["saved"]
-            self.notes.write("tunable_kept", kept=True, **_about(step), saved=saved)
+            noted = {key: self.notes.entry(number)[key] for key in ("saved", "made")}
+            self.notes.write("tunable_kept", kept=True, **_about(step), **noted)
         self.notes.forget(*self.entries, *drafts)
         self.entries = []
         self.restore()
@@ -87,6 +87,12 @@ def apply(
             applied._watchdog = Watchdog(notes.path)
         for step in planned.steps:
             applied.changes += _write(step)
+        # only now: what is set later may change what was set before
+        made = {
+            n: _made(step, notes.entry(n)) for n, step in zip(applied.entries, planned.steps, strict=True)
+        }
+        if made:
+            notes.became(made)
         undo.pop_all()
     return applied
 
@@ -113,7 +119,19 @@ def _about(step: Step) -> dict[str, Any]:
     target = [step.target.kind, step.target.path, step.target.device]
     names = ", ".join(change.name for change in step.changes)
     words = names + (f" in {step.where}" if step.where else "")
-    return {"words": words, "where": step.where, "id": namespace.cookie(step.where), "target": target}
+    of_keys = {
+        name: change.name
+        for key, change in zip(step.values, step.changes, strict=True)
+        for name in key.split() or [key]
+    }
+    return {"words": words, "names": of_keys, "where": step.where, "id": namespace.cookie(step.where),
+            "target": target}  # fmt: skip
+
+
+def _made(step: Step, entry: Mapping[str, Any]) -> access.Saved:
+    """What became of it, told as what it was is: whoever changes it after us shows by that."""
+    with _told(step):
+        return access.within(step.where, lambda: access.kind(step.target).now(step.target, entry["saved"]))
 
 
 def _write(step: Step) -> list[Change]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,15 @@ def refuse_file(path: Path, folder: Path) -> None:
 def _taken(what: str, pid: int, place: str | None = None) -> Error:
     fix = "Let it end, or end it with Ctrl-C: it puts back what was"
     return Error("ND-92-40", f"{what} is set by netdyno process {pid}", at=place or "this machine", fix=fix)
+
+
+def free(entry: Mapping[str, Any], folder: Path) -> bool:
+    """Whether no living process of ours has set, and will put back, what an entry of a dead one is about."""
+    about = [(one.get("where"), one["target"]) for _, one in held(folder)]
+    files = [one["path"] for _, one in held(folder, ("sysctl",))]
+    if entry["kind"] in KINDS:
+        return (entry.get("where"), entry["target"]) not in about
+    return entry["kind"] != "sysctl" or entry["path"] not in files
 
 
 def tuned(root: Path = ROOT) -> str:

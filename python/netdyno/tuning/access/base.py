@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
@@ -52,6 +53,9 @@ class Kind(Protocol):
     def write(self, target: Target, values: Values) -> None:
         """Set these keys, and leave the others."""
 
+    def now(self, target: Target, saved: Saved) -> Saved:
+        """What is there now of what was saved, told as that is; gone, or not to be told, is not in it."""
+
     def put(self, target: Target, saved: Saved) -> bool:
         """Put it back as it was; whether there was anything to do. Gone is as good as put back."""
 
@@ -69,6 +73,16 @@ def within(name: str | None, work: Callable[[], T]) -> T:
         return work()
 
     return namespace.inside(name, entered)
+
+
+def there(look: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """What is looked at of a device; nothing where that is gone."""
+    try:
+        return look()
+    except OSError as e:
+        if e.errno == errno.ENODEV:
+            return {}
+        raise
 
 
 def _done(status: int) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 from functools import cache
 
-from netdyno.tuning.access.base import Saved, Target, Values
+from netdyno.tuning.access.base import Saved, Target, Values, there
 from netdyno.tuning.access.files import DEVICES, put_files
 from netdyno.tuning.model import Value
 
@@ -115,6 +115,17 @@ class Ethtool:
             numbers[group.keys[key]] = int(new == "on") if key in group.switches else int(new)
         numbers[0] = group.set
         _call(target.device, bytearray(struct.pack(f"={group.size}I", *numbers)))
+
+    def now(self, target: Target, saved: Saved) -> Saved:
+        """The values, without what is set of queues: that comes and goes with them."""
+
+        def look() -> Saved:
+            if target.path == "feature":
+                wanted, _, _ = _features(target.device)
+                return {name: name in wanted for name in saved}
+            return {key: value for key, value in self.read(target).items() if key in saved}
+
+        return dict(there(look))
 
     def put(self, target: Target, saved: Saved) -> bool:
         """As it was."""

@@ -43,6 +43,10 @@ class Sysctl:
         new = {**self.read(target), **values} if "" not in values else values
         _tell(_sysctl(target), "\t".join(str(new[key]) for key in sorted(new)))
 
+    def now(self, target: Target, saved: Saved) -> Saved:
+        """The values of the keys."""
+        return {key: value for key, value in self.read(target).items() if key in saved}
+
     def put(self, target: Target, saved: Saved) -> bool:
         """The old numbers beside what the others are now."""
         try:
@@ -80,6 +84,11 @@ class Sysfs:
         """The same into every queue."""
         for path in _files(target):
             _tell(path, str(values[""]))
+
+    def now(self, target: Target, saved: Saved) -> Saved:
+        """The text of each file that is still there."""
+        base = DEVICES / target.device
+        return {name: (base / name).read_text().strip() for name in saved if _readable(base / name)}
 
     def put(self, target: Target, saved: Saved) -> bool:
         """Each queue its own."""

@@ -10,7 +10,7 @@ from collections.abc import Set
 from typing import Any
 
 from netdyno.process import find
-from netdyno.tuning.access.base import Saved, Target, Values
+from netdyno.tuning.access.base import Saved, Target, Values, there
 from netdyno.tuning.model import Value
 
 
@@ -53,16 +53,16 @@ class Link:
             except NetlinkError as e:
                 raise OSError(e.code, os.strerror(e.code), str(target)) from e
 
+    def now(self, target: Target, saved: Saved) -> Saved:
+        """The value."""
+        return dict(there(lambda: self.read(target)))
+
     def put(self, target: Target, saved: Saved) -> bool:
         """Set it to what it was."""
-        try:
-            if self.read(target) == saved:
-                return False
-            self.write(target, saved)
-        except OSError as e:
-            if e.errno == errno.ENODEV:
-                return False
-            raise
+        now = there(lambda: self.read(target))
+        if not now or now == saved:
+            return False
+        self.write(target, saved)
         return True
 
 
@@ -98,17 +98,18 @@ class Qdisc:
         handle = OURS[self._root(target)["handle"] == OURS[0]]
         _tc("qdisc", "replace", "dev", target.device, "root", "handle", handle, str(values[""]))
 
+    def now(self, target: Target, saved: Saved) -> Saved:
+        """Its kind; the handle goes with it."""
+        return dict(there(lambda: self.read(target)))
+
     def put(self, target: Target, saved: Saved) -> bool:
         """Take ours away: the kernel makes its own again. One that somebody else made since is left alone."""
-        try:
-            root = self._root(target)
-            was_ours = saved.get("handle") in OURS
-            if root["handle"] not in OURS or (was_ours and root["kind"] == saved[""]):
-                return False
-        except OSError as e:
-            if e.errno == errno.ENODEV:
-                return False
-            raise
+        if "" not in saved:
+            return False
+        root = there(lambda: self._root(target))
+        was_ours = saved.get("handle") in OURS
+        if not root or root["handle"] not in OURS or (was_ours and root["kind"] == saved[""]):
+            return False
         if was_ours:
             self.write(target, {"": saved[""]})
         else:
