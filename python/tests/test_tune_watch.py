@@ -40,6 +40,7 @@ from .conftest import root
 
 NAME, COUNTER = "net.core.somaxconn", "TcpExtListenOverflows"
 RULE = Rule(tunable=NAME, counter=COUNTER, factor=2)
+GROWS = Rule(tunable=NAME, counter=COUNTER, factor=4, gain="gain")
 
 
 @dataclass
@@ -60,16 +61,16 @@ class World:
         watcher = Watcher({"rule": self.rule}, {self.rule.tunable: self.high}, self.dry)
         for t in range(seconds):
             at(t, self)
-            rates = {
-                self.rule.counter: self.dropped(t, self.value),
-                "IpInReceives": self.load(t),
-                **self.more,
-            }
-            for action in watcher.step(Sample(float(t), rates, {self.rule.tunable: self.value})):
+            for action in watcher.step(Sample(float(t), self.rates(t), {self.rule.tunable: self.value})):
                 self.actions.append((t, action))
                 if isinstance(action, (Set, Revert)) and not self.dry:
                     self.value = action.value
         return self
+
+    def rates(self, t: float) -> dict[str, float]:
+        return {
+            self.rule.counter: self.dropped(t, self.value), "IpInReceives": self.load(t), **self.more
+        }  # fmt: skip
 
     def of(self, kind: type) -> list[tuple[float, Action]]:
         return [(t, action) for t, action in self.actions if isinstance(action, kind)]
@@ -146,10 +147,10 @@ def test_what_stands_still_changes_nothing() -> None:
 
 
 def test_it_is_this_parameter_that_must_bind() -> None:
-    rule = Rule(tunable=NAME, counter=COUNTER, only_where="listeners.cut")
+    rule = Rule(tunable=NAME, counter=COUNTER, factor=2, only_where="listeners.cut")
     assert not World(lambda t, value: 500.0, rule=rule).run(60).of(Set)
     assert World(lambda t, value: 500.0, rule=rule, more={"listeners.cut": 1.0}).run(60).of(Set)
-    rule = Rule(tunable=NAME, counter=COUNTER, classes=(Traffic.BULK,))
+    rule = Rule(tunable=NAME, counter=COUNTER, factor=2, classes=(Traffic.BULK,))
     assert not World(lambda t, value: 500.0, rule=rule).run(60).of(Set)
 
 
@@ -164,6 +165,112 @@ def test_short_memory_takes_it_back() -> None:
     world = World(lambda t, value: max(0.0, 1000.0 - value), more={"psi.memory.full": 90_000.0}).run(60)
     assert "memory is short" in world.of(Revert)[0][1].why
     assert world.value == 128
+
+
+@dataclass
+class Rates(World):
+    """The same, of what is to grow with the value."""
+
+    grows: Callable[[float, int], float] = lambda t, value: 0.0
+    rule: Rule = GROWS
+
+    def rates(self, t: float) -> dict[str, float]:
+        return super().rates(t) | {"gain": self.grows(t, self.value)}
+
+
+def test_what_grows_with_each_step_is_raised_until_it_does_not_bind() -> None:
+    def rate(t: float, value: int) -> float:
+        return min(value, 3000.0) * (1 + 0.2 * math.sin(5 * t))
+
+    world = Rates(lambda t, value: 1.0 if value < 3000 else 0.0, grows=rate).run(300)
+    assert [action.value for _, action in world.of(Set)] == [512, 2048, 8192]
+    assert world.of(Set)[-1][0] < 10
+    assert not world.of(Revert) and world.value == 8192
+
+
+def test_a_step_that_brings_nothing_is_put_back_and_what_helped_stays() -> None:
+    # it binds whatever it is: something else is what limits from 500 on
+    world = Rates(lambda t, value: 1.0, grows=lambda t, value: min(value, 500.0)).run(300)
+    assert [(type(a), a.value) for _, a in world.actions if not isinstance(a, Say)] == [
+        (Set, 512), (Set, 2048), (Revert, 512)
+    ]  # fmt: skip
+
+
+def test_a_rate_that_falls_for_a_moment_is_no_harm() -> None:
+    world = Rates(
+        lambda t, value: 1.0 if value < 500 else 0.0, grows=lambda t, value: value / (3 if t % 4 == 0 else 1)
+    ).run(100)
+    assert world.value == 512 and not world.of(Revert)
+    world = Rates(lambda t, value: 1.0, grows=lambda t, value: 1e5 / value).run(300)
+    assert [type(a) for _, a in world.actions if not isinstance(a, Say)] == [Set, Revert]
+    assert "worse" in world.of(Revert)[0][1].why
+
+
+def test_what_only_new_ones_take_is_waited_for_and_taken_back_when_none_come() -> None:
+    rule = Rule(tunable=NAME, counter="x.{value}", to=0, gain="y.{value}", patience=30)
+
+    def run(comes: float, after: float) -> Rates:
+        def more(t: float, world: World) -> None:
+            now = after if t >= comes else 0.0
+            world.more = {"x.128": 1.0, "y.128": 50.0, "y.0": now if world.value == 0 else 0.0}
+
+        world = Rates(lambda t, value: 0.0, rule=rule, more={})
+        world.run(100, more)
+        return world
+
+    assert run(20, 500.0).value == 0 and "y.0 went from 50 to 500" in run(20, 500.0).of(Say)[-1][1].why
+    assert [type(a) for _, a in run(20, 55.0).actions if not isinstance(a, Say)] == [Set, Revert]
+    assert "worse" in run(20, 20.0).of(Revert)[0][1].why
+    assert "nothing came" in run(200, 500.0).of(Revert)[0][1].why
+
+
+def test_others_go_on_while_one_waits_for_new_connections() -> None:
+    both = {
+        "a": Rule(tunable="a", counter="x", to="bbr", gain="g", patience=60),
+        "b": Rule(tunable="b", counter="y", factor=2),
+    }
+    watcher, values = Watcher(both, {"b": 1000}), {"a": "cubic", "b": 10}
+    for t in range(20):
+        rates = {"x": 1.0, "y": 100.0 if values["b"] == 10 else 0.0}
+        for action in watcher.step(Sample(t, rates, dict(values))):
+            if isinstance(action, Set):
+                values[action.name] = action.value
+    assert values == {"a": "bbr", "b": 20}
+
+
+def test_what_could_not_be_set_is_no_human() -> None:
+    watcher = Watcher({"rule": RULE}, {NAME: 65535})
+    found: list[Action] = []
+    for t in range(60):
+        for action in watcher.step(Sample(t, {COUNTER: 500.0}, {NAME: 128})):
+            found.append(action)
+            if isinstance(action, Set):
+                watcher.refused("rule", t)
+    assert [type(a) for a in found if not isinstance(a, Say)] == [Set]
+
+
+@pytest.mark.parametrize(
+    ("rule", "values"),
+    [
+        (Rule(tunable=NAME, counter="x", factor=4), [128, 512, 600]),
+        (Rule(tunable=NAME, counter="x", factor=4, limit=300), [128, 300]),
+        (Rule(tunable=NAME, counter="x", factor=0.5, limit=40), [128, 64, 40]),
+        (Rule(tunable=NAME, counter="x", to=1), [128, 1]),
+        (Rule(tunable=NAME, counter="x", bits=2), [1, 3]),
+    ],
+)
+def test_steps_are_bounded(rule: Rule, values: list[int]) -> None:
+    now: object = values[0]
+    for value in values[1:]:
+        assert rule.next(now, 600) == value
+        now = value
+    assert rule.next(now, 600) is None
+
+
+def test_a_rule_has_one_step() -> None:
+    for more in ({}, {"factor": 2, "to": 1}, {"factor": 0.5}, {"to": 1, "patience": 3}):
+        with pytest.raises(ValueError):
+            Rule(tunable=NAME, counter=COUNTER, **more)
 
 
 def test_what_a_human_changes_freezes_it() -> None:
@@ -185,7 +292,7 @@ def test_a_dry_run_says_it_and_goes_on() -> None:
 
 
 def test_one_attempt_at_a_time() -> None:
-    both = {"a": Rule(tunable="a", counter="x"), "b": Rule(tunable="b", counter="y")}
+    both = {"a": Rule(tunable="a", counter="x", factor=2), "b": Rule(tunable="b", counter="y", factor=2)}
     watcher, values = Watcher(both, {"a": 1000, "b": 1000}), {"a": 10, "b": 10}
     first: dict[str, float] = {}
     for t in range(20):
@@ -216,8 +323,11 @@ def test_traffic_by_its_shape(rates: dict[str, float], traffic: Traffic) -> None
 def test_rules_are_about_parameters_that_there_are(tmp_path: Path) -> None:
     for rule in rules().values():
         one = registry().find(rule.tunable)
-        assert one.inert is None and one.values == "number"
-        assert rule.counter in {*one.counters, "tcp.sndbuf_limited", "tcp.windows_full", "listen.refused"}
+        assert one.inert is None and (one.values == "number" or rule.to is not None)
+        assert rule.counter.startswith(("tcp.", "ports.")) or rule.counter in {
+            *one.counters,
+            "listen.refused",
+        }
     own = tmp_path / "rules.yaml"
     own.write_text("a: {tunable: net.core.somaxconn, counter: TcpExtListenOverflows, fctor: 3}\n")
     with pytest.raises(Error, match="ND-104-41"):
@@ -236,12 +346,14 @@ def test_sockets_as_ss_shows_them() -> None:
 
 
 def test_receivers_as_ss_shows_them() -> None:
+    """When something came just now, `ss` says nothing of it."""
     line = (
-        "ESTAB 0 0 1.2.3.4:9 1.2.3.5:7 skmem:(r0,rb{},t0,tb87040) cubic bytes_received:9 lastrcv:{} rcv_rtt:4"
+        'ESTAB 0 0 1.2.3.4:9 1.2.3.5:7 users:(("x",pid=7,fd=3)) skmem:(r0,rb{},t0,tb87040) cubic '
+        "bytes_received:9 {}rcv_rtt:4"
     )
-    text = "\n".join(line.format(size, since) for size, since in ((4096, 4), (8192, 4), (8192, 5000)))
-    assert reach.parse_receiving(text, 8192) == [8192]
-    assert reach.parse_receiving(text, 4096) == [4096, 8192]
+    shown = ((4096, "lastrcv:4 "), (8192, "lastrcv:5000 "), (8192, ""))
+    text = "\n".join(line.format(*one) for one in shown)
+    assert [one.size for one in reach.parse_receivers(text)] == [4096, 8192]
 
 
 # ---- real ones

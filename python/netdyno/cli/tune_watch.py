@@ -80,6 +80,8 @@ def watch(
             end = time.monotonic() + seconds(length) if length else float("inf")
             due = time.monotonic() + WINDOW
             while not interrupts.count and (now := time.monotonic()) < end:
+                with interrupts.shielded():
+                    watching.glance()
                 if now >= due:
                     with interrupts.shielded():
                         watching.step()

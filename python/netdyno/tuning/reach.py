@@ -2,11 +2,13 @@
 
 A listening socket's queue is cut to somaxconn when the program calls listen(), a datagram socket's buffer is
 chosen when it is made. Both can be set again on the socket itself, by a copy of the program's descriptor
-(pidfd_getfd, Linux 5.6).
+(pidfd_getfd, Linux 5.6). A connection's receive buffer the kernel grows by itself, but only when more came in
+a round trip than ever before, which a window that is full does not let happen: it needs a push.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -27,7 +29,11 @@ from netdyno.tuning.counters import output
 PIDFD_GETFD = 438
 """The number of the system call, the same on all machines since Linux 5.6."""
 SO_RCVBUFFORCE = 33
-What = Literal["backlog", "udp"]
+SO_BUF_LOCK, RECEIVING = 72, 2
+"""Which buffers the kernel leaves as a program has set them (Linux 5.14)."""
+PUSH = 2
+"""Times the size of before that is enough for the kernel to go on by itself."""
+What = Literal["backlog", "udp", "tcp"]
 
 _USER = re.compile(r'\("[^"]*",pid=(\d+),fd=(\d+)\)')
 _MEMORY = re.compile(r"skmem:\(r(\d+),rb(\d+),.*?,d(\d+)\)")
@@ -77,20 +83,36 @@ def sockets(what: What, where: str | None) -> list[Held]:
     return parse_datagrams(namespace.inside(where, lambda: output(program, "-uanpmOH")))
 
 
-def receiving(where: str | None, size: int) -> list[int]:
-    """The buffers of TCP connections that receive now, and have one of this size at least."""
-    program = shutil.which("ss") or "/usr/bin/ss"
-    return parse_receiving(namespace.inside(where, lambda: output(program, "-tinmOH")), size)
+def parse_receivers(text: str) -> list[Held]:
+    """The lines of `ss -tinpmOH`: those that received within the last second, with their buffers.
 
-
-def parse_receiving(text: str, size: int) -> list[int]:
-    """The lines of `ss -tinmOH`: the buffer, and the milliseconds since something came."""
+    `ss` leaves out what is zero, and so says nothing of when something came if that is now.
+    """
     found = []
     for line in text.splitlines():
-        memory, since = _BUFFER.search(line), _SINCE.search(line)
-        if memory and int(memory[1]) >= size and "bytes_received:" in line and since and int(since[1]) < 1000:
-            found.append(int(memory[1]))
+        memory, user, since = _BUFFER.search(line), _USER.search(line), _SINCE.search(line)
+        if memory and user and "bytes_received:" in line and (since is None or int(since[1]) < 1000):
+            found.append(Held("tcp", int(user[1]), int(user[2]), int(memory[1]), True))
     return found
+
+
+def widen(where: str | None, old: int, new: int) -> Iterator[Held]:
+    """Give connections that receive, and whose buffers have grown to the old bound, a larger one.
+
+    It stays the kernel's to grow, and nothing is to be put back: it goes with the connection.
+    """
+    program = shutil.which("ss") or "/usr/bin/ss"
+    for one in parse_receivers(namespace.inside(where, lambda: output(program, "-tinpmOH"))):
+        if one.size >= old:
+            with contextlib.suppress(OSError), _copy(one.pid, one.fd) as copy:
+                if copy.getsockopt(socket.SOL_SOCKET, SO_BUF_LOCK) & RECEIVING:
+                    continue
+                size = min(new, PUSH * one.size)
+                _set(copy, "tcp", size)
+                # and the window may be as large as the buffer has room for
+                copy.setsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, size)
+                copy.setsockopt(socket.SOL_SOCKET, SO_BUF_LOCK, 0)
+                yield one
 
 
 def bound(found: list[Held], size: int) -> list[Held]:

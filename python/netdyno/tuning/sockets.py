@@ -26,7 +26,8 @@ class Connection:
     """Congestion control."""
     values: Mapping[str, float] = field(default_factory=dict)
     """`rtt` and `minrtt` in ms, `cwnd`, `delivery_rate` in bit/s, `retrans`, `busy` in ms, `rwnd_limited` and
-    `sndbuf_limited` as shares of the busy time, `bytes_acked`, …"""
+    `sndbuf_limited` as shares of the busy time, `sndbuf_limited_ms`, `bytes_acked`, the receive buffer `rb`.
+    What is zero is not there: `ss` leaves it out."""
 
     @property
     def port(self) -> int | None:
@@ -77,8 +78,11 @@ def _values(cells: Sequence[str]) -> dict[str, float]:
                 found[name] = 1.0
             continue
         if name in ("rwnd_limited", "sndbuf_limited"):
-            if share := re.search(r"\(([\d.]+)%\)", value):
-                found[name] = _float(share[1]) / 100
+            if share := re.search(r"^(\d+)ms\(([\d.]+)%\)", value):
+                found |= {f"{name}_ms": _float(share[1]), name: _float(share[2]) / 100}
+        elif name == "skmem":
+            if buffer := re.search(r",rb(\d+)", value):
+                found["rb"] = _float(buffer[1])
         elif name == "rtt":
             mean, _, var = value.partition("/")
             found |= {key: _float(v) for key, v in (("rtt", mean), ("rttvar", var)) if _numeric(v)}
@@ -110,6 +114,18 @@ def read(space: str | None, *options: str) -> list[Connection]:
     """The connections of a namespace now."""
     program = shutil.which("ss") or "/usr/bin/ss"
     return parse(namespace.inside(space, lambda: output(program, "-tinOH", *options)))
+
+
+def waiting(space: str | None) -> list[Connection]:
+    """The connections of a namespace that are in TIME-WAIT."""
+    program = shutil.which("ss") or "/usr/bin/ss"
+    return parse_waiting(namespace.inside(space, lambda: output(program, "-tanH", "state", "time-wait")))
+
+
+def parse_waiting(text: str) -> list[Connection]:
+    """The lines of `ss -tanH state time-wait`, which does not say the state then."""
+    lines = (line.split() for line in text.splitlines())
+    return [Connection("TIME-WAIT", cells[2], cells[3]) for cells in lines if len(cells) > 3]
 
 
 def summary(connections: Sequence[Connection]) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 A rule acts when its counter binds in several of the last windows, by one step, and then looks. A step that
 made things worse, and steps that did not help, are taken back, and the rule waits, each time twice as long.
-What helped stays. Values only ever rise from where they were, so nothing swings.
+What helped stays. Each value only ever goes one way from where it was, so nothing swings.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
+from pydantic import model_validator
+
 from netdyno import config, paths
 from netdyno.tuning.model import Value
 from netdyno.tuning.registry import Registry
@@ -22,10 +24,13 @@ SEEN, BINDING = 4, 2
 """A rule acts when its counter binds in so many of so many windows."""
 LOOK = 2
 """Windows to look at after a step, and one before them that is not looked at."""
+NOISE = 6
+"""Windows of which the best must be worse, where it is a rate that judges: those fall by themselves too."""
 STEPS = 4
 """Steps of which one must have helped."""
 HELPED, WORSE = 0.8, 1.5
-"""Of what a window brings, the share that still binds: below it a step helped, above it did harm."""
+"""Of what a window brings, the share that still binds: below it a step helped, above it did harm. Of a rate
+that is to grow it is the share that there was before."""
 HARM = {"psi.memory.full": 50_000.0, "TcpExtTCPMemoryPressures": 0.0}
 """More than so much a second says that memory is short: microseconds in which all waited, and how often."""
 REST = 5.0
@@ -45,23 +50,73 @@ class Traffic(StrEnum):
 
 
 class Rule(config.Config):
-    """What is done about one parameter."""
+    """What is done about one parameter. `{value}` in the name of a gauge stands for what it is."""
 
     tunable: str
     counter: str
     least: float = 1.0
     """So many a second at least; of a gauge, its value."""
-    factor: int = 2
     only_where: str = ""
     classes: tuple[Traffic, ...] = ()
     """Only for such traffic."""
-    reach: Literal["", "backlog", "udp"] = ""
+    factor: float | None = None
+    """One step, where it is a number to be multiplied."""
+    to: Value | None = None
+    """The one step, where it is a choice."""
+    bits: int | None = None
+    """The one step, where it is a sum of bits: those that are to be in it."""
+    limit: int | None = None
+    """As far as it goes, if that is nearer than what the registry allows."""
+    gain: str = ""
+    """A rate that must grow; without one, the counter must stand still."""
+    patience: int = 0
+    """So many windows it waits for that rate to be there at all, while other rules go on: for what takes
+    effect on what begins later only. When nothing comes it is taken back."""
+    reach: Literal["", "backlog", "udp", "tcp"] = ""
     """What of running sockets follows."""
+
+    @model_validator(mode="after")
+    def _one_step(self) -> Rule:
+        if sum(step is not None for step in (self.factor, self.to, self.bits)) != 1:
+            raise ValueError("a rule has one of factor, to and bits")
+        if self.factor is not None and (self.factor <= 0 or (self.factor < 1 and self.limit is None)):
+            raise ValueError("a factor is above 0, and one below 1 has a limit")
+        if self.patience and not self.gain:
+            raise ValueError("patience is for a gain")
+        return self
+
+    def binding(self, sample: Sample) -> float:
+        """Its counter."""
+        return sample.rate(_named(self.counter, sample.values[self.tunable]))
+
+    def brings(self, sample: Sample) -> float:
+        """What is to grow."""
+        return sample.rate(_named(self.gain, sample.values[self.tunable])) if self.gain else 0.0
+
+    def next(self, now: Value, high: int | None) -> Value | None:
+        """The value after a step, if there is one more."""
+        if self.to is not None:
+            return None if str(now) == str(self.to) else self.to
+        number = int(now)
+        if self.bits is not None:
+            return None if number & self.bits == self.bits else number | self.bits
+        assert self.factor is not None
+        wanted = int(number * self.factor)
+        if self.factor < 1:
+            assert self.limit is not None
+            return max(self.limit, wanted) if number > self.limit else None
+        most = min(limit for limit in (high, self.limit, wanted) if limit is not None)
+        return most if most > number else None
 
     def says(self, sample: Sample) -> str:
         """What its counter does."""
-        unit = "" if self.counter.startswith("tcp.") else " a second"
-        return f"{self.counter} is at {sample.rate(self.counter):.4g}{unit}"
+        name = _named(self.counter, sample.values[self.tunable])
+        unit = "" if name.startswith(("tcp.", "ports.")) else " a second"
+        return f"{name} is at {self.binding(sample):.4g}{unit}"
+
+
+def _named(gauge: str, value: Value) -> str:
+    return gauge.replace("{value}", str(value))
 
 
 @dataclass(frozen=True)
@@ -91,7 +146,7 @@ class Set:
 
     rule: str
     name: str
-    value: int
+    value: Value
     why: str
 
 
@@ -101,7 +156,7 @@ class Revert:
 
     rule: str
     name: str
-    value: int
+    value: Value
     why: str
 
 
@@ -127,26 +182,44 @@ Action = Set | Revert | Freeze | Say
 class _Attempt:
     """Steps that are being looked at."""
 
-    start: int
+    start: Value
     """The value before the first of them."""
     binding: float
     """The share that bound before the latest."""
     first: float
     """The share that bound before the first."""
+    gain: float
+    """The rate before the latest."""
     steps: int = 1
     windows: list[float] = field(default_factory=list)
+    """The share that bound since the latest; the first of them is of before and after."""
+    gains: list[float] = field(default_factory=list)
+    """The rate since the latest, where there was one."""
 
 
 @dataclass
 class _State:
     seen: deque[float] = field(default_factory=lambda: deque(maxlen=SEEN))
     """The share that bound, window by window; 0 where it did not."""
+    gains: deque[float] = field(default_factory=lambda: deque(maxlen=SEEN))
     attempt: _Attempt | None = None
     free: float = float("-inf")
     """When it may act again."""
     wait: float = WAIT
     full: bool = False
     """That its bound is reached was said."""
+
+    def end(self, free: float) -> None:
+        """No more of this attempt."""
+        self.attempt = None
+        self.seen.clear()
+        self.gains.clear()
+        self.free = free
+
+    def punish(self, now: float) -> None:
+        """Wait, and twice as long the next time."""
+        self.end(now + self.wait)
+        self.wait = min(2 * self.wait, LONGEST)
 
 
 class Watcher:
@@ -177,45 +250,48 @@ class Watcher:
         self._expected[name] = value
 
     def refused(self, rule: str, now: float) -> None:
-        """What was asked for could not be done."""
-        state = self._states[rule]
-        state.attempt = None
-        state.seen.clear()
-        self._punish(state, now)
+        """What was asked for could not be done: it is as it was."""
+        self._expected.pop(self.rules[rule].tunable, None)
+        self._states[rule].punish(now)
 
     def _decide(self, sample: Sample) -> Iterator[Action]:
         before, self.traffic = self.traffic, classify(sample)
         if self.traffic is not before:
             yield Say(f"the traffic is {self.traffic} now, it was {before}")
-        busy = any(state.attempt for state in self._states.values())
+        # one at a time: of two it could not be told which helped
+        busy = any(state.attempt and not self.rules[name].patience for name, state in self._states.items())
+        held = {self.rules[name].tunable for name, state in self._states.items() if state.attempt}
         for name, rule in self.rules.items():
+            if rule.tunable not in sample.values:
+                continue
             state = self._states[name]
             share = self._binding(rule, sample)
             state.seen.append(share)
+            state.gains.append(rule.brings(sample))
             if state.attempt:
-                yield from self._look(name, rule, state, state.attempt, share, sample)
-            elif not busy and self._binds(rule, state, sample.time):
-                # one at a time: of two it could not be told which helped
+                yield from self._look(name, rule, state, state.attempt, sample)
+            elif not busy and rule.tunable not in held and self._binds(state, sample.time):
                 for action in self._act(name, rule, state, sample):
                     busy = busy or isinstance(action, Set)
                     yield action
 
     def _binding(self, rule: Rule, sample: Sample) -> float:
         """What binds for each packet that comes; 0 where it is not enough, or not this parameter."""
-        rate = sample.rate(rule.counter)
-        if rate < rule.least or rule.tunable not in sample.values:
-            return 0.0
-        if rule.classes and self.traffic not in rule.classes:
+        rate = rule.binding(sample)
+        if rate < rule.least or (rule.classes and self.traffic not in rule.classes):
             return 0.0
         if rule.only_where and not sample.rate(rule.only_where):
             return 0.0
-        return rate / max(sample.load, 1.0)
+        if rule.factor is None and self._next(rule, sample.values[rule.tunable]) is None:
+            # it is what it would be set to
+            return 0.0
+        return rate if rule.gain else rate / max(sample.load, 1.0)
 
-    def _binds(self, rule: Rule, state: _State, now: float) -> bool:
+    def _binds(self, state: _State, now: float) -> bool:
         return state.seen[-1] > 0 and sum(one > 0 for one in state.seen) >= BINDING and now >= state.free
 
     def _act(self, name: str, rule: Rule, state: _State, sample: Sample) -> Iterator[Action]:
-        now = int(sample.values[rule.tunable])
+        now = sample.values[rule.tunable]
         value = self._next(rule, now)
         if value is None:
             if not state.full:
@@ -225,76 +301,100 @@ class Watcher:
         why = f"{rule.says(sample)}, as before; the traffic is {self.traffic}"
         yield Set(name, rule.tunable, value, why)
         if self._dry:
-            state.seen.clear()
-            self._punish(state, sample.time)
+            state.punish(sample.time)
             return
         binding = max(state.seen)
-        state.attempt = _Attempt(now, binding, binding)
+        state.attempt = _Attempt(now, binding, binding, max(state.gains))
         self._expected[rule.tunable] = value
 
     def _look(
-        self, name: str, rule: Rule, state: _State, attempt: _Attempt, share: float, sample: Sample
+        self, name: str, rule: Rule, state: _State, attempt: _Attempt, sample: Sample
     ) -> Iterator[Action]:
-        attempt.windows.append(share)
-        if len(attempt.windows) <= LOOK:
+        attempt.windows.append(state.seen[-1])
+        if len(attempt.windows) < LOOK:
             return
-        after = max(attempt.windows[-LOOK:])
-        if after and not share and len(attempt.windows) <= 3 * LOOK:
-            # it may just have helped
-            return
-        now = int(self._expected[rule.tunable])
+        if gain := state.gains[-1]:
+            attempt.gains.append(gain)
+        now = self._expected[rule.tunable]
         harm = next((name for name, most in HARM.items() if sample.rate(name) > most), "")
+        verdict = self._grown(rule, attempt) if rule.gain else self._still(attempt)
         if harm:
-            yield from self._back(name, rule, state, attempt, f"memory is short ({harm})", sample.time)
-        elif not after:
-            yield Say(f"{rule.tunable} = {now} helped: {rule.counter} stands still")
-            self._end(state, sample.time + REST)
+            yield self._back(name, rule, state, attempt, f"memory is short ({harm})", sample.time)
+        elif verdict == "helped":
+            yield Say(f"{rule.tunable} = {now} helped: {self._proof(rule, attempt)}")
             state.wait = WAIT
-        elif after > WORSE * attempt.binding:
-            yield from self._back(name, rule, state, attempt, "it got worse", sample.time)
-        elif attempt.steps >= STEPS and after > HELPED * attempt.first:
-            yield from self._back(name, rule, state, attempt, f"{STEPS} steps did not help", sample.time)
-        elif (value := self._next(rule, now)) is None:
-            if after > HELPED * attempt.first:
-                yield from self._back(
-                    name, rule, state, attempt, "all that it may be did not help", sample.time
-                )
-            else:
-                yield Say(f"{rule.tunable} = {now} helped in part, and may not be more")
-                self._end(state, sample.time + REST)
+            state.end(sample.time + (0.0 if rule.gain else REST))
+        elif verdict in ("more", "vain"):
+            yield from self._further(name, rule, state, attempt, verdict == "more", sample)
+        elif verdict != "wait":
+            yield self._back(name, rule, state, attempt, verdict, sample.time)
+
+    def _further(
+        self, name: str, rule: Rule, state: _State, attempt: _Attempt, helped: bool, sample: Sample
+    ) -> Iterator[Action]:
+        """One more step, or the end: it still binds."""
+        now = self._expected[rule.tunable]
+        value = self._next(rule, now)
+        if rule.gain and helped:
+            # what it brought stays, whatever comes of the next one
+            attempt.start, attempt.steps, attempt.gain = now, 0, max(attempt.gains)
+        if not helped and (rule.gain or attempt.steps >= STEPS or value is None):
+            steps = "it" if rule.gain else "all that it may be" if value is None else f"{STEPS} steps"
+            yield self._back(name, rule, state, attempt, f"{steps} did not help", sample.time)
+        elif value is None:
+            yield Say(f"{rule.tunable} = {now} helped in part, and may not be more")
+            state.end(sample.time + REST)
         else:
             attempt.steps += 1
-            attempt.binding, attempt.windows = after, []
+            attempt.binding = max(attempt.windows[1:][-LOOK:])
+            attempt.windows, attempt.gains = [], []
             self._expected[rule.tunable] = value
-            yield Set(
-                name,
-                rule.tunable,
-                value,
-                f"{rule.counter} still moves by {sample.rate(rule.counter):.4g} a second",
-            )
+            yield Set(name, rule.tunable, value, f"still {rule.says(sample)}")
 
-    def _back(
-        self, name: str, rule: Rule, state: _State, attempt: _Attempt, why: str, now: float
-    ) -> Iterator[Action]:
+    def _still(self, attempt: _Attempt) -> str:
+        """What to make of a counter since a step: wait, helped, more, vain, or why to take it back."""
+        looked = attempt.windows[1:]
+        share, after = looked[-1], max(looked[-LOOK:])
+        if len(looked) < LOOK and (not share or share > WORSE * attempt.binding):
+            return "wait"
+        if not after:
+            return "helped"
+        if not share and len(looked) < NOISE:
+            # it may just have helped
+            return "wait"
+        if after > WORSE * attempt.binding:
+            return "it got worse"
+        return "more" if after <= HELPED * attempt.first else "vain"
+
+    def _grown(self, rule: Rule, attempt: _Attempt) -> str:
+        """The same of a rate that is to grow."""
+        looked, best = attempt.windows[1:], max(attempt.gains, default=0.0)
+        if best and HELPED * best >= attempt.gain:
+            more = self._next(rule, self._expected[rule.tunable]) is not None
+            return "more" if looked[-1] and more else "helped"
+        if rule.patience and not attempt.gains:
+            return "wait" if len(looked) < rule.patience else "nothing came that makes use of it"
+        if len(attempt.gains if rule.patience else looked) < NOISE:
+            return "wait"
+        if WORSE * best < attempt.gain and attempt.gains:
+            return "it got worse"
+        return "vain" if rule.patience or min(looked[-LOOK:]) > 0 else "helped"
+
+    def _proof(self, rule: Rule, attempt: _Attempt) -> str:
+        gain = _named(rule.gain, self._expected[rule.tunable])
+        best = max(attempt.gains, default=0.0)
+        if gain and HELPED * best >= attempt.gain:
+            return f"{gain} went from {attempt.gain:.4g} to {best:.4g}"
+        return f"{_named(rule.counter, self._expected[rule.tunable])} stands still"
+
+    def _back(self, name: str, rule: Rule, state: _State, attempt: _Attempt, why: str, now: float) -> Revert:
         self._expected[rule.tunable] = attempt.start
-        yield Revert(
-            name, rule.tunable, attempt.start, f"{why}; next attempt in {state.wait:.0f} s at the earliest"
-        )
-        self._end(state, now)
-        self._punish(state, now)
+        again = f"{why}; next attempt in {state.wait:.0f} s at the earliest"
+        state.punish(now)
+        return Revert(name, rule.tunable, attempt.start, again)
 
-    def _end(self, state: _State, free: float) -> None:
-        state.attempt = None
-        state.seen.clear()
-        state.free = free
-
-    def _punish(self, state: _State, now: float) -> None:
-        state.free = now + state.wait
-        state.wait = min(2 * state.wait, LONGEST)
-
-    def _next(self, rule: Rule, now: int) -> int | None:
-        high = self._high[rule.tunable]
-        return min(high, now * rule.factor) if now < high else None
+    def _next(self, rule: Rule, now: Value) -> Value | None:
+        return rule.next(now, self._high.get(rule.tunable))
 
     def _stranger(self, sample: Sample) -> tuple[str, str] | None:
         """What somebody else has changed."""

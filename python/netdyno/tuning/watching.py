@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from netdyno import namespace
 from netdyno.errors import Error
 from netdyno.journal import Journal, journal
-from netdyno.tuning import counters, here, reach, sockets
+from netdyno.tuning import counters, gauges, here, reach, sockets
 from netdyno.tuning.apply import apply
 from netdyno.tuning.model import Scope, Value
 from netdyno.tuning.plan import plan
@@ -19,6 +20,13 @@ from netdyno.tuning.watch import Action, Freeze, Revert, Rule, Sample, Say, Set,
 from netdyno.tuning.watchdog import Watchdog
 
 Log = Callable[[Action], None]
+
+GLANCE = 0.25
+"""Seconds between two looks at connections, of which many live and rest for less than a window."""
+SHARE = 0.1
+"""The share of the time that such looks may take: where there are many connections, there are fewer looks."""
+CROWDED = 0.8
+"""The share of local ports that must wait after connections for it to matter where those went."""
 
 
 class Watching:
@@ -43,20 +51,27 @@ class Watching:
         self._known = registry()
         names = {rule.tunable for rule in rules.values()}
         found = here.look(self._known, names, where)
-        self._usable = [
+        may = {
             name for name, one in found.items()
             if one.state == "there" and (allow_global or one.scope is not Scope.GLOBAL)
-        ]  # fmt: skip
+        }  # fmt: skip
+        self.rules = {name: rule for name, rule in rules.items() if rule.tunable in may and self._has(rule)}
+        self._usable = sorted({rule.tunable for rule in self.rules.values()})
         self.left_out = sorted(names - set(self._usable))
         """Parameters that are not touched: missing here, or of the whole machine."""
-        self.rules = {name: rule for name, rule in rules.items() if rule.tunable in self._usable}
         self._allow_global = allow_global
         self.watcher = Watcher(self.rules, bounds(self._known, self._usable), dry)
         self._entries: dict[str, list[int]] = {}
+        self._first: dict[str, Value] = {}
+        """What was, of what is set."""
+        self._connections = gauges.Connections()
+        self._glance = time.monotonic()
+        """When the next look at connections is due."""
         self._kernel = counters.KernelLog()
         self._kernel.mark()
         self._place = counters.Where(where)
         self._before, self._time = counters.read(self._place), time.monotonic()
+        self._look()
         self._watchdog = None if dry else Watchdog(self._notes.path)
 
     def step(self) -> Sample:
@@ -70,6 +85,10 @@ class Watching:
             raise Error("ND-91-26", what, fix="Start again once it is there") from e
         for action in self.watcher.step(sample):
             self._log(action)
+            if isinstance(action, Set) and action.name not in self._first:
+                self._first[action.name] = sample.values[action.name]
+                if risk := self._known.find(action.name).risk:
+                    self._log(Say(f"the risk of {action.name}: {risk}"))
             if isinstance(action, Freeze):
                 # it is theirs now, also when we end
                 if entries := self._entries.pop(action.name, []):
@@ -77,6 +96,20 @@ class Watching:
             elif not self._dry and isinstance(action, (Set, Revert)):
                 self._do(action, sample)
         return sample
+
+    def glance(self) -> None:
+        """Look at the connections between two windows, if there is traffic and it is time to."""
+        if self.watcher.traffic is not Traffic.IDLE:
+            # a namespace that is gone is told of with the next window
+            with contextlib.suppress(FileNotFoundError):
+                self._look()
+
+    def _look(self) -> None:
+        begin = time.monotonic()
+        if begin < self._glance:
+            return
+        self._connections.glance(begin, sockets.read(self.where, "-m"))
+        self._glance = begin + max(GLANCE, (time.monotonic() - begin) / SHARE)
 
     def close(self) -> None:
         """Put everything back, and end."""
@@ -93,26 +126,34 @@ class Watching:
         rule, name = self.rules[action.rule], action.name
         held = self._entries.setdefault(name, [])
         try:
-            if isinstance(action, Revert):
+            if isinstance(action, Revert) and str(action.value) == str(self._first[name]):
                 entries = self._entries.pop(name)
                 self._notes.undo(*entries)
                 return
-            old = int(sample.values[name])
+            old = sample.values[name]
             applied = apply(
                 plan({name: action.value}, self.where, allow_global=self._allow_global), self._notes
             )
             held += applied.entries
             got = applied.value(name)
-            new = int(action.value if got is None else got)
+            new = action.value if got is None else got
             self.watcher.became(name, new)
             if rule.reach and self._reaching:
-                scale = 2 if name.endswith("_max") else 1
-                for one, entry in reach.follow(rule.reach, self.where, scale * old, scale * new, self._notes):
-                    held.append(entry)
+                for one, entry in self._reach(rule.reach, name, int(old), int(new)):
+                    if entry is not None:
+                        held.append(entry)
                     self._log(Say(f"the socket {one.fd} of process {one.pid} follows"))
         except Error as e:
             self._log(Say(str(e)))
             self.watcher.refused(action.rule, sample.time)
+
+    def _reach(
+        self, what: reach.What, name: str, old: int, new: int
+    ) -> Iterable[tuple[reach.Held, int | None]]:
+        if what == "tcp":
+            return ((one, None) for one in reach.widen(self.where, old, new))
+        scale = 2 if name.endswith("_max") else 1
+        return reach.follow(what, self.where, scale * old, scale * new, self._notes)
 
     def _sample(self) -> Sample:
         after, now = counters.read(self._place), time.monotonic()
@@ -130,13 +171,12 @@ class Watching:
         values = {
             name: one.value
             for name, one in here.look(self._known, self._usable, self.where).items()
-            if isinstance(one.value, int)
+            if one.value is not None
         }
-        if self.watcher.traffic is Traffic.BULK:
-            rates |= sockets.summary(sockets.read(self.where))
-            most = int(values.get("net.ipv4.tcp_rmem.max", 0))
-            rates["tcp.windows_full"] = len(reach.receiving(self.where, most)) if most else 0.0
+        self._look()
+        rates |= self._connections.window(float(values.get("net.ipv4.tcp_rmem.max", 0)))
         rates |= self._bound(rates, values)
+        rates["ports.short"] = gauges.shortage(self._ports(rates.get("sockets.TCP.tw", 0.0)), rates)
         return Sample(now, rates, {name: v for name, v in values.items() if self._counts(name, rates)})
 
     def _bound(self, rates: Mapping[str, float], values: Mapping[str, Value]) -> dict[str, float]:
@@ -153,6 +193,19 @@ class Watching:
                 if name in values:
                     found[gauge] = len(reach.bound(listed, scale * int(values[name])))
         return found
+
+    def _ports(self, waiting: float) -> float:
+        """The share of local ports that wait after connections to one peer: asked for only when many do."""
+        text = namespace.read_sysctl(self.where, "net.ipv4.ip_local_port_range") or ""
+        low, high = (int(part) for part in text.split()) if len(text.split()) == 2 else (1, 65535)
+        if waiting < CROWDED * (high - low + 1):
+            return 0.0
+        return gauges.ports_taken(sockets.waiting(self.where), low, high)
+
+    def _has(self, rule: Rule) -> bool:
+        """Whether what it would set it to is there to be chosen."""
+        choices = self._known.find(rule.tunable).choices
+        return rule.to is None or not choices or rule.to in choices
 
     def _counts(self, name: str, rates: Mapping[str, float]) -> bool:
         """Whether setting it would change something, asked for only when its counter moves."""

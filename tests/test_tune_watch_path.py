@@ -1,0 +1,77 @@
+"""`tune watch` on a real path: a receiver's window that is too small for 40 ms grows while the transfer goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from lab import Lab, until
+from test_impair import FAR, Wan, pytestmark
+
+from netdyno import namespace
+
+__all__ = ["pytestmark"]
+RMEM = "net.ipv4.tcp_rmem"
+SMALL = 212992
+AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("control", ["reno", "bbr"])
+def test_a_window_that_is_too_small_for_the_path_grows_in_the_running_transfer(
+    lab: Lab, control: str
+) -> None:
+    if control not in AVAILABLE:
+        pytest.skip(f"this kernel has no {control}")
+    way = Wan(lab, "--delay", "20ms", "--rate", "400Mbit/s", "--limit", "20MB")
+    namespace.write_sysctl(way.far, RMEM, f"4096 131072 {SMALL}")
+    namespace.write_sysctl(way.near, "net.ipv4.tcp_wmem", "4096 16384 8388608")
+    watch = lab.start("tune", "watch", "--where", way.far, "--json")
+    assert watch.stderr and "watching" in watch.stderr.readline()
+    got, ended = [0], threading.Event()
+    listening = namespace.inside(way.far, lambda: socket.create_server((FAR, 7000)))
+
+    def receive() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            while data := connection.recv(1 << 20):
+                got[0] += len(data)
+
+    def send() -> None:
+        with (
+            namespace.connect(way.near, (FAR, 7000)) as connection,
+            contextlib.suppress(OSError),
+        ):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
+            while not ended.is_set():
+                connection.sendall(bytes(1 << 18))
+
+    threads = [threading.Thread(target=work) for work in (receive, send)]
+    for thread in threads:
+        thread.start()
+
+    def rate() -> float:
+        before = got[0]
+        time.sleep(0.5)
+        return (got[0] - before) / 0.5
+
+    try:
+        # the window as it was carries at most itself in each round trip; the first step of four brings more than two
+        until(lambda: rate() > 2 * SMALL / 0.040, 60)
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join(30)
+        listening.close()
+    watch.send_signal(signal.SIGINT)
+    done = lab.wait(watch)
+    assert done.code == 0, done.text
+    steps = [json.loads(line) for line in done.out.splitlines()]
+    assert {one["name"] for one in steps if one["action"] == "set"} == {f"{RMEM}.max"}
+    assert str(namespace.read_sysctl(way.far, RMEM)).split()[2] == str(SMALL)
