@@ -21,6 +21,9 @@ Counters = dict[str, Any]
 NEAR, FAR = "10.77.0.1", "10.77.0.2"
 WINDOW = "4096 131072 268435456"
 """Socket buffers for a path that is long and fast."""
+UNPACED = "reno"
+"""What connections begin with. iperf3 asks for its congestion control when it is connected, and a connection
+that began with BBR, which some machines do by default, is paced by timers ever after, also with cubic."""
 PROBES = 7777
 
 
@@ -30,6 +33,7 @@ def hosts() -> Iterator[tuple[str, str]]:
     with namespace("-near") as near, namespace("-far") as far:
         for name in (near, far):
             words = [f"net.ipv4.{key}={WINDOW}" for key in ("tcp_rmem", "tcp_wmem")]
+            words.append(f"net.ipv4.tcp_congestion_control={UNPACED}")
             subprocess.run(["ip", "netns", "exec", name, "sysctl", "-qw", *words], check=True)
         with server(far, None, need("iperf3"), "-s", port=5201):
             yield near, far
@@ -93,6 +97,8 @@ def iperf(near: str, seconds: float, *words: str) -> Counters:
     command += ["-O", "1", "-t", str(math.ceil(seconds)), *words]
     done = subprocess.run(command, capture_output=True, check=False, timeout=seconds + 60)
     seen: Counters = json.loads(done.stdout)
+    # the server is to hear of its end before the path is gone: else it takes no other
+    time.sleep(0.2)
     if "error" in seen:
         raise SystemExit(f"iperf3: {seen['error']}")
     end: Counters = seen["end"]

@@ -36,8 +36,9 @@ impl Hosts {
         let hosts = Self(["a", "b"].map(|end| format!("impair-{}-{end}", std::process::id())));
         for host in &hosts.0 {
             ip(&format!("netns add {host}"))?;
-            // Windows of long and fast paths.
-            let set = "net.ipv4.tcp_rmem=4096 131072 268435456|net.ipv4.tcp_wmem=4096 131072 268435456";
+            // Windows of long and fast paths; and what began with BBR would be paced by timers ever after.
+            let set = "net.ipv4.tcp_rmem=4096 131072 268435456|net.ipv4.tcp_wmem=4096 131072 268435456|\
+                       net.ipv4.tcp_congestion_control=reno";
             for set in set.split('|') {
                 Command::new("ip").args(["netns", "exec", host, "sysctl", "-qw", set]).status()?;
             }
