@@ -3,8 +3,8 @@
 //! Sums are kept in the machine's own byte order: the one's complement sum does not depend on it
 //! (RFC 1071 section 2 (B)), as long as the sum is stored in that order too.
 
-/// A one's complement sum under way. What is added to it at once has at most 34 bits, so that carries need not be
-/// folded in before a billion of additions.
+/// A one's complement sum under way, in 64 bits: a carry out of the highest comes in again at the lowest, and it folds
+/// to the same 16 bits as if words of 16 had been added (RFC 1071 section 2 (C)).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sum(u64);
 
@@ -16,48 +16,56 @@ impl Sum {
     #[inline]
     #[must_use]
     pub fn bytes(self, bytes: &[u8]) -> Sum {
+        /// Bytes from which on many lanes at a time are worth their beginning and end.
+        const LONG: usize = 128;
+        let (words, rest) = bytes.as_chunks::<8>();
         let mut sum = self.0;
-        let (words, rest) = bytes.as_chunks::<4>();
-        // Four bytes at a time: 2^32 such words fit before the sum could overflow.
-        for word in words {
-            sum += u64::from(u32::from_ne_bytes(*word));
+        if bytes.len() < LONG {
+            for word in words {
+                sum = add(sum, u64::from_ne_bytes(*word));
+            }
+        } else {
+            // Four bytes at a time: 2^32 such words fit before the sum could overflow.
+            let (fours, _) = words.as_flattened().as_chunks::<4>();
+            sum = add(sum, fours.iter().map(|four| u64::from(u32::from_ne_bytes(*four))).sum());
         }
-        let (pair, odd) = rest.as_chunks::<2>();
-        for pair in pair {
-            sum += u64::from(u16::from_ne_bytes(*pair));
-        }
-        if let [last] = odd {
-            sum += u64::from(u16::from_ne_bytes([*last, 0]));
-        }
-        Sum(fold_once(sum))
+        Sum(match (rest.len(), bytes.last_chunk::<8>()) {
+            (0, _) => sum,
+            // Of the last eight bytes those that are not summed yet, as if zeros followed: no loop for a rest.
+            (left, Some(last)) => add(sum, (u64::from_le_bytes(*last) >> (64 - 8 * left)).to_le()),
+            (left, None) => {
+                let mut word = [0; 8];
+                word[..left].copy_from_slice(rest);
+                add(sum, u64::from_ne_bytes(word))
+            }
+        })
     }
 
     /// Add one 64-bit field.
     #[inline]
     #[must_use]
     pub fn wide(self, value: u64) -> Sum {
-        let value = u64::from_ne_bytes(value.to_be_bytes());
-        Sum(self.0 + fold_once(value))
+        Sum(add(self.0, value.to_be()))
     }
 
     /// Add one 16-bit field.
     #[inline]
     #[must_use]
     pub fn field(self, value: u16) -> Sum {
-        Sum(self.0 + u64::from(u16::from_ne_bytes(value.to_be_bytes())))
+        Sum(add(self.0, value.to_be().into()))
     }
 
     /// Add another sum.
     #[inline]
     #[must_use]
     pub fn plus(self, other: Sum) -> Sum {
-        Sum(self.0 + other.0)
+        Sum(add(self.0, other.0))
     }
 
     /// The same in 18 bits, of which some more can be added up in 32.
     #[inline]
     pub fn folded(self) -> u32 {
-        let sum = fold_once(self.0);
+        let sum = (self.0 & 0xffff_ffff) + (self.0 >> 32);
         ((sum & 0xffff) + ((sum >> 16) & 0xffff) + (sum >> 32)) as u32
     }
 
@@ -84,10 +92,11 @@ pub fn halves(value: u64) -> u64 {
     (pairs & 0xffff_ffff) + (pairs >> 32)
 }
 
-/// To 33 bits, so that more can be added without overflow.
+/// Their one's complement sum.
 #[inline]
-fn fold_once(sum: u64) -> u64 {
-    (sum & 0xffff_ffff) + (sum >> 32)
+fn add(sum: u64, word: u64) -> u64 {
+    let (sum, carry) = sum.overflowing_add(word);
+    sum + u64::from(carry)
 }
 
 /// The checksum of `bytes`; 0 when they contain a right checksum.

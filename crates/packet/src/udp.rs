@@ -6,7 +6,7 @@
 //! ```
 
 use crate::layers::{Fault, Layers, protocol};
-use crate::{checksum, take, take_mut};
+use crate::{checksum, ethernet, ipv4, take, take_mut};
 
 /// Bytes in the header.
 pub const LEN: usize = 8;
@@ -23,6 +23,27 @@ pub struct Datagram<'a> {
 }
 
 impl<'a> Datagram<'a> {
+    /// What [`Layers::find`] and [`Datagram::parse`] say of a frame that is what nearly all are: without tags and
+    /// options, its IPv4 packet one datagram with right checksums; and where that ends. `None`: ask those two.
+    #[inline]
+    pub fn plain(frame: &'a [u8]) -> Option<(Self, usize)> {
+        const UDP: usize = ethernet::LEN + ipv4::LEN;
+        let head: &[u8; UDP + LEN] = frame.first_chunk()?;
+        let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+        // Ethernet's type; version and header length; fragments; protocol.
+        let plain = head[12..15] == [0x08, 0x00, 0x45] && word(20) & 0x3fff == 0 && head[23] == protocol::UDP;
+        let end = ethernet::LEN + usize::from(word(16));
+        let datagram = frame.get(UDP..end).filter(|datagram| datagram.len() >= LEN)?;
+        if !plain || datagram.len() != usize::from(word(38)) || word(40) == 0 {
+            return None;
+        }
+        let pseudo = checksum::pseudo_header(&head[26..34], protocol::UDP, datagram.len() as u32);
+        if checksum::of(&head[14..34]) != 0 || pseudo.bytes(datagram).checksum() != 0 {
+            return None;
+        }
+        Some((Self { source: word(34), destination: word(36), payload: datagram.get(LEN..)? }, end))
+    }
+
     /// The datagram in `frame`, whose headers `layers` were found before. Length and checksum are checked;
     /// over IPv4 a checksum of zero means that there is none.
     #[inline]
@@ -59,5 +80,58 @@ pub fn swap(frame: &mut [u8], at: usize) {
     if let Some([s0, s1, d0, d1]) = take_mut::<4>(frame, at) {
         std::mem::swap(s0, d0);
         std::mem::swap(s1, d1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signature::Signature;
+    use crate::{Flow, Program};
+    use proptest::prelude::*;
+
+    fn frame(size: usize) -> Vec<u8> {
+        let flow = Flow {
+            source_mac: [2, 0, 0, 0, 0, 1],
+            destination_mac: [2, 0, 0, 0, 0, 2],
+            source: "10.0.0.1:1".parse().expect("an address"),
+            destination: "10.0.0.2:2".parse().expect("an address"),
+        };
+        let mut frame = vec![0; size];
+        let signature = Signature { stream: 1, sequence: 2, sent_ns: 3 };
+        Program::udp(&flow, size).expect("it fits").write(&mut frame, 0, &signature);
+        frame
+    }
+
+    /// All that is said of a datagram.
+    fn said<'a>(datagram: &Datagram<'a>, end: usize) -> (u16, u16, &'a [u8], usize) {
+        (datagram.source, datagram.destination, datagram.payload, end)
+    }
+
+    #[test]
+    fn plain_frames_of_all_sizes_are_known_as_such() {
+        for size in [60, 61, 67, 128, 1514] {
+            assert!(Datagram::plain(&frame(size)).is_some(), "{size}");
+        }
+    }
+
+    proptest! {
+        /// The short way never says what the long one does not.
+        #[test]
+        fn the_short_way_agrees_with_the_long_one(
+            changes in proptest::collection::vec((0usize..60, any::<u8>()), 0..4),
+            padding in 0usize..4,
+            cut in 0usize..=64,
+        ) {
+            let mut frame = frame(60);
+            changes.into_iter().for_each(|(at, value)| frame[at] = value);
+            frame.resize(60 + padding, 0xff);
+            let frame = &frame[..cut.min(frame.len())];
+            if let Some((datagram, end)) = Datagram::plain(frame) {
+                let layers = Layers::find(frame).expect("whole");
+                let long = Datagram::parse(frame, &layers).expect("right");
+                prop_assert_eq!(said(&datagram, end), said(&long, layers.end));
+            }
+        }
     }
 }

@@ -114,38 +114,48 @@ impl Measured {
         }
     }
 
-    /// The frame arrived at `now`, ns.
-    #[inline]
-    pub(super) fn frame(&mut self, frame: &[u8], now: u64) -> Verdict {
-        let (signature, bytes) = match Layers::find(frame) {
+    /// Its signature, and the bytes its datagram carries, of a frame of any kind; or what to do with it.
+    #[inline(never)]
+    fn inspect(&mut self, frame: &[u8]) -> Result<(Signature, usize), Verdict> {
+        match Layers::find(frame) {
             Ok(layers) if layers.protocol == UDP => match Datagram::parse(frame, &layers) {
-                Ok(datagram) => {
-                    let Some(signature) = signature_in(frame, layers.end) else {
-                        return Verdict::Bad(Fault::NoSignature as usize);
-                    };
-                    (signature, datagram.payload.len())
-                }
+                Ok(datagram) => signature_in(frame, layers.end)
+                    .map(|signature| (signature, datagram.payload.len()))
+                    .ok_or(Verdict::Bad(Fault::NoSignature as usize)),
                 Err(fault) => {
                     self.corrupted(frame, layers.end, fault);
-                    return Verdict::Bad(fault as usize);
+                    Err(Verdict::Bad(fault as usize))
                 }
             },
             Ok(layers) => {
-                let Some(signature) = signature_in(frame, layers.end) else { return Verdict::Other };
+                let signature = signature_in(frame, layers.end).ok_or(Verdict::Other)?;
                 if !layers.is_intact(frame) {
                     self.corrupted(frame, layers.end, Fault::BadChecksum);
-                    return Verdict::Bad(Fault::BadChecksum as usize);
+                    return Err(Verdict::Bad(Fault::BadChecksum as usize));
                 }
-                (signature, 0)
+                Ok((signature, 0))
             }
-            Err(Fault::NotIp) => match signature_in(frame, frame.len()) {
-                Some(signature) => (signature, 0),
-                None => return Verdict::Other,
-            },
+            Err(Fault::NotIp) => {
+                signature_in(frame, frame.len()).map(|signature| (signature, 0)).ok_or(Verdict::Other)
+            }
             Err(fault) => {
                 self.corrupted(frame, frame.len(), fault);
-                return Verdict::Bad(fault as usize);
+                Err(Verdict::Bad(fault as usize))
             }
+        }
+    }
+
+    /// The frame arrived at `now`, ns.
+    #[inline]
+    pub(super) fn frame(&mut self, frame: &[u8], now: u64) -> Verdict {
+        let plain =
+            Datagram::plain(frame).and_then(|(datagram, end)| Some((signature_in(frame, end)?, datagram)));
+        let (signature, bytes) = match plain {
+            Some((signature, datagram)) => (signature, datagram.payload.len()),
+            None => match self.inspect(frame) {
+                Ok(found) => found,
+                Err(verdict) => return verdict,
+            },
         };
         let Some(stream) = self.streams.get_mut(usize::from(signature.stream)) else {
             return Verdict::Bad(UNKNOWN_STREAM);
