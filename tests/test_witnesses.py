@@ -10,7 +10,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lab import MQTT, NETDYNOD, Lab, Wire, experiment, group, profile, root, sh, tshark, until
+from lab import (
+    MQTT,
+    NETDYNOD,
+    Lab,
+    Wire,
+    experiment,
+    group,
+    profile,
+    root,
+    sh,
+    tshark,
+    until,
+)
 
 from netdyno.result import Repetition
 
@@ -23,27 +35,50 @@ def totals(trial: Repetition, name: str) -> Any:
 
 def broker(lab: Lab, cable: Wire) -> None:
     """A mosquitto of the test's own."""
-    text = (
-        f"listener 1883 {Wire.FAR}\nallow_anonymous true\nsys_interval 1\nmax_queued_messages 0\nuser root\n"
+    text = f"listener 1883 {Wire.FAR}\nallow_anonymous true\nsys_interval 1\nmax_queued_messages 0\nuser root\n"
+    lab.spawn(
+        *cable.at_far,
+        "mosquitto",
+        "-c",
+        lab.write("m.conf", text),
+        stderr=subprocess.DEVNULL,
     )
-    lab.spawn(*cable.at_far, "mosquitto", "-c", lab.write("m.conf", text), stderr=subprocess.DEVNULL)
-    until(lambda: ":1883" in sh(*cable.at_far, "ss", "-Hltn"), 10, "mosquitto does not listen")
+    until(
+        lambda: ":1883" in sh(*cable.at_far, "ss", "-Hltn"),
+        10,
+        "mosquitto does not listen",
+    )
 
 
 def received(cable: Wire) -> int:
     """`$SYS`: PUBLISH packets received so far, as of the last second."""
     topic = "$SYS/broker/publish/messages/received"
-    seen = sh(*cable.at_far, "mosquitto_sub", "-h", Wire.FAR, "-t", topic, "-C", "1", "-W", "5")
+    seen = sh(
+        *cable.at_far,
+        "mosquitto_sub",
+        "-h",
+        Wire.FAR,
+        "-t",
+        topic,
+        "-C",
+        "1",
+        "-W",
+        "5",
+    )
     return int(seen.split()[-1])
 
 
 def settled(cable: Wire, least: int) -> int:
     """The broker publishes `$SYS` once a second, and only what changed."""
-    until(lambda: received(cable) >= least, 10, f"the broker does not count up to {least}")
+    until(
+        lambda: received(cable) >= least, 10, f"the broker does not count up to {least}"
+    )
     return received(cable)
 
 
-def test_mqtt_is_what_the_broker_a_subscriber_the_cable_and_tshark_saw(lab: Lab, cable: Wire) -> None:
+def test_mqtt_is_what_the_broker_a_subscriber_the_cable_and_tshark_saw(
+    lab: Lab, cable: Wire
+) -> None:
     broker(lab, cable)
     seen = lab.base / "seen"
     with seen.open("w") as sink:
@@ -51,9 +86,19 @@ def test_mqtt_is_what_the_broker_a_subscriber_the_cable_and_tshark_saw(lab: Lab,
             *cable.at_far, "mosquitto_sub", "-h", Wire.FAR, "-t", "nd/#", "-q", "1", "-F", "%t %q",
             stdout=sink, bufsize=0,
         )  # fmt: skip
-        until(lambda: "ESTAB" in sh(*cable.at_far, "ss", "-Htn"), 10, "mosquitto_sub does not connect")
+        until(
+            lambda: "ESTAB" in sh(*cable.at_far, "ss", "-Htn"),
+            10,
+            "mosquitto_sub does not connect",
+        )
         document = profile(
-            group("sensors", f"mqtt://{Wire.FAR}", MQTT, 40, load={"closed": {"flow_interval": "300ms"}}),
+            group(
+                "sensors",
+                f"mqtt://{Wire.FAR}",
+                MQTT,
+                40,
+                load={"closed": {"flow_interval": "300ms"}},
+            ),
             capture={"interface": "w0", "limit": "64MiB"},
         )
         done = lab.good("run", lab.write("p.json", document), prefix=cable.at_near)
@@ -65,14 +110,22 @@ def test_mqtt_is_what_the_broker_a_subscriber_the_cable_and_tshark_saw(lab: Lab,
         # the broker's own count
         assert settled(cable, sent) == sent
         # a subscriber's
-        until(lambda: seen.read_text().count("\n") >= sent, 10, "the subscriber does not see all")
+        until(
+            lambda: seen.read_text().count("\n") >= sent,
+            10,
+            "the subscriber does not see all",
+        )
     lines = seen.read_text().splitlines()
     assert len(lines) == sent
-    assert {line.split()[0] for line in lines} == {f"nd/{device}" for device in range(40)}
+    assert {line.split()[0] for line in lines} == {
+        f"nd/{device}" for device in range(40)
+    }
     # tshark's: the capture covers the whole run
     assert done.folder
     kinds = [
-        k for row in tshark(done.folder / "capture.pcapng", "mqtt", "mqtt.msgtype") for k in row[0].split(",")
+        k
+        for row in tshark(done.folder / "capture.pcapng", "mqtt", "mqtt.msgtype")
+        for k in row[0].split(",")
     ]
     assert kinds.count("3") == sent
     assert kinds.count("4") == total.messages_delivered
@@ -100,9 +153,15 @@ http {{
 
 
 def test_http_is_what_nginx_counted_and_logged(lab: Lab, cable: Wire) -> None:
-    configuration = lab.write("nginx.conf", NGINX.format(folder=lab.base, address=Wire.FAR))
-    lab.spawn(*cable.at_far, "nginx", "-p", str(lab.base), "-e", "stderr", "-c", configuration)
-    until(lambda: ":80 " in sh(*cable.at_far, "ss", "-Hltn"), 10, "nginx does not listen")
+    configuration = lab.write(
+        "nginx.conf", NGINX.format(folder=lab.base, address=Wire.FAR)
+    )
+    lab.spawn(
+        *cable.at_far, "nginx", "-p", str(lab.base), "-e", "stderr", "-c", configuration
+    )
+    until(
+        lambda: ":80 " in sh(*cable.at_far, "ss", "-Hltn"), 10, "nginx does not listen"
+    )
 
     def requests() -> int:
         text = sh(*cable.at_far, "curl", "-s", f"http://{Wire.FAR}/status")
@@ -122,8 +181,12 @@ def test_http_is_what_nginx_counted_and_logged(lab: Lab, cable: Wire) -> None:
     assert codes is None or codes == {"200": total.messages_sent}
 
 
-def test_datagrams_are_what_the_reflector_and_the_cable_counted(lab: Lab, cable: Wire) -> None:
-    reflector = lab.spawn(*cable.at_far, NETDYNOD, "reflect", "--udp", "7", "--bind", Wire.FAR, bufsize=0)
+def test_datagrams_are_what_the_reflector_and_the_cable_counted(
+    lab: Lab, cable: Wire
+) -> None:
+    reflector = lab.spawn(
+        *cable.at_far, NETDYNOD, "reflect", "--udp", "7", "--bind", Wire.FAR, bufsize=0
+    )
     assert reflector.stdout
     assert "ready" in reflector.stdout.readline()
     near, far = cable.counters(cable.near, "w0"), cable.counters(cable.far, "w1")
@@ -133,7 +196,10 @@ def test_datagrams_are_what_the_reflector_and_the_cable_counted(lab: Lab, cable:
     total = totals(done.trial, "voice")
     sent = total.messages_sent
     assert sent == total.messages_delivered > 1000
-    near_after, far_after = cable.counters(cable.near, "w0"), cable.counters(cable.far, "w1")
+    near_after, far_after = (
+        cable.counters(cable.near, "w0"),
+        cable.counters(cable.far, "w1"),
+    )
     # a datagram is a packet of 14 + 20 + 8 + 200 bytes, and nothing else was on the cable
     for way in ("tx", "rx"):
         assert near_after[f"{way}_packets"] - near[f"{way}_packets"] == sent
@@ -155,7 +221,9 @@ def test_pings_are_what_the_kernel_counted(lab: Lab, cable: Wire) -> None:
         return counts["InEchos"], counts["OutEchoReps"]
 
     assert echoes() == (0, 0)
-    document = profile(group("alive", f"ping://{Wire.FAR}", {"ping": {"interval": "50ms"}}, 5))
+    document = profile(
+        group("alive", f"ping://{Wire.FAR}", {"ping": {"interval": "50ms"}}, 5)
+    )
     done = lab.good("run", lab.write("p.json", document), prefix=cable.at_near)
     total = totals(done.trial, "alive")
     assert total.messages_sent == total.messages_delivered > 50
@@ -170,7 +238,9 @@ def test_loss_doubles_and_disorder_are_told_apart(lab: Lab, cable: Wire) -> None
     # each device sends 100: its tens come out even
     model = {"stream": {"rate": "100/s", "count": 100, "echo": True}}
     load = {"closed": {"flows": 1}}
-    document = profile(group("voice", f"udp://{Wire.FAR}:7", model, 2, load=load), measure="1500ms")
+    document = profile(
+        group("voice", f"udp://{Wire.FAR}:7", model, 2, load=load), measure="1500ms"
+    )
     document["thresholds"] = [{"metric": "voice.loss", "max": 0}]
     done = lab.run("run", lab.write("p.json", document), prefix=cable.at_near)
     assert done.code == 99, done.text
@@ -187,8 +257,17 @@ def test_loss_doubles_and_disorder_are_told_apart(lab: Lab, cable: Wire) -> None
     [voice] = done.trial.groups
     order, measured = voice.reordering, voice.measured
     assert order is not None
-    assert order.ratio == order.by_three == measured.reordered / measured.messages_delivered > 0
-    assert (order.extent.count, order.extent.min, order.extent.max) == (measured.reordered, 3, 3)
+    assert (
+        order.ratio
+        == order.by_three
+        == measured.reordered / measured.messages_delivered
+        > 0
+    )
+    assert (order.extent.count, order.extent.min, order.extent.max) == (
+        measured.reordered,
+        3,
+        3,
+    )
     assert 0 < order.late.min <= order.late.max < 1e9
 
 

@@ -282,6 +282,8 @@ class Trial(Model):
     """Over the measure phase."""
     interfaces: dict[str, dict[str, int]] = Field(default_factory=dict)
     """Counters by interface, over the run."""
+    ports: list[dict[str, Any]] = Field(default_factory=list)
+    """DPDK: what each port is, and who does which work, as `graph.describe` of the [RPC](rpc.md) has it."""
     elements: list[dict[str, Any]] = Field(default_factory=list)
     """DPDK: packets in and out, cycles, drops by reason."""
     series: list[Sample] = Field(default_factory=list)

@@ -29,6 +29,8 @@ FLOWS = (
     "leg", "repetition", "group", "device", "flows_started", "flows_completed", "sent", "delivered", "failed",
     "delay_mean_ns", "delay_max_ns", "duplicates", "reordered",
 )  # fmt: skip
+PORT = ("name", "device", "driver", "rx_queues", "tx_queues", "uses", "work")
+"""What of a DPDK port belongs to the environment: not its address, which a virtual one makes up."""
 PARTIAL = "samples.jsonl"
 """Samples as they come; what is left of a trial when we are killed. Gone once the result holds them."""
 
@@ -152,6 +154,10 @@ class Campaign:
         if outcome.repetition is None:
             return
         outcome.repetition.index = number
+        if outcome.repetition.ports:
+            ports = result.environment.setdefault("ports", [])
+            found = [{key: port[key] for key in PORT if key in port} for port in outcome.repetition.ports]
+            ports += [port for port in found if port not in ports]
         leg = next(leg for leg in result.legs if leg.name == variant.name)
         leg.repetitions.append(outcome.repetition)
         if outcome.repetition.version:

@@ -61,13 +61,18 @@ def test_a_plan_has_places_and_ways() -> None:
 def test_ports_say_what_they_do_themselves() -> None:
     port = {"name": "a", "device": "0000:83:00.0", "driver": "net_ice", "mac": "02:00:00:00:00:01"}
     port |= {"rx_queues": 1, "tx_queues": 4, "uses": [], "offers": ["rss", "tso"]}
+    port |= {"work": {"stamps": "software", "spread": "software"}}
     assert graph_view.ports({"ports": [port]}) == [
-        "a: 0000:83:00.0 (net_ice), 02:00:00:00:00:01, 1 receive and 4 transmit queues; "
-        "does by itself: nothing; offers besides: rss, tso"
+        "a: 0000:83:00.0 (net_ice), 02:00:00:00:00:01, 1 receive and 4 transmit queues; does by itself: nothing; "
+        "in software: frames dealt out to queues, time stamps; offers besides: rss, tso"
     ]
-    one = port | {"rx_queues": 4, "uses": ["rss"]}
+    work = {"stamps": "hardware", "spread": "port", "vlan": "port and software", "checksums_sent": "software"}
+    one = port | {"rx_queues": 4, "uses": ["rss"], "work": work}
     (told,) = graph_view.ports({"ports": [one]})
-    assert told.endswith("4 receive and 4 transmit queues; does by itself: rss; offers besides: tso")
+    assert told.endswith(
+        "4 receive and 4 transmit queues; does by itself: frames dealt out to queues, VLAN tags, time stamps; "
+        "in software: checksums sent, VLAN tags; offers besides: tso"
+    )
     assert graph_view.ports(SHAPE) == []
 
 

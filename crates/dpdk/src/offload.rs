@@ -59,6 +59,13 @@ impl Offloads {
         }
     }
 
+    /// These by the names that the port has for them.
+    pub fn names(self, info: &PortInfo) -> Vec<&'static str> {
+        let (rx, tx) = self.bits((u64::MAX, u64::MAX));
+        let does = OFFERS.into_iter().filter(|(_, receive, send)| receive & rx | send & tx != 0);
+        does.map(|(name, ..)| name).filter(|name| info.offers.contains(name)).collect()
+    }
+
     /// Whether packets that are sent need to be made ready for it.
     pub(crate) fn sending(self) -> bool {
         self.tx_checksum || self.tx_ipv4_checksum || self.vlan_insert || self.tso
@@ -180,6 +187,8 @@ mod tests {
         assert_eq!(Offloads::default().bits(capable), (0, 0));
         let (rx, tx) = Offloads { rx_checksum: true, tso: true, ..Offloads::default() }.bits(capable);
         assert_eq!(rx.count_ones(), 3);
+        let wanted = Offloads { rx_checksum: true, ..Offloads::default() };
+        assert_eq!(wanted.names(&info(&["rx udp checksum", "rss"])), ["rx udp checksum"]);
         assert_eq!(
             tx,
             sys::ND_TX_OFFLOAD_TCP_TSO | sys::ND_TX_OFFLOAD_TCP_CKSUM | sys::ND_TX_OFFLOAD_IPV4_CKSUM

@@ -215,7 +215,8 @@ impl Run {
             let _panicked = worker.join();
         }
         let stopped = self.progress().stopped;
-        let header = Header { run: self.id.clone(), transport: self.transport_name, started, stopped };
+        let ports = self.observe().map(|observer| observer.shape().ports.clone()).unwrap_or_default();
+        let header = Header { run: self.id.clone(), transport: self.transport_name, started, stopped, ports };
         let (result, flows) = collector.finish(header);
         tracing::info!(run = %result.run, valid = result.validity.valid, "done");
         let mut progress = self.progress();

@@ -244,6 +244,7 @@ fn check_dpdk(profile: &Profile, dpdk: &Dpdk, add: &mut impl FnMut(Option<Error>
         }
         add(check_forward(dpdk, port, &at));
         add(check_impair(port, &at));
+        add(crate::offload::check(port, &at));
         check_network(port, &at).into_iter().for_each(|error| add(Some(error)));
         for (key, mac) in [("mac", &port.mac), ("peer_mac", &port.peer_mac)] {
             if let Some(mac) = mac.as_ref().filter(|m| parse_mac(m).is_none()) {

@@ -3,7 +3,7 @@
 use crate::error::{BAD_VALUE, CONFLICT, OUT_OF_RANGE};
 use crate::load::capital;
 use crate::{Error, Group, Profile, Role, Transport};
-use packet::frame::{Devices, FrameError, Layer, Program, Recipe, Sizes, Vary, compose};
+use packet::frame::{Devices, FrameError, Layer, Left, Program, Recipe, Sizes, Vary, compose_for};
 use packet::{FCS, Flow, ethernet, ipv4, ipv6, udp};
 use protocol::registry::Params;
 use protocol::unit::{BitRate, Interval, Rate, Share, Size};
@@ -229,13 +229,14 @@ pub fn sizes(group: &Group, ipv6: bool) -> Result<Sizes, String> {
     Ok(Sizes::Cycle(vec![size.saturating_add(plain_headers(ipv6))]))
 }
 
-/// What writes a group's frames; where it cannot be made, the fault's place below the group is named.
+/// What writes a group's frames, for a port that makes the checksums `left` to it; where it cannot be made, the fault's place below the group is named.
 pub fn program(
     group: &Group,
     sizes: &Sizes,
     flow: &Flow,
     devices: Devices<'_>,
     seed: u64,
+    left: Left,
 ) -> Result<Program, FrameError> {
     let frame = group.frame.as_ref();
     let plain = Layer::udp(flow.destination.is_ipv6());
@@ -249,7 +250,7 @@ pub fn program(
         devices,
         seed,
     };
-    compose(&recipe).map_err(|why| {
+    compose_for(&recipe, left).map_err(|why| {
         let at = match (frame.map(|frame| &frame.size), why.at.as_str()) {
             (None | Some(None), "size") => "model.stream.size".to_owned(),
             (_, at) => format!("frame.{at}"),
@@ -286,7 +287,7 @@ fn check_composed(profile: &Profile, group: &Group, at: &str) -> Option<Error> {
             }
         };
         let devices = Devices { count: group.devices.min(2), ports: 2, sources: &sources };
-        program(group, &sizes, &flow, devices, 0).map_err(|why| (CONFLICT, why))
+        program(group, &sizes, &flow, devices, 0, Left::Nothing).map_err(|why| (CONFLICT, why))
     };
     let composed = match target.host.parse() {
         Ok(address) => composed(address),

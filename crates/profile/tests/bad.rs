@@ -404,6 +404,27 @@ fn each_fault_is_named_with_its_place_and_a_remedy() {
             "a.impair",
         ),
         (
+            "no such offload",
+            with_port(json!({"offloads": ["checksums"]})),
+            "ND-104-04",
+            "transport.dpdk.ports[0].offloads",
+            "a list of some of",
+        ),
+        (
+            "time stamps of a reflector",
+            d("/transport/dpdk/ports/1/offloads", json!(["vlan", "timestamp"])),
+            "ND-104-07",
+            "transport.dpdk.ports[1].offloads",
+            "generator",
+        ),
+        (
+            "time stamps from before the impairment",
+            with_port(json!({"impair": {}, "offloads": ["timestamp"]})),
+            "ND-104-07",
+            "transport.dpdk.ports[0].offloads",
+            "impair",
+        ),
+        (
             "a gateway of a reflector",
             d("/transport/dpdk/ports/1/gateway", json!("10.0.0.254")),
             "ND-104-07",

@@ -1,5 +1,6 @@
 //! From samples to the series and the trial's result. Sums counts, merges histograms, judges validity.
 
+use crate::dpdk::observe::PortFacts;
 use crate::interfaces::{self, Interfaces};
 use crate::plan::Plan;
 use crate::result::{
@@ -36,6 +37,8 @@ pub struct Header {
     pub started: String,
     /// Why it ended before its time, if it did.
     pub stopped: Option<&'static str>,
+    /// What the transport's ports are.
+    pub ports: Vec<PortFacts>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -307,6 +310,7 @@ impl Collector {
             groups: groups.collect(),
             workers,
             interfaces: moved,
+            ports: header.ports,
             elements: self.elements.values().cloned().collect(),
             series: self.series,
             error: self.error,
@@ -521,7 +525,13 @@ mod tests {
     }
 
     fn finish(collector: Collector) -> TrialResult {
-        let header = Header { run: String::new(), transport: "", started: String::new(), stopped: None };
+        let header = Header {
+            run: String::new(),
+            transport: "",
+            started: String::new(),
+            stopped: None,
+            ports: vec![],
+        };
         collector.finish(header).0
     }
 

@@ -1,5 +1,6 @@
 //! The trial result and the points of its series, as they leave the daemon (docs/reference/rpc.md).
 
+use crate::dpdk::observe::PortFacts;
 use crate::interfaces::Interfaces;
 use crate::transport::ElementCounts;
 use base64::Engine as _;
@@ -269,6 +270,8 @@ pub struct TrialResult {
     pub workers: Vec<WorkerPoint>,
     /// Per interface, over the whole run.
     pub interfaces: Interfaces,
+    /// What each port is, and who does which work (dpdk).
+    pub ports: Vec<PortFacts>,
     /// Per element (dpdk).
     pub elements: Vec<ElementCounts>,
     /// The series.

@@ -202,7 +202,8 @@ fn start(profile: &Value, steer: impl FnOnce(&Control)) -> Result<Run, Unready> 
     threads.into_iter().for_each(|thread| thread.join().expect("a worker"));
     let took = began.elapsed();
     assert!(collector.is_done(), "every worker says when it leaves");
-    let header = Header { run: "r".into(), transport: "", started: String::new(), stopped: None };
+    let header =
+        Header { run: "r".into(), transport: "", started: String::new(), stopped: None, ports: vec![] };
     let (result, flows) = collector.finish(header);
     let run = Run { workers: transport.workers(), window: control.window(), samples, result, flows, took };
     assert_eq!(transport.workers(), transport.cores().len());

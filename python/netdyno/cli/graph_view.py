@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from netdyno import portwork
 from netdyno.cli import console
 
 HEADS = ("element", "worker", "core", "in", "out", "packets/s", "cycles/packet", "drops", "to")
@@ -77,17 +78,17 @@ def rows(
 
 
 def ports(shape: Mapping[str, Any]) -> list[str]:
-    """What each port is, the work it does by itself, and what else it could: elements do that."""
+    """What each port is, the work it does by itself, what is done in software, and what else it offers."""
     told = []
     for port in shape.get("ports", []):
         queues = f"{port['rx_queues']} receive and {port['tx_queues']} transmit queues"
         if port["rx_queues"] == port["tx_queues"] == 1:
             queues = "1 queue each way"
-        does = ", ".join(port["uses"]) or "nothing"
+        itself, software = (", ".join(part) or "nothing" for part in portwork.shares(port))
         unused = ", ".join(sorted(set(port["offers"]) - set(port["uses"]))) or "nothing"
         told.append(
             f"{port['name']}: {port['device']} ({port['driver']}), {port['mac']}, {queues}; "
-            f"does by itself: {does}; offers besides: {unused}"
+            f"does by itself: {itself}; in software: {software}; offers besides: {unused}"
         )
     return told
 

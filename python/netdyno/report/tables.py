@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from netdyno import portwork
 from netdyno.model import Distribution, GroupResult
 from netdyno.report import units
 from netdyno.report.series import by_samples
@@ -225,6 +226,31 @@ def workers(rep: Repetition) -> Table:
     return table
 
 
+def ports(rep: Repetition) -> Table:
+    """The DPDK ports, and who does which work."""
+    table = Table(
+        M("Ports"),
+        [
+            Column(M("Port"), numeric=False),
+            Column(M("Device"), numeric=False),
+            Column(M("Queues in, out"), numeric=False),
+            Column(M("Does by itself"), numeric=False),
+            Column(M("Done in software"), numeric=False),
+        ],
+    )
+    for port in rep.ports:
+        itself, software = portwork.shares(port)
+        queues = f"{port.get('rx_queues', units.NONE)}, {port.get('tx_queues', units.NONE)}"
+        table.add(
+            data(str(port.get("name", ""))),
+            Cell(Data(str(port.get("device", ""))), None, Data(str(port.get("driver", "")))),
+            Cell(Data(queues)),
+            Cell(Data(", ".join(itself) or units.NONE)),
+            Cell(Data(", ".join(software) or units.NONE)),
+        )
+    return table
+
+
 def elements(rep: Repetition) -> Table:
     """The packet path: what each element took, gave and dropped, and what it cost."""
     table = Table(
@@ -316,6 +342,7 @@ def all_tables(rep: Repetition) -> list[Table]:
         delays(rep),
         reordering(rep),
         interfaces(rep),
+        ports(rep),
         elements(rep),
         witnesses(rep),
         workers(rep),

@@ -184,6 +184,7 @@ def trial(leg: str, index: int, loads: tuple[Load, ...], rng: random.Random) -> 
         {"name": "dut0.reflector", "worker": 1, "packets_in": delivered.get("raw", 0) + 60, "packets_out": delivered.get("raw", 0) + 12, "drops": {"ring full": 41, "not for us": 7}, "cycles_per_packet": 38.2},
         {"name": "gen0.receiver", "worker": 0, "packets_in": delivered.get("raw", 0) + 12, "packets_out": delivered.get("raw", 0), "drops": {"no signature": 12}, "cycles_per_packet": 84.9},
     ]  # fmt: skip
+    ports = [{"name": "gen0", "device": "0000:83:00.0", "driver": "net_ice", "rx_queues": 1, "tx_queues": 1, "uses": ["rx udp checksum"], "offers": ["rx udp checksum", "tso"], "work": {"checksums_sent": "software", "checksums_received": "port", "vlan": "software", "stamps": "software"}}]  # fmt: skip
     witnesses = [{"what": "reflector port dut0: frames received", "ours": delivered["raw"], "theirs": delivered["raw"], "agree": True}] if dpdk else [
         {"what": "broker: PUBLISH received ($SYS)", "ours": delivered["sensors"], "theirs": delivered["sensors"], "agree": True},
         {"what": "nginx: requests (stub_status)", "ours": delivered["web"], "theirs": delivered["web"] + (3 if index else 0), "agree": not index},
@@ -195,7 +196,7 @@ def trial(leg: str, index: int, loads: tuple[Load, ...], rng: random.Random) -> 
         "phases": {"warmup": WARMUP, "measure": MEASURE, "drain": 1.4}, "stopped": None, "error": None,
         "validity": {"valid": True, "reasons": []}, "groups": list(groups),
         "workers": [{"worker": w, "core": w + 1, "cpu": 0.97 if dpdk else 0.46 - 0.1 * w, "starved": 0.003, "intervals": 24} for w in range(2)],
-        "interfaces": total, "elements": elements if dpdk else [], "series": series, "witnesses": witnesses,
+        "interfaces": total, "ports": ports if dpdk else [], "elements": elements if dpdk else [], "series": series, "witnesses": witnesses,
         "dut": {name: {
             "driver": name, "version": "2.0.18" if name == "mosquitto" else "", "host": "nd-dut",
             "cpu_series": [{"t": i + 0.9, "cpu": max(0, cpu * (i < 22) + rng.gauss(0, 0.02))} for i in range(24)],

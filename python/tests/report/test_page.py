@@ -12,7 +12,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 
 from netdyno.model import Sample
-from netdyno.report import charts, flows, inline, percentiles, render, render_folder
+from netdyno.report import charts, flows, inline, percentiles, render, render_folder, tables
 from netdyno.report.legs import leg_view
 from netdyno.report.page import build, environment
 from netdyno.report.series import coarsen, in_order, without_stub
@@ -233,6 +233,17 @@ def test_environment_is_flattened_by_name() -> None:
         ("nics", [("eth0.mtu", "1500")]),
         ("cpu", [("model.id", "3")]),
     ]
+
+
+def test_ports_and_who_does_which_work(result: Json) -> None:
+    found = [
+        [[str(cell.text).strip("\u2068\u2069") for cell in row] for row in tables.ports(rep).rows]
+        for leg in typed(result).legs
+        for rep in leg.repetitions
+    ]
+    assert [] in found
+    software = "checksums sent, VLAN tags, time stamps"
+    assert [["gen0", "0000:83:00.0", "1, 1", "checksums received", software]] in found
 
 
 def test_trials_that_went_wrong_say_so(result: Json) -> None:

@@ -86,10 +86,34 @@ pub struct Recipe<'a> {
 const SHORTEST: usize = 60;
 const LONGEST: usize = 16_380;
 
+/// Which checksums the port makes that sends the frames.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Left {
+    /// None.
+    #[default]
+    Nothing,
+    /// Those of UDP and TCP in the outermost IP.
+    Transport,
+    /// And that of this IP's header.
+    All,
+}
+
 /// Make the program.
 pub fn compose(recipe: &Recipe<'_>) -> Result<Program, FrameError> {
+    compose_for(recipe, Left::Nothing)
+}
+
+/// Make the program for a port that makes checksums. Of frames in which it would not know what to do, none is left to it:
+/// [`Program::left`] says so.
+pub fn compose_for(recipe: &Recipe<'_>, left: Left) -> Result<Program, FrameError> {
     let placed = headers::place(recipe.layers)?;
     let mut selected = select::select(recipe.vary, &placed, recipe.seed)?;
+    let steady = !selected.iter().any(|one| one.field.name == "protocol");
+    let carried = headers::carried(&placed).filter(|_| steady && left != Left::Nothing);
+    let makes = carried.map_or([None; 2], |carried| {
+        let ip = (left == Left::All && !carried.v6).then_some(carried.ip + 10);
+        [Some(carried.l4 + if carried.tcp { 16 } else { 6 }), ip]
+    });
     select::devices(&mut selected, &placed, recipe.flow, &recipe.devices);
     let sizes = recipe.sizes.distinct();
     if sizes.is_empty() {
@@ -98,7 +122,7 @@ pub fn compose(recipe: &Recipe<'_>) -> Result<Program, FrameError> {
     let mut targets = Vec::new();
     let mut variants = Vec::new();
     for size in &sizes {
-        let (variant, made) = variant(recipe, &placed, &selected, *size)?;
+        let (variant, made) = variant(recipe, &placed, &selected, (*size, makes))?;
         variants.push(variant);
         targets = made;
     }
@@ -127,15 +151,20 @@ pub fn compose(recipe: &Recipe<'_>) -> Result<Program, FrameError> {
         Sizes::Random(..) => Order::random(recipe.seed, sizes.len()),
     };
     let targets = targets.into_iter().map(|(target, _)| target).collect();
-    Ok(Program::new(variants.into(), order, steps.into(), targets))
+    let program = Program::new(variants.into(), order, steps.into(), targets);
+    Ok(match carried {
+        Some(carried) => program.leaving(carried),
+        None => program,
+    })
 }
 
-/// The frame of one size, and the checksums to make for each: the same for all sizes.
+/// The frame of one size, and the checksums to make for each: the same for all sizes. `left`: where those are that the port
+/// makes.
 fn variant(
     recipe: &Recipe<'_>,
     placed: &[Placed<'_>],
     selected: &[Selected],
-    size: usize,
+    (size, left): (usize, [Option<usize>; 2]),
 ) -> Result<(Variant, Vec<(Target, Site)>), FrameError> {
     if !(SHORTEST..=LONGEST).contains(&size) {
         let what = format!("a frame of {size} bytes (without FCS) is not between {SHORTEST} and {LONGEST}");
@@ -165,7 +194,8 @@ fn variant(
     let mut variant = Variant { bytes: bytes.into(), sums: [Sum::ZERO; TARGETS], signature };
     let mut live: Vec<(Target, Site)> = Vec::new();
     // From the inside out: what an inner checksum is, an outer one covers.
-    for site in headers::sites(placed, size).into_iter().rev() {
+    let ours = |site: &Site| !left.contains(&Some(site.at));
+    for site in headers::sites(placed, size).into_iter().rev().filter(ours) {
         let signed = signature.is_some_and(|at| site.covers(at));
         let varies = selected.iter().any(|one| site.covers(one.at));
         let sum = site.sum(&variant.bytes);

@@ -1,6 +1,7 @@
 //! Layers as bytes: where each begins, what it says, and what its checksum covers.
 
 use super::layer::{Fill, Ipv4Layer, Ipv6Layer, Layer, PayloadLayer};
+use super::program::Carried;
 use super::{Flow, FrameError};
 use crate::checksum::{self, Sum};
 use crate::ethernet::{self, Tags, kind};
@@ -422,6 +423,26 @@ impl Site {
 /// The checksums of a frame of `size` bytes, from the outside in.
 pub(super) fn sites(placed: &[Placed<'_>], size: usize) -> Vec<Site> {
     placed.iter().filter_map(|one| site(one, size)).collect()
+}
+
+/// The headers whose checksums a port could make: of UDP or TCP in the outermost IP, right behind Ethernet and its tags.
+pub(super) fn carried(placed: &[Placed<'_>]) -> Option<Carried> {
+    let outer = |one: &&Placed<'_>| !matches!(one.layer, Layer::Ethernet(_) | Layer::Vlan(_));
+    let ip = placed.iter().find(outer)?;
+    let l4 = placed.iter().find(|one| one.at > ip.at)?;
+    let v6 = match ip.layer {
+        Layer::Ipv4(ip) if ip.protocol.is_none() => false,
+        Layer::Ipv6(ip) if ip.next.is_none() => true,
+        _ => return None,
+    };
+    let tcp = match l4.layer {
+        Layer::Udp(_) => site(l4, usize::from(u16::MAX)).map(|_| false)?,
+        Layer::Tcp(_) => true,
+        _ => return None,
+    };
+    let announced = placed.iter().take_while(|one| one.at < ip.at);
+    let as_usual = |one: &Placed<'_>| !matches!(one.layer, Layer::Ethernet(e) if e.ethertype.is_some());
+    announced.into_iter().all(as_usual).then_some(Carried { ip: ip.at, l4: l4.at, v6, tcp })
 }
 
 fn site(one: &Placed<'_>, size: usize) -> Option<Site> {

@@ -18,14 +18,14 @@ mod select;
 mod vary;
 
 pub use address::MacAddress;
-pub use compose::{Devices, Recipe, Sizes, compose};
+pub use compose::{Devices, Left, Recipe, Sizes, compose, compose_for};
 pub use flow::Flow;
 pub use headers::tags;
 pub use layer::{
     ArpLayer, EthernetLayer, Fill, GreLayer, IcmpLayer, Ipv4Layer, Ipv6Layer, Layer, MplsLayer, PayloadLayer,
     TcpLayer, UdpLayer, VlanLayer, VxlanLayer,
 };
-pub use program::{Marks, Program, ROWS, Written};
+pub use program::{Carried, Marks, Program, ROWS, Written};
 pub use vary::{Change, Range, Steps, Value, Vary};
 
 /// Why a frame cannot be made.

@@ -148,6 +148,19 @@ impl Marks {
     }
 }
 
+/// UDP or TCP in IP, in every frame of a program at the same place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Carried {
+    /// Where the IP header begins.
+    pub ip: usize,
+    /// Where that of UDP or TCP does.
+    pub l4: usize,
+    /// Whether it is IPv6.
+    pub v6: bool,
+    /// Whether it is TCP, else UDP.
+    pub tcp: bool,
+}
+
 /// A frame without end: what [`compose`](super::compose()) makes.
 #[derive(Debug, Clone)]
 pub struct Program {
@@ -161,6 +174,8 @@ pub struct Program {
     targets: Box<[Target]>,
     /// Sums for each target, by frame: used while frames are written, kept so as not to be made each time.
     sums: Box<[[u32; ROWS]]>,
+    /// Whose checksums are left to the port.
+    left: Option<Carried>,
 }
 
 /// What was written.
@@ -185,7 +200,17 @@ impl Program {
         let mut picks = [0; ROWS];
         picks[0] = order.next();
         let sums = vec![[0; ROWS]; targets.len()].into();
-        Self { variants, order, picks, picked: 1, steps, targets, sums }
+        Self { variants, order, picks, picked: 1, steps, targets, sums, left: None }
+    }
+
+    /// The same, whose checksums there are left to the port.
+    pub(super) fn leaving(self, left: Carried) -> Self {
+        Self { left: Some(left), ..self }
+    }
+
+    /// Whose checksums are left to the port that sends the frames: it is to be told.
+    pub fn left(&self) -> Option<Carried> {
+        self.left
     }
 
     /// Frames as they are, one after the other and again, such as those of a recording; at most 65,536.
@@ -222,6 +247,7 @@ impl Program {
             step.rest = step.rest.filter(|_| step.at > AT || step.at + usize::from(step.width) <= AT);
         }
         self.targets.iter_mut().for_each(|target| target.at = moved(target.at));
+        self.left = self.left.map(|left| Carried { ip: moved(left.ip), l4: moved(left.l4), ..left });
         self
     }
 

@@ -418,9 +418,23 @@ proptest! {
         let (flow, sizes) = (flow(), Sizes::Random(size, size + 3));
         let recipe = Recipe { layers: &layers, vary: &vary, sizes: &sizes, measured: true, flow: &flow, devices: Devices::default(), seed: seed.into() };
         let mut program = compose(&recipe).expect("a program");
+        let mut leaving = compose_for(&recipe, Left::All).expect("a program");
         for _ in 0..20 {
             let frame = next(&mut program);
             judge(&frame);
+            // What is left to the port is all that is missing.
+            let mut unfinished = next(&mut leaving);
+            let found = Layers::find(&frame).expect("whole");
+            prop_assert_eq!(leaving.left().is_some(), matches!(found.protocol, 6 | 17));
+            if let Some(left) = leaving.left() {
+                prop_assert_eq!((left.ip, left.l4, left.v6, left.tcp), (found.ip, found.l4, found.is_v6(), found.protocol == 6));
+                let transport = left.l4 + if left.tcp { 16 } else { 6 };
+                for at in [Some(transport), (!left.v6).then_some(left.ip + 10)].into_iter().flatten() {
+                    prop_assert_eq!(&unfinished[at..at + 2], &[0, 0]);
+                    unfinished[at..at + 2].copy_from_slice(&frame[at..at + 2]);
+                }
+            }
+            prop_assert_eq!(&unfinished, &frame);
             let at = (frame.len() - signature::LEN) & !1;
             prop_assert_eq!(Signature::parse(&frame[at..]), Some(SIGNATURE));
             prop_assert!(Layers::find(&frame).is_ok());
@@ -467,4 +481,47 @@ fn many_frames_at_once_are_the_same_as_one_by_one() {
             }
         }
     }
+}
+
+#[test]
+fn only_what_a_port_knows_how_to_make_is_left_to_it() {
+    let left = |layers: Json, vary: Json| {
+        let layers: Vec<Layer> = serde_json::from_value(layers).expect("layers");
+        let vary: Vec<Vary> = serde_json::from_value(vary).expect("variation");
+        let (flow, sizes) = (flow(), Sizes::Cycle(vec![200]));
+        let devices = Devices::default();
+        let recipe = Recipe {
+            layers: &layers,
+            vary: &vary,
+            sizes: &sizes,
+            measured: true,
+            flow: &flow,
+            devices,
+            seed: 1,
+        };
+        assert_eq!(compose(&recipe).expect("a program").left(), None);
+        let program = compose_for(&recipe, Left::Transport).expect("a program");
+        let tagged = program.clone().tagged(&Tags::vlans(&[5]).expect("one")).left();
+        assert_eq!(
+            program.left().map(|left| (left.ip + 4, left.l4 + 4)),
+            tagged.map(|left| (left.ip, left.l4))
+        );
+        program.left().map(|left| (left.ip, left.l4))
+    };
+    assert_eq!(left(v4_udp(), json!([])), Some((14, 34)));
+    let tagged = json!([{"ethernet": {}}, {"vlan": {"id": 3}}, {"ipv6": {"source": "::1", "destination": "::2"}}, {"tcp": {}}]);
+    assert_eq!(left(tagged, json!([])), Some((18, 58)));
+    let none = [
+        json!([{"ethernet": {}}, {"ipv4": {}}, {"icmp": {}}]),
+        json!([{"ethernet": {}}, {"ipv4": {}}, {"udp": {"checksum": false}}]),
+        json!([{"ethernet": {}}, {"mpls": {"label": 1}}, {"ipv4": {}}, {"udp": {}}]),
+        json!([{"ethernet": {}}, {"ipv4": {}}, {"gre": {}}, {"ipv4": {}}, {"udp": {}}]),
+        json!([{"ethernet": {"ethertype": 1}}, {"ipv4": {}}, {"udp": {}}]),
+        json!([{"ethernet": {}}, {"ipv4": {"protocol": 6}}, {"udp": {}}]),
+    ];
+    for layers in none {
+        assert_eq!(left(layers.clone(), json!([])), None, "{layers}");
+    }
+    let protocol = json!([{"field": "ipv4.protocol", "change": {"list": [6, 17]}}]);
+    assert_eq!(left(v4_udp(), protocol), None);
 }

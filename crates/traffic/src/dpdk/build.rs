@@ -1,5 +1,6 @@
 //! From the plan to the graph: ports opened, peers found, elements connected.
 
+use super::assist::Assist;
 use super::capture::{Captured, Taps};
 use super::frames;
 use super::generator::{Generator, Streams};
@@ -8,6 +9,7 @@ use super::l2fwd::L2fwd;
 use super::lanes::{self, Lanes};
 use super::neighbour::{self, Neighbour, Stations};
 use super::observe::PortFacts;
+use super::offloads;
 use super::peers;
 use super::receiver::{Expected, Receiver, Stream};
 use super::reflector::Reflector;
@@ -17,7 +19,7 @@ use super::spread::Spread;
 use super::wiring::{self, Wiring};
 use crate::plan::{GroupPlan, Plan};
 use crate::transport::Unready;
-use dpdk::{Eal, EalOptions, Mempool, Port, PortConfig, PortInfo, RxQueue, TxQueue};
+use dpdk::{Eal, EalOptions, Mempool, Offloads, Port, PortConfig, PortInfo, RxQueue, TxQueue};
 use engine::Graph;
 use engine::port::{PortRx, PortTx};
 use packet::ethernet::{TAG, Tags};
@@ -65,6 +67,10 @@ pub(super) struct Open<'a> {
     info: PortInfo,
     taps: &'a Taps,
     port: Port,
+    /// What the port does by itself.
+    does: Offloads,
+    /// Groups that leave checksums to it, of all that it sends.
+    leaving: (usize, usize),
 }
 
 impl Open<'_> {
@@ -82,8 +88,9 @@ impl Open<'_> {
             mac: self.stations.bare().mac.map(|byte| format!("{byte:02x}")).join(":"),
             rx_queues: self.lanes.rx,
             tx_queues: self.lanes.tx,
-            uses: self.lanes.rss().then_some("rss").into_iter().collect(),
+            uses: self.does.names(&self.info).into_iter().chain(self.lanes.rss().then_some("rss")).collect(),
             offers: self.info.offers.clone(),
+            work: offloads::shares(self.settings, self.does, self.lanes, self.leaving),
         }
     }
 }
@@ -135,10 +142,14 @@ pub fn build(
         let peer = peers::find(i, (&plan.profile.groups[i], group), on, &mut ports, &pool)?;
         let flow = flow(group, &ports[on], peer);
         let tags = peers::tags(&plan.profile.groups[i], &ports[on]);
-        let (program, headers) = frames::program(i, group, plan, &flow)?;
+        let does = ports[on].does;
+        let (program, headers) = frames::program(i, group, plan, &flow, offloads::left(does))?;
         // Of frames that are counted whole, no byte is a header.
         let headers = if headers > 0 { headers + tags.bytes().len() } else { 0 };
         let program = program.tagged(&tags);
+        let work = program.left().map(|carried| offloads::work(&carried, does));
+        let (leaving, all) = &mut ports[on].leaving;
+        (*leaving, *all) = (*leaving + usize::from(work.is_some()), *all + 1);
         let shape = frames::shape(i, group, plan, &program, ports[on].speed())?;
         let lanes = sending[on].len();
         for (part, devices) in parts(&shape, lanes).into_iter().enumerate() {
@@ -151,6 +162,7 @@ pub fn build(
                     slots: Slots::new(&shape, seed),
                     marked: program.is_marked(),
                     program: program.clone(),
+                    work,
                     headers,
                     priority: plan.profile.groups[i].frame.as_ref().map_or(0, |frame| frame.priority),
                     from: devices.start,
@@ -173,6 +185,7 @@ pub fn build(
     };
     for (open, streams) in ports.into_iter().zip(sending) {
         let port = &open.settings.name;
+        let assist = Assist::of(&open.port, open.does).map_err(|why| unready("transport.dpdk", &why))?;
         built.ports.push((port.clone(), open.port));
         for ((i, tx), tap) in open.tx.into_iter().enumerate().zip(&open.taps.tx) {
             let name = wiring::name(port, "tx", i, open.lanes.tx);
@@ -208,7 +221,7 @@ pub fn build(
                     let (sends, receives) = (name("generator"), name("receiver"));
                     let generator = Generator::new(streams, pool.clone(), reporter(&sends));
                     let (groups, streams) = expected(plan);
-                    let receiver = Receiver::new(groups, streams, reporter(&receives));
+                    let receiver = Receiver::new(groups, streams, reporter(&receives), assist.clone());
                     built.graph.add(sends, generator);
                     built.graph.add(receives, receiver);
                 }
@@ -253,15 +266,24 @@ fn open<'a>(
         let mtu = if mtu > 1500 { u16::try_from(mtu).unwrap_or(u16::MAX) } else { 0 };
         let info = port.info().map_err(device)?;
         let lanes = Lanes::of(settings, &info, steady);
+        let mut does = offloads::choose(settings, &info, &at)?;
         let config = PortConfig {
             mac: wanted,
             mtu,
             rx_queues: lanes.rx as u16,
             tx_queues: lanes.tx as u16,
             rss: lanes.rss(),
+            offloads: does,
             ..PortConfig::default()
         };
         let (rx, mut tx) = port.start(&config, pool).map_err(device)?;
+        if does.rx_timestamp && port.clock().is_none() {
+            // Stamps that nobody can tell the time from.
+            does.rx_timestamp = false;
+            if settings.offloads.wants(profile::Offload::Timestamp) == Some(true) {
+                return Err(offloads::lacking(&at, "a clock to read", &info.offers));
+            }
+        }
         // Ports without an address of their own get one that is locally administered.
         let own = Some(port.mac()).filter(|mac| *mac != [0; 6]);
         let mac = wanted.or(own).unwrap_or([2, 0x6e, 0x64, 0, 0, index as u8]);
@@ -273,7 +295,8 @@ fn open<'a>(
         if !silent && !settings.device.starts_with("pair:") {
             neighbour::announce(&stations, &mut tx[0], pool);
         }
-        ports.push(Open { settings, index, rx, tx, stations, lanes, info, taps, port });
+        let leaving = (0, 0);
+        ports.push(Open { settings, index, rx, tx, stations, lanes, info, taps, port, does, leaving });
     }
     Ok(ports)
 }

@@ -4,7 +4,7 @@ use super::slots::{Gaps, Shape};
 use crate::capture;
 use crate::plan::{GroupPlan, Plan};
 use crate::transport::Unready;
-use packet::frame::{Devices, Layer, Program, Sizes};
+use packet::frame::{Devices, Layer, Left, Program, Sizes};
 use packet::{FCS, Flow};
 use profile::ceiling::RATE;
 use profile::frame::Replay;
@@ -89,12 +89,13 @@ pub fn names_peer(group: &profile::Group) -> bool {
     })
 }
 
-/// What the group sends, and how many bytes of each frame are headers that do not count as sent.
+/// What the group sends on a port that makes the checksums `left` to it, and how many bytes of each frame are headers that do not count as sent.
 pub fn program(
     index: usize,
     group: &GroupPlan,
     plan: &Plan,
     flow: &Flow,
+    left: Left,
 ) -> Result<(Program, usize), Unready> {
     let frame = frame(plan, index);
     if let Some(replay) = frame.and_then(|frame| frame.replay.as_ref()) {
@@ -103,7 +104,7 @@ pub fn program(
     let sizes = sizes(index, group, plan)?;
     let devices = Devices { count: group.devices, ports: SOURCE_PORTS, sources: &group.sources };
     let seed = plan.profile.seed.wrapping_add(index as u64);
-    let program = profile::frame::program(&plan.profile.groups[index], &sizes, flow, devices, seed)
+    let program = profile::frame::program(&plan.profile.groups[index], &sizes, flow, devices, seed, left)
         .map_err(|why| refusal(index, &why.at, why.what, why.fix))?;
     let headers = profile::frame::plain_headers(group.address.is_ipv6());
     Ok((program, if frame.is_some() { 0 } else { headers }))

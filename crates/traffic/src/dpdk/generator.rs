@@ -6,7 +6,7 @@
 
 use super::report::{Report, Reporter, take};
 use super::slots::{Slot, Slots};
-use dpdk::{BURST, Batch, Mempool};
+use dpdk::{BURST, Batch, Mempool, TxWork};
 use engine::{About, Cx, Element};
 use packet::Program;
 use packet::frame::{Marks, ROWS};
@@ -30,6 +30,8 @@ pub struct Streams {
     pub program: Program,
     /// Whether what they send shows who sent it, or when.
     pub marked: bool,
+    /// What the port is to do with each frame.
+    pub work: Option<TxWork>,
     /// Bytes of each frame that are headers, and not counted as sent.
     pub headers: usize,
     /// Which streams go first when the port cannot take all: those with the higher number.
@@ -155,6 +157,9 @@ fn send(
         sent_ns.iter().zip(bytes).for_each(|(sent, bytes)| streams.count(window.phase(due(sent)), 1, bytes));
     }
     streams.program.write_all(frames, marks);
+    if let Some(work) = &streams.work {
+        batch.frames_mut()[have..].iter_mut().for_each(|mbuf| mbuf.leave(work));
+    }
     // One value for all that leave together: the oldest's, so that none is made to look better than it was.
     let late = now.since(due(first)).min(DELAY_MAX_NS);
     let _grown = streams.meter[phase as usize].lateness.record_n(late, taken as u64);

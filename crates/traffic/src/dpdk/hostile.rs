@@ -463,7 +463,7 @@ mod tests {
             let expected =
                 Expected { group: 0, meter: [(); 3].map(|()| Tally::new(1)), delay: Some(0), whole: false };
             let reporter = Reporter::new(run.clone(), 0, to);
-            let receiver = Receiver::new(vec![expected], vec![Stream::new(0, 0)], reporter);
+            let receiver = Receiver::new(vec![expected], vec![Stream::new(0, 0)], reporter, None);
             let stats = through(case.frames.clone(), receiver, &Taps::new(1), &run);
             let tallies = reports.iter().flat_map(|report| report.groups).flat_map(|(_, phases)| phases);
             let used = tallies.map(|tally| tally.counts.messages_delivered + tally.counts.duplicates).sum();

@@ -10,9 +10,11 @@
 //! The profile's placement says which worker runs which of these; `tx` goes with what mostly sends, `rx` with
 //! what mostly receives.
 
+mod assist;
 pub mod between;
 mod build;
 mod capture;
+mod device_clock;
 mod frames;
 mod generator;
 #[cfg(any(test, feature = "testing"))]
@@ -22,6 +24,7 @@ mod l2fwd;
 mod lanes;
 mod neighbour;
 pub mod observe;
+mod offloads;
 mod peers;
 mod receiver;
 mod reflector;

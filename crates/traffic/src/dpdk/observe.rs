@@ -1,6 +1,7 @@
 //! The graph for people who watch: what it is made of, what passes through it, and the way of single packets.
 
 use super::capture::compile;
+use super::offloads::Shares;
 use super::supervisor::counts;
 use super::wiring::{self, Wiring};
 use crate::transport::{ElementCounts, Unready};
@@ -46,6 +47,8 @@ pub struct PortFacts {
     pub uses: Vec<&'static str>,
     /// What it offers to do, by its own word.
     pub offers: Vec<&'static str>,
+    /// Who does which work with what it sends and receives.
+    pub work: Shares,
 }
 
 /// Where a worker runs.

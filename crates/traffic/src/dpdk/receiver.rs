@@ -3,9 +3,10 @@
 //! Nothing is taken for granted: frames that are broken, foreign or of unknown streams are dropped and
 //! counted by reason; what is not UDP goes on to the next element, which answers ARP and ping.
 
+use super::assist::Assist;
 use super::report::{Report, Reporter, take};
 use super::tracker::{Arrival, Tracker};
-use dpdk::Batch;
+use dpdk::{Batch, Checked};
 use engine::{About, Cx, Element};
 use packet::layers::protocol::UDP;
 use packet::signature::{self, Signature};
@@ -66,6 +67,8 @@ const DROPS: [&str; SEGMENTED + 1] = {
 pub struct Receiver {
     measured: Measured,
     reporter: Reporter,
+    /// What the port says of frames, if it does.
+    assist: Option<Assist>,
 }
 
 /// What was measured so far; knows nothing of DPDK.
@@ -157,6 +160,35 @@ impl Measured {
                 Err(verdict) => return verdict,
             },
         };
+        self.arrived(signature, (bytes, frame.len()), now)
+    }
+
+    /// A frame of whose checksum the port said something arrived at `now`, ns.
+    pub(super) fn checked(&mut self, frame: &[u8], now: u64, said: Checked) -> Verdict {
+        let found = match (said, Layers::find(frame)) {
+            (Checked::Unknown, _) => return self.frame(frame, now),
+            (Checked::Bad, layers) => {
+                let end = layers.map_or(frame.len(), |layers| layers.end);
+                self.corrupted(frame, end, Fault::BadChecksum);
+                return Verdict::Bad(Fault::BadChecksum as usize);
+            }
+            (Checked::Good, Ok(layers)) => match Datagram::trusted(frame, &layers) {
+                Ok(datagram) => Some((layers.end, datagram.payload.len())),
+                Err(Fault::NotUdp) => Some((layers.end, 0)),
+                Err(_) => None,
+            },
+            (Checked::Good, Err(_)) => None,
+        };
+        // What is odd is looked at as if nothing had been said.
+        match found.and_then(|(end, bytes)| Some((signature_in(frame, end)?, bytes))) {
+            Some((signature, bytes)) => self.arrived(signature, (bytes, frame.len()), now),
+            None => self.frame(frame, now),
+        }
+    }
+
+    /// What was in a frame: `bytes` in its datagram, of `len`.
+    #[inline]
+    fn arrived(&mut self, signature: Signature, (bytes, len): (usize, usize), now: u64) -> Verdict {
         let Some(stream) = self.streams.get_mut(usize::from(signature.stream)) else {
             return Verdict::Bad(UNKNOWN_STREAM);
         };
@@ -166,7 +198,7 @@ impl Measured {
         let sent = Time(signature.sent_ns.saturating_sub(self.zero));
         let tally = &mut group.meter[self.window.phase(sent) as usize];
         let counts = &mut tally.counts;
-        counts.bytes_received += if group.whole { frame.len() } else { bytes } as u64;
+        counts.bytes_received += if group.whole { len } else { bytes } as u64;
         match stream.tracker.arrived(signature.sequence) {
             Arrival::InOrder => {}
             Arrival::Ahead(first) => {
@@ -213,9 +245,14 @@ pub(super) fn signature_in(frame: &[u8], end: usize) -> Option<Signature> {
 
 impl Receiver {
     /// For these groups and streams; the position of a stream is its number.
-    pub fn new(groups: Vec<Expected>, streams: Vec<Stream>, reporter: Reporter) -> Self {
+    pub fn new(
+        groups: Vec<Expected>,
+        streams: Vec<Stream>,
+        reporter: Reporter,
+        assist: Option<Assist>,
+    ) -> Self {
         let window = reporter.run().control.window();
-        Self { measured: Measured::new(groups, streams, window), reporter }
+        Self { measured: Measured::new(groups, streams, window), reporter, assist }
     }
 }
 
@@ -231,21 +268,35 @@ impl Element for Receiver {
         measured.zero = run.zero().unwrap_or(measured.zero);
         measured.window = run.control.window();
         let now = cx.now();
-        batch.retain(|mbuf| {
-            let verdict =
-                if mbuf.is_whole() { measured.frame(mbuf.data(), now) } else { Verdict::Bad(SEGMENTED) };
-            match verdict {
-                Verdict::Done => false,
-                Verdict::Other => true,
-                Verdict::Bad(reason) => {
-                    cx.count(reason, 1);
-                    false
-                }
+        let mut judge = |verdict| match verdict {
+            Verdict::Done => false,
+            Verdict::Other => true,
+            Verdict::Bad(reason) => {
+                cx.count(reason, 1);
+                false
             }
-        });
+        };
+        // Two loops, so that where the port says nothing it is not asked for each frame.
+        match &self.assist {
+            None => batch.retain(|mbuf| {
+                judge(match mbuf.is_whole() {
+                    true => measured.frame(mbuf.data(), now),
+                    false => Verdict::Bad(SEGMENTED),
+                })
+            }),
+            Some(assist) => batch.retain(|mbuf| {
+                judge(match mbuf.is_whole() {
+                    true => measured.checked(mbuf.data(), assist.arrived(mbuf, now), assist.checksum(mbuf)),
+                    false => Verdict::Bad(SEGMENTED),
+                })
+            }),
+        }
     }
 
-    fn tick(&mut self, _: u64) {
+    fn tick(&mut self, now: u64) {
+        if let Some(assist) = &mut self.assist {
+            assist.tick(now);
+        }
         let measured = &mut self.measured;
         self.reporter.tick(|| Report {
             groups: measured.groups.iter_mut().map(|group| (group.group, take(&mut group.meter))).collect(),
@@ -344,6 +395,23 @@ mod tests {
         assert_eq!(verdict(&[0; 60]), "other");
         // A time from the future is no delay rather than a huge one.
         assert_eq!(verdict(&frame(1, 0, u64::MAX)), "done");
+    }
+
+    #[test]
+    fn the_ports_word_on_checksums_is_taken() {
+        let mut measured = measured();
+        let mut wrong = frame(0, 0, 2_000);
+        wrong[50] ^= 4;
+        let looked = |verdict| matches!(verdict, Verdict::Bad(why) if DROPS[why] == "bad_checksum");
+        assert!(looked(measured.checked(&wrong, 3_000, Checked::Unknown)));
+        assert!(looked(measured.checked(&frame(0, 0, 2_000), 3_000, Checked::Bad)));
+        let counts = |measured: &Measured| measured.groups[0].meter[Phase::Measure as usize].counts;
+        assert_eq!((counts(&measured).corrupted, counts(&measured).messages_delivered), (2, 0));
+        assert!(matches!(measured.checked(&wrong, 3_000, Checked::Good), Verdict::Done));
+        assert_eq!((counts(&measured).corrupted, counts(&measured).messages_delivered), (2, 1));
+        // And on nothing else.
+        let odd = measured.checked(&frame(0, 1, 2_000)[..50], 3_000, Checked::Good);
+        assert!(matches!(odd, Verdict::Bad(why) if DROPS[why] == "bad_length"));
     }
 
     proptest! {

@@ -37,7 +37,8 @@ pub fn run_with(
     }
     assert!(collector.is_done());
     threads.into_iter().for_each(|thread| thread.join().expect("the supervisor"));
-    let header = Header { run: "r".into(), transport: "dpdk", started: "now".into(), stopped: None };
+    let ports = transport.observe().map(|observer| observer.shape().ports.clone()).unwrap_or_default();
+    let header = Header { run: "r".into(), transport: "dpdk", started: "now".into(), stopped: None, ports };
     let (result, flows) = collector.finish(header);
     assert!(flows.iter().all(|flow| flow.tally.delivered <= flow.tally.sent));
     Ok(serde_json::to_value(result).expect("JSON"))

@@ -35,7 +35,13 @@ pub fn run_with(profile: &Value, meanwhile: impl FnOnce(&Control)) -> (TrialResu
         collector.take(samples.recv_timeout(Duration::from_secs(20)).expect("workers report"));
     }
     threads.into_iter().for_each(|t| t.join().expect("worker"));
-    collector.finish(Header { run: "t".into(), transport: "sockets", started: String::new(), stopped: None })
+    collector.finish(Header {
+        run: "t".into(),
+        transport: "sockets",
+        started: String::new(),
+        stopped: None,
+        ports: vec![],
+    })
 }
 
 /// A short trial of these groups.
