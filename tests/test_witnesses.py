@@ -269,6 +269,19 @@ def test_loss_doubles_and_disorder_are_told_apart(lab: Lab, cable: Wire) -> None
         3,
     )
     assert 0 < order.late.min <= order.late.max < 1e9
+    # the three that overtake one come a place too early, and it comes three too late
+    density, losses = order.density, voice.losses
+    assert set(density.displaced) == {-1, 0, 3}
+    assert density.displaced[-1] == 3 * density.displaced[3] > 0
+    assert sum(density.displaced.values()) == sum(density.waiting.values()) == measured.messages_delivered
+    # one is lost of every ten, and each comes ten after the one before
+    assert losses is not None
+    lost = measured.messages_sent - measured.messages_delivered
+    assert (losses.lost, losses.length.max, losses.distance.min, losses.distance.max) == (lost, 1, 10, 10)
+    assert losses.noticeable == losses.distance.count / lost
+    seen = [(row["longest_loss"], row["furthest"], int(row["loss_periods"])) for row in rows]
+    assert [one[:2] for one in seen] == [("1", "3")] * 2
+    assert sum(periods for *_, periods in seen) == losses.length.count
 
 
 def test_the_drivers_own_witnesses_agree(lab: Lab) -> None:

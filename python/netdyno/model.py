@@ -213,8 +213,23 @@ class ErrorCount(Model):
     """What the first one looked like."""
 
 
+class Density(Model):
+    """Reorder density and reorder buffer-occupancy density (RFC 5236), as frequencies."""
+
+    threshold: int = 0
+    """DT and BT: what is later is taken for lost (§3.4, §3.9)."""
+    displaced: dict[int, int] = Field(default_factory=dict)
+    """FD (§3.5): how many came so many places late; early is negative."""
+    displaced_beyond: int = 0
+    """How many came farther from their place than the threshold, or after it was given up."""
+    waiting: dict[int, int] = Field(default_factory=dict)
+    """FB (§3.10): after how many arrivals so many waited for one expected."""
+    waited_beyond: int = 0
+    """How many came after the buffer that waited for them was given up."""
+
+
 class Disorder(Model):
-    """What came out of order (RFC 4737)."""
+    """What came out of order (RFC 4737, RFC 5236)."""
 
     ratio: float = 0
     """Share of the delivered messages that came after a later one (§4.1)."""
@@ -224,6 +239,34 @@ class Disorder(Model):
     """By how many arrivals they were late (§4.2, reordering extent); messages, not nanoseconds."""
     late: Distribution = Field(default_factory=Distribution)
     """By how much time (§4.3, late time offset)."""
+    displaced: float = 0
+    """Share of the delivered messages that did not come at their place (RFC 5236 §3.2)."""
+    displacement: Distribution = Field(default_factory=Distribution)
+    """How far from their places all came, early or late (§3.3); messages."""
+    waiting: Distribution = Field(default_factory=Distribution)
+    """How many waited for one expected when each had come (§3.8); messages."""
+    density: Density = Field(default_factory=Density)
+    """The densities themselves."""
+
+
+class Losses(Model):
+    """How what was lost lay in the streams (RFC 3357)."""
+
+    delta: int = 0
+    """The loss constraint: a loss is noticeable if it comes no more messages after the one before."""
+    noticeable: float | None = None
+    """Share of the losses that are noticeable (§6.1); None when nothing was lost."""
+    length: Distribution = Field(default_factory=Distribution)
+    """How many were lost in a row, by loss period (§6.3)."""
+    distance: Distribution = Field(default_factory=Distribution)
+    """Messages from each loss to the one before (§5.4.1); a stream's first has none."""
+    between: Distribution = Field(default_factory=Distribution)
+    """Messages from the first loss of a period to the last of the one before (§6.4)."""
+
+    @property
+    def lost(self) -> int:
+        """How many losses these are."""
+        return round(self.length.mean * self.length.count)
 
 
 class GroupResult(Model):
@@ -247,8 +290,12 @@ class GroupResult(Model):
     """Share of sent messages that were not delivered; None when none was sent, or none is ever confirmed."""
     delays: dict[str, Distribution] = Field(default_factory=dict)
     """By name, of messages meant for the measure phase."""
+    ipdv: dict[str, Distribution] = Field(default_factory=dict)
+    """Magnitude of the change in delay from one message of a device to its next, by name (RFC 5481 §4.1)."""
     reordering: Disorder | None = None
     """What came out of order; None where messages have no order, or none was delivered."""
+    losses: Losses | None = None
+    """How what was lost lay; None likewise."""
     lateness: Distribution = Field(default_factory=Distribution)
     """How late the generator was: actual minus intended send time."""
     errors: list[ErrorCount] = Field(default_factory=list)

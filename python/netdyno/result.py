@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from netdyno.model import Counts, Disorder, Distribution, Model, Reason, Trial
+from netdyno.model import Counts, Disorder, Distribution, Losses, Model, Reason, Trial
 
 FORMAT = "netdyno-result/1"
 
@@ -137,8 +137,12 @@ class GroupSummary(Model):
     """Averaged."""
     delays: dict[str, Distribution] = Field(default_factory=dict)
     """Merged."""
+    ipdv: dict[str, Distribution] = Field(default_factory=dict)
+    """Merged."""
     reordering: Disorder | None = None
     """Merged; shares are of all delivered messages."""
+    losses: Losses | None = None
+    """Merged."""
     lateness: Distribution = Field(default_factory=Distribution)
     """Merged."""
 

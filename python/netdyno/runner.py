@@ -27,7 +27,8 @@ from netdyno.view import Live, Plan
 
 FLOWS = (
     "leg", "repetition", "group", "device", "flows_started", "flows_completed", "sent", "delivered", "failed",
-    "delay_mean_ns", "delay_max_ns", "duplicates", "reordered",
+    "delay_mean_ns", "delay_max_ns", "duplicates", "reordered", "loss_periods", "longest_loss", "furthest",
+    "most_waiting",
 )  # fmt: skip
 PORT = ("name", "device", "driver", "rx_queues", "tx_queues", "uses", "work")
 """What of a DPDK port belongs to the environment: not its address, which a virtual one makes up."""

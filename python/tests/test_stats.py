@@ -9,7 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netdyno.errors import Error
-from netdyno.model import Counts, Disorder, Distribution, GroupResult, Phases, Reason, Validity
+from netdyno.model import (
+    Counts,
+    Density,
+    Disorder,
+    Distribution,
+    GroupResult,
+    Losses,
+    Phases,
+    Reason,
+    Validity,
+)
 from netdyno.result import Leg, Repetition
 from netdyno.stats import hdr
 from netdyno.stats.compare import compare, compare_all, holm
@@ -118,6 +128,14 @@ def test_merging_nothing() -> None:
         "a.reordering.by_three",
         "a.reordering.extent.p99",
         "a.reordering.late.max",
+        "a.reordering.displaced",
+        "a.reordering.displacement.p99",
+        "a.reordering.waiting.mean",
+        "a.ipdv.round_trip.p999",
+        "a.losses.noticeable",
+        "a.losses.length.max",
+        "a.losses.distance.min",
+        "a.losses.between.p50",
         "a.loss",
         "a.errors",
         "a.errors.timeout",
@@ -140,6 +158,10 @@ def test_metrics_read_and_show_alike(text: str) -> None:
         "a.reordering",
         "a.reordering.extent",
         "a.reordering.ratio.p99",
+        "a.ipdv.round_trip",
+        "a.ipdv.round_trip.jitter",
+        "a.losses.length",
+        "a.losses.noticeable.max",
     ],
 )
 def test_wrong_metrics(text: str) -> None:
@@ -169,8 +191,24 @@ def trial(delay: int = 1_000_000, sent: int = 100, delivered: int = 100, valid: 
                 ),
                 loss=1 - delivered / sent,
                 reordering=Disorder(
-                    ratio=2 / delivered, extent=distribution([1, 7]), late=distribution([10, delay])
+                    ratio=2 / delivered,
+                    extent=distribution([1, 7]),
+                    late=distribution([10, delay]),
+                    displaced=0.05,
+                    displacement=distribution([0] * 95 + [1] * 4 + [4]),
+                    waiting=distribution([0] * 96 + [1, 2, 3, 4]),
+                    density=Density(
+                        threshold=64, displaced={-1: 4, 0: 95, 4: 1}, waiting={0: 96, 1: 1, 2: 1, 3: 1, 4: 1}
+                    ),
                 ),
+                losses=Losses(
+                    delta=99,
+                    noticeable=0.5,
+                    length=distribution([1, 3]),
+                    distance=distribution([1, 1, 200]),
+                    between=distribution([200]),
+                ),
+                ipdv={"publish": distribution([delay // 2])},
                 delays={"publish": distribution([delay])},
                 rates={"messages_sent": sent / 10},
             )
@@ -188,6 +226,14 @@ def trial(delay: int = 1_000_000, sent: int = 100, delivered: int = 100, valid: 
         ({"metric": "a.reordering.by_three", "max": 0}, True, 0.0),
         ({"metric": "a.reordering.extent.max", "max": 6}, False, 7.0),
         ({"metric": "a.reordering.late.max", "max": "1ms"}, True, 1e6),
+        ({"metric": "a.reordering.displaced", "max": "4%"}, False, 0.05),
+        ({"metric": "a.reordering.displacement.max", "max": 4}, True, 4.0),
+        ({"metric": "a.reordering.waiting.mean", "max": 0.1}, True, 0.1),
+        ({"metric": "a.losses.noticeable", "max": "50%"}, True, 0.5),
+        ({"metric": "a.losses.length.max", "max": 2}, False, 3.0),
+        ({"metric": "a.losses.distance.min", "min": 1}, True, 1.0),
+        ({"metric": "a.losses.between.p50", "min": 300}, False, 200.0),
+        ({"metric": "a.ipdv.publish.p99", "max": "1ms"}, True, 5e5),
         ({"metric": "a.messages_sent", "min": 101}, False, 100.0),
         ({"metric": "a.messages_sent.rate", "min": "10/s"}, True, 10.0),
         ({"metric": "a.messages_delivered.rate", "min": "10/s"}, True, 10.0),
@@ -233,6 +279,12 @@ def test_summary_adds_counts_and_merges_delays() -> None:
     assert group.reordering.ratio == pytest.approx(4 / 190)
     assert (group.reordering.extent.count, group.reordering.extent.max) == (4, 7)
     assert group.reordering.late.max == 3_000_000
+    assert group.reordering.displaced == pytest.approx(0.05)
+    assert group.reordering.density.displaced == {-1: 8, 0: 190, 4: 2}
+    assert group.reordering.waiting.count == sum(group.reordering.density.waiting.values()) == 200
+    assert group.ipdv["publish"].count == 2
+    assert group.losses
+    assert (group.losses.lost, group.losses.length.count, group.losses.noticeable) == (8, 4, 0.5)
 
 
 def test_validity_is_over_all_trials() -> None:

@@ -475,14 +475,16 @@ fn check_threshold(profile: &Profile, threshold: &Threshold, at: &str, add: &mut
             add(Some(Error::new(BAD_REFERENCE, key, format!("there is no group {:?}", metric.group), fix)));
         }
         Some(group) => {
-            if matches!(metric.kind, Kind::Reordering { .. } | Kind::Extent(_) | Kind::Late(_))
-                && !matches!(group.model, Params::Stream(_))
-            {
+            let of_order = matches!(
+                metric.kind,
+                Kind::Reordering(_) | Kind::Disorder(..) | Kind::Noticeable | Kind::Losses(..)
+            );
+            if of_order && !matches!(group.model, Params::Stream(_)) {
                 let what = format!("messages of {} have no order", group.model.name());
                 let fix = "Use it with the stream model";
                 add(Some(Error::new(BAD_REFERENCE, key.clone(), what, fix)));
             }
-            if let Kind::Delay(delay, _) = &metric.kind
+            if let Kind::Delay(delay, _) | Kind::Ipdv(delay, _) = &metric.kind
                 && !group.model.delays().contains(&delay.as_str())
             {
                 let what = format!("{} measures no delay called {delay:?}", group.model.name());
@@ -536,14 +538,15 @@ impl Bound {
         match (self, kind) {
             (Bound::Number(n), _) if n.is_finite() => Ok(*n),
             (Bound::Number(n), _) => Err(format!("{n} is no bound")),
-            (Bound::Quantity(q), Kind::Delay(..) | Kind::Lateness(_) | Kind::Late(_)) => {
-                q.parse::<Interval>().map(|i| i.ns() as f64).map_err(|e| e.to_string())
-            }
+            (
+                Bound::Quantity(q),
+                Kind::Delay(..) | Kind::Ipdv(..) | Kind::Lateness(_) | Kind::Disorder("late", _),
+            ) => q.parse::<Interval>().map(|i| i.ns() as f64).map_err(|e| e.to_string()),
             (Bound::Quantity(q), Kind::Counter { rate: true, .. }) => {
                 q.parse::<Rate>().map(|r| r.0).map_err(|e| e.to_string())
             }
             (Bound::Quantity(q), _) => match q.strip_suffix('%').map(|p| p.trim().parse::<f64>()) {
-                Some(Ok(percent)) if matches!(kind, Kind::Loss | Kind::Reordering { .. }) => {
+                Some(Ok(percent)) if matches!(kind, Kind::Loss | Kind::Noticeable | Kind::Reordering(_)) => {
                     Ok(percent / 100.0)
                 }
                 _ => Err(format!("{q:?} is not a plain number")),

@@ -57,15 +57,16 @@ pub enum Kind {
     Lateness(Stat),
     /// Share of sent messages that were not delivered.
     Loss,
-    /// Share of delivered messages that came after a later one (RFC 4737), and of those that came after three.
-    Reordering {
-        /// After three, one right after the other.
-        by_three: bool,
-    },
-    /// By how many arrivals such a message was late.
-    Extent(Stat),
-    /// By how much time, in nanoseconds.
-    Late(Stat),
+    /// How a delay changed from message to message, in nanoseconds: its name and which number of it.
+    Ipdv(String, Stat),
+    /// A share of the delivered messages that came out of order: one of [`ORDER_SHARES`].
+    Reordering(&'static str),
+    /// By how much they did: one of [`ORDER_SPREADS`].
+    Disorder(&'static str, Stat),
+    /// Share of the lost messages that came close after another (RFC 3357).
+    Noticeable,
+    /// How the lost ones lay: one of [`LOSS_SPREADS`].
+    Losses(&'static str, Stat),
     /// Failures, of one kind or all.
     Errors(Option<String>),
     /// A counter, as a count or per second of the measure phase.
@@ -76,6 +77,14 @@ pub enum Kind {
         rate: bool,
     },
 }
+
+/// Out of order by RFC 4737, and by three places or more; not at its place by RFC 5236.
+const ORDER_SHARES: [&str; 3] = ["ratio", "by_three", "displaced"];
+/// Reordering extent, in messages, and late time offset, in nanoseconds (RFC 4737); distance from its place, and how
+/// many waited when each came (RFC 5236).
+const ORDER_SPREADS: [&str; 4] = ["extent", "late", "displacement", "waiting"];
+/// Lost in a row; from each loss to the one before, and from each row to the one before (RFC 3357); in messages.
+const LOSS_SPREADS: [&str; 3] = ["length", "distance", "between"];
 
 /// `GROUP.what`, parsed.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
@@ -107,15 +116,22 @@ impl FromStr for Metric {
             }
             other => Ok(other),
         };
+        let one_of = |names: &[&'static str], name: &str| {
+            let unknown = || format!("{name:?} in {text:?} is none of {}", names.join(", "));
+            names.iter().find(|n| **n == name).copied().ok_or_else(unknown)
+        };
         let counters = Counts::default().named().map(|(name, _)| name);
         let (group, kind) = match parts.as_slice() {
             [group, "delay", name, s] => (group, Kind::Delay((*name).to_owned(), delay(s)?)),
             [group, "lateness", s] => (group, Kind::Lateness(stat(s)?)),
             [group, "loss"] => (group, Kind::Loss),
-            [group, "reordering", "ratio"] => (group, Kind::Reordering { by_three: false }),
-            [group, "reordering", "by_three"] => (group, Kind::Reordering { by_three: true }),
-            [group, "reordering", "extent", s] => (group, Kind::Extent(stat(s)?)),
-            [group, "reordering", "late", s] => (group, Kind::Late(stat(s)?)),
+            [group, "ipdv", name, s] => (group, Kind::Ipdv((*name).to_owned(), stat(s)?)),
+            [group, "losses", "noticeable"] => (group, Kind::Noticeable),
+            [group, "losses", what, s] => (group, Kind::Losses(one_of(&LOSS_SPREADS, what)?, stat(s)?)),
+            [group, "reordering", share] => (group, Kind::Reordering(one_of(&ORDER_SHARES, share)?)),
+            [group, "reordering", what, s] => {
+                (group, Kind::Disorder(one_of(&ORDER_SPREADS, what)?, stat(s)?))
+            }
             [group, "errors"] => (group, Kind::Errors(None)),
             [group, "errors", kind] if Failure::ALL.iter().any(|f| f.name() == *kind) => {
                 (group, Kind::Errors(Some((*kind).to_owned())))
@@ -129,8 +145,11 @@ impl FromStr for Metric {
             _ => {
                 return Err(format!(
                     "{text:?} is not a metric; use GROUP.delay.NAME.STAT, GROUP.lateness.STAT, GROUP.loss, \
-                     GROUP.reordering.ratio, GROUP.reordering.by_three, GROUP.reordering.extent.STAT, \
-                     GROUP.reordering.late.STAT, GROUP.errors[.KIND] or GROUP.COUNTER[.rate] with COUNTER one of {}",
+                     GROUP.losses.noticeable, GROUP.losses.{}.STAT, GROUP.ipdv.NAME.STAT, GROUP.reordering.{}, \
+                     GROUP.reordering.{}.STAT, GROUP.errors[.KIND] or GROUP.COUNTER[.rate] with COUNTER one of {}",
+                    LOSS_SPREADS.join("|"),
+                    ORDER_SHARES.join("|"),
+                    ORDER_SPREADS.join("|"),
                     counters.join(", ")
                 ));
             }
@@ -147,10 +166,11 @@ impl fmt::Display for Metric {
             Kind::Delay(name, s) => write!(f, "delay.{name}.{}", stat(s)),
             Kind::Lateness(s) => write!(f, "lateness.{}", stat(s)),
             Kind::Loss => f.write_str("loss"),
-            Kind::Reordering { by_three: false } => f.write_str("reordering.ratio"),
-            Kind::Reordering { by_three: true } => f.write_str("reordering.by_three"),
-            Kind::Extent(s) => write!(f, "reordering.extent.{}", stat(s)),
-            Kind::Late(s) => write!(f, "reordering.late.{}", stat(s)),
+            Kind::Ipdv(name, s) => write!(f, "ipdv.{name}.{}", stat(s)),
+            Kind::Reordering(share) => write!(f, "reordering.{share}"),
+            Kind::Disorder(what, s) => write!(f, "reordering.{what}.{}", stat(s)),
+            Kind::Noticeable => f.write_str("losses.noticeable"),
+            Kind::Losses(what, s) => write!(f, "losses.{what}.{}", stat(s)),
             Kind::Errors(None) => f.write_str("errors"),
             Kind::Errors(Some(kind)) => write!(f, "errors.{kind}"),
             Kind::Counter { name, rate: false } => f.write_str(name),
@@ -184,6 +204,14 @@ mod tests {
             "a.reordering.by_three",
             "a.reordering.extent.p99",
             "a.reordering.late.max",
+            "a.reordering.displaced",
+            "a.reordering.displacement.mean",
+            "a.reordering.waiting.max",
+            "a.ipdv.round_trip.p999",
+            "a.losses.noticeable",
+            "a.losses.length.max",
+            "a.losses.distance.min",
+            "a.losses.between.p50",
             "a.lateness.max",
             "a.loss",
             "a.errors",
@@ -204,6 +232,10 @@ mod tests {
             "a.reordering",
             "a.reordering.ratio.p99",
             "a.reordering.extent",
+            "a.reordering.displaced.max",
+            "a.ipdv.round_trip",
+            "a.ipdv.round_trip.jitter",
+            "a.losses.length",
         ] {
             assert!(text.parse::<Metric>().is_err(), "{text}");
         }

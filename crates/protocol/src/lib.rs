@@ -3,7 +3,9 @@
 //! To add one: copy the file whose shape is closest (`ping` for datagrams, `http` for connections), and
 //! add its line to [`registry`].
 
+pub mod density;
 pub mod http;
+pub mod losses;
 pub mod meter;
 pub mod model;
 pub mod mqtt;
@@ -19,3 +21,4 @@ pub mod template;
 pub mod testing;
 pub mod time;
 pub mod unit;
+pub mod variation;

@@ -6,6 +6,7 @@
 
 use crate::order::Reordering;
 use crate::time::Time;
+use crate::variation::Variation;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::ops::AddAssign;
@@ -174,23 +175,6 @@ impl AddAssign<&Counts> for Counts {
     }
 }
 
-/// The delay variation between consecutive messages of the same device (RFC 5481 section 4.1, IPDV), as the
-/// mean of its magnitude: what RFC 3550's running jitter settles at.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Variation {
-    /// Sum of the magnitudes, ns.
-    pub sum: u64,
-    /// How many pairs.
-    pub count: u64,
-}
-
-impl Variation {
-    /// The mean, ns; `None` without a pair.
-    pub fn mean(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.sum as f64 / self.count as f64)
-    }
-}
-
 /// Counts and delay histograms (nanoseconds) of one phase.
 #[derive(Debug, Clone)]
 pub struct Tally {
@@ -202,7 +186,7 @@ pub struct Tally {
     pub variation: Vec<Variation>,
     /// How late the generator itself was: actual minus intended send time.
     pub lateness: Histogram<u64>,
-    /// What came out of order, if anything did.
+    /// What came out of order or not at all, if anything did.
     reordering: Option<Box<Reordering>>,
 }
 
@@ -229,13 +213,13 @@ impl Tally {
         Self {
             counts: Counts::default(),
             delays: (0..delays).map(|_| histogram()).collect(),
-            variation: vec![Variation::default(); delays],
+            variation: (0..delays).map(|_| Variation::default()).collect(),
             lateness: histogram(),
             reordering: None,
         }
     }
 
-    /// What came out of order.
+    /// What came out of order, or not at all.
     pub fn reordering(&self) -> Option<&Reordering> {
         self.reordering.as_deref()
     }
@@ -252,8 +236,7 @@ impl Tally {
             let _grown = mine.add(theirs);
         }
         for (mine, theirs) in self.variation.iter_mut().zip(&other.variation) {
-            mine.sum = mine.sum.saturating_add(theirs.sum);
-            mine.count += theirs.count;
+            mine.merge(theirs);
         }
         let _grown = self.lateness.add(&other.lateness);
         if let Some(theirs) = other.reordering() {
@@ -265,7 +248,7 @@ impl Tally {
     pub fn clear(&mut self) {
         self.counts = Counts::default();
         self.delays.iter_mut().for_each(Histogram::reset);
-        self.variation.fill(Variation::default());
+        self.variation.iter_mut().for_each(Variation::clear);
         self.lateness.reset();
         self.reordering.iter_mut().for_each(|reordering| reordering.clear());
     }
@@ -292,4 +275,29 @@ pub struct DeviceTally {
     pub delay_max: u64,
     /// The last one, ns.
     pub delay_last: u64,
+    /// What its order was like.
+    pub pattern: Pattern,
+}
+
+/// One stream's order in a few words.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pattern {
+    /// Loss periods (RFC 3357 section 6.2).
+    pub loss_periods: u32,
+    /// The longest, in datagrams.
+    pub longest_loss: u32,
+    /// The largest displacement, early or late (RFC 5236 section 3.3).
+    pub furthest: u32,
+    /// The most that waited for one expected (section 3.8).
+    pub most_waiting: u32,
+}
+
+impl Pattern {
+    /// Both, seen in different places.
+    pub fn merge(&mut self, other: &Self) {
+        self.loss_periods = self.loss_periods.saturating_add(other.loss_periods);
+        self.longest_loss = self.longest_loss.max(other.longest_loss);
+        self.furthest = self.furthest.max(other.furthest);
+        self.most_waiting = self.most_waiting.max(other.most_waiting);
+    }
 }

@@ -35,6 +35,11 @@ pub trait Model {
     /// Answers still on their way may be waited for until the drain phase ends.
     fn stop(&mut self, cx: &mut Cx<'_>);
 
+    /// Draining is over, and the flow had not ended: what did not come until now does not come.
+    fn abandoned(&mut self, cx: &mut Cx<'_>) {
+        let _knows_no_order = cx;
+    }
+
     /// How many messages fell due before `end`, by the clock alone, and have neither been sent nor counted as
     /// intended: a live view counts these as they fall due.
     fn behind(&self, end: Time) -> u64 {
@@ -240,9 +245,7 @@ impl<'a> Cx<'a> {
         tally.counts.messages_delivered += 1;
         record(&mut tally.delays[delay], took);
         if let Some(changed) = changed {
-            let variation = &mut tally.variation[delay];
-            variation.sum = variation.sum.saturating_add(changed);
-            variation.count += 1;
+            tally.variation[delay].record(changed);
         }
         self.tally.delivered += 1;
         self.tally.delay_sum = self.tally.delay_sum.saturating_add(took);

@@ -1,10 +1,14 @@
-//! How far out of order a datagram came (RFC 4737), from the gaps that were open when it did.
+//! How far out of order a datagram came (RFC 4737), from the gaps that were open when it did; and what else is asked
+//! of the order in which datagrams come.
 //!
 //! The first datagram with a higher number than a late one is the one that skipped it. So it is enough to keep, for
 //! each gap in the numbers, which datagram opened it: what arrives in order is never looked at.
 
-use crate::meter::{DELAY_MAX_NS, histogram};
+use crate::density::{Densities, Density};
+use crate::losses::{Losses, Patterns};
+use crate::meter::{DELAY_MAX_NS, Pattern, histogram};
 use hdrhistogram::Histogram;
+use std::ops::Range;
 
 /// Memory for gaps of one receiver, in gaps: shared by its streams, but for the fewest that each has.
 const GAPS: usize = 1 << 16;
@@ -26,7 +30,7 @@ struct Gap {
 
 /// The latest gaps of one stream.
 #[derive(Debug, Clone)]
-pub struct Gaps {
+struct Gaps {
     ring: Box<[Gap]>,
     /// How many there were, also those whose places others have taken since.
     opened: u64,
@@ -36,39 +40,35 @@ pub struct Gaps {
 
 /// How late one datagram was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Late {
+struct Late {
     /// Arrivals since the first with a higher number (RFC 4737 section 4.2, reordering extent).
-    pub extent: u64,
+    extent: u64,
     /// Time since then, ns (section 4.3, late time offset).
-    pub time: u64,
+    time: u64,
     /// Whether the three arrivals before it all had higher numbers (section 5, 3-reordering).
-    pub by_three: bool,
+    by_three: bool,
 }
 
 impl Gaps {
-    /// For one of `streams` streams: the more there are, the fewer gaps are kept of each.
-    pub fn shared(streams: usize) -> Self {
+    fn shared(streams: usize) -> Self {
         let each = (GAPS / streams.max(1)).clamp(GAPS_EACH.0, GAPS_EACH.1);
         Self { ring: vec![Gap::default(); each].into(), opened: 0, late: [(u64::MAX, 0); TCP as usize] }
     }
 
-    /// As if nothing had come yet.
-    pub fn clear(&mut self) {
+    fn clear(&mut self) {
         self.opened = 0;
         self.late.fill((u64::MAX, 0));
     }
 
     /// Arrival `index` came `now`, and skipped the numbers from `first` on.
-    #[cold]
-    pub fn skipped(&mut self, first: u64, index: u64, now: u64) {
+    fn skipped(&mut self, first: u64, index: u64, now: u64) {
         let place = (self.opened % self.ring.len() as u64) as usize;
         self.ring[place] = Gap { first, index, at: now };
         self.opened += 1;
     }
 
     /// Arrival `index` came `now` with a number that was skipped. `None`: too many were skipped since to know more.
-    #[cold]
-    pub fn late(&mut self, number: u64, index: u64, now: u64) -> Option<Late> {
+    fn late(&mut self, number: u64, index: u64, now: u64) -> Option<Late> {
         let gap = self.find(number);
         let since = index.saturating_sub(TCP);
         let lower = |(other, at): &(u64, u64)| *other < number && *at >= since;
@@ -94,7 +94,74 @@ impl Gaps {
     }
 }
 
-/// What came out of order, of all streams of a group.
+/// One datagram that did not come in turn.
+#[derive(Debug, Clone, Copy)]
+pub struct Turn {
+    /// Its number.
+    pub number: u64,
+    /// Which arrival of its stream it is, counted from 0 and without copies.
+    pub index: u64,
+    /// When it came, ns.
+    pub now: u64,
+}
+
+/// The order of one stream. Only what does not come in turn is told.
+#[derive(Debug, Clone)]
+pub struct Order {
+    gaps: Gaps,
+    density: Density,
+    losses: Losses,
+}
+
+impl Order {
+    /// For one of `streams` streams: the more there are, the fewer gaps are kept of each.
+    pub fn shared(streams: usize) -> Self {
+        Self { gaps: Gaps::shared(streams), density: Density::default(), losses: Losses::default() }
+    }
+
+    /// As if nothing had come yet.
+    pub fn clear(&mut self) {
+        self.gaps.clear();
+        self.density.clear();
+        self.losses.clear();
+    }
+
+    /// `turn` came when number `first` was expected. With `count`, what it skipped counts as lost if it never comes.
+    #[cold]
+    pub fn skipped(&mut self, first: u64, turn: Turn, count: bool, into: &mut Reordering) {
+        self.gaps.skipped(first, turn.index, turn.now);
+        self.density.disturbed(turn.number, turn.index, &mut into.densities);
+        if count {
+            self.losses.skipped(first, turn.number, &mut into.losses);
+        }
+    }
+
+    /// `turn` came after one with a higher number.
+    #[cold]
+    pub fn late(&mut self, turn: Turn, into: &mut Reordering) {
+        // `None`: too much was skipped since to know more
+        if let Some(late) = self.gaps.late(turn.number, turn.index, turn.now) {
+            into.record(late);
+        }
+        self.density.disturbed(turn.number, turn.index, &mut into.densities);
+        self.losses.came(turn.number);
+    }
+
+    /// Nothing comes after `index` arrivals, and none of the numbers `last`, which were the last. Gives what is to be
+    /// said of the stream.
+    #[cold]
+    pub fn finish(&mut self, index: u64, last: Range<u64>, into: &mut Reordering) -> Pattern {
+        let (furthest, most_waiting) = self.density.finish(index, &mut into.densities);
+        if !last.is_empty() {
+            self.losses.skipped(last.start, last.end, &mut into.losses);
+        }
+        self.losses.finish(&mut into.losses);
+        let (loss_periods, longest_loss) = self.losses.periods;
+        Pattern { loss_periods, longest_loss, furthest, most_waiting }
+    }
+}
+
+/// What came out of order, or not at all, of all streams of a group.
 #[derive(Debug, Clone)]
 pub struct Reordering {
     /// Extents, in datagrams.
@@ -103,20 +170,34 @@ pub struct Reordering {
     pub late: Histogram<u64>,
     /// How many were late by three or more.
     pub by_three: u64,
+    /// How far from their places they came (RFC 5236).
+    pub densities: Densities,
+    /// What was lost (RFC 3357).
+    pub losses: Patterns,
 }
 
 impl Default for Reordering {
     fn default() -> Self {
-        Self { extent: histogram(), late: histogram(), by_three: 0 }
+        Self {
+            extent: histogram(),
+            late: histogram(),
+            by_three: 0,
+            densities: Densities::default(),
+            losses: Patterns::default(),
+        }
     }
 }
 
 impl Reordering {
-    /// One more.
-    pub fn record(&mut self, late: Late) {
+    fn record(&mut self, late: Late) {
         let _grown = self.extent.record(late.extent);
         let _grown = self.late.record(late.time.min(DELAY_MAX_NS));
         self.by_three += u64::from(late.by_three);
+    }
+
+    /// Whether all came, and in turn.
+    pub fn is_empty(&self) -> bool {
+        self.extent.is_empty() && self.densities == Densities::default() && self.losses.is_empty()
     }
 
     /// Add all of `other`.
@@ -124,6 +205,8 @@ impl Reordering {
         let _grown = self.extent.add(&other.extent);
         let _grown = self.late.add(&other.late);
         self.by_three += other.by_three;
+        self.densities.merge(&other.densities);
+        self.losses.merge(&other.losses);
     }
 
     /// Back to zero, keeping the memory.
@@ -131,6 +214,8 @@ impl Reordering {
         self.extent.reset();
         self.late.reset();
         self.by_three = 0;
+        self.densities = Densities::default();
+        self.losses.clear();
     }
 }
 

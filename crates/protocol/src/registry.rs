@@ -165,6 +165,10 @@ macro_rules! registry {
                 match self { $( Self::$name(device) => device.stop(cx), )+ }
             }
 
+            fn abandoned(&mut self, cx: &mut Cx<'_>) {
+                match self { $( Self::$name(device) => device.abandoned(cx), )+ }
+            }
+
             #[inline]
             fn behind(&self, end: Time) -> u64 {
                 match self { $( Self::$name(device) => device.behind(end), )+ }

@@ -3,9 +3,9 @@
 //! A flow is a stream at a constant rate. With `echo` the other side reflects every datagram, and what
 //! comes back gives delay, loss, duplicates and reordering (RFC 4737); without, it is only sent.
 
-use crate::meter::Failure;
+use crate::meter::{Failure, Phase};
 use crate::model::{Cx, Model};
-use crate::order::Gaps;
+use crate::order::{Order, Turn};
 use crate::pace::Pace;
 use crate::problem::Problem;
 use crate::registry::{Scheme, Target};
@@ -163,7 +163,7 @@ struct Seen {
     /// One bit for each of the latest numbers.
     bits: Box<[u64]>,
     /// From the first gap on.
-    gaps: Option<Box<Gaps>>,
+    order: Option<Box<Order>>,
 }
 
 /// What a datagram is, by those before it.
@@ -183,17 +183,17 @@ enum Arrival {
 
 impl Seen {
     fn new(window: u64) -> Self {
-        Self { next: 0, bits: vec![0; (window / 64) as usize].into(), gaps: None }
+        Self { next: 0, bits: vec![0; (window / 64) as usize].into(), order: None }
     }
 
     fn clear(&mut self) {
         self.next = 0;
         self.bits.fill(0);
-        self.gaps.iter_mut().for_each(|gaps| gaps.clear());
+        self.order.iter_mut().for_each(|order| order.clear());
     }
 
-    fn gaps(&mut self) -> &mut Gaps {
-        self.gaps.get_or_insert_with(|| Box::new(Gaps::shared(SHARE)))
+    fn order(&mut self) -> &mut Order {
+        self.order.get_or_insert_with(|| Box::new(Order::shared(SHARE)))
     }
 
     #[inline]
@@ -292,6 +292,12 @@ impl Model for Device {
         }
     }
 
+    fn abandoned(&mut self, cx: &mut Cx<'_>) {
+        if self.running {
+            self.settle(cx);
+        }
+    }
+
     fn behind(&self, end: Time) -> u64 {
         let sends = self.running && !self.stopping;
         if sends { self.plan.pace.pending(self.base, self.next, self.plan.count, end) } else { 0 }
@@ -307,8 +313,21 @@ impl Device {
 
     fn end(&mut self, cx: &mut Cx<'_>) {
         self.missed(cx);
+        self.settle(cx);
         self.running = false;
         cx.wake_at(Time::NEVER);
+    }
+
+    /// Nothing more comes back of this flow.
+    fn settle(&mut self, cx: &mut Cx<'_>) {
+        let Some(seen) = self.seen.as_mut().filter(|seen| seen.order.is_some() || seen.next < self.next)
+        else {
+            return;
+        };
+        let last = seen.next..self.next;
+        let pattern =
+            seen.order().finish(self.back, last, cx.meter[Phase::Measure as usize].reordering_mut());
+        cx.tally.pattern.merge(&pattern);
     }
 
     fn leave(&mut self, cx: &mut Cx<'_>) {
@@ -380,16 +399,19 @@ impl Device {
         }
         let Some(seen) = &mut self.seen else { return cx.unasked(sent) };
         cx.arrived(sent, bytes.len());
+        let turn = Turn { number: sequence, index: self.back, now: cx.now.0 };
         match seen.arrive(sequence) {
             Arrival::InOrder => {}
-            Arrival::Ahead(first) => seen.gaps().skipped(first, self.back, cx.now.0),
+            Arrival::Ahead(first) => {
+                let counts = cx.window.phase(sent) != Phase::Warmup;
+                seen.order().skipped(first, turn, counts, cx.at(sent).reordering_mut());
+            }
             // RFC 4737 §3: type-P-reordered
             Arrival::Reordered => {
                 cx.tally.reordered = cx.tally.reordered.saturating_add(1);
-                let late = seen.gaps().late(sequence, self.back, cx.now.0);
                 let tally = cx.at(sent);
                 tally.counts.reordered += 1;
-                late.into_iter().for_each(|late| tally.reordering_mut().record(late));
+                seen.order().late(turn, tally.reordering_mut());
             }
             Arrival::Again => {
                 cx.tally.duplicates = cx.tally.duplicates.saturating_add(1);
@@ -480,6 +502,42 @@ mod tests {
         assert_eq!(stream.end, None);
         stream.run_to_ms(100);
         assert_eq!(stream.end, Some(End::Completed));
+    }
+
+    #[test]
+    fn places_and_losses_are_told_when_the_flow_ends() {
+        let mut stream = bench(r#"{"interval": "1ms", "burst": 10, "count": 10, "timeout": "100ms"}"#);
+        stream.start();
+        let sent = datagrams(&mut stream);
+        // 2 and 3 are lost, 5 is late by one, and so is the end lost: 8 and 9
+        for i in [0, 1, 4, 6, 5, 7] {
+            stream.datagram(&sent[i]);
+        }
+        stream.run_to_ms(100);
+        assert_eq!(stream.end, Some(End::Completed));
+        let order = stream.tally_of(Phase::Measure).reordering().expect("there is some");
+        assert_eq!((order.densities.early[0], order.densities.late[0]), (1, 1));
+        assert_eq!(order.densities.waiting[..5], [1, 1, 1, 1, 0], "for the two that were lost");
+        assert_eq!((order.losses.lengths.len(), order.losses.lost(), order.losses.between.max()), (2, 4, 5));
+        let seen = crate::meter::Pattern { loss_periods: 2, longest_loss: 2, furthest: 1, most_waiting: 4 };
+        assert_eq!(stream.tally.pattern, seen);
+    }
+
+    #[test]
+    fn delays_vary_from_message_to_message() {
+        let mut stream = bench(r#"{"interval": "1ms", "count": 4}"#);
+        stream.start();
+        for (number, ns) in (0..).zip([300_000, 500_000, 100_000, 100_000]) {
+            stream.run_to_ms(number);
+            let sent = datagrams(&mut stream);
+            stream.now = Time(number * 1_000_000 + ns);
+            sent.iter().for_each(|bytes| stream.datagram(bytes));
+        }
+        let ipdv = &stream.tally_of(Phase::Measure).variation[ROUND_TRIP];
+        let (mean, ipdv) = (ipdv.mean(), ipdv.spread());
+        let at = |ns: u64| ipdv.count_at(ns);
+        assert_eq!(mean, Some(200_000.0));
+        assert_eq!((ipdv.len(), at(0), at(200_000), at(400_000)), (3, 1, 1, 1));
     }
 
     #[test]

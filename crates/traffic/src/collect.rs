@@ -2,15 +2,15 @@
 
 use crate::dpdk::observe::PortFacts;
 use crate::interfaces::{self, Interfaces};
+use crate::order;
 use crate::plan::Plan;
 use crate::result::{
-    Disorder, Distribution, Failures, GroupPoint, GroupResult, PhaseLengths, Point, Rates, Reason,
-    TrialResult, Validity, WorkerPoint, counts,
+    Distribution, Failures, GroupPoint, GroupResult, PhaseLengths, Point, Rates, Reason, TrialResult,
+    Validity, WorkerPoint, counts,
 };
 use crate::transport::{Control, ElementCounts, Sample, Unready};
 use hdrhistogram::Histogram;
 use protocol::meter::{Counts, DeviceTally, Failure, Phase, Tally};
-use protocol::order::Reordering;
 use protocol::time::Time;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -283,7 +283,9 @@ impl Collector {
                 },
                 loss: loss(measured, plan.confirmed),
                 delays: full(plan.delays, &sum.measured),
-                reordering: disorder(&sum.measured, plan.protocol),
+                ipdv: variation(plan.delays, &sum.measured),
+                reordering: order::disorder(&sum.measured, plan.protocol),
+                losses: order::losses(&sum.measured, plan.protocol),
                 lateness: Distribution::full(&sum.measured.lateness),
                 errors: Failure::ALL
                     .iter()
@@ -441,20 +443,6 @@ fn loss(c: &Counts, confirmed: bool) -> Option<f64> {
         .then(|| c.messages_sent.saturating_sub(c.messages_delivered) as f64 / c.messages_sent as f64)
 }
 
-/// What came out of order. `None` where there is no order.
-fn disorder(tally: &Tally, protocol: &str) -> Option<Disorder> {
-    let counts = &tally.counts;
-    let share = |n: u64| n as f64 / counts.messages_delivered as f64;
-    let none = Reordering::default();
-    let reordering = tally.reordering().unwrap_or(&none);
-    (protocol == "stream" && counts.messages_delivered > 0).then(|| Disorder {
-        ratio: share(counts.reordered),
-        by_three: share(reordering.by_three),
-        extent: Distribution::full(&reordering.extent),
-        late: Distribution::full(&reordering.late),
-    })
-}
-
 /// The delays as results give them: whole, and with their variation.
 fn full(names: &'static [&'static str], tally: &Tally) -> BTreeMap<&'static str, Distribution> {
     let mut all = named(names, &tally.delays, Distribution::full);
@@ -465,6 +453,12 @@ fn full(names: &'static [&'static str], tally: &Tally) -> BTreeMap<&'static str,
         }
     }
     all
+}
+
+/// How they changed from message to message, where they did.
+fn variation(names: &'static [&'static str], tally: &Tally) -> BTreeMap<&'static str, Distribution> {
+    let seen = names.iter().zip(&tally.variation).filter(|(_, variation)| variation.mean().is_some());
+    seen.map(|(name, variation)| (*name, Distribution::full(&variation.spread()))).collect()
 }
 
 fn named(

@@ -8,6 +8,7 @@ pub mod collect;
 pub mod cpu;
 pub mod dpdk;
 pub mod interfaces;
+mod order;
 pub mod plan;
 pub mod reflector;
 pub mod result;

@@ -190,6 +190,44 @@ pub struct Disorder {
     pub extent: Distribution,
     /// How much time too late: late time offsets (section 4.3).
     pub late: Distribution,
+    /// Share of them that did not come at their place (RFC 5236).
+    pub displaced: f64,
+    /// How far from their places they came, early or late.
+    pub displacement: Distribution,
+    /// How many waited for one expected when each had come.
+    pub waiting: Distribution,
+    /// The densities themselves.
+    pub density: Density,
+}
+
+/// Reorder density and reorder buffer-occupancy density (RFC 5236), as frequencies.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Density {
+    /// DT and BT: what is later is taken for lost.
+    pub threshold: usize,
+    /// FD: how many came so many places late; early is negative.
+    pub displaced: BTreeMap<i64, u64>,
+    /// How many came farther from their place than the threshold, or after it was given up.
+    pub displaced_beyond: u64,
+    /// FB: after how many arrivals so many waited.
+    pub waiting: BTreeMap<u64, u64>,
+    /// How many came after the buffer was given up that waited for them.
+    pub waited_beyond: u64,
+}
+
+/// What was lost (RFC 3357).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Losses {
+    /// The loss constraint: a loss is noticeable that comes no more than so many messages after the one before.
+    pub delta: u64,
+    /// Share of the losses that are noticeable (section 6.1); null when nothing was lost.
+    pub noticeable: Option<f64>,
+    /// How many were lost in a row, by loss period (section 6.3).
+    pub length: Distribution,
+    /// From each loss to the one before (section 5.4.1).
+    pub distance: Distribution,
+    /// From the first loss of a period to the last of the one before (section 6.4).
+    pub between: Distribution,
 }
 
 /// One kind of failure.
@@ -224,8 +262,13 @@ pub struct GroupResult {
     pub loss: Option<f64>,
     /// Delays by name.
     pub delays: BTreeMap<&'static str, Distribution>,
+    /// How the delays of confirmed messages changed from one message of a device to its next, by name (RFC 5481
+    /// IPDV, magnitude).
+    pub ipdv: BTreeMap<&'static str, Distribution>,
     /// What came out of order; null where messages have no order, or none was delivered.
     pub reordering: Option<Disorder>,
+    /// How what was lost lay; null likewise.
+    pub losses: Option<Losses>,
     /// The generator's own lateness.
     pub lateness: Distribution,
     /// Failures by kind.

@@ -32,6 +32,12 @@ class Flow(NamedTuple):
     delay_max_ns: float
     duplicates: int = 0
     reordered: int = 0
+    loss_periods: int = 0
+    longest_loss: int = 0
+    furthest: int = 0
+    """The largest displacement, early or late, in messages."""
+    most_waiting: int = 0
+    """The most that waited for one expected."""
 
     @property
     def badness(self) -> tuple[float, int, float]:
@@ -89,9 +95,11 @@ def inside(result: Result) -> list[Flow]:
         for repetition in leg.repetitions:
             extra = (repetition.model_extra or {}).get("flows") or []
             rows = extra.get("flows", []) if isinstance(extra, dict) else extra
-            own = len(Flow._fields) - 2
-            # cores before this one had no counts of copies and order
-            whole = (row for row in rows if len(row) in (own, own - 2))
+            # cores before this one said less of copies, order and loss
+            least, most = (
+                count - 2 for count in (len(Flow._fields) - len(Flow._field_defaults), len(Flow._fields))
+            )
+            whole = (row for row in rows if least <= len(row) <= most)
             found += [Flow(leg.name, repetition.index, *row) for row in whole]
     return found
 

@@ -86,6 +86,9 @@ def delays(rep: Repetition) -> Table:
         for name in by_samples({n: d.count for n, d in g.delays.items()}):
             d = g.delays[name]
             table.add(data(g.name), data(name), *_distribution(d))
+            if (change := g.ipdv.get(name)) is not None:
+                told = Cell(M("{delay}, change to the next (IPDV)", delay=Data(name)), f"{name}~ipdv")
+                table.add(data(g.name), told, *_distribution(change))
     for g in rep.groups:
         if g.lateness.count:
             table.add(
@@ -134,6 +137,84 @@ def reordering(rep: Repetition) -> Table:
                   for v in (extent.p50, extent.p99, extent.max)],
                 *[number(units.duration(v) if late.count else units.NONE, v)
                   for v in (late.p50, late.p99, late.max)],
+            )  # fmt: skip
+    return table
+
+
+def places(rep: Repetition) -> Table:
+    """How far from their places messages came, where any did."""
+    threshold = max((g.reordering.density.threshold for g in rep.groups if g.reordering), default=0)
+    table = Table(
+        M("Places"),
+        [
+            Column(M("Group"), numeric=False),
+            Column(M("Not at their place")),
+            Column(M("Early")),
+            Column(M("Late")),
+            Column(M("Places away, p99")),
+            Column(M("Places away, max")),
+            Column(M("Beyond the threshold")),
+            Column(M("Waiting for one expected, mean")),
+            Column(M("Waiting, p99")),
+            Column(M("Waiting, max")),
+        ],
+        note=M(
+            "RFC 5236, with a threshold of {threshold} messages: the reorder density, and how many messages "
+            "a buffer holds that puts them in order. What is lost makes others wait as well.",
+            threshold=units.count(threshold),
+        ),
+    )
+    for g in rep.groups:
+        order = g.reordering
+        if order and (order.displaced or order.waiting.max):
+            away, waiting, density = order.displacement, order.waiting, order.density
+            early = sum(n for at, n in density.displaced.items() if at < 0)
+            late = sum(n for at, n in density.displaced.items() if at > 0)
+            table.add(
+                data(g.name),
+                number(units.percent(order.displaced), order.displaced),
+                *[number(units.count(n), n) for n in (early, late, away.p99, away.max)],
+                number(units.count(density.displaced_beyond), density.displaced_beyond),
+                number(units.significant(waiting.mean, 3), waiting.mean),
+                *[number(units.count(n), n) for n in (waiting.p99, waiting.max)],
+            )
+    return table
+
+
+def losses(rep: Repetition) -> Table:
+    """How what was lost lay in the streams, where anything was."""
+    delta = max((g.losses.delta for g in rep.groups if g.losses), default=0)
+    table = Table(
+        M("Loss patterns"),
+        [
+            Column(M("Group"), numeric=False),
+            Column(M("Loss periods")),
+            Column(M("Lost in a row, mean")),
+            Column(M("Lost in a row, p99")),
+            Column(M("Lost in a row, max")),
+            Column(M("From loss to loss, min")),
+            Column(M("From loss to loss, median")),
+            Column(M("From period to period, median")),
+            Column(M("Noticeable")),
+        ],
+        note=M(
+            "RFC 3357, in messages of one stream. A loss is noticeable that comes no more than {delta} "
+            "messages after the one before.",
+            delta=units.count(delta),
+        ),
+    )
+    for g in rep.groups:
+        if g.losses and g.losses.length.count:
+            row, distance, between = g.losses.length, g.losses.distance, g.losses.between
+            table.add(
+                data(g.name),
+                number(units.count(row.count), row.count),
+                number(units.significant(row.mean, 3), row.mean),
+                *[number(units.count(n), n) for n in (row.p99, row.max)],
+                *[number(units.count(n) if distance.count else units.NONE, n)
+                  for n in (distance.min, distance.p50)],
+                number(units.count(between.p50) if between.count else units.NONE, between.p50),
+                number(units.percent(g.losses.noticeable), g.losses.noticeable),
             )  # fmt: skip
     return table
 
@@ -341,6 +422,8 @@ def all_tables(rep: Repetition) -> list[Table]:
         groups(rep),
         delays(rep),
         reordering(rep),
+        places(rep),
+        losses(rep),
         interfaces(rep),
         ports(rep),
         elements(rep),

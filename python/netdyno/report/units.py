@@ -106,9 +106,9 @@ def seconds(s: float | None) -> str:
 def unit_of(metric: str) -> str:
     """Which of the units below a threshold's metric is in."""
     parts = metric.split(".")
-    if len(parts) > 2 and (parts[1] in ("delay", "lateness") or parts[1:3] == ["reordering", "late"]):
+    if len(parts) > 2 and (parts[1] in ("delay", "ipdv", "lateness") or parts[1:3] == ["reordering", "late"]):
         return "ns"
-    if parts[-1] in ("loss", "ratio", "by_three", "cpu", "starved", "offered"):
+    if parts[-1] in ("loss", "noticeable", "ratio", "by_three", "displaced", "cpu", "starved", "offered"):
         return "ratio"
     if parts[-1] == "rate":
         return {"bytes": "B/s", "bits": "bit/s"}.get(parts[-2].split("_")[0], "/s")

@@ -1,8 +1,8 @@
 """The metrics that thresholds and comparisons name, found in a result.
 
 The names are the profile's: `GROUP.delay.NAME.STAT`, `GROUP.lateness.STAT`, `GROUP.loss`,
-`GROUP.reordering.ratio`, `GROUP.reordering.by_three`, `GROUP.reordering.extent.STAT`,
-`GROUP.reordering.late.STAT`, `GROUP.errors[.KIND]`, `GROUP.COUNTER[.rate]`.
+`GROUP.losses.noticeable`, `GROUP.losses.WHAT.STAT`, `GROUP.ipdv.NAME.STAT`, `GROUP.reordering.SHARE`,
+`GROUP.reordering.WHAT.STAT`, `GROUP.errors[.KIND]`, `GROUP.COUNTER[.rate]`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,12 @@ from netdyno.stats import hdr
 STATS = ("min", "mean", "p50", "p90", "p99", "p999", "max")
 VARIATION = ("pdv", "jitter")
 """Of delays besides: RFC 5481."""
+ORDER_SHARES = ("ratio", "by_three", "displaced")
+"""RFC 4737, the last RFC 5236."""
+ORDER_SPREADS = ("extent", "late", "displacement", "waiting")
+"""Two of each."""
+LOSS_SPREADS = ("length", "distance", "between")
+"""RFC 3357."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,7 @@ class Metric:
 
     group: str
     kind: str
-    """`delay`, `lateness`, `loss`, `reordering`, `errors` or `counter`."""
+    """`delay`, `ipdv`, `lateness`, `loss`, `losses`, `reordering`, `errors` or `counter`."""
     name: str = ""
     stat: str = ""
 
@@ -39,9 +45,15 @@ class Metric:
                 return cls(group, "lateness", "", stat)
             case [group, "loss"]:
                 return cls(group, "loss")
-            case [group, "reordering", "ratio" | "by_three" as share]:
+            case [group, "ipdv", name, stat] if stat in STATS:
+                return cls(group, "ipdv", name, stat)
+            case [group, "losses", "noticeable"]:
+                return cls(group, "losses", "noticeable")
+            case [group, "losses", name, stat] if name in LOSS_SPREADS and stat in STATS:
+                return cls(group, "losses", name, stat)
+            case [group, "reordering", share] if share in ORDER_SHARES:
                 return cls(group, "reordering", share)
-            case [group, "reordering", "extent" | "late" as name, stat] if stat in STATS:
+            case [group, "reordering", name, stat] if name in ORDER_SPREADS and stat in STATS:
                 return cls(group, "reordering", name, stat)
             case [group, "errors", *kind] if len(kind) <= 1:
                 return cls(group, "errors", kind[0] if kind else "")
@@ -52,14 +64,17 @@ class Metric:
         raise Error(
             "ND-104-04",
             f"{text!r} is not a metric",
-            fix="Use GROUP.delay.NAME.STAT, GROUP.lateness.STAT, GROUP.loss, GROUP.reordering.ratio, "
-            "GROUP.reordering.by_three, GROUP.reordering.extent.STAT, GROUP.reordering.late.STAT, "
+            fix="Use GROUP.delay.NAME.STAT, GROUP.lateness.STAT, GROUP.loss, GROUP.losses.noticeable, "
+            f"GROUP.losses.{'|'.join(LOSS_SPREADS)}.STAT, GROUP.ipdv.NAME.STAT, "
+            f"GROUP.reordering.{'|'.join(ORDER_SHARES)}, GROUP.reordering.{'|'.join(ORDER_SPREADS)}.STAT, "
             f"GROUP.errors[.KIND] or GROUP.COUNTER[.rate] with COUNTER one of {', '.join(COUNTERS)}",
         )
 
     @property
     def smaller_is_better(self) -> bool | None:
         """Which way is better; None when neither is."""
+        if self.kind == "losses":
+            return self.name not in ("distance", "between")
         if self.kind != "counter":
             return True
         if self.name in ("flows_failed", "duplicates", "reordered", "corrupted"):
@@ -69,9 +84,9 @@ class Metric:
     @property
     def unit(self) -> str:
         """The unit of its values."""
-        if self.kind in ("delay", "lateness") or (self.kind, self.name) == ("reordering", "late"):
+        if self.kind in ("delay", "ipdv", "lateness") or (self.kind, self.name) == ("reordering", "late"):
             return "ns"
-        if self.kind == "loss" or (self.kind == "reordering" and not self.stat):
+        if self.kind == "loss" or (self.kind in ("losses", "reordering") and not self.stat):
             return "ratio"
         return "/s" if self.stat == "rate" else "count"
 
@@ -84,8 +99,9 @@ class Metric:
             return _stat(self._distribution(trial), self.stat)
         if self.kind == "loss":
             return group.loss
-        if self.kind == "reordering":
-            return getattr(group.reordering, self.name) if group.reordering else None
+        if self.kind in ("losses", "reordering"):
+            of = getattr(group, self.kind)
+            return getattr(of, self.name) if of else None
         if self.kind == "errors":
             failures = group.measured.failures
             return float(failures.get(self.name, 0) if self.name else sum(failures.values()))
@@ -106,14 +122,17 @@ class Metric:
 
     @property
     def _is_distribution(self) -> bool:
-        return self.kind in ("delay", "lateness") or (self.kind == "reordering" and self.stat != "")
+        return self.kind != "counter" and self.stat != ""
 
     def _distribution(self, trial: Trial) -> Distribution | None:
         group = next((g for g in trial.groups if g.name == self.group), None)
         if group is None:
             return None
-        if self.kind == "reordering":
-            return getattr(group.reordering, self.name) if group.reordering else None
+        if self.kind in ("losses", "reordering"):
+            of = getattr(group, self.kind)
+            return getattr(of, self.name) if of else None
+        if self.kind == "ipdv":
+            return group.ipdv.get(self.name)
         return group.lateness if self.kind == "lateness" else group.delays.get(self.name)
 
     def __str__(self) -> str:
@@ -133,6 +152,9 @@ def all_of(trial: Trial) -> Iterator[Metric]:
         yield Metric(group.name, "loss")
         if group.reordering:
             yield Metric(group.name, "reordering", "ratio")
+            yield Metric(group.name, "reordering", "displaced")
+        if group.losses and group.losses.length.count:
+            yield Metric(group.name, "losses", "length", "mean")
         yield Metric(group.name, "errors")
         for name, delay in group.delays.items():
             if delay.count:

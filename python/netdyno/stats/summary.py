@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from netdyno.model import COUNTERS, Counts, Disorder, GroupResult, Reason
+from netdyno.model import COUNTERS, Counts, Density, Disorder, GroupResult, Losses, Reason
 from netdyno.result import GroupSummary, Leg, Repetition, Summary
 from netdyno.stats import hdr
 from netdyno.stats.estimate import estimate
@@ -29,6 +29,7 @@ def _group(parts: Sequence[GroupResult], confidence: float) -> GroupSummary:
     counts.failures = dict(failures)
     rates = dict.fromkeys(name for part in parts for name in part.rates)
     delays = dict.fromkeys(name for part in parts for name in part.delays)
+    ipdv = dict.fromkeys(name for part in parts for name in part.ipdv)
     losses = [part.loss for part in parts if part.loss is not None]
     return GroupSummary(
         name=first.name,
@@ -41,7 +42,9 @@ def _group(parts: Sequence[GroupResult], confidence: float) -> GroupSummary:
         },
         loss=estimate(losses, confidence) if losses else None,
         delays={name: hdr.merge(p.delays[name] for p in parts if name in p.delays) for name in delays},
+        ipdv={name: hdr.merge(p.ipdv[name] for p in parts if name in p.ipdv) for name in ipdv},
         reordering=_reordering(parts),
+        losses=_losses([part.losses for part in parts if part.losses]),
         lateness=hdr.merge(part.lateness for part in parts),
     )
 
@@ -56,6 +59,39 @@ def _reordering(parts: Sequence[GroupResult]) -> Disorder | None:
         by_three=sum(one.by_three * n for one, n in told) / delivered,
         extent=hdr.merge(one.extent for one, _ in told),
         late=hdr.merge(one.late for one, _ in told),
+        displaced=sum(one.displaced * n for one, n in told) / delivered,
+        displacement=hdr.merge(one.displacement for one, _ in told),
+        waiting=hdr.merge(one.waiting for one, _ in told),
+        density=_density([one.density for one, _ in told]),
+    )
+
+
+def _density(parts: Sequence[Density]) -> Density:
+    displaced: Counter[int] = Counter()
+    waiting: Counter[int] = Counter()
+    for part in parts:
+        displaced.update(part.displaced)
+        waiting.update(part.waiting)
+    return Density(
+        threshold=max(part.threshold for part in parts),
+        displaced=dict(sorted(displaced.items())),
+        displaced_beyond=sum(part.displaced_beyond for part in parts),
+        waiting=dict(sorted(waiting.items())),
+        waited_beyond=sum(part.waited_beyond for part in parts),
+    )
+
+
+def _losses(parts: Sequence[Losses]) -> Losses | None:
+    if not parts:
+        return None
+    lost = sum(part.lost for part in parts)
+    noticeable = sum(part.noticeable * part.lost for part in parts if part.noticeable is not None)
+    return Losses(
+        delta=parts[0].delta,
+        noticeable=noticeable / lost if lost else None,
+        length=hdr.merge(part.length for part in parts),
+        distance=hdr.merge(part.distance for part in parts),
+        between=hdr.merge(part.between for part in parts),
     )
 
 

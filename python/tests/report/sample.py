@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from itertools import pairwise
 from typing import Any
 
 from hdrh.histogram import HdrHistogram
@@ -65,6 +66,34 @@ def reordering(measured: dict[str, Any]) -> dict[str, Any]:
         "by_three": sum(extent >= 3 for extent in extents) / delivered,
         "extent": distribution(extents),
         "late": distribution([20_000 * extent for extent in extents]),
+        **places(extents, delivered),
+    }
+
+
+def places(extents: list[int], delivered: int) -> dict[str, Any]:
+    """Each late one lets as many pass a place early as it is late by."""
+    density = {-1: sum(extents), 0: delivered - sum(extents) - len(extents)}
+    density |= {extent: extents.count(extent) for extent in extents}
+    waiting = {0: delivered - sum(extents)} | {n: sum(e >= n for e in extents) for n in extents}
+    spread = [abs(at) for at, n in density.items() for _ in range(n if at else 1000)]
+    return {
+        "displaced": 1 - density[0] / delivered,
+        "displacement": distribution(sorted(spread)),
+        "waiting": distribution(sorted(at for at, n in waiting.items() for _ in range(n if at else 1000))),
+        "density": {"threshold": 64, "displaced": density, "waiting": waiting},
+    }
+
+
+def losses(lost: int) -> dict[str, Any]:
+    """Alone and in pairs, some of them close to each other."""
+    rng = random.Random(3357)
+    gaps = sorted(1 + int(rng.expovariate(0.01)) for _ in range(max(1, lost)))
+    return {
+        "delta": 99,
+        "noticeable": sum(gap <= 99 for gap in gaps) / len(gaps),
+        "length": distribution([1 + (gap % 5 == 0) for gap in gaps]),
+        "distance": distribution(gaps),
+        "between": distribution([gap for gap in gaps if gap > 1]),
     }
 
 
@@ -137,6 +166,10 @@ class Load:
             },
             "loss": 1 - measured["messages_delivered"] / measured["messages_sent"],
             "reordering": reordering(measured) if measured["reordered"] else None,
+            "losses": losses(30) if self.protocol == "stream" else None,
+            "ipdv": {
+                n: distribution([abs(b - a) for a, b in pairwise(v)]) for n, v in samples.items() if len(v) > 1
+            },
             "delays": {n: distribution(v) for n, v in samples.items()}, "lateness": distribution(late),
             "errors": [{"kind": k, "count": n, "example": EXAMPLES[k]} for k, n in failed.items()],
         }, points  # fmt: skip

@@ -136,7 +136,11 @@ pub fn flows(caller: &Caller, page: Page) -> Answer {
                 mean,
                 t.delay_max,
                 t.duplicates,
-                t.reordered
+                t.reordered,
+                t.pattern.loss_periods,
+                t.pattern.longest_loss,
+                t.pattern.furthest,
+                t.pattern.most_waiting
             ])
         })
         .collect();

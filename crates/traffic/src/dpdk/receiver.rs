@@ -12,8 +12,8 @@ use packet::layers::protocol::UDP;
 use packet::signature::{self, Signature};
 use packet::udp::Datagram;
 use packet::{Fault, Layers};
-use protocol::meter::{DELAY_MAX_NS, DeviceTally, Tally, Window};
-use protocol::order::Gaps;
+use protocol::meter::{DELAY_MAX_NS, DeviceTally, Phase, Tally, Window};
+use protocol::order::{Order, Turn};
 use protocol::time::Time;
 
 /// What the receiver knows of one group.
@@ -78,7 +78,7 @@ pub(super) struct Measured {
     /// By stream number.
     streams: Vec<Stream>,
     /// By stream number: apart, as what comes in order needs none of it.
-    gaps: Vec<Gaps>,
+    order: Vec<Order>,
     /// The run's time zero on the clock that signatures use.
     zero: u64,
     window: Window,
@@ -101,8 +101,19 @@ impl Measured {
         for tally in groups.iter_mut().flat_map(|group| &mut group.meter) {
             let _room = tally.reordering_mut();
         }
-        let gaps = vec![Gaps::shared(streams.len()); streams.len()];
-        Self { groups, streams, gaps, zero: 0, window }
+        let order = vec![Order::shared(streams.len()); streams.len()];
+        Self { groups, streams, order, zero: 0, window }
+    }
+
+    /// Nothing more comes.
+    fn finish(&mut self) {
+        for (stream, order) in self.streams.iter_mut().zip(&mut self.order) {
+            if let Some(group) = self.groups.get_mut(usize::from(stream.expected)) {
+                let into = group.meter[Phase::Measure as usize].reordering_mut();
+                // what was sent after the last arrival is not known here
+                stream.tally.pattern = order.finish(stream.tally.delivered, 0..0, into);
+            }
+        }
     }
 
     /// The frame is broken: if it still shows whose it was, count it there.
@@ -199,18 +210,18 @@ impl Measured {
         let tally = &mut group.meter[self.window.phase(sent) as usize];
         let counts = &mut tally.counts;
         counts.bytes_received += if group.whole { len } else { bytes } as u64;
+        let turn = || Turn { number: signature.sequence, index: stream.tally.delivered, now };
         match stream.tracker.arrived(signature.sequence) {
             Arrival::InOrder => {}
             Arrival::Ahead(first) => {
-                self.gaps[usize::from(signature.stream)].skipped(first, stream.tally.delivered, now);
+                let count = self.window.phase(sent) != Phase::Warmup;
+                let order = &mut self.order[usize::from(signature.stream)];
+                order.skipped(first, turn(), count, tally.reordering_mut());
             }
             Arrival::Reordered => {
                 counts.reordered += 1;
                 stream.tally.reordered = stream.tally.reordered.saturating_add(1);
-                let gaps = &mut self.gaps[usize::from(signature.stream)];
-                if let Some(late) = gaps.late(signature.sequence, stream.tally.delivered, now) {
-                    tally.reordering_mut().record(late);
-                }
+                self.order[usize::from(signature.stream)].late(turn(), tally.reordering_mut());
             }
             Arrival::Duplicate => {
                 counts.duplicates += 1;
@@ -225,8 +236,7 @@ impl Measured {
                 let _grown = h.record(delay);
             }
             if let Some(v) = tally.variation.get_mut(at).filter(|_| stream.tally.delivered > 0) {
-                v.sum = v.sum.saturating_add(delay.abs_diff(stream.tally.delay_last));
-                v.count += 1;
+                v.record(delay.abs_diff(stream.tally.delay_last));
             }
         }
         stream.tally.delay_last = delay;
@@ -298,6 +308,9 @@ impl Element for Receiver {
             assist.tick(now);
         }
         let measured = &mut self.measured;
+        if self.reporter.run().is_ending() {
+            measured.finish();
+        }
         self.reporter.tick(|| Report {
             groups: measured.groups.iter_mut().map(|group| (group.group, take(&mut group.meter))).collect(),
             devices: measured
@@ -319,7 +332,7 @@ mod tests {
     use packet::frame::Written;
     use packet::{Flow, Program};
     use proptest::prelude::*;
-    use protocol::meter::Phase;
+    use protocol::meter::Pattern;
 
     fn measured() -> Measured {
         let meter = [(); 3].map(|()| Tally::new(1));
@@ -373,6 +386,22 @@ mod tests {
             (measured.streams[1].tally.delay_sum, measured.streams[1].tally.delay_max),
             (2_000, 1_000)
         );
+    }
+
+    #[test]
+    fn places_and_losses_are_kept_of_each_stream() {
+        let mut measured = measured();
+        for (stream, sequence) in [(0, 0), (1, 0), (0, 3), (1, 1), (0, 2), (1, 2), (0, 4)] {
+            measured.frame(&frame(stream, sequence, 5_000), 6_000);
+        }
+        measured.finish();
+        measured.finish();
+        let order = measured.groups[0].meter[Phase::Measure as usize].reordering().expect("there is some");
+        assert_eq!((order.densities.early[0], order.densities.late[0]), (1, 1));
+        assert_eq!((order.losses.lengths.len(), order.losses.lost()), (1, 1));
+        let patterns: Vec<Pattern> = measured.streams.iter().map(|stream| stream.tally.pattern).collect();
+        let one = Pattern { loss_periods: 1, longest_loss: 1, furthest: 1, most_waiting: 3 };
+        assert_eq!(patterns, [one, Pattern::default()]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::transport::Control;
 use engine::Clock;
 use protocol::meter::{Counts, DeviceTally, Tally};
+use protocol::order::Reordering;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
@@ -132,6 +133,7 @@ pub fn take(tallies: &mut [Tally; 3]) -> [Tally; 3] {
     tallies.each_mut().map(|tally| {
         let idle = tally.counts == Counts::default()
             && tally.lateness.is_empty()
+            && tally.reordering().is_none_or(Reordering::is_empty)
             && tally.delays.iter().all(|delay| delay.is_empty());
         if idle {
             return Tally::new(tally.delays.len());

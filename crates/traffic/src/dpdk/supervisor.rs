@@ -314,6 +314,7 @@ impl Supervisor {
             whole.reordered = whole.reordered.saturating_add(part.reordered);
             whole.delay_sum = whole.delay_sum.saturating_add(part.delay_sum);
             whole.delay_max = whole.delay_max.max(part.delay_max);
+            whole.pattern.merge(&part.pattern);
         }
         let finish = |((group, device), mut tally): ((u16, u32), DeviceTally)| {
             if self.echoes(group.into()) {

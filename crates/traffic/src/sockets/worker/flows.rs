@@ -233,6 +233,10 @@ impl Worker {
         self.tick();
         for i in 0..self.slots.len() {
             self.let_go(i as u32);
+            if self.slots[i].state == State::Active {
+                let now = self.now;
+                self.call(i as u32, now, |device, cx| device.abandoned(cx));
+            }
             let slot = &mut self.slots[i];
             if slot.state != State::Active {
                 continue;
