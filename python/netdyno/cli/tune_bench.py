@@ -209,11 +209,6 @@ def kept() -> Iterator[None]:
         raise
 
 
-def size(text: str) -> int:
-    """A number of bytes."""
-    return int(units.bound(units.SIZE.text(text, "--memory")))
-
-
 def limit(text: str) -> tuple[str, float]:
     """`failed=0`: a metric and the most that it may be."""
     name, equals, most = text.partition("=")
@@ -307,7 +302,7 @@ def told(record: Record) -> None:
 def page(path: Path, documents: Sequence[dict[str, Any]]) -> None:
     """Write the page of studies."""
     # loaded here, for the other verbs to start sooner
-    from netdyno.report.explorer import render
+    from netdyno.report.study import render
 
     files.write(path, render(documents))
     console.note(f"page: {path}")

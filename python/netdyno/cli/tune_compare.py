@@ -12,7 +12,21 @@ from rich.text import Text
 
 from netdyno import journal
 from netdyno.cli import console, values
-from netdyno.cli.tune_bench import duration, quantity
+from netdyno.cli.tune_bench import duration, page, quantity
+from netdyno.cli.tune_options import (
+    Bench,
+    Fresh,
+    Global,
+    Html,
+    Json,
+    Level,
+    Name,
+    Options,
+    Pairs,
+    Seed,
+    Tuned,
+    Way,
+)
 from netdyno.errors import THRESHOLD, Error
 from netdyno.interrupt import Interrupts
 from netdyno.topology import need_root
@@ -25,55 +39,13 @@ from netdyno.tuning.compare import Comparison, Finding, Verdict, judge, repeats
 from netdyno.tuning.model import Metric, Observation
 from netdyno.tuning.race import Standing, race
 from netdyno.tuning.record import Record
-from netdyno.tuning.trials import measure_pairs
-
-Bench = Annotated[
-    str,
-    typer.Argument(
-        help="What to measure with: a workload over two namespaces, or a file that describes a bench.",
-        metavar="BENCH",
-        autocompletion=values.workload,
-    ),
-]
-Options = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="An option of the workload, like seconds=3.", metavar="NAME=VALUE"),
-]
-Path = Annotated[
-    str | None,
-    typer.Option(help="The path to it, as of netdyno impair: delay=15ms,loss=0.2%.", metavar="PATH"),
-]
-Tuned = Annotated[
-    str,
-    typer.Option(
-        "--tune",
-        help="The host that is tuned: server or client.",
-        metavar="HOST",
-        parser=values.one_of("--tune", "server", "client"),
-    ),
-]
-Pairs = Annotated[
-    int, typer.Option(help="Pairs of trials.", metavar="N", parser=values.whole("--pairs", 2, 1000))
-]
-Level = Annotated[
-    float,
-    typer.Option(
-        help="Chance of any false claim, up to 0.5.", metavar="P", parser=values.number("--level", 0, 0.5)
-    ),
-]
-Seed = Annotated[
-    int, typer.Option(help="Of the order of trials.", metavar="N", parser=values.whole("--seed", 0))
-]
-Global = Annotated[
-    bool, typer.Option("--global", help="Also what holds for the whole machine, for the time of the trials.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")]
+from netdyno.tuning.trials import both, measure_pairs
 
 
 def calibrate(
     bench: Bench,
     options: Options = None,
-    path: Path = None,
+    path: Way = None,
     tuned: Tuned = "server",
     pairs: Pairs = 8,
     level: Level = 0.05,
@@ -128,7 +100,7 @@ def compare(
         ),
     ],
     options: Options = None,
-    path: Path = None,
+    path: Way = None,
     tuned: Tuned = "server",
     pairs: Pairs = 8,
     level: Level = 0.05,
@@ -152,8 +124,9 @@ def compare(
     ] = "shuffled",
     allow_global: Global = False,
     seed: Seed = 1,
-    name: Annotated[str | None, typer.Option(help="Name to keep it under.", metavar="NAME")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Measure all anew.")] = False,
+    name: Name = None,
+    fresh: Fresh = False,
+    html: Html = None,
     fail: Annotated[bool, typer.Option("--fail", help="Exit 99 when something is worse.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -217,8 +190,12 @@ def compare(
             level=level, matters=matters, noise=calibration.known, seed=seed,
         )  # fmt: skip
         document = _document(made, sides, calibration, result)
+        for one in document["metrics"]:
+            one["pairs"] = both(found, one["metric"]["name"])
         document["race"] = [{"name": candidates[one.candidate].name, **asdict(one)} for one in standings]
-        kept.finish(document, trials, [])
+        written = kept.finish(document, trials, [])
+    if html:
+        page(html, [written])
     if as_json:
         console.document(document)
     else:

@@ -13,7 +13,7 @@ import typer
 from netdyno import environment, journal
 from netdyno.cli import console, values
 from netdyno.cli.tune_bench import Patient, Progress, kept, told
-from netdyno.cli.tune_compare import Json, Seed
+from netdyno.cli.tune_options import Json, Name, Seed
 from netdyno.errors import Error
 from netdyno.interrupt import Interrupts
 from netdyno.topology import need_root
@@ -29,9 +29,20 @@ from netdyno.tuning.registry import registry
 from netdyno.tuning.study import Study
 from netdyno.tuning.tried import Checked, Tried, look, machine
 
-SERVICES = ("iperf3-tcp reverse=true seconds=3 omit=1", "iperf3-tcp reverse=true seconds=3 omit=1 streams=8")
-RTTS, LOSSES, RATES = ("5ms", "30ms", "100ms"), ("0%", "0.2%", "1%"), ("100Mbit/s", "1Gbit/s")
-SETTINGS = ("bbr", "buffers", "bbr-buffers", "paper-throughput", "tuned-network-throughput")
+SERVICES = (
+    "iperf3-tcp reverse=true seconds=3 omit=1",
+    "iperf3-tcp reverse=true seconds=3 omit=1 streams=8",
+    "flow-completion size=500kB flows=4 idle=500ms",
+    "flow-completion size=2kB flows=10 connection=fastopen",
+    "connect-burst connections=6000",
+    "iperf3-udp seconds=2 rate=20M",
+)
+"""Bulk transfers, answers after a rest, short requests on new connections, a crowd, datagrams."""
+RTTS, LOSSES, RATES = ("5ms", "30ms", "100ms"), ("0%", "0.2%", "1%"), ("50Mbit/s", "300Mbit/s")
+SETTINGS = (
+    "bbr", "buffers", "bbr-buffers", "paper-latency", "paper-throughput", "tuned-network-latency",
+    "tuned-network-throughput",
+)  # fmt: skip
 
 
 def learn(
@@ -60,7 +71,7 @@ def learn(
         bool, typer.Option("--global", help="Let namespaces use every congestion control, meanwhile.")
     ] = False,
     seed: Seed = 1,
-    name: Annotated[str | None, typer.Option(help="Name to keep it under.", metavar="NAME")] = None,
+    name: Name = None,
     experience: Annotated[
         Path | None, typer.Option(help="File to write; default: where recommend looks.", metavar="FILE")
     ] = None,
@@ -86,6 +97,7 @@ def learn(
                 place: NamespaceBench(
                     spec.model_copy(update={"server": spec.server | base, "machine": spec.machine | needed}),
                     allow_global=allow_global,
+                    glancing=True,
                 )
                 for place, spec in specs.items()
             }
@@ -104,7 +116,8 @@ def learn(
             with Record(study.record, dict(study.plan)) as record:
                 count = len(places) * pairs * (1 + len(chosen))
                 console.note(f"{study.name}: {count} trials, {len(places)} places, {', '.join(chosen)}")
-                Progress(record, count, [m for b in made.values() for m in list(b.metrics.values())[:1]][:1])
+                firsts = {m.name: m for b in made.values() for m in list(b.metrics.values())[:1]}
+                Progress(record, count, list(firsts.values()))
                 found = run(places, bench, chosen, record, _machine(), pairs=pairs, seed=seed)
                 told(record)
     to = experience or folder() / "experience.json"

@@ -11,7 +11,7 @@ from rich.text import Text
 from netdyno import paths
 from netdyno.cli import console, values
 from netdyno.cli.tune_bench import quantity, times
-from netdyno.cli.tune_compare import Json
+from netdyno.cli.tune_options import Json
 from netdyno.cli.tune_params import need_namespace
 from netdyno.tuning.features import FEATURES, Features, sample
 from netdyno.tuning.recommend import Experience, Judgement, Proposal, judge

@@ -14,8 +14,9 @@ from rich.text import Text
 
 from netdyno import files, journal
 from netdyno.cli import console, values
-from netdyno.cli.tune_bench import duration
-from netdyno.cli.tune_compare import VERDICTS, Global, Json, Level, Seed, change, spread
+from netdyno.cli.tune_bench import duration, page
+from netdyno.cli.tune_compare import VERDICTS, change, spread
+from netdyno.cli.tune_options import Fresh, Global, Html, Json, Level, Seed
 from netdyno.interrupt import Interrupts
 from netdyno.report.forest import change as change_of
 from netdyno.report.forest import forest
@@ -25,7 +26,8 @@ from netdyno.tuning.bench import NamespaceBench
 from netdyno.tuning.compare import finite
 from netdyno.tuning.model import Observation
 from netdyno.tuning.record import Record
-from netdyno.tuning.tables import Filled, Line, Run
+from netdyno.tuning.tables import Filled, Line, Run, Seen
+from netdyno.tuning.trials import both
 
 
 def _complete(incomplete: str) -> Iterator[str]:
@@ -62,10 +64,11 @@ def reproduce(
     level: Level = 0.05,
     seed: Seed = 1,
     allow_global: Global = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Measure all anew.")] = False,
+    fresh: Fresh = False,
     figures: Annotated[
         Path | None, typer.Option(help="Folder for a drawing of each table (SVG).", metavar="FOLDER")
     ] = None,
+    html: Html = None,
     as_json: Json = False,
 ) -> None:
     """Measure the tables of a paper: its settings against the defaults, with its tools.
@@ -108,8 +111,11 @@ def reproduce(
             trials = [one.document() for one in record.trials]
         filled = tables.fill(made, chosen, seen, level=level, seed=seed)
         document = {"load": factor, "length": length, "repeat": count, "left_out": notes,
-                    "benches": plan["benches"], "tables": [_document(one) for one in filled]}  # fmt: skip
-        kept.finish(document, trials, [])
+                    "benches": plan["benches"],
+                    "tables": [_document(one, seen) for one in filled]}  # fmt: skip
+        written = kept.finish(document, trials, [])
+    if html:
+        page(html, [written])
     if figures:
         _draw(figures, filled)
     if as_json:
@@ -136,9 +142,10 @@ def _draw(folder: Path, filled: list[Filled]) -> None:
         console.note(f"figure: {path}")
 
 
-def _document(one: Filled) -> dict[str, Any]:
+def _document(one: Filled, seen: Seen) -> dict[str, Any]:
     rows = [
         {"bench": line.row.bench, "metric": line.row.metric, "paper": line.row.paper,
+         "pairs": both(tables.pairs(seen, line.row.bench, one.table.setting), line.row.metric),
          "finding": finite(asdict(line.finding)) if line.finding else None}
         for line in one.lines
     ]  # fmt: skip

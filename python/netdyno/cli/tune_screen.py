@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from netdyno.cli import console, values
-from netdyno.cli.tune_bench import Asked, Progress, driven, page, quantity, size, sized, told
-from netdyno.cli.tune_compare import Global, Json, Level, Options, Seed, Tuned
-from netdyno.cli.tune_compare import Path as Way
+from netdyno.cli.tune_bench import Asked, Progress, driven, page, quantity, sized, told
+from netdyno.cli.tune_options import (
+    Baseline,
+    BenchOrSim,
+    Fresh,
+    Global,
+    Html,
+    Json,
+    Level,
+    Memory,
+    Name,
+    Options,
+    Param,
+    Seed,
+    Service,
+    Tuned,
+    Way,
+)
 from netdyno.tuning.gain import of_bench
 from netdyno.tuning.record import Record
 from netdyno.tuning.screen import Effect, Screening, cost
@@ -21,31 +35,14 @@ from netdyno.tuning.study import Study
 
 
 def screen(
-    bench: Annotated[
-        str,
-        typer.Argument(help="What to measure with: a workload over two namespaces, or sim.", metavar="BENCH"),
-    ],
+    bench: BenchOrSim,
     options: Options = None,
     path: Way = None,
     tuned: Tuned = "server",
-    service: Annotated[
-        str | None,
-        typer.Option(
-            "--class",
-            help="A class of service: what to try for it, and what is wanted.",
-            metavar="CLASS",
-            autocompletion=values.service_class,
-        ),
-    ] = None,
-    baseline: Annotated[
-        list[str] | None,
-        typer.Option(help="Begin with this value, or with all of linux itself.", metavar="NAME=VALUE"),
-    ] = None,
+    service: Service = None,
+    baseline: Baseline = None,
     allow_global: Global = False,
-    param: Annotated[
-        list[str] | None,
-        typer.Option(help="A parameter to try; net.ipv4.tcp_* are all of these.", metavar="NAME"),
-    ] = None,
+    param: Param = None,
     metric: Annotated[
         list[str] | None, typer.Option(help="A metric to look at; default: all.", metavar="METRIC")
     ] = None,
@@ -57,12 +54,12 @@ def screen(
             parser=values.whole("--trajectories", 2, 100),
         ),
     ] = 8,
-    memory: Annotated[str | None, typer.Option(help="No buffer larger than this.", metavar="SIZE")] = None,
+    memory: Memory = None,
     level: Level = 0.05,
     seed: Seed = 1,
-    name: Annotated[str | None, typer.Option(help="Name to keep it under.", metavar="NAME")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Measure all anew.")] = False,
-    html: Annotated[Path | None, typer.Option(help="File for its page.", metavar="FILE")] = None,
+    name: Name = None,
+    fresh: Fresh = False,
+    html: Html = None,
     as_json: Json = False,
 ) -> None:
     """Find which parameters matter, by changing one after the other on walks through all of them.
@@ -79,7 +76,7 @@ def screen(
     names = param or []
     asked = Asked(bench, options or [], path, tuned, service, names, baseline or [], allow_global)
     with driven(asked) as on:
-        space = on.space(names, size(memory) if memory else None)
+        space = on.space(names, memory)
         metrics = on.metrics(metric or [])
         wanted = of_bench(on.bench.metrics, metrics)
         plan = {"space": space.document(), "metrics": metrics, "trajectories": trajectories, "seed": seed}

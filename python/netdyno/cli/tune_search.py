@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from netdyno.cli import console, values
-from netdyno.cli.tune_bench import Asked, Driven, Progress, changed, driven, limit, page, quantity, size, told
-from netdyno.cli.tune_compare import Global, Json, Level, Options, Seed, Tuned
-from netdyno.cli.tune_compare import Path as Way
+from netdyno.cli.tune_bench import Asked, Driven, Progress, changed, driven, limit, page, quantity, told
+from netdyno.cli.tune_options import (
+    Baseline,
+    BenchOrSim,
+    Fresh,
+    Global,
+    Html,
+    Json,
+    Level,
+    Memory,
+    Name,
+    Options,
+    Param,
+    Seed,
+    Service,
+    Tuned,
+    Way,
+)
 from netdyno.errors import Error
 from netdyno.stats import units
 from netdyno.tuning import study as studies
@@ -27,35 +41,18 @@ from netdyno.tuning.search import search as run
 
 
 def search(
-    bench: Annotated[
-        str,
-        typer.Argument(help="What to measure with: a workload over two namespaces, or sim.", metavar="BENCH"),
-    ],
+    bench: BenchOrSim,
     options: Options = None,
     path: Way = None,
     tuned: Tuned = "server",
-    service: Annotated[
-        str | None,
-        typer.Option(
-            "--class",
-            help="A class of service: what to try for it, and what is wanted.",
-            metavar="CLASS",
-            autocompletion=values.service_class,
-        ),
-    ] = None,
-    baseline: Annotated[
-        list[str] | None,
-        typer.Option(help="Begin with this value, or with all of linux itself.", metavar="NAME=VALUE"),
-    ] = None,
+    service: Service = None,
+    baseline: Baseline = None,
     allow_global: Global = False,
     objective: Annotated[
         list[str] | None,
         typer.Option("--for", help="A metric to make better; several give a trade-off.", metavar="METRIC"),
     ] = None,
-    param: Annotated[
-        list[str] | None,
-        typer.Option(help="A parameter to try; net.ipv4.tcp_* are all of these.", metavar="NAME"),
-    ] = None,
+    param: Param = None,
     screened: Annotated[
         str | None,
         typer.Option("--screened", help="Try what mattered in this screening.", metavar="STUDY"),
@@ -64,7 +61,7 @@ def search(
         list[str] | None,
         typer.Option("--limit", help="What must not be exceeded, like failed=0.", metavar="METRIC=MOST"),
     ] = None,
-    memory: Annotated[str | None, typer.Option(help="No buffer larger than this.", metavar="SIZE")] = None,
+    memory: Memory = None,
     trials: Annotated[
         int,
         typer.Option(
@@ -97,9 +94,9 @@ def search(
     ] = None,
     level: Level = 0.05,
     seed: Seed = 1,
-    name: Annotated[str | None, typer.Option(help="Name to keep it under.", metavar="NAME")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Measure all anew.")] = False,
-    html: Annotated[Path | None, typer.Option(help="File for its page.", metavar="FILE")] = None,
+    name: Name = None,
+    fresh: Fresh = False,
+    html: Html = None,
     as_json: Json = False,
 ) -> None:
     """Look for the best setting, and measure the best again, in turn with the baseline.
@@ -120,7 +117,7 @@ def search(
     asked = Asked(bench, options or [], path, tuned, service, names, baseline or [], allow_global)
     budget = Budget(trials, units.seconds(time) if time else math.inf, patience, pairs)
     with driven(asked) as on:
-        space = on.space(names, size(memory) if memory else None)
+        space = on.space(names, memory)
         goal = _goal(on, objective or [], most or [])
         hints = _hints(before, goal)
         plan = {

@@ -70,6 +70,11 @@ def size(option: str) -> Callable[[str], str]:
     return lambda text: units.SIZE.text(text, option)
 
 
+def octets(option: str) -> Callable[[str], int]:
+    """A number of bytes, as one."""
+    return lambda text: int(units.bound(units.SIZE.text(text, option)))
+
+
 def _refused(text: str, wanted: str, option: str, code: str = "ND-104-04") -> Error:
     return Error(code, f"{text!r} is not {wanted}", at=option, fix=f"Give {wanted}")
 

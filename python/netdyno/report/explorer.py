@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from markupsafe import Markup
-
-from netdyno.report import inline, units
-from netdyno.report.inline import packed
-from netdyno.report.locale import catalogues
-from netdyno.report.page import Download, when
+from netdyno.report import units
+from netdyno.report.change import MARKS, ends, shift, words
 from netdyno.report.points import charts_of_parameters, charts_of_screening, tried_chart
 from netdyno.report.quantity import shown, sized
+from netdyno.report.study import Study, StudyPage, document, facts
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
-
-Study = Mapping[str, Any]
-"""The document of a screening or a search, as `netdyno.tuning.study` writes it."""
 
 
 @dataclass(frozen=True)
@@ -44,50 +37,12 @@ class Effects:
 
 
 @dataclass(frozen=True)
-class Explorer:
+class Explorer(StudyPage):
     """The template's context."""
 
-    name: str
-    facts: list[tuple[Msg, str]]
-    state: str
-    verdict: Msg
-    lead: Msg
-    said: list[Msg]
     effects: list[Effects] = field(default_factory=list)
     trade: Table | None = None
     tried: Table | None = None
-    charts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """By the place in the page where they go."""
-    downloads: list[Download] = field(default_factory=list)
-
-    def data(self) -> dict[str, Any]:
-        """What the page's scripts read."""
-        return {
-            "catalogues": catalogues(),
-            "legs": [],
-            "charts": self.charts,
-            "downloads": {d.name: {"kind": d.kind, "gzip": packed(d.text)} for d in self.downloads},
-        }
-
-
-def render(studies: Sequence[Study]) -> str:
-    """The page of a screening, of a search, or of both, as one self-contained file."""
-    from netdyno.report.render import templates
-
-    scripts, styles = [inline.uplot(), inline.script()], [inline.style()]
-    page = build(studies)
-    return (
-        templates()
-        .get_template("explorer.html.j2")
-        .render(
-            page=page,
-            policy=inline.policy(scripts, styles),
-            style=Markup(styles[0]),
-            uplot=Markup(scripts[0]),
-            script=Markup(scripts[1]),
-            data=Markup(inline.json_block(page.data())),
-        )
-    )
 
 
 def build(studies: Sequence[Study]) -> Explorer:
@@ -96,11 +51,6 @@ def build(studies: Sequence[Study]) -> Explorer:
     search = next((s for s in studies if s["kind"] == "search"), None)
     main = search or screening
     assert main is not None, "a page is of at least one study"
-    facts = [
-        (M("Bench"), str(main["bench"])),
-        (M("Finished"), when(str(main["finished"]))),
-        (M("Study"), ", ".join(str(s["name"]) for s in studies)),
-    ]
     charts: dict[str, list[dict[str, Any]]] = {}
     effects = _effects(screening, charts) if screening else []
     trade = tried = None
@@ -112,18 +62,10 @@ def build(studies: Sequence[Study]) -> Explorer:
         state, verdict, lead, said = _of_screening(main)
     if found := charts_of_parameters(studies):
         charts["parameters"] = found
-    downloads = [
-        Download(
-            f"{s['name']}.json",
-            "application/json",
-            json.dumps(s, indent=1, ensure_ascii=False) + "\n",
-            M("every trial with its setting, metrics and counters"),
-        )
-        for s in studies
-    ]
     return Explorer(
-        str(main["name"]), facts, state, verdict, lead, said, effects, trade, tried, charts, downloads
-    )
+        str(main["name"]), facts(studies, main), state, verdict, lead, said, charts,
+        [document(s) for s in studies], effects, trade, tried,
+    )  # fmt: skip
 
 
 def _effects(study: Study, charts: dict[str, list[dict[str, Any]]]) -> list[Effects]:
@@ -221,11 +163,11 @@ def _of_search(study: Study) -> tuple[str, Msg, Msg, list[Msg]]:
             said.append(
                 M(
                     "{metric}: {change}, over {n} fresh pairs of trials. What moved with it: {counters}.",
-                    metric=what, change=_shift(mine), n=str(mine["effect"]["n"]), counters=Data(moved),
+                    metric=what, change=shift(mine), n=str(mine["effect"]["n"]), counters=Data(moved),
                 )
             )  # fmt: skip
         else:
-            said.append(M("{metric}: {verdict}.", metric=what, verdict=_words(proof["verdict"])))
+            said.append(M("{metric}: {verdict}.", metric=what, verdict=words(proof["verdict"])))
     if found["proven"]:
         lead = M("What was found best was measured again, in turn with the baseline, and is better.")
         return "pass", M("Proven better"), lead, said
@@ -235,30 +177,8 @@ def _of_search(study: Study) -> tuple[str, Msg, Msg, list[Msg]]:
     return "invalid", M("Nothing better"), M("No setting looked better than the baseline."), said
 
 
-def _words(verdict: str) -> Msg:
-    return {
-        "better": M("better"),
-        "worse": M("worse"),
-        "unexplained": M("better, but nothing moved that would explain it"),
-        "no effect": M("no effect that matters"),
-    }.get(verdict, M("not shown"))
-
-
 def _finding_of(proof: Mapping[str, Any], metric: str) -> Mapping[str, Any] | None:
     return next((f for f in proof["comparison"]["metrics"] if f["metric"]["name"] == metric), None)
-
-
-def _shift(found: Mapping[str, Any]) -> str:
-    e = found["effect"]
-    return _difference(e["change"]) if e["absolute"] else _ratio(e["change"])
-
-
-def _difference(change: float) -> str:
-    return f"{'+' if change > 0 else ''}{units.significant(change)}"
-
-
-def _ratio(change: float) -> str:
-    return f"×{units.significant(1 + change)}" if change >= 1 else f"{change * 100:+.1f}{units.THIN}%"
 
 
 def trade_off(study: Study) -> Table | None:
@@ -282,13 +202,9 @@ def trade_off(study: Study) -> Table | None:
             if one is None:
                 cells.append(number(units.NONE, None))
                 continue
-            e, interval = one["effect"], one["effect"]["interval"]
-            ends = ""
-            if interval:
-                ends = units.span(*(_difference(x) if e["absolute"] else _ratio(x) for x in interval))
-            mark = {"better": "good", "worse": "bad"}.get(one["verdict"], "")
-            text = M("{change} ({verdict})", change=_shift(one), verdict=_words(one["verdict"]))
-            cells.append(Cell(text, e["change"], ends or None, mark))
+            mark = MARKS.get(one["verdict"], "")
+            text = M("{change} ({verdict})", change=shift(one), verdict=words(one["verdict"]))
+            cells.append(Cell(text, one["effect"]["change"], ends(one) or None, mark))
         value = found["baseline"]["values"][name]
         table.add(data(name), number(shown(value, metric["unit"]), value), *cells)
     return table

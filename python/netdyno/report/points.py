@@ -30,7 +30,7 @@ def points(
     xlabel: Msg | Data,
     xunit: str,
     found: Iterable[tuple[float, float, str]],
-    kinds: Mapping[str, tuple[Msg, int]],
+    kinds: Mapping[str, tuple[Msg | Data, int]],
     *,
     xlog: bool = False,
     names: Sequence[str] = (),

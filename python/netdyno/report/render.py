@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -67,11 +67,22 @@ def render(
     if not raw:
         plain = typed.model_dump(mode="json") if isinstance(result, Result) else dict(result)
         raw = json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
-    contents = page.build(typed, raw, flows_csv, series_csv)
+    return whole("report.html.j2", page.build(typed, raw, flows_csv, series_csv))
+
+
+class Contents(Protocol):
+    """What a template shows."""
+
+    def data(self) -> dict[str, Any]:
+        """What the page's scripts read."""
+
+
+def whole(template: str, contents: Contents) -> str:
+    """A page as one self-contained file."""
     scripts, styles = [inline.uplot(), inline.script()], [inline.style()]
     return (
         templates()
-        .get_template("report.html.j2")
+        .get_template(template)
         .render(
             page=contents,
             policy=inline.policy(scripts, styles),

@@ -27,6 +27,7 @@ from netdyno.topology import End, Host, Link, Network, Topology
 from netdyno.tuning.applied import applied
 from netdyno.tuning.counters import Sampler, Where
 from netdyno.tuning.model import Metric, Observation, Setting
+from netdyno.tuning.sockets import Glances
 from netdyno.workload import WORKLOADS, Site, Workload
 
 CLIENT, SERVER = "198.18.0.1", "198.18.0.2"
@@ -152,6 +153,8 @@ class NamespaceBench:
     folder: Path | None = None
     """Where logs go; none: they go with each trial."""
     notes: Journal = field(default_factory=journal)
+    glancing: bool = False
+    """Whether the connections of the tuned host are looked at meanwhile, which costs a little."""
     shield: Callable[[], AbstractContextManager[Any]] = nullcontext
     """What keeps interrupts off while everything is taken down."""
 
@@ -195,9 +198,11 @@ class NamespaceBench:
         begin, why = time.monotonic(), ""
         metrics: Mapping[str, float] = {}
         counters: dict[str, float] = {}
+        glances = Glances(spaces[self.spec.tuned])
         try:
-            seen = load.run(site, seed)
-            metrics, why, counters = seen.metrics, seen.wrong, dict(seen.counters)
+            with glances if self.glancing else nullcontext():
+                seen = load.run(site, seed)
+            metrics, why, counters = seen.metrics, seen.wrong, glances.summary() | dict(seen.counters)
         except Error as e:
             # a load that does not get through is a result of the setting, not of the bench
             if e.code != "ND-91-25":

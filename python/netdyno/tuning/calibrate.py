@@ -17,7 +17,7 @@ from netdyno.stats.estimate import mean, sd
 from netdyno.stats.paired import autocorrelation, detectable, effect, log_spread
 from netdyno.tuning.compare import repeats
 from netdyno.tuning.model import Metric
-from netdyno.tuning.trials import Pair, valid
+from netdyno.tuning.trials import Pair, both, valid
 
 MAX_AGE = 24 * 3600.0
 """Seconds for which a calibration is good."""
@@ -89,10 +89,9 @@ def calibration(
     take = repeats(len(metrics), level, len(counted))
     series = sorted((one for pair in counted for one in pair), key=lambda seen: seen.started)
     for name, metric in metrics.items():
-        a = [one.metrics[name] for one, other in counted if name in one.metrics and name in other.metrics]
-        b = [other.metrics[name] for one, other in counted if name in one.metrics and name in other.metrics]
-        if not a:
+        if not (together := both(counted, name)):
             continue
+        a, b = zip(*together, strict=True)
         made = effect(a, b, absolute=metric.zero_is_best)
         spread = log_spread(a, b)
         least = math.inf if made.absolute else detectable(spread, len(a), take, level / len(metrics))

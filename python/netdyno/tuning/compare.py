@@ -17,7 +17,7 @@ from netdyno.stats.estimate import mean
 from netdyno.stats.paired import Effect, detectable, effect, least_pairs, signed_rank
 from netdyno.tuning.counters import known
 from netdyno.tuning.model import Metric
-from netdyno.tuning.trials import Pair, valid
+from netdyno.tuning.trials import Pair, both, valid
 
 
 class Verdict(StrEnum):
@@ -107,9 +107,8 @@ def judge(
     moved = tuple(_moved(name, counted, level) for name in known(mechanism, seen))
     effects: dict[str, Effect] = {}
     for name, metric in metrics.items():
-        a = [one.metrics[name] for one, other in counted if name in one.metrics and name in other.metrics]
-        b = [other.metrics[name] for one, other in counted if name in one.metrics and name in other.metrics]
-        if a:
+        if together := both(counted, name):
+            a, b = zip(*together, strict=True)
             effects[name] = effect(a, b, absolute=metric.zero_is_best, confidence=1 - level, seed=seed)
     corrected = holm([one.p for one in effects.values()])
     findings = []

@@ -80,9 +80,10 @@ def sample(
     """The features of what runs in a namespace, looked at for some seconds; nothing is changed."""
     where = Where(namespace)
     before, begin = read(where), time.monotonic()
-    sleep(seconds)
+    with sockets.Glances(namespace) as glances:
+        sleep(seconds)
     delta = moved(before, read(where))
-    return features({**delta, **sockets.summary(sockets.read(namespace))}, time.monotonic() - begin)
+    return features({**delta, **glances.summary()}, time.monotonic() - begin)
 
 
 def distance(a: Features, b: Features) -> float | None:

@@ -10,7 +10,7 @@ from netdyno.stats.estimate import mean
 from netdyno.stats.paired import blocks
 from netdyno.tuning.features import features
 from netdyno.tuning.gain import gain, has
-from netdyno.tuning.model import Bench, Setting
+from netdyno.tuning.model import Bench, Metric, Setting
 from netdyno.tuning.recommend import Context, Experience
 from netdyno.tuning.record import Record, Trial
 
@@ -61,10 +61,18 @@ def learn(
             for trials in seen:
                 before, after = trials[0].observation, trials[arm].observation
                 if has(before, place.metric) and has(after, place.metric):
-                    better = gain(metric, after.metrics[place.metric], before.metrics[place.metric])
+                    better = alike(metric, after.metrics[place.metric], before.metrics[place.metric])
                     gains.setdefault(name, []).append(better)
         each = [features(o.counters, o.seconds) for o in rested]
         known = set.intersection(*(set(one) for one in each))
         middle = {n: mean([one[n] for one in each]) for n in sorted(known)}
         contexts.append(Context(place.name, middle, place.metric, gains))
     return Experience(machine, settings, tuple(contexts))
+
+
+def alike(metric: Metric, value: float, reference: float) -> float:
+    """A gain to be laid beside those of other metrics: all failures gone are as much as a factor of e."""
+    if not metric.zero_is_best:
+        return gain(metric, value, reference)
+    few = 0.01 if metric.unit == "ratio" else 10.0
+    return (reference - value) / max(reference, value, few)

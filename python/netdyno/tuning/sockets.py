@@ -6,8 +6,10 @@ import itertools
 import re
 import shutil
 import struct
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 from netdyno import namespace
 from netdyno.tuning.counters import output
@@ -150,6 +152,34 @@ def summary(connections: Sequence[Connection]) -> dict[str, float]:
         "tcp.rwnd_limited": sum(v.get("rwnd_limited", 0.0) * v["busy"] for v in live) / busy,
         "tcp.sndbuf_limited": sum(v.get("sndbuf_limited", 0.0) * v["busy"] for v in live) / busy,
     }
+
+
+class Glances:
+    """Looks at a namespace's connections now and then: short ones are seen in passing."""
+
+    def __init__(self, space: str | None, every: float = 0.25) -> None:
+        self._space, self._every = space, every
+        self._looks: list[dict[str, float]] = []
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def summary(self) -> dict[str, float]:
+        """As of one look, in the middle of those that saw a connection at work."""
+        names = {name for look in self._looks for name in look}
+        return {name: median([look[name] for look in self._looks if name in look]) for name in sorted(names)}
+
+    def _run(self) -> None:
+        while not self._end.wait(self._every):
+            if seen := summary(read(self._space)):
+                self._looks.append(seen)
+
+    def __enter__(self) -> Glances:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join(10.0)
 
 
 _INFO = struct.Struct("=8B24I")

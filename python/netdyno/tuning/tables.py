@@ -238,15 +238,20 @@ def fill(
         for bench in dict.fromkeys(row.bench for row in table.rows):
             wanted = [row.metric for row in table.rows if row.bench == bench]
             known = workload(tables.benches[bench]).metrics
-            base, other = seen[bench][BASELINE], seen[bench][table.setting]
-            pairs: list[Pair] = [(base[n], other[n]) for n in sorted(base.keys() & other.keys())]
             mechanism = benches.mechanism({}, chosen[table.setting].setting)
             comparisons[bench] = judge(
-                pairs, {name: known[name] for name in wanted}, mechanism, level=level, seed=seed
-            )
+                pairs(seen, bench, table.setting), {name: known[name] for name in wanted}, mechanism,
+                level=level, seed=seed,
+            )  # fmt: skip
         lines = tuple(Line(row, _finding(comparisons[row.bench], row.metric)) for row in table.rows)
         found.append(Filled(table, lines, comparisons))
     return found
+
+
+def pairs(seen: Seen, bench: str, setting: str) -> list[Pair]:
+    """The baseline of each block beside a setting."""
+    base, other = seen[bench][BASELINE], seen[bench][setting]
+    return [(base[n], other[n]) for n in sorted(base.keys() & other.keys())]
 
 
 def _finding(made: Comparison, metric: str) -> Finding | None:

@@ -85,6 +85,15 @@ def measure_pairs(
     return found
 
 
+def both(pairs: Sequence[Pair], metric: str) -> list[tuple[float, float]]:
+    """What A and B had of a metric in the pairs that count and have it."""
+    return [
+        (a.metrics[metric], b.metrics[metric])
+        for a, b in valid(pairs)
+        if metric in a.metrics and metric in b.metrics
+    ]
+
+
 def valid(pairs: Sequence[Pair]) -> list[Pair]:
     """The pairs in which both trials count."""
     return [(a, b) for a, b in pairs if a.valid and b.valid]

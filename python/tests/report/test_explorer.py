@@ -12,6 +12,7 @@ import pytest
 
 from netdyno.report import explorer
 from netdyno.report.locale import catalogue
+from netdyno.report.study import render
 from netdyno.tuning.prove import Limit
 from netdyno.tuning.record import Record
 from netdyno.tuning.screen import screen
@@ -58,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, studies: list[dict[str, Any
     folder = tmp_path_factory.mktemp("explorer")
     screened, one, two = studies
     for name, chosen in (("screen", [screened]), ("one", [screened, one]), ("two", [screened, two])):
-        (folder / f"{name}.html").write_text(explorer.render(chosen), encoding="utf-8")
+        (folder / f"{name}.html").write_text(render(chosen), encoding="utf-8")
     return folder
 
 
@@ -162,7 +163,7 @@ def test_no_sideways_scrolling(browser: Browser, folder: Path, width: int) -> No
 def test_hostile_names_do_nothing(browser: Browser, tmp_path: Path, studies: list[dict[str, Any]]) -> None:
     evil = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=2>"
     changed = json.loads(json.dumps(studies[:2]).replace("net.core.somaxconn", json.dumps(evil)[1:-1]))
-    (tmp_path / "evil.html").write_text(explorer.render(changed), encoding="utf-8")
+    (tmp_path / "evil.html").write_text(render(changed), encoding="utf-8")
     browser.open((tmp_path / "evil.html").as_uri())
     assert browser.js("return window.pwned") is None
     assert browser.js("return document.querySelectorAll('img').length") == 0

@@ -115,9 +115,12 @@ def test_compare_shows_noise_first_then_what_is_known(
     assert "TcpExtListenOverflows" in out
     assert "A/A: trial 1 of 8" in err
     # what was measured is kept: nothing is measured again
-    assert call(["tune", "compare", "ab", "baseline", "net.core.somaxconn=8192", "--json"]) == 0
+    page = study.folder() / "page.html"
+    again = ["tune", "compare", "ab", "baseline", "net.core.somaxconn=8192", "--html", str(page), "--json"]
+    assert call(again) == 0
     out, err = capsys.readouterr()
     assert "A/A" not in err
+    assert "Proven better" in page.read_text() or "A trade-off" in page.read_text()
     document = json.loads(out)
     verdicts = {row["metric"]["name"]: row["verdict"] for row in document["metrics"]}
     assert (verdicts["throughput"], verdicts["p99"]) == ("better", "better")

@@ -138,9 +138,10 @@ def test_the_verb_says_what_was_left_out_and_keeps_what_it_found(
     monkeypatch.setattr(tune_reproduce, "need_root", lambda: None)
     monkeypatch.setattr(benches, "tunables", lambda spec: there)
     monkeypatch.setattr(tune_reproduce, "NamespaceBench", lambda spec, allow, shield: Web(spec.workload))
-    figures = ["--figures", str(small.with_name("figures"))]
+    figures = ["--figures", str(small.with_name("figures")), "--html", str(small.with_name("page.html"))]
     assert call(["tune", "reproduce", str(small), "--load", "0.5", "--repeat", "8", *figures]) == 0
     assert "web latency_mean" in small.with_name("figures").joinpath("table-1.svg").read_text()
+    assert "Table 1" in small.with_name("page.html").read_text()
     out, err = capsys.readouterr()
     assert "without net.ipv4.tcp_tw_reuse" in err
     assert "trial 32 of 32" in err

@@ -1,0 +1,86 @@
+"""The options that verbs of `netdyno tune` share: each is said once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from netdyno.cli import values
+
+Bench = Annotated[
+    str,
+    typer.Argument(
+        help="What to measure with: a workload over two namespaces, or a file that describes a bench.",
+        metavar="BENCH",
+        autocompletion=values.workload,
+    ),
+]
+BenchOrSim = Annotated[
+    str,
+    typer.Argument(
+        help="What to measure with: a workload over two namespaces, a file that describes a bench, or sim.",
+        metavar="BENCH",
+        autocompletion=values.workload,
+    ),
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="An option of the workload, like seconds=3.", metavar="NAME=VALUE"),
+]
+Way = Annotated[
+    str | None,
+    typer.Option(
+        "--path", help="The path to it, as of netdyno impair: delay=15ms,loss=0.2%.", metavar="PATH"
+    ),
+]
+Tuned = Annotated[
+    str,
+    typer.Option(
+        "--tune",
+        help="The host that is tuned: server or client.",
+        metavar="HOST",
+        parser=values.one_of("--tune", "server", "client"),
+    ),
+]
+Service = Annotated[
+    str | None,
+    typer.Option(
+        "--class",
+        help="A class of service: what to try for it, and what is wanted.",
+        metavar="CLASS",
+        autocompletion=values.service_class,
+    ),
+]
+Baseline = Annotated[
+    list[str] | None,
+    typer.Option(help="Begin with this value, or with all of linux itself.", metavar="NAME=VALUE"),
+]
+Param = Annotated[
+    list[str] | None,
+    typer.Option(help="A parameter to try; net.ipv4.tcp_* are all of these.", metavar="NAME"),
+]
+Memory = Annotated[
+    int | None,
+    typer.Option(help="No buffer larger than this.", metavar="SIZE", parser=values.octets("--memory")),
+]
+Pairs = Annotated[
+    int, typer.Option(help="Pairs of trials.", metavar="N", parser=values.whole("--pairs", 2, 1000))
+]
+Level = Annotated[
+    float,
+    typer.Option(
+        help="Chance of any false claim, up to 0.5.", metavar="P", parser=values.number("--level", 0, 0.5)
+    ),
+]
+Seed = Annotated[
+    int, typer.Option(help="Of the order of trials.", metavar="N", parser=values.whole("--seed", 0))
+]
+Global = Annotated[
+    bool, typer.Option("--global", help="Also what holds for the whole machine, for the time of the trials.")
+]
+Name = Annotated[str | None, typer.Option(help="Name to keep it under.", metavar="NAME")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Measure all anew.")]
+Html = Annotated[Path | None, typer.Option(help="File for its page.", metavar="FILE")]
+Json = Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")]

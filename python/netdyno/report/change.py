@@ -1,0 +1,63 @@
+"""Changes that were measured, in words and numbers: what became of a metric, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from netdyno.report import units
+from netdyno.report.quantity import shown
+from netdyno.report.text import M, Msg
+
+Found = Mapping[str, Any]
+"""A finding as `netdyno.tuning.compare` writes it."""
+
+MARKS = {"better": "good", "worse": "bad"}
+
+
+def words(verdict: str) -> Msg:
+    """A verdict."""
+    return {
+        "better": M("better"),
+        "worse": M("worse"),
+        "unexplained": M("better, but nothing moved that would explain it"),
+        "no effect": M("no effect that matters"),
+    }.get(verdict, M("not shown"))
+
+
+def shift(found: Found) -> str:
+    """The change of a metric."""
+    return _of(found, found["effect"]["change"])
+
+
+def ends(found: Found) -> str:
+    """The interval of a change; nothing where there is none."""
+    interval = found["effect"]["interval"]
+    return units.span(*(_of(found, end) for end in interval)) if interval else ""
+
+
+def _of(found: Found, value: float) -> str:
+    if not found["effect"]["absolute"]:
+        return ratio(value)
+    unit = found["metric"]["unit"]
+    text = units.percent(value) if unit == "ratio" else units.significant(value, 4)
+    return f"+{text}" if value > 0 else text
+
+
+def ratio(change: float) -> str:
+    """A change as a share or, where it is large, as a factor."""
+    return f"×{units.significant(1 + change)}" if change >= 1 else f"{change * 100:+.1f}{units.THIN}%"
+
+
+def least(change: float | None) -> str:
+    """The least change to be seen; none where there is no such thing."""
+    if change is None:
+        return units.NONE
+    return ratio(change) if change >= 1 else f"±{units.THIN}{units.percent(change)}"
+
+
+def measured(mean: float, sd: float, unit: str) -> str:
+    """A mean and a standard deviation."""
+    if unit == "ratio":
+        return f"{units.percent(mean)} ± {units.percent(sd)}"
+    return f"{shown(mean, unit)} ± {shown(sd, unit)}"

@@ -1,0 +1,323 @@
+"""The page of comparisons: two settings on a bench, or the tables of a paper, with every pair of trials."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from netdyno.report import units
+from netdyno.report.change import MARKS, ends, least, measured, shift, words
+from netdyno.report.page import Download
+from netdyno.report.points import Trial, chart, points
+from netdyno.report.quantity import scale, shown
+from netdyno.report.study import Study, StudyPage, document, facts
+from netdyno.report.table import Cell, Column, Table, data, number
+from netdyno.report.text import Data, M, Msg
+
+FURTHEST = math.log(16)
+"""What is changed more than sixteenfold is drawn at the edge."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Places on a line whose middle is no change and whose ends are 0 and 100; logarithmic."""
+
+    low: float
+    high: float
+    at: float
+    unseen: tuple[float, float] | None
+    """What so many pairs could not have told from nothing."""
+    mark: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """One comparison: a table whose last column is drawn, the counters of its mechanism, its pairs."""
+
+    name: str
+    title: Msg | Data
+    about: Msg | Data
+    table: Table
+    intervals: list[Interval | None]
+    counters: Table
+    charts: str
+    """Where its charts stand in the page's data."""
+
+
+@dataclass(frozen=True)
+class Comparison(StudyPage):
+    """The template's context."""
+
+    blocks: list[Block] = field(default_factory=list)
+    noise: Table | None = None
+    race: Table | None = None
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One metric on one bench, as both documents have it."""
+
+    bench: str
+    metric: str
+    found: Mapping[str, Any] | None
+    pairs: Sequence[Sequence[float]]
+    paper: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"{self.bench} {self.metric}".strip()
+
+
+def build(study: Study) -> Comparison:
+    """The page's contents."""
+    return _compared(study) if study["kind"] == "compare" else _tables(study)
+
+
+def _compared(study: Study) -> Comparison:
+    found = study["result"]
+    sides = found["a"]["name"], found["b"]["name"]
+    rows = [_Row("", f["metric"]["name"], f, f["pairs"]) for f in found["metrics"]]
+    about = M(
+        "Over {n} pairs of trials whose order was drawn. The pale band is what so many pairs could not have "
+        "told from no change, by the noise of the bench.",
+        n=str(found["pairs"]),
+    )
+    charts: dict[str, list[dict[str, Any]]] = {}
+    noise = {one["metric"]["name"]: one for one in found["calibration"]["noise"]}
+    block = _block(0, M("Effect on each metric"), about, rows, sides, found["counters"], charts, noise)
+    state, verdict, lead = _verdict([row.found for row in rows if row.found])
+    said = [
+        M("{metric}: {change} ({verdict})", metric=Data(row.metric), change=shift(row.found),
+          verdict=words(row.found["verdict"]))
+        for row in rows if row.found
+    ]  # fmt: skip
+    if found["dropped"]:
+        said.append(M("{n} more pairs did not count: the machine was disturbed.", n=str(found["dropped"])))
+    if left := {**found["a"]["left_out"], **found["b"]["left_out"]}:
+        said.append(M("Left out: {what}", what=Data(", ".join(left))))
+    return Comparison(
+        f"{sides[1]} / {sides[0]}", facts([study], study), state, verdict, lead, said, charts,
+        [document(study), _series(study["name"], sides, rows)], [block], _noise(found["calibration"]),
+        _race(found.get("race", [])),
+    )  # fmt: skip
+
+
+def _tables(study: Study) -> Comparison:
+    found = study["result"]
+    charts: dict[str, list[dict[str, Any]]] = {}
+    blocks, everything, downloads = [], [], [document(study)]
+    for place, one in enumerate(found["tables"]):
+        rows = [_Row(r["bench"], r["metric"], r["finding"], r["pairs"], r["paper"]) for r in one["rows"]]
+        sides = "baseline", one["setting"]
+        moved = [c | {"bench": b} for b, counters in one["counters"].items() for c in counters]
+        title, about = Data(one["name"]), Data(one["about"])
+        blocks.append(_block(place, title, about, rows, sides, moved, charts))
+        everything += rows
+        downloads.append(_series(one["name"].lower().replace(" ", "-").replace(",", ""), sides, rows))
+    sure = sum(row.found is not None and row.found["verdict"] in MARKS for row in everything)
+    lead = M(
+        "{n} of {total} lines of the tables are shown to change.", n=str(sure), total=str(len(everything))
+    )
+    said = [
+        M("The load is {load} of the paper's, the time {length} of its, in {n} blocks.",
+          load=units.percent(found["load"]), length=units.percent(found["length"]), n=str(found["repeat"])),
+        *(M("Left out: {what}", what=Data(note)) for note in found["left_out"]),
+    ]  # fmt: skip
+    state = "pass" if sure else "invalid"
+    return Comparison(
+        str(study["plan"]["bench"]), facts([study], study), state, M("Measured"), lead, said, charts,
+        downloads, blocks,
+    )  # fmt: skip
+
+
+def _verdict(found: Sequence[Mapping[str, Any]]) -> tuple[str, Msg, Msg]:
+    verdicts = {one["verdict"] for one in found}
+    if {"better", "worse"} <= verdicts:
+        return "invalid", M("A trade-off"), M("Something is proven better, and something worse.")
+    if "worse" in verdicts:
+        return "fail", M("Worse"), M("The second setting is proven worse, and in nothing better.")
+    if "better" in verdicts:
+        return "pass", M("Proven better"), M("The second setting is proven better, and in nothing worse.")
+    return "invalid", M("Not proven"), M("No difference is shown that counts.")
+
+
+def _block(
+    place: int,
+    title: Msg | Data,
+    about: Msg | Data,
+    rows: Sequence[_Row],
+    sides: tuple[str, str],
+    counters: Sequence[Mapping[str, Any]],
+    charts: dict[str, list[dict[str, Any]]],
+    noise: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Block:
+    table = Table(
+        M("Effect on each metric"),
+        [
+            Column(M("Metric"), numeric=False), Column(Data(sides[0])), Column(Data(sides[1])),
+            Column(M("Change")), Column(M("p (Holm)")), Column(M("Noise")), Column(M("Could have seen")),
+            Column(M("Finding"), numeric=False), Column(M("In the paper"), numeric=False),
+            Column(M("Interval"), numeric=False),
+        ],
+    )  # fmt: skip
+    for row in rows:
+        table.add(*_cells(row, (noise or {}).get(row.metric)))
+    papers = any(row.paper for row in rows)
+    table = table.keep(*[True] * 5, bool(noise), True, True, papers, True)
+    where = f"pairs-{place}"
+    charts[where] = [_pairs(f"{where}-{i}", row, sides) for i, row in enumerate(rows) if row.pairs]
+    name = f"block-{place}"
+    return Block(name, title, about, table, _intervals(rows), _mechanism(counters, sides), where)
+
+
+def _cells(row: _Row, noise: Mapping[str, Any] | None) -> list[Cell]:
+    first = data(row.label)
+    paper = Cell(Data(row.paper), row.paper)
+    if row.found is None:
+        none = number(units.NONE, None)
+        return [first, *[none] * 6, Cell(M("no pair counts"), 0), paper, Cell("", None)]
+    e, unit = row.found["effect"], row.found["metric"]["unit"]
+    spread, seen = noise["spread"] if noise else None, row.found["detectable"]
+    return [
+        first,
+        number(measured(e["a"], e["a_sd"], unit), e["a"]),
+        number(measured(e["b"], e["b_sd"], unit), e["b"]),
+        Cell(shift(row.found), e["change"], ends(row.found) or None),
+        number(units.significant(row.found["p_holm"], 2), row.found["p_holm"]),
+        number(units.percent(spread) if spread is not None else units.NONE, spread),
+        number(least(seen), seen),
+        Cell(words(row.found["verdict"]), row.found["verdict"], mark=MARKS.get(row.found["verdict"], "")),
+        paper,
+        Cell("", None),
+    ]
+
+
+def _intervals(rows: Sequence[_Row]) -> list[Interval | None]:
+    """All of a table on one scale; what is no share of anything is not drawn."""
+    found = [_logs(row.found) for row in rows]
+    reach = max([math.log(1.1), *(abs(x) for one in found if one for x in one[:3])]) * 1.05
+
+    def x(value: float) -> float:
+        return round(50 + 50 * max(-1.0, min(1.0, value / reach)), 2)
+
+    drawn: list[Interval | None] = []
+    for row, one in zip(rows, found, strict=True):
+        if one is None or row.found is None:
+            drawn.append(None)
+            continue
+        low, high, at, unseen = one
+        band = (x(-unseen), x(unseen)) if unseen is not None else None
+        drawn.append(Interval(x(low), x(high), x(at), band, MARKS.get(row.found["verdict"], "doubt")))
+    return drawn
+
+
+def _logs(found: Mapping[str, Any] | None) -> tuple[float, float, float, float | None] | None:
+    if found is None or not (e := found["effect"])["interval"] or (e["absolute"] and e["a"] <= 0):
+        return None
+    per = e["a"] if e["absolute"] else 1.0
+
+    def log(change: float) -> float:
+        share = change / per
+        return max(-FURTHEST, min(FURTHEST, math.log1p(share) if share > -1 else -FURTHEST))
+
+    low, high = e["interval"]
+    seen = found["detectable"]
+    return log(low), log(high), log(e["change"]), None if seen is None else math.log1p(seen)
+
+
+def _mechanism(counters: Sequence[Mapping[str, Any]], sides: tuple[str, str]) -> Table:
+    table = Table(
+        M("Counters of the mechanism"),
+        [
+            Column(M("Counter"), numeric=False), Column(Data(sides[0])), Column(Data(sides[1])),
+            Column(M("p")), Column(M("Moved"), numeric=False),
+        ],
+        note=M("Means of a trial. A win counts only where one of them moved."),
+    )  # fmt: skip
+    for one in counters:
+        if not (one["a"] or one["b"]):
+            continue
+        moved = Cell(M("yes"), 1, mark="good") if one["moved"] else Cell(M("no"), 0)
+        table.add(
+            data(f"{one.get('bench', '')} {one['name']}".strip()),
+            number(shown(one["a"], ""), one["a"]),
+            number(shown(one["b"], ""), one["b"]),
+            number(units.significant(one["p"], 2), one["p"]),
+            moved,
+        )
+    return table
+
+
+def _pairs(name: str, row: _Row, sides: tuple[str, str]) -> dict[str, Any]:
+    """Both trials of each pair, in the order of the pairs."""
+    unit = row.found["metric"]["unit"] if row.found else ""
+    factor, own = scale(unit)
+    kinds = {"a": (Data(sides[0]), 3), "b": (Data(sides[1]), 0)}
+    found: list[Trial] = [
+        (float(i), value * factor, side)
+        for i, pair in enumerate(row.pairs, 1)
+        for side, value in zip("ab", pair, strict=True)
+    ]
+    return chart(name, Data(row.label), own, [points(Data(row.label), M("Pair"), "id", found, kinds)])
+
+
+def _noise(calibration: Mapping[str, Any]) -> Table:
+    table = Table(
+        M("The bench against itself"),
+        [
+            Column(M("Metric"), numeric=False), Column(M("Mean")), Column(M("Noise")),
+            Column(M("Seen by {n} pairs", n=str(calibration["for_pairs"]))), Column(M("Resemblance")),
+            Column(M("p of A/A")),
+        ],
+        note=M(
+            "{n} pairs of the same setting. Noise is the spread of the ratio of two trials beside each "
+            "other; resemblance is how much each trial is like the one before. Where p is small, the bench "
+            "is not to be trusted.",
+            n=str(calibration["pairs"]),
+        ),
+    )  # fmt: skip
+    for one in calibration["noise"]:
+        seen, trusted = one["detectable"], one["p"] > calibration["level"]
+        table.add(
+            data(one["metric"]["name"]),
+            number(measured(one["mean"], one["sd"], one["metric"]["unit"]), one["mean"]),
+            number(units.percent(one["spread"]), one["spread"]),
+            number(least(seen), seen),
+            number(f"{one['resemblance']:+.2f}", one["resemblance"]),
+            number(units.significant(one["p"], 2), one["p"], mark="" if trusted else "bad"),
+        )
+    return table
+
+
+def _race(standings: Sequence[Mapping[str, Any]]) -> Table | None:
+    if not standings:
+        return None
+    table = Table(
+        M("The race"),
+        [Column(M("Candidate"), numeric=False), Column(M("Blocks")), Column(M("Left after"))],
+        note=M("It only chooses who is compared, and proves nothing."),
+    )
+    for one in standings:
+        left = one["left"]
+        table.add(
+            data(one["name"]),
+            number(str(one["blocks"]), one["blocks"]),
+            number(str(left) if left is not None else units.NONE, left),
+        )
+    return table
+
+
+def _series(name: str, sides: tuple[str, str], rows: Sequence[_Row]) -> Download:
+    """Every pair as a line, for other programs."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["bench", "metric", "unit", "pair", *sides])
+    for row in rows:
+        unit = row.found["metric"]["unit"] if row.found else ""
+        for i, (a, b) in enumerate(row.pairs, 1):
+            writer.writerow([row.bench, row.metric, unit, i, a, b])
+    return Download(f"{name}.csv", "text/csv", text.getvalue(), M("both trials of each pair, a line each"))

@@ -1,0 +1,159 @@
+"""The page of a comparison and of a paper's tables in a real Chromium, made from trials that are drawn."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdyno.report import comparison
+from netdyno.report.locale import catalogue
+from netdyno.report.study import render
+from netdyno.tuning.calibrate import calibration
+from netdyno.tuning.compare import finite, judge
+from netdyno.tuning.model import Metric, Observation
+from netdyno.tuning.study import Study
+from netdyno.tuning.trials import Pair, both
+from tests.report.conftest import Browser
+from tests.report.test_browser import EVERYWHERE, SPOKEN, language
+
+METRICS = {
+    "latency_mean": Metric("latency_mean", "ms", "lower"),
+    "throughput": Metric("throughput", "bit/s", "higher"),
+    "loss": Metric("loss", "ratio", "lower", zero_is_best=True),
+}
+NAMES = re.compile(
+    "baseline|paper-latency|TcpExt\\w+|net\\.[\\w.]+|latency_mean|throughput|loss|wrk|Table|what it does"
+)
+
+
+def drawn(faster: float, overflows: float, seed: int) -> list[Pair]:
+    draw = random.Random(seed)
+
+    def one(factor: float, count: float) -> Observation:
+        metrics = {"latency_mean": 5 * draw.lognormvariate(0, 0.02) / factor,
+                   "throughput": 1e9 * draw.lognormvariate(0, 0.02), "loss": count / 1e4}  # fmt: skip
+        return Observation({}, metrics, {"TcpExtListenOverflows": count})
+
+    return [(one(1, overflows), one(faster, 0)) for _ in range(8)]
+
+
+def compared() -> dict[str, Any]:
+    pairs = drawn(1.5, 120, 1)
+    noise = calibration("wrk", drawn(1, 0, 2), METRICS)
+    found = judge(pairs, METRICS, ["TcpExtListenOverflows"], noise=noise.known).as_dict()
+    for one in found["metrics"]:
+        one["pairs"] = both(pairs, one["metric"]["name"])
+    sides = {"a": {"name": "baseline", "setting": {}, "left_out": {}},
+             "b": {"name": "paper-latency", "setting": {}, "left_out": {"net.core.busy_poll": "is missing"}}}  # fmt: skip
+    race = [{"name": "paper-latency", "candidate": 0, "blocks": 2, "gain": 0.1, "left": None}]
+    result = {"bench": "wrk", **sides, "calibration": noise.as_dict(), **found, "race": race}
+    return Study.of("compare", "wrk", {}).finish(result, [], [])
+
+
+def tables() -> dict[str, Any]:
+    pairs = drawn(0.7, 0, 3)
+    found = judge(pairs, METRICS, ["TcpExtListenOverflows"])
+    rows = [
+        {"bench": "wrk", "metric": one.metric.name, "paper": "5 → 4 ms", "finding": finite(asdict(one)),
+         "pairs": both(pairs, one.metric.name)}
+        for one in found.findings
+    ]  # fmt: skip
+    rows.append({"bench": "wrk", "metric": "jitter", "paper": "", "finding": None, "pairs": []})
+    one = {"name": "Table 7", "about": "what it does", "setting": "paper-latency", "rows": rows,
+           "counters": {"wrk": found.as_dict()["counters"]}}  # fmt: skip
+    result = {"load": 0.08, "length": 0.1, "repeat": 8, "left_out": [], "tables": [one]}
+    return Study.of("reproduce", "paper", {}).finish(result, [], [])
+
+
+@pytest.fixture
+def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    monkeypatch.setenv("NETDYNO_STATE", str(tmp_path))
+    made = {}
+    for name, study in (("compare", compared()), ("tables", tables())):
+        made[name] = tmp_path / f"{name}.html"
+        made[name].write_text(render([study]), encoding="utf-8")
+    return made
+
+
+@pytest.mark.parametrize(("name", "charts"), [("compare", 3), ("tables", 3)])
+def test_opens_without_complaint_and_draws_each_pair(
+    browser: Browser, pages: dict[str, Path], name: str, charts: int
+) -> None:
+    address = pages[name].as_uri() + "?lang=en"
+    browser.open(address)
+    browser.wait(f"document.querySelectorAll('.chart canvas').length === {charts}")
+    # of each side a point for each pair
+    spoken = browser.js("return document.querySelector('.chart .plot').getAttribute('aria-label')")
+    assert re.search(r"baseline\W+from", spoken)
+    assert re.search(r"paper-latency\W+from", spoken)
+    drawn = browser.js(
+        "return [...document.querySelectorAll('svg.bullet')].map((s) => s.getAttribute('class'))"
+    )
+    assert {one.split()[1] for one in drawn} <= {"good", "bad", "doubt"}
+    assert len(drawn) == {"compare": 3, "tables": 2}[name]
+    assert browser.complaints() == []
+    assert [u for u in browser.requests() if not u.startswith(("data:", "blob:"))] == [address]
+
+
+@pytest.mark.parametrize("name", ["compare", "tables"])
+def test_every_text_changes_with_the_language_and_fits(
+    browser: Browser, pages: dict[str, Path], name: str
+) -> None:
+    metrics = {"width": 360, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        browser.open(pages[name].as_uri() + "?lang=en")
+        browser.wait("document.querySelector('.chart canvas')")
+        keys = set(browser.js("return [...document.querySelectorAll('[data-t]')].map((e) => e.dataset.t)"))
+        assert keys <= set(catalogue("ko"))
+        english = browser.js(SPOKEN)
+        assert not [t for t in english if re.search("[가-힣]", t)]
+        language(browser, "ko")
+        ours = [NAMES.sub("", EVERYWHERE.sub("", t)) for t in browser.js(SPOKEN) if not t.startswith("{")]
+        assert [t for t in ours if re.search("[A-Za-z]{2,}", t)] == []
+        wider = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert browser.js(wider) == 0
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_it_says_what_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NETDYNO_STATE", str(tmp_path))
+    study = compared()
+    page = comparison.build(study)
+    assert page.verdict.id == "Proven better"
+    (block,) = page.blocks
+    latency = next(row for row in block.table.rows if row[0].sort == "latency_mean")
+    assert [str(cell.sort)[:4] for cell in latency[-2:-1]] == ["bett"]
+    drawn = next(one for one, row in zip(block.intervals, block.table.rows, strict=True) if row is latency)
+    # half of it gone stands left of the middle, and what could not have been seen around it
+    assert drawn is not None and drawn.unseen is not None
+    assert drawn.high < drawn.unseen[0] < 50 < drawn.unseen[1]
+    assert block.counters.rows[0][-1].sort == 1
+    raw = next(d for d in page.downloads if d.name.endswith(".csv"))
+    assert len(raw.text.splitlines()) == 1 + 3 * 8
+    worse = json.loads(json.dumps(study))
+    for one in worse["result"]["metrics"]:
+        one["verdict"] = "worse" if one["verdict"] == "better" else one["verdict"]
+    assert comparison.build(worse).verdict.id == "Worse"
+    worse["result"]["metrics"][0]["verdict"] = "better"
+    assert comparison.build(worse).verdict.id == "A trade-off"
+    none = comparison.build(tables())
+    assert [row[-3].text for row in none.blocks[0].table.rows][-1] == comparison.M("no pair counts")
+    assert none.blocks[0].intervals[-1] is None
+
+
+def test_hostile_names_do_nothing(browser: Browser, pages: dict[str, Path], tmp_path: Path) -> None:
+    evil = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=2>"
+    changed = json.loads(json.dumps(compared()).replace("paper-latency", json.dumps(evil)[1:-1]))
+    (tmp_path / "evil.html").write_text(render([changed]), encoding="utf-8")
+    browser.open((tmp_path / "evil.html").as_uri())
+    assert browser.js("return window.pwned") is None
+    assert browser.js("return document.querySelectorAll('img').length") == 0
+    assert browser.complaints() == []
