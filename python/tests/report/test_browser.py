@@ -22,7 +22,7 @@ from tests.report.conftest import Browser
 
 #: Letters that stand in every language: units, and what has only one name.
 EVERYWHERE = re.compile(
-    r"(?<![A-Za-z])(?:PDV|RFC|[kMG]?bit/s|[kMG]?B|ms|µs|ns|min|s|h|k|M|CPU|netdyno|pps)(?![A-Za-z])"
+    r"(?<![A-Za-z])(?:I?PDV|RFC|[kMG]?bit/s|[kMG]?B|ms|µs|ns|min|s|h|k|M|CPU|netdyno|pps)(?![A-Za-z])"
 )
 #: Text nodes and spoken attributes that the page itself says, without names and numbers out of the result.
 SPOKEN = """
