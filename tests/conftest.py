@@ -21,9 +21,7 @@ POLLING = ("test_dpdk.py", "test_frames.py", "test_graph.py")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "limit(seconds): how long the test may take")
-    config.addinivalue_line(
-        "markers", "alone: depends on the machine's speed, so nothing may run beside it"
-    )
+    config.addinivalue_line("markers", "alone: depends on the machine's speed, so nothing may run beside it")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -47,11 +47,7 @@ class Rpc:
         """A call and its whole answer."""
         self._number += 1
         request = {"jsonrpc": "2.0", "id": self._number, "method": method}
-        self.send(
-            json.dumps(
-                request | ({} if params is None else {"params": params})
-            ).encode()
-        )
+        self.send(json.dumps(request | ({} if params is None else {"params": params})).encode())
         return self.answer(self._number)
 
     def call(self, method: str, **params: Any) -> Any:

@@ -41,16 +41,10 @@ def test_the_demo(lab: Lab) -> None:
     assert len(sockets.witnesses) == 3
     for witness in sockets.witnesses:
         assert witness.agree, witness
-    assert [group.name for group in dpdk.groups] == [
-        "stream",
-        "host-stream",
-        "host-ping",
-    ]
+    assert [group.name for group in dpdk.groups] == ["stream", "host-stream", "host-ping"]
     for group in dpdk.groups:
         assert group.loss == 0, group.name
-        assert (
-            group.delays["round_trip"].count == group.measured.messages_delivered > 0
-        ), group.name
+        assert group.delays["round_trip"].count == group.measured.messages_delivered > 0, group.name
     # the host's kernel answered: its reflector's count, and those of the port's and the kernel's own interface
     (echo,) = dpdk.witnesses
     assert echo.agree, echo
@@ -59,9 +53,7 @@ def test_the_demo(lab: Lab) -> None:
     frames = sum(group.total.messages_sent for group in dpdk.groups[1:])
     for way in ("tx", "rx"):
         # and what neighbours ask each other
-        assert (
-            frames <= port[f"{way}_packets"] == kernel[f"{way}_packets"] <= frames + 30
-        )
+        assert frames <= port[f"{way}_packets"] == kernel[f"{way}_packets"] <= frames + 30
         assert port[f"{way}_bytes"] == kernel[f"{way}_bytes"]
     # figure 4 on the first stream that the capture has whole
     capture = Path(str(done.folder)) / "capture.pcapng"
@@ -69,17 +61,11 @@ def test_the_demo(lab: Lab) -> None:
     for stream, kinds in tshark(capture, "mqtt", "tcp.stream", "mqtt.msgtype"):
         streams.setdefault(stream, []).extend(kinds.split(","))
     assert DIALOGUE in streams.values()
-    assert "tobroker" in sh("capinfos", "-I", str(capture)) or "pcapng" in sh(
-        "capinfos", "-t", str(capture)
-    )
+    assert "tobroker" in sh("capinfos", "-I", str(capture)) or "pcapng" in sh("capinfos", "-t", str(capture))
     lab.clean()
 
 
 def _only_slow(done: Done) -> bool:
     """Whether only delays missed their thresholds, which a busy machine makes of any server."""
-    failed = [
-        threshold.metric for threshold in done.result.thresholds if not threshold.passed
-    ]
-    return bool(failed) and all(
-        ".delay." in metric or "flows_completed" in metric for metric in failed
-    )
+    failed = [threshold.metric for threshold in done.result.thresholds if not threshold.passed]
+    return bool(failed) and all(".delay." in metric or "flows_completed" in metric for metric in failed)

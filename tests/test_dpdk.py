@@ -45,9 +45,7 @@ TWO: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("placement", [ONE, TWO], ids=["one worker", "two workers"])
-def test_a_pair_carries_every_frame_however_it_is_placed(
-    lab: Lab, placement: list[dict[str, Any]]
-) -> None:
+def test_a_pair_carries_every_frame_however_it_is_placed(lab: Lab, placement: list[dict[str, Any]]) -> None:
     wanted = document(PAIR, "5k/s", placement=placement)
     done = lab.good("run", lab.write("p.json", wanted))
     trial = done.trial
@@ -63,17 +61,13 @@ def test_a_pair_carries_every_frame_however_it_is_placed(
     assert 0 < delay.min <= delay.p50 <= delay.p99 <= delay.max
     # what one end sent the other got, and the elements in between lost none
     a, b = trial.interfaces["a"], trial.interfaces["b"]
-    assert (
-        a["tx_packets"] == b["rx_packets"] == b["tx_packets"] == a["rx_packets"] == sent
-    )
+    assert a["tx_packets"] == b["rx_packets"] == b["tx_packets"] == a["rx_packets"] == sent
     assert {element["name"] for element in trial.elements} >= {
         "a.generator",
         "a.receiver",
         "b.reflector",
     }
-    assert not any(sum(element["drops"].values()) for element in trial.elements), (
-        trial.elements
-    )
+    assert not any(sum(element["drops"].values()) for element in trial.elements), trial.elements
     lab.clean()
 
 
@@ -113,9 +107,7 @@ def veth(profile: dict[str, Any], **more: Any) -> dict[str, Any]:
 def test_two_processes_over_veth_agree_with_the_kernel(lab: Lab) -> None:
     options = {"device": "net_af_packet0,iface=srv0", "mac": MACS["srv"]}
     duts = {"far": {"driver": "reflector-dpdk", "host": "srv", "options": options}}
-    done = lab.good(
-        "run", lab.write("e.json", veth(document([NEAR], "400/s"), duts=duts))
-    )
+    done = lab.good("run", lab.write("e.json", veth(document([NEAR], "400/s"), duts=duts)))
     trial = done.trial
     total = trial.groups[0].total
     # slowly, so that what comes while a busy machine lets the reflector wait fits the socket's 512 frames
@@ -131,10 +123,7 @@ def test_two_processes_over_veth_agree_with_the_kernel(lab: Lab) -> None:
     assert kernel["rx_packets"] == total.messages_delivered
     assert kernel["tx_bytes"] == total.messages_sent * 242
     far = trial.dut["far"]
-    assert (
-        far.counters_after["rx_packets"] - far.counters_before.get("rx_packets", 0)
-        >= total.messages_sent
-    )
+    assert far.counters_after["rx_packets"] - far.counters_before.get("rx_packets", 0) >= total.messages_sent
     assert far.counters_after["rx_packets"] == far.counters_after["tx_packets"]
     lab.clean()
 
@@ -164,11 +153,7 @@ def long(ports: list[dict[str, Any]]) -> dict[str, Any]:
 
 def daemons(lab: Lab) -> list[int]:
     """The lab's daemons that live."""
-    return [
-        pid
-        for pid in lab.processes()
-        if Path(f"/proc/{pid}/comm").read_text().strip() == "netdynod"
-    ]
+    return [pid for pid in lab.processes() if Path(f"/proc/{pid}/comm").read_text().strip() == "netdynod"]
 
 
 def lost(lab: Lab, done: Done, what: str) -> None:

@@ -11,19 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import (
-    MQTT,
-    NETDYNO,
-    NETDYNOD,
-    Lab,
-    Wire,
-    experiment,
-    group,
-    profile,
-    root,
-    sh,
-    until,
-)
+from lab import MQTT, NETDYNO, NETDYNOD, Lab, Wire, experiment, group, profile, root, sh, until
 
 pytestmark = root
 
@@ -98,24 +86,14 @@ SERVERS = {
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_somebody_elses_server_that_dies_is_counted_as_errors(
-    lab: Lab, cable: Wire, server: str
-) -> None:
+def test_somebody_elses_server_that_dies_is_counted_as_errors(lab: Lab, cable: Wire, server: str) -> None:
     scheme, port, text, arguments = SERVERS[server]
     conf = lab.write("conf", text.format(address=Wire.FAR, base=lab.base))
     words = [one.format(conf=conf, base=lab.base) for one in arguments]
     running = lab.spawn(*cable.at_far, server, *words)
-    until(
-        lambda: f":{port} " in sh(*cable.at_far, "ss", "-Hltn"),
-        10,
-        f"{server} does not listen",
-    )
+    until(lambda: f":{port} " in sh(*cable.at_far, "ss", "-Hltn"), 10, f"{server} does not listen")
     model = MQTT if scheme == "mqtt" else {"http": {"interval": "50ms"}}
-    document = profile(
-        group("sensors", f"{scheme}://{Wire.FAR}", model, 10),
-        measure="3s",
-        thresholds=STRICT,
-    )
+    document = profile(group("sensors", f"{scheme}://{Wire.FAR}", model, 10), measure="3s", thresholds=STRICT)
     child = lab.start("run", lab.write("p.json", document), prefix=cable.at_near)
     folder = lab.sampled(points=3)
     running.kill()
@@ -127,13 +105,7 @@ def test_somebody_elses_server_that_dies_is_counted_as_errors(
     total = done.trial.groups[0].total
     # connections were cut, and then refused
     assert total.failures.get("refused", 0) > 0, total.failures
-    assert set(total.failures) <= {
-        "refused",
-        "reset",
-        "closed",
-        "timeout",
-        "cancelled",
-    }, total.failures
+    assert set(total.failures) <= {"refused", "reset", "closed", "timeout", "cancelled"}, total.failures
     assert total.messages_delivered > 10
     examples = {error.kind: error.example for error in done.trial.groups[0].errors}
     assert Wire.FAR in str(examples["refused"]) or "refused" in str(examples["refused"])
@@ -142,17 +114,11 @@ def test_somebody_elses_server_that_dies_is_counted_as_errors(
 
 
 def test_nobody_there_is_no_pass(lab: Lab, cable: Wire) -> None:
-    done = lab.run(
-        "run", f"mqtt://{Wire.FAR}", "--duration", "1s", prefix=cable.at_near
-    )
+    done = lab.run("run", f"mqtt://{Wire.FAR}", "--duration", "1s", prefix=cable.at_near)
     assert done.result.verdict == "fail"
     # whether such a run is valid too is the machine's affair
     assert done.code == (99 if done.result.valid else 90), done.text
-    assert {reason.code for reason in done.result.reasons} <= {
-        "ND-90-01",
-        "ND-90-02",
-        "ND-90-03",
-    }, done.text
+    assert {reason.code for reason in done.result.reasons} <= {"ND-90-01", "ND-90-02", "ND-90-03"}, done.text
     assert "refused" in done.out
     assert done.trial.groups[0].total.messages_delivered == 0
 
@@ -173,26 +139,20 @@ def test_a_daemon_that_is_killed_is_named_and_the_rest_is_kept(lab: Lab) -> None
 
 def sent(folder: Path) -> int:
     """Packets that left the generator, by the kernel."""
-    text = sh(
-        "ip", "-n", inside(folder, "gen"), "-j", "-s", "link", "show", "dev", "gen0"
-    )
+    text = sh("ip", "-n", inside(folder, "gen"), "-j", "-s", "link", "show", "dev", "gen0")
     return int(json.loads(text)[0]["stats64"]["tx"]["packets"])
 
 
 def test_a_command_that_is_killed_stops_the_load_and_is_restored(lab: Lab) -> None:
     steady = group("sensors", "reflector", {"stream": {"rate": "500/s", "echo": False}})
-    path = lab.write(
-        "e.json", experiment(long(steady), broker="mosquitto", reflector="reflector")
-    )
+    path = lab.write("e.json", experiment(long(steady), broker="mosquitto", reflector="reflector"))
     child = lab.start("run", path)
     folder = lab.sampled()
     child.kill()
     child.wait()
     assert lab.leftovers()
     before = sent(folder)
-    until(
-        lambda: sent(folder) > before, 2, "the daemon is not in the middle of its load"
-    )
+    until(lambda: sent(folder) > before, 2, "the daemon is not in the middle of its load")
     last = [before]
 
     def quiet() -> bool:
@@ -224,14 +184,9 @@ def test_the_next_run_puts_back_what_a_killed_one_left(lab: Lab, cable: Wire) ->
     folder = lab.sampled()
     child.kill()
     child.wait()
-    document = profile(
-        group("alive", f"ping://{Wire.FAR}", {"ping": {}}), measure="500ms"
-    )
+    document = profile(group("alive", f"ping://{Wire.FAR}", {"ping": {}}), measure="500ms")
     done = lab.good("run", lab.write("p.json", document), prefix=cable.at_near)
-    assert (
-        f"put back what an earlier run left: namespace {inside(folder, 'srv')}"
-        in done.err
-    )
+    assert f"put back what an earlier run left: namespace {inside(folder, 'srv')}" in done.err
     lab.clean()
 
 
@@ -251,14 +206,7 @@ def test_an_interrupt_keeps_what_was_measured(lab: Lab, number: signal.Signals) 
     assert trial.series
     assert done.folder
     names = {path.name for path in done.folder.iterdir()}
-    assert {
-        "result.json",
-        "report.html",
-        "series.csv",
-        "flows.csv",
-        "capture.pcapng",
-        "log.jsonl",
-    } <= names
+    assert {"result.json", "report.html", "series.csv", "flows.csv", "capture.pcapng", "log.jsonl"} <= names
     assert "samples.jsonl" not in names
     assert sh("tshark", "-r", str(done.folder / "capture.pcapng"), "-Y", "mqtt")
     lab.clean()
@@ -276,12 +224,7 @@ def tiny(lab: Lab, size: str) -> str:
 def test_a_full_disk_is_told_and_nothing_is_left(lab: Lab) -> None:
     full = tiny(lab, "48k")
     document = profile(group("sensors", "broker", MQTT, 10), measure="1s")
-    done = lab.run(
-        "run",
-        lab.write("e.json", experiment(document, broker="mosquitto")),
-        "--runs",
-        full,
-    )
+    done = lab.run("run", lab.write("e.json", experiment(document, broker="mosquitto")), "--runs", full)
     assert done.code == 92, done.text
     assert "ND-92-27" in done.err
     assert "the disk is full" in done.err
@@ -293,28 +236,14 @@ def test_a_full_disk_is_told_and_nothing_is_left(lab: Lab) -> None:
 
 def test_a_capture_that_fills_the_disk_is_told(lab: Lab, cable: Wire) -> None:
     full = tiny(lab, "1500k")
-    sink = lab.spawn(
-        *cable.at_far,
-        NETDYNOD,
-        "reflect",
-        "--udp",
-        "9",
-        "--mode",
-        "sink",
-        "--bind",
-        Wire.FAR,
-    )
+    sink = lab.spawn(*cable.at_far, NETDYNOD, "reflect", "--udp", "9", "--mode", "sink", "--bind", Wire.FAR)
     assert sink.stdout
     assert "ready" in sink.stdout.readline()
     stream = group(
-        "voice",
-        f"udp://{Wire.FAR}:9",
-        {"stream": {"rate": "2k/s", "size": "1000B", "echo": False}},
+        "voice", f"udp://{Wire.FAR}:9", {"stream": {"rate": "2k/s", "size": "1000B", "echo": False}}
     )
     document = profile(stream, capture={"interface": "w0", "limit": "64MiB"})
-    done = lab.run(
-        "run", lab.write("p.json", document), "--runs", full, prefix=cable.at_near
-    )
+    done = lab.run("run", lab.write("p.json", document), "--runs", full, prefix=cable.at_near)
     assert done.code == 92, done.text
     assert "ND-92-09" in done.err
     assert "the capture ended after" in done.err
@@ -324,12 +253,8 @@ def test_a_capture_that_fills_the_disk_is_told(lab: Lab, cable: Wire) -> None:
     assert "voice" in done.out
     shown = json.loads(lab.good("runs", "show", "--json").out)
     assert shown["legs"][0]["repetitions"][0]["capture"]["state"] == "failed"
-    assert (
-        shown["legs"][0]["repetitions"][0]["groups"][0]["total"]["messages_sent"] > 1000
-    )
-    assert not {"namespaces", "sockets", "journals"} & lab.leftovers().keys(), (
-        lab.leftovers()
-    )
+    assert shown["legs"][0]["repetitions"][0]["groups"][0]["total"]["messages_sent"] > 1000
+    assert not {"namespaces", "sockets", "journals"} & lab.leftovers().keys(), lab.leftovers()
 
 
 def test_a_port_in_use_is_told(lab: Lab) -> None:
@@ -338,9 +263,7 @@ def test_a_port_in_use_is_told(lab: Lab) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         document = profile(group("sensors", "broker", MQTT))
-        wanted = experiment(
-            document, broker={"driver": "mosquitto", "options": {"port": port}}
-        )
+        wanted = experiment(document, broker={"driver": "mosquitto", "options": {"port": port}})
         del wanted["legs"][0]["topology"]
         done = lab.run("run", lab.write("e.json", wanted))
     assert done.code == 92, done.text
@@ -363,10 +286,7 @@ def nobody(lab: Lab, cable: Wire) -> tuple[str, ...]:
     for path in (lab.base / "tmp", lab.state, lab.runs):
         path.mkdir(exist_ok=True)
         os.chown(path, 65534, 65534)
-    lab.environment |= {
-        "HOME": "/nonexistent",
-        "XDG_RUNTIME_DIR": str(lab.base / "tmp"),
-    }
+    lab.environment |= {"HOME": "/nonexistent", "XDG_RUNTIME_DIR": str(lab.base / "tmp")}
     prefix = (
         "setpriv",
         "--reuid=65534",
@@ -387,24 +307,17 @@ def test_without_rights_sockets_work(lab: Lab, cable: Wire) -> None:
     conf = lab.write("conf", text.format(address="127.0.0.1", base=lab.base))
     words = [one.format(conf=conf, base=lab.base) for one in arguments]
     lab.spawn(*cable.at_near, "nginx", *words)
-    until(
-        lambda: ":80 " in sh(*cable.at_near, "ss", "-Hltn"), 10, "nginx does not listen"
-    )
+    until(lambda: ":80 " in sh(*cable.at_near, "ss", "-Hltn"), 10, "nginx does not listen")
     document = profile(
-        group("sensors", "http://127.0.0.1", {"http": {"interval": "20ms"}}, 5),
-        thresholds=STRICT,
+        group("sensors", "http://127.0.0.1", {"http": {"interval": "20ms"}}, 5), thresholds=STRICT
     )
     done = lab.good("run", lab.write("p.json", document), prefix=prefix)
     assert done.trial.groups[0].total.messages_delivered > 100
     # the quick form too; whether such short a run is valid is the machine's affair
-    quick = lab.run(
-        "run", "http://127.0.0.1/", "--rate", "50/s", "--duration", "1s", prefix=prefix
-    )
+    quick = lab.run("run", "http://127.0.0.1/", "--rate", "50/s", "--duration", "1s", prefix=prefix)
     assert quick.code in (0, 90), quick.text
     assert quick.trial.groups[0].total.messages_delivered > 10
-    assert not {"namespaces", "sockets", "journals"} & lab.leftovers().keys(), (
-        lab.leftovers()
-    )
+    assert not {"namespaces", "sockets", "journals"} & lab.leftovers().keys(), lab.leftovers()
 
 
 def test_without_rights_it_says_what_is_missing(lab: Lab, cable: Wire) -> None:
@@ -418,8 +331,6 @@ def test_without_rights_it_says_what_is_missing(lab: Lab, cable: Wire) -> None:
     done = lab.run("run", "ping://127.0.0.1", "--duration", "1s", prefix=prefix)
     assert done.code == 92, done.text
     assert "ping_group_range" in done.err
-    done = lab.run(
-        "run", "udp://127.0.0.1:9", "--duration", "1s", "--capture", prefix=prefix
-    )
+    done = lab.run("run", "udp://127.0.0.1:9", "--duration", "1s", "--capture", prefix=prefix)
     assert done.code == 92, done.text
     assert "CAP_NET_RAW" in done.err

@@ -22,9 +22,7 @@ KINDS: dict[str, list[dict[str, Any]]] = {
 }  # fmt: skip
 VARY = {
     "qinq": [{"field": "vlan[1].id", "change": {"increment": {"from": 7, "count": 3}}}],
-    "vxlan": [
-        {"field": "ipv4[1].destination", "change": {"list": ["192.0.2.8", "192.0.2.9"]}}
-    ],
+    "vxlan": [{"field": "ipv4[1].destination", "change": {"list": ["192.0.2.8", "192.0.2.9"]}}],
 }
 SEEN = {
     "qinq": "eth:ethertype:ieee8021ad:ethertype:vlan:ethertype:ip:udp",
@@ -40,12 +38,7 @@ def document(frames: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Each frame in a group of its own, from port `a` to port `b`."""
     return {
         "name": "frames",
-        "phases": {
-            "warmup": "100ms",
-            "measure": "500ms",
-            "drain": "500ms",
-            "sample": "100ms",
-        },
+        "phases": {"warmup": "100ms", "measure": "500ms", "drain": "500ms", "sample": "100ms"},
         "validity": PATIENT,
         "targets": {"far": "udp://10.94.0.2:40007"},
         "transport": {
@@ -58,13 +51,7 @@ def document(frames: dict[str, dict[str, Any]]) -> dict[str, Any]:
         },
         "capture": {"interface": "b"},
         "groups": [
-            {
-                "name": name,
-                "target": "far",
-                "model": {"stream": {"echo": False}},
-                "port": "a",
-                "frame": frame,
-            }
+            {"name": name, "target": "far", "model": {"stream": {"echo": False}}, "port": "a", "frame": frame}
             for name, frame in frames.items()
         ],
     }
@@ -102,9 +89,7 @@ def test_what_is_sent_is_what_tshark_reads_checksums_and_all(lab: Lab) -> None:
         seen[name] += 1
         assert length == "176"
         # 1: good; 2: unverified
-        assert {status for one in statuses for status in one.split(",") if status} <= {
-            "1"
-        }, (name, statuses)
+        assert {status for one in statuses for status in one.split(",") if status} <= {"1"}, (name, statuses)
         if name == "qinq":
             varied[name].add(vlan)
         if name == "vxlan":
@@ -122,12 +107,7 @@ def test_a_capture_can_be_sent_again(lab: Lab) -> None:
     (recorded.folder / "capture.pcapng").rename(lab.base / "again.pcapng")
     frames = tshark(lab.base / "again.pcapng", "frame", "frame.len")
     assert len(frames) == recorded.trial.groups[0].total.messages_sent
-    again = {
-        "two": {
-            "replay": {"file": "again.pcapng", "own_timing": True, "rest": "1h"},
-            "measured": False,
-        }
-    }
+    again = {"two": {"replay": {"file": "again.pcapng", "own_timing": True, "rest": "1h"}, "measured": False}}
     done = lab.good("run", lab.write("q.json", document(again)))
     assert done.folder is not None
     assert tshark(done.folder / "capture.pcapng", "frame", "frame.len") == frames

@@ -11,16 +11,7 @@ from typing import Any
 
 from lab import Lab, group, profile, until
 
-ELEMENTS = [
-    "a.tx",
-    "a.rx",
-    "a.generator",
-    "a.receiver",
-    "a.neighbour",
-    "b.tx",
-    "b.rx",
-    "b.reflector",
-]
+ELEMENTS = ["a.tx", "a.rx", "a.generator", "a.receiver", "a.neighbour", "b.tx", "b.rx", "b.reflector"]
 
 
 def socket_of(lab: Lab) -> str:
@@ -29,11 +20,7 @@ def socket_of(lab: Lab) -> str:
 
     def there() -> bool:
         tokens = tuple(f"nd-{folder.name[-4:]}" for folder in lab.runs.glob("*-*"))
-        found[:] = [
-            p
-            for p in Path("/run/netdyno").glob("nd-*.sock")
-            if tokens and p.name.startswith(tokens)
-        ]
+        found[:] = [p for p in Path("/run/netdyno").glob("nd-*.sock") if tokens and p.name.startswith(tokens)]
         return bool(found)
 
     until(there, 20, "no daemon serves")
@@ -48,10 +35,7 @@ def running(lab: Lab, socket: str) -> dict[str, Any]:
         if done.code == 0:
             shown: dict[str, Any] = json.loads(done.out)
             counts = {one["name"]: one for one in shown["elements"]}
-            if (
-                shown["status"]["state"] == "running"
-                and counts["a.receiver"]["packets_in"]
-            ):
+            if shown["status"]["state"] == "running" and counts["a.receiver"]["packets_in"]:
                 return shown
     raise AssertionError(done.text)
 
@@ -85,34 +69,16 @@ def test_a_run_is_watched_and_packets_are_followed_beside_it(lab: Lab) -> None:
     assert shown["edges"][0] == {"from": "a.generator", "to": "a.tx", "ring": False}
     assert shown["workers"][0]["busy_cycles"] > 0
 
-    text = lab.good(
-        "graph", "--trace", "4", "--filter", "udp dst port 7", "--socket", socket
-    ).out
-    heads = re.findall(
-        r"^10\.0\.0\.1:\d+ > 10\.0\.0\.2:7 UDP, 60 B$", text, re.MULTILINE
-    )
+    text = lab.good("graph", "--trace", "4", "--filter", "udp dst port 7", "--socket", socket).out
+    heads = re.findall(r"^10\.0\.0\.1:\d+ > 10\.0\.0\.2:7 UDP, 60 B$", text, re.MULTILINE)
     assert len(heads) == 4, text
     steps = re.findall(r"^ +(\d+\.\d{3}) µs  (\S+) +(.+?) *$", text, re.MULTILINE)
-    assert {element for _, element, _ in steps} <= {
-        "a.generator",
-        "a.tx",
-        "b.rx",
-        "b.reflector",
-        "b.tx",
-    }
-    assert ("0.000", "a.generator", "passed to out") in steps or (
-        "0.000",
-        "b.rx",
-        "passed to out",
-    ) in steps
+    assert {element for _, element, _ in steps} <= {"a.generator", "a.tx", "b.rx", "b.reflector", "b.tx"}
+    assert ("0.000", "a.generator", "passed to out") in steps or ("0.000", "b.rx", "passed to out") in steps
 
-    traced = json.loads(
-        lab.good("graph", "--trace", "2", "--json", "--socket", socket).out
-    )["packets"]
+    traced = json.loads(lab.good("graph", "--trace", "2", "--json", "--socket", socket).out)["packets"]
     assert [packet["len"] for packet in traced] == [60, 60]
-    wrong = lab.run(
-        "graph", "--trace", "2", "--filter", "udp prt 7", "--socket", socket
-    )
+    wrong = lab.run("graph", "--trace", "2", "--filter", "udp prt 7", "--socket", socket)
     assert (wrong.code, "not a packet filter" in wrong.err) == (104, True), wrong.text
 
     viewer = lab.start("graph", "--interval", "200ms", "--socket", socket)
@@ -120,19 +86,14 @@ def test_a_run_is_watched_and_packets_are_followed_beside_it(lab: Lab) -> None:
     assert (run.code, view.code) == (0, 0), run.text + view.text
     lines = [line for line in view.out.splitlines() if " b.reflector " in line]
     assert len(lines) > 2
-    assert re.search(
-        r"^a: pair:\w+ \(net_ring\), .*, 1 queue each way; does by itself: nothing",
-        view.out,
-    ), view.out
+    assert re.search(r"^a: pair:\w+ \(net_ring\), .*, 1 queue each way; does by itself: nothing", view.out), (
+        view.out
+    )
     run = replace(run, folder=next(lab.runs.glob("*-e2e-*")))
     assert run.result.valid, "a viewer changes nothing"
-    sent = next(one for one in run.trial.elements if one["name"] == "a.tx")[
-        "packets_in"
-    ]
+    sent = next(one for one in run.trial.elements if one["name"] == "a.tx")["packets_in"]
     assert all(
-        int(found[1].replace(",", "")) <= sent
-        for line in lines
-        if (found := re.search(r"in ([\d,]+)", line))
+        int(found[1].replace(",", "")) <= sent for line in lines if (found := re.search(r"in ([\d,]+)", line))
     )
     lab.clean()
 

@@ -18,9 +18,7 @@ PRESETS = sorted(path.stem for path in (ROOT / "profiles").glob("*.json"))
 def test_the_corpus_is_whole() -> None:
     assert sorted(EXPECTED) == sorted(path.name for path in BAD.iterdir())
     assert len(EXPECTED) >= 30
-    assert {one["code"] for one in EXPECTED.values()} == {
-        f"ND-104-0{n}" for n in range(1, 8)
-    }
+    assert {one["code"] for one in EXPECTED.values()} == {f"ND-104-0{n}" for n in range(1, 8)}
 
 
 def test_validate_names_each_fault(lab: Lab) -> None:
@@ -37,10 +35,7 @@ def test_validate_names_each_fault(lab: Lab) -> None:
         assert wanted["fix"] in first["fix"], (name, first)
         assert first["what"], name
         # the core reads what we send it on one line: no such line is in the user's file
-        assert "line 1 column" not in first["what"] or wanted["code"] == "ND-104-01", (
-            name,
-            first,
-        )
+        assert "line 1 column" not in first["what"] or wanted["code"] == "ND-104-01", (name, first)
 
 
 def test_validate_tells_people_the_same(lab: Lab) -> None:
@@ -88,30 +83,17 @@ def test_run_refuses_each(
 def test_each_preset_validates_and_runs(lab: Lab, cable: Wire) -> None:
     assert len(PRESETS) >= 5
     lab.good("validate", *PRESETS)
-    configuration = lab.write(
-        "m.conf", f"listener 1883 {Wire.FAR}\nallow_anonymous true\nuser root\n"
-    )
+    configuration = lab.write("m.conf", f"listener 1883 {Wire.FAR}\nallow_anonymous true\nuser root\n")
     text = (
         f"daemon off; master_process off; pid {lab.base}/pid; error_log stderr; user root;\nevents {{}}\n"
         f"http {{ access_log off; keepalive_requests 100000; server {{ listen {Wire.FAR}:80; return 200 ok; }} }}\n"
     )
     lab.spawn(*cable.at_far, "mosquitto", "-c", configuration)
     lab.spawn(
-        *cable.at_far,
-        "nginx",
-        "-p",
-        str(lab.base),
-        "-e",
-        "stderr",
-        "-c",
-        lab.write("nginx.conf", text),
+        *cable.at_far, "nginx", "-p", str(lab.base), "-e", "stderr", "-c", lab.write("nginx.conf", text)
     )
     lab.spawn(*cable.at_far, NETDYNOD, "reflect", "--udp", "7", "--bind", Wire.FAR)
-    until(
-        lambda: len(sh(*cable.at_far, "ss", "-Hltun").splitlines()) >= 3,
-        10,
-        "the servers do not listen",
-    )
+    until(lambda: len(sh(*cable.at_far, "ss", "-Hltun").splitlines()) >= 3, 10, "the servers do not listen")
     urls = {"broker": "mqtt", "web": "http", "host": "ping", "reflector": "udp"}
     running = {}
     for preset in PRESETS:
@@ -133,16 +115,10 @@ def test_each_preset_validates_and_runs(lab: Lab, cable: Wire) -> None:
         running[preset] = lab.start("run", preset, *arguments, prefix=cable.at_near)
     for preset, child in running.items():
         ended = lab.wait(child)
-        done = Done(
-            ended.code, ended.out, ended.err, next((lab.base / preset).iterdir())
-        )
+        done = Done(ended.code, ended.out, ended.err, next((lab.base / preset).iterdir()))
         # at once on a busy machine they may be late: then they say so, and that is not what is tested here
         assert done.code in (0, 90, 99), done.text
-        assert {r.code for r in done.result.reasons} <= {
-            "ND-90-01",
-            "ND-90-02",
-            "ND-90-03",
-        }, done.text
+        assert {r.code for r in done.result.reasons} <= {"ND-90-01", "ND-90-02", "ND-90-03"}, done.text
         for one in done.trial.groups:
             assert one.total.messages_sent > 0, (preset, one.name)
             arrived = one.total.messages_delivered
@@ -155,10 +131,7 @@ def test_each_preset_validates_and_runs(lab: Lab, cable: Wire) -> None:
 
 @root
 def test_yaml_is_as_good_as_json(lab: Lab, cable: Wire) -> None:
-    document = profile(
-        group("alive", f"ping://{Wire.FAR}", {"ping": {"interval": "50ms"}}),
-        measure="500ms",
-    )
+    document = profile(group("alive", f"ping://{Wire.FAR}", {"ping": {"interval": "50ms"}}), measure="500ms")
     path = lab.write("mine.yaml", "# a comment\n" + yaml.safe_dump(document))
     lab.good("validate", path)
     done = lab.good("run", path, prefix=cable.at_near)
@@ -173,19 +146,12 @@ def test_yaml_is_as_good_as_json(lab: Lab, cable: Wire) -> None:
     [
         ("twice.yaml", "name: a\nname: b\n", "ND-104-21", "twice"),
         ("tabs.yaml", "name: a\n\tgroups: []\n", "ND-104-21", "line 2"),
-        (
-            "unit.yaml",
-            "name: a\nphases: {measure: 10}\ngroups: []\n",
-            "ND-104-04",
-            "phases.measure",
-        ),
+        ("unit.yaml", "name: a\nphases: {measure: 10}\ngroups: []\n", "ND-104-04", "phases.measure"),
         ("list.yaml", "- a\n", "ND-104-04", ""),
         ("binary.json", "\x00\x01", "ND-104-01", "not JSON"),
     ],
 )
-def test_yaml_that_is_wrong(
-    lab: Lab, name: str, text: str, code: str, said: str
-) -> None:
+def test_yaml_that_is_wrong(lab: Lab, name: str, text: str, code: str, said: str) -> None:
     for verb in ("validate", "run"):
         done = lab.run(verb, lab.write(name, text))
         assert done.code == 104, done.text
@@ -197,11 +163,7 @@ def test_yaml_that_is_wrong(
 def test_a_leg_of_an_experiment_is_checked_too(lab: Lab) -> None:
     document = profile(group("sensors", "broker", MQTT))
     document["groups"][0]["devics"] = 3
-    leg = {
-        "name": "one",
-        "profile": document,
-        "targets": {"broker": "mqtt://127.0.0.1"},
-    }
+    leg = {"name": "one", "profile": document, "targets": {"broker": "mqtt://127.0.0.1"}}
     wanted = {"format": "netdyno-experiment/1", "name": "e", "legs": [leg]}
     done = lab.run("validate", lab.write("e.json", wanted))
     assert done.code == 104
@@ -218,6 +180,4 @@ def test_the_schema_takes_what_the_core_takes(lab: Lab) -> None:
     assert schema["$id"]
     known = set(schema["properties"])
     for preset in PRESETS:
-        assert (
-            set(json.loads((ROOT / "profiles" / f"{preset}.json").read_text())) <= known
-        )
+        assert set(json.loads((ROOT / "profiles" / f"{preset}.json").read_text())) <= known

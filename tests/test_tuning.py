@@ -33,9 +33,7 @@ def run(lab: Lab, *arguments: str) -> dict[str, Any]:
     options = [one for one in arguments if one.startswith("-")]
     found: dict[str, Any] = {}
     for _ in range(3):
-        done = lab.run(
-            "tune", "cases", *names, *options, "--pairs", "1", "--json", timeout=120
-        )
+        done = lab.run("tune", "cases", *names, *options, "--pairs", "1", "--json", timeout=120)
         assert done.code in (0, 99), done.text
         found |= {case["name"]: case for case in json.loads(done.out)["cases"]}
         names = [name for name in names if found[name]["status"] == "failed"]
@@ -57,9 +55,7 @@ def test_known_cases_show_what_they_must(lab: Lab) -> None:
 
 
 @pytest.mark.alone
-@pytest.mark.skipif(
-    not Path("/dev/net/tun").exists(), reason="there is no /dev/net/tun"
-)
+@pytest.mark.skipif(not Path("/dev/net/tun").exists(), reason="there is no /dev/net/tun")
 def test_those_over_long_paths_too(lab: Lab) -> None:
     found = run(lab, *PATHS)
     assert [case["status"] for case in found.values()] == ["passed"] * len(PATHS), found
@@ -72,20 +68,14 @@ def test_those_of_the_whole_machine_too_and_it_is_as_it_was(lab: Lab) -> None:
     assert {case["status"] for case in skipped.values()} == {"skipped"}
     found = run(lab, *SHARED, "--global")
     for name, case in found.items():
-        assert (
-            case["status"] == "passed"
-            or CANNOT.get(name, "it can run anywhere") in case["why"]
-        ), case
+        assert case["status"] == "passed" or CANNOT.get(name, "it can run anywhere") in case["why"], case
     assert [Path("/proc/sys", name).read_text() for name in SHARED.values()] == before
 
 
 @pytest.mark.alone
 def test_a_parameter_that_is_read_by_nothing_has_no_effect(lab: Lab) -> None:
     (found,) = run(lab, "control-low-latency", "--global").values()
-    assert (
-        found["status"] == "passed"
-        or "this kernel has no net.ipv4.tcp_low_latency" in found["why"]
-    ), found
+    assert found["status"] == "passed" or "this kernel has no net.ipv4.tcp_low_latency" in found["why"], found
 
 
 def test_a_setting_is_proven_better(lab: Lab) -> None:
@@ -108,7 +98,5 @@ def test_a_setting_is_proven_better(lab: Lab) -> None:
     found = json.loads(done.out)
     (failed,) = found["metrics"]
     assert (failed["verdict"], failed["effect"]["b"]) == ("better", 0)
-    assert {one["name"] for one in found["counters"] if one["moved"]} >= {
-        "TcpExtListenOverflows"
-    }
+    assert {one["name"] for one in found["counters"] if one["moved"]} >= {"TcpExtListenOverflows"}
     assert not list((lab.state / "journal").glob("*")), "something is left"

@@ -32,11 +32,7 @@ def test_a_search_finds_what_binds_on_a_long_path(tmp_path: Path) -> None:
     assert len(result["tried"]) == 2
     proof = result["proofs"][0]
     assert proof["setting"][WMEM] > 1 << 20
-    change = next(
-        m
-        for m in proof["comparison"]["metrics"]
-        if m["metric"]["name"] == "completion_mean"
-    )
+    change = next(m for m in proof["comparison"]["metrics"] if m["metric"]["name"] == "completion_mean")
     # two pairs prove nothing, and it does not say that they do
     assert change["effect"]["change"] < -0.4
     assert not result["proven"]

@@ -33,9 +33,7 @@ Schema = dict[str, Any]
 def of_core(*options: str) -> Schema:
     """The core's own word on profiles, or on what `options` name."""
     command = [str(daemon.program()), "schema", *options]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=20
-    )
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
     return dict(json.loads(done.stdout))
 
 
@@ -45,9 +43,7 @@ def of_model(model: type[BaseModel], name: str) -> Schema:
     for one in _models(model):
         node = schema if one is model else schema.get("$defs", {}).get(one.__name__)
         for key, text in config.meanings(one).items():
-            alias = (
-                one.model_fields[key].alias or key if key in one.model_fields else key
-            )
+            alias = one.model_fields[key].alias or key if key in one.model_fields else key
             if node and alias in node.get("properties", {}):
                 node["properties"][alias]["description"] = text
     head = {
@@ -108,27 +104,20 @@ class Page:
             self.lines += ["One of:", "", "| value | type | meaning |", "|---|---|---|"]
             for option in node["oneOf"]:
                 if "const" in option:
-                    self.lines.append(
-                        f"| `{json.dumps(option['const'])}` | | {_cell(option)} |"
-                    )
+                    self.lines.append(f"| `{json.dumps(option['const'])}` | | {_cell(option)} |")
                     continue
                 ((key, value),) = option["properties"].items()
                 kind = self._kind(value, f"{title}.{key}", later)
                 self.lines.append(f"| `{key}:` | {kind} | {_cell(option)} |")
         else:
             required = node.get("required", [])
-            self.lines += [
-                "| key | type | unit | default | meaning |",
-                "|---|---|---|---|---|",
-            ]
+            self.lines += ["| key | type | unit | default | meaning |", "|---|---|---|---|---|"]
             keys = node.get("properties", {})
             for key in sorted(keys, key=lambda k: k not in required):
                 value = keys[key]
                 kind = self._kind(value, f"{title}.{key}", later)
                 text, default = _default(value, key in required)
-                self.lines.append(
-                    f"| `{key}` | {kind} | {self._unit(value)} | {default} | {text} |"
-                )
+                self.lines.append(f"| `{key}` | {kind} | {self._unit(value)} | {default} | {text} |")
         self.lines.append("")
         self.waiting = later + self.waiting
 
@@ -142,20 +131,14 @@ class Page:
             if "oneOf" in node and all("const" in option for option in node["oneOf"]):
                 return " or ".join(f"`{option['const']}`" for option in node["oneOf"])
             if not ("properties" in node or "oneOf" in node):
-                return self._kind(
-                    {k: v for k, v in node.items() if k != "description"}, path, later
-                )
+                return self._kind({k: v for k, v in node.items() if k != "description"}, path, later)
             if name not in self.titles:
                 self.titles[name] = path.removeprefix(f"{self.root}.")
                 later.append((self.titles[name], node))
             return f"[{self.titles[name]}](#{_anchor(self.titles[name])})"
         for key in ("anyOf", "oneOf"):
             if key in value:
-                kinds = [
-                    self._kind(one, path, later)
-                    for one in value[key]
-                    if one.get("type") != "null"
-                ]
+                kinds = [self._kind(one, path, later) for one in value[key] if one.get("type") != "null"]
                 return " or ".join(dict.fromkeys(kinds))
         if "enum" in value:
             return " or ".join(f"`{one}`" for one in value["enum"])
@@ -165,32 +148,20 @@ class Page:
         if isinstance(kind, list):
             kind = " or ".join(one for one in kind if one != "null")
         if kind == "array":
-            inner = (
-                self._kind(value["items"], f"{path}[]", later)
-                if value.get("items")
-                else "anything"
-            )
+            inner = self._kind(value["items"], f"{path}[]", later) if value.get("items") else "anything"
             return f"list of {inner}"
         if kind == "object":
             more = value.get("additionalProperties")
             if isinstance(more, dict) and more:
                 return f"map to {self._kind(more, f'{path}.*', later)}"
             return "map"
-        names = {
-            "string": "text",
-            "integer": "whole number",
-            "boolean": "`true` or `false`",
-        }
+        names = {"string": "text", "integer": "whole number", "boolean": "`true` or `false`"}
         return names.get(kind, kind)
 
     def _unit(self, value: Schema) -> str:
         found = {ref.rsplit("/", 1)[-1] for ref in _refs(value)}
         units = [UNITS[name] for name in sorted(found) if name in UNITS]
-        if "minimum" in value and value.get("maximum", 1 << 16) not in (
-            255,
-            65535,
-            1 << 16,
-        ):
+        if "minimum" in value and value.get("maximum", 1 << 16) not in (255, 65535, 1 << 16):
             units.append(f"{value['minimum']} to {value['maximum']}")
         return ", ".join(units)
 
@@ -274,28 +245,13 @@ def _command(lines: list[str], name: str, command: Any, level: int) -> None:
     arguments = [p for p in shown if p.param_type_name == "argument"]
     options = [p for p in shown if p.param_type_name != "argument"]
     children = getattr(command, "commands", {})
-    usage = [
-        name,
-        "VERB" if children else "",
-        *map(_argument, arguments),
-        "[OPTIONS]" if options else "",
-    ]
+    usage = [name, "VERB" if children else "", *map(_argument, arguments), "[OPTIONS]" if options else ""]
     lines += [f"{'#' * level} `{name}`", ""]
-    lines += [
-        _help(command.help or ""),
-        "",
-        f"Usage: `{' '.join(filter(None, usage))}`",
-        "",
-    ]
+    lines += [_help(command.help or ""), "", f"Usage: `{' '.join(filter(None, usage))}`", ""]
     rows = [(f"`{_argument(a)}`", _plain(a.help)) for a in arguments]
     rows += [(_option(o), _plain(o.help) + _given(o)) for o in options]
     if rows:
-        lines += [
-            "| | |",
-            "|---|---|",
-            *(f"| {left} | {right} |" for left, right in rows),
-            "",
-        ]
+        lines += ["| | |", "|---|---|", *(f"| {left} | {right} |" for left, right in rows), ""]
     for child, inner in children.items():
         if not getattr(inner, "hidden", False):
             _command(lines, f"{name} {child}", inner, 3 if level == 2 else 4)
@@ -309,21 +265,13 @@ def _argument(parameter: Any) -> str:
 
 def _option(parameter: Any) -> str:
     names = [*parameter.opts, *parameter.secondary_opts]
-    value = (
-        ""
-        if getattr(parameter, "is_flag", False)
-        else f" {parameter.metavar or parameter.name.upper()}"
-    )
+    value = "" if getattr(parameter, "is_flag", False) else f" {parameter.metavar or parameter.name.upper()}"
     return ", ".join(f"`{one}{value}`" for one in names)
 
 
 def _given(parameter: Any) -> str:
     default = parameter.default
-    if (
-        isinstance(default, (int, float, str))
-        and not isinstance(default, bool)
-        and default != ""
-    ):
+    if isinstance(default, (int, float, str)) and not isinstance(default, bool) and default != "":
         return f" Default `{default}`."
     return ""
 
@@ -332,9 +280,7 @@ def _help(text: str) -> str:
     """Paragraphs on one line each; fenced ones are examples."""
     parts = text.split("\n\n")
     return "\n\n".join(
-        part.replace("```\n", "```sh\n", 1)
-        if part.startswith("```")
-        else " ".join(part.split())
+        part.replace("```\n", "```sh\n", 1) if part.startswith("```") else " ".join(part.split())
         for part in parts
     )
 
