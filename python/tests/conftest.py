@@ -28,8 +28,12 @@ TOGETHER = {
     "test_page.py": "page",
     "test_live.py": "live",
     "test_tunables.py": "kernel",
+    "test_the_buffer_of_a_running_reader_can_be_set": "kernel",
+    "test_a_sleeping_reader_is_mended": "kernel",
+    "test_a_backlog_that_overflows_is_mended": "kernel",
 }
-"""Files whose tests share what there is one of, like the kernel's parameters, or what takes long to make."""
+"""Files and tests that share what there is one of, like the machine's parameters (a watch leaves all alone once
+somebody else sets one), or what takes long to make."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -39,8 +43,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.partition("::")[0].rpartition("/")[2]
-            return TOGETHER.get(file, nodeid)
+            path, _, test = nodeid.partition("::")
+            return TOGETHER.get(path.rpartition("/")[2]) or TOGETHER.get(test.partition("[")[0], nodeid)
 
     return Scheduling(config, log)
 
