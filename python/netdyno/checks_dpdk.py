@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Callable, Iterator
 
-from netdyno import environment
+from netdyno import daemon, environment
 from netdyno.checks import Check
+from netdyno.errors import Error
 from netdyno.machine import FOR_DPDK, VFIO, Core, Machine, Nic, Pages, listed
 
 PAGES = 512
 """Huge pages of 2 MiB to ask for on a node: 1 GiB."""
+OPEN = 30.0
+"""Longest time that opening a port of each kind may take, seconds."""
 
 
 def library(machine: Machine) -> Iterator[Check]:
@@ -128,6 +133,29 @@ def _nic(machine: Machine, nic: Nic) -> Check:
     if nic.uses:
         return Check(name, "ok", f"{told}; in use: {', '.join(nic.uses)}")
     return Check(name, "optional", f"{told}: the kernel's", f"sudo netdyno bind {nic.address}")
+
+
+def kinds(machine: Machine) -> Iterator[Check]:
+    """Each kind of port that works here, and each NIC that is ready: what they say when one is opened."""
+    ready = [nic.address for nic in machine.nics() if nic.pmd and nic.driver in FOR_DPDK and not nic.uses]
+    pages = ["--huge-pages"] if ready and any(one.free for one in machine.pages()) else []
+    try:
+        command = [str(daemon.program()), "ports", *pages, *ready]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=OPEN)
+        found = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError, Error) as e:
+        said = (getattr(e, "stderr", None) or str(e)).strip().splitlines() or ["no answer"]
+        yield Check("DPDK ports", "optional", said[-1], "See what it says: netdynod ports")
+        return
+    for kind in found:
+        name = f"port {kind['name']}"
+        if error := kind["error"]:
+            yield Check(name, "optional", error["what"], error["fix"])
+            continue
+        queues = kind["rx_queues"], kind["tx_queues"]
+        each = f"{queues[0]} in, {queues[1]} out" if queues[0] != queues[1] else f"{queues[0]} each way"
+        offers = ", ".join(kind["offers"]) or "nothing"
+        yield Check(name, "ok", f"{kind['driver']}, queues: {each}; offers: {offers}")
 
 
 def others(machine: Machine, nic: Nic) -> list[str]:

@@ -53,8 +53,8 @@ def test_a_bare_server_is_told_every_command(server: Machine) -> None:
     assert all(one.fix for one in found.values() if one.state in ("missing", "optional"))
 
 
-def test_a_server_that_is_set_up_is_told_nothing(server: Machine) -> None:
-    root = server.root
+def set_up(root: Path) -> None:
+    """Do what the commands do."""
     for node, free in ((0, 500), (1, 512)):
         for file, count in (("nr_hugepages", 512), ("free_hugepages", free)):
             put(root / f"sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/{file}", f"{count}\n")
@@ -67,6 +67,10 @@ def test_a_server_that_is_set_up_is_told_nothing(server: Machine) -> None:
         driver.unlink()
         driver.symlink_to("../../drivers/vfio-pci")
         shutil.rmtree(driver.parent / "net")
+
+
+def test_a_server_that_is_set_up_is_told_nothing(server: Machine) -> None:
+    set_up(server.root)
     found = findings(server)
     assert not [one for one in found.values() if one.state in ("missing", "optional") and one.name != "DPDK"]
     assert found["huge pages, node 0"].found == "500 of 512 × 2 MiB free"
@@ -149,6 +153,47 @@ def test_this_machine_is_read(tmp_path: Path) -> None:
     found = findings(Machine())
     assert found["cores, node 0"].state == "ok"
     assert json.dumps([one.as_dict() for one in found.values()])
+
+
+def opener(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    program = folder / "netdynod"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("NETDYNO_DAEMON", str(program))
+
+
+def test_kinds_of_ports_are_told_as_they_say(
+    server: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = tmp_path / "asked"
+    error = {"code": "ND-92-12", "at": "tap", "what": "opening failed", "fix": "Run as root"}
+    queues = {"rx_queues": 16, "tx_queues": 16}
+    found = [
+        {"name": "pair", "driver": "net_ring", "rx_queues": 1, "tx_queues": 2, "offers": [], "error": None},
+        {"name": PORTS[0], "driver": "net_ixgbe", **queues, "offers": ["tso", "rss"], "error": None},
+        {"name": "tap", "driver": "", "rx_queues": 0, "tx_queues": 0, "offers": [], "error": error},
+    ]
+    opener(tmp_path, monkeypatch, f"echo \"$*\" >{asked}; echo '{json.dumps(found)}'")
+    assert list(checks_dpdk.kinds(server)) == [
+        Check("port pair", "ok", "net_ring, queues: 1 in, 2 out; offers: nothing"),
+        Check(f"port {PORTS[0]}", "ok", "net_ixgbe, queues: 16 each way; offers: tso, rss"),
+        Check("port tap", "optional", "opening failed", "Run as root"),
+    ]
+    # the kernel's NICs are left to it
+    assert asked.read_text() == "ports\n"
+    set_up(server.root)
+    assert len(list(checks_dpdk.kinds(Machine(server.root)))) == 3
+    assert asked.read_text() == f"ports --huge-pages {' '.join(PORTS)}\n"
+
+
+@pytest.mark.parametrize("script", ["echo 'error ND-92-12: no memory' >&2; exit 92", "echo no memory"])
+def test_ports_that_cannot_be_asked_are_no_reason_to_fail(
+    script: str, server: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opener(tmp_path, monkeypatch, script)
+    (one,) = checks_dpdk.kinds(server)
+    assert (one.name, one.state) == ("DPDK ports", "optional")
+    assert one.found and one.fix
 
 
 def test_lists_of_cores() -> None:

@@ -4,6 +4,7 @@ mod clock;
 mod connection;
 mod core;
 mod graph;
+mod kinds;
 mod lease;
 mod lines;
 mod links;
@@ -50,6 +51,8 @@ enum Command {
     Reflect(reflect::Reflect),
     /// Check profiles.
     Validate(validate::Validate),
+    /// Open one DPDK port of each kind that works here, and print what it offers as JSON.
+    Ports(kinds::Kinds),
     /// Print the JSON Schema of profiles.
     Schema {
         /// Of how a link is impaired instead.
@@ -84,6 +87,12 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Some(Command::Validate(args)) => {
             if !validate::run(args)? {
                 return Ok(EXIT_INPUT.into());
+            }
+        }
+        Some(Command::Ports(args)) => {
+            if let Some(why) = kinds::run(args)? {
+                eprintln!("error {why}");
+                return Ok(EXIT_ENVIRONMENT.into());
             }
         }
         Some(Command::Schema { impair }) => {

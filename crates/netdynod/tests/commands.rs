@@ -45,6 +45,30 @@ fn the_schema_is_printed() {
 }
 
 #[test]
+fn each_kind_of_port_says_what_it_offers_or_why_it_cannot() {
+    let (code, out, err) = run(&["ports", "0000:ff:1f.7"]);
+    assert_eq!(code, 0, "{err}");
+    let kinds: Vec<Value> = serde_json::from_str(&out).unwrap();
+    let names: Vec<&str> = kinds.iter().map(|kind| kind["name"].as_str().unwrap()).collect();
+    let all = "pair null memif pcap tap af_packet af_xdp vhost virtio 0000:ff:1f.7";
+    assert_eq!(names, all.split(' ').collect::<Vec<_>>());
+    for kind in &kinds {
+        let (name, error) = (kind["name"].as_str().unwrap(), &kind["error"]);
+        // What asks for rights or a kernel that a machine may lack; and a NIC that is none.
+        let may_lack = ["tap", "af_packet", "af_xdp", "0000:ff:1f.7"].contains(&name);
+        assert!(error.is_null() || may_lack, "{kind}");
+        if error.is_null() {
+            assert!(kind["driver"] != "" && kind["rx_queues"] != 0 && kind["tx_queues"] != 0, "{kind}");
+        } else {
+            assert!(error["code"] == "ND-92-12" && error["fix"] != "", "{kind}");
+        }
+    }
+    assert!(!kinds[9]["error"].is_null(), "{}", kinds[9]);
+    let offered = kinds[8]["offers"].as_array().unwrap();
+    assert!(offered.contains(&"tx tcp checksum".into()), "beside its host: {}", kinds[8]);
+}
+
+#[test]
 fn wrong_arguments_are_104_and_help_is_none() {
     for (arguments, named) in [
         (&["--sokcet", "x"][..], "--sokcet"),

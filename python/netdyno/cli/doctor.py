@@ -21,15 +21,16 @@ def doctor(
 ) -> None:
     """Check this machine: programs, rights, limits, and what DPDK ports need.
 
-    For DPDK: its drivers, NICs and who drives them, huge pages, IOMMU, cores and their isolation. Each thing
-    that is missing comes with the command that mends it. Exit 0 when everything that is needed is there, 92
-    when not. What is only useful does not count.
+    For DPDK: its drivers, NICs and who drives them, huge pages, IOMMU, cores and their isolation; and one
+    port of each kind is opened, in a namespace of its own, to see its queues and what it can do by itself.
+    Each thing that is missing comes with the command that mends it. Exit 0 when everything that is needed
+    is there, 92 when not. What is only useful does not count.
 
         netdyno doctor
     """
     machine = Machine()
     found: list[Check] = [one for check in checks.CHECKS for one in check()]
-    found += [one for check in checks_dpdk.CHECKS for one in check(machine)]
+    found += [one for check in (*checks_dpdk.CHECKS, checks_dpdk.kinds) for one in check(machine)]
     if as_json:
         console.document([one.as_dict() for one in found])
     else:

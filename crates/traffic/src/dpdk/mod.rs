@@ -20,6 +20,7 @@ mod generator;
 #[cfg(any(test, feature = "testing"))]
 pub mod hostile;
 mod impaired;
+pub mod kinds;
 mod l2fwd;
 mod lanes;
 mod neighbour;

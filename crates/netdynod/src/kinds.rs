@@ -1,0 +1,32 @@
+//! `netdynod ports`: what kinds of DPDK ports work here, and what they offer.
+
+use anyhow::{Context, Result};
+use clap::Args;
+use nix::sched::{CloneFlags, unshare};
+use traffic::Unready;
+
+/// Which NICs to ask besides.
+#[derive(Debug, Args)]
+pub struct Kinds {
+    /// PCI addresses of NICs that are bound for DPDK, and that nobody uses now.
+    #[arg(value_name = "NIC")]
+    nics: Vec<String>,
+    /// Use huge pages.
+    #[arg(long)]
+    huge_pages: bool,
+}
+
+/// Ask, and print the answer as one line of JSON.
+pub fn run(args: &Kinds) -> Result<Option<Unready>> {
+    // Where that is not allowed no tap or raw socket is either.
+    let _stays = unshare(CloneFlags::CLONE_NEWNET);
+    let folder = std::env::temp_dir().join(format!("netdynod-ports-{}", std::process::id()));
+    std::fs::create_dir(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+    let found = traffic::dpdk::kinds::ask(&args.nics, args.huge_pages, &folder);
+    // What is left of it harms nobody.
+    let _left = std::fs::remove_dir_all(&folder);
+    match found {
+        Ok(kinds) => crate::print(&(serde_json::to_string(&kinds)? + "\n")).map(|()| None),
+        Err(why) => Ok(Some(why)),
+    }
+}
