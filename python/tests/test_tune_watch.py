@@ -512,12 +512,13 @@ from netdyno.journal import journal
 from netdyno.tuning import access, reach
 from netdyno.tuning.apply import tuned
 tuned({{"net.core.somaxconn": 256}}, {space!r})
-print([one.size for one, _ in reach.follow("backlog", {space!r}, 128, 256, journal())])
+(one,) = reach.bound(reach.sockets("backlog", {space!r}), 128)
+print([one.size, reach.resize(one, 256, journal()) is not None])
 os.kill(os.getpid(), signal.SIGKILL)
 """
     sockets = connects(space, 200)
     done = subprocess.run([sys.executable, "-uc", script], capture_output=True, text=True, check=False)
-    assert done.stdout == "[128]\n", done.stderr
+    assert done.stdout == "[128, True]\n", done.stderr
     assert backlogs(space) == [256]
     assert len(journal.restore().undone) == 2
     assert backlogs(space) == [128]
@@ -549,7 +550,8 @@ def test_the_buffer_of_a_running_reader_can_be_set(
     assert burst(space, 1500) > 500
     (one,) = [one for one in reach.sockets("udp", space) if one.full]
     notes = journal.Journal()
-    ((_, entry),) = reach.follow("udp", space, one.size, 64 * one.size, notes)
+    entry = reach.resize(one, 64 * one.size, notes)
+    assert entry is not None
     time.sleep(1.2)  # it reads twice a second
     before = burst(space, 0)
     assert burst(space, 1500) == before

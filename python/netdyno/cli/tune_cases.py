@@ -11,6 +11,7 @@ from rich.text import Text
 
 from netdyno import journal
 from netdyno.cli import console, values
+from netdyno.cli.tune_mends import COLOURS, mends
 from netdyno.errors import THRESHOLD
 from netdyno.interrupt import Interrupts
 from netdyno.topology import need_root
@@ -44,6 +45,13 @@ def cases(
     seed: Annotated[
         int, typer.Option(help="Of the order of trials.", metavar="N", parser=values.whole("--seed", 0))
     ] = 1,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch",
+            help="Have `netdyno tune watch` mend each, and leave the controls alone.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
 ) -> None:
     """Run cases in which one kernel parameter is known to help, and controls in which none does.
@@ -52,9 +60,14 @@ def cases(
     of that limit and at its effect. Nothing outside is changed, unless --global says so. Exits 99 when a case
     does not show what it must.
 
+    With --watch the limit stays in force and the load goes on, while `netdyno tune watch` looks at it: each
+    must be mended, and no control be touched.
+
         sudo netdyno tune cases
 
         sudo netdyno tune cases stalled-accept few-ports --json
+
+        sudo netdyno tune cases --watch
     """
     chosen = known.chosen(names or [])
     if list_them:
@@ -62,6 +75,9 @@ def cases(
         return
     need_root()
     journal.restore()
+    if watch:
+        mends(chosen, allow_global, as_json)
+        return
     found: list[Outcome] = []
     interrupts = Interrupts()
     with interrupts.installed():
@@ -89,9 +105,6 @@ def _progress(what: str) -> Callable[[int, int, Observation], None]:
         console.note(f"{what}: trial {done} of {of}{'' if seen.valid else ': ' + seen.why}")
 
     return tell
-
-
-COLOURS = {"passed": "green", "failed": "bold red", "skipped": "yellow"}
 
 
 def _show(made: Outcome) -> None:

@@ -18,9 +18,6 @@ from netdyno.stats.units import seconds
 from netdyno.tuning import watch as core
 from netdyno.tuning.watching import Watching, document, words
 
-WINDOW = 1.0
-"""Seconds between two looks."""
-
 
 def watch(
     where: Annotated[
@@ -78,16 +75,10 @@ def watch(
             if watching.left_out:
                 console.note(f"left out, as missing here or without --global: {', '.join(watching.left_out)}")
             end = time.monotonic() + seconds(length) if length else float("inf")
-            due = time.monotonic() + WINDOW
-            while not interrupts.count and (now := time.monotonic()) < end:
+            while not interrupts.count and time.monotonic() < end:
                 with interrupts.shielded():
-                    watching.glance()
-                if now >= due:
-                    with interrupts.shielded():
-                        watching.step()
-                    # a window that was missed is not made up for
-                    due = max(due + WINDOW, time.monotonic() + WINDOW / 2)
-                time.sleep(max(0.0, min(0.1, due - time.monotonic(), end - time.monotonic())))
+                    pause = watching.tick()
+                time.sleep(max(0.0, min(pause, end - time.monotonic())))
         finally:
             with interrupts.shielded():
                 watching.close()

@@ -143,6 +143,41 @@ def acquaint() -> None:
                 return
 
 
+@dataclass(frozen=True)
+class Standing:
+    """A bench that is up, with a setting applied and its server there."""
+
+    network: Network
+    site: Site
+    load: Workload
+    tuned: str
+    """The namespace of the host that is tuned."""
+    sampler: Sampler
+
+
+def stand(
+    stack: ExitStack, spec: Spec, setting: Setting, folder: Path | None, allow_global: bool, notes: Journal
+) -> Standing:
+    """Have a bench up for as long as a stack lasts. Without a folder its logs go with it."""
+    if folder is None:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nd-bench-")))
+    network = Network(topology(spec), f"t{secrets.token_hex(3)}", notes, folder / "links.jsonl")
+    stack.enter_context(network)
+    spaces = {host: network.namespace(host) for host in ("server", "client")}
+    other: HostName = "client" if spec.tuned == "server" else "server"
+    hosts = ((spec.machine, spec.tuned), (spec.client, "client"), (spec.server, "server"))
+    for values, host in (*hosts, (setting, spec.tuned)):
+        stack.enter_context(applied(values, spaces[host], allow_global, notes))
+    site = Site(spaces["client"], spaces["server"], SERVER, folder, notes)
+    load = workload(spec)
+    load.serve(site)
+    stack.callback(load.stop)
+    namespace.inside(spaces["client"], acquaint)
+    places: dict[str, Where] = {host: Where(spaces[host], ("eth0",)) for host in (spec.tuned, other)}
+    sampler = stack.enter_context(Sampler(places))
+    return Standing(network, site, load, spaces[spec.tuned], sampler)
+
+
 @dataclass
 class NamespaceBench:
     """A bench of namespaces."""
@@ -174,34 +209,14 @@ class NamespaceBench:
 
     def _measure(self, stack: ExitStack, setting: Setting, seed: int) -> Observation:
         started = time.time()
-        folder = self.folder
-        if folder is None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nd-bench-")))
-        network = Network(topology(self.spec), f"t{secrets.token_hex(3)}", self.notes, folder / "links.jsonl")
-        stack.enter_context(network)
-        spaces = {host: network.namespace(host) for host in ("server", "client")}
-        other: HostName = "client" if self.spec.tuned == "server" else "server"
-        for values, host in (
-            (self.spec.machine, self.spec.tuned),
-            (self.spec.client, "client"),
-            (self.spec.server, "server"),
-        ):
-            stack.enter_context(applied(values, spaces[host], self.allow_global, self.notes))
-        stack.enter_context(applied(setting, spaces[self.spec.tuned], self.allow_global, self.notes))
-        site = Site(spaces["client"], spaces["server"], SERVER, folder, self.notes)
-        load = workload(self.spec)
-        load.serve(site)
-        stack.callback(load.stop)
-        namespace.inside(spaces["client"], acquaint)
-        places: dict[str, Where] = {host: Where(spaces[host], ("eth0",)) for host in (self.spec.tuned, other)}
-        sampler = stack.enter_context(Sampler(places))
+        up = stand(stack, self.spec, setting, self.folder, self.allow_global, self.notes)
         begin, why = time.monotonic(), ""
         metrics: Mapping[str, float] = {}
         counters: dict[str, float] = {}
-        glances = Glances(spaces[self.spec.tuned])
+        glances = Glances(up.tuned)
         try:
             with glances if self.glancing else nullcontext():
-                seen = load.run(site, seed)
+                seen = up.load.run(up.site, seed)
             metrics, why, counters = seen.metrics, seen.wrong, glances.summary() | dict(seen.counters)
         except Error as e:
             # a load that does not get through is a result of the setting, not of the bench
@@ -209,10 +224,10 @@ class NamespaceBench:
                 raise
             why = str(e)
         seconds = time.monotonic() - begin
-        counters |= sampler.stop()
+        counters |= up.sampler.stop()
         unasked = sum(
             int(stats[way][name])
-            for _, stats in network.impaired()
+            for _, stats in up.network.impaired()
             for way in impairment.WAYS
             for name in UNASKED
         )

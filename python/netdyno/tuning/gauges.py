@@ -20,6 +20,8 @@ LOST = 0.003
 """The share of what was sent that is sent again, from which on losses hold a loss-based control down."""
 STANDING = 1.5
 """Times the least round trip that a round trip takes when a queue stands on the way."""
+BULK = 10 * 1460
+"""Bytes in a round trip, a first window, from which on a connection is said to carry much."""
 FULL = 0.5
 """The share of the window that comes in each round trip when it is the window that limits."""
 
@@ -79,6 +81,10 @@ class Span:
         lost = self.moved("bytes_retrans") >= LOST * self.moved("bytes_sent")
         queue = self.after.of("rtt") > STANDING * self.after.of("minrtt")
         return self.burst and self.far and lost and not queue and not self.after.of("app_limited")
+
+    def bulk(self, rate: float) -> float:
+        """A rate, if it is one of much."""
+        return rate if rate * self.after.of("minrtt") / 1e3 >= BULK else 0.0
 
     def window_full(self, most: float) -> bool:
         """Whether its receive buffer has grown to all that it may be, and all that the window holds comes."""
@@ -140,8 +146,8 @@ def gauges(spans: Iterable[Span], rested: Sequence[Span], most: float) -> dict[s
     bursts = [span for span in rested if span.burst and span.far]
     found = {
         "tcp.windows_full": float(sum(span.window_full(most) for span in spans)),
-        "tcp.received": max((span.received for span in spans), default=0.0),
-        "tcp.sent": max((span.sent for span in spans), default=0.0),
+        "tcp.received": max((span.bulk(span.received) for span in spans), default=0.0),
+        "tcp.sent": max((span.bulk(span.sent) for span in spans), default=0.0),
         "tcp.sndbuf_limited": sum(s.moved("sndbuf_limited_ms") for s in spans) / busy if busy else 0.0,
         "tcp.far": float(sum(span.far for span in spans)),
         "tcp.restarts": float(len(bursts)),

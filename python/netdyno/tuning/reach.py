@@ -185,11 +185,3 @@ def _link(pid: int, fd: int) -> str | None:
         return str(Path(f"/proc/{pid}/fd/{fd}").readlink())
     except OSError:
         return None
-
-
-def follow(what: What, where: str | None, old: int, new: int, notes: Journal) -> Iterator[tuple[Held, int]]:
-    """Set what the old value bound to the new one: each socket, and its entry."""
-    for one in bound(sockets(what, where), old):
-        entry = resize(one, new, notes)
-        if entry is not None:
-            yield one, entry

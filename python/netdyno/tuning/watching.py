@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from netdyno import namespace
@@ -21,12 +22,34 @@ from netdyno.tuning.watchdog import Watchdog
 
 Log = Callable[[Action], None]
 
+WINDOW, TICK = 1.0, 0.1
+"""Seconds between two decisions, and at most between two calls of `tick`."""
 GLANCE = 0.25
 """Seconds between two looks at connections, of which many live and rest for less than a window."""
 SHARE = 0.1
-"""The share of the time that such looks may take: where there are many connections, there are fewer looks."""
+"""The share of a processor that such looks may take: of many connections there are fewer looks."""
 CROWDED = 0.8
 """The share of local ports that must wait after connections for it to matter where those went."""
+
+
+@dataclass(frozen=True)
+class Follower:
+    """Sockets whose size a parameter bounds when they are made."""
+
+    counter: str
+    """What moves when one turns something away."""
+    what: reach.What
+    gauge: str
+    """How many of them are full, and as large as the parameter lets them be."""
+    scale: int = 1
+    """Their size, in that of the parameter."""
+
+
+FOLLOWERS = {
+    "net.core.somaxconn": Follower("TcpExtListenOverflows", "backlog", "listeners.cut"),
+    "net.core.rmem_default": Follower("UdpRcvbufErrors", "udp", "udp.default"),
+    "net.core.rmem_max": Follower("UdpRcvbufErrors", "udp", "udp.cut", 2),
+}
 
 
 class Watching:
@@ -64,6 +87,10 @@ class Watching:
         self._entries: dict[str, list[int]] = {}
         self._first: dict[str, Value] = {}
         """What was, of what is set."""
+        self._cut: dict[str, set[tuple[int, int]]] = {}
+        """Sockets that were seen to be cut by a parameter, by process and descriptor."""
+        self._left: dict[str, set[int]] = {}
+        """Sizes of sockets that a parameter cut before it was raised."""
         self._connections = gauges.Connections()
         self._glance = time.monotonic()
         """When the next look at connections is due."""
@@ -72,7 +99,17 @@ class Watching:
         self._place = counters.Where(where)
         self._before, self._time = counters.read(self._place), time.monotonic()
         self._look()
+        self._due = time.monotonic() + WINDOW
         self._watchdog = None if dry else Watchdog(self._notes.path)
+
+    def tick(self) -> float:
+        """Look, and step when a window is over: in how many seconds to come again."""
+        self._glimpse()
+        if time.monotonic() >= self._due:
+            self.step()
+            # a window that was missed is not made up for
+            self._due = max(self._due + WINDOW, time.monotonic() + WINDOW / 2)
+        return max(0.0, min(TICK, self._due - time.monotonic()))
 
     def step(self) -> Sample:
         """One window: look, decide, do."""
@@ -97,7 +134,7 @@ class Watching:
                 self._do(action, sample)
         return sample
 
-    def glance(self) -> None:
+    def _glimpse(self) -> None:
         """Look at the connections between two windows, if there is traffic and it is time to."""
         if self.watcher.traffic is not Traffic.IDLE:
             # a namespace that is gone is told of with the next window
@@ -105,11 +142,11 @@ class Watching:
                 self._look()
 
     def _look(self) -> None:
-        begin = time.monotonic()
+        begin, worked = time.monotonic(), sum(os.times()[:4])
         if begin < self._glance:
             return
         self._connections.glance(begin, sockets.read(self.where, "-m"))
-        self._glance = begin + max(GLANCE, (time.monotonic() - begin) / SHARE)
+        self._glance = begin + max(GLANCE, (sum(os.times()[:4]) - worked) / SHARE)
 
     def close(self) -> None:
         """Put everything back, and end."""
@@ -127,8 +164,8 @@ class Watching:
         held = self._entries.setdefault(name, [])
         try:
             if isinstance(action, Revert) and str(action.value) == str(self._first[name]):
-                entries = self._entries.pop(name)
-                self._notes.undo(*entries)
+                self._left.pop(name, None)
+                self._notes.undo(*self._entries.pop(name))
                 return
             old = sample.values[name]
             applied = apply(
@@ -139,21 +176,31 @@ class Watching:
             new = action.value if got is None else got
             self.watcher.became(name, new)
             if rule.reach and self._reaching:
-                for one, entry in self._reach(rule.reach, name, int(old), int(new)):
-                    if entry is not None:
-                        held.append(entry)
-                    self._log(Say(f"the socket {one.fd} of process {one.pid} follows"))
+                self._carry(name, int(old), int(new))
         except Error as e:
             self._log(Say(str(e)))
             self.watcher.refused(action.rule, sample.time)
 
-    def _reach(
-        self, what: reach.What, name: str, old: int, new: int
-    ) -> Iterable[tuple[reach.Held, int | None]]:
-        if what == "tcp":
-            return ((one, None) for one in reach.widen(self.where, old, new))
-        scale = 2 if name.endswith("_max") else 1
-        return reach.follow(what, self.where, scale * old, scale * new, self._notes)
+    def _carry(self, name: str, old: int, new: int) -> None:
+        """Have running sockets follow."""
+        if name not in FOLLOWERS:
+            for one in reach.widen(self.where, old, new):
+                self._told(one)
+            return
+        size = old * FOLLOWERS[name].scale
+        self._left.setdefault(name, set()).add(size)
+        for one in reach.sockets(FOLLOWERS[name].what, self.where):
+            if one.size == size and (one.full or (one.pid, one.fd) in self._cut.get(name, ())):
+                self._resize(one, name, new)
+
+    def _resize(self, one: reach.Held, name: str, new: int) -> None:
+        entry = reach.resize(one, new * FOLLOWERS[name].scale, self._notes)
+        if entry is not None:
+            self._entries.setdefault(name, []).append(entry)
+            self._told(one)
+
+    def _told(self, one: reach.Held) -> None:
+        self._log(Say(f"the socket {one.fd} of process {one.pid} follows"))
 
     def _sample(self) -> Sample:
         after, now = counters.read(self._place), time.monotonic()
@@ -165,9 +212,12 @@ class Watching:
             for name, value in moved.items()
         }
         rates |= counters.parse_log(self._kernel.since())
-        # a full queue of complete connections is counted as both
-        dropped, full = (rates.get(f"TcpExtListen{what}", 0.0) for what in ("Drops", "Overflows"))
-        rates["listen.refused"] = max(0.0, dropped - full)
+        # a full queue of complete connections is counted as both; so is one of half-open ones that is as long
+        # as the listener may have it
+        dropped, *others = (
+            rates.get(f"TcpExt{what}", 0.0) for what in ("ListenDrops", "ListenOverflows", "TCPReqQFullDrop")
+        )
+        rates["listen.refused"] = max(0.0, dropped - sum(others))
         values = {
             name: one.value
             for name, one in here.look(self._known, self._usable, self.where).items()
@@ -182,16 +232,17 @@ class Watching:
     def _bound(self, rates: Mapping[str, float], values: Mapping[str, Value]) -> dict[str, float]:
         """Sockets that are as large as a parameter let them be: asked for only when something drops."""
         found: dict[str, float] = {}
-        if rates.get("TcpExtListenOverflows") and "net.core.somaxconn" in values:
-            listed = reach.sockets("backlog", self.where)
-            found["listeners.cut"] = len(reach.bound(listed, int(values["net.core.somaxconn"])))
-        if rates.get("UdpRcvbufErrors"):
-            listed = reach.sockets("udp", self.where)
-            for gauge, name, scale in (
-                ("udp.default", "net.core.rmem_default", 1), ("udp.cut", "net.core.rmem_max", 2)
-            ):  # fmt: skip
-                if name in values:
-                    found[gauge] = len(reach.bound(listed, scale * int(values[name])))
+        for name, follower in FOLLOWERS.items():
+            if rates.get(follower.counter) and name in values:
+                listed = reach.sockets(follower.what, self.where)
+                cut = reach.bound(listed, follower.scale * int(values[name]))
+                found[follower.gauge] = len(cut)
+                self._cut.setdefault(name, set()).update((one.pid, one.fd) for one in cut)
+                late = [one for size in self._left.get(name, ()) for one in reach.bound(listed, size)]
+                for one in late:
+                    # it was not full when the parameter was raised, and is now
+                    with contextlib.suppress(Error):
+                        self._resize(one, name, int(values[name]))
         return found
 
     def _ports(self, waiting: float) -> float:
