@@ -324,9 +324,13 @@ impl Device {
         else {
             return;
         };
-        let last = seen.next..self.next;
-        let pattern =
-            seen.order().finish(self.back, last, cx.meter[Phase::Measure as usize].reordering_mut());
+        let due = |number| self.plan.pace.due(self.base, number);
+        // what was lost in the warm-up is in no pattern, and a flow's end belongs to its last datagram
+        let measure = cx.window.measure.0.checked_sub(1);
+        let warmup = measure.map_or(0, |last| self.plan.pace.due_by(self.base, Time(last)));
+        let last = seen.next.max(warmup)..self.next;
+        let into = cx.at(due(self.next.saturating_sub(1))).reordering_mut();
+        let pattern = seen.order().finish(self.back, last, into);
         cx.tally.pattern.merge(&pattern);
     }
 
@@ -521,6 +525,26 @@ mod tests {
         assert_eq!((order.losses.lengths.len(), order.losses.lost(), order.losses.between.max()), (2, 4, 5));
         let seen = crate::meter::Pattern { loss_periods: 2, longest_loss: 2, furthest: 1, most_waiting: 4 };
         assert_eq!(stream.tally.pattern, seen);
+    }
+
+    #[test]
+    fn what_was_lost_in_the_warm_up_is_in_no_pattern() {
+        let lost = |measure_ms: u64| {
+            let mut stream = bench(r#"{"interval": "1ms", "count": 10, "timeout": "100ms"}"#);
+            stream.window.measure = Time(measure_ms * 1_000_000);
+            stream.start();
+            for ms in 0..10 {
+                stream.run_to_ms(ms);
+                let sent = datagrams(&mut stream);
+                sent.iter().filter(|_| ms < 4).for_each(|bytes| stream.datagram(bytes));
+            }
+            stream.run_to_ms(200);
+            assert_eq!(stream.end, Some(End::Completed));
+            let of = |phase| stream.tally_of(phase).reordering().map_or(0, |order| order.losses.lost());
+            (of(Phase::Warmup), of(Phase::Measure))
+        };
+        assert_eq!([0, 7, 9].map(lost), [(0, 6), (0, 3), (0, 1)], "from the first that is measured on");
+        assert_eq!(lost(10), (0, 0), "the flow was over before");
     }
 
     #[test]
