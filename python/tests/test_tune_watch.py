@@ -157,14 +157,22 @@ def test_a_server_that_asks_for_a_short_queue_is_left_alone(
 
 
 @root
-def test_a_human_is_left_in_charge(space: str, watched: Callable[..., subprocess.Popen[str]]) -> None:
-    child = watched()
+def test_a_human_is_left_in_charge(
+    space: str, watched: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    """Of what is left to them from the start, and of all once they change something else."""
+    child = watched("--not", "time-wait", "--record", str(tmp_path / "seen"))
     assert child.stdout
+    namespace.write_sysctl(space, "net.ipv4.tcp_max_tw_buckets", "4000")
     time.sleep(2)
     namespace.write_sysctl(space, NAME, "999")
     assert json.loads(child.stdout.readline())["action"] == "freeze"
     assert actions(child) == []
     assert namespace.read_sysctl(space, NAME) == "999"
+    seen = [json.loads(line) for line in (tmp_path / "seen").read_text().splitlines()]
+    assert [seen[n]["values"][NAME] for n in (0, -1)] == [4096, 999]
+    assert "net.ipv4.tcp_max_tw_buckets" not in seen[0]["values"]
+    assert all(rate for one in seen for rate in one["rates"].values())
 
 
 @root

@@ -5,18 +5,26 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from netdyno import files
 from netdyno.cli import console, values
 from netdyno.cli.execute import put_back
 from netdyno.cli.tune_params import need_namespace, need_root
 from netdyno.interrupt import Interrupts
 from netdyno.stats.units import seconds
 from netdyno.tuning import watch as core
-from netdyno.tuning.watching import Watching, document, words
+from netdyno.tuning.watching import Watching, document, recorded, words
+
+
+def _complete(incomplete: str) -> Iterator[str]:
+    there = core.rules()
+    return (name for name in (*there, *(r.tunable for r in there.values())) if name.startswith(incomplete))
 
 
 def watch(
@@ -30,12 +38,25 @@ def watch(
         Path | None,
         typer.Option(help="Rules of your own, in place of those that come with netdyno.", metavar="FILE"),
     ] = None,
+    leave: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--not",
+            help="Leave this alone: a rule, or a parameter; net.ipv4.* are all of these.",
+            metavar="NAME",
+            autocompletion=_complete,
+        ),
+    ] = None,
     new_only: Annotated[
         bool, typer.Option("--new-only", help="Leave sockets alone that are open already.")
     ] = False,
     length: Annotated[
         str | None,
         typer.Option("--for", help="End after so long.", metavar="TIME", parser=values.time("--for")),
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(help="Keep what each second was like, as lines of JSON.", metavar="FILE"),
     ] = None,
     dry: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each action.")] = False,
@@ -51,10 +72,10 @@ def watch(
 
         sudo netdyno tune watch --where web --dry-run
 
-        sudo netdyno tune watch --global
+        sudo netdyno tune watch --global --not net.ipv4.tcp_congestion_control
     """
     need_namespace(where)
-    chosen = core.rules(rules)
+    chosen = core.without(core.rules(rules), leave or [])
     need_root("setting kernel parameters")
     if not dry:
         put_back()
@@ -66,9 +87,22 @@ def watch(
         else:
             console.note(words(action, dry))
 
-    with Interrupts().installed() as interrupts, interrupts.asking():
+    with ExitStack() as stack, Interrupts().installed() as interrupts, interrupts.asking():
+        kept = None
+        if record:
+            with files.told(record):
+                kept = stack.enter_context(record.open("w", encoding="utf-8"))
+
+        def seen(sample: core.Sample) -> None:
+            if kept and record:
+                with files.told(record):
+                    kept.write(json.dumps(recorded(sample)) + "\n")
+                    kept.flush()
+
         with interrupts.shielded():
-            watching = Watching(chosen, where, log, allow_global=allow_global, dry=dry, reaching=not new_only)
+            watching = Watching(
+                chosen, where, log, allow_global=allow_global, dry=dry, reaching=not new_only, seen=seen
+            )
         try:
             names = ", ".join(sorted({rule.tunable for rule in watching.rules.values()}))
             console.note(f"watching {names}")

@@ -11,12 +11,14 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 
 from pydantic import model_validator
 
 from netdyno import config, paths
+from netdyno.errors import Error
 from netdyno.tuning.model import Value
 from netdyno.tuning.registry import Registry
 
@@ -432,6 +434,23 @@ def rules(path: Path | None = None) -> dict[str, Rule]:
         name: config.check(Rule, written, "ND-104-41", f"{path.name}: {name}")
         for name, written in dict(config.read(path)).items()
     }
+
+
+def without(chosen: Mapping[str, Rule], names: Iterable[str]) -> dict[str, Rule]:
+    """The rules but those of these names, or of these parameters; `*` stands for anything in a name."""
+    left = dict(chosen)
+    for name in names:
+        gone = {
+            rule for rule, one in chosen.items()
+            if fnmatchcase(rule, name) or fnmatchcase(one.tunable, name) or one.tunable.startswith(f"{name}.")
+        }  # fmt: skip
+        if not gone:
+            there = ", ".join(f"{rule} ({one.tunable})" for rule, one in chosen.items())
+            raise Error(
+                "ND-104-40", f"no rule is called or sets {name!r}", at=name, fix=f"There are: {there}"
+            )
+        left = {rule: one for rule, one in left.items() if rule not in gone}
+    return left
 
 
 def bounds(known: Registry, names: Iterable[str]) -> dict[str, int]:

@@ -64,10 +64,11 @@ class Watching:
         allow_global: bool = False,
         dry: bool = False,
         reaching: bool = True,
+        seen: Callable[[Sample], None] = lambda sample: None,
         notes: Journal | None = None,
     ) -> None:
         self.where = where
-        self._log = log
+        self._log, self._seen = log, seen
         self._dry = dry
         self._reaching = reaching
         self._notes = notes or journal()
@@ -120,6 +121,7 @@ class Watching:
                 raise
             what = f"the namespace {self.where} is gone"
             raise Error("ND-91-26", what, fix="Start again once it is there") from e
+        self._seen(sample)
         for action in self.watcher.step(sample):
             self._log(action)
             if isinstance(action, Set) and action.name not in self._first:
@@ -269,6 +271,12 @@ class Watching:
 def document(action: Action) -> dict[str, Any]:
     """An action as JSON."""
     return {"action": type(action).__name__.lower(), **asdict(action)}
+
+
+def recorded(sample: Sample) -> dict[str, Any]:
+    """A window as JSON: what is not zero, to four digits."""
+    rates = {name: float(f"{rate:.4g}") for name, rate in sorted(sample.rates.items()) if rate}
+    return {"time": round(sample.time, 3), "rates": rates, "values": dict(sample.values)}
 
 
 def words(action: Action, dry: bool = False) -> str:

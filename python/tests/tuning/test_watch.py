@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from netdyno.cli.app import call
 from netdyno.errors import Error
 from netdyno.tuning.registry import registry
 from netdyno.tuning.watch import (
@@ -24,6 +25,7 @@ from netdyno.tuning.watch import (
     bounds,
     classify,
     rules,
+    without,
 )
 
 NAME, COUNTER = "net.core.somaxconn", "TcpExtListenOverflows"
@@ -365,3 +367,23 @@ def test_rules_are_about_parameters_that_there_are(tmp_path: Path) -> None:
     own.write_text("a: {tunable: net.core.somaxconn, counter: TcpExtListenOverflows, fctor: 3}\n")
     with pytest.raises(Error, match="ND-104-41"):
         rules(own)
+
+
+@pytest.mark.parametrize(
+    ("name", "gone"),
+    [
+        ("congestion-control", ["congestion-control"]),
+        ("net.core.rmem_max", ["udp-buffer-asked"]),
+        ("net.ipv4.tcp_rmem", ["receive-buffer", "receive-window"]),
+        ("net.core.rmem_*", ["udp-buffer", "udp-buffer-asked"]),
+    ],
+)
+def test_rules_can_be_left_out_by_their_name_or_their_parameter(name: str, gone: list[str]) -> None:
+    assert [one for one in RULES if one not in without(RULES, [name])] == gone
+    assert without(RULES, []) == RULES
+
+
+def test_what_cannot_be_left_out_is_said() -> None:
+    with pytest.raises(Error, match=r"ND-104-40.*net\.ipv4\.tcp_rme'"):
+        without(RULES, ["ports", "net.ipv4.tcp_rme"])
+    assert call(["tune", "watch", "--not", "net.ipv4.tcp_sack"]) == 104
