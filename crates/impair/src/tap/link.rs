@@ -1,6 +1,7 @@
 //! The loop that carries frames from one end to the other when their time has come.
 
 use super::manners::{Manners, Rest};
+use super::memory::Supplier;
 use super::slots::{Piece, Received, Slots};
 use super::{Error, Place, Tap};
 use crate::cargo::Cargo;
@@ -117,8 +118,9 @@ impl Link {
         };
         let mut lanes = Vec::new();
         let live = Arc::new(LiveLink::new(spec));
+        let supplier = Supplier::start().map_err(memory)?;
         for (i, way) in [Direction::AToB, Direction::BToA].into_iter().enumerate() {
-            let slots = Slots::new(options.large, options.small).map_err(memory)?;
+            let slots = Slots::new(options.large, options.small, &supplier).map_err(memory)?;
             let capacity = options.large + options.small + PARTS;
             let path = Path::new(live.direction(way).clone(), capacity);
             lanes.push(Lane { from: ends[i].clone(), to: ends[1 - i].clone(), path, slots });

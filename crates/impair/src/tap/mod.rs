@@ -7,6 +7,7 @@
 
 mod link;
 mod manners;
+mod memory;
 mod segment;
 mod slots;
 

@@ -1,12 +1,11 @@
-//! Where frames lie while they are on their way: memory laid out once, each frame in a slot.
+//! Where frames lie while they are on their way, each in a slot.
 //!
-//! Slots are used again last in, first out, so that as little memory as possible is warm. Most frames are
-//! either tens of kilobytes or acknowledgements, so there are large slots and small ones. Parts of one
-//! super-segment share its slot.
+//! Most frames are either tens of kilobytes or acknowledgements, so there are large slots and small ones. Parts
+//! of one super-segment share its slot.
 
+use super::memory::{Pool, Supplier};
 use super::segment::{HEADERS_MAX, Shape, VNET, complete};
 use crate::cargo::{Cargo, Train, flip, wire_bytes};
-use memmap2::{Advice, MmapMut};
 use rustix::io::{Errno, IoSlice, read, write, writev};
 use std::os::fd::AsFd;
 
@@ -35,13 +34,11 @@ struct Slot {
 /// All frames of one direction.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    large: MmapMut,
-    small: MmapMut,
+    large: Pool,
+    small: Pool,
     slots: Vec<Slot>,
     /// How many are large: the first ones.
-    larges: usize,
-    free_large: Vec<u32>,
-    free_small: Vec<u32>,
+    larges: u32,
     /// Where frames are read that there is no slot for, and written that are damaged.
     spare: Box<[u8]>,
 }
@@ -56,46 +53,35 @@ pub(crate) enum Received {
     Nothing,
 }
 
-fn memory(slots: usize, size: usize) -> std::io::Result<MmapMut> {
-    let memory = MmapMut::map_anon((slots * size).max(1))?;
-    // Where the kernel has no huge pages, small ones do.
-    let _small_pages = memory.advise(Advice::HugePage);
-    Ok(memory)
-}
-
 impl Slots {
-    pub(crate) fn new(larges: usize, smalls: usize) -> std::io::Result<Self> {
+    pub(crate) fn new(larges: usize, smalls: usize, supplier: &Supplier) -> std::io::Result<Self> {
         let shape = Shape::of(&[]);
         Ok(Self {
-            large: memory(larges, LARGE)?,
-            small: memory(smalls, SMALL)?,
+            large: Pool::new(LARGE, larges, supplier.clone())?,
+            small: Pool::new(SMALL, smalls, supplier.clone())?,
             slots: vec![Slot { shape, pieces: 0 }; larges + smalls],
-            larges,
-            free_large: (0..larges as u32).rev().collect(),
-            free_small: (larges as u32..(larges + smalls) as u32).rev().collect(),
+            larges: larges as u32,
             spare: vec![0; LARGE].into(),
         })
     }
 
     /// A slot's bytes from the virtio-net header on, as many as are in use.
     fn bytes(&self, slot: u32) -> &[u8] {
-        let at = slot as usize;
-        let (memory, start) = match at.checked_sub(self.larges) {
-            None => (&self.large, at * LARGE),
-            Some(at) => (&self.small, at * SMALL),
+        let place = match slot.checked_sub(self.larges) {
+            None => self.large.get(slot),
+            Some(small) => self.small.get(small),
         };
-        let len = VNET + self.slots.get(at).map_or(0, |slot| slot.shape.len as usize);
-        memory.get(start..start + len).unwrap_or(&[])
+        let len = VNET + self.slots.get(slot as usize).map_or(0, |slot| slot.shape.len as usize);
+        place.get(..len).unwrap_or(&[])
     }
 
     /// Read one frame.
     pub(crate) fn receive(&mut self, from: impl AsFd) -> Result<Received, Errno> {
-        let landing = self.free_large.last().copied();
+        let landing = self.large.next();
         let buffer = match landing {
-            Some(slot) => self.large.get_mut(slot as usize * LARGE..).and_then(|b| b.get_mut(..LARGE)),
-            None => None,
+            Some(slot) => self.large.get_mut(slot),
+            None => &mut self.spare,
         };
-        let buffer = buffer.unwrap_or(&mut self.spare);
         let len = match read(from, &mut *buffer) {
             Ok(len) => len,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(Received::Nothing),
@@ -103,18 +89,18 @@ impl Slots {
         };
         let bytes = buffer.get(..len).unwrap_or(&[]);
         let shape = Shape::of(bytes);
-        let slot = match self.free_small.last().copied().filter(|_| len <= SMALL) {
+        let small = if len <= SMALL { self.small.next() } else { None };
+        let slot = match small {
             Some(small) => {
-                let start = (small as usize - self.larges) * SMALL;
-                if let Some(place) = self.small.get_mut(start..start + len) {
+                if let Some(place) = self.small.get_mut(small).get_mut(..len) {
                     place.copy_from_slice(bytes);
                 }
-                self.free_small.pop();
-                small
+                self.small.take();
+                self.larges + small
             }
             None => match landing {
                 Some(large) => {
-                    self.free_large.pop();
+                    self.large.take();
                     large
                 }
                 None => return Ok(Received::NoRoom(train(&shape, 0, shape.packets))),
@@ -197,12 +183,13 @@ impl Cargo for Slots {
     }
 
     fn free(&mut self, load: Piece) {
-        let at = load.slot as usize;
-        let Some(slot) = self.slots.get_mut(at) else { return };
+        let Some(slot) = self.slots.get_mut(load.slot as usize) else { return };
         slot.pieces = slot.pieces.saturating_sub(1);
         if slot.pieces == 0 {
-            // There is room: each slot is free at most once.
-            if at < self.larges { self.free_large.push(load.slot) } else { self.free_small.push(load.slot) }
+            match load.slot.checked_sub(self.larges) {
+                None => self.large.give(load.slot),
+                Some(small) => self.small.give(small),
+            }
         }
     }
 }

@@ -25,6 +25,10 @@ impl Wire {
     }
 }
 
+fn slots(larges: usize, smalls: usize) -> Slots {
+    Slots::new(larges, smalls, &Supplier::start().expect("a thread")).expect("memory")
+}
+
 fn train(payload: usize) -> Vec<u8> {
     let whole = Super {
         v6: false,
@@ -48,12 +52,12 @@ fn piece(slots: &mut Slots, wire: &Wire) -> Piece {
 }
 
 fn free(slots: &Slots) -> (usize, usize) {
-    (slots.free_large.len(), slots.free_small.len())
+    (slots.large.free(), slots.small.free())
 }
 
 #[test]
 fn frames_go_through_as_they_came_in_the_slot_that_fits() {
-    let (wire, mut slots) = (Wire::new(), Slots::new(2, 2).expect("memory"));
+    let (wire, mut slots) = (Wire::new(), slots(2, 2));
     assert!(matches!(slots.receive(&wire.1), Ok(Received::Nothing)));
     for (frame, while_held) in
         [(train(50_000), (1, 2)), (vec![0; SMALL], (2, 1)), (vec![0; SMALL + 1], (1, 2))]
@@ -69,7 +73,7 @@ fn frames_go_through_as_they_came_in_the_slot_that_fits() {
 
 #[test]
 fn small_frames_go_where_there_is_room_and_what_finds_none_is_told() {
-    let (wire, mut slots) = (Wire::new(), Slots::new(1, 1).expect("memory"));
+    let (wire, mut slots) = (Wire::new(), slots(1, 1));
     (0..2).for_each(|_| wire.put(&[0; 100]));
     let held = [piece(&mut slots, &wire), piece(&mut slots, &wire)];
     assert_eq!(free(&slots), (0, 0));
@@ -82,7 +86,7 @@ fn small_frames_go_where_there_is_room_and_what_finds_none_is_told() {
 
 #[test]
 fn parts_and_copies_share_a_slot_until_the_last_is_gone() {
-    let (wire, mut slots) = (Wire::new(), Slots::new(1, 0).expect("memory"));
+    let (wire, mut slots) = (Wire::new(), slots(1, 0));
     let frame = train(1448 * 9 + 100);
     wire.put(&frame);
     let mut rest = piece(&mut slots, &wire);
