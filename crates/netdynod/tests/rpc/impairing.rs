@@ -187,13 +187,16 @@ fn ports_are_joined_in_the_same_words() {
         assert_eq!((&data["code"], &data["at"]), (&json!(nd), &json!(at)), "{data:?}");
     }
     let link = writer.call("impair.start", start(port("pair:l"), port("pair:r")))["link"].clone();
+    let mut stats = Value::Null;
+    let mut changed = |writer: &mut Client, times: u64| {
+        stats = writer.call("impair.stats", json!({"link": link}));
+        stats["a_to_b"]["changes"] == times
+    };
+    // One that comes before the first was taken up takes its place.
+    until("the first parameters hold", || changed(&mut writer, 1));
     writer.call("impair.set", json!({"link": link, "spec": "metro"}));
     assert_eq!(writer.get("impair.list")[0]["b"], json!({"device": "pair:r", "mtu": 1500}));
-    let mut stats = Value::Null;
-    until("the change holds", || {
-        stats = writer.call("impair.stats", json!({"link": link}));
-        stats["a_to_b"]["changes"] == 2
-    });
+    until("the change holds", || changed(&mut writer, 2));
     assert_eq!((&stats["error"], &stats["b_to_a"]["missed"]), (&Value::Null, &json!(0)));
     let recorded = writer.call("impair.stop", json!({"link": link}))["recorded"].take();
     assert_eq!(recorded["timeline"]["steps"][0]["a_to_b"]["delay"], json!({"constant": "500us"}));
