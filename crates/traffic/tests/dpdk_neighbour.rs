@@ -22,7 +22,8 @@ fn run_with(profile: &Value, steer: impl FnOnce(&Control)) -> Result<Value, Unre
 fn stream(ports: Value, target: &str) -> Value {
     json!({
         "name": "neighbour",
-        "phases": {"warmup": "100ms", "measure": "500ms", "drain": "1s", "sample": "100ms"},
+        // over when all is back, however long a busy machine takes for that
+        "phases": {"warmup": "100ms", "measure": "500ms", "drain": "20s", "sample": "100ms"},
         "transport": {"dpdk": {"ports": ports}},
         "groups": [{"name": "s", "model": {"stream": {"rate": "500/s"}}, "target": target, "devices": 3}]
     })
@@ -233,8 +234,8 @@ fn a_kernel_router_leads_to_targets_outside_the_network() {
     let router = Router::new();
     let _alone = lab::dpdk::alone();
     for (ip, gateway, host, nobody, table, name) in [
-        ("10.9.1.1/24", "10.9.1.254", "10.9.2.2:7", "10.9.1.253", "snmp", "ForwDatagrams"),
-        ("fd09:1::1/64", "fd09:1::fe", "[fd09:2::2]:7", "fd09:1::fd", "snmp6", "Ip6OutForwDatagrams"),
+        ("10.9.1.1/24", "10.9.1.254", "10.9.2.2:7", Some("10.9.1.253"), "snmp", "ForwDatagrams"),
+        ("fd09:1::1/64", "fd09:1::fe", "[fd09:2::2]:7", None, "snmp6", "Ip6OutForwDatagrams"),
     ] {
         echo(host);
         let port = json!([{"name": "a", "device": "af_packet:left", "ip": ip, "gateway": gateway}]);
@@ -245,10 +246,15 @@ fn a_kernel_router_leads_to_targets_outside_the_network() {
         let both_ways = total(&result, "messages_sent") + total(&result, "messages_delivered");
         assert_eq!(kernel(&router.who(), table, name) - before, both_ways);
 
-        let port = &mut profile["transport"]["dpdk"]["ports"][0];
-        port["gateway"] = json!(nobody);
-        let why = run(&profile).unwrap_err();
-        assert!(why.code == "ND-92-13" && why.what.contains(&format!("{nobody}, the gateway to")), "{why}");
+        // Nobody answers over IPv6: the test of that shows it.
+        if let Some(nobody) = nobody {
+            profile["transport"]["dpdk"]["ports"][0]["gateway"] = json!(nobody);
+            let why = run(&profile).unwrap_err();
+            assert!(
+                why.code == "ND-92-13" && why.what.contains(&format!("{nobody}, the gateway to")),
+                "{why}"
+            );
+        }
         profile["transport"]["dpdk"]["ports"][0].as_object_mut().unwrap().remove("gateway");
         let why = run(&profile).unwrap_err();
         assert_eq!((why.code, why.at.as_str()), ("ND-92-13", "transport.dpdk.ports[0].gateway"));
@@ -274,6 +280,8 @@ fn neighbours_find_each_other_in_their_vlan() {
         let host = if far.contains(':') { format!("[{far}]") } else { far.to_owned() };
         let port = json!([{"name": "a", "device": "af_packet:left", "ip": near, "vlan": ours}]);
         let mut profile = stream(port, &format!("udp://{host}:7"));
+        // Nobody is found in another VLAN: one of them shows it, as it takes seconds to be sure.
+        let astray = frame.is_null() && ours.is_number();
         if !frame.is_null() {
             profile["groups"][0]["frame"] = frame;
         }
@@ -281,18 +289,17 @@ fn neighbours_find_each_other_in_their_vlan() {
         let (mut result, mut elsewhere) = (Value::Null, None);
         run_with(&other, |control| {
             result = run(&profile).unwrap_or_else(|why| panic!("{ours} and {theirs}: {why}"));
-            if profile["groups"][0]["frame"].is_null() {
+            if astray {
                 profile["transport"]["dpdk"]["ports"][0]["vlan"] = json!(101);
-                elsewhere = run(&profile).err();
+                elsewhere = Some(run(&profile));
             }
             control.stop();
         })
         .unwrap_or_else(|why| panic!("{why}"));
         nothing_was_lost(&result);
-        if let Some(why) = elsewhere {
+        if let Some(found) = elsewhere {
+            let why = found.unwrap_err();
             assert!(why.code == "ND-92-13" && why.what.contains(far), "{why}");
-        } else {
-            assert!(!profile["groups"][0]["frame"].is_null(), "nobody is found in another VLAN");
         }
     }
 }
