@@ -3,9 +3,11 @@
 //! A flow is a stream at a constant rate. With `echo` the other side reflects every datagram, and what
 //! comes back gives delay, loss, duplicates and reordering (RFC 4737); without, it is only sent.
 
+mod seen;
+
 use crate::meter::{Failure, Phase};
 use crate::model::{Cx, Model};
-use crate::order::{Order, Turn};
+use crate::order::Turn;
 use crate::pace::Pace;
 use crate::problem::Problem;
 use crate::registry::{Scheme, Target};
@@ -13,6 +15,7 @@ use crate::time::Time;
 use crate::unit::{Interval, Rate, Size};
 use packet::signature::{self, Signature};
 use schemars::JsonSchema;
+use seen::{Arrival, Seen};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,8 +73,6 @@ const BATCH: usize = 64;
 const BATCH_BYTES: usize = 65_507;
 /// How many datagrams back duplicates are known by: what may be on its way, within these limits.
 const WINDOW: (u64, u64) = (1 << 10, 1 << 20);
-/// Streams among which the memory for gaps is shared out, as each of many has little.
-const SHARE: usize = 1 << 10;
 
 /// What is the same for all devices of a group.
 #[derive(Debug)]
@@ -152,80 +153,6 @@ impl Plan {
             running: false,
             stopping: false,
         }
-    }
-}
-
-/// Which datagrams came back.
-#[derive(Debug)]
-struct Seen {
-    /// One past the highest number that came (NextExp of RFC 4737 §4.2.1).
-    next: u64,
-    /// One bit for each of the latest numbers.
-    bits: Box<[u64]>,
-    /// From the first gap on.
-    order: Option<Box<Order>>,
-}
-
-/// What a datagram is, by those before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Arrival {
-    /// The next.
-    InOrder,
-    /// Higher than that: those from this number on are missing so far.
-    Ahead(u64),
-    /// The first of its number, after a higher one.
-    Reordered,
-    /// Not the first of its number.
-    Again,
-    /// Too long ago to tell.
-    TooLate,
-}
-
-impl Seen {
-    fn new(window: u64) -> Self {
-        Self { next: 0, bits: vec![0; (window / 64) as usize].into(), order: None }
-    }
-
-    fn clear(&mut self) {
-        self.next = 0;
-        self.bits.fill(0);
-        self.order.iter_mut().for_each(|order| order.clear());
-    }
-
-    fn order(&mut self) -> &mut Order {
-        self.order.get_or_insert_with(|| Box::new(Order::shared(SHARE)))
-    }
-
-    #[inline]
-    fn place(&self, number: u64) -> (usize, u64) {
-        ((number / 64) as usize & (self.bits.len() - 1), 1 << (number % 64))
-    }
-
-    #[inline]
-    fn arrive(&mut self, number: u64) -> Arrival {
-        let window = self.bits.len() as u64 * 64;
-        if number >= self.next {
-            // the words between the last and this one are from a former round
-            let (last, word) = (self.next.wrapping_sub(1) / 64, number / 64);
-            let fresh = if self.next == 0 { word + 1 } else { word - last };
-            for i in 0..fresh.min(self.bits.len() as u64) {
-                self.bits[(word - i) as usize & (self.bits.len() - 1)] = 0;
-            }
-            let (word, bit) = self.place(number);
-            self.bits[word] |= bit;
-            let expected = std::mem::replace(&mut self.next, number + 1);
-            return if number == expected { Arrival::InOrder } else { Arrival::Ahead(expected) };
-        }
-        // a whole word less, as the latest word overwrites the oldest
-        if self.next - number > window - 64 {
-            return Arrival::TooLate;
-        }
-        let (word, bit) = self.place(number);
-        if self.bits[word] & bit != 0 {
-            return Arrival::Again;
-        }
-        self.bits[word] |= bit;
-        Arrival::Reordered
     }
 }
 
@@ -664,30 +591,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn the_window_knows_what_a_full_list_knows(steps in prop::collection::vec((0u64..200, 0u64..2000), 1..300)) {
-            let mut seen = Seen::new(1024);
-            let mut all = std::collections::HashSet::new();
-            let mut next = 0;
-            for (ahead, behind) in steps {
-                let number = (next + ahead).saturating_sub(behind);
-                let expected = if number == next {
-                    Arrival::InOrder
-                } else if number > next {
-                    Arrival::Ahead(next)
-                } else if next - number > 1024 - 64 {
-                    Arrival::TooLate
-                } else if all.contains(&number) {
-                    Arrival::Again
-                } else {
-                    Arrival::Reordered
-                };
-                prop_assert_eq!(seen.arrive(number), expected, "{} at {}", number, next);
-                all.insert(number);
-                next = next.max(number + 1);
-            }
-        }
-
         #[test]
         fn nothing_that_comes_breaks_a_device(
             data in prop::collection::vec(any::<u8>(), 0..300), echo: bool, count in 0u32..50, burst in 1u32..9,
