@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from netdyno.cli.app import call
 from netdyno.errors import Error
+from netdyno.tuning.model import Value
 from netdyno.tuning.registry import registry
 from netdyno.tuning.watch import (
     Action,
@@ -128,6 +130,46 @@ def test_no_swinging_over_five_minutes_of_changing_load() -> None:
             sum(max(0.0, load(t) - world.value) for t in range(250, 300))
             <= 0.05 * sum(max(0.0, load(t) - 128) for t in range(250, 300)) + 1
         )
+
+
+RECORDED = Path(__file__).with_name("data") / "changing_load.csv"
+"""What a watch decided by on a real server whose loads came and went: made by tests/changing_load.py."""
+
+
+def recorded() -> Iterator[tuple[float, dict[str, float], dict[str, Value]]]:
+    """Time, rates and values of each window."""
+    names = {rule.tunable for rule in rules().values()}
+    values: dict[str, Value] = {}
+    with RECORDED.open() as file:
+        for row in csv.DictReader(file):
+            shown = {name: cell for name, cell in row.items() if cell}
+            values |= {n: int(v) if v.isdigit() else v for n, v in shown.items() if n in names}
+            rates = {name: float(cell) for name, cell in shown.items() if name not in names}
+            yield rates.pop("time"), rates, dict(values)
+
+
+def test_no_swinging_over_five_minutes_of_a_real_load() -> None:
+    """It decides anew, on what was seen then: upwards only, and as it did."""
+    windows = list(recorded())
+    (first, _, values), (last, _, then) = windows[0], windows[-1]
+    assert last - first > 295
+    begun, steps = dict(values), list[tuple[str, Value]]()
+    chosen = {name: rule for name, rule in rules().items() if rule.tunable in values}
+    watcher = Watcher(chosen, dict.fromkeys(values, 1 << 30))
+    for t, rates, _ in windows:
+        for action in watcher.step(Sample(t, rates, dict(values))):
+            assert not isinstance(action, (Revert, Freeze)), action
+            if isinstance(action, Set):
+                steps.append((action.name, action.value))
+                values[action.name] = action.value
+    assert {name for name, _ in steps} == {
+        "net.core.somaxconn", "net.ipv4.tcp_rmem.max", "net.ipv4.tcp_fastopen", "net.ipv4.tcp_slow_start_after_idle"
+    }  # fmt: skip
+    for name in ("net.core.somaxconn", "net.ipv4.tcp_rmem.max"):
+        way = [begun[name], *(value for one, value in steps if one == name)]
+        assert way == sorted(set(way)), f"{name} turned"
+    assert len(steps) < 12
+    assert values == then
 
 
 def test_what_stands_still_changes_nothing() -> None:
