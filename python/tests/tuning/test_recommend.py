@@ -190,7 +190,7 @@ def test_without_an_own_one_there_is_that_of_another_machine(
     out, err = capsys.readouterr()
     assert "measured elsewhere: a virtual machine" in err
     judged = json.loads(out)
-    assert len(judged["cases"]) == 18
-    # it was measured so, and is said so: one setting is as good everywhere on these paths
-    assert judged["beats"] is False
-    assert judged["gain"] > 0.9 * judged["best_gain"]
+    assert len(judged["cases"]) == 40
+    # of services as unlike as these no one setting is the best for all
+    assert judged["beats"] is True
+    assert judged["best_gain"] >= judged["gain"] > judged["static_gain"] > 0
