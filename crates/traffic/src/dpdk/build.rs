@@ -1,6 +1,7 @@
 //! From the plan to the graph: ports opened, peers found, elements connected.
 
 use super::assist::Assist;
+use super::beat::Gaps;
 use super::capture::{Captured, Taps};
 use super::frames;
 use super::generator::{Generator, Streams};
@@ -14,7 +15,7 @@ use super::peers;
 use super::receiver::{Expected, Receiver, Stream};
 use super::reflector::Reflector;
 use super::report::{Report, Reporter, Run};
-use super::slots::{Gaps, Shape, Slots};
+use super::slots::{Shape, Slots};
 use super::spread::Spread;
 use super::wiring::{self, Wiring};
 use crate::plan::{GroupPlan, Plan};

@@ -1,6 +1,7 @@
 //! From a group of the profile to its frames and their times.
 
-use super::slots::{Gaps, Shape};
+use super::beat::Gaps;
+use super::slots::Shape;
 use crate::capture;
 use crate::plan::{GroupPlan, Plan};
 use crate::transport::Unready;

@@ -11,6 +11,7 @@
 //! what mostly receives.
 
 mod assist;
+mod beat;
 pub mod between;
 mod build;
 mod capture;

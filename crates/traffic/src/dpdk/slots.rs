@@ -1,14 +1,11 @@
-//! When the datagrams of a group fall due, and whose turn it is.
+//! Whose turn it is when the datagrams of a group fall due.
 //!
 //! All devices of a group send at the same pace, evenly staggered, so the group is one sequence of slots at
 //! the common pace that the devices take in turn: nothing to sort, however many devices there are.
 
+use super::beat::{Beat, FRACTION, Gaps};
 use packet::frame::{Marks, ROWS};
 use protocol::time::Time;
-use rand::SeedableRng;
-use rand::rngs::SmallRng;
-use rand_distr::{Distribution, Exp1};
-use std::sync::Arc;
 
 /// How a group sends.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,17 +26,6 @@ pub struct Shape {
     pub ramp_ns: u64,
     /// How the times between slots are spread.
     pub gaps: Gaps,
-}
-
-/// How the times between slots are spread.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Gaps {
-    /// All alike.
-    Constant,
-    /// Exponentially, around the same mean: a Poisson process.
-    Poisson,
-    /// These, ns, and again; they say the rate.
-    Given(Arc<[u64]>),
 }
 
 /// One device's place in its flows.
@@ -89,88 +75,12 @@ pub struct Slots {
     plain: bool,
 }
 
-/// When slots are due.
-#[derive(Debug, Clone)]
-struct Beat {
-    /// When the next slot is due and how far apart they are, on average: nanoseconds, in units of 2^-32, so that
-    /// any rate is met in the long run.
-    at: u128,
-    step: u128,
-    spread: Spread,
-}
-
-#[derive(Debug, Clone)]
-enum Spread {
-    Constant,
-    Poisson(SmallRng),
-    Given { gaps: Arc<[u64]>, next: usize },
-}
-
-const FRACTION: u32 = 32;
-
-impl Beat {
-    #[inline]
-    fn advance(&mut self) {
-        self.at += match &mut self.spread {
-            Spread::Constant => self.step,
-            Spread::Poisson(rng) => {
-                let gap: f64 = Exp1.sample(rng);
-                (gap * self.step as f64) as u128
-            }
-            Spread::Given { gaps, next } => {
-                let gap = gaps.get(*next).copied().unwrap_or(0);
-                *next = if *next + 1 < gaps.len() { *next + 1 } else { 0 };
-                u128::from(gap) << FRACTION
-            }
-        };
-    }
-
-    /// How many slots are due before `end`, in units of 2^-32 ns. Of a Poisson process that is far behind, how many
-    /// are to be expected.
-    fn before(&self, end: u128) -> u64 {
-        if self.at >= end {
-            return 0;
-        }
-        let span = end - self.at;
-        match &self.spread {
-            Spread::Constant => u64::try_from(span.div_ceil(self.step)).unwrap_or(u64::MAX),
-            Spread::Poisson(_) => {
-                /// Drawn one by one: about half a millisecond.
-                const DRAWN: u64 = 65_536;
-                let mut ahead = self.clone();
-                let mut slots = 0;
-                while ahead.at < end && slots < DRAWN {
-                    slots += 1;
-                    ahead.advance();
-                }
-                slots + u64::try_from(end.saturating_sub(ahead.at) / self.step).unwrap_or(u64::MAX - DRAWN)
-            }
-            Spread::Given { gaps, .. } => {
-                let round: u128 = gaps.iter().map(|gap| u128::from(*gap) << FRACTION).sum();
-                let rounds = span.checked_div(round).unwrap_or(0);
-                let mut ahead = Self { at: self.at + rounds * round, ..self.clone() };
-                let mut slots = u64::try_from(rounds).unwrap_or(u64::MAX).saturating_mul(gaps.len() as u64);
-                // Less than one more round, or nothing but gaps of zero, which are refused beforehand.
-                for _ in 0..gaps.len() {
-                    if ahead.at >= end {
-                        break;
-                    }
-                    slots += 1;
-                    ahead.advance();
-                }
-                slots
-            }
-        }
-    }
-}
-
 impl Slots {
     /// From the start of the run.
     pub fn new(shape: &Shape, seed: u64) -> Self {
         let devices = shape.devices.max(1);
         let shape = Shape { devices, burst: shape.burst.max(1), ..shape.clone() };
-        let step = shape.interval_ns * f64::from(shape.burst) / f64::from(devices);
-        let step = (step * (1u64 << FRACTION) as f64).clamp(1.0, 2f64.powi(95)) as u128;
+        let every = shape.interval_ns * f64::from(shape.burst) / f64::from(devices);
         let turn = |i: u32| Turn {
             sequence: 0,
             left: if shape.count == 0 { u64::MAX } else { shape.count },
@@ -180,15 +90,10 @@ impl Slots {
             begun: Time::NEVER,
         };
         let turns = (0..devices).map(turn).collect();
-        let spread = match &shape.gaps {
-            Gaps::Constant => Spread::Constant,
-            Gaps::Poisson => Spread::Poisson(SmallRng::seed_from_u64(seed)),
-            Gaps::Given(gaps) => Spread::Given { gaps: gaps.clone(), next: 0 },
-        };
         let mut slots = Self {
             plain: shape.ramp_ns == 0 && shape.count == 0,
+            beat: Beat::new(every, &shape.gaps, seed),
             shape,
-            beat: Beat { at: 0, step, spread },
             device: 0,
             in_burst: 0,
             turns,
@@ -204,7 +109,7 @@ impl Slots {
         if self.alive == 0 {
             return Time::NEVER;
         }
-        Time(u64::try_from(self.beat.at >> FRACTION).unwrap_or(u64::MAX))
+        self.beat.due()
     }
 
     /// How many datagrams are due by and with `now`, at most `most`. Exact while no flow ends or begins.
@@ -213,33 +118,7 @@ impl Slots {
         if self.due() > now {
             return 0;
         }
-        // The largest instant that still shows as `now`.
-        let until = (u128::from(now.0) << FRACTION) | u128::from(u32::MAX);
-        let mut ready = (self.shape.burst - self.in_burst) as usize;
-        if let Spread::Constant = self.beat.spread {
-            let mut at = self.beat.at;
-            if at.saturating_add(self.beat.step.saturating_mul(most as u128)) <= until {
-                return most;
-            }
-            // Few then: a division costs more than counting.
-            while ready < most {
-                at += self.beat.step;
-                if at > until {
-                    return ready;
-                }
-                ready += self.shape.burst as usize;
-            }
-            return most;
-        }
-        let mut ahead = self.beat.clone();
-        while ready < most {
-            ahead.advance();
-            if ahead.at > until {
-                return ready;
-            }
-            ready += self.shape.burst as usize;
-        }
-        most
+        self.beat.ready(now, (self.shape.burst - self.in_burst) as usize, (self.shape.burst as usize, most))
     }
 
     /// Take the datagrams that are due by and with `now`, at most `most`, and write their marks, those of a stream that
@@ -254,7 +133,7 @@ impl Slots {
     ) -> usize {
         let most = most.min(ROWS);
         let mut taken = 0;
-        if self.plain && self.shape.burst == 1 && matches!(self.beat.spread, Spread::Constant) {
+        if self.plain && self.shape.burst == 1 && self.beat.is_even() {
             taken = self.take_plain(now, most, marks);
         }
         while taken < most && self.due() <= now {
@@ -284,7 +163,7 @@ impl Slots {
         marks: &mut Marks,
         turn: impl FnMut(&Slot),
     ) -> usize {
-        let constant = self.plain && self.shape.burst == 1 && matches!(self.beat.spread, Spread::Constant);
+        let constant = self.plain && self.shape.burst == 1 && self.beat.is_even();
         match &mut *self.turns {
             [one] if constant && one.sequence > 0 && (1..=ROWS).contains(&most) => {
                 let last = self.beat.at + self.beat.step * (most as u128 - 1);
@@ -398,7 +277,7 @@ impl Slots {
             return 0;
         }
         if self.plain {
-            let slots = self.beat.before(u128::from(end.0) << FRACTION);
+            let slots = self.beat.before(end);
             return slots.saturating_mul(self.shape.burst.into()).saturating_sub(self.in_burst.into());
         }
         let mut ahead = self.clone();
