@@ -99,6 +99,40 @@ def test_what_is_sent_is_what_tshark_reads_checksums_and_all(lab: Lab) -> None:
     lab.clean()
 
 
+def test_a_large_frame_leaves_as_packets_that_tshark_puts_together(lab: Lab) -> None:
+    """Text over IPv4 and IPv6: 3,000 bytes of it by 1,000, and a port that has no part in it."""
+    text, large = "".join(f"{number:04}" for number in range(750)), []
+    for name, ip in (("four", {"ipv4": {"identification": 65535}}), ("six", V6)):
+        headers = 54 if name == "four" else 74
+        tcp = {"flags": "FPA", "sequence": 2**32 - 1000, "window": 9, "segment": 1000}
+        layers = [{"ethernet": {}}, ip, {"tcp": tcp}, {"payload": {"text": text}}]
+        size = {"fixed": f"{headers + len(text) + 4}B"}
+        large.append((name, {"layers": layers, "size": size, "rate": {"frames": "300/s"}, "measured": False}))
+    done = lab.good("run", lab.write("p.json", document(dict(large))))
+    assert done.folder is not None
+    capture = done.folder / "capture.pcapng"
+    fields = ("ip.id", "tcp.seq_raw", "tcp.flags", "tcp.len", "tcp.payload", "frame.len")
+    for group, shown in zip(done.trial.groups, ("ip", "ipv6"), strict=True):
+        rows = tshark(
+            capture, f"tcp and {shown}", "ip.checksum.status", "tcp.checksum.status", *fields,
+            options=("ip.check_checksum", "tcp.check_checksum"),
+        )  # fmt: skip
+        assert len(rows) == group.total.messages_sent > 50
+        v4 = shown == "ip"
+        assert {tuple(row[:2]) for row in rows} == {("1" if v4 else "", "1")}
+        for first in range(0, len(rows), 3):
+            three = [row[2:] for row in rows[first : first + 3]]
+            ids, numbers, flags, lengths, payloads, whole = zip(*three, strict=True)
+            assert ids == (("0xffff", "0x0000", "0x0001") if v4 else ("", "", ""))
+            assert numbers == (str(2**32 - 1000), "0", "1000")
+            assert flags == ("0x0010", "0x0010", "0x0019")
+            assert lengths == ("1000",) * 3
+            assert whole == ("1054" if v4 else "1074",) * 3
+            assert bytes.fromhex("".join(payloads)) == text.encode()
+    assert done.trial.ports[0]["work"]["segments"] == "software"
+    lab.clean()
+
+
 def test_a_capture_can_be_sent_again(lab: Lab) -> None:
     """A recording beside the profile, named without a folder."""
     first = {"one": {"size": {"genome": "ag"}, "rate": {"frames": "100/s"}}}

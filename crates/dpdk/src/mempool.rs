@@ -1,6 +1,6 @@
 //! Where packets' memory comes from.
 
-use crate::{Batch, Eal, Error, Result};
+use crate::{BURST, Batch, Eal, Error, Mbuf, Result};
 use dpdk_sys::rte_mempool;
 use std::ffi::CString;
 use std::ptr::NonNull;
@@ -106,6 +106,25 @@ impl Mempool {
             )
         };
         got == n
+    }
+
+    /// A packet with these bytes, in as many segments as they take, at most [`BURST`]. `None` when there are too few.
+    pub fn packet(&self, bytes: &[u8]) -> Option<Mbuf> {
+        let room = usize::from(self.0.shape.room).max(1);
+        let (pieces, mut batch) = (bytes.len().div_ceil(room), Batch::new());
+        if pieces > BURST || !self.fill(&mut batch, pieces) {
+            return None;
+        }
+        let mut whole: Option<Mbuf> = None;
+        // From the end on: who is put before a chain need not look for its end.
+        for (mut piece, bytes) in batch.into_iter().zip(bytes.chunks(room).rev()) {
+            piece.set_len(bytes.len())?.copy_from_slice(bytes);
+            if let Some(after) = whole.take() {
+                piece.chain(after).ok()?;
+            }
+            whole = Some(piece);
+        }
+        whole
     }
 
     /// Packets not in use. Slow and, while others use the pool, approximate.

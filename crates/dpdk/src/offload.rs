@@ -126,6 +126,14 @@ impl TxWork {
             | at(headers.l4.into(), sys::nd_lengths::ND_L4_LEN);
         Self { flags: ip | l4, lengths }
     }
+
+    /// To cut TCP into packets with at most `segment` bytes of payload each, and make their checksums: with `ipv4` also
+    /// those of IPv4 headers, which else is right for the whole.
+    pub fn segments(headers: &Headers, ipv4: bool, segment: u16) -> Self {
+        let Self { flags, lengths } = Self::checksums(&Headers { tcp: true, ..*headers }, ipv4);
+        let segment = u64::from(segment) << sys::nd_lengths::ND_SEGMENT;
+        Self { flags: flags | sys::ND_TX_SEGMENT, lengths: lengths | segment }
+    }
 }
 
 /// What a port says of a packet's UDP or TCP checksum.

@@ -5,7 +5,9 @@ mod common;
 
 use common::{alone, eal, ip, write_pcap};
 use dpdk::{Batch, Checked, Headers, Mempool, Offloads, Port, PortConfig, RxQueue, TxQueue, TxWork};
-use packet::frame::{Devices, Layer, Recipe, Sizes, TcpLayer, compose};
+use packet::frame::{
+    Cut, Devices, Fill, Layer, Left, PayloadLayer, Recipe, Sizes, TcpLayer, compose, compose_for,
+};
 use packet::signature::Signature;
 use packet::udp::Datagram;
 use packet::{Flow, Layers};
@@ -157,6 +159,60 @@ fn tags(ours: &mut Open, peer: &mut Open, pool: &Mempool, service: bool) {
     }
 }
 
+/// A frame of TCP with `payload` bytes, to be cut into packets of `segment`, whose checksums are left; and how it is cut.
+fn large(v6: bool, payload: usize, segment: u16, left: Left) -> (Vec<u8>, Cut) {
+    let address =
+        |last: u8| if v6 { format!("[fd00::{last}]:{last}") } else { format!("10.0.0.{last}:{last}") };
+    let flow = Flow {
+        source_mac: [2, 0, 0, 0, 0, 9],
+        destination_mac: [255; 6],
+        source: address(1).parse().unwrap(),
+        destination: address(2).parse().unwrap(),
+    };
+    let mut layers = Layer::udp(v6).to_vec();
+    let flags = "FPA".to_owned();
+    layers[2] =
+        Layer::Tcp(TcpLayer { flags, segment: Some(segment), sequence: u32::MAX, ..TcpLayer::default() });
+    layers.push(Layer::Payload(PayloadLayer { fill: Fill::Random, ..PayloadLayer::default() }));
+    let len = if v6 { 74 } else { 54 } + payload;
+    let (sizes, devices) = (Sizes::Cycle(vec![len]), Devices::default());
+    let recipe =
+        Recipe { layers: &layers, vary: &[], sizes: &sizes, measured: false, flow: &flow, devices, seed: 0 };
+    let mut program = compose_for(&recipe, left).unwrap();
+    let mut frame = vec![0; len];
+    program.write(&mut frame, 0, &Signature { stream: 0, sequence: 0, sent_ns: 0 });
+    (frame, program.cut().unwrap())
+}
+
+/// What `ours` cuts is what the software would.
+fn cuts(ours: &mut Open, peer: &mut Open, pool: &Mempool, v6: bool, sizes: &[(usize, u16)]) {
+    let ipv4 = ours.does.tx_ipv4_checksum && !v6;
+    for (payload, segment) in sizes {
+        let (frame, cut) = large(v6, *payload, *segment, if ipv4 { Left::All } else { Left::Transport });
+        let headers = Headers { l2: 14, l3: if v6 { 40 } else { 20 }, l4: 20, v6, tcp: true };
+        let mut mbuf = pool.packet(&frame).unwrap();
+        mbuf.leave(&TxWork::segments(&headers, ipv4, *segment));
+        let mut batch = Batch::new();
+        batch.push(mbuf).unwrap();
+        assert_eq!(ours.tx.send(&mut batch), 1, "{payload} {segment}");
+        let mut got: Vec<Vec<u8>> = Vec::new();
+        let deadline = Instant::now() + PATIENCE;
+        while got.len() < cut.packets() {
+            assert!(Instant::now() < deadline, "{} of {payload} by {segment} came", got.len());
+            peer.rx.receive(&mut batch);
+            got.extend(batch.frames().iter().map(|mbuf| mbuf.data().to_vec()));
+            batch.clear();
+        }
+        for (number, got) in got.iter().enumerate() {
+            let mut expected = vec![0; cut.packet_len(number)];
+            cut.write(&frame, number, &mut expected);
+            // Ports do not pad what is shorter than Ethernet's least.
+            let padding = expected.split_off(got.len());
+            assert!(*got == expected && padding.len() < 6, "{number} of {payload} by {segment}");
+        }
+    }
+}
+
 fn folder(kind: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("nd-offload-{}-{kind}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -188,6 +244,8 @@ fn tap() {
     up(&ours, &peer);
     leaves(&mut ours, &mut peer, &pool);
     looks(&mut ours, &mut peer, &pool, true);
+    assert!(ours.does.tso, "{:?}", ours.does);
+    cuts(&mut ours, &mut peer, &pool, false, &[(3000, 1446), (65, 64), (40_000, 1000)]);
 }
 
 #[test]
@@ -205,6 +263,38 @@ fn vhost_and_virtio() {
         leaves(ours, peer, &pool);
         looks(ours, peer, &pool, false);
         tags(ours, peer, &pool, true);
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// Between virtual machines nothing is cut: the packet goes whole, and says how it would be.
+#[test]
+fn large_packets_go_whole_from_virtio_to_vhost() {
+    let (pool, folder) = (pool(), folder("tso"));
+    let path = folder.join("socket");
+    let mut vhost = open(&format!("net_vhost,iface={},tso=1", path.display()), &pool, false);
+    let mut virtio = open(&format!("virtio:{}", path.display()), &pool, true);
+    up(&vhost, &virtio);
+    assert!(virtio.does.tso, "{:?}", virtio.does);
+    for v6 in [false, true] {
+        let (mut frame, cut) = large(v6, 60_000, 1460, Left::Transport);
+        let (l3, l4) = (if v6 { 40 } else { 20 }, 20);
+        let mut mbuf = pool.packet(&frame).unwrap();
+        mbuf.leave(&TxWork::segments(&Headers { l2: 14, l3, l4, v6, tcp: true }, false, 1460));
+        let mut batch = Batch::new();
+        batch.push(mbuf).unwrap();
+        assert_eq!(virtio.tx.send(&mut batch), 1);
+        let deadline = Instant::now() + PATIENCE;
+        while batch.is_empty() {
+            assert!(Instant::now() < deadline, "nothing came");
+            vhost.rx.receive(&mut batch);
+        }
+        let [whole] = batch.frames() else { panic!("{} came", batch.len()) };
+        assert_eq!((whole.len(), whole.is_whole(), cut.packets()), (frame.len(), false, 42));
+        // Its checksum, which nobody needs in memory, is the pseudo-header's.
+        let at = cut.headers() - 4;
+        frame[at..at + 2].copy_from_slice(&whole.data()[at..at + 2]);
+        assert_eq!(whole.data(), &frame[..whole.data().len()]);
     }
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -62,6 +62,11 @@ impl Default for Frame {
 }
 
 impl Frame {
+    /// Whether frames are cut into several packets.
+    pub fn is_cut(&self) -> bool {
+        self.layers.iter().any(|layer| matches!(layer, Layer::Tcp(tcp) if tcp.segment.is_some()))
+    }
+
     /// Whether it says how fast frames come, over all devices.
     pub fn is_paced(&self) -> bool {
         self.rate.is_some() || self.replay.as_ref().is_some_and(|replay| replay.own_timing)

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
-    expecting = "offloads is \"auto\", \"none\", or a list of some of \"checksum\", \"vlan\", \"timestamp\""
+    expecting = "offloads is \"auto\", \"none\", or a list of some of \"checksum\", \"vlan\", \"segment\", \"timestamp\""
 )]
 pub enum Offloads {
     /// As a rule says.
@@ -36,6 +36,8 @@ pub enum Offload {
     Checksum,
     /// To put VLAN tags into frames, and take them out.
     Vlan,
+    /// To cut large frames of TCP into packets (TCP segmentation offload): see `segment` of `tcp` in `frame.layers`.
+    Segment,
     /// To stamp what it receives.
     Timestamp,
 }
@@ -65,7 +67,8 @@ impl Offloads {
 pub(crate) fn check(port: &Port, at: &str) -> Option<Error> {
     let wants = |work| port.offloads.wants(work) == Some(true);
     let error = |what: &str, fix: &str| Some(Error::new(CONFLICT, format!("{at}.offloads"), what, fix));
-    if port.role != Role::Generator && (wants(Offload::Checksum) || wants(Offload::Timestamp)) {
+    let generators = [Offload::Checksum, Offload::Segment, Offload::Timestamp];
+    if port.role != Role::Generator && generators.into_iter().any(wants) {
         let what = "only a port with the role generator makes and measures frames";
         return error(what, "Leave all but vlan out");
     }

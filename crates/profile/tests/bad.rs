@@ -61,6 +61,7 @@ fn each_fault_is_named_with_its_place_and_a_remedy() {
         keys.as_object().unwrap().iter().for_each(|(key, value)| port[key] = value.clone());
         profile.to_string()
     };
+    let cut = json!([{"ethernet": {}}, {"ipv4": {}}, {"tcp": {"segment": 1460}}]);
     // what, the profile, the code, the place, a word of the fault or its remedy
     let cases: Vec<(&str, String, &str, &str, &str)> = vec![
         ("empty", String::new(), "ND-104-01", "", "EOF"),
@@ -409,6 +410,20 @@ fn each_fault_is_named_with_its_place_and_a_remedy() {
             "ND-104-04",
             "transport.dpdk.ports[0].offloads",
             "a list of some of",
+        ),
+        (
+            "signatures in frames that are cut",
+            d("/groups/0/frame", json!({"layers": cut, "size": {"fixed": "9000B"}})),
+            "ND-104-07",
+            "groups[0].frame.layers[2].tcp.segment",
+            "\"measured\": false",
+        ),
+        (
+            "less than a segment",
+            d("/groups/0/frame", json!({"layers": cut, "size": {"fixed": "1000B"}, "measured": false})),
+            "ND-104-07",
+            "groups[0].frame.layers[2].tcp.segment",
+            "nothing to cut",
         ),
         (
             "time stamps of a reflector",

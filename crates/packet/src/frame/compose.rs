@@ -1,5 +1,6 @@
 //! From layers to a program: headers laid out, fields found, sums made.
 
+use super::cut::{self, Cut};
 use super::headers::{self, Placed, Site};
 use super::layer::Layer;
 use super::program::{Order, Part, Program, Step, TARGETS, Target, Variant};
@@ -38,7 +39,7 @@ impl Sizes {
         Self::Cycle(cycle)
     }
 
-    fn distinct(&self) -> Vec<usize> {
+    pub(super) fn distinct(&self) -> Vec<usize> {
         match self {
             Self::Cycle(cycle) => {
                 let mut sizes = cycle.clone();
@@ -109,7 +110,11 @@ pub fn compose_for(recipe: &Recipe<'_>, left: Left) -> Result<Program, FrameErro
     let placed = headers::place(recipe.layers)?;
     let mut selected = select::select(recipe.vary, &placed, recipe.seed)?;
     let steady = !selected.iter().any(|one| one.field.name == "protocol");
-    let carried = headers::carried(&placed).filter(|_| steady && left != Left::Nothing);
+    let carried = headers::carried(&placed).filter(|_| steady);
+    let cut = Cut::of(recipe, &placed, &selected, carried.filter(|carried| carried.tcp))?;
+    // What is cut gets its checksums then.
+    let left = if cut.is_some() && left == Left::Nothing { Left::Transport } else { left };
+    let carried = carried.filter(|_| left != Left::Nothing);
     let makes = carried.map_or([None; 2], |carried| {
         let ip = (left == Left::All && !carried.v6).then_some(carried.ip + 10);
         [Some(carried.l4 + if carried.tcp { 16 } else { 6 }), ip]
@@ -153,7 +158,7 @@ pub fn compose_for(recipe: &Recipe<'_>, left: Left) -> Result<Program, FrameErro
     let targets = targets.into_iter().map(|(target, _)| target).collect();
     let program = Program::new(variants.into(), order, steps.into(), targets);
     Ok(match carried {
-        Some(carried) => program.leaving(carried),
+        Some(carried) => program.leaving(carried, cut),
         None => program,
     })
 }
@@ -166,8 +171,9 @@ fn variant(
     selected: &[Selected],
     (size, left): (usize, [Option<usize>; 2]),
 ) -> Result<(Variant, Vec<(Target, Site)>), FrameError> {
-    if !(SHORTEST..=LONGEST).contains(&size) {
-        let what = format!("a frame of {size} bytes (without FCS) is not between {SHORTEST} and {LONGEST}");
+    let longest = if cut::wanted(placed).is_some() { cut::LONGEST } else { LONGEST };
+    if !(SHORTEST..=longest).contains(&size) {
+        let what = format!("a frame of {size} bytes (without FCS) is not between {SHORTEST} and {longest}");
         return Err(FrameError::new("size", what, "Choose another size; 64B is the smallest with FCS"));
     }
     let mut bytes = headers::lay(placed, size, recipe.flow, recipe.seed)?;

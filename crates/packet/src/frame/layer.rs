@@ -23,7 +23,7 @@ pub enum Layer {
     Ipv6(Ipv6Layer),
     /// UDP (RFC 768).
     Udp(UdpLayer),
-    /// TCP (RFC 9293), one segment without a connection.
+    /// TCP (RFC 9293), without a connection.
     Tcp(TcpLayer),
     /// ICMP (RFC 792), or ICMPv6 (RFC 4443) after IPv6.
     Icmp(IcmpLayer),
@@ -256,6 +256,12 @@ pub struct TcpLayer {
     pub flags: String,
     /// Window. Default 0.
     pub window: u16,
+    /// Most payload of a packet, 64–16000 bytes: a frame, then up to 65,000 bytes long, leaves as several packets, cut
+    /// by the port (TCP segmentation offload) or in software. Needs `measured: false` and one size of frames.
+    /// Default: a frame is a packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 64, max = 16_000))]
+    pub segment: Option<u16>,
 }
 
 /// An ICMP header. The identifier and sequence number are those of an echo.

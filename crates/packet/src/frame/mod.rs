@@ -9,6 +9,7 @@
 
 mod address;
 mod compose;
+mod cut;
 mod field;
 mod flow;
 mod headers;
@@ -19,6 +20,7 @@ mod vary;
 
 pub use address::MacAddress;
 pub use compose::{Devices, Left, Recipe, Sizes, compose, compose_for};
+pub use cut::{Cut, longest_packet};
 pub use flow::Flow;
 pub use headers::tags;
 pub use layer::{

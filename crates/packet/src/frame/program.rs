@@ -2,6 +2,7 @@
 //! decided once for all, and sums are made for several frames at once.
 
 use super::compose::{Devices, Recipe, Sizes, compose};
+use super::cut::Cut;
 use super::vary::Values;
 use super::{Flow, FrameError, Layer};
 use crate::checksum::{Sum, complement, halves};
@@ -174,8 +175,10 @@ pub struct Program {
     targets: Box<[Target]>,
     /// Sums for each target, by frame: used while frames are written, kept so as not to be made each time.
     sums: Box<[[u32; ROWS]]>,
-    /// Whose checksums are left to the port.
+    /// Whose checksums are left to the port, or to who cuts.
     left: Option<Carried>,
+    /// How frames are cut.
+    cut: Option<Cut>,
 }
 
 /// What was written.
@@ -200,12 +203,17 @@ impl Program {
         let mut picks = [0; ROWS];
         picks[0] = order.next();
         let sums = vec![[0; ROWS]; targets.len()].into();
-        Self { variants, order, picks, picked: 1, steps, targets, sums, left: None }
+        Self { variants, order, picks, picked: 1, steps, targets, sums, left: None, cut: None }
     }
 
-    /// The same, whose checksums there are left to the port.
-    pub(super) fn leaving(self, left: Carried) -> Self {
-        Self { left: Some(left), ..self }
+    /// The same, whose checksums there are left to the port, and which are cut so.
+    pub(super) fn leaving(self, left: Carried, cut: Option<Cut>) -> Self {
+        Self { left: Some(left), cut, ..self }
+    }
+
+    /// How frames are to be cut before they are packets, by the port or by who sends them.
+    pub fn cut(&self) -> Option<Cut> {
+        self.cut
     }
 
     /// Whose checksums are left to the port that sends the frames: it is to be told.
@@ -248,6 +256,7 @@ impl Program {
         }
         self.targets.iter_mut().for_each(|target| target.at = moved(target.at));
         self.left = self.left.map(|left| Carried { ip: moved(left.ip), l4: moved(left.l4), ..left });
+        self.cut = self.cut.map(|cut| cut.moved(more.len()));
         self
     }
 
@@ -285,8 +294,11 @@ impl Program {
         self.variants.iter().map(|variant| variant.bytes.len()).max().unwrap_or(0)
     }
 
-    /// Bytes in a frame on average, without FCS.
+    /// Bytes in a packet on average, without FCS.
     pub fn mean_len(&self) -> f64 {
+        if let Some(cut) = &self.cut {
+            return cut.bytes() as f64 / cut.packets() as f64;
+        }
         let len = |number: usize| self.variants.get(number).map_or(0.0, |variant| variant.bytes.len() as f64);
         match &self.order {
             Order::Cycle { numbers, .. } => {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use std::net::IpAddr;
 
-fn flow() -> Flow {
+pub(super) fn flow() -> Flow {
     Flow {
         source_mac: [2, 0, 0, 0, 0, 1],
         destination_mac: [2, 0, 0, 0, 0, 2],
@@ -44,7 +44,7 @@ fn next(program: &mut Program) -> Vec<u8> {
 }
 
 /// Every checksum of the frame, by another implementation than ours.
-fn judge(frame: &[u8]) {
+pub(super) fn judge(frame: &[u8]) {
     let sliced = SlicedPacket::from_ethernet(frame).expect("a frame that others can read");
     let Some(net) = &sliced.net else { return };
     let (addresses, end): ((IpAddr, IpAddr), _) = match net {

@@ -3,6 +3,7 @@
 use super::assist::Assist;
 use super::beat::Gaps;
 use super::capture::{Captured, Taps};
+use super::cutter::Cutter;
 use super::frames;
 use super::generator::{Generator, Streams};
 use super::impaired::{self, Impaired};
@@ -10,7 +11,7 @@ use super::l2fwd::L2fwd;
 use super::lanes::{self, Lanes};
 use super::neighbour::{self, Neighbour, Stations};
 use super::observe::PortFacts;
-use super::offloads;
+use super::offloads::{self, Leaving};
 use super::peers;
 use super::receiver::{Expected, Receiver, Stream};
 use super::reflector::Reflector;
@@ -70,8 +71,10 @@ pub(super) struct Open<'a> {
     port: Port,
     /// What the port does by itself.
     does: Offloads,
-    /// Groups that leave checksums to it, of all that it sends.
-    leaving: (usize, usize),
+    /// And of what groups.
+    leaving: Leaving,
+    /// Most bytes of a packet behind its Ethernet header.
+    mtu: usize,
 }
 
 impl Open<'_> {
@@ -128,12 +131,13 @@ pub fn build(
     let ways = settings.ports.iter().filter(|port| port.impair.is_some()).count();
     let (packets, on_the_way) = impaired::packets(settings.memory.0, ways, room.into(), packets);
     let pool = Mempool::new(eal, packets, room).map_err(|why| unready("transport.dpdk.memory", &why))?;
-    // What streams come from is answered for where they leave.
-    let mut sources: Vec<Vec<IpAddr>> = vec![Vec::new(); settings.ports.len()];
+    let mut sends = vec![Sends::default(); settings.ports.len()];
     for (i, group) in plan.groups.iter().enumerate() {
-        sources[sender(settings, plan, i)?].extend(&group.sources);
+        let sends = &mut sends[sender(settings, plan, i)?];
+        sends.sources.extend(&group.sources);
+        sends.cut |= is_cut(plan, i);
     }
-    let mut ports = open(eal, settings, taps, &pool, longest, (lanes::steady(plan), &sources))?;
+    let mut ports = open(eal, settings, taps, &pool, longest, (lanes::steady(plan), &sends))?;
 
     let first_streams = first_streams(plan)?;
     let mut sending: Vec<Vec<Vec<Streams>>> =
@@ -144,13 +148,20 @@ pub fn build(
         let flow = flow(group, &ports[on], peer);
         let tags = peers::tags(&plan.profile.groups[i], &ports[on]);
         let does = ports[on].does;
-        let (program, headers) = frames::program(i, group, plan, &flow, offloads::left(does))?;
+        let (program, headers) =
+            frames::program(i, group, plan, &flow, offloads::left(does, is_cut(plan, i)))?;
         // Of frames that are counted whole, no byte is a header.
         let headers = if headers > 0 { headers + tags.bytes().len() } else { 0 };
         let program = program.tagged(&tags);
-        let work = program.left().map(|carried| offloads::work(&carried, does));
-        let (leaving, all) = &mut ports[on].leaving;
-        (*leaving, *all) = (*leaving + usize::from(work.is_some()), *all + 1);
+        let cut = program.cut();
+        let by_port = cut.filter(|cut| offloads::cuts(does, &ports[on].info, ports[on].mtu, cut));
+        let segments = by_port.map(|cut| offloads::segments(&cut, does));
+        let work = program.left().filter(|_| cut.is_none()).map(|carried| offloads::work(&carried, does));
+        let leaving = &mut ports[on].leaving;
+        leaving.groups += 1;
+        leaving.checksums += usize::from(work.or(segments).is_some());
+        leaving.cut += usize::from(cut.is_some());
+        leaving.segments += usize::from(segments.is_some());
         let shape = frames::shape(i, group, plan, &program, ports[on].speed())?;
         let lanes = sending[on].len();
         for (part, devices) in parts(&shape, lanes).into_iter().enumerate() {
@@ -164,6 +175,7 @@ pub fn build(
                     marked: program.is_marked(),
                     program: program.clone(),
                     work,
+                    cutter: cut.map(|cut| Box::new(Cutter::new(cut, segments))),
                     headers,
                     priority: plan.profile.groups[i].frame.as_ref().map_or(0, |frame| frame.priority),
                     from: devices.start,
@@ -249,13 +261,26 @@ pub fn pci(device: &str) -> Option<String> {
     }
 }
 
+/// What groups send on a port.
+#[derive(Debug, Clone, Default)]
+struct Sends {
+    /// Where it comes from besides the port: it is answered for where it leaves.
+    sources: Vec<IpAddr>,
+    /// Whether some of it is to be cut.
+    cut: bool,
+}
+
+fn is_cut(plan: &Plan, index: usize) -> bool {
+    plan.profile.groups.get(index).and_then(|group| group.frame.as_ref()).is_some_and(profile::Frame::is_cut)
+}
+
 fn open<'a>(
     eal: &'static Eal,
     settings: &'a Dpdk,
     taps: &'a [Taps],
     pool: &Mempool,
     longest: usize,
-    (steady, sources): (bool, &[Vec<IpAddr>]),
+    (steady, sends): (bool, &[Sends]),
 ) -> Result<Vec<Open<'a>>, Unready> {
     let mut ports = Vec::new();
     for (index, (settings, taps)) in settings.ports.iter().zip(taps).enumerate() {
@@ -267,7 +292,7 @@ fn open<'a>(
         let mtu = if mtu > 1500 { u16::try_from(mtu).unwrap_or(u16::MAX) } else { 0 };
         let info = port.info().map_err(device)?;
         let lanes = Lanes::of(settings, &info, steady);
-        let mut does = offloads::choose(settings, &info, &at)?;
+        let mut does = offloads::choose(settings, &info, sends[index].cut, &at)?;
         let config = PortConfig {
             mac: wanted,
             mtu,
@@ -290,14 +315,14 @@ fn open<'a>(
         let mac = wanted.or(own).unwrap_or([2, 0x6e, 0x64, 0, 0, index as u8]);
         let tags = Tags::vlans(settings.vlan.ids()).unwrap_or_default();
         let own: Vec<IpAddr> = settings.ip.0.iter().map(|address| address.ip).collect();
-        let stations = Stations::new(mac, tags, &own, &sources[index]);
+        let stations = Stations::new(mac, tags, &own, &sends[index].sources);
         // At the other end of a cable is a port of ours, which knows; and who names the peer wants no other frames.
         let silent = settings.role == Role::L2fwd || settings.peer_mac.is_some();
         if !silent && !settings.device.starts_with("pair:") {
             neighbour::announce(&stations, &mut tx[0], pool);
         }
-        let leaving = (0, 0);
-        ports.push(Open { settings, index, rx, tx, stations, lanes, info, taps, port, does, leaving });
+        let (leaving, mtu) = (Leaving::default(), usize::from(mtu).max(1500));
+        ports.push(Open { settings, index, rx, tx, stations, lanes, info, taps, port, does, leaving, mtu });
     }
     Ok(ports)
 }

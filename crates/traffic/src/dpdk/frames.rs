@@ -66,17 +66,19 @@ fn sizes(index: usize, group: &GroupPlan, plan: &Plan) -> Result<Sizes, Unready>
     profile::frame::sizes(&plan.profile.groups[index], group.address.is_ipv6()).map_err(wrong)
 }
 
-/// The longest frame of all groups, without FCS.
+/// The longest packet of all groups, without FCS.
 pub fn longest(plan: &Plan) -> Result<usize, Unready> {
     let mut longest = 0;
     for (i, group) in plan.groups.iter().enumerate() {
-        let own = match frame(plan, i).and_then(|frame| frame.replay.as_ref()) {
+        let frame = frame(plan, i);
+        let own = match frame.and_then(|frame| frame.replay.as_ref()) {
             Some(replay) => recording(i, replay)?.0.longest(),
             None => match sizes(i, group, plan)? {
                 Sizes::Cycle(sizes) => sizes.into_iter().max().unwrap_or(0),
                 Sizes::Random(_, to) => to,
             },
         };
+        let own = frame.map_or(own, |frame| packet::frame::longest_packet(&frame.layers, own));
         longest = longest.max(own);
     }
     Ok(longest)
@@ -143,17 +145,19 @@ pub fn shape(
     };
     let frame = frame(plan, index);
     let devices = f64::from(group.devices.max(1));
+    // Rates are of packets; a slot is a frame.
+    let packets = program.cut().map_or(1.0, |cut| cut.packets() as f64);
     let interval_ns = match (frame.and_then(|frame| frame.rate), params.rate, params.interval) {
         (Some(rate), _, _) => match rate.frames(program.mean_len(), speed) {
-            Some(frames) => devices * 1e9 / (frames * plan.factor),
+            Some(frames) => packets * devices * 1e9 / (frames * plan.factor),
             None => {
                 let what = "the port does not say how fast it is";
                 return Err(refusal(index, "frame.rate.line", what, "Give transport.dpdk.ports[].speed"));
             }
         },
-        (None, Some(rate), _) => 1e9 / rate.0,
+        (None, Some(rate), _) => packets * 1e9 / rate.0,
         (None, None, Some(interval)) => interval.ns() as f64,
-        (None, None, None) => 1e6,
+        (None, None, None) => packets * 1e6,
     };
     if !(interval_ns > 0.0 && interval_ns.is_finite()) {
         return Err(refusal(index, "model.stream.interval", "an endless rate cannot be met", "Give a rate"));

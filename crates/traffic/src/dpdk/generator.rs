@@ -4,6 +4,7 @@
 //! so what the generator is late by is in the measured delay, and counted as lateness besides. What the port
 //! has no room for is kept and sent first the next time: the generator loses nothing, it falls behind.
 
+use super::cutter::Cutter;
 use super::report::{Report, Reporter, take};
 use super::slots::{Slot, Slots};
 use dpdk::{BURST, Batch, Mempool, TxWork};
@@ -32,6 +33,8 @@ pub struct Streams {
     pub marked: bool,
     /// What the port is to do with each frame.
     pub work: Option<TxWork>,
+    /// Where each frame is to be cut into packets, which are what is counted.
+    pub cutter: Option<Box<Cutter>>,
     /// Bytes of each frame that are headers, and not counted as sent.
     pub headers: usize,
     /// Which streams go first when the port cannot take all: those with the higher number.
@@ -45,6 +48,17 @@ pub struct Streams {
 }
 
 impl Streams {
+    /// How many packets a frame becomes.
+    fn packets(&self) -> u64 {
+        self.cutter.as_ref().map_or(1, |cutter| cutter.packets() as u64)
+    }
+
+    /// When there is something to do next.
+    fn due(&self) -> Time {
+        let under_way = self.cutter.as_ref().is_some_and(|cutter| cutter.left() > 0);
+        if under_way { Time::ZERO } else { self.slots.due() }
+    }
+
     /// Count `n` frames of `bytes` together that were due in `phase` and are sent.
     #[inline]
     fn count(&mut self, phase: Phase, n: usize, bytes: usize) {
@@ -94,8 +108,9 @@ impl Generator {
     /// Count what is due before `end` and not sent as intended, once.
     fn count_behind(&mut self, window: Window, end: Time) {
         for (streams, behind) in self.streams.iter_mut().zip(&mut self.behind) {
-            let warmup = streams.slots.pending(end.min(window.measure));
-            let all = streams.slots.pending(end.min(window.drain));
+            let packets = streams.packets();
+            let warmup = packets.saturating_mul(streams.slots.pending(end.min(window.measure)));
+            let all = packets.saturating_mul(streams.slots.pending(end.min(window.drain)));
             for (phase, pending) in [(0, warmup), (1, all - warmup.min(all))] {
                 // What was behind before and has been sent since was counted as intended by `send`.
                 // What is pending may be an estimate that was too high: the rest is made good the next time.
@@ -119,6 +134,11 @@ fn send(
     (now, due_by): (Time, Time),
     window: Window,
 ) {
+    if let Some(mut cutter) = streams.cutter.take() {
+        send_cut(streams, &mut cutter, marks, pool, batch, zero, (now, due_by), window);
+        streams.cutter = Some(cutter);
+        return;
+    }
     let ready = streams.slots.ready(due_by, batch.room());
     let have = batch.len();
     // The pool's packets have room for the longest frame: see where it is made.
@@ -165,6 +185,38 @@ fn send(
     let _grown = streams.meter[phase as usize].lateness.record_n(late, taken as u64);
 }
 
+/// The same for frames that are cut: one after the other, and none is begun before the last one's packets are all there.
+#[expect(clippy::too_many_arguments, reason = "those of `send`")]
+fn send_cut(
+    streams: &mut Streams,
+    cutter: &mut Cutter,
+    marks: &mut Marks,
+    pool: &Mempool,
+    batch: &mut Batch,
+    zero: u64,
+    (now, due_by): (Time, Time),
+    window: Window,
+) {
+    loop {
+        cutter.fill(pool, batch);
+        if cutter.left() > 0 || batch.room() == 0 || streams.slots.ready(due_by, 1) == 0 {
+            return;
+        }
+        let Streams { slots, meter, .. } = streams;
+        let flows = |slot: &Slot| count_flow(meter, slot, window);
+        if slots.take_all((due_by, 1), (zero, streams.first), marks, flows) == 0 {
+            return;
+        }
+        marks.devices[0] += streams.from;
+        streams.program.write_all(&mut [cutter.begin()], marks);
+        let due = Time(marks.sent_ns[0].saturating_sub(zero));
+        let phase = window.phase(due);
+        streams.count(phase, cutter.packets(), cutter.bytes());
+        let late = now.since(due).min(DELAY_MAX_NS);
+        let _grown = streams.meter[phase as usize].lateness.record_n(late, cutter.packets() as u64);
+    }
+}
+
 /// Count the flow that begins or ends with this datagram.
 #[cold]
 fn count_flow(meter: &mut [Tally; 3], slot: &Slot, window: Window) {
@@ -203,13 +255,20 @@ impl Element for Generator {
             if !self.draining {
                 self.drain(window);
             }
+            // What was begun is sent whole.
+            for cutter in self.streams.iter_mut().filter_map(|streams| streams.cutter.as_mut()) {
+                cutter.fill(&self.pool, batch);
+                if cutter.left() > 0 {
+                    cx.wake_at(zero);
+                }
+            }
             return;
         }
         let due_by = now.min(Time(window.drain.0.saturating_sub(1)));
         for streams in &mut self.streams {
             send(streams, &mut self.marks, &self.pool, batch, zero, (now, due_by), window);
         }
-        let due = self.streams.iter().map(|streams| streams.slots.due()).min().unwrap_or(Time::NEVER);
+        let due = self.streams.iter().map(Streams::due).min().unwrap_or(Time::NEVER);
         if due < Time::NEVER {
             cx.wake_at(zero.saturating_add(due.0));
         }
@@ -238,12 +297,17 @@ impl Element for Generator {
         if self.zero != 0 && !self.draining && !run.control.is_paused() {
             self.count_behind(window, now);
         }
-        if self.reporter.run().is_ending() && !self.held.is_empty() {
+        if self.reporter.run().is_ending() {
             // The port never took these: our own loss, which makes the run invalid.
-            let lost = self.held.len() as u64;
+            let mut lost = self.held.len();
             self.held.clear();
-            if let Some(streams) = self.streams.first_mut() {
-                streams.meter[Phase::Measure as usize].counts.failures[Failure::Local as usize] += lost;
+            for streams in &mut self.streams {
+                if let Some(cutter) = &mut streams.cutter {
+                    lost += cutter.left();
+                    cutter.abandon();
+                }
+                let failures = &mut streams.meter[Phase::Measure as usize].counts.failures;
+                failures[Failure::Local as usize] += std::mem::take(&mut lost) as u64;
             }
         }
         let active = |streams: &Streams| if self.draining { 0 } else { streams.slots.active(now) };
@@ -260,8 +324,9 @@ impl Element for Generator {
 
 /// What each device sent, since the start.
 fn summaries(streams: &Streams) -> impl Iterator<Item = (u16, u32, DeviceTally)> + '_ {
-    let group = streams.group as u16;
+    let (group, packets) = (streams.group as u16, streams.packets());
     streams.slots.sent().zip(streams.slots.begun()).zip(streams.from..).map(move |((sent, begun), device)| {
+        let sent = sent.saturating_mul(packets);
         (group, device, DeviceTally { flows: (begun, begun), sent, ..DeviceTally::default() })
     })
 }

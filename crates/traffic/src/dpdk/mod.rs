@@ -15,6 +15,7 @@ mod beat;
 pub mod between;
 mod build;
 mod capture;
+mod cutter;
 mod device_clock;
 mod frames;
 mod generator;
