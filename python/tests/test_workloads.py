@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from netdyno.daemon import program
 from netdyno.dut.base import has
 from netdyno.errors import Error
 from netdyno.journal import journal
@@ -59,9 +60,9 @@ def test_each_has_a_little_case_here() -> None:
 def test_contract(name: str, site: Site, real_daemon: None) -> None:
     """It serves, sees every metric that it names as a finite number, twice, and leaves nothing."""
     load = WORKLOADS[name](LITTLE[name])
-    for program in load.programs:
-        if not has(program):
-            pytest.skip(f"{program} is not installed")
+    for needed in load.programs:
+        if not has(needed):
+            pytest.skip(f"{needed} is not installed")
     load.serve(site)
     try:
         for seed in (1, 2):
@@ -87,16 +88,17 @@ def test_contract(name: str, site: Site, real_daemon: None) -> None:
     load.stop()
 
 
+def need_daemon() -> None:
+    try:
+        program()
+    except Error:
+        pytest.skip("netdynod is not built")
+
+
 @pytest.fixture
 def real_daemon(request: pytest.FixtureRequest) -> None:
-    name = request.node.callspec.params["name"]
-    if name in REAL:
-        from netdyno.daemon import program
-
-        try:
-            program()
-        except Error:
-            pytest.skip("netdynod is not built")
+    if request.node.callspec.params["name"] in REAL:
+        need_daemon()
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -129,6 +131,16 @@ def test_a_bench_reports_a_load_that_does_not_get_through(monkeypatch: pytest.Mo
     with pytest.raises(Error, match="--global"):
         bench.measure({"net.ipv4.tcp_allowed_congestion_control": "reno"}, 0)
     assert journal().open_entries == 0
+
+
+@root
+def test_what_a_queue_drops_that_is_tuned_is_an_effect_and_no_fault() -> None:
+    need_daemon()
+    way = {"delay": {"constant": "5ms"}}
+    spec = {"workload": "iperf3-tcp", "options": {"reverse": True, "seconds": 1}, "path": {"a_to_b": way}}
+    seen = NamespaceBench(Spec.model_validate(spec)).measure({"dev.eth0.txqueuelen": 2}, 1)
+    assert seen.valid, seen.why
+    assert seen.counters["dev.eth0.tx_dropped"] > 0
 
 
 def test_a_path_is_said_in_words_or_by_name() -> None:
