@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from netdyno import namespace
 from netdyno.tuning import access
 
 QUEUES = ("tx_queue_len", "gro_flush_timeout", "napi_defer_hard_irqs", "threaded", "queues/*/rps_cpus",
@@ -58,3 +60,16 @@ def state(name: str) -> dict[str, str]:
         return found
 
     return access.within(name, work)
+
+
+def somaxconn(space: str) -> str | None:
+    """What a test changes when any parameter will do."""
+    return namespace.read_sysctl(space, "net.core.somaxconn")
+
+
+def wait_for(space: str, value: str) -> None:
+    """Wait until it has been changed."""
+    until = time.monotonic() + 30
+    while somaxconn(space) != value:
+        assert time.monotonic() < until, somaxconn(space)
+        time.sleep(0.02)
