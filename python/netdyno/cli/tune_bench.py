@@ -26,8 +26,8 @@ from netdyno.tuning.model import Bench, Metric, Observation, Scope, Setting, Tun
 from netdyno.tuning.record import Record, Trial
 from netdyno.tuning.registry import registry, template
 from netdyno.tuning.simulated import Simulated
-from netdyno.tuning.space import Space, axis, can_be_tried
-from netdyno.tuning.tried import Checked, Tried, look, machine, narrowed
+from netdyno.tuning.space import Order, Space, axis, can_be_tried
+from netdyno.tuning.tried import Checked, Tried, look, machine, narrowed, ordered
 
 SIMULATED = "sim"
 
@@ -52,10 +52,13 @@ class Driven:
         chosen = list(dict.fromkeys(n for name in names or self.usual for n in self._meant(name)))
         if not names:
             chosen = [n for n in chosen if can_be_tried(self.tunables[n], self.starts.get(n), memory)]
-        bounded = self.tunables
+        bounded, orders = self.tunables, tuple[Order, ...]()
         if self.real:
-            bounded = narrowed(registry(), Tried(self.tunables, self.starts), chosen)
-        return Space(tuple(axis(bounded[n], self.starts.get(n), name=n, memory=memory) for n in chosen))
+            known = registry()
+            bounded = narrowed(known, Tried(self.tunables, self.starts), chosen)
+            orders = ordered(known, chosen)
+        axes = (axis(bounded[n], self.starts.get(n), name=n, memory=memory) for n in chosen)
+        return Space(tuple(axes), orders)
 
     def metrics(self, names: Sequence[str]) -> list[str]:
         """The metrics that are named, or all."""

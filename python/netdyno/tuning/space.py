@@ -60,14 +60,28 @@ class Axis:
 
 
 @dataclass(frozen=True)
+class Order:
+    """Of two axes one gives numbers that are at least by `step` below those of the other."""
+
+    lower: str
+    upper: str
+    step: int = 0
+
+
+@dataclass(frozen=True)
 class Space:
     """The axes together."""
 
     axes: tuple[Axis, ...]
+    orders: tuple[Order, ...] = ()
+    """The kernel takes nothing else: where a point does not keep it, the lower one gives way."""
 
     def setting(self, point: Point) -> Setting:
         """The difference from the baseline at a point."""
         found = {axis.name: axis.value(point[axis.name]) for axis in self.axes}
+        # once for each, as a chain may be written in any order
+        for order in self.orders * len(self.orders):
+            found[order.lower] = min(int(found[order.lower]), int(found[order.upper]) - order.step)
         return {axis.name: found[axis.name] for axis in self.axes if found[axis.name] != axis.start}
 
     def start(self) -> dict[str, float]:
@@ -81,14 +95,19 @@ class Space:
     def only(self, names: Iterable[str]) -> Space:
         """The same with only those axes."""
         wanted = set(names)
-        return Space(tuple(axis for axis in self.axes if axis.name in wanted))
+        orders = (order for order in self.orders if {order.lower, order.upper} <= wanted)
+        return Space(tuple(axis for axis in self.axes if axis.name in wanted), tuple(orders))
 
     def document(self) -> list[dict[str, object]]:
         """What of it decides which settings are tried, as JSON."""
+        below: dict[str, dict[str, object]] = {order.lower: {"below": order.upper} for order in self.orders}
+
+        def bounds(a: Axis) -> dict[str, object]:
+            inside = {"choices": list(a.choices)} if a.choices else {"low": a.low, "high": a.high}
+            return {**inside, **below.get(a.name, {})}
+
         return [
-            {"name": a.name, "start": a.start, "scale": a.tunable.scale.value}
-            | ({"choices": list(a.choices)} if a.choices else {"low": a.low, "high": a.high})
-            for a in self.axes
+            {"name": a.name, "start": a.start, "scale": a.tunable.scale.value, **bounds(a)} for a in self.axes
         ]
 
 

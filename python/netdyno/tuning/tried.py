@@ -18,6 +18,7 @@ from netdyno.tuning.applied import applied
 from netdyno.tuning.bench import NamespaceBench, topology
 from netdyno.tuning.model import Bench, Metric, Observation, Scope, Setting, Tunable, Value
 from netdyno.tuning.registry import Registry, registry
+from netdyno.tuning.space import Order
 from netdyno.tuning.trials import Limits, gated
 
 REFUSED = ("ND-92-33", "ND-104-05", "ND-104-07", "ND-104-43")
@@ -93,6 +94,18 @@ def narrowed(known: Registry, there: Tried, names: Iterable[str]) -> dict[str, T
             else:
                 found[name] = replace(tunable, low=max(tunable.low, start + step))
     return found
+
+
+def ordered(known: Registry, names: Iterable[str]) -> tuple[Order, ...]:
+    """Which of these must be below which, all of them being tried."""
+    wanted, found = set(names), {}
+    for name in wanted:
+        for kind, one in known.conditions(name):
+            if kind != "requires" or not {one.name, one.other} <= wanted or one.compared[0] not in "<>":
+                continue
+            lower, upper = (one.name, one.other) if one.compared[0] == "<" else (one.other, one.name)
+            found[lower, upper] = Order(lower, upper, 0 if one.compared.endswith("=") else 1)
+    return tuple(found[key] for key in sorted(found))
 
 
 def _values(bench: NamespaceBench, known: Registry) -> dict[str, Value]:

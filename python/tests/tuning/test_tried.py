@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from netdyno.errors import Error
 from netdyno.tuning.bench import NamespaceBench, Spec
@@ -12,7 +14,8 @@ from netdyno.tuning.model import Metric, Observation, Setting
 from netdyno.tuning.record import Record
 from netdyno.tuning.registry import registry
 from netdyno.tuning.simulated import METRICS
-from netdyno.tuning.tried import ALLOWED, CONGESTION, Checked, Tried, look, machine, narrowed
+from netdyno.tuning.space import Space, axis
+from netdyno.tuning.tried import ALLOWED, CONGESTION, Checked, Tried, look, machine, narrowed, ordered
 
 DEFAULT, MAX = "net.ipv4.tcp_wmem.default", "net.ipv4.tcp_wmem.max"
 STARTS = {"net.ipv4.tcp_wmem.min": 4096, DEFAULT: 16_384, MAX: 4 << 20}
@@ -43,6 +46,28 @@ def test_bounds_keep_what_parameters_ask_of_each_other() -> None:
     # of two that are tried together neither bounds the other
     both = narrowed(known, there, [DEFAULT, MAX])
     assert both[MAX].low == known.find(MAX).low
+
+
+PORTS = ("net.ipv4.ip_local_port_range.low", "net.ipv4.ip_local_port_range.high")
+RMEM = tuple(f"net.ipv4.tcp_rmem.{part}" for part in ("max", "min", "default"))
+
+
+@given(st.lists(st.floats(0, 1), min_size=5, max_size=5))
+def test_what_must_be_below_another_is_so_wherever_one_looks(places: list[float]) -> None:
+    known, names = registry(), (*PORTS, *RMEM)
+    axes = (axis(known.find(name), 6 << 20 if name == RMEM[0] else None) for name in names)
+    tried = Space(tuple(axes), ordered(known, names))
+    point = dict(zip(names, places, strict=True))
+    setting = {a.name: a.start for a in tried.axes} | tried.setting(point)
+    faults = [
+        fault
+        for name, value in setting.items()
+        for fault in known.faults(name, value, lambda condition: condition.holds(setting.get))
+    ]
+    assert faults == []
+    # the upper ones are what was asked for
+    assert setting[RMEM[0]] == tried.axes[2].value(point[RMEM[0]])
+    assert ordered(known, [PORTS[0], RMEM[0], RMEM[1]]) == ()
 
 
 def test_what_contradicts_itself_is_a_trial_that_failed() -> None:
