@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from netdyno import namespace
@@ -92,6 +92,10 @@ class Watching:
         """Sockets that were seen to be cut by a parameter, by process and descriptor."""
         self._left: dict[str, set[int]] = {}
         """Sizes of sockets that a parameter cut before it was raised."""
+        self._overflows = False
+        """Whether connections were turned away in the last window."""
+        self._full: set[tuple[int, int]] = set()
+        """Listeners whose queue was seen full since."""
         self._connections = gauges.Connections()
         self._glance = time.monotonic()
         """When the next look at connections is due."""
@@ -148,6 +152,10 @@ class Watching:
         if begin < self._glance:
             return
         self._connections.glance(begin, sockets.read(self.where, "-m"))
+        if self._overflows:
+            # a queue is full for moments only
+            listed = reach.sockets("backlog", self.where)
+            self._full.update((one.pid, one.fd) for one in listed if one.full)
         self._glance = begin + max(GLANCE, (sum(os.times()[:4]) - worked) / SHARE)
 
     def close(self) -> None:
@@ -236,7 +244,10 @@ class Watching:
         found: dict[str, float] = {}
         for name, follower in FOLLOWERS.items():
             if rates.get(follower.counter) and name in values:
-                listed = reach.sockets(follower.what, self.where)
+                listed = [
+                    replace(one, full=True) if (one.pid, one.fd) in self._full else one
+                    for one in reach.sockets(follower.what, self.where)
+                ]
                 cut = reach.bound(listed, follower.scale * int(values[name]))
                 found[follower.gauge] = len(cut)
                 self._cut.setdefault(name, set()).update((one.pid, one.fd) for one in cut)
@@ -245,6 +256,7 @@ class Watching:
                     # it was not full when the parameter was raised, and is now
                     with contextlib.suppress(Error):
                         self._resize(one, name, int(values[name]))
+        self._overflows, self._full = bool(rates.get("TcpExtListenOverflows")), set()
         return found
 
     def _ports(self, waiting: float) -> float:
