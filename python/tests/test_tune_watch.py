@@ -234,6 +234,36 @@ def test_the_buffer_of_a_running_reader_can_be_set(
 
 
 @root
+def test_the_buffer_of_a_running_receiver_becomes_as_large_as_it_may_be(space: str) -> None:
+    """And the kernel may go on to grow it, unless the program has set it."""
+
+    def joined() -> tuple[socket.socket, socket.socket]:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            return socket.create_connection(listening.getsockname()), listening.accept()[0]
+
+    def size(one: socket.socket) -> int:
+        return one.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+    pairs = [namespace.inside(space, joined) for _ in range(2)]
+    (_, free), (_, chosen) = pairs
+    old = size(free)
+    # the kernel doubles it
+    chosen.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, old)
+    begun = size(chosen)
+    assert begun > old
+    for sender, receiver in pairs:
+        sender.sendall(bytes(1000))
+        assert receiver.recv(1000, socket.MSG_WAITALL)
+    assert [one.fd for one in reach.widen(space, old, 4 * old)] == [free.fileno()]
+    assert (size(free), size(chosen)) == (4 * old, begun)
+    locks = [one.getsockopt(socket.SOL_SOCKET, reach.SO_BUF_LOCK) & reach.RECEIVING for one in (free, chosen)]
+    assert locks == [0, reach.RECEIVING]
+    for pair in pairs:
+        for one in pair:
+            one.close()
+
+
+@root
 def test_a_sleeping_reader_is_mended(
     space: str, served: Callable[..., subprocess.Popen[str]], watched: Callable[..., subprocess.Popen[str]]
 ) -> None:

@@ -31,8 +31,6 @@ PIDFD_GETFD = 438
 SO_RCVBUFFORCE = 33
 SO_BUF_LOCK, RECEIVING = 72, 2
 """Which buffers the kernel leaves as a program has set them (Linux 5.14)."""
-PUSH = 2
-"""Times the size of before that is enough for the kernel to go on by itself."""
 What = Literal["backlog", "udp", "tcp"]
 
 _USER = re.compile(r'\("[^"]*",pid=(\d+),fd=(\d+)\)')
@@ -99,7 +97,9 @@ def parse_receivers(text: str) -> list[Held]:
 def widen(where: str | None, old: int, new: int) -> Iterator[Held]:
     """Give connections that receive, and whose buffers have grown to the old bound, a larger one.
 
-    It stays the kernel's to grow, and nothing is to be put back: it goes with the connection.
+    All of the new one at once: the kernel grows it only when more comes in a round trip than ever before, and
+    where once much came late and together, that may be never again. It stays the kernel's to grow; nothing is
+    to be put back, as it goes with the connection.
     """
     program = shutil.which("ss") or "/usr/bin/ss"
     for one in parse_receivers(namespace.inside(where, lambda: output(program, "-tinpmOH"))):
@@ -107,10 +107,9 @@ def widen(where: str | None, old: int, new: int) -> Iterator[Held]:
             with contextlib.suppress(OSError), _copy(one.pid, one.fd) as copy:
                 if copy.getsockopt(socket.SOL_SOCKET, SO_BUF_LOCK) & RECEIVING:
                     continue
-                size = min(new, PUSH * one.size)
-                _set(copy, "tcp", size)
+                _set(copy, "tcp", new)
                 # and the window may be as large as the buffer has room for
-                copy.setsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, size)
+                copy.setsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, new)
                 copy.setsockopt(socket.SOL_SOCKET, SO_BUF_LOCK, 0)
                 yield one
 
