@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from netdyno.cli import values
 
-Bench = Annotated[
-    str,
-    typer.Argument(
-        help="What to measure with: a workload over two namespaces, or a file that describes a bench.",
-        metavar="BENCH",
-        autocompletion=values.workload,
-    ),
-]
-BenchOrSim = Annotated[
-    str,
-    typer.Argument(
-        help="What to measure with: a workload over two namespaces, a file that describes a bench, or sim.",
-        metavar="BENCH",
-        autocompletion=values.workload,
-    ),
-]
+
+def _bench(what: str) -> Any:
+    words = f"What to measure with: a workload over two namespaces, {what}."
+    return typer.Argument(help=words, metavar="BENCH", autocompletion=values.workload)
+
+
+Bench = Annotated[str, _bench("or a file that describes a bench")]
+BenchOrSim = Annotated[str, _bench("a file that describes a bench, or sim")]
 Options = Annotated[
     list[str] | None,
     typer.Option("--set", help="An option of the workload, like seconds=3.", metavar="NAME=VALUE"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ Found = Mapping[str, Any]
 """A finding as `netdyno.tuning.compare` writes it."""
 
 MARKS = {"better": "good", "worse": "bad"}
+FURTHEST = math.log(16)
+"""What is changed more than sixteenfold is drawn at the edge."""
 
 
 def words(verdict: str) -> Msg:
@@ -42,6 +45,11 @@ def _of(found: Found, value: float) -> str:
     unit = found["metric"]["unit"]
     text = units.percent(value) if unit == "ratio" else units.significant(value, 4)
     return f"+{text}" if value > 0 else text
+
+
+def drawn(share: float) -> float:
+    """How far from no change it is drawn: as far for twice as much as for half."""
+    return max(-FURTHEST, min(FURTHEST, math.log1p(share) if share > -1 else -FURTHEST))
 
 
 def ratio(change: float) -> str:

@@ -10,16 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from netdyno.report import units
-from netdyno.report.change import MARKS, ends, least, measured, shift, words
+from netdyno.report.change import MARKS, drawn, ends, least, measured, shift, words
 from netdyno.report.page import Download
 from netdyno.report.points import Trial, chart, points
 from netdyno.report.quantity import scale, shown
 from netdyno.report.study import Study, StudyPage, document, facts
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
-
-FURTHEST = math.log(16)
-"""What is changed more than sixteenfold is drawn at the edge."""
 
 
 @dataclass(frozen=True)
@@ -220,13 +217,14 @@ def _logs(found: Mapping[str, Any] | None) -> tuple[float, float, float, float |
         return None
     per = e["a"] if e["absolute"] else 1.0
 
-    def log(change: float) -> float:
-        share = change / per
-        return max(-FURTHEST, min(FURTHEST, math.log1p(share) if share > -1 else -FURTHEST))
-
     low, high = e["interval"]
     seen = found["detectable"]
-    return log(low), log(high), log(e["change"]), None if seen is None else math.log1p(seen)
+    return (
+        drawn(low / per),
+        drawn(high / per),
+        drawn(e["change"] / per),
+        None if seen is None else math.log1p(seen),
+    )
 
 
 def _mechanism(counters: Sequence[Mapping[str, Any]], sides: tuple[str, str]) -> Table:

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
+from netdyno.report.change import drawn
 from netdyno.tuning.compare import Finding, Verdict
 
 COLOURS = {Verdict.BETTER: "#0a7d33", Verdict.WORSE: "#b3261e", Verdict.UNEXPLAINED: "#8a6d00"}
 ROW, LEFT, MIDDLE, RIGHT, TOP = 26, 230, 420, 150, 46
 """Pixels: height of a row, widths of labels, drawing and verdicts, height of what is above."""
-LIMIT = math.log(16)
-"""What is changed more than sixteenfold is drawn at the edge."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ def change(label: str, found: Finding) -> Change | None:
 
 def forest(title: str, about: str, changes: Sequence[Change]) -> str:
     """An SVG document, on a logarithmic scale, on which half as much is as far as twice as much."""
-    logs = [_log(value) for one in changes for value in (one.low, one.high, one.change)]
+    logs = [drawn(value) for one in changes for value in (one.low, one.high, one.change)]
     reach = max(math.log(1.1), *(abs(value) for value in logs)) * 1.08 if logs else math.log(2)
     width, height = LEFT + MIDDLE + RIGHT, TOP + ROW * len(changes) + 34
 
@@ -64,7 +63,7 @@ def forest(title: str, about: str, changes: Sequence[Change]) -> str:
     for number, one in enumerate(changes):
         y = TOP + ROW * number + ROW / 2
         colour = COLOURS.get(one.verdict, "#666")
-        low, high, middle = (x(_log(value)) for value in (one.low, one.high, one.change))
+        low, high, middle = (x(drawn(value)) for value in (one.low, one.high, one.change))
         lines += [
             f'<text x="8" y="{y + 4}">{escape(one.label)}</text>',
             f'<line x1="{low}" y1="{y}" x2="{high}" y2="{y}" stroke="{colour}" stroke-width="3"/>',
@@ -72,10 +71,6 @@ def forest(title: str, about: str, changes: Sequence[Change]) -> str:
             f'<text x="{LEFT + MIDDLE + 14}" y="{y + 4}" fill="{colour}">{escape(one.verdict.value)}</text>',
         ]
     return "\n".join([*lines, "</svg>"]) + "\n"
-
-
-def _log(value: float) -> float:
-    return max(-LIMIT, min(LIMIT, math.log1p(value) if value > -1 else -LIMIT))
 
 
 _STEPS = (

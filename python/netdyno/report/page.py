@@ -30,6 +30,11 @@ class Download:
     note: Msg
 
 
+def carried(downloads: list[Download]) -> dict[str, dict[str, str]]:
+    """Files as the page's scripts have them."""
+    return {d.name: {"kind": d.kind, "gzip": packed(d.text)} for d in downloads}
+
+
 @dataclass(frozen=True)
 class Page:
     """The template's context."""
@@ -53,7 +58,7 @@ class Page:
             "legs": [{"trials": [charts.trial(r) for r in leg.leg.repetitions]} for leg in self.legs],
             "names": [leg.leg.name for leg in self.legs],
             "indices": [[r.index for r in leg.leg.repetitions] for leg in self.legs],
-            "downloads": {d.name: {"kind": d.kind, "gzip": packed(d.text)} for d in self.downloads},
+            "downloads": carried(self.downloads),
         }
 
 

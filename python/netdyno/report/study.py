@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from netdyno.report.inline import packed
 from netdyno.report.locale import catalogues
-from netdyno.report.page import Download, when
+from netdyno.report.page import Download, carried, when
 from netdyno.report.render import whole
 from netdyno.report.text import M, Msg
 
@@ -37,7 +36,7 @@ class StudyPage:
             "catalogues": catalogues(),
             "legs": [],
             "charts": self.charts,
-            "downloads": {d.name: {"kind": d.kind, "gzip": packed(d.text)} for d in self.downloads},
+            "downloads": carried(self.downloads),
         }
 
 

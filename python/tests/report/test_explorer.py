@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from netdyno.report import explorer
-from netdyno.report.locale import catalogue
 from netdyno.report.study import render
 from netdyno.tuning.prove import Limit
 from netdyno.tuning.record import Record
@@ -21,7 +20,7 @@ from netdyno.tuning.simulated import Simulated
 from netdyno.tuning.space import space
 from netdyno.tuning.study import Study
 from tests.report.conftest import Browser
-from tests.report.test_browser import EVERYWHERE, SPOKEN, language
+from tests.report.test_browser import speaks_both
 
 METRICS = ["throughput", "latency_p99", "failed"]
 
@@ -86,18 +85,8 @@ def test_opens_without_complaint_and_draws_its_charts(browser: Browser, folder: 
 def test_every_text_changes_with_the_language(browser: Browser, folder: Path) -> None:
     browser.open((folder / "two.html").as_uri() + "?lang=en")
     browser.js("document.querySelectorAll('details').forEach((d) => d.open = true)")
-    keys = set(browser.js("return [...document.querySelectorAll('[data-t]')].map((e) => e.dataset.t)"))
-    assert keys <= set(catalogue("ko"))
-    english = browser.js(SPOKEN)
-    assert not [t for t in english if re.search("[가-힣]", t)]
-    language(browser, "ko")
-    spoken = browser.js(SPOKEN)
     # the title of such a chart is the metric's own name
-    ours = (re.sub("|".join(METRICS), "", EVERYWHERE.sub("", t)) for t in spoken if not t.startswith("{"))
-    left = [t for t in ours if re.search("[A-Za-z]{2,}", t)]
-    assert left == []
-    language(browser, "en")
-    assert browser.js(SPOKEN) == english
+    speaks_both(browser, "|".join(METRICS))
 
 
 def test_points_are_walked_by_keyboard_and_spoken(browser: Browser, folder: Path) -> None:
