@@ -28,6 +28,7 @@ from netdyno.cli.tune_options import (
     Way,
 )
 from netdyno.tuning.gain import of_bench
+from netdyno.tuning.model import Metric
 from netdyno.tuning.record import Record
 from netdyno.tuning.screen import Effect, Screening, cost
 from netdyno.tuning.screen import screen as run
@@ -118,13 +119,11 @@ def show(found: Screening) -> None:
         title = f"{name}: baseline {reference}, {metric.better} is better"
         console.table(("parameter", "mean effect", "", "sigma/mu*", "p (Holm)", ""), rows, title,
                       right=("mean effect", "sigma/mu*", "p (Holm)"))  # fmt: skip
-        spread = found.spread[name]
-        noise = f"{math.expm1(spread):.1%}"
-        if metric.zero_is_best:
-            noise = sized(metric, spread, found.reference[name])
+        quiet, loud = (_varies(metric, noise[name], found) for noise in (found.spread, found.walking))
         seen = sized(metric, found.visible[name], found.reference[name])
         console.out().print(
-            f"one trial of the baseline varies by {noise}; a mean effect under {seen} would not have shown\n"
+            f"one trial of the baseline varies by {quiet}, one on the walks by {loud}; "
+            f"a mean effect under {seen} would not have shown\n"
         )
     survivors = found.survivors()
     console.out().print(f"matter: {', '.join(survivors) or 'none of them'}")
@@ -133,6 +132,12 @@ def show(found: Screening) -> None:
     console.out().print(f"inert here: {', '.join(n for n in inert if n not in unknown) or 'none'}")
     if unknown:
         console.out().print(f"not known, too many trials failed: {', '.join(unknown)}")
+
+
+def _varies(metric: Metric, spread: float, found: Screening) -> str:
+    if metric.zero_is_best:
+        return sized(metric, spread, found.reference[metric.name])
+    return f"{math.expm1(spread):.1%}"
 
 
 def _bar(share: float, width: int = 16) -> Text:

@@ -107,18 +107,22 @@ def _effects(study: Study, charts: dict[str, list[dict[str, Any]]]) -> list[Effe
                 )
             )
         about = M(
-            "The baseline is {value}, and one trial of it varies by {spread}. "
+            "The baseline is {value}. One trial of it varies by {spread}, one on the walks by {walking}. "
             "A mean effect under {least} would not have shown.",
             value=shown(at, metric["unit"]),
-            spread=units.percent(found["spread"][name])
-            if not metric["zero_is_best"]
-            else sized(metric, found["spread"][name], at),
+            spread=varies(metric, found["spread"][name], at),
+            walking=varies(metric, found["walking"][name], at),
             least=sized(metric, least, at),
         )
         where = f"effects-{place}"
         charts[where] = charts_of_screening(name, metric)
         views.append(Effects(name, about, table, bars, where))
     return views
+
+
+def varies(metric: Mapping[str, Any], spread: float, at: float) -> str:
+    """What one trial varies by."""
+    return sized(metric, spread, at) if metric["zero_is_best"] else units.percent(spread)
 
 
 def _finding(e: Mapping[str, Any]) -> Cell:

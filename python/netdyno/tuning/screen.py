@@ -2,9 +2,10 @@
 
 A trajectory walks through the space and changes one parameter at each step; the change of the metric at
 that step is one elementary effect of the parameter. Over several trajectories the mean of their sizes (mu*)
-tells how much it matters, and their spread (sigma) whether that depends on the others. Trials of the
-baseline between the trajectories tell how large such a mean is when nothing was changed, and so which
-parameters are inert here.
+tells how much it matters, and their spread (sigma) whether that depends on the others. How large such a mean
+is when nothing was changed is told by trials of the baseline between the trajectories, and by places on them
+that are measured twice: what is quiet at the baseline may be loud elsewhere. The louder of the two decides
+which parameters are inert here.
 
 M. D. Morris, Technometrics 33 (1991) 161; F. Campolongo et al., Environ. Model. Softw. 22 (2007) 1509 for
 mu*.
@@ -28,6 +29,10 @@ from netdyno.tuning.space import Axis, Space
 LEVELS = 4
 LEAST_AA = 6
 """Trials of the baseline without which its spread is too uncertain to name anything inert."""
+AGAIN = 500
+"""What the seed of a second time is apart from that of the first."""
+TWICE = 2
+"""Places of each trajectory that are measured twice."""
 DRAWS = 20_000
 
 
@@ -86,6 +91,8 @@ class Screening:
     """The baseline."""
     spread: Mapping[str, float]
     """Standard deviation of one trial of the baseline, as a gain."""
+    walking: Mapping[str, float]
+    """The same of one trial on the trajectories."""
     visible: Mapping[str, float]
     """The least mu* that would have been told from it, as a gain."""
     baseline: int
@@ -119,6 +126,7 @@ class Screening:
             "level": self.level,
             "baseline": {"trials": self.baseline, "values": dict(self.reference)},
             "spread": dict(self.spread),
+            "walking": dict(self.walking),
             "visible": dict(self.visible),
             "trajectories": self.trajectories,
             "trials": len(self.trials),
@@ -175,7 +183,11 @@ def _ends(axis: Axis, draw: random.Random) -> tuple[float, float]:
 
 def cost(space: Space, trajectories: int) -> int:
     """How many trials a screening takes."""
-    return trajectories * (len(space.axes) + 1) + max(LEAST_AA, trajectories + 1)
+    return trajectories * (len(space.axes) + 1 + _twice(space)) + max(LEAST_AA, trajectories + 1)
+
+
+def _twice(space: Space) -> int:
+    return min(TWICE, len(space.axes) + 1)
 
 
 def screen(
@@ -192,6 +204,7 @@ def screen(
     wanted = of_bench(bench.metrics, metrics)
     baseline: list[Trial] = []
     walked: list[tuple[Trajectory, list[Trial]]] = []
+    pairs: list[tuple[Trial, Trial]] = []
 
     def rest(count: int) -> None:
         for _ in range(count):
@@ -201,14 +214,17 @@ def screen(
     # those that the walks leave no gap for come first, where they also warm up what is cold
     rest(max(1, LEAST_AA - trajectories))
     for number, trajectory in enumerate(plan(space, trajectories, seed)):
-        points = trajectory.points()
-        trials = [
-            record.fair(bench, f"trajectory {number}", i, space.setting(p), _seed(seed, number + 1, i))
-            for i, p in enumerate(points)
-        ]
+        points, trials = trajectory.points(), list[Trial]()
+        twice = random.Random(_seed(seed, number + 1, 0)).sample(range(len(points)), _twice(space))
+        for i, point in enumerate(points):
+            setting, own = space.setting(point), _seed(seed, number + 1, i)
+            trials.append(record.fair(bench, f"trajectory {number}", i, setting, own))
+            if i in twice:
+                other = record.fair(bench, f"trajectory {number} twice", i, setting, own + AGAIN)
+                pairs.append((trials[-1], other))
         walked.append((trajectory, trials))
         rest(1)
-    return judge(space, wanted, baseline, walked, level)
+    return judge(space, wanted, baseline, walked, pairs, level)
 
 
 def judge(
@@ -216,6 +232,7 @@ def judge(
     metrics: Sequence[Metric],
     baseline: Sequence[Trial],
     walked: Sequence[tuple[Trajectory, Sequence[Trial]]],
+    pairs: Sequence[tuple[Trial, Trial]],
     level: float,
 ) -> Screening:
     """What the trials of a screening say."""
@@ -225,23 +242,25 @@ def judge(
         why = next((t.observation.why for t in baseline if t.observation.why), "they lack a metric")
         fix = "Make the baseline work first; `netdyno tune calibrate` looks at it alone"
         raise Error("ND-90-30", f"fewer than three trials of the baseline are valid: {why}", fix=fix)
-    reference, spread, visible = {}, {}, {}
+    reference, spread, walking, visible = {}, {}, {}, {}
     effects: list[Effect] = []
     for metric in metrics:
         values = [o.metrics[metric.name] for o in rested]
         at = centre(metric, values)
-        noise = sd([gain(metric, v, at) for v in values])
-        reference[metric.name], spread[metric.name] = at, noise
+        quiet, loud = sd([gain(metric, v, at) for v in values]), _walking(metric, at, pairs)
+        reference[metric.name], spread[metric.name], walking[metric.name] = at, quiet, loud.sd
+        noise = max(Noise(quiet, len(rested) - 1), loud, key=lambda noise: noise.sd)
         found = [_effect(axis, metric, at, walked) for axis in space.axes]
-        null = _null(max((len(e.effects) for e in found), default=0), len(rested))
-        visible[metric.name] = noise * _quantile(null, 1 - level / max(1, len(found)))
-        effects += _tested(found, noise, len(rested), level)
-    every = [t for _, trials in walked for t in trials]
+        null = _null(max((len(e.effects) for e in found), default=0), noise.freedom)
+        visible[metric.name] = noise.sd * _quantile(null, 1 - level / max(1, len(found)))
+        effects += _tested(found, noise, level)
+    every = [t for _, trials in walked for t in trials] + [other for _, other in pairs]
     return Screening(
         level=level,
         metrics={m.name: m for m in metrics},
         reference=reference,
         spread=spread,
+        walking=walking,
         visible=visible,
         baseline=len(rested),
         trajectories=len(walked),
@@ -249,6 +268,26 @@ def judge(
         failed=sum(not has(t.observation, *names) for t in [*every, *baseline]),
         trials=(*baseline, *every),
     )
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What one trial varies by when nothing was changed."""
+
+    sd: float
+    freedom: int
+    """Degrees of freedom that it was estimated with."""
+
+
+def _walking(metric: Metric, reference: float, pairs: Sequence[tuple[Trial, Trial]]) -> Noise:
+    """From places that were measured twice; of all walks together, as each parameter takes a step on each."""
+    apart = [
+        gain(metric, b.observation.metrics[metric.name], reference)
+        - gain(metric, a.observation.metrics[metric.name], reference)
+        for a, b in pairs
+        if has(a.observation, metric.name) and has(b.observation, metric.name)
+    ]
+    return Noise((mean([d * d for d in apart]) / 2) ** 0.5 if apart else 0.0, len(apart))
 
 
 def _effect(
@@ -291,16 +330,15 @@ def _better(axis: Axis, steps: Sequence[tuple[Step, float]]) -> Value | None:
     return max(scores, key=lambda v: mean(scores[v]))
 
 
-def _tested(found: Sequence[Effect], noise: float, rested: int, level: float) -> list[Effect]:
-    """With what is known of each: does it stand out of the spread of the baseline?"""
+def _tested(found: Sequence[Effect], noise: Noise, level: float) -> list[Effect]:
+    """With what is known of each: does it stand out of what trials vary by?"""
     judged = [e for e in found if len(e.effects) >= 2]
     p = []
     for e in judged:
-        if noise == 0:
+        if noise.sd == 0:
             p.append(0.0 if e.mu_star > 0 else 1.0)
         else:
-            null = _null(len(e.effects), rested)
-            p.append(_beyond(null, e.mu_star / noise))
+            p.append(_beyond(_null(len(e.effects), noise.freedom), e.mu_star / noise.sd))
     corrected = dict(zip((e.name for e in judged), holm(p), strict=True))
     tested = []
     for e in found:
@@ -326,17 +364,17 @@ def _tested(found: Sequence[Effect], noise: float, rested: int, level: float) ->
 _NULLS: dict[tuple[int, int], list[float]] = {}
 
 
-def _null(steps: int, rested: int) -> list[float]:
+def _null(steps: int, freedom: int) -> list[float]:
     """mu* over the estimated spread when nothing has an effect, sorted: each step is two trials apart."""
-    if (steps, rested) not in _NULLS:
+    if (steps, freedom) not in _NULLS:
         # loaded when needed: commands that judge nothing start faster
         import numpy as np
 
         draw = np.random.default_rng(1)
         sizes = np.abs(draw.normal(0, 2**0.5, (DRAWS, max(1, steps)))).mean(axis=1)
-        estimated = np.sqrt(draw.chisquare(rested - 1, DRAWS) / (rested - 1))
-        _NULLS[steps, rested] = sorted((sizes / estimated).tolist())
-    return _NULLS[steps, rested]
+        estimated = np.sqrt(draw.chisquare(freedom, DRAWS) / freedom)
+        _NULLS[steps, freedom] = sorted((sizes / estimated).tolist())
+    return _NULLS[steps, freedom]
 
 
 def _quantile(null: Sequence[float], share: float) -> float:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import math
+import random
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from netdyno.errors import Error
-from netdyno.tuning.model import Scale
+from netdyno.tuning.model import Observation, Scale, Setting
 from netdyno.tuning.record import Record
 from netdyno.tuning.screen import Screening, cost, plan, screen
 from netdyno.tuning.simulated import CC, IDLE, INERT, QUEUE, RMEM, WMEM, Simulated
@@ -58,6 +61,26 @@ def test_where_nothing_matters_nothing_is_found(tmp_path: Path) -> None:
             found = screen(bench, space(INERT), ["throughput"], record, trajectories=4, seed=seed)
         false += bool(found.survivors())
     # each finds anything with a chance of 0.05: 8 or more of 60 is one in a hundred
+    assert false <= 7
+
+
+class Uneven(Simulated):
+    """Quiet at the baseline, loud everywhere else."""
+
+    def measure(self, setting: Setting, seed: int) -> Observation:
+        loud = random.Random(seed).gauss(0, 0.3 if setting else 0.003)
+        seen = super().measure({}, seed)
+        return replace(seen, setting=setting, metrics={**seen.metrics, "throughput": 1e9 * math.exp(loud)})
+
+
+def test_a_quiet_baseline_makes_nothing_of_loud_walks(tmp_path: Path) -> None:
+    false = 0
+    for seed in range(60):
+        with Record(tmp_path / f"{seed}.jsonl", {}) as record:
+            bench = Uneven(seed=seed)
+            found = screen(bench, space(INERT), ["throughput"], record, trajectories=4, seed=seed)
+        false += bool(found.survivors())
+        assert found.walking["throughput"] > 10 * found.spread["throughput"]
     assert false <= 7
 
 
