@@ -110,6 +110,35 @@ def test_a_run_is_watched_and_packets_are_followed_beside_it(lab: Lab) -> None:
     lab.clean()
 
 
+def test_a_path_of_a_run_is_changed_from_another_terminal(lab: Lab) -> None:
+    run = over_a_cable()
+    for port in run["transport"]["dpdk"]["ports"]:
+        port["impair"] = {}
+    child = lab.start("run", lab.write("p.json", run), "-q")
+    socket = socket_of(lab)
+
+    def lost() -> int:
+        counts = {one["name"]: one for one in running(lab, socket)["elements"]}
+        assert not counts["a.impair"]["drops"]
+        return int(counts["b.impair"]["drops"].get("lost", 0))
+
+    assert lost() == 0
+    for words, code in ((("c", "--loss", "1%"), "ND-104-06"), (("b",), "ND-104-07")):
+        wrong = lab.run("impair", "--socket", socket, "--run", *words)
+        assert (wrong.code, code in wrong.err) == (104, True), wrong.text
+    ways = ("--there", "loss=50%", "--back", "delay=20ms")
+    said = lab.good("impair", "--run", "a,b", *ways, "--socket", socket).err
+    assert re.search(
+        r"^\S+: what comes in at b from now on: impair: .*independent: 50%", said, re.MULTILINE
+    ), said
+    until(lambda: lost() > 10, 20, "nothing is lost")
+    child.send_signal(signal.SIGINT)
+    done = replace(lab.wait(child), folder=next(lab.runs.glob("*-e2e-*")))
+    changes = {one["port"]: one["impair"] for one in done.trial.model_dump()["changes"]}
+    assert (changes["a"]["delay"], changes["b"]["loss"]) == ({"constant": "20ms"}, {"independent": "50%"})
+    lab.clean()
+
+
 def test_sockets_have_no_graph(lab: Lab) -> None:
     done = lab.run("graph", "ping://127.0.0.1")
     assert (done.code, "DPDK" in done.err) == (104, True), done.text

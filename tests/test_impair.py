@@ -270,6 +270,10 @@ def test_it_ends_when_its_time_is_over(lab: Lab) -> None:
         (("--between", "ndtx,ndty", "--delay", "1ms", "--jitter", "2ms"), 104, "more than the delay"),
         (("--between", "ndtx,ndty", "--preset", "lute"), 104, "lte"),
         (("--between", "ndtv,ndtw:lo"), 92, "ND-92-15"),
+        (("--between", "ndtx,ndty", "--socket", "/run/x.sock"), 104, "--socket"),
+        (("--run", "a,a", "--loss", "1%"), 104, "--run"),
+        (("--run", "b", "--back", "loss=1%"), 104, "--back"),
+        (("--run", "b", "--loss", "1%", "--seed", "1"), 104, "--seed"),
     ],
 )
 def test_what_cannot_be_is_refused_and_leaves_nothing(

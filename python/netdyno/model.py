@@ -321,6 +321,8 @@ class Trial(Model):
     """Why it ended early: `stopped`, `lease` or `failed`."""
     error: dict[str, Any] | None = None
     """{code, at, what, fix} when it failed."""
+    changes: list[dict[str, Any]] = Field(default_factory=list)
+    """DPDK: paths changed by hand: at `t` seconds, and so from then on `{t, port, impair, impair_timeline?}`."""
     validity: Validity = Field(default_factory=Validity)
     """Whether the generator did what was asked."""
     groups: list[GroupResult] = Field(default_factory=list)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from netdyno import impairment
-from netdyno.cli import impair_view
+from netdyno.cli import impair_run, impair_view
 from netdyno.errors import Error
 from netdyno.links import UNASKED
 
@@ -67,6 +67,25 @@ def test_what_does_not_go_together_is_refused(said: dict[str, str], base: dict[s
     with pytest.raises(Error) as error:
         impairment.changed({"a_to_b": base}, {"a_to_b": said})
     assert error.value.code == code
+
+
+def test_ways_between_ports_of_a_run() -> None:
+    assert impair_run.ends("b") == {"a_to_b": "b"}
+    assert impair_run.ends("a, b") == {"a_to_b": "b", "b_to_a": "a"}
+    for wrong in ("", "a,", "a,a", "a,b,c"):
+        with pytest.raises(Error, match="--run"):
+            impair_run.ends(wrong)
+
+
+def test_a_port_has_one_way_of_a_specification() -> None:
+    lossy, late = {"loss": {"independent": "1%"}}, {"delay": {"constant": "1s"}}
+    steps = [{"at": "1s", "a_to_b": late}, {"at": "2s", "b_to_a": late}, {"at": "3s", "a_to_b": lossy}]
+    spec = {"seed": 0, "a_to_b": lossy, "b_to_a": late, "timeline": {"steps": steps[:1], "repeat": None}}
+    assert impair_run.way(spec, "b_to_a") == {"impair": late}
+    spec["timeline"] = {"steps": steps, "repeat": "5s"}
+    there = [{"at": "1s", "impair": late}, {"at": "3s", "impair": lossy}]
+    timeline = {"steps": there, "repeat": "5s"}
+    assert impair_run.way(spec, "a_to_b") == {"impair": lossy, "impair_timeline": timeline}
 
 
 NOTHING = {

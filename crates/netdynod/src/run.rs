@@ -1,5 +1,7 @@
 //! One run: loaded, started, perhaps paused, drained, done. Each change is told to those who watch, in order.
 
+pub mod paths;
+
 use crate::rpc::{BAD_PROFILE, Error, NOT_READY, NOTHING_THERE};
 use crate::watchers::Watchers;
 use profile::Profile;
@@ -13,7 +15,7 @@ use traffic::capture::Source;
 use traffic::collect::{Collector, Flow, Header};
 use traffic::dpdk::Dpdk;
 use traffic::dpdk::observe::Observer;
-use traffic::result::TrialResult;
+use traffic::result::{Change, TrialResult};
 use traffic::sockets::Sockets;
 use traffic::transport::Sample;
 use traffic::{Control, Plan, Transport, Trial, Unready};
@@ -84,6 +86,8 @@ pub struct Run {
     progress: Mutex<Progress>,
     /// Held while packets are traced: one trace at a time.
     tracing: Mutex<()>,
+    /// What was changed by hand.
+    changes: Mutex<Vec<Change>>,
     watchers: Arc<Watchers>,
 }
 
@@ -128,6 +132,7 @@ impl Run {
             transport_name,
             progress: Mutex::new(progress),
             tracing: Mutex::default(),
+            changes: Mutex::default(),
             watchers: Arc::clone(watchers),
         })
     }
@@ -217,7 +222,8 @@ impl Run {
         let stopped = self.progress().stopped;
         let ports = self.observe().map(|observer| observer.shape().ports.clone()).unwrap_or_default();
         let header = Header { run: self.id.clone(), transport: self.transport_name, started, stopped, ports };
-        let (result, flows) = collector.finish(header);
+        let (mut result, flows) = collector.finish(header);
+        result.changes = self.changed();
         tracing::info!(run = %result.run, valid = result.validity.valid, "done");
         let mut progress = self.progress();
         progress.error = result.error.clone();

@@ -316,6 +316,7 @@ impl Collector {
             elements: self.elements.values().cloned().collect(),
             series: self.series,
             error: self.error,
+            changes: Vec::new(),
         };
         (result, self.flows)
     }

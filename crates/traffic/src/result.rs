@@ -1,5 +1,6 @@
 //! The trial result and the points of its series, as they leave the daemon (docs/reference/rpc.md).
 
+use crate::dpdk::impaired::Way;
 use crate::dpdk::observe::PortFacts;
 use crate::interfaces::Interfaces;
 use crate::transport::ElementCounts;
@@ -286,6 +287,18 @@ pub struct PhaseLengths {
     pub drain: f64,
 }
 
+/// A port's path was changed by hand.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Change {
+    /// Seconds since the start.
+    pub t: f64,
+    /// The port.
+    pub port: String,
+    /// What held from then on.
+    #[serde(flatten)]
+    pub way: Way,
+}
+
 /// The result of one trial.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TrialResult {
@@ -305,6 +318,8 @@ pub struct TrialResult {
     pub stopped: Option<&'static str>,
     /// What broke it, if something did.
     pub error: Option<crate::Unready>,
+    /// What was changed by hand while it ran, in order (dpdk).
+    pub changes: Vec<Change>,
     /// Whether it can be trusted.
     pub validity: Validity,
     /// Per group.

@@ -5,6 +5,7 @@
 //! never waits for anybody.
 
 use crate::capture::Source;
+use crate::dpdk::impaired::Impaired;
 use crate::dpdk::observe::Observer;
 use crate::interfaces::Interfaces;
 use crate::plan::Plan;
@@ -41,6 +42,11 @@ pub trait Transport {
     /// The graph of elements that carries the traffic, where there is one.
     fn observe(&self) -> Option<Observer> {
         None
+    }
+
+    /// The hands on its impaired ports, once they are open.
+    fn impaired(&self) -> Vec<Impaired> {
+        Vec::new()
     }
 
     /// Packets of the port that the settings name, or of the first that sends. `None` when that is none of

@@ -15,7 +15,7 @@ import typer
 import yaml
 
 from netdyno import config, files, impairment, paths, validation
-from netdyno.cli import console, values
+from netdyno.cli import console, impair_run, values
 from netdyno.cli.execute import put_back
 from netdyno.cli.impair_view import View, view
 from netdyno.errors import Error
@@ -44,6 +44,14 @@ def impair(
         typer.Option(
             help="In place of --between, twice: a DPDK port, by PCI address or as in a profile.",
             metavar="DEVICE",
+            show_default=False,
+        ),
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(
+            help="In place of these: one or two impaired ports of the run that is under way.",
+            metavar="[A,]B",
             show_default=False,
         ),
     ] = None,
@@ -135,6 +143,9 @@ def impair(
     record: Annotated[
         Path | None, typer.Option(help="Write what it did, to do it again with --spec.", metavar="FILE")
     ] = None,
+    socket: Annotated[
+        Path | None, typer.Option(help="With --run: of the daemon that serves this socket.", metavar="PATH")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the last counters as JSON.")] = False,
 ) -> None:
     """Join two hosts by a path with delay, loss, jitter, a rate and a queue.
@@ -146,16 +157,15 @@ def impair(
 
     With `--port` twice it is put between two DPDK ports: each hands on what comes in at the other.
 
+    With `--run` it changes the run over DPDK that is under way on this machine, and ends: what comes in at
+    port B from now on, or both ways between A and B. The run's result says so.
+
         sudo netdyno impair --between left,right --delay 40ms --loss 1%
         sudo netdyno impair --between left,right --preset lte --for 60s
         sudo netdyno impair --between left,right --rate 100Mbit/s --there delay=30ms --back delay=10ms
         sudo netdyno impair --port 0000:83:00.0 --port 0000:83:00.1 --delay 40ms --huge-pages --memory 4GiB
+        sudo netdyno impair --run b --delay 60ms --loss 1%
     """
-    ends = _ends(
-        between, port or (), {"--addresses": addresses, "--memory": memory, "--huge-pages": huge_pages}
-    )
-    given = _addresses(addresses or ADDRESSES)
-    how: dict[str, Any] = {"huge_pages": huge_pages} | ({"memory": memory} if memory else {})
     both = {
         "delay": delay, "jitter": jitter, "loss": loss, "duplicate": duplicate,
         "reorder": reorder, "corrupt": corrupt, "rate": rate, "limit": limit,
@@ -167,6 +177,25 @@ def impair(
     }
     if preset and spec:
         raise Error("ND-104-07", "both are where to begin", at="--preset and --spec", fix="Give one of them")
+    of_link = {
+        "--between": between, "--port": port, "--addresses": addresses, "--memory": memory,
+        "--huge-pages": huge_pages, "--seed": seed is not None, "--for": length, "--record": record,
+        "--mtu": mtu != 1500,
+    }  # fmt: skip
+    if run is not None:
+        into = impair_run.ends(run)
+        _no(of_link | {"--back": back and len(into) == 1}, "the paths of a run")
+        if not (preset or spec or any(ways.values())):
+            fix = "Say it, like --delay 60ms; --delay 0s is a path that does nothing"
+            raise Error("ND-104-07", "nothing says what is to hold from now on", at="--run", fix=fix)
+        impair_run.change(into, Source(preset, spec, ways, None).read(), socket, as_json)
+        return
+    _no({"--socket": socket}, "a link of its own")
+    ends = _ends(
+        between, port or (), {"--addresses": addresses, "--memory": memory, "--huge-pages": huge_pages}
+    )
+    given = _addresses(addresses or ADDRESSES)
+    how: dict[str, Any] = {"huge_pages": huge_pages} | ({"memory": memory} if memory else {})
     source = Source(preset, spec, ways, seed)
     wanted = source.read()
     if between:
@@ -213,6 +242,13 @@ def impair(
             shown.summary(last)
     if interrupts.count and length:
         raise interrupted()
+
+
+def _no(options: Mapping[str, object], what: str) -> None:
+    """Refuse what says nothing of `what`."""
+    for option, given in options.items():
+        if given:
+            raise Error("ND-104-07", f"{option} says nothing of {what}", at=option, fix="Leave it out")
 
 
 def _joined(
@@ -293,12 +329,10 @@ def _ends(
     """Two namespaces or two ports, and nothing said that is of the others."""
     if bool(between) == bool(ports):
         what = "both say what its ends are" if between else "nothing says what its ends are"
-        fix = "Give --between left,right, or --port twice"
+        fix = "Give --between left,right, or --port twice; --run for a run that is under way"
         raise Error("ND-104-07", what, at="--between and --port", fix=fix)
-    for option in ("--addresses",) if ports else ("--memory", "--huge-pages"):
-        if only[option]:
-            what = f"{option} says nothing of {'ports' if ports else 'hosts'}"
-            raise Error("ND-104-07", what, at=option, fix="Leave it out")
+    named = ("--addresses",) if ports else ("--memory", "--huge-pages")
+    _no({option: only[option] for option in named}, "ports" if ports else "hosts")
     if between:
         return _sides(between)
     if len(ports) != 2 or ports[0] == ports[1]:

@@ -254,6 +254,14 @@ def notices(rep: Repetition) -> list[Msg]:
         code, what = (Data(str(rep.error.get(k, ""))) for k in ("code", "what"))
         said.append(M("{code}: {what}", code=code, what=what))
     said += [
+        M(
+            "The path into {port} was changed at {t}.",
+            port=Data(str(change["port"])),
+            t=Data(f"{change['t']:.1f} s"),
+        )
+        for change in rep.changes
+    ]
+    said += [
         M("{dut} ended by itself: {why}", dut=Data(n), why=Data(d.died)) for n, d in rep.dut.items() if d.died
     ]
     return said

@@ -3,7 +3,7 @@
 use super::{Answer, Nothing};
 use crate::connection::Caller;
 use crate::rpc::{Error, NOTHING_THERE};
-use crate::run::{Run, Status};
+use crate::run::{Run, Status, paths};
 use profile::Target;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -86,6 +86,21 @@ pub fn stop(caller: &Caller, _: Nothing) -> Answer {
         run.stop("stopped");
         Ok(())
     })
+}
+
+/// Ports by name, and all that is to hold of each.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Paths {
+    ports: BTreeMap<String, Value>,
+}
+
+/// From now on so. Anybody may: who turns a bad path is another than who sends over it.
+pub fn impair(caller: &Caller, params: Paths) -> Answer {
+    let run = loaded(caller)?;
+    let read = |(port, way): (String, Value)| paths::taken(&port, &way).map(|way| (port, way));
+    run.impair(params.ports.into_iter().map(read).collect::<Result<_, Error>>()?)?;
+    Ok(json!(run.status()))
 }
 
 /// How far it is.

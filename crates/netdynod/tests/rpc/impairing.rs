@@ -204,3 +204,66 @@ fn ports_are_joined_in_the_same_words() {
     let again = writer.call("impair.start", start(port("pair:r"), port("pair:l")))["link"].clone();
     writer.call("impair.stop", json!({"link": again}));
 }
+
+/// Frames to a reflector whose port is impaired, until it is stopped.
+fn over_a_bad_path() -> Value {
+    let model = json!({"stream": {"rate": "1k/s", "size": "18B"}});
+    json!({
+        "name": "bad-path",
+        "groups": [{"name": "s", "target": "udp://10.9.0.2:7", "devices": 1, "model": model}],
+        "phases": {"warmup": "0s", "measure": "60s", "drain": "100ms", "sample": "100ms"},
+        "transport": {"dpdk": {"memory": "64MiB", "ports": [
+            {"name": "a", "device": "pair:hand", "ip": "10.9.0.1"},
+            {"name": "b", "device": "pair:hand", "ip": "10.9.0.2", "role": "reflector", "impair": {}}
+        ]}},
+    })
+}
+
+/// What the path into b took, and what it lost.
+fn passed(client: &mut Client) -> (u64, u64) {
+    let stats = client.get("graph.stats");
+    let element = stats["elements"].as_array().unwrap().iter().find(|e| e["name"] == "b.impair").unwrap();
+    (element["packets_in"].as_u64().unwrap(), element["drops"]["lost"].as_u64().unwrap_or(0))
+}
+
+#[test]
+fn a_path_of_a_run_is_changed_while_it_goes_on_and_its_result_says_so() {
+    let daemon = Daemon::start();
+    let (mut writer, mut other) = (daemon.connect(), daemon.connect());
+    let ports = |ports: Value| json!({"ports": ports});
+    let lossy = json!({"impair": {"loss": {"periodic": 2}}});
+    other.fails("run.impair", ports(json!({"b": lossy})), -32004);
+    writer.get("control.acquire");
+    writer.call("run.load", json!({"profile": over_a_bad_path()}));
+    other.fails("run.impair", ports(json!({"b": lossy})), -32003);
+    writer.get("run.start");
+    for (wrong, nd, at) in [
+        (json!({"b": lossy, "a": lossy}), "ND-104-06", "a"),
+        (json!({"b": {"impair": {"delay": 4}}}), "ND-104-04", "b.impair.delay"),
+        (json!({"b": {"impair": {"delay": {"constant": "61s"}}}}), "ND-104-05", "b.impair.delay.constant"),
+        (json!({"b": {}}), "ND-104-03", "b"),
+    ] {
+        let data = other.fails("run.impair", ports(wrong), -32602);
+        assert_eq!((&data["code"], &data["at"]), (&json!(nd), &json!(at)), "{data:?}");
+    }
+    until("frames pass", || passed(&mut writer).0 > 10);
+    assert_eq!(passed(&mut writer).1, 0);
+    // One who is not the writer may.
+    assert_eq!(other.call("run.impair", ports(json!({"b": lossy})))["state"], "running");
+    until("some are lost", || passed(&mut writer).1 > 5);
+    let later = json!({"steps": [{"at": "20ms", "impair": {"loss": {"periodic": 1}}}]});
+    other.call("run.impair", ports(json!({"b": {"impair": {}, "impair_timeline": later}})));
+    let before = passed(&mut writer).1;
+    until("all are lost", || passed(&mut writer).1 > before + 5);
+    writer.get("stats.subscribe");
+    writer.get("run.stop");
+    writer.told_until("done");
+    other.fails("run.impair", ports(json!({"b": lossy})), -32003);
+    let mut changes = writer.get("run.result")["changes"].take();
+    let times: Vec<f64> = (0..2).map(|n| changes[n]["t"].take().as_f64().unwrap()).collect();
+    assert!(0.0 < times[0] && times[0] <= times[1], "{times:?}");
+    assert_eq!(changes[0], json!({"t": null, "port": "b", "impair": changes[0]["impair"]}));
+    assert_eq!(changes[0]["impair"]["loss"], json!({"periodic": 2}));
+    assert_eq!(changes[1]["impair_timeline"]["steps"][0]["at"], "20ms");
+    assert_eq!(changes.as_array().unwrap().len(), 2);
+}

@@ -1,8 +1,11 @@
 //! Ports at the end of a bad path: what comes in goes through an `impair` element before anything else.
 
 use dpdk::Mempool;
-use impair::spec::{Step, Timeline, WayStep};
+use impair::spec::{Impairment, Step, Timeline, WayStep, WayTimeline};
 use impair::{Direction, Impair, LinkSpec, Live};
+use protocol::problem::Problem;
+use serde::{Deserialize, Serialize};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of a packet's memory besides the room for its frame, at most: head room, DPDK's own, alignment.
 const EXTRA: u64 = 512;
@@ -19,25 +22,57 @@ pub fn packets(memory: u64, ways: usize, room: u64, base: u32) -> (u32, usize) {
     (all, (all - base).max(base / 2) as usize / ways)
 }
 
-/// A port's element, and the hand on it.
-#[derive(Debug)]
+/// What one direction does from a time on.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Way {
+    /// What holds at first.
+    pub impair: Impairment,
+    /// What changes later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub impair_timeline: Option<WayTimeline>,
+}
+
+impl Way {
+    /// Whether the values make sense, and make sense together.
+    pub fn check(&self) -> Result<(), Problem> {
+        self.impair.check().map_err(|p| p.under("impair"))?;
+        let later = self.impair_timeline.as_ref().map_or(Ok(()), WayTimeline::check);
+        later.map_err(|p| p.under("impair_timeline"))
+    }
+
+    /// As one way of a link.
+    fn spec(self, seed: u64) -> LinkSpec {
+        let step = |step: WayStep| Step { at: step.at, a_to_b: Some(step.impair), b_to_a: None };
+        let timeline = self.impair_timeline.map(|timeline| Timeline {
+            steps: timeline.steps.into_iter().map(step).collect(),
+            repeat: timeline.repeat,
+        });
+        let timeline = timeline.unwrap_or_default();
+        LinkSpec { seed, a_to_b: self.impair, timeline, ..LinkSpec::default() }
+    }
+}
+
+/// A port's element, and the hand on it. Copies are hands on the same.
+#[derive(Debug, Clone)]
 pub struct Impaired {
+    /// The port's name.
+    pub port: String,
     live: Live,
     /// With the timeline, whose times are the run's.
-    spec: LinkSpec,
+    spec: Arc<LinkSpec>,
+    /// Something else has been said since; held while it is.
+    changed: Arc<Mutex<bool>>,
 }
 
 impl Impaired {
     /// Of a port that has one. The same seed and frames give the same decisions; each port has its own.
     pub fn new(port: &profile::Port, seed: u64) -> Option<Self> {
-        let step = |step: &WayStep| Step { at: step.at, a_to_b: Some(step.impair.clone()), b_to_a: None };
-        let timeline = port.impair_timeline.as_ref().map(|timeline| Timeline {
-            steps: timeline.steps.iter().map(step).collect(),
-            repeat: timeline.repeat,
-        });
-        let first = LinkSpec { seed, a_to_b: port.impair.clone()?, ..LinkSpec::default() };
+        let way = Way { impair: port.impair.clone()?, impair_timeline: port.impair_timeline.clone() };
+        let spec = way.spec(seed);
+        let first = LinkSpec { timeline: Timeline::default(), ..spec.clone() };
         let live = Live::new(&first, Direction::AToB);
-        Some(Self { live, spec: LinkSpec { timeline: timeline.unwrap_or_default(), ..first } })
+        Some(Self { port: port.name.clone(), live, spec: Arc::new(spec), changed: Arc::default() })
     }
 
     /// The element: room for `capacity` frames on their way; duplicates come from `pool`.
@@ -47,8 +82,63 @@ impl Impaired {
 
     /// The run begins now.
     pub fn begin(&self) {
-        if !self.spec.timeline.steps.is_empty() {
+        let changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*changed && !self.spec.timeline.steps.is_empty() {
             self.live.set(&self.spec);
+        }
+    }
+
+    /// From now on so, whatever the profile says of later; times of the timeline begin now. What is on its way
+    /// arrives when it would have. `way` must have been [checked](Way::check).
+    pub fn set(&self, way: Way) {
+        let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        *changed = true;
+        self.live.set(&way.spec(self.spec.seed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use impair::{Cargo, Path, Train};
+    use serde_json::{from_value, json};
+
+    /// Frames that only are.
+    struct Nothing;
+
+    impl Cargo for Nothing {
+        type Load = ();
+        fn train(&self, (): &()) -> Train {
+            Train::single(60)
+        }
+        fn split(&mut self, (): &mut (), _: u32) -> Option<()> {
+            None
+        }
+        fn copy(&mut self, (): &()) -> Option<()> {
+            Some(())
+        }
+        fn corrupt(&mut self, (): &mut (), _: u64) {}
+        fn free(&mut self, (): ()) {}
+    }
+
+    #[test]
+    fn what_was_said_by_hand_stays_when_the_run_begins() {
+        let all_lost = json!({"steps": [{"at": "0s", "impair": {"loss": {"periodic": 1}}}]});
+        let port = json!({"name": "b", "device": "pair:x", "impair": {}, "impair_timeline": all_lost});
+        let port: profile::Port = from_value(port).expect("a port");
+        for (by_hand, lost) in [(false, 4), (true, 2)] {
+            let one = Impaired::new(&port, 1).expect("it is impaired");
+            let every_second = from_value(json!({"impair": {"loss": {"periodic": 2}}})).expect("a way");
+            if by_hand {
+                one.clone().set(every_second);
+            }
+            one.begin();
+            let mut path = Path::new(one.live.clone(), 8);
+            for now in 1..5 {
+                path.turn(now, &mut Nothing);
+                path.offer(now, (), &mut Nothing);
+            }
+            assert_eq!(one.live.stats().lost, lost);
         }
     }
 }

@@ -21,7 +21,7 @@ mod frames;
 mod generator;
 #[cfg(any(test, feature = "testing"))]
 pub mod hostile;
-mod impaired;
+pub mod impaired;
 pub mod kinds;
 mod l2fwd;
 mod lanes;
@@ -54,6 +54,7 @@ use crate::plan::Plan;
 use crate::transport::{Control, Sample, Transport, Unready};
 use capture::{PortCapture, Taps};
 use engine::{Engine, EngineError, Misfit, Options, Placement, Seat, Threads, Topology, View, Wish};
+use impaired::Impaired;
 use lanes::Lanes;
 use observe::{Observer, PortFacts};
 use std::collections::BTreeSet;
@@ -75,6 +76,8 @@ pub struct Dpdk {
     ports: Mutex<Vec<PortFacts>>,
     /// The graph, once it is at work.
     view: Mutex<Option<View>>,
+    /// The hands on ports that are impaired, once they are open.
+    impaired: Mutex<Vec<Impaired>>,
 }
 
 impl Dpdk {
@@ -107,6 +110,7 @@ impl Dpdk {
             lanes: Mutex::new(lanes),
             ports: Mutex::default(),
             view: Mutex::default(),
+            impaired: Mutex::default(),
         })
     }
 
@@ -186,6 +190,7 @@ impl Transport for Dpdk {
         let engine = Engine::start(built.eal, built.graph, &self.placement(), &Options::default());
         let engine = engine.map_err(|why| refused(&why))?;
         *self.view.lock().unwrap_or_else(PoisonError::into_inner) = Some(engine.view());
+        *self.impaired.lock().unwrap_or_else(PoisonError::into_inner) = built.impaired.clone();
         let supervisor = supervisor::Supervisor::new(
             plan,
             run,
@@ -217,6 +222,10 @@ impl Transport for Dpdk {
         let view = self.view.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Some(Observer::new(self.wiring(), ports, &self.placement(), view))
+    }
+
+    fn impaired(&self) -> Vec<Impaired> {
+        self.impaired.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn capture(&self, settings: &profile::Capture) -> Option<Result<Box<dyn Source>, Unready>> {
