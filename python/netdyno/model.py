@@ -322,7 +322,7 @@ class Trial(Model):
     error: dict[str, Any] | None = None
     """{code, at, what, fix} when it failed."""
     changes: list[dict[str, Any]] = Field(default_factory=list)
-    """DPDK: paths changed by hand: at `t` seconds, and so from then on `{t, port, impair, impair_timeline?}`."""
+    """DPDK: paths changed by hand, `{t, port, impair, impair_timeline?}`: from `t` seconds on."""
     validity: Validity = Field(default_factory=Validity)
     """Whether the generator did what was asked."""
     groups: list[GroupResult] = Field(default_factory=list)
