@@ -1,7 +1,7 @@
 //! Ethernet ports: opened by device string, used through queues, closed when the last queue is gone.
 
 use crate::offload::{Offloads, Stamps, offers};
-use crate::{Batch, Device, Eal, Mempool, Result, cable, error};
+use crate::{Batch, Device, Eal, Mempool, Result, cable, error, ring};
 use dpdk_sys::rte_mbuf;
 use std::ffi::{CStr, CString};
 use std::mem::zeroed;
@@ -441,7 +441,7 @@ impl Drop for Inner {
         };
         // SAFETY: no queue is left (each holds this), so nobody uses the port; it is closed once, here, when what its
         // driver left for later is done. `control` keeps others from waiting for that at the same time.
-        unsafe {
+        let close = || unsafe {
             dpdk_sys::nd_settle();
             if self.started.load(Ordering::Relaxed) {
                 failed("stopping", dpdk_sys::rte_eth_dev_stop(self.id));
@@ -454,6 +454,11 @@ impl Drop for Inner {
                 Source::Virtual(name) => failed("removing", dpdk_sys::rte_vdev_uninit(name.as_ptr())),
                 Source::Pci => {}
             }
+        };
+        match &self.source {
+            // SAFETY: as above; a cable's rings are its own and have other names.
+            Source::Virtual(name) => unsafe { ring::close_with_rings(&name.to_string_lossy(), close) },
+            _ => close(),
         }
         if self.device.is_af_xdp() {
             // The kernel gives the interface's queue free a moment after the socket is closed, and until then

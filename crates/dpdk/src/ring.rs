@@ -55,17 +55,41 @@ impl Ring {
 
     /// Free what is in the ring. Nobody may be using it.
     pub(crate) fn drain(&self) {
-        let mut batch = Batch::new();
-        loop {
-            let ring = self.ring.as_ptr();
-            // SAFETY: the ring is valid and holds only packets that it owns; drain writes at most `room`.
-            let n = unsafe { batch.fill(|to, room| dpdk_sys::nd_ring_drain(ring, to, room as u32) as usize) };
-            if n == 0 {
-                break;
-            }
-            batch.clear();
-        }
+        drain(self.ring);
     }
+}
+
+fn drain(ring: NonNull<rte_ring>) {
+    let (mut batch, ring) = (Batch::new(), ring.as_ptr());
+    loop {
+        // SAFETY: the ring is valid and holds only packets that it owns; drain writes at most `room`.
+        let n = unsafe { batch.fill(|to, room| dpdk_sys::nd_ring_drain(ring, to, room as u32) as usize) };
+        if n == 0 {
+            break;
+        }
+        batch.clear();
+    }
+}
+
+/// Close a port that made its rings by itself, as `net_ring` does: its driver makes as many as it could have queues, and
+/// of those without a queue it forgets all, of the others what is in them.
+///
+/// # Safety
+/// `port` is the name of such a port, which nobody uses and `close` closes. The caller holds [`Eal::control`].
+pub(crate) unsafe fn close_with_rings(port: &str, close: impl FnOnce()) {
+    /// Queues of a port (DPDK's `RTE_PMD_RING_MAX_RX_RINGS`).
+    const MOST: u32 = 16;
+    let made = || {
+        (0..MOST).filter_map(|queue| {
+            let name = CString::new(format!("ETH_RXTX{queue}_{port}")).ok()?;
+            // SAFETY: the name is NUL-terminated and only read.
+            NonNull::new(unsafe { dpdk_sys::rte_ring_lookup(name.as_ptr()) })
+        })
+    };
+    made().for_each(drain);
+    close();
+    // SAFETY: the port is gone, and its name nobody else's while `control` is held: these were its own.
+    made().for_each(|ring| unsafe { dpdk_sys::rte_ring_free(ring.as_ptr()) });
 }
 
 impl RingTx {

@@ -34,6 +34,21 @@ fn a_pair_has_two_ends_and_refuses_when_full() {
 }
 
 #[test]
+fn a_ring_of_its_own_is_opened_again_and_again() {
+    let pool = Mempool::new(eal(), 511, 2048).unwrap();
+    // Rings left behind would keep the name taken, and a few hundred of them fill the memory.
+    for device in ["net_ring7", "net_ring"].repeat(300) {
+        let (port, mut rx, mut tx) = open(device, &pool);
+        let mut batch = frames(&pool, 0, BURST);
+        assert_eq!(tx.send(&mut batch), BURST);
+        assert_eq!(rx.receive(&mut batch), BURST, "what it sends it receives");
+        assert_eq!(tx.send(&mut batch), BURST);
+        drop((port, rx, tx, batch));
+        assert_eq!(pool.available(), 511, "what was under way is freed");
+    }
+}
+
+#[test]
 fn null_gives_as_much_as_is_asked_for() {
     let pool = Mempool::new(eal(), 8191, 2048).unwrap();
     let (_null, mut rx, _tx) = open("null", &pool);
