@@ -78,6 +78,16 @@ impl Beat {
         };
     }
 
+    /// Go on by whole rounds of so many slots, as far as none of them is due after `until`. Of what has no law but its
+    /// mean, about as many; a recording is gone through slot by slot.
+    pub fn pass(&mut self, slots: u32, until: Time) {
+        let round = self.step.saturating_mul(slots.into());
+        let left = (u128::from(until.0) << FRACTION).saturating_sub(self.at);
+        if !matches!(self.spread, Spread::Given { .. }) {
+            self.at += left / round * round;
+        }
+    }
+
     /// How many datagrams are due by and with `now`, at most `most`: `first` in the next slot, which is due, and `each` in
     /// all others.
     #[inline]

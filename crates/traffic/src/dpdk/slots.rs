@@ -266,8 +266,17 @@ impl Slots {
         if self.plain || self.alive == 0 {
             return;
         }
+        let mut passed = 0;
         while self.turns[self.device as usize].wakes > self.due().0 {
-            self.next_slot();
+            if passed < self.shape.devices {
+                self.next_slot();
+                passed += 1;
+                continue;
+            }
+            // All rest.
+            let wakes = self.turns.iter().map(|turn| turn.wakes).min().unwrap_or(0);
+            self.beat.pass(self.shape.devices, Time(wakes));
+            passed = 0;
         }
     }
 
@@ -381,6 +390,24 @@ mod tests {
         assert_eq!(slots.sent().collect::<Vec<_>>(), [4]);
         assert_eq!(slots.begun().collect::<Vec<_>>(), [2]);
         assert_eq!((slots.pending(Time(1 << 40)), slots.ready(Time(1 << 40), 9)), (0, 0));
+    }
+
+    #[test]
+    fn a_long_rest_is_not_counted_slot_by_slot() {
+        // An hour, of a thousand million turns that nobody takes.
+        let rest_ns = 3_600_000_000_000;
+        for gaps in [Gaps::Constant, Gaps::Poisson] {
+            let mut slots = Slots::new(&Shape { devices: 2, count: 1, rest_ns, gaps, ..shape() }, 1);
+            let (first, second) = ([slots.take(), slots.take()], [slots.take(), slots.take()]);
+            for slot in second {
+                let before = first.iter().find(|before| before.device == slot.device).expect("its first");
+                let rest = slot.due.0 - before.due.0;
+                assert!((rest_ns + 1..rest_ns + 50_000).contains(&rest), "{rest}");
+            }
+        }
+        let shape = Shape { devices: 2, count: 1, rest_ns, ..shape() };
+        let again = [(0, 1, rest_ns + 1000), (1, 1, rest_ns + 1500)];
+        assert_eq!(first(shape, 4)[2..], again);
     }
 
     #[test]
