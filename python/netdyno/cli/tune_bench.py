@@ -8,7 +8,8 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from netdyno.tuning.bench import NamespaceBench
 from netdyno.tuning.gain import change
 from netdyno.tuning.here import scope
 from netdyno.tuning.model import Bench, Metric, Observation, Scope, Setting, Tunable, Value
+from netdyno.tuning.recommend import Experience
 from netdyno.tuning.record import Record, Trial
 from netdyno.tuning.registry import registry, template
 from netdyno.tuning.simulated import Simulated
@@ -308,4 +310,13 @@ def page(path: Path, documents: Sequence[dict[str, Any]]) -> None:
     from netdyno.report.study import render
 
     files.write(path, render(documents))
+    console.note(f"page: {path}")
+
+
+def experience_page(path: Path, known: Experience, **more: dict[str, Any] | None) -> None:
+    """Write the page of what is known, with a judgement of it or a proposal from it."""
+    from netdyno.report.experience import render
+
+    finished = datetime.now().astimezone().isoformat(timespec="seconds")
+    files.write(path, render(asdict(known), finished, **more))
     console.note(f"page: {path}")

@@ -12,8 +12,8 @@ import typer
 
 from netdyno import environment, journal
 from netdyno.cli import console, values
-from netdyno.cli.tune_bench import Patient, Progress, kept, told
-from netdyno.cli.tune_options import Json, Name, Seed
+from netdyno.cli.tune_bench import Patient, Progress, experience_page, kept, told
+from netdyno.cli.tune_options import Html, Json, Name, Seed
 from netdyno.errors import Error
 from netdyno.interrupt import Interrupts
 from netdyno.topology import need_root
@@ -23,7 +23,7 @@ from netdyno.tuning.here import scope
 from netdyno.tuning.learn import Place
 from netdyno.tuning.learn import learn as run
 from netdyno.tuning.model import Bench, Scope, Setting
-from netdyno.tuning.recommend import Experience
+from netdyno.tuning.recommend import Experience, judge
 from netdyno.tuning.record import Record, folder
 from netdyno.tuning.registry import registry
 from netdyno.tuning.study import Study
@@ -75,6 +75,7 @@ def learn(
     experience: Annotated[
         Path | None, typer.Option(help="File to write; default: where recommend looks.", metavar="FILE")
     ] = None,
+    html: Html = None,
     as_json: Json = False,
 ) -> None:
     """Measure known settings beside the baseline, for each service over each path of a grid.
@@ -122,6 +123,8 @@ def learn(
                 told(record)
     to = experience or folder() / "experience.json"
     found.write(to)
+    if html:
+        experience_page(html, found, judgement=judge(found).document() if found.contexts else None)
     if as_json:
         console.document({"experience": str(to), "contexts": len(found.contexts)})
         return

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from netdyno import paths
 from netdyno.cli import console, values
-from netdyno.cli.tune_bench import quantity, times
-from netdyno.cli.tune_options import Json
+from netdyno.cli.tune_bench import experience_page, quantity, times
+from netdyno.cli.tune_options import Html, Json
 from netdyno.cli.tune_params import need_namespace
 from netdyno.tuning.features import FEATURES, Features, sample
 from netdyno.tuning.recommend import Experience, Judgement, Proposal, judge
@@ -33,6 +33,7 @@ def recommend(
     judged: Annotated[
         bool, typer.Option("--judge", help="Only say how good such proposals are, on what is known.")
     ] = False,
+    html: Html = None,
     as_json: Json = False,
 ) -> None:
     """Look at what a service does, and propose the setting that helped where it was like this.
@@ -42,11 +43,13 @@ def recommend(
 
         netdyno tune recommend --where web
 
-        netdyno tune recommend --judge
+        netdyno tune recommend --judge --html judged.html
     """
     known = _known(experience)
     if judged:
         found = judge(known)
+        if html:
+            experience_page(html, known, judgement=found.document())
         if as_json:
             console.document(found.document())
         else:
@@ -55,6 +58,9 @@ def recommend(
     need_namespace(where)
     features = sample(where, seconds)
     proposal = propose(known, features)
+    if html:
+        seen = {"features": features, "units": {one.name: one.unit for one in FEATURES}}
+        experience_page(html, known, proposal={**proposal.document(), **seen})
     if as_json:
         setting = dict(known.settings[proposal.setting]) if proposal.setting else {}
         console.document({"features": features, **proposal.document(), "values": setting})
