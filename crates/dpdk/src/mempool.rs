@@ -108,16 +108,20 @@ impl Mempool {
         got == n
     }
 
+    /// How many segments so many bytes take.
+    pub fn segments(&self, bytes: usize) -> usize {
+        bytes.div_ceil(self.0.shape.room.into())
+    }
+
     /// A packet with these bytes, in as many segments as they take, at most [`BURST`]. `None` when there are too few.
     pub fn packet(&self, bytes: &[u8]) -> Option<Mbuf> {
-        let room = usize::from(self.0.shape.room).max(1);
-        let (pieces, mut batch) = (bytes.len().div_ceil(room), Batch::new());
+        let (pieces, mut batch) = (self.segments(bytes.len()), Batch::new());
         if pieces > BURST || !self.fill(&mut batch, pieces) {
             return None;
         }
         let mut whole: Option<Mbuf> = None;
         // From the end on: who is put before a chain need not look for its end.
-        for (mut piece, bytes) in batch.into_iter().zip(bytes.chunks(room).rev()) {
+        for (mut piece, bytes) in batch.into_iter().zip(bytes.chunks(self.0.shape.room.into()).rev()) {
             piece.set_len(bytes.len())?.copy_from_slice(bytes);
             if let Some(after) = whole.take() {
                 piece.chain(after).ok()?;

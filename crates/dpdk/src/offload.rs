@@ -176,6 +176,7 @@ mod tests {
             max_tx_queues: 1,
             max_mtu: 1500,
             interface: 0,
+            tx_segments: u16::MAX,
             offers: offers.to_vec(),
         }
     }

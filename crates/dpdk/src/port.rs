@@ -67,6 +67,8 @@ pub struct PortInfo {
     pub max_mtu: u16,
     /// Number of the kernel's interface that it sits on; 0: none.
     pub interface: u32,
+    /// Most segments of a packet that it sends.
+    pub tx_segments: u16,
     /// What it could do by itself.
     pub offers: Vec<&'static str>,
 }
@@ -104,6 +106,8 @@ pub struct PortStats {
     pub rx_errors: u64,
     /// Frames that the port failed to send.
     pub tx_errors: u64,
+    /// Frames that its driver found unfit to be sent, as with work left to it that it does not do.
+    pub tx_unfit: u64,
     /// Frames lost as there was no packet memory to receive into.
     pub rx_no_memory: u64,
 }
@@ -302,6 +306,10 @@ impl Port {
             max_tx_queues: raw.max_tx_queues,
             max_mtu: raw.max_mtu,
             interface: raw.if_index,
+            tx_segments: match raw.tx_desc_lim.nb_seg_max {
+                0 => u16::MAX,
+                most => most,
+            },
             offers: offers(&raw),
         })
     }
@@ -337,7 +345,8 @@ impl Port {
             tx_bytes: raw.obytes,
             rx_missed: raw.imissed,
             rx_errors: raw.ierrors,
-            tx_errors: raw.oerrors + self.0.unfit.load(Ordering::Relaxed),
+            tx_errors: raw.oerrors,
+            tx_unfit: self.0.unfit.load(Ordering::Relaxed),
             rx_no_memory: raw.rx_nombuf,
         }
     }

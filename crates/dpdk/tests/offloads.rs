@@ -296,6 +296,11 @@ fn large_packets_go_whole_from_virtio_to_vhost() {
         frame[at..at + 2].copy_from_slice(&whole.data()[at..at + 2]);
         assert_eq!(whole.data(), &frame[..whole.data().len()]);
     }
+    // Headers that are longer than the packet: nobody gets it, and it is counted.
+    let headers = Headers { l2: 14, l3: 400, l4: 20, v6: false, tcp: true };
+    send(&mut virtio, &pool, &frame(false, true, 100).0, Some(TxWork::segments(&headers, false, 1460)));
+    let (ours, theirs) = (virtio.port.stats(), vhost.port.stats());
+    assert_eq!((ours.tx_unfit, ours.tx_packets, theirs.rx_packets), (1, 2, 2));
     std::fs::remove_dir_all(folder).unwrap();
 }
 

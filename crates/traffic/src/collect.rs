@@ -392,6 +392,13 @@ impl Collector {
                 limit: limits.starved,
             });
         }
+        for (port, unfit) in self.ports.iter().map(|(name, port)| (name, port.tx_dropped)) {
+            if unfit > 0 {
+                let what =
+                    format!("the driver of port {port} found {unfit} frames unfit, and did not send them");
+                reasons.push(Reason { code: "ND-90-04", group: None, what, value: unfit as f64, limit: 0.0 });
+            }
+        }
         for element in self.elements.values() {
             // Of an impaired port: all else that it drops it was asked to.
             let Some(&full) = element.drops.get("queue_full") else { continue };
@@ -562,6 +569,19 @@ mod tests {
                 assert_eq!(seen.2, expected.2);
             }
         }
+    }
+
+    #[test]
+    fn what_a_port_did_not_send_makes_the_result_invalid() {
+        let mut collector =
+            after([sample(0, 0, 2000), sample(1, 0, 2000), last(0, 2000, 2100), last(1, 2000, 2100)]);
+        collector
+            .ports
+            .insert("a".into(), interfaces::Interface { tx_dropped: 3, tx_errors: 9, ..Default::default() });
+        let result = finish(collector);
+        let reason = &result.validity.reasons[0];
+        assert_eq!((reason.code, reason.value), ("ND-90-04", 3.0));
+        assert!(reason.what.contains("port a found 3 frames unfit"), "{}", reason.what);
     }
 
     #[test]

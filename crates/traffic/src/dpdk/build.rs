@@ -154,7 +154,9 @@ pub fn build(
         let headers = if headers > 0 { headers + tags.bytes().len() } else { 0 };
         let program = program.tagged(&tags);
         let cut = program.cut();
-        let by_port = cut.filter(|cut| offloads::cuts(does, &ports[on].info, ports[on].mtu, cut));
+        let by_port = cut.filter(|cut| {
+            offloads::cuts(does, &ports[on].info, ports[on].mtu, (cut, pool.segments(cut.whole())))
+        });
         let segments = by_port.map(|cut| offloads::segments(&cut, does));
         let work = program.left().filter(|_| cut.is_none()).map(|carried| offloads::work(&carried, does));
         let leaving = &mut ports[on].leaving;

@@ -53,6 +53,7 @@ impl Lanes {
             max_tx_queues: max,
             max_mtu: 0,
             interface: 0,
+            tx_segments: u16::MAX,
             offers: vec!["rss"],
         };
         Self::of(port, &info, steady)
@@ -90,6 +91,7 @@ mod tests {
                 max_tx_queues: max,
                 max_mtu: 1500,
                 interface: 0,
+                tx_segments: u16::MAX,
                 offers: offers.to_vec(),
             };
             let lanes = Lanes::of(&port, &info, steady);

@@ -49,11 +49,11 @@ pub fn lacking(at: &str, name: &str, offers: &[&str]) -> Unready {
     Unready::new("ND-92-16", format!("{at}.offloads"), what, "Leave it out, or write \"offloads\": \"auto\"")
 }
 
-/// Whether the port cuts such frames. DPDK's tap driver cuts by itself IPv4 alone, and takes a packet with its Ethernet
-/// header to be what its MTU allows for.
-pub fn cuts(does: Offloads, info: &PortInfo, mtu: usize, cut: &Cut) -> bool {
-    let fits = || !cut.carried.v6 && cut.packet_len(0) <= mtu;
-    does.tso && (info.driver != "net_tap" || fits())
+/// Whether the port cuts such frames, which are handed to it in so many segments. DPDK's tap driver cuts by itself IPv4
+/// alone, and takes a packet with its Ethernet header to be what its MTU allows for.
+pub fn cuts(does: Offloads, info: &PortInfo, mtu: usize, (cut, segments): (&Cut, usize)) -> bool {
+    let taken = info.driver != "net_tap" || !cut.carried.v6 && cut.packet_len(0) <= mtu;
+    does.tso && segments <= info.tx_segments.into() && taken
 }
 
 /// Which checksums of frames are left to the port; `cut`: which it may cut.
@@ -159,6 +159,7 @@ mod tests {
             max_tx_queues: 1,
             max_mtu: 1500,
             interface: 0,
+            tx_segments: u16::MAX,
             offers: offers.to_vec(),
         }
     }
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tap_cuts_what_its_driver_can() {
+    fn a_port_cuts_what_its_driver_can() {
         let cut = |ip: Value, segment: u16| {
             let layers = json!([{"ethernet": {}}, ip, {"tcp": {"segment": segment}}]);
             let layers: Vec<Layer> = serde_json::from_value(layers).expect("layers");
@@ -243,12 +244,14 @@ mod tests {
             compose(&recipe).expect("a program").cut().expect("it is cut")
         };
         let does = Offloads { tso: true, ..Offloads::default() };
-        let on = |driver: &str, cut: Cut| cuts(does, &info(driver, &ALL), 1500, &cut);
+        let on = |driver: &str, cut: Cut| cuts(does, &info(driver, &ALL), 1500, (&cut, 5));
         let v4 = || json!({"ipv4": {}});
         assert!(on("net_tap", cut(v4(), 1446)) && !on("net_tap", cut(v4(), 1447)));
         assert!(!on("net_tap", cut(json!({"ipv6": {}}), 1000)));
         assert!(on("net_ice", cut(json!({"ipv6": {}}), 8000)));
-        assert!(!cuts(Offloads::default(), &info("net_ice", &ALL), 1500, &cut(v4(), 1000)));
+        let (cut, nic) = (cut(v4(), 1000), info("net_ice", &ALL));
+        assert!(!cuts(Offloads::default(), &nic, 1500, (&cut, 5)));
+        assert!(!cuts(does, &PortInfo { tx_segments: 4, ..nic }, 1500, (&cut, 5)));
     }
 
     #[test]

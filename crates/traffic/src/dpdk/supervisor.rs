@@ -380,7 +380,7 @@ fn interfaces(ports: &[(String, Port)], elements: &[ElementStats]) -> Interfaces
             tx_packets: stats.tx_packets,
             tx_bytes: or(stats.tx_bytes, "tx"),
             rx_dropped: stats.rx_missed + stats.rx_no_memory,
-            tx_dropped: 0,
+            tx_dropped: stats.tx_unfit,
             rx_errors: stats.rx_errors,
             tx_errors: stats.tx_errors,
         };
