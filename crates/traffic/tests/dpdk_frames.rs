@@ -25,7 +25,7 @@ fn profile(cable: &str, groups: Vec<Value>) -> Value {
     };
     json!({
         "name": "frames",
-        "phases": {"warmup": "100ms", "measure": "400ms", "drain": "500ms", "sample": "100ms"},
+        "phases": {"warmup": "100ms", "measure": "400ms", "drain": "20s", "sample": "100ms"},
         "transport": {"dpdk": {"ports": [
             {"name": "a", "device": format!("pair:{cable}"), "ip": "10.9.0.1", "speed": "1Gbit/s"},
             {"name": "b", "device": format!("pair:{cable}"), "ip": "10.9.0.2"}

@@ -16,7 +16,7 @@ use traffic::Transport;
 fn cable(name: &str, devices: u32) -> Value {
     json!({
         "name": "queues",
-        "phases": {"warmup": "100ms", "measure": "400ms", "drain": "1s", "sample": "100ms"},
+        "phases": {"warmup": "100ms", "measure": "400ms", "drain": "20s", "sample": "100ms"},
         "transport": {"dpdk": {"ports": [
             {"name": "a", "device": format!("pair:{name}"), "ip": "10.9.6.1", "queues": 2},
             {"name": "b", "device": format!("pair:{name}"), "ip": "10.9.6.2", "queues": 2, "role": "reflector"}
