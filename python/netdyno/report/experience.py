@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from netdyno.report import units
-from netdyno.report.change import ratio
-from netdyno.report.comparison import FURTHEST, Interval
+from netdyno.report.change import FURTHEST, ratio
+from netdyno.report.comparison import Interval
 from netdyno.report.page import Download, when
 from netdyno.report.points import Trial, chart, points
 from netdyno.report.quantity import shown
