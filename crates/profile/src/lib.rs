@@ -326,9 +326,10 @@ pub struct Port {
     #[serde(default = "one_queue")]
     #[schemars(range(min = 1, max = 16))]
     pub queues: u16,
-    /// Work that the port does by itself: `auto`, `none`, or a list of some of `checksum`, `vlan` and `timestamp`, each of
-    /// which it must offer. What it does not do is done in software. Default auto: what it offers and what helps, which are
-    /// a NIC's look at the checksums of what it receives, and time stamps; `netdyno graph` and the result say what came of it.
+    /// Work that the port does by itself: `auto`, `none`, or a list of some of `checksum`, `vlan`, `segment` and
+    /// `timestamp`, each of which it must offer. What it does not do is done in software. Default auto: what it offers and
+    /// what helps, which are a NIC's look at the checksums of what it receives, its cutting of large frames, and time
+    /// stamps; `netdyno graph` and the result say what came of it.
     #[serde(default, skip_serializing_if = "Offloads::is_auto")]
     pub offloads: Offloads,
     /// With the role l2fwd: the port that frames go on to, one of the same role. Default: the port itself.
