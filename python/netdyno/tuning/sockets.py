@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from netdyno import namespace
+from netdyno.errors import Error
 from netdyno.tuning.counters import output
 
 _RATE = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9}
@@ -160,17 +161,28 @@ class Glances:
     def __init__(self, space: str | None, every: float = 0.25) -> None:
         self._space, self._every = space, every
         self._looks: list[dict[str, float]] = []
+        self._failed: Exception | None = None
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def summary(self) -> dict[str, float]:
-        """As of one look, in the middle of those that saw a connection at work."""
+        """As of one look, in the middle of those that saw a connection at work.
+
+        Raises what kept it from looking.
+        """
+        if self._failed:
+            raise self._failed
         names = {name for look in self._looks for name in look}
         return {name: median([look[name] for look in self._looks if name in look]) for name in sorted(names)}
 
     def _run(self) -> None:
         while not self._end.wait(self._every):
-            if seen := summary(read(self._space)):
+            try:
+                seen = summary(read(self._space))
+            except (OSError, Error) as e:
+                self._failed = e
+                return
+            if seen:
                 self._looks.append(seen)
 
     def __enter__(self) -> Glances:

@@ -169,3 +169,14 @@ def test_this_machine_is_read() -> None:
     assert found["dev.lo.tx_packets"] >= 1
     assert found["cpu.all"] >= 0
     assert "same/cpu.all" not in found
+
+
+def test_glances_say_what_kept_them_from_looking() -> None:
+    """A namespace that is gone is told, and is no service without connections."""
+    with sockets.Glances("ndt-nowhere", every=0.001) as glances:
+        glances._thread.join(10.0)
+    with pytest.raises(OSError, match="ndt-nowhere"):
+        glances.summary()
+    with sockets.Glances(None, every=60.0) as glances:
+        pass
+    assert glances.summary() == {}
