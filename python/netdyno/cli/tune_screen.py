@@ -127,9 +127,13 @@ def show(found: Screening) -> None:
         )
     survivors = found.survivors()
     console.out().print(f"matter: {', '.join(survivors) or 'none of them'}")
-    inert = list(dict.fromkeys(e.name for e in found.effects if e.name not in survivors))
-    unknown = [n for n in inert if any(e.matters is None for e in found.effects if e.name == n)]
-    console.out().print(f"inert here: {', '.join(n for n in inert if n not in unknown) or 'none'}")
+    rest = list(dict.fromkeys(e.name for e in found.effects if e.name not in survivors))
+    unknown = [n for n in rest if any(e.matters is None for e in found.effects if e.name == n)]
+    doubtful = [n for n in rest if any(e.doubtful for e in found.effects if e.name == n)]
+    if doubtful:
+        console.out().print(f"not sure, more walks would tell: {', '.join(doubtful)}")
+    inert = [n for n in rest if n not in unknown and n not in doubtful]
+    console.out().print(f"inert here: {', '.join(inert) or 'none'}")
     if unknown:
         console.out().print(f"not known, too many trials failed: {', '.join(unknown)}")
 
@@ -147,6 +151,8 @@ def _bar(share: float, width: int = 16) -> Text:
 def _word(e: Effect) -> Text:
     if e.matters is None:
         return Text(f"not known: {e.failed} steps failed", style="yellow")
+    if e.doubtful:
+        return Text("not sure", style="yellow")
     if not e.matters:
         return Text("inert here", style="dim")
     return Text(f"better towards {e.better}", style="green")

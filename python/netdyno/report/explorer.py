@@ -128,9 +128,11 @@ def varies(metric: Mapping[str, Any], spread: float, at: float) -> str:
 def _finding(e: Mapping[str, Any]) -> Cell:
     if e["matters"] is None:
         return Cell(M("not known: {n} steps failed", n=str(e["failed"])), 1)
+    if e["doubtful"]:
+        return Cell(M("not sure"), 2)
     if not e["matters"]:
         return Cell(M("inert here"), 0)
-    return Cell(M("better towards {value}", value=Data(str(e["better"]))), 2)
+    return Cell(M("better towards {value}", value=Data(str(e["better"]))), 3)
 
 
 def _of_screening(study: Study) -> tuple[str, Msg, Msg, list[Msg]]:

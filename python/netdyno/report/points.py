@@ -58,8 +58,12 @@ def points(
 
 def charts_of_screening(name: str, metric: Mapping[str, Any]) -> list[dict[str, Any]]:
     """How much each parameter matters, against how much that depends on the others."""
-    kinds = {"matters": (M("Matters"), 0), "inert": (M("Inert here"), 3)}
-    found = [(e["mu_star"], e["sigma"], "matters" if e["matters"] else "inert") for e in metric["effects"]]
+    kinds = {"matters": (M("Matters"), 0), "doubtful": (M("Not sure"), 1), "inert": (M("Inert here"), 3)}
+
+    def kind(e: Mapping[str, Any]) -> str:
+        return "matters" if e["matters"] else "doubtful" if e["doubtful"] else "inert"
+
+    found = [(e["mu_star"], e["sigma"], kind(e)) for e in metric["effects"]]
     one = points(Data(name), M("Mean effect"), "number", found, kinds)
     return [chart("effects", M("Mean effect and its spread over the walks"), "number", [one])]
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from netdyno.errors import Error
@@ -77,6 +77,9 @@ class Effect:
     """The chance that the bench's own spread gives such a mu*, corrected (Holm) for how many there are."""
     matters: bool | None
     """None when too few of its steps could be judged."""
+    doubtful: bool
+    """By itself it would stand out; among so many it may be luck. What neither matters nor is doubtful is
+    inert."""
     better: Value | None
     """Towards which end of its bounds the metric gets better on the whole, or with which choice."""
 
@@ -141,8 +144,8 @@ class Screening:
                     "effects": [
                         {
                             "name": e.name, "mu": e.mu, "mu_star": e.mu_star, "sigma": e.sigma, "p": e.p,
-                            "matters": e.matters, "better": e.better, "steps": len(e.effects),
-                            "failed": e.failed,
+                            "matters": e.matters, "doubtful": e.doubtful, "better": e.better,
+                            "steps": len(e.effects), "failed": e.failed,
                         }
                         for e in self.of(name)
                     ],
@@ -312,7 +315,8 @@ def _effect(
         axis.name, metric.name,
         mu=mean(effects) if effects else 0.0,
         mu_star=mean([abs(e) for e in effects]) if effects else 0.0,
-        sigma=sd(effects), effects=effects, failed=failed, p=None, matters=None, better=_better(axis, steps),
+        sigma=sd(effects), effects=effects, failed=failed, p=None, matters=None, doubtful=False,
+        better=_better(axis, steps),
     )  # fmt: skip
 
 
@@ -339,25 +343,14 @@ def _tested(found: Sequence[Effect], noise: Noise, level: float) -> list[Effect]
             p.append(0.0 if e.mu_star > 0 else 1.0)
         else:
             p.append(_beyond(_null(len(e.effects), noise.freedom), e.mu_star / noise.sd))
-    corrected = dict(zip((e.name for e in judged), holm(p), strict=True))
+    chances = dict(zip((e.name for e in judged), zip(p, holm(p), strict=True), strict=True))
     tested = []
     for e in found:
-        chance = corrected.get(e.name)
-        matters = None if chance is None else chance <= level
-        tested.append(
-            Effect(
-                e.name,
-                e.metric,
-                e.mu,
-                e.mu_star,
-                e.sigma,
-                e.effects,
-                e.failed,
-                chance,
-                matters,
-                e.better if matters else None,
-            )
-        )
+        alone, corrected = chances.get(e.name, (None, None))
+        matters = None if corrected is None else corrected <= level
+        doubtful = matters is False and alone is not None and alone <= level
+        better = e.better if matters else None
+        tested.append(replace(e, p=corrected, matters=matters, doubtful=doubtful, better=better))
     return sorted(tested, key=lambda e: -e.mu_star)
 
 

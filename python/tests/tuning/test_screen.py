@@ -84,6 +84,18 @@ def test_a_quiet_baseline_makes_nothing_of_loud_walks(tmp_path: Path) -> None:
     assert false <= 7
 
 
+def test_what_only_stands_out_by_itself_is_not_called_inert(tmp_path: Path) -> None:
+    found = [
+        run(tmp_path / f"{seed}.jsonl", Simulated(seed=seed), trajectories=2, seed=seed) for seed in range(20)
+    ]
+    doubtful = [e for one in found for e in one.effects if e.doubtful]
+    assert doubtful
+    assert all(e.matters is False and e.p is not None and e.p > 0.05 and e.better is None for e in doubtful)
+    # of many that do nothing a few are, as by chance
+    inert = {t.name for t in INERT}
+    assert sum(e.name in inert for e in doubtful) < 0.15 * 20 * len(METRICS) * len(inert)
+
+
 def test_trials_that_fail_are_counted_and_not_judged(tmp_path: Path) -> None:
     found = run(tmp_path / "a.jsonl", Simulated(breaks=0.15), trajectories=8)
     assert found.failed > 5
