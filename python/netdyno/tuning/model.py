@@ -82,6 +82,10 @@ class Tunable:
     """What a value is; a mask is one of CPUs, in hexadecimal."""
 
 
+NOT_TAKEN = "refused: "
+"""How the reason begins why a trial failed whose setting the kernel, or another parameter, does not allow."""
+
+
 @dataclass(frozen=True)
 class Observation:
     """What one trial saw."""

@@ -22,7 +22,7 @@ from netdyno.errors import Error
 from netdyno.stats.compare import holm
 from netdyno.stats.estimate import mean, sd
 from netdyno.tuning.gain import centre, gain, has, of_bench
-from netdyno.tuning.model import Bench, Metric, Value
+from netdyno.tuning.model import NOT_TAKEN, Bench, Metric, Value
 from netdyno.tuning.record import Record, Trial
 from netdyno.tuning.space import Axis, Space
 
@@ -34,6 +34,7 @@ AGAIN = 500
 TWICE = 2
 """Places of each trajectory that are measured twice."""
 DRAWS = 20_000
+TAKEN = "Another --baseline; with --global namespaces may use every congestion control that there is"
 
 
 @dataclass(frozen=True)
@@ -213,6 +214,9 @@ def screen(
         for _ in range(count):
             at = len(baseline)
             baseline.append(record.fair(bench, "baseline", at, {}, _seed(seed, 0, at)))
+            if (why := baseline[-1].observation.why).startswith(NOT_TAKEN):
+                # so will all that begin with it
+                raise Error("ND-90-30", f"the baseline is {why}", fix=TAKEN)
 
     # those that the walks leave no gap for come first, where they also warm up what is cold
     rest(max(1, LEAST_AA - trajectories))

@@ -16,7 +16,7 @@ from netdyno.topology import Network
 from netdyno.tuning import here
 from netdyno.tuning.applied import applied
 from netdyno.tuning.bench import NamespaceBench, topology
-from netdyno.tuning.model import Bench, Metric, Observation, Scope, Setting, Tunable, Value
+from netdyno.tuning.model import NOT_TAKEN, Bench, Metric, Observation, Scope, Setting, Tunable, Value
 from netdyno.tuning.registry import Registry, registry
 from netdyno.tuning.space import Order
 from netdyno.tuning.trials import Limits, gated
@@ -152,10 +152,10 @@ class Checked:
         now = here.holding(setting, self.starts.get)
         for name, value in setting.items():
             for fault in self.registry.faults(name, value, lambda condition: condition.holds(now)):
-                return Observation(setting, {}, {}, valid=False, why=f"refused: {fault.what}")
+                return Observation(setting, {}, {}, valid=False, why=NOT_TAKEN + fault.what)
         try:
             return gated(self.bench.measure(setting, seed), Limits())
         except Error as e:
             if e.code not in REFUSED:
                 raise
-            return Observation(setting, {}, {}, valid=False, why=f"refused: {e.what}")
+            return Observation(setting, {}, {}, valid=False, why=NOT_TAKEN + e.what)

@@ -109,6 +109,20 @@ def test_without_a_baseline_nothing_is_said(tmp_path: Path) -> None:
     assert caught.value.code == "ND-90-30"
 
 
+def test_a_baseline_that_is_refused_ends_it_at_once(tmp_path: Path) -> None:
+    class Refused(Simulated):
+        asked = 0
+
+        def measure(self, setting: Setting, seed: int) -> Observation:
+            self.asked += 1
+            return Observation(setting, {}, {}, valid=False, why="refused: cubic: Operation not permitted")
+
+    bench = Refused()
+    with pytest.raises(Error, match="the baseline is refused: cubic"):
+        run(tmp_path / "a.jsonl", bench, trajectories=4)
+    assert bench.asked == 1
+
+
 def test_one_that_was_killed_goes_on_and_finds_the_same(tmp_path: Path) -> None:
     whole = run(tmp_path / "whole.jsonl", Simulated(), trajectories=3)
 
