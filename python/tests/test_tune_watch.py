@@ -256,6 +256,7 @@ def test_the_buffer_of_a_running_receiver_becomes_as_large_as_it_may_be(space: s
         assert receiver.recv(1000, socket.MSG_WAITALL)
     assert [one.fd for one in reach.widen(space, old, 4 * old)] == [free.fileno()]
     assert (size(free), size(chosen)) == (4 * old, begun)
+    assert list(reach.widen(space, old, 4 * old)) == []
     locks = [one.getsockopt(socket.SOL_SOCKET, reach.SO_BUF_LOCK) & reach.RECEIVING for one in (free, chosen)]
     assert locks == [0, reach.RECEIVING]
     for pair in pairs:

@@ -86,11 +86,21 @@ class Span:
         """A rate, if it is one of much."""
         return rate if rate * self.after.of("minrtt") / 1e3 >= BULK else 0.0
 
-    def window_full(self, most: float) -> bool:
-        """Whether its receive buffer has grown to all that it may be, and all that the window holds comes."""
+    @property
+    def full(self) -> bool:
+        """Whether all that the window holds comes, in each round trip."""
         trip = (self.after.of("minrtt") or self.after.of("rcv_rtt")) / 1e3
         window = self.after.of("rcv_ssthresh") or self.after.of("rb") / 2
-        return self.after.of("rb") >= most > 0 and self.received * trip >= FULL * window > 0
+        return self.received * trip >= FULL * window > 0
+
+    def window_full(self, most: float) -> bool:
+        """Whether its receive buffer has grown to all that it may be, and it is full."""
+        return self.after.of("rb") >= most > 0 and self.full
+
+    def stuck(self, most: float) -> bool:
+        """Whether the kernel might let its buffer grow, and does not although it is full."""
+        before = self.before.of("rb") if self.before else 0.0
+        return before == self.after.of("rb") < most and self.full
 
 
 class Connections:
@@ -146,6 +156,7 @@ def gauges(spans: Iterable[Span], rested: Sequence[Span], most: float) -> dict[s
     bursts = [span for span in rested if span.burst and span.far]
     found = {
         "tcp.windows_full": float(sum(span.window_full(most) for span in spans)),
+        "tcp.windows_stuck": float(sum(span.stuck(most) for span in spans)),
         "tcp.received": max((span.bulk(span.received) for span in spans), default=0.0),
         "tcp.sent": max((span.bulk(span.sent) for span in spans), default=0.0),
         "tcp.sndbuf_limited": sum(s.moved("sndbuf_limited_ms") for s in spans) / busy if busy else 0.0,

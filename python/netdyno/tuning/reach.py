@@ -103,7 +103,7 @@ def widen(where: str | None, old: int, new: int) -> Iterator[Held]:
     """
     program = shutil.which("ss") or "/usr/bin/ss"
     for one in parse_receivers(namespace.inside(where, lambda: output(program, "-tinpmOH"))):
-        if one.size >= old:
+        if old <= one.size < new:
             with contextlib.suppress(OSError), _copy(one.pid, one.fd) as copy:
                 if copy.getsockopt(socket.SOL_SOCKET, SO_BUF_LOCK) & RECEIVING:
                     continue

@@ -45,6 +45,7 @@ class Follower:
     """Their size, in that of the parameter."""
 
 
+RECEIVE = "net.ipv4.tcp_rmem.max"
 FOLLOWERS = {
     "net.core.somaxconn": Follower("TcpExtListenOverflows", "backlog", "listeners.cut"),
     "net.core.rmem_default": Follower("UdpRcvbufErrors", "udp", "udp.default"),
@@ -194,14 +195,19 @@ class Watching:
     def _carry(self, name: str, old: int, new: int) -> None:
         """Have running sockets follow."""
         if name not in FOLLOWERS:
-            for one in reach.widen(self.where, old, new):
-                self._told(one)
+            self._widen(old, new)
             return
         size = old * FOLLOWERS[name].scale
         self._left.setdefault(name, set()).add(size)
         for one in reach.sockets(FOLLOWERS[name].what, self.where):
             if one.size == size and (one.full or (one.pid, one.fd) in self._cut.get(name, ())):
                 self._resize(one, name, new)
+
+    def _widen(self, old: int, new: int) -> None:
+        """Have connections follow that receive, and whose buffers are as large as they might be."""
+        if self._reaching:
+            for one in reach.widen(self.where, old, new):
+                self._told(one)
 
     def _resize(self, one: reach.Held, name: str, new: int) -> None:
         entry = reach.resize(one, new * FOLLOWERS[name].scale, self._notes)
@@ -234,7 +240,10 @@ class Watching:
             if one.value is not None
         }
         self._look()
-        rates |= self._connections.window(float(values.get("net.ipv4.tcp_rmem.max", 0)))
+        rates |= self._connections.window(float(values.get(RECEIVE, 0)))
+        if rates["tcp.windows_stuck"] and RECEIVE in self._first and not self.watcher.frozen:
+            # they are those of connections that came later
+            self._widen(int(self._first[RECEIVE]), int(values.get(RECEIVE, 0)))
         rates |= self._bound(rates, values)
         rates["ports.short"] = gauges.shortage(self._ports(rates.get("sockets.TCP.tw", 0.0)), rates)
         return Sample(now, rates, {name: v for name, v in values.items() if self._counts(name, rates)})

@@ -43,6 +43,21 @@ def test_a_window_is_full_when_all_of_it_comes_in_each_round_trip() -> None:
     assert receiver(0) == 0
 
 
+def test_a_buffer_that_does_not_grow_is_stuck() -> None:
+    def stuck(before: int, after: int, rate: float = 4.1e6) -> float:
+        lines = [
+            RECEIVER.format(rb=rb, got=round(3366976 + rate * t), trip=40.0, least=40.159, last="")
+            for t, rb in ((0, before), (1, after))
+        ]
+        return series((10.0, lines[0]), (11.0, lines[1]))["tcp.windows_stuck"]
+
+    assert stuck(200000, 200000) == 1
+    # it grows; it is not full; it may not be larger
+    assert stuck(190000, 200000) == 0
+    assert stuck(200000, 200000, 1e6) == 0
+    assert stuck(MOST, MOST) == 0
+
+
 def test_a_queue_on_the_way_does_not_make_a_window_small() -> None:
     """The same bytes wait somewhere, and come no sooner with a larger window."""
     assert receiver(1e6, trip=160.0) == 0
