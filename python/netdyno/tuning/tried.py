@@ -21,7 +21,8 @@ from netdyno.tuning.registry import Registry, registry
 from netdyno.tuning.space import Order
 from netdyno.tuning.trials import Limits, gated
 
-REFUSED = ("ND-92-33", "ND-104-05", "ND-104-07", "ND-104-43")
+NOT_SET = "ND-92-33"
+REFUSED = (NOT_SET, "ND-104-05", "ND-104-07", "ND-104-43")
 """Errors that are about the setting, and not about the bench."""
 CONGESTION = "net.ipv4.tcp_congestion_control"
 ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
@@ -55,6 +56,9 @@ def look(bench: NamespaceBench) -> Tried:
         for name, one in found.items():
             if one.tunable.choices and one.scope is not Scope.GLOBAL:
                 tunables[name] = replace(tunables[name], choices=_accepted(bench, space, one))
+            elif one.scope is Scope.DEVICE and not _settable(bench, space, one):
+                del tunables[name]
+    found = {name: found[name] for name in tunables}
     starts = {n: one.value for n, one in found.items() if one.value is not None}
     return Tried(tunables, starts | _values(bench, known))
 
@@ -64,15 +68,22 @@ def _accepted(bench: NamespaceBench, space: str, one: here.Here) -> tuple[Value,
     if one.name == CONGESTION and ALLOWED in bench.spec.machine:
         return tuple(str(bench.spec.machine[ALLOWED]).split())
 
-    def taken(choice: Value) -> bool:
-        try:
-            with applied({one.name: choice}, space, False, bench.notes):
-                pass
-        except Error:
-            return False
-        return True
+    return tuple(choice for choice in one.tunable.choices if _refusal(bench, space, one.name, choice) is None)
 
-    return tuple(choice for choice in one.tunable.choices if taken(choice))
+
+def _settable(bench: NamespaceBench, space: str, one: here.Here) -> bool:
+    """Whether this device takes any other number: not every kind has what each parameter is about."""
+    others = [value for value in (one.high, one.low) if value is not None and value != one.value]
+    refusals = [_refusal(bench, space, one.name, value) for value in others]
+    return not others or any(why is None or why.code != NOT_SET for why in refusals)
+
+
+def _refusal(bench: NamespaceBench, space: str, name: str, value: Value) -> Error | None:
+    try:
+        with applied({name: value}, space, False, bench.notes):
+            return None
+    except Error as e:
+        return e
 
 
 def narrowed(known: Registry, there: Tried, names: Iterable[str]) -> dict[str, Tunable]:
@@ -123,12 +134,10 @@ def machine(names: Iterable[str]) -> dict[str, str | int]:
 
 @contextmanager
 def _network(bench: NamespaceBench) -> Iterator[Network]:
-    # a path that is bad says nothing of what there is
-    plain = bench.spec.model_copy(update={"path": None})
     with (
         tempfile.TemporaryDirectory(prefix="nd-look-") as folder,
         Network(
-            topology(plain), f"t{secrets.token_hex(3)}", bench.notes, Path(folder) / "links.jsonl"
+            topology(bench.spec), f"t{secrets.token_hex(3)}", bench.notes, Path(folder) / "links.jsonl"
         ) as network,
     ):
         yield network

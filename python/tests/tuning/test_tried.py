@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from netdyno.daemon import program
 from netdyno.errors import Error
 from netdyno.tuning.bench import NamespaceBench, Spec
 from netdyno.tuning.model import Metric, Observation, Setting
@@ -120,3 +121,18 @@ def test_only_what_this_kernel_takes_can_be_tried() -> None:
     qdisc = there.tunables["dev.eth0.qdisc"]
     assert "pfifo_fast" in qdisc.choices
     assert set(there.tunables[CONGESTION].choices) <= set(registry().find(CONGESTION).choices)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+def test_only_what_this_kind_of_device_takes_can_be_tried() -> None:
+    try:
+        program()
+    except Error:
+        pytest.skip("netdynod is not built")
+    # a cable ends in a device of another kind than a path, whose tap has no NAPI
+    cable = look(NamespaceBench(Spec(workload="iperf3-tcp"))).tunables
+    way = {"a_to_b": {"delay": {"constant": "1ms"}}}
+    path = look(NamespaceBench(Spec(workload="iperf3-tcp", path=way))).tunables
+    assert "dev.eth0.channels_rx" in cable
+    assert not {"dev.eth0.channels_rx", "dev.eth0.threaded"} & set(path)
+    assert {"dev.eth0.txqueuelen", MAX} <= set(path) & set(cable)
