@@ -134,10 +134,8 @@ fn send(
     (now, due_by): (Time, Time),
     window: Window,
 ) {
-    if let Some(mut cutter) = streams.cutter.take() {
-        send_cut(streams, &mut cutter, marks, pool, batch, zero, (now, due_by), window);
-        streams.cutter = Some(cutter);
-        return;
+    if streams.cutter.is_some() {
+        return send_cut(streams, marks, pool, batch, zero, (now, due_by), window);
     }
     let ready = streams.slots.ready(due_by, batch.room());
     let have = batch.len();
@@ -186,10 +184,11 @@ fn send(
 }
 
 /// The same for frames that are cut: one after the other, and none is begun before the last one's packets are all there.
-#[expect(clippy::too_many_arguments, reason = "those of `send`")]
+/// Apart from `send`, so that it is not in the way of all others.
+#[cold]
+#[inline(never)]
 fn send_cut(
     streams: &mut Streams,
-    cutter: &mut Cutter,
     marks: &mut Marks,
     pool: &Mempool,
     batch: &mut Batch,
@@ -197,23 +196,23 @@ fn send_cut(
     (now, due_by): (Time, Time),
     window: Window,
 ) {
-    loop {
-        cutter.fill(pool, batch);
-        if cutter.left() > 0 || batch.room() == 0 || streams.slots.ready(due_by, 1) == 0 {
-            return;
-        }
-        let Streams { slots, meter, .. } = streams;
-        let flows = |slot: &Slot| count_flow(meter, slot, window);
+    let Streams { slots, program, cutter: Some(cutter), .. } = streams else { return };
+    cutter.fill(pool, batch);
+    while cutter.left() == 0 && batch.room() > 0 && slots.ready(due_by, 1) > 0 {
+        let flows = |slot: &Slot| count_flow(&mut streams.meter, slot, window);
         if slots.take_all((due_by, 1), (zero, streams.first), marks, flows) == 0 {
             return;
         }
         marks.devices[0] += streams.from;
-        streams.program.write_all(&mut [cutter.begin()], marks);
+        program.write_all(&mut [cutter.begin()], marks);
         let due = Time(marks.sent_ns[0].saturating_sub(zero));
-        let phase = window.phase(due);
-        streams.count(phase, cutter.packets(), cutter.bytes());
-        let late = now.since(due).min(DELAY_MAX_NS);
-        let _grown = streams.meter[phase as usize].lateness.record_n(late, cutter.packets() as u64);
+        let meter = &mut streams.meter[window.phase(due) as usize];
+        let packets = cutter.packets() as u64;
+        meter.counts.messages_intended += packets;
+        meter.counts.messages_sent += packets;
+        meter.counts.bytes_sent += cutter.bytes() as u64;
+        let _grown = meter.lateness.record_n(now.since(due).min(DELAY_MAX_NS), packets);
+        cutter.fill(pool, batch);
     }
 }
 
