@@ -104,11 +104,14 @@ class Daemon:
             pass
         status = self.process.exited()
         why = "it did not say that it is ready" if status is None else f"it ended with status {status}"
+        fix = f"See {self.log}"
+        if status == -signal.SIGILL:
+            why, fix = "it is built for another kind of CPU", "Build it on this machine: `./do setup`"
         raise Error(
             "ND-92-21",
             f"the daemon did not start: {why}: {self.words() or 'no log'}",
             at=self.process.command[0],
-            fix=f"See {self.log}",
+            fix=fix,
         )
 
     def connect(self) -> Client:

@@ -151,6 +151,18 @@ def test_a_daemon_that_does_not_start(fake: Path, tmp_path: Path, monkeypatch: p
     assert "told to die" in failed.value.what
 
 
+def test_a_daemon_for_another_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "netdynod"
+    program.write_text("#!/bin/sh\nkill -ILL $$\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("NETDYNO_DAEMON", str(program))
+    with pytest.raises(Error) as failed:
+        Daemon(tmp_path / "nd-core.sock", tmp_path / "log")
+    assert failed.value.code == "ND-92-21"
+    assert "CPU" in failed.value.what
+    assert "./do setup" in failed.value.fix
+
+
 def test_no_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NETDYNO_DAEMON", "/nowhere/netdynod")
     with pytest.raises(Error) as missing:

@@ -95,7 +95,7 @@ impl Mempool {
             return n == 0;
         }
         let len = len as u16;
-        let pool = self.0.pool.as_ptr();
+        let (pool, fresh) = (self.0.pool.as_ptr(), batch.is_empty());
         // SAFETY: nd_alloc_frames writes either n valid packets, n <= room, or none and returns non-zero; their
         // buffers have `room` bytes at least.
         let got = unsafe {
@@ -105,6 +105,9 @@ impl Mempool {
                 },
             )
         };
+        if fresh && got == n {
+            batch.weigh(n as u64 * u64::from(len));
+        }
         got == n
     }
 

@@ -22,12 +22,13 @@ fn packets_go_back_to_their_pool() {
 
 #[test]
 fn an_empty_pool_gives_nothing_rather_than_some() {
-    let pool = Mempool::new(eal(), 63, 256).unwrap();
+    let packets = 2 * BURST - 1;
+    let pool = Mempool::new(eal(), packets as u32, 256).unwrap();
     let first = frames(&pool, 0, BURST);
     let mut second = Batch::new();
     assert!(!pool.fill(&mut second, BURST));
     assert!(second.is_empty());
-    assert!(pool.fill(&mut second, 63 - BURST));
+    assert!(pool.fill(&mut second, packets - BURST));
     drop(first);
 }
 
@@ -68,15 +69,16 @@ fn a_pool_that_does_not_fit_says_how_much_there_is() {
 #[test]
 fn a_ring_keeps_order_and_refuses_what_does_not_fit() {
     let pool = Mempool::new(eal(), 511, 128).unwrap();
-    let (mut tx, mut rx) = Ring::channel(eal(), 63).unwrap();
+    let room = 2 * BURST - 1;
+    let (mut tx, mut rx) = Ring::channel(eal(), room as u32).unwrap();
     let mut first = frames(&pool, 0, BURST);
     let mut second = frames(&pool, BURST as u32, BURST);
     assert_eq!(tx.send(&mut first), BURST);
     assert_eq!(tx.send(&mut second), BURST - 1);
-    assert_eq!(numbers(&second), [63]);
+    assert_eq!(numbers(&second), [room as u32]);
     let mut out = Batch::new();
     assert_eq!(rx.receive(&mut out), BURST);
-    assert_eq!(numbers(&out), (0..32).collect::<Vec<_>>());
+    assert_eq!(numbers(&out), (0..BURST as u32).collect::<Vec<_>>());
     drop((tx, rx, out, second));
     assert_eq!(pool.available(), 511, "what was left in the ring is freed with it");
 }
@@ -132,10 +134,53 @@ fn dpdk_starts_once_and_says_what_it_lacks() {
 
 #[test]
 fn batches_move_in_order() {
-    let pool = Mempool::new(eal(), 127, 128).unwrap();
-    let (mut from, mut to) = (frames(&pool, 0, 20), frames(&pool, 100, 20));
+    let pool = Mempool::new(eal(), 2 * BURST as u32 - 1, 128).unwrap();
+    let (mut from, mut to) = (frames(&pool, 0, 20), frames(&pool, 100, BURST - 12));
     from.move_to(&mut to);
     assert_eq!((from.len(), to.len()), (8, BURST));
     assert_eq!(numbers(&from), (12..20).collect::<Vec<_>>());
-    assert_eq!(numbers(&to)[19..22], [119, 0, 1]);
+    let last = 100 + BURST as u32 - 13;
+    assert_eq!(numbers(&to)[BURST - 13..BURST - 10], [last, 0, 1]);
+}
+
+#[test]
+fn a_batch_knows_how_many_bytes_it_holds_whatever_is_done_to_it() {
+    let pool = Mempool::new(eal(), 1023, 2048).unwrap();
+    let counted = |batch: &Batch| batch.frames().iter().map(|mbuf| mbuf.len() as u64).sum::<u64>();
+    let (mut batch, mut other) = (Batch::new(), Batch::new());
+    let check = |batch: &Batch, other: &Batch| {
+        assert_eq!((batch.bytes(), other.bytes()), (counted(batch), counted(other)));
+    };
+    assert!(pool.fill_frames(&mut batch, 20, 60));
+    assert_eq!(batch.bytes(), 1200);
+    assert!(pool.fill_frames(&mut batch, 30, 100));
+    assert_eq!(batch.bytes(), 2200);
+    batch.data_mut().for_each(|data| data.fill(7));
+    assert_eq!(batch.bytes(), 2200);
+    batch.frames_mut()[3].set_len(61).unwrap();
+    check(&batch, &other);
+    batch.retain(|mbuf| {
+        mbuf.set_len(62).unwrap();
+        mbuf.data()[0] == 7
+    });
+    check(&batch, &other);
+    batch.move_to(&mut other);
+    check(&batch, &other);
+    assert!(pool.fill_frames(&mut batch, 3, 60));
+    batch.move_to(&mut other);
+    check(&batch, &other);
+    let mut turn = 0;
+    other.filter_map(|mut mbuf| {
+        turn += 1;
+        mbuf.set_len(100 + turn).unwrap();
+        (turn % 3 > 0).then_some(mbuf)
+    });
+    check(&batch, &other);
+    other.truncate(5);
+    batch.push(other.into_iter().next().unwrap()).unwrap();
+    check(&batch, &Batch::new());
+    batch.clear();
+    assert_eq!(batch.bytes(), 0);
+    drop(batch);
+    assert_eq!(pool.available(), 1023);
 }

@@ -115,7 +115,7 @@ impl Worker {
                 worked |= self.poll::<T>(*element, &mut batch);
             }
             for inlet in 0..self.inlets.len() {
-                worked |= self.take_in::<T>(inlet);
+                worked |= self.take_in::<T>(inlet, &mut batch);
             }
             self.counters.turns.add(1);
             works = works.wrapping_add(worked.into());
@@ -201,17 +201,17 @@ impl Worker {
 
     /// Take what another worker sent. Says whether there was anything.
     #[inline]
-    fn take_in<const T: bool>(&mut self, at: usize) -> bool {
+    fn take_in<const T: bool>(&mut self, at: usize, batch: &mut Batch) -> bool {
         let inlet = &mut self.inlets[at];
-        inlet.ring.receive(&mut inlet.held);
-        if inlet.held.is_empty() {
+        inlet.held.move_to(batch);
+        inlet.ring.receive(batch);
+        if batch.is_empty() {
             return false;
         }
         let to = inlet.to;
-        let mut batch = std::mem::take(&mut inlet.held);
         self.watch.pass();
-        self.push::<T>(to, &mut batch);
-        self.inlets[at].held = batch;
+        self.push::<T>(to, batch);
+        batch.move_to(&mut self.inlets[at].held);
         true
     }
 

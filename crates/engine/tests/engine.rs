@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Seen, Sort, eal, numbers};
-use dpdk::{Batch, Mempool, Port, PortConfig};
+use dpdk::{BURST, Batch, Mempool, Port, PortConfig};
 use engine::port::{PortRx, PortTx};
 use engine::{About, Cx, Element, ElementStats, Engine, Graph, Options, Placement};
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +18,7 @@ fn run(placement: &Placement, most: usize) -> Vec<ElementStats> {
     let mut graph = Graph::new();
     let source = graph.add("numbers", numbers(COUNT));
     let sort = graph.add("sort", Sort);
-    let threes_sink = graph.add("threes", threes.check(32));
+    let threes_sink = graph.add("threes", threes.check(BURST));
     let rest_sink = graph.add("rest", rest.check(most));
     graph.connect(source, sort);
     graph.connect(sort, rest_sink);
@@ -60,19 +60,19 @@ fn check_counts(stats: &[ElementStats]) {
 
 #[test]
 fn on_one_worker() {
-    check_counts(&run(&Placement::single(None), 32));
+    check_counts(&run(&Placement::single(None), BURST));
 }
 
 #[test]
 fn split_over_two() {
-    check_counts(&run(&Placement::split([&["numbers"], &["sort", "threes", "rest"]]), 32));
+    check_counts(&run(&Placement::split([&["numbers"], &["sort", "threes", "rest"]]), BURST));
 }
 
 #[test]
 fn split_over_four_with_a_small_ring() {
     let mut placement = Placement::split([&["numbers"], &["sort"], &["threes"], &["rest"]]);
     placement.ring = 7;
-    let stats = run(&placement, 32);
+    let stats = run(&placement, BURST);
     // A ring that overflows refuses; the source holds what is refused, the sorter drops it, counted.
     let sort = &stats[1];
     assert_eq!(stats[0].packets_out, u64::from(COUNT));
@@ -115,7 +115,7 @@ fn through_a_cable_and_back_into_the_graph() {
     let source = graph.add("numbers", numbers(COUNT));
     let out = graph.add("left.tx", PortTx(tx.remove(0)));
     let back = graph.add("right.rx", PortRx(rx.remove(0)));
-    let sink = graph.add("check", seen.check(32));
+    let sink = graph.add("check", seen.check(BURST));
     graph.connect(source, out);
     graph.connect(back, sink);
     let engine = Engine::start(eal(), graph, &Placement::single(None), &Options::default()).unwrap();
@@ -130,7 +130,7 @@ fn an_idle_worker_leaves_the_core_to_others() {
     let seen = Seen::default();
     let mut graph = Graph::new();
     let source = graph.add("numbers", numbers(0));
-    let sink = graph.add("check", seen.check(32));
+    let sink = graph.add("check", seen.check(BURST));
     graph.connect(source, sink);
     let engine =
         Engine::start(eal(), graph, &Placement::single(Some(first_core())), &Options::default()).unwrap();
@@ -170,7 +170,7 @@ impl Element for Flood {
         if std::mem::replace(&mut self.1, true) {
             return;
         }
-        for _ in 0..40 {
+        for _ in 0..BURST + 8 {
             let mut one = Batch::new();
             assert!(self.0.fill(&mut one, 1));
             one.frames_mut()[0].set_len(60).unwrap();
@@ -185,16 +185,16 @@ impl Element for Flood {
 fn a_batch_that_overflows_is_counted() {
     let mut graph = Graph::new();
     let source = graph.add("flood", Flood(Mempool::new(eal(), 255, 128).unwrap(), false));
-    let a = graph.add("a", Seen::default().check(32));
+    let a = graph.add("a", Seen::default().check(BURST));
     let seen = Seen::default();
     let b = graph.add("b", Any(seen.clone()));
     graph.connect(source, a);
     graph.connect_output(source, 1, b);
     let engine = Engine::start(eal(), graph, &Placement::single(None), &Options::default()).unwrap();
-    seen.wait(32);
+    seen.wait(BURST as u64);
     let stats = engine.stop();
     assert_eq!(stats[0].drops, [("overflow".to_owned(), 8)]);
-    assert_eq!(stats[0].packets_out, 32);
+    assert_eq!(stats[0].packets_out, BURST as u64);
 }
 
 struct Any(Seen);

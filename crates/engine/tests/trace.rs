@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Seen, Sort, eal, number, numbers};
-use dpdk::Batch;
+use dpdk::{BURST, Batch};
 use engine::trace::{BYTES, Filter, PACKETS, Step, Traced, Verdict};
 use engine::{About, Cx, Element, ElementStats, Engine, Graph, Options, Placement};
 use std::time::{Duration, Instant};
@@ -17,8 +17,8 @@ fn graph() -> Graph {
     let mut graph = Graph::new();
     let source = graph.add("numbers", numbers(MANY));
     let sort = graph.add("sort", Sort);
-    let threes = graph.add("threes", Seen::default().check(32));
-    let rest = graph.add("rest", Seen::default().check(32));
+    let threes = graph.add("threes", Seen::default().check(BURST));
+    let rest = graph.add("rest", Seen::default().check(BURST));
     graph.connect(source, sort);
     graph.connect(sort, rest);
     graph.connect_output(sort, 1, threes);

@@ -103,9 +103,10 @@ impl Element for Impair {
     #[inline]
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         self.path.turn(cx.now(), &mut self.cargo);
-        for mbuf in std::mem::take(batch) {
+        batch.filter_map(|mbuf| {
             self.path.offer(cx.now(), mbuf, &mut self.cargo);
-        }
+            None
+        });
         self.leave(batch, cx);
     }
 

@@ -71,13 +71,13 @@ impl Element for Sort {
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         cx.sift(batch, |mbuf| if number(mbuf.data()).is_multiple_of(5) { Err(1) } else { Ok(()) });
-        for mbuf in std::mem::take(batch) {
+        batch.filter_map(|mbuf| {
             if number(mbuf.data()).is_multiple_of(3) {
                 cx.emit(1, mbuf);
-            } else {
-                batch.push(mbuf).unwrap();
+                return None;
             }
-        }
+            Some(mbuf)
+        });
     }
 }
 

@@ -119,7 +119,10 @@ impl Order {
 }
 
 /// Most frames that are written at a time.
-pub const ROWS: usize = 32;
+pub const ROWS: usize = 128;
+
+/// Sums and the like are made for a multiple of so many frames at once, whether or not there are as many.
+const LANES: usize = 16;
 
 /// Who sends each frame, and what its signature says, if it is measured.
 #[derive(Debug, Clone)]
@@ -175,6 +178,8 @@ pub struct Program {
     targets: Box<[Target]>,
     /// Sums for each target, by frame: used while frames are written, kept so as not to be made each time.
     sums: Box<[[u32; ROWS]]>,
+    /// The same for what is put into a window, and for the values of one field.
+    scratch: Box<[[u64; ROWS]; 2]>,
     /// Whose checksums are left to the port, or to who cuts.
     left: Option<Carried>,
     /// How frames are cut.
@@ -203,7 +208,8 @@ impl Program {
         let mut picks = [0; ROWS];
         picks[0] = order.next();
         let sums = vec![[0; ROWS]; targets.len()].into();
-        Self { variants, order, picks, picked: 1, steps, targets, sums, left: None, cut: None }
+        let scratch = Box::new([[0; ROWS]; 2]);
+        Self { variants, order, picks, picked: 1, steps, targets, sums, scratch, left: None, cut: None }
     }
 
     /// The same, whose checksums there are left to the port, and which are cut so.
@@ -343,16 +349,22 @@ impl Program {
         // So that as many are chosen.
         self.len_ahead(rows - 1);
         self.lay(frames);
+        let lanes = rows.next_multiple_of(LANES);
+        let [window, values] = &mut *self.scratch;
+        let (window, values) = (&mut window[..lanes], &mut values[..lanes]);
         for step in &mut self.steps {
-            let (mut window, mut values) = ([0u64; ROWS], [0u64; ROWS]);
-            for part in &mut step.parts {
+            for (number, part) in step.parts.iter_mut().enumerate() {
                 part.values.fill(&mut values[..rows], &marks.devices);
-                for (window, value) in window.iter_mut().zip(&values) {
-                    *window |= (*value << part.shift) & part.mask;
+                let (shift, mask) = (part.shift, part.mask);
+                let put = |value: &u64| (*value << shift) & mask;
+                if number == 0 {
+                    window.iter_mut().zip(&*values).for_each(|(window, value)| *window = put(value));
+                } else {
+                    window.iter_mut().zip(&*values).for_each(|(window, value)| *window |= put(value));
                 }
             }
-            store(frames, step, &mut window);
-            add(&mut self.sums, step.covered, &window);
+            store(frames, step, window);
+            add(&mut self.sums, step.covered, 0, window);
         }
         self.sign(frames, marks);
         self.check(frames);
@@ -388,43 +400,52 @@ impl Program {
         if self.variants.iter().all(|variant| variant.signature.is_none()) {
             return;
         }
-        let (rows, mut sums) = signature::rows(&marks.streams, &marks.sequences, &marks.sent_ns);
-        if let [Variant { signature: Some(at), .. }] = &*self.variants {
-            for (frame, row) in frames.iter_mut().zip(&rows) {
-                put(frame, *at, |_| row.bytes());
-            }
-        } else {
-            for (((frame, row), pick), sum) in frames.iter_mut().zip(&rows).zip(self.picks).zip(&mut sums) {
-                match self.variants.get(usize::from(pick)).and_then(|variant| variant.signature) {
-                    Some(at) => put(frame, at, |_| row.bytes()),
-                    None => *sum = 0,
+        let streams = marks.streams.as_chunks::<LANES>().0.iter();
+        let times = marks.sequences.as_chunks::<LANES>().0.iter().zip(marks.sent_ns.as_chunks::<LANES>().0);
+        for (some, (frames, (streams, (sequences, sent_ns)))) in
+            frames.chunks_mut(LANES).zip(streams.zip(times)).enumerate()
+        {
+            let (rows, mut sums) = signature::rows(streams, sequences, sent_ns);
+            let from = some * LANES;
+            if let [Variant { signature: Some(at), .. }] = &*self.variants {
+                for (frame, row) in frames.iter_mut().zip(&rows) {
+                    put(frame, *at, |_| row.bytes());
+                }
+            } else {
+                let picks = &self.picks[from..];
+                for (((frame, row), pick), sum) in frames.iter_mut().zip(&rows).zip(picks).zip(&mut sums) {
+                    match self.variants.get(usize::from(*pick)).and_then(|variant| variant.signature) {
+                        Some(at) => put(frame, at, |_| row.bytes()),
+                        None => *sum = 0,
+                    }
                 }
             }
+            let covering = self.targets.iter().zip(&mut self.sums).filter(|(target, _)| target.signature);
+            covering.for_each(|(_, total)| plus(&mut total[from..], &sums));
         }
-        let covering = self.targets.iter().zip(&mut self.sums).filter(|(target, _)| target.signature);
-        covering.for_each(|(_, total)| plus(total, &sums));
     }
 
     /// The checksums.
     #[inline]
     fn check(&mut self, frames: &mut [&mut [u8]]) {
         for (number, target) in self.targets.iter().enumerate() {
-            let Some(sums) = self.sums.get(number) else { break };
-            let mut checksums = [0; ROWS];
             let none = if target.zero_is_none { 0xffff } else { 0 };
-            for (checksum, sum) in checksums.iter_mut().zip(sums) {
-                *checksum = complement(*sum);
-                if *checksum == 0 {
-                    *checksum = none;
+            for (some, frames) in frames.chunks_mut(LANES).enumerate() {
+                let from = some * LANES;
+                let Some(sums) = self.sums.get(number).and_then(|sums| sums[from..].first_chunk::<LANES>())
+                else {
+                    break;
+                };
+                let checksums = sums.map(|sum| match complement(sum) {
+                    0 => none,
+                    checksum => checksum,
+                });
+                for (frame, checksum) in frames.iter_mut().zip(&checksums) {
+                    put(frame, target.at, |_| checksum.to_ne_bytes());
                 }
-            }
-            for (frame, checksum) in frames.iter_mut().zip(&checksums) {
-                put(frame, target.at, |_| checksum.to_ne_bytes());
-            }
-            if target.covered != 0 {
-                let mut values = [0; ROWS];
-                values.iter_mut().zip(checksums).for_each(|(value, checksum)| *value = checksum.into());
-                add(&mut self.sums, target.covered, &values);
+                if target.covered != 0 {
+                    add(&mut self.sums, target.covered, from, &checksums.map(u64::from));
+                }
             }
         }
     }
@@ -449,7 +470,7 @@ fn copy(out: &mut [u8], bytes: &[u8]) {
 
 /// Put each value over the zero bits of its frame's window; what is left in `values` are the sums of what was put.
 #[inline]
-fn store(frames: &mut [&mut [u8]], step: &Step, values: &mut [u64; ROWS]) {
+fn store(frames: &mut [&mut [u8]], step: &Step, values: &mut [u64]) {
     let at = step.at;
     let rows = frames.iter_mut().zip(&*values);
     match (step.width, step.rest) {
@@ -479,20 +500,20 @@ fn put<const N: usize>(frame: &mut [u8], at: usize, anew: impl FnOnce([u8; N]) -
     }
 }
 
-/// Add what each frame has to its sums for the targets `which`, one bit each.
+/// Add what the frames from `from` on have to their sums for the targets `which`, one bit each.
 #[inline]
-fn add(sums: &mut [[u32; ROWS]], which: u8, values: &[u64; ROWS]) {
+fn add(sums: &mut [[u32; ROWS]], which: u8, from: usize, values: &[u64]) {
     let mut which = which;
     while which != 0 {
         if let Some(sums) = sums.get_mut(which.trailing_zeros() as usize) {
-            plus(sums, values);
+            plus(&mut sums[from..], values);
         }
         which &= which - 1;
     }
 }
 
 #[inline]
-fn plus(sums: &mut [u32; ROWS], values: &[u64; ROWS]) {
+fn plus(sums: &mut [u32], values: &[u64]) {
     for (sum, value) in sums.iter_mut().zip(values) {
         // Of what is put into a frame, each part is below 2^18, and there are few.
         *sum = sum.wrapping_add(*value as u32);

@@ -7,15 +7,13 @@
 use super::cutter::Cutter;
 use super::report::{Report, Reporter, take};
 use super::slots::{Slot, Slots};
-use dpdk::{BURST, Batch, Mempool, TxWork};
+use dpdk::{Batch, Mempool, TxWork};
 use engine::{About, Cx, Element};
 use packet::Program;
 use packet::frame::{Marks, ROWS};
 use protocol::meter::{DELAY_MAX_NS, DeviceTally, Failure, Phase, Tally, Window};
 use protocol::time::Time;
 use std::time::Duration;
-
-const _: () = assert!(BURST <= ROWS, "a batch is written at once");
 
 /// What fell due at the very end of the load may still leave this much later.
 const GRACE: Duration = Duration::from_millis(1);
@@ -123,7 +121,7 @@ impl Generator {
     }
 }
 
-/// Put as many datagrams as are due, and fit, into the batch.
+/// Put as many datagrams as are due, fit into the batch and are written at once. Says whether that may not have been all.
 #[inline]
 fn send(
     streams: &mut Streams,
@@ -133,16 +131,17 @@ fn send(
     zero: u64,
     (now, due_by): (Time, Time),
     window: Window,
-) {
+) -> bool {
     if streams.cutter.is_some() {
-        return send_cut(streams, marks, pool, batch, zero, (now, due_by), window);
+        send_cut(streams, marks, pool, batch, zero, (now, due_by), window);
+        return false;
     }
-    let ready = streams.slots.ready(due_by, batch.room());
-    let have = batch.len();
+    let (have, most) = (batch.len(), batch.room().min(ROWS));
+    let ready = if most > 0 { streams.slots.ready(due_by, most) } else { 0 };
     // The pool's packets have room for the longest frame: see where it is made.
     let even = if streams.program.is_even() { streams.program.next_len() } else { 0 };
     if ready == 0 || !pool.fill_frames(batch, have + ready, even) {
-        return;
+        return false;
     }
     // Fewer than were ready, if a flow that ended moved the next slot away.
     let Streams { slots, meter, .. } = streams;
@@ -157,19 +156,20 @@ fn send(
         taken
     };
     batch.truncate(have + taken);
-    let mut frames: [&mut [u8]; BURST] = std::array::from_fn(|_| Default::default());
-    for (ahead, (frame, mbuf)) in frames.iter_mut().zip(&mut batch.frames_mut()[have..]).enumerate() {
-        *frame = match even {
-            0 => mbuf.set_len(streams.program.len_ahead(ahead)).unwrap_or_default(),
-            _ => mbuf.data_mut(),
-        };
+    let mut frames: [&mut [u8]; ROWS] = std::array::from_fn(|_| Default::default());
+    if even > 0 {
+        frames.iter_mut().zip(batch.data_mut().skip(have)).for_each(|(frame, data)| *frame = data);
+    } else {
+        for (ahead, (frame, mbuf)) in frames.iter_mut().zip(&mut batch.frames_mut()[have..]).enumerate() {
+            *frame = mbuf.set_len(streams.program.len_ahead(ahead)).unwrap_or_default();
+        }
     }
     let (frames, sent_ns) = (&mut frames[..taken], &marks.sent_ns[..taken]);
-    let (Some(first), Some(last)) = (sent_ns.first(), sent_ns.last()) else { return };
+    let (Some(first), Some(last)) = (sent_ns.first(), sent_ns.last()) else { return false };
     let due = |sent_ns: &u64| Time(sent_ns.saturating_sub(zero));
     let (phase, bytes) = (window.phase(due(first)), frames.iter().map(|frame| frame.len()));
     if phase == window.phase(due(last)) {
-        let bytes = bytes.sum();
+        let bytes = if even > 0 { taken * even } else { bytes.sum() };
         streams.count(phase, taken, bytes);
     } else {
         sent_ns.iter().zip(bytes).for_each(|(sent, bytes)| streams.count(window.phase(due(sent)), 1, bytes));
@@ -181,6 +181,7 @@ fn send(
     // One value for all that leave together: the oldest's, so that none is made to look better than it was.
     let late = now.since(due(first)).min(DELAY_MAX_NS);
     let _grown = streams.meter[phase as usize].lateness.record_n(late, taken as u64);
+    taken == ROWS
 }
 
 /// The same for frames that are cut: one after the other, and none is begun before the last one's packets are all there.
@@ -265,7 +266,7 @@ impl Element for Generator {
         }
         let due_by = now.min(Time(window.drain.0.saturating_sub(1)));
         for streams in &mut self.streams {
-            send(streams, &mut self.marks, &self.pool, batch, zero, (now, due_by), window);
+            while send(streams, &mut self.marks, &self.pool, batch, zero, (now, due_by), window) {}
         }
         let due = self.streams.iter().map(Streams::due).min().unwrap_or(Time::NEVER);
         if due < Time::NEVER {

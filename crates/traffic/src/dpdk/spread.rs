@@ -63,14 +63,13 @@ impl Element for Spread {
 
     #[inline]
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        for mbuf in std::mem::take(batch) {
-            match self.lane(mbuf.data()) {
-                0 => {
-                    let _fits = batch.push(mbuf);
-                }
-                lane => cx.emit(lane, mbuf),
+        batch.filter_map(|mbuf| match self.lane(mbuf.data()) {
+            0 => Some(mbuf),
+            lane => {
+                cx.emit(lane, mbuf);
+                None
             }
-        }
+        });
     }
 }
 
