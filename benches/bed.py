@@ -65,15 +65,15 @@ def namespace(end: str = "") -> Iterator[str]:
         subprocess.run(["ip", "netns", "del", name], check=False)
 
 
-def inside(name: str, core: int | None, *command: str) -> list[str]:
-    """The command line that runs a command there, on that core or on any."""
+def inside(name: str, core: int | str | None, *command: str) -> list[str]:
+    """The command line that runs a command there, on that core, on those, like "0,2", or on any."""
     on = [] if core is None else ["taskset", "-c", str(core)]
     return ["ip", "netns", "exec", name, *on, *command]
 
 
 @contextlib.contextmanager
 def server(
-    name: str, core: int | None, *command: str, port: int | None = None
+    name: str, core: int | str | None, *command: str, port: int | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A server in the namespace, for as long as it is needed."""
     # a file, not a pipe: a server that logs every client would stand still once a pipe is full

@@ -14,11 +14,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bed import Sides, namespace, need, server
+from bed import CORES, GENERATOR, Sides, Skipped, inside, namespace, need, server
 
 Counters = dict[str, Any]
 
 NEAR, FAR = "10.77.0.1", "10.77.0.2"
+OWN = ("--cores", str(GENERATOR))
+"""The link has a core that it stays awake on."""
+OTHERS = ",".join(str(core) for core in CORES if core != GENERATOR)
+"""The cores for what the hosts run, where it is to leave that one alone."""
 WINDOW = "4096 131072 268435456"
 """Socket buffers for a path that is long and fast."""
 UNPACED = "reno"
@@ -28,14 +32,14 @@ PROBES = 7777
 
 
 @contextlib.contextmanager
-def hosts() -> Iterator[tuple[str, str]]:
-    """Two namespaces, and an iperf3 server in the second."""
+def hosts(cores: str | None = None) -> Iterator[tuple[str, str]]:
+    """Two namespaces, and an iperf3 server in the second, on these cores."""
     with namespace("-near") as near, namespace("-far") as far:
         for name in (near, far):
             words = [f"net.ipv4.{key}={WINDOW}" for key in ("tcp_rmem", "tcp_wmem")]
             words.append(f"net.ipv4.tcp_congestion_control={UNPACED}")
             subprocess.run(["ip", "netns", "exec", name, "sysctl", "-qw", *words], check=True)
-        with server(far, None, need("iperf3"), "-s", port=5201):
+        with server(far, cores, need("iperf3"), "-s", port=5201):
             yield near, far
 
 
@@ -91,9 +95,9 @@ def cable(near: str, far: str) -> Iterator[None]:
         subprocess.run(["ip", "-n", near, "link", "del", "wan0"], check=True)
 
 
-def iperf(near: str, seconds: float, *words: str) -> Counters:
+def iperf(near: str, seconds: float, *words: str, cores: str | None = None) -> Counters:
     """One stream to the far host: what iperf3 saw of it, after its first second."""
-    command = ["ip", "netns", "exec", near, "iperf3", "-J", "-c", FAR]
+    command = inside(near, cores, "iperf3", "-J", "-c", FAR)
     command += ["-O", "1", "-t", str(math.ceil(seconds)), *words]
     done = subprocess.run(command, capture_output=True, check=False, timeout=seconds + 60)
     seen: Counters = json.loads(done.stdout)
@@ -105,19 +109,27 @@ def iperf(near: str, seconds: float, *words: str) -> Counters:
     return end
 
 
-def tcp(near: str, seconds: float, *words: str, by: str = "cubic") -> float:
+def tcp(near: str, seconds: float, *words: str, by: str = "cubic", cores: str | None = None) -> float:
     """Gbit/s that arrived."""
-    return float(iperf(near, seconds, "-C", by, *words)["sum_received"]["bits_per_second"]) / 1e9
+    seen = iperf(near, seconds, "-C", by, *words, cores=cores)
+    return float(seen["sum_received"]["bits_per_second"]) / 1e9
 
 
 @contextlib.contextmanager
 def plain(seconds: float) -> Iterator[Sides]:
-    """One TCP stream over a path that does nothing, and over a veth pair."""
+    """One TCP stream over a path that does nothing, and over a veth pair.
+
+    `shared` is without a core for the link.
+    """
+    _two_cores()
     with hosts() as (near, far):
 
         def ours() -> dict[str, float]:
-            with Link(near, far):
-                return {"rate": tcp(near, seconds)}
+            rates = {}
+            for name, words in (("rate", OWN), ("shared", ())):
+                with Link(near, far, *words):
+                    rates[name] = tcp(near, seconds)
+            return rates
 
         def peer() -> dict[str, float]:
             with cable(near, far):
@@ -130,32 +142,43 @@ def plain(seconds: float) -> Iterator[Sides]:
 def late(seconds: float) -> Iterator[Sides]:
     """One TCP stream over 10 ms each way; and how exact the 10 ms are while it takes 5 Gbit/s (`at`).
 
-    `p50` and `p99` are of what a datagram a millisecond was off, by the kernel's time stamps at both ends.
+    `p50` and `p99` are of what a datagram a millisecond was off, by the kernel's time stamps at both ends,
+    with a core that is the link's alone; `shared50` and `shared99` the same where link and hosts go anywhere.
     """
-    with hosts() as (near, far):
+    _two_cores()
 
-        def ours() -> dict[str, float]:
-            with Link(near, far, "--delay", "10ms"):
-                free = tcp(near, seconds)
-            with Link(near, far, "--delay", "10ms"), probed(near, far) as delays:
-                at = tcp(near, seconds, "--fq-rate", "5G")
-            off = sorted(abs(delay / 1e3 - 10_000) for delay in delays)
-            cuts = statistics.quantiles(off, n=100)
-            return {"rate": free, "at": at, "p50": cuts[49], "p99": cuts[98]}
+    def paced(link: tuple[str, ...], cores: str | None) -> tuple[float, float, float]:
+        with hosts(cores) as (near, far), Link(near, far, "--delay", "10ms", *link):
+            with probed(near, far, cores) as delays:
+                at = tcp(near, seconds, "--fq-rate", "5G", cores=cores)
+            cuts = statistics.quantiles((abs(delay / 1e3 - 10_000) for delay in delays), n=100)
+        return at, cuts[49], cuts[98]
 
-        yield ours, None
+    def ours() -> dict[str, float]:
+        with hosts(OTHERS) as (near, far), Link(near, far, "--delay", "10ms", *OWN):
+            free = tcp(near, seconds, cores=OTHERS)
+        at, p50, p99 = paced(OWN, OTHERS)
+        _, shared50, shared99 = paced((), None)
+        return {"rate": free, "at": at, "p50": p50, "p99": p99, "shared50": shared50, "shared99": shared99}
+
+    yield ours, None
+
+
+def _two_cores() -> None:
+    if len(CORES) < 2:
+        raise Skipped("two cores are needed, one for the link and one for its ends; there is one")
 
 
 @contextlib.contextmanager
-def probed(near: str, far: str) -> Iterator[list[int]]:
+def probed(near: str, far: str, cores: str | None) -> Iterator[list[int]]:
     """Datagrams over the path meanwhile: the ns that each was on its way, once the context has ended."""
     delays: list[int] = []
-    watch = [_stamps(name, "see", "wan0") for name in (near, far)]
+    watch = [_stamps(name, cores, "see", "wan0") for name in (near, far)]
     try:
         for each in watch:
             assert each.stdout
             each.stdout.readline()
-        sender = _stamps(near, "send", FAR)
+        sender = _stamps(near, cores, "send", FAR)
         try:
             yield delays
         finally:
@@ -166,11 +189,10 @@ def probed(near: str, far: str) -> Iterator[list[int]]:
     delays += [came[number] - left[number] for number in left.keys() & came.keys()]
 
 
-def _stamps(name: str, *words: str) -> subprocess.Popen[str]:
-    command = ["ip", "netns", "exec", name, sys.executable, str(Path(__file__).with_name("stamps.py"))]
-    return subprocess.Popen(
-        [*command, *words, str(PROBES)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+def _stamps(name: str, cores: str | None, *words: str) -> subprocess.Popen[str]:
+    program = Path(__file__).with_name("stamps.py")
+    command = inside(name, cores, sys.executable, str(program), *words, str(PROBES))
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def _numbers(lines: str) -> Iterator[tuple[int, int]]:

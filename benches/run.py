@@ -108,11 +108,13 @@ CASES: dict[str, Case] = {
         goals={"rate": (Goal(least=4e6),)},
     ),
     "impair-plain": Case(
-        cases_impair.plain, {"rate": "Gbit/s"}, goals={"rate": (Goal(least=0.6, ratio=True), Goal(least=25))}
+        cases_impair.plain,
+        {"rate": "Gbit/s", "shared": "Gbit/s"},
+        goals={"rate": (Goal(least=0.6, ratio=True), Goal(least=25))},
     ),
     "impair-10ms": Case(
         cases_impair.late,
-        {"rate": "Gbit/s", "at": "Gbit/s", "p50": "µs", "p99": "µs"},
+        {"rate": "Gbit/s", "at": "Gbit/s", "p50": "µs", "p99": "µs", "shared50": "µs", "shared99": "µs"},
         goals={"rate": (Goal(least=15),), "p50": (Goal(most=50),), "p99": (Goal(most=300),)},
     ),
     "impair-loss": Case(

@@ -91,6 +91,20 @@ def test_ping_sees_the_delay_that_was_put_in(lab: Lab) -> None:
     lab.clean()
 
 
+def test_a_link_may_have_cores_of_its_own(lab: Lab) -> None:
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    for given in ([cores[-1]], cores):
+        path = Wan(lab, "--delay", "2ms", "--cores", ",".join(map(str, given)))
+        assert path.quickest() >= 4.0
+        threads = [task for pid in lab.processes() for task in Path(f"/proc/{pid}/task").iterdir()]
+        carrying = [one for one in threads if re.fullmatch(r"impair\d\n", (one / "comm").read_text())]
+        allowed = [os.sched_getaffinity(int(one.name)) for one in sorted(carrying)]
+        assert allowed == [{core} for core in given]
+        last = path.end()
+        assert last["a_to_b"]["packets_in"] == last["b_to_a"]["packets_out"] == 20
+    lab.clean()
+
+
 def test_each_packet_lost_is_one_that_ping_misses(lab: Lab) -> None:
     path = Wan(lab, "--loss", "20%", "--seed", "7")
     said = path.ping("-c", "200", "-i", "0.005", "-W", "1")
@@ -274,6 +288,10 @@ def test_it_ends_when_its_time_is_over(lab: Lab) -> None:
         (("--run", "a,a", "--loss", "1%"), 104, "--run"),
         (("--run", "b", "--back", "loss=1%"), 104, "--back"),
         (("--run", "b", "--loss", "1%", "--seed", "1"), 104, "--seed"),
+        (("--between", "ndtl,ndtr", "--cores", "4095"), 104, "there is no core 4095 here"),
+        (("--between", "ndtl,ndtr", "--cores", "0,0"), 104, "not one or two cores"),
+        (("--between", "ndtl,ndtr", "--cores", "x"), 104, "not one or two cores"),
+        (("--run", "b", "--loss", "1%", "--cores", "0"), 104, "--cores"),
     ],
 )
 def test_what_cannot_be_is_refused_and_leaves_nothing(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import os
 import re
 import secrets
 import time
@@ -140,6 +141,14 @@ def impair(
     huge_pages: Annotated[
         bool, typer.Option("--huge-pages", help="Between ports: use huge pages.", rich_help_panel=LINK)
     ] = False,
+    cores: Annotated[
+        str | None,
+        typer.Option(
+            help="Of its own: one for both ways, or one each, like 2,3. Delays are most exact then.",
+            metavar="N[,N]",
+            rich_help_panel=LINK,
+        ),
+    ] = None,
     record: Annotated[
         Path | None, typer.Option(help="Write what it did, to do it again with --spec.", metavar="FILE")
     ] = None,
@@ -163,6 +172,7 @@ def impair(
         sudo netdyno impair --between left,right --delay 40ms --loss 1%
         sudo netdyno impair --between left,right --preset lte --for 60s
         sudo netdyno impair --between left,right --rate 100Mbit/s --there delay=30ms --back delay=10ms
+        sudo netdyno impair --between left,right --delay 10ms --cores 3
         sudo netdyno impair --port 0000:83:00.0 --port 0000:83:00.1 --delay 40ms --huge-pages --memory 4GiB
         sudo netdyno impair --run b --delay 60ms --loss 1%
     """
@@ -180,7 +190,7 @@ def impair(
     of_link = {
         "--between": between, "--port": port, "--addresses": addresses, "--memory": memory,
         "--huge-pages": huge_pages, "--seed": seed is not None, "--for": length, "--record": record,
-        "--mtu": mtu != 1500,
+        "--mtu": mtu != 1500, "--cores": cores,
     }  # fmt: skip
     if run is not None:
         into = impair_run.ends(run)
@@ -195,7 +205,8 @@ def impair(
         between, port or (), {"--addresses": addresses, "--memory": memory, "--huge-pages": huge_pages}
     )
     given = _addresses(addresses or ADDRESSES)
-    how: dict[str, Any] = {"huge_pages": huge_pages} | ({"memory": memory} if memory else {})
+    how: dict[str, Any] = {} if between else {"huge_pages": huge_pages}
+    how |= ({"memory": memory} if memory else {}) | (_cores(cores) if cores else {})
     source = Source(preset, spec, ways, seed)
     wanted = source.read()
     if between:
@@ -219,7 +230,7 @@ def impair(
                 _place(side, address if new else "")
                 for side, address, new in zip(sides, given, fresh, strict=False)
             ]
-            link = _joined(links, ends, wanted, mtu, {} if sides else how)
+            link = _joined(links, ends, wanted, mtu, how)
             for side, address, new in zip(sides, given, fresh, strict=False):
                 if new:
                     hosts.address(side.namespace, side.interface, address)
@@ -364,6 +375,20 @@ def _addresses(text: str) -> list[str]:
             return parts
     fix = "Give two with their prefix, like 10.0.0.1/24,10.0.0.2/24"
     raise Error("ND-104-04", f"{text!r} is not two addresses", at="--addresses", fix=fix)
+
+
+def _cores(text: str) -> dict[str, Any]:
+    """What `impair.start` takes of them."""
+    parts = [part.strip() for part in text.split(",")]
+    numbers = [int(part) for part in parts if part.isascii() and part.isdecimal()]
+    if len(numbers) == len(parts) == len(set(numbers)) <= 2:
+        if there := set(numbers) - os.sched_getaffinity(0):
+            known = ", ".join(map(str, sorted(os.sched_getaffinity(0))))
+            fix = f"Use some of {known}"
+            raise Error("ND-104-04", f"there is no core {min(there)} here", at="--cores", fix=fix)
+        return {"cores": numbers, "two_threads": len(numbers) == 2}
+    fix = "Give one for both ways or one each, like 3 or 2,3"
+    raise Error("ND-104-04", f"{text!r} is not one or two cores", at="--cores", fix=fix)
 
 
 def _place(side: Side, address: str) -> str:

@@ -23,7 +23,8 @@ use std::time::Duration;
 pub struct Options {
     /// A thread for each direction, instead of one for both.
     pub two_threads: bool,
-    /// Cores that the threads are pinned to, one each; none: the kernel chooses.
+    /// Cores that the threads are pinned to, one each, and stay awake on as long as anything is under way; none: the
+    /// kernel chooses.
     pub cores: Vec<usize>,
     /// Stay awake this long before something is to leave, while that takes no more than a part of the time: the
     /// kernel wakes late.
@@ -205,7 +206,7 @@ fn carry(
     }
     let clock = Clock::get();
     let mut events = Vec::with_capacity(2);
-    let mut manners = Manners::new(spin, realtime);
+    let mut manners = if core.is_some() { Manners::alone() } else { Manners::new(spin, realtime) };
     while !stop.load(Ordering::Relaxed) {
         let mut worked = false;
         for lane in lanes.iter_mut() {

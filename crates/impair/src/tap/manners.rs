@@ -5,6 +5,9 @@
 //! leave that much too late. One with real-time priority is awake some 20 µs after it should be, or where a kernel is
 //! not preemptible, when another's system call ends. Staying awake for all of the time would not help: who has a core
 //! for himself is stopped by the kernel for up to 50 ms each second, for the others to have their 5 %.
+//!
+//! Who was given a core is another case: it is his, so that he is awake as long as anything is under way, as an ordinary
+//! thread, which the kernel does not stop, but ahead of what else comes there.
 
 use thread_priority::{
     Error, NormalThreadSchedulePolicy, RealtimeThreadSchedulePolicy, ThreadPriority, ThreadPriorityValue,
@@ -18,17 +21,30 @@ const SHARE: u64 = 4;
 /// What can be saved up of them.
 const SAVED: u64 = 2_000_000;
 
-/// Niceness 0 on the scale of 0 to 99 that goes against it.
-const ORDINARY: u8 = 48;
+/// Who has a core stays awake on it when something is due within this time, ns.
+const AHEAD: u64 = 20_000_000;
 
-/// Put this thread before all that is not real-time itself, or among the others.
-fn prioritize(first: bool) -> Result<(), Error> {
-    let (priority, policy) = match first {
-        // SCHED_FIFO, priority 1. Wants CAP_SYS_NICE.
-        true => (ThreadPriority::Min, ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo)),
-        false => (
+/// Niceness 0 and -20 on the scale of 0 to 99 that goes against it.
+const ORDINARY: u8 = 48;
+const KEEN: u8 = 99;
+
+/// How a thread stands to the others.
+#[derive(Debug, Clone, Copy)]
+enum Rank {
+    /// Before all that is not real-time itself: SCHED_FIFO, priority 1. Wants CAP_SYS_NICE.
+    First,
+    /// One of them, of this niceness.
+    Among(u8),
+}
+
+fn prioritize(rank: Rank) -> Result<(), Error> {
+    let (priority, policy) = match rank {
+        Rank::First => {
+            (ThreadPriority::Min, ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo))
+        }
+        Rank::Among(value) => (
             ThreadPriority::Crossplatform(
-                ThreadPriorityValue::try_from(ORDINARY).map_err(|_| Error::Priority("off the scale"))?,
+                ThreadPriorityValue::try_from(value).map_err(|_| Error::Priority("off the scale"))?,
             ),
             ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Other),
         ),
@@ -52,6 +68,8 @@ pub(super) enum Rest {
 pub(super) struct Manners {
     /// Awake this long before something is due: the kernel wakes late.
     spin: u64,
+    /// It has a core, and may be awake on it for all of the time.
+    alone: bool,
     /// It may be put before others.
     may: bool,
     /// It is.
@@ -68,7 +86,15 @@ pub(super) struct Manners {
 impl Manners {
     /// Of the thread that will ask.
     pub(super) fn new(spin: u64, realtime: bool) -> Self {
-        Self { spin, may: realtime, first: false, rested: 0, saved: SAVED, at: 0, awake: false }
+        Self { spin, alone: false, may: realtime, first: false, rested: 0, saved: SAVED, at: 0, awake: false }
+    }
+
+    /// The same of a thread that has a core.
+    pub(super) fn alone() -> Self {
+        if let Err(why) = prioritize(Rank::Among(KEEN)) {
+            tracing::warn!(%why, "no higher priority: what else runs on the link's core makes packets late");
+        }
+        Self { alone: true, ..Self::new(AHEAD, false) }
     }
 
     /// It has done something at `now`, and there may be more to do.
@@ -89,12 +115,12 @@ impl Manners {
             self.rank(true);
         }
         self.account(now);
-        self.awake = free <= self.spin.min(self.saved);
+        self.awake = free <= if self.alone { self.spin } else { self.spin.min(self.saved) };
         match self.awake {
             true if self.first => Rest::Yield,
             true => Rest::Spin,
             // Who cannot afford to be awake before it is due sleeps until then.
-            false if self.saved < self.spin => Rest::Nap(free),
+            false if !self.alone && self.saved < self.spin => Rest::Nap(free),
             false => Rest::Nap(free - self.spin),
         }
     }
@@ -111,7 +137,7 @@ impl Manners {
 
     #[cold]
     fn rank(&mut self, first: bool) {
-        match prioritize(first) {
+        match prioritize(if first { Rank::First } else { Rank::Among(ORDINARY) }) {
             Ok(()) => self.first = first,
             Err(why) => {
                 tracing::warn!(%why, "no real-time priority: on a busy machine packets will leave late");
@@ -129,10 +155,8 @@ mod tests {
     fn an_ordinary_thread_is_one_as_others_are() {
         // Fields 19 and 41 of its stat file: niceness and policy (proc(5)).
         let stat = std::thread::spawn(|| {
-            prioritize(true)
-                .and_then(|()| prioritize(false))
-                .or_else(|_| prioritize(false))
-                .expect("ordinary");
+            let ordinary = || prioritize(Rank::Among(ORDINARY));
+            prioritize(Rank::First).and_then(|()| ordinary()).or_else(|_| ordinary()).expect("ordinary");
             std::fs::read_to_string("/proc/thread-self/stat").expect("its file")
         });
         let stat = stat.join().expect("a thread");
@@ -150,6 +174,22 @@ mod tests {
         assert_eq!(manners.rests(1_000_000, 0), Rest::Spin);
         manners.first = true;
         assert_eq!(manners.rests(940_000, 60_000), Rest::Yield);
+    }
+
+    #[test]
+    fn who_has_a_core_is_awake_as_long_as_anything_is_under_way() {
+        // In a thread of its own, as it has another priority afterwards.
+        let thread = std::thread::spawn(|| {
+            let (mut manners, mut now) = (Manners::alone(), 0);
+            for _ in 0..1_000 {
+                assert_eq!(manners.rests(now, AHEAD), Rest::Spin);
+                now += AHEAD;
+                manners.works(now);
+            }
+            assert_eq!(manners.rests(now, AHEAD + 1), Rest::Nap(1));
+            assert_eq!(manners.rests(now, u64::MAX), Rest::Nap(u64::MAX - AHEAD));
+        });
+        thread.join().expect("it behaves");
     }
 
     #[test]
