@@ -128,7 +128,7 @@ impl Batch {
     /// Give each packet to `keep`; what it gives back stays, in order.
     #[inline]
     pub fn filter_map(&mut self, mut keep: impl FnMut(Mbuf) -> Option<Mbuf>) {
-        // From here on no packet is the batch's, also if `keep` panics: then those are lost that it has not seen.
+        // From here on no packet is the batch's: if `keep` panics they are lost, and none is freed twice.
         let len = std::mem::take(&mut self.len);
         let mut kept = 0;
         for i in 0..len {
