@@ -100,6 +100,7 @@ def test_a_link_may_have_cores_of_its_own(lab: Lab) -> None:
         carrying = [one for one in threads if re.fullmatch(r"impair\d\n", (one / "comm").read_text())]
         allowed = [os.sched_getaffinity(int(one.name)) for one in sorted(carrying)]
         assert allowed == [{core} for core in given]
+        assert [os.getpriority(os.PRIO_PROCESS, int(one.name)) for one in carrying] == [-20] * len(given)
         last = path.end()
         assert last["a_to_b"]["packets_in"] == last["b_to_a"]["packets_out"] == 20
     lab.clean()
@@ -291,6 +292,8 @@ def test_it_ends_when_its_time_is_over(lab: Lab) -> None:
         (("--between", "ndtl,ndtr", "--cores", "4095"), 104, "there is no core 4095 here"),
         (("--between", "ndtl,ndtr", "--cores", "0,0"), 104, "not one or two cores"),
         (("--between", "ndtl,ndtr", "--cores", "x"), 104, "not one or two cores"),
+        (("--between", "ndtl,ndtr", "--cores", ""), 104, "not one or two cores"),
+        (("--between", "ndtl,ndtr", "--cores", "9" * 5000), 104, "not one or two cores"),
         (("--run", "b", "--loss", "1%", "--cores", "0"), 104, "--cores"),
     ],
 )

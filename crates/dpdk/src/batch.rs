@@ -129,7 +129,8 @@ impl Batch {
     #[inline]
     pub fn filter_map(&mut self, mut keep: impl FnMut(Mbuf) -> Option<Mbuf>) {
         // From here on no packet is the batch's: if `keep` panics they are lost, and none is freed twice.
-        let len = std::mem::take(&mut self.len);
+        let len = self.len;
+        self.set_len(0);
         let mut kept = 0;
         for i in 0..len {
             // SAFETY: places 0..len were packets that the batch owned; this one is now `keep`'s.

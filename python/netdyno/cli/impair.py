@@ -190,7 +190,7 @@ def impair(
     of_link = {
         "--between": between, "--port": port, "--addresses": addresses, "--memory": memory,
         "--huge-pages": huge_pages, "--seed": seed is not None, "--for": length, "--record": record,
-        "--mtu": mtu != 1500, "--cores": cores,
+        "--mtu": mtu != 1500, "--cores": cores is not None,
     }  # fmt: skip
     if run is not None:
         into = impair_run.ends(run)
@@ -206,7 +206,7 @@ def impair(
     )
     given = _addresses(addresses or ADDRESSES)
     how: dict[str, Any] = {} if between else {"huge_pages": huge_pages}
-    how |= ({"memory": memory} if memory else {}) | (_cores(cores) if cores else {})
+    how |= ({"memory": memory} if memory else {}) | ({} if cores is None else _cores(cores))
     source = Source(preset, spec, ways, seed)
     wanted = source.read()
     if between:
@@ -380,7 +380,7 @@ def _addresses(text: str) -> list[str]:
 def _cores(text: str) -> dict[str, Any]:
     """What `impair.start` takes of them."""
     parts = [part.strip() for part in text.split(",")]
-    numbers = [int(part) for part in parts if part.isascii() and part.isdecimal()]
+    numbers = [int(part) for part in parts if re.fullmatch("[0-9]{1,4}", part)]
     if len(numbers) == len(parts) == len(set(numbers)) <= 2:
         if there := set(numbers) - os.sched_getaffinity(0):
             known = ", ".join(map(str, sorted(os.sched_getaffinity(0))))
