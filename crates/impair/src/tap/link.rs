@@ -70,12 +70,18 @@ impl Lane {
             worked |= self.release(now);
             match self.slots.receive(&*self.from) {
                 Ok(Received::Nothing) => break,
-                Ok(Received::Piece(piece)) => self.path.offer(now, piece, &mut self.slots),
-                Ok(Received::NoRoom(train)) => self.path.no_room(train),
+                Ok(Received::Piece(piece)) => {
+                    // Read after the frame: one that came while this thread was put aside would leave early by as much.
+                    now = clock.now();
+                    self.path.offer(now, piece, &mut self.slots);
+                }
+                Ok(Received::NoRoom(train)) => {
+                    now = clock.now();
+                    self.path.no_room(train);
+                }
                 Err(why) => return Err(self.gone(why)),
             }
             worked = true;
-            now = clock.now();
         }
         worked |= self.release(now);
         Ok(worked)
