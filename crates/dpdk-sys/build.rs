@@ -24,7 +24,7 @@ const FUNCTIONS: &str = "nd_.*|rte_eal_(init|cleanup)|rte_strerror|rte_version|r
     adjust_nb_rx_tx_desc|socket_id)|rte_eth_read_clock|rte_mbuf_dyn_rx_timestamp_register|rte_eth_(rx|tx)_queue_setup|rte_eth_macaddr_get|\
     rte_eth_promiscuous_enable|rte_eth_stats_(get|reset)|rte_eth_from_rings|\
     rte_pktmbuf_(pool_create|free_bulk)|rte_mempool_(avail_count|in_use_count)|\
-    rte_ring_(create|free|lookup)|rte_thread_(register|unregister)";
+    rte_ring_(create|free)|rte_thread_(register|unregister)";
 
 fn main() {
     for file in ["src/shim.c", "src/shim.h", "build.rs"] {

@@ -8,6 +8,7 @@
 
 #include <rte_alarm.h>
 #include <rte_mbuf_pool_ops.h>
+#include <rte_ring_peek_zc.h>
 
 uint16_t nd_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n)
 {
@@ -135,14 +136,41 @@ int nd_chain(struct rte_mbuf *head, struct rte_mbuf *tail)
 	return rte_pktmbuf_chain(head, tail);
 }
 
+/* memcpy, as DPDK's own loops copy pointer by pointer where they are compiled for any CPU. */
 uint32_t nd_ring_enqueue(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_t n)
 {
-	return rte_ring_sp_enqueue_burst(ring, (void *const *)mbufs, n, NULL);
+	struct rte_ring_zc_data room;
+
+	n = rte_ring_enqueue_zc_burst_start(ring, n, &room, NULL);
+	if (n == 0)
+		return 0;
+	memcpy(room.ptr1, mbufs, room.n1 * sizeof(*mbufs));
+	if (room.n1 < n)
+		memcpy(room.ptr2, mbufs + room.n1, (n - room.n1) * sizeof(*mbufs));
+	rte_ring_enqueue_zc_finish(ring, n);
+	return n;
 }
 
 uint32_t nd_ring_dequeue(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_t n)
 {
-	return rte_ring_sc_dequeue_burst(ring, (void **)mbufs, n, NULL);
+	struct rte_ring_zc_data held;
+
+	n = rte_ring_dequeue_zc_burst_start(ring, n, &held, NULL);
+	if (n == 0)
+		return 0;
+	memcpy(mbufs, held.ptr1, held.n1 * sizeof(*mbufs));
+	if (held.n1 < n)
+		memcpy(mbufs + held.n1, held.ptr2, (n - held.n1) * sizeof(*mbufs));
+	rte_ring_dequeue_zc_finish(ring, n);
+	return n;
+}
+
+struct rte_ring *nd_port_ring(const char *port, uint16_t queue)
+{
+	char name[RTE_RING_NAMESIZE];
+	int n = snprintf(name, sizeof(name), "ETH_RXTX%u_%s", queue, port);
+
+	return n < (int)sizeof(name) ? rte_ring_lookup(name) : NULL;
 }
 
 uint32_t nd_ring_drain(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_t n)

@@ -92,10 +92,13 @@ struct rte_mempool *nd_dense_pool(const char *name, uint32_t n, uint32_t cache, 
 int nd_alloc_frames(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t n, uint16_t len);
 /* Make tail the end of head: 0 or a negative errno, and then nothing changed. */
 int nd_chain(struct rte_mbuf *head, struct rte_mbuf *tail);
+/* Ends of a ring with one thread at each: as many as there is room for, as there are. */
 uint32_t nd_ring_enqueue(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_t n);
 uint32_t nd_ring_dequeue(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_t n);
-/* Ends of a ring that several threads may use at once, as net_ring drivers do. */
+/* Any ring's end. */
 uint32_t nd_ring_drain(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_t n);
+/* The ring that net_ring made for a queue of the port of that name, one thread at each end. NULL: none. */
+struct rte_ring *nd_port_ring(const char *port, uint16_t queue);
 int nd_link_get(uint16_t port, struct nd_link *out);
 /* Wait until DPDK's own thread has done what drivers left it to do later; at most about a second. virtio-user has it close
  * the connection to a peer that is gone, and does not call that off when the port is closed before. */

@@ -2,8 +2,10 @@
 
 use crate::ring::Ring;
 use crate::{Eal, Result, error};
+use dpdk_sys::rte_ring;
 use std::collections::BTreeMap;
 use std::ffi::CString;
+use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
 /// Packets that each direction holds; more are refused at the sender, as by a full transmit queue.
@@ -25,13 +27,20 @@ pub(crate) struct End {
     side: usize,
     /// DPDK's name of the port.
     pub(crate) name: String,
+    /// To receive from and to send to; the cable keeps them.
+    pub(crate) rings: [NonNull<rte_ring>; 2],
 }
+
+// SAFETY: as for `Ring`.
+unsafe impl Send for End {}
+// SAFETY: as for `Ring`.
+unsafe impl Sync for End {}
 
 /// Open the free end of the cable called `name`, which is made if it does not exist.
 pub(crate) fn open(eal: &'static Eal, name: &str) -> Result<End> {
     let mut cables = CABLES.lock().unwrap_or_else(PoisonError::into_inner);
     if !cables.contains_key(name) {
-        let rings = [Ring::create(eal, CAPACITY, 0)?, Ring::create(eal, CAPACITY, 0)?];
+        let rings = [Ring::create(eal, CAPACITY)?, Ring::create(eal, CAPACITY)?];
         cables.insert(name.into(), Cable { rings, open: [false; 2] });
     }
     let taken = || error::port(&format!("pair:{name}"), "opening", -16, "Both ends of this pair are in use.");
@@ -39,12 +48,11 @@ pub(crate) fn open(eal: &'static Eal, name: &str) -> Result<End> {
     let side = cable.open.iter().position(|open| !open).ok_or_else(taken)?;
     let short = format!("{name}_{side}");
     let c_name = CString::new(short.as_str()).map_err(|_| taken())?;
-    let mut rx = cable.rings[1 - side].as_ptr();
-    let mut tx = cable.rings[side].as_ptr();
+    let rings = [&cable.rings[1 - side], &cable.rings[side]].map(Ring::raw);
+    let [mut rx, mut tx] = rings.map(NonNull::as_ptr);
     let made = {
         let _control = eal.control();
-        // SAFETY: the EAL runs; both arrays have one ring, which the cable keeps until both ends are closed;
-        // the rings were made for any number of users, as the driver may be asked for more queues.
+        // SAFETY: the EAL runs; both arrays have one ring, for one queue, which the cable keeps until both ends are closed.
         unsafe { dpdk_sys::rte_eth_from_rings(c_name.as_ptr(), &raw mut rx, 1, &raw mut tx, 1, 0) }
     };
     if made < 0 {
@@ -60,7 +68,7 @@ pub(crate) fn open(eal: &'static Eal, name: &str) -> Result<End> {
         return Err(why);
     }
     cable.open[side] = true;
-    Ok(End { cable: name.into(), side, name: format!("net_ring_{short}") })
+    Ok(End { cable: name.into(), side, name: format!("net_ring_{short}"), rings })
 }
 
 impl Drop for End {

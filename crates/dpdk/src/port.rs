@@ -1,12 +1,13 @@
 //! Ethernet ports: opened by device string, used through queues, closed when the last queue is gone.
 
 use crate::offload::{Offloads, Stamps, offers};
-use crate::{Batch, Device, Eal, Mempool, Result, cable, error, ring};
+use crate::ring::{self, Direct};
+use crate::{Batch, Device, Eal, Mempool, Result, cable, error};
 use dpdk_sys::rte_mbuf;
 use std::ffi::{CStr, CString};
 use std::mem::zeroed;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How a port is set up.
@@ -125,6 +126,8 @@ struct Inner {
     started: AtomicBool,
     /// Frames that its driver found unfit to be sent.
     unfit: AtomicU64,
+    /// Frames received and sent by its queues without the driver.
+    passed: [Mutex<Vec<Arc<AtomicU64>>>; 2],
 }
 
 /// What must be undone when the port is closed.
@@ -135,11 +138,39 @@ enum Source {
     Pci,
 }
 
+/// Which of two things that both ways have.
+const RX: usize = 0;
+const TX: usize = 1;
+
+impl Inner {
+    /// A queue that is a ring in truth, as which it can be used.
+    fn direct(&self, way: usize, queue: u16) -> Option<Direct> {
+        let ring = match &self.source {
+            // It has one queue.
+            Source::Cable(end) => end.rings[way],
+            Source::Virtual(name) => ring::of_port(name, queue)?,
+            Source::Pci => return None,
+        };
+        let passed = Arc::default();
+        self.passed[way].lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&passed));
+        // SAFETY: DPDK asks for one user of each queue's end, which is whom this is for; it holds the port, whose rings
+        // stay until it is closed.
+        Some(unsafe { Direct::new(ring, passed) })
+    }
+
+    /// Frames that passed without the driver.
+    fn passed(&self, way: usize) -> u64 {
+        let passed = self.passed[way].lock().unwrap_or_else(PoisonError::into_inner);
+        passed.iter().map(|passed| passed.load(Ordering::Relaxed)).sum()
+    }
+}
+
 /// One receive queue; only its holder takes packets from it.
 #[derive(Debug)]
 pub struct RxQueue {
     port: Arc<Inner>,
     queue: u16,
+    direct: Option<Direct>,
     /// The port takes tags out.
     untagged: bool,
     /// Keeps the pool from being used by others while the queue fills packets from it.
@@ -151,6 +182,7 @@ pub struct RxQueue {
 pub struct TxQueue {
     port: Arc<Inner>,
     queue: u16,
+    direct: Option<Direct>,
     /// Packets may leave work to the port; with whether it puts tags in.
     helped: Option<bool>,
 }
@@ -203,6 +235,7 @@ impl Port {
             source,
             started: AtomicBool::new(false),
             unfit: AtomicU64::new(0),
+            passed: Default::default(),
         })))
     }
 
@@ -281,8 +314,11 @@ impl Port {
         }
         let untagged = config.offloads.vlan_strip;
         let helped = config.offloads.sending().then_some(config.offloads.vlan_insert);
-        let rx = |queue| RxQueue { port: self.0.clone(), queue, untagged, _pool: pool.clone() };
-        let tx = |queue| TxQueue { port: self.0.clone(), queue, helped };
+        let rx = |queue| {
+            let direct = port.direct(RX, queue);
+            RxQueue { port: self.0.clone(), queue, direct, untagged, _pool: pool.clone() }
+        };
+        let tx = |queue| TxQueue { port: self.0.clone(), queue, direct: port.direct(TX, queue), helped };
         Ok(((0..config.rx_queues).map(rx).collect(), (0..config.tx_queues).map(tx).collect()))
     }
 
@@ -339,8 +375,8 @@ impl Port {
             raw
         };
         PortStats {
-            rx_packets: raw.ipackets,
-            tx_packets: raw.opackets,
+            rx_packets: raw.ipackets + self.0.passed(RX),
+            tx_packets: raw.opackets + self.0.passed(TX),
             rx_bytes: raw.ibytes,
             tx_bytes: raw.obytes,
             rx_missed: raw.imissed,
@@ -388,6 +424,9 @@ impl RxQueue {
     /// Take what has arrived, as much as `batch` has room for.
     #[inline]
     pub fn receive(&mut self, batch: &mut Batch) -> usize {
+        if let Some(direct) = &mut self.direct {
+            return direct.receive(batch);
+        }
         let (port, queue) = (self.port.id, self.queue);
         let get = |to: *mut *mut rte_mbuf, room: usize| {
             // SAFETY: the port is started and has this queue; `&mut self` makes us its only user.
@@ -408,6 +447,9 @@ impl TxQueue {
     pub fn send(&mut self, batch: &mut Batch) -> usize {
         if let Some(tags) = self.helped {
             return self.send_helped(batch, tags);
+        }
+        if let Some(direct) = &mut self.direct {
+            return direct.send(batch);
         }
         let (port, queue) = (self.port.id, self.queue);
         let put = |from: *mut *mut rte_mbuf, n: usize| {
@@ -466,7 +508,7 @@ impl Drop for Inner {
         };
         match &self.source {
             // SAFETY: as above; a cable's rings are its own and have other names.
-            Source::Virtual(name) => unsafe { ring::close_with_rings(&name.to_string_lossy(), close) },
+            Source::Virtual(name) => unsafe { ring::close_with_rings(name, close) },
             _ => close(),
         }
         if self.device.is_af_xdp() {

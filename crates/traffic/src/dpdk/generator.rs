@@ -79,6 +79,8 @@ pub struct Generator {
     /// Where the run's time zero was when it last moved.
     zero: u64,
     draining: bool,
+    /// There is nothing to send, at no time: to be asked again after the next tick.
+    asleep: bool,
     /// Due before now and not sent when last reported: not to be counted as intended again.
     behind: Vec<[u64; 3]>,
 }
@@ -89,7 +91,17 @@ impl Generator {
         let behind = vec![[0; 3]; streams.len()];
         streams.sort_by_key(|streams| std::cmp::Reverse(streams.priority));
         let marks = Box::new(Marks::NONE);
-        Self { streams, marks, pool, reporter, held: Batch::new(), zero: 0, draining: false, behind }
+        Self {
+            streams,
+            marks,
+            pool,
+            reporter,
+            held: Batch::new(),
+            zero: 0,
+            draining: false,
+            asleep: false,
+            behind,
+        }
     }
 
     /// The load is over: what is due until its end and not sent was intended, and flows end.
@@ -243,6 +255,10 @@ impl Element for Generator {
             // The port was full: it gets what it refused before anything new.
             return;
         }
+        if self.asleep {
+            // Not even the time is asked for, which costs as much as passing on ten packets.
+            return;
+        }
         let Some(zero) = self.reporter.run().zero() else {
             let at = cx.now() + LOOK_NS;
             cx.wake_at(at);
@@ -272,6 +288,7 @@ impl Element for Generator {
         if due < Time::NEVER {
             cx.wake_at(zero.saturating_add(due.0));
         }
+        self.asleep = due == Time::NEVER && batch.is_empty();
         // Groups that come later must not starve when others of the same priority fill every batch.
         if self.streams.len() > 1 && batch.room() == 0 {
             let mut at = 0;
@@ -288,6 +305,7 @@ impl Element for Generator {
     }
 
     fn tick(&mut self, now: u64) {
+        let asleep = std::mem::take(&mut self.asleep);
         if !self.reporter.is_asked() {
             return;
         }
@@ -295,7 +313,11 @@ impl Element for Generator {
         let run = self.reporter.run();
         let window = run.control.window();
         if self.zero != 0 && !self.draining && !run.control.is_paused() {
-            self.count_behind(window, now);
+            if asleep && now >= window.drain + GRACE {
+                self.drain(window);
+            } else {
+                self.count_behind(window, now);
+            }
         }
         if self.reporter.run().is_ending() {
             // The port never took these: our own loss, which makes the run invalid.
