@@ -24,6 +24,8 @@ LONG = 600.0
 """Seconds that are not waited for: the run is stopped when it has been looked at."""
 FLYING = 512
 """Frames that go round where what is forwarded comes back."""
+CROSSING = 1536
+"""The same between two processes, where more are needed for both to be at work all the time; half of them fit a ring."""
 
 
 def flood(seconds: float, device: str, *, signed: bool) -> dict[str, Any]:
@@ -183,7 +185,8 @@ def forward_ring(mode: str) -> Setup:
 def forward_memif(mode: str) -> Setup:
     """Forwarding between two processes' ends of shared memory; on another core testpmd hands all back.
 
-    The frames go round, fewer than fit a ring, so that none is lost; the far end, the same for both, counts.
+    The frames go round, half of them each way, fewer than fit a ring, so that none is lost; the far end, the
+    same for both, counts.
     It ends last: the driver does not bear that the other end goes while frames pass.
     """
 
@@ -197,7 +200,7 @@ def forward_memif(mode: str) -> Setup:
             def beyond(last: contextlib.ExitStack) -> float:
                 testpmd = last.enter_context(Testpmd(SERVER, far, "--forward-mode=io"))
                 testpmd.connected()
-                testpmd.say(f"start tx_first {FLYING // 2 // 32}")
+                testpmd.say(f"start tx_first {CROSSING // 2 // 32}")
                 return testpmd.rate("RX", seconds)
 
             def fresh() -> None:

@@ -26,6 +26,7 @@ STATS: dict[str, Any] = {
             "packets_in": 0,
             "packets_out": 2000,
             "drops": {},
+            "packets_per_batch": 62.5,
             "cycles_per_packet": 51.4,
         },
         {
@@ -34,6 +35,7 @@ STATS: dict[str, Any] = {
             "packets_in": 1990,
             "packets_out": 0,
             "drops": {"refused": 10},
+            "packets_per_batch": 0.0,
             "cycles_per_packet": 0.0,
         },
     ],
@@ -84,8 +86,8 @@ def test_counts_rates_and_drops() -> None:
     found = rates.take(later())
     assert found == {"a.generator": 1500.0, "a.tx": 0.0}
     assert graph_view.rows(SHAPE, later(), found) == [
-        ("a.generator", "0", "2", "0", "5,000", "1,500", "51", "", "a.tx (ring)"),
-        ("a.tx", "1", "–", "1,990", "0", "0", "–", "refused 10", ""),
+        ("a.generator", "0", "2", "0", "5,000", "1,500", "62.5", "51", "", "a.tx (ring)"),
+        ("a.tx", "1", "–", "1,990", "0", "0", "–", "–", "refused 10", ""),
     ]
     assert graph_view.headline(STATS) == "x-1: 2.0 s running; busy while awake: worker 0 30%"
 
@@ -96,9 +98,9 @@ def test_lines_for_those_who_are_no_terminal(capsys: pytest.CaptureFixture[str])
         lines.take(later())
     first, second, third, fourth = capsys.readouterr().out.splitlines()
     assert first == (
-        "2.0 s running a.generator worker 0 core 2: in 0 out 2,000 rate – cycles 51 drops none to a.tx (ring)"
+        "2.0 s running a.generator worker 0 core 2: in 0 out 2,000 rate – at once 62.5 cycles 51 drops none to a.tx (ring)"
     )
-    assert second.endswith("in 1,990 out 0 rate – cycles – drops refused 10")
+    assert second.endswith("in 1,990 out 0 rate – at once – cycles – drops refused 10")
     assert "rate 1,500 " in third
     assert fourth.startswith("4.0 s running a.tx")
 

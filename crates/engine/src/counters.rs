@@ -105,6 +105,14 @@ impl ElementStats {
         }
     }
 
+    /// Mean packets that were worked on at once; 0 when there were none.
+    pub fn packets_per_batch(&self) -> f64 {
+        match self.batches {
+            0 => 0.0,
+            batches => self.packets_in.max(self.packets_out) as f64 / batches as f64,
+        }
+    }
+
     /// Packets dropped, for whatever reason.
     pub fn dropped(&self) -> u64 {
         self.drops.iter().map(|(_, n)| n).sum()

@@ -56,6 +56,7 @@ fn check_counts(stats: &[ElementStats]) {
     assert_eq!(sort.packets_in, sort.packets_out + sort.dropped());
     assert_eq!(sort.packets_out, threes.packets_in + rest.packets_in);
     assert!(sort.cycles > 0 && sort.cycles_per_packet() > 0.0);
+    assert!((1.0..=dpdk::BURST as f64).contains(&sort.packets_per_batch()), "{sort:?}");
 }
 
 #[test]

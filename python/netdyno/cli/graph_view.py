@@ -14,8 +14,8 @@ from rich.text import Text
 from netdyno import portwork
 from netdyno.cli import console
 
-HEADS = ("element", "worker", "core", "in", "out", "packets/s", "cycles/packet", "drops", "to")
-_RIGHT = ("in", "out", "packets/s", "cycles/packet")
+HEADS = ("element", "worker", "core", "in", "out", "packets/s", "at once", "cycles/packet", "drops", "to")
+_RIGHT = ("in", "out", "packets/s", "at once", "cycles/packet")
 
 
 class View(Protocol):
@@ -65,11 +65,12 @@ def rows(
         row = [name, str(element["worker"]), "–" if core is None else str(core)]
         if one := counts.get(name):
             rate = (rates or {}).get(name)
-            cycles = one["cycles_per_packet"]
+            batch, cycles = one["packets_per_batch"], one["cycles_per_packet"]
             row += [
                 f"{one['packets_in']:,}",
                 f"{one['packets_out']:,}",
                 "–" if rate is None else f"{rate:,.0f}",
+                f"{batch:,.1f}" if batch else "–",
                 f"{cycles:,.0f}" if cycles else "–",
                 ", ".join(f"{reason} {n:,}" for reason, n in one["drops"].items()),
             ]
@@ -151,10 +152,10 @@ class Lines:
         """The counters now."""
         status = stats["status"]
         for row in rows(self._shape, stats, self._rates.take(stats)):
-            name, worker, core, entered, left, rate, cycles, drops, to = row
+            name, worker, core, entered, left, rate, batch, cycles, drops, to = row
             place = f"worker {worker} core {core}"
             line = f"{when(status)} {name} {place}: in {entered} out {left}"
-            line += f" rate {rate} cycles {cycles}"
+            line += f" rate {rate} at once {batch} cycles {cycles}"
             print(f"{line} drops {drops or 'none'}" + (f" to {to}" if to else ""))
         sys.stdout.flush()
 

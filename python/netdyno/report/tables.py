@@ -343,13 +343,14 @@ def elements(rep: Repetition) -> Table:
             Column(M("Packets out")),
             Column(M("Dropped")),
             Column(M("Reasons"), numeric=False),
+            Column(M("Packets at once")),
             Column(M("Cycles per packet")),
         ],
     )
     for e in rep.elements:
         drops = {str(k): int(n) for k, n in (e.get("drops") or {}).items() if n}
         why = ", ".join(f"{k} {units.count(n)}" for k, n in sorted(drops.items(), key=lambda d: -d[1]))
-        lost, cycles = sum(drops.values()), e.get("cycles_per_packet")
+        lost, batch, cycles = sum(drops.values()), e.get("packets_per_batch"), e.get("cycles_per_packet")
         table.add(
             data(str(e.get("name", ""))),
             number(str(e.get("worker", units.NONE)), e.get("worker")),
@@ -357,6 +358,7 @@ def elements(rep: Repetition) -> Table:
             number(units.count(e.get("packets_out")), e.get("packets_out")),
             number(units.count(lost), lost),
             Cell(Data(why)),
+            number(units.significant(batch) if batch else units.NONE, batch),
             number(units.NONE if cycles is None else units.significant(cycles), cycles),
         )
     return table

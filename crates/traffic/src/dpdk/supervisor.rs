@@ -361,6 +361,7 @@ pub(super) fn counts(stats: &ElementStats) -> ElementCounts {
         packets_in: stats.packets_in,
         packets_out: stats.packets_out,
         drops: stats.drops.iter().cloned().collect(),
+        packets_per_batch: stats.packets_per_batch(),
         cycles_per_packet: stats.cycles_per_packet(),
     }
 }
