@@ -25,7 +25,7 @@ LONG = 600.0
 FLYING = 512
 """Frames that go round where what is forwarded comes back."""
 CROSSING = 1536
-"""The same between two processes, where more are needed for both to be at work all the time; half of them fit a ring."""
+"""The same between two processes: more, as both are at work all the time; half of them fit a ring."""
 
 
 def flood(seconds: float, device: str, *, signed: bool) -> dict[str, Any]:
