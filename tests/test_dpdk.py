@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +250,34 @@ def test_a_peer_that_is_killed_is_named_as_process_and_as_port(
     assert "ND-91-23" in done.err
     assert "signal 9" in done.err
     lost(lab, done, "its link went down: the other end is gone")
+
+
+@pytest.mark.parametrize("ends", [memif, vhost])
+def test_a_peer_that_comes_late_is_waited_for(lab: Lab, ends: Callable[[Lab], tuple[str, str]]) -> None:
+    here, there = ends(lab)
+    near = {"name": "a", "device": here, "ip": "10.93.0.1", "peer_mac": MACS["srv"]}
+    far = {"name": "b", "device": there, "ip": "10.93.0.2", "mac": MACS["srv"], "role": "reflector"}
+    answering = long([far]) | {"groups": [], "thresholds": []}
+    first = lab.start("run", lab.write("near.json", document([near], "2k/s")))
+    time.sleep(1.5)
+    folder = lab.newest()
+    second = lab.start("run", lab.write("far.json", answering))
+    done = lab.wait(first)
+    second.send_signal(signal.SIGINT)
+    lab.wait(second)
+    assert done.code == 0, done.text
+    total = replace(done, folder=folder).trial.groups[0].total
+    assert total.messages_sent == total.messages_delivered > 1000
+    lab.clean()
+
+
+def test_a_link_that_stays_down_is_said(lab: Lab) -> None:
+    server, _ = reversed(memif(lab))
+    near = {"name": "a", "device": server, "ip": "10.93.0.1", "peer_mac": MACS["srv"]}
+    done = lab.run("run", lab.write("e.json", document([near], "2k/s")))
+    assert done.code == 92, done.text
+    assert "ND-92-17: the link of the port a did not come up" in done.err
+    lab.clean()
 
 
 def test_a_killed_daemon_leaves_nothing(lab: Lab) -> None:

@@ -64,6 +64,7 @@ CODES: dict[str, str] = {
     "ND-92-14": "A DPDK placement cannot be made",
     "ND-92-15": "An impaired link cannot be made",
     "ND-92-16": "A DPDK port does not offer the work asked of it",
+    "ND-92-17": "The link of a DPDK port is down",
     "ND-90-30": "The baseline cannot be measured",
     "ND-92-20": "The daemon's program was not found",
     "ND-92-21": "The daemon did not start",

@@ -71,6 +71,18 @@ impl Device {
         matches!(self, Self::Virtual { driver, .. } if driver.starts_with("net_af_xdp"))
     }
 
+    /// Whether it connects to a process at the other end, which must be there when it is opened or started.
+    pub fn connects(&self) -> bool {
+        let Self::Virtual { driver, arguments } = self else { return false };
+        let says = |wanted: &str| arguments.split(',').any(|argument| argument == wanted);
+        match driver.trim_start_matches("net_").trim_end_matches(|c: char| c.is_ascii_digit()) {
+            "memif" => !says("role=server"),
+            "virtio_user" => !says("server=1") && !says("path=/dev/vhost-net"),
+            "vhost" => says("client=1"),
+            _ => false,
+        }
+    }
+
     /// What to look at when the device cannot be opened.
     pub(crate) fn hint(&self) -> &'static str {
         let driver = match self {

@@ -13,6 +13,7 @@ use super::neighbour::{self, Neighbour, Stations};
 use super::observe::PortFacts;
 use super::offloads::{self, Leaving};
 use super::peers;
+use super::ready;
 use super::receiver::{Expected, Receiver, Stream};
 use super::reflector::Reflector;
 use super::report::{Report, Reporter, Run};
@@ -84,6 +85,19 @@ impl Open<'_> {
         self.settings.speed.map(|speed| speed.bits()).or_else(own)
     }
 
+    /// Tell everybody on the link of its addresses, unless there is nobody to tell.
+    fn announce(&mut self, pool: &Mempool) {
+        // At the other end of a cable is a port of ours, which knows; and who names the peer wants no other frames.
+        let silent = self.settings.role == Role::L2fwd || self.settings.peer_mac.is_some();
+        if !silent && !self.settings.device.starts_with("pair:") {
+            neighbour::announce(&self.stations, &mut self.tx[0], pool);
+        }
+    }
+
+    pub(super) fn port(&self) -> &Port {
+        &self.port
+    }
+
     fn facts(&self) -> PortFacts {
         PortFacts {
             name: self.settings.name.clone(),
@@ -137,7 +151,18 @@ pub fn build(
         sends.sources.extend(&group.sources);
         sends.cut |= is_cut(plan, i);
     }
-    let mut ports = open(eal, settings, taps, &pool, longest, (lanes::steady(plan), &sends))?;
+    let mut ports = Vec::new();
+    let mut order: Vec<usize> = (0..settings.ports.len()).collect();
+    order.sort_by_key(|index| ready::connects(&settings.ports[*index]));
+    for index in order {
+        let (settings, taps) = (&settings.ports[index], &taps[index]);
+        let how = (lanes::steady(plan), &sends[index]);
+        let attempt = || open(eal, (index, settings, taps), &pool, longest, how);
+        ports.push(ready::open(settings, &run.control, attempt)?);
+    }
+    ports.sort_by_key(|port| port.index);
+    ready::links(&ports, &run.control)?;
+    ports.iter_mut().for_each(|port| port.announce(&pool));
 
     let first_streams = first_streams(plan)?;
     let mut sending: Vec<Vec<Vec<Streams>>> =
@@ -278,55 +303,45 @@ fn is_cut(plan: &Plan, index: usize) -> bool {
 
 fn open<'a>(
     eal: &'static Eal,
-    settings: &'a Dpdk,
-    taps: &'a [Taps],
+    (index, settings, taps): (usize, &'a profile::Port, &'a Taps),
     pool: &Mempool,
     longest: usize,
-    (steady, sends): (bool, &[Sends]),
-) -> Result<Vec<Open<'a>>, Unready> {
-    let mut ports = Vec::new();
-    for (index, (settings, taps)) in settings.ports.iter().zip(taps).enumerate() {
-        let at = format!("transport.dpdk.ports[{index}]");
-        let device = |why: dpdk::Error| unready(&format!("{at}.device"), &why);
-        let port = Port::open(eal, &settings.device).map_err(device)?;
-        let wanted = settings.mac.as_deref().and_then(parse_mac);
-        let mtu = longest.saturating_sub(packet::ethernet::LEN);
-        let mtu = if mtu > 1500 { u16::try_from(mtu).unwrap_or(u16::MAX) } else { 0 };
-        let info = port.info().map_err(device)?;
-        let lanes = Lanes::of(settings, &info, steady);
-        let mut does = offloads::choose(settings, &info, sends[index].cut, &at)?;
-        let config = PortConfig {
-            mac: wanted,
-            mtu,
-            rx_queues: lanes.rx as u16,
-            tx_queues: lanes.tx as u16,
-            rss: lanes.rss(),
-            offloads: does,
-            ..PortConfig::default()
-        };
-        let (rx, mut tx) = port.start(&config, pool).map_err(device)?;
-        if does.rx_timestamp && port.clock().is_none() {
-            // Stamps that nobody can tell the time from.
-            does.rx_timestamp = false;
-            if settings.offloads.wants(profile::Offload::Timestamp) == Some(true) {
-                return Err(offloads::lacking(&at, "a clock to read", &info.offers));
-            }
+    (steady, sends): (bool, &Sends),
+) -> Result<Open<'a>, Unready> {
+    let at = format!("transport.dpdk.ports[{index}]");
+    let device = |why: dpdk::Error| unready(&format!("{at}.device"), &why);
+    let port = Port::open(eal, &settings.device).map_err(device)?;
+    let wanted = settings.mac.as_deref().and_then(parse_mac);
+    let mtu = longest.saturating_sub(packet::ethernet::LEN);
+    let mtu = if mtu > 1500 { u16::try_from(mtu).unwrap_or(u16::MAX) } else { 0 };
+    let info = port.info().map_err(device)?;
+    let lanes = Lanes::of(settings, &info, steady);
+    let mut does = offloads::choose(settings, &info, sends.cut, &at)?;
+    let config = PortConfig {
+        mac: wanted,
+        mtu,
+        rx_queues: lanes.rx as u16,
+        tx_queues: lanes.tx as u16,
+        rss: lanes.rss(),
+        offloads: does,
+        ..PortConfig::default()
+    };
+    let (rx, tx) = port.start(&config, pool).map_err(device)?;
+    if does.rx_timestamp && port.clock().is_none() {
+        // Stamps that nobody can tell the time from.
+        does.rx_timestamp = false;
+        if settings.offloads.wants(profile::Offload::Timestamp) == Some(true) {
+            return Err(offloads::lacking(&at, "a clock to read", &info.offers));
         }
-        // Ports without an address of their own get one that is locally administered.
-        let own = Some(port.mac()).filter(|mac| *mac != [0; 6]);
-        let mac = wanted.or(own).unwrap_or([2, 0x6e, 0x64, 0, 0, index as u8]);
-        let tags = Tags::vlans(settings.vlan.ids()).unwrap_or_default();
-        let own: Vec<IpAddr> = settings.ip.0.iter().map(|address| address.ip).collect();
-        let stations = Stations::new(mac, tags, &own, &sends[index].sources);
-        // At the other end of a cable is a port of ours, which knows; and who names the peer wants no other frames.
-        let silent = settings.role == Role::L2fwd || settings.peer_mac.is_some();
-        if !silent && !settings.device.starts_with("pair:") {
-            neighbour::announce(&stations, &mut tx[0], pool);
-        }
-        let (leaving, mtu) = (Leaving::default(), usize::from(mtu).max(1500));
-        ports.push(Open { settings, index, rx, tx, stations, lanes, info, taps, port, does, leaving, mtu });
     }
-    Ok(ports)
+    // Ports without an address of their own get one that is locally administered.
+    let own = Some(port.mac()).filter(|mac| *mac != [0; 6]);
+    let mac = wanted.or(own).unwrap_or([2, 0x6e, 0x64, 0, 0, index as u8]);
+    let tags = Tags::vlans(settings.vlan.ids()).unwrap_or_default();
+    let own: Vec<IpAddr> = settings.ip.0.iter().map(|address| address.ip).collect();
+    let stations = Stations::new(mac, tags, &own, &sends.sources);
+    let (leaving, mtu) = (Leaving::default(), usize::from(mtu).max(1500));
+    Ok(Open { settings, index, rx, tx, stations, lanes, info, taps, port, does, leaving, mtu })
 }
 
 /// Which of a group's devices each lane has. A recording that is played as it was, and devices that take turns in it,

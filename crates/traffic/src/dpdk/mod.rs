@@ -29,6 +29,7 @@ mod neighbour;
 pub mod observe;
 mod offloads;
 mod peers;
+mod ready;
 mod receiver;
 mod reflector;
 mod report;

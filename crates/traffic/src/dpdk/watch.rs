@@ -65,7 +65,8 @@ impl Watch {
         })
     }
 
-    fn state(&self) -> State {
+    /// Now.
+    pub fn state(&self) -> State {
         match &self.by {
             By::Driver if self.port.link().up => State::Up,
             By::Driver => State::Down,
