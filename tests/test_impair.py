@@ -217,6 +217,11 @@ def test_what_was_there_stays_there(lab: Lab) -> None:
     lab.clean()
 
 
+def command(pid: int) -> list[str]:
+    """The words that a process was started with."""
+    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+
+
 def test_ports_are_joined_as_hosts_are(lab: Lab) -> None:
     tag = f"ndt{os.getpid()}"
     # a namespace and the tap in it have one name
@@ -250,6 +255,16 @@ def test_ports_are_joined_as_hosts_are(lab: Lab) -> None:
     # of any twenty in a row every fifth
     said = ping(20)
     assert "16 received" in said, said
+    # the elements that it is made of, watched beside it
+    (words,) = [words for pid in lab.processes() if "--socket" in (words := command(pid))]
+    serves = words[words.index("--socket") + 1]
+    shown = json.loads(lab.good("graph", "--json", "--socket", serves).out)
+    lost = {one["name"]: one["drops"].get("lost", 0) for one in shown["elements"]}
+    assert lost["a.impair"] >= 4 > lost["b.impair"] == 0, shown
+    assert [port["driver"] for port in shown["ports"]] == ["net_tap", "net_tap"]
+    tracing = lab.start("graph", "--trace", "2", "--filter", "icmp", "--socket", serves)
+    until(lambda: ping(5) and tracing.poll() is not None, 20, "no packet is followed")
+    assert re.search(r"µs  a\.impair +passed to out|µs  a\.rx +passed to out", lab.wait(tracing).out)
     child.send_signal(signal.SIGINT)
     done = lab.wait(child)
     assert done.code == 0, done.text

@@ -88,7 +88,7 @@ pub struct ElementStats {
     pub packets_out: u64,
     /// Bytes of the packets taken, or handed on by an element that takes none, without FCS; counted for ports only.
     pub bytes: u64,
-    /// Batches worked on.
+    /// Batches taken, or made by an element that takes none.
     pub batches: u64,
     /// Time stamp counter ticks spent on them; one batch in several is timed and stands for the others.
     pub cycles: u64,

@@ -186,7 +186,9 @@ impl Worker {
             self.elements[at].counters.time(spent, batch.len() + sides.sum::<usize>());
         }
         let seated = &self.elements[at];
-        seated.counters.batches.add(1);
+        if !seated.takes {
+            seated.counters.batches.add(1);
+        }
         if T {
             let sides = seated.side.iter().map(|side| side.as_deref());
             for (output, batch) in std::iter::once(Some(&*batch)).chain(sides).enumerate() {

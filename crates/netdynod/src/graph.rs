@@ -1,9 +1,10 @@
-//! The graph of a profile, or of the run, for those who watch.
+//! The graph of a profile, of the run, or of a link between ports, for those who watch.
 
 use crate::rpc::{BAD_PROFILE, Error, NOTHING_THERE};
 use crate::run::Run;
 use profile::Transport as Chosen;
 use serde_json::Value;
+use std::sync::{Mutex, MutexGuard, TryLockError};
 use traffic::Transport;
 use traffic::dpdk::Dpdk;
 use traffic::dpdk::observe::Observer;
@@ -21,6 +22,23 @@ pub fn planned(profile: &Value) -> Result<Observer, Error> {
 /// Of the run, whether it goes on or is over.
 pub fn of(run: &Run) -> Result<Observer, Error> {
     run.observe().ok_or_else(none)
+}
+
+/// At most one follows packets at a time.
+#[derive(Debug, Default)]
+pub struct Tracing(Mutex<()>);
+
+impl Tracing {
+    /// The right to, until it is dropped.
+    pub fn alone(&self) -> Result<MutexGuard<'_, ()>, Error> {
+        match self.0.try_lock() {
+            Ok(alone) => Ok(alone),
+            Err(TryLockError::Poisoned(left)) => Ok(left.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                Err(Error::state("another trace is under way", "Ask again when it has its packets"))
+            }
+        }
+    }
 }
 
 fn none() -> Error {

@@ -1,6 +1,7 @@
 //! Impaired links between the kernels of two hosts, or between two ports: made on request, gone with whoever asked
 //! for them.
 
+use crate::graph::Tracing;
 use crate::rpc::{BAD_PARAMS, Error, NOT_READY, NOTHING_THERE, TOO_MANY};
 use crate::watchers::Watchers;
 use impair::tap::{self, Link, Place};
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use traffic::dpdk::between::{self, Between};
+use traffic::dpdk::observe::Observer;
 
 /// Links that there may be: each has threads and memory of its own.
 pub const LINKS: usize = 64;
@@ -195,11 +197,15 @@ struct Made {
 
 /// All links of this daemon.
 #[derive(Default)]
-pub struct Links(Mutex<Made>);
+pub struct Links {
+    made: Mutex<Made>,
+    /// Who follows packets.
+    pub tracing: Tracing,
+}
 
 impl Links {
     fn lock(&self) -> MutexGuard<'_, Made> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Make both ends and carry frames between them. Gives the link's id.
@@ -229,6 +235,17 @@ impl Links {
     /// How a link does.
     pub fn status(&self, id: &str) -> Result<Status, Error> {
         self.lock().links.get(id).map(|entry| entry.status(id)).ok_or_else(|| none(id))
+    }
+
+    /// The elements of a link between ports.
+    pub fn observe(&self, id: &str) -> Result<Observer, Error> {
+        match &self.lock().links.get(id).ok_or_else(|| none(id))?.link {
+            Carrier::Ports(link) => Ok(link.observe()),
+            Carrier::Taps(_) => {
+                let what = "a link between hosts has no graph of elements";
+                Err(Error::new(NOTHING_THERE, "ND-104-11", "link", what, "See impair.stats"))
+            }
+        }
     }
 
     /// Take a link away: how it did to its end, and a specification that does again what it did.

@@ -2,13 +2,14 @@
 
 pub mod paths;
 
+use crate::graph::Tracing;
 use crate::rpc::{BAD_PROFILE, Error, NOT_READY, NOTHING_THERE};
 use crate::watchers::Watchers;
 use profile::Profile;
 use serde::Serialize;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use traffic::capture::Source;
@@ -85,7 +86,8 @@ pub struct Run {
     transport_name: &'static str,
     progress: Mutex<Progress>,
     /// Held while packets are traced: one trace at a time.
-    tracing: Mutex<()>,
+    /// Who follows packets.
+    pub tracing: Tracing,
     /// What was changed by hand.
     changes: Mutex<Vec<Change>>,
     watchers: Arc<Watchers>,
@@ -131,7 +133,7 @@ impl Run {
             transport,
             transport_name,
             progress: Mutex::new(progress),
-            tracing: Mutex::default(),
+            tracing: Tracing::default(),
             changes: Mutex::default(),
             watchers: Arc::clone(watchers),
         })
@@ -294,17 +296,6 @@ impl Run {
     /// Its graph of elements, if it has one.
     pub fn observe(&self) -> Option<Observer> {
         self.transport.observe()
-    }
-
-    /// The right to trace packets, until it is dropped.
-    pub fn tracing(&self) -> Result<MutexGuard<'_, ()>, Error> {
-        match self.tracing.try_lock() {
-            Ok(alone) => Ok(alone),
-            Err(TryLockError::Poisoned(left)) => Ok(left.into_inner()),
-            Err(TryLockError::WouldBlock) => {
-                Err(Error::state("another trace is under way", "Ask again when it has its packets"))
-            }
-        }
     }
 
     /// Whether workers are at work.

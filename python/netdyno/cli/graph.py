@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,13 +24,17 @@ SLICE = 2.0
 """Seconds for which the daemon is asked to wait for traced packets at once."""
 GONE = ("ND-91-21", "ND-91-22")
 """The daemon has gone: with its run, when it was started for that."""
+NONE = "ND-104-11"
+"""What is watched is not there any more."""
+Whose = dict[str, Any]
+"""The link that is watched; nothing: the run."""
 
 
 def graph(
     what: Annotated[
         str | None,
         typer.Argument(
-            help="File or preset; without it, the run under way.",
+            help="File or preset; without it, what is under way.",
             metavar="[WHAT]",
             autocompletion=values.any_preset,
         ),
@@ -58,8 +62,9 @@ def graph(
     """Show the elements that a run over DPDK ports is made of, and what passes each of them.
 
     For a file or preset: the elements, how they are connected and the core of each, as they would run.
-    Without one: the run that is under way on this machine, live, with packets, drops by reason and cycles per
-    packet. With --trace: what became of single packets, element by element. The run is not changed by it.
+    Without one: the run that is under way on this machine, or the ports that `netdyno impair` has joined,
+    live, with packets, drops by reason and cycles per packet. With --trace: what became of single packets,
+    element by element. What is watched is not changed by it.
 
         netdyno graph stream-64b
         netdyno graph
@@ -73,14 +78,14 @@ def graph(
             raise Error("ND-104-07", f"{at} is for a run under way", at=at, fix=f"Leave out {what}")
         planned(what, as_json)
         return
-    path = socket or find()
+    path, whose = subject(socket)
     with Client(path) as client:
         if trace:
-            follow(client, trace, wanted or "", as_json)
+            follow(client, whose, trace, wanted or "", as_json)
         elif as_json:
-            console.document(client.call("graph.describe") | client.call("graph.stats"))
+            console.document(client.call("graph.describe", **whose) | client.call("graph.stats", **whose))
         else:
-            watch(client, seconds(interval))
+            watch(client, whose, seconds(interval))
 
 
 def planned(what: str, as_json: bool) -> None:
@@ -107,48 +112,73 @@ def planned(what: str, as_json: bool) -> None:
 
 def find() -> Path:
     """The socket of the daemon whose run is under way."""
-    found: dict[Path, str] = {}
+    return _only(_runs)[0]
+
+
+def subject(socket: Path | None) -> tuple[Path, Whose]:
+    """The daemon that has something to watch, and what."""
+    if socket is None:
+        return _only(lambda client: _runs(client) or _links(client))
+    with Client(socket) as client:
+        # of a run that is over there is something to see, too
+        return socket, next(iter(_runs(client) or _links(client)), (None, {}))[1]
+
+
+def _runs(client: Client) -> list[tuple[str | None, Whose]]:
+    status = client.status()
+    return [(status.run, {})] if status.state in ("loaded", "running", "paused", "draining") else []
+
+
+def _links(client: Client) -> list[tuple[str | None, Whose]]:
+    made = client.call("impair.list")
+    return [(one["link"], {"link": one["link"]}) for one in made if "device" in one["a"]]
+
+
+def _only(look: Callable[[Client], list[tuple[str | None, Whose]]]) -> tuple[Path, Whose]:
+    """The one of all daemons that has what is looked for."""
+    found: dict[Path, tuple[str | None, Whose]] = {}
     for path in sorted(paths.runtime().glob("*.sock")):
         try:
             with Client(path, timeout=5.0) as client:
-                status = client.status()
+                there = look(client)
         except Error:
             continue
-        if status.state in ("loaded", "running", "paused", "draining"):
-            found[path] = status.run or ""
+        if there:
+            found[path] = there[0]
     if not found:
         fix = "Start one with `netdyno run`, or name a file or preset; --socket for one of another user"
         raise Error("ND-104-28", "no run is under way", at=str(paths.runtime()), fix=fix)
     if len(found) > 1:
-        fix = "Choose with --socket: " + ", ".join(f"{path} ({run})" for path, run in found.items())
+        fix = "Choose with --socket: " + ", ".join(f"{path} ({one})" for path, (one, _) in found.items())
         raise Error("ND-104-28", f"{len(found)} runs are under way", fix=fix)
-    return next(iter(found))
+    path, (_, whose) = next(iter(found.items()))
+    return path, whose
 
 
-def watch(client: Client, interval: float) -> None:
-    """Show the graph until the run is over."""
-    shape = client.call("graph.describe")
+def watch(client: Client, whose: Whose, interval: float) -> None:
+    """Show the graph until the run, or the link, is over."""
+    shape = client.call("graph.describe", **whose)
     for line in graph_view.ports(shape):
         console.out().print(line, markup=False, highlight=False, soft_wrap=True)
     view: graph_view.View = graph_view.Screen(shape) if sys.stdout.isatty() else graph_view.Lines(shape)
     with view:
-        for stats in _looks(client, interval):
+        for stats in _looks(client, whose, interval):
             view.take(stats)
 
 
-def _looks(client: Client, interval: float) -> Iterator[dict[str, Any]]:
-    """The counters now and then, to the run's end or the daemon's."""
+def _looks(client: Client, whose: Whose, interval: float) -> Iterator[dict[str, Any]]:
+    """The counters now and then, to the end of what is watched, or the daemon's."""
     events = client.subscribe()
     try:
         while True:
-            stats: dict[str, Any] = client.call("graph.stats")
+            stats: dict[str, Any] = client.call("graph.stats", **whose)
             yield stats
             if stats["status"]["state"] in ("done", "failed"):
                 return
             # a change of state is shown at once; samples come at their own pace
             _pause(events, interval)
     except Error as e:
-        if e.code not in GONE:
+        if e.code not in GONE and not (whose and e.code == NONE):
             raise
 
 
@@ -161,19 +191,19 @@ def _pause(events: Subscription, interval: float) -> None:
             return
 
 
-def follow(client: Client, count: int, wanted: str, as_json: bool) -> None:
+def follow(client: Client, whose: Whose, count: int, wanted: str, as_json: bool) -> None:
     """Show the way of some packets."""
     packets: list[dict[str, Any]] = []
     try:
         while len(packets) < count:
             left = count - len(packets)
-            found = client.call("graph.trace", packets=left, filter=wanted, wait=SLICE)["packets"]
+            found = client.call("graph.trace", packets=left, filter=wanted, wait=SLICE, **whose)["packets"]
             packets += found
             if not as_json:
                 for packet in found:
                     console.out().print(graph_view.way(packet))
     except Error as e:
-        if e.code not in GONE and not (e.code == "ND-104-11" and packets):
+        if e.code not in GONE and not (e.code == NONE and packets):
             raise
     if as_json:
         console.document({"packets": packets})

@@ -1,42 +1,101 @@
-//! `graph.*`: the elements that carry the run's traffic over DPDK ports. All of it may be asked by anybody.
+//! `graph.*`: the elements that carry the run's traffic over DPDK ports, or a link's between two. All of it may be asked
+//! by anybody.
 
+use super::Answer;
 use super::run::loaded;
-use super::{Answer, Nothing};
 use crate::connection::Caller;
 use crate::graph::{of, planned};
 use crate::rpc::Error;
+use crate::run::Run;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use traffic::dpdk::observe::Observer;
 
-/// Of the loaded run, or of a profile that is not loaded.
+/// Whose graph it is.
+enum Whose {
+    Run(Arc<Run>),
+    Link(String),
+}
+
+impl Whose {
+    /// The link that was named, else the loaded run.
+    fn of(caller: &Caller, link: Option<String>) -> Result<(Self, Observer), Error> {
+        match link {
+            Some(link) => caller.core.links.observe(&link).map(|observer| (Self::Link(link), observer)),
+            None => loaded(caller).and_then(|run| of(&run).map(|observer| (Self::Run(run), observer))),
+        }
+    }
+
+    fn id(&self) -> &str {
+        match self {
+            Self::Run(run) => &run.id,
+            Self::Link(link) => link,
+        }
+    }
+
+    /// How it does. Of a link what there is of a run's status.
+    fn status(&self, caller: &Caller) -> Answer {
+        match self {
+            Self::Run(run) => Ok(json!(run.status())),
+            Self::Link(link) => caller.core.links.status(link).map(|status| {
+                let state = if status.error.is_some() { "failed" } else { "running" };
+                json!({"run": link, "state": state, "elapsed": status.elapsed})
+            }),
+        }
+    }
+
+    fn is_active(&self, caller: &Caller) -> bool {
+        match self {
+            Self::Run(run) => run.is_active(),
+            Self::Link(link) => caller.core.links.status(link).is_ok_and(|status| status.error.is_none()),
+        }
+    }
+}
+
+/// Of the loaded run, of a profile that is not loaded, or of a link.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Describe {
     #[serde(default)]
     profile: Option<Value>,
+    #[serde(default)]
+    link: Option<String>,
 }
 
 /// Elements, edges, and where they run.
 pub fn describe(caller: &Caller, params: Describe) -> Answer {
-    let (run, observer) = match params.profile {
-        Some(profile) => (None, planned(&profile)?),
-        None => loaded(caller).and_then(|run| Ok((Some(run.id.clone()), of(&run)?)))?,
+    let (id, observer) = match (params.profile, params.link) {
+        (Some(_), Some(_)) => {
+            return Err(Error::params("params.link", "it is a profile's graph, or a link's"));
+        }
+        (Some(profile), None) => (None, planned(&profile)?),
+        (None, link) => {
+            Whose::of(caller, link).map(|(whose, observer)| (Some(whose.id().to_owned()), observer))?
+        }
     };
     let shape = observer.shape();
     let (workers, elements) = (&shape.workers, &shape.elements);
     Ok(json!({
-        "run": run, "workers": workers, "elements": elements, "edges": shape.edges, "ports": shape.ports
+        "run": id, "workers": workers, "elements": elements, "edges": shape.edges, "ports": shape.ports
     }))
 }
 
+/// Of the loaded run, or of a link.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stats {
+    #[serde(default)]
+    link: Option<String>,
+}
+
 /// What each element and worker did since the start.
-pub fn stats(caller: &Caller, _: Nothing) -> Answer {
-    let run = loaded(caller)?;
-    let observer = of(&run)?;
+pub fn stats(caller: &Caller, params: Stats) -> Answer {
+    let (whose, observer) = Whose::of(caller, params.link)?;
     let (elements, workers) = (observer.elements(), observer.workers());
-    Ok(json!({"status": run.status(), "elements": elements, "workers": workers}))
+    Ok(json!({"status": whose.status(caller)?, "elements": elements, "workers": workers}))
 }
 
 /// How many packets, which, and how long to wait for them.
@@ -48,6 +107,8 @@ pub struct Trace {
     filter: String,
     #[serde(default = "second")]
     wait: f64,
+    #[serde(default)]
+    link: Option<String>,
 }
 
 fn second() -> f64 {
@@ -62,10 +123,12 @@ pub fn trace(caller: &Caller, params: Trace) -> Answer {
     if !(0.0..=10.0).contains(&params.wait) {
         return Err(Error::params("params.wait", "it takes 0 to 10 seconds"));
     }
-    let run = loaded(caller)?;
-    let observer = of(&run)?;
-    let _alone = run.tracing()?;
-    let go_on = || run.is_active() && !caller.core.ending.load(Ordering::Relaxed);
+    let (whose, observer) = Whose::of(caller, params.link)?;
+    let _alone = match &whose {
+        Whose::Run(run) => run.tracing.alone()?,
+        Whose::Link(_) => caller.core.links.tracing.alone()?,
+    };
+    let go_on = || whose.is_active(caller) && !caller.core.ending.load(Ordering::Relaxed);
     let wait = Duration::from_secs_f64(params.wait);
     let trace = observer.trace(params.packets, &params.filter, wait, go_on)?;
     let none = || Error::state("the run is not under way", "Trace while it is `running`");

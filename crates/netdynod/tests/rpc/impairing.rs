@@ -198,6 +198,25 @@ fn ports_are_joined_in_the_same_words() {
     assert_eq!(writer.get("impair.list")[0]["b"], json!({"device": "pair:r", "mtu": 1500}));
     until("the change holds", || changed(&mut writer, 2));
     assert_eq!((&stats["error"], &stats["b_to_a"]["missed"]), (&Value::Null, &json!(0)));
+    // Its elements can be watched, and packets followed through them.
+    let whose = json!({"link": link});
+    let shape = writer.call("graph.describe", whose.clone());
+    assert_eq!((&shape["run"], &shape["ports"][1]["device"]), (&link, &json!("pair:r")));
+    let edge = |from: &str, to: &str| json!({"from": from, "to": to, "ring": false});
+    let edges = [("a.rx", "a.impair"), ("a.impair", "b.tx"), ("b.rx", "b.impair"), ("b.impair", "a.tx")];
+    assert_eq!(shape["edges"], json!(edges.map(|(from, to)| edge(from, to))));
+    let counted = writer.call("graph.stats", whose);
+    assert_eq!((&counted["status"]["run"], &counted["status"]["state"]), (&link, &json!("running")));
+    let names = |of: &Value| -> Vec<Value> {
+        of["elements"].as_array().unwrap().iter().map(|element| element["name"].clone()).collect()
+    };
+    assert_eq!((names(&counted).len(), counted["workers"].as_array().unwrap().len()), (6, 1));
+    assert!(names(&shape).iter().all(|name| names(&counted).contains(name)));
+    let traced = writer.call("graph.trace", json!({"link": link, "packets": 1, "wait": 0.05}));
+    assert_eq!(traced, json!({"packets": [], "complete": false}));
+    for (method, params) in [("graph.stats", json!({"link": "link-9"})), ("graph.stats", json!({}))] {
+        writer.fails(method, params, -32004);
+    }
     let recorded = writer.call("impair.stop", json!({"link": link}))["recorded"].take();
     assert_eq!(recorded["timeline"]["steps"][0]["a_to_b"]["delay"], json!({"constant": "500us"}));
     // The ports are free again.

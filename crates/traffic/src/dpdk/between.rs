@@ -2,7 +2,9 @@
 
 use super::build::{pci, unready};
 use super::impaired;
+use super::observe::{Observer, PortFacts};
 use super::watch::Watch;
+use super::wiring::Wiring;
 use crate::transport::Unready;
 use dpdk::{Device, Eal, EalOptions, Mempool, Port, PortConfig};
 use engine::port::{PortRx, PortTx};
@@ -44,7 +46,8 @@ pub struct Between {
     live: Arc<LiveLink>,
     ports: [Port; 2],
     watches: Mutex<([Watch; 2], Option<String>)>,
-    _engine: Engine,
+    placement: Placement,
+    engine: Engine,
 }
 
 impl fmt::Debug for Between {
@@ -73,7 +76,7 @@ impl Between {
         let pool = Mempool::new(eal, packets, room).map_err(|why| unready("memory", &why))?;
         let live = Arc::new(LiveLink::new(spec));
         let mut graph = Graph::new();
-        let (mut ports, mut ends) = (Vec::new(), Vec::new());
+        let mut ports = Vec::new();
         for (name, device) in ["a", "b"].into_iter().zip(devices) {
             let failed = |why: dpdk::Error| unready(&format!("{name}.device"), &why);
             let port = Port::open(eal, device).map_err(failed)?;
@@ -82,29 +85,38 @@ impl Between {
             let (mut rx, mut tx) =
                 port.start(&PortConfig { mtu, ..PortConfig::default() }, &pool).map_err(failed)?;
             if let (Some(rx), Some(tx)) = (rx.pop(), tx.pop()) {
-                let rx = graph.add(format!("{name}.rx"), PortRx(rx));
-                ends.push((rx, graph.add(format!("{name}.tx"), PortTx(tx))));
+                graph.add(format!("{name}.rx"), PortRx(rx));
+                graph.add(format!("{name}.tx"), PortTx(tx));
             }
             ports.push(port);
         }
-        let (Ok(ports), [a, b]) = (<[Port; 2]>::try_from(ports), &ends[..]) else {
+        for (name, way) in [("a.impair", Direction::AToB), ("b.impair", Direction::BToA)] {
+            graph.add(name, Impair::new(live.direction(way).clone(), pool.clone(), capacity));
+        }
+        let ends = |(from, output, to): (String, usize, String)| {
+            Some((graph.find(&from)?, output, graph.find(&to)?))
+        };
+        let edges: Option<Vec<_>> = Wiring::between().edges.into_iter().map(ends).collect();
+        let (Ok(ports), Some(edges)) = (<[Port; 2]>::try_from(ports), edges) else {
             return Err(Unready::new("ND-92-12", "", "a port has no queue", "Use others"));
         };
-        let mut element = |name: &str, way| {
-            graph.add(name, Impair::new(live.direction(way).clone(), pool.clone(), capacity))
-        };
-        let ways = [element("a.impair", Direction::AToB), element("b.impair", Direction::BToA)];
-        graph.chain(&[a.0, ways[0], b.1]);
-        graph.chain(&[b.0, ways[1], a.1]);
-        let engine = Engine::start(eal, graph, &placement(options), &Behaviour::default());
+        edges.into_iter().for_each(|(from, output, to)| graph.connect_output(from, output, to));
+        let placement = placement(options);
+        let engine = Engine::start(eal, graph, &placement, &Behaviour::default());
         let engine = engine.map_err(|why| super::refused(&why))?;
         let watches = Mutex::new(([Watch::new(&ports[0]), Watch::new(&ports[1])], None));
-        Ok(Self { live, ports, watches, _engine: engine })
+        Ok(Self { live, ports, watches, placement, engine })
     }
 
     /// The hand on it: parameters and counters.
     pub fn live(&self) -> &Arc<LiveLink> {
         &self.live
+    }
+
+    /// What passes through it, element by element.
+    pub fn observe(&self) -> Observer {
+        let facts = ["a", "b"].into_iter().zip(&self.ports).map(|(name, port)| PortFacts::plain(name, port));
+        Observer::new(Wiring::between(), facts.collect(), &self.placement, Some(self.engine.view()))
     }
 
     /// Frames, a to b and b to a, that the ports dropped as they were not fetched in time: they are in no other

@@ -10,7 +10,7 @@ use super::impaired::{self, Impaired};
 use super::l2fwd::L2fwd;
 use super::lanes::{self, Lanes};
 use super::neighbour::{self, Neighbour, Stations};
-use super::observe::PortFacts;
+use super::observe::{PortFacts, written};
 use super::offloads::{self, Leaving};
 use super::peers;
 use super::ready;
@@ -103,7 +103,7 @@ impl Open<'_> {
             name: self.settings.name.clone(),
             device: self.port.device(),
             driver: self.info.driver.clone(),
-            mac: self.stations.bare().mac.map(|byte| format!("{byte:02x}")).join(":"),
+            mac: written(self.stations.bare().mac),
             rx_queues: self.lanes.rx,
             tx_queues: self.lanes.tx,
             uses: self.does.names(&self.info).into_iter().chain(self.lanes.rss().then_some("rss")).collect(),

@@ -5,8 +5,10 @@ use super::offloads::Shares;
 use super::supervisor::counts;
 use super::wiring::{self, Wiring};
 use crate::transport::{ElementCounts, Unready};
+use dpdk::Port;
 use engine::trace::{Filter, Step, Traced};
 use engine::{Placement, View};
+use packet::Mac;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -49,6 +51,29 @@ pub struct PortFacts {
     pub offers: Vec<&'static str>,
     /// Who does which work with what it sends and receives.
     pub work: Shares,
+}
+
+impl PortFacts {
+    /// Of a port with a queue each way, which is asked for no work.
+    pub(super) fn plain(name: &str, port: &Port) -> Self {
+        let info = port.info().ok();
+        Self {
+            name: name.into(),
+            device: port.device(),
+            driver: info.as_ref().map_or_else(String::new, |info| info.driver.clone()),
+            mac: written(port.mac()),
+            rx_queues: 1,
+            tx_queues: 1,
+            uses: Vec::new(),
+            offers: info.map_or_else(Vec::new, |info| info.offers),
+            work: Shares::new(),
+        }
+    }
+}
+
+/// An Ethernet address, as it is written.
+pub(super) fn written(mac: Mac) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
 /// Where a worker runs.

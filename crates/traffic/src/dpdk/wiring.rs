@@ -77,6 +77,15 @@ impl Wiring {
         wiring
     }
 
+    /// Of two ports that hand on to each other, each way over an impaired path.
+    pub fn between() -> Self {
+        let name = |element: &str| element.to_owned();
+        let mut wiring = Self { elements: ["a.tx", "b.tx"].map(name).to_vec(), edges: Vec::new() };
+        wiring.way(&["a.rx", "a.impair", "b.tx"].map(name));
+        wiring.way(&["b.rx", "b.impair", "a.tx"].map(name));
+        wiring
+    }
+
     fn way(&mut self, elements: &[String]) {
         for element in elements {
             let known = self.elements.contains(element) || kind(element) == "tx";
