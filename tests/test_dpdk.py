@@ -272,7 +272,7 @@ def test_a_peer_that_comes_late_is_waited_for(lab: Lab, ends: Callable[[Lab], tu
 
 
 def test_a_link_that_stays_down_is_said(lab: Lab) -> None:
-    server, _ = reversed(memif(lab))
+    _, server = memif(lab)
     near = {"name": "a", "device": server, "ip": "10.93.0.1", "peer_mac": MACS["srv"]}
     done = lab.run("run", lab.write("e.json", document([near], "2k/s")))
     assert done.code == 92, done.text

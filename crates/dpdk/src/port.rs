@@ -153,8 +153,8 @@ impl Inner {
         };
         let passed = Arc::default();
         self.passed[way].lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&passed));
-        // SAFETY: DPDK asks for one user of each queue's end, which is whom this is for; it holds the port, whose rings
-        // stay until it is closed.
+        // SAFETY: net_ring's rings and a cable's are made for one user at each end. That is the holder of the queue this
+        // is for: a port is started once. He holds the port, too, whose rings stay until it is closed.
         Some(unsafe { Direct::new(ring, passed) })
     }
 

@@ -2,8 +2,9 @@
 
 use crate::arp::{Arp, Operation};
 use crate::ethernet::{self, Ethernet, kind};
+use crate::frame::MacAddress;
 use crate::layers::{Layers, protocol};
-use crate::{Mac, ipv4, ipv6, take};
+use crate::{ipv4, ipv6, take};
 use std::fmt::Write;
 use std::net::IpAddr;
 
@@ -25,10 +26,10 @@ pub fn summary(data: &[u8], len: usize) -> String {
         (Ok(layers), _) => ip(&frame, &layers),
         (_, Some(arp)) => match arp.operation {
             Operation::Request => format!("ARP who has {}? tell {}", arp.target, arp.sender),
-            Operation::Reply => format!("ARP {} is at {}", arp.sender, mac(arp.sender_mac)),
+            Operation::Reply => format!("ARP {} is at {}", arp.sender, MacAddress(arp.sender_mac)),
         },
         (Err(fault), _) => {
-            let ends = format!("{} > {}", mac(header.source), mac(header.destination));
+            let ends = format!("{} > {}", MacAddress(header.source), MacAddress(header.destination));
             match found {
                 kind::IPV4 | kind::IPV6 => format!("{ends} IP: {fault}"),
                 other => format!("{ends} type 0x{other:04x}"),
@@ -86,10 +87,6 @@ fn flags(bits: u8) -> String {
     let names = ["FIN", "SYN", "RST", "PSH", "ACK", "URG"];
     let set = names.iter().enumerate().filter(|(bit, _)| bits & 1 << bit != 0);
     set.map(|(_, name)| format!(" {name}")).collect()
-}
-
-fn mac(address: Mac) -> String {
-    address.map(|byte| format!("{byte:02x}")).join(":")
 }
 
 #[cfg(test)]

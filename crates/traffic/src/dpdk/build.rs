@@ -10,7 +10,7 @@ use super::impaired::{self, Impaired};
 use super::l2fwd::L2fwd;
 use super::lanes::{self, Lanes};
 use super::neighbour::{self, Neighbour, Stations};
-use super::observe::{PortFacts, written};
+use super::observe::PortFacts;
 use super::offloads::{self, Leaving};
 use super::peers;
 use super::ready;
@@ -26,6 +26,7 @@ use dpdk::{Eal, EalOptions, Mempool, Offloads, Port, PortConfig, PortInfo, RxQue
 use engine::Graph;
 use engine::port::{PortRx, PortTx};
 use packet::ethernet::{TAG, Tags};
+use packet::frame::MacAddress;
 use packet::{Flow, Mac};
 use profile::{Dpdk, Role, parse_mac};
 use protocol::meter::Tally;
@@ -103,7 +104,7 @@ impl Open<'_> {
             name: self.settings.name.clone(),
             device: self.port.device(),
             driver: self.info.driver.clone(),
-            mac: written(self.stations.bare().mac),
+            mac: MacAddress(self.stations.bare().mac).to_string(),
             rx_queues: self.lanes.rx,
             tx_queues: self.lanes.tx,
             uses: self.does.names(&self.info).into_iter().chain(self.lanes.rss().then_some("rss")).collect(),

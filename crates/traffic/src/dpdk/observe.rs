@@ -8,7 +8,7 @@ use crate::transport::{ElementCounts, Unready};
 use dpdk::Port;
 use engine::trace::{Filter, Step, Traced};
 use engine::{Placement, View};
-use packet::Mac;
+use packet::frame::MacAddress;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ impl PortFacts {
             name: name.into(),
             device: port.device(),
             driver: info.as_ref().map_or_else(String::new, |info| info.driver.clone()),
-            mac: written(port.mac()),
+            mac: MacAddress(port.mac()).to_string(),
             rx_queues: 1,
             tx_queues: 1,
             uses: Vec::new(),
@@ -69,11 +69,6 @@ impl PortFacts {
             work: Shares::new(),
         }
     }
-}
-
-/// An Ethernet address, as it is written.
-pub(super) fn written(mac: Mac) -> String {
-    mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
 /// Where a worker runs.
