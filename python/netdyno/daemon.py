@@ -70,7 +70,9 @@ class Daemon:
         self._entry = notes.write("path", path=str(socket))
         command = [str(program()), "--socket", str(socket), "--log-json", "--log-level", level]
         try:
-            self.process = Process(command, log=log, namespace=namespace, pipe_output=True, notes=notes)
+            self.process = Process(
+                command, log=log, namespace=namespace, pipe_output=True, private=True, notes=notes
+            )
         except BaseException:
             notes.undo(self._entry)
             raise

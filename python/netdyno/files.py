@@ -1,15 +1,23 @@
-"""Write files so that a reader never sees half of one, and a full disk is one clear error."""
+"""Write files so that a reader never sees half of one, and a full disk is one clear error.
+
+What is kept of a run may hold what others must not read: it is its owner's alone, whatever the umask says.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 from netdyno.errors import Error
+
+PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
 
 
 @contextmanager
@@ -27,12 +35,14 @@ def told(path: Path) -> Iterator[None]:
         raise Error("ND-92-30", f"it cannot be written: {e.strerror}", at=str(path), fix=fix) from e
 
 
-def write(path: Path, text: str) -> None:
-    """Put `text` in place of what was there, whole or not at all."""
+def write(path: Path, text: str, *, shared: bool = False) -> None:
+    """Put `text` in place of what was there, whole or not at all; `shared`: readable as the umask has it."""
     fresh = path.with_name(f".{path.name}.new")
     with told(path):
         try:
-            with fresh.open("w", encoding="utf-8") as file:
+            # of a write that was cut short
+            fresh.unlink(missing_ok=True)
+            with open_private(fresh, "x", shared=shared) as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
@@ -43,8 +53,40 @@ def write(path: Path, text: str) -> None:
             raise
 
 
-def folder(path: Path) -> Path:
-    """Make a folder, with those above it."""
+def open_private(path: Path, mode: str, *, shared: bool = False) -> IO[Any]:
+    """Open a file to write, for its owner alone; `shared`: for others too, as the umask has it."""
+
+    def opener(name: str, flags: int) -> int:
+        handle = os.open(name, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666 if shared else PRIVATE_FILE)
+        if not shared:
+            # it may be there already, and not be ours; or the umask leave less than its owner needs
+            with contextlib.suppress(PermissionError):
+                os.fchmod(handle, PRIVATE_FILE)
+        return handle
+
+    if "b" in mode:
+        return open(path, mode, opener=opener)
+    return open(path, mode, opener=opener, encoding="utf-8", newline="")
+
+
+def folder(path: Path, *, private: bool = False) -> Path:
+    """Make a folder, with those above it; `private`: what is made is its owner's alone."""
     with told(path):
-        path.mkdir(parents=True, exist_ok=True)
+        if private:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                path.mkdir(mode=PRIVATE_FOLDER)
+                # the umask may leave less than its owner needs
+                path.chmod(PRIVATE_FOLDER)
+            except FileExistsError:
+                # whose rights are its owner's choice
+                path.mkdir(exist_ok=True)
+        else:
+            path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def copy(source: Path, to: Path) -> None:
+    """Copy what is kept of a run to where the user wants it, readable as the umask has it."""
+    with told(to):
+        shutil.copyfile(source, to)

@@ -16,11 +16,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
+from netdyno import files as disk
 from netdyno import proc
 from netdyno.errors import Error
 from netdyno.journal import Journal, journal
 
 _WAIT = 'read -r _ || exit 125; ulimit -n "$0" 2>/dev/null; exec "$@" </dev/null'
+
+_PRIVATE = "umask 077; "
+"""What it writes is its owner's alone."""
 
 
 class Process:
@@ -35,15 +39,16 @@ class Process:
         cores: Sequence[int] = (),
         pipe_output: bool = False,
         files: int = 0,
+        private: bool = False,
         notes: Journal | None = None,
     ) -> None:
         self.command = list(command)
         self.log = log
         self._notes = notes or journal()
         full = [*_prefix(namespace, cores), *command]
-        with log.open("ab") as sink:
+        with disk.open_private(log, "ab") as sink:
             self._popen = subprocess.Popen(
-                ["/bin/sh", "-c", _WAIT, str(files or _files()), *full],
+                ["/bin/sh", "-c", _PRIVATE * private + _WAIT, str(files or _files()), *full],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE if pipe_output else sink,
                 stderr=sink,

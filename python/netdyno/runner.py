@@ -56,7 +56,7 @@ class Campaign:
         found = variants(self.experiment, self.base)
         order = schedule(self.experiment, found)
         identity = run_id(self.experiment.name)
-        folder = files.folder(self.runs / identity)
+        folder = files.folder(self.runs / identity, private=True)
         result = Result(
             id=identity,
             name=self.experiment.name,
@@ -114,7 +114,7 @@ class Campaign:
         self.live.log(f"trial {number} of {count}: {variant.name}, repetition {repetition}")
         path = folder / ("capture.pcapng" if number == 1 else f"capture-{number}.pcapng")
         with files.told(folder / PARTIAL):
-            partial = (folder / PARTIAL).open("w", encoding="utf-8")
+            partial = files.open_private(folder / PARTIAL, "w")
         with _closing(partial):
             token = f"{result.id[-4:]}{number}"
             setting = Setting(
@@ -235,7 +235,7 @@ class _Table:
         with files.told(self._path):
             first = self._file is None
             if self._file is None:
-                self._file = self._path.open("w", newline="", encoding="utf-8")
+                self._file = files.open_private(self._path, "w")
             writer = csv.writer(self._file, lineterminator="\n")
             if first:
                 writer.writerow(FLOWS)

@@ -69,9 +69,14 @@ def start(
     if foreground:
         os.execv(command[0], command)
     log = path.with_suffix(".log")
-    with files.told(log), log.open("ab") as sink:
+    with files.told(log), files.open_private(log, "ab") as sink:
         child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=sink, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=sink,
+            start_new_session=True,
+            umask=0o077,
         )
     assert child.stdout is not None
     if b"ready" not in child.stdout.readline():

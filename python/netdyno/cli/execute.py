@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -188,13 +187,11 @@ def _exporter(where: str | None) -> Exporter | None:
 
 def _write(result: Result, folder: Path, outputs: Outputs) -> None:
     if outputs.html and (folder / "report.html").exists():
-        with files.told(outputs.html):
-            shutil.copyfile(folder / "report.html", outputs.html)
+        files.copy(folder / "report.html", outputs.html)
     if outputs.junit:
         junit.write(result, outputs.junit)
     if outputs.csv:
         files.folder(outputs.csv)
         for name in (result.files.series, result.files.flows):
             if name and (folder / name).exists():
-                with files.told(outputs.csv / name):
-                    shutil.copyfile(folder / name, outputs.csv / name)
+                files.copy(folder / name, outputs.csv / name)

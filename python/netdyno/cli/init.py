@@ -56,7 +56,7 @@ def init(
         raise Error(
             "ND-104-20", "the file is there already", at=str(path), fix="Use --force, or -o another file"
         )
-    files.write(path, text)
+    files.write(path, text, shared=True)
     console.note(f"wrote {path}; check it with `netdyno validate {path}`, run it with `netdyno run {path}`")
 
 

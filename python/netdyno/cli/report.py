@@ -44,7 +44,7 @@ def report(
             text, output = render_folder(folder), html or folder / "report.html"
         else:
             text, output = _stored(run, html)
-    files.write(output, text)
+    files.write(output, text, shared=html is not None)
     console.out().print(str(output))
 
 

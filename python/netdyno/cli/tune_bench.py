@@ -309,7 +309,7 @@ def page(path: Path, documents: Sequence[dict[str, Any]]) -> None:
     # loaded here, for the other verbs to start sooner
     from netdyno.report.study import render
 
-    files.write(path, render(documents))
+    files.write(path, render(documents), shared=True)
     console.note(f"page: {path}")
 
 
@@ -318,5 +318,5 @@ def experience_page(path: Path, known: Experience, **more: dict[str, Any] | None
     from netdyno.report.experience import render
 
     finished = datetime.now().astimezone().isoformat(timespec="seconds")
-    files.write(path, render(asdict(known), finished, **more))
+    files.write(path, render(asdict(known), finished, **more), shared=True)
     console.note(f"page: {path}")

@@ -138,7 +138,7 @@ def _draw(folder: Path, filled: list[Filled]) -> None:
         changes = [made for label, found in labels if found and (made := change_of(label, found))]
         about = f"{one.table.setting} over baseline, {one.table.about}"
         path = folder / f"{re.sub(r'[^a-z0-9]+', '-', one.table.name.lower()).strip('-')}.svg"
-        files.write(path, forest(one.table.name, about, changes))
+        files.write(path, forest(one.table.name, about, changes), shared=True)
         console.note(f"figure: {path}")
 
 

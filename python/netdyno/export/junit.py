@@ -48,4 +48,4 @@ def _case(suite: ET.Element, name: str, group: str) -> ET.Element:
 
 def write(result: Result, path: Path) -> None:
     """Write it to a file."""
-    files.write(path, junit(result))
+    files.write(path, junit(result), shared=True)

@@ -94,7 +94,7 @@ class Exporter(Silent):
 
     def write(self, path: Path) -> None:
         """Write them to a file, as node_exporter's textfile collector reads them."""
-        files.write(path, self.text())
+        files.write(path, self.text(), shared=True)
 
 
 def is_address(text: str) -> bool:

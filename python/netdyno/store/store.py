@@ -49,7 +49,10 @@ class Store:
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or paths.state() / NAME
-        files.folder(self.path.parent)
+        files.folder(self.path.parent, private=True)
+        with files.told(self.path):
+            # SQLite gives the files beside it the rights of this one
+            files.open_private(self.path, "ab").close()
         with self._told():
             self._db = sqlite3.connect(self.path, timeout=WAIT, isolation_level=None)
             self._db.execute("PRAGMA journal_mode = WAL")

@@ -39,7 +39,7 @@ def keep(applied: Applied, etc: Path = ETC) -> list[Path]:
     try:
         for path in written:
             files.folder(path.parent)
-            files.write(path, _HEAD + texts[path])
+            files.write(path, _HEAD + texts[path], shared=True)
         for path in written:
             notes.write("path", kept=True, path=str(path))
         applied.keep(*drafts)

@@ -75,7 +75,7 @@ class Record:
         files.folder(path.parent)
         with files.told(path):
             # Kept open and locked: two programs that add to one file would spoil both.
-            self._file: IO[bytes] = path.open("a+b")
+            self._file: IO[bytes] = files.open_private(path, "a+b")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as e:
