@@ -24,7 +24,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar
 
-from netdyno import namespace
+from netdyno import sysctl
 from netdyno.errors import Error
 from netdyno.journal import journal
 from netdyno.topology import Network
@@ -99,7 +99,7 @@ def main(seconds: float, record: Path, seed: int) -> int:
         for host, space in (("server", server), ("client", client)):
             for name, value in HOSTS[host].items():
                 # not as ours: the watch is to have them
-                namespace.write_sysctl(space, name, str(value))
+                sysctl.write(space, name, str(value))
         command = ["-m", "netdyno", "tune", "watch", "--where", server, "--record", str(record), "--json"]
         watch = subprocess.Popen([sys.executable, *command])
         site, until = Site(client, server, SERVER, folder, notes), time.monotonic() + seconds

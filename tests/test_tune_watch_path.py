@@ -14,7 +14,7 @@ import pytest
 from lab import Lab, until
 from test_impair import FAR, Wan, pytestmark
 
-from netdyno import namespace
+from netdyno import namespace, sysctl
 
 __all__ = ["pytestmark"]
 RMEM = "net.ipv4.tcp_rmem"
@@ -31,8 +31,8 @@ def test_a_window_that_is_too_small_for_the_path_grows_in_the_running_transfer(
     if control not in AVAILABLE:
         pytest.skip(f"this kernel has no {control}")
     way = Wan(lab, "--delay", "20ms", "--rate", "400Mbit/s", "--limit", "20MB")
-    namespace.write_sysctl(way.far, RMEM, f"4096 131072 {SMALL}")
-    namespace.write_sysctl(way.near, "net.ipv4.tcp_wmem", "4096 16384 8388608")
+    sysctl.write(way.far, RMEM, f"4096 131072 {SMALL}")
+    sysctl.write(way.near, "net.ipv4.tcp_wmem", "4096 16384 8388608")
     watch = lab.start("tune", "watch", "--where", way.far, "--json")
     assert watch.stderr and "watching" in watch.stderr.readline()
     got, ended = [0], threading.Event()
@@ -75,7 +75,7 @@ def test_a_window_that_is_too_small_for_the_path_grows_in_the_running_transfer(
     assert done.code == 0, done.text
     steps = [json.loads(line) for line in done.out.splitlines()]
     assert {one["name"] for one in steps if one["action"] == "set"} == {f"{RMEM}.max"}
-    assert str(namespace.read_sysctl(way.far, RMEM)).split()[2] == str(SMALL)
+    assert str(sysctl.read(way.far, RMEM)).split()[2] == str(SMALL)
 
 
 @pytest.mark.limit(150)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from netdyno import daemon, environment, namespace
+from netdyno import daemon, environment, namespace, sysctl
 from netdyno.dut.base import has
 from netdyno.errors import Error
 from netdyno.journal import journal
@@ -78,7 +78,7 @@ def rights() -> Iterator[Check]:
 
 def ping() -> Iterator[Check]:
     """Who may send ICMP echoes without root."""
-    value = namespace.read_sysctl(None, "net.ipv4.ping_group_range") or "1 0"
+    value = sysctl.read(None, "net.ipv4.ping_group_range") or "1 0"
     low, high = (int(part) for part in value.split())
     if os.geteuid() == 0 or any(low <= group <= high for group in [os.getegid(), *os.getgroups()]):
         yield Check("ping", "ok", f"ping_group_range {low} {high}")
@@ -93,9 +93,7 @@ def limits() -> Iterator[Check]:
     state: Literal["ok", "optional"] = "ok" if hard >= 65536 or os.geteuid() == 0 else "optional"
     fix = 'echo "* hard nofile 1048576" | sudo tee /etc/security/limits.d/90-netdyno.conf, then log in again'
     yield Check("open files", state, f"{hard}: about {max(0, hard - 64)} devices", fix)
-    low, high = (
-        int(p) for p in (namespace.read_sysctl(None, "net.ipv4.ip_local_port_range") or "0 0").split()
-    )
+    low, high = (int(p) for p in (sysctl.read(None, "net.ipv4.ip_local_port_range") or "0 0").split())
     ports = high - low + 1
     fix = (
         'sudo sysctl -w net.ipv4.ip_local_port_range="1024 65535", or give a group several `source` addresses'

@@ -44,7 +44,7 @@ def collect(
             "total": _meminfo("HugePages_Total"),
             "free": _meminfo("HugePages_Free"),
         },
-        "sysctl": {key: value for key in SYSCTLS if (value := namespace.read_sysctl(None, key)) is not None},
+        "sysctl": {key: value for key in SYSCTLS if (value := _sysctl(key)) is not None},
         "interfaces": [interface(ns, name) for ns, name in interfaces],
         "versions": versions() | (duts or {}),
         "git": git(),
@@ -125,6 +125,10 @@ def _read(path: str) -> str | None:
         return Path(path).read_text().strip()
     except OSError:
         return None
+
+
+def _sysctl(key: str) -> str | None:
+    return _read(f"/proc/sys/{key.replace('.', '/')}")
 
 
 def _flags() -> set[str]:

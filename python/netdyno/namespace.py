@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -18,14 +19,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from netdyno.errors import Error
-
 T = TypeVar("T")
 
 FOLDER = Path("/var/run/netns")
 CLONE_NEWNET = 0x40000000
 SO_NETNS_COOKIE = 71
+_INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}")
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+def is_interface(name: str) -> bool:
+    """Whether it can name an interface: no path, no option, nothing that a rule or a shell reads."""
+    return _INTERFACE.fullmatch(name) is not None
 
 
 def create(name: str) -> None:
@@ -112,26 +117,3 @@ def cookie(name: str | None) -> int | None:
 def connect(name: str | None, address: tuple[str, int], timeout: float = 2.0) -> socket.socket:
     """A TCP connection made from inside a namespace."""
     return inside(name, lambda: socket.create_connection(address, timeout=timeout))
-
-
-def write_sysctl(name: str | None, key: str, value: str) -> None:
-    """Set `net.…` inside a namespace."""
-    path = Path("/proc/sys") / key.replace(".", "/")
-    try:
-        inside(name, lambda: path.write_text(value))
-    except OSError as e:
-        raise Error(
-            "ND-92-33",
-            f"{key} could not be set to {value!r}: {e.strerror}",
-            at=name or "this machine",
-            fix="Check that the key exists here and may be set per namespace",
-        ) from e
-
-
-def read_sysctl(name: str | None, key: str) -> str | None:
-    """The value of `net.…` inside a namespace, None when there is no such key."""
-    path = Path("/proc/sys") / key.replace(".", "/")
-    try:
-        return inside(name, path.read_text).strip()
-    except OSError:
-        return None

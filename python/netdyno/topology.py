@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
+import re
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from netdyno import namespace
+from netdyno import namespace, sysctl
 from netdyno.config import Config
 from netdyno.errors import Error
 from netdyno.journal import Journal, journal
@@ -28,7 +30,13 @@ from netdyno.process import find
 IFA_F_NODAD = 0x02
 """An IPv6 address that is usable at once: nobody else can have it in a network of our own."""
 
-_NAME = r"^[a-z0-9][a-z0-9_]{0,31}$"
+MOST_HOSTS, MOST_LINKS, MOST_ADDRESSES = 256, 1024, 65_536
+"""A topology may have so many: each is made, one after the other, in the kernel that all others run on."""
+_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,31}")
+_ADDRESS = re.compile(r"[0-9A-Fa-f:.]{2,45}")
+"""No scope (`%eth0`): what stands there may be anything, and an address goes into files and command lines."""
+_MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
+_OFFLOAD = re.compile(r"[a-z][a-z0-9-]{0,63}")
 
 
 class Host(Config):
@@ -37,7 +45,17 @@ class Host(Config):
     role: Literal["generator", "dut", "router"] = "dut"
     """What it is for; the daemon runs on the generator."""
     sysctl: dict[str, str | int] = Field(default_factory=dict)
-    """Kernel parameters inside the namespace, `net.…`."""
+    """Kernel parameters inside the namespace, `net.…` and no others."""
+
+    @field_validator("sysctl")
+    @classmethod
+    def _sysctl(cls, value: dict[str, str | int]) -> dict[str, str | int]:
+        for key, text in value.items():
+            try:
+                sysctl.checked(key, text)
+            except Error as e:
+                raise ValueError(f"{e.what}. {e.fix}") from None
+        return value
 
 
 class End(Config):
@@ -45,7 +63,7 @@ class End(Config):
 
     host: str
     """Name of the host."""
-    name: str = Field(default="eth0", pattern=r"^[A-Za-z0-9_.-]{1,15}$")
+    name: str = Field(default="eth0", pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}$")
     """Name of the interface."""
     addresses: list[str] = Field(default_factory=list)
     """Addresses with their prefix, like `10.9.0.1/24`."""
@@ -60,17 +78,46 @@ class End(Config):
     @classmethod
     def _addresses(cls, value: list[str]) -> list[str]:
         for text in value:
-            if "/" not in text:
+            address, slash, prefix = text.partition("/")
+            if not slash:
                 raise ValueError(f"{text} has no prefix length; write it like 10.9.0.1/24")
+            if not _ADDRESS.fullmatch(address) or not re.fullmatch(r"[0-9]{1,3}", prefix):
+                raise ValueError(f"{text[:80]!r} is not an address with its prefix, like 10.9.0.1/24")
             ipaddress.ip_interface(text)
         return value
 
     @field_validator("pool")
     @classmethod
     def _pool(cls, value: list[str]) -> list[str]:
-        for text in value:
-            list(expand(text))
+        if sum(size(text) for text in value) > MOST_ADDRESSES:
+            raise ValueError(f"these are more than {MOST_ADDRESSES} addresses")
+        found = Counter(address for text in value for address in expand(text))
+        if twice := [address for address, count in found.items() if count > 1]:
+            raise ValueError(f"{twice[0]} is in the pool twice")
         return value
+
+    @field_validator("mac")
+    @classmethod
+    def _mac(cls, value: str | None) -> str | None:
+        if value is not None and (not _MAC.fullmatch(value) or int(value[:2], 16) & 1):
+            raise ValueError("write an Ethernet address of one interface like 02:00:00:00:00:01")
+        return value
+
+    @field_validator("offloads")
+    @classmethod
+    def _offloads(cls, value: dict[str, bool]) -> dict[str, bool]:
+        for key in value:
+            if not _OFFLOAD.fullmatch(key):
+                raise ValueError(f"{key[:80]!r} is no offload; `ethtool -k` lists them")
+        return value
+
+    def own(self) -> list[str]:
+        """What nobody else on the link or the host can have."""
+        addresses = [str(ipaddress.ip_interface(text).ip) for text in self.addresses]
+        return addresses + ([self.mac.lower()] if self.mac else [])
+
+    def __str__(self) -> str:
+        return f"{self.host}.{self.name}"
 
 
 class Link(Config):
@@ -97,12 +144,12 @@ class Topology(Config):
 
     @model_validator(mode="after")
     def _consistent(self) -> Topology:
-        import re
-
-        seen: set[tuple[str, str]] = set()
+        if len(self.hosts) > MOST_HOSTS or len(self.links) > MOST_LINKS:
+            raise ValueError(f"there can be {MOST_HOSTS} hosts and {MOST_LINKS} links at most")
         for name in self.hosts:
-            if not re.match(_NAME, name):
-                raise ValueError(f"the host name {name!r} must be of small letters, digits and _")
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"the host name {name[:80]!r} must be of small letters, digits and _")
+        seen: set[tuple[str, str]] = set()
         for link in self.links:
             for end in (link.a, link.b):
                 if end.host not in self.hosts:
@@ -110,9 +157,17 @@ class Topology(Config):
                 if (end.host, end.name) in seen:
                     raise ValueError(f"the host {end.host!r} has two interfaces named {end.name!r}")
                 seen.add((end.host, end.name))
+            _distinct([*link.a.own(), *link.b.own()], f"the link {link.a} – {link.b}")
+        for name in self.hosts:
+            _distinct([one for end in self.ends(name) for one in end.own()], f"the host {name!r}")
         if sum(host.role == "generator" for host in self.hosts.values()) > 1:
             raise ValueError("only one host can be the generator")
+        if sum(size(text) for end in self._ends() for text in end.pool) > MOST_ADDRESSES:
+            raise ValueError(f"the pools have more than {MOST_ADDRESSES} addresses together")
         return self
+
+    def _ends(self) -> Iterator[End]:
+        return (end for link in self.links for end in (link.a, link.b))
 
     @property
     def generator(self) -> str | None:
@@ -121,10 +176,13 @@ class Topology(Config):
 
     def ends(self, host: str) -> Iterator[End]:
         """The interfaces of a host."""
-        for link in self.links:
-            for end in (link.a, link.b):
-                if end.host == host:
-                    yield end
+        return (end for end in self._ends() if end.host == host)
+
+
+def _distinct(addresses: list[str], at: str) -> None:
+    twice = [one for one, count in Counter(addresses).items() if count > 1]
+    if twice:
+        raise ValueError(f"{at} has the address {twice[0]} twice")
 
 
 def need_root() -> None:
@@ -139,21 +197,39 @@ def need_root() -> None:
 
 def expand(text: str) -> Iterator[str]:
     """The addresses of `10.9.1.1`, `10.9.1.0/28` (its hosts) or `10.9.1.1-10.9.1.9`."""
+    size(text)
     if "-" in text:
-        first, last = (ipaddress.ip_address(part.strip()) for part in text.split("-", 1))
-        if first.version != last.version or int(last) < int(first):
-            raise ValueError(f"{text} is not a range of addresses")
-        if int(last) - int(first) >= 65536:
-            raise ValueError(f"{text} has more than 65536 addresses")
+        first, last = _range(text)
+        make = type(first)
         for number in range(int(first), int(last) + 1):
-            yield str(ipaddress.ip_address(number) if first.version == 4 else ipaddress.IPv6Address(number))
+            yield str(make(number))
     elif "/" in text:
-        network = ipaddress.ip_network(text)
-        if network.num_addresses > 65536:
-            raise ValueError(f"{text} has more than 65536 addresses")
-        yield from (str(address) for address in network.hosts())
+        yield from (str(address) for address in ipaddress.ip_network(text).hosts())
     else:
         yield str(ipaddress.ip_address(text))
+
+
+def size(text: str) -> int:
+    """How many addresses these are at most; raises when they are none, or more than anybody needs."""
+    if not all(_ADDRESS.fullmatch(part.strip()) for part in re.split(r"-|/[0-9]{1,3}$", text) if part):
+        raise ValueError(f"{text[:80]!r} is no address, network or range of addresses")
+    if "-" in text:
+        first, last = _range(text)
+        found = int(last) - int(first) + 1
+    else:
+        found = ipaddress.ip_network(text).num_addresses if "/" in text else 1
+        if "/" not in text:
+            ipaddress.ip_address(text)
+    if found > MOST_ADDRESSES:
+        raise ValueError(f"{text} has more than {MOST_ADDRESSES} addresses")
+    return found
+
+
+def _range(text: str) -> tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, ...]:
+    first, last = (ipaddress.ip_address(part.strip()) for part in text.split("-", 1))
+    if first.version != last.version or int(last) < int(first):
+        raise ValueError(f"{text} is not a range of addresses")
+    return first, last
 
 
 class Network:
@@ -169,6 +245,8 @@ class Network:
         self.links: Links | None = None
         self._notes = notes or journal()
         self._entries: list[int] = []
+        self._settings: list[int] = []
+        """Of the journal: namespaces, and the parameters in them."""
         self._impaired: list[tuple[Link, Impaired]] = []
 
     def namespace(self, host: str) -> str:
@@ -201,7 +279,7 @@ class Network:
             for name, host_model in self.topology.hosts.items():
                 self._inside(name, lambda ip: ip.link("set", index=1, state="up"))
                 for key, value in host_model.sysctl.items():
-                    namespace.write_sysctl(self.namespace(name), key, str(value))
+                    self._settings.append(sysctl.change(self._notes, self.namespace(name), key, value))
         except (NetlinkError, OSError) as e:
             with contextlib.suppress(Error):
                 self.down()
@@ -218,13 +296,18 @@ class Network:
     def down(self) -> None:
         """Take everything away."""
         entries, self._entries = self._entries, []
+        settings, self._settings = self._settings, []
         links, self.links = self.links, None
         self._impaired.clear()
         try:
             if links:
                 links.stop()
         finally:
-            self._notes.undo(*entries)
+            try:
+                self._notes.undo(*entries)
+            finally:
+                # went with their namespaces
+                self._notes.undo(*settings)
 
     def impaired(self) -> Iterator[tuple[Link, dict[str, Any]]]:
         """Each impaired link and its counters. Raises when one carries nothing any more."""

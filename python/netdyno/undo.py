@@ -71,18 +71,25 @@ def _link(entry: dict[str, Any]) -> bool:
 
 
 def _sysctl(entry: dict[str, Any]) -> bool:
-    path = Path(str(entry["path"]))
+    """A kernel parameter: the machine's, or that of a namespace, which it goes with."""
+    path, where = Path(str(entry["path"])), entry.get("where")
     old, made = str(entry["old"]), entry.get("made")
-    try:
+
+    def put() -> bool:
         now = path.read_text()
         if now.split() == old.split():
             return False
         if made is not None and now.split() != str(made).split():
             raise TakenOverError(_taken(str(path), now.strip(), made, old))
-        path.write_text(old)
+        tell(path, old)
+        return True
+
+    try:
+        if where is not None and namespace.cookie(where) != entry["id"]:
+            return False
+        return namespace.inside(where, put)
     except FileNotFoundError:
         return False
-    return True
 
 
 def _taken(name: str, now: object, made: object, old: object) -> str:

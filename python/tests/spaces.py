@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from netdyno import namespace
+from netdyno import sysctl
 from netdyno.tuning import access
 
 QUEUES = ("tx_queue_len", "gro_flush_timeout", "napi_defer_hard_irqs", "threaded", "queues/*/rps_cpus",
@@ -64,7 +64,7 @@ def state(name: str) -> dict[str, str]:
 
 def somaxconn(space: str) -> str | None:
     """What a test changes when any parameter will do."""
-    return namespace.read_sysctl(space, "net.core.somaxconn")
+    return sysctl.read(space, "net.core.somaxconn")
 
 
 def wait_for(space: str, value: str) -> None:

@@ -1,13 +1,16 @@
 import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from netdyno import config, namespace
+from netdyno import config, namespace, sysctl
 from netdyno.errors import Error
 from netdyno.journal import journal, restore
-from netdyno.topology import Network, Topology, expand
+from netdyno.topology import MOST_HOSTS, Network, Topology, expand
+from netdyno.tuning.applied import applied
 
 from .conftest import root
 
@@ -42,10 +45,8 @@ def test_a_topology_comes_and_goes() -> None:
         for address in ("10.9.0.1/24", "10.9.0.16/32", "10.9.0.18/32", "fd09::1/64"):
             assert address in shown
         assert "tx-checksumming: off" in run(network, "server", "ethtool", "-k", "eth0")
-        assert (
-            namespace.read_sysctl(network.namespace("gen"), "net.ipv4.ip_local_port_range") == "1024\t65000"
-        )
-        assert namespace.read_sysctl(None, "net.ipv4.ip_local_port_range") != "1024\t65000"
+        assert sysctl.read(network.namespace("gen"), "net.ipv4.ip_local_port_range") == "1024\t65000"
+        assert sysctl.read(None, "net.ipv4.ip_local_port_range") != "1024\t65000"
         run(network, "gen", "python3", "-c", PROBE)
         assert "LOOPBACK,UP" in run(network, "gen", "ip", "link", "show", "lo")
     assert not [n for n in namespace.names() if n.startswith("nd-t0a1")]
@@ -75,8 +76,6 @@ def test_a_topology_that_fails_leaves_nothing() -> None:
 
 @root
 def test_killed_with_a_topology_up(tmp_path: Any) -> None:
-    import sys
-
     code = (
         "import os, signal, json, sys\n"
         "from netdyno.topology import *\n"
@@ -87,7 +86,7 @@ def test_killed_with_a_topology_up(tmp_path: Any) -> None:
 
     subprocess.run([sys.executable, "-c", code, json.dumps(DATA)])
     assert [n for n in namespace.names() if n.startswith("nd-t0a3")]
-    assert len(restore().undone) == 2
+    assert len(restore().undone) == 3
     assert not [n for n in namespace.names() if n.startswith("nd-t0a3")]
 
 
@@ -128,3 +127,115 @@ def test_a_wrong_key_is_met_with_a_suggestion() -> None:
 def test_models_are_strict() -> None:
     with pytest.raises(ValidationError):
         Topology.model_validate({"hosts": {}, "x": 1})
+
+
+CANARIES = ("/etc/canary", "../etc/canary", "kernel.core_pattern", "net/../kernel/core_pattern", "net..core.x",
+            "net.core/../../../etc/x", "net", "net.core", "net.core.somaxconn\n", "net/core/../../vm/x", "net.-/x",
+            "", "vm.drop_caches", "net.ipv4./../../kernel/sysrq", "NET.core.somaxconn")  # fmt: skip
+
+
+@pytest.mark.parametrize("key", CANARIES)
+def test_only_parameters_of_the_network_are_set(key: str) -> None:
+    with pytest.raises(ValidationError, match="no kernel parameter of the network"):
+        Topology.model_validate({"hosts": {"a": {"sysctl": {key: "1"}}}})
+    for way in (sysctl.read, lambda where, key: sysctl.write(where, key, 1)):
+        with pytest.raises(Error) as refused:
+            way(None, key)
+        assert refused.value.code == "ND-104-43"
+
+
+def test_an_interface_may_have_a_dot_in_its_parameters() -> None:
+    wanted = sysctl.PROC / "net/ipv4/conf/eth0.100/forwarding"
+    assert sysctl.file("net/ipv4/conf/eth0.100/forwarding") == wanted
+    assert sysctl.file("net.ipv4.conf.eth0/100.forwarding") == wanted
+
+
+@pytest.mark.parametrize("value", ["1\n2", "", "1\0", "x" * 5000, "é"])
+def test_a_parameter_is_told_one_line(value: str) -> None:
+    with pytest.raises(ValidationError, match="no value of a kernel parameter"):
+        Topology.model_validate({"hosts": {"a": {"sysctl": {"net.core.somaxconn": value}}}})
+
+
+def test_what_a_bench_sets_is_of_the_network_too(tmp_path: Path) -> None:
+    canary = tmp_path / "canary"
+    canary.write_text("as it was")
+    for name in (str(canary), "kernel.core_pattern", f"net.core/../../../..{canary}"):
+        with (
+            pytest.raises(Error, match="no kernel parameter"),
+            applied({name: "x"}, "nd-none", True, journal()),
+        ):
+            pass
+    assert canary.read_text() == "as it was"
+
+
+@root
+def test_a_parameter_of_a_namespace_is_journalled_and_put_back_after_a_kill() -> None:
+    space, key = "nd-t0a4-x", "net.core.somaxconn"
+    code = (
+        "import os, signal, sys\n"
+        "from netdyno import sysctl\n"
+        "from netdyno.journal import journal\n"
+        "sysctl.change(journal(), sys.argv[1], sys.argv[2], '77')\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    namespace.create(space)
+    try:
+        before, outside = sysctl.read(space, key), sysctl.read(None, key)
+        subprocess.run([sys.executable, "-c", code, space, key])
+        assert sysctl.read(space, key) == "77"
+        assert sysctl.read(None, key) == outside
+        assert restore().undone == [f"{key} in {space}"]
+        assert sysctl.read(space, key) == before
+    finally:
+        namespace.remove(space)
+
+
+HOSTILE_ENDS: list[dict[str, Any]] = [
+    {"name": "-s"},
+    {"name": ".."},
+    {"name": "a/b"},
+    {"name": "eth0\n"},
+    {"addresses": ["fe80::1%x\nlistener 99/64"]},
+    {"addresses": ["10.0.0.1/24\n"]},
+    {"addresses": ["10.0.0.1/255.255.255.0"]},
+    {"pool": ["fe80::1%x;y"]},
+    {"pool": ["10.0.0.0/8"]},
+    {"pool": ["10.0.0.1", "10.0.0.0/30"]},
+    {"mac": "02:00:00:00:00:01 promisc on"},
+    {"mac": "+1:00:00:00:00:01"},
+    {"mac": "ff:ff:ff:ff:ff:ff"},
+    {"offloads": {"--version": True}},
+    {"offloads": {"tx on gro": False}},
+]
+
+
+@pytest.mark.parametrize("end", HOSTILE_ENDS, ids=str)
+def test_what_goes_into_commands_and_files_is_what_it_should_be(end: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Topology.model_validate(
+            {"hosts": {"a": {}, "b": {}}, "links": [{"a": {"host": "a", **end}, "b": {"host": "b"}}]}
+        )
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "why"),
+    [
+        ({"addresses": ["10.0.0.1/24"]}, {"addresses": ["10.0.0.1/24"]}, "address 10.0.0.1 twice"),
+        ({"addresses": ["fd00::1/64"]}, {"addresses": ["fd00:0::1/64"]}, "address fd00::1 twice"),
+        ({"addresses": ["10.0.0.1/24", "10.0.0.1/8"]}, {}, "address 10.0.0.1 twice"),
+        ({"mac": "02:00:00:00:00:0A"}, {"mac": "02:00:00:00:00:0a"}, "02:00:00:00:00:0a twice"),
+    ],
+)
+def test_an_address_is_of_one_interface(a: dict[str, Any], b: dict[str, Any], why: str) -> None:
+    links = [{"a": {"host": "a", **a}, "b": {"host": "b", **b}}]
+    with pytest.raises(ValidationError, match=why):
+        Topology.model_validate({"hosts": {"a": {}, "b": {}}, "links": links})
+
+
+def test_a_topology_is_no_larger_than_a_machine_bears() -> None:
+    hosts: dict[str, Any] = {f"h{n}": {} for n in range(MOST_HOSTS)}
+    assert Topology.model_validate({"hosts": hosts})
+    with pytest.raises(ValidationError, match="at most"):
+        Topology.model_validate({"hosts": hosts | {"more": {}}})
+    with pytest.raises(ValidationError, match="small letters"):
+        Topology.model_validate({"hosts": {"a\n": {}}})

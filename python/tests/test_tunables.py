@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from netdyno import namespace, paths
+from netdyno import paths, sysctl
 from netdyno.errors import Error
 from netdyno.tuning import access, here, service
 from netdyno.tuning.access import ethtool
@@ -174,7 +174,7 @@ def test_scopes_are_those_of_this_kernel() -> None:
 def _ends(one: Tunable, found: here.Here) -> list[int | str]:
     if one.name == "net.ipv4.tcp_congestion_control":
         # outside the machine's own namespace no others can be set
-        return str(namespace.read_sysctl(None, "net.ipv4.tcp_allowed_congestion_control")).split()
+        return str(sysctl.read(None, "net.ipv4.tcp_allowed_congestion_control")).split()
     if one.name == "dev.*.qdisc":
         return ["pfifo_fast", "pfifo", "bfifo"]  # those that every kernel has
     if one.values == "choice":
@@ -261,7 +261,7 @@ def test_classes_of_service(tmp_path: Path) -> None:
 @root
 def test_namespaces_are_looked_into(space: str) -> None:
     assert set(here.devices(space)) == {"t0", "v0", "v1"}
-    namespace.write_sysctl(space, "net.core.somaxconn", "77")
+    sysctl.write(space, "net.core.somaxconn", "77")
     assert here.look(registry(), ["net.core.somaxconn"], space)["net.core.somaxconn"].value == 77
     assert here.look(registry(), ["net.core.somaxconn"])["net.core.somaxconn"].value != 77
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from netdyno import journal, namespace, proc
+from netdyno import journal, namespace, proc, sysctl
 from netdyno.cli import tune_restore
 from netdyno.errors import Error
 from netdyno.journal import Journal
@@ -215,7 +215,7 @@ def test_another_namespace_of_the_same_name_is_left_alone(state: Path) -> None:
         applied = apply(plan({"net.core.somaxconn": 777}, again))
         namespace.remove(again)
         namespace.create(again)
-        namespace.write_sysctl(again, "net.core.somaxconn", "777")
+        sysctl.write(again, "net.core.somaxconn", "777")
         applied.restore()
         assert somaxconn(again) == "777"
 
@@ -368,7 +368,7 @@ def test_kept_on_purpose_and_taken_back(space: str, tmp_path: Path, state: Path)
     inside = ["ip", "netns", "exec", space, sys.executable, "-c", KEEP, str(etc)]
     subprocess.run(inside, check=True)
     lines = (etc / keep.SYSCTL).read_text().splitlines()[1:]
-    default = str(namespace.read_sysctl(space, "net.ipv4.tcp_rmem")).split()[1]
+    default = str(sysctl.read(space, "net.ipv4.tcp_rmem")).split()[1]
     assert lines == ["net.core.somaxconn = 8192", f"net.ipv4.tcp_rmem = 4096 {default} 67108864"]
     rules = (etc / keep.UDEV).read_text()
     match = 'ACTION=="add", SUBSYSTEM=="net", KERNEL=="v0", '
@@ -416,11 +416,11 @@ def test_tune_restore_takes_back_what_tuning_left_and_nothing_else(space: str, s
 def test_what_somebody_else_takes_over_is_forgotten(space: str) -> None:
     notes = Journal()
     applied = apply(plan({"net.core.somaxconn": 777}, space), notes)
-    namespace.write_sysctl(space, "net.core.somaxconn", "888")
+    sysctl.write(space, "net.core.somaxconn", "888")
     notes.forget(*applied.entries)
     applied.restore()
     assert somaxconn(space) == "888"
-    namespace.write_sysctl(space, "net.core.somaxconn", "4096")
+    sysctl.write(space, "net.core.somaxconn", "4096")
 
 
 def test_a_dry_run_shows_and_writes_nothing(space: str, state: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from netdyno import journal, namespace, proc
+from netdyno import journal, proc, sysctl
 from netdyno.errors import Error
 from netdyno.journal import Journal
 from netdyno.tuning import access
@@ -57,9 +57,9 @@ def forced() -> str:
 
 def meddle(space: str) -> None:
     """Change some of what was set, as a human would."""
-    namespace.write_sysctl(space, "net.core.somaxconn", "888")
-    low, _, most = str(namespace.read_sysctl(space, "net.ipv4.tcp_rmem")).split()
-    namespace.write_sysctl(space, "net.ipv4.tcp_rmem", f"{low} 300000 {most}")
+    sysctl.write(space, "net.core.somaxconn", "888")
+    low, _, most = str(sysctl.read(space, "net.ipv4.tcp_rmem")).split()
+    sysctl.write(space, "net.ipv4.tcp_rmem", f"{low} 300000 {most}")
     subprocess.run(f"ip -n {space} link set v0 txqueuelen 99".split(), check=True)
     subprocess.run(f"ip netns exec {space} ethtool -K v0 tso on".split(), check=True)
 
@@ -114,7 +114,7 @@ def test_the_command_leaves_what_somebody_else_changed_and_says_so(space: str, s
     assert child.stdout is not None
     while "somaxconn" not in child.stdout.readline():
         pass
-    namespace.write_sysctl(space, "net.core.somaxconn", "888")
+    sysctl.write(space, "net.core.somaxconn", "888")
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=30)
     assert child.returncode == 92
@@ -140,7 +140,7 @@ tuned({{"net.core.somaxconn": 777}}, {space!r})
 os.kill(os.getpid(), signal.SIGKILL)
 """
     killed(script)
-    namespace.write_sysctl(space, "net.core.somaxconn", "888")
+    sysctl.write(space, "net.core.somaxconn", "888")
     with tuned({"net.core.somaxconn": 999}, space):
         forced()
         assert somaxconn(space) == "999"
@@ -156,7 +156,7 @@ def test_a_journal_that_does_not_say_what_became_of_it_is_put_back(space: str, s
     lines = notes.path.read_text().replace(proc.start_time(os.getpid()).__repr__(), "1").splitlines()
     earlier = notes.path.with_name("1-1.jsonl")
     earlier.write_text("\n".join(line for line in lines if "became" not in line) + "\n")
-    namespace.write_sysctl(space, "net.core.somaxconn", "888")
+    sysctl.write(space, "net.core.somaxconn", "888")
     assert len(journal.restore(only=earlier).undone) == 1
     assert somaxconn(space) == "4096"
     applied.restore()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from netdyno import journal, namespace
+from netdyno import journal, namespace, sysctl
 from netdyno.tuning import access, reach
 from netdyno.workload import connects as connects_module
 
@@ -119,7 +119,7 @@ def backlogs(space: str) -> list[int]:
 def test_a_stalled_accept_is_mended_in_the_running_server(
     space: str, served: Callable[..., subprocess.Popen[str]], watched: Callable[..., subprocess.Popen[str]]
 ) -> None:
-    namespace.write_sysctl(space, NAME, "128")
+    sysctl.write(space, NAME, "128")
     served(STALLED, "1000")
     assert backlogs(space) == [128]
     child = watched()
@@ -135,7 +135,7 @@ def test_a_stalled_accept_is_mended_in_the_running_server(
     assert next(one["name"] for one in done if one["action"] == "set") == NAME
     assert {one["action"] for one in done} <= {"set", "say"}
     # and all is as it was
-    assert namespace.read_sysctl(space, NAME) == "128"
+    assert sysctl.read(space, NAME) == "128"
     assert backlogs(space) == [128]
     for one in sockets:
         one.close()
@@ -150,7 +150,7 @@ def test_a_server_that_asks_for_a_short_queue_is_left_alone(
     child = watched()
     sockets = connects(space, 60)
     time.sleep(6)
-    assert namespace.read_sysctl(space, NAME) == "4096"
+    assert sysctl.read(space, NAME) == "4096"
     assert [one for one in actions(child) if one["action"] == "set"] == []
     for one in sockets:
         one.close()
@@ -163,12 +163,12 @@ def test_a_human_is_left_in_charge(
     """Of what is left to them from the start, and of all once they change something else."""
     child = watched("--not", "time-wait", "--record", str(tmp_path / "seen"))
     assert child.stdout
-    namespace.write_sysctl(space, "net.ipv4.tcp_max_tw_buckets", "4000")
+    sysctl.write(space, "net.ipv4.tcp_max_tw_buckets", "4000")
     time.sleep(2)
-    namespace.write_sysctl(space, NAME, "999")
+    sysctl.write(space, NAME, "999")
     assert json.loads(child.stdout.readline())["action"] == "freeze"
     assert actions(child) == []
-    assert namespace.read_sysctl(space, NAME) == "999"
+    assert sysctl.read(space, NAME) == "999"
     seen = [json.loads(line) for line in (tmp_path / "seen").read_text().splitlines()]
     assert [seen[n]["values"][NAME] for n in (0, -1)] == [4096, 999]
     assert "net.ipv4.tcp_max_tw_buckets" not in seen[0]["values"]
@@ -178,7 +178,7 @@ def test_a_human_is_left_in_charge(
 @root
 def test_a_killed_watch_is_put_back(space: str, served: Callable[..., subprocess.Popen[str]]) -> None:
     """By the next start, or by the watchdog before it: the socket of the running server too."""
-    namespace.write_sysctl(space, NAME, "128")
+    sysctl.write(space, NAME, "128")
     served(STALLED, "1000")
     script = f"""
 import os, signal
@@ -196,7 +196,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert backlogs(space) == [256]
     assert len(journal.restore().undone) == 2
     assert backlogs(space) == [128]
-    assert namespace.read_sysctl(space, NAME) == "128"
+    assert sysctl.read(space, NAME) == "128"
     for one in sockets:
         one.close()
 
@@ -269,7 +269,7 @@ def test_a_sleeping_reader_is_mended(
     space: str, served: Callable[..., subprocess.Popen[str]], watched: Callable[..., subprocess.Popen[str]]
 ) -> None:
     served(SLEEPING)
-    before = namespace.read_sysctl(None, "net.core.rmem_default")
+    before = sysctl.read(None, "net.core.rmem_default")
     child = watched("--global")
     lost = [burst(space, 0)]
     # until a second's bursts come through whole
@@ -278,10 +278,10 @@ def test_a_sleeping_reader_is_mended(
         lost.append(burst(space, 1000))
         time.sleep(0.25)
     assert lost[-1] == lost[-5] > 0, (lost[-5:], actions(child))
-    assert namespace.read_sysctl(None, "net.core.rmem_default") != before
+    assert sysctl.read(None, "net.core.rmem_default") != before
     done = [one for one in actions(child) if one["action"] != "say"]
     assert "net.core.rmem_default" in [one["name"] for one in done]
-    assert namespace.read_sysctl(None, "net.core.rmem_default") == before
+    assert sysctl.read(None, "net.core.rmem_default") == before
 
 
 @pytest.fixture
@@ -306,8 +306,8 @@ def pair(space: str) -> Iterator[str]:
 def test_half_open_connections_are_made_room_for_unless_cookies_do(
     space: str, pair: str, watched: Callable[..., subprocess.Popen[str]], cookies: int
 ) -> None:
-    namespace.write_sysctl(space, "net.ipv4.tcp_syncookies", str(cookies))
-    namespace.write_sysctl(space, "net.ipv4.tcp_max_syn_backlog", "256")
+    sysctl.write(space, "net.ipv4.tcp_syncookies", str(cookies))
+    sysctl.write(space, "net.ipv4.tcp_max_syn_backlog", "256")
     there = ("198.18.7.1", connects_module.PORT)
     listening = namespace.inside(space, lambda: socket.create_server(there, backlog=4000))
     child = watched()
@@ -364,7 +364,7 @@ def test_a_backlog_that_overflows_is_mended(
 
     access.within(space, hand_over)
     served(SLOW)
-    before = namespace.read_sysctl(None, "net.core.netdev_max_backlog")
+    before = sysctl.read(None, "net.core.netdev_max_backlog")
     child = watched("--global")
     lost = [dropped()]
     until = time.monotonic() + 30
@@ -375,7 +375,7 @@ def test_a_backlog_that_overflows_is_mended(
     assert lost[-1] == lost[-5] > lost[0], (lost[-5:], actions(child))
     done = [one["name"] for one in actions(child) if one["action"] != "say"]
     assert "net.core.netdev_max_backlog" in done
-    assert namespace.read_sysctl(None, "net.core.netdev_max_backlog") == before
+    assert sysctl.read(None, "net.core.netdev_max_backlog") == before
 
 
 @root

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from netdyno import namespace
+from netdyno import namespace, sysctl
 from netdyno.errors import Error
 from netdyno.journal import Journal
 from netdyno.tuning import owners
@@ -14,8 +14,6 @@ from netdyno.tuning.apply import alone, apply
 from netdyno.tuning.model import Value
 from netdyno.tuning.plan import plan
 from netdyno.tuning.registry import registry
-
-PROC = Path("/proc/sys")
 
 
 @contextmanager
@@ -25,7 +23,7 @@ def applied(values: Mapping[str, Value], space: str, allow_global: bool, notes: 
     with ExitStack() as stack:
         for name, value in values.items():
             if name not in tunable:
-                _other(name, str(value), space, allow_global, notes, stack)
+                _other(name, sysctl.checked(name, value), space, allow_global, notes, stack)
         if tunable:
             planned = plan(registry().read(tunable), space, allow_global=allow_global)
             stack.enter_context(apply(planned, notes, watched=planned.machine))
@@ -42,7 +40,7 @@ def is_tunable(name: str) -> bool:
 def file(name: str) -> Path:
     """The file of a kernel parameter."""
     known = registry().tunables.get(name)
-    return PROC / (known.access.path if known else name).replace(".", "/")
+    return sysctl.file(known.access.path if known else name)
 
 
 def _other(name: str, value: str, space: str, allow_global: bool, notes: Journal, stack: ExitStack) -> None:
@@ -53,7 +51,7 @@ def _other(name: str, value: str, space: str, allow_global: bool, notes: Journal
         return path.exists() and bool(path.stat().st_mode & 0o200)
 
     if namespace.inside(space, own):
-        namespace.write_sysctl(space, name, value)
+        stack.callback(notes.undo, sysctl.change(notes, space, name, value))
         return
     if not path.exists():
         fix = "`netdyno tune params` shows those it has"
@@ -65,5 +63,5 @@ def _other(name: str, value: str, space: str, allow_global: bool, notes: Journal
         owners.refuse_file(path, notes.folder)
         number = notes.write("sysctl", path=str(path), old=path.read_text().strip())
         stack.callback(notes.undo, number)
-        namespace.write_sysctl(None, name, value)
+        sysctl.write(None, name, value)
         notes.became({number: path.read_text().strip()})

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from netdyno import namespace
+from netdyno import namespace, sysctl
 from netdyno.tuning import access
 from netdyno.tuning.access import files
 from netdyno.tuning.model import Scope, Tunable, Value
@@ -67,7 +67,7 @@ def reader(registry: Registry, where: str | None) -> Now:
             if name in registry.tunables or name.startswith("dev."):
                 known[name] = look(registry, [name], where)[name].value
             else:
-                known[name] = namespace.read_sysctl(where, name)
+                known[name] = sysctl.read(where, name)
         return known[name]
 
     return now

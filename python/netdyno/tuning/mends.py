@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from netdyno import namespace
+from netdyno import sysctl
 from netdyno.errors import INTERRUPTED, Error
 from netdyno.journal import journal
 from netdyno.tuning.bench import Standing, stand
@@ -117,7 +117,7 @@ def under_watch(case: Case) -> Case:
         }
     )
     before = dict(case.before)
-    if CONGESTION in before and "bbr" in (namespace.read_sysctl(None, ALLOWED) or "").split():
+    if CONGESTION in before and "bbr" in (sysctl.read(None, ALLOWED) or "").split():
         # it may be chosen here already, and Reno in any namespace
         before[CONGESTION] = "reno"
         spec = spec.model_copy(update={"machine": {}})

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from netdyno import config, paths
+from netdyno import config, namespace, paths
 from netdyno.errors import Error
 from netdyno.stats.units import SIZES, TIMES
 from netdyno.tuning.condition import Condition
@@ -92,7 +92,8 @@ class Registry:
     def find(self, name: str) -> Tunable:
         """The tunable that a name in a setting means."""
         found = self.tunables.get(name) or self.tunables.get(template(name))
-        if found is None or "*" in name:
+        device = device_of(name)
+        if found is None or (device is not None and not namespace.is_interface(device)):
             raise self._unknown(name)
         return found
 
@@ -208,7 +209,12 @@ def _number(tunable: Tunable, name: str, value: Any) -> int:
         named = f", or with a unit: {', '.join(units)}" if units else ", without a unit"
         what = f"{value!r} is not a number" + (f" of {tunable.unit}" if tunable.unit else "")
         raise Error("ND-104-04", what, at=name, fix=f"Write a whole number{named}")
-    number = float(found[1].replace("_", "")) * (units[found[2]] / base if found[2] else 1.0)
+    digits = found[1].replace("_", "")
+    if len(digits) > 20:
+        raise Error(
+            "ND-104-05", f"{digits[:20]}… is beyond any number of the kernel's", at=name, fix="Give less"
+        )
+    number = float(digits) * (units[found[2]] / base if found[2] else 1.0)
     if number != int(number):
         what = f"{value!r} is not a whole number of {tunable.unit or 'units'}"
         raise Error("ND-104-04", what, at=name, fix=f"It counts in whole {tunable.unit or 'units'}")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from netdyno import namespace
+from netdyno import sysctl
 from netdyno.errors import Error
 from netdyno.topology import Network
 from netdyno.tuning import here
@@ -129,7 +129,7 @@ def machine(names: Iterable[str]) -> dict[str, str | int]:
     """What the whole machine must allow, for all of these to be tried in a namespace."""
     if CONGESTION not in names:
         return {}
-    return {ALLOWED: namespace.read_sysctl(None, "net.ipv4.tcp_available_congestion_control") or ""}
+    return {ALLOWED: sysctl.read(None, "net.ipv4.tcp_available_congestion_control") or ""}
 
 
 @contextmanager

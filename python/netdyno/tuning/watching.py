@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from netdyno import namespace
+from netdyno import namespace, sysctl
 from netdyno.errors import Error
 from netdyno.journal import Journal, journal
 from netdyno.tuning import counters, gauges, here, reach, sockets
@@ -270,7 +270,7 @@ class Watching:
 
     def _ports(self, waiting: float) -> float:
         """The share of local ports that wait after connections to one peer: asked for only when many do."""
-        text = namespace.read_sysctl(self.where, "net.ipv4.ip_local_port_range") or ""
+        text = sysctl.read(self.where, "net.ipv4.ip_local_port_range") or ""
         low, high = (int(part) for part in text.split()) if len(text.split()) == 2 else (1, 65535)
         if waiting < CROWDED * (high - low + 1):
             return 0.0

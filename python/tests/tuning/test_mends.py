@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from netdyno import namespace
+from netdyno import sysctl
 from netdyno.cli.app import call
 from netdyno.cli.tune_mends import words
 from netdyno.errors import Error
@@ -34,11 +34,11 @@ def test_each_case_has_a_rule_that_can_mend_it() -> None:
 
 def test_a_case_is_watched_with_what_a_namespace_may_choose(monkeypatch: pytest.MonkeyPatch) -> None:
     lossy, control = KNOWN["lossy-path"], KNOWN["control-fin-timeout"]
-    monkeypatch.setattr(namespace, "read_sysctl", lambda where, name: {ALLOWED: "reno bbr"}[name])
+    monkeypatch.setattr(sysctl, "read", lambda where, name: {ALLOWED: "reno bbr"}[name])
     made = mends.under_watch(lossy)
     assert (made.before, made.spec.machine) == ({CONGESTION: "reno"}, {})
     assert (made.spec.options["seconds"], lossy.spec.options["seconds"]) == (2, 3)
-    monkeypatch.setattr(namespace, "read_sysctl", lambda where, name: {ALLOWED: "reno cubic"}[name])
+    monkeypatch.setattr(sysctl, "read", lambda where, name: {ALLOWED: "reno cubic"}[name])
     made = mends.under_watch(lossy)
     assert (made.before, made.spec.machine) == (lossy.before, lossy.spec.machine)
     client = mends.under_watch(control).spec.client
