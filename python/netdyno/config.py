@@ -8,12 +8,14 @@ import inspect
 import json
 import textwrap
 from collections.abc import Hashable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from netdyno import reading
 from netdyno.errors import Error
 
 
@@ -27,11 +29,19 @@ class Config(BaseModel):
 M = TypeVar("M", bound=BaseModel)
 
 
-class _Loader(yaml.SafeLoader):
+class _Rules:
     """YAML 1.2 where it matters: `on`, `off`, `yes`, `no` are words and not truth values, dates are text."""
 
 
-_Loader.yaml_implicit_resolvers = {
+class _Loader(_Rules, yaml.SafeLoader):
+    """Says best what is wrong with a text."""
+
+
+class _Fast(_Rules, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Reads it in a tenth of the time, where libyaml is there."""
+
+
+_RESOLVERS = {
     first: [
         (tag, pattern)
         for tag, pattern in resolvers
@@ -39,9 +49,13 @@ _Loader.yaml_implicit_resolvers = {
     ]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+EXPLAINED = 64 << 10
+"""Bytes of text up to which a fault is looked for once more, for better words."""
+WEIGHT = 4 << 20
+"""Bytes of all words in YAML, with aliases followed."""
 
 
-def _unique(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+def _unique(loader: Any, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
     """A mapping; a key written twice is an error, not a silent loss of the first."""
     seen: set[Any] = set()
     for key_node, _ in node.value:
@@ -52,55 +66,102 @@ def _unique(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dict
             raise yaml.constructor.ConstructorError(None, None, "a key must be text", key_node.start_mark)
         if key in seen:
             raise yaml.constructor.ConstructorError(
-                None, None, f"the key {key!r} is written twice", key_node.start_mark
+                None, None, f"the key {str(key)[:80]!r} is written twice", key_node.start_mark
             )
         seen.add(key)
     loader.flatten_mapping(node)
     return yaml.SafeLoader.construct_mapping(loader, node, deep=deep)
 
 
-_Loader.add_constructor("tag:yaml.org,2002:map", _unique)
+def _number(plain: Any) -> Any:
+    """A number; what YAML 1.1 takes for one of base 60 (`1:30`) is text, and takes long where it is long."""
+
+    def construct(loader: Any, node: yaml.ScalarNode) -> Any:
+        return node.value if ":" in node.value else plain(loader, node)
+
+    return construct
+
+
+for _one in (_Loader, _Fast):
+    _one.yaml_implicit_resolvers = _RESOLVERS
+    _one.add_constructor("tag:yaml.org,2002:map", _unique)
+    _one.add_constructor("tag:yaml.org,2002:int", _number(yaml.SafeLoader.construct_yaml_int))
+    _one.add_constructor("tag:yaml.org,2002:float", _number(yaml.SafeLoader.construct_yaml_float))
 
 
 def read(path: Path) -> Any:
     """The content of a JSON or YAML file as plain data."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as e:
-        raise Error(
-            "ND-104-20", e.strerror or str(e), at=str(path), fix="Check the path and its rights"
-        ) from e
-    except UnicodeDecodeError as e:
-        raise Error("ND-104-21", "it is not text in UTF-8", at=str(path)) from e
-    return parse_text(text, str(path), path.suffix)
+    return parse_text(reading.text(path, reading.DOCUMENT), str(path), path.suffix)
 
 
 def parse_text(text: str, at: str, suffix: str = "") -> Any:
     """JSON or YAML text as plain data."""
+    if len(text) > reading.DOCUMENT:
+        raise reading.large(f"it has more than {reading.DOCUMENT:,} characters", at)
     if suffix == ".json":
         try:
-            return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+            return reading.bounded(json.loads(text, object_pairs_hook=_once, parse_constant=_no_number), at)
         except (ValueError, RecursionError) as e:
             raise Error(
                 "ND-104-01", f"it is not JSON: {e}", at=at, fix="Write it as JSON, or as YAML (.yaml)"
             ) from e
     try:
-        data = yaml.load(text, Loader=_Loader)
+        _weigh(text, at)
+        data = yaml.load(text, Loader=_Fast)
         # what JSON cannot hold the core cannot read: no end, no number
         json.dumps(data, allow_nan=False)
     except yaml.YAMLError as e:
-        raise _not_yaml(e, at) from e
+        raise _not_yaml(_explained(text, e), at) from e
     except (ValueError, TypeError, RecursionError) as e:
         raise Error("ND-104-21", f"it says nothing that JSON could: {e}", at=at, fix="Mend it there") from e
     return data
+
+
+def _weigh(text: str, at: str) -> None:
+    """Refuse YAML that comes to more than people write, before anything of it is made: aliases multiply."""
+    values = words = 0
+    known: dict[str, tuple[int, int]] = {}
+    within: list[tuple[str | None, int, int]] = []
+    for event in yaml.parse(text, Loader=_Fast):
+        if isinstance(event, yaml.AliasEvent):
+            more = known.get(event.anchor or "", (1, 0))
+            values, words = values + more[0], words + more[1]
+        elif isinstance(event, yaml.ScalarEvent):
+            values, words = values + 1, words + len(event.value)
+            if event.anchor:
+                known[event.anchor] = (1, len(event.value))
+        elif isinstance(event, yaml.CollectionStartEvent):
+            within.append((event.anchor, values, words))
+            values += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, *before = within.pop()
+            if anchor:
+                known[anchor] = (values - before[0], words - before[1])
+        # a map counts its keys too
+        if values > 2 * reading.NODES or words > WEIGHT:
+            raise reading.large(f"it comes to more than {reading.NODES:,} values", at)
+        if len(within) > reading.DEPTH:
+            what = f"its lists and maps are more than {reading.DEPTH} deep in each other"
+            raise reading.large(what, at)
+
+
+def _explained(text: str, e: yaml.YAMLError) -> yaml.YAMLError:
+    """The same fault as the slower reader says it."""
+    if len(text) <= EXPLAINED:
+        try:
+            yaml.load(text, Loader=_Loader)
+        except yaml.YAMLError as better:
+            return better
+        except (ValueError, TypeError, RecursionError):
+            pass
+    return e
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON; like YAML's, it has each key once."""
     made = dict(pairs)
     if len(made) < len(pairs):
-        names = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(n for n in names if names.count(n) > 1)!r} is written twice")
+        raise ValueError(f"the key {str(reading.twice([key for key, _ in pairs]))[:80]!r} is written twice")
     return made
 
 
@@ -123,6 +184,10 @@ def _not_yaml(e: yaml.YAMLError, at: str) -> Error:
     return Error("ND-104-21", f"it is neither JSON nor YAML: {what}", at=at, fix=fix)
 
 
+FINDINGS = 50
+"""Faults of a document that are told at once."""
+
+
 def check(model: type[M], data: Any, code: str, at: str) -> M:
     """Plain data as a model; every error in it is named."""
     try:
@@ -130,7 +195,7 @@ def check(model: type[M], data: Any, code: str, at: str) -> M:
     except ValidationError as e:
         # a key that is misspelt is also missing: name the misspelling first
         errors = sorted(e.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
-        found = [_finding(model, one, code, at) for one in errors]
+        found = [_finding(model, one, code, at) for one in errors[:FINDINGS]]
         first = found[0]
         raise Error(
             code, first["what"], at=first["at"], fix=first["fix"], all=found if len(found) > 1 else ()
@@ -160,23 +225,30 @@ def meanings(model: type[BaseModel]) -> dict[str, str]:
 def _finding(model: type[BaseModel], one: Any, code: str, at: str) -> dict[str, str]:
     place = ""
     for part in one["loc"]:
-        place += f"[{part}]" if isinstance(part, int) else f".{part}" if place else str(part)
+        word = str(part)[:80]
+        place += f"[{part}]" if isinstance(part, int) else f".{word}" if place else word
     what, fix = str(one["msg"]).removeprefix("Value error, "), ""
     if one["type"] == "extra_forbidden":
-        key = str(one["loc"][-1])
+        key = str(one["loc"][-1])[:80]
         what = f"unknown key {key!r}"
         near = difflib.get_close_matches(key, _keys(model, one["loc"][:-1]), 1)
         fix = f"Did you mean {near[0]!r}?" if near else "Remove it"
     elif one["type"] == "missing":
         what, fix = f"the key {one['loc'][-1]!r} is missing", "Add it"
     elif not isinstance(one.get("input"), (dict, list)):
-        what = f"{one.get('input')!r}: {what}"
+        shown = repr(one.get("input"))
+        what = f"{shown if len(shown) <= 200 else shown[:200] + '…'}: {what}"
     return {"code": code, "at": f"{at}: {place}" if place else at, "what": what, "fix": fix}
+
+
+@cache
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema()
 
 
 def _keys(model: type[BaseModel], place: Sequence[str | int]) -> list[str]:
     """The keys that the model has at a place, found by walking its schema."""
-    schema = model.model_json_schema()
+    schema = _schema(model)
 
     def resolve(node: dict[str, Any]) -> dict[str, Any]:
         for option in node.get("anyOf", []):

@@ -15,7 +15,7 @@ from netdyno import paths
 from netdyno.client import Client
 from netdyno.errors import Error
 from netdyno.journal import Journal, journal
-from netdyno.process import Process
+from netdyno.process import Process, last_lines
 
 PROGRAM = "netdynod"
 START_TIMEOUT = 20.0
@@ -136,11 +136,7 @@ class Daemon:
     def words(self, lines: int = 5) -> str:
         """Its last words, without the JSON around them."""
         last: list[str] = []
-        try:
-            text = self.log.read_text(errors="replace")[-16384:]
-        except OSError:
-            return ""
-        for line in text.splitlines():
+        for line in last_lines(self.log):
             try:
                 entry = json.loads(line)
                 fields = entry.get("fields")

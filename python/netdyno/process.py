@@ -114,15 +114,18 @@ class Process:
 
 def tail(log: Path, lines: int = 8) -> str:
     """The last lines of a log that are not empty."""
+    return " | ".join(last_lines(log)[-lines:])
+
+
+def last_lines(log: Path, size: int = 16_384) -> list[str]:
+    """What is at the end of a log, however long that is; without empty lines."""
     try:
-        size = log.stat().st_size
         with log.open("rb") as file:
-            file.seek(max(0, size - 8192))
-            text = file.read().decode(errors="replace")
+            file.seek(max(0, os.fstat(file.fileno()).st_size - size))
+            text = file.read(size).decode(errors="replace")
     except OSError:
-        return ""
-    kept = [line.strip() for line in text.splitlines() if line.strip()]
-    return " | ".join(kept[-lines:])
+        return []
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def find(program: str, package: str) -> str:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from hdrh.histogram import HdrHistogram
+from netdyno.errors import Error
+from netdyno.stats import hdr
 
 #: x of the curve, `1 / (1 - quantile)`: evenly spaced on a log axis, ten to the decade, to 99.9999 %.
 GRID: tuple[float, ...] = tuple(round(10 ** (k / 10), 6) for k in range(61))
 
 
-def decode(encoded: str) -> HdrHistogram | None:
+def decode(encoded: str) -> Any:
     """The histogram in a result (base64, V2, deflate), or nothing where there is none that can be read."""
     try:
-        return HdrHistogram.decode(encoded) if encoded else None
-    except Exception:  # noqa: BLE001 - the library raises what zlib, base64 and ctypes raise
+        return hdr.decode(encoded) if encoded else None
+    except Error:
         return None
 
 
-def merge(encoded: Iterable[str]) -> HdrHistogram | None:
+def merge(encoded: Iterable[str]) -> Any:
     """One histogram of all: histograms are merged, percentiles are never averaged."""
-    merged: HdrHistogram | None = None
+    merged: Any = None
     for one in map(decode, encoded):
         if one is None:
             continue
@@ -31,7 +33,7 @@ def merge(encoded: Iterable[str]) -> HdrHistogram | None:
     return merged
 
 
-def curve(histogram: HdrHistogram | None, grid: Sequence[float] = GRID) -> list[float | None]:
+def curve(histogram: Any, grid: Sequence[float] = GRID) -> list[float | None]:
     """The value at each x of `grid`; nothing beyond what so many samples can tell."""
     if histogram is None or histogram.get_total_count() == 0:
         return [None] * len(grid)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from netdyno import reading
 from netdyno.report import inline, page, units
 from netdyno.report.flows import Distribution
 from netdyno.report.locale import LANGUAGES
@@ -96,15 +97,15 @@ def whole(template: str, contents: Contents) -> str:
 
 def render_folder(folder: Path) -> str:
     """The report of a run's folder: `result.json` and what it names beside itself."""
-    raw = (folder / "result.json").read_text(encoding="utf-8")
-    result = json.loads(raw)
+    raw = reading.text(folder / "result.json")
+    result = reading.parsed(raw.encode(), str(folder / "result.json"))
     names = result.get("files") or {}
 
     def beside(key: str, usual: str) -> str:
-        path = folder / (names.get(key) or usual)
+        path = folder / str(names.get(key) or usual)
         inside = path.resolve().is_relative_to(folder.resolve())
         readable = inside and path.suffix == ".csv" and path.is_file()
-        return path.read_text(encoding="utf-8") if readable else ""
+        return reading.text(path) if readable else ""
 
     return render(
         result, raw=raw, flows_csv=beside("flows", "flows.csv"), series_csv=beside("series", "series.csv")

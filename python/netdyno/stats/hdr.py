@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import math
+import struct
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
 from hdrh.histogram import HdrHistogram
 
+from netdyno.errors import Error
 from netdyno.model import Distribution
 
 LARGEST = 1_200_000_000_000
@@ -19,11 +23,50 @@ def empty() -> Any:
     return HdrHistogram(1, LARGEST, 3)
 
 
+ENCODED, INFLATED = 1 << 20, 1 << 20
+"""Bytes of a histogram in base64, and inflated. One that has every delay once has a third of that."""
+_HEAD = struct.Struct(">IIIIQQd")
+"""Cookie, length, normalizing index, digits, smallest, largest, ratio (HdrHistogram V2)."""
+
+
 def decode(encoded: str) -> Any:
-    """The histogram in a result."""
+    """The histogram in a result. Raises where it is none, or not one that the core makes."""
     merged = empty()
-    merged.decode_and_add(encoded)
+    add(merged, encoded)
     return merged
+
+
+def add(merged: Any, encoded: str) -> None:
+    """Add the histogram in a result to another. Raises as `decode` does."""
+    _bounded(encoded)
+    try:
+        merged.decode_and_add(encoded)
+    except Exception as e:
+        raise _no(f"it cannot be read: {e}") from e
+
+
+def _bounded(encoded: str) -> None:
+    """Refuse, before it is made, a histogram that would take more memory than any of the core's."""
+    if len(encoded) > ENCODED:
+        raise _no("it is longer than any")
+    try:
+        packed = base64.b64decode(encoded, validate=True)
+        opened = zlib.decompressobj()
+        plain = opened.decompress(packed[8:], INFLATED)
+    except (ValueError, zlib.error) as e:
+        raise _no(f"it cannot be read: {e}") from e
+    if opened.unconsumed_tail:
+        raise _no(f"it inflates to more than {INFLATED:,} bytes")
+    if len(plain) < _HEAD.size:
+        raise _no("it is cut short")
+    _, length, _, digits, smallest, largest, _ = _HEAD.unpack_from(plain)
+    if digits > 3 or not 1 <= smallest <= largest or largest > 2 * LARGEST or length > INFLATED:
+        raise _no("its bounds are not those of the core")
+
+
+def _no(why: str) -> Error:
+    what = f"a histogram in the result is not one of netdyno's: {why}"
+    return Error("ND-104-21", what, fix="Measure again; `netdyno runs show` tells what else is in it")
 
 
 def merge(parts: Iterable[Distribution]) -> Distribution:
@@ -37,7 +80,7 @@ def merge(parts: Iterable[Distribution]) -> Distribution:
     merged = empty()
     for part in given:
         if part.hdr:
-            merged.decode_and_add(part.hdr)
+            add(merged, part.hdr)
     jitters = [(part.jitter, part.count) for part in given if part.jitter is not None]
     weight = sum(count for _, count in jitters)
     jitter = math.fsum(j * count for j, count in jitters) / weight if weight else None

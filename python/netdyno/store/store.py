@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import zlib
 from collections.abc import Iterator
@@ -17,13 +18,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from netdyno import files, paths, proc
+from netdyno import files, paths, proc, reading
 from netdyno.errors import Error
 from netdyno.result import Leg, Repetition, Result
 from netdyno.stats.metric import all_of
 from netdyno.store.schema import MIGRATIONS
 
 NAME = "runs.sqlite"
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 WAIT = 10.0
 """Seconds to wait for another writer."""
 
@@ -265,12 +267,15 @@ class Store:
 def read_result(path: Path) -> Result:
     """A `result.json`."""
     try:
-        return Result.model_validate_json(path.read_bytes())
-    except OSError as e:
-        raise Error("ND-104-20", e.strerror or str(e), at=str(path)) from e
+        result = Result.model_validate(reading.record(path))
     except ValueError as e:
         what = f"it is not a result of netdyno: {str(e).splitlines()[0]}"
         raise Error("ND-104-21", what, at=str(path), fix="Name a result.json") from e
+    if not _ID.fullmatch(result.id):
+        # it becomes the name of a file
+        what = f"{result.id[:80]!r} is no name of a run"
+        raise Error("ND-104-21", what, at=str(path), fix="Name a result.json of netdyno's")
+    return result
 
 
 def _skeleton(result: Result) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from netdyno import files, paths
+from netdyno import files, paths, reading
+from netdyno.errors import Error
 from netdyno.proc import boot_id
 from netdyno.stats.compare import holm
 from netdyno.stats.estimate import mean, sd
@@ -122,8 +123,8 @@ def save(made: Calibration) -> Path:
 def load(bench: str) -> Calibration | None:
     """The calibration of a bench, if there is one of this boot that is not old."""
     try:
-        found = Calibration.of(json.loads(path(bench).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, KeyError):
+        found = Calibration.of(reading.record(path(bench)))
+    except (Error, ValueError, TypeError, KeyError, AttributeError):
         return None
     fresh = found.boot == boot_id() and 0 <= time.time() - found.at < MAX_AGE
     return found if fresh and found.bench == bench else None

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from netdyno import files
+from netdyno import files, reading
 from netdyno.errors import Error
 from netdyno.stats.estimate import mean
 from netdyno.stats.paired import signed_rank
@@ -77,7 +77,9 @@ class Experience:
     def read(cls, path: Path) -> Experience:
         """What `write` wrote."""
         try:
-            plain = json.loads(path.read_bytes())
+            if not path.exists():
+                raise FileNotFoundError(path)
+            plain = reading.record(path)
             if plain["format"] != FORMAT:
                 raise ValueError(f"format {plain['format']}")
             contexts = tuple(Context(**one) for one in plain["contexts"])

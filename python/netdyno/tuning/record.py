@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from netdyno import files, paths
+from netdyno import files, paths, reading
 from netdyno.errors import Error
 from netdyno.tuning.model import Bench, Observation, Setting
 
@@ -156,10 +156,7 @@ class Record:
 
 def read(path: Path) -> tuple[dict[str, Any], list[Trial]]:
     """The plan and the trials of a record; a line that is not whole is left out."""
-    try:
-        text = path.read_bytes()
-    except OSError as e:
-        raise Error("ND-104-20", e.strerror or str(e), at=str(path)) from e
+    text = reading.content(path)
     lines = text[: text.rfind(b"\n") + 1].splitlines()
     if not lines:
         raise Error("ND-104-51", "there are no trials in it", at=str(path))
@@ -170,7 +167,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[Trial]]:
 def _documents(lines: list[bytes], path: Path) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(lines, 1):
         try:
-            document = json.loads(line)
+            document = reading.parsed(line, f"{path}:{number}")
         except ValueError as e:
             raise _damaged(path, number) from e
         if not isinstance(document, dict):

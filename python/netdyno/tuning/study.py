@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from netdyno import __version__, files
+from netdyno import __version__, files, reading
 from netdyno.errors import Error
 from netdyno.tuning.record import folder
 
@@ -85,7 +85,9 @@ def read(name: str, kind: Kind | None = None) -> dict[str, Any]:
     """The document of a study, by name or file."""
     path = Path(name) if name.endswith(".json") else folder() / f"{name}.json"
     try:
-        made = json.loads(path.read_bytes())
+        if not path.exists():
+            raise FileNotFoundError(path)
+        made = reading.record(path)
     except FileNotFoundError as e:
         there = sorted(p.stem for p in folder().glob(f"{kind or ''}*.json"))[-5:]
         fix = f"There are: {', '.join(there)}" if there else "None was finished yet"
