@@ -227,7 +227,7 @@ class Progress:
     """A line on standard error now and then: how far it is, what was seen, how long it may yet take."""
 
     def __init__(self, record: Record, trials: int, metrics: Sequence[Metric], every: float = 1.0) -> None:
-        self._record, self._trials, self._metrics, self._every = record, trials, list(metrics), every
+        self._record, self.trials, self._metrics, self._every = record, trials, list(metrics), every
         self._last = 0.0
         record.on_trial = self._one
 
@@ -242,10 +242,10 @@ class Progress:
             for m in self._metrics
             if m.name in seen.metrics
         ]
-        said = ", ".join(shown) if seen.valid else f"failed: {seen.why}"
-        left = max(0, self._trials - done) * self._record.took / max(1, done)
+        said = ", ".join(shown) if seen.valid else f"does not count: {seen.why}"
+        left = max(0, self.trials - done) * self._record.took / max(1, done)
         print(
-            f"{done:4}/{self._trials} {trial.phase.split(' {')[0]}: {said}; {duration(left)} left",
+            f"{done:4}/{self.trials} {trial.phase.split(' {')[0]}: {said}; {duration(left)} left",
             file=sys.stderr, flush=True,
         )  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -24,18 +25,21 @@ from netdyno.cli.tune_options import (
     Options,
     Pairs,
     Seed,
+    Spare,
     Tuned,
     Way,
 )
+from netdyno.cli.verb import again
 from netdyno.errors import THRESHOLD, Error
 from netdyno.interrupt import Interrupts
 from netdyno.topology import need_root
 from netdyno.tuning import benches, study
 from netdyno.tuning import calibrate as calibrations
+from netdyno.tuning import trials as measuring
 from netdyno.tuning.bench import NamespaceBench, Spec
 from netdyno.tuning.benches import Chosen, Recorded
 from netdyno.tuning.calibrate import Calibration
-from netdyno.tuning.compare import Comparison, Finding, Verdict, judge, repeats
+from netdyno.tuning.compare import Comparison, Finding, Verdict, judge, repeats, where_to
 from netdyno.tuning.model import Metric, Observation
 from netdyno.tuning.race import Standing, race
 from netdyno.tuning.record import Record
@@ -48,14 +52,15 @@ def calibrate(
     path: Way = None,
     tuned: Tuned = "server",
     pairs: Pairs = 8,
+    spare: Spare = None,
     level: Level = 0.05,
     seed: Seed = 1,
     as_json: Json = False,
 ) -> None:
     """Measure a bench against itself: its noise, and the least change that so many pairs can show.
 
-    Everything is made anew for each trial, in namespaces of its own. What it finds is kept for a day, for
-    `netdyno tune compare` on the same bench. Needs root.
+    Everything is made anew for each trial, in namespaces of its own. A trial that the machine disturbed is
+    measured again. What it finds is kept for a day, for `netdyno tune compare` on the same bench. Needs root.
 
         sudo netdyno tune calibrate wrk
 
@@ -65,7 +70,7 @@ def calibrate(
     need_root()
     journal.restore()
     with Interrupts().installed() as interrupts:
-        found = _calibrate(_bench(made, interrupts), pairs, level, seed)
+        found = _calibrate(_bench(made, interrupts), pairs, spare, level, seed)
     if as_json:
         console.document(found.as_dict())
     else:
@@ -76,10 +81,12 @@ def _bench(made: Spec, interrupts: Interrupts, allow_global: bool = False) -> Na
     return NamespaceBench(made, allow_global, shield=interrupts.shielded)
 
 
-def _calibrate(bench: NamespaceBench, pairs: int, level: float, seed: int) -> Calibration:
-    told = Progress("A/A")
-    found = measure_pairs(bench, {}, {}, pairs, seed, progress=told)
-    calibration = calibrations.calibration(bench.spec.label, found, bench.metrics, level=level)
+def _calibrate(bench: NamespaceBench, pairs: int, spare: int | None, level: float, seed: int) -> Calibration:
+    rest = budget("A/A", pairs, 2 * pairs, spare)
+    found = measure_pairs(bench, {}, {}, pairs, seed, spare=rest, progress=Progress("A/A"))
+    calibration = calibrations.calibration(
+        bench.spec.label, found, bench.metrics, level=level, again=rest.again
+    )
     calibrations.save(calibration)
     return calibration
 
@@ -103,6 +110,7 @@ def compare(
     path: Way = None,
     tuned: Tuned = "server",
     pairs: Pairs = 8,
+    spare: Spare = None,
     level: Level = 0.05,
     matters: Annotated[
         float,
@@ -133,8 +141,10 @@ def compare(
     """Compare two settings on a bench, in pairs of trials whose order is drawn by coins.
 
     A win counts if it survives the correction for all metrics and a counter of its mechanism moved. First the
-    bench is held against itself, unless `netdyno tune calibrate` did so today. Interrupted, the same command
-    goes on. Needs root.
+    bench is held against itself, unless `netdyno tune calibrate` did so today. There are never fewer pairs
+    than can show anything. A trial that the machine disturbed is measured again, up to --spare times in all;
+    if too few pairs are left all the same, it says so and exits with 90. Interrupted, the same command goes
+    on. Needs root.
 
     Several candidates race first, by the first metric: 2, 4, then 8 blocks, after each of which the hopeless
     leave. The winner was lucky too, so that only fresh pairs count.
@@ -158,7 +168,9 @@ def compare(
         if not as_json:
             _left_out([base, *candidates])
         on = _bench(made, interrupts, allow_global)
-        calibration = calibrations.load(made.label) or _calibrate(on, max(4, pairs // 2), level, seed + 1)
+        calibration = calibrations.load(made.label) or _calibrate(
+            on, max(4, pairs // 2), None, level, seed + 1
+        )
         if not as_json:
             show_calibration(calibration)
         metrics = {k: m for k, m in on.metrics.items() if not metric or k in metric}
@@ -166,6 +178,9 @@ def compare(
             fix = f"It measures: {', '.join(on.metrics)}"
             raise Error("ND-104-52", f"the bench measures no {metric[0] if metric else ''!r}", fix=fix)
         count = repeats(len(metrics), level, pairs)
+        if count > pairs:
+            console.note(f"{pairs} pairs can show nothing of {len(metrics)} metrics: {count} are measured")
+        rest = budget("compare", count, 2 * count, spare)
         plan = {"a": dict(base.setting), "b": [dict(one.setting) for one in candidates], "seed": seed,
                 "order": order}  # fmt: skip
         kept = study.Study.of("compare", made.label, plan, name)
@@ -181,13 +196,13 @@ def compare(
             winner = candidates[standings[0].candidate if standings else 0]
             found = measure_pairs(
                 Recorded(on, record, "compare"), base.setting, winner.setting, count, seed + 2,
-                order="abba" if order == "abba" else "shuffled", progress=Progress("compare"),
+                order="abba" if order == "abba" else "shuffled", spare=rest, progress=Progress("compare"),
             )  # fmt: skip
             trials = [one.document() for one in record.trials]
         sides = [base, winner]
         result = judge(
             found, metrics, benches.mechanism(base.setting, winner.setting),
-            level=level, matters=matters, noise=calibration.known, seed=seed,
+            level=level, matters=matters, noise=calibration.known, again=rest.again,
         )  # fmt: skip
         document = _document(made, sides, calibration, result)
         for one in document["metrics"]:
@@ -202,8 +217,26 @@ def compare(
         _show_race(standings, [one.name for one in candidates])
         show(result, sides)
         console.note(f"kept in {kept.document}")
+    if result.too_few:
+        raise too_few(result.shortage, 2 * count, rest)
     if fail and any(one.verdict is Verdict.WORSE for one in result.findings):
         raise typer.Exit(THRESHOLD)
+
+
+def budget(what: str, pairs: int, trials: int, spare: int | None) -> measuring.Spare:
+    """How many trials may be measured again, said before the first."""
+    rest = measuring.Spare(trials if spare is None else spare)
+    console.note(
+        f"{what}: {pairs} pairs, {trials} trials, and up to {rest.left} again where one is disturbed"
+    )
+    return rest
+
+
+def too_few(shortage: str, trials: int, rest: measuring.Spare) -> Error:
+    """That too few pairs count, what became of them, and the command that goes on."""
+    had = rest.left + rest.again.total()
+    fix = f"Repeat with `{again('--spare', had + trials)}`: what is valid is kept"
+    return Error("ND-90-31", shortage, fix=fix)
 
 
 class Progress:
@@ -258,22 +291,30 @@ def show_calibration(found: Calibration) -> None:
          least(one.detectable), f"{one.resemblance:+.2f}", f"{one.p:.2g}")
         for one in found.noise
     ]  # fmt: skip
-    seen = f"seen by {found.for_pairs} pairs"
-    heads = ("metric", "mean ± sd", "noise", seen, "resemblance", "p of A/A")
-    title = f"{found.bench}: {found.pairs} pairs of the same" + dropped(found.dropped)
+    seen = f"minimum detectable effect ({found.for_pairs} pairs)"
+    heads = ("metric", "mean ± sd", "noise", seen, "lag-1 autocorrelation", "p of A/A")
+    title = f"{found.bench}: {found.pairs} pairs of the same" + not_counted(found)
     console.table(heads, rows, title, right=heads[1:])
+    if found.pairs < found.takes:
+        console.note(
+            f"{found.pairs} pairs are too few to see whether A differs from A: it takes {found.takes}"
+        )
     for one in found.noise:
         if one.p <= found.level:
-            console.note(f"warning: A differs from A in {one.metric.name}: do not trust what this bench says")
+            console.note(
+                f"warning: A differs from A in {one.metric.name}: do not draw conclusions from this bench"
+            )
 
 
 def show(result: Comparison, sides: list[Chosen]) -> None:
     """What is known of B over A."""
     heads = ("metric", sides[0].name, sides[1].name, "change", "interval", "p (Holm)", "")
     rows = [_row(one) for one in result.findings]
-    confidence = 1 - result.level
-    title = f"{result.pairs} pairs, intervals of {confidence:.0%}" + dropped(result.dropped)
+    metrics = f" of {len(rows)} metrics (Holm)" if len(rows) > 1 else ""
+    title = f"{result.pairs} pairs, intervals and tests at {result.level:.3g}{metrics}" + not_counted(result)
     console.table(heads, rows, title, right=heads[1:6])
+    for line in remarks(result):
+        console.out().print(line, markup=False)
     moved = [one for one in result.counters if one.moved]
     for one in moved:
         console.out().print(f"{one.name}: {console.number(one.a)} → {console.number(one.b)} a trial")
@@ -282,12 +323,26 @@ def show(result: Comparison, sides: list[Chosen]) -> None:
         console.out().print(f"no counter of the mechanism moved: {', '.join(names)}")
 
 
+def remarks(result: Comparison) -> Iterator[str]:
+    """What a verdict alone does not tell: what would have been found, and where means say otherwise."""
+    for one in result.findings:
+        if one.verdict is Verdict.NOT_SHOWN and math.isfinite(one.detectable):
+            seen = f"minimum detectable effect ({one.effect.n} pairs): {share(one.detectable)}"
+            yield f"{one.metric.name}: {seen}"
+        if one.effect.means_disagree:
+            yield (
+                f"{one.metric.name}: {one.verdict.value} in most pairs, while the means say otherwise: a few "
+                "trials are far off"
+            )
+
+
 VERDICTS = {
     Verdict.BETTER: "green",
     Verdict.WORSE: "bold red",
     Verdict.UNEXPLAINED: "yellow",
     Verdict.NO_EFFECT: "",
     Verdict.NOT_SHOWN: "dim",
+    Verdict.TOO_FEW: "yellow",
 }
 
 
@@ -324,6 +379,14 @@ def least(value: float) -> str:
     return "–" if math.isinf(value) else f"± {value:.1%}"
 
 
-def dropped(count: int) -> str:
-    """How many pairs do not count."""
-    return f", {count} more did not count" if count else ""
+def not_counted(found: Comparison | Calibration) -> str:
+    """How many pairs do not count, and how many trials were measured again, with what they were lost to."""
+    said = (
+        f"; {found.dropped} more do not count{where_to(found.lost, found.dropped)}" if found.dropped else ""
+    )
+    return said + (f"; measured again: {lost_to(found.again)}" if found.again else "")
+
+
+def lost_to(trials: Mapping[str, int]) -> str:
+    """How many trials were lost to what."""
+    return ", ".join(f"{count} lost to {what}" for what, count in trials.items())

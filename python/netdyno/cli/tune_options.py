@@ -60,6 +60,14 @@ Memory = Annotated[
 Pairs = Annotated[
     int, typer.Option(help="Pairs of trials.", metavar="N", parser=values.whole("--pairs", 2, 1000))
 ]
+Spare = Annotated[
+    int | None,
+    typer.Option(
+        help="Trials that may be measured again where they were disturbed; default: as many as are planned.",
+        metavar="N",
+        parser=values.whole("--spare", 0, 100_000),
+    ),
+]
 Level = Annotated[
     float,
     typer.Option(

@@ -15,8 +15,8 @@ from rich.text import Text
 from netdyno import files, journal
 from netdyno.cli import console, values
 from netdyno.cli.tune_bench import duration, page
-from netdyno.cli.tune_compare import VERDICTS, change, spread
-from netdyno.cli.tune_options import Fresh, Global, Html, Json, Level, Seed
+from netdyno.cli.tune_compare import VERDICTS, budget, change, lost_to, not_counted, remarks, spread, too_few
+from netdyno.cli.tune_options import Fresh, Global, Html, Json, Level, Seed, Spare
 from netdyno.interrupt import Interrupts
 from netdyno.report.forest import change as change_of
 from netdyno.report.forest import forest
@@ -61,6 +61,7 @@ def reproduce(
             help="Blocks; default the file's.", metavar="N", parser=values.whole("--repeat", 2, 10_000)
         ),
     ] = None,
+    spare: Spare = None,
     level: Level = 0.05,
     seed: Seed = 1,
     allow_global: Global = False,
@@ -75,17 +76,20 @@ def reproduce(
 
     Both hosts are namespaces of this machine, so that all runs on the same processors; what a setting has
     for network cards or for the whole machine is left out, and said, unless --global allows the latter.
-    It goes on by itself for as long as it takes, and after a break where it was. Needs root.
+    It goes on by itself for as long as it takes, and after a break where it was. There are never fewer blocks
+    than can show anything; a trial that the machine disturbed is measured again, up to --spare times in all.
+    Needs root.
 
         sudo netdyno tune reproduce
 
-        sudo netdyno tune reproduce paper --length 0.1 --repeat 6 --global
+        sudo netdyno tune reproduce paper --length 0.1 --repeat 8 --global
     """
     made = tables.read(name)
     need_root()
     journal.restore()
     factor = load if load is not None else min(1.0, len(os.sched_getaffinity(0)) / made.processors)
-    count = repeat or made.repeat
+    least = made.least(level)
+    count = max(repeat or made.repeat, least)
     specs = {key: tables.scaled(spec, factor, length) for key, spec in made.benches.items()}
     with Interrupts().installed() as interrupts:
         there = benches.tunables(next(iter(specs.values())))
@@ -95,8 +99,10 @@ def reproduce(
         ]
         for line in [f"load × {factor:.3g} of the paper's, time × {length:g}", *notes]:
             console.note(line)
-        if count < (least := made.least(level)):
-            console.note(f"with fewer than {least} blocks nothing can be shown of all that a table asks")
+        if (repeat or made.repeat) < least:
+            console.note(f"with fewer than {least} blocks nothing can be shown: {least} are measured")
+        trials = count * len(made.benches) * len(chosen)
+        rest = budget("reproduce", count, trials, spare)
         settings = {key: one.setting for key, one in chosen.items()}
         plan = {"settings": {k: dict(v) for k, v in settings.items()}, "seed": seed,
                 "benches": {key: spec.label for key, spec in specs.items()}}  # fmt: skip
@@ -107,23 +113,30 @@ def reproduce(
             key: NamespaceBench(spec, allow_global, shield=interrupts.shielded) for key, spec in specs.items()
         }
         with Record(kept.record, dict(kept.plan)) as record:
-            seen = tables.run(made, made_benches, settings, record, repeat=count, seed=seed, told=_told)
-            trials = [one.document() for one in record.trials]
-        filled = tables.fill(made, chosen, seen, level=level, seed=seed)
+            seen = tables.run(
+                made, made_benches, settings, record, repeat=count, seed=seed, spare=rest, told=_told
+            )
+            kept_trials = [one.document() for one in record.trials]
+        filled = tables.fill(made, chosen, seen, level=level)
         document = {"load": factor, "length": length, "repeat": count, "left_out": notes,
                     "benches": plan["benches"],
                     "tables": [_document(one, seen) for one in filled]}  # fmt: skip
-        written = kept.finish(document, trials, [])
+        written = kept.finish(document, kept_trials, [])
     if html:
         page(html, [written])
     if figures:
         _draw(figures, filled)
     if as_json:
         console.document(document)
-        return
-    for one in filled:
-        _show(one)
-    console.note(f"kept in {kept.document}")
+    else:
+        for one in filled:
+            _show(one)
+        if rest.again:
+            console.note(f"measured again: {lost_to(rest.again)}")
+        console.note(f"kept in {kept.document}")
+    short = [c for one in filled for c in one.comparisons.values() if c.too_few]
+    if short:
+        raise too_few(min(short, key=lambda c: c.pairs).shortage, trials, rest)
 
 
 def _told(done: int, of: int, one: Run, seen: Observation, left: float) -> None:
@@ -161,14 +174,20 @@ def _show(one: Filled) -> None:
     for bench, made in one.comparisons.items():
         moved = [c for c in made.counters if c.moved]
         said = ", ".join(f"{c.name} {console.number(c.a)} → {console.number(c.b)}" for c in moved[:4])
-        console.out().print(f"{bench}: {made.pairs} pairs; " + (said or "no counter of the mechanism moved"))
+        console.out().print(
+            f"{bench}: {made.pairs} pairs{not_counted(made)}; "
+            + (said or "no counter of the mechanism moved"),
+            markup=False,
+        )
+        for line in remarks(made):
+            console.out().print(f"{bench} {line}", markup=False)
 
 
 def _row(line: Line) -> list[str | Text]:
     first = [line.row.bench, line.row.metric]
     found = line.finding
     if found is None:
-        return [*first, "–", "–", "–", "–", "–", Text("no pair counts"), line.row.paper]
+        return [*first, "–", "–", "–", "–", "–", Text("too few pairs"), line.row.paper]
     e = found.effect
     return [
         *first, spread(e.a, e.a_sd, found.metric), spread(e.b, e.b_sd, found.metric), change(found, e.change),

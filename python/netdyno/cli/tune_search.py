@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from netdyno.cli import console, values
 from netdyno.cli.tune_bench import Asked, Driven, Progress, changed, driven, limit, page, quantity, told
+from netdyno.cli.tune_compare import not_counted, remarks
 from netdyno.cli.tune_options import (
     Baseline,
     BenchOrSim,
@@ -25,19 +27,22 @@ from netdyno.cli.tune_options import (
     Param,
     Seed,
     Service,
+    Spare,
     Tuned,
     Way,
 )
+from netdyno.cli.verb import again
 from netdyno.errors import Error
 from netdyno.stats import units
 from netdyno.tuning import study as studies
 from netdyno.tuning.compare import Verdict
 from netdyno.tuning.gain import of_bench
 from netdyno.tuning.model import Setting
-from netdyno.tuning.prove import Limit, Proof
+from netdyno.tuning.prove import Limit, Planned, Proof
 from netdyno.tuning.record import Record
 from netdyno.tuning.search import Budget, Found, Goal, most_trials
 from netdyno.tuning.search import search as run
+from netdyno.tuning.trials import cause
 
 
 def search(
@@ -87,11 +92,12 @@ def search(
     pairs: Annotated[
         int | None,
         typer.Option(
-            help="Fresh pairs of trials of the proof; default: as many as it takes.",
+            help="Fresh pairs of trials of the proof; default: as many as the noise asks for.",
             metavar="N",
             parser=values.whole("--pairs", 2, 1000),
         ),
     ] = None,
+    spare: Spare = None,
     level: Level = 0.05,
     seed: Seed = 1,
     name: Name = None,
@@ -103,8 +109,10 @@ def search(
 
     A model of what was seen proposes each trial: a tree-structured Parzen estimator for one objective,
     NSGA-II for several. What the best does not need is taken out of it. It was lucky too, so it is proven
-    with fresh pairs of trials, or said not to be. Interrupted, the same command goes on; with more --trials
-    too.
+    with fresh pairs of trials, or said not to be: as many as the noise asks for, and never fewer than can
+    prove anything. What is disturbed is measured again, up to --spare times in all; if too few pairs are left
+    all the same, it says so and exits with 90. Interrupted, the same command goes on; with more --trials or a
+    larger --spare too.
 
         netdyno tune search sim --for throughput --limit failed=0
 
@@ -115,7 +123,7 @@ def search(
     before = studies.read(screened, "screen") if screened else None
     names = param or _survivors(before)
     asked = Asked(bench, options or [], path, tuned, service, names, baseline or [], allow_global)
-    budget = Budget(trials, units.seconds(time) if time else math.inf, patience, pairs)
+    budget = Budget(trials, units.seconds(time) if time else math.inf, patience, pairs, spare)
     with driven(asked) as on:
         space = on.space(names, memory)
         goal = _goal(on, objective or [], most or [])
@@ -132,17 +140,44 @@ def search(
             about = f"at most {trials} trials of {len(space.axes)} parameters, then the proof"
             console.note(f"{study.name}: {about}")
             most_of_all = most_trials(space, goal, budget, len(on.bench.metrics))
-            Progress(record, most_of_all, [on.bench.metrics[o] for o in goal.objectives])
-            found = run(on.bench, space, goal, record, budget=budget, seed=seed, hints=hints, level=level)
+            progress = Progress(record, most_of_all, [on.bench.metrics[o] for o in goal.objectives])
+
+            def announce(planned: Planned) -> None:
+                progress.trials = len(record.trials) + planned.pairs * planned.arms
+                console.note(said_before(planned))
+
+            found = run(
+                on.bench, space, goal, record, budget=budget, seed=seed, hints=hints, level=level,
+                before_proof=announce,
+            )  # fmt: skip
             told(record)
             document = study.finish(found.document(), [t.document() for t in record.trials], space.document())
     if html:
         page(html, [*([before] if before else []), document])
     if as_json:
         console.document({k: v for k, v in document.items() if k != "trials"})
-        return
-    show(found)
-    console.note(f"kept in {study.document}")
+    else:
+        show(found)
+        console.note(f"kept in {study.document}")
+    if found.too_few and found.planned:
+        worst = min(found.proofs, key=lambda p: p.comparison.pairs)
+        more = found.planned.spare + found.planned.pairs * found.planned.arms
+        fix = f"Repeat with `{again('--spare', more)}`: what is valid is kept"
+        raise Error("ND-90-31", worst.comparison.shortage, at=f"the proof for {worst.objective}", fix=fix)
+
+
+def said_before(planned: Planned) -> str:
+    """What the proof takes, and what it can find."""
+    trials = planned.pairs * planned.arms
+    seen = "".join(
+        f"; minimum detectable effect ({planned.pairs} pairs) of {name}: {least:.1%}"
+        for name, least in planned.detectable.items()
+        if math.isfinite(least)
+    )
+    return (
+        f"the proof: {planned.pairs} pairs with the baseline, of the {planned.least} or more that it takes; "
+        f"{trials} trials, and up to {planned.spare} again where one is disturbed{seen}"
+    )
 
 
 def _goal(on: Driven, objectives: Sequence[str], most: Sequence[str]) -> Goal:
@@ -187,10 +222,13 @@ def _hints(before: dict[str, object] | None, goal: Goal) -> list[Setting]:
 
 def show(found: Found) -> None:
     """What was found, and whether it is proven."""
-    failed = sum(not t.gains for t in found.tried)
+    lost = Counter(cause(t.trial.observation) for t in found.tried if t.lost)
+    failed = sum(not t.gains and not t.lost for t in found.tried)
     broken = sum(bool(t.gains and t.broken) for t in found.tried)
+    gone = "".join(f", {count} lost to {what}" for what, count in lost.items())
     console.out().print(
-        f"{len(found.tried)} settings tried, {failed} failed, {broken} beyond a limit; ended by {found.ended}"
+        f"{len(found.tried)} settings tried, {failed} failed{gone}, {broken} beyond a limit; "
+        f"ended by {found.ended}"
     )
     if len(found.goal.objectives) > 1:
         rows = [
@@ -201,8 +239,8 @@ def show(found: Found) -> None:
             ]
             for number, i in enumerate(found.front, 1)
         ]  # fmt: skip
-        console.table(("", *found.goal.objectives, "setting"), rows,
-                      "Pareto set: nothing is better in one and not worse in another")  # fmt: skip
+        title = "Pareto set, each measured once: nothing is better in one and not worse in another"
+        console.table(("", *found.goal.objectives, "setting"), rows, title)
     if not found.proofs:
         console.out().print("nothing looked better than the baseline")
         return
@@ -211,11 +249,14 @@ def show(found: Found) -> None:
         for name, m in found.metrics.items()
     ]
     heads = [f"best for {p.objective}" for p in found.proofs]
-    pairs = found.proofs[0].comparison.pairs
-    console.table(("metric", "baseline", *heads), table, f"measured again, {pairs} pairs with the baseline")
+    console.table(("metric", "baseline", *heads), table, "measured again, in pairs with the baseline")
     for p in found.proofs:
-        console.out().print(f"\nbest for {p.objective}: {words(p.setting)}")
-        console.out().print(_verdict(p))
+        out = console.out()
+        out.print(f"\nbest for {p.objective}: {words(p.setting)}", markup=False)
+        out.print(f"{p.comparison.pairs} pairs{not_counted(p.comparison)}", markup=False)
+        out.print(_verdict(p))
+        for line in remarks(p.comparison):
+            out.print(line, markup=False)
 
 
 def _gained(found: Found, metric: str, better_by: float) -> str:
@@ -248,8 +289,14 @@ def _verdict(proof: Proof) -> Text:
     if proof.proven:
         moved = ", ".join(c.name for c in proof.comparison.counters if c.moved)
         return Text(f"proven better; what moved with it: {moved}", style="green")
+    if proof.fails:
+        mine, others = proof.failed
+        said = f"{mine} of its trials failed, {others} of the baseline's: {proof.why}"
+        return Text(f"not proposed: {said}", style="bold red")
     if proof.broken:
         return Text(f"not proposed: measured again it exceeds {', '.join(proof.broken)}", style="bold red")
+    if proof.verdict is Verdict.TOO_FEW:
+        return Text(f"not judged: {proof.comparison.shortage}", style="yellow")
     why = {
         Verdict.UNEXPLAINED: "it is better, but no counter of what was changed moved",
         Verdict.NO_EFFECT: "measured again it makes no difference that matters",

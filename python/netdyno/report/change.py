@@ -25,6 +25,7 @@ def words(verdict: str) -> Msg:
         "worse": M("worse"),
         "unexplained": M("better, but nothing moved that would explain it"),
         "no effect": M("no effect that matters"),
+        "too few pairs": M("too few pairs"),
     }.get(verdict, M("not shown"))
 
 

@@ -79,8 +79,8 @@ def _compared(study: Study) -> Comparison:
     sides = found["a"]["name"], found["b"]["name"]
     rows = [_Row("", f["metric"]["name"], f, f["pairs"]) for f in found["metrics"]]
     about = M(
-        "Over {n} pairs of trials whose order was drawn. The pale band is what so many pairs could not have "
-        "told from no change, by the noise of the bench.",
+        "Over {n} pairs of trials in randomised order. The pale band ends at the minimum detectable effect: "
+        "smaller ones are found in fewer than 80 % of comparisons, by the noise of the bench.",
         n=str(found["pairs"]),
     )
     charts: dict[str, list[dict[str, Any]]] = {}
@@ -93,7 +93,8 @@ def _compared(study: Study) -> Comparison:
         for row in rows if row.found
     ]  # fmt: skip
     if found["dropped"]:
-        said.append(M("{n} more pairs did not count: the machine was disturbed.", n=str(found["dropped"])))
+        said.append(M("{n} more pairs do not count.", n=str(found["dropped"])))
+    said += lost(found)
     if left := {**found["a"]["left_out"], **found["b"]["left_out"]}:
         said.append(M("Left out: {what}", what=Data(", ".join(left))))
     return Comparison(
@@ -101,6 +102,18 @@ def _compared(study: Study) -> Comparison:
         [document(study), _series(study["name"], sides, rows)], [block], _noise(found["calibration"]),
         _race(found.get("race", [])),
     )  # fmt: skip
+
+
+def lost(found: Mapping[str, Any]) -> list[Msg]:
+    """What became of the pairs that do not count, and what was measured again."""
+    gone = [
+        M("{n} pairs lost to {what}.", n=str(count), what=Data(what))
+        for what, count in found.get("lost", {}).items()
+    ]
+    return gone + [
+        M("{n} trials measured again, lost to {what}.", n=str(count), what=Data(what))
+        for what, count in found.get("again", {}).items()
+    ]
 
 
 def _tables(study: Study) -> Comparison:
@@ -136,9 +149,19 @@ def _verdict(found: Sequence[Mapping[str, Any]]) -> tuple[str, Msg, Msg]:
     if {"better", "worse"} <= verdicts:
         return "invalid", M("A trade-off"), M("Something is proven better, and something worse.")
     if "worse" in verdicts:
-        return "fail", M("Worse"), M("The second setting is proven worse, and in nothing better.")
+        return (
+            "fail",
+            M("Worse"),
+            M("The second setting is proven worse, and is shown to be better in nothing."),
+        )
     if "better" in verdicts:
-        return "pass", M("Proven better"), M("The second setting is proven better, and in nothing worse.")
+        return (
+            "pass",
+            M("Proven better"),
+            M("The second setting is proven better, and is shown to be worse in nothing."),
+        )
+    if not verdicts or "too few pairs" in verdicts:
+        return "invalid", M("Too few pairs"), M("Too few pairs of trials are valid for anything to be shown.")
     return "invalid", M("Not proven"), M("No difference is shown that counts.")
 
 
@@ -156,7 +179,8 @@ def _block(
         M("Effect on each metric"),
         [
             Column(M("Metric"), numeric=False), Column(Data(sides[0])), Column(Data(sides[1])),
-            Column(M("Change")), Column(M("p (Holm)")), Column(M("Noise")), Column(M("Could have seen")),
+            Column(M("Change")), Column(M("p (Holm)")), Column(M("Noise")),
+            Column(M("Minimum detectable effect")),
             Column(M("Finding"), numeric=False), Column(M("In the paper"), numeric=False),
             Column(M("Interval"), numeric=False),
         ],
@@ -176,7 +200,7 @@ def _cells(row: _Row, noise: Mapping[str, Any] | None) -> list[Cell]:
     paper = Cell(Data(row.paper), row.paper)
     if row.found is None:
         none = number(units.NONE, None)
-        return [first, *[none] * 6, Cell(M("no pair counts"), 0), paper, Cell("", None)]
+        return [first, *[none] * 6, Cell(M("too few pairs"), 0), paper, Cell("", None)]
     e, unit = row.found["effect"], row.found["metric"]["unit"]
     spread, seen = noise["spread"] if noise else None, row.found["detectable"]
     return [
@@ -268,13 +292,13 @@ def _noise(calibration: Mapping[str, Any]) -> Table:
         M("The bench against itself"),
         [
             Column(M("Metric"), numeric=False), Column(M("Mean")), Column(M("Noise")),
-            Column(M("Seen by {n} pairs", n=str(calibration["for_pairs"]))), Column(M("Resemblance")),
+            Column(M("Minimum detectable effect ({n} pairs)", n=str(calibration["for_pairs"]))),
+            Column(M("Lag-1 autocorrelation")),
             Column(M("p of A/A")),
         ],
         note=M(
             "{n} pairs of the same setting. Noise is the spread of the ratio of two trials beside each "
-            "other; resemblance is how much each trial is like the one before. Where p is small, the bench "
-            "is not to be trusted.",
+            "other. Where p is small, do not draw conclusions from the bench.",
             n=str(calibration["pairs"]),
         ),
     )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 
 from netdyno.report import units
 from netdyno.report.change import MARKS, ends, shift, words
+from netdyno.report.comparison import lost
 from netdyno.report.points import charts_of_parameters, charts_of_screening, tried_chart
 from netdyno.report.quantity import shown, sized
 from netdyno.report.study import Study, StudyPage, document, facts
@@ -131,7 +132,7 @@ def _finding(e: Mapping[str, Any]) -> Cell:
     if e["doubtful"]:
         return Cell(M("not sure"), 2)
     if not e["matters"]:
-        return Cell(M("inert here"), 0)
+        return Cell(M("no effect shown"), 0)
     return Cell(M("better towards {value}", value=Data(str(e["better"]))), 3)
 
 
@@ -155,9 +156,11 @@ def _of_search(study: Study) -> tuple[str, Msg, Msg, list[Msg]]:
     found = study["result"]
     said = [
         M(
-            "{n} settings were tried; {failed} failed, and {beyond} were beyond a limit.",
+            "{n} settings were tried; {failed} failed, {lost} were disturbed, and {beyond} were beyond a "
+            "limit.",
             n=str(len(found["tried"])),
-            failed=str(sum(not t["gains"] for t in found["tried"])),
+            failed=str(sum(not t["gains"] and not t.get("lost") for t in found["tried"])),
+            lost=str(sum(bool(t.get("lost")) for t in found["tried"])),
             beyond=str(sum(bool(t["gains"] and t["broken"]) for t in found["tried"])),
         )
     ]
@@ -174,11 +177,19 @@ def _of_search(study: Study) -> tuple[str, Msg, Msg, list[Msg]]:
             )  # fmt: skip
         else:
             said.append(M("{metric}: {verdict}.", metric=what, verdict=words(proof["verdict"])))
+        if proof.get("failed", [0, 0])[0] > proof.get("failed", [0, 0])[1]:
+            said.append(M("{metric}: {n} trials failed with it.", metric=what, n=str(proof["failed"][0])))
+        said += lost(proof["comparison"])
     if found["proven"]:
         lead = M("What was found best was measured again, in turn with the baseline, and is better.")
         return "pass", M("Proven better"), lead, said
+    if any(proof["verdict"] == "too few pairs" for proof in found["proofs"]):
+        lead = M("What was found best was measured again, and too few pairs of trials are valid to judge it.")
+        return "invalid", M("Too few pairs"), lead, said
     if found["proofs"]:
-        lead = M("What was found best was measured again, in turn with the baseline, and is not shown to be.")
+        lead = M(
+            "What was found best was measured again, in turn with the baseline, and is not proven better."
+        )
         return "fail", M("Not proven"), lead, said
     return "invalid", M("Nothing better"), M("No setting looked better than the baseline."), said
 
@@ -230,6 +241,8 @@ def everything(study: Study) -> Table:
     )
     for i, t in enumerate(found["tried"], 1):
         kept = Cell(M("yes"), 1, mark="good") if t["feasible"] else Cell(M("no"), 0, _why(t), mark="bad")
+        if t.get("lost"):
+            kept = Cell(units.NONE, None, _why(t))
         setting = ", ".join(f"{k}={v}" for k, v in t["setting"].items())
         table.add(
             number(str(i), i),

@@ -74,6 +74,19 @@ def holm(p: Sequence[float]) -> list[float]:
     return corrected
 
 
+def among(p: Sequence[float], level: float) -> list[int]:
+    """Of how many tests Holm's method takes each for one: fewer after each that it rejects, down to the
+    first that it does not. The interval of a metric at that number excludes no change where, and only where,
+    its corrected p is within the level."""
+    order = sorted(range(len(p)), key=lambda i: p[i])
+    tests, left = [1] * len(p), len(p)
+    for place, i in enumerate(order):
+        tests[i] = left
+        if left == len(p) - place and left * p[i] <= level:
+            left -= 1
+    return tests
+
+
 def compare_all(
     a: Mapping[str, Sequence[float]],
     b: Mapping[str, Sequence[float]],

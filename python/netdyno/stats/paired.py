@@ -2,7 +2,7 @@
 
 The order within each pair is drawn by a coin. If both ways are the same, a difference is then as likely to
 have one sign as the other, whatever the noise is like, also where one trial resembles the one before. The
-exact signed-rank test rests on that alone.
+signed-rank test and its interval rest on that alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from netdyno.stats.estimate import bootstrap_interval, mean, sd
+from netdyno.stats.estimate import mean, sd
+from netdyno.stats.ranks import SignedRanks
 
 Order = Literal["shuffled", "abba"]
 
@@ -42,7 +43,10 @@ def blocks(arms: int, count: int, seed: int) -> list[list[int]]:
 
 
 def signed_rank(differences: Sequence[float]) -> float:
-    """Two-sided p value of Wilcoxon's signed-rank test, exact also with ties and zeros (Pratt's ranks)."""
+    """Two-sided p value of Wilcoxon's signed-rank test, exact also with ties and zeros (Pratt's ranks).
+
+    For what is counted and has no interval; an `effect` counts ties and zeros against both sides.
+    """
     ranks = _doubled_ranks([abs(d) for d in differences])
     counted = [(rank, d > 0) for rank, d in zip(ranks, differences, strict=True) if d]
     if not counted:
@@ -80,7 +84,10 @@ def _doubled_ranks(values: Sequence[float]) -> list[int]:
 
 def least_pairs(level: float, tests: int = 1) -> int:
     """With fewer pairs even a difference in every one of them proves nothing."""
-    return max(2, math.ceil(1 + math.log2(max(1, tests) / level)))
+    pairs = 2
+    while max(1, tests) * 2.0 ** (1 - pairs) > level:
+        pairs += 1
+    return pairs
 
 
 @dataclass(frozen=True)
@@ -95,41 +102,50 @@ class Effect:
     a_sd: float
     b_sd: float
     change: float
-    """Of B over A: 0.1 is 10 % more. Where `absolute`, the difference itself."""
+    """Of B over A, in the middle of the pairs: 0.1 is 10 % more. Where `absolute`, the difference itself."""
     interval: tuple[float, float] | None
-    """Of the change; None with one pair."""
+    """Of the change, by the same test as `p`: it excludes no change where that rejects it at `level` as one
+    of `tests`. None where so few pairs can reject nothing."""
     p: float
     absolute: bool = False
     """Where a value can be nothing, a ratio says nothing."""
+    level: float = 0.05
+    tests: int = 1
+
+    @property
+    def differs(self) -> bool:
+        """Whether the interval excludes no change."""
+        return self.interval is not None and not self.interval[0] <= 0 <= self.interval[1]
+
+    @property
+    def takes(self) -> int:
+        """Pairs with fewer of which nothing could be shown."""
+        return least_pairs(self.level, self.tests)
+
+    @property
+    def means_disagree(self) -> bool:
+        """Whether the means moved against what the pairs show: a few trials are far off."""
+        return self.differs and (self.b - self.a) * self.change < 0
 
 
 def effect(
-    a: Sequence[float], b: Sequence[float], *, absolute: bool = False, confidence: float = 0.95, seed: int = 1
+    a: Sequence[float], b: Sequence[float], *, absolute: bool = False, level: float = 0.05, tests: int = 1
 ) -> Effect:
-    """The difference over pairs: the mean of log ratios, or of differences where values can be zero."""
+    """The difference over pairs: of logarithms, or of the values where these can be zero."""
     if not a or len(a) != len(b):
         raise ValueError("there must be pairs")
     absolute = absolute or min(*a, *b) <= 0
-    found = [y - x if absolute else math.log(y / x) for x, y in zip(a, b, strict=True)]
-    around = _interval(found, confidence, seed)
+    found = SignedRanks([y - x if absolute else math.log(y) - math.log(x) for x, y in zip(a, b, strict=True)])
+    around = found.interval(level, tests)
 
     def shown(value: float) -> float:
         return value if absolute else math.expm1(min(value, 700.0))
 
     return Effect(
-        n=len(found), a=mean(a), b=mean(b), a_sd=sd(a), b_sd=sd(b), change=shown(mean(found)),
+        n=found.n, a=mean(a), b=mean(b), a_sd=sd(a), b_sd=sd(b), change=shown(found.centre),
         interval=(shown(around[0]), shown(around[1])) if around else None,
-        p=signed_rank(found), absolute=absolute,
+        p=found.p, absolute=absolute, level=level, tests=tests,
     )  # fmt: skip
-
-
-def _interval(values: Sequence[float], confidence: float, seed: int) -> tuple[float, float] | None:
-    """The bootstrap's interval; drawn from few values it would be too narrow by √((n-1)/n)."""
-    found = bootstrap_interval(values, confidence, rounds=500, seed=seed)
-    if found is None:
-        return None
-    centre, wider = mean(values), math.sqrt(len(values) / (len(values) - 1))
-    return (centre + (found[0] - centre) * wider, centre + (found[1] - centre) * wider)
 
 
 def log_spread(a: Sequence[float], b: Sequence[float]) -> float:
@@ -138,23 +154,37 @@ def log_spread(a: Sequence[float], b: Sequence[float]) -> float:
     return sd([math.log(y / x) for x, y in pairs])
 
 
-def detectable(spread: float, known_from: int, pairs: int, level: float = 0.05, power: float = 0.8) -> float:
+def detectable(
+    spread: float, known_from: int, pairs: int, level: float = 0.05, power: float = 0.8, tests: int = 1
+) -> float:
     """The least change (0.1: 10 %) that so many pairs find with this power, where pairs spread so.
 
     The spread is known from few pairs itself: the upper bound of its 80 % interval is taken. Ranks see a
-    little less than means do, at most by 1/√0.864 (Hodges and Lehmann, 1956).
+    little less than means do, at most by 1/√0.864 (Hodges and Lehmann, 1956); and where every pair must
+    agree, that is what it takes.
     """
-    if known_from < 2 or pairs < 2:
+    if known_from < 2 or pairs < least_pairs(level, tests):
         return math.inf
     # loaded when needed: it takes longer than most commands
     from scipy import special
 
     free = known_from - 1
     upper = spread * math.sqrt(free / (2 * float(special.gammaincinv(free / 2, 0.2))))
-    quantiles = special.stdtrit(pairs - 1, 1 - level / 2) + special.stdtrit(pairs - 1, power)
-    if 2.0 ** (1 - pairs) > level:
-        return math.inf
-    return math.expm1(float(quantiles) * upper / math.sqrt(pairs) / math.sqrt(0.864))
+    quantiles = special.stdtrit(pairs - 1, 1 - level / tests / 2) + special.stdtrit(pairs - 1, power)
+    apart = float(quantiles) / math.sqrt(pairs) / math.sqrt(0.864)
+    if pairs < least_pairs(level, 2 * tests):
+        apart = max(apart, float(special.ndtri(power ** (1 / pairs))))
+    return math.expm1(min(apart * upper, 700.0))
+
+
+def pairs_for(
+    change: float, spread: float, known_from: int, most: int, level: float = 0.05, tests: int = 1
+) -> int:
+    """The least number of pairs that finds such a change (0.1: 10 %), but at most so many."""
+    for pairs in range(least_pairs(level, tests), most):
+        if detectable(spread, known_from, pairs, level, tests=tests) <= change:
+            return pairs
+    return max(most, least_pairs(level, tests))
 
 
 def autocorrelation(values: Sequence[float]) -> float:

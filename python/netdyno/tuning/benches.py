@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import secrets
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -123,12 +125,16 @@ def mechanism(a: Setting, b: Setting) -> list[str]:
 
 @dataclass
 class Recorded:
-    """A bench whose trials are kept on disk as they come, and not measured twice."""
+    """A bench whose trials are kept on disk as they come, and not measured twice.
+
+    A trial is known by its seed, its setting and how often it was asked for before, so that one which is
+    measured again moves no other: with more to spare the same comparison goes on.
+    """
 
     bench: Bench
     record: Record
     phase: str
-    _index: int = 0
+    _asked: Counter[tuple[int, str]] = field(default_factory=Counter)
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
@@ -137,5 +143,7 @@ class Recorded:
 
     def measure(self, setting: Setting, seed: int) -> Observation:
         """One trial, from the disk if it is there."""
-        self._index += 1
-        return self.record.measure(self.bench, self.phase, self._index - 1, setting, seed).observation
+        which = seed, json.dumps(dict(setting), sort_keys=True)
+        index = self._asked[which]
+        self._asked[which] += 1
+        return self.record.measure(self.bench, f"{self.phase} {seed}", index, setting, seed).observation

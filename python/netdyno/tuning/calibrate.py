@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,13 @@ from netdyno.errors import Error
 from netdyno.proc import boot_id
 from netdyno.stats.compare import holm
 from netdyno.stats.estimate import mean, sd
-from netdyno.stats.paired import autocorrelation, detectable, effect, log_spread
-from netdyno.tuning.compare import repeats
+from netdyno.stats.paired import autocorrelation, detectable, effect, least_pairs, log_spread
+from netdyno.tuning.compare import repeats, where_to
 from netdyno.tuning.model import Metric
-from netdyno.tuning.trials import Pair, both, valid
+from netdyno.tuning.trials import Pair, both, lost, valid
 
+LEAST = 2
+"""Pairs without which there is no noise to tell."""
 MAX_AGE = 24 * 3600.0
 """Seconds for which a calibration is good."""
 
@@ -56,6 +58,12 @@ class Calibration:
     for_pairs: int
     """As many as a comparison would take."""
     noise: tuple[Noise, ...]
+    takes: int = 0
+    """Pairs with fewer of which A could not be seen to differ from A, however much it does."""
+    lost: Mapping[str, int] = field(default_factory=dict)
+    """Of the pairs that do not count: how many were lost to what."""
+    again: Mapping[str, int] = field(default_factory=dict)
+    """Trials that were measured again, by what they were lost to."""
     at: float = 0.0
     boot: str = ""
 
@@ -82,12 +90,23 @@ class Calibration:
 
 
 def calibration(
-    bench: str, pairs: Sequence[Pair], metrics: Mapping[str, Metric], *, level: float = 0.05
+    bench: str,
+    pairs: Sequence[Pair],
+    metrics: Mapping[str, Metric],
+    *,
+    level: float = 0.05,
+    again: Mapping[str, int] | None = None,
 ) -> Calibration:
-    """What pairs of equal settings tell of the noise."""
+    """What pairs of equal settings tell of the noise; raises where there are none to tell it."""
     counted = valid(pairs)
+    if len(counted) < LEAST:
+        what = f"too few valid pairs: {len(counted)} of the {LEAST} that a noise takes" + where_to(
+            lost(pairs), len(pairs) - len(counted)
+        )
+        fix = "Repeat it when the machine is quieter, or with more --spare"
+        raise Error("ND-90-31", what, at=bench, fix=fix)
     found: list[Noise] = []
-    take = repeats(len(metrics), level, len(counted))
+    take = repeats(len(metrics), level, len(pairs))
     series = sorted((one for pair in counted for one in pair), key=lambda seen: seen.started)
     for name, metric in metrics.items():
         if not (together := both(counted, name)):
@@ -95,15 +114,18 @@ def calibration(
         a, b = zip(*together, strict=True)
         made = effect(a, b, absolute=metric.zero_is_best)
         spread = log_spread(a, b)
-        least = math.inf if made.absolute else detectable(spread, len(a), take, level / len(metrics))
+        least = math.inf if made.absolute else detectable(spread, len(a), take, level, tests=len(metrics))
         values = [one.metrics[name] for one in series if name in one.metrics]
         found.append(
             Noise(metric, len(a), mean(values), sd(values), spread, least, autocorrelation(values), made.p)
         )
     corrected = holm([one.p for one in found])
     noise = tuple(Noise(**{**vars(one), "p": p}) for one, p in zip(found, corrected, strict=True))
-    dropped = len(pairs) - len(counted)
-    return Calibration(bench, level, len(counted), dropped, take, noise, at=time.time(), boot=boot_id())
+    return Calibration(
+        bench, level, len(counted), len(pairs) - len(counted), take, noise,
+        takes=least_pairs(level, len(metrics)), lost=lost(pairs), again=dict(again or {}),
+        at=time.time(), boot=boot_id(),
+    )  # fmt: skip
 
 
 def path(bench: str) -> Path:

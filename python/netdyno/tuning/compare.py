@@ -1,23 +1,26 @@
 """Is B better than A, worse, or the same? Judged over pairs of trials; pure.
 
-A win must survive the correction for all that was tested, and a counter that says how it came about must have
-moved too. A loss needs no explanation.
+The verdict is read off the interval, which is that of the test, corrected for all that was tested: a metric
+is better or worse where it excludes no change, and nowhere else. For a win a counter that says how it came
+about must have moved too. A loss needs no explanation. Where too few pairs count for any difference to be
+shown, that is the verdict.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from netdyno.stats.compare import holm
+from netdyno.stats.compare import among, holm
 from netdyno.stats.estimate import mean
 from netdyno.stats.paired import Effect, detectable, effect, least_pairs, signed_rank
 from netdyno.tuning.counters import known
 from netdyno.tuning.model import Metric
-from netdyno.tuning.trials import Pair, both, valid
+from netdyno.tuning.trials import Pair, both, lost, valid
 
 
 class Verdict(StrEnum):
@@ -31,6 +34,8 @@ class Verdict(StrEnum):
     """Whatever the difference is, it is too small to matter."""
     NOT_SHOWN = "not shown"
     """It may be something or nothing: more pairs would tell."""
+    TOO_FEW = "too few pairs"
+    """Whatever they had shown, so few pairs can prove nothing."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +70,27 @@ class Comparison:
     counters: tuple[Moved, ...]
     pairs: int
     dropped: int
-    """Pairs that do not count, as a trial was disturbed."""
+    """Pairs that do not count."""
     level: float
     matters: float
+    takes: int = 0
+    """Pairs with fewer of which nothing could be shown of any metric."""
+    lost: Mapping[str, int] = field(default_factory=dict)
+    """Of the pairs that do not count: how many were lost to what."""
+    again: Mapping[str, int] = field(default_factory=dict)
+    """Trials that were measured again, by what they were lost to."""
+
+    @property
+    def too_few(self) -> bool:
+        """Whether something cannot be told for want of pairs."""
+        return self.pairs < self.takes or any(f.verdict is Verdict.TOO_FEW for f in self.findings)
+
+    @property
+    def shortage(self) -> str:
+        """How many pairs are missing, and what became of them."""
+        takes = max([self.takes, *(f.effect.takes for f in self.findings if f.verdict is Verdict.TOO_FEW)])
+        count = min([self.pairs, *(f.effect.n for f in self.findings)])
+        return f"too few valid pairs: {count} of the {takes} it takes" + where_to(self.lost, self.dropped)
 
     def verdict(self, metric: str) -> Verdict:
         """Of one metric."""
@@ -93,32 +116,42 @@ def judge(
     level: float = 0.05,
     matters: float = 0.05,
     noise: Mapping[str, tuple[float, int]] | None = None,
-    seed: int = 1,
+    again: Mapping[str, int] | None = None,
 ) -> Comparison:
     """Judge pairs of trials.
 
     `mechanism`: the counters that say how a win came about. `matters`: the least change that is worth the
-    name. `noise`: from a calibration, the spread of each metric and from how many pairs it is known.
+    name. `noise`: from a calibration, the spread of each metric and from how many pairs it is known. `again`:
+    how many trials were measured again, by what they were lost to.
     """
-    counted = valid(pairs)
+    counted, gone = valid(pairs), lost(pairs)
+    wanted, takes = dict(again or {}), least_pairs(level, len(metrics))
     if not counted:
-        return Comparison((), (), 0, len(pairs), level, matters)
+        return Comparison((), (), 0, len(pairs), level, matters, takes, gone, wanted)
     seen = {name: 0.0 for pair in counted for one in pair for name in one.counters}
     moved = tuple(_moved(name, counted, level) for name in known(mechanism, seen))
-    effects: dict[str, Effect] = {}
-    for name, metric in metrics.items():
-        if together := both(counted, name):
-            a, b = zip(*together, strict=True)
-            effects[name] = effect(a, b, absolute=metric.zero_is_best, confidence=1 - level, seed=seed)
-    corrected = holm([one.p for one in effects.values()])
+    sides = {name: found for name in metrics if (found := both(counted, name))}
+    alone = [_effect(metrics[name], found, level, 1).p for name, found in sides.items()]
     findings = []
-    for (name, found), p in zip(effects.items(), corrected, strict=True):
+    for (name, found), p, tests in zip(sides.items(), holm(alone), among(alone, level), strict=True):
         metric = metrics[name]
-        spread, pairs_known = (noise or {}).get(name) or (_spread(found), found.n)
-        least = math.inf if found.absolute else detectable(spread, pairs_known, found.n, level / len(effects))
-        verdict = _verdict(metric, found, p, level, matters, any(one.moved for one in moved))
-        findings.append(Finding(metric, found, p, least, verdict))
-    return Comparison(tuple(findings), moved, len(counted), len(pairs) - len(counted), level, matters)
+        e = _effect(metric, found, level, tests)
+        spread, pairs_known = (noise or {}).get(name) or (_spread(e), e.n)
+        least = math.inf if e.absolute else detectable(spread, pairs_known, e.n, level, tests=tests)
+        verdict = _verdict(metric, e, matters, any(one.moved for one in moved))
+        findings.append(Finding(metric, e, p, least, verdict))
+    return Comparison(
+        tuple(findings), moved, len(counted), len(pairs) - len(counted), level, matters,
+        least_pairs(level, len(sides)), gone, wanted,
+    )  # fmt: skip
+
+
+def where_to(lost: Mapping[str, int], dropped: int) -> str:
+    """What the pairs were lost to that do not count: `, 3 lost to steal`."""
+    if not dropped:
+        return ""
+    counted = Counter(lost).most_common()
+    return ", " + ", ".join(f"{count} lost to {what}" for what, count in counted)
 
 
 def repeats(metrics: int, level: float, wanted: int = 8) -> int:
@@ -126,15 +159,22 @@ def repeats(metrics: int, level: float, wanted: int = 8) -> int:
     return max(wanted, least_pairs(level, metrics))
 
 
-def _verdict(metric: Metric, e: Effect, p: float, level: float, matters: float, explained: bool) -> Verdict:
-    if p <= level and e.change != 0:
+def _effect(metric: Metric, sides: Sequence[tuple[float, float]], level: float, tests: int) -> Effect:
+    a, b = zip(*sides, strict=True)
+    return effect(a, b, absolute=metric.zero_is_best, level=level, tests=tests)
+
+
+def _verdict(metric: Metric, e: Effect, matters: float, explained: bool) -> Verdict:
+    if e.interval is None:
+        return Verdict.TOO_FEW
+    if e.differs:
         if (e.change > 0) != (metric.better == "higher"):
             return Verdict.WORSE
         return Verdict.BETTER if explained else Verdict.UNEXPLAINED
-    if e.interval is None:
-        return Verdict.NOT_SHOWN
     bound = matters * abs(e.a) if e.absolute else matters
-    return Verdict.NO_EFFECT if -bound <= e.interval[0] and e.interval[1] <= bound else Verdict.NOT_SHOWN
+    # a trial that is far off is in the mean, and not in the middle of the pairs
+    near = -bound <= e.interval[0] and e.interval[1] <= bound and abs(e.b - e.a) <= matters * abs(e.a)
+    return Verdict.NO_EFFECT if near else Verdict.NOT_SHOWN
 
 
 def _spread(e: Effect) -> float:

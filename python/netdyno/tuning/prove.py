@@ -1,14 +1,30 @@
-"""Measure again, fresh and in turn with the baseline: what a search found best is the luckiest of many."""
+"""Measure again, fresh and in turn with the baseline: what a search found best is the luckiest of many.
+
+How many pairs that takes is planned from the noise before the first of them, and never fewer than can prove
+anything. What is disturbed is measured again within what there is to spare; if too few pairs are left all the
+same, that is the verdict, and nothing else is.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from netdyno.stats.paired import blocks, detectable, least_pairs, pairs_for
 from netdyno.tuning.compare import Comparison, Finding, Verdict, judge
-from netdyno.tuning.model import Metric, Setting
-from netdyno.tuning.record import Trial
+from netdyno.tuning.model import Bench, Metric, Setting
+from netdyno.tuning.record import Record, Trial
+from netdyno.tuning.trials import Spare
+
+MATTERS = 0.05
+"""The least change that a proof is planned for."""
+EXTRA = 2
+"""Pairs beyond those without which it could prove nothing: one that disagrees is not the end of it."""
+MOST = 24
+"""Pairs that noise may ask for; beyond them only --pairs goes."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +38,64 @@ class Limit:
         """By how much a trial exceeds it; what is not there is not exceeded."""
         seen = trial.observation
         return seen.metrics.get(self.name, seen.counters.get(self.name, self.most)) - self.most
+
+
+@dataclass(frozen=True)
+class Planned:
+    """How a proof is measured; said before it begins."""
+
+    pairs: int
+    least: int
+    """With fewer nothing can be proven."""
+    spare: int
+    """Trials that may be measured again."""
+    arms: int
+    """Settings that take turns, with the baseline."""
+    detectable: Mapping[str, float]
+    """By objective: the least change that so many pairs find with a power of 80 %."""
+
+
+def plan(
+    metrics: Mapping[str, Metric],
+    seen: Mapping[str, float],
+    spread: Mapping[str, float],
+    known_from: int,
+    *,
+    arms: int,
+    level: float,
+    pairs: int | None = None,
+    spare: int | None = None,
+) -> Planned:
+    """As many pairs as find half of what was seen of each objective, the other half being luck.
+
+    `spread` is that of one trial of the baseline, known from so many. What happens by chance in counts has no
+    such noise: for these it is as few as can prove.
+    """
+    each, tests = level / len(seen), len(metrics)
+    least = least_pairs(each, tests)
+    noise = {o: math.sqrt(2) * spread[o] for o in seen if not metrics[o].zero_is_best}
+    wanted = [least + EXTRA]
+    for objective, one in noise.items():
+        change = max(MATTERS, math.expm1(min(seen[objective] / 2, 700.0)))
+        wanted.append(pairs_for(change, one, known_from, max(MOST, wanted[0]), each, tests))
+    count = max(wanted) if pairs is None else max(pairs, least)
+    found = {o: detectable(one, known_from, count, each, tests=tests) for o, one in noise.items()}
+    return Planned(count, least, arms * count if spare is None else spare, arms, found)
+
+
+def measure(
+    bench: Bench, record: Record, planned: Planned, settings: Sequence[Setting], seed: int
+) -> tuple[list[list[Trial]], Spare]:
+    """The trials of each setting, in blocks of drawn order, and what is left to spare."""
+    spare = Spare(planned.spare)
+    trials: list[list[Trial]] = [[] for _ in settings]
+    for number, block in enumerate(blocks(len(settings), planned.pairs, seed)):
+        # a block has one seed: where it decides what is asked, all are asked alike
+        own = (seed * 1_000_003 + 3 * 100_003 + number) % 2**31
+        for which in block:
+            phase = f"proof {json.dumps(dict(settings[which]), sort_keys=True)}"
+            trials[which].append(record.settled(bench, phase, number, settings[which], own, spare))
+    return trials, spare
 
 
 @dataclass(frozen=True)
@@ -45,6 +119,10 @@ class Proof:
     comparison: Comparison
     broken: tuple[str, ...]
     """Limits that one of its trials did not keep."""
+    failed: tuple[int, int] = (0, 0)
+    """How many of its trials saw nothing, and how many of the baseline's."""
+    why: str = ""
+    """Why the first of its own did."""
 
     @property
     def finding(self) -> Finding | None:
@@ -53,13 +131,18 @@ class Proof:
 
     @property
     def verdict(self) -> Verdict:
-        """Of that metric; with fewer than two pairs that count nothing is shown."""
-        return self.finding.verdict if self.finding else Verdict.NOT_SHOWN
+        """Of that metric."""
+        return self.finding.verdict if self.finding else Verdict.TOO_FEW
+
+    @property
+    def fails(self) -> bool:
+        """Whether trials fail with it that do not without it."""
+        return self.failed[0] > self.failed[1]
 
     @property
     def proven(self) -> bool:
         """Better, for a reason that was seen, and within the limits."""
-        return self.verdict is Verdict.BETTER and not self.broken
+        return self.verdict is Verdict.BETTER and not self.broken and not self.fails
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -69,6 +152,9 @@ class Proof:
             "verdict": self.verdict.value,
             "proven": self.proven,
             "broken": list(self.broken),
+            "failed": list(self.failed),
+            "why": self.why,
+            "shortage": self.comparison.shortage if self.verdict is Verdict.TOO_FEW else "",
             "comparison": self.comparison.as_dict(),
         }
 
@@ -79,12 +165,19 @@ def prove(
     candidates: Sequence[Candidate],
     limits: Sequence[Limit] = (),
     level: float = 0.05,
+    again: Mapping[str, int] | None = None,
 ) -> list[Proof]:
     """Judge each candidate; `level` is the chance that any of them is falsely called better or worse."""
     proofs = []
     for one in candidates:
         pairs = [(a.observation, b.observation) for a, b in zip(baseline, one.trials, strict=True)]
-        compared = judge(pairs, metrics, one.mechanism, level=level / len(candidates))
-        broken = [limit.name for limit in limits if any(limit.broken(t) > 0 for t in one.trials)]
-        proofs.append(Proof(one.objective, one.setting, compared, tuple(broken)))
+        compared = judge(pairs, metrics, one.mechanism, level=level / len(candidates), again=again)
+        counted = [t for t in one.trials if t.observation.valid]
+        broken = [limit.name for limit in limits if any(limit.broken(t) > 0 for t in counted)]
+        mine, others = (
+            [t.observation.why for t in side if not t.observation.metrics] for side in (one.trials, baseline)
+        )
+        failed = len(mine), len(others)
+        why = mine[0] if mine else ""
+        proofs.append(Proof(one.objective, one.setting, compared, tuple(broken), failed, why))
     return proofs

@@ -12,13 +12,14 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
 from netdyno import files, paths, reading
 from netdyno.errors import Error
 from netdyno.tuning.model import Bench, Observation, Setting
+from netdyno.tuning.trials import Limits, Spare, settled
 
 FORMAT = 1
 
@@ -110,6 +111,28 @@ class Record:
         if trial.observation.valid or not trial.observation.metrics:
             return trial
         return self.measure(bench, f"{phase} again", index, setting, seed)
+
+    def settled(
+        self,
+        bench: Bench,
+        phase: str,
+        index: int,
+        setting: Setting,
+        seed: int,
+        spare: Spare,
+        limits: Limits | None = None,
+        after: Callable[[Trial], None] = lambda trial: None,
+    ) -> Trial:
+        """A trial, in its place again as long as it does not count and there are any to spare."""
+        tries: list[Trial] = []
+
+        def once(attempt: int) -> Observation:
+            again = f" again {attempt}" if attempt else ""
+            tries.append(self.measure(bench, phase + again, index, setting, seed))
+            return tries[-1].observation
+
+        seen = settled(once, spare, limits, lambda seen: after(replace(tries[-1], observation=seen)))
+        return replace(tries[-1], observation=seen)
 
     @property
     def took(self) -> float:

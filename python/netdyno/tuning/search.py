@@ -12,17 +12,18 @@ import json
 import logging
 import math
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from netdyno.errors import Error
 from netdyno.stats.estimate import sd
-from netdyno.stats.paired import blocks, least_pairs
+from netdyno.stats.paired import least_pairs
 from netdyno.tuning import pareto
+from netdyno.tuning.compare import Verdict, finite
 from netdyno.tuning.gain import centre, gain, has, of_bench
 from netdyno.tuning.model import Bench, Metric, Setting
-from netdyno.tuning.prove import Candidate, Limit, Proof, prove
+from netdyno.tuning.prove import EXTRA, MOST, Candidate, Limit, Planned, Proof, measure, plan, prove
 from netdyno.tuning.record import Record, Trial
 from netdyno.tuning.space import Point, Space
 
@@ -37,8 +38,6 @@ POPULATION = 8
 """Of NSGA-II. Neither depends on the budget: a search may go on with a larger one."""
 LOSS = 0.05
 """How much worse, as a gain, a setting may be without a parameter that it does not need."""
-SPARE = 2
-"""Pairs in a proof beyond those without which it could prove nothing."""
 UP = 0.8
 """How far up the corners are where a search begins: at the very end there may be no memory left."""
 
@@ -61,7 +60,9 @@ class Budget:
     patience: int | None = None
     """So many trials without anything better end it."""
     pairs: int | None = None
-    """Trials of each setting in the proof; without a number, as many as it takes to prove anything."""
+    """Trials of each setting in the proof; without a number, as many as the noise asks for."""
+    spare: int | None = None
+    """Trials of the proof that may be measured again; without a number, as many as it has."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,11 @@ class Tried:
         """Whether it may be proposed."""
         return bool(self.gains) and not self.broken
 
+    @property
+    def lost(self) -> bool:
+        """Whether nothing is known of it, as its trial saw something and yet does not count."""
+        return not self.gains and bool(self.trial.observation.metrics)
+
 
 @dataclass(frozen=True)
 class Found:
@@ -97,6 +103,13 @@ class Found:
     ended: str
     """budget, time, patience."""
     baseline: tuple[Trial, ...] = field(repr=False, default=())
+    planned: Planned | None = None
+    """How the proof was measured; none where nothing looked better."""
+
+    @property
+    def too_few(self) -> bool:
+        """Whether something cannot be told, as too few pairs of the proof count."""
+        return any(p.verdict is Verdict.TOO_FEW for p in self.proofs)
 
     @property
     def proven(self) -> bool:
@@ -118,11 +131,12 @@ class Found:
                 {
                     "setting": dict(t.setting), "metrics": dict(t.trial.observation.metrics),
                     "gains": dict(t.gains), "feasible": t.feasible, "broken": list(t.broken),
-                    "why": t.trial.observation.why,
+                    "lost": t.lost, "why": t.trial.observation.why,
                 }
                 for t in self.tried
             ],
             "front": list(self.front),
+            "planned": finite(asdict(self.planned)) if self.planned else None,
             "proofs": [p.document() for p in self.proofs],
             "proven": self.proven,
             "ended": self.ended,
@@ -139,8 +153,9 @@ def search(
     seed: int = 1,
     hints: Sequence[Setting] = (),
     level: float = 0.05,
+    before_proof: Callable[[Planned], None] = lambda planned: None,
 ) -> Found:
-    """Look within the budget, beginning with the hints, and prove what was found."""
+    """Look within the budget, beginning with the hints, and prove what was found; how, is told before."""
     budget = budget or Budget()
     of_bench(bench.metrics, goal.objectives)
     baseline = [record.fair(bench, "baseline", i, {}, _seed(seed, 0, i)) for i in range(BASELINE)]
@@ -152,6 +167,9 @@ def search(
     metrics = {n: m for n, m in bench.metrics.items() if all(has(o, n) for o in valid)}
     reference = {n: centre(m, [o.metrics[n] for o in valid]) for n, m in metrics.items()}
     spread = {n: sd([gain(m, o.metrics[n], reference[n]) for o in valid]) for n, m in metrics.items()}
+
+    # loaded when needed: it takes longer than most commands
+    from optuna.trial import TrialState
 
     study, distributions = _study(space, goal, seed)
     for point in [*map(space.point, hints), *corners(space)]:
@@ -172,6 +190,10 @@ def search(
         if _advances(one, tried, goal, spread):
             better_at = len(tried) + 1
         tried.append(one)
+        if one.lost:
+            # it says nothing of the setting: the model is not to keep away from there
+            study.tell(asked, state=TrialState.FAIL)
+            continue
         for limit in goal.limits:
             asked.set_constraint(f"limit {limit.name}", limit.broken(trial) if one.gains else 1.0)
         asked.set_constraint("failed", 0.0 if one.gains else 1.0)
@@ -179,23 +201,19 @@ def search(
         study.tell(asked, [one.gains.get(o, 0.0) for o in goal.objectives])
 
     feasible = [i for i, t in enumerate(tried) if t.feasible]
-    front = [feasible[i] for i in pareto.front([tried[i].gains for i in feasible], goal.objectives)]
-    proofs = _proofs(bench, space, record, goal, metrics, reference, spread, tried, budget, seed, level)
-    return Found(
-        goal, metrics, reference, spread, tuple(tried), tuple(front), tuple(proofs), ended, tuple(baseline)
-    )
+    nothing = dict.fromkeys(goal.objectives, 0.0)
+    kept = [i for i in feasible if not pareto.dominates(nothing, tried[i].gains, goal.objectives)]
+    front = [kept[i] for i in pareto.front([tried[i].gains for i in kept], goal.objectives)]
+    found = Found(goal, metrics, reference, spread, tuple(tried), tuple(front), (), ended, tuple(baseline))
+    return _proven(found, bench, space, record, budget, len(valid), seed, level, before_proof)
 
 
 def most_trials(space: Space, goal: Goal, budget: Budget, metrics: int) -> int:
-    """How many trials a search takes at most, with all that comes after it."""
+    """How many trials a search takes at most, with all that comes after it, if none is disturbed."""
     objectives = len(goal.objectives)
-    proof = (1 + objectives) * (budget.pairs or _pairs(0.05, metrics * objectives))
-    return budget.trials + objectives * (len(space.axes) + 1) + proof
-
-
-def _pairs(level: float, tests: int) -> int:
-    """As many pairs as it takes to prove anything of so many, and some to spare."""
-    return least_pairs(level, tests) + SPARE
+    least = least_pairs(0.05, metrics * objectives)
+    pairs = max(MOST, least + EXTRA) if budget.pairs is None else max(budget.pairs, least)
+    return budget.trials + objectives * (len(space.axes) + 1) + (1 + objectives) * pairs
 
 
 def corners(space: Space) -> list[dict[str, float]]:
@@ -290,45 +308,41 @@ def _advances(one: Tried, tried: Sequence[Tried], goal: Goal, spread: Mapping[st
     )
 
 
-def _proofs(
+def _proven(
+    found: Found,
     bench: Bench,
     space: Space,
     record: Record,
-    goal: Goal,
-    metrics: Mapping[str, Metric],
-    reference: Mapping[str, float],
-    spread: Mapping[str, float],
-    tried: Sequence[Tried],
     budget: Budget,
+    known_from: int,
     seed: int,
     level: float,
-) -> list[Proof]:
-    """Measure again what was best in each objective, without what it does not need."""
+    before: Callable[[Planned], None],
+) -> Found:
+    """With what was best in each objective measured again, without what it does not need."""
+    goal, metrics, spread = found.goal, found.metrics, found.spread
+    best = candidates(found.tried, goal)
     chosen = {
-        objective: needed
-        for objective, best in candidates(tried, goal).items()
-        if (
-            needed := trimmed(
-                bench, record, goal, objective, metrics[objective], reference, best, spread, seed
-            )
-        )
+        o: needed
+        for o, one in best.items()
+        if (needed := trimmed(bench, record, goal, o, metrics[o], found.reference, one.setting, spread, seed))
     }
     if not chosen:
-        return []
-    pairs = budget.pairs or _pairs(level, len(metrics) * len(chosen))
+        return found
     distinct = {_name(setting): setting for setting in ({}, *chosen.values())}
     names = list(distinct)
-    trials: list[list[Trial]] = [[] for _ in names]
-    for number, block in enumerate(blocks(len(names), pairs, seed)):
-        for which in block:
-            # a block has one seed: where it decides what is asked, all are asked alike
-            phase, setting = f"proof {names[which]}", distinct[names[which]]
-            trials[which].append(record.measure(bench, phase, number, setting, _seed(seed, 3, number)))
+    planned = plan(
+        metrics, {o: best[o].gains[o] for o in chosen}, spread, known_from,
+        arms=len(names), level=level, pairs=budget.pairs, spare=budget.spare,
+    )  # fmt: skip
+    before(planned)
+    trials, spare = measure(bench, record, planned, list(distinct.values()), seed)
     beside = [
         Candidate(o, setting, mechanism(space, setting), tuple(trials[names.index(_name(setting))]))
         for o, setting in chosen.items()
     ]
-    return prove(metrics, trials[0], beside, goal.limits, level)
+    proofs = prove(metrics, trials[0], beside, goal.limits, level, spare.again)
+    return replace(found, proofs=tuple(proofs), planned=planned)
 
 
 def trimmed(
@@ -376,13 +390,13 @@ def mechanism(space: Space, setting: Setting) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for counters in changed for name in counters))
 
 
-def candidates(tried: Sequence[Tried], goal: Goal) -> dict[str, Setting]:
-    """For each objective the setting that looks best; none where nothing looks better than the baseline."""
+def candidates(tried: Sequence[Tried], goal: Goal) -> dict[str, Tried]:
+    """For each objective what looks best; none where nothing looks better than the baseline."""
     feasible = [t for t in tried if t.feasible and t.setting]
     if not feasible:
         return {}
     best = pareto.extremes([t.gains for t in feasible], goal.objectives)
-    return {o: feasible[i].setting for o, i in best.items() if feasible[i].gains[o] > 0}
+    return {o: feasible[i] for o, i in best.items() if feasible[i].gains[o] > 0}
 
 
 def _name(setting: Setting) -> str:

@@ -24,8 +24,8 @@ from netdyno.tuning.bench import Spec, workload
 from netdyno.tuning.benches import BASELINE, Chosen
 from netdyno.tuning.compare import Comparison, Finding, judge
 from netdyno.tuning.model import Bench, Observation, Setting
-from netdyno.tuning.record import Record
-from netdyno.tuning.trials import Limits, Pair, gated
+from netdyno.tuning.record import Record, Trial
+from netdyno.tuning.trials import Limits, Pair, Spare
 
 FORMAT = "netdyno-tuning/1"
 
@@ -183,22 +183,32 @@ def run(
     *,
     repeat: int,
     seed: int,
+    spare: Spare | None = None,
     limits: Limits | None = None,
     told: Told = lambda done, of, one, seen, left: None,
 ) -> Seen:
-    """Measure everything that the record does not have yet."""
+    """Measure everything that the record does not have yet, and again what was disturbed, as long as there is
+    any to spare; by default as many as are planned."""
     plan = list(schedule(tables, repeat, seed))
     found: Seen = {bench: {name: {} for name in settings} for bench in tables.benches}
     took: dict[str, list[float]] = {bench: [] for bench in tables.benches}
-    for done, one in enumerate(plan, 1):
+    rest = Spare(len(plan)) if spare is None else spare
+    done, before = 0, rest.again.total()
+    for place, one in enumerate(plan, 1):
         index = one.block * len(settings) + list(settings).index(one.setting)
-        trial = record.measure(
-            made[one.bench], one.bench, index, settings[one.setting], seed * 100_003 + one.block
-        )
-        seen = gated(trial.observation, limits or Limits())
-        found[one.bench][one.setting][one.block] = seen
-        took[one.bench].append(trial.took)
-        told(done, len(plan), one, seen, _left(plan[done:], took))
+
+        def after(trial: Trial, place: int = place, one: Run = one) -> None:
+            nonlocal done
+            done += 1
+            took[one.bench].append(trial.took)
+            of = len(plan) + rest.again.total() - before
+            told(done, of, one, trial.observation, _left(plan[place:], took))
+
+        trial = record.settled(
+            made[one.bench], one.bench, index, settings[one.setting], seed * 100_003 + one.block,
+            rest, limits, after,
+        )  # fmt: skip
+        found[one.bench][one.setting][one.block] = trial.observation
     return found
 
 
@@ -228,9 +238,7 @@ class Filled:
     """By bench."""
 
 
-def fill(
-    tables: Tables, chosen: Mapping[str, Chosen], seen: Seen, *, level: float = 0.05, seed: int = 1
-) -> list[Filled]:
+def fill(tables: Tables, chosen: Mapping[str, Chosen], seen: Seen, *, level: float = 0.05) -> list[Filled]:
     """Judge every table; the correction is over what a table asks of a bench."""
     found = []
     for table in tables.tables:
@@ -241,7 +249,7 @@ def fill(
             mechanism = benches.mechanism({}, chosen[table.setting].setting)
             comparisons[bench] = judge(
                 pairs(seen, bench, table.setting), {name: known[name] for name in wanted}, mechanism,
-                level=level, seed=seed,
+                level=level,
             )  # fmt: skip
         lines = tuple(Line(row, _finding(comparisons[row.bench], row.metric)) for row in table.rows)
         found.append(Filled(table, lines, comparisons))

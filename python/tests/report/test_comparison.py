@@ -137,8 +137,17 @@ def test_it_says_what_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     worse["result"]["metrics"][0]["verdict"] = "better"
     assert comparison.build(worse).verdict.id == "A trade-off"
     none = comparison.build(tables())
-    assert [row[-3].text for row in none.blocks[0].table.rows][-1] == comparison.M("no pair counts")
+    assert [row[-3].text for row in none.blocks[0].table.rows][-1] == comparison.M("too few pairs")
     assert none.blocks[0].intervals[-1] is None
+    few = json.loads(json.dumps(study))
+    few["result"] |= {"dropped": 4, "lost": {"steal": 4}, "again": {"steal": 16}}
+    for one in few["result"]["metrics"]:
+        one["verdict"], one["effect"]["interval"] = "too few pairs", None
+    page = comparison.build(few)
+    assert page.verdict.id == "Too few pairs"
+    said = [one.plain() for one in page.said]
+    assert "4 pairs lost to \u2068steal\u2069." in said
+    assert "16 trials measured again, lost to \u2068steal\u2069." in said
 
 
 def test_hostile_names_do_nothing(browser: Browser, pages: dict[str, Path], tmp_path: Path) -> None:

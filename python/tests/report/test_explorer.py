@@ -171,6 +171,17 @@ def test_it_says_what_is_proven_and_what_is_not(studies: list[dict[str, Any]]) -
     page = explorer.build([luck])
     assert page.verdict.id == "Not proven"
     assert "nothing moved that would explain it" in page.said[1].plain()
+    few = json.loads(json.dumps(one))
+    few["result"]["proven"] = few["result"]["proofs"][0]["proven"] = False
+    few["result"]["proofs"][0]["verdict"] = "too few pairs"
+    few["result"]["proofs"][0]["comparison"]["lost"] = {"steal": 4}
+    few["result"]["tried"][1] |= {"lost": True, "gains": {}, "feasible": False}
+    page = explorer.build([few])
+    assert page.verdict.id == "Too few pairs"
+    assert "1 were disturbed" in page.said[0].plain()
+    assert "lost to \u2068steal\u2069" in page.said[2].plain()
+    assert page.tried is not None
+    assert page.tried.rows[1][-2].sort is None
     luck["result"]["proofs"] = []
     assert explorer.build([luck]).verdict.id == "Nothing better"
     assert explorer.build([screened]).lead.plain().startswith(str(len(screened["result"]["survivors"])))

@@ -45,11 +45,11 @@ def test_differences_become_shares_and_what_has_none_is_left_out() -> None:
         metric = Metric("failed", "", "lower", zero_is_best=absolute)
         return Finding(metric, effect(a, b, absolute=absolute), 1.0, 0.1, Verdict.WORSE)
 
-    made = change("x", found([10, 10], [15, 15], True))
+    made = change("x", found([10] * 6, [15] * 6, True))
     assert made == Change("x", 0.5, 0.5, 0.5, Verdict.WORSE)
-    assert change("x", found([0, 0], [5, 5], True)) is None
+    assert change("x", found([0] * 6, [5] * 6, True)) is None
     assert change("x", found([1], [5], False)) is None
-    ratio = change("x", found([1, 1], [2, 2], False))
+    ratio = change("x", found([1] * 6, [2] * 6, False))
     assert ratio is not None
     assert math.isclose(ratio.high, 1.0)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,11 @@ from netdyno.tuning.here import Here
 from netdyno.tuning.model import Scope
 from netdyno.tuning.record import Record
 from netdyno.tuning.registry import registry
+from netdyno.tuning.trials import Spare, measure_pairs, valid
 
 from ..conftest import root
 from .test_paired import Noisy
+from .test_verdicts import Stolen
 
 
 def one(name: str, scope: Scope = Scope.NAMESPACE, state: Any = "there") -> Here:
@@ -87,6 +91,20 @@ def test_trials_that_are_kept_are_not_measured_again(tmp_path: Path) -> None:
     assert bench.trials == 0
 
 
+def test_a_trial_that_is_measured_again_moves_no_other(tmp_path: Path) -> None:
+    """A comparison that stopped for want of spare trials goes on with its pairs when it has more."""
+    counts = []
+    for spare in (1, 12):
+        bench = Stolen(0.4, seed=spare)
+        with Record(tmp_path / "trials.jsonl", {}) as record:
+            rest = Spare(spare)
+            found = measure_pairs(benches.Recorded(bench, record, "compare"), {}, {"x": 1}, 6, 1, spare=rest)
+        counts.append((len(valid(found)), bench.trials))
+    assert counts[0] == (4, 13)
+    # only what was disturbed is measured anew
+    assert counts[1] == (6, rest.again.total() - 1)
+
+
 @pytest.fixture
 def noisy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Benches that are made of nothing; what a setting gains depends on its somaxconn."""
@@ -110,7 +128,7 @@ def test_compare_shows_noise_first_then_what_is_known(
 ) -> None:
     assert call(["tune", "compare", "ab", "baseline", "net.core.somaxconn=8192", "--fail"]) == 0
     out, err = capsys.readouterr()
-    assert out.index("of the same") < out.index("intervals of 95%")
+    assert out.index("of the same") < out.index("8 pairs, intervals and tests at 0.05 of 3 metrics")
     assert "throughput" in out and "better" in out
     assert "TcpExtListenOverflows" in out
     assert "A/A: trial 1 of 8" in err
@@ -159,7 +177,9 @@ def test_calibrate_tells_what_can_be_seen(noisy: None, capsys: pytest.CaptureFix
     assert 0 < document["noise"][0]["detectable"] < 1
     assert document["noise"][2]["detectable"] is None
     assert call(["tune", "calibrate", "wrk", "--pairs", "5"]) == 0
-    assert "seen by 7 pairs" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "minimum detectable effect (7 pairs)" in out
+    assert "5 pairs are too few to see whether A differs from A: it takes 7" in err
 
 
 @root
@@ -169,3 +189,41 @@ def test_what_a_bench_has_is_looked_at_on_the_host_that_is_tuned() -> None:
     assert there["net.core.somaxconn"].value == 77
     assert there["dev.eth0.txqueuelen"].state == "there"
     assert benches.tunables(made.model_copy(update={"tuned": "client"}))["net.core.somaxconn"].value != 77
+
+
+def test_a_comparison_of_too_few_pairs_says_what_it_lost_and_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Made(Stolen):
+        def __init__(self, spec: Spec, allow_global: bool = False, shield: Any = None) -> None:
+            super().__init__(share, seed=4)
+            self.spec = spec
+
+        def measure(self, setting: Any, seed: int) -> Any:
+            seen = super().measure(setting, seed)
+            return replace(seen, counters={**seen.counters, "TcpExtListenOverflows": float(not setting)})
+
+    monkeypatch.setattr(tune_compare, "NamespaceBench", Made)
+    monkeypatch.setattr(tune_compare, "need_root", lambda: None)
+    monkeypatch.setattr(benches, "tunables", lambda spec: THERE)
+    share = 0.0
+    assert call(["tune", "calibrate", "ab"]) == 0
+    share = 0.7
+    command = ["tune", "compare", "ab", "baseline", "net.core.somaxconn=8192", "--spare", "4"]
+    assert call([*command, "--fresh"]) == 90
+    out, err = capsys.readouterr()
+    assert "and up to 4 again where one is disturbed" in err
+    assert "too few pairs" in out and "better" not in out and "not shown" not in out
+    said = " ".join(err.split())
+    found = re.search(r"ND-90-31: too few valid pairs: (\d) of the 6 it takes, (\d) lost to steal", said)
+    assert found
+    assert int(found[1]) + int(found[2]) == 8
+    again = re.search(r"Repeat with `netdyno (tune compare .*--spare 20)`", said)
+    assert again
+    assert "--fresh" not in again[1]
+    share = 0.3
+    assert call(again[1].split()) == 0
+    assert "better" in capsys.readouterr().out
+    share = 1.0
+    assert call(["tune", "calibrate", "wrk"]) == 90
+    assert "0 of the 2 that a noise takes, 8 lost to steal" in " ".join(capsys.readouterr().err.split())

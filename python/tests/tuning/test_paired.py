@@ -92,8 +92,10 @@ def test_the_order_is_drawn_and_the_same_for_the_same_seed() -> None:
 
 
 def test_effects_are_ratios_or_differences() -> None:
-    found = paired.effect([100.0, 200.0, 400.0], [110.0, 220.0, 440.0])
+    a = [100.0, 200.0, 400.0, 1.0, 2.0, 7.0]
+    found = paired.effect(a, [1.1 * one for one in a])
     assert found.change == pytest.approx(0.1)
+    assert found.interval is not None
     assert found.interval == pytest.approx((0.1, 0.1))
     counts = paired.effect([0.0, 5.0], [0.0, 1.0])
     assert (counts.absolute, counts.change) == (True, -2.0)
@@ -103,15 +105,16 @@ def test_effects_are_ratios_or_differences() -> None:
 
 
 def test_the_interval_covers_what_it_should() -> None:
-    """Of 300 intervals over 8 pairs, most hold the truth; without the correction it would be fewer."""
+    """Of 300 intervals over 8 pairs, at least as many hold the truth as is said."""
     draw, held = random.Random(5), 0
-    for seed in range(300):
+    for _ in range(300):
         a = [math.exp(draw.gauss(0, 0.1)) for _ in range(8)]
         b = [1.2 * math.exp(draw.gauss(0, 0.1)) for _ in range(8)]
-        interval = paired.effect(a, b, seed=seed).interval
+        interval = paired.effect(a, b).interval
         assert interval is not None
         held += interval[0] <= 0.2 <= interval[1]
-    assert 0.88 <= held / 300 <= 0.99
+    # 8 pairs are wrong in 10 of 256; fewer than 280 of 300 is one in a thousand
+    assert 280 <= held < 300
 
 
 def test_what_is_detectable_is_detected() -> None:
@@ -138,7 +141,7 @@ def test_a_against_a_is_claimed_no_more_often_than_stated(noise: dict[str, Any])
     for run in range(200):
         bench = Noisy(run, **noise)
         pairs = trials.measure_pairs(bench, {}, {"moves": 9}, 8, run)
-        found = judge(pairs, METRICS, ["TcpExtListenOverflows"], level=level, seed=run)
+        found = judge(pairs, METRICS, ["TcpExtListenOverflows"], level=level)
         assert found.mechanism
         claims += any(one.verdict in (Verdict.BETTER, Verdict.WORSE) for one in found.findings)
     assert claims / 200 <= level
@@ -151,7 +154,7 @@ def test_a_race_among_equals_claims_no_more_often_than_stated() -> None:
         bench = Noisy(run, resemblance=0.5)
         winner = race.race(bench, {}, equals, "throughput", run)[0].candidate
         pairs = trials.measure_pairs(bench, {}, equals[winner], 8, run + 1)
-        found = judge(pairs, METRICS, ["TcpExtListenOverflows"], seed=run)
+        found = judge(pairs, METRICS, ["TcpExtListenOverflows"])
         claims += any(one.verdict in (Verdict.BETTER, Verdict.WORSE) for one in found.findings)
     assert claims / 200 <= 0.05
 
@@ -180,7 +183,7 @@ def test_no_effect_is_said_when_it_is_known() -> None:
     nothing = judge(list(zip(observed([0.0] * 6), observed([0.0] * 6), strict=True)), metrics, [])
     assert nothing.verdict("failed") == Verdict.NO_EFFECT
     one = judge([(observed([5.0])[0], observed([0.0])[0])], metrics, [])
-    assert one.verdict("failed") == Verdict.NOT_SHOWN
+    assert one.verdict("failed") == Verdict.TOO_FEW
     assert judge([], metrics, []).findings == ()
 
 
@@ -202,24 +205,22 @@ def test_a_disturbed_trial_is_measured_again() -> None:
             return Observation(setting, seen.metrics, counters, seconds=1.0)
 
     told: list[tuple[int, int]] = []
-    pairs = trials.measure_pairs(Disturbed(1), {}, {}, 4, 1, progress=lambda n, of, _: told.append((n, of)))
+    spare = trials.Spare(8)
+    pairs = trials.measure_pairs(
+        Disturbed(1), {}, {}, 4, 1, spare=spare, progress=lambda n, of, _: told.append((n, of))
+    )
     assert len(trials.valid(pairs)) == 4
-    assert told[-1] == (12, 12)
+    # each in its own place, and no more than that
+    assert told[-1] == (10, 10)
+    assert (spare.left, spare.again) == (6, {"steal": 2})
+    assert judge(pairs, METRICS, [], again=spare.again).again == {"steal": 2}
     strict = trials.measure_pairs(Disturbed(1), {}, {}, 2, 1, limits=trials.Limits(steal=0.001))
     assert trials.valid(strict) == []
     assert strict[0][0].why == "steal 1%"
-    assert judge(strict, METRICS, []).dropped == 2
+    assert judge(strict, METRICS, []).lost == {"steal": 2}
     assert trials.disturbed({"psi.memory.full": 5e5, "psi.io.full": 9e5}, 1.0, trials.Limits()) == (
         "memory pressure 50%, disk pressure 90%"
     )
-
-
-def test_pairs_that_are_known_are_not_measured_again() -> None:
-    whole = trials.measure_pairs(Noisy(1), {}, {"gain": 1}, 4, 7)
-    bench, kept = Noisy(2), []
-    pairs = trials.measure_pairs(bench, {}, {"gain": 1}, 4, 7, known=whole[:3], keep=kept.append)
-    assert pairs[:3] == whole[:3]
-    assert (bench.trials, kept) == (2, pairs[3:])
 
 
 def test_a_race_finds_who_is_fast_with_few_trials() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,9 +152,39 @@ def test_the_verb_says_what_was_left_out_and_keeps_what_it_found(
         assert word in out
     assert call(["tune", "reproduce", str(small), "--load", "0.5", "--repeat", "5", "--json"]) == 0
     out, err = capsys.readouterr()
-    assert "with fewer than 7 blocks nothing can be shown" in err
+    assert "with fewer than 7 blocks nothing can be shown: 7 are measured" in err
     document: dict[str, Any] = json.loads(out)
-    assert document["tables"][0]["rows"][0]["finding"]["verdict"] == "not shown"
+    assert document["tables"][0]["rows"][0]["finding"]["verdict"] == "worse"
     assert document["benches"]["web"] == "ab requests=500 concurrency=50"
     assert call(["tune", "reproduce", "nothing"]) == 104
     assert call(["tune", "reproduce", "--load", "2"]) == 104
+
+
+def test_what_steal_takes_of_a_table_is_measured_again_or_said(
+    small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Disturbed(Web):
+        def measure(self, setting: Setting, seed: int) -> Observation:
+            seen = super().measure(setting, seed)
+            steal = 50.0 if self.draw.random() < 0.4 else 0.0
+            return replace(seen, counters={**seen.counters, "cpu.all": 100.0, "cpu.steal": steal})
+
+    there = {"net.core.somaxconn": one("net.core.somaxconn")}
+    monkeypatch.setattr(tune_reproduce, "need_root", lambda: None)
+    monkeypatch.setattr(benches, "tunables", lambda spec: there)
+    monkeypatch.setattr(
+        tune_reproduce, "NamespaceBench", lambda spec, allow, shield: Disturbed(spec.workload)
+    )
+    command = ["tune", "reproduce", str(small), "--load", "0.5", "--repeat", "8"]
+    assert call([*command, "--spare", "4", "--json"]) == 90
+    out, err = capsys.readouterr()
+    verdicts = {row["finding"]["verdict"] for made in json.loads(out)["tables"] for row in made["rows"]}
+    assert "too few pairs" in verdicts
+    said = " ".join(err.split())
+    assert re.search(r"too few valid pairs: \d of the \d it takes, \d lost to steal", said)
+    assert "--json --spare 36" in said
+    assert call([*command, "--spare", "60"]) == 0
+    out, err = capsys.readouterr()
+    assert "too few" not in out
+    assert "worse" in out
+    assert re.search(r"measured again: \d+ lost to steal", err)
