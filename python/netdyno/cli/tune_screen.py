@@ -67,7 +67,7 @@ def screen(
 
     Morris's elementary effects: each walk changes every parameter once, beginning anywhere, so that what
     only matters together with others is found too. Trials of the baseline between the walks tell how much
-    the bench varies by itself; what does not stand out of that is named inert. Interrupted, the same
+    the bench varies by itself; of what does not stand out of that no effect is shown. Interrupted, the same
     command goes on.
 
         netdyno tune screen sim --trajectories 8
@@ -123,7 +123,7 @@ def show(found: Screening) -> None:
         seen = sized(metric, found.visible[name], found.reference[name])
         console.out().print(
             f"one trial of the baseline varies by {quiet}, one on the walks by {loud}; "
-            f"a mean effect under {seen} would not have shown\n"
+            f"minimum mean effect that would have shown: {seen}\n"
         )
     survivors = found.survivors()
     console.out().print(f"matter: {', '.join(survivors) or 'none of them'}")
@@ -132,8 +132,8 @@ def show(found: Screening) -> None:
     doubtful = [n for n in rest if any(e.doubtful for e in found.effects if e.name == n)]
     if doubtful:
         console.out().print(f"not sure, more walks would tell: {', '.join(doubtful)}")
-    inert = [n for n in rest if n not in unknown and n not in doubtful]
-    console.out().print(f"inert here: {', '.join(inert) or 'none'}")
+    unseen = [n for n in rest if n not in unknown and n not in doubtful]
+    console.out().print(f"no effect shown: {', '.join(unseen) or 'none'}")
     if unknown:
         console.out().print(f"not known, too many trials failed: {', '.join(unknown)}")
 
@@ -154,5 +154,5 @@ def _word(e: Effect) -> Text:
     if e.doubtful:
         return Text("not sure", style="yellow")
     if not e.matters:
-        return Text("inert here", style="dim")
+        return Text("no effect shown", style="dim")
     return Text(f"better towards {e.better}", style="green")

@@ -58,10 +58,14 @@ def points(
 
 def charts_of_screening(name: str, metric: Mapping[str, Any]) -> list[dict[str, Any]]:
     """How much each parameter matters, against how much that depends on the others."""
-    kinds = {"matters": (M("Matters"), 0), "doubtful": (M("Not sure"), 1), "inert": (M("Inert here"), 3)}
+    kinds = {
+        "matters": (M("Matters"), 0),
+        "doubtful": (M("Not sure"), 1),
+        "unseen": (M("No effect shown"), 3),
+    }
 
     def kind(e: Mapping[str, Any]) -> str:
-        return "matters" if e["matters"] else "doubtful" if e["doubtful"] else "inert"
+        return "matters" if e["matters"] else "doubtful" if e["doubtful"] else "unseen"
 
     found = [(e["mu_star"], e["sigma"], kind(e)) for e in metric["effects"]]
     one = points(Data(name), M("Mean effect"), "number", found, kinds)
@@ -87,7 +91,7 @@ def tried_chart(study: Mapping[str, Any]) -> dict[str, Any]:
     best: float | None = None
     for i, t in enumerate(found["tried"], 1):
         value = t["metrics"].get(first)
-        if value is None:
+        if value is None or t.get("lost"):
             continue
         shown.append((float(i), value * factor, "kept" if t["feasible"] else "beyond"))
         higher = metric["better"] == "higher"

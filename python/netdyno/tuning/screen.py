@@ -5,7 +5,7 @@ that step is one elementary effect of the parameter. Over several trajectories t
 tells how much it matters, and their spread (sigma) whether that depends on the others. How large such a mean
 is when nothing was changed is told by trials of the baseline between the trajectories, and by places on them
 that are measured twice: what is quiet at the baseline may be loud elsewhere. The louder of the two decides
-which parameters are inert here.
+of which parameters an effect is shown. That of none is shown does not prove that there is none.
 
 M. D. Morris, Technometrics 33 (1991) 161; F. Campolongo et al., Environ. Model. Softw. 22 (2007) 1509 for
 mu*.
@@ -13,13 +13,14 @@ mu*.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.stats.compare import holm
+from netdyno.stats.compare import among, holm
 from netdyno.stats.estimate import mean, sd
 from netdyno.tuning.gain import centre, gain, has, of_bench
 from netdyno.tuning.model import NOT_TAKEN, Bench, Metric, Value
@@ -28,7 +29,7 @@ from netdyno.tuning.space import Axis, Space
 
 LEVELS = 4
 LEAST_AA = 6
-"""Trials of the baseline without which its spread is too uncertain to name anything inert."""
+"""Trials of the baseline without which its spread is too uncertain to judge by."""
 AGAIN = 500
 """What the seed of a second time is apart from that of the first."""
 TWICE = 2
@@ -79,8 +80,9 @@ class Effect:
     matters: bool | None
     """None when too few of its steps could be judged."""
     doubtful: bool
-    """By itself it would stand out; among so many it may be luck. What neither matters nor is doubtful is
-    inert."""
+    """By itself it would stand out; among so many it may be luck."""
+    least: float
+    """The least mu* of so many steps that would have been named, given all that were."""
     better: Value | None
     """Towards which end of its bounds the metric gets better on the whole, or with which choice."""
 
@@ -98,7 +100,7 @@ class Screening:
     walking: Mapping[str, float]
     """The same of one trial on the trajectories."""
     visible: Mapping[str, float]
-    """The least mu* that would have been told from it, as a gain."""
+    """The least mu* that would have been named of any parameter, as a gain."""
     baseline: int
     trajectories: int
     effects: tuple[Effect, ...]
@@ -115,7 +117,7 @@ class Screening:
         return list(dict.fromkeys(e.name for e in self.effects if e.matters))
 
     def importance(self, metric: str) -> dict[str, float]:
-        """Shares of what the parameters do to a metric together; those that are inert have none.
+        """Shares of what the parameters do to a metric together; those of which no effect is shown have none.
 
         Only trials of the screening are in it: those of a search crowd where it is good, and would make what
         they have in common look like what matters.
@@ -146,6 +148,7 @@ class Screening:
                         {
                             "name": e.name, "mu": e.mu, "mu_star": e.mu_star, "sigma": e.sigma, "p": e.p,
                             "matters": e.matters, "doubtful": e.doubtful, "better": e.better,
+                            "least": e.least,
                             "steps": len(e.effects), "failed": e.failed,
                         }
                         for e in self.of(name)
@@ -258,9 +261,9 @@ def judge(
         reference[metric.name], spread[metric.name], walking[metric.name] = at, quiet, loud.sd
         noise = max(Noise(quiet, len(rested) - 1), loud, key=lambda noise: noise.sd)
         found = [_effect(axis, metric, at, walked) for axis in space.axes]
-        null = _null(max((len(e.effects) for e in found), default=0), noise.freedom)
-        visible[metric.name] = noise.sd * _quantile(null, 1 - level / max(1, len(found)))
-        effects += _tested(found, noise, level)
+        tested = _tested(found, noise, level)
+        visible[metric.name] = min((e.least for e in tested), default=0.0)
+        effects += tested
     every = [t for _, trials in walked for t in trials] + [other for _, other in pairs]
     return Screening(
         level=level,
@@ -320,7 +323,7 @@ def _effect(
         mu=mean(effects) if effects else 0.0,
         mu_star=mean([abs(e) for e in effects]) if effects else 0.0,
         sigma=sd(effects), effects=effects, failed=failed, p=None, matters=None, doubtful=False,
-        better=_better(axis, steps),
+        least=0.0, better=_better(axis, steps),
     )  # fmt: skip
 
 
@@ -348,13 +351,16 @@ def _tested(found: Sequence[Effect], noise: Noise, level: float) -> list[Effect]
         else:
             p.append(_beyond(_null(len(e.effects), noise.freedom), e.mu_star / noise.sd))
     chances = dict(zip((e.name for e in judged), zip(p, holm(p), strict=True), strict=True))
+    # those that are not named were held against the level of the first of them, those that are against less
+    tests = min(among(p, level), default=1)
     tested = []
     for e in found:
         alone, corrected = chances.get(e.name, (None, None))
         matters = None if corrected is None else corrected <= level
         doubtful = matters is False and alone is not None and alone <= level
         better = e.better if matters else None
-        tested.append(replace(e, p=corrected, matters=matters, doubtful=doubtful, better=better))
+        least = noise.sd * _least(_null(len(e.effects), noise.freedom), level, tests)
+        tested.append(replace(e, p=corrected, matters=matters, doubtful=doubtful, better=better, least=least))
     return sorted(tested, key=lambda e: -e.mu_star)
 
 
@@ -374,8 +380,11 @@ def _null(steps: int, freedom: int) -> list[float]:
     return _NULLS[steps, freedom]
 
 
-def _quantile(null: Sequence[float], share: float) -> float:
-    return null[min(len(null) - 1, int(share * len(null)))]
+def _least(null: Sequence[float], level: float, tests: int) -> float:
+    """The size beyond which `_beyond` is within the level, as one of so many tests."""
+    # so many of the null may be as large
+    rest = math.floor(level / tests * (len(null) + 1) + 1e-9) - 1
+    return null[len(null) - 1 - min(max(0, rest), len(null) - 1)]
 
 
 def _beyond(null: Sequence[float], size: float) -> float:

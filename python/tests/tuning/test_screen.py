@@ -24,7 +24,9 @@ def run(path: Path, bench: Simulated, **more: int) -> Screening:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_matters_stands_out_and_what_does_nothing_is_named_inert(tmp_path: Path, seed: int) -> None:
+def test_what_matters_stands_out_and_of_what_does_nothing_no_effect_is_shown(
+    tmp_path: Path, seed: int
+) -> None:
     found = run(tmp_path / "a.jsonl", Simulated(seed=seed), trajectories=8, seed=seed)
     by_metric = {m: {e.name for e in found.of(m) if e.matters} for m in METRICS}
     assert by_metric["throughput"] >= {RMEM, WMEM, CC}
@@ -33,6 +35,20 @@ def test_what_matters_stands_out_and_what_does_nothing_is_named_inert(tmp_path: 
     inert = {e.name for e in found.effects if e.matters is False}
     assert not set(found.survivors()) & {t.name for t in INERT}
     assert {t.name for t in INERT} <= inert
+
+
+@pytest.mark.parametrize("breaks", [0.0, 0.15])
+def test_what_would_have_shown_is_what_is_shown(tmp_path: Path, breaks: float) -> None:
+    """Also where many matter, which makes the last of them easier to tell, and where steps failed."""
+    for seed in range(4):
+        found = run(
+            tmp_path / f"{seed}.jsonl", Simulated(seed=seed, breaks=breaks), trajectories=5, seed=seed
+        )
+        for e in found.effects:
+            if e.matters is not None:
+                assert e.matters == (e.mu_star > e.least)
+            if e.matters:
+                assert e.mu_star >= found.visible[e.metric]
 
 
 def test_the_better_end_or_choice_is_told(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_a_screening_and_a_search_of_what_it_left(
     assert call([*SCREEN, "--name", "first"]) == 0
     out, err = capsys.readouterr()
     assert "matter: net.ipv4.tcp_" in out
-    assert "inert here: " in out
+    assert "no effect shown: " in out
     assert "first.json" in err
     page = tmp_path / "page.html"
     assert call([*SEARCH, "--screened", "first", "--html", str(page), "--json"]) == 0
