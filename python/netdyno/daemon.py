@@ -65,7 +65,7 @@ class Daemon:
         self.socket = socket
         self.log = log
         notes = notes or journal()
-        socket.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        paths.beside(socket)
         self._notes = notes
         self._entry = notes.write("path", path=str(socket))
         command = [str(program()), "--socket", str(socket), "--log-json", "--log-level", level]

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -90,3 +91,51 @@ def copy(source: Path, to: Path) -> None:
     """Copy what is kept of a run to where the user wants it, readable as the umask has it."""
     with told(to):
         shutil.copyfile(source, to)
+
+
+def trusted(path: Path) -> Path:
+    """A folder of ours that may be there already. Raises where others could have put something into it."""
+    with contextlib.suppress(OSError):
+        about = path.lstat()
+        if stat.S_ISLNK(about.st_mode):
+            if about.st_uid not in (0, os.geteuid()):
+                raise _foreign(path, f"it is a link that user {about.st_uid} made")
+            about = path.stat()
+        if stat.S_ISDIR(about.st_mode):
+            _ours(path, about)
+    return path
+
+
+def own(path: Path) -> Path:
+    """A folder that is ours alone, made so or found so. Raises where it is another's or a link."""
+    with told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=PRIVATE_FOLDER)
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as e:
+            if e.errno not in (errno.ENOTDIR, errno.ELOOP):
+                raise
+            raise _foreign(path, "it is a link" if path.is_symlink() else "it is no folder") from e
+        try:
+            about = os.fstat(handle)
+            _ours(path, about)
+            if stat.S_IMODE(about.st_mode) != PRIVATE_FOLDER:
+                os.fchmod(handle, PRIVATE_FOLDER)
+        finally:
+            os.close(handle)
+    return path
+
+
+def _ours(path: Path, about: os.stat_result) -> None:
+    if about.st_uid != os.geteuid():
+        raise _foreign(path, f"it belongs to user {about.st_uid}, and this is user {os.geteuid()}")
+    # one's own group is often one's own alone
+    if about.st_mode & stat.S_IWOTH or (about.st_mode & stat.S_IWGRP and about.st_gid != os.getegid()):
+        raise _foreign(path, f"others may write there (mode {stat.S_IMODE(about.st_mode):04o})")
+
+
+def _foreign(path: Path, why: str) -> Error:
+    fix = "Look who made it, and remove it if nobody needs it; NETDYNO_STATE moves what is kept"
+    return Error("ND-92-38", f"what netdyno keeps cannot be kept there: {why}", at=str(path), fix=fix)

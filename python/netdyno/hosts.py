@@ -6,7 +6,7 @@ import ipaddress
 from pathlib import Path
 from typing import Any
 
-from netdyno import namespace
+from netdyno import namespace, paths
 from netdyno.errors import Error
 from netdyno.journal import Journal, journal
 from netdyno.topology import add_address
@@ -21,8 +21,7 @@ class Hosts:
 
     def file(self, path: Path) -> None:
         """A file of ours that is to go in the end."""
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._entries.append(self._notes.write("path", path=str(path)))
+        self._entries.append(self._notes.write("path", path=str(paths.beside(path))))
 
     def need(self, name: str | None) -> None:
         """A namespace of this name; whoever finds it there leaves it there."""

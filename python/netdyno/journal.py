@@ -14,13 +14,14 @@ import errno
 import fcntl
 import json
 import os
+import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
-from netdyno import paths
+from netdyno import files, paths, proc
 from netdyno.errors import Error
 from netdyno.proc import boot_id, start_time
 from netdyno.undo import FORCE, TakenOverError, undo
@@ -139,11 +140,12 @@ class Journal:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._file)
         except OSError as e:
+            full = e.errno in (errno.ENOSPC, errno.EDQUOT)
             raise Error(
-                "ND-92-32",
+                "ND-92-27" if full else "ND-92-32",
                 f"the journal cannot be written: {e.strerror}",
                 at=str(self._path or self.folder),
-                fix="Make room or rights there, or set NETDYNO_STATE to another folder",
+                fix=f"Make {'room' if full else 'rights'} there, or set NETDYNO_STATE to another folder",
             ) from e
 
     def _create(self) -> None:
@@ -151,12 +153,14 @@ class Journal:
         if self._owner is not None and self._owner != os.getpid():
             self._open.clear()
         self._owner = os.getpid()
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _own(self.folder)
         born = start_time(self._owner)
         path = self.folder / f"{self._owner}-{born}.jsonl"
         fresh = path.with_suffix(".new")
         self._path = path
-        file = os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        fresh.unlink(missing_ok=True)
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.open(fresh, flags, files.PRIVATE_FILE)
         try:
             head = {"owner": self._owner, "start": born, "boot": boot_id()}
             os.write(file, json.dumps(head).encode() + b"\n")
@@ -202,22 +206,53 @@ def restore(
     what somebody else has changed since only if not forced."""
     folder = folder or paths.state() / "journal"
     report = Report()
+    if not files.trusted(folder).is_dir():
+        return report
+    _clear(folder)
     for path in [only] if only else sorted(folder.glob("*.jsonl")):
-        with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            if path.exists():
-                _replay(path, file, report, wanted, force)
+        try:
+            with contextlib.suppress(FileNotFoundError), _opened(path) as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue
+                if path.exists():
+                    _replay(path, file, report, wanted, force)
+        except OSError as e:
+            report.failed.append(f"{path}: {e.strerror or e}")
     return report
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """A journal to read and to add to. What it says is done with our rights: it must be ours."""
+    handle = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or about.st_nlink > 1:
+            raise PermissionError(errno.EPERM, "it is not a journal of this user, and is not replayed")
+        if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise PermissionError(errno.EPERM, "others may write it, and it is not replayed")
+        return os.fdopen(handle, "r+b")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def _clear(folder: Path) -> None:
+    """Take away journals that a process was killed over before it had begun: they say nothing."""
+    for path in folder.glob("*.new"):
+        pid, _, born = path.stem.partition("-")
+        if not (pid.isdecimal() and born.isdecimal() and proc.alive(int(pid), int(born))):
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def open_of(path: Path) -> tuple[int | None, list[dict[str, Any]]]:
     """Whose journal it is, if that one lives, and what it has changed and not put back yet."""
     try:
-        head, left = _open_of(list(_entries(path.read_bytes())))
-    except FileNotFoundError:
+        with _opened(path) as file:
+            head, left = _open_of(list(_entries(file.read())))
+    except (FileNotFoundError, PermissionError):
         return None, []
     return (int(head["owner"]) if _lives(head) else None), left
 
@@ -239,7 +274,7 @@ def _open_of(entries: list[dict[str, Any]]) -> tuple[dict[str, Any], list[dict[s
 
 
 def _replay(
-    path: Path, file: BinaryIO, report: Report, wanted: Callable[[dict[str, Any]], bool], force: bool
+    path: Path, file: IO[bytes], report: Report, wanted: Callable[[dict[str, Any]], bool], force: bool
 ) -> None:
     head, left = _open_of(list(_entries(file.read())))
     if _lives(head):
@@ -272,6 +307,16 @@ def _entries(content: bytes) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(entry, dict):
             yield entry
+
+
+def _own(folder: Path) -> None:
+    """The folder of journals, ours alone, with what made it impossible as the system says it."""
+    try:
+        files.own(folder)
+    except Error as e:
+        if isinstance(e.__cause__, OSError) and e.code != "ND-92-38":
+            raise e.__cause__ from None
+        raise
 
 
 def _sync_folder(folder: Path) -> None:

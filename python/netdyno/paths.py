@@ -6,11 +6,19 @@ import os
 import tempfile
 from pathlib import Path
 
+from netdyno import files
 from netdyno.errors import Error
 
 
 def state() -> Path:
-    """Journal and store: `NETDYNO_STATE`, /var/lib/netdyno for root, else the user's XDG state."""
+    """Journal and store: `NETDYNO_STATE`, /var/lib/netdyno for root, else the user's XDG state.
+
+    What root reads there it does: it is refused where it is another user's.
+    """
+    return files.trusted(_state())
+
+
+def _state() -> Path:
     chosen = os.environ.get("NETDYNO_STATE")
     if chosen:
         return Path(chosen)
@@ -31,11 +39,23 @@ def runs() -> Path:
 
 
 def runtime() -> Path:
-    """Sockets of daemons: short paths, since a Unix socket's path holds 107 bytes."""
+    """Sockets of daemons: short paths, since a Unix socket's path holds 107 bytes.
+
+    Where it is below /tmp anybody may have made it before: it is refused where it is not ours.
+    """
     base = os.environ.get("XDG_RUNTIME_DIR") if os.geteuid() else "/run"
     if base and os.access(base, os.W_OK):
-        return Path(base) / "netdyno"
-    return Path(tempfile.gettempdir()) / f"netdyno-{os.geteuid()}"
+        return files.trusted(Path(base) / "netdyno")
+    return files.trusted(Path(tempfile.gettempdir()) / f"netdyno-{os.geteuid()}")
+
+
+def beside(file: Path) -> Path:
+    """The same path, its folder made; the folder that we share with nobody is that."""
+    if file.parent == runtime():
+        files.own(file.parent)
+    else:
+        files.folder(file.parent, private=True)
+    return file
 
 
 def source() -> Path | None:

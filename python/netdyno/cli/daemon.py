@@ -57,8 +57,7 @@ def start(
         netdyno daemon start
         netdyno run mqtt://broker --socket /run/netdyno/core.sock
     """
-    path = socket or default_socket()
-    files.folder(path.parent)
+    path = paths.beside(socket or default_socket())
     command = [str(daemon.program()), "--socket", str(path), "--log-json", "--log-level", level]
     if tcp:
         if token_file is None:

@@ -6,16 +6,16 @@ in a network namespace. It never touches what the system runs. What is one progr
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import tempfile
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from netdyno import config
+from netdyno import config, files
 from netdyno.journal import Journal, journal
 from netdyno.process import Process
 
@@ -127,9 +127,11 @@ class Dut(ABC):
         """A folder of its own for configuration and data; goes with it."""
         if self._folder is None:
             # named before it is made, so that the journal has it first
-            path = Path(tempfile.gettempdir()) / f"nd-{self.driver}-{time.time_ns():x}"
+            path = Path(tempfile.gettempdir()) / f"nd-{self.driver}-{secrets.token_hex(8)}"
             entry = self.place.notes.write("path", path=str(path))
-            path.mkdir(mode=0o755)
+            # anew: one that is there is somebody else's
+            with files.told(path):
+                path.mkdir(mode=0o755)
             self._folder = (entry, path)
         return self._folder[1]
 

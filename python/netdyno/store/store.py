@@ -6,10 +6,12 @@ call returns: what was measured survives whatever happens next.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import sqlite3
+import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -250,18 +252,35 @@ class Store:
         try:
             yield
         except sqlite3.Error as e:
-            text, at = str(e), str(self.path)
-            if "locked" in text or "busy" in text:
-                fix = "Wait for the other netdyno to end (`fuser` on the file shows it)"
-                raise Error("ND-92-28", f"the store is locked by another program: {text}", at, fix) from e
-            if "full" in text:
-                fix = "Make room there: `netdyno runs prune --keep 20`"
-                raise Error("ND-92-27", f"the disk is full: {text}", at, fix) from e
-            if "readonly" in text or "unable to open" in text or "attempt to write" in text:
-                fix = "Check its rights, or set NETDYNO_STATE to another folder"
-                raise Error("ND-92-30", f"the store cannot be written: {text}", at, fix) from e
-            fix = "Move the file away; `netdyno runs import runs` fills a new one from the folders"
-            raise Error("ND-92-34", f"the store is damaged: {text}", at, fix) from e
+            raise _error(e, self.path) from e
+
+
+def _error(e: sqlite3.Error, path: Path) -> Error:
+    """What SQLite says, by its code: its words for a full disk are often those for a broken one."""
+    name, at = str(getattr(e, "sqlite_errorname", "")).removeprefix("SQLITE_"), str(path)
+    kind = name.partition("_")[0]
+    if kind in ("BUSY", "LOCKED"):
+        fix = "Wait for the other netdyno to end (`fuser` on the file shows it)"
+        return Error("ND-92-28", f"the store is locked by another program: {e}", at, fix)
+    if kind == "FULL" or (kind in ("IOERR", "CANTOPEN") and _full(path.parent)):
+        fix = "Make room there: `netdyno runs prune --keep 20`, or set NETDYNO_STATE to another folder"
+        return Error("ND-92-27", f"the disk is full: {e}", at, fix)
+    if kind in ("READONLY", "CANTOPEN", "PERM", "IOERR", "NOMEM", "AUTH"):
+        fix = "Check its rights and its disk, or set NETDYNO_STATE to another folder"
+        return Error("ND-92-30", f"the store cannot be written: {e}", at, fix)
+    fix = "Move the file away; `netdyno runs import runs` fills a new one from the folders"
+    return Error("ND-92-34", f"the store is damaged: {e}", at, fix)
+
+
+def _full(folder: Path) -> bool:
+    """Whether there is no room for another file; asked by making one, since a quota shows in no other way."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(256 << 10))
+            file.flush()
+    except OSError as e:
+        return e.errno in (errno.ENOSPC, errno.EDQUOT)
+    return False
 
 
 def read_result(path: Path) -> Result:

@@ -177,9 +177,9 @@ def _told(step: Step) -> Iterator[None]:
 @contextmanager
 def alone() -> Iterator[None]:
     """Two of us do not look and write at the same time."""
-    path = files.folder(paths.state()) / "tuning.lock"
+    path = files.folder(paths.state(), private=True) / "tuning.lock"
     with files.told(path):
-        handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -73,7 +73,7 @@ class Record:
         self.fresh = 0
         """How many of them were measured now."""
         self.on_trial: Callable[[Trial], None] = lambda _: None
-        files.folder(path.parent)
+        files.folder(path.parent, private=True)
         with files.told(path):
             # Kept open and locked: two programs that add to one file would spoil both.
             self._file: IO[bytes] = files.open_private(path, "a+b")

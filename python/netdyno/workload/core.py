@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import time
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -65,7 +66,7 @@ class _Core(Workload):
         stack.callback(dut.teardown)
         dut.setup()
         self._urls = dut.urls()
-        where = paths.runtime() / f"nd-load-{time.time_ns():x}.sock"
+        where = paths.runtime() / f"nd-load-{secrets.token_hex(6)}.sock"
         log = site.folder / "load.jsonl"
         self._daemon = Daemon(where, log, namespace=site.client, notes=site.notes)
         stack.callback(self._daemon.stop)
