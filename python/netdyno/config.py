@@ -6,6 +6,7 @@ import ast
 import difflib
 import inspect
 import json
+import math
 import textwrap
 from collections.abc import Hashable, Sequence
 from functools import cache
@@ -100,7 +101,7 @@ def parse_text(text: str, at: str, suffix: str = "") -> Any:
         raise reading.large(f"it has more than {reading.DOCUMENT:,} characters", at)
     if suffix == ".json":
         try:
-            return reading.bounded(json.loads(text, object_pairs_hook=_once, parse_constant=_no_number), at)
+            return reading.bounded(_json(text), at)
         except (ValueError, RecursionError) as e:
             raise Error(
                 "ND-104-01", f"it is not JSON: {e}", at=at, fix="Write it as JSON, or as YAML (.yaml)"
@@ -155,6 +156,16 @@ def _explained(text: str, e: yaml.YAMLError) -> yaml.YAMLError:
         except (ValueError, TypeError, RecursionError):
             pass
     return e
+
+
+def _json(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)
+
+
+def _finite(text: str) -> float:
+    """A number; what is too large for one would be no number any more."""
+    number = float(text)
+    return number if math.isfinite(number) else _no_number(text[:80])
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 import random
 import re
 import secrets
@@ -26,7 +27,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from netdyno import config, presets
+from netdyno import config, presets, reading
 from netdyno.config import Config
 from netdyno.dut import DRIVERS
 from netdyno.errors import Error
@@ -34,6 +35,12 @@ from netdyno.topology import Topology
 
 FORMAT = "netdyno-experiment/1"
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+_DUT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+"""It is in the name of a log, and before a dot in targets."""
+MOST_VARIANTS, MOST_TRIALS = 4096, 100_000
+"""A leg at each combination of levels; each of these, repeated."""
+MOST_VALUES = 1_000_000
+"""Values in the profiles of all variants."""
 
 
 class DutSpec(Config):
@@ -52,6 +59,13 @@ class DutSpec(Config):
     def _known(self) -> DutSpec:
         if self.driver not in DRIVERS:
             raise ValueError(f"the driver {self.driver!r} is not known; use one of {', '.join(DRIVERS)}")
+        if len(set(self.cores)) < len(self.cores) or any(not 0 <= core < 4096 for core in self.cores):
+            raise ValueError("cores are numbers from 0 on, each once")
+        at = "options"
+        try:
+            config.check(DRIVERS[self.driver].Options, self.options, "ND-104-24", at)
+        except Error as e:
+            raise ValueError(f"{e.at}: {e.what}. {e.fix}".rstrip(". ")) from None
         return self
 
 
@@ -64,7 +78,7 @@ class TrialSpec(Config):
     """Length of the measure phase."""
     drain: str | None = None
     """Longest wait for answers at the end."""
-    load: float | None = Field(default=None, gt=0)
+    load: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Scales every rate; closed loops: the devices."""
 
 
@@ -88,6 +102,8 @@ class LegSpec(Config):
     def _hosts(self) -> LegSpec:
         hosts = self.topology.hosts if self.topology else {}
         for name, dut in self.duts.items():
+            if not _DUT.fullmatch(name):
+                raise ValueError(f"{name[:80]!r} is no name of a dut: use letters, digits, - and _")
             if dut.host is not None and dut.host not in hosts:
                 raise ValueError(
                     f"the dut {name!r} stands on the host {dut.host!r}, which is not in the topology"
@@ -126,6 +142,22 @@ class Experiment(Config):
             raise ValueError("two legs have the same name")
         return self
 
+    @model_validator(mode="after")
+    def _bounded(self) -> Experiment:
+        if empty := [path for path, levels in self.factors.items() if not levels]:
+            raise ValueError(f"the factor {empty[0]!r} has no levels, so that nothing would be run")
+        found = len(self.legs) * math.prod(len(levels) for levels in self.factors.values())
+        if found > MOST_VARIANTS or found * self.repeat > MOST_TRIALS:
+            what = (
+                f"legs and levels come to {_count(found)} variants and {_count(found * self.repeat)} trials"
+            )
+            raise ValueError(f"{what}; there can be {MOST_VARIANTS:,} and {MOST_TRIALS:,}")
+        return self
+
+
+def _count(number: int) -> str:
+    return f"{number:,}" if number < 10**12 else "more than 10¹²"
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -144,7 +176,7 @@ def is_experiment(data: Any) -> bool:
 
 def is_name(text: str) -> bool:
     """Whether an experiment or a leg can be called so."""
-    return re.match(_NAME, text) is not None
+    return re.fullmatch(_NAME.strip("^$"), text) is not None
 
 
 def load(data: Any, at: str) -> Experiment:
@@ -156,8 +188,13 @@ def variants(experiment: Experiment, folder: Path) -> list[Variant]:
     """Every leg at every combination of levels; profile files are looked for in `folder`."""
     found: list[Variant] = []
     names = list(experiment.factors)
+    total = 0
     for leg in experiment.legs:
         profile = resolve_profile(leg.profile, folder)
+        total += reading.values(profile) * math.prod(len(levels) for levels in experiment.factors.values())
+        if total > MOST_VALUES:
+            what = f"the profiles of all variants come to more than {MOST_VALUES:,} values"
+            raise reading.large(what, f"legs.{leg.name}", "Use fewer levels, or a smaller profile")
         for combination in itertools.product(*experiment.factors.values()):
             levels = dict(zip(names, combination, strict=True))
             plain = {"profile": copy.deepcopy(profile), **leg.model_dump(exclude={"profile"}, by_alias=True)}
@@ -169,6 +206,9 @@ def variants(experiment: Experiment, folder: Path) -> list[Variant]:
             name = f"{leg.name}@{shown}" if levels else leg.name
             assert isinstance(made.profile, dict)
             found.append(Variant(name, made, made.profile, levels))
+    if same := reading.twice([variant.name for variant in found]):
+        what = f"two variants are called {same!r}: a level is there twice, or two factors look alike"
+        raise Error("ND-104-24", what, at="factors", fix="Write each level once")
     return found
 
 
@@ -177,6 +217,12 @@ def resolve_profile(profile: str | dict[str, Any], folder: Path) -> dict[str, An
     if isinstance(profile, dict):
         return _located(profile, folder)
     if profile.endswith((".json", ".yaml", ".yml")):
+        if Path(profile).is_absolute() or ".." in Path(profile).parts:
+            what, fix = (
+                "it is not beside or below the experiment",
+                "Put the profile there, or write it into the leg",
+            )
+            raise Error("ND-104-24", what, at=profile, fix=fix)
         path = folder / profile
         data = config.read(path)
         if not isinstance(data, dict):

@@ -10,6 +10,7 @@ import json
 import os
 import stat
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,19 +85,28 @@ def parsed(document: bytes, at: str) -> Any:
 
 def bounded(data: Any, at: str) -> Any:
     """Plain data that is no larger and no deeper than what people write."""
-    seen, level, depth = 0, [data], 0
+    if values(data) > NODES:
+        raise large(f"it has more than {NODES:,} values", at)
+    if sum(1 for _ in _levels(data)) > DEPTH:
+        raise large(f"its lists and maps are more than {DEPTH} deep in each other", at)
+    return data
+
+
+def values(data: Any) -> int:
+    """How many values plain data has."""
+    return sum(map(len, _levels(data)))
+
+
+def _levels(data: Any) -> Iterator[list[Any]]:
+    """The values at each depth."""
+    level = [data]
     while level:
-        seen, depth = seen + len(level), depth + 1
-        if seen > NODES:
-            raise large(f"it has more than {NODES:,} values", at)
-        if depth > DEPTH:
-            raise large(f"its lists and maps are more than {DEPTH} deep in each other", at)
+        yield level
         inner: list[Any] = []
         for one in level:
             if isinstance(one, (dict, list)):
                 inner.extend(one.values() if isinstance(one, dict) else one)
         level = inner
-    return data
 
 
 SMALLER, MORE = "Make it smaller", "If it is your own, set NETDYNO_READ_LIMIT, like 1GiB, to read more"

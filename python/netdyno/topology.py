@@ -174,6 +174,17 @@ class Topology(Config):
         """The host that the daemon runs on."""
         return next((name for name, host in self.hosts.items() if host.role == "generator"), None)
 
+    def address(self, host: str, version: int = 4) -> str:
+        """The first address of a host that others can reach it at."""
+        for end in self.ends(host):
+            for text in end.addresses:
+                address = ipaddress.ip_interface(text).ip
+                if address.version == version:
+                    return str(address)
+        if version == 4:
+            return self.address(host, 6)
+        raise Error("ND-104-29", f"the host {host!r} has no address", at=f"topology.hosts.{host}")
+
     def ends(self, host: str) -> Iterator[End]:
         """The interfaces of a host."""
         return (end for end in self._ends() if end.host == host)
@@ -255,14 +266,7 @@ class Network:
 
     def address(self, host: str, version: int = 4) -> str:
         """The first address of a host that others can reach it at."""
-        for end in self.topology.ends(host):
-            for text in end.addresses:
-                address = ipaddress.ip_interface(text).ip
-                if address.version == version:
-                    return str(address)
-        if version == 4:
-            return self.address(host, 6)
-        raise Error("ND-104-29", f"the host {host!r} has no address", at=f"topology.hosts.{host}")
+        return self.topology.address(host, version)
 
     def up(self) -> None:
         """Make everything; on failure what was made is taken away again."""

@@ -10,9 +10,12 @@ from typing import Any
 
 from netdyno import daemon
 from netdyno.client import Client
+from netdyno.dut import DRIVERS, Place
+from netdyno.dut.server import Server
 from netdyno.errors import Error, placed
 from netdyno.experiment import Experiment, LegSpec, bind_targets, table, variants
 
+CPUS = Path("/sys/devices/system/cpu")
 Finding = dict[str, Any]
 Ask = Callable[[Any], list[Finding]]
 
@@ -73,6 +76,35 @@ def of_links(wanted: Experiment, folder: Path) -> Iterator[Finding]:
             if link.impair is not None:
                 at = f"legs.{variant.name}.topology.links[{number}].impair"
                 yield from (under(at, finding) for finding in of_impairment(link.impair))
+
+
+def of_duts(wanted: Experiment, folder: Path) -> Iterator[Finding]:
+    """What a run would find out about the devices under test only when their network is up."""
+    for variant in variants(wanted, folder):
+        taken: dict[tuple[str | None, int, int], str] = {}
+        for name, spec in variant.leg.duts.items():
+            at = f"legs.{variant.name}.duts.{name}"
+            if away := [core for core in spec.cores if not (CPUS / f"cpu{core}").is_dir()]:
+                what = f"there is no core {away[0]} here"
+                yield Error("ND-104-05", what, at=f"{at}.cores", fix="Use cores of this machine").as_dict()
+            try:
+                address = _address(variant.leg, spec.host)
+            except Error as e:
+                yield e.as_dict() | {"at": f"{at}.host"}
+                continue
+            dut = DRIVERS[spec.driver](Place(name, address), spec.options)
+            for kind, port in dut.ports() if isinstance(dut, Server) else ():
+                other = taken.setdefault((spec.host, kind, port), name)
+                if other != name:
+                    what = f"{other} and {name} both listen on port {port} of {spec.host or 'this machine'}"
+                    fix = "Give one of them another port in its options"
+                    yield Error("ND-104-07", what, at=f"{at}.options", fix=fix).as_dict()
+
+
+def _address(leg: LegSpec, host: str | None) -> str:
+    if leg.topology is None or host is None:
+        return "127.0.0.1"
+    return leg.topology.address(host)
 
 
 def under(at: str, finding: Finding) -> Finding:

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from netdyno import experiment, presets
+from netdyno import experiment, presets, validation
 from netdyno.errors import Error
 from netdyno.experiment import bind_targets, load, schedule, variants
 
@@ -118,3 +118,119 @@ def test_presets_are_there() -> None:
         from netdyno import config
 
         variants(load(config.read(path), str(path)), path.parent)
+
+
+LEVELS = list(range(9))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"factors": {f"profile.x{n}": LEVELS for n in range(9)}, "repeat": 10_000},
+        {"factors": {"trial.load": list(range(1, 5000))}},
+        {"factors": {"trial.load": list(range(1, 100))}, "repeat": 10_000},
+        {"factors": {f"profile.x{n}": list(range(1000)) for n in range(1000)}},
+    ],
+    ids=["9⁹ × 10,000", "levels", "repetitions", "beyond any number"],
+)
+def test_more_trials_than_anybody_waits_for_are_refused_before_they_are_made(more: dict[str, Any]) -> None:
+    with pytest.raises(Error, match=r"there can be 4,096 and 100,000"):
+        load(document(**more), "e")
+
+
+def test_the_profiles_of_all_variants_are_bounded_together() -> None:
+    large = PROFILE | {"x": [0] * 40_000}
+    legs = [{"name": "a", "profile": large}]
+    factors = {"trial.load": list(range(1, 30))}
+    with pytest.raises(Error, match="ND-104-32"):
+        variants(load({"name": "e", "legs": legs, "factors": factors}, "e"), Path())
+
+
+def test_a_factor_has_levels_and_each_once() -> None:
+    with pytest.raises(Error, match="no levels"):
+        load(document(factors={"trial.load": []}), "e")
+    with pytest.raises(Error, match="two variants are called"):
+        variants(load(document(factors={"trial.load": [1, 1]}), "e"), Path())
+
+
+@pytest.mark.parametrize("profile", ["/etc/passwd.json", "../p.json", "a/../../p.yaml", "a/../b.json"])
+def test_a_profile_is_beside_or_below_the_experiment(profile: str, tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_text("{}")
+    with pytest.raises(Error, match="not beside or below"):
+        experiment.resolve_profile(profile, tmp_path / "here")
+
+
+def dut(**more: Any) -> dict[str, Any]:
+    return {
+        "name": "e",
+        "legs": [{"name": "a", "profile": PROFILE, "duts": {"web": {"driver": "nginx", **more}}}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"options": {"port": 70_000}}, "options: port"),
+        ({"options": {"prot": 80}}, "Did you mean 'port'"),
+        ({"options": {"port": "80;\ninclude /etc/shadow"}}, "options: port"),
+        ({"options": {"worker_processes": "1; load_module x.so"}}, "options: worker_processes"),
+        ({"options": {"sizes": [1 << 40]}}, "options: sizes"),
+        ({"options": {"sizes": ["../../x"]}}, "options: sizes"),
+        ({"options": {"sizes": [-1]}}, "options: sizes"),
+        ({"options": {"sizes": [1] * 65}}, "options: sizes"),
+        ({"cores": [0, 0]}, "each once"),
+        ({"cores": [-1]}, "each once"),
+    ],
+)
+def test_what_a_dut_is_told_is_checked_with_the_experiment(more: dict[str, Any], why: str) -> None:
+    with pytest.raises(Error) as wrong:
+        load(dut(**more), "e")
+    assert wrong.value.code == "ND-104-24"
+    assert why in str(wrong.value)
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", "a.b", "-x", "a\n", ".."])
+def test_the_name_of_a_dut_is_that_of_a_file(name: str) -> None:
+    legs = [{"name": "a", "profile": PROFILE, "duts": {name: {"driver": "nginx"}}}]
+    with pytest.raises(Error, match="no name of a dut"):
+        load({"name": "e", "legs": legs}, "e")
+
+
+TOPOLOGY = {
+    "hosts": {"gen": {"role": "generator"}, "srv": {}, "bare": {}},
+    "links": [
+        {
+            "a": {"host": "gen", "addresses": ["10.0.0.1/24"]},
+            "b": {"host": "srv", "addresses": ["10.0.0.2/24"]},
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("duts", "code", "at"),
+    [
+        ({"web": {"driver": "nginx", "cores": [4000]}}, "ND-104-05", "legs.a.duts.web.cores"),
+        ({"web": {"driver": "nginx", "host": "bare"}}, "ND-104-29", "legs.a.duts.web.host"),
+        (
+            {"web": {"driver": "nginx", "host": "srv"}, "two": {"driver": "nginx", "host": "srv"}},
+            "ND-104-07",
+            "legs.a.duts.two.options",
+        ),
+        (
+            {
+                "web": {"driver": "nginx", "options": {"port": 7}, "host": "srv"},
+                "r": {"driver": "reflector", "host": "srv"},
+            },
+            "ND-104-07",
+            "legs.a.duts.r.options",
+        ),
+        ({"web": {"driver": "nginx", "host": "srv"}, "two": {"driver": "nginx", "host": "gen"}}, None, None),
+    ],
+)
+def test_validate_finds_what_a_run_would_only_find_later(
+    duts: dict[str, Any], code: str | None, at: str | None
+) -> None:
+    legs = [{"name": "a", "profile": PROFILE, "topology": TOPOLOGY, "duts": duts}]
+    found = list(validation.of_duts(load({"name": "e", "legs": legs}, "e"), Path()))
+    assert [(one["code"], one["at"]) for one in found] == ([(code, at)] if code else [])

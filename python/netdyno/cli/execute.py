@@ -146,7 +146,7 @@ def check(experiment: Experiment, base: Path, socket: Path | None, place: Place)
     found = [
         one | {"at": place(leg, one["at"])} for leg, one in validation.of_experiment(experiment, base, ask)
     ]
-    found += validation.of_links(experiment, base)
+    found += [*validation.of_links(experiment, base), *validation.of_duts(experiment, base)]
     if found:
         raise Error.of(found[0] | ({"all": found} if len(found) > 1 else {}))
     if any(leg.topology for leg in experiment.legs):

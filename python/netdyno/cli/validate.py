@@ -56,7 +56,7 @@ def findings(name: str) -> list[dict[str, Any]]:
         return [
             one | {"at": f"legs.{leg}.profile.{one['at']}"}
             for leg, one in validation.of_experiment(wanted, path.parent)
-        ] + list(validation.of_links(wanted, path.parent))
+        ] + [*validation.of_links(wanted, path.parent), *validation.of_duts(wanted, path.parent)]
     except Error as e:
         if e.exit_code != CONFIGURATION:
             raise

@@ -20,6 +20,8 @@ from netdyno.dut.server import Server
 from netdyno.process import find
 
 PREFIX = "$SYS/broker/"
+INT = 2**31 - 1
+"""The largest number in its configuration."""
 PUBLISHES = "publish/messages/received"
 
 
@@ -28,11 +30,11 @@ class Options(Settings):
 
     port: int = Field(default=1883, ge=1, le=65535)
     """TCP port that it listens on."""
-    max_connections: int = -1
+    max_connections: int = Field(default=-1, ge=-1, le=INT)
     """Clients at once; -1: no limit."""
-    max_inflight_messages: int = Field(default=20, ge=0)
+    max_inflight_messages: int = Field(default=20, ge=0, le=65535)
     """Unacknowledged messages per client at QoS 1 and 2; 0: no limit."""
-    max_queued_messages: int = Field(default=1000, ge=0)
+    max_queued_messages: int = Field(default=1000, ge=0, le=INT)
     """Messages that wait behind those, per client; 0: no limit."""
     set_tcp_nodelay: bool = True
     """Send small packets at once, without Nagle's algorithm."""

@@ -7,6 +7,9 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+LONGEST = 1 << 20
+"""Bytes of a packet; those of counters have some hundred."""
+
 
 class Message(NamedTuple):
     """A PUBLISH that the broker sent."""
@@ -47,9 +50,16 @@ def subscribe(connection: socket.socket, topic: str) -> Iterator[Message]:
             shift += 7
             if not digit[0] & 0x80:
                 break
+            if shift >= 28:
+                raise ConnectionError("the broker sends a length that is none")
+        if length > LONGEST:
+            raise ConnectionError(f"the broker sends a packet of {length} bytes")
         body = stream.read(length)
-        if head[0] >> 4 == 2 and body[1] != 0:
-            raise ConnectionError(f"the broker refuses with CONNACK code {body[1]}")
+        if len(body) < length:
+            return
+        if head[0] >> 4 == 2 and body[1:2] != b"\0":
+            raise ConnectionError(f"the broker refuses with CONNACK code {body[1:2].hex() or 'none'}")
         if head[0] >> 4 == 3 and len(body) >= 2:
             end = 2 + struct.unpack("!H", body[:2])[0]
-            yield Message(body[2:end].decode(), body[end:].decode(errors="replace"), bool(head[0] & 1))
+            topic, payload = (part.decode(errors="replace") for part in (body[2:end], body[end:]))
+            yield Message(topic, payload, bool(head[0] & 1))

@@ -7,7 +7,7 @@ import re
 import socket
 import subprocess
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -19,6 +19,9 @@ from netdyno.process import find
 
 SIZES = (64, 128, 256, 512, 1024, 1280, 1518, 2048, 4096, 8192, 8950)
 """Bodies served at `/64` … `/8950`; `/` has two bytes."""
+
+ANSWER = 64 << 10
+"""Bytes of its answer that are read."""
 
 _CONFIG = """
 daemon off;
@@ -60,13 +63,13 @@ class Options(Settings):
     """TCP port that it listens on."""
     worker_processes: int = Field(default=1, ge=1, le=1024)
     """Processes that serve."""
-    worker_connections: int = Field(default=65536, ge=16)
+    worker_connections: int = Field(default=65536, ge=16, le=1 << 20)
     """Connections at once of each of them."""
     access_log: bool = False
     """Count also by the access log, at its cost."""
-    backlog: int | None = Field(default=None, ge=1)
+    backlog: int | None = Field(default=None, ge=1, le=65535)
     """Connections that may wait to be accepted; default nginx's own."""
-    sizes: tuple[int, ...] = SIZES
+    sizes: tuple[Annotated[int, Field(ge=0, le=64 << 20)], ...] = Field(default=SIZES, max_length=64)
     """Bytes of the bodies that it serves, each at the path of its size."""
 
 
@@ -113,7 +116,7 @@ class Nginx(Server):
         address = (self.place.address, self.options.port)
         with namespace.connect(self.place.namespace, address) as connection:
             connection.sendall(b"GET /status HTTP/1.1\r\nHost: netdyno\r\nConnection: close\r\n\r\n")
-            text = connection.makefile("rb").read().decode()
+            text = connection.makefile("rb").read(ANSWER).decode(errors="replace")
         self._readings += 1
         found = re.search(r"requests\s+(\d+) (\d+) (\d+)", text)
         active = re.search(r"Active connections: (\d+)", text)

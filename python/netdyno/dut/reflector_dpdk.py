@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any, ClassVar
 
+from pydantic import Field
+
 from netdyno.client import Client, Subscription
 from netdyno.daemon import Daemon
 from netdyno.dut.base import Dut, Settings, url_host
@@ -21,7 +23,7 @@ class Options(Settings):
     """Its Ethernet address; default the device's own."""
     huge_pages: bool = False
     """Packet memory in huge pages, which must be there."""
-    port: int = 7
+    port: int = Field(default=7, ge=1, le=65535)
     """UDP port in its URL; frames to every port come back."""
 
 
