@@ -206,9 +206,11 @@ class ErrorCount(Model):
     """One kind of failure, how often, and what it looked like."""
 
     kind: str
-    """`refused`, `timeout`, `protocol`, …."""
+    """`refused`, `timeout`, `unanswered`, `protocol`, …."""
     count: int = 0
-    """How often."""
+    """How often in the measure phase, draining included: what thresholds judge."""
+    total: int | None = None
+    """How often in the whole run; None in results of a former version, whose `count` is that."""
     example: str | None = None
     """What the first one looked like."""
 

@@ -444,6 +444,16 @@ impl Model for Device {
             self.pump(cx);
         }
     }
+
+    fn abandoned(&mut self, cx: &mut Cx<'_>) {
+        if self.waiting.is_empty() && self.state == State::Connecting {
+            cx.never_answered(self.since, "no connection by the end of the drain");
+        }
+        for message in &self.waiting {
+            cx.never_answered(message.intended, "no response by the end of the drain");
+        }
+        self.reset(State::Idle);
+    }
 }
 
 impl Device {
@@ -462,7 +472,11 @@ impl Device {
         }
     }
 
+    /// The flow is over. What ended it stands for the oldest request; the others have no answer either.
     fn end(&mut self, cx: &mut Cx<'_>) {
+        for message in self.waiting.iter().skip(1) {
+            cx.unanswered(message.intended, "pipelined behind a request whose connection was lost");
+        }
         self.missed(cx);
         self.reset(State::Idle);
         cx.wake_at(Time::NEVER);
@@ -475,9 +489,8 @@ impl Device {
     }
 
     fn fail(&mut self, cx: &mut Cx<'_>, why: Failure, what: impl FnOnce() -> String) {
-        let at = self.waiting.front().map_or(cx.now, |oldest| oldest.intended);
         self.end(cx);
-        cx.fail(at, why, what);
+        cx.fail(cx.now, why, what);
     }
 
     /// Read one piece of a response. `Ok(0)`: more is needed.
@@ -537,7 +550,7 @@ impl Device {
             if self.plan.expect[usize::from(status & 1023) / 64] >> (status % 64) & 1 == 1 {
                 cx.delivered(intended, RESPONSE);
             } else {
-                cx.failure(intended, Failure::Rejected, || format!("status {status}"));
+                cx.failure(cx.now, Failure::Rejected, || format!("status {status}"));
             }
         }
         if self.close {

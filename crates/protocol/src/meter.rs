@@ -44,6 +44,15 @@ impl Window {
             Phase::Drain
         }
     }
+
+    /// The phase that something counts to which happens at `at`: draining still belongs to what was measured.
+    #[inline]
+    pub fn counted(&self, at: Time) -> Phase {
+        match self.phase(at) {
+            Phase::Drain => Phase::Measure,
+            phase => phase,
+        }
+    }
 }
 
 /// Why a flow or a message failed. One counter each; nothing is lost silently.
@@ -56,6 +65,8 @@ pub enum Failure {
     Unreachable,
     /// No answer in time.
     Timeout,
+    /// An answer was asked for, and none had come when there was nothing more to wait for.
+    Unanswered,
     /// The connection was reset.
     Reset,
     /// The server closed before the flow was done.
@@ -72,10 +83,11 @@ pub enum Failure {
 
 impl Failure {
     /// Every kind, in the order of [`Counts::failures`].
-    pub const ALL: [Failure; 9] = [
+    pub const ALL: [Failure; 10] = [
         Failure::Refused,
         Failure::Unreachable,
         Failure::Timeout,
+        Failure::Unanswered,
         Failure::Reset,
         Failure::Closed,
         Failure::Protocol,
@@ -90,6 +102,7 @@ impl Failure {
             Failure::Refused => "refused",
             Failure::Unreachable => "unreachable",
             Failure::Timeout => "timeout",
+            Failure::Unanswered => "unanswered",
             Failure::Reset => "reset",
             Failure::Closed => "closed",
             Failure::Protocol => "protocol",
@@ -129,7 +142,8 @@ pub struct Counts {
     pub bytes_sent: u64,
     /// Payload bytes received.
     pub bytes_received: u64,
-    /// Failures by kind, in the order of [`Failure::ALL`].
+    /// Failures by kind, in the order of [`Failure::ALL`], by when they happened; what was never answered, and
+    /// datagrams that were lost, by when they were due.
     pub failures: [u64; Failure::ALL.len()],
 }
 

@@ -35,10 +35,9 @@ pub trait Model {
     /// Answers still on their way may be waited for until the drain phase ends.
     fn stop(&mut self, cx: &mut Cx<'_>);
 
-    /// Draining is over, and the flow had not ended: what did not come until now does not come.
-    fn abandoned(&mut self, cx: &mut Cx<'_>) {
-        let _knows_no_order = cx;
-    }
+    /// Draining is over, and the flow had not ended: what did not come until now does not come. Each message that
+    /// waits for an answer is counted as unanswered, and so is a connection that never came up.
+    fn abandoned(&mut self, cx: &mut Cx<'_>);
 
     /// How many messages fell due before `end`, by the clock alone, and have neither been sent nor counted as
     /// intended: a live view counts these as they fall due.
@@ -178,17 +177,43 @@ impl<'a> Cx<'a> {
         self.end = Some(End::Failed);
     }
 
-    /// The flow failed. Counts `why`, closes the connection, keeps `what` for the log.
+    /// The flow failed. Counts `why` as [`Cx::failure`] does, closes the connection, keeps `what` for the log.
     pub fn fail(&mut self, at: Time, why: Failure, what: impl FnOnce() -> String) {
         self.failure(at, why, what);
         self.end = Some(End::Failed);
         self.link = Link::Close;
     }
 
-    /// Something went wrong with the message due at `at`, but the flow goes on.
+    /// Something went wrong, but the flow goes on. `at` is now; of a datagram that was lost, when it was due.
     pub fn failure(&mut self, at: Time, why: Failure, what: impl FnOnce() -> String) {
-        self.at(at).counts.failures[why as usize] += 1;
-        self.tally.failed += 1;
+        self.failures(at, 1, why, what);
+    }
+
+    /// The same, so many times.
+    pub fn failures(&mut self, at: Time, times: u64, why: Failure, what: impl FnOnce() -> String) {
+        if times > 0 {
+            self.meter[self.window.counted(at) as usize].counts.failures[why as usize] += times;
+            self.tally.failed = self.tally.failed.saturating_add(u32::try_from(times).unwrap_or(u32::MAX));
+            // why a connection was lost says more than that messages were lost with it
+            if why != Failure::Unanswered || self.complaint.is_none() {
+                self.complaint = Some((why, what()));
+            }
+        }
+    }
+
+    /// The message due at `at` asked for an answer, and nothing can bring one any more.
+    pub fn unanswered(&mut self, at: Time, what: &str) {
+        self.failure(at, Failure::Unanswered, || what.to_owned());
+    }
+
+    /// The same of what is still waited for when draining is over, by whoever can wait no longer: it counts as
+    /// measured even where it was due in the warm-up, since it was waited for all through the measure phase.
+    pub fn never_answered(&mut self, at: Time, what: &str) {
+        self.unanswered(at.max(self.window.measure), what);
+    }
+
+    /// What a failure that the transport counts looked like, in words of the protocol's.
+    pub fn explain(&mut self, why: Failure, what: impl FnOnce() -> String) {
         self.complaint = Some((why, what()));
     }
 

@@ -274,6 +274,30 @@ impl Model for Device {
         }
         self.pump(cx);
     }
+
+    fn abandoned(&mut self, cx: &mut Cx<'_>) {
+        if self.state == State::Lingering {
+            // all that it had to do is done; only others' messages could have come
+            return self.leave(cx);
+        }
+        let what = match self.state {
+            State::Connecting => "no connection by the end of the drain",
+            State::Greeting => "no CONNACK by the end of the drain",
+            State::Subscribing => "no SUBACK by the end of the drain",
+            _ => "no acknowledgement by the end of the drain",
+        };
+        let greets = matches!(self.state, State::Connecting | State::Greeting | State::Subscribing);
+        if greets {
+            cx.never_answered(self.since, what);
+        }
+        // of those that wait to be sent again, the loss of their connection stands for the oldest
+        let stood_for = usize::from(self.state != State::Up);
+        for message in self.inflight.iter().skip(stood_for) {
+            cx.never_answered(message.intended, what);
+        }
+        self.inflight.clear();
+        self.state = State::Idle;
+    }
 }
 
 // ---- the session ----
@@ -316,7 +340,19 @@ impl Device {
         !self.stopping && (most == 0 || self.attempts < most)
     }
 
+    /// What waits for an acknowledgement gets none: no later connection carries it on. The first `stood_for` of it
+    /// have been counted with what happened to their connection.
+    pub(super) fn forget(&mut self, cx: &mut Cx<'_>, stood_for: usize) {
+        for message in self.inflight.iter().skip(stood_for) {
+            cx.unanswered(message.intended, "its connection was lost before an acknowledgement came");
+        }
+        self.inflight.clear();
+    }
+
     fn pause(&mut self, cx: &mut Cx<'_>) {
+        if self.plan.clean {
+            self.forget(cx, 1);
+        }
         let pause = match &self.plan.reconnect {
             Reconnect::None => 0,
             Reconnect::Fixed(fixed) => fixed.delay.ns(),
@@ -339,8 +375,10 @@ impl Device {
         }
     }
 
+    /// The flow is over. What ended it stands for the oldest message; the others have no answer either.
     fn end(&mut self, cx: &mut Cx<'_>) {
         self.missed(cx);
+        self.forget(cx, 1);
         self.state = State::Idle;
         self.armed = Time::NEVER;
         cx.wake_at(Time::NEVER);

@@ -197,6 +197,11 @@ impl Model for Device {
             self.pump(cx);
         }
     }
+
+    fn abandoned(&mut self, cx: &mut Cx<'_>) {
+        self.forget(cx, 0, "no echo reply by the end of the drain");
+        self.running = false;
+    }
 }
 
 impl Device {
@@ -206,8 +211,17 @@ impl Device {
         }
     }
 
+    /// Echoes that have no reply now get none. The first `stood_for` of them have been counted with what happened.
+    fn forget(&mut self, cx: &mut Cx<'_>, stood_for: usize, what: &str) {
+        for echo in self.echoes.iter().filter(|echo| !echo.done).skip(stood_for) {
+            cx.unanswered(echo.intended, what);
+        }
+        self.echoes.clear();
+    }
+
     fn end(&mut self, cx: &mut Cx<'_>) {
         self.missed(cx);
+        self.forget(cx, 1, "the socket broke before a reply came");
         self.running = false;
         self.armed = Time::NEVER;
         cx.wake_at(Time::NEVER);
@@ -226,7 +240,7 @@ impl Device {
             }
             self.echoes.pop_front();
             if !done {
-                cx.failure(intended, Failure::Timeout, || "no echo reply in time".into());
+                cx.unanswered(intended, "no echo reply in time");
             }
         }
         let pace = self.plan.pace;
@@ -465,13 +479,30 @@ mod tests {
         ping.start();
         let first = ping.sent();
         ping.run_to_ms(299);
-        assert_eq!(ping.failures(Failure::Timeout), 0);
+        assert_eq!(ping.failures(Failure::Unanswered), 0);
         ping.run_to_ms(300);
-        assert_eq!(ping.failures(Failure::Timeout), 1);
+        assert_eq!(ping.failures(Failure::Unanswered), 1);
         ping.datagram(&replies(&first, 64)[0]);
         assert_eq!((ping.measured().messages_delivered, ping.measured().messages_received), (0, 1));
         ping.run_to_ms(400);
-        assert_eq!((ping.failures(Failure::Timeout), ping.end), (2, Some(End::Completed)));
+        assert_eq!((ping.failures(Failure::Unanswered), ping.end), (2, Some(End::Completed)));
+    }
+
+    #[test]
+    fn an_echo_that_nothing_comes_of_is_lost_in_the_phase_it_was_due_in() {
+        let mut ping = bench(r#"{"interval": "1s", "timeout": "1h"}"#);
+        ping.window.measure = Time(1_500_000_000);
+        ping.start();
+        ping.run_to_ms(4_500);
+        ping.abandon();
+        let unanswered = |phase| ping.counts(phase).failures[Failure::Unanswered as usize];
+        assert_eq!((unanswered(Phase::Warmup), unanswered(Phase::Measure)), (2, 3));
+        // a socket that breaks is counted once, for the oldest
+        let mut broken = bench(r#"{"interval": "1s", "timeout": "1h"}"#);
+        broken.start();
+        broken.run_to_ms(2_500);
+        broken.closed(Failure::Local);
+        assert_eq!((broken.end, broken.failures(Failure::Unanswered)), (Some(End::Failed), 2));
     }
 
     #[test]
@@ -495,7 +526,7 @@ mod tests {
         assert!(ping.model.echoes.len() <= REMEMBERED + 1, "memory is bounded");
         ping.sent();
         ping.run_to_ms(1500);
-        assert_eq!((ping.failures(Failure::Timeout), ping.measured().messages_sent), (1, 1002));
+        assert_eq!((ping.failures(Failure::Unanswered), ping.measured().messages_sent), (1, 1002));
     }
 
     #[test]

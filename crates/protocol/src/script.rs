@@ -393,8 +393,7 @@ impl Model for Device {
             self.kept.extend_from_slice(bytes);
             self.play(cx);
             if self.state == State::Playing && self.kept.len() > KEPT_MAX {
-                let at = self.asked.unwrap_or(cx.now);
-                self.fail(cx, at, Failure::Protocol, || {
+                self.fail(cx, Failure::Protocol, || {
                     "more came than is kept, without what is expected".into()
                 });
             }
@@ -406,7 +405,7 @@ impl Model for Device {
         match self.state {
             State::Idle => {}
             State::Connecting if self.limit <= cx.now => {
-                self.fail(cx, cx.now, Failure::Timeout, || "no connection in time".into());
+                self.fail(cx, Failure::Timeout, || "no connection in time".into());
             }
             State::Connecting => cx.wake_at(self.limit),
             State::Playing => self.play(cx),
@@ -427,17 +426,39 @@ impl Model for Device {
             self.play(cx);
         }
     }
+
+    fn abandoned(&mut self, cx: &mut Cx<'_>) {
+        if self.state == State::Connecting {
+            cx.never_answered(self.started, "no connection by the end of the drain");
+        } else if self.expects() {
+            let step = self.at;
+            let what = format!("step {step} had not got what it expects by the end of the drain");
+            let asked = self.asked.unwrap_or(self.due);
+            if self.plan.datagrams {
+                cx.unanswered(asked, &what);
+            } else {
+                cx.never_answered(asked, &what);
+            }
+        }
+        self.state = State::Idle;
+    }
 }
 
 impl Device {
+    /// Whether the step at hand waits for the other side.
+    fn expects(&self) -> bool {
+        let expects = matches!(self.plan.ops.get(self.at as usize), Some(Op::Expect { .. }));
+        self.state == State::Playing && self.waiting && expects
+    }
+
     fn end(&mut self, cx: &mut Cx<'_>) {
         self.state = State::Idle;
         self.kept = Vec::new();
         cx.wake_at(Time::NEVER);
     }
 
-    fn fail(&mut self, cx: &mut Cx<'_>, at: Time, why: Failure, what: impl FnOnce() -> String) {
-        cx.fail(at, why, what);
+    fn fail(&mut self, cx: &mut Cx<'_>, why: Failure, what: impl FnOnce() -> String) {
+        cx.fail(cx.now, why, what);
         self.end(cx);
     }
 
@@ -543,13 +564,12 @@ impl Device {
 
     /// An expect is over without a match.
     fn missing(&mut self, cx: &mut Cx<'_>) {
-        let at = self.asked.unwrap_or(cx.now);
         let step = self.at;
         if self.kept.is_empty() && !self.other {
-            return self.fail(cx, at, Failure::Timeout, || format!("nothing came at step {step} in time"));
+            return self.fail(cx, Failure::Timeout, || format!("nothing came at step {step} in time"));
         }
         let start = self.kept[..self.kept.len().min(60)].escape_ascii().to_string();
-        self.fail(cx, at, Failure::Rejected, || format!("not what step {step} expects: {start}"));
+        self.fail(cx, Failure::Rejected, || format!("not what step {step} expects: {start}"));
     }
 }
 

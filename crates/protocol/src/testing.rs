@@ -171,6 +171,11 @@ impl<M: Model> Bench<M> {
         self.call(|model, cx| model.stop(cx));
     }
 
+    /// Draining is over.
+    pub fn abandon(&mut self) {
+        self.call(|model, cx| model.abandoned(cx));
+    }
+
     /// Let time pass, up to `ms` since the start, with every timer in between.
     pub fn run_to_ms(&mut self, ms: u64) {
         self.run_to(Time(ms * 1_000_000));
@@ -192,9 +197,11 @@ impl<M: Model> Bench<M> {
 }
 
 /// Arbitrary bytes in arbitrary pieces, with time passing and connections lost in between: the device must
-/// not panic, loop, or hoard more than `hoard` bytes.
-pub fn assault<M: Model>(model: M, data: &[u8], hoard: usize) {
+/// not panic, loop, or hoard more than `hoard` bytes. How many messages it sent, and how many of them were delivered
+/// or counted as failed, with the lost connections that a transport would count.
+pub fn assault<M: Model>(model: M, data: &[u8], hoard: usize) -> (u64, u64) {
     let mut bench = Bench::new(model);
+    let mut lost = 0;
     bench.window.drain = Time(3_000_000_000);
     bench.start();
     bench.connected();
@@ -239,6 +246,7 @@ pub fn assault<M: Model>(model: M, data: &[u8], hoard: usize) {
             240..=247 => {
                 let why = Failure::ALL[usize::from(op) % Failure::ALL.len()];
                 bench.closed(why);
+                lost += u64::from(!bench.excused);
             }
             248..=253 => {
                 if bench.link == Link::Connect {
@@ -246,13 +254,20 @@ pub fn assault<M: Model>(model: M, data: &[u8], hoard: usize) {
                 }
             }
             254 => bench.stop(),
-            255 => bench.start(),
+            255 => {
+                bench.abandon();
+                bench.start();
+            }
         }
         if bench.end.take().is_some() {
             bench.start();
             bench.connected();
         }
     }
+    bench.abandon();
+    let sum = |count: fn(&Counts) -> u64| bench.meter.iter().map(|tally| count(&tally.counts)).sum::<u64>();
+    let failed = sum(|counts| counts.failures.iter().sum());
+    (sum(|counts| counts.messages_sent), sum(|counts| counts.messages_delivered) + failed + lost)
 }
 
 fn hear<M: Model>(bench: &mut Bench<M>, piece: &[u8], hoard: usize) {
@@ -323,10 +338,12 @@ pub fn fuzz(name: &str, data: &[u8]) {
         }
     };
     let target = Target { scheme, host: "host".into(), port: 1, ipv6: bit(7) };
-    match params.compile(&target) {
+    let (sent, known) = match params.compile(&target) {
         Ok(plan) => assault(plan.device(0), data, hoard),
         Err(problem) => unreachable!("{problem}"),
-    }
+    };
+    let confirmed = matches!(params, Params::Mqtt(_) | Params::Http(_) | Params::Ping(_));
+    assert!(!confirmed || sent <= known, "{sent} messages sent, and of {known} is known what became of them");
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ impl Cpu {
 struct GroupSum {
     /// Over all phases.
     total: Counts,
-    /// Meant for the measure phase.
+    /// Meant for the measure phase; failures: happened in it.
     measured: Tally,
     /// Happened in the measure phase.
     happened: Counts,
@@ -292,7 +292,8 @@ impl Collector {
                     .filter(|f| sum.total.failures[**f as usize] > 0)
                     .map(|f| Failures {
                         kind: f.name(),
-                        count: sum.total.failures[*f as usize],
+                        count: measured.failures[*f as usize],
+                        total: sum.total.failures[*f as usize],
                         example: sum.examples[*f as usize].clone(),
                     })
                     .collect(),

@@ -236,8 +236,10 @@ pub struct Losses {
 pub struct Failures {
     /// Its kind.
     pub kind: &'static str,
-    /// How often, in the whole run.
+    /// How often in the measure phase, draining included: what thresholds judge.
     pub count: u64,
+    /// How often in the whole run.
+    pub total: u64,
     /// What one looked like.
     pub example: Option<String>,
 }
@@ -253,7 +255,7 @@ pub struct GroupResult {
     pub target: String,
     /// How many devices.
     pub devices: u32,
-    /// Messages meant for the measure phase.
+    /// Messages meant for the measure phase, and what failed in it.
     pub measured: Value,
     /// Messages of all phases: what the system under test should have seen.
     pub total: Value,

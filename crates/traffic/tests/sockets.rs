@@ -88,7 +88,7 @@ fn a_dead_port_is_refused_and_not_hammered() {
     let failed = total(&result, "flows_failed");
     assert!((3..=3 * 9).contains(&failed), "0.8 s with 0.1 s between tries: {failed}");
     assert_eq!(result.groups[0].errors[0].kind, "refused");
-    assert_eq!(result.groups[0].errors[0].count, failed);
+    assert_eq!(result.groups[0].errors[0].total, failed);
     assert!(result.groups[0].errors[0].example.as_ref().is_some_and(|e| e.contains("refused")));
 }
 
@@ -338,7 +338,7 @@ fn a_server_that_floods_and_resets_is_one_failure_a_flow() {
         "model": {"http": {"method": "POST", "body": "y".repeat(4096)}}}]);
     let (result, flows) = run(&profile(groups));
     let failed = total(&result, "flows_failed");
-    let errors: u64 = result.groups[0].errors.iter().map(|e| e.count).sum();
+    let errors: u64 = result.groups[0].errors.iter().map(|e| e.total).sum();
     assert!(failed > 8, "{failed}");
     assert_eq!(errors, failed, "{:?}", result.groups[0].errors);
     assert_eq!(flows.iter().map(|f| u64::from(f.tally.failed)).sum::<u64>(), errors);

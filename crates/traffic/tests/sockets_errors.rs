@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use traffic::result::GroupResult;
 
-/// How many failures of each kind, by name.
+/// How many failures of each kind, by name, in the whole run.
 fn errors(group: &GroupResult) -> Vec<(&'static str, u64)> {
-    group.errors.iter().map(|e| (e.kind, e.count)).collect()
+    group.errors.iter().map(|e| (e.kind, e.total)).collect()
 }
 
 fn measured(group: &GroupResult, counter: &str) -> u64 {

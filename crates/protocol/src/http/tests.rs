@@ -1,6 +1,6 @@
 use super::wire::HEAD_MAX;
 use super::*;
-use crate::meter::Phase;
+use crate::meter::{Phase, Window};
 use crate::model::{End, Link};
 use crate::registry::Scheme;
 use crate::testing::{Bench, assault};
@@ -276,6 +276,65 @@ fn stop_waits_for_what_is_on_its_way() {
     idle.feed(OK);
     idle.stop();
     assert_eq!((idle.end, idle.link), (Some(End::Completed), Link::Close));
+}
+
+#[test]
+fn a_failure_counts_when_it_happens() {
+    // due in the warm-up, refused or given up in the measure phase or while draining
+    for (happens, counted) in [(500, Phase::Warmup), (1_500, Phase::Measure), (2_500, Phase::Measure)] {
+        let mut web = bench(r#"{"timeout": "9s"}"#);
+        web.window = Window { measure: Time(1_000_000_000), drain: Time(2_000_000_000) };
+        web.up();
+        web.run_to_ms(happens);
+        web.feed(b"HTTP/1.1 503 -\r\nContent-Length: 0\r\n\r\n");
+        assert_eq!(web.counts(counted).failures[Failure::Rejected as usize], 1, "{happens} ms");
+        let mut silent = bench(&format!(r#"{{"timeout": "{happens}ms"}}"#));
+        silent.window = web.window;
+        silent.up();
+        silent.run_to_ms(happens);
+        assert_eq!(silent.counts(counted).failures[Failure::Timeout as usize], 1, "{happens} ms");
+    }
+}
+
+#[test]
+fn each_request_without_a_response_is_one_failure() {
+    let mut web = bench(r#"{"pipelining": 4, "requests": 8}"#);
+    web.up();
+    web.feed(&[OK, OK].concat());
+    web.closed(Failure::Reset);
+    // six were sent and two answered; the transport counts the reset for the oldest of the four
+    assert_eq!((web.measured().messages_sent, web.failures(Failure::Unanswered)), (6, 3));
+    assert_eq!(web.tally.failed, 3);
+    let mut slow = bench(r#"{"pipelining": 4, "timeout": "1s"}"#);
+    slow.up();
+    slow.run_to_ms(1000);
+    assert_eq!((slow.failures(Failure::Timeout), slow.failures(Failure::Unanswered)), (1, 3));
+}
+
+#[test]
+fn what_is_waited_for_to_the_end_is_unanswered() {
+    let window = Window { measure: Time(1_000_000_000), drain: Time(2_000_000_000) };
+    let mut web = bench(r#"{"pipelining": 2, "timeout": "1h"}"#);
+    web.window = window;
+    web.up();
+    web.run_to_ms(2_000);
+    web.stop();
+    web.run_to_ms(3_000);
+    web.abandon();
+    // sent in the warm-up, and waited for all through the measure phase
+    assert_eq!(web.measured().failures[Failure::Unanswered as usize], 2);
+    assert_eq!(web.complaints.last().map(String::as_str), Some("no response by the end of the drain"));
+    let mut deaf = bench(r#"{"timeout": "1h"}"#);
+    deaf.window = window;
+    deaf.start();
+    deaf.run_to_ms(3_000);
+    deaf.abandon();
+    assert_eq!(deaf.measured().failures[Failure::Unanswered as usize], 1, "the connection itself");
+    let mut idle = bench(r#"{"interval": "1h"}"#);
+    idle.up();
+    idle.feed(OK);
+    idle.abandon();
+    assert_eq!(idle.failures(Failure::Unanswered), 0, "nothing was asked");
 }
 
 #[test]

@@ -118,8 +118,8 @@ impl Device {
         if session {
             self.resume(cx);
         } else {
-            // §3.2.2.1.1: no session there means none here
-            self.inflight.clear();
+            // §3.2.2.1.1: no session there means none here; the loss of the connection stands for the oldest
+            self.forget(cx, 1);
             if let Some(rare) = &mut self.rare {
                 rare.received.clear();
             }
@@ -134,7 +134,9 @@ impl Device {
 
     /// Send again what was not acknowledged, in order (§4.4).
     fn resume(&mut self, cx: &mut Cx<'_>) {
-        self.inflight.truncate(usize::from(self.window));
+        for message in self.inflight.drain(self.inflight.len().min(usize::from(self.window))..) {
+            cx.unanswered(message.intended, "the broker takes fewer at a time than wait to be sent again");
+        }
         for i in 0..self.inflight.len() {
             self.inflight[i].sent = cx.now;
             let message = self.inflight[i];
@@ -195,7 +197,7 @@ impl Device {
         if ack.code < 0x80 {
             cx.delivered(message.intended, PUBLISH);
         } else {
-            cx.failure(message.intended, Failure::Rejected, || refusal(self.plan.version, name, ack.code));
+            cx.failure(cx.now, Failure::Rejected, || refusal(self.plan.version, name, ack.code));
         }
     }
 }

@@ -398,6 +398,70 @@ fn a_kept_session_goes_on_where_it_was() {
 }
 
 #[test]
+fn each_publish_without_acknowledgement_is_one_failure() {
+    let json = |rest: &str| format!(r#"{{"interval": "0s", "max_inflight": 3{rest}}}"#);
+    let reconnect = r#", "reconnect": {"fixed": {"delay": "1ms"}}"#;
+    let kept = format!(r#"{reconnect}, "clean_session": false"#);
+    // the transport counts the loss of the connection, for the oldest; a broker that keeps the session gets all again
+    for (rest, at_once, in_the_end) in [("", 2, 2), (reconnect, 2, 2), (&kept, 0, 0)] {
+        let mut talk = Talk::welcomed(&json(rest));
+        talk.closed(Failure::Reset);
+        assert_eq!(talk.failures(Failure::Unanswered), at_once, "{rest}");
+        if talk.end.is_none() {
+            talk.run_to_ms(1);
+            talk.connected();
+            talk.welcome(!rest.contains("fixed") || rest.contains("clean_session"));
+        }
+        assert_eq!(talk.failures(Failure::Unanswered), in_the_end, "{rest}");
+    }
+    let mut forgot = Talk::welcomed(&json(&kept));
+    forgot.closed(Failure::Reset);
+    forgot.run_to_ms(1);
+    forgot.connected();
+    forgot.welcome(false);
+    assert_eq!(forgot.failures(Failure::Unanswered), 2);
+    let mut slow = Talk::welcomed(&json(""));
+    slow.run_to_ms(10_000);
+    assert_eq!((slow.failures(Failure::Timeout), slow.failures(Failure::Unanswered)), (1, 2));
+}
+
+#[test]
+fn what_is_waited_for_to_the_end_is_unanswered() {
+    let at_end = |prepare: fn(&mut Talk)| {
+        let mut talk = Talk::new(r#"{"interval": "0s", "max_inflight": 3, "subscribe": [{"topic": "t"}]}"#);
+        talk.window.measure = Time(1_000_000_000);
+        talk.start();
+        prepare(&mut talk);
+        talk.run_to_ms(2_000);
+        talk.abandon();
+        let what = talk.complaints.last().cloned().unwrap_or_default();
+        (talk.measured().failures[Failure::Unanswered as usize], what, talk.end)
+    };
+    let subscribed = |talk: &mut Talk| {
+        talk.connected();
+        talk.welcome(false);
+        talk.say(&Packet::SubAck { id: 1, properties: Properties::default(), codes: &[0] });
+    };
+    let of = |n: u64, what: &str| (n, format!("no {what} by the end of the drain"), None);
+    assert_eq!(at_end(|_| ()), of(1, "connection"));
+    assert_eq!(at_end(|talk| talk.connected()), of(1, "CONNACK"));
+    let greeted = |talk: &mut Talk| {
+        talk.connected();
+        talk.welcome(false);
+    };
+    assert_eq!(at_end(greeted), of(1, "SUBACK"));
+    assert_eq!(at_end(subscribed), of(3, "acknowledgement"));
+    // nothing is asked for any more: others' messages could still have come
+    let mut lingers = Talk::welcomed(r#"{"count": 1, "subscribe": [{"topic": "t"}], "linger": "1h"}"#);
+    lingers.say(&Packet::SubAck { id: 1, properties: Properties::default(), codes: &[0] });
+    lingers.ack(2);
+    lingers.stop();
+    assert_eq!(lingers.end, None);
+    lingers.abandon();
+    assert_eq!((lingers.end, lingers.failures(Failure::Unanswered)), (Some(End::Completed), 0));
+}
+
+#[test]
 fn what_the_broker_must_not_send_fails_the_flow() {
     let v5 = r#"{"version": "5.0"}"#;
     let alias = b"\x30\x07\x00\x01t\x03\x23\x00\x01";

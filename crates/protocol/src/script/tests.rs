@@ -120,6 +120,31 @@ fn each_wait_has_its_limit() {
 }
 
 #[test]
+fn what_is_waited_for_to_the_end_is_unanswered() {
+    let steps = r#"[{"timeout": "1h"}, {"send": "a"}, {"expect": "b"}, {"delay": "1h"}, {"send": "c"}]"#;
+    for (answer, counted) in [("", 1), ("b", 0)] {
+        let mut silent = tcp(steps);
+        silent.window.measure = Time(1_000_000_000);
+        silent.up();
+        silent.feed(answer.as_bytes());
+        silent.run_to_ms(2_000);
+        silent.abandon();
+        assert_eq!(silent.measured().failures[Failure::Unanswered as usize], counted, "{answer:?}");
+    }
+    let mut deaf = tcp(steps);
+    deaf.start();
+    deaf.abandon();
+    assert_eq!(deaf.failures(Failure::Unanswered), 1, "the connection itself");
+    // a datagram is of the phase that it was due in
+    let mut sink = udp(steps);
+    sink.window.measure = Time(1_000_000_000);
+    sink.start();
+    sink.run_to_ms(2_000);
+    sink.abandon();
+    assert_eq!(sink.counts(Phase::Warmup).failures[Failure::Unanswered as usize], 1);
+}
+
+#[test]
 fn what_is_kept_has_a_limit() {
     let mut flood = tcp(r#"[{"expect": "b"}]"#);
     flood.up();

@@ -45,6 +45,16 @@ impl Broken {
         Self { gone: false, times, ..self }
     }
 
+    /// An error of connect: a route of the kinds `blackhole` and `prohibit` leads nowhere, whoever asks.
+    pub fn route(e: Errno, doing: impl Into<Cow<'static, str>>) -> Self {
+        match e {
+            Errno::INVAL | Errno::ACCESS => {
+                Self::new(Failure::Unreachable, doing.into() + ": no route to host")
+            }
+            _ => Self::errno(e, doing),
+        }
+    }
+
     /// An error that the network has sent us about a packet: what a firewall or a router says is no fault of ours
     /// (the kernel makes these of ICMP codes, see icmp_err_convert).
     pub fn remote(e: Errno, doing: &'static str) -> Self {

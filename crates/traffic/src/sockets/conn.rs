@@ -109,7 +109,7 @@ impl Conn {
         }
         match connect(&fd, &group.address) {
             Ok(()) | Err(Errno::INPROGRESS) => {}
-            Err(e) => return Err(Broken::errno(e, format!("connect to {}", group.address))),
+            Err(e) => return Err(Broken::route(e, format!("connect to {}", group.address))),
         }
         let wire = match &group.tls {
             Some((config, name)) => {

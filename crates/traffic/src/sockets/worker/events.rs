@@ -170,10 +170,15 @@ impl Worker {
         let slot = &mut self.slots[i as usize];
         slot.tally.failed = slot.tally.failed.saturating_add(broken.times as u32);
         let g = usize::from(slot.group);
-        let counts = &mut self.groups[g].meter[self.window.phase(self.now) as usize].counts;
-        counts.failures[broken.why as usize] += broken.times;
+        self.count_failure(g, broken.why, broken.times);
         self.complain(g, broken.why, &broken);
         self.broke(i, broken);
+    }
+
+    /// A failure counts when it happens, whenever its flow began: a server that goes away while it is measured shows.
+    fn count_failure(&mut self, g: usize, why: Failure, times: u64) {
+        let phase = self.window.counted(self.now) as usize;
+        self.groups[g].meter[phase].counts.failures[why as usize] += times;
     }
 
     /// Take what the socket of device `i` noted while it sent.
@@ -210,7 +215,7 @@ impl Worker {
                     self.hang_up(i);
                 }
             } else if !(excused || (why == Failure::Closed && ended == Some(End::Completed))) {
-                self.groups[g].meter[self.window.phase(begun) as usize].counts.failures[why as usize] += 1;
+                self.count_failure(g, why, 1);
                 self.slots[i as usize].tally.failed += 1;
                 self.complain(g, why, &broken);
             }

@@ -81,13 +81,14 @@ impl Worker {
         let g = usize::from(slot.group);
         let group = &mut self.groups[g];
         group.active -= 1;
-        let counts = &mut group.meter[self.window.phase(slot.begun) as usize].counts;
         match end {
             End::Completed => {
-                counts.flows_completed += 1;
+                group.meter[self.window.phase(slot.begun) as usize].counts.flows_completed += 1;
                 slot.tally.flows.1 += 1;
             }
-            End::Failed => counts.flows_failed += 1,
+            End::Failed => {
+                group.meter[self.window.counted(self.now) as usize].counts.flows_failed += 1;
+            }
         }
         if self.draining {
             slot.state = State::Done;
@@ -228,7 +229,7 @@ impl Worker {
         }
     }
 
-    /// Draining is over: what is still under way has failed.
+    /// Draining is over: what is still under way has failed. Its device says what was never answered.
     pub(super) fn give_up_flows(&mut self) {
         self.tick();
         for i in 0..self.slots.len() {
@@ -242,13 +243,9 @@ impl Worker {
                 continue;
             }
             slot.state = State::Done;
-            slot.tally.failed += 1;
-            let (g, begun) = (usize::from(slot.group), slot.begun);
+            let g = usize::from(slot.group);
             self.groups[g].active -= 1;
-            let counts = &mut self.groups[g].meter[self.window.phase(begun) as usize].counts;
-            counts.flows_failed += 1;
-            counts.failures[Failure::Timeout as usize] += 1;
-            self.complain(g, Failure::Timeout, "the flow was still under way when draining ended");
+            self.groups[g].meter[self.window.counted(self.now) as usize].counts.flows_failed += 1;
         }
     }
 }
