@@ -10,8 +10,8 @@ use protocol::model::Outbox;
 use protocol::registry::Carrier;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect, ipproto, recv, send,
-    socket_with, sockopt as opt,
+    AddressFamily, RecvFlags, SendFlags, SocketAddrAny, SocketFlags, SocketType, bind, connect, ipproto,
+    recv, recvfrom, send, socket_with, sockopt as opt,
 };
 use rustls::ClientConnection;
 use std::io::{Read, Write};
@@ -54,12 +54,22 @@ enum Wire {
     Udp {
         gso: usize,
     },
-    Ping,
+    /// Connected or not, a ping socket takes what has its identifier from whatever host: keep to this one.
+    Ping {
+        peer: IpAddr,
+    },
     /// A raw socket sees every host's ICMP: keep to our own identifier.
     RawPing {
         ident: u16,
         v6: bool,
     },
+}
+
+/// Whether a packet's source is this host; 0.0.0.0 and groups answer with other addresses.
+fn is_from(source: SocketAddrAny, host: IpAddr) -> bool {
+    host.is_unspecified()
+        || host.is_multicast()
+        || SocketAddr::try_from(source).is_ok_and(|source| source.ip() == host)
 }
 
 /// What came of reading.
@@ -94,7 +104,7 @@ impl Conn {
             Carrier::Icmp => {
                 let v6 = group.address.is_ipv6();
                 match icmp_socket(v6).map_err(|e| Broken::errno(e, "ICMP socket"))? {
-                    (fd, false) => (fd, Wire::Ping),
+                    (fd, false) => (fd, Wire::Ping { peer: group.address.ip() }),
                     (fd, true) => (fd, Wire::RawPing { ident: own_ident(), v6 }),
                 }
             }
@@ -138,7 +148,7 @@ impl Conn {
 
     /// Whether it keeps messages apart.
     pub fn is_datagram(&self) -> bool {
-        matches!(self.wire, Wire::Udp { .. } | Wire::Ping | Wire::RawPing { .. })
+        matches!(self.wire, Wire::Udp { .. } | Wire::Ping { .. } | Wire::RawPing { .. })
     }
 
     /// Whether the socket has taken all that was given to it.
@@ -262,7 +272,7 @@ impl Conn {
             Wire::Udp { gso } => {
                 Ok(write_datagrams(&self.fd, Some(gso), self.segment, bytes, &mut self.refused))
             }
-            Wire::Ping => Ok(write_datagrams(&self.fd, None, self.segment, bytes, &mut self.refused)),
+            Wire::Ping { .. } => Ok(write_datagrams(&self.fd, None, self.segment, bytes, &mut self.refused)),
             Wire::RawPing { ident, v6 } => {
                 let mut messages = bytes.to_vec();
                 messages
@@ -279,7 +289,14 @@ impl Conn {
             return read_tls(tls, &self.fd, buffer, cipher);
         }
         loop {
-            return match recv(&self.fd, &mut *buffer, RecvFlags::empty()) {
+            let (read, from) = match self.wire {
+                Wire::Ping { .. } => match recvfrom(&self.fd, &mut *buffer, RecvFlags::empty()) {
+                    Ok((_, n, from)) => (Ok((n, n)), from),
+                    Err(e) => (Err(e), None),
+                },
+                _ => (recv(&self.fd, &mut *buffer, RecvFlags::empty()), None),
+            };
+            return match read {
                 Ok((0, _)) if matches!(self.wire, Wire::Tcp) => Ok(Input::End),
                 Ok((n, _)) => match self.wire {
                     Wire::RawPing { ident, v6 } => match own_echo(&buffer[..n], ident, v6) {
@@ -289,6 +306,7 @@ impl Conn {
                         }
                         None => Ok(Input::Aside),
                     },
+                    Wire::Ping { peer } if from.is_some_and(|from| !is_from(from, peer)) => Ok(Input::Aside),
                     _ => Ok(Input::Bytes(n)),
                 },
                 Err(Errno::AGAIN) => Ok(Input::Dry),
