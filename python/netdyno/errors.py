@@ -67,6 +67,7 @@ CODES: dict[str, str] = {
     "ND-92-17": "The link of a DPDK port is down",
     "ND-90-30": "The baseline cannot be measured",
     "ND-90-31": "Too few pairs of trials are valid",
+    "ND-90-32": "Nothing is proposed, as too little is known of such a service",
     "ND-92-20": "The daemon's program was not found",
     "ND-92-21": "The daemon did not start",
     "ND-92-22": "Root is needed",

@@ -16,6 +16,7 @@ from netdyno.cli.tune_bench import Patient, Progress, experience_page, kept, tol
 from netdyno.cli.tune_options import Html, Json, Name, Seed
 from netdyno.errors import Error
 from netdyno.interrupt import Interrupts
+from netdyno.stats import units
 from netdyno.topology import need_root
 from netdyno.tuning import benches, service
 from netdyno.tuning.bench import NamespaceBench, Spec
@@ -100,11 +101,11 @@ def learn(
                     allow_global=allow_global,
                     glancing=True,
                 )
-                for place, spec in specs.items()
+                for place, (spec, _) in specs.items()
             }
             there = look(next(iter(made.values())))
             chosen = _settings(setting or SETTINGS, there)
-            places = [Place(p, next(iter(b.metrics))) for p, b in made.items()]
+            places = [Place(p, next(iter(b.metrics)), {"rtt": specs[p][1]}) for p, b in made.items()]
             plan = {
                 "places": [p.name for p in places], "settings": chosen, "pairs": pairs, "seed": seed,
                 "baseline": base, "kernel": platform.release(),
@@ -134,21 +135,16 @@ def learn(
 
 def _grid(
     workloads: Sequence[str], rtts: Sequence[str], losses: Sequence[str], rates: Sequence[str]
-) -> dict[str, Spec]:
-    """The benches of a grid, by name."""
+) -> dict[str, tuple[Spec, float]]:
+    """The benches of a grid with their round trips in seconds, by name."""
     found = {}
     for words, rtt, loss, rate in itertools.product(workloads, rtts, losses, rates):
         kind, *options = words.split()
         # half of the round trip each way
-        way = f"delay={_half(rtt)},loss={loss},rate={rate}"
-        found[f"{words}, {rtt}, {loss}, {rate}"] = benches.spec(kind, options, way)
+        trip = units.seconds(units.TIME.text(rtt, "--rtt"))
+        way = f"delay={trip * 1e6 / 2:g}us,loss={loss},rate={rate}"
+        found[f"{words}, {rtt}, {loss}, {rate}"] = benches.spec(kind, options, way), trip
     return found
-
-
-def _half(rtt: str) -> str:
-    from netdyno.stats import units
-
-    return f"{units.seconds(units.TIME.text(rtt, '--rtt')) * 1e6 / 2:g}us"
 
 
 def _written(text: str) -> tuple[str, str]:
@@ -169,7 +165,7 @@ def _settings(names: Sequence[str], there: Tried) -> dict[str, Setting]:
         if {n: v for n, v in kept.items() if there.starts.get(n) != v}:
             found[name] = kept
         else:
-            console.note(f"{name} is left out: nothing of it is left")
+            console.note(f"{name} skipped: nothing of it can be set here")
     return found
 
 
@@ -195,5 +191,5 @@ def show(found: Experience) -> None:
         ]
         for c in found.contexts
     ]
-    title = "how many times as good as the baseline"
+    title = "improvement factor over the baseline"
     console.table(("context", *found.settings), rows, title, right=tuple(found.settings))

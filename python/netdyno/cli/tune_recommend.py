@@ -13,6 +13,8 @@ from netdyno.cli import console, values
 from netdyno.cli.tune_bench import experience_page, quantity, times
 from netdyno.cli.tune_options import Html, Json
 from netdyno.cli.tune_params import need_namespace
+from netdyno.errors import Error
+from netdyno.stats import units
 from netdyno.tuning.features import FEATURES, Features, sample
 from netdyno.tuning.recommend import Experience, Judgement, Proposal, judge
 from netdyno.tuning.recommend import recommend as propose
@@ -30,6 +32,24 @@ def recommend(
     experience: Annotated[
         Path | None, typer.Option(help="What `netdyno tune learn` wrote.", metavar="FILE")
     ] = None,
+    rtt: Annotated[
+        str | None,
+        typer.Option(
+            "--rtt",
+            help="Round trip time of its clients, where none is seen.",
+            metavar="TIME",
+            parser=values.time("--rtt"),
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            "--rate",
+            help="What it delivers to all of them, where none is seen.",
+            metavar="RATE",
+            parser=values.bits("--rate"),
+        ),
+    ] = None,
     judged: Annotated[
         bool, typer.Option("--judge", help="Only say how good such proposals are, on what is known.")
     ] = False,
@@ -39,9 +59,12 @@ def recommend(
     """Look at what a service does, and propose the setting that helped where it was like this.
 
     Nothing is changed. It says what it expects and within which interval, from which measured contexts; where
-    the service is unlike all of them, or nothing is expected to help, it proposes nothing.
+    nothing is expected to help, it proposes nothing. Where the round trip time or the rate of the service is
+    not known, or the service is unlike all that was measured, it says so and exits with 90.
 
         netdyno tune recommend --where web
+
+        netdyno tune recommend --where dns --rtt 30ms --rate 5Mbit/s
 
         netdyno tune recommend --judge --html judged.html
     """
@@ -57,6 +80,8 @@ def recommend(
         return
     need_namespace(where)
     features = sample(where, seconds)
+    features |= {"rtt": units.seconds(rtt)} if rtt else {}
+    features |= {"rate": rate} if rate is not None else {}
     proposal = propose(known, features)
     if html:
         seen = {"features": features, "units": {one.name: one.unit for one in FEATURES}}
@@ -64,8 +89,26 @@ def recommend(
     if as_json:
         setting = dict(known.settings[proposal.setting]) if proposal.setting else {}
         console.document({"features": features, **proposal.document(), "values": setting})
-        return
-    show(known, features, proposal)
+    else:
+        show(known, features, proposal)
+    if not proposal.known:
+        raise Error("ND-90-32", f"nothing is proposed: {proposal.why}", fix=_way(known, features, proposal))
+
+
+def _way(known: Experience, features: Features, proposal: Proposal) -> str:
+    """What to do where nothing can be proposed."""
+    if proposal.missing:
+        given = {"rtt": "--rtt 30ms", "rate": "--rate 100Mbit/s"}
+        said = " ".join(given[name] for name in proposal.missing)
+        return f"Look while clients are at work, for longer with --seconds, or say what it is, like {said}"
+    if proposal.beyond:
+        unit = {f.name: f.unit for f in FEATURES}
+        name = proposal.beyond[0]
+        there = [c.features[name] for c in known.contexts if name in c.features]
+        ends = (quantity(value, unit[name]) for value in (min(there), max(there))) if there else ("–", "–")
+        here = quantity(features[name], unit[name])
+        return f"It is {here}, known are {' to '.join(ends)}; `netdyno tune learn` measures others"
+    return "`netdyno tune learn` measures services like it; `netdyno tune search` looks for a setting itself"
 
 
 def _known(experience: Path | None) -> Experience:
@@ -88,8 +131,10 @@ def show(known: Experience, features: Features, proposal: Proposal) -> None:
         out.print(f"like {name} (distance {far:.2g})", markup=False)
     if proposal.expected:
         rows = [(e.setting, times(e.gain), _interval(e.interval)) for e in proposal.expected]
-        title = f"{proposal.metric}, how many times as good as now"
+        title = f"{proposal.metric}, improvement factor over the baseline"
         console.table(("setting", "expected", "interval"), rows, title)
+    if not proposal.known:
+        return
     if not proposal.setting:
         out.print(Text(f"nothing is proposed: {proposal.why}", style="yellow"))
         return
@@ -119,10 +164,13 @@ def show_judgement(found: Judgement) -> None:
         f"{times(found.static_gain)}, best of all {times(found.best_gain)}; "
         f"{found.abstained} times nothing was proposed; {sum(covered)} of {len(covered)} within the interval"
     )
+    by = f"{times(found.difference)}, {_interval(found.interval)}, p = {found.p:.2g}"
     if found.beats:
-        out.print(Text(f"it beats the static setting (p = {found.p:.2g})", style="green"))
+        out.print(Text(f"it beats the static setting: by {by}", style="green"))
+    elif found.worse:
+        out.print(Text(f"it is worse than the static setting: {by}", style="bold red"))
     else:
-        out.print(Text(f"it does not beat the static setting (p = {found.p:.2g})", style="yellow"))
+        out.print(Text(f"it is not shown to beat the static setting: {by}", style="yellow"))
 
 
 def _interval(ends: tuple[float, float] | None) -> str:

@@ -75,6 +75,11 @@ def octets(option: str) -> Callable[[str], int]:
     return lambda text: int(units.bound(units.SIZE.text(text, option)))
 
 
+def bits(option: str) -> Callable[[str], float]:
+    """A rate in bits per second."""
+    return lambda text: units.BITRATE.value(text, option)
+
+
 def _refused(text: str, wanted: str, option: str, code: str = "ND-104-04") -> Error:
     return Error(code, f"{text!r} is not {wanted}", at=option, fix=f"Give {wanted}")
 

@@ -93,10 +93,15 @@ def _verdict(found: Doc) -> tuple[str, Msg, Msg, list[Msg]]:
     ]  # fmt: skip
     if found["beats"]:
         return "pass", M("Better than any single setting"), lead, said
-    return "invalid", M("Not better than the best single setting"), lead, said
+    if found["worse"]:
+        return "fail", M("Worse than the best single setting"), lead, said
+    return "invalid", M("Not shown to be better than the best single setting"), lead, said
 
 
 def _proposed(experience: Doc, proposal: Doc) -> tuple[str, Msg, Msg, list[Msg]]:
+    if proposal["missing"]:
+        lead = M("Its round trip time or its rate is not known: give them with --rtt and --rate.")
+        return "invalid", M("Nothing is proposed"), lead, []
     if not proposal["known"]:
         return "invalid", M("Nothing is proposed"), M("Too little is known of services like this one."), []
     best = next((one for one in proposal["expected"] if one["setting"] == proposal["setting"]), None)
@@ -209,7 +214,7 @@ def _known(settings: Sequence[str], contexts: Sequence[Doc]) -> Table:
 
 
 def _chart(settings: Sequence[str], contexts: Sequence[Doc]) -> dict[str, Any]:
-    """How many times as good, for each service over each path."""
+    """Improvement factors, for each service over each path."""
     kinds = {name: (Data(name), place) for place, name in enumerate(settings)}
     found: list[Trial] = [
         (float(place), math.exp(gain), name)
@@ -217,7 +222,7 @@ def _chart(settings: Sequence[str], contexts: Sequence[Doc]) -> dict[str, Any]:
         for name in settings
         if (gain := _mean(one["gains"].get(name))) is not None
     ]
-    title = M("How many times as good, over services and paths in the order of the table")
+    title = M("Improvement factor over the baseline, over services and paths in the order of the table")
     return chart(
         "gains", title, "number", [points(M("Gain"), M("Service and path"), "id", found, kinds)], log=True
     )

@@ -12,6 +12,7 @@ RATES = {"/s": 1.0, "k/s": 1e3, "M/s": 1e6, "/min": 1 / 60, "/h": 1 / 3600}
 SIZES = {
     "B": 1.0, "kB": 1e3, "KiB": 1024.0, "MB": 1e6, "MiB": 1024.0**2, "GB": 1e9, "GiB": 1024.0**3,
 }  # fmt: skip
+BITS = {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9}
 _ALL = TIMES | RATES | SIZES | {"%": 0.01}
 _QUANTITY = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?)\s*(\S*)\s*")
 
@@ -34,10 +35,17 @@ class Kind:
             raise Error("ND-104-04", f"{written!r} is not {self.what}", at=at, fix=fix)
         return found[1] + (found[2] or self.bare)
 
+    def value(self, written: str, at: str) -> float:
+        """What was written, in the unit whose factor is 1."""
+        found = _QUANTITY.fullmatch(self.text(written, at))
+        assert found is not None, "it was just read"
+        return float(found[1].replace("_", "")) * self.units[found[2]]
+
 
 TIME = Kind("a length of time", TIMES, "s", "250ms")
 RATE = Kind("a rate", RATES, "/s", "1000/s")
 SIZE = Kind("a number of bytes", SIZES, "B", "64B")
+BITRATE = Kind("a rate in bits", BITS, "bit/s", "100Mbit/s")
 
 
 def bound(value: float | int | str) -> float:

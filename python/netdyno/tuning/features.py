@@ -40,6 +40,8 @@ FEATURES: tuple[Feature, ...] = (
     Feature("flow", "B", "bytes of a connection", 1e3),
     Feature("drops", "/s", "datagrams, connections and packets that the kernel dropped", 0.1),
 )
+NEEDED = ("rtt", "rate")
+"""What decides most: without them no service is taken for like another."""
 DROPS = (
     "UdpRcvbufErrors", "UdpSndbufErrors", "TcpExtListenDrops", "TcpExtTCPBacklogDrop", "TcpExtTCPRcvQDrop",
     "IpInDiscards", "IpOutDiscards",
@@ -72,6 +74,14 @@ def features(counters: Mapping[str, float], seconds: float) -> dict[str, float]:
         found["flow"] = octets / max(opened, get("tcp.connections", 0.0), 1.0)
     found["drops"] = sum(get(name, 0.0) for name in DROPS) / seconds
     return found
+
+
+def completed(found: Features, of_path: Features) -> dict[str, float]:
+    """With what no connection told: what is known of the path, and the rate from what was carried."""
+    more = dict(of_path)
+    if "flow" in found:
+        more["rate"] = 8 * found["flow"] * found.get("connects", 0.0)
+    return {**more, **found}
 
 
 def sample(

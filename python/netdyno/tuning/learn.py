@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from netdyno.stats.estimate import mean
 from netdyno.stats.paired import blocks
-from netdyno.tuning.features import features
+from netdyno.tuning.features import Features, completed, features
 from netdyno.tuning.gain import gain, has
 from netdyno.tuning.model import Bench, Metric, Setting
 from netdyno.tuning.recommend import Context, Experience
@@ -22,6 +22,8 @@ class Place:
     name: str
     metric: str
     """What is to be made better."""
+    path: Features = field(default_factory=dict)
+    """What is known of the path, where no connection tells it."""
 
 
 def learn(
@@ -63,7 +65,7 @@ def learn(
                 if has(before, place.metric) and has(after, place.metric):
                     better = alike(metric, after.metrics[place.metric], before.metrics[place.metric])
                     gains.setdefault(name, []).append(better)
-        each = [features(o.counters, o.seconds) for o in rested]
+        each = [completed(features(o.counters, o.seconds), place.path) for o in rested]
         known = set.intersection(*(set(one) for one in each))
         middle = {n: mean([one[n] for one in each]) for n in sorted(known)}
         contexts.append(Context(place.name, middle, place.metric, gains))

@@ -4,7 +4,8 @@ An experience is a list of contexts: how a service was over some path, and by ho
 settings was better than the baseline there, measured. What is expected of a setting for another service is
 the mean over the nearest contexts, the nearer the heavier. How far such means were off where the answer is
 known, each context being left out in turn, is the interval. What is much farther from all contexts than
-they are from each other gets no proposal.
+they are from each other gets no proposal; nor does what has a round trip or a rate that is unknown, or beyond
+theirs.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from typing import Any
 from netdyno import files, reading
 from netdyno.errors import Error
 from netdyno.stats.estimate import mean
-from netdyno.stats.paired import signed_rank
-from netdyno.tuning.features import Features, distance
+from netdyno.stats.ranks import SignedRanks
+from netdyno.tuning.features import NEEDED, Features, distance
 from netdyno.tuning.model import Setting
 
 FORMAT = 1
@@ -31,8 +32,13 @@ CERTAIN = 0.05
 """How far a guess is off at least: no neighbours agree better than trials do."""
 SLACK = 1.5
 """How much farther from all contexts than they are from each other a service may be."""
+BEYOND = 2.0
+"""How many times beyond those of all contexts a round trip or a rate may be."""
 BASELINE = ""
 """The name of changing nothing."""
+
+
+WORDS = {"rtt": "round trip time", "rate": "delivery rate"}
 
 
 @dataclass(frozen=True)
@@ -120,7 +126,11 @@ class Proposal:
     why: str = ""
     """Why nothing is proposed."""
     known: bool = True
-    """False: the service is unlike all that is known."""
+    """False: too little is known of the service, or it is unlike all that is known."""
+    missing: tuple[str, ...] = ()
+    """Features of it that are not known, and without which nothing is proposed."""
+    beyond: tuple[str, ...] = ()
+    """Features of it that are beyond those of all contexts."""
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -132,6 +142,14 @@ def recommend(experience: Experience, features: Features, level: float = 0.1) ->
     if len(experience.contexts) < LEAST:
         why = f"fewer than {LEAST} contexts are known"
         return Proposal(BASELINE, (), (), "", why, known=False)
+    if missing := tuple(name for name in NEEDED if name not in features):
+        named = " and ".join(WORDS[name] for name in missing)
+        why = f"its {named} {'is' if len(missing) == 1 else 'are'} not known"
+        return Proposal(BASELINE, (), (), "", why, known=False, missing=missing)
+    if beyond := _beyond(experience.contexts, features):
+        named = " and ".join(WORDS[name] for name in beyond)
+        why = f"its {named} {'is' if len(beyond) == 1 else 'are'} beyond all that is known"
+        return Proposal(BASELINE, (), (), "", why, known=False, beyond=beyond)
     ranked = _near(experience.contexts, features)
     if not ranked:
         return Proposal(BASELINE, (), (), "", "too little is known of the service", known=False)
@@ -158,6 +176,16 @@ def recommend(experience: Experience, features: Features, level: float = 0.1) ->
     best = next((e for e in expected if e.gain > CERTAIN), None)
     why = "" if best else "none of the settings is expected to be better than changing nothing"
     return Proposal(best.setting if best else BASELINE, tuple(expected), nearest, metric, why)
+
+
+def _beyond(contexts: Sequence[Context], features: Features) -> tuple[str, ...]:
+    """What is needed and lies beyond that of all contexts."""
+    found = []
+    for name in NEEDED:
+        known = [c.features[name] for c in contexts if name in c.features]
+        if not known or not min(known) / BEYOND <= features[name] <= max(known) * BEYOND:
+            found.append(name)
+    return tuple(found)
 
 
 def _near(contexts: Sequence[Context], features: Features) -> list[tuple[Context, float]]:
@@ -233,18 +261,43 @@ class Judgement:
     best_gain: float
     """With the best of the settings everywhere: no recommender can do better."""
     abstained: int
+    difference: float
+    """Of proposed to static gains, in the middle of the contexts."""
+    interval: tuple[float, float] | None
+    """Of that, by the same signed-rank test as `p`; None with too few contexts."""
     p: float
-    """Of the signed-rank test that both gain the same."""
+    """Of the test that both gain the same."""
     level: float
+
+    @classmethod
+    def of(cls, cases: Sequence[Case], level: float) -> Judgement:
+        """What came of all cases."""
+        ranks = SignedRanks([c.gain - c.static_gain for c in cases])
+        return cls(
+            cases=tuple(cases),
+            gain=mean([c.gain for c in cases]),
+            static_gain=mean([c.static_gain for c in cases]),
+            best_gain=mean([c.best_gain for c in cases]),
+            abstained=sum(not c.proposed for c in cases),
+            difference=ranks.centre,
+            interval=ranks.interval(level),
+            p=ranks.p,
+            level=level,
+        )
 
     @property
     def beats(self) -> bool:
         """Whether it is better than the static setting, and not by chance."""
-        return self.gain > self.static_gain and self.p <= self.level
+        return self.interval is not None and self.interval[0] > 0 and self.gain > self.static_gain
+
+    @property
+    def worse(self) -> bool:
+        """Whether it is worse than the static setting, and not by chance."""
+        return self.interval is not None and self.interval[1] < 0
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
-        return {**asdict(self), "beats": self.beats}
+        return {**asdict(self), "beats": self.beats, "worse": self.worse}
 
 
 def judge(experience: Experience, level: float = 0.05) -> Judgement:
@@ -267,15 +320,7 @@ def judge(experience: Experience, level: float = 0.05) -> Judgement:
         )  # fmt: skip
     if not cases:
         raise Error("ND-104-55", "there is no context in it to judge by")
-    return Judgement(
-        cases=tuple(cases),
-        gain=mean([c.gain for c in cases]),
-        static_gain=mean([c.static_gain for c in cases]),
-        best_gain=mean([c.best_gain for c in cases]),
-        abstained=sum(not c.proposed for c in cases),
-        p=signed_rank([c.gain - c.static_gain for c in cases]),
-        level=level,
-    )
+    return Judgement.of(cases, level)
 
 
 def _static(experience: Experience) -> str:

@@ -51,7 +51,7 @@ def render(**more: Any) -> str:
 PAGES = {
     "judged": {"judgement": judge(KNOWN).document()},
     "proposed": {"proposal": proposed(features(9))},
-    "unlike": {"proposal": proposed(features(9) | {"udp": 1.0, "drops": 1e6, "rtt": 9.0})},
+    "unlike": {"proposal": proposed(features(9) | {"udp": 1.0, "drops": 1e6})},
 }
 
 
@@ -93,15 +93,19 @@ def build(**more: Any) -> page.ExperiencePage:
 
 def test_it_says_what_is_known() -> None:
     assert [build(**PAGES[name]).verdict.id for name in PAGES] == [
-        "Not better than the best single setting", "Proposed", "Nothing is proposed"
+        "Not shown to be better than the best single setting", "Proposed", "Nothing is proposed"
     ]  # fmt: skip
     beaten = json.loads(json.dumps(PAGES["judged"]["judgement"])) | {"beats": True}
     assert build(judgement=beaten).verdict.id == "Better than any single setting"
+    worse = beaten | {"beats": False, "worse": True}
+    assert build(judgement=worse).verdict.id == "Worse than the best single setting"
+    unknown = proposed({k: v for k, v in features(9).items() if k != "rtt"})
+    assert build(proposal=unknown).lead.id.startswith("Its round trip time or its rate is not known")
     found = build(**PAGES["proposed"])
     assert found.expected and found.nearest
-    (bbr, buffers), (_, worse) = found.expected.rows, found.intervals
+    (bbr, buffers), (_, down) = found.expected.rows, found.intervals
     assert str(bbr[1].text).startswith("+")
-    assert worse is not None and worse.high < 50
+    assert down is not None and down.high < 50
     assert str(buffers[1].text).startswith("-")
     # as far as the service has them, beside the three that it is like
     assert [len(row) for row in found.nearest.rows] == [5] * 5
@@ -134,5 +138,5 @@ def test_the_verb_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     to = tmp_path / "judged.html"
     words = ["tune", "recommend", "--judge", "--experience", str(tmp_path / "known.json"), "--html", str(to)]
     assert call(words) == 0
-    assert "Not better than the best single setting" in to.read_text(encoding="utf-8")
+    assert "Not shown to be better than the best single setting" in to.read_text(encoding="utf-8")
     assert f"page: {to}" in capsys.readouterr().err.replace("\n", "")

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from netdyno.cli import tune_recommend
 from netdyno.cli.app import call
 from netdyno.errors import Error
 from netdyno.tuning import features as looking
 from netdyno.tuning.features import distance, features
 from netdyno.tuning.learn import Place, learn
-from netdyno.tuning.recommend import BASELINE, Context, Experience, judge, recommend
+from netdyno.tuning.model import Observation, Setting
+from netdyno.tuning.recommend import BASELINE, Case, Context, Experience, Judgement, judge, recommend
 from netdyno.tuning.record import Record
 from netdyno.tuning.simulated import CC, IDLE, RMEM, WMEM, Simulated
 from netdyno.tuning.simulated import Path as Way
@@ -92,13 +94,106 @@ def test_where_nothing_helps_nothing_is_proposed(experience: Experience) -> None
 
 
 def test_what_is_unlike_all_that_is_known_gets_no_proposal(experience: Experience) -> None:
-    datagrams = {"udp": 1.0, "connects": 0.0, "drops": 5000.0, "retransmits": 0.0, "rtt": 0.04, "rate": 1e5}
+    datagrams = {"udp": 1.0, "connects": 0.0, "drops": 5000.0, "retransmits": 0.0, "rtt": 0.04, "rate": 1e7}
     proposal = recommend(experience, datagrams)
     assert (proposal.setting, proposal.known) == (BASELINE, False)
     assert "unlike all that is known" in proposal.why
     assert not recommend(experience, {"connects": 1.0}).known
     few = replace(experience, contexts=experience.contexts[:5])
     assert "fewer than 6" in recommend(few, like(Way())).why
+
+
+@pytest.mark.parametrize(
+    ("without", "said"),
+    [
+        (["rtt"], "its round trip time is not known"),
+        (["rate"], "its delivery rate is not known"),
+        (["rtt", "rate"], "its round trip time and delivery rate are not known"),
+    ],
+)
+def test_where_round_trip_or_rate_is_unknown_nothing_is_proposed(
+    experience: Experience, without: list[str], said: str
+) -> None:
+    """The rest would be alike enough: it was taken for what it need not be."""
+    whole = like(Way(0.1, 0.004, 1e9))
+    assert recommend(experience, whole).setting == "both"
+    seen = {name: value for name, value in whole.items() if name not in without}
+    proposal = recommend(experience, seen)
+    assert (proposal.setting, proposal.known, proposal.expected) == (BASELINE, False, ())
+    assert (proposal.missing, proposal.why) == (tuple(without), said)
+
+
+@pytest.mark.parametrize(("name", "factor"), [("rtt", 8.0), ("rtt", 1 / 200), ("rate", 1e3), ("rate", 1e-3)])
+def test_beyond_what_was_measured_nothing_is_proposed(
+    experience: Experience, name: str, factor: float
+) -> None:
+    whole = like(Way(0.1, 0.004, 1e9))
+    proposal = recommend(experience, {**whole, name: whole[name] * factor})
+    assert (proposal.setting, proposal.known, proposal.beyond) == (BASELINE, False, (name,))
+    assert "beyond all that is known" in proposal.why
+
+
+def test_the_verb_abstains_with_a_code_and_says_how_to_give_what_is_missing(
+    tmp_path: Path,
+    experience: Experience,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    whole = like(Way(0.1, 0.004, 1e9))
+    seen = {name: value for name, value in whole.items() if name not in ("rtt", "rate")}
+    monkeypatch.setattr(tune_recommend, "sample", lambda where, seconds: dict(seen))
+    experience.write(tmp_path / "known.json")
+    verb = ["tune", "recommend", "--experience", str(tmp_path / "known.json")]
+    assert call(verb) == 90
+    out, err = capsys.readouterr()
+    said = " ".join(err.split())
+    assert "ND-90-32: nothing is proposed: its round trip time and delivery rate are not known" in said
+    assert "like --rtt 30ms --rate 100Mbit/s" in said
+    assert "proposed" not in out
+    assert call([*verb, "--rtt", "100ms", "--json"]) == 90
+    out, err = capsys.readouterr()
+    assert (json.loads(out)["missing"], json.loads(out)["known"]) == (["rate"], False)
+    assert "like --rate 100Mbit/s" in " ".join(err.split())
+    rate = f"{whole['rate'] / 1e6:.1f}Mbit/s"
+    assert call([*verb, "--rtt", "100ms", "--rate", rate]) == 0
+    assert "proposed: both" in capsys.readouterr().out
+    assert call([*verb, "--rtt", "3s", "--rate", rate]) == 90
+    assert "beyond all that is known" in " ".join(capsys.readouterr().err.split())
+    assert call([*verb, "--rate", "100Mb"]) == 104
+
+
+def test_a_judgement_is_that_of_its_interval() -> None:
+    """Two cases that gain much make the mean the larger, where all others lose: that beats nothing."""
+
+    def cases(gains: list[float]) -> list[Case]:
+        return [Case(f"{i}", "a", True, gain, "b", 0.2, "a", gain, None) for i, gain in enumerate(gains)]
+
+    lucky = Judgement.of(cases([0.1 - i / 1e3 for i in range(22)] + [9.0, 9.1]), 0.05)
+    assert lucky.gain > lucky.static_gain
+    assert lucky.p <= lucky.level
+    assert (lucky.beats, lucky.worse) == (False, True)
+    assert lucky.interval is not None and lucky.interval[1] < 0
+    good = Judgement.of(cases([0.3 + i / 1e3 for i in range(24)]), 0.05)
+    assert (good.beats, good.worse) == (True, False)
+    few = Judgement.of(cases([0.3] * 5), 0.05)
+    assert (few.beats, few.worse, few.interval) == (False, False, None)
+
+
+def test_what_no_connection_tells_is_told_by_the_path(tmp_path: Path) -> None:
+    """Of crowds and datagrams the kernel shows no round trip; a grid knows the path that it made."""
+
+    class Unseen(Simulated):
+        def measure(self, setting: Setting, seed: int) -> Observation:
+            seen = super().measure(setting, seed)
+            kept = {k: v for k, v in seen.counters.items() if not k.startswith("tcp.")}
+            kept |= {"IpExtOutOctets": 4e6, "IpExtInOctets": 1e6, "TcpActiveOpens": 50.0}
+            return replace(seen, counters=kept, seconds=10.0)
+
+    with Record(tmp_path / "grid.jsonl", {}) as record:
+        places = [Place("crowd", "throughput", {"rtt": 0.06})]
+        (context,) = learn(places, lambda place: Unseen(), SETTINGS, record, {}).contexts
+    assert context.features["rtt"] == 0.06
+    assert context.features["rate"] == pytest.approx(8 * 5e6 / 10)
 
 
 def test_it_is_judged_on_contexts_that_it_had_not_seen(experience: Experience) -> None:
