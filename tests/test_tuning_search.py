@@ -18,23 +18,30 @@ def test_a_search_finds_what_binds_on_a_long_path(tmp_path: Path) -> None:
     command = [
         sys.executable, "-m", "netdyno", "tune", "search", "flow-completion", "--set", "size=1MB",
         "--set", "flows=2", "--path", "delay=15ms", "--baseline", f"{WMEM}=65536", "--param", WMEM,
-        "--trials", "5", "--pairs", "2", "--json",
+        "--trials", "5", "--pairs", "2", "--spare", "20", "--json",
     ]  # fmt: skip
     done = subprocess.run(
         command,
         env=os.environ | {"NETDYNO_STATE": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in (0, 90), done.stderr
     result = json.loads(done.stdout)["result"]
     assert len(result["tried"]) == 2
     proof = result["proofs"][0]
     assert proof["setting"][WMEM] > 1 << 20
+    if not proof["comparison"]["metrics"]:
+        assert done.returncode == 90, "no pair is valid, and that is said"
+        return
     change = next(m for m in proof["comparison"]["metrics"] if m["metric"]["name"] == "completion_mean")
-    # two pairs prove nothing, and it does not say that they do
     assert change["effect"]["change"] < -0.4
-    assert not result["proven"]
+    # two pairs prove nothing, so that more are measured; if they are lost to the machine, that is the verdict
+    assert result["planned"]["pairs"] == result["planned"]["least"] > 2
+    assert (change["effect"]["interval"] is None) == (change["verdict"] == "too few pairs")
+    assert (done.returncode == 90) == (change["verdict"] == "too few pairs")
+    low, high = change["effect"]["interval"] or (-1, 1)
+    assert (low <= 0 <= high) == (change["verdict"] in ("not shown", "no effect", "too few pairs"))
     # whatever was tried lies between the bounds that the other parameters leave
     assert all(t["setting"].get(WMEM, 65536) >= 16384 for t in result["tried"])

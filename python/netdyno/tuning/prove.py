@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from netdyno.stats.paired import blocks, detectable, least_pairs, pairs_for
@@ -83,19 +84,37 @@ def plan(
     return Planned(count, least, arms * count if spare is None else spare, arms, found)
 
 
+@dataclass(frozen=True)
+class Measured:
+    """The trials of one setting."""
+
+    trials: tuple[Trial, ...]
+    """One for each block."""
+    failed: tuple[str, ...] = ()
+    """Why those saw nothing that did not, also those that were measured again."""
+
+
 def measure(
     bench: Bench, record: Record, planned: Planned, settings: Sequence[Setting], seed: int
-) -> tuple[list[list[Trial]], Spare]:
-    """The trials of each setting, in blocks of drawn order, and what is left to spare."""
+) -> tuple[list[Measured], Spare]:
+    """What was measured of each setting, in blocks of drawn order, and what is left to spare."""
     spare = Spare(planned.spare)
     trials: list[list[Trial]] = [[] for _ in settings]
+    failed: list[list[str]] = [[] for _ in settings]
+
+    def note(which: int, trial: Trial) -> None:
+        if not trial.observation.metrics:
+            failed[which].append(trial.observation.why)
+
     for number, block in enumerate(blocks(len(settings), planned.pairs, seed)):
         # a block has one seed: where it decides what is asked, all are asked alike
         own = (seed * 1_000_003 + 3 * 100_003 + number) % 2**31
         for which in block:
             phase = f"proof {json.dumps(dict(settings[which]), sort_keys=True)}"
-            trials[which].append(record.settled(bench, phase, number, settings[which], own, spare))
-    return trials, spare
+            trials[which].append(
+                record.settled(bench, phase, number, settings[which], own, spare, after=partial(note, which))
+            )
+    return [Measured(tuple(t), tuple(f)) for t, f in zip(trials, failed, strict=True)], spare
 
 
 @dataclass(frozen=True)
@@ -107,7 +126,7 @@ class Candidate:
     setting: Setting
     mechanism: tuple[str, ...]
     """Counters of which one must have moved, or nobody knows why it is better."""
-    trials: tuple[Trial, ...]
+    measured: Measured
 
 
 @dataclass(frozen=True)
@@ -161,7 +180,7 @@ class Proof:
 
 def prove(
     metrics: Mapping[str, Metric],
-    baseline: Sequence[Trial],
+    baseline: Measured,
     candidates: Sequence[Candidate],
     limits: Sequence[Limit] = (),
     level: float = 0.05,
@@ -170,14 +189,13 @@ def prove(
     """Judge each candidate; `level` is the chance that any of them is falsely called better or worse."""
     proofs = []
     for one in candidates:
-        pairs = [(a.observation, b.observation) for a, b in zip(baseline, one.trials, strict=True)]
+        pairs = [
+            (a.observation, b.observation) for a, b in zip(baseline.trials, one.measured.trials, strict=True)
+        ]
         compared = judge(pairs, metrics, one.mechanism, level=level / len(candidates), again=again)
-        counted = [t for t in one.trials if t.observation.valid]
+        counted = [t for t in one.measured.trials if t.observation.valid]
         broken = [limit.name for limit in limits if any(limit.broken(t) > 0 for t in counted)]
-        mine, others = (
-            [t.observation.why for t in side if not t.observation.metrics] for side in (one.trials, baseline)
-        )
-        failed = len(mine), len(others)
-        why = mine[0] if mine else ""
+        mine = one.measured.failed
+        failed, why = (len(mine), len(baseline.failed)), mine[0] if mine else ""
         proofs.append(Proof(one.objective, one.setting, compared, tuple(broken), failed, why))
     return proofs

@@ -336,12 +336,12 @@ def _proven(
         arms=len(names), level=level, pairs=budget.pairs, spare=budget.spare,
     )  # fmt: skip
     before(planned)
-    trials, spare = measure(bench, record, planned, list(distinct.values()), seed)
+    measured, spare = measure(bench, record, planned, list(distinct.values()), seed)
     beside = [
-        Candidate(o, setting, mechanism(space, setting), tuple(trials[names.index(_name(setting))]))
+        Candidate(o, setting, mechanism(space, setting), measured[names.index(_name(setting))])
         for o, setting in chosen.items()
     ]
-    proofs = prove(metrics, trials[0], beside, goal.limits, level, spare.again)
+    proofs = prove(metrics, measured[0], beside, goal.limits, level, spare.again)
     return replace(found, proofs=tuple(proofs), planned=planned)
 
 

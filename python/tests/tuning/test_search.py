@@ -310,13 +310,15 @@ def test_what_makes_trials_fail_is_not_proven(tmp_path: Path) -> None:
                 return Observation(setting, {}, {}, valid=False, why="the server died")
             return seen
 
-    found = look(tmp_path / "a.jsonl", Fragile(), pairs=14, spare=0)
-    (proof,) = found.proofs
-    assert proof.verdict is Verdict.BETTER
-    assert proof.fails
-    assert proof.why == "the server died"
-    assert not found.proven
-    assert "lost to failures (the server died)" in where_to(proof.comparison.lost, proof.comparison.dropped)
+    for spare in (0, 40):
+        found = look(tmp_path / f"{spare}.jsonl", Fragile(), pairs=14, spare=spare)
+        (proof,) = found.proofs
+        assert proof.verdict is Verdict.BETTER
+        assert proof.fails
+        assert proof.why == "the server died"
+        assert not found.proven
+        gone = where_to(proof.comparison.lost, proof.comparison.dropped)
+        assert gone == "" if spare else "lost to failures (the server died)" in gone
 
 
 def test_nothing_that_the_baseline_dominates_is_on_the_front(tmp_path: Path) -> None:
