@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from netdyno import impairment, namespace
+from netdyno import impairment, namespace, sysctl
 from netdyno.config import Config
 from netdyno.errors import Error
 from netdyno.journal import Journal, journal
 from netdyno.links import UNASKED
 from netdyno.topology import End, Host, Link, Network, Topology
-from netdyno.tuning.applied import applied
+from netdyno.tuning.applied import applied, is_tunable
 from netdyno.tuning.counters import Sampler, Where
 from netdyno.tuning.model import Metric, Observation, Setting
 from netdyno.tuning.sockets import Glances
@@ -58,6 +58,17 @@ class Spec(Config):
     """Kernel parameters of the whole machine that a trial cannot do without."""
     offloads: dict[str, bool] = Field(default_factory=dict)
     """Of the client's end of the cable, as in `ethtool -K`."""
+
+    @field_validator("server", "client", "machine")
+    @classmethod
+    def _parameters(cls, value: dict[str, str | int]) -> dict[str, str | int]:
+        for name, text in value.items():
+            try:
+                if not is_tunable(name):
+                    sysctl.checked(name, text)
+            except Error as e:
+                raise ValueError(f"{e.what}. {e.fix}") from None
+        return value
 
     @property
     def label(self) -> str:
