@@ -119,6 +119,8 @@ class GroupSample(Model):
     """Of this interval."""
     devices_active: int = 0
     """Devices with a flow under way at its end."""
+    waiting: int | None = None
+    """Devices that had been waiting for an answer for longer than `stall` then; None where none is waited for."""
     delays: dict[str, Quantiles] = Field(default_factory=dict)
     """Delays by name, of messages answered in it."""
     lateness: Quantiles = Field(default_factory=Quantiles)
@@ -271,6 +273,21 @@ class Losses(Model):
         return round(self.length.mean * self.length.count)
 
 
+class Stalls(Model):
+    """Waits for answers, or for connections, that were longer than the group's `stall`."""
+
+    limit: int = 0
+    """What a wait must be longer than, ns."""
+    time: float = 0
+    """Device time of the measure phase spent in such waits, seconds."""
+    share: float = 0
+    """The same as share of all device time."""
+    longest: int = 0
+    """The longest wait that reached into the measure phase, answered or not, ns; it may be shorter than the limit."""
+    waiting: float = 0
+    """Share of the devices that were in such a wait when the measure phase ended."""
+
+
 class GroupResult(Model):
     """What one group did in a trial."""
 
@@ -300,6 +317,10 @@ class GroupResult(Model):
     """How what was lost lay; None likewise."""
     lateness: Distribution = Field(default_factory=Distribution)
     """How late the generator was: actual minus intended send time."""
+    confirmed: bool | None = None
+    """Whether every message asks for an answer, so that silence is loss; None in results of a former version."""
+    stalls: Stalls | None = None
+    """Waits that were too long; None where nothing is waited for, or the transport does not know (DPDK)."""
     errors: list[ErrorCount] = Field(default_factory=list)
     """Failures by kind, with an example."""
 

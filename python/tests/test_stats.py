@@ -18,6 +18,8 @@ from netdyno.model import (
     Losses,
     Phases,
     Reason,
+    Stalls,
+    Trial,
     Validity,
 )
 from netdyno.result import Leg, Repetition
@@ -139,6 +141,10 @@ def test_merging_nothing() -> None:
         "a.loss",
         "a.errors",
         "a.errors.timeout",
+        "a.stalls.share",
+        "a.stalls.time",
+        "a.stalls.longest",
+        "a.stalls.waiting",
         "a.messages_sent.rate",
     ],
 )
@@ -162,11 +168,26 @@ def test_metrics_read_and_show_alike(text: str) -> None:
         "a.ipdv.round_trip.jitter",
         "a.losses.length",
         "a.losses.noticeable.max",
+        "a.stalls",
+        "a.stalls.limit",
     ],
 )
 def test_wrong_metrics(text: str) -> None:
     with pytest.raises(Error):
         Metric.parse(text)
+
+
+def test_stalls_are_read_in_the_units_of_limits() -> None:
+    stalls = {"limit": 2_000_000_000, "time": 3.5, "share": 0.25, "longest": 2_750_000_000, "waiting": 0.5}
+    one = Trial(run="r", groups=[GroupResult(name="a", stalls=Stalls(**stalls)), GroupResult(name="b")])
+
+    def of(text: str) -> float | None:
+        return Metric.parse(text).of(one)
+
+    # a limit of "3s" is 3e9
+    assert (of("a.stalls.time"), of("a.stalls.longest")) == (3.5e9, 2.75e9)
+    assert (of("a.stalls.share"), of("a.stalls.waiting"), of("b.stalls.share")) == (0.25, 0.5, None)
+    assert Metric.parse("a.stalls.time").unit == "ns"
 
 
 @pytest.mark.parametrize(

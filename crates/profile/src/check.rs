@@ -111,6 +111,10 @@ fn check_group(profile: &Profile, group: &Group, at: &str, add: &mut impl FnMut(
             "Leave it out, or use the dpdk transport",
         )));
     }
+    if group.stall.ns() == 0 {
+        let what = "every answer takes some time";
+        add(Some(Error::new(OUT_OF_RANGE, format!("{at}.stall"), what, "Give it a length, like \"2s\"")));
+    }
     if group.connect_timeout.ns() == 0 {
         let key = format!("{at}.connect_timeout");
         add(Some(Error::new(

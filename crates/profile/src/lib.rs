@@ -126,6 +126,9 @@ pub struct Group {
     /// Longest wait for a connection to come up. Default 5s.
     #[serde(default = "five_seconds")]
     pub connect_timeout: Interval,
+    /// A device that waits longer than this for an answer, or for a connection, is stalled. Default 2s.
+    #[serde(default = "two_seconds")]
+    pub stall: Interval,
     /// TLS settings, for targets with a TLS scheme.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
@@ -139,6 +142,10 @@ pub struct Group {
 
 fn one() -> u32 {
     1
+}
+
+fn two_seconds() -> Interval {
+    Interval::secs(2)
 }
 
 fn five_seconds() -> Interval {

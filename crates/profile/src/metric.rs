@@ -67,6 +67,8 @@ pub enum Kind {
     Noticeable,
     /// How the lost ones lay: one of [`LOSS_SPREADS`].
     Losses(&'static str, Stat),
+    /// Waits for answers that were longer than the group's `stall`: one of [`STALLS`].
+    Stalls(&'static str),
     /// Failures, of one kind or all.
     Errors(Option<String>),
     /// A counter, as a count or per second of the measure phase.
@@ -85,6 +87,10 @@ const ORDER_SHARES: [&str; 3] = ["ratio", "by_three", "displaced"];
 const ORDER_SPREADS: [&str; 4] = ["extent", "late", "displacement", "waiting"];
 /// Lost in a row; from each loss to the one before, and from each row to the one before (RFC 3357); in messages.
 const LOSS_SPREADS: [&str; 3] = ["length", "distance", "between"];
+
+/// Share of the devices' time spent in them, that time and the longest in nanoseconds, and the share of the
+/// devices that were in one when the measure phase ended.
+const STALLS: [&str; 4] = ["share", "time", "longest", "waiting"];
 
 /// `GROUP.what`, parsed.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
@@ -132,6 +138,7 @@ impl FromStr for Metric {
             [group, "reordering", what, s] => {
                 (group, Kind::Disorder(one_of(&ORDER_SPREADS, what)?, stat(s)?))
             }
+            [group, "stalls", what] => (group, Kind::Stalls(one_of(&STALLS, what)?)),
             [group, "errors"] => (group, Kind::Errors(None)),
             [group, "errors", kind] if Failure::ALL.iter().any(|f| f.name() == *kind) => {
                 (group, Kind::Errors(Some((*kind).to_owned())))
@@ -146,10 +153,12 @@ impl FromStr for Metric {
                 return Err(format!(
                     "{text:?} is not a metric; use GROUP.delay.NAME.STAT, GROUP.lateness.STAT, GROUP.loss, \
                      GROUP.losses.noticeable, GROUP.losses.{}.STAT, GROUP.ipdv.NAME.STAT, GROUP.reordering.{}, \
-                     GROUP.reordering.{}.STAT, GROUP.errors[.KIND] or GROUP.COUNTER[.rate] with COUNTER one of {}",
+                     GROUP.reordering.{}.STAT, GROUP.stalls.{}, GROUP.errors[.KIND] or GROUP.COUNTER[.rate] with \
+                     COUNTER one of {}",
                     LOSS_SPREADS.join("|"),
                     ORDER_SHARES.join("|"),
                     ORDER_SPREADS.join("|"),
+                    STALLS.join("|"),
                     counters.join(", ")
                 ));
             }
@@ -171,6 +180,7 @@ impl fmt::Display for Metric {
             Kind::Disorder(what, s) => write!(f, "reordering.{what}.{}", stat(s)),
             Kind::Noticeable => f.write_str("losses.noticeable"),
             Kind::Losses(what, s) => write!(f, "losses.{what}.{}", stat(s)),
+            Kind::Stalls(what) => write!(f, "stalls.{what}"),
             Kind::Errors(None) => f.write_str("errors"),
             Kind::Errors(Some(kind)) => write!(f, "errors.{kind}"),
             Kind::Counter { name, rate: false } => f.write_str(name),
@@ -214,8 +224,13 @@ mod tests {
             "a.losses.between.p50",
             "a.lateness.max",
             "a.loss",
+            "a.stalls.share",
+            "a.stalls.time",
+            "a.stalls.longest",
+            "a.stalls.waiting",
             "a.errors",
             "a.errors.timeout",
+            "a.errors.unanswered",
             "a.messages_sent",
             "a.messages_delivered.rate",
         ] {
@@ -236,6 +251,9 @@ mod tests {
             "a.ipdv.round_trip",
             "a.ipdv.round_trip.jitter",
             "a.losses.length",
+            "a.stalls",
+            "a.stalls.limit",
+            "a.stalls.longest.max",
         ] {
             assert!(text.parse::<Metric>().is_err(), "{text}");
         }

@@ -454,6 +454,11 @@ impl Model for Device {
         }
         self.reset(State::Idle);
     }
+
+    #[inline]
+    fn waiting_since(&self) -> Time {
+        self.waiting.front().map_or(Time::NEVER, |oldest| oldest.sent)
+    }
 }
 
 impl Device {

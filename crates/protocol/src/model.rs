@@ -39,6 +39,12 @@ pub trait Model {
     /// waits for an answer is counted as unanswered, and so is a connection that never came up.
     fn abandoned(&mut self, cx: &mut Cx<'_>);
 
+    /// Since when the device has waited for an answer without a break, [`Time::NEVER`] when it waits for none: since
+    /// the oldest message left that it still waits for; where datagrams carry the model, and one may be lost, since the
+    /// first left after the last answer. Transports ask after each call and know by themselves how long a connection
+    /// takes to come up.
+    fn waiting_since(&self) -> Time;
+
     /// How many messages fell due before `end`, by the clock alone, and have neither been sent nor counted as
     /// intended: a live view counts these as they fall due.
     fn behind(&self, end: Time) -> u64 {

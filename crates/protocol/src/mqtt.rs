@@ -298,6 +298,18 @@ impl Model for Device {
         self.inflight.clear();
         self.state = State::Idle;
     }
+
+    #[inline]
+    fn waiting_since(&self) -> Time {
+        match self.state {
+            State::Up | State::Lingering => {
+                self.inflight.front().map_or(self.pinged, |oldest| oldest.sent.min(self.pinged))
+            }
+            // for CONNACK and SUBACK
+            State::Greeting | State::Subscribing => self.since,
+            State::Idle | State::Connecting | State::Pausing => Time::NEVER,
+        }
+    }
 }
 
 // ---- the session ----

@@ -114,6 +114,7 @@ impl Plan {
             next: 0,
             base: Time::ZERO,
             armed: Time::NEVER,
+            silent: Time::NEVER,
             running: false,
             stopping: false,
         }
@@ -141,6 +142,8 @@ pub struct Device {
     base: Time,
     /// When the timer is set to.
     armed: Time,
+    /// When the first echo was sent after the last reply, as long as one of them may be answered.
+    silent: Time,
     running: bool,
     stopping: bool,
 }
@@ -151,6 +154,7 @@ impl Model for Device {
         self.next = 0;
         self.base = cx.intended;
         self.armed = Time::NEVER;
+        self.silent = Time::NEVER;
         self.running = true;
         self.stopping = false;
         self.pump(cx);
@@ -201,6 +205,11 @@ impl Model for Device {
     fn abandoned(&mut self, cx: &mut Cx<'_>) {
         self.forget(cx, 0, "no echo reply by the end of the drain");
         self.running = false;
+    }
+
+    #[inline]
+    fn waiting_since(&self) -> Time {
+        if self.running { self.silent } else { Time::NEVER }
     }
 }
 
@@ -254,10 +263,14 @@ impl Device {
             batch += 1;
             let len = self.emit(cx, intended);
             cx.sent(intended, len);
+            self.silent = self.silent.min(cx.now);
             self.echoes.push_back(Echo { intended, sent: cx.now, done: false });
             self.next += 1;
         }
         let waiting = self.echoes.iter().any(|echo| !echo.done);
+        if !waiting {
+            self.silent = Time::NEVER;
+        }
         if !waiting && !self.more(cx) {
             self.end(cx);
             cx.finish();
@@ -354,6 +367,8 @@ impl Device {
             Some(echo) => {
                 echo.done = true;
                 let intended = echo.intended;
+                // those still on their way are waited for from now on
+                self.silent = cx.now;
                 cx.arrived(intended, bytes.len());
                 cx.delivered(intended, ROUND_TRIP);
             }
@@ -435,7 +450,7 @@ mod tests {
 
     #[test]
     fn a_device_is_small() {
-        assert!(std::mem::size_of::<Device>() <= 72, "{}", std::mem::size_of::<Device>());
+        assert!(std::mem::size_of::<Device>() <= 80, "{}", std::mem::size_of::<Device>());
     }
 
     #[test]
@@ -503,6 +518,29 @@ mod tests {
         broken.run_to_ms(2_500);
         broken.closed(Failure::Local);
         assert_eq!((broken.end, broken.failures(Failure::Unanswered)), (Some(End::Failed), 2));
+    }
+
+    #[test]
+    fn it_waits_from_the_first_echo_after_the_last_reply() {
+        let mut ping = bench(r#"{"interval": "100ms", "timeout": "1s"}"#);
+        ping.start();
+        answer(&mut ping);
+        assert_eq!(ping.model.waiting_since(), Time::NEVER);
+        ping.run_to_ms(350);
+        assert_eq!(ping.model.waiting_since(), Time(100_000_000));
+        // one of the three is lost
+        let sent = ping.sent();
+        ping.datagram(&replies(&sent[64..128], 64)[0]);
+        assert_eq!(ping.model.waiting_since(), Time(350_000_000));
+        ping.run_to_ms(5_000);
+        assert_eq!(ping.model.waiting_since(), Time(350_000_000), "echoes go on, and none is answered");
+        // what is given up before the next is sent is not waited for
+        let mut slow = bench(r#"{"interval": "5s", "timeout": "1s"}"#);
+        slow.start();
+        slow.run_to_ms(999);
+        assert_eq!(slow.model.waiting_since(), Time::ZERO);
+        slow.run_to_ms(1_000);
+        assert_eq!(slow.model.waiting_since(), Time::NEVER);
     }
 
     #[test]

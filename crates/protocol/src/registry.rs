@@ -170,6 +170,11 @@ macro_rules! registry {
             }
 
             #[inline]
+            fn waiting_since(&self) -> Time {
+                match self { $( Self::$name(device) => device.waiting_since(), )+ }
+            }
+
+            #[inline]
             fn behind(&self, end: Time) -> u64 {
                 match self { $( Self::$name(device) => device.behind(end), )+ }
             }

@@ -146,6 +146,18 @@ impl Params {
         Ok(Plan { ops: self.ops()?.into(), timeout: self.timeout.0, datagrams })
     }
 
+    /// Whether any step waits for the other side.
+    pub fn expects(&self) -> bool {
+        fn any(steps: &[Step]) -> bool {
+            steps.iter().any(|step| match step {
+                Step::Expect(_) | Step::ExpectRegex(_) | Step::ExpectHex(_) => true,
+                Step::Repeat(repeat) => any(&repeat.steps),
+                Step::Send(_) | Step::SendHex(_) | Step::Delay(_) | Step::Timeout(_) => false,
+            })
+        }
+        any(&self.steps)
+    }
+
     fn ops(&self) -> Result<Vec<Op>, Problem> {
         let waits = self.timeout > Interval::default();
         Problem::unless(waits, "timeout", || "is zero".into(), "use 5s")?;
@@ -430,7 +442,7 @@ impl Model for Device {
     fn abandoned(&mut self, cx: &mut Cx<'_>) {
         if self.state == State::Connecting {
             cx.never_answered(self.started, "no connection by the end of the drain");
-        } else if self.expects() {
+        } else if self.waiting_since() != Time::NEVER {
             let step = self.at;
             let what = format!("step {step} had not got what it expects by the end of the drain");
             let asked = self.asked.unwrap_or(self.due);
@@ -442,15 +454,18 @@ impl Model for Device {
         }
         self.state = State::Idle;
     }
+
+    fn waiting_since(&self) -> Time {
+        match self.plan.ops.get(self.at as usize) {
+            Some(Op::Expect { within, .. }) if self.state == State::Playing && self.waiting => {
+                Time(self.limit.0.saturating_sub(u64::try_from(within.as_nanos()).unwrap_or(u64::MAX)))
+            }
+            _ => Time::NEVER,
+        }
+    }
 }
 
 impl Device {
-    /// Whether the step at hand waits for the other side.
-    fn expects(&self) -> bool {
-        let expects = matches!(self.plan.ops.get(self.at as usize), Some(Op::Expect { .. }));
-        self.state == State::Playing && self.waiting && expects
-    }
-
     fn end(&mut self, cx: &mut Cx<'_>) {
         self.state = State::Idle;
         self.kept = Vec::new();

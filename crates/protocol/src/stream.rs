@@ -83,6 +83,8 @@ pub struct Plan {
     pace: Pace,
     count: u64,
     echo: bool,
+    /// Whether it waits for each datagram until the next one leaves at least: only then does silence tell something.
+    listens: bool,
     timeout: Duration,
     /// Bits in [`Seen`].
     window: u64,
@@ -134,6 +136,7 @@ impl Params {
             pace,
             count: self.count,
             echo: self.echo,
+            listens: self.echo && away > u64::from(self.burst),
             timeout: self.timeout.0,
             window: away.clamp(WINDOW.0, WINDOW.1).next_power_of_two(),
         })
@@ -150,6 +153,7 @@ impl Plan {
             back: 0,
             base: Time::ZERO,
             quiet: Time::ZERO,
+            silent: Time::NEVER,
             running: false,
             stopping: false,
         }
@@ -170,6 +174,8 @@ pub struct Device {
     base: Time,
     /// When the last datagram was sent.
     quiet: Time,
+    /// When the first was sent after the last that came back.
+    silent: Time,
     running: bool,
     stopping: bool,
 }
@@ -183,6 +189,7 @@ impl Model for Device {
         self.back = 0;
         self.base = cx.intended;
         self.quiet = cx.now;
+        self.silent = Time::NEVER;
         self.running = true;
         self.stopping = false;
         self.pump(cx);
@@ -223,6 +230,11 @@ impl Model for Device {
         if self.running {
             self.settle(cx);
         }
+    }
+
+    #[inline]
+    fn waiting_since(&self) -> Time {
+        if self.running && self.plan.listens { self.silent } else { Time::NEVER }
     }
 
     fn behind(&self, end: Time) -> u64 {
@@ -298,6 +310,7 @@ impl Device {
             if sent > 0 {
                 cx.out.segment = size;
                 self.quiet = cx.now;
+                self.silent = self.silent.min(cx.now);
             }
         }
         if self.more(cx) {
@@ -352,6 +365,8 @@ impl Device {
             Arrival::TooLate => return cx.unasked(sent),
         }
         self.back += 1;
+        // one that was lost before is not waited for, those sent after it are from now on
+        self.silent = if seen.next < self.next { cx.now } else { Time::NEVER };
         cx.delivered(sent, ROUND_TRIP);
     }
 }
@@ -382,7 +397,7 @@ mod tests {
 
     #[test]
     fn a_device_is_small() {
-        assert!(std::mem::size_of::<Device>() <= 56, "{}", std::mem::size_of::<Device>());
+        assert!(std::mem::size_of::<Device>() <= 64, "{}", std::mem::size_of::<Device>());
     }
 
     #[test]
@@ -433,6 +448,30 @@ mod tests {
         assert_eq!(stream.end, None);
         stream.run_to_ms(100);
         assert_eq!(stream.end, Some(End::Completed));
+    }
+
+    #[test]
+    fn it_waits_from_the_first_datagram_after_the_last_that_came_back() {
+        let mut stream = bench(r#"{"interval": "10ms", "timeout": "1s"}"#);
+        stream.start();
+        let first = datagrams(&mut stream);
+        assert_eq!(stream.model.waiting_since(), Time::ZERO);
+        stream.datagram(&first[0]);
+        assert_eq!(stream.model.waiting_since(), Time::NEVER);
+        stream.run_to_ms(15);
+        assert_eq!(stream.model.waiting_since(), Time(10_000_000));
+        stream.run_to_ms(25);
+        let sent = datagrams(&mut stream);
+        // the first of the two is lost, and nobody waits for it
+        stream.datagram(&sent[1]);
+        assert_eq!(stream.model.waiting_since(), Time::NEVER);
+        stream.run_to_ms(9_000);
+        assert_eq!(stream.model.waiting_since(), Time(30_000_000));
+        for silent in [r#"{"interval": "2s", "timeout": "1s"}"#, r#"{"echo": false}"#] {
+            let mut stream = bench(silent);
+            stream.start();
+            assert_eq!(stream.model.waiting_since(), Time::NEVER, "{silent}");
+        }
     }
 
     #[test]

@@ -5,9 +5,10 @@ use crate::interfaces::{self, Interfaces};
 use crate::order;
 use crate::plan::Plan;
 use crate::result::{
-    Distribution, Failures, GroupPoint, GroupResult, PhaseLengths, Point, Rates, Reason, TrialResult,
-    Validity, WorkerPoint, counts,
+    Distribution, Failures, GroupPoint, GroupResult, PhaseLengths, Point, Rates, Reason, StallResult,
+    TrialResult, Validity, WorkerPoint, counts,
 };
+use crate::stalls::Stalls;
 use crate::transport::{Control, ElementCounts, Sample, Unready};
 use hdrhistogram::Histogram;
 use protocol::meter::{Counts, DeviceTally, Failure, Phase, Tally};
@@ -70,6 +71,10 @@ struct GroupSum {
     /// Happened in the measure phase.
     happened: Counts,
     examples: [Option<String>; Failure::ALL.len()],
+    /// Time in stalls and the longest wait; none where the transport does not tell.
+    stalled: Option<Stalls>,
+    /// Devices of each worker that were stalled when the measure phase ended.
+    waiting: Vec<u32>,
 }
 
 /// Gathers the samples of all workers.
@@ -107,6 +112,8 @@ impl Collector {
                 measured: Tally::new(g.delays.len()),
                 happened: Counts::default(),
                 examples: Default::default(),
+                stalled: None,
+                waiting: vec![0; cores.len()],
             })
             .collect();
         let seen = interfaces::read().unwrap_or_default();
@@ -142,6 +149,14 @@ impl Collector {
             sum.measured.merge(&tallies[Phase::Measure as usize]);
             if sample.phase == Phase::Measure {
                 tallies.iter().for_each(|t| sum.happened += &t.counts);
+            }
+        }
+        for (sum, stalls) in self.groups.iter_mut().zip(&sample.stalls) {
+            let stalled = sum.stalled.get_or_insert_default();
+            stalled.time += stalls.time;
+            stalled.longest = stalled.longest.max(stalls.longest);
+            if sample.phase == Phase::Measure {
+                sum.waiting[sample.worker] = stalls.waiting;
             }
         }
         if sample.phase == Phase::Measure {
@@ -209,13 +224,18 @@ impl Collector {
         for (g, plan) in self.plan.groups.iter().enumerate() {
             let mut all = Tally::new(plan.delays.len());
             let mut active = 0;
+            let mut waiting = None;
             for sample in samples {
+                if let Some(stalls) = sample.stalls.get(g).filter(|_| plan.waits) {
+                    *waiting.get_or_insert(0) += stalls.waiting;
+                }
                 sample.groups[g].iter().for_each(|t| all.merge(t));
                 active += sample.active[g];
             }
             let point = GroupPoint {
                 counts: counts(&all.counts),
                 devices_active: active,
+                waiting,
                 delays: named(plan.delays, &all.delays, Distribution::brief),
                 lateness: Distribution::brief(&all.lateness),
             };
@@ -287,6 +307,18 @@ impl Collector {
                 reordering: order::disorder(&sum.measured, plan.protocol),
                 losses: order::losses(&sum.measured, plan.protocol),
                 lateness: Distribution::full(&sum.measured.lateness),
+                confirmed: plan.confirmed,
+                stalls: sum.stalled.filter(|_| plan.waits).map(|stalled| {
+                    let devices = f64::from(plan.devices.max(1));
+                    let device_time = devices * measured_ns as f64;
+                    StallResult {
+                        limit: plan.stall,
+                        time: stalled.time as f64 / 1e9,
+                        share: if measured_ns == 0 { 0.0 } else { stalled.time as f64 / device_time },
+                        longest: stalled.longest,
+                        waiting: f64::from(sum.waiting.iter().sum::<u32>()) / devices,
+                    }
+                }),
                 errors: Failure::ALL
                     .iter()
                     .filter(|f| sum.total.failures[**f as usize] > 0)
@@ -504,6 +536,7 @@ mod tests {
             phase: if from < 2000 { Phase::Measure } else { Phase::Drain },
             groups: vec![tallies],
             active: vec![0],
+            stalls: vec![Stalls { time: 500_000_000, longest: until * 1_000_000, waiting: 1 }],
             ran: 0,
             waited: 0,
             took: time(until - from).0,
@@ -570,6 +603,31 @@ mod tests {
                 assert_eq!(seen.2, expected.2);
             }
         }
+    }
+
+    #[test]
+    fn stalls_add_up_over_workers() {
+        let of = |model: &str| {
+            let text = format!(
+                r#"{{"name": "t", "phases": {{"warmup": "0s", "measure": "2s", "drain": "1s"}}, "groups": [
+                {{"name": "g", "target": "udp://127.0.0.1:9", "devices": 4, "stall": "300ms", "model": {model}}}]}}"#
+            );
+            let plan = Plan::new(profile::load(&text).expect("good"), &Trial::default()).expect("a plan");
+            let control = Control::new(0, 2_000_000_000, 1_000_000_000, 1_000_000_000);
+            let mut collector = Collector::new(Arc::new(plan), Arc::new(control), vec![0, 1]);
+            for sample in [sample(0, 0, 2000), sample(1, 0, 2000), last(0, 2000, 2100), last(1, 2000, 2400)] {
+                collector.take(sample);
+            }
+            let result = finish(collector);
+            (result.groups[0].stalls, result.series.iter().map(|p| p.groups["g"].waiting).collect::<Vec<_>>())
+        };
+        let (stalls, waiting) = of(r#"{"stream": {"echo": true}}"#);
+        // four times 0.5 s of the 8 s that four devices had; two of them waited when the measure phase ended
+        let expected =
+            StallResult { limit: 300_000_000, time: 2.0, share: 0.25, longest: 2_400_000_000, waiting: 0.5 };
+        assert_eq!((stalls, &waiting[..]), (Some(expected), &[Some(2), Some(2)][..]));
+        let (stalls, waiting) = of(r#"{"stream": {"echo": false}}"#);
+        assert_eq!((stalls, &waiting[..]), (None, &[None, None][..]), "nothing to wait for");
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod reflector;
 pub mod result;
 mod schedule;
 pub mod sockets;
+pub mod stalls;
 mod timers;
 pub mod transport;
 

@@ -2,7 +2,7 @@
 
 use crate::transport::Unready;
 use profile::{Load, Profile};
-use protocol::registry::{self, Params, Scheme};
+use protocol::registry::{self, Carrier, Params, Scheme};
 use protocol::unit::Interval;
 use rustls_pki_types::ServerName;
 use serde::Deserialize;
@@ -58,6 +58,10 @@ pub struct GroupPlan {
     pub model: registry::Plan,
     /// Whether every message is to be confirmed, so that silence is loss.
     pub confirmed: bool,
+    /// Whether devices wait for answers at all, or for connections.
+    pub waits: bool,
+    /// A wait longer than this is a stall, ns.
+    pub stall: u64,
     /// How many devices.
     pub devices: u32,
     /// When flows begin.
@@ -183,6 +187,12 @@ impl GroupPlan {
                 Params::Http(_) | Params::Ping(_) => true,
                 Params::Script(_) => false, // may send what it expects no answer to
             },
+            waits: match &group.model {
+                Params::Stream(stream) => stream.echo,
+                Params::Script(script) => scheme.carrier == Carrier::Stream || script.expects(),
+                Params::Mqtt(_) | Params::Http(_) | Params::Ping(_) => true,
+            },
+            stall: group.stall.ns(),
             target: target.to_string(),
             address,
             scheme,

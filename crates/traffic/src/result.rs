@@ -119,6 +119,8 @@ pub struct GroupPoint {
     pub counts: Value,
     /// Devices with a flow under way at the end of the interval.
     pub devices_active: u32,
+    /// Devices that had been waiting for an answer for longer than `stall` then; null where none is waited for.
+    pub waiting: Option<u32>,
     /// Delays by name.
     pub delays: BTreeMap<&'static str, Distribution>,
     /// The generator's own lateness.
@@ -231,6 +233,21 @@ pub struct Losses {
     pub between: Distribution,
 }
 
+/// Waits for answers that were longer than the group's `stall`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct StallResult {
+    /// What a wait must be longer than, ns.
+    pub limit: u64,
+    /// Device time of the measure phase spent in such waits, seconds.
+    pub time: f64,
+    /// The same as share of all device time.
+    pub share: f64,
+    /// The longest wait that reached into the measure phase, answered or not, ns.
+    pub longest: u64,
+    /// Share of the devices that were in such a wait when the measure phase ended.
+    pub waiting: f64,
+}
+
 /// One kind of failure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Failures {
@@ -274,6 +291,10 @@ pub struct GroupResult {
     pub losses: Option<Losses>,
     /// The generator's own lateness.
     pub lateness: Distribution,
+    /// Whether every message asks for an answer, so that silence is loss.
+    pub confirmed: bool,
+    /// Stalls; null where nothing is waited for, or the transport does not know.
+    pub stalls: Option<StallResult>,
     /// Failures by kind.
     pub errors: Vec<Failures>,
 }

@@ -9,6 +9,7 @@ use crate::dpdk::impaired::Impaired;
 use crate::dpdk::observe::Observer;
 use crate::interfaces::Interfaces;
 use crate::plan::Plan;
+use crate::stalls::Stalls;
 use protocol::meter::{Failure, Phase, Tally, Window};
 use protocol::time::Time;
 use serde::Serialize;
@@ -197,6 +198,8 @@ pub struct Sample {
     pub groups: Vec<[Tally; 3]>,
     /// Devices with a flow under way, per group.
     pub active: Vec<u32>,
+    /// What devices waited for answers, per group; none where the transport does not know.
+    pub stalls: Vec<Stalls>,
     /// Time on the CPU, ns.
     pub ran: u64,
     /// Time waiting for a CPU, ns.

@@ -264,3 +264,27 @@ fn a_broker_that_falls_silent_leaves_its_messages_unanswered() {
     assert_eq!(sent, delivered + 15);
     assert_eq!(flows.iter().map(|flow| flow.tally.failed).sum::<u32>(), 15);
 }
+
+#[test]
+fn a_server_that_freezes_stalls_its_devices() {
+    let server = Server::new(http);
+    let mut groups = groups("http", server.address, json!({"http": {"timeout": "1h"}}));
+    groups[0]["stall"] = json!("100ms");
+    let (result, _) = run_with(&long(groups), |control| {
+        in_measure_phase(control);
+        until(|| server.answered.load(Ordering::SeqCst) > 30);
+        server.silent.store(true, Ordering::SeqCst);
+        until(|| server.kept_back.load(Ordering::SeqCst) == 3 * http(&[]).len());
+        sleep(Duration::from_millis(400));
+        control.stop();
+    });
+    let stalls = result.groups[0].stalls.expect("devices wait");
+    assert_eq!((stalls.limit, stalls.waiting), (100_000_000, 1.0));
+    // three devices for 0.4 s, or longer where the machine is busy
+    assert!(stalls.time >= 1.2 && stalls.longest >= 400_000_000, "{stalls:?}");
+    let share = stalls.time / (3.0 * result.phases.measure);
+    assert!(share <= 1.0 && (stalls.share - share).abs() < 1e-9, "{stalls:?} of {:?}", result.phases);
+    let measure = result.series.iter().filter(|point| point.phase == protocol::meter::Phase::Measure);
+    assert_eq!(measure.last().and_then(|point| point.groups["g"].waiting), Some(3));
+    assert_eq!(measured(&result.groups[0], "unanswered"), 3);
+}

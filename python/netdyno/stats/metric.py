@@ -2,7 +2,7 @@
 
 The names are the profile's: `GROUP.delay.NAME.STAT`, `GROUP.lateness.STAT`, `GROUP.loss`,
 `GROUP.losses.noticeable`, `GROUP.losses.WHAT.STAT`, `GROUP.ipdv.NAME.STAT`, `GROUP.reordering.SHARE`,
-`GROUP.reordering.WHAT.STAT`, `GROUP.errors[.KIND]`, `GROUP.COUNTER[.rate]`.
+`GROUP.reordering.WHAT.STAT`, `GROUP.stalls.WHAT`, `GROUP.errors[.KIND]`, `GROUP.COUNTER[.rate]`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ ORDER_SPREADS = ("extent", "late", "displacement", "waiting")
 """Two of each."""
 LOSS_SPREADS = ("length", "distance", "between")
 """RFC 3357."""
+STALLS = ("share", "time", "longest", "waiting")
+"""Of waits for answers: share of the devices' time, that time, the longest, share of the devices at the end."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Metric:
 
     group: str
     kind: str
-    """`delay`, `ipdv`, `lateness`, `loss`, `losses`, `reordering`, `errors` or `counter`."""
+    """`delay`, `ipdv`, `lateness`, `loss`, `losses`, `reordering`, `stalls`, `errors` or `counter`."""
     name: str = ""
     stat: str = ""
 
@@ -55,6 +57,8 @@ class Metric:
                 return cls(group, "reordering", share)
             case [group, "reordering", name, stat] if name in ORDER_SPREADS and stat in STATS:
                 return cls(group, "reordering", name, stat)
+            case [group, "stalls", what] if what in STALLS:
+                return cls(group, "stalls", what)
             case [group, "errors", *kind] if len(kind) <= 1:
                 return cls(group, "errors", kind[0] if kind else "")
             case [group, name] if name in COUNTERS:
@@ -67,7 +71,7 @@ class Metric:
             fix="Use GROUP.delay.NAME.STAT, GROUP.lateness.STAT, GROUP.loss, GROUP.losses.noticeable, "
             f"GROUP.losses.{'|'.join(LOSS_SPREADS)}.STAT, GROUP.ipdv.NAME.STAT, "
             f"GROUP.reordering.{'|'.join(ORDER_SHARES)}, GROUP.reordering.{'|'.join(ORDER_SPREADS)}.STAT, "
-            f"GROUP.errors[.KIND] or GROUP.COUNTER[.rate] with COUNTER one of {', '.join(COUNTERS)}",
+            f"GROUP.stalls.{'|'.join(STALLS)}, GROUP.errors[.KIND] or GROUP.COUNTER[.rate] with COUNTER one of {', '.join(COUNTERS)}",
         )
 
     @property
@@ -86,6 +90,8 @@ class Metric:
         """The unit of its values."""
         if self.kind in ("delay", "ipdv", "lateness") or (self.kind, self.name) == ("reordering", "late"):
             return "ns"
+        if self.kind == "stalls":
+            return "ns" if self.name in ("longest", "time") else "ratio"
         if self.kind == "loss" or (self.kind in ("losses", "reordering") and not self.stat):
             return "ratio"
         return "/s" if self.stat == "rate" else "count"
@@ -102,6 +108,12 @@ class Metric:
         if self.kind in ("losses", "reordering"):
             of = getattr(group, self.kind)
             return getattr(of, self.name) if of else None
+        if self.kind == "stalls":
+            stalls = group.stalls
+            if stalls is None:
+                return None
+            # like every other time that a limit may be given for
+            return stalls.time * 1e9 if self.name == "time" else float(getattr(stalls, self.name))
         if self.kind == "errors":
             failures = group.measured.failures
             return float(failures.get(self.name, 0) if self.name else sum(failures.values()))

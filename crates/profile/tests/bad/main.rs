@@ -135,6 +135,7 @@ fn each_fault_is_named_with_its_place_and_a_remedy() {
         ),
         ("no scheme", g("/targets/broker", json!("10.0.0.2:1883")), "ND-104-04", "targets.broker", "mqtt://"),
         ("path for mqtt", g("/targets/broker", json!("mqtt://h/x")), "ND-104-04", "groups[0].target", "path"),
+        ("any wait a stall", g("/groups/0/stall", json!("0s")), "ND-104-05", "groups[0].stall", "length"),
         ("no devices", g("/groups/0/devices", json!(0)), "ND-104-05", "groups[0].devices", "1 to"),
         (
             "negative devices",

@@ -338,6 +338,21 @@ fn what_is_waited_for_to_the_end_is_unanswered() {
 }
 
 #[test]
+fn it_waits_from_the_oldest_request_without_a_response() {
+    let mut web = bench(r#"{"interval": "10ms", "pipelining": 2}"#);
+    web.up();
+    assert_eq!(web.model.waiting_since(), Time::ZERO);
+    web.run_to_ms(15);
+    web.feed(OK);
+    assert_eq!(web.model.waiting_since(), Time(10_000_000));
+    web.feed(OK);
+    assert_eq!(web.model.waiting_since(), Time::NEVER, "until the next is due");
+    web.run_to_ms(20);
+    web.closed(Failure::Reset);
+    assert_eq!(web.model.waiting_since(), Time::NEVER);
+}
+
+#[test]
 fn wrong_parameters_are_explained() {
     assert!(problem(r#"{"method": "GE T"}"#).starts_with("method: \"GE T\" is no method"));
     assert!(problem(r#"{"method": "CONNECT"}"#).contains("tunnel"));

@@ -426,6 +426,26 @@ fn each_publish_without_acknowledgement_is_one_failure() {
 }
 
 #[test]
+fn it_waits_for_each_answer_from_what_it_sent() {
+    let mut talk =
+        Talk::new(r#"{"interval": "1h", "keep_alive": "10s", "reconnect": {"fixed": {}}, "client_id": "x"}"#);
+    talk.start();
+    assert_eq!(talk.model.waiting_since(), Time::NEVER, "the connection is the transport's");
+    talk.run_to_ms(5);
+    talk.connected();
+    assert_eq!(talk.model.waiting_since(), Time(5_000_000), "CONNACK");
+    talk.run_to_ms(7);
+    talk.welcome(false);
+    assert_eq!(talk.model.waiting_since(), Time(7_000_000), "PUBACK");
+    talk.ack(1);
+    assert_eq!(talk.model.waiting_since(), Time::NEVER);
+    talk.run_to_ms(7_507);
+    assert_eq!(talk.model.waiting_since(), Time(7_507_000_000), "PINGRESP");
+    talk.closed(Failure::Reset);
+    assert_eq!(talk.model.waiting_since(), Time::NEVER, "it pauses");
+}
+
+#[test]
 fn what_is_waited_for_to_the_end_is_unanswered() {
     let at_end = |prepare: fn(&mut Talk)| {
         let mut talk = Talk::new(r#"{"interval": "0s", "max_inflight": 3, "subscribe": [{"topic": "t"}]}"#);

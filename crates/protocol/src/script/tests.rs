@@ -120,6 +120,18 @@ fn each_wait_has_its_limit() {
 }
 
 #[test]
+fn it_waits_while_it_expects() {
+    let mut talk =
+        tcp(r#"[{"delay": "5ms"}, {"send": "a"}, {"expect": "b"}, {"delay": "1s"}, {"send": "c"}]"#);
+    talk.up();
+    assert_eq!(talk.model.waiting_since(), Time::NEVER);
+    talk.run_to_ms(9);
+    assert_eq!(talk.model.waiting_since(), Time(5_000_000));
+    talk.feed(b"b");
+    assert_eq!(talk.model.waiting_since(), Time::NEVER);
+}
+
+#[test]
 fn what_is_waited_for_to_the_end_is_unanswered() {
     let steps = r#"[{"timeout": "1h"}, {"send": "a"}, {"expect": "b"}, {"delay": "1h"}, {"send": "c"}]"#;
     for (answer, counted) in [("", 1), ("b", 0)] {

@@ -283,6 +283,7 @@ impl Supervisor {
                 phase,
                 groups: std::mem::replace(&mut self.tallies[worker], none(&self.plan)),
                 active: self.active(worker),
+                stalls: Vec::new(),
                 ran: cpu.ran.saturating_sub(then.ran),
                 waited: cpu.waited.saturating_sub(then.waited),
                 took,

@@ -2,6 +2,7 @@
 
 use crate::plan::Plan;
 use crate::schedule::{Arrivals, Crowd};
+use crate::stalls::Stalls;
 use profile::Load;
 use protocol::meter::{Failure, Tally, Window};
 use protocol::time::Time;
@@ -30,6 +31,10 @@ pub(super) struct Group {
     pub idle: VecDeque<u32>,
     /// Devices with a flow under way.
     pub active: u32,
+    /// How long its devices waited, since the last sample; the limit, and whether they wait for anything.
+    pub stalls: Stalls,
+    pub stall: u64,
+    pub waits: bool,
     /// Tallies since the last sample.
     pub meter: Box<[Tally; 3]>,
     /// How many failures of each kind have been told.
@@ -56,6 +61,9 @@ impl Group {
             flows_each: 0,
             idle: slots.clone().collect(),
             active: 0,
+            stalls: Stalls::default(),
+            stall: group.stall,
+            waits: group.waits,
             meter: Box::new(std::array::from_fn(|_| Tally::new(delays))),
             told: [0; Failure::ALL.len()],
             delays,

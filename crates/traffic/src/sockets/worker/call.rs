@@ -1,6 +1,6 @@
 //! Calling a device's model, and doing what it asks.
 
-use super::Worker;
+use super::{State, Worker};
 use crate::transport::Complaint;
 use protocol::meter::Failure;
 use protocol::model::{Cx, End, Link, Model};
@@ -59,7 +59,25 @@ impl Worker {
         if let Some(end) = end {
             self.flow_ended(i, end);
         }
+        self.see_wait(i);
         (answer, end, excused)
+    }
+
+    /// Take note of what device `i` waits for now: a connection, an answer, or nothing.
+    #[inline]
+    pub(super) fn see_wait(&mut self, i: u32) {
+        let slot = &mut self.slots[i as usize];
+        let group = &mut self.groups[usize::from(slot.group)];
+        if !group.waits {
+            return;
+        }
+        let since = match slot.state {
+            State::Active if slot.connect_by == Time::NEVER => slot.device.waiting_since(),
+            // what is to be sent again has waited longer
+            State::Active => slot.connect_asked.min(slot.device.waiting_since()),
+            State::Idle | State::Resting | State::Done => Time::NEVER,
+        };
+        slot.wait.see(since, self.now, group.stall, self.window, &mut group.stalls);
     }
 
     fn carry_out(&mut self, i: u32, link: Link) {

@@ -244,6 +244,7 @@ impl Worker {
         if conn.is_datagram() {
             conn.up = true;
         } else {
+            slot.connect_asked = self.now;
             slot.connect_by = self.now + Duration::from_nanos(group.connect_timeout);
         }
         slot.conn = Some(conn);

@@ -244,6 +244,7 @@ impl Worker {
             }
             slot.state = State::Done;
             let g = usize::from(slot.group);
+            self.see_wait(i as u32);
             self.groups[g].active -= 1;
             self.groups[g].meter[self.window.counted(self.now) as usize].counts.flows_failed += 1;
         }

@@ -13,6 +13,7 @@ use super::conn::Conn;
 use super::group::Group;
 use crate::cpu::{CpuTime, ThreadCpu};
 use crate::plan::Plan;
+use crate::stalls::Wait;
 use crate::timers::Timers;
 use crate::transport::{Complaint, Control, Sample, Unready};
 use protocol::meter::{DeviceTally, Window};
@@ -66,8 +67,11 @@ struct Slot {
     /// When the model wants to be woken, and when it said so.
     wake: Time,
     asked: Time,
-    /// When the connection must be up.
+    /// When the connection was asked for, and when it must be up.
+    connect_asked: Time,
     connect_by: Time,
+    /// How long it has been waiting for an answer.
+    wait: Wait,
     /// A timer that waits until the socket takes datagrams again.
     held: Option<Time>,
     tally: DeviceTally,
@@ -132,7 +136,9 @@ impl Worker {
                     begun: Time::ZERO,
                     wake: Time::NEVER,
                     asked: Time::ZERO,
+                    connect_asked: Time::ZERO,
                     connect_by: Time::NEVER,
+                    wait: Wait::none(),
                     held: None,
                     tally: DeviceTally::default(),
                 });

@@ -11,8 +11,9 @@ impl Worker {
         self.sample(Some(how));
     }
 
-    /// What fell due before `end` was intended, whether or not there was time to send it.
-    fn count_behind(&mut self, end: Time) {
+    /// What fell due before `end` was intended, whether or not there was time to send it; and who has been waiting
+    /// too long then.
+    fn survey(&mut self, end: Time) {
         let (measure, drain) = (end.min(self.window.measure), end.min(self.window.drain));
         let mut behind = vec![[0; 2]; self.groups.len()];
         for slot in self.slots.iter().filter(|slot| slot.state == State::Active) {
@@ -20,6 +21,8 @@ impl Worker {
             let [of_warmup, of_measure] = &mut behind[usize::from(slot.group)];
             *of_warmup += warmup;
             *of_measure += all - warmup;
+            let group = &mut self.groups[usize::from(slot.group)];
+            group.stalls.waiting += u32::from(slot.wait.is_stalled(end, group.stall));
         }
         for (group, behind) in self.groups.iter_mut().zip(behind) {
             group.count_behind(behind);
@@ -38,7 +41,7 @@ impl Worker {
                 Phase::Drain => Time::NEVER,
             }),
         };
-        self.count_behind(until);
+        self.survey(until);
         let devices = if last.is_some() {
             self.slots.iter().map(|s| (s.group, s.index, s.tally)).collect()
         } else {
@@ -51,6 +54,7 @@ impl Worker {
             phase,
             groups: self.groups.iter_mut().map(|group| group.take_meter(until, self.window)).collect(),
             active: self.groups.iter().map(|g| g.active).collect(),
+            stalls: self.groups.iter_mut().map(|g| std::mem::take(&mut g.stalls)).collect(),
             ran: cpu.ran.saturating_sub(self.cpu_then.ran),
             waited: cpu.waited.saturating_sub(self.cpu_then.waited),
             took: self.now.since(self.wall_then),
