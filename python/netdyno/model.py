@@ -120,7 +120,7 @@ class GroupSample(Model):
     devices_active: int = 0
     """Devices with a flow under way at its end."""
     waiting: int | None = None
-    """Devices that had been waiting for an answer for longer than `stall` then; None where none is waited for."""
+    """Devices that had been waiting for an answer longer than `stall` then; None where none is waited for."""
     delays: dict[str, Quantiles] = Field(default_factory=dict)
     """Delays by name, of messages answered in it."""
     lateness: Quantiles = Field(default_factory=Quantiles)
@@ -283,7 +283,7 @@ class Stalls(Model):
     share: float = 0
     """The same as share of all device time."""
     longest: int = 0
-    """The longest wait that reached into the measure phase, answered or not, ns; it may be shorter than the limit."""
+    """The longest wait that reached into the measure phase, answered or not, ns; maybe within the limit."""
     waiting: float = 0
     """Share of the devices that were in such a wait when the measure phase ended."""
 
@@ -318,7 +318,7 @@ class GroupResult(Model):
     lateness: Distribution = Field(default_factory=Distribution)
     """How late the generator was: actual minus intended send time."""
     confirmed: bool | None = None
-    """Whether every message asks for an answer, so that silence is loss; None in results of a former version."""
+    """Whether every message asks for an answer, so that silence is loss; None in older results."""
     stalls: Stalls | None = None
     """Waits that were too long; None where nothing is waited for, or the transport does not know (DPDK)."""
     errors: list[ErrorCount] = Field(default_factory=list)

@@ -31,8 +31,8 @@ pub trait Model {
     /// of them did not get through, and it may go on sending.
     fn closed(&mut self, cx: &mut Cx<'_>, why: Failure);
 
-    /// The measure phase is over: begin nothing new, end the flow in good order (MQTT: DISCONNECT).
-    /// Answers still on their way may be waited for until the drain phase ends.
+    /// The measure phase is over, or the load wants fewer devices: begin nothing new, end the flow in good order
+    /// (MQTT: DISCONNECT). Answers still on their way may be waited for until the drain phase ends.
     fn stop(&mut self, cx: &mut Cx<'_>);
 
     /// Draining is over, and the flow had not ended: what did not come until now does not come. Each message that

@@ -52,6 +52,8 @@ struct Server {
     address: SocketAddr,
     /// Connections taken, over all.
     taken: Arc<AtomicUsize>,
+    /// Connections that the other side has ended.
+    left: Arc<AtomicUsize>,
     /// Answers given.
     answered: Arc<AtomicUsize>,
     /// Answers nothing while this is set.
@@ -67,6 +69,7 @@ impl Server {
         let server = Self {
             address: listener.local_addr().expect("address"),
             taken: Arc::default(),
+            left: Arc::default(),
             answered: Arc::default(),
             silent: Arc::default(),
             kept_back: Arc::default(),
@@ -74,13 +77,14 @@ impl Server {
         };
         let (taken, answered, silent) =
             (Arc::clone(&server.taken), Arc::clone(&server.answered), Arc::clone(&server.silent));
+        let left = Arc::clone(&server.left);
         let (kept_back, streams) = (Arc::clone(&server.kept_back), Arc::clone(&server.streams));
         std::thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
                 streams.lock().expect("streams").push(stream.try_clone().expect("clone"));
                 taken.fetch_add(1, Ordering::SeqCst);
                 let (answered, silent) = (Arc::clone(&answered), Arc::clone(&silent));
-                let kept_back = Arc::clone(&kept_back);
+                let (kept_back, left) = (Arc::clone(&kept_back), Arc::clone(&left));
                 std::thread::spawn(move || {
                     let mut buffer = [0; 4096];
                     while let Ok(n @ 1..) = stream.read(&mut buffer) {
@@ -92,6 +96,7 @@ impl Server {
                         answered.fetch_add(1, Ordering::SeqCst);
                         let _gone = stream.write_all(&answer);
                     }
+                    left.fetch_add(1, Ordering::SeqCst);
                 });
             }
         });
@@ -287,4 +292,42 @@ fn a_server_that_freezes_stalls_its_devices() {
     let measure = result.series.iter().filter(|point| point.phase == protocol::meter::Phase::Measure);
     assert_eq!(measure.last().and_then(|point| point.groups["g"].waiting), Some(3));
     assert_eq!(measured(&result.groups[0], "unanswered"), 3);
+}
+
+#[test]
+fn devices_retire_when_their_message_is_answered_and_come_back() {
+    let stage = |over: &str, devices: u32| json!({"over": over, "devices": devices});
+    let down = [stage("0s", 20), stage("400ms", 20), stage("0s", 5)];
+    let again = [stage("300ms", 5), stage("0s", 12)];
+    // flows that never end, and flows of one request
+    for (scheme, model, stages) in [
+        ("http", json!({"http": {"requests": 0}}), [&down[..], &again].concat()),
+        ("mqtt", json!({"mqtt": {"count": 0, "interval": "5ms"}}), [&down[..], &again].concat()),
+        ("http", json!({"http": {"requests": 1}}), down.to_vec()),
+    ] {
+        let endless = stages.len() > 3;
+        let server = Server::new(if scheme == "http" { http } else { broker });
+        let mut groups = groups(scheme, server.address, model);
+        groups[0]["devices"] = json!(20);
+        groups[0]["load"] = json!({"closed": {"flow_interval": "5ms", "stages": stages}});
+        let (result, _) = run_with(&long(groups), |control| {
+            let count = |of: &AtomicUsize| of.load(Ordering::SeqCst);
+            if endless {
+                until(|| (count(&server.left), count(&server.taken)) == (15, 27));
+            } else {
+                until(|| control.now().is_some_and(|now| now.0 > 2_500_000_000));
+            }
+            control.stop();
+        });
+        let group = &result.groups[0];
+        if endless {
+            assert_eq!(group.total["flows_started"], 27, "{scheme}: fifteen went, and seven came back");
+        }
+        // in good order: none is cut off
+        assert_eq!(group.total["flows_failed"], 0, "{scheme}: {:?}", group.errors);
+        assert_eq!(group.total["messages_sent"], group.total["messages_delivered"], "{scheme}");
+        let of_phase = result.series.iter().filter(|point| point.phase == protocol::meter::Phase::Measure);
+        let active = of_phase.map(|point| point.groups["g"].devices_active).last();
+        assert!(active.is_some_and(|n| n <= if endless { 12 } else { 5 }), "{scheme}: {active:?}");
+    }
 }

@@ -24,7 +24,7 @@ ORDER_SPREADS = ("extent", "late", "displacement", "waiting")
 LOSS_SPREADS = ("length", "distance", "between")
 """RFC 3357."""
 STALLS = ("share", "time", "longest", "waiting")
-"""Of waits for answers: share of the devices' time, that time, the longest, share of the devices at the end."""
+"""Of waits for answers: share of the devices' time, that time, the longest, and who waits at the end."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,8 @@ class Metric:
             fix="Use GROUP.delay.NAME.STAT, GROUP.lateness.STAT, GROUP.loss, GROUP.losses.noticeable, "
             f"GROUP.losses.{'|'.join(LOSS_SPREADS)}.STAT, GROUP.ipdv.NAME.STAT, "
             f"GROUP.reordering.{'|'.join(ORDER_SHARES)}, GROUP.reordering.{'|'.join(ORDER_SPREADS)}.STAT, "
-            f"GROUP.stalls.{'|'.join(STALLS)}, GROUP.errors[.KIND] or GROUP.COUNTER[.rate] with COUNTER one of {', '.join(COUNTERS)}",
+            f"GROUP.stalls.{'|'.join(STALLS)}, GROUP.errors[.KIND] or GROUP.COUNTER[.rate] "
+            f"with COUNTER one of {', '.join(COUNTERS)}",
         )
 
     @property

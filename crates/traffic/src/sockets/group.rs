@@ -22,8 +22,13 @@ pub(super) struct Group {
     crowd: Option<Crowd>,
     next_look: Time,
     wanted: u32,
-    /// Closed loop: devices at work.
+    /// Closed loop: devices at work; those of them that have done all their flows, and those told to end theirs.
     pub awake: u32,
+    pub done: u32,
+    pub retiring: u32,
+    /// Its devices, and where to look for the next that is to retire.
+    slots: Range<u32>,
+    retire_at: u32,
     /// Closed loop: rest between flows, and flows per device (0: no limit).
     pub flow_interval: Duration,
     pub flows_each: u32,
@@ -57,6 +62,10 @@ impl Group {
             next_look: Time::ZERO,
             wanted: 0,
             awake: 0,
+            done: 0,
+            retiring: 0,
+            retire_at: slots.start,
+            slots: slots.clone(),
             flow_interval: Duration::ZERO,
             flows_each: 0,
             idle: slots.clone().collect(),
@@ -114,6 +123,27 @@ impl Group {
         self.wanted
     }
 
+    /// Closed loop: how many more devices are at work than are wanted at `now`, those not counted that end already.
+    pub fn surplus(&mut self, now: Time) -> u32 {
+        let wanted = self.wanted(now);
+        self.at_work().saturating_sub(wanted)
+    }
+
+    fn at_work(&self) -> u32 {
+        self.awake.saturating_sub(self.done + self.retiring)
+    }
+
+    /// The devices in turn, each once, from where the last search ended.
+    pub fn turns(&self) -> impl Iterator<Item = u32> + use<> {
+        let (slots, from) = (self.slots.clone(), self.retire_at);
+        (from..slots.end).chain(slots.start..from)
+    }
+
+    /// The search ended at device `i`.
+    pub fn turned(&mut self, i: u32) {
+        self.retire_at = if i + 1 < self.slots.end { i + 1 } else { self.slots.start };
+    }
+
     /// When to look at this group again.
     pub fn next(&self, draining: bool) -> Time {
         match &self.arrivals {
@@ -121,6 +151,8 @@ impl Group {
             // until a device is free
             Some(_) if self.idle.is_empty() => Time::NEVER,
             Some(arrivals) => arrivals.next(),
+            // there were too many to tell at once
+            None if self.at_work() > self.wanted => Time::ZERO,
             None => self.next_look,
         }
     }

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 /// Timers fired between two looks at the sockets.
 const TIMERS_A_TURN: usize = 64;
+/// Devices told to end between two looks at the sockets.
+const RETIRE_A_TURN: u32 = 256;
 /// A flow that failed rests at least this long, so that a dead server is not hammered.
 const REST_AFTER_FAILURE: Duration = Duration::from_millis(100);
 /// Until a datagram that the kernel had no room for is tried again: an interface's full queue says nothing when
@@ -38,6 +40,38 @@ impl Worker {
                 let Some(i) = self.groups[g].idle.pop_front() else { break };
                 self.groups[g].awake += 1;
                 self.rest(i, self.now);
+            }
+            self.retire(g);
+        }
+    }
+
+    /// Closed loop: fewer devices are wanted than are at work. Those that rest go at once, the others when their
+    /// message is answered.
+    fn retire(&mut self, g: usize) {
+        let mut left = self.groups[g].surplus(self.now).min(RETIRE_A_TURN);
+        if left == 0 {
+            return;
+        }
+        for i in self.groups[g].turns() {
+            match self.slots[i as usize].state {
+                State::Resting => {
+                    self.timers.set(i, Time::NEVER);
+                    self.slots[i as usize].state = State::Idle;
+                    self.groups[g].awake -= 1;
+                    self.groups[g].idle.push_back(i);
+                }
+                State::Active if !self.slots[i as usize].retires => {
+                    self.slots[i as usize].retires = true;
+                    self.groups[g].retiring += 1;
+                    let now = self.now;
+                    self.call(i, now, |device, cx| device.stop(cx));
+                }
+                State::Active | State::Idle | State::Done => continue,
+            }
+            left -= 1;
+            if left == 0 {
+                self.groups[g].turned(i);
+                break;
             }
         }
     }
@@ -78,9 +112,11 @@ impl Worker {
         slot.connect_by = Time::NEVER;
         slot.held = None;
         self.timers.set(i, Time::NEVER);
+        let retires = std::mem::take(&mut slot.retires);
         let g = usize::from(slot.group);
         let group = &mut self.groups[g];
         group.active -= 1;
+        group.retiring -= u32::from(retires);
         match end {
             End::Completed => {
                 group.meter[self.window.phase(slot.begun) as usize].counts.flows_completed += 1;
@@ -109,7 +145,8 @@ impl Worker {
             }
         } else if group.flows_each > 0 && slot.flows >= group.flows_each {
             slot.state = State::Done;
-        } else if group.awake > group.wanted(self.now) {
+            group.done += 1;
+        } else if retires || group.surplus(self.now) > 0 {
             group.awake -= 1;
             slot.state = State::Idle;
             group.idle.push_back(i);

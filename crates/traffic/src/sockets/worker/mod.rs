@@ -60,6 +60,8 @@ struct Slot {
     index: u32,
     group: u16,
     state: State,
+    /// Its flow ends early, as fewer devices are wanted.
+    retires: bool,
     /// Flows done, for a closed loop with a limit.
     flows: u32,
     /// When the flow was meant to begin.
@@ -132,6 +134,7 @@ impl Worker {
                     index,
                     group: g as u16,
                     state: State::Idle,
+                    retires: false,
                     flows: 0,
                     begun: Time::ZERO,
                     wake: Time::NEVER,
