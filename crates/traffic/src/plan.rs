@@ -6,9 +6,10 @@ use protocol::registry::{self, Carrier, Params, Scheme};
 use protocol::unit::Interval;
 use rustls_pki_types::ServerName;
 use serde::Deserialize;
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Most points of a series, and most over all groups: what a result of a run of any length may hold.
 const POINTS: u64 = 10_000;
@@ -168,6 +169,11 @@ impl GroupPlan {
         if let (Params::Http(http), Some(path)) = (&mut params, &target.path) {
             http.path.clone_from(path); // the profile's checks see to it that only one of the two is set
         }
+        if let Params::Mqtt(mqtt) = &mut params {
+            // a session that is kept is looked for under the same name by the next run
+            let run = if mqtt.clean_session { run_token() } else { 0 };
+            mqtt.name_clients(token(&(run, &profile.name, &group.name)));
+        }
         let model = params.compile(&seen).map_err(|p| {
             let p = p.under(&at(&format!("model.{}", group.model.name())));
             Unready::new("ND-104-04", p.key, p.what, p.fix)
@@ -209,6 +215,17 @@ impl GroupPlan {
     pub fn source(&self, index: u32) -> Option<IpAddr> {
         (!self.sources.is_empty()).then(|| self.sources[index as usize % self.sources.len()])
     }
+}
+
+fn token(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Another number for each run, here and elsewhere.
+fn run_token() -> u64 {
+    RandomState::new().hash_one(SystemTime::now())
 }
 
 fn resolve(host: &str, port: u16, ipv4: Option<bool>) -> Result<SocketAddr, String> {
@@ -265,6 +282,23 @@ mod tests {
             let why = plan(open.clone(), json!({"load": load})).expect_err("no load");
             assert_eq!(why[0].at, "trial.load");
         }
+    }
+
+    #[test]
+    fn clients_of_each_run_and_group_have_names_of_their_own() {
+        let ids = |session: &str| {
+            let group = |name: &str| {
+                let model = json!({"mqtt": {"clean_session": session == "clean"}});
+                json!({"name": name, "target": "mqtt://127.0.0.1", "model": model})
+            };
+            let text = json!({"name": "p", "groups": [group("a"), group("b")]}).to_string();
+            let plan = Plan::new(profile::load(&text).expect("good"), &Trial::default()).expect("a plan");
+            plan.groups.iter().map(|group| format!("{:?}", group.model)).collect::<Vec<_>>()
+        };
+        let (clean, kept) = (ids("clean"), ids("kept"));
+        assert!(clean[0] != clean[1] && kept[0] != kept[1], "groups would evict each other");
+        assert!(clean != ids("clean"), "runs would evict each other");
+        assert_eq!(kept, ids("kept"), "the next run finds its session");
     }
 
     #[test]

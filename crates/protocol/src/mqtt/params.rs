@@ -106,8 +106,10 @@ impl Default for Backoff {
 pub struct Params {
     /// Protocol version: `"3.1.1"` or `"5.0"`. Default `"3.1.1"`.
     pub version: Version,
-    /// Client identifier; a template. Default `nd-{device}`.
-    pub client_id: String,
+    /// Client identifier; a template. An empty one lets the broker choose. Default: `nd`, eight letters and digits of
+    /// the run and group, and the device's number; with a kept session, of the profile and group, so that the next run
+    /// finds it.
+    pub client_id: Option<String>,
     /// User name; a template. Default: none.
     pub username: Option<String>,
     /// Password; a template. Default: none.
@@ -167,7 +169,7 @@ impl Default for Params {
     fn default() -> Self {
         Self {
             version: Version::V311,
-            client_id: "nd-{device}".into(),
+            client_id: None,
             username: None,
             password: None,
             clean_session: true,
@@ -213,17 +215,28 @@ impl Params {
         self.plan()
     }
 
+    /// Client identifiers that no other group and no other run has: a broker ends the session of a client when another
+    /// with its name comes (§3.1.4). 3.1.1 §3.1.3.1 promises 23 letters and digits; ten million devices need 18.
+    pub fn name_clients(&mut self, token: u64) {
+        const DIGITS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+        let digit = |i: u32| char::from(DIGITS[(token / 36u64.pow(i) % 36) as usize]);
+        let token = (0..8).map(digit).collect::<String>();
+        self.client_id.get_or_insert_with(|| format!("nd{token}{{device}}"));
+    }
+
     fn plan(&self) -> Result<Plan, Problem> {
         let v5 = self.version == Version::V5;
         Problem::unless(self.qos <= 2, "qos", || no_qos(self.qos), "use 0, 1 or 2")?;
-        let client_id = datum("client_id", &self.client_id)?;
+        // a group's own takes this one's place before it runs
+        let client_id = self.client_id.as_deref().unwrap_or("nd{device}");
         // 3.1.1 §3.1.3.1: the broker makes up an identifier only for a clean session
         Problem::unless(
-            !self.client_id.is_empty() || self.clean_session || v5,
+            !client_id.is_empty() || self.clean_session || v5,
             "client_id",
             || "is empty, and the session is to be kept".into(),
             "give each device one, like nd-{device}",
         )?;
+        let client_id = datum("client_id", client_id)?;
         Problem::unless(
             v5 || self.password.is_none() || self.username.is_some(),
             "password",

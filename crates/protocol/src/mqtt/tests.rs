@@ -94,7 +94,7 @@ fn the_flow_of_the_paper() {
     talk.start();
     talk.run_to_ms(2);
     talk.connected();
-    assert_eq!(talk.heard(), "CONNECT \"nd-0\" keep=10 clean\n");
+    assert_eq!(talk.heard(), "CONNECT \"nd0\" keep=10 clean\n");
     talk.run_to_ms(5);
     talk.welcome(false);
     for i in 0..3 {
@@ -553,6 +553,25 @@ fn packet_identifiers_wrap_around_those_in_use() {
     }
     assert!(talk.heard().ends_with("PUBLISH q1 #65535 nd/0 \nPUBLISH q1 #2 nd/0 \nPUBLISH q1 #3 nd/0 \nPUBLISH q1 #4 nd/0 \nPUBLISH q1 #5 nd/0 \nPUBLISH q1 #6 nd/0 \nPUBLISH q1 #7 nd/0 \nPUBLISH q1 #8 nd/0 \nPUBLISH q1 #9 nd/0 \n"));
     assert_eq!(talk.end, None);
+}
+
+#[test]
+fn clients_of_groups_and_runs_have_names_of_their_own() {
+    let named = |token: u64, json: &str| {
+        let mut params: Params = serde_json::from_str(json).expect(json);
+        params.name_clients(token);
+        params.check().expect("good");
+        params.client_id.expect("a name")
+    };
+    let names: std::collections::BTreeSet<_> =
+        (0..1000).map(|token| named(token * 0x9e37_79b9, "{}")).collect();
+    assert_eq!(names.len(), 1000);
+    for name in names.iter().map(|name| name.replace("{device}", "9999999")) {
+        // 3.1.1 §3.1.3.1
+        assert!(name.len() <= 23 && name.bytes().all(|b| b.is_ascii_alphanumeric()), "{name}");
+    }
+    assert_eq!(named(7, r#"{"client_id": "mine-{device}"}"#), "mine-{device}");
+    assert_eq!(named(7, r#"{"client_id": ""}"#), "");
 }
 
 #[test]
