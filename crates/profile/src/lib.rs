@@ -229,7 +229,7 @@ pub struct Closed {
     /// Flows per device; 0 = until the load ends. Default 0.
     pub flows: u32,
     /// How many devices are at work: goes in a straight line to `devices` over each stage, one after the
-    /// other. Replaces `ramp`.
+    /// other. Where it goes down, devices end their flow when the message on its way is answered. Replaces `ramp`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<DeviceStage>,
 }
