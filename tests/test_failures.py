@@ -105,7 +105,9 @@ def test_somebody_elses_server_that_dies_is_counted_as_errors(lab: Lab, cable: W
     total = done.trial.groups[0].total
     # connections were cut, and then refused
     assert total.failures.get("refused", 0) > 0, total.failures
-    assert set(total.failures) <= {"refused", "reset", "closed", "timeout", "unanswered", "cancelled"}, total.failures
+    assert set(total.failures) <= {"refused", "reset", "closed", "timeout", "unanswered", "cancelled"}, (
+        total.failures
+    )
     assert total.messages_delivered > 10
     examples = {error.kind: error.example for error in done.trial.groups[0].errors}
     assert Wire.FAR in str(examples["refused"]) or "refused" in str(examples["refused"])
@@ -177,6 +179,22 @@ def test_a_command_that_is_killed_stops_the_load_and_is_restored(lab: Lab) -> No
 def sent_after(folder: Path, seconds: float) -> int:
     sh("sleep", str(seconds))
     return sent(folder)
+
+
+@pytest.mark.parametrize("what", ["link", "namespace"])
+def test_a_link_that_vanishes_is_said_as_that(lab: Lab, what: str) -> None:
+    child = lab.start("run", mqtt(lab))
+    folder = lab.sampled()
+    space = inside(folder, "gen")
+    sh("ip", *(("-n", space, "link", "del", "gen0") if what == "link" else ("netns", "del", space)))
+    done = lab.wait(child, 60)
+    assert done.code == 91, done.text
+    assert "ND-91-27" in done.err
+    assert (
+        "the interface gen.gen0 is gone" if what == "link" else "the namespace of gen is gone"
+    ) in done.err
+    assert done.trial.stopped == "stopped"
+    lab.clean()
 
 
 def test_the_next_run_puts_back_what_a_killed_one_left(lab: Lab, cable: Wire) -> None:

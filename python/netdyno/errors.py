@@ -48,6 +48,7 @@ CODES: dict[str, str] = {
     "ND-91-24": "The run failed in the daemon",
     "ND-91-25": "A workload did not end as it should",
     "ND-91-26": "A network namespace that was watched is gone",
+    "ND-91-27": "A link or namespace of the topology is gone",
     "ND-92-01": "Too few open files are allowed",
     "ND-92-02": "Too few local ports for so many devices",
     "ND-92-03": "A name cannot be resolved",

@@ -10,9 +10,10 @@ import contextlib
 import ipaddress
 import os
 import re
+import socket
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -318,6 +319,21 @@ class Network:
         for link, made in self._impaired:
             assert self.links is not None
             yield link, self.links.stats(made)
+
+    def gone(self, hosts: Iterable[str]) -> str | None:
+        """A cable's end that is not there any more, or a host's namespace; None while all is there."""
+        for host in hosts:
+            try:
+                there = {name for _, name in namespace.inside(self.namespace(host), socket.if_nameindex)}
+            except FileNotFoundError:
+                return f"the namespace of {host}"
+            except OSError:
+                continue
+            cables = (end for link in self.topology.links if link.impair is None for end in (link.a, link.b))
+            for end in cables:
+                if end.host == host and end.name not in there:
+                    return f"the interface {end}"
+        return None
 
     def _inside(self, host: str, work: Callable[[Any], None]) -> None:
         """Do netlink work in the namespace of a host."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,6 +74,8 @@ class Runner:
         self._began = 0.0
         self._captured: CaptureReport | None = None
         self._network: Network | None = None
+        self._hosts = list(self.leg.topology.hosts) if self.leg.topology else []
+        self._rounds = itertools.cycle(self._hosts)
 
     def run(self) -> Outcome:
         """Run it. Errors are in the outcome, beside what was measured until then."""
@@ -229,7 +232,7 @@ class Runner:
             elif event and event.status:
                 live.state(plain(event.status))
                 if event.status.ended:
-                    return failure
+                    return failure or self._vanished(self._hosts)
             if interrupts.count and not asked:
                 live.log("interrupted: stopping and keeping what was measured; once more to stop at once")
                 client.call("run.stop")
@@ -249,13 +252,24 @@ class Runner:
                 asked = True
 
     def _lost_link(self) -> Error | None:
-        """Why an impaired link carries nothing any more, if one does not."""
+        """Why a link carries nothing any more, if one does not."""
+        if self._network is None:
+            return None
         try:
-            for _ in self._network.impaired() if self._network else ():
+            for _ in self._network.impaired():
                 pass
         except Error as e:
             return e
-        return None
+        # one host a call, one after the other: this is asked while load is on
+        return self._vanished(itertools.islice(self._rounds, 1))
+
+    def _vanished(self, hosts: Iterable[str]) -> Error | None:
+        """That a cable is gone; ports of DPDK and impaired links say so themselves."""
+        if self._network is None or "dpdk" in (self.variant.profile.get("transport") or {}):
+            return None
+        what = self._network.gone(hosts)
+        fix = "Something outside netdyno took it away; what was measured until then is kept"
+        return Error("ND-91-27", f"{what} is gone", fix=fix) if what else None
 
     def _cpu_point(self, t: float) -> None:
         now = time.monotonic()
