@@ -128,6 +128,20 @@ def own(path: Path) -> Path:
     return path
 
 
+def within(base: Path, name: str) -> Path:
+    """A new folder of ours alone in one that the user chose. Raises where others could put theirs there."""
+    folder(base, private=True)
+    with told(base):
+        about = base.stat()
+    # what is begun with sudo is often begun in a folder of the user's
+    caller = os.environ.get("SUDO_UID") if os.geteuid() == 0 else None
+    if about.st_uid not in (0, os.geteuid()) and str(about.st_uid) != caller:
+        raise _foreign(base, f"it belongs to user {about.st_uid}", RUNS)
+    if about.st_mode & stat.S_IWOTH and not about.st_mode & stat.S_ISVTX:
+        raise _foreign(base, "all may rename what is in it", RUNS)
+    return own(base / name)
+
+
 def _ours(path: Path, about: os.stat_result) -> None:
     if about.st_uid != os.geteuid():
         raise _foreign(path, f"it belongs to user {about.st_uid}, and this is user {os.geteuid()}")
@@ -136,6 +150,9 @@ def _ours(path: Path, about: os.stat_result) -> None:
         raise _foreign(path, f"others may write there (mode {stat.S_IMODE(about.st_mode):04o})")
 
 
-def _foreign(path: Path, why: str) -> Error:
-    fix = "Look who made it, and remove it if nobody needs it; NETDYNO_STATE moves what is kept"
+STATE = "Look who made it, and remove it if nobody needs it; NETDYNO_STATE moves what is kept"
+RUNS = "Use --runs DIR with a folder of your own"
+
+
+def _foreign(path: Path, why: str, fix: str = STATE) -> Error:
     return Error("ND-92-38", f"what netdyno keeps cannot be kept there: {why}", at=str(path), fix=fix)

@@ -56,7 +56,7 @@ class Campaign:
         found = variants(self.experiment, self.base)
         order = schedule(self.experiment, found)
         identity = run_id(self.experiment.name)
-        folder = files.folder(self.runs / identity, private=True)
+        folder = files.within(self.runs, identity)
         result = Result(
             id=identity,
             name=self.experiment.name,

@@ -213,3 +213,27 @@ def test_a_full_disk_under_the_state_is_called_that(tmp_path: Path) -> None:
     failed = [line for line in lines if line.split()[1] != "0"]
     assert len(failed) >= 4, lines
     assert all("ND-92-27" in line for line in failed), failed
+
+
+def test_a_run_is_kept_where_nobody_else_could_put_his_own(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    assert files.within(runs, "a").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (runs / "b").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Error, match="ND-92-38"):
+        files.within(runs, "b")
+    runs.chmod(0o777)
+    with pytest.raises(Error, match="ND-92-38"):
+        files.within(runs, "c")
+    # as /tmp is: only the owner renames what is his
+    runs.chmod(0o1777)
+    assert files.within(runs, "c").is_dir()
+
+
+@root
+def test_runs_of_who_called_sudo_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.chown(tmp_path, NOBODY, NOBODY)
+    with pytest.raises(Error, match="ND-92-38"):
+        files.within(tmp_path, "a")
+    monkeypatch.setenv("SUDO_UID", str(NOBODY))
+    assert files.within(tmp_path, "a").is_dir()
