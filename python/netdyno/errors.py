@@ -90,6 +90,7 @@ CODES: dict[str, str] = {
     "ND-92-38": "A folder of netdyno's belongs to another user, or is open to others",
     "ND-92-40": "Another program tunes this machine",
     "ND-92-41": "What was to be put back is somebody else's by now",
+    "ND-92-50": "A fault of netdyno itself",
     "ND-99-20": "A threshold failed",
     "ND-104-01": "Not JSON",
     "ND-104-02": "An unknown key",
@@ -127,8 +128,12 @@ CODES: dict[str, str] = {
     "ND-104-52": "A metric that is not measured",
     "ND-104-53": "No such study of tuning, or of another kind",
     "ND-104-55": "There is no experience of tuning, or it cannot be read",
+    "ND-104-60": "A secret is missing",
     "ND-105-20": "Interrupted",
 }
+
+
+_CODE = re.compile(r"ND-(\d{1,3})-\d+")
 
 
 @dataclass(eq=False)
@@ -164,13 +169,15 @@ class Error(Exception):
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Error:
-        """The error that `as_dict` (or the core) wrote."""
+        """The error that `as_dict` (or the core) wrote; what others wrote may be anything."""
+        code, more = str(plain.get("code")), plain.get("all")
+        known = _CODE.fullmatch(code)
         return cls(
-            str(plain.get("code") or "ND-91-24"),
+            code if known and int(known[1]) in EXITS.keys() - {PASS} else "ND-91-24",
             str(plain.get("what") or plain.get("message") or "failed"),
             str(plain.get("at") or ""),
             str(plain.get("fix") or ""),
-            tuple(plain.get("all") or ()),
+            tuple(one for one in more if isinstance(one, Mapping)) if isinstance(more, list | tuple) else (),
         )
 
 

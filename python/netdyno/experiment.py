@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from netdyno import config, presets, reading
+from netdyno import config, presets, reading, secret
 from netdyno.config import Config
 from netdyno.dut import DRIVERS
 from netdyno.errors import Error
@@ -169,6 +169,12 @@ class Variant:
     levels: dict[str, Any] = field(default_factory=dict)
 
 
+def _shown(all_levels: list[Any], path: str, level: Any) -> Any:
+    """A level as results have it."""
+    hidden = secret.is_secret(path) and isinstance(level, str)
+    return f"{secret.HIDDEN}{all_levels.index(level) + 1}" if hidden else level
+
+
 def is_experiment(data: Any) -> bool:
     """Whether a document is an experiment; else it is taken for a profile."""
     return isinstance(data, dict) and ("legs" in data or data.get("format") == FORMAT)
@@ -202,6 +208,8 @@ def variants(experiment: Experiment, folder: Path) -> list[Variant]:
                 _set(plain, path, level)
             at = f"legs.{leg.name}"
             made = config.check(LegSpec, plain, "ND-104-24", at)
+            # a secret is told from another of the same factor by its number
+            levels = {path: _shown(experiment.factors[path], path, level) for path, level in levels.items()}
             shown = ",".join(f"{path.rsplit('.', 1)[-1]}={level}" for path, level in levels.items())
             name = f"{leg.name}@{shown}" if levels else leg.name
             assert isinstance(made.profile, dict)
@@ -246,6 +254,7 @@ def _located(profile: dict[str, Any], folder: Path) -> dict[str, Any]:
                 node = node.get(part) if isinstance(node, dict) else None
             if isinstance(node, dict) and isinstance(node.get(key), str):
                 node[key] = str((folder / node[key]).absolute())
+    secret.located(profile, folder)
     return profile
 
 

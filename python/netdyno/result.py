@@ -75,6 +75,8 @@ class CaptureReport(Model):
     """`stopped` at the end of the run, `full` at its limit, or `failed`."""
     error: str | None = None
     """Why it failed."""
+    secrets: list[str] = Field(default_factory=list)
+    """Places in the profile of secrets that it holds as they went over the network."""
 
 
 class LinkReport(Model):

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from netdyno import environment, errors, files
+from netdyno import environment, errors, escape, files, secret
 from netdyno.errors import Error
 from netdyno.experiment import Experiment, Variant, run_id, schedule, variants
 from netdyno.interrupt import Interrupts
@@ -64,9 +64,9 @@ class Campaign:
             legs=[Leg(name=v.name, transport=_transport(v), levels=v.levels) for v in found],
             environment=environment.collect(),
             files=Files(profile="profile.json", log="log.jsonl"),
-            command=self.command,
+            command=[secret.hide(one) for one in self.command],
         )
-        profiles = {variant.name: variant.profile for variant in found}
+        profiles = {variant.name: secret.kept(variant.profile) for variant in found}
         profile = next(iter(profiles.values())) if len(profiles) == 1 else profiles
         files.write(folder / "profile.json", json.dumps(profile, indent=2) + "\n")
         if self.store:
@@ -138,6 +138,7 @@ class Campaign:
 
     def _ended(self, result: Result, error: Error) -> None:
         """Note what ended the experiment early; what was measured until then stays."""
+        error = Error.of(secret.hide_in(error.as_dict()))
         if error.exit_code == errors.INTERRUPTED:
             result.interrupted = True
             return
@@ -239,7 +240,7 @@ class _Table:
             writer = csv.writer(self._file, lineterminator="\n")
             if first:
                 writer.writerow(FLOWS)
-            writer.writerows(rows)
+            writer.writerows([escape.cell(value) for value in row] for row in rows)
             self._file.flush()
 
     def close(self) -> None:

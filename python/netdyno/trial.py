@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from netdyno import environment, paths
+from netdyno import environment, paths, secret
 from netdyno.client import Client, Subscription
 from netdyno.daemon import Daemon
 from netdyno.dut import DRIVERS, Dut, Place
 from netdyno.errors import Error
-from netdyno.experiment import Variant, bind_targets
+from netdyno.experiment import Variant, bind_targets, table
 from netdyno.interrupt import Interrupts
 from netdyno.links import UNASKED
 from netdyno.model import Phases, Reason, Sample, Trial, Validity
@@ -158,8 +158,11 @@ class Runner:
         client.acquire()
         targets = {name: url for name, (url, _) in self.bound.items()}
         trial = self.leg.trial.model_dump(exclude_none=True)
+        whole, named = secret.resolved(profile)
+        if named:
+            trial["secrets"] = named
         loaded = client.call(
-            "run.load", profile=profile, targets=targets or None, trial=trial or None, timeout=60.0
+            "run.load", profile=whole, targets=targets or None, trial=trial or None, timeout=60.0
         )
         self._announce(loaded["groups"])
         events = client.subscribe()
@@ -167,6 +170,8 @@ class Runner:
         if capture is not None and setting.capture:
             client.call("capture.start", path=str(setting.capture.absolute()), **capture)
             self.outcome.captured = True
+            if places := self._in_the_open():
+                setting.live.log(f"the capture will hold secrets as they are: {', '.join(places)}")
         # each driver waits for its own counters to settle: all at once
         self._counters("counters_before")
         for name, dut in self.duts.items():
@@ -178,9 +183,16 @@ class Runner:
         if self.outcome.captured:
             with contextlib.suppress(Error):
                 self._captured = CaptureReport.model_validate(client.call("capture.stop"))
+                self._captured.secrets = self._in_the_open()
         with setting.interrupts.shielded():
             self._collect(client, failure)
             self._judge_capture()
+
+    def _in_the_open(self) -> list[str]:
+        """Places of secrets that go over the network as they are."""
+        profile = self.variant.profile
+        bound = {name: url for name, (url, _) in self.bound.items()}
+        return secret.in_the_open(profile | {"targets": {**table(profile.get("targets")), **bound}})
 
     def _judge_capture(self) -> None:
         """Say when the capture has not everything that passed."""
@@ -323,6 +335,10 @@ class Runner:
 
     def _keep(self, trial: Trial) -> None:
         repetition = Repetition.model_validate(trial.model_dump() | {"dut": self.reports})
+        repetition.profile = secret.kept(trial.profile, self.variant.profile)
+        for group in repetition.groups:
+            for failure in group.errors:
+                failure.example = failure.example and secret.hide(failure.example)
         repetition.capture = self._captured
         repetition.witnesses = witnesses(trial, self.duts, self.reports, self._reached())
         self._keep_links(repetition)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from netdyno import daemon
+from netdyno import daemon, secret
 from netdyno.client import Client
 from netdyno.dut import DRIVERS, Place
 from netdyno.dut.server import Server
@@ -27,7 +27,8 @@ _ANYWHERE = {scheme: f"{scheme}://192.0.2.1" for scheme in ("mqtt", "http", "pin
 
 def of_profile(profile: Any) -> list[Finding]:
     """What the core's program finds wrong with a profile."""
-    return [placed(error) for error in _core(profile)["errors"]]
+    made, _, wrong = secret.resolve(profile)
+    return wrong or [placed(error) for error in _core(made)["errors"]]
 
 
 def of_impairment(spec: Any) -> list[Finding]:
@@ -128,7 +129,10 @@ def with_daemon(socket: Path) -> Ask:
     """Asks a daemon that runs already."""
 
     def ask(profile: Any) -> list[Finding]:
+        made, _, wrong = secret.resolve(profile)
+        if wrong:
+            return wrong
         with Client(socket) as client:
-            return [placed(error) for error in client.call("profile.validate", profile=profile)["errors"]]
+            return [placed(error) for error in client.call("profile.validate", profile=made)["errors"]]
 
     return ask

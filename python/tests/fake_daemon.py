@@ -138,7 +138,8 @@ class Core:
         if errors:
             raise Refusal(-32002, "bad profile", {**errors[0], "all": errors})
         phases = {**{"warmup": "2s", "measure": "10s", "drain": "3s"}, **profile.get("phases", {}), **trial}
-        phases.pop("load", None)
+        for key in ("load", "secrets"):
+            phases.pop(key, None)
         self.profile = {**profile, "phases": phases}
         self.runs += 1
         self.series, self.stopped, self.elapsed = [], None, 0.0

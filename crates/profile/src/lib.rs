@@ -12,6 +12,7 @@ pub mod impairment;
 mod load;
 mod metric;
 mod offload;
+pub mod secret;
 pub mod source;
 mod target;
 
@@ -53,6 +54,7 @@ pub struct Profile {
     /// Named addresses under test, like `{"broker": "mqtt://10.0.0.2:1883"}`. A group names one of them,
     /// and `--target NAME=URL` replaces it without a change to the profile.
     #[serde(default)]
+    #[schemars(extend("x-netdyno-secret" = "query"))]
     pub targets: BTreeMap<String, Target>,
     /// What carries the traffic. Default: kernel sockets.
     #[serde(default)]
@@ -111,6 +113,7 @@ pub struct Group {
     /// The protocol and its parameters.
     pub model: Params,
     /// Name of a target of this profile, or a URL.
+    #[schemars(extend("x-netdyno-secret" = "query"))]
     pub target: String,
     /// How many virtual devices, at most 10,000,000. Default 1.
     #[serde(default = "one")]

@@ -39,9 +39,12 @@ const FIRST_BYTE: usize = 2;
 pub struct Params {
     /// Request method. Default `GET`.
     pub method: String,
-    /// Request target: path and query; a template. Default `/`.
+    /// Request target: path and query; a template. Parameters like `token` are not kept. Default `/`.
+    #[schemars(extend("x-netdyno-secret" = "query"))]
     pub path: String,
     /// Further header fields; the values are templates. `Host` and `User-Agent` are sent without being named here.
+    /// `Authorization`, `Cookie` and their like are not kept; `{env: NAME}` and `{file: PATH}` name where one is.
+    #[schemars(extend("x-netdyno-secret" = "names"))]
     pub headers: BTreeMap<String, String>,
     /// Request body, a template. Default: none.
     pub body: Option<String>,

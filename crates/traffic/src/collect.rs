@@ -165,8 +165,9 @@ impl Collector {
         }
         for complaint in sample.complaints.drain(..) {
             let name = &self.plan.groups[complaint.group].name;
-            tracing::warn!(group = %name, kind = complaint.kind.name(), "{}", complaint.text);
-            self.groups[complaint.group].examples[complaint.kind as usize].get_or_insert(complaint.text);
+            let text = self.plan.secrets.hide(complaint.text);
+            tracing::warn!(group = %name, kind = complaint.kind.name(), "{text}");
+            self.groups[complaint.group].examples[complaint.kind as usize].get_or_insert(text);
         }
         self.ports.append(&mut sample.ports);
         for element in sample.elements.drain(..) {
@@ -335,7 +336,7 @@ impl Collector {
         moved.extend(self.ports.clone());
         let result = TrialResult {
             run: header.run,
-            profile: serde_json::to_value(&self.plan.profile).unwrap_or_default(),
+            profile: self.plan.secrets.kept(serde_json::to_value(&self.plan.profile).unwrap_or_default()),
             transport: header.transport,
             version: env!("CARGO_PKG_VERSION"),
             started: header.started,

@@ -1,6 +1,7 @@
 //! A profile made ready to run: names resolved, models compiled, load scaled.
 
 use crate::transport::Unready;
+use profile::secret::{self, Secrets};
 use profile::{Load, Profile};
 use protocol::registry::{self, Carrier, Params, Scheme};
 use protocol::unit::Interval;
@@ -27,6 +28,8 @@ pub struct Trial {
     pub drain: Option<Interval>,
     /// Factor on every rate (open loop, frames) or number of devices (closed loop).
     pub load: Option<f64>,
+    /// Texts that are kept, told and logged nowhere, besides those that the schema marks.
+    pub secrets: Vec<String>,
 }
 
 /// What a transport carries.
@@ -38,6 +41,8 @@ pub struct Plan {
     pub factor: f64,
     /// The groups, in the profile's order.
     pub groups: Vec<GroupPlan>,
+    /// What is not to be kept, told or logged.
+    pub secrets: Secrets,
 }
 
 /// One group made ready.
@@ -124,7 +129,9 @@ impl Plan {
                 Err(error) => errors.push(error),
             }
         }
-        if errors.is_empty() { Ok(Self { profile, factor, groups }) } else { Err(errors) }
+        let whole = serde_json::to_value(&profile).unwrap_or_default();
+        let secrets = Secrets::new(&whole, trial.secrets.iter().cloned());
+        if errors.is_empty() { Ok(Self { profile, factor, groups, secrets }) } else { Err(errors) }
     }
 }
 
@@ -199,7 +206,7 @@ impl GroupPlan {
                 Params::Mqtt(_) | Params::Http(_) | Params::Ping(_) => true,
             },
             stall: group.stall.ns(),
-            target: target.to_string(),
+            target: secret::query(&target.to_string()),
             address,
             scheme,
             model,

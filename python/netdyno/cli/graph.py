@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from netdyno import paths, validation
+from netdyno import paths, secret, validation
 from netdyno.cli import console, graph_view, quick, values
 from netdyno.cli.run import choose
 from netdyno.client import Client, Subscription
@@ -92,7 +92,7 @@ def planned(what: str, as_json: bool) -> None:
     """What would run, leg by leg."""
     chosen = choose([what], quick.Quick())
     runs = {
-        one.name: validation.as_run(one.leg, one.profile)
+        one.name: secret.resolved(validation.as_run(one.leg, one.profile))[0]
         for one in variants(chosen.experiment, chosen.folder)
         if "dpdk" in (one.profile.get("transport") or {})
     }

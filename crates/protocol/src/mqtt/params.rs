@@ -112,7 +112,8 @@ pub struct Params {
     pub client_id: Option<String>,
     /// User name; a template. Default: none.
     pub username: Option<String>,
-    /// Password; a template. Default: none.
+    /// Password; a template. It is not kept; `{env: NAME}` and `{file: PATH}` name where it is. Default: none.
+    #[schemars(extend("x-netdyno-secret" = true))]
     pub password: Option<String>,
     /// Whether the broker forgets the former session (3.1.1 clean session, 5.0 clean start). Default `true`.
     pub clean_session: bool,

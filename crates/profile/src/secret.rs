@@ -1,0 +1,253 @@
+//! What of a profile others must not read. The schema marks it; it is replaced in all that is kept, told or logged.
+
+use serde_json::Value;
+use std::sync::LazyLock;
+
+/// What stands in the place of a secret.
+pub const HIDDEN: &str = "***";
+
+/// The key of a mark in the schema. `true`: the text, or all texts below; `"names"`: the entries of an object whose
+/// names say so, as of header fields; `"query"`: parameters in the query of a URL, as `?token=…`.
+const MARK: &str = "x-netdyno-secret";
+
+/// Parts of names of header fields and parameters whose values are secret.
+const PARTS: &[&str] = &[
+    "auth",
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "cookie",
+    "credential",
+    "session",
+    "signature",
+    "api-key",
+    "api_key",
+    "apikey",
+    "access-key",
+    "access_key",
+];
+
+/// Names that are secret as a whole.
+const WHOLE: &[&str] = &["key", "sig", "pass", "pwd", "jwt", "code"];
+
+/// A shorter one stands in too many words to be looked for in texts.
+const SHORTEST: usize = 4;
+
+static SCHEMA: LazyLock<Value> = LazyLock::new(crate::schema);
+
+/// The secrets of one profile.
+#[derive(Debug, Clone, Default)]
+pub struct Secrets {
+    /// The longest first, for one that holds another to be replaced whole.
+    values: Vec<String>,
+}
+
+impl Secrets {
+    /// What the schema's marks say, and `more`, which stands anywhere.
+    pub fn new(profile: &Value, more: impl IntoIterator<Item = String>) -> Self {
+        let mut values: Vec<String> = more.into_iter().collect();
+        walk(&SCHEMA, &mut profile.clone(), &mut values);
+        values.retain(|value| !value.is_empty() && value != HIDDEN);
+        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        values.dedup();
+        Self { values }
+    }
+
+    /// The profile as it may be kept.
+    pub fn kept(&self, mut profile: Value) -> Value {
+        walk(&SCHEMA, &mut profile, &mut Vec::new());
+        // names elsewhere are what results and thresholds refer to
+        for group in profile.get_mut("groups").and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(model) = group.get_mut("model") {
+                self.clean(model);
+            }
+        }
+        profile
+    }
+
+    /// A text without them.
+    pub fn hide(&self, text: String) -> String {
+        let long = self.values.iter().filter(|value| value.len() >= SHORTEST);
+        long.filter(|value| text.contains(*value))
+            .fold(text.clone(), |left, value| left.replace(value.as_str(), HIDDEN))
+    }
+
+    fn clean(&self, value: &mut Value) {
+        match value {
+            Value::String(text) if self.values.contains(text) => HIDDEN.clone_into(text),
+            Value::String(text) => *text = self.hide(std::mem::take(text)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.clean(item)),
+            Value::Object(entries) => entries.values_mut().for_each(|entry| self.clean(entry)),
+            _ => {}
+        }
+    }
+}
+
+/// Whether the value of a header field or parameter of this name is secret.
+pub fn is_named(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    WHOLE.contains(&name.as_str()) || PARTS.iter().any(|part| name.contains(part))
+}
+
+/// A URL or path whose query tells no secret.
+pub fn query(text: &str) -> String {
+    hidden_query(text, &mut Vec::new())
+}
+
+/// Replace what is marked, and put it into `found`.
+fn walk(schema: &Value, value: &mut Value, found: &mut Vec<String>) {
+    if let Some(to) = schema.get("$ref").and_then(Value::as_str)
+        && let Some(node) = SCHEMA.pointer(to.trim_start_matches('#'))
+    {
+        walk(node, value, found);
+    }
+    match schema.get(MARK) {
+        Some(Value::Bool(true)) => texts(value, &mut |text| Some(take(text, found))),
+        Some(Value::String(how)) if how == "names" => {
+            for (_, entry) in value.as_object_mut().into_iter().flatten().filter(|(name, _)| is_named(name)) {
+                texts(entry, &mut |text| Some(take(text, found)));
+            }
+        }
+        Some(_) => texts(value, &mut |text| {
+            let hidden = hidden_query(text, found);
+            (hidden != text).then_some(hidden)
+        }),
+        None => {}
+    }
+    for choice in ["anyOf", "oneOf", "allOf"] {
+        for option in schema.get(choice).and_then(Value::as_array).into_iter().flatten() {
+            walk(option, value, found);
+        }
+    }
+    match value {
+        Value::Array(items) => {
+            if let Some(node) = schema.get("items") {
+                items.iter_mut().for_each(|item| walk(node, item, found));
+            }
+        }
+        Value::Object(entries) => {
+            for (key, entry) in entries {
+                let known = schema.get("properties").and_then(|all| all.get(key));
+                if let Some(node) = known.or_else(|| schema.get("additionalProperties")) {
+                    walk(node, entry, found);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn take(text: &str, found: &mut Vec<String>) -> String {
+    found.push(text.to_owned());
+    HIDDEN.to_owned()
+}
+
+/// Every text in `value`, which `change` may replace.
+fn texts(value: &mut Value, change: &mut dyn FnMut(&str) -> Option<String>) {
+    match value {
+        Value::String(text) => {
+            if let Some(other) = change(text) {
+                *text = other;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| texts(item, change)),
+        Value::Object(entries) => entries.values_mut().for_each(|entry| texts(entry, change)),
+        _ => {}
+    }
+}
+
+fn hidden_query(text: &str, found: &mut Vec<String>) -> String {
+    let Some((before, rest)) = text.split_once('?') else {
+        return text.to_owned();
+    };
+    let shown = rest.split('&').map(|parameter| match parameter.split_once('=') {
+        Some((name, value)) if is_named(name) && !value.is_empty() => {
+            format!("{name}={}", take(value, found))
+        }
+        _ => parameter.to_owned(),
+    });
+    format!("{before}?{}", shown.collect::<Vec<_>>().join("&"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn profile() -> Value {
+        json!({
+            "name": "p",
+            "targets": {"web": "http://10.0.0.1/a?token=tok-5678&page=2"},
+            "groups": [
+                {"name": "pass-1234", "target": "mqtt://10.0.0.1", "model": {"mqtt": {
+                    "username": "user", "password": "pass-1234", "topic": "a/pass-1234/b"
+                }}},
+                {"name": "h", "target": "http://10.0.0.1/?sig=abcd", "model": {"http": {
+                    "path": "/x?api_key=key-9876&q=1",
+                    "headers": {"Authorization": "Bearer abcdef", "Accept": "text/html", "X-Api-Key": "k"},
+                    "body": "late-secret"
+                }}},
+            ]
+        })
+    }
+
+    #[test]
+    fn what_is_marked_is_replaced_and_nothing_else() {
+        let secrets = Secrets::new(&profile(), ["late-secret".to_owned()]);
+        let kept = secrets.kept(profile());
+        let text = kept.to_string();
+        for secret in ["tok-5678", "abcd", "key-9876", "Bearer", "late-secret"] {
+            assert!(!text.contains(secret), "{secret} in {text}");
+        }
+        assert_eq!(text.matches("pass-1234").count(), 1, "but for the name of the group");
+        let group = |i: usize, key: &str| kept["groups"][i]["model"].pointer(key).cloned();
+        assert_eq!(group(0, "/mqtt/username"), Some("user".into()));
+        assert_eq!(group(0, "/mqtt/topic"), Some("a/***/b".into()));
+        assert_eq!(group(1, "/http/path"), Some("/x?api_key=***&q=1".into()));
+        assert_eq!(group(1, "/http/headers/Accept"), Some("text/html".into()));
+        assert_eq!(group(1, "/http/headers/X-Api-Key"), Some(HIDDEN.into()));
+        assert_eq!(group(1, "/http/body"), Some(HIDDEN.into()));
+        assert_eq!(kept["targets"]["web"], "http://10.0.0.1/a?token=***&page=2");
+        assert_eq!(kept["name"], "p");
+    }
+
+    #[test]
+    fn a_profile_without_secrets_is_kept_as_it_is() {
+        let plain = json!({"name": "p", "groups": [{"name": "g", "target": "ping://10.0.0.1", "model": {"ping": {}}}]});
+        assert_eq!(Secrets::new(&plain, []).kept(plain.clone()), plain);
+    }
+
+    #[test]
+    fn texts_of_others_are_cleaned_of_them() {
+        let secrets = Secrets::new(&profile(), []);
+        let said = "the broker says: pass-1234 of Bearer abcdef is wrong, k too".to_owned();
+        assert_eq!(secrets.hide(said), "the broker says: *** of *** is wrong, k too");
+    }
+
+    #[test]
+    fn one_that_holds_another_goes_whole() {
+        let secrets = Secrets::new(&Value::Null, ["abcd".to_owned(), "abcdefgh".to_owned()]);
+        assert_eq!(secrets.hide("abcdefgh abcd".to_owned()), "*** ***");
+    }
+
+    #[test]
+    fn names_say_what_is_secret() {
+        for name in
+            ["Authorization", "proxy-authorization", "Cookie", "X-API-Key", "access_token", "key", "sig"]
+        {
+            assert!(is_named(name), "{name}");
+        }
+        for name in ["Accept", "User-Agent", "Content-Type", "page", "keyboard", "design"] {
+            assert!(!is_named(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_query_tells_no_secret() {
+        assert_eq!(query("http://h/a?b=1&token=x"), "http://h/a?b=1&token=***");
+        assert_eq!(query("/plain"), "/plain");
+        assert_eq!(query("/a?token"), "/a?token");
+        assert_eq!(query("/a?token="), "/a?token=");
+    }
+}

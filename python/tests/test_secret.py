@@ -1,0 +1,238 @@
+"""Secrets are read where they are named, and are in nothing that a run keeps, prints or tells."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdyno import experiment, secret
+from netdyno.cli import app
+from netdyno.daemon import Daemon
+from netdyno.errors import Error
+
+from .command import PROFILE
+
+PASSWORD, HEADER, BODY = "correct-horse", "Bearer battery-staple", "late-body-text"
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secret, "_known", set())
+
+
+def mqtt(password: Any, **more: Any) -> dict[str, Any]:
+    model = {"mqtt": {"username": "u", "password": password, **more}}
+    return {"name": "m", "target": "mqtt://127.0.0.1", "devices": 1, "model": model}
+
+
+def http(**model: Any) -> dict[str, Any]:
+    return {"name": "h", "target": "http://127.0.0.1:8080", "model": {"http": model}}
+
+
+def write(path: Path, *groups: dict[str, Any], **more: Any) -> Path:
+    short = {"warmup": "500ms", "measure": "1s", "drain": "500ms"}
+    thresholds: list[Any] = []
+    path.write_text(
+        json.dumps(PROFILE | {"groups": list(groups), "thresholds": thresholds, "phases": short} | more)
+    )
+    return path
+
+
+def everything(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes().decode(errors="replace")
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_no_secret_is_in_anything_that_a_run_leaves_or_prints(
+    fake: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEB", HEADER)
+    (tmp_path / "body").write_text(BODY + "\n")
+    written = write(
+        tmp_path / "p.json",
+        mqtt(PASSWORD),
+        http(
+            headers={"Authorization": {"env": "WEB"}, "Accept": "text/html"},
+            path="/a?access_token=tok-1234567&page=2",
+            body={"file": "body"},
+        ),
+    )
+    outputs = [f"--{name}={tmp_path / 'out' / name}" for name in ("html", "junit", "prometheus")]
+    (tmp_path / "out").mkdir()
+    assert app.call(["run", str(written), "--json-stream", *outputs]) == 0
+    said = capfd.readouterr()
+    for kept in ("runs", "state", "out"):
+        for name, text in everything(tmp_path / kept).items():
+            for one in (PASSWORD, "battery-staple", BODY, "tok-1234567"):
+                assert one not in text, (name, one)
+    for one in (PASSWORD, "battery-staple", BODY, "tok-1234567"):
+        assert one not in said.out + said.err
+    folder = next((tmp_path / "runs").iterdir())
+    profile = json.loads((folder / "profile.json").read_text())
+    model = profile["groups"][1]["model"]["http"]
+    assert profile["groups"][0]["model"]["mqtt"] == {"username": "u", "password": "***"}
+    assert model["headers"] == {"Authorization": {"env": "WEB"}, "Accept": "text/html"}
+    assert model["path"] == "/a?access_token=***&page=2"
+    assert model["body"] == {"file": str(tmp_path / "body")}
+    result = json.loads((folder / "result.json").read_text())
+    told = result["legs"][0]["repetitions"][0]["profile"]["groups"]
+    assert told[0]["model"]["mqtt"]["password"] == "***"
+    assert told[1]["model"]["http"]["headers"]["Authorization"] == {"env": "WEB"}
+
+
+def test_a_kept_run_says_which_secret_it_lacks(
+    fake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PASS", PASSWORD)
+    assert app.call(["run", str(write(tmp_path / "p.json", mqtt({"env": "PASS"}), http()))]) == 0
+    kept = str(next((tmp_path / "runs").iterdir()) / "profile.json")
+    assert app.call(["run", kept]) == 0
+    monkeypatch.delenv("PASS")
+    capsys.readouterr()
+    for verb in ("run", "validate"):
+        assert app.call([verb, kept]) == 104
+        said = capsys.readouterr().err
+        assert "ND-104-60: the environment has no PASS" in said
+        assert "groups[0].model.mqtt.password" in said
+    written = write(tmp_path / "q.json", mqtt("***"), http(headers={"Cookie": "***"}, path="/?token=***"))
+    assert app.call(["run", str(written)]) == 104
+    said = capsys.readouterr().err
+    for place in ("mqtt.password", "http.headers.Cookie", "http.path"):
+        assert f"groups[{int('http' in place)}].model.{place}" in said
+    assert said.count("was not kept") == 3
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda p: p / "nothing", "No such file"),
+        (lambda p: p, "not a file"),
+        (lambda p: Path("/dev/zero"), "not a file"),
+        (lambda p: _fifo(p / "fifo"), "not a file"),
+        (lambda p: _text(p / "large", "x" * 70_000), "more than"),
+        (lambda p: _text(p / "empty", "\n"), "is empty"),
+        (lambda p: _bytes(p / "bytes", b"\xff\xfe"), "not text"),
+        (lambda p: Path("a\0b"), "null"),
+    ],
+)
+def test_a_file_that_holds_none_is_refused_at_once(tmp_path: Path, made: Any, words: str) -> None:
+    profile = {"groups": [mqtt({"file": str(made(tmp_path))})]}
+    with pytest.raises(Error, match=words) as caught:
+        secret.resolved(profile)
+    assert (caught.value.code, caught.value.at) == ("ND-104-60", "groups[0].model.mqtt.password")
+
+
+def _fifo(path: Path) -> Path:
+    os.mkfifo(path)
+    return path
+
+
+def _text(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def _bytes(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def test_the_line_end_of_a_file_is_no_part_of_it(tmp_path: Path) -> None:
+    for text in ("a b ", "a b \n", "a b \r\n"):
+        (tmp_path / "s").write_bytes(text.encode())
+        made, values = secret.resolved({"groups": [mqtt({"file": str(tmp_path / "s")})]})
+        assert values == ["a b "]
+        assert made["groups"][0]["model"]["mqtt"]["password"] == "a b "
+
+
+def test_a_capture_that_will_hold_one_says_so(
+    fake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    safe = mqtt(PASSWORD) | {"target": "mqtts://127.0.0.1", "name": "safe"}
+    written = write(tmp_path / "p.json", mqtt(PASSWORD), safe)
+    assert app.call(["run", str(written), "--capture"]) == 0
+    places = ["groups[0].model.mqtt.password"]
+    assert f"the capture will hold secrets as they are: {places[0]}\n" in capsys.readouterr().err
+    folder = next((tmp_path / "runs").iterdir())
+    result = json.loads((folder / "result.json").read_text())
+    assert result["legs"][0]["repetitions"][0]["capture"]["secrets"] == places
+
+
+def test_levels_of_a_factor_are_told_by_number(tmp_path: Path) -> None:
+    wanted = experiment.load(
+        {
+            "name": "e",
+            "factors": {"profile.groups.m.model.mqtt.password": ["first-one", "second-one"]},
+            "legs": [{"name": "l", "profile": {"name": "p", "groups": [mqtt("x")]}}],
+        },
+        "e",
+    )
+    found = experiment.variants(wanted, tmp_path)
+    assert [one.name for one in found] == ["l@password=***1", "l@password=***2"]
+    assert [list(one.levels.values()) for one in found] == [["***1"], ["***2"]]
+    assert [one.profile["groups"][0]["model"]["mqtt"]["password"] for one in found] == [
+        "first-one",
+        "second-one",
+    ]
+
+
+def test_words_of_others_are_cleaned() -> None:
+    secret.learn("correct-horse", "correct", "abc")
+    assert secret.hide("bad login correct-horse, correct, abc") == "bad login ***, ***, abc"
+    assert secret.hide("no host in mqtt://me:pw@h/x?sig=1&b=2") == "no host in mqtt://***@h/x?sig=***&b=2"
+
+
+def test_the_core_and_the_application_mark_the_same() -> None:
+    schema = json.loads((Path(__file__).parents[2] / "schema" / "profile.json").read_text())
+    texts, named = set(), set()
+    models = {
+        key: value["$ref"].rsplit("/", 1)[-1]
+        for one in schema["$defs"]["Params"]["oneOf"]
+        for key, value in one["properties"].items()
+    }
+    for model, kind in models.items():
+        for key, value in schema["$defs"][kind]["properties"].items():
+            mark = value.get("x-netdyno-secret")
+            texts |= {(model, key)} if mark is True else set()
+            named |= {(model, key)} if mark == "names" else set()
+    assert (texts, named) == (secret.TEXTS, secret.NAMED)
+    source = (Path(__file__).parents[2] / "crates" / "profile" / "src" / "secret.rs").read_text()
+    for listed, name in ((secret._PARTS, "PARTS"), (secret._WHOLE, "WHOLE")):
+        block = source.split(f"const {name}: &[&str] = &[", 1)[1].split("]", 1)[0]
+        assert [one.strip(' "\n') for one in block.split(",") if one.strip()] == list(listed)
+
+
+@pytest.mark.parametrize("daemon", ["real"], indirect=True)
+def test_the_core_tells_no_viewer_and_logs_none(daemon: Daemon, tmp_path: Path) -> None:
+    profile = PROFILE | {
+        "phases": {"warmup": "0s", "measure": "300ms", "drain": "100ms", "sample": "100ms"},
+        "groups": [
+            mqtt(PASSWORD) | {"target": "mqtt://127.0.0.1:9"},
+            http(headers={"Cookie": HEADER}, path="/?token=tok-1234567", body=BODY)
+            | {"target": "http://127.0.0.1:9"},
+        ],
+        "thresholds": [],
+    }
+    with daemon.connect() as client, daemon.connect() as viewer:
+        client.acquire()
+        client.call("run.load", profile=profile, trial={"secrets": [BODY]})
+        client.call("run.start")
+        until = time.monotonic() + 60
+        while not viewer.status().ended:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        told = viewer.call("run.result")
+    model = [group["model"] for group in told["profile"]["groups"]]
+    assert model[0]["mqtt"]["password"] == "***"
+    assert model[1]["http"]["headers"] == {"Cookie": "***"}
+    assert model[1]["http"]["path"] == "/?token=***"
+    assert model[1]["http"]["body"] == "***"
+    said = json.dumps(told) + (tmp_path / "log.jsonl").read_text()
+    for one in (PASSWORD, "battery-staple", "tok-1234567", BODY):
+        assert one not in said
