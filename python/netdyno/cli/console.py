@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from netdyno import escape, secret
 from netdyno.errors import Error
 
 DEBUG = False
 """Whether stack traces are shown."""
 
 
-class _Out(Console):
+lost: list[Error] = []
+"""That standard output took no more, for another reason than that its reader had had enough."""
+
+
+class Safe(Console):
+    """A console that what it prints cannot steer: neither by markup nor by control characters."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """What is drawn, with the control characters of texts shown; those of the console itself stay."""
+        for segment in super().render(renderable, options):
+            text = segment.text if segment.control else escape.lines(segment.text)
+            yield segment if text == segment.text else Segment(text, segment.style)
+
     def on_broken_pipe(self) -> None:
         """Leave it to `heard`: the exit code is not for the reader of our output to decide."""
         raise BrokenPipeError
@@ -29,7 +48,7 @@ class _Out(Console):
 def out() -> Console:
     """Standard output."""
     # a pipe has no width: give tables room
-    return _Out(highlight=False) if sys.stdout.isatty() else _Out(highlight=False, width=200)
+    return Safe() if sys.stdout.isatty() else Safe(width=200)
 
 
 @contextmanager
@@ -38,28 +57,42 @@ def heard() -> Iterator[None]:
     try:
         yield
         sys.stdout.flush()
-    except BrokenPipeError:
-        unheard()
+    except OSError as e:
+        unheard(e)
 
 
-def unheard() -> None:
-    """Whoever read our output has had enough: no more of it."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def unheard(why: OSError | ValueError, stream: IO[str] | None = None) -> None:
+    """Nobody reads our output any more, or there is no room for it: no more of it."""
+    stream = stream or sys.stdout
+    if isinstance(why, OSError) and why.errno not in (None, errno.EPIPE) and stream is sys.stdout:
+        code = "ND-92-27" if why.errno in (errno.ENOSPC, errno.EDQUOT) else "ND-92-30"
+        what = f"it took no more of what was to be printed: {why.strerror}"
+        fix = "Print to a place with room; what was measured is in the run's folder"
+        lost.append(Error(code, what, at="standard output", fix=fix))
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        stream.flush()
 
 
 def err() -> Console:
     """Standard error."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return Safe(stderr=True, soft_wrap=True)
+
+
+def _say(text: Text) -> None:
+    # whom it does not reach it does not concern: what is done goes on, and the exit code tells
+    with contextlib.suppress(OSError):
+        err().print(text)
 
 
 def error(text: str) -> None:
     """A line of error."""
-    err().print(Text.assemble(("error ", "bold red"), text))
+    _say(Text.assemble(("error ", "bold red"), escape.visible(secret.hide(text))))
 
 
 def note(text: str) -> None:
     """A line for people that is no result."""
-    err().print(Text(text))
+    _say(Text(escape.lines(secret.hide(text))))
 
 
 def show(e: Error) -> None:
@@ -71,20 +104,26 @@ def show(e: Error) -> None:
 
 def finding(one: Mapping[str, Any], prefix: str = "") -> None:
     """One finding {code, at, what, fix}."""
-    at = ": ".join(part for part in (prefix, str(one.get("at") or "")) if part)
-    line = Text.assemble(
-        (str(one.get("code") or "error"), "bold red"), ": ", str(one.get("what") or "").rstrip(".")
-    )
+    shown = {
+        key: escape.visible(secret.hide(str(one.get(key) or ""))) for key in ("code", "at", "what", "fix")
+    }
+    at = ": ".join(part for part in (escape.visible(prefix), shown["at"]) if part)
+    line = Text.assemble((shown["code"] or "error", "bold red"), ": ", shown["what"].rstrip("."))
     if at:
         line.append(f"\n  at  {at}", style="dim")
-    if one.get("fix"):
-        line.append(f"\n  do  {one['fix']}", style="cyan")
-    err().print(line)
+    if shown["fix"]:
+        line.append(f"\n  do  {shown['fix']}", style="cyan")
+    _say(line)
+
+
+def line(text: str) -> None:
+    """A line of a result, which stays one whatever names are in it."""
+    out().print(Text(escape.visible(text)), soft_wrap=True)
 
 
 def document(data: Any) -> None:
     """One JSON document on standard output."""
-    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(escape.json(json.dumps(data, indent=2, ensure_ascii=False)) + "\n")
 
 
 def table(

@@ -26,6 +26,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live as RichLive
 from rich.text import Text
 
+from netdyno.cli.console import Safe
 from netdyno.cli.live_frame import printable, render_frame, render_summary
 from netdyno.model import GroupSample, Quantiles, Sample, Status, WorkerSample
 from netdyno.report.series import by_samples
@@ -227,7 +228,7 @@ class Live:
     """Keeps a terminal up to date; safe to feed from any thread."""
 
     def __init__(self, console: Console | None = None, *, screen: bool = True) -> None:
-        self._console = console or Console(stderr=True)
+        self._console = console or Safe(stderr=True)
         self._screen = screen
         self._lock = threading.RLock()
         self._state = State()

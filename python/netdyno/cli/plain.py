@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import IO, Any
 
+from netdyno import escape
 from netdyno.cli.console import delay, main_delay
 from netdyno.view import SHORT, Plan, Silent
 
@@ -58,7 +59,7 @@ class PlainLines(Silent):
 
     def log(self, line: str) -> None:
         """A line."""
-        print(line, file=self._to, flush=True)
+        print(escape.visible(line), file=self._to, flush=True)
 
 
 def _moved(counts: dict[str, Any]) -> bool:

@@ -6,6 +6,7 @@ import json
 import sys
 from typing import Any
 
+from netdyno import escape
 from netdyno.result import Result
 from netdyno.view import Plan, Silent
 
@@ -14,7 +15,7 @@ class JsonStream(Silent):
     """Events: start, sample, state, dut, log, and result at the end."""
 
     def _put(self, event: str, data: dict[str, Any]) -> None:
-        sys.stdout.write(json.dumps({"event": event, **data}) + "\n")
+        sys.stdout.write(escape.json(json.dumps({"event": event, **data})) + "\n")
         sys.stdout.flush()
 
     def start(self, plan: Plan) -> None:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from netdyno import namespace
 from netdyno.cli import console, values
@@ -117,7 +118,8 @@ def _range(one: Here) -> str:
 
 def _describe(one: Here) -> None:
     tunable, out = one.tunable, console.out()
-    out.print(f"[bold]{one.name}[/bold] = {_value(one.value)}" + "".join(f", {r}" for r in remarks(one)))
+    said = f" = {_value(one.value)}" + "".join(f", {r}" for r in remarks(one))
+    out.print(Text.assemble((one.name, "bold"), said))
     out.print(f"  {tunable.summary}")
     if tunable.inert:
         out.print(f"  Inert: {tunable.inert}")

@@ -35,7 +35,7 @@ def validate(
             for error in one["errors"]:
                 console.finding(error, str(one["file"]))
             if not one["errors"]:
-                console.out().print(f"{one['file']}: good")
+                console.line(f"{one['file']}: good")
     if any(one["errors"] for one in found):
         raise typer.Exit(CONFIGURATION)
 
@@ -51,7 +51,9 @@ def findings(name: str) -> list[dict[str, Any]]:
             tables.check(data, "")
             return []
         if not experiment.is_experiment(data):
-            return validation.of_profile(data)
+            # the files that it names are beside it
+            whole = experiment.resolve_profile(data, path.parent) if isinstance(data, dict) else data
+            return validation.of_profile(whole)
         wanted = experiment.load(data, "")
         return [
             one | {"at": f"legs.{leg}.profile.{one['at']}"}

@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from netdyno import files
+from netdyno.escape import lines, visible
 from netdyno.result import Result
 
 
@@ -34,6 +35,11 @@ def junit(result: Result) -> str:
             failure.text = (
                 f"n={threshold.n}, interval={threshold.interval}, confidence={threshold.confidence}"
             )
+    for node in suite.iter():
+        # what is no character of XML would make the whole file unreadable
+        for key, value in node.attrib.items():
+            node.set(key, visible(value))
+        node.text = node.text and lines(node.text)
     cases = suite.findall("testcase")
     suite.set("tests", str(len(cases)))
     suite.set("failures", str(len(suite.findall("testcase/failure"))))

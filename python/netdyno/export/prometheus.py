@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest, start_http_server
 
-from netdyno import files
+from netdyno import escape, files
 from netdyno.errors import Error
 from netdyno.model import COUNTERS
 from netdyno.result import Result
@@ -60,28 +60,28 @@ class Exporter(Silent):
 
     def start(self, plan: Plan) -> None:
         """A trial begins."""
-        self._leg = plan.get("leg", "")
+        self._leg = escape.visible(plan.get("leg", ""))
 
     def sample(self, sample: dict[str, Any]) -> None:
         """Add a point of the series."""
         for name, group in sample.get("groups", {}).items():
-            labels = (self._leg, name)
+            labels = (self._leg, escape.visible(name))
             counts = group.get("counts", {})
             for counter in COUNTERS:
                 self._counts[counter].labels(*labels).inc(counts.get(counter, 0))
             for kind, count in counts.get("failures", {}).items():
-                self._failures.labels(*labels, kind).inc(count)
+                self._failures.labels(*labels, escape.visible(kind)).inc(count)
             self._devices.labels(*labels).set(group.get("devices_active", 0))
             for delay, values in group.get("delays", {}).items():
                 for quantile, key in (("0.5", "p50"), ("0.9", "p90"), ("0.99", "p99"), ("0.999", "p999")):
-                    self._delay.labels(*labels, delay, quantile).set(values.get(key, 0) / 1e9)
+                    self._delay.labels(*labels, escape.visible(delay), quantile).set(values.get(key, 0) / 1e9)
         for worker in sample.get("workers", []):
             for state in ("cpu", "starved"):
                 self._worker.labels(self._leg, str(worker.get("worker")), state).set(worker.get(state, 0))
 
     def dut(self, name: str, cpu: float) -> None:
         """CPU of a device under test."""
-        self._dut.labels(self._leg, name).set(cpu)
+        self._dut.labels(self._leg, escape.visible(name)).set(cpu)
 
     def result(self, result: Result) -> None:
         """The verdict."""

@@ -11,12 +11,18 @@ from typing import Any, Protocol
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from netdyno import reading
+from netdyno import escape, reading
 from netdyno.report import inline, page, units
 from netdyno.report.flows import Distribution
 from netdyno.report.locale import LANGUAGES
-from netdyno.report.text import M, html
+from netdyno.report.text import END, ISOLATE, M, html
 from netdyno.result import Result
+
+
+def _shown(value: Any) -> Any:
+    """What a template puts in, with its control characters shown; `text.Data` has isolates of its own."""
+    plain = isinstance(value, str) and not isinstance(value, Markup)
+    return escape.lines(value, ISOLATE + END) if plain else value
 
 
 @cache
@@ -28,6 +34,7 @@ def templates() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_shown,
     )
     env.filters["t"] = html
     env.globals.update(M=M, units=units, languages=LANGUAGES, bars=bars)
@@ -90,7 +97,7 @@ def whole(template: str, contents: Contents) -> str:
             style=Markup(styles[0]),
             uplot=Markup(scripts[0]),
             script=Markup(scripts[1]),
-            data=Markup(inline.json_block(contents.data())),
+            data=Markup(inline.json_block(escape.lines_in(contents.data(), ISOLATE + END))),
         )
     )
 

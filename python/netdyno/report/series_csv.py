@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+from typing import Any
 
+from netdyno import escape
 from netdyno.model import COUNTERS, Quantiles
 from netdyno.result import Result
 
@@ -23,15 +25,19 @@ def series_csv(result: Result) -> str:
     kinds = sorted({k for *_, g in points for k in g.counts.failures})
     delays = sorted({d for *_, g in points for d in g.delays})
     out = io.StringIO()
+
+    def add(row: list[Any]) -> None:
+        writer.writerow([escape.cell(value) for value in row])
+
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
+    add(
         ["leg", "repetition", "t", "dt", "phase", "group", "devices_active", *COUNTERS]
         + [f"failures.{k}" for k in kinds]
         + [f"{d}.{s}" for d in (*(f"delay.{d}" for d in delays), "lateness") for s in STATS]
     )
     for leg, index, s, name, g in points:
         quantiles = [g.delays.get(d) for d in delays] + [g.lateness]
-        writer.writerow(
+        add(
             [leg, index, s.t, s.dt, s.phase, name, g.devices_active]
             + [getattr(g.counts, c) for c in COUNTERS]
             + [g.counts.failures.get(k, 0) for k in kinds]

@@ -10,6 +10,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from netdyno.escape import lines
+
 #: First strong isolate and its end: what a name holds, right-to-left letters say, stays within the name.
 ISOLATE, END = "\u2068", "\u2069"
 
@@ -19,6 +21,10 @@ class Data:
     """Something out of the result - a name, an address - shown as it is."""
 
     text: str
+
+    def __post_init__(self) -> None:
+        # no control of its own, and no end of the isolation
+        object.__setattr__(self, "text", lines(self.text))
 
     def __str__(self) -> str:
         return f"{ISOLATE}{self.text}{END}"
@@ -63,7 +69,7 @@ class Msg:
 
 def M(id: str, **args: str | Data | Msg) -> Msg:  # noqa: N802, A002 - short, as gettext's `_` is
     """A message; catalogue tools look for this name."""
-    return Msg(id, args)
+    return Msg(id, {k: lines(v, ISOLATE + END) if isinstance(v, str) else v for k, v in args.items()})
 
 
 def label(text: Msg | Data) -> dict[str, Any]:
