@@ -18,18 +18,37 @@ def _leave(number: int, frame: FrameType | None) -> None:
     os._exit(105)
 
 
-def main() -> None:
-    """Run the command line and end the process."""
-    signal.signal(signal.SIGINT, _leave)
-    from netdyno.cli import app
-    from netdyno.interrupt import early
-
+def _streams() -> None:
+    """Standard streams that take whatever is printed; those that were closed take it to nowhere."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            # left free, a file that is written to would be opened as standard output
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         # a terminal that has no → shall not end a run
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+
+
+def main() -> None:
+    """Run the command line and end the process."""
+    signal.signal(signal.SIGINT, _leave)
+    try:
+        _streams()
+        from netdyno.cli import app
+        from netdyno.interrupt import early
+    except (OSError, ImportError, MemoryError) as e:
+        # errors.ENVIRONMENT, and its words: too little is there to load them
+        os.write(2, f"ND-92-35: netdyno cannot be loaded: {e}\n".encode(errors="replace"))
+        os._exit(92)
     signal.signal(signal.SIGINT, early)
-    sys.exit(app.call())
+    code = app.call()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

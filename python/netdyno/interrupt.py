@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -20,12 +21,39 @@ def interrupted() -> Error:
 
 _early: list[int] = []
 """Signals that came before a run took them over."""
+AGAIN = 1.0
+"""Seconds in which interrupts are one: more of them would cut short the undoing that the first set going."""
+
+
+class _Last:
+    """When an interrupt was last raised, and whether there is nothing left for one to end."""
+
+    raised = float("-inf")
+    over = False
+
+
+def _raise() -> None:
+    now = time.monotonic()
+    if _Last.over or now - _Last.raised < AGAIN:
+        return
+    _Last.raised = now
+    raise interrupted()
+
+
+def begin() -> None:
+    """A command begins."""
+    _Last.over, _Last.raised = False, float("-inf")
+
+
+def over() -> None:
+    """A command has ended, but for saying how: no interrupt cuts that short."""
+    _Last.over = True
 
 
 def early(number: int, frame: FrameType | None) -> None:
     """Signal handler before a run. Our own error: a KeyboardInterrupt means too much to others on its way."""
     _early.append(number)
-    raise interrupted()
+    _raise()
 
 
 class Interrupts:
@@ -41,7 +69,7 @@ class Interrupts:
             _leave_terminal()
         self.count += 1
         if self._mode == "raise" or (self._mode == "ask" and self.count > 1):
-            raise interrupted()
+            _raise()
 
     @contextmanager
     def installed(self) -> Iterator[Interrupts]:

@@ -7,7 +7,9 @@ it is expanded: a text of a few lines can stand for a thousand million values.
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 import stat
 from collections import Counter
 from collections.abc import Iterator
@@ -66,21 +68,43 @@ def text(path: Path, most: int = RECORD) -> str:
         raise Error("ND-104-21", "it is not text in UTF-8", at=str(path)) from e
 
 
-def record(path: Path) -> Any:
+def record(path: Path, *, finite: bool = False) -> Any:
     """The document in a file that netdyno wrote. Raises ValueError where it is no JSON."""
-    return parsed(content(path), str(path))
+    return parsed(content(path), str(path), finite=finite)
 
 
-def parsed(document: bytes, at: str) -> Any:
-    """A document that netdyno wrote, unless it would take more memory than any of its own of that size."""
+def parsed(document: bytes, at: str, *, finite: bool = False) -> Any:
+    """A document that netdyno wrote, unless it would take more memory than any of its own of that size.
+
+    `finite`: one with a number that nothing counts up to, or that is none, is no document of netdyno's.
+    """
     # each of these is an object of 64 bytes or more: a document of netdyno's has a tenth as many as bytes
     objects, values = (sum(map(document.count, marks)) for marks in ((b"{", b"["), (b",",)))
     if objects > _limit(RECORD) // 64 or values > _limit(RECORD) // 12:
         raise large(f"it has {objects:,} lists and maps and {values:,} values", at, MORE)
     try:
+        if finite and _ODD.search(document):
+            return json.loads(document, parse_int=_whole, parse_float=_real, parse_constant=_real)
         return json.loads(document)
     except RecursionError as e:
         raise ValueError("its lists are too deep in each other") from e
+
+
+_ODD = re.compile(rb"NaN|Infinity|[0-9]{19}|[eE][+]?[0-9]{3}")
+"""What such a number has in it; so may a text have."""
+
+
+def _whole(text: str) -> int:
+    if len(text) > 20 or abs(value := int(text)) >= 1 << 64:
+        raise ValueError(f"{text[:20]}… is beyond all that is counted")
+    return value
+
+
+def _real(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is no number")
+    return value
 
 
 def bounded(data: Any, at: str) -> Any:

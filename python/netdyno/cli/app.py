@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from netdyno import __version__
+from netdyno import __version__, interrupt
 from netdyno.cli import (
     bind,
     compare,
@@ -29,8 +30,7 @@ from netdyno.cli import (
     validate,
 )
 from netdyno.cli.verb import Verb, Verbs
-from netdyno.errors import EXITS, Error
-from netdyno.interrupt import interrupted
+from netdyno.errors import EXITS, PASS, Error
 
 EPILOG = "Exit codes: " + ", ".join(f"{code} {meaning}" for code, meaning in EXITS.items()) + "."
 
@@ -80,35 +80,71 @@ def options(
 
 
 def call(arguments: list[str] | None = None) -> int:
-    """Run one command line and return its exit code."""
+    """Run one command line and return its exit code, which is always one of those that are documented."""
+    interrupt.begin()
+    console.lost.clear()
+    code = _call(arguments)
+    interrupt.over()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError) as e:
+            console.unheard(e, stream)
+    if code == PASS and console.lost:
+        # all was well, but what was asked for is not where it should be
+        return _fail(console.lost[0])
+    return code
+
+
+def _call(arguments: list[str] | None) -> int:
     try:
         code: Any = app(arguments, prog_name="netdyno", standalone_mode=False)
         sys.stdout.flush()
-        return int(code) if isinstance(code, int) else 0
+        return int(code) if isinstance(code, int) else PASS
     except Error as e:
         return _fail(e)
     except KeyboardInterrupt:
-        return _fail(interrupted())
-    except BrokenPipeError:
-        console.unheard()
-        return 0
+        return _fail(interrupt.interrupted())
     except Exception as e:  # noqa: BLE001 - the last one to catch it
         if type(e).__name__ == "NoArgsIsHelpError":
-            return 0  # the help is out already
+            return PASS  # the help is out already
         if hasattr(e, "format_message") and hasattr(e, "exit_code"):
             verb = getattr(getattr(e, "ctx", None), "command_path", "netdyno")
             fix = f"`{verb} --help` shows what there is"
             return _fail(Error("ND-104-22", e.format_message().rstrip("."), fix=fix))
         if type(e).__name__ == "Abort":
-            return _fail(interrupted())
-        # a bug of ours: say what it is, and leave the trace for those who want it
-        console.error(f"unexpected {type(e).__name__}: {e}; `netdyno --debug …` shows where")
-        if console.DEBUG:
-            traceback.print_exc()
-        return 1
+            return _fail(interrupt.interrupted())
+        if isinstance(e, OSError) and e.filename is None and e.errno in _UNHEARD:
+            console.unheard(e)
+            return PASS
+        return _fail(_unexpected(e))
+
+
+_UNHEARD = (errno.EPIPE, errno.EBADF, errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EAGAIN)
+"""What writing to standard output says when it takes no more; a file that cannot be written has a name."""
+
+
+def _unexpected(e: Exception) -> Error:
+    """What nobody foresaw: what the machine lacks, or a fault of ours."""
+    number = e.errno if isinstance(e, OSError) else None
+    what = str(e).strip() or type(e).__name__
+    if number in (errno.EMFILE, errno.ENFILE):
+        return Error("ND-92-01", "too few open files are allowed", fix="Raise `ulimit -n`, to 1024 or more")
+    if isinstance(e, MemoryError) or number == errno.ENOMEM:
+        return Error("ND-92-35", "there is not enough memory", fix="Run less at once, or raise `ulimit -v`")
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return Error("ND-92-27", f"the disk is full: {what}", fix="Make room there")
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG):
+        return Error("ND-92-30", f"a file cannot be used: {what}", fix="Check the path and its rights")
+    if number is not None or "can't start new thread" in what:
+        return Error("ND-92-05", f"the system refuses: {what}", fix="See `netdyno doctor` and `ulimit -a`")
+    fix = "`netdyno --debug …` shows where; please report it with that"
+    return Error("ND-92-50", f"an unexpected {type(e).__name__}: {what}", fix=fix)
 
 
 def _fail(error: Error) -> int:
+    # from here on there is nothing to undo, only to say
+    interrupt.over()
     if console.DEBUG:
         traceback.print_exc()
     console.show(error)

@@ -14,10 +14,11 @@ from netdyno.errors import THRESHOLD, Error
 from netdyno.result import Leg, Result
 from netdyno.stats import compare as statistics
 from netdyno.stats.metric import Metric, all_of
-from netdyno.store import Store
+from netdyno.store import Store, trusted
 from netdyno.store.store import read_result
 
 
+@trusted("A or B")
 def compare(
     a: Annotated[
         str,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netdyno import files, journal, paths, topology, validation
+from netdyno import files, journal, paths, secret, topology, validation
 from netdyno.cli import console, summary
 from netdyno.cli.plain import PlainLines
 from netdyno.cli.stream import JsonStream
@@ -54,9 +54,11 @@ class Views:
                 getattr(view, call)(*arguments)
             except (Error, KeyboardInterrupt):
                 raise
-            except BrokenPipeError:
-                # whoever read it has had enough
+            except OSError as e:
+                # whoever read it has had enough, or there is no room for it
                 self.views.remove(view)
+                if isinstance(view, JsonStream):
+                    console.unheard(e)
             except Exception as e:  # noqa: BLE001 - what is watched matters more than who watches
                 self.views.remove(view)
                 console.note(f"a view was given up: {type(e).__name__}: {e}")
@@ -71,7 +73,7 @@ class Views:
 
     def state(self, status: dict[str, Any]) -> None:
         """A change of state."""
-        self._each("state", status)
+        self._each("state", secret.hide_in(status))
 
     def dut(self, name: str, cpu: float) -> None:
         """CPU of a device under test."""
@@ -79,7 +81,7 @@ class Views:
 
     def log(self, line: str) -> None:
         """A line."""
-        self._each("log", line)
+        self._each("log", secret.hide(line))
 
     def close(self) -> None:
         """The end."""

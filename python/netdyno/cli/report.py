@@ -11,10 +11,11 @@ from netdyno import files
 from netdyno.cli import console, values
 from netdyno.errors import Error
 from netdyno.runner import judge_all
-from netdyno.store import Store
+from netdyno.store import Store, trusted
 from netdyno.store.store import read_result
 
 
+@trusted("RUN")
 def report(
     run: Annotated[
         str,
@@ -45,7 +46,7 @@ def report(
         else:
             text, output = _stored(run, html)
     files.write(output, text, shared=html is not None)
-    console.out().print(str(output))
+    console.line(str(output))
 
 
 def _stored(run: str, html: Path | None) -> tuple[str, Path]:

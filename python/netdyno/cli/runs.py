@@ -13,7 +13,7 @@ from rich.text import Text
 from netdyno import paths
 from netdyno.cli import console, summary, values
 from netdyno.cli.verb import Verb, Verbs
-from netdyno.store import Row, Store
+from netdyno.store import Row, Store, trusted
 
 app = typer.Typer(
     help="List, show and remove stored runs.",
@@ -53,6 +53,7 @@ def _row(row: Row) -> list[str | int | Text]:
 
 
 @app.command(cls=Verb)
+@trusted("RUN")
 def show(
     run: Annotated[
         str,
@@ -73,7 +74,7 @@ def show(
     if as_json:
         console.document(result.model_dump(mode="json"))
         return
-    console.out().print(f"{result.id}, {result.started}")
+    console.line(f"{result.id}, {result.started}")
     summary.show(result, folder if folder.exists() else None)
 
 
@@ -120,6 +121,7 @@ def prune(
 
 
 @app.command("import", cls=Verb)
+@trusted("FOLDER")
 def import_(
     folder: Annotated[Path | None, typer.Argument(help="A run's folder, or one that holds several.")] = None,
 ) -> None:

@@ -286,7 +286,7 @@ def _full(folder: Path) -> bool:
 def read_result(path: Path) -> Result:
     """A `result.json`."""
     try:
-        result = Result.model_validate(reading.record(path))
+        result = Result.model_validate(reading.record(path, finite=True))
     except ValueError as e:
         what = f"it is not a result of netdyno: {str(e).splitlines()[0]}"
         raise Error("ND-104-21", what, at=str(path), fix="Name a result.json") from e
@@ -295,6 +295,18 @@ def read_result(path: Path) -> Result:
         what = f"{result.id[:80]!r} is no name of a run"
         raise Error("ND-104-21", what, at=str(path), fix="Name a result.json of netdyno's")
     return result
+
+
+@contextmanager
+def trusted(name: str) -> Iterator[None]:
+    """Work on a result as if we had written it; what fails in here is that we had not."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as e:
+        what = f"it is not a result as netdyno writes it: {type(e).__name__}: {e}"
+        raise Error(
+            "ND-104-21", what, at=name, fix="Name the result.json of a run; --debug shows more"
+        ) from e
 
 
 def _skeleton(result: Result) -> dict[str, Any]:
