@@ -25,7 +25,7 @@ from netdyno.model import (
 from netdyno.result import Leg, Repetition
 from netdyno.stats import hdr
 from netdyno.stats.compare import compare, compare_all, holm
-from netdyno.stats.estimate import bootstrap_interval, estimate, mean, sd, t_interval
+from netdyno.stats.estimate import estimate, mean, sd, t_interval
 from netdyno.stats.metric import Metric
 from netdyno.stats.summary import summarise, validity
 from netdyno.stats.threshold import judge
@@ -61,7 +61,6 @@ def test_known_interval() -> None:
 
 def test_one_value_has_no_interval() -> None:
     assert t_interval([3.0]) is None
-    assert bootstrap_interval([3.0]) is None
     assert estimate([3.0]).interval is None
 
 
@@ -73,16 +72,6 @@ def test_t_intervals_cover_the_truth_as_often_as_they_say() -> None:
         assert interval
         hits += interval[0] <= 10 <= interval[1]
     assert 870 <= hits <= 930
-
-
-@settings(max_examples=20)
-@given(samples)
-def test_the_bootstrap_repeats_itself(values: list[float]) -> None:
-    first = bootstrap_interval(values, rounds=100)
-    assert first == bootstrap_interval(values, rounds=100)
-    assert first
-    slack = 1e-9 * max(abs(v) for v in values)
-    assert min(values) - slack <= first[0] <= first[1] <= max(values) + slack
 
 
 def distribution(values: list[int]) -> Distribution:

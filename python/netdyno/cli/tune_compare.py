@@ -32,6 +32,7 @@ from netdyno.cli.tune_options import (
 from netdyno.cli.verb import again
 from netdyno.errors import THRESHOLD, Error
 from netdyno.interrupt import Interrupts
+from netdyno.stats.paired import detectable, pairs_for
 from netdyno.topology import need_root
 from netdyno.tuning import benches, study
 from netdyno.tuning import calibrate as calibrations
@@ -180,6 +181,8 @@ def compare(
         count = repeats(len(metrics), level, pairs)
         if count > pairs:
             console.note(f"{pairs} pairs can show nothing of {len(metrics)} metrics: {count} are measured")
+        if more := found_by(calibration, metrics, count, matters, level):
+            console.note(more)
         rest = budget("compare", count, 2 * count, spare)
         plan = {"a": dict(base.setting), "b": [dict(one.setting) for one in candidates], "seed": seed,
                 "order": order}  # fmt: skip
@@ -221,6 +224,26 @@ def compare(
         raise too_few(result.shortage, 2 * count, rest)
     if fail and any(one.verdict is Verdict.WORSE for one in result.findings):
         raise typer.Exit(THRESHOLD)
+
+
+def found_by(
+    noise: Calibration, metrics: Mapping[str, Metric], pairs: int, change: float, level: float
+) -> str:
+    """What so many pairs find by the noise of the bench, and how many find the least change that matters."""
+    known = {
+        name: noise.known[name] for name, m in metrics.items() if name in noise.known and not m.zero_is_best
+    }
+    seen, needed = [], pairs
+    for name, (spread, of) in known.items():
+        least = detectable(spread, of, pairs, level, tests=len(metrics))
+        if math.isfinite(least):
+            seen.append(f"{name} {share(least)}")
+            needed = max(needed, pairs_for(change, spread, of, 1000, level, len(metrics)))
+    if not seen:
+        return ""
+    said = f"minimum detectable effect ({pairs} pairs): {', '.join(seen)}"
+    more = f"--pairs {needed}" if needed < 1000 else "not even --pairs 1000"
+    return said + (f"; {more} would find {share(change)} in each" if needed > pairs else "")
 
 
 def budget(what: str, pairs: int, trials: int, spare: int | None) -> measuring.Spare:

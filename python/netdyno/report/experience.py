@@ -138,6 +138,7 @@ def _expected(proposal: Doc) -> Table:
 
 def _intervals(proposal: Doc) -> list[Interval | None]:
     """All on one scale, whose middle is no change."""
+    # where the interval is not known, it may be anything
     spans: list[tuple[float, float]] = [
         one["interval"] or (one["gain"], one["gain"]) for one in proposal["expected"]
     ]
@@ -150,7 +151,7 @@ def _intervals(proposal: Doc) -> list[Interval | None]:
         return "good" if low > 0 else "bad" if high < 0 else "doubt"
 
     return [
-        Interval(x(low), x(high), x(one["gain"]), None, mark(low, high))
+        Interval(x(low), x(high), x(one["gain"]), None, mark(low, high) if one["interval"] else "doubt")
         for one, (low, high) in zip(proposal["expected"], spans, strict=True)
     ]
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from netdyno.result import Estimate
 
@@ -33,22 +32,6 @@ def t_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float
     quantile = float(special.stdtrit(len(values) - 1, 0.5 + confidence / 2))
     half = quantile * sd(values) / math.sqrt(len(values))
     return (m - half, m + half)
-
-
-def bootstrap_interval(
-    values: Sequence[float],
-    confidence: float = 0.95,
-    statistic: Callable[[Sequence[float]], float] = mean,
-    rounds: int = 2000,
-    seed: int = 1,
-) -> tuple[float, float] | None:
-    """Percentile bootstrap of any statistic, the same for the same seed."""
-    if len(values) < 2:
-        return None
-    draw = random.Random(seed)
-    found = sorted(statistic(draw.choices(values, k=len(values))) for _ in range(rounds))
-    cut = (1 - confidence) / 2
-    return (found[int(cut * rounds)], found[min(rounds - 1, int((1 - cut) * rounds))])
 
 
 def estimate(values: Sequence[float], confidence: float = 0.95) -> Estimate:

@@ -114,6 +114,9 @@ def test_it_says_what_is_known() -> None:
     doubtful = json.loads(json.dumps(PAGES["proposed"]["proposal"]))
     doubtful["expected"][0]["interval"] = [-0.1, 1.0]
     assert build(proposal=doubtful).verdict.id == "Proposed, with doubt"
+    doubtful["expected"][0]["interval"] = None
+    (unsure, *_) = build(proposal=doubtful).intervals
+    assert unsure is not None and unsure.mark == "doubt"
     none = doubtful | {"setting": "", "why": "no"}
     assert build(proposal=none).lead.id.startswith("None of the settings")
     known = build().known

@@ -132,6 +132,10 @@ def test_compare_shows_noise_first_then_what_is_known(
     assert "throughput" in out and "better" in out
     assert "TcpExtListenOverflows" in out
     assert "A/A: trial 1 of 8" in err
+    # what can be found is said before the first pair, and how many find the least change that matters
+    planned = err.index("minimum detectable effect (8 pairs): throughput ")
+    assert planned < err.index("compare: trial 1 of 16")
+    assert re.search(r"; --pairs \d+ would find 5.0% in each", err)
     # what was measured is kept: nothing is measured again
     page = study.folder() / "page.html"
     again = ["tune", "compare", "ab", "baseline", "net.core.somaxconn=8192", "--html", str(page), "--json"]
