@@ -126,7 +126,7 @@ def compare(
     order: Annotated[
         str,
         typer.Option(
-            help="shuffled: a coin for each pair. abba: for each two.",
+            help="Randomised: of each pair (shuffled), or of each two pairs, AB BA or BA AB (abba).",
             metavar="ORDER",
             parser=values.one_of("--order", "shuffled", "abba"),
         ),
@@ -139,7 +139,7 @@ def compare(
     fail: Annotated[bool, typer.Option("--fail", help="Exit 99 when something is worse.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare two settings on a bench, in pairs of trials whose order is drawn by coins.
+    """Compare two settings on a bench, in pairs of trials in randomised order.
 
     A win counts if it survives the correction for all metrics and a counter of its mechanism moved. First the
     bench is held against itself, unless `netdyno tune calibrate` did so today. There are never fewer pairs

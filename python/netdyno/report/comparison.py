@@ -95,6 +95,13 @@ def _compared(study: Study) -> Comparison:
     if found["dropped"]:
         said.append(M("{n} more pairs do not count.", n=str(found["dropped"])))
     said += lost(found)
+    said += [
+        M("{metric}: the means say otherwise, as a few trials are far off.", metric=Data(row.metric))
+        for row in rows
+        if row.found
+        and row.found["verdict"] in ("better", "worse", "unexplained")
+        and (row.found["effect"]["b"] - row.found["effect"]["a"]) * row.found["effect"]["change"] < 0
+    ]
     if left := {**found["a"]["left_out"], **found["b"]["left_out"]}:
         said.append(M("Left out: {what}", what=Data(", ".join(left))))
     return Comparison(

@@ -38,7 +38,8 @@ def learn(
 ) -> Experience:
     """Measure every setting beside the baseline at every place, in blocks of drawn order.
 
-    A place whose baseline fails is left out, and so is a setting where it fails.
+    A place whose baseline fails is left out, and so is a setting where it fails. What is disturbed is
+    measured again once.
     """
     contexts = []
     names = list(settings)
@@ -51,7 +52,7 @@ def learn(
             trials: dict[int, Trial] = {}
             for arm in block:
                 phase = f"{place.name}: {names[arm - 1] if arm else 'baseline'}"
-                trials[arm] = record.measure(
+                trials[arm] = record.fair(
                     made, phase, index, arms[arm], seed * 100_003 + number * 101 + index
                 )
             seen.append(trials)

@@ -365,7 +365,7 @@ def trimmed(
 
     def seen(setting: Setting) -> float | None:
         nonlocal count
-        trial = record.measure(bench, f"trim {objective}", count, setting, _seed(seed, 4, count))
+        trial = record.fair(bench, f"trim {objective}", count, setting, _seed(seed, 4, count))
         count += 1
         if not has(trial.observation, objective) or _broken(goal, trial):
             return None

@@ -139,6 +139,12 @@ def test_it_says_what_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     none = comparison.build(tables())
     assert [row[-3].text for row in none.blocks[0].table.rows][-1] == comparison.M("too few pairs")
     assert none.blocks[0].intervals[-1] is None
+    assert not any("the means say otherwise" in one.plain() for one in page.said)
+    far = json.loads(json.dumps(study))
+    effect = next(m for m in far["result"]["metrics"] if m["metric"]["name"] == "latency_mean")["effect"]
+    effect["b"] = 2 * effect["a"]
+    said = [one.plain() for one in comparison.build(far).said]
+    assert "\u2068latency_mean\u2069: the means say otherwise, as a few trials are far off." in said
     few = json.loads(json.dumps(study))
     few["result"] |= {"dropped": 4, "lost": {"steal": 4}, "again": {"steal": 16}}
     for one in few["result"]["metrics"]:
