@@ -23,6 +23,9 @@ from netdyno.model import Sample, Status, Trial
 HEARTBEAT = 1.0
 """Seconds between heartbeats; the daemon's lease ends after 3."""
 
+LONGEST = 1 << 30
+"""Bytes of a line. A result with its whole series is one."""
+
 _RPC_CODES = {
     -32001: "ND-92-36",
     -32002: "ND-104-04",
@@ -216,9 +219,16 @@ class Client:
         why = "it closed the connection"
         try:
             with self._socket.makefile("rb") as lines:
-                for line in lines:
-                    self._sort(json.loads(line))
-        except (OSError, ValueError) as e:
+                while line := lines.readline(LONGEST):
+                    if not line.endswith(b"\n"):
+                        raise ValueError(
+                            f"it sends a line that is cut short, or longer than {LONGEST:,} bytes"
+                        )
+                    message = json.loads(line)
+                    if not isinstance(message, dict):
+                        raise ValueError("it sends what is no JSON-RPC")
+                    self._sort(message)
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as e:
             why = str(e)
         with self._sending:
             self._lost = self._loss(why)

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import socket
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -141,6 +143,45 @@ def test_nobody_answers(tmp_path: Path) -> None:
     with pytest.raises(Error) as lost:
         Client(tmp_path / "none.sock")
     assert lost.value.exit_code == 91
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"[1]\n",
+        b"5\n",
+        b"no json\n",
+        b"[" * 5000 + b"\n",
+        b'{"id": [1]}\n',
+        b"x" * 2000,
+        b'{"id": 1',
+        b"\xff\n",
+    ],
+    ids=["list", "number", "noise", "deep", "id", "long", "cut", "bytes"],
+)
+def test_a_peer_that_is_no_daemon_is_hung_up_on(
+    answer: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("netdyno.client.LONGEST", 1000)
+    path = tmp_path / "core.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+
+        def serve() -> None:
+            one, _ = server.accept()
+            with one:
+                one.recv(4096)
+                one.sendall(answer)
+                one.shutdown(socket.SHUT_WR)
+                one.recv(4096)
+
+        peer = threading.Thread(target=serve)
+        peer.start()
+        with Client(path, timeout=60) as client, pytest.raises(Error) as lost:
+            client.call("core.describe")
+        peer.join()
+    assert lost.value.code == "ND-91-21"
 
 
 def test_a_daemon_that_does_not_start(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
