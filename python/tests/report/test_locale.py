@@ -66,6 +66,6 @@ def test_messages_nest_and_isolate_what_names_hold() -> None:
         .plain(catalogue("ko"))
         .startswith("측정은 유효합니다.")
     )
-    assert M("{group}: loss", group=Data("<b>\u202e")).plain() == "\u2068<b>\u202e\u2069: loss"
+    assert M("{group}: loss", group=Data("<b>\u202e")).plain() == "\u2068<b>\\u202e\u2069: loss"
     assert "<b>" not in html(M("{group}: loss", group=Data("<b>")))
     assert html(Data("<i>")) == '<bdi translate="no">&lt;i&gt;</bdi>'
