@@ -221,9 +221,7 @@ class Client:
             with self._socket.makefile("rb") as lines:
                 while line := lines.readline(LONGEST):
                     if not line.endswith(b"\n"):
-                        raise ValueError(
-                            f"it sends a line that is cut short, or longer than {LONGEST:,} bytes"
-                        )
+                        raise ValueError(f"it sends a line cut short, or of more than {LONGEST:,} bytes")
                     message = json.loads(line)
                     if not isinstance(message, dict):
                         raise ValueError("it sends what is no JSON-RPC")
