@@ -20,11 +20,11 @@ CONFIGURATION = 104
 INTERRUPTED = 105
 
 EXITS: dict[int, str] = {
-    PASS: "pass",
+    PASS: "pass or no verdict",
     INVALID: "the measurement is invalid",
     HOST_LOST: "a host, daemon or device under test was lost",
     ENVIRONMENT: "the environment is not ready",
-    THRESHOLD: "a threshold failed",
+    THRESHOLD: "a threshold or check failed",
     CONFIGURATION: "bad configuration or input",
     INTERRUPTED: "interrupted",
 }
@@ -92,6 +92,7 @@ CODES: dict[str, str] = {
     "ND-92-41": "What was to be put back is somebody else's by now",
     "ND-92-50": "A fault of netdyno itself",
     "ND-99-20": "A threshold failed",
+    "ND-99-21": "A check failed that every group is held to: nothing was delivered, or devices stalled",
     "ND-104-01": "Not JSON",
     "ND-104-02": "An unknown key",
     "ND-104-03": "A missing key",

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from netdyno.model import Counts, Disorder, Distribution, Losses, Model, Reason, Trial
+from netdyno.model import Counts, Disorder, Distribution, Losses, Model, Reason, Stalls, Trial
 
 FORMAT = "netdyno-result/1"
 
@@ -147,6 +147,8 @@ class GroupSummary(Model):
     """Merged."""
     lateness: Distribution = Field(default_factory=Distribution)
     """Merged."""
+    stalls: Stalls | None = None
+    """Time added, shares averaged, the longest of all."""
 
 
 class Summary(Model):
@@ -198,6 +200,43 @@ class ThresholdResult(Model):
     """Repetitions."""
 
 
+class CheckResult(Model):
+    """A condition that every group is held to without being asked; it can fail a run, never pass one."""
+
+    leg: str = ""
+    """Where it was judged."""
+    group: str
+    """The group."""
+    check: Literal["delivery", "stalls"]
+    """`delivery`: something was delivered; `stalls`: devices did not wait for answers that do not come."""
+    value: float | None
+    """Of the worst repetition. Delivery: messages delivered and flows completed in the measure phase; stalls:
+    share of the time spent in stalls."""
+    limit: float
+    """Delivery: at least; stalls: at most."""
+    passed: bool
+    """Whether it holds."""
+    what: str = ""
+    """What was seen, in words."""
+
+
+class FigureWarning(Model):
+    """A figure that is not to be taken as it stands."""
+
+    leg: str = ""
+    """Where it stands."""
+    group: str = ""
+    """The group."""
+    metric: str
+    """Which figure, as thresholds name it."""
+    value: float
+    """The figure; nanoseconds."""
+    limit: float
+    """The generator's lateness at the same percentile, above a fifth of the figure; nanoseconds."""
+    what: str
+    """In words."""
+
+
 class Files(Model):
     """Names of what lies beside `result.json`."""
 
@@ -230,8 +269,9 @@ class Result(Model):
     """UTC."""
     valid: bool = False
     """Whether every trial can be trusted."""
-    verdict: Literal["pass", "fail"] = "fail"
-    """Whether every threshold holds."""
+    verdict: Literal["pass", "fail", "none"] = "none"
+    """`pass`: there are thresholds, and they and all checks hold; `fail`: one does not; `none`, no verdict:
+    nothing was judged, or the environment or the user ended the experiment early."""
     interrupted: bool = False
     """Whether the user ended it early."""
     error: dict[str, Any] | None = None
@@ -240,6 +280,10 @@ class Result(Model):
     """Why it is not valid."""
     thresholds: list[ThresholdResult] = Field(default_factory=list)
     """Each one, judged."""
+    checks: list[CheckResult] = Field(default_factory=list)
+    """What is judged without being asked for."""
+    warnings: list[FigureWarning] = Field(default_factory=list)
+    """Figures that are not to be taken as they stand."""
     legs: list[Leg] = Field(default_factory=list)
     """What was run."""
     environment: dict[str, Any] = Field(default_factory=dict)
@@ -248,3 +292,14 @@ class Result(Model):
     """What lies beside this file."""
     command: list[str] = Field(default_factory=list)
     """How it was called."""
+
+    @property
+    def no_verdict(self) -> str:
+        """Why there is no verdict; empty where there is one."""
+        if self.verdict != "none":
+            return ""
+        if self.interrupted:
+            return "no verdict: the run was interrupted"
+        if self.error:
+            return f"no verdict: the run ended early ({self.error.get('code')})"
+        return "no verdict: there are no thresholds to judge by"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from netdyno import environment, errors, escape, files, secret
 from netdyno.errors import Error
@@ -19,6 +19,8 @@ from netdyno.experiment import Experiment, Variant, run_id, schedule, variants
 from netdyno.interrupt import Interrupts
 from netdyno.journal import journal
 from netdyno.result import Files, Leg, Result
+from netdyno.stats import lateness
+from netdyno.stats.checks import checks
 from netdyno.stats.summary import summarise, validity
 from netdyno.stats.threshold import judge
 from netdyno.store import Store
@@ -32,6 +34,8 @@ FLOWS = (
 )  # fmt: skip
 PORT = ("name", "device", "driver", "rx_queues", "tx_queues", "uses", "work")
 """What of a DPDK port belongs to the environment: not its address, which a virtual one makes up."""
+DUT_ENDED = "ND-91-23"
+"""The one error that says something of the system under test: it did not survive the load."""
 PARTIAL = "samples.jsonl"
 """Samples as they come; what is left of a trial when we are killed. Gone once the result holds them."""
 
@@ -180,7 +184,7 @@ class Campaign:
         except Error as e:
             # the store, on its own disk, and whoever watches still get it
             self._ended(result, e)
-            result.verdict = "fail"
+            result.verdict = "none"
         finally:
             if self.store:
                 self.store.finish(result)
@@ -188,17 +192,28 @@ class Campaign:
 
 
 def judge_all(result: Result, profiles: dict[str, dict[str, Any]], confidence: float) -> None:
-    """Summaries, validity, thresholds and verdict from the repetitions there are."""
-    result.thresholds = []
+    """Summaries, validity, thresholds, checks and verdict from the repetitions there are."""
+    result.thresholds, result.checks, result.warnings = [], [], []
     for leg in result.legs:
         leg.summary = summarise(leg.repetitions, confidence)
         # a leg that was never run is not judged; that the experiment ended early decides
         for threshold in (profiles[leg.name].get("thresholds") or []) if leg.repetitions else []:
             result.thresholds.append(judge(leg.name, threshold, leg.repetitions))
+        result.warnings += lateness.warnings(leg.name, leg.summary.groups)
+        result.checks += checks(leg.name, profiles[leg.name], leg.repetitions)
     result.valid, result.reasons = validity(result.legs)
-    ended = result.error is None and not result.interrupted
-    passed = all(threshold.passed for threshold in result.thresholds)
-    result.verdict = "pass" if ended and passed and result.legs else "fail"
+    result.verdict = verdict(result)
+
+
+def verdict(result: Result) -> Literal["pass", "fail", "none"]:
+    """What thresholds and checks come to; none where nothing was judged, or not to the end."""
+    if result.error and result.error.get("code") == DUT_ENDED:
+        return "fail"
+    if result.error or result.interrupted:
+        return "none"
+    if not (all(t.passed for t in result.thresholds) and all(c.passed for c in result.checks)):
+        return "fail"
+    return "pass" if result.thresholds else "none"
 
 
 def exit_code(result: Result) -> int:
@@ -209,7 +224,7 @@ def exit_code(result: Result) -> int:
         return Error.of(result.error).exit_code
     if not result.valid:
         return errors.INVALID
-    return errors.PASS if result.verdict == "pass" else errors.THRESHOLD
+    return errors.THRESHOLD if result.verdict == "fail" else errors.PASS
 
 
 def save(result: Result, folder: Path) -> None:

@@ -218,6 +218,7 @@ class Runner:
         limits: dict[str, Any] = {"lateness_p99": "10ms", "offered": 0.99, "starved": 0.2}
         limits |= dict(profile.get("validity") or {})
         plan["groups"] = groups
+        plan["description"] = str(profile.get("description") or "")
         plan["phases"] = lengths
         plan["duration"] = sum(lengths.values())
         plan["target"] = ", ".join(dict.fromkeys(str(group["target"]) for group in groups))

@@ -18,6 +18,8 @@ class Plan(TypedDict, total=False):
     """Name of the experiment."""
     target: str
     """Addresses under test, as a person would name them."""
+    description: str
+    """What the profile says of itself."""
     leg: str
     transport: str
     trial: int

@@ -9,6 +9,7 @@ import pytest
 
 from netdyno.cli import app, quick
 from netdyno.errors import Error
+from netdyno.stats.units import bound
 
 from .command import PROFILE, result
 
@@ -62,7 +63,7 @@ def test_files_for_others(profile: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert app.call(["run", str(profile), *arguments, "--prometheus", names["m.prom"]]) == 99
     assert "<html" in Path(names["r.html"]).read_text()
     suite = ET.parse(names["j.xml"]).getroot()
-    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "1", "0")
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "0")
     assert {"series.csv", "flows.csv"} == {path.name for path in Path(names["csv"]).iterdir()}
     metrics = Path(names["m.prom"]).read_text()
     assert 'netdyno_messages_sent_total{group="echo",leg="sockets"}' in metrics
@@ -77,6 +78,11 @@ def test_files_for_others(profile: Path, tmp_path: Path, monkeypatch: pytest.Mon
         (["run", "gopher://x"], "no quick form"),
         (["run", "mqtt://x", "--closed", "--rate", "5"], "no rate"),
         (["run", "mqtt://x", "--open"], "needs a rate"),
+        (["run", "http://x", "--rate", "5", "--interval", "1s"], "both say when"),
+        (["run", "http://x", "--rate", "5", "--count", "3"], "has no end"),
+        (["run", "ping://x", "--connection-per-request"], "has no connections"),
+        (["run", "http://x", "--rate", "0"], "sends nothing"),
+        (["run", "ping://x", "--rate", "101M/s"], "more than 1 device can send"),
         (["run", "mqtt-t4", "--devices", "5"], "for URLs"),
         (["run", "mqtt-t4", "--target", "brokr=mqtt://x"], "no target"),
         (["run", "mqtt-t4", "--target", "broker"], "NAME=URL"),
@@ -191,15 +197,63 @@ def test_quick_forms() -> None:
     assert models[1][1]["path"] == "/512?x=1"
     assert made["groups"][1]["target"] == "http://h"
     assert all(g["devices"] == 3 for g in made["groups"])
-    opened = quick.profile(["mqtt://h"], quick.Quick(rate="100/s", size="64B"))["groups"][0]
-    assert opened["load"] == {"open": {"rate": "100/s"}}
-    assert opened["model"]["mqtt"] == {"size": "64B", "count": 3}
-    assert (
-        quick.profile(["udp://h:7"], quick.Quick(rate="5k/s"))["groups"][0]["model"]["stream"]["rate"]
-        == "5k/s"
-    )
     with pytest.raises(Error):
         quick.profile(["http://h"], quick.Quick(size="64B"))
+
+
+@pytest.mark.parametrize(
+    ("url", "rate", "devices", "interval"),
+    [("http://h", "500/s", 50, 100e6), ("mqtt://h", "500", 50, 100e6), ("http://h", "3/s", 3, 1e9),
+     ("http://h", "0.5/s", 1, 2e9), ("http://h", "20k/s", 200, 10e6), ("http://h", "1M/s", 1000, 1e6),
+     ("ping://h", "500/s", 1, 2e6)],
+)  # fmt: skip
+def test_a_rate_is_shared_by_kept_connections(url: str, rate: str, devices: int, interval: float) -> None:
+    made = quick.profile([url], quick.Quick(rate=rate))
+    (group,) = made["groups"]
+    (model,) = group["model"].values()
+    assert group["devices"] == devices
+    assert bound(model["interval"]) == interval
+    # no end, and as many a second as were asked for, however many connections there are
+    assert model.get("count", model.get("requests")) == 0
+    assert group["devices"] / bound(model["interval"]) * 1e9 == pytest.approx(bound(rate), rel=1e-6)
+    # one after the other within the time from one message of a device to its next
+    assert group["load"] == {"closed": {"ramp": model["interval"]} if devices > 1 else {}}
+    assert f"{rate} " in made["description"]
+    assert ("kept connection" in made["description"]) is url.startswith("http")
+
+
+def test_a_rate_of_datagrams_is_that_of_all_devices() -> None:
+    (group,) = quick.profile(["udp://h:7"], quick.Quick(rate="5k/s", devices=4))["groups"]
+    assert bound(group["model"]["stream"]["rate"]) == 1250
+    assert group["load"]["closed"] == {"ramp": "800000ns"}
+
+
+@pytest.mark.parametrize("options", [{"connection_per_request": True}, {"open": True}])
+@pytest.mark.parametrize(("url", "key"), [("http://h", "requests"), ("mqtt://h", "count")])
+def test_one_connection_per_request_stays_possible_and_is_said(
+    options: dict[str, bool], url: str, key: str
+) -> None:
+    made = quick.profile([url], quick.Quick(rate="100/s", **options))
+    (group,) = made["groups"]
+    assert group["load"] == {"open": {"rate": "100/s"}}
+    (model,) = group["model"].values()
+    assert (model[key], group["devices"]) == (1, 200)
+    assert "each on a connection of its own" in made["description"]
+    closed = quick.profile([url], quick.Quick(connection_per_request=True))
+    assert "one connection per request" in closed["description"]
+    (model,) = closed["groups"][0]["model"].values()
+    assert model[key] == 1
+
+
+def test_a_url_is_judged_by_errors_and_loss() -> None:
+    made = quick.profile(["http://h", "mqtt://h", "ping://h", "udp://h:7"], quick.Quick())
+    names = {t["metric"] for t in made["thresholds"]}
+    assert all(t["max"] == 0 for t in made["thresholds"])
+    groups = [g["name"] for g in made["groups"]]
+    assert names == {f"{group}.{what}" for group in groups for what in ("errors", "loss")}
+    # nobody confirms a publish of QoS 0: there is no loss to judge
+    made = quick.profile(["mqtt://h"], quick.Quick(qos=0))
+    assert [t["metric"] for t in made["thresholds"]] == ["mqtt.errors"]
 
 
 def test_a_refused_profile_is_no_run(tmp_path: Path, fake: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,10 +22,12 @@ from netdyno.model import (
     Trial,
     Validity,
 )
-from netdyno.result import Leg, Repetition
+from netdyno.result import GroupSummary, Leg, Repetition
 from netdyno.stats import hdr
 from netdyno.stats.compare import compare, compare_all, holm
 from netdyno.stats.estimate import estimate, mean, sd, t_interval
+from netdyno.stats.estimate import bootstrap_interval, estimate, mean, sd, t_interval
+from netdyno.stats.lateness import warnings
 from netdyno.stats.metric import Metric
 from netdyno.stats.summary import summarise, validity
 from netdyno.stats.threshold import judge
@@ -351,3 +353,20 @@ def test_false_positives_stay_at_the_level() -> None:
         a, b = ({n: [draw.gauss(5, 1) for _ in range(5)] for n in names} for _ in range(2))
         claims += any(c.significant for c in compare_all(a, b, {}))
     assert claims <= 20
+
+
+def test_lateness_is_a_warning_on_the_percentile_that_it_makes_up_a_good_part_of() -> None:
+    late = Distribution(count=5000, p50=10e3, p90=100e3, p99=3.3e6, p999=4e6)
+    delay = Distribution(count=5000, p50=1e6, p90=2e6, p99=16e6, p999=20e6)
+    group = GroupSummary(name="web", delays={"response": delay}, lateness=late)
+    (found,) = warnings("leg", [group])
+    assert (found.metric, found.value, found.limit) == ("web.delay.response.p99", 16e6, 3.3e6)
+    assert found.what == "generator lateness is 21% of the response p99"
+    # a fifth is not above a fifth; of few samples there is no 99.9th percentile
+    late.p99, late.p999 = 3.2e6, 19e6
+    assert [one.metric for one in warnings("leg", [group])] == ["web.delay.response.p999"]
+    late.count = 999
+    assert warnings("leg", [group]) == []
+    late.count = 0
+    late.p99 = 16e6
+    assert warnings("leg", [group]) == []

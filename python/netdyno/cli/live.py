@@ -52,6 +52,8 @@ class Group:
     sent: int = 0
     delivered: int = 0
     failures: Counter[str] = field(default_factory=Counter)
+    waiting: int = 0
+    """Devices that wait for an answer longer than their limit."""
     confirmed: bool = True
     """Whether the other side confirms every message; else only a delivery shows that anybody counts."""
 
@@ -74,6 +76,7 @@ class State:
 
     title: str = ""
     target: str = ""
+    description: str = ""
     transport: str = ""
     leg: str = ""
     repetition: int = 1
@@ -112,6 +115,7 @@ def begin(plan: Plan, logs: deque[str]) -> State:
     """The state at the start of a trial."""
     state = State(logs=logs)
     state.title, state.target = plan.get("title", ""), plan.get("target", "")
+    state.description = plan.get("description", "")
     state.transport, state.leg = plan.get("transport", ""), plan.get("leg", "")
     state.repetition, state.repetitions = plan.get("repetition", 1), plan.get("repetitions", 1)
     state.trial, state.trials = plan.get("trial", 1), plan.get("trials", 1)
@@ -135,7 +139,7 @@ def take(state: State, sample: Sample) -> None:
     state.elapsed, state.left = sample.elapsed or sample.t, sample.left
     for name, point in sample.groups.items():
         group, c = state.groups.setdefault(name, Group(name)), point.counts
-        group.active = point.devices_active
+        group.active, group.waiting = point.devices_active, point.waiting or 0
         group.sent += c.messages_sent
         group.delivered += c.messages_delivered
         group.failures.update(c.failures)

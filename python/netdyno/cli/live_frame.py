@@ -75,8 +75,8 @@ def _header(state: State, width: int) -> list[Text]:
     first.append(_fit(state.title, width - 8 - cell_len(right) - 1), style="bold")
     first.append(f" {right}", style="dim")
     lines = [first]
-    if state.target:
-        lines.append(Text(_fit(state.target, width), style="dim"))
+    if said := " · ".join(part for part in (state.target, state.description) if part):
+        lines.append(Text(_fit(said, width), style="dim"))
     return lines
 
 
@@ -193,6 +193,18 @@ def _errors(state: State, width: int, most: int) -> list[Text]:
     return lines
 
 
+def _waiting(state: State, width: int, most: int) -> list[Text]:
+    """Devices that wait for answers which do not come, for the groups with the most of them."""
+    stalled = sorted((g for g in state.groups.values() if g.waiting), key=lambda g: -g.waiting)
+    lines = []
+    for group in stalled[:most]:
+        told = f"{group.name}: {units.count(group.waiting)} of {units.count(group.devices)} devices"
+        line = Text("waiting   ", style="dim", no_wrap=True)
+        line.append(_fit(f"{_plain(told)} without an answer", width - 10).rstrip(), style="red")
+        lines.append(line)
+    return lines
+
+
 def _curves(state: State, width: int) -> list[Text]:
     lines = []
     room = max(10, width - 10 - 32)
@@ -263,6 +275,7 @@ def render_frame(state: State, width: int, height: int) -> Stack:
     sections = [warned, _groups(state, width, max(1, left - 8 if left > 14 else left - 2))]
     left -= len(sections[1]) + 1
     parts: list[tuple[Callable[[int], list[Text]], int]] = [
+        (lambda most: _waiting(state, width, most), 3),
         (lambda most: _errors(state, width, most), 3),
         (lambda most: _curves(state, width)[:most], 2),
         (lambda most: _cpu(state, width, most), max(2, height // 4)),

@@ -26,6 +26,8 @@ class PlainLines(Silent):
         self._order = [str(g["name"]) for g in plan.get("groups", [])]
         groups = ", ".join(f"{g['devices']} × {g['name']} ({g['protocol']})" for g in plan.get("groups", []))
         length = f"{plan.get('duration', 0):.0f} s"
+        if said := plan.get("description"):
+            self.log(said)
         self.log(f"{plan.get('leg')}: {groups} → {plan.get('target')}, at most {length}")
 
     def sample(self, sample: dict[str, Any]) -> None:
@@ -80,6 +82,8 @@ def _group(group: dict[str, Any], dt: float, short: bool) -> list[str]:
         main = main_delay({name: one["count"] for name, one in delays.items()})
         if main:
             shown.append(f"{main} p50 {delay(delays[main]['p50'])} p99 {delay(delays[main]['p99'])}")
+    if group.get("waiting"):
+        shown.append(f"{group['waiting']} waiting for answers")
     failures = counts.get("failures", {})
     shown += [f"{count} failed ({kind})" for kind, count in failures.items() if count]
     return shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from netdyno.errors import Error
+from netdyno.stats.units import bound
 
 PROTOCOLS = {
     "mqtt": "mqtt", "mqtts": "mqtt", "http": "http", "https": "http", "ping": "ping", "udp": "stream",
@@ -29,6 +31,11 @@ class Quick:
     open: bool | None = None
     source: tuple[str, ...] = ()
     insecure: bool = False
+    connection_per_request: bool = False
+
+
+FASTEST = 100e6
+"""Messages per second of one device: beyond, the time between two has no meaning."""
 
 
 def is_url(text: str) -> bool:
@@ -77,6 +84,9 @@ def place(urls: Sequence[str], at: str) -> str:
 
 def profile(urls: Sequence[str], options: Quick) -> dict[str, Any]:
     """A profile with one group for each URL."""
+    if options.connection_per_request and all(url.startswith(("ping://", "udp://")) for url in urls):
+        what = f"{urls[0].partition('://')[0]}:// has no connections"
+        raise Error("ND-104-07", what, at="--connection-per-request", fix="Leave it out")
     groups: list[dict[str, Any]] = []
     for i, url in enumerate(urls):
         scheme = url.partition("://")[0]
@@ -90,10 +100,96 @@ def profile(urls: Sequence[str], options: Quick) -> dict[str, Any]:
         protocol = PROTOCOLS[scheme]
         name = protocol if len(urls) == 1 else f"{protocol}-{i + 1}"
         groups.append(_group(name, protocol, url, options))
-    # who asks for nothing more wants to know at least whether it worked
-    thresholds = [{"metric": f"{group['name']}.errors", "max": 0} for group in groups]
+    # who asks for nothing more wants to know at least whether it worked, and whether all of it did
+    thresholds = [
+        {"metric": f"{group['name']}.{what}", "max": 0}
+        for group in groups
+        for what in (("errors", "loss") if _confirmed(group) else ("errors",))
+    ]
     name = "-".join(dict.fromkeys(PROTOCOLS[u.partition("://")[0]] for u in urls))
-    return {"name": name, "groups": groups, "thresholds": thresholds}
+    said = "; ".join(_said(group, options) for group in groups)
+    return {"name": name, "description": said, "groups": groups, "thresholds": thresholds}
+
+
+def _confirmed(group: dict[str, Any]) -> bool:
+    """Whether silence is loss: not where nobody confirms a publish."""
+    ((protocol, model),) = group["model"].items()
+    return not (protocol == "mqtt" and model.get("qos") == 0)
+
+
+def _said(group: dict[str, Any], o: Quick) -> str:
+    """What the options come to, for the header of the run."""
+    ((protocol, _),) = group["model"].items()
+    n, many = group["devices"], group["devices"] != 1
+    what = {"http": "requests", "mqtt": "publishes", "ping": "echo requests", "stream": "datagrams"}[protocol]
+    unit = {"http": "connection", "mqtt": "client"}.get(protocol, "device") + "s" * many
+    kept = "kept " if protocol == "http" else ""
+    if "open" in group["load"]:
+        said = f"{o.rate} flows, each on a connection of its own, {n} {unit} at most"
+    elif o.rate is not None:
+        said = f"{o.rate} {what} in all, over {n} {kept}{unit}, each on its own schedule"
+    elif o.connection_per_request:
+        said = f"one connection per request, {n} at a time, each when the last is answered"
+    elif o.interval is not None:
+        said = f"{what} every {o.interval} on each of {n} {kept}{unit}"
+    else:
+        said = f"{what} over {n} {kept}{unit}"
+    return f"{group['name']}: {said}"
+
+
+def pool(rate: float) -> int:
+    """How many connections share a rate: each asks once a second at least, and a hundred times at most."""
+    return min(1000, max(min(50, math.ceil(rate)), math.ceil(rate / 100), 1))
+
+
+def _share(model: dict[str, Any], protocol: str, rate: float, devices: int) -> dict[str, Any]:
+    """Each device sends at its share of the rate, on a schedule of its own that does not wait for answers.
+
+    The devices begin one after the other over the time from one message of a device to its next: those of all
+    are evenly spread.
+    """
+    if rate <= 0:
+        raise Error(
+            "ND-104-05", "a rate of 0 sends nothing", at="--rate", fix="Use a rate above 0, like 100/s"
+        )
+    if rate > FASTEST * devices:
+        what = f"{rate:g}/s are more than {devices} device{'s' * (devices != 1)} can send"
+        raise Error("ND-104-05", what, at="--rate", fix="Ask for less, or for more --devices")
+    each = f"{devices / rate * 1e9:.0f}ns"
+    if protocol == "stream":
+        model["rate"] = f"{rate / devices:.12g}/s"
+    else:
+        model["interval"] = each
+    return {"ramp": each} if devices > 1 else {}
+
+
+def _fitting(o: Quick) -> None:
+    """Refuse options that say two things about the same, or nothing at all."""
+
+    def refuse(what: str, at: str, fix: str) -> Error:
+        return Error("ND-104-07", what, at=at, fix=fix)
+
+    if o.open and o.rate is None:
+        raise refuse("an open load needs a rate", "--open", "Add --rate 100/s")
+    if o.rate is None:
+        return
+    if o.open is False:
+        raise refuse("a closed load has no rate", "--closed", "Use --interval, or leave --closed out")
+    if o.open or o.connection_per_request:
+        return
+    if o.interval is not None:
+        raise refuse(
+            "--rate and --interval both say when messages are due",
+            "--interval",
+            "Use one: --rate is of all devices together, --interval of each",
+        )
+    if o.count is not None and o.count > 0:
+        raise refuse(
+            "a rate over kept connections has no end, --count gives flows one",
+            "--count",
+            "Leave it out, or add --open: flows of so many messages then begin at that rate, each on a "
+            "connection of its own",
+        )
 
 
 def _group(name: str, protocol: str, url: str, o: Quick) -> dict[str, Any]:
@@ -111,12 +207,13 @@ def _group(name: str, protocol: str, url: str, o: Quick) -> dict[str, Any]:
         model["interval"] = o.interval
     if o.qos is not None and protocol == "mqtt":
         model["qos"] = o.qos
+    _fitting(o)
     # an open flow that never ended would fill every device with the first ones
-    is_open = o.open if o.open is not None else o.rate is not None and protocol != "stream"
-    count = (
-        o.count if o.count is not None else {"mqtt": 3, "http": 1, "ping": 1, "stream": 0}[protocol] * is_open
+    alone = o.connection_per_request and protocol in ("http", "mqtt")
+    is_open = bool(o.open) or (alone and o.rate is not None)
+    model["requests" if protocol == "http" else "count"] = (
+        o.count if o.count is not None else int(is_open or alone)
     )
-    model["requests" if protocol == "http" else "count"] = count
     target = url
     if protocol == "http":
         parts = urlsplit(url)
@@ -125,21 +222,17 @@ def _group(name: str, protocol: str, url: str, o: Quick) -> dict[str, Any]:
             model["path"] = path
             target = f"{parts.scheme}://{parts.netloc}"
     load: dict[str, Any] = {"closed": {}}
-    if protocol == "stream":
-        if o.rate is not None:
-            model["rate"] = o.rate
-    elif is_open:
-        if o.rate is None:
-            raise Error("ND-104-07", "an open load needs a rate", at="--open", fix="Add --rate 100/s")
+    devices = o.devices or {"mqtt": 10, "http": 10, "ping": 1, "stream": 1}[protocol] * (20 if is_open else 1)
+    if is_open:
         load = {"open": {"rate": o.rate}}
     elif o.rate is not None:
-        raise Error("ND-104-07", "a closed load has no rate", at="--closed", fix="Use --interval, or --open")
-    default = {"mqtt": 10, "http": 10, "ping": 1, "stream": 1}[protocol] * (20 if is_open else 1)
+        devices = o.devices or (1 if protocol in ("ping", "stream") else pool(bound(o.rate)))
+        load = {"closed": _share(model, protocol, bound(o.rate), devices)}
     group: dict[str, Any] = {
         "name": name,
         "target": target,
         "model": {protocol: model},
-        "devices": o.devices or default,
+        "devices": devices,
         "load": load,
     }
     if o.source:

@@ -60,7 +60,7 @@ def run(
     rate: Annotated[
         str | None,
         typer.Option(
-            help="URLs: flows (udp: datagrams) per second, like 500 or 5k/s.",
+            help="URLs: messages per second over all devices, like 500 or 5k/s.",
             metavar="RATE",
             parser=values.rate("--rate"),
             rich_help_panel=LOAD,
@@ -106,10 +106,18 @@ def run(
         bool | None,
         typer.Option(
             "--open/--closed",
-            help="URLs: flows at given times, or one after the other.",
+            help="URLs: flows begin at --rate, each on a connection of its own, or one after the other.",
             rich_help_panel=LOAD,
         ),
     ] = None,
+    connection_per_request: Annotated[
+        bool,
+        typer.Option(
+            "--connection-per-request",
+            help="http, mqtt: a new connection for each message.",
+            rich_help_panel=LOAD,
+        ),
+    ] = False,
     source: Annotated[
         list[str] | None,
         typer.Option(
@@ -159,13 +167,28 @@ def run(
     one or more URLs: `mqtt://`, `mqtts://`, `http://`, `https://`, `ping://`, `udp://`. A bare number after
     an option means seconds, bytes or per second; other units are written, like 250ms, 1KiB, 5k/s.
 
+    `--rate` is that of requests, publishes, echo requests or datagrams, over all devices together.
+    Connections are kept, and each sends its share on a schedule of its own that does not wait for answers;
+    with `--open` or `--connection-per-request` each message has a connection of its own.
+
         netdyno run mqtt://broker:1883 --devices 100 --qos 1
         netdyno run http://10.0.0.2/512 --rate 1000/s --duration 30s
         netdyno run ping://10.0.0.2 udp://10.0.0.2:7 --interval 10ms
         netdyno run iot-mixed --target broker=mqtt://10.0.0.2 --load 2 --repeat 5
         netdyno run mine.yaml --json --junit verdict.xml
     """
-    options = quick.Quick(devices, rate, interval, count, qos, size, open_loop, tuple(source or ()), insecure)
+    options = quick.Quick(
+        devices,
+        rate,
+        interval,
+        count,
+        qos,
+        size,
+        open_loop,
+        tuple(source or ()),
+        insecure,
+        connection_per_request,
+    )
     chosen = choose(what, options)
     trial = {"load": load, "measure": duration, "warmup": warmup}
     targets = _pairs(target or [])

@@ -46,8 +46,8 @@ def list_(
 
 
 def _row(row: Row) -> list[str | int | Text]:
-    good = row.verdict == "pass"
-    verdict = Text(row.verdict, style="green" if good else "red") if row.state == "done" else Text(row.state)
+    words = {"pass": ("pass", "green"), "none": ("no verdict", "yellow")}
+    verdict = Text(*words.get(row.verdict, ("fail", "red"))) if row.state == "done" else Text(row.state)
     folder = row.folder if Path(row.folder).exists() else "(gone)"
     return [row.id, row.trials, verdict, "yes" if row.valid else "no", folder]
 

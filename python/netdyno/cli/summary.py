@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from rich.text import Text
 
 from netdyno.cli import console
 from netdyno.errors import Error
-from netdyno.result import GroupSummary, Result
+from netdyno.result import FigureWarning, GroupSummary, Result
 from netdyno.stats.metric import Metric
 
 
@@ -16,11 +17,18 @@ def show(result: Result, folder: Path | None = None) -> None:
     """Print it on standard output."""
     out = console.out()
     out.print(_headline(result))
+    if why := result.no_verdict:
+        out.print(Text(f"  {why}", style="yellow"), soft_wrap=True)
+    for check in result.checks:
+        if not check.passed:
+            where = f"{check.leg} " if len(result.legs) > 1 else ""
+            out.print(Text(f"  {where}{check.group}: {check.what}", style="red"), soft_wrap=True)
     for reason in result.reasons:
         extra = reason.model_extra or {}
         where = " ".join(str(part) for part in (extra.get("leg"), reason.group) if part)
         out.print(Text(f"  {reason.code} {where}: {reason.what}", style="yellow"))
     for leg in result.legs:
+        doubts = {one.metric: one for one in result.warnings if one.leg == leg.name}
         if leg.summary.groups:
             out.print()
             title = f"{leg.name} ({leg.transport}, {leg.summary.n} trial{'s' * (leg.summary.n != 1)})"
@@ -35,16 +43,21 @@ def show(result: Result, folder: Path | None = None) -> None:
                     "p50",
                     "p99",
                     "max",
+                    "late p99",
                     "failures",
                 ),
-                [_row(group) for group in leg.summary.groups],
+                [_row(group, doubts) for group in leg.summary.groups],
                 title,
-                right=("devices", "offered/s", "delivered/s", "loss", "p50", "p99", "max"),
+                right=("devices", "offered/s", "delivered/s", "loss", "p50", "p99", "max", "late p99"),
                 spare=("devices", "max", "delay"),
             )
         for group in leg.summary.groups:
+            if doubt := lateness(group, doubts):
+                out.print(Text(f"  ! {doubt}", style="yellow"), soft_wrap=True)
             for line in failures(group):
                 out.print(Text(f"  {line}", style="yellow"), soft_wrap=True)
+            if waited := stalls(group):
+                out.print(Text(f"  {waited}", style="yellow"), soft_wrap=True)
             if said := disorder(group):
                 out.print(Text(f"  {said}"), soft_wrap=True)
         for repetition in leg.repetitions:
@@ -72,13 +85,14 @@ def show(result: Result, folder: Path | None = None) -> None:
 
 
 CHECKS = {
+    "unanswered": "the other side took them and did not answer: check that the server behind it works",
     "refused": "nothing listens there: check host and port, and that the server runs",
-    "unreachable": "no way leads there: check the address, the network and the firewall",
+    "unreachable": "no route to host: check the address, the network and the firewall",
     "timeout": "no answer came in time: check that the server runs and nothing is dropped, or load it less",
     "reset": "the connection was cut: see the server's log and its limit of connections",
     "closed": "the server hung up too early: see its log and its limits",
     "protocol": "the answer is not of this protocol: check the port and the scheme",
-    "rejected": "the server says no: check path, credentials and its log",
+    "rejected": "the server rejected the request: check path, credentials and its log",
     "tls": "TLS did not come about: check the certificate, or use --insecure",
     "local": "this machine ran out of ports, files or memory: see `netdyno doctor`",
 }
@@ -92,6 +106,37 @@ def failures(group: GroupSummary) -> list[str]:
         for kind, count in group.measured.failures.items()
         if count
     ]
+
+
+def lateness(group: GroupSummary, doubts: Mapping[str, FigureWarning]) -> str:
+    """Which figures of the table the generator's own lateness makes up a good part of; nothing if none."""
+    name = _shown_delay(group)
+    found = [
+        doubts[metric] for stat in ("p50", "p99") if (metric := f"{group.name}.delay.{name}.{stat}") in doubts
+    ]
+    said = ", ".join(
+        f"{one.metric.rpartition('.')[2]} {console.delay(one.limit)} of {console.delay(one.value)}"
+        for one in found
+    )
+    return f"{group.name} {name}: the generator's own lateness is over a fifth of it: {said}" if said else ""
+
+
+def _shown_delay(group: GroupSummary) -> str:
+    return console.main_delay({name: one.count for name, one in group.delays.items()}) or ""
+
+
+def stalls(group: GroupSummary) -> str:
+    """How long devices were stalled; nothing if they were not."""
+    found = group.stalls
+    if found is None or not (found.time or found.waiting):
+        return ""
+    said = (
+        f"{group.name}: devices stalled {console.number(found.share, 'ratio')} of the time (no answer within "
+        f"{console.delay(found.limit)}), longest wait {console.delay(found.longest)}"
+    )
+    if found.waiting:
+        said += f"; {console.number(found.waiting, 'ratio')} of them still waited at the end"
+    return said
 
 
 def disorder(group: GroupSummary) -> str:
@@ -113,8 +158,9 @@ def disorder(group: GroupSummary) -> str:
 
 def _headline(result: Result) -> Text:
     validity = ("valid", "green") if result.valid else ("INVALID", "bold red")
-    verdict = ("pass", "bold green") if result.verdict == "pass" else ("FAIL", "bold red")
-    line = Text.assemble("verdict ", verdict, ", measurement ", validity)
+    verdicts = {"pass": ("verdict ", ("pass", "bold green")), "fail": ("verdict ", ("FAIL", "bold red"))}
+    verdict = verdicts.get(result.verdict, (("no verdict", "bold yellow"),))
+    line = Text.assemble(*verdict, ", measurement ", validity)
     if result.interrupted:
         line.append(", interrupted", style="yellow")
     if result.error:
@@ -122,14 +168,18 @@ def _headline(result: Result) -> Text:
     return line
 
 
-def _row(group: GroupSummary) -> list[str]:
+def _row(group: GroupSummary, doubts: Collection[str]) -> list[str]:
     counts = group.measured
     rates = group.rates
-    name = console.main_delay({name: one.count for name, one in group.delays.items()}) or ""
+    name = _shown_delay(group)
     delay = group.delays.get(name)
 
     def rate(key: str) -> str:
         return console.number(rates[key].mean, "/s") if key in rates else "–"
+
+    def quantile(stat: str) -> str:
+        mark = " !" if f"{group.name}.delay.{name}.{stat}" in doubts else ""
+        return f"{console.delay(getattr(delay, stat))}{mark}" if delay else "–"
 
     return [
         group.name,
@@ -138,9 +188,10 @@ def _row(group: GroupSummary) -> list[str]:
         rate("messages_delivered"),
         console.number(group.loss.mean, "ratio") if group.loss else "–",
         name,
-        console.delay(delay.p50) if delay else "–",
-        console.delay(delay.p99) if delay else "–",
+        quantile("p50"),
+        quantile("p99"),
         console.delay(delay.max) if delay else "–",
+        console.delay(group.lateness.p99) if group.lateness.count else "–",
         ", ".join(f"{kind} {count:,}" for kind, count in counts.failures.items() if count) or "none",
     ]
 

@@ -1,4 +1,4 @@
-"""JUnit XML: one test case a threshold and one for validity, for CI servers."""
+"""JUnit XML: a test case for validity, for each threshold and for each check, for CI servers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from netdyno.result import Result
 
 
 def junit(result: Result) -> str:
-    """The result as a test suite. An invalid measurement is an error, a failed threshold a failure."""
+    """The result as a test suite.
+
+    An invalid measurement is an error, a failed threshold or check a failure. Where there is no verdict
+    nothing has passed: what else would be a pass is skipped, and says why.
+    """
+    unjudged = result.no_verdict
     suite = ET.Element("testsuite", name=f"netdyno.{result.name}", timestamp=result.started, id=result.id)
     case = _case(suite, "validity", result.name)
     if result.error:
@@ -35,6 +40,16 @@ def junit(result: Result) -> str:
             failure.text = (
                 f"n={threshold.n}, interval={threshold.interval}, confidence={threshold.confidence}"
             )
+        elif unjudged:
+            ET.SubElement(case, "skipped", message=unjudged)
+    for check in result.checks:
+        case = _case(suite, f"{check.group} {check.check}", check.leg or result.name)
+        if not check.passed:
+            ET.SubElement(case, "failure", message=f"{check.group}: {check.what}", type="ND-99-21")
+        elif unjudged:
+            ET.SubElement(case, "skipped", message=unjudged)
+    if unjudged:
+        ET.SubElement(_case(suite, "verdict", result.name), "skipped", message=unjudged)
     for node in suite.iter():
         # what is no character of XML would make the whole file unreadable
         for key, value in node.attrib.items():
@@ -44,6 +59,7 @@ def junit(result: Result) -> str:
     suite.set("tests", str(len(cases)))
     suite.set("failures", str(len(suite.findall("testcase/failure"))))
     suite.set("errors", str(len(suite.findall("testcase/error"))))
+    suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
     ET.indent(suite)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suite, encoding="unicode") + "\n"
 

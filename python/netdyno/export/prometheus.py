@@ -42,7 +42,17 @@ class Exporter(Silent):
             "netdyno_dut_cpu_cores", "CPU of a device under test", ["leg", "dut"], registry=self.registry
         )
         self._valid = Gauge("netdyno_valid", "Whether the measurement is valid", registry=self.registry)
-        self._passed = Gauge("netdyno_passed", "Whether all thresholds passed", registry=self.registry)
+        self._passed = Gauge(
+            "netdyno_passed", "1 for the verdict pass, 0 for fail and for no verdict", registry=self.registry
+        )
+        self._verdict = Gauge(
+            "netdyno_verdict", "1 for the verdict there is, once there is one", ["verdict"],
+            registry=self.registry,
+        )  # fmt: skip
+        self._waiting = Gauge(
+            "netdyno_devices_waiting", "Devices that wait for an answer longer than their limit", labels,
+            registry=self.registry,
+        )  # fmt: skip
         self._leg = ""
 
     def serve(self, address: str) -> None:
@@ -72,6 +82,8 @@ class Exporter(Silent):
             for kind, count in counts.get("failures", {}).items():
                 self._failures.labels(*labels, escape.visible(kind)).inc(count)
             self._devices.labels(*labels).set(group.get("devices_active", 0))
+            if group.get("waiting") is not None:
+                self._waiting.labels(*labels).set(group["waiting"])
             for delay, values in group.get("delays", {}).items():
                 for quantile, key in (("0.5", "p50"), ("0.9", "p90"), ("0.99", "p99"), ("0.999", "p999")):
                     self._delay.labels(*labels, escape.visible(delay), quantile).set(values.get(key, 0) / 1e9)
@@ -87,6 +99,8 @@ class Exporter(Silent):
         """The verdict."""
         self._valid.set(result.valid)
         self._passed.set(result.verdict == "pass")
+        for word in ("pass", "fail", "none"):
+            self._verdict.labels(word).set(result.verdict == word)
 
     def text(self) -> str:
         """All metrics in Prometheus' text format."""

@@ -59,6 +59,7 @@ def trial(repetition: Repetition) -> dict[str, Any]:
         latency(samples),
         percentile_curve(repetition),
         outstanding(samples),
+        waiting(samples),
         errors(samples),
         cpu(samples, repetition),
         lateness(samples),
@@ -160,6 +161,21 @@ def outstanding(samples: Sequence[Sample]) -> dict[str, Any]:
         gap = [max(0.0, a - b) for a, b in zip(sent, delivered, strict=True)]
         views.append(view(name, [line(M("In flight or lost"), gap, 4, fill=True)]))
     return chart("outstanding", M("Messages sent but not yet confirmed"), "count", views)
+
+
+def waiting(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Devices that wait for an answer longer than their limit; no chart when none ever did."""
+    lines = [
+        line(Data(group), [_waiting(s, group) for s in samples], i % 6, i // 6, fill=True)
+        for i, group in enumerate(_groups(samples))
+        if any(_waiting(s, group) for s in samples)
+    ]
+    views = [view(M("All groups"), lines)] if lines else []
+    return chart("waiting", M("Devices that wait for an answer, stalled"), "count", views)
+
+
+def _waiting(sample: Sample, group: str) -> float | None:
+    return sample.groups[group].waiting if group in sample.groups else None
 
 
 def _failures(kind: str, group: GroupSample) -> float:

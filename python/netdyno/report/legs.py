@@ -11,7 +11,7 @@ from netdyno.report.series import POINTS, by_samples
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
 from netdyno.report.verdict import reason
-from netdyno.result import Estimate, Leg, Repetition
+from netdyno.result import Estimate, FigureWarning, Leg, Repetition
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,14 @@ class LegView:
 
     leg: Leg
     phases: Msg | None
+    warnings: list[Msg]
     figures: list[Figure]
     summary: Table
     repetitions: Table
     trials: list[TrialView] = field(default_factory=list)
 
 
-def leg_view(leg: Leg, all_flows: Sequence[flows.Flow]) -> LegView:
+def leg_view(leg: Leg, all_flows: Sequence[flows.Flow], warnings: Sequence[FigureWarning] = ()) -> LegView:
     """What the page says of a leg."""
     reps = leg.repetitions
     several = len(reps) > 1
@@ -64,6 +65,7 @@ def leg_view(leg: Leg, all_flows: Sequence[flows.Flow]) -> LegView:
     view = LegView(
         leg,
         phases,
+        late(warnings),
         figures(leg),
         summary(leg) if several else Table(M("All repetitions"), []),
         repetitions(reps) if several else Table(M("Repetitions"), []),
@@ -81,6 +83,23 @@ def leg_view(leg: Leg, all_flows: Sequence[flows.Flow]) -> LegView:
             )
         )
     return view
+
+
+def late(warnings: Sequence[FigureWarning]) -> list[Msg]:
+    """Delays that the generator's own lateness makes up a good part of, and at which percentiles."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for one in warnings:
+        group, _, delay, stat = one.metric.split(".")
+        figures = f"{stat}: {units.duration(one.limit)} / {units.duration(one.value)}"
+        alike.setdefault((group, delay), []).append(figures)
+    return [
+        M(
+            "{delay}: the generator's own lateness is more than a fifth of it ({figures}).",
+            delay=Data(f"{group} · {delay}"),
+            figures=", ".join(figures),
+        )
+        for (group, delay), figures in alike.items()
+    ]
 
 
 def _merged(rep: Repetition) -> Msg | None:
@@ -157,6 +176,7 @@ def summary(leg: Leg) -> Table:
             Column(M("p99")),
             Column(M("p99.9")),
             Column(M("Max")),
+            Column(M("Lateness, p99")),
         ],
         note=M(
             "Means over {n} repetitions with {confidence} confidence intervals; "
@@ -176,7 +196,13 @@ def summary(leg: Leg) -> Table:
         for i, (name, d) in enumerate(delays):
             row = first if i == 0 else [data(g.name), *[Cell("") for _ in range(4)]]
             values = (d.p50, d.p99, d.p999 if d.count >= 1000 else None, d.max)
-            table.add(*row, data(name), *[number(units.duration(v if d.count else None), v) for v in values])
+            late = g.lateness.p99 if g.lateness.count and i == 0 else None
+            table.add(
+                *row,
+                data(name),
+                *[number(units.duration(v if d.count else None), v) for v in values],
+                number(units.duration(late), late),
+            )
     return table
 
 

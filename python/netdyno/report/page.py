@@ -217,7 +217,7 @@ def build(result: Result, raw: str, flows_csv: str, series: str) -> Page:
         verdict=verdict(result),
         thresholds=thresholds(result),
         bullets=[bullet(t) for t in result.thresholds],
-        legs=[leg_view(leg, every) for leg in result.legs],
+        legs=[leg_view(leg, every, [w for w in result.warnings if w.leg == leg.name]) for leg in result.legs],
         environment=environment(result.environment),
         profiles=[
             (leg.name, json.dumps(leg.repetitions[0].profile, indent=2, ensure_ascii=False))

@@ -82,6 +82,7 @@ def _join_group(parts: Sequence[GroupSample]) -> GroupSample:
     return GroupSample(
         counts=counts,
         devices_active=parts[-1].devices_active,
+        waiting=max((p.waiting for p in parts if p.waiting is not None), default=None),
         delays={n: _worst([p.delays[n] for p in parts if n in p.delays]) for n in delays},
         lateness=_worst([p.lateness for p in parts]),
     )

@@ -31,14 +31,14 @@ def series_csv(result: Result) -> str:
 
     writer = csv.writer(out, lineterminator="\n")
     add(
-        ["leg", "repetition", "t", "dt", "phase", "group", "devices_active", *COUNTERS]
+        ["leg", "repetition", "t", "dt", "phase", "group", "devices_active", "devices_waiting", *COUNTERS]
         + [f"failures.{k}" for k in kinds]
         + [f"{d}.{s}" for d in (*(f"delay.{d}" for d in delays), "lateness") for s in STATS]
     )
     for leg, index, s, name, g in points:
         quantiles = [g.delays.get(d) for d in delays] + [g.lateness]
         add(
-            [leg, index, s.t, s.dt, s.phase, name, g.devices_active]
+            [leg, index, s.t, s.dt, s.phase, name, g.devices_active, "" if g.waiting is None else g.waiting]
             + [getattr(g.counts, c) for c in COUNTERS]
             + [g.counts.failures.get(k, 0) for k in kinds]
             + [getattr(q, stat) if q is not None and q.count else "" for q in quantiles for stat in STATS]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netdyno import portwork
-from netdyno.model import Distribution, GroupResult
+from netdyno.model import Distribution, GroupResult, Stalls
 from netdyno.report import units
 from netdyno.report.series import by_samples
 from netdyno.report.table import Cell, Column, Table, data, number
@@ -28,6 +28,8 @@ def groups(rep: Repetition) -> Table:
             Column(M("Duplicates")),
             Column(M("Out of order")),
             Column(M("Corrupted")),
+            Column(M("Stalled, share of the time")),
+            Column(M("Longest wait")),
             Column(M("Sent, bit/s")),
             Column(M("Received, bit/s")),
         ],
@@ -48,6 +50,7 @@ def groups(rep: Repetition) -> Table:
             number(units.count(m.duplicates), m.duplicates),
             number(units.count(m.reordered), m.reordered),
             number(units.count(m.corrupted), m.corrupted),
+            *_stalls(g.stalls),
             number(units.scaled(rate("bits_sent"), "bit/s"), rate("bits_sent")),
             number(units.scaled(rate("bits_received"), "bit/s"), rate("bits_received")),
         )
@@ -56,9 +59,23 @@ def groups(rep: Repetition) -> Table:
         any(g.measured.duplicates for g in rep.groups),
         any(g.measured.reordered for g in rep.groups),
         any(g.measured.corrupted for g in rep.groups),
+        *[any(g.stalls and g.stalls.time for g in rep.groups)] * 2,
         True,
         True,
     )
+
+
+def _stalls(stalls: Stalls | None) -> list[Cell]:
+    if stalls is None:
+        return [Cell(units.NONE)] * 2
+    share = number(
+        units.percent(stalls.share),
+        stalls.share,
+        note=M("{share} of the devices waited at the end", share=units.percent(stalls.waiting))
+        if stalls.waiting
+        else None,
+    )
+    return [share, number(units.duration(stalls.longest), stalls.longest)]
 
 
 def delays(rep: Repetition) -> Table:
@@ -227,17 +244,21 @@ def errors(rep: Repetition) -> Table:
             Column(M("Group"), numeric=False),
             Column(M("Kind"), numeric=False),
             Column(M("Count")),
+            Column(M("Whole run")),
             Column(M("Share of the messages sent")),
             Column(M("Example"), numeric=False),
         ],
     )
     for g in rep.groups:
         for e in sorted(g.errors, key=lambda e: -e.count):
-            share = e.count / g.total.messages_sent if g.total.messages_sent else None
+            # results of older versions count the whole run
+            sent = (g.total if e.total is None else g.measured).messages_sent
+            share = e.count / sent if sent else None
             table.add(
                 data(g.name),
                 data(e.kind),
                 number(units.count(e.count), e.count),
+                number(units.count(e.count if e.total is None else e.total), e.total),
                 number(units.percent(share), share),
                 Cell(Data(e.example or ""), mark="code"),
             )

@@ -106,6 +106,8 @@ def seconds(s: float | None) -> str:
 def unit_of(metric: str) -> str:
     """Which of the units below a threshold's metric is in."""
     parts = metric.split(".")
+    if parts[1:2] == ["stalls"]:
+        return "ns" if parts[-1] in ("longest", "time") else "ratio"
     if len(parts) > 2 and (parts[1] in ("delay", "ipdv", "lateness") or parts[1:3] == ["reordering", "late"]):
         return "ns"
     if parts[-1] in ("loss", "noticeable", "ratio", "by_three", "displaced", "cpu", "starved", "offered"):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from netdyno.model import Reason
 from netdyno.report import units
 from netdyno.report.text import Data, M, Msg
-from netdyno.result import Result, ThresholdResult
+from netdyno.result import CheckResult, Result, ThresholdResult
 
 STATS = {
     "min": M("minimum"),
@@ -19,11 +19,17 @@ STATS = {
     "p999": M("99.9th percentile"),
     "max": M("maximum"),
 }
+STALLS = {
+    "share": M("{group}: share of the time that devices were stalled"),
+    "time": M("{group}: time that devices were stalled"),
+    "longest": M("{group}: longest wait for an answer"),
+    "waiting": M("{group}: share of the devices stalled at the end"),
+}
 
 
 @dataclass
 class Verdict:
-    """`state` is one of valid-pass, valid-fail, invalid; the rest is said in words."""
+    """`state` is one of pass, fail, none, invalid; the rest is said in words."""
 
     state: str
     headline: Msg
@@ -54,9 +60,15 @@ def verdict(result: Result) -> Verdict:
         said.original = list(dict.fromkeys(r.what for r in result.reasons if r.what))
     elif result.verdict == "pass":
         return Verdict("pass", M("Pass"), M("The measurement is valid. {held}", held=held))
+    elif result.verdict == "none":
+        lead = M("The measurement is valid. {held}", held=held)
+        if result.error or result.interrupted:
+            lead = M("The run ended before all was measured, so nothing is judged.")
+        said = Verdict("none", M("No verdict"), lead)
     else:
         said = Verdict("fail", M("Fail"), M("The measurement is valid. {held}", held=held))
     said.points += [missed(t) for t in failed]
+    said.points += [unheld(c) for c in result.checks if not c.passed]
     if result.interrupted:
         said.points.append(M("The run was interrupted."))
     if result.error:
@@ -145,6 +157,8 @@ def name_of(metric: str) -> Msg | Data:
             return M("{group}: lateness of the generator, {stat}", group=Data(group), stat=STATS[stat])
         case [group, "loss"]:
             return M("{group}: loss", group=Data(group))
+        case [group, "stalls", what] if what in STALLS:
+            return M(STALLS[what].id, group=Data(group))
         case [group, "errors"]:
             return M("{group}: errors of any kind", group=Data(group))
         case [group, "errors", kind]:
@@ -169,6 +183,19 @@ def margin(t: ThresholdResult) -> Msg | None:
     if t.value == t.bound:
         return M("at the limit")
     return M("{away} above", away=away) if t.value > t.bound else M("{away} below", away=away)
+
+
+def unheld(c: CheckResult) -> Msg:
+    """A check that does not hold."""
+    group = Data(c.group)
+    if c.check == "stalls":
+        return M(
+            "{group}: devices waited for answers, stalled, {share} of the time; at most {limit} is allowed.",
+            group=group,
+            share=units.percent(c.value),
+            limit=units.exact(units.percent(c.limit)),
+        )
+    return M("{group}: nothing was delivered. A run without an answer cannot pass.", group=group)
 
 
 def missed(t: ThresholdResult) -> Msg:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from netdyno.model import COUNTERS, Counts, Density, Disorder, GroupResult, Losses, Reason
+from netdyno.model import COUNTERS, Counts, Density, Disorder, GroupResult, Losses, Reason, Stalls
 from netdyno.result import GroupSummary, Leg, Repetition, Summary
 from netdyno.stats import hdr
-from netdyno.stats.estimate import estimate
+from netdyno.stats.estimate import estimate, mean
 
 
 def summarise(repetitions: Sequence[Repetition], confidence: float = 0.95) -> Summary:
@@ -46,6 +46,19 @@ def _group(parts: Sequence[GroupResult], confidence: float) -> GroupSummary:
         reordering=_reordering(parts),
         losses=_losses([part.losses for part in parts if part.losses]),
         lateness=hdr.merge(part.lateness for part in parts),
+        stalls=_stalls([part.stalls for part in parts if part.stalls]),
+    )
+
+
+def _stalls(parts: Sequence[Stalls]) -> Stalls | None:
+    if not parts:
+        return None
+    return Stalls(
+        limit=parts[0].limit,
+        time=sum(part.time for part in parts),
+        share=mean([part.share for part in parts]),
+        longest=max(part.longest for part in parts),
+        waiting=mean([part.waiting for part in parts]),
     )
 
 

@@ -70,8 +70,8 @@ class Store:
         owner = f"{os.getpid()} {proc.start_time(os.getpid())}"
         with self._change() as db:
             db.execute(
-                "INSERT INTO runs (id, name, started, state, owner, folder, environment, document) "
-                "VALUES (?, ?, ?, 'running', ?, ?, ?, ?)",
+                "INSERT INTO runs (id, name, started, state, verdict, owner, folder, environment, document) "
+                "VALUES (?, ?, ?, 'running', 'none', ?, ?, ?, ?)",
                 (
                     result.id, result.name, result.started, owner, str(folder.absolute()),
                     json.dumps(result.environment), _pack(_skeleton(result)),

@@ -1,0 +1,93 @@
+"""What every group is judged by without being asked: that something came of it, and that it did not stall.
+
+A check can fail a run and never pass one: what is good enough is for thresholds to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from netdyno.model import GroupResult, Trial
+from netdyno.result import CheckResult
+from netdyno.stats.metric import Metric
+
+STALLED = 0.01
+"""The largest share of the time that devices may spend in stalls."""
+
+
+def checks(leg: str, profile: Mapping[str, Any], trials: Sequence[Trial]) -> list[CheckResult]:
+    """The checks of a leg, group by group; the worst of its repetitions decides."""
+    own = {metric.group for t in profile.get("thresholds") or [] if (metric := _stalls(t))}
+    specs = {str(spec.get("name")): spec for spec in profile.get("groups") or []}
+    found: list[CheckResult] = []
+    for name in dict.fromkeys(group.name for trial in trials for group in trial.groups):
+        groups = [group for trial in trials for group in trial.groups if group.name == name]
+        found += _delivery(leg, groups, specs.get(name, {}))
+        if name not in own:
+            found += _no_stalls(leg, groups)
+    return found
+
+
+def _stalls(threshold: Mapping[str, Any]) -> Metric | None:
+    metric = Metric.parse(str(threshold["metric"]))
+    return metric if metric.kind == "stalls" else None
+
+
+def asks(group: GroupResult, spec: Mapping[str, Any]) -> bool:
+    """Whether the group asked for an answer of the other side in the measure phase."""
+    counts = group.measured
+    model = spec.get("model")
+    kind, given = next(iter(model.items())) if isinstance(model, Mapping) and model else (group.protocol, {})
+    keys = given if isinstance(given, Mapping) else {}
+    failed = sum(counts.failures.values())
+    match kind:
+        # QoS 0 and one-way streams ask for nothing; what a script expects is its own affair
+        case "mqtt" if keys.get("publish", True) and not keys.get("qos", 1):
+            return bool(failed and not counts.messages_sent)
+        case "stream" if not keys.get("echo", True):
+            return False
+        case "script":
+            return failed > 0
+    return bool(counts.messages_sent or counts.messages_intended or counts.flows_intended or failed)
+
+
+def _delivery(leg: str, groups: Sequence[GroupResult], spec: Mapping[str, Any]) -> list[CheckResult]:
+    asked = [group for group in groups if asks(group, spec)]
+    if not asked:
+        return []
+    worst = min(asked, key=_answers)
+    counts, failed = worst.measured, sum(worst.measured.failures.values())
+    came = _answers(worst)
+    what = f"{counts.messages_delivered:,} messages delivered, {counts.flows_completed:,} flows completed"
+    if not came:
+        what = f"nothing was delivered: {counts.messages_sent:,} messages sent, {failed:,} failures"
+    return [
+        CheckResult(
+            leg=leg, group=worst.name, check="delivery", value=came, limit=1, passed=came > 0, what=what
+        )
+    ]
+
+
+def _answers(group: GroupResult) -> int:
+    counts = group.measured
+    return counts.messages_delivered + counts.flows_completed + counts.messages_received
+
+
+def _no_stalls(leg: str, groups: Sequence[GroupResult]) -> list[CheckResult]:
+    told = [(group.stalls, group) for group in groups if group.stalls is not None]
+    if not told:
+        return []
+    stalls, group = max(told, key=lambda one: one[0].share)
+    what = (
+        f"devices waited longer than {stalls.limit / 1e9:g} s for an answer {stalls.share:.1%} of the time, "
+        f"the longest {stalls.longest / 1e9:.3g} s"
+    )
+    if not stalls.time:
+        what = f"no device waited longer than {stalls.limit / 1e9:g} s for an answer"
+    return [
+        CheckResult(
+            leg=leg, group=group.name, check="stalls", value=stalls.share, limit=STALLED,
+            passed=stalls.share <= STALLED, what=what,
+        )
+    ]  # fmt: skip

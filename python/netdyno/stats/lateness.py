@@ -1,0 +1,39 @@
+"""The generator's lateness held against the delays it is part of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from netdyno.result import FigureWarning, GroupSummary
+
+SHARE = 0.2
+"""Lateness above this share of a delay's percentile is a warning on that figure."""
+STATS = ("p50", "p90", "p99", "p999")
+NAMES = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9"}
+
+
+def warnings(leg: str, groups: Sequence[GroupSummary]) -> list[FigureWarning]:
+    """One for each percentile of a delay that the generator's own lateness makes up a good part of.
+
+    Each percentile is compared with the same percentile of the lateness: a delay counts from the intended
+    send time, so it contains the lateness of its message.
+    """
+    return [found for group in groups for found in _of(leg, group)]
+
+
+def _of(leg: str, group: GroupSummary) -> Iterator[FigureWarning]:
+    late = group.lateness
+    if not late.count:
+        return
+    for name, delay in group.delays.items():
+        for stat in STATS:
+            # fewer samples do not have a 99.9th percentile
+            if stat == "p999" and min(delay.count, late.count) < 1000:
+                continue
+            value, own = float(getattr(delay, stat)), float(getattr(late, stat))
+            if delay.count and value > 0 and own > SHARE * value:
+                what = f"generator lateness is {own / value:.0%} of the {name} {NAMES[stat]}"
+                yield FigureWarning(
+                    leg=leg, group=group.name, metric=f"{group.name}.delay.{name}.{stat}", value=value,
+                    limit=own, what=what,
+                )  # fmt: skip

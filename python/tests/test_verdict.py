@@ -1,0 +1,208 @@
+"""What is judged: thresholds, and the checks that every group is held to without being asked."""
+
+from __future__ import annotations
+
+import io
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from netdyno.cli import app, console, summary
+from netdyno.export.junit import junit
+from netdyno.export.prometheus import Exporter
+from netdyno.model import Counts, GroupResult, Stalls, Trial
+from netdyno.report.verdict import verdict as shown
+from netdyno.result import Leg, Repetition, Result
+from netdyno.runner import exit_code, judge_all
+from netdyno.stats.checks import checks
+from netdyno.store import Store
+
+from .command import PROFILE, result
+
+HTTP = {"name": "web", "target": "http://h", "model": {"http": {}}}
+
+
+def group(stalls: Stalls | None = None, **counts: Any) -> GroupResult:
+    return GroupResult(name="web", protocol="http", measured=Counts(**counts), stalls=stalls)
+
+
+def judged(
+    one: GroupResult,
+    thresholds: list[dict[str, Any]],
+    spec: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Result:
+    made = Result(
+        id="r",
+        name="n",
+        started="2026-01-01T00:00:00Z",
+        legs=[Leg(name="sockets", repetitions=[Repetition(run="r1", groups=[one])])],
+        **changes,
+    )
+    judge_all(made, {"sockets": {"groups": [spec or HTTP], "thresholds": thresholds}}, 0.95)
+    return made
+
+
+GOOD = {"messages_intended": 10, "messages_sent": 10, "messages_delivered": 10}
+SILENT = {"messages_intended": 10, "messages_sent": 10, "failures": {"unanswered": 10}}
+ERRORS = {"metric": "web.errors", "max": 100}
+STALLED = Stalls(limit=2e9, time=30, share=0.75, longest=7.5e9, waiting=1.0)
+
+
+def test_nothing_judged_is_no_verdict_and_no_pass() -> None:
+    found = judged(group(**GOOD), [])
+    assert (found.verdict, exit_code(found)) == ("none", 0)
+    assert found.no_verdict == "no verdict: there are no thresholds to judge by"
+    assert judged(group(**GOOD), [ERRORS]).verdict == "pass"
+
+
+def test_a_group_that_delivered_nothing_fails_whatever_its_thresholds_say() -> None:
+    for thresholds in ([], [ERRORS]):
+        found = judged(group(**SILENT), thresholds)
+        assert (found.verdict, exit_code(found)) == ("fail", 99)
+        assert all(t.passed for t in found.thresholds)
+        (check,) = found.checks
+        assert (check.check, check.value, check.passed) == ("delivery", 0, False)
+        assert "10 messages sent, 10 failures" in check.what
+
+
+def test_stalls_are_judged_unless_the_profile_does() -> None:
+    stalled = group(STALLED, **GOOD)
+    assert judged(stalled, [ERRORS]).verdict == "fail"
+    own = {"metric": "web.stalls.share", "max": 0.8}
+    found = judged(stalled, [ERRORS, own])
+    assert (found.verdict, found.thresholds[1].value) == ("pass", 0.75)
+    assert [check.check for check in found.checks] == ["delivery"]
+    other = {"metric": "web.stalls.longest", "max": "5s"}
+    assert judged(stalled, [other]).thresholds[0].value == 7.5e9
+    short = Stalls(limit=2e9, time=0.1, share=0.01, longest=2.1e9)
+    assert judged(group(short, **GOOD), [ERRORS]).verdict == "pass"
+
+
+def test_the_worst_repetition_decides() -> None:
+    trials = [Trial(run="a", groups=[group(**GOOD)]), Trial(run="b", groups=[group(**SILENT)])]
+    (check,) = checks("leg", {"groups": [HTTP]}, trials)
+    assert not check.passed
+
+
+@pytest.mark.parametrize(
+    ("model", "counts", "asked"),
+    [
+        ({"mqtt": {}}, {"messages_sent": 5}, True),
+        ({"mqtt": {"qos": 0}}, {"messages_sent": 5}, False),
+        # not one publish left: it was not even let in
+        ({"mqtt": {"qos": 0}}, {"failures": {"refused": 5}}, True),
+        ({"mqtt": {"publish": False}}, {"failures": {"unanswered": 1}}, True),
+        ({"mqtt": {"publish": False}}, {}, False),
+        ({"stream": {}}, {"messages_sent": 5}, True),
+        ({"stream": {"echo": False}}, {"messages_sent": 5}, False),
+        ({"script": {}}, {"messages_sent": 5}, False),
+        ({"script": {}}, {"messages_sent": 5, "failures": {"timeout": 1}}, True),
+        ({"ping": {}}, {"messages_sent": 5}, True),
+        ({"http": {}}, {"flows_intended": 5}, True),
+    ],
+)
+def test_only_who_asks_for_answers_is_held_to_delivery(
+    model: dict[str, Any], counts: dict[str, Any], asked: bool
+) -> None:
+    found = checks("leg", {"groups": [HTTP | {"model": model}]}, [Trial(run="a", groups=[group(**counts)])])
+    assert [check.passed for check in found] == ([False] if asked else [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({"interrupted": True}, "none"),
+        ({"error": {"code": "ND-92-05", "what": "no sockets"}}, "none"),
+        ({"error": {"code": "ND-91-21", "what": "the daemon is gone"}}, "none"),
+        # the system under test did not survive the load
+        ({"error": {"code": "ND-91-23", "what": "the broker ended"}}, "fail"),
+    ],
+)
+def test_what_ended_early_is_judged_only_if_the_system_under_test_ended_it(
+    changes: dict[str, Any], verdict: str
+) -> None:
+    for counts in (GOOD, SILENT):
+        found = judged(group(**counts), [ERRORS], **changes)
+        assert found.verdict == verdict
+        assert exit_code(found) == (105 if "interrupted" in changes else int(changes["error"]["code"][3:5]))
+
+
+def words(found: Result, monkeypatch: pytest.MonkeyPatch) -> str:
+    text = io.StringIO()
+    monkeypatch.setattr(console, "out", lambda: Console(file=text, width=160))
+    summary.show(found)
+    return text.getvalue()
+
+
+def test_no_verdict_is_said_everywhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = judged(group(**GOOD), [])
+    text = words(found, monkeypatch)
+    assert text.startswith("no verdict, measurement valid\n  no verdict: there are no thresholds")
+    assert "pass" not in text
+    suite = ET.fromstring(junit(found))
+    assert (suite.get("skipped"), suite.get("failures")) == ("2", "0")
+    skipped = [case.get("name") for case in suite.iter("testcase") if case.find("skipped") is not None]
+    assert skipped == ["web delivery", "verdict"]
+    exporter = Exporter()
+    exporter.result(found)
+    assert "netdyno_passed 0.0" in exporter.text()
+    assert 'netdyno_verdict{verdict="none"} 1.0' in exporter.text()
+    said = shown(found)
+    assert (said.state, said.headline.id) == ("none", "No verdict")
+    with Store(tmp_path / "s.sqlite") as store:
+        store.begin(found, tmp_path)
+        assert store.rows()[0].verdict == "none"
+        store.finish(found)
+        assert store.rows()[0].verdict == "none"
+
+
+def test_a_failed_check_is_said_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = judged(group(STALLED, **SILENT), [ERRORS])
+    text = words(found, monkeypatch)
+    assert text.startswith("verdict FAIL")
+    assert "web: nothing was delivered" in text
+    assert "devices waited longer than 2 s for an answer 75.0% of the time, the longest 7.5 s" in text
+    assert "unanswered at" in text
+    suite = ET.fromstring(junit(found))
+    assert suite.get("failures") == "2"
+    assert {one.get("type") for one in suite.iter("failure")} == {"ND-99-21"}
+    points = [point.plain() for point in shown(found).points]
+    assert len(points) == 2
+    assert "nothing was delivered" in points[0]
+
+
+def test_an_interrupted_run_has_passed_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = judged(group(**GOOD), [ERRORS], interrupted=True)
+    assert "no verdict: the run was interrupted" in words(found, monkeypatch)
+    suite = ET.fromstring(junit(found))
+    passed = [case.get("name") for case in suite.iter("testcase") if not len(case)]
+    assert passed == ["validity"]
+    assert shown(found).headline.id == "No verdict"
+
+
+def test_a_run_without_thresholds_exits_0_and_says_no_verdict(
+    profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile.write_text(json.dumps(PROFILE | {"thresholds": []}))
+    assert app.call(["run", str(profile), "-q"]) == 0
+    assert result(tmp_path)[0].verdict == "none"
+    assert "no verdict" in capsys.readouterr().out
+    assert app.call(["runs", "list"]) == 0
+    assert "no verdict" in capsys.readouterr().out
+
+
+def test_results_of_older_versions_are_read() -> None:
+    old = {
+        "id": "r", "name": "n", "started": "2026-01-01T00:00:00Z", "verdict": "pass", "valid": True,
+        "legs": [{"name": "l", "repetitions": [{"run": "a", "groups": [{
+            "name": "web", "errors": [{"kind": "reset", "count": 3}]}]}]}],
+    }  # fmt: skip
+    found = Result.model_validate(old)
+    assert (found.verdict, found.checks, found.no_verdict) == ("pass", [], "")
+    (one,) = found.legs[0].repetitions[0].groups
+    assert (one.stalls, one.errors[0].total) == (None, None)
