@@ -1,0 +1,67 @@
+"""Quick forms at servers of others: what `--rate` asks for is what arrives there."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from lab import Lab, until
+
+SERVERS = {
+    "nginx": (
+        "daemon off; master_process off; pid {base}/pid; error_log stderr; user root;\n"
+        "events {{}}\nhttp {{ access_log off; server {{ listen 127.0.0.1:{port}; return 200 ok; }} }}\n",
+        ["-p", "{base}", "-e", "stderr", "-c", "{conf}"],
+    ),
+    "mosquitto": ("listener {port} 127.0.0.1\nallow_anonymous true\nuser root\n", ["-c", "{conf}"]),
+}
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
+def serve(lab: Lab, server: str) -> int:
+    """A server on a free port of loopback."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = int(one.getsockname()[1])
+    text, arguments = SERVERS[server]
+    conf = lab.write("conf", text.format(base=lab.base, port=port))
+    lab.spawn(server, *[one.format(base=lab.base, conf=conf) for one in arguments])
+    until(lambda: answers(port), 10, f"{server} does not listen")
+    return port
+
+
+SHORT = ["--warmup", "1s", "--duration", "2s", "-q"]
+
+
+@pytest.mark.parametrize(("server", "scheme"), [("nginx", "http"), ("mosquitto", "mqtt")])
+def test_a_rate_is_that_of_messages(lab: Lab, server: str, scheme: str) -> None:
+    port = serve(lab, server)
+    done = lab.run("run", f"{scheme}://127.0.0.1:{port}", "--rate", "500/s", *SHORT)
+    result, trial = done.result, done.trial
+    # a healthy server passes; whether the run is valid too is the machine's affair
+    assert result.verdict == "pass", done.text
+    assert done.code == (0 if result.valid else 90), done.text
+    (group,) = trial.groups
+    # each of the 50 connections has 10 messages a second of its own, one more or less at the ends of the phase
+    assert group.measured.messages_intended == pytest.approx(500 * trial.phases.measure, abs=50)
+    assert group.measured.messages_sent == group.measured.messages_delivered
+    # the connections of the warm-up are kept: none is made in the measure phase
+    assert group.devices == 50
+    assert group.total.flows_started == 50
+    assert group.measured.flows_started == 0
+
+
+def test_one_connection_per_request_is_an_open_loop_of_flows(lab: Lab) -> None:
+    port = serve(lab, "nginx")
+    url = f"http://127.0.0.1:{port}"
+    done = lab.run("run", url, "--rate", "100/s", "--connection-per-request", *SHORT[:-1])
+    (group,) = done.trial.groups
+    counts = group.measured
+    assert counts.flows_intended == pytest.approx(100 * done.trial.phases.measure, abs=2)
+    total = group.total
+    assert total.flows_completed == total.messages_delivered == total.flows_started
+    assert "100/s flows, each on a connection of its own" in done.err
