@@ -206,3 +206,11 @@ def test_results_of_older_versions_are_read() -> None:
     assert (found.verdict, found.checks, found.no_verdict) == ("pass", [], "")
     (one,) = found.legs[0].repetitions[0].groups
     assert (one.stalls, one.errors[0].total) == (None, None)
+
+
+def test_the_core_says_who_asks() -> None:
+    silent = group(messages_sent=5)
+    for confirmed in (True, False):
+        silent.confirmed = confirmed
+        found = checks("leg", {"groups": [HTTP]}, [Trial(run="a", groups=[silent])])
+        assert len(found) == confirmed

@@ -37,18 +37,19 @@ def _stalls(threshold: Mapping[str, Any]) -> Metric | None:
 def asks(group: GroupResult, spec: Mapping[str, Any]) -> bool:
     """Whether the group asked for an answer of the other side in the measure phase."""
     counts = group.measured
+    failed = sum(counts.failures.values())
     model = spec.get("model")
     kind, given = next(iter(model.items())) if isinstance(model, Mapping) and model else (group.protocol, {})
     keys = given if isinstance(given, Mapping) else {}
-    failed = sum(counts.failures.values())
-    match kind:
-        # QoS 0 and one-way streams ask for nothing; what a script expects is its own affair
-        case "mqtt" if keys.get("publish", True) and not keys.get("qos", 1):
-            return bool(failed and not counts.messages_sent)
-        case "stream" if not keys.get("echo", True):
-            return False
-        case "script":
-            return failed > 0
+    # what a script expects is its own affair; what failed it is not
+    if kind == "script":
+        return failed > 0
+    confirmed = group.confirmed
+    if confirmed is None:
+        confirmed = bool(keys.get({"mqtt": "qos", "stream": "echo"}.get(kind, ""), True))
+    if not confirmed:
+        # nobody confirms a publish of QoS 0, but a broker that lets none in did not answer the connect
+        return kind == "mqtt" and failed > 0 and not counts.messages_sent
     return bool(counts.messages_sent or counts.messages_intended or counts.flows_intended or failed)
 
 
