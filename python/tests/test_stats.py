@@ -26,7 +26,6 @@ from netdyno.result import GroupSummary, Leg, Repetition
 from netdyno.stats import hdr
 from netdyno.stats.compare import compare, compare_all, holm
 from netdyno.stats.estimate import estimate, mean, sd, t_interval
-from netdyno.stats.estimate import bootstrap_interval, estimate, mean, sd, t_interval
 from netdyno.stats.lateness import warnings
 from netdyno.stats.metric import Metric
 from netdyno.stats.summary import summarise, validity
