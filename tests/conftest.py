@@ -15,7 +15,9 @@ LIMIT = 90
 """Seconds that a test may take, unless `@pytest.mark.limit(SECONDS)` says otherwise."""
 
 
-POLLING = ("test_dpdk.py", "test_frames.py", "test_graph.py")
+TOGETHER = ("test_failing_servers.py",)
+"""Files whose tests look at one and the same run."""
+POLLING = ("test_dpdk.py", "test_failing_servers_dpdk.py", "test_frames.py", "test_graph.py")
 """Files whose runs take a core each, whatever their load."""
 
 
@@ -26,12 +28,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Where tests run beside each other (`-n`): each by itself, but one at a time of those that poll."""
+    """Where tests run beside each other (`-n`): each by itself, but for those that poll or share a run."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return "polling" if nodeid.partition("::")[0].endswith(POLLING) else nodeid
+            file = nodeid.partition("::")[0]
+            return "polling" if file.endswith(POLLING) else file if file.endswith(TOGETHER) else nodeid
 
     return Scheduling(config, log)
 

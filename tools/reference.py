@@ -1,7 +1,7 @@
-"""Write what is generated from code: `schema/*.json` and pages of `docs/reference/`; or check them.
+"""Write what is generated from code: `schema/*.json`, pages of `docs/reference/`, the table of verdicts.
 
 python tools/reference.py           write
-python tools/reference.py --check   exit 1 and say which files are out of date
+python tools/reference.py --check   exit 1 and say which of them are out of date
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+import verdicts
 from pydantic import BaseModel
 
 from netdyno import config, daemon, errors, experiment, result, topology
@@ -342,6 +343,7 @@ def files() -> dict[str, Callable[[], str]]:
         ),
         "docs/reference/cli.md": cli,
         "docs/reference/errors.md": errors.reference,
+        verdicts.PAGE: verdicts.page,
     }
 
 

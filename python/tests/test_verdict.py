@@ -70,6 +70,14 @@ def test_a_group_that_delivered_nothing_fails_whatever_its_thresholds_say() -> N
         assert "10 messages sent, 10 failures" in check.what
 
 
+def test_flows_that_end_well_do_not_stand_for_answers() -> None:
+    refused = {"messages_sent": 60, "flows_completed": 4, "failures": {"rejected": 60}}
+    one = group(**refused)
+    for confirmed, verdict in ((True, "fail"), (False, "none")):
+        one.confirmed = confirmed
+        assert judged(one, []).verdict == verdict
+
+
 def test_stalls_are_judged_unless_the_profile_does() -> None:
     stalled = group(STALLED, **GOOD)
     assert judged(stalled, [ERRORS]).verdict == "fail"

@@ -20,7 +20,7 @@ from failing.garbage import Garbage
 from failing.gone_and_back import GoneAndBack
 from failing.half_closing import HalfClosing
 from failing.lying import ChunkTooLong, ChunkTooShort, RemainingLength, TooLong, TooShort, Truncating
-from failing.nobody import Closed, NoRoute, Nowhere, Swallowed
+from failing.nobody import Blackhole, Closed, NoRoute, Nowhere, Swallowed
 from failing.refusing import RefusingClients, ServerError
 from failing.resetting import Resetting
 from failing.silent import Silent
@@ -42,8 +42,8 @@ class Protocol:
     """Options that make the same of a URL; None: there is no such form, and an errors threshold judges."""
     confirmed: bool = True
     """Each message asks for an answer."""
-    losses: bool = False
-    """Each message stands for itself: what is lost is known, and no connection is waited for."""
+    datagrams: bool = False
+    """Each message stands for itself, and no connection is waited for."""
 
 
 def _mqtt(name: str, qos: int, interval: str = "0s", version: str = "3.1.1") -> Protocol:
@@ -66,15 +66,15 @@ MQTTS = Protocol("MQTT over TLS", "mqtts", {"mqtt": {"interval": "0s"}}, dialect
 SCRIPT = Protocol("script over TCP", "tcp", {"script": {"steps": ASK, "timeout": "60s"}}, dialects.line)
 UDP = Protocol(
     "UDP stream", "udp", {"stream": {"rate": "50/s", "timeout": "10s"}}, dialects.echo, Udp, ("--rate", "50/s"),
-    losses=True,
+    datagrams=True,
 )  # fmt: skip
 SINK = Protocol(
     "UDP stream (`echo: false`)", "udp", {"stream": {"rate": "50/s", "echo": False}}, dialects.echo, Udp,
-    confirmed=False, losses=True,
+    confirmed=False, datagrams=True,
 )  # fmt: skip
 PING = Protocol(
     "ping", "ping", {"ping": {"interval": "20ms", "timeout": "10s"}}, dialects.icmp, Icmp, ("--interval", "20ms"),
-    losses=True,
+    datagrams=True,
 )  # fmt: skip
 
 FAST = {"reconnect": {"fixed": {"delay": "100ms"}}}
@@ -89,7 +89,7 @@ class Case:
     shows: tuple[str, ...] = ()
     """Kinds of failures that are counted; others are not, but for those that may be."""
     may: tuple[str, ...] = ()
-    """Kinds that depend on who is first."""
+    """Kinds and counters that depend on who is first."""
     delivers: bool = True
     """Some messages are delivered."""
     counts: tuple[str, ...] = ()
@@ -113,7 +113,9 @@ class Case:
     @property
     def exact(self) -> bool:
         """Each failure is that of a message, and none of a connection: sent = delivered + failed."""
-        return set(self.shows) <= {"unanswered"} and not self.may and (self.delivers or self.protocol.losses)
+        return (
+            set(self.shows) <= {"unanswered"} and not self.may and (self.delivers or self.protocol.datagrams)
+        )
 
     @property
     def bare(self) -> str:
@@ -144,15 +146,13 @@ CASES = [
     *_each(Certified, HTTPS, MQTTS),
     # ---- no answers
     *_nothing(Silent, "unanswered", HTTP, HTTP_CLOSE, HTTP_PIPELINED, MQTT1, MQTT2, MQTT5, SCRIPT, UDP, PING),
-    Case(Silent, MQTT0, ("unanswered",), delivers=False, note="the CONNECT asks for a CONNACK"),
+    *_nothing(Silent, "unanswered", MQTT0, note="the CONNECT asks for a CONNACK"),
     Case(Silent, SINK, delivers=False, note=UNCONFIRMED),
     *_nothing(Unaccepting, "unanswered", HTTP, MQTT1, SCRIPT, carrier=FullQueue),
-    *_each(Freezing, HTTP, HTTP_CLOSE, HTTP_PIPELINED, MQTT1, MQTT2, MQTT5, SCRIPT,
+    *_each(Freezing, HTTP, HTTP_CLOSE, HTTP_PIPELINED, MQTT1, MQTT2, MQTT5, SCRIPT, UDP, PING,
            shows=("unanswered",), check="stalls"),
-    *_each(Freezing, UDP, PING, shows=("unanswered",)),
     Case(Freezing, MQTT0, delivers=False, note=UNCONFIRMED),
-    *_each(FreezingInPart, HTTP, MQTT1, SCRIPT, shows=("unanswered",), check="stalls"),
-    Case(FreezingInPart, UDP, ("unanswered",)),
+    *_each(FreezingInPart, HTTP, MQTT1, SCRIPT, UDP, shows=("unanswered",), check="stalls"),
     *_nothing(Late, "unanswered", HTTP, MQTT1, SCRIPT, UDP, PING),
     # ---- connections that end
     *_each(Resetting, HTTP, MQTT1, MQTT2, MQTT5, SCRIPT, shows=("reset",)),
@@ -175,11 +175,11 @@ CASES = [
     *_nothing(Truncating, "unanswered", UDP, counts=("corrupted",)),
     # ---- answers that are not the right ones
     *_nothing(OtherIdentifier, "protocol", MQTT1, MQTT2, MQTT5),
-    *_nothing(OtherClient, "unanswered protocol", UDP),
+    *_nothing(OtherClient, "unanswered", UDP, counts=("corrupted",)),
     *_nothing(OtherAddress, "unanswered", UDP, PING),
     *_nothing(OtherEcho, "unanswered", PING),
     *_nothing(partial(OtherEcho, "answers pings with another sequence number", at=6),
-              "unanswered", PING, may=("protocol",)),
+              "unanswered", PING, may=("corrupted",)),
     *_each(partial(Twice, datagrams=True), UDP, PING, counts=("duplicates",),
            note="each arrived; copies are counted apart"),
     *_each(Twice, HTTP, MQTT1, shows=("protocol",)),
@@ -191,7 +191,7 @@ CASES = [
     Case(Flipping, HTTP, note="bodies of responses are not compared"),
     *_nothing(Garbage, "protocol", HTTP, MQTT1, MQTT5),
     *_nothing(Garbage, "unanswered", SCRIPT),
-    *_nothing(Garbage, "unanswered protocol", UDP),
+    *_nothing(Garbage, "unanswered", UDP, counts=("corrupted",)),
     # ---- servers that say no
     *_nothing(ServerError, "rejected", HTTP),
     *_nothing(RefusingClients, "rejected", MQTT1, MQTT5),
@@ -202,6 +202,8 @@ CASES = [
     *_nothing(Closed, "refused", UDP, carrier=Nowhere, may=("unanswered",)),
     *_nothing(NoRoute, "unreachable", HTTP, MQTT1, carrier=Nowhere),
     *_nothing(NoRoute, "unreachable", UDP, PING, carrier=Nowhere, may=("unanswered",)),
+    *_nothing(Blackhole, "unreachable", HTTP, carrier=Nowhere),
+    *_nothing(Blackhole, "unreachable", UDP, PING, carrier=Nowhere, may=("unanswered",)),
     *_nothing(Swallowed, "unanswered", HTTP, UDP, PING, carrier=Nowhere),
     # ---- right, but late
     *_each(Slow, HTTP, MQTT1, SCRIPT, UDP, PING, note="not a failure: a threshold on the delay judges it"),
@@ -226,10 +228,13 @@ BARE = _first(Behaviour, Silent, Unaccepting, Freezing, Resetting, Twice, SelfSi
 
 
 def _over_dpdk(case: Case) -> Case:
-    """What is not the answer to a frame of ours is counted where frames are dropped, and not as a failure."""
-    shows = tuple(kind for kind in case.shows if kind != "protocol")
-    return replace(case, shows=shows, may=(*case.may, "protocol"))
+    """What shows no signature of ours is counted where frames are dropped, and with no group. Stalls are not measured."""
+    if case.check == "stalls":
+        return replace(case, check="")
+    if isinstance(case.server(), (Garbage, OtherClient)):
+        return replace(case, counts=(), may=(*case.may, *case.counts))
+    return case
 
 
-DPDK = [_over_dpdk(case) for case in CASES if case.protocol is UDP and type(case.server()) is not NoRoute]
+DPDK = [_over_dpdk(case) for case in CASES if case.protocol is UDP and not isinstance(case.server(), NoRoute)]
 """Cases that are run over DPDK too, from a port at the near end of the cable to the kernel at the far one."""

@@ -30,6 +30,7 @@ class Far:
         self.addresses = (f"10.91.0.{last}" for last in itertools.count(11))
         sh(*cable.at_far, "sysctl", "-qw", "net.ipv4.icmp_echo_ignore_all=1")
         sh(*cable.at_near, "sysctl", "-qw", "net.ipv4.ping_group_range=0 2147483647")
+        sh("ip", "-n", cable.near, "route", "add", "blackhole", "10.91.3.0/24")
         # the far host gets what is for hosts behind it, and forwards nothing
         sh("ip", "-n", cable.near, "route", "add", "10.91.2.0/24", "via", Wire.FAR)
 
@@ -95,7 +96,8 @@ def counted(case: Case, seen: GroupResult) -> None:
         assert counts.messages_delivered == 0
         assert case.shows or counts.messages_sent > 0, counts
     for counter in ("duplicates", "corrupted"):
-        assert (getattr(counts, counter) > 0) == (counter in case.counts), (counter, counts)
+        if counter not in case.may:
+            assert (getattr(counts, counter) > 0) == (counter in case.counts), (counter, counts)
     assert sum(error.count for error in seen.errors) == sum(kinds.values()), seen.errors
 
 

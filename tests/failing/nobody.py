@@ -24,6 +24,14 @@ class NoRoute(Behaviour):
 
 
 @dataclass
+class Blackhole(NoRoute):
+    """The kernel is told to send nothing there."""
+
+    says: str = "the route to the host is a blackhole"
+    address: str = "10.91.3.9"
+
+
+@dataclass
 class Swallowed(Behaviour):
     """Packets leave, and a router drops them without a word."""
 
