@@ -6,12 +6,13 @@
 //!
 //! ```text
 //!  0       2       4                       10                              18
-//!  | magic | stream| sequence (48 bits)    | intended send time, ns        |     big endian
+//!  | check | stream| sequence (48 bits)    | intended send time, ns        |     big endian
 //! ```
 //! It sits in the payload, not in a header, so it survives NAT and routers; at the end of a frame it also stays
-//! where it is when tunnels are added or taken away on the way.
+//! where it is when tunnels are added or taken away on the way. The check is the internet checksum of the rest, against
+//! a constant: whatever one bit is changed to, even by who makes the datagram's checksum anew, it is no signature then.
 
-use crate::checksum::{Sum, halves};
+use crate::checksum::{Sum, complement, halves};
 
 /// Bytes a signature takes.
 pub const LEN: usize = 18;
@@ -23,7 +24,15 @@ pub fn place(end: usize) -> Option<usize> {
     end.checked_sub(LEN).map(|at| at & !1)
 }
 
-const MAGIC: u16 = 0x6e64; // "nd"
+/// What the check is against: a row of zeros is no signature.
+const MAGIC: u16 = 0x6e64;
+
+/// The check over `rest`, the sum of all that follows it as [`Sum::folded`] or [`halves`] give it; in the machine's own
+/// byte order.
+#[inline]
+fn check(rest: u32) -> u16 {
+    complement(rest) ^ MAGIC.to_be()
+}
 
 /// Highest sequence number before it wraps.
 pub const SEQUENCE_MAX: u64 = (1 << 48) - 1;
@@ -44,8 +53,13 @@ impl Signature {
     #[inline]
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let bytes: &[u8; LEN] = payload.first_chunk()?;
-        let [m0, m1, s0, s1, sequence @ .., t0, t1, t2, t3, t4, t5, t6, t7] = bytes;
-        if u16::from_be_bytes([*m0, *m1]) != MAGIC {
+        let [c0, c1, s0, s1, sequence @ .., t0, t1, t2, t3, t4, t5, t6, t7] = bytes;
+        let (first, rest) = bytes.split_first_chunk::<8>()?;
+        let (second, last) = rest.split_first_chunk::<8>()?;
+        let unchecked = u64::from_be_bytes(*first) & (u64::MAX >> 16);
+        let last = last.first_chunk().map_or(0, |last| u16::from_be_bytes(*last));
+        let rest = Sum::ZERO.wide(unchecked).wide(u64::from_be_bytes(*second)).field(last);
+        if u16::from_ne_bytes([*c0, *c1]) != check(rest.folded()) {
             return None;
         }
         let mut wide = [0u8; 8];
@@ -63,13 +77,15 @@ impl Signature {
         // In as few and wide writes as it fits, and summed before it is written: reading back what was just
         // written in other pieces makes a CPU wait.
         let sequence = self.sequence & SEQUENCE_MAX;
-        let first = u64::from(MAGIC) << 48 | u64::from(self.stream) << 32 | sequence >> 16;
+        let first = u64::from(self.stream) << 32 | sequence >> 16;
         let second = sequence << 48 | self.sent_ns >> 16;
         let last = self.sent_ns as u16;
-        out[0..8].copy_from_slice(&first.to_be_bytes());
+        let rest = Sum::ZERO.wide(first).wide(second).field(last);
+        let check = u16::from_be(check(rest.folded()));
+        out[0..8].copy_from_slice(&(u64::from(check) << 48 | first).to_be_bytes());
         out[8..16].copy_from_slice(&second.to_be_bytes());
         out[16..18].copy_from_slice(&last.to_be_bytes());
-        Sum::ZERO.wide(first).plus(Sum::ZERO.wide(second)).field(last)
+        rest.field(check)
     }
 }
 
@@ -105,11 +121,13 @@ pub(crate) fn rows<const N: usize>(
         rows.iter_mut().zip(&mut sums).zip(streams).zip(sequences).zip(sent_ns)
     {
         let sequence = sequence & SEQUENCE_MAX;
-        let first = (u64::from(MAGIC) << 48 | u64::from(*stream) << 32 | sequence >> 16).to_be();
+        let first = (u64::from(*stream) << 32 | sequence >> 16).to_be();
         let second = (sequence << 48 | sent >> 16).to_be();
         let last = u64::from((*sent as u16).to_be());
-        *row = Row { first, second, last };
-        *sum = halves(first) + halves(second) + last;
+        let rest = halves(first) + halves(second) + last;
+        let check = check(rest as u32);
+        *row = Row { first: first | (u64::from(u16::from_be(check)) << 48).to_be(), second, last };
+        *sum = rest + u64::from(check);
     }
     (rows, sums)
 }
@@ -117,14 +135,42 @@ pub(crate) fn rows<const N: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn what_is_written_is_read_back() {
         let signature = Signature { stream: 0xabcd, sequence: SEQUENCE_MAX - 1, sent_ns: u64::MAX - 7 };
         let mut bytes = [0u8; LEN];
         signature.emit(&mut bytes);
-        assert_eq!(&bytes[..4], &[0x6e, 0x64, 0xab, 0xcd]);
+        assert_eq!(&bytes[2..4], &[0xab, 0xcd]);
         assert_eq!(Signature::parse(&bytes), Some(signature));
+    }
+
+    #[test]
+    fn all_zeros_and_all_ones_are_no_signature() {
+        assert_eq!(Signature::parse(&[0; LEN]), None);
+        assert_eq!(Signature::parse(&[0xff; LEN]), None);
+        let mut bytes = [0u8; LEN];
+        Signature { stream: 0, sequence: 0, sent_ns: 0 }.emit(&mut bytes);
+        assert_eq!(bytes[..2], (!MAGIC).to_be_bytes());
+        assert_eq!(Signature::parse(&bytes), Some(Signature { stream: 0, sequence: 0, sent_ns: 0 }));
+    }
+
+    proptest! {
+        /// Whoever changes a bit may make the datagram's checksum right again: the signature is still none.
+        #[test]
+        fn no_bit_of_it_can_change_unseen(
+            stream: u16, sequence in 0..=SEQUENCE_MAX, sent_ns: u64, bit in 0..8 * LEN,
+        ) {
+            let mut bytes = [0u8; LEN];
+            let sum = Signature { stream, sequence, sent_ns }.emit(&mut bytes);
+            prop_assert_eq!(sum.checksum(), crate::checksum::of(&bytes), "the sum that checksums go by");
+            let (rows, sums) = rows(&[stream], &[sequence], &[sent_ns]);
+            prop_assert_eq!(rows[0].bytes(), bytes);
+            prop_assert_eq!(complement(sums[0] as u32).to_ne_bytes(), sum.checksum().to_be_bytes());
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert_eq!(Signature::parse(&bytes), None);
+        }
     }
 
     #[test]
