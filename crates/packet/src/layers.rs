@@ -90,6 +90,12 @@ impl Layers {
         }
     }
 
+    /// UDP in IPv4, found otherwise.
+    #[inline]
+    pub(crate) fn plain(ip: usize, l4: usize, end: usize) -> Self {
+        Self { ip, l4, end, protocol: protocol::UDP, v6: false }
+    }
+
     /// Whether it is IPv6.
     #[inline]
     pub fn is_v6(&self) -> bool {

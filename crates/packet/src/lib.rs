@@ -9,6 +9,7 @@ pub mod checksum;
 pub mod ethernet;
 pub mod frame;
 pub mod icmp;
+pub mod icmp_error;
 pub mod ipv4;
 pub mod ipv6;
 pub mod layers;

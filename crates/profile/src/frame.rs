@@ -62,6 +62,11 @@ impl Default for Frame {
 }
 
 impl Frame {
+    /// Whether nothing is said about what frames are made of: then they are UDP towards the target.
+    pub fn is_plain(&self) -> bool {
+        self.layers.is_empty() && self.vary.is_empty() && self.replay.is_none()
+    }
+
     /// Whether frames are cut into several packets.
     pub fn is_cut(&self) -> bool {
         self.layers.iter().any(|layer| matches!(layer, Layer::Tcp(tcp) if tcp.segment.is_some()))

@@ -190,7 +190,7 @@ fn nobody_reflects_and_all_is_lost() {
     let sent = element(&result, "a.tx").0;
     assert_eq!(result.pointer("/groups/0/loss"), Some(&json!(1.0)), "{result:#}");
     assert_eq!(element(&result, "b.reflector"), (sent, &json!({"not_for_us": sent})));
-    assert_eq!(result.pointer("/groups/0/errors/0/kind"), Some(&json!("timeout")));
+    assert_eq!(result.pointer("/groups/0/errors/0/kind"), Some(&json!("unanswered")));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::assist::Assist;
 use super::beat::Gaps;
 use super::capture::{Captured, Taps};
 use super::cutter::Cutter;
+use super::expected::{Expected, Plain};
 use super::frames;
 use super::generator::{Generator, Streams};
 use super::impaired::{self, Impaired};
@@ -14,7 +15,7 @@ use super::observe::PortFacts;
 use super::offloads::{self, Leaving};
 use super::peers;
 use super::ready;
-use super::receiver::{Expected, Receiver, Stream};
+use super::receiver::{Receiver, Stream};
 use super::reflector::Reflector;
 use super::report::{Report, Reporter, Run};
 use super::slots::{Shape, Slots};
@@ -166,12 +167,14 @@ pub fn build(
     ports.iter_mut().for_each(|port| port.announce(&pool));
 
     let first_streams = first_streams(plan)?;
+    let mut plain = Vec::new();
     let mut sending: Vec<Vec<Vec<Streams>>> =
         ports.iter().map(|port| (0..port.lanes.count).map(|_| Vec::new()).collect()).collect();
     for (i, group) in plan.groups.iter().enumerate() {
         let on = sender(settings, plan, i)?;
         let peer = peers::find(i, (&plan.profile.groups[i], group), on, &mut ports, &pool)?;
         let flow = flow(group, &ports[on], peer);
+        plain.push(frames::plain(i, group, plan, flow.source.ip())?);
         let tags = peers::tags(&plan.profile.groups[i], &ports[on]);
         let does = ports[on].does;
         let (program, headers) =
@@ -261,7 +264,7 @@ pub fn build(
                     };
                     let (sends, receives) = (name("generator"), name("receiver"));
                     let generator = Generator::new(streams, pool.clone(), reporter(&sends));
-                    let (groups, streams) = expected(plan);
+                    let (groups, streams) = expected(plan, &plain);
                     let receiver = Receiver::new(groups, streams, reporter(&receives), assist.clone());
                     built.graph.add(sends, generator);
                     built.graph.add(receives, receiver);
@@ -391,12 +394,13 @@ fn flow(group: &GroupPlan, port: &Open<'_>, peer: Mac) -> Flow {
 }
 
 /// What a receiver must know: all groups and their streams.
-fn expected(plan: &Plan) -> (Vec<Expected>, Vec<Stream>) {
-    let groups = plan.groups.iter().enumerate().map(|(i, group)| Expected {
+fn expected(plan: &Plan, plain: &[Option<Plain>]) -> (Vec<Expected>, Vec<Stream>) {
+    let groups = plan.groups.iter().zip(plain).enumerate().map(|(i, (group, plain))| Expected {
         group: i,
         meter: [(); 3].map(|()| Tally::new(group.delays.len())),
         delay: frames::delay(i, group, plan),
         whole: plan.profile.groups[i].frame.is_some(),
+        plain: plain.clone(),
     });
     let streams = plan.groups.iter().enumerate();
     let streams = streams.flat_map(|(i, group)| (0..group.devices).map(move |d| Stream::new(i as u16, d)));

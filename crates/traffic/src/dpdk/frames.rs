@@ -1,6 +1,7 @@
 //! From a group of the profile to its frames and their times.
 
 use super::beat::Gaps;
+use super::expected::Plain;
 use super::slots::Shape;
 use crate::capture;
 use crate::plan::{GroupPlan, Plan};
@@ -12,10 +13,12 @@ use profile::frame::Replay;
 use profile::{Frame, Load};
 use protocol::registry::Params;
 use protocol::stream;
+use std::net::IpAddr;
 
 /// Devices send from this UDP port on, in turn.
 pub const FIRST_SOURCE_PORT: u16 = 10_000;
-const SOURCE_PORTS: u16 = 50_000;
+/// As many as there are before the first comes again.
+pub const SOURCE_PORTS: u16 = 50_000;
 
 fn refusal(index: usize, key: &str, what: impl Into<String>, fix: impl Into<String>) -> Unready {
     Unready::new("ND-104-07", format!("groups[{index}].{key}"), what.into(), fix.into())
@@ -64,6 +67,18 @@ pub fn refuse(index: usize, group: &GroupPlan, plan: &Plan) -> Result<(), Unread
 fn sizes(index: usize, group: &GroupPlan, plan: &Plan) -> Result<Sizes, Unready> {
     let wrong = |what| refusal(index, "frame.size", what, "Give sizes with FCS, like {\"fixed\": \"64B\"}");
     profile::frame::sizes(&plan.profile.groups[index], group.address.is_ipv6()).map_err(wrong)
+}
+
+/// What frames of the group must be like, if they are plain: nothing is said about what they are made of.
+pub fn plain(index: usize, group: &GroupPlan, plan: &Plan, source: IpAddr) -> Result<Option<Plain>, Unready> {
+    let is_plain = frame(plan, index).is_none_or(Frame::is_plain);
+    let Some(params) = model(plan, index).filter(|_| is_plain) else {
+        return Ok(None);
+    };
+    let sources = if group.sources.is_empty() { vec![source] } else { group.sources.clone() };
+    let headers = profile::frame::plain_headers(group.address.is_ipv6());
+    let sizes = sizes(index, group, plan)?;
+    Ok(Some(Plain::new((sources, group.devices), group.address, (&sizes, headers), params.echo)))
 }
 
 /// The longest packet of all groups, without FCS.

@@ -1,15 +1,18 @@
 //! What must hold for any frame in everything that receives; and the frames that nobody should send.
 
+use super::expected::{Expected, Plain};
 use super::neighbour::Station;
-use super::receiver::{Expected, Measured, Stream};
+use super::receiver::{Measured, Stream};
 use super::reflector::reflect;
+use dpdk::Checked;
 use packet::arp::{Arp, Operation};
 use packet::ethernet::{self, Tags};
+use packet::frame::Sizes;
 use packet::nd::{self, Nd};
 use packet::{Layers, ipv4, ipv6};
 use protocol::meter::{Tally, Window};
 use protocol::time::Time;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 const STATION: Station =
     Station { mac: [2, 0, 0, 0, 0, 2], ip: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), tags: Tags::NONE };
@@ -17,14 +20,34 @@ const STATION6: Station = Station { ip: IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0
 
 /// What a receiver knows that expects one stream.
 fn measured() -> Measured {
-    let expected =
-        Expected { group: 0, meter: [(); 3].map(|()| Tally::new(1)), delay: Some(0), whole: false };
-    Measured::new(vec![expected], vec![Stream::new(0, 0)], Window { measure: Time(1), drain: Time::NEVER })
+    let window = Window { measure: Time(1), drain: Time::NEVER };
+    Measured::new(vec![expected(None)], vec![Stream::new(0, 0)], window)
+}
+
+fn expected(plain: Option<Plain>) -> Expected {
+    Expected { group: 0, meter: [(); 3].map(|()| Tally::new(1)), delay: Some(0), whole: false, plain }
+}
+
+/// The group's frames are plain datagrams from the station that is asked to the one that asks.
+fn plain(v6: bool) -> Plain {
+    let sources = vec![if v6 { STATION6.ip } else { STATION.ip }];
+    let peer: IpAddr = match v6 {
+        false => Ipv4Addr::new(10, 0, 0, 1).into(),
+        true => Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1).into(),
+    };
+    Plain::new((sources, 1), SocketAddr::new(peer, 7), (&Sizes::Cycle(vec![100]), 42), true)
 }
 
 /// Show `frame` to everything that receives. Panics when one of them does, or does what it must not.
 pub fn show(frame: &[u8]) {
     let _any = measured().frame(frame, 9_000);
+    for v6 in [false, true] {
+        let window = Window { measure: Time(1), drain: Time::NEVER };
+        let mut strict = Measured::new(vec![expected(Some(plain(v6)))], vec![Stream::new(0, 0)], window);
+        for said in [Checked::Unknown, Checked::Good, Checked::Bad] {
+            let _any = strict.checked(frame, 9_000, said);
+        }
+    }
     let mut copy = frame.to_vec();
     let anybody = Station { ip: Ipv4Addr::UNSPECIFIED.into(), ..STATION }.into();
     if reflect(&mut copy, &anybody).is_ok() {
@@ -284,7 +307,7 @@ mod tests {
     }
 
     const ANY: &[&str] = &{
-        let mut names = ["other"; Fault::NAMES.len() + 5];
+        let mut names = ["other"; Fault::NAMES.len() + 7];
         let mut i = 0;
         while i < Fault::NAMES.len() {
             names[i] = Fault::NAMES[i];
@@ -294,6 +317,8 @@ mod tests {
         names[i + 1] = "measured";
         names[i + 2] = "not_for_us";
         names[i + 3] = "unknown_stream";
+        names[i + 4] = "icmp_error";
+        names[i + 5] = "icmp_unmatched";
         names
     };
     const NOT_FOR_US: &[&str] = &["not_for_us"];
@@ -461,10 +486,8 @@ mod tests {
         for case in corpus() {
             let (to, reports) = channel();
             let run = Arc::new(standing());
-            let expected =
-                Expected { group: 0, meter: [(); 3].map(|()| Tally::new(1)), delay: Some(0), whole: false };
             let reporter = Reporter::new(run.clone(), 0, to);
-            let receiver = Receiver::new(vec![expected], vec![Stream::new(0, 0)], reporter, None);
+            let receiver = Receiver::new(vec![expected(None)], vec![Stream::new(0, 0)], reporter, None);
             let stats = through(case.frames.clone(), receiver, &Taps::new(1), &run);
             let tallies = reports.iter().flat_map(|report| report.groups).flat_map(|(_, phases)| phases);
             let used = tallies.map(|tally| tally.counts.messages_delivered + tally.counts.duplicates).sum();

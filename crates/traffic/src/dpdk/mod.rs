@@ -17,6 +17,7 @@ mod build;
 mod capture;
 mod cutter;
 mod device_clock;
+mod expected;
 mod frames;
 mod generator;
 #[cfg(any(test, feature = "testing"))]

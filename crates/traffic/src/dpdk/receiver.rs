@@ -1,33 +1,23 @@
 //! Measures every datagram that comes back: loss, order, duplicates, delay and how it varies (RFC 5481).
 //!
-//! Nothing is taken for granted: frames that are broken, foreign or of unknown streams are dropped and
-//! counted by reason; what is not UDP goes on to the next element, which answers ARP and ping.
+//! Nothing is taken for granted: frames that are broken, changed, foreign or of unknown streams are dropped and
+//! counted by reason; what is not UDP goes on to the next element, which answers ARP and ping. ICMP errors about what
+//! was sent are failures of its group; what they quote is never measured.
 
 use super::assist::Assist;
+use super::expected::Expected;
 use super::report::{Report, Reporter, take};
 use super::tracker::{Arrival, Tracker};
 use dpdk::{Batch, Checked};
 use engine::{About, Cx, Element};
-use packet::layers::protocol::UDP;
+use packet::icmp_error::{Fate, IcmpError};
+use packet::layers::protocol::{ICMP, ICMPV6, UDP};
 use packet::signature::{self, Signature};
 use packet::udp::Datagram;
 use packet::{Fault, Layers};
-use protocol::meter::{DELAY_MAX_NS, DeviceTally, Phase, Tally, Window};
+use protocol::meter::{DELAY_MAX_NS, DeviceTally, Failure, Phase, Tally, Window};
 use protocol::order::{Order, Turn};
 use protocol::time::Time;
-
-/// What the receiver knows of one group.
-#[derive(Debug)]
-pub struct Expected {
-    /// Number of the group in the plan.
-    pub group: usize,
-    /// Counts and delays, by phase.
-    pub meter: [Tally; 3],
-    /// Which of the delays is the time from sending to receiving.
-    pub delay: Option<usize>,
-    /// Its frames are of all kinds, and counted whole; else they are UDP, and only what that carries counts.
-    pub whole: bool,
-}
 
 /// One stream.
 #[derive(Debug, Clone)]
@@ -38,27 +28,38 @@ pub struct Stream {
     pub device: u32,
     tracker: Tracker,
     tally: DeviceTally,
+    /// One past the highest number that an ICMP error was about: of two about one datagram one counts.
+    undelivered: u64,
 }
 
 impl Stream {
     /// The stream of `device` in the group that is number `expected` in the receiver's list.
     pub fn new(expected: u16, device: u32) -> Self {
-        Self { expected, device, tracker: Tracker::default(), tally: DeviceTally::default() }
+        Self { expected, device, tracker: Tracker::default(), tally: DeviceTally::default(), undelivered: 0 }
     }
 }
 
-/// Reasons to drop: the faults of frames, and:
+/// Reasons to drop: the faults of frames, and these.
+const OURS: [&str; 6] =
+    ["unknown_stream", "segmented", "other_addresses", "corrupted", "icmp_error", "icmp_unmatched"];
 const UNKNOWN_STREAM: usize = Fault::NAMES.len();
 const SEGMENTED: usize = UNKNOWN_STREAM + 1;
+/// It has the signature of a stream, and is no datagram that its peer sends back.
+const OTHER_ADDRESSES: usize = UNKNOWN_STREAM + 2;
+/// It is not as it was sent, although its checksums are right.
+const CORRUPTED: usize = UNKNOWN_STREAM + 3;
+/// An ICMP message about what we sent: counted as a failure, too, if it says so.
+const ICMP_ERROR: usize = UNKNOWN_STREAM + 4;
+/// One about something else, or nobody can tell about what.
+const ICMP_UNMATCHED: usize = UNKNOWN_STREAM + 5;
 
-const DROPS: [&str; SEGMENTED + 1] = {
-    let mut names = ["unknown_stream"; SEGMENTED + 1];
+const DROPS: [&str; UNKNOWN_STREAM + OURS.len()] = {
+    let mut names = [""; UNKNOWN_STREAM + OURS.len()];
     let mut i = 0;
-    while i < UNKNOWN_STREAM {
-        names[i] = Fault::NAMES[i];
+    while i < names.len() {
+        names[i] = if i < UNKNOWN_STREAM { Fault::NAMES[i] } else { OURS[i - UNKNOWN_STREAM] };
         i += 1;
     }
-    names[SEGMENTED] = "segmented";
     names
 };
 
@@ -116,45 +117,99 @@ impl Measured {
         }
     }
 
-    /// The frame is broken: if it still shows whose it was, count it there.
+    /// The frame is not as it was sent: if it still shows whose it was, by its signature or where it came from and went to,
+    /// count it there.
     #[cold]
-    fn corrupted(&mut self, frame: &[u8], end: usize, fault: Fault) {
-        let known = |signature: &Signature| self.streams.get(usize::from(signature.stream));
-        let signature = signature_in(frame, end).filter(|_| fault == Fault::BadChecksum);
-        let Some((signature, stream)) = signature.and_then(|s| Some((s, known(&s)?))) else { return };
-        if let Some(group) = self.groups.get_mut(usize::from(stream.expected)) {
-            let sent = Time(signature.sent_ns.saturating_sub(self.zero));
-            group.meter[self.window.phase(sent) as usize].counts.corrupted += 1;
+    #[inline(never)]
+    fn corrupted(&mut self, frame: &[u8], now: u64) {
+        let layers = Layers::find(frame);
+        let end = layers.as_ref().map_or(frame.len(), |layers| layers.end);
+        let known = |signature: Signature| {
+            let stream = self.streams.get(usize::from(signature.stream))?;
+            Some((usize::from(stream.expected), signature.sent_ns))
+        };
+        let by_ends = || {
+            let layers = layers.ok()?;
+            let (datagram, addresses) = (Datagram::trusted(frame, &layers).ok()?, layers.addresses(frame));
+            let reply =
+                |group: &Expected| group.plain.as_ref().is_some_and(|p| p.is_reply(addresses, &datagram));
+            Some((self.groups.iter().position(reply)?, now))
+        };
+        let Some((group, at)) = signature_in(frame, end).and_then(known).or_else(by_ends) else { return };
+        if let Some(group) = self.groups.get_mut(group) {
+            let at = Time(at.saturating_sub(self.zero));
+            group.meter[self.window.phase(at) as usize].counts.corrupted += 1;
         }
     }
 
-    /// Its signature, and the bytes its datagram carries, of a frame of any kind; or what to do with it.
+    /// An ICMP message that quotes a packet came at `now`, ns.
+    #[cold]
     #[inline(never)]
-    fn inspect(&mut self, frame: &[u8]) -> Result<(Signature, usize), Verdict> {
+    fn icmp(&mut self, error: &IcmpError, now: u64) -> Verdict {
+        let Some(quoted) = &error.quoted else { return Verdict::Bad(ICMP_UNMATCHED) };
+        let stream = quoted.signature.and_then(|signature| {
+            let stream = self.streams.get_mut(usize::from(signature.stream))?;
+            Some((stream, signature.sequence))
+        });
+        let is_ours = |group: &Expected| group.plain.as_ref().map(|plain| plain.is_quoted(quoted));
+        let group = match &stream {
+            Some((stream, _)) => Some(usize::from(stream.expected))
+                .filter(|at| self.groups.get(*at).is_some_and(|group| is_ours(group) != Some(false))),
+            None => self.groups.iter().position(|group| is_ours(group) == Some(true)),
+        };
+        let Some(group) = group.and_then(|at| self.groups.get_mut(at)) else {
+            return Verdict::Bad(ICMP_UNMATCHED);
+        };
+        let why = match error.fate {
+            Fate::Refused => Failure::Refused,
+            Fate::Unreachable => Failure::Unreachable,
+            Fate::Forwarded => return Verdict::Bad(ICMP_ERROR),
+        };
+        if let Some((stream, sequence)) = stream {
+            if sequence < stream.undelivered {
+                return Verdict::Bad(ICMP_ERROR);
+            }
+            stream.undelivered = sequence + 1;
+        }
+        // Of when it happens; while draining it is still about what was measured.
+        let phase = self.window.counted(Time(now.saturating_sub(self.zero)));
+        group.meter[phase as usize].counts.failures[why as usize] += 1;
+        Verdict::Bad(ICMP_ERROR)
+    }
+
+    /// A frame of any kind arrived at `now`, ns.
+    #[inline(never)]
+    fn inspect(&mut self, frame: &[u8], now: u64) -> Verdict {
         match Layers::find(frame) {
             Ok(layers) if layers.protocol == UDP => match Datagram::parse(frame, &layers) {
-                Ok(datagram) => signature_in(frame, layers.end)
-                    .map(|signature| (signature, datagram.payload.len()))
-                    .ok_or(Verdict::Bad(Fault::NoSignature as usize)),
+                Ok(datagram) => self.datagram(frame, &layers, &datagram, now),
                 Err(fault) => {
-                    self.corrupted(frame, layers.end, fault);
-                    Err(Verdict::Bad(fault as usize))
+                    if fault == Fault::BadChecksum {
+                        self.corrupted(frame, now);
+                    }
+                    Verdict::Bad(fault as usize)
                 }
             },
             Ok(layers) => {
-                let signature = signature_in(frame, layers.end).ok_or(Verdict::Other)?;
-                if !layers.is_intact(frame) {
-                    self.corrupted(frame, layers.end, Fault::BadChecksum);
-                    return Err(Verdict::Bad(Fault::BadChecksum as usize));
+                if let Some(error) = IcmpError::parse(frame, &layers) {
+                    return self.icmp(&error, now);
                 }
-                Ok((signature, 0))
+                let Some(signature) = signature_in(frame, layers.end) else { return Verdict::Other };
+                if !layers.is_intact(frame) {
+                    self.corrupted(frame, now);
+                    return Verdict::Bad(Fault::BadChecksum as usize);
+                }
+                self.signed(signature, frame.len(), now)
             }
-            Err(Fault::NotIp) => {
-                signature_in(frame, frame.len()).map(|signature| (signature, 0)).ok_or(Verdict::Other)
-            }
+            Err(Fault::NotIp) => match signature_in(frame, frame.len()) {
+                Some(signature) => self.signed(signature, frame.len(), now),
+                None => Verdict::Other,
+            },
             Err(fault) => {
-                self.corrupted(frame, frame.len(), fault);
-                Err(Verdict::Bad(fault as usize))
+                if fault == Fault::BadChecksum {
+                    self.corrupted(frame, now);
+                }
+                Verdict::Bad(fault as usize)
             }
         }
     }
@@ -162,38 +217,80 @@ impl Measured {
     /// The frame arrived at `now`, ns.
     #[inline]
     pub(super) fn frame(&mut self, frame: &[u8], now: u64) -> Verdict {
-        let plain =
-            Datagram::plain(frame).and_then(|(datagram, end)| Some((signature_in(frame, end)?, datagram)));
-        let (signature, bytes) = match plain {
-            Some((signature, datagram)) => (signature, datagram.payload.len()),
-            None => match self.inspect(frame) {
-                Ok(found) => found,
-                Err(verdict) => return verdict,
-            },
-        };
-        self.arrived(signature, (bytes, frame.len()), now)
+        match Datagram::plain(frame) {
+            Some((datagram, layers)) => self.datagram(frame, &layers, &datagram, now),
+            None => self.inspect(frame, now),
+        }
     }
 
     /// A frame of whose checksum the port said something arrived at `now`, ns.
     pub(super) fn checked(&mut self, frame: &[u8], now: u64, said: Checked) -> Verdict {
-        let found = match (said, Layers::find(frame)) {
-            (Checked::Unknown, _) => return self.frame(frame, now),
-            (Checked::Bad, layers) => {
-                let end = layers.map_or(frame.len(), |layers| layers.end);
-                self.corrupted(frame, end, Fault::BadChecksum);
-                return Verdict::Bad(Fault::BadChecksum as usize);
+        match (said, Layers::find(frame)) {
+            (Checked::Bad, _) => {
+                self.corrupted(frame, now);
+                Verdict::Bad(Fault::BadChecksum as usize)
             }
-            (Checked::Good, Ok(layers)) => match Datagram::trusted(frame, &layers) {
-                Ok(datagram) => Some((layers.end, datagram.payload.len())),
-                Err(Fault::NotUdp) => Some((layers.end, 0)),
-                Err(_) => None,
-            },
-            (Checked::Good, Err(_)) => None,
+            (Checked::Good, Ok(layers)) if layers.protocol == UDP => {
+                match Datagram::trusted(frame, &layers) {
+                    Ok(datagram) => self.datagram(frame, &layers, &datagram, now),
+                    Err(_) => self.frame(frame, now),
+                }
+            }
+            (Checked::Good, Ok(layers)) if !matches!(layers.protocol, ICMP | ICMPV6) => {
+                match signature_in(frame, layers.end) {
+                    Some(signature) => self.signed(signature, frame.len(), now),
+                    None => self.frame(frame, now),
+                }
+            }
+            // What is odd is looked at as if nothing had been said.
+            _ => self.frame(frame, now),
+        }
+    }
+
+    /// A whole UDP datagram arrived.
+    #[inline]
+    fn datagram(&mut self, frame: &[u8], layers: &Layers, datagram: &Datagram<'_>, now: u64) -> Verdict {
+        let Some(signature) = signature_in(frame, layers.end) else {
+            return self.unsigned(frame, layers, datagram, now);
         };
-        // What is odd is looked at as if nothing had been said.
-        match found.and_then(|(end, bytes)| Some((signature_in(frame, end)?, bytes))) {
-            Some((signature, bytes)) => self.arrived(signature, (bytes, frame.len()), now),
-            None => self.frame(frame, now),
+        let stream = self.streams.get(usize::from(signature.stream));
+        let group = stream.and_then(|stream| self.groups.get(usize::from(stream.expected)));
+        if let (Some(stream), Some(plain)) = (stream, group.and_then(|group| group.plain.as_ref())) {
+            if plain.is_echo() && !plain.is_of(stream.device, layers.addresses(frame), datagram) {
+                return Verdict::Bad(OTHER_ADDRESSES);
+            }
+            // What stands behind the datagram in its packet was not sent so.
+            let fills = layers.l4 + packet::udp::LEN + datagram.payload.len() == layers.end;
+            if !(fills && plain.is_as_sent(datagram.payload)) {
+                self.corrupted(frame, now);
+                return Verdict::Bad(CORRUPTED);
+            }
+        }
+        self.arrived(signature, (datagram.payload.len(), frame.len()), now)
+    }
+
+    /// A datagram without signature: of a stream's peer it is a reply that was changed.
+    #[cold]
+    #[inline(never)]
+    fn unsigned(&mut self, frame: &[u8], layers: &Layers, datagram: &Datagram<'_>, now: u64) -> Verdict {
+        let addresses = layers.addresses(frame);
+        let reply = |group: &Expected| {
+            group.plain.as_ref().is_some_and(|plain| plain.is_echo() && plain.is_reply(addresses, datagram))
+        };
+        if !self.groups.iter().any(reply) {
+            return Verdict::Bad(Fault::NoSignature as usize);
+        }
+        self.corrupted(frame, now);
+        Verdict::Bad(CORRUPTED)
+    }
+
+    /// Something with a signature that is no datagram of its own: fine where frames are of all kinds, or come in tunnels.
+    fn signed(&mut self, signature: Signature, len: usize, now: u64) -> Verdict {
+        let stream = self.streams.get(usize::from(signature.stream));
+        let group = stream.and_then(|stream| self.groups.get(usize::from(stream.expected)));
+        match group.is_some_and(|group| group.plain.as_ref().is_some_and(|plain| plain.is_echo())) {
+            true => Verdict::Bad(OTHER_ADDRESSES),
+            false => self.arrived(signature, (0, len), now),
         }
     }
 
@@ -327,132 +424,4 @@ impl Element for Receiver {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use packet::frame::Written;
-    use packet::{Flow, Program};
-    use proptest::prelude::*;
-    use protocol::meter::Pattern;
-
-    fn measured() -> Measured {
-        let meter = [(); 3].map(|()| Tally::new(1));
-        let group = Expected { group: 0, meter, delay: Some(0), whole: false };
-        let window = Window { measure: Time(1_000), drain: Time(1_000_000) };
-        let streams = vec![Stream::new(0, 0), Stream::new(0, 1)];
-        Measured { zero: 500, ..Measured::new(vec![group], streams, window) }
-    }
-
-    fn frame(stream: u16, sequence: u64, sent_ns: u64) -> Vec<u8> {
-        let flow = Flow {
-            source_mac: [2, 0, 0, 0, 0, 1],
-            destination_mac: [2, 0, 0, 0, 0, 2],
-            source: "10.0.0.1:1".parse().expect("an address"),
-            destination: "10.0.0.2:2".parse().expect("an address"),
-        };
-        let mut frame = vec![0; 60];
-        let mut program = Program::udp(&flow, 60).expect("it fits");
-        assert_eq!(program.write(&mut frame, 0, &Signature { stream, sequence, sent_ns }), Written::Signed);
-        frame
-    }
-
-    #[test]
-    fn each_datagram_counts_in_the_phase_it_was_meant_for() {
-        let mut measured = measured();
-        // Run time 999 is still warm-up, 1000 is not.
-        for (sequence, sent) in [(0, 1499), (1, 1500)] {
-            assert!(matches!(measured.frame(&frame(0, sequence, sent), 2_000_000), Verdict::Done));
-        }
-        let [warmup, measure, drain] = &measured.groups[0].meter;
-        assert_eq!((warmup.counts.messages_delivered, measure.counts.messages_delivered), (1, 1));
-        assert_eq!(drain.counts, Default::default());
-        assert_eq!(measure.delays[0].max() / 1000, (2_000_000 - 1500) / 1000);
-        assert_eq!(measure.counts.bytes_received, 18);
-    }
-
-    #[test]
-    fn loss_order_and_copies_are_told_apart_per_stream() {
-        let mut measured = measured();
-        for (stream, sequence) in [(0, 0), (1, 0), (0, 2), (0, 1), (0, 1), (1, 1)] {
-            measured.frame(&frame(stream, sequence, 5_000), 6_000);
-        }
-        let tally = &measured.groups[0].meter[Phase::Measure as usize];
-        let (counts, reordering) = (tally.counts, tally.reordering().expect("there is some"));
-        assert_eq!((reordering.extent.len(), reordering.extent.max(), reordering.by_three), (1, 1, 0));
-        assert_eq!((counts.messages_delivered, counts.reordered, counts.duplicates), (5, 1, 1));
-        let tallies: Vec<&DeviceTally> = measured.streams.iter().map(|stream| &stream.tally).collect();
-        assert_eq!((tallies[0].delivered, tallies[0].reordered, tallies[0].duplicates), (3, 1, 1));
-        assert_eq!((tallies[1].delivered, tallies[1].reordered, tallies[1].duplicates), (2, 0, 0));
-        assert_eq!(
-            (measured.streams[1].tally.delay_sum, measured.streams[1].tally.delay_max),
-            (2_000, 1_000)
-        );
-    }
-
-    #[test]
-    fn places_and_losses_are_kept_of_each_stream() {
-        let mut measured = measured();
-        for (stream, sequence) in [(0, 0), (1, 0), (0, 3), (1, 1), (0, 2), (1, 2), (0, 4)] {
-            measured.frame(&frame(stream, sequence, 5_000), 6_000);
-        }
-        measured.finish();
-        measured.finish();
-        let order = measured.groups[0].meter[Phase::Measure as usize].reordering().expect("there is some");
-        assert_eq!((order.densities.early[0], order.densities.late[0]), (1, 1));
-        assert_eq!((order.losses.lengths.len(), order.losses.lost()), (1, 1));
-        let patterns: Vec<Pattern> = measured.streams.iter().map(|stream| stream.tally.pattern).collect();
-        let one = Pattern { loss_periods: 1, longest_loss: 1, furthest: 1, most_waiting: 3 };
-        assert_eq!(patterns, [one, Pattern::default()]);
-    }
-
-    #[test]
-    fn what_cannot_be_measured_is_named() {
-        let mut measured = measured();
-        let mut verdict = |frame: &[u8]| match measured.frame(frame, 0) {
-            Verdict::Done => "done",
-            Verdict::Other => "other",
-            Verdict::Bad(reason) => DROPS[reason],
-        };
-        assert_eq!(verdict(&frame(2, 0, 0)), "unknown_stream");
-        let mut flipped = frame(0, 0, 0);
-        flipped[50] ^= 4;
-        assert_eq!(verdict(&flipped), "bad_checksum");
-        flipped = frame(0, 0, 0);
-        flipped[42] = 0; // no longer our magic
-        flipped[40..42].fill(0);
-        assert_eq!(verdict(&flipped), "no_signature");
-        assert_eq!(verdict(&frame(0, 0, 0)[..50]), "bad_length");
-        assert_eq!(verdict(&[0; 60]), "other");
-        // A time from the future is no delay rather than a huge one.
-        assert_eq!(verdict(&frame(1, 0, u64::MAX)), "done");
-    }
-
-    #[test]
-    fn the_ports_word_on_checksums_is_taken() {
-        let mut measured = measured();
-        let mut wrong = frame(0, 0, 2_000);
-        wrong[50] ^= 4;
-        let looked = |verdict| matches!(verdict, Verdict::Bad(why) if DROPS[why] == "bad_checksum");
-        assert!(looked(measured.checked(&wrong, 3_000, Checked::Unknown)));
-        assert!(looked(measured.checked(&frame(0, 0, 2_000), 3_000, Checked::Bad)));
-        let counts = |measured: &Measured| measured.groups[0].meter[Phase::Measure as usize].counts;
-        assert_eq!((counts(&measured).corrupted, counts(&measured).messages_delivered), (2, 0));
-        assert!(matches!(measured.checked(&wrong, 3_000, Checked::Good), Verdict::Done));
-        assert_eq!((counts(&measured).corrupted, counts(&measured).messages_delivered), (2, 1));
-        // And on nothing else.
-        let odd = measured.checked(&frame(0, 1, 2_000)[..50], 3_000, Checked::Good);
-        assert!(matches!(odd, Verdict::Bad(why) if DROPS[why] == "bad_length"));
-    }
-
-    proptest! {
-        #[test]
-        fn hostile_frames_are_counted_not_believed(
-            changes in proptest::collection::vec((0usize..60, any::<u8>()), 0..6),
-            cut in 0usize..=60,
-        ) {
-            let mut measured = measured();
-            let mut frame = frame(0, 7, 1_500);
-            changes.into_iter().for_each(|(at, value)| frame[at] = value);
-            let _any = measured.frame(&frame[..cut], 9_000);
-        }
-    }
-}
+mod tests;

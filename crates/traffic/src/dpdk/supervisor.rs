@@ -33,6 +33,49 @@ struct Cpu {
     waited: u64,
 }
 
+/// What became of a group's datagrams.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Balance {
+    /// Sent, by the phase they were meant for.
+    sent: [u64; 3],
+    /// Came back, by the phase they were meant for.
+    delivered: [u64; 3],
+    /// Failed for a reason that is known, by the phase in which that was seen.
+    failed: [u64; 3],
+    /// Of these, what ICMP said.
+    refused: u64,
+    unreachable: u64,
+}
+
+impl Balance {
+    fn add(&mut self, phases: &[Tally; 3]) {
+        for (phase, Tally { counts, .. }) in phases.iter().enumerate() {
+            self.sent[phase] += counts.messages_sent;
+            self.delivered[phase] += counts.messages_delivered;
+            self.failed[phase] += counts.failures.iter().sum::<u64>();
+            self.refused += counts.failures[Failure::Refused as usize];
+            self.unreachable += counts.failures[Failure::Unreachable as usize];
+        }
+    }
+
+    /// Those that neither came back nor failed, by the phase they were meant for. What failed is as a rule of the phase in
+    /// which that was seen; what is more than was lost in it is of another.
+    fn unanswered(&self) -> [u64; 3] {
+        let mut missing = [0, 1, 2].map(|phase| self.sent[phase].saturating_sub(self.delivered[phase]));
+        let mut over = 0;
+        for (missing, failed) in missing.iter_mut().zip(self.failed) {
+            over += failed.saturating_sub(*missing);
+            *missing = missing.saturating_sub(failed);
+        }
+        for missing in &mut missing {
+            let taken = over.min(*missing);
+            *missing -= taken;
+            over -= taken;
+        }
+        missing
+    }
+}
+
 /// One run's supervisor.
 pub(super) struct Supervisor {
     plan: Arc<Plan>,
@@ -54,8 +97,8 @@ pub(super) struct Supervisor {
     active: Vec<Vec<u32>>,
     /// By reporting element, group and device: the latest summary.
     devices: BTreeMap<(usize, u16, u32), DeviceTally>,
-    /// Sent and delivered since the start, by group and phase.
-    balance: Vec<[(u64, u64); 3]>,
+    /// What became of datagrams since the start, by group.
+    balance: Vec<Balance>,
     cpu_then: Vec<Cpu>,
     wall_then: Instant,
     /// The ports' counters before the run.
@@ -89,7 +132,7 @@ impl Supervisor {
             tallies: (0..workers).map(|_| none(&plan)).collect(),
             active: vec![vec![0; plan.groups.len()]; reporters.len()],
             devices: BTreeMap::new(),
-            balance: vec![[(0, 0); 3]; plan.groups.len()],
+            balance: vec![Balance::default(); plan.groups.len()],
             cpu_then: vec![Cpu::default(); workers],
             wall_then: Instant::now(),
             ports_before: before,
@@ -197,12 +240,11 @@ impl Supervisor {
     fn add(&mut self, report: Report) {
         let worker = self.workers_of[report.element];
         for (group, tallies) in report.groups {
-            let into = self.tallies[worker][group].iter_mut().zip(&mut self.balance[group]);
-            for ((mine, (sent, delivered)), theirs) in into.zip(&tallies) {
-                mine.merge(theirs);
-                *sent += theirs.counts.messages_sent;
-                *delivered += theirs.counts.messages_delivered;
-            }
+            self.balance[group].add(&tallies);
+            self.tallies[worker][group]
+                .iter_mut()
+                .zip(&tallies)
+                .for_each(|(mine, theirs)| mine.merge(theirs));
         }
         for (group, active) in report.active {
             self.active[report.element][group] = active;
@@ -218,10 +260,7 @@ impl Supervisor {
 
     /// Whether nothing is to be waited for.
     fn all_came_back(&self) -> bool {
-        let back = |(group, phases): (usize, &[(u64, u64); 3])| {
-            !self.echoes(group) || phases.iter().all(|(sent, delivered)| delivered >= sent)
-        };
-        self.balance.iter().enumerate().all(back)
+        (0..self.balance.len()).all(|group| !self.echoes(group) || self.balance[group].unanswered() == [0; 3])
     }
 
     fn leave(mut self) {
@@ -239,16 +278,14 @@ impl Supervisor {
         }
     }
 
-    /// What did not come back in time is lost.
+    /// What did not come back in time is unanswered.
     fn count_lost(&mut self) {
         for group in 0..self.balance.len() {
             if !self.echoes(group) {
                 continue;
             }
-            for phase in 0..3 {
-                let (sent, delivered) = self.balance[group][phase];
-                let lost = sent.saturating_sub(delivered);
-                self.tallies[0][group][phase].counts.failures[Failure::Timeout as usize] += lost;
+            for (phase, lost) in self.balance[group].unanswered().into_iter().enumerate() {
+                self.tallies[0][group][phase].counts.failures[Failure::Unanswered as usize] += lost;
             }
         }
     }
@@ -328,16 +365,20 @@ impl Supervisor {
     }
 
     fn complaints(&self) -> Vec<Complaint> {
-        let lost = |group: usize| -> u64 {
-            self.balance[group].iter().map(|(sent, delivered)| sent.saturating_sub(*delivered)).sum()
-        };
-        (0..self.balance.len())
-            .filter(|group| self.echoes(*group) && lost(*group) > 0)
-            .map(|group| {
-                let text = format!("{} datagrams did not come back", lost(group));
-                Complaint { group, kind: Failure::Timeout, text }
+        let of = |(group, balance): (usize, &Balance)| {
+            let lost = if self.echoes(group) { balance.unanswered().iter().sum() } else { 0 };
+            let told = [
+                (Failure::Unanswered, lost, "did not come back"),
+                (Failure::Refused, balance.refused, "were answered by ICMP: nobody listens at the port"),
+                (Failure::Unreachable, balance.unreachable, "were answered by ICMP: they did not get there"),
+            ];
+            told.into_iter().filter(|(_, count, _)| *count > 0).map(move |(kind, count, what)| Complaint {
+                group,
+                kind,
+                text: format!("{count} datagrams {what}"),
             })
-            .collect()
+        };
+        self.balance.iter().enumerate().flat_map(of).collect()
     }
 
     fn cpu(&self) -> Vec<Cpu> {
@@ -389,4 +430,22 @@ fn interfaces(ports: &[(String, Port)], elements: &[ElementStats]) -> Interfaces
         (name.clone(), interface)
     };
     ports.iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_datagram_is_delivered_failed_or_unanswered() {
+        let unanswered =
+            |sent, delivered, failed| Balance { sent, delivered, failed, ..Balance::default() }.unanswered();
+        assert_eq!(unanswered([10, 100, 0], [10, 100, 0], [0; 3]), [0; 3]);
+        assert_eq!(unanswered([10, 100, 0], [7, 90, 0], [1, 4, 0]), [2, 6, 0]);
+        // what was refused just after the warm-up had been sent just before its end
+        assert_eq!(unanswered([10, 100, 0], [0, 100, 0], [9, 1, 0]), [0; 3]);
+        assert_eq!(unanswered([10, 100, 0], [8, 0, 0], [5, 90, 0]), [0, 7, 0]);
+        // more errors than datagrams: somebody makes them up
+        assert_eq!(unanswered([0, 5, 0], [0; 3], [0, 50, 0]), [0; 3]);
+    }
 }
