@@ -266,6 +266,14 @@ impl<'a> Cx<'a> {
         self.at(at).counts.messages_received += 1;
     }
 
+    /// A reply came that is not what was sent: it is not delivered. `at` is when it was due, or now.
+    pub fn corrupted(&mut self, at: Time, what: impl FnOnce() -> String) {
+        self.meter[self.window.counted(at) as usize].counts.corrupted += 1;
+        if self.complaint.is_none() {
+            self.complaint = Some((Failure::Unanswered, what()));
+        }
+    }
+
     /// The message due at `intended` is confirmed; its delay goes into the model's delay number `delay`.
     #[inline]
     pub fn delivered(&mut self, intended: Time, delay: usize) {

@@ -150,7 +150,6 @@ impl Plan {
             plan: Arc::clone(self),
             seen: self.echo.then(|| Box::new(Seen::new(self.window))),
             next: 0,
-            back: 0,
             base: Time::ZERO,
             quiet: Time::ZERO,
             silent: Time::NEVER,
@@ -168,8 +167,6 @@ pub struct Device {
     seen: Option<Box<Seen>>,
     /// Number of the next datagram.
     next: u64,
-    /// How many different datagrams came back.
-    back: u64,
     /// When the first datagram was due.
     base: Time,
     /// When the last datagram was sent.
@@ -183,10 +180,9 @@ pub struct Device {
 impl Model for Device {
     fn start(&mut self, cx: &mut Cx<'_>) {
         if let Some(seen) = &mut self.seen {
-            seen.clear();
+            seen.begin(self.next, cx.tally.failed);
         }
         self.next = 0;
-        self.back = 0;
         self.base = cx.intended;
         self.quiet = cx.now;
         self.silent = Time::NEVER;
@@ -201,7 +197,7 @@ impl Model for Device {
     fn received(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> usize {
         if self.running {
             self.datagram(cx, bytes);
-            if self.back == self.next && !self.more(cx) {
+            if self.is_back() && !self.more(cx) {
                 self.leave(cx);
             }
         }
@@ -229,6 +225,7 @@ impl Model for Device {
     fn abandoned(&mut self, cx: &mut Cx<'_>) {
         if self.running {
             self.settle(cx);
+            self.running = false;
         }
     }
 
@@ -257,7 +254,12 @@ impl Device {
         cx.wake_at(Time::NEVER);
     }
 
-    /// Nothing more comes back of this flow.
+    /// Whether every datagram came back, if they are to.
+    fn is_back(&self) -> bool {
+        self.seen.as_ref().is_none_or(|seen| seen.back() == self.next)
+    }
+
+    /// Nothing more comes back of this flow: what did not is unanswered, unless the transport has counted why.
     fn settle(&mut self, cx: &mut Cx<'_>) {
         let Some(seen) = self.seen.as_mut().filter(|seen| seen.order.is_some() || seen.next < self.next)
         else {
@@ -269,8 +271,24 @@ impl Device {
         let warmup = measure.map_or(0, |last| self.plan.pace.due_by(self.base, Time(last)));
         let last = seen.next.max(warmup)..self.next;
         let into = cx.at(due(self.next.saturating_sub(1))).reordering_mut();
-        let pattern = seen.order().finish(self.back, last, into);
+        let back = seen.back();
+        let pattern = seen.order().finish(back, last, into);
         cx.tally.pattern.merge(&pattern);
+        let warmup = warmup.min(self.next);
+        let mut lost =
+            [warmup.saturating_sub(seen.back[0]), (self.next - warmup).saturating_sub(seen.back[1])];
+        let early = seen.failed_warmup - seen.failed_before;
+        let mut known = [early, cx.tally.failed.saturating_sub(seen.failed_before + early)].map(u64::from);
+        // what failed just after the warm-up may have been sent just before its end
+        for (of, seen) in [(0, 0), (1, 1), (0, 1), (1, 0)] {
+            let told = known[seen].min(lost[of]);
+            lost[of] -= told;
+            known[seen] -= told;
+        }
+        let ends = [cx.window.measure.0.saturating_sub(1), cx.window.measure.0].map(Time);
+        for (at, lost) in ends.into_iter().zip(lost) {
+            cx.failures(at, lost, Failure::Unanswered, || format!("{lost} datagrams did not come back"));
+        }
     }
 
     fn leave(&mut self, cx: &mut Cx<'_>) {
@@ -288,18 +306,22 @@ impl Device {
     fn pump(&mut self, cx: &mut Cx<'_>) {
         let plan = &*self.plan;
         let size = plan.payload.len();
+        if let Some(seen) = self.seen.as_mut().filter(|_| cx.window.phase(cx.now) == Phase::Warmup) {
+            seen.failed_warmup = cx.tally.failed;
+        }
         let mut due = Time::NEVER;
         if self.more(cx) {
             let left = if plan.count == 0 { u64::MAX } else { plan.count - self.next };
             let most = left.min(plan.batch as u64);
             let stream = cx.device as u16;
+            let first = self.seen.as_ref().map_or(0, |seen| seen.first);
             let mut sent = 0;
             due = plan.pace.due(self.base, self.next);
             while sent < most && due <= cx.now {
                 let start = cx.out.bytes.len();
                 cx.out.bytes.extend_from_slice(&plan.payload);
                 if let Some(place) = cx.out.bytes[start..].first_chunk_mut() {
-                    Signature { stream, sequence: self.next, sent_ns: due.0 }.emit(place);
+                    Signature { stream, sequence: first + self.next, sent_ns: due.0 }.emit(place);
                 }
                 cx.sent(due, size);
                 cx.late(due);
@@ -317,7 +339,7 @@ impl Device {
             return cx.wake_at(due.max(cx.now));
         }
         let until = self.quiet + plan.timeout;
-        if !plan.echo || self.back == self.next || until <= cx.now {
+        if !plan.echo || self.is_back() || until <= cx.now {
             self.leave(cx);
         } else {
             cx.wake_at(until);
@@ -327,28 +349,29 @@ impl Device {
     #[inline]
     fn datagram(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) {
         let plan = &*self.plan;
+        let Some(seen) = &mut self.seen else { return cx.unasked(cx.now) };
         let mark = Signature::parse(bytes).filter(|mark| mark.stream == cx.device as u16);
-        let Some(Signature { sequence, sent_ns, .. }) = mark else {
-            return cx.failure(cx.now, Failure::Protocol, || "a datagram without our signature".into());
+        let same = bytes.get(signature::LEN..) == plan.payload.get(signature::LEN..);
+        let Some(Signature { sequence, sent_ns, .. }) = mark.filter(|_| same) else {
+            return cx.corrupted(cx.now, || changed(&plan.payload, bytes));
         };
-        let sent = Time(sent_ns);
-        if sent < self.base {
+        let (sent, number) = (Time(sent_ns), sequence.wrapping_sub(seen.first) & signature::SEQUENCE_MAX);
+        if sent < self.base && number > signature::SEQUENCE_MAX / 2 {
             // from a flow before this one
             return cx.unasked(cx.now);
         }
-        // the time follows from the number: a datagram that came back changed is told from one that did not
-        let ours = sequence < self.next && plan.pace.due(self.base, sequence) == sent;
-        if !ours || bytes.len() != plan.payload.len() {
-            return cx.failure(cx.now, Failure::Protocol, || "a datagram that is not as it was sent".into());
+        // the time follows from the number: what is changed in one of them shows
+        if number >= self.next || plan.pace.due(self.base, number) != sent {
+            return cx
+                .corrupted(cx.now, || format!("number {sequence} with another time than it was sent at"));
         }
-        let Some(seen) = &mut self.seen else { return cx.unasked(sent) };
         cx.arrived(sent, bytes.len());
-        let turn = Turn { number: sequence, index: self.back, now: cx.now.0 };
-        match seen.arrive(sequence) {
+        let warmup = cx.window.phase(sent) == Phase::Warmup;
+        let turn = Turn { number, index: seen.back(), now: cx.now.0 };
+        match seen.arrive(number) {
             Arrival::InOrder => {}
             Arrival::Ahead(first) => {
-                let counts = cx.window.phase(sent) != Phase::Warmup;
-                seen.order().skipped(first, turn, counts, cx.at(sent).reordering_mut());
+                seen.order().skipped(first, turn, !warmup, cx.at(sent).reordering_mut());
             }
             // RFC 4737 §3: type-P-reordered
             Arrival::Reordered => {
@@ -364,10 +387,25 @@ impl Device {
             }
             Arrival::TooLate => return cx.unasked(sent),
         }
-        self.back += 1;
+        seen.back[usize::from(!warmup)] += 1;
         // one that was lost before is not waited for, those sent after it are from now on
         self.silent = if seen.next < self.next { cx.now } else { Time::NEVER };
         cx.delivered(sent, ROUND_TRIP);
+    }
+}
+
+/// How a reply differs from what was sent.
+#[cold]
+fn changed(sent: &[u8], reply: &[u8]) -> String {
+    if sent.len() != reply.len() {
+        return format!("a reply of {} bytes to a datagram of {}", reply.len(), sent.len());
+    }
+    let rest = sent.iter().zip(reply).enumerate().skip(signature::LEN);
+    match rest.into_iter().find(|(_, (sent, reply))| sent != reply) {
+        Some((at, (sent, reply))) => {
+            format!("a reply with {reply:#04x} in place of {sent:#04x} at byte {at}")
+        }
+        None => "a reply with another signature than any datagram sent".into(),
     }
 }
 
@@ -588,13 +626,69 @@ mod tests {
         for bytes in [&time[..], &number, &other, &sent[..17], &sent[..63], b""] {
             stream.datagram(bytes);
         }
-        assert_eq!(stream.failures(Failure::Protocol), 6);
+        assert_eq!((stream.measured().corrupted, stream.measured().failures), (6, Default::default()));
         stream.datagram(&sent);
         assert_eq!(stream.measured().messages_delivered, 1);
         stream.now = Time(5);
         stream.start();
         stream.datagram(&sent);
         assert_eq!(stream.measured().messages_received, 1, "from the flow before");
+    }
+
+    #[test]
+    fn each_lost_datagram_is_unanswered_in_its_own_phase() {
+        let mut stream = bench(r#"{"interval": "1ms", "count": 10, "timeout": "100ms"}"#);
+        stream.window.measure = Time(4_000_000);
+        stream.start();
+        for ms in 0..10 {
+            stream.run_to_ms(ms);
+            let sent = datagrams(&mut stream);
+            // 1, 4, 7 and what was changed of 8
+            let answer = |bytes: &Vec<u8>| stream.datagram(bytes);
+            sent.iter().filter(|_| ![1, 4, 7, 8].contains(&ms)).for_each(answer);
+            if ms == 8 {
+                let mut changed = sent[0].clone();
+                changed[40] ^= 1;
+                stream.datagram(&changed);
+            }
+        }
+        stream.run_to_ms(200);
+        let of = |phase| {
+            let counts = stream.counts(phase);
+            let unanswered = counts.failures[Failure::Unanswered as usize];
+            assert_eq!(counts.messages_sent, counts.messages_delivered + unanswered);
+            unanswered
+        };
+        assert_eq!((of(Phase::Warmup), of(Phase::Measure)), (1, 3));
+        assert_eq!((stream.tally.failed, stream.measured().corrupted), (4, 1));
+    }
+
+    #[test]
+    fn what_the_transport_saw_fail_is_not_unanswered_too() {
+        let mut stream = bench(r#"{"interval": "1ms", "count": 10, "timeout": "100ms"}"#);
+        stream.window.measure = Time(4_000_000);
+        stream.start();
+        stream.run_to_ms(3);
+        stream.tally.failed += 2;
+        stream.closed(Failure::Refused);
+        stream.run_to_ms(6);
+        stream.tally.failed += 4;
+        stream.abandon();
+        let unanswered = |phase| stream.counts(phase).failures[Failure::Unanswered as usize];
+        // four and three were sent
+        assert_eq!((unanswered(Phase::Warmup), unanswered(Phase::Measure)), (1, 0));
+        assert_eq!(stream.tally.failed, 7);
+        stream.abandon();
+        assert_eq!(stream.tally.failed, 7, "once");
+    }
+
+    #[test]
+    fn what_only_leaves_is_never_unanswered() {
+        let mut stream = bench(r#"{"echo": false, "interval": "1ms"}"#);
+        stream.start();
+        stream.run_to_ms(9);
+        stream.abandon();
+        assert_eq!((stream.measured().messages_sent, stream.tally.failed), (10, 0));
     }
 
     #[test]
@@ -631,11 +725,36 @@ mod tests {
 
     proptest! {
         #[test]
+        fn no_bit_of_a_reply_can_change_unseen(size in 18u32..200, bit: prop::sample::Index, flow in 0usize..3) {
+            let json = format!(r#"{{"interval": "1ms", "count": 2, "burst": 2, "size": "{size}B"}}"#);
+            let mut stream = bench(&json);
+            for _ in 0..flow {
+                stream.start();
+                datagrams(&mut stream).iter().for_each(|bytes| stream.datagram(bytes));
+                stream.now = stream.now + Duration::from_millis(7);
+            }
+            stream.start();
+            let sent = datagrams(&mut stream);
+            let bit = bit.index(8 * size as usize);
+            let mut changed = sent[1].clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            stream.datagram(&changed);
+            let delivered = 2 * flow as u64;
+            let counts = stream.measured();
+            prop_assert_eq!((counts.messages_delivered, counts.corrupted), (delivered, 1));
+            prop_assert_eq!((counts.messages_received, counts.duplicates), (0, 0));
+            sent.iter().for_each(|bytes| stream.datagram(bytes));
+            prop_assert_eq!(stream.measured().messages_delivered, delivered + 2);
+            prop_assert_eq!(stream.measured().failures, <[u64; Failure::ALL.len()]>::default());
+        }
+
+        #[test]
         fn nothing_that_comes_breaks_a_device(
             data in prop::collection::vec(any::<u8>(), 0..300), echo: bool, count in 0u32..50, burst in 1u32..9,
         ) {
             let json = format!(r#"{{"echo": {echo}, "count": {count}, "burst": {burst}, "size": "20B"}}"#);
-            assault(plan(&json).device(0), &data, usize::MAX);
+            let (sent, known) = assault(plan(&json).device(0), &data, usize::MAX);
+            prop_assert!(!echo || sent <= known, "of {known} of {sent} is known what became of them");
         }
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::Trial;
-use protocol::meter::{Failure, Phase};
+use protocol::meter::Phase;
 use rustix::event::epoll::EventFlags;
 use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket};
 use std::net::{SocketAddr, UdpSocket};
@@ -21,8 +21,8 @@ fn worker(target: &str, model: &str) -> Worker {
     worker
 }
 
-fn failures(worker: &Worker, why: Failure) -> u64 {
-    worker.groups[0].meter[Phase::Measure as usize].counts.failures[why as usize]
+fn corrupted(worker: &Worker) -> u64 {
+    worker.groups[0].meter[Phase::Measure as usize].counts.corrupted
 }
 
 #[test]
@@ -39,12 +39,12 @@ fn a_socket_with_much_to_read_waits_for_its_turn_once() {
     // more comes while it waits
     for _ in 0..3 {
         worker.socket_event(0, generation, EventFlags::IN);
-        assert_eq!((failures(&worker, Failure::Protocol), worker.unread.len()), (64, 1));
+        assert_eq!((corrupted(&worker), worker.unread.len()), (64, 1));
     }
     worker.read_on();
-    assert_eq!((failures(&worker, Failure::Protocol), worker.unread.len()), (128, 1));
+    assert_eq!((corrupted(&worker), worker.unread.len()), (128, 1));
     worker.read_on();
-    assert_eq!((failures(&worker, Failure::Protocol), worker.unread.len()), (150, 0));
+    assert_eq!((corrupted(&worker), worker.unread.len()), (150, 0));
     worker.socket_event(0, generation, EventFlags::IN);
     assert_eq!(worker.unread.len(), 0);
 }
