@@ -58,7 +58,9 @@ class Counts(Model):
     reordered: int = 0
     """Datagrams that arrived after a later one (RFC 4737)."""
     corrupted: int = 0
-    """Datagrams that arrived broken; they count as lost as well."""
+    """Replies that were not what was sent; they count as lost as well."""
+    receive_drops: int = 0
+    """Datagrams that our own receive queue had no room for: no loss of the network's."""
     bytes_sent: int = 0
     """Payload bytes handed to the transport."""
     bytes_received: int = 0
@@ -306,7 +308,11 @@ class GroupResult(Model):
     rates: dict[str, float] = Field(default_factory=dict)
     """Per second of the measure phase."""
     loss: float | None = None
-    """Share of sent messages that were not delivered; None when none was sent, or none is ever confirmed."""
+    """Share of sent messages that were not delivered, without those that our own receive queue dropped; None when none
+    was sent, or none is ever confirmed."""
+    verified: str | None = None
+    """How much of a reply was compared with what was sent: every byte of its `payload`, or only the `signature` of frames
+    that are the user's own. None: replies are not what was sent, or there are none."""
     delays: dict[str, Distribution] = Field(default_factory=dict)
     """By name, of messages meant for the measure phase."""
     ipdv: dict[str, Distribution] = Field(default_factory=dict)

@@ -136,8 +136,11 @@ pub struct Counts {
     pub duplicates: u64,
     /// Datagrams that arrived after a later one (RFC 4737 type-P-reordered).
     pub reordered: u64,
-    /// Datagrams that arrived broken and still showed which stream they were of; they count as lost as well.
+    /// Replies that were not what was sent, as far as they showed whose they were; none is delivered, so they count as lost
+    /// as well.
     pub corrupted: u64,
+    /// Datagrams that came to our own host, for which our own receive queue had no room: no loss of the network's.
+    pub receive_drops: u64,
     /// Payload bytes handed to the transport.
     pub bytes_sent: u64,
     /// Payload bytes received.
@@ -149,7 +152,7 @@ pub struct Counts {
 
 impl Counts {
     /// Name and value of every plain counter, for results and metrics.
-    pub fn named(&self) -> [(&'static str, u64); 13] {
+    pub fn named(&self) -> [(&'static str, u64); 14] {
         [
             ("flows_intended", self.flows_intended),
             ("flows_started", self.flows_started),
@@ -162,6 +165,7 @@ impl Counts {
             ("duplicates", self.duplicates),
             ("reordered", self.reordered),
             ("corrupted", self.corrupted),
+            ("receive_drops", self.receive_drops),
             ("bytes_sent", self.bytes_sent),
             ("bytes_received", self.bytes_received),
         ]
@@ -181,6 +185,7 @@ impl AddAssign<&Counts> for Counts {
         self.duplicates += o.duplicates;
         self.reordered += o.reordered;
         self.corrupted += o.corrupted;
+        self.receive_drops += o.receive_drops;
         self.bytes_sent += o.bytes_sent;
         self.bytes_received += o.bytes_received;
         for (mine, theirs) in self.failures.iter_mut().zip(o.failures) {

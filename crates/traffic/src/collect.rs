@@ -303,6 +303,7 @@ impl Collector {
                     bits_received: per_second(happened.bytes_received) * 8.0,
                 },
                 loss: loss(measured, plan.confirmed),
+                verified: plan.verified,
                 delays: full(plan.delays, &sum.measured),
                 ipdv: variation(plan.delays, &sum.measured),
                 reordering: order::disorder(&sum.measured, plan.protocol),
@@ -353,6 +354,18 @@ impl Collector {
             changes: Vec::new(),
         };
         (result, self.flows)
+    }
+
+    /// Ports that measure and lost frames for want of room, and how many.
+    fn full_ports(&self) -> impl Iterator<Item = (&str, u64)> {
+        let measures = |name: &&String| match &self.plan.profile.transport {
+            profile::Transport::Dpdk(dpdk) => {
+                dpdk.ports.iter().any(|port| port.name == **name && port.role == profile::Role::Generator)
+            }
+            profile::Transport::Sockets(_) => false,
+        };
+        let full = self.ports.iter().filter(move |(name, port)| port.rx_dropped > 0 && measures(name));
+        full.map(|(name, port)| (name.as_str(), port.rx_dropped))
     }
 
     fn validity(&self, workers: &[WorkerPoint], lost: &[usize], cut: Option<(f64, f64)>) -> Validity {
@@ -411,6 +424,28 @@ impl Collector {
                     limit: 0.0,
                 });
             }
+        }
+        for (sum, plan) in self.groups.iter().zip(&self.plan.groups) {
+            let full = sum.measured.counts.receive_drops;
+            if full > 0 {
+                reasons.push(Reason {
+                    code: "ND-90-04",
+                    group: Some(plan.name.clone()),
+                    what: format!(
+                        "{full} datagrams were dropped by our own receive queue: raise sysctl net.core.rmem_max, or use more \
+                         cores or devices"
+                    ),
+                    value: full as f64,
+                    limit: 0.0,
+                });
+            }
+        }
+        for (port, full) in self.full_ports() {
+            let what = format!(
+                "{full} frames were dropped by the receive queue of port {port}: give its receiver a worker of its own, or \
+                 the port more queues"
+            );
+            reasons.push(Reason { code: "ND-90-04", group: None, what, value: full as f64, limit: 0.0 });
         }
         for w in workers.iter().filter(|w| w.starved > limits.starved) {
             reasons.push(Reason {
@@ -478,11 +513,12 @@ impl Collector {
     }
 }
 
-/// Share of the sent messages that were not delivered. `None` for one-way traffic: nothing confirms it, and
+/// Share of the sent messages that were not delivered, without those that our own receive queue dropped. `None` for one-way traffic: nothing confirms it, and
 /// nothing measured it at the far end.
 fn loss(c: &Counts, confirmed: bool) -> Option<f64> {
     (c.messages_sent > 0 && (confirmed || c.messages_delivered > 0))
-        .then(|| c.messages_sent.saturating_sub(c.messages_delivered) as f64 / c.messages_sent as f64)
+        .then(|| c.messages_sent.saturating_sub(c.messages_delivered + c.receive_drops))
+        .map(|lost| lost as f64 / c.messages_sent as f64)
 }
 
 /// The delays as results give them: whole, and with their variation.

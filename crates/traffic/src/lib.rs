@@ -10,6 +10,7 @@ pub mod dpdk;
 pub mod interfaces;
 mod order;
 pub mod plan;
+mod receive_queue;
 pub mod reflector;
 pub mod result;
 mod schedule;

@@ -1,12 +1,13 @@
 //! A profile made ready to run: names resolved, models compiled, load scaled.
 
+use crate::receive_queue;
 use crate::transport::Unready;
 use profile::secret::{self, Secrets};
 use profile::{Load, Profile};
 use protocol::registry::{self, Carrier, Params, Scheme};
 use protocol::unit::Interval;
 use rustls_pki_types::ServerName;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -68,6 +69,8 @@ pub struct GroupPlan {
     pub waits: bool,
     /// A wait longer than this is a stall, ns.
     pub stall: u64,
+    /// How much of a reply is compared with what was sent.
+    pub verified: Option<Verified>,
     /// How many devices.
     pub devices: u32,
     /// When flows begin.
@@ -76,6 +79,8 @@ pub struct GroupPlan {
     pub sources: Vec<IpAddr>,
     /// Longest wait for a connection.
     pub connect_timeout: u64,
+    /// Room for datagrams that come while nobody reads, bytes of each device's socket.
+    pub receive_room: usize,
     /// For TLS: whom to trust, and the name to ask for.
     pub tls: Option<(Arc<rustls::ClientConfig>, ServerName<'static>)>,
 }
@@ -206,6 +211,7 @@ impl GroupPlan {
                 Params::Mqtt(_) | Params::Http(_) | Params::Ping(_) => true,
             },
             stall: group.stall.ns(),
+            verified: Verified::of(profile, group),
             target: secret::query(&target.to_string()),
             address,
             scheme,
@@ -214,6 +220,7 @@ impl GroupPlan {
             load: group.load.clone(),
             sources,
             connect_timeout: group.connect_timeout.ns(),
+            receive_room: receive_room(&group.model),
             tls,
         })
     }
@@ -233,6 +240,47 @@ fn token(of: &impl Hash) -> u64 {
 /// Another number for each run, here and elsewhere.
 fn run_token() -> u64 {
     RandomState::new().hash_one(SystemTime::now())
+}
+
+/// How much of a reply is compared with what was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verified {
+    /// Every byte of the payload.
+    Payload,
+    /// The signature and the checksums of the headers: the payload is the user's own.
+    Signature,
+}
+
+impl Verified {
+    fn of(profile: &Profile, group: &profile::Group) -> Option<Self> {
+        match (&group.model, &profile.transport) {
+            (Params::Ping(_), _) => Some(Self::Payload),
+            (Params::Stream(stream), profile::Transport::Sockets(_)) => stream.echo.then_some(Self::Payload),
+            (Params::Stream(_), profile::Transport::Dpdk(_)) => match &group.frame {
+                Some(frame) if frame.replay.is_some() || !frame.measured => None,
+                Some(frame) if !frame.is_plain() => Some(Self::Signature),
+                _ => Some(Self::Payload),
+            },
+            _ => None,
+        }
+    }
+}
+
+/// What a device's socket may have to keep.
+fn receive_room(model: &Params) -> usize {
+    let every = |interval: Interval| 1e9 / interval.ns().max(1) as f64;
+    match model {
+        Params::Stream(stream) => {
+            let rate = stream.rate.map(|rate| rate.0).or(stream.interval.map(every)).unwrap_or(1000.0);
+            receive_queue::room(rate, f64::from(stream.burst), stream.size.bytes() as f64)
+        }
+        // without an interval one echo is under way
+        Params::Ping(ping) if ping.interval.ns() > 0 => {
+            receive_queue::room(every(ping.interval), 1.0, ping.size.bytes() as f64)
+        }
+        _ => receive_queue::LEAST,
+    }
 }
 
 fn resolve(host: &str, port: u16, ipv4: Option<bool>) -> Result<SocketAddr, String> {

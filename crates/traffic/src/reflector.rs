@@ -1,7 +1,7 @@
 //! Something to point load at: answers with what it gets, or swallows it, and counts (the DUT test mode).
 
+use crate::receive_queue::{self, Overflows};
 use crate::transport::Unready;
-use nix::sys::socket::{setsockopt, sockopt};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, recvfrom, send, sendto};
@@ -29,6 +29,8 @@ pub struct Counters {
     pub datagrams_sent: u64,
     /// Datagrams that could not be sent back: no room.
     pub datagrams_dropped: u64,
+    /// Datagrams that came and found its own receive queue full: neither received nor sent back.
+    pub datagrams_overflowed: u64,
     /// Bytes received.
     pub bytes_received: u64,
     /// Bytes sent back.
@@ -57,6 +59,9 @@ pub struct Reflector {
     peers: HashMap<u64, Peer>,
     next: u64,
     counters: Counters,
+    /// What the UDP socket had dropped when that was last looked at.
+    dropped: u32,
+    overflows: Overflows,
     buffer: Box<[u8]>,
 }
 
@@ -78,8 +83,7 @@ impl Reflector {
             let socket = UdpSocket::bind(address).map_err(|e| busy(address, e))?;
             socket.set_nonblocking(true).map_err(|e| busy(address, e))?;
             // a burst of a whole second's small datagrams fits; the kernel may give less
-            let _best_effort = setsockopt(&socket, sockopt::RcvBufForce, &(64 << 20))
-                .or_else(|_| setsockopt(&socket, sockopt::RcvBuf, &(8 << 20)));
+            receive_queue::enlarge(&socket, receive_queue::MOST);
             watch(&socket, DATAGRAMS).map_err(|e| busy(address, e.into()))?;
             this_udp = Some(socket);
         }
@@ -97,6 +101,8 @@ impl Reflector {
             peers: HashMap::new(),
             next: 2,
             counters: Counters::default(),
+            dropped: 0,
+            overflows: Overflows::new(),
             buffer: vec![0; 128 * 1024].into(),
         })
     }
@@ -135,10 +141,20 @@ impl Reflector {
             }
             if told.elapsed().as_millis() >= 100 {
                 told = std::time::Instant::now();
+                self.count_overflows();
                 each(&self.counters);
             }
         }
+        self.count_overflows();
         each(&self.counters);
+    }
+
+    /// Count what the receive queue had no room for.
+    fn count_overflows(&mut self) {
+        let Some(udp) = &self.udp else { return };
+        let now = receive_queue::dropped(udp);
+        let more = now.wrapping_sub(std::mem::replace(&mut self.dropped, now));
+        self.counters.datagrams_overflowed += self.overflows.of(more.into());
     }
 
     fn datagrams(&mut self) {
@@ -289,6 +305,23 @@ mod tests {
             (counters.datagrams_received, counters.bytes_received, counters.datagrams_sent),
             (100, 1000, 0)
         );
+    }
+
+    #[test]
+    fn what_its_own_queue_had_no_room_for_is_counted() {
+        let mut reflector = Reflector::new(Mode::Sink, local(0), None).expect("listen");
+        let udp = reflector.udp.as_ref().expect("udp");
+        nix::sys::socket::setsockopt(udp, nix::sys::socket::sockopt::RcvBuf, &0).expect("less room");
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("bind");
+        // before anybody reads
+        for _ in 0..200 {
+            socket.send_to(&[0; 100], reflector.udp_address().expect("udp")).expect("send");
+        }
+        let stop = AtomicBool::new(false);
+        reflector.run(&stop, |_| stop.store(true, Ordering::Relaxed));
+        let counters = reflector.counters();
+        assert!(counters.datagrams_overflowed > 0, "{counters:?}");
+        assert_eq!(counters.datagrams_received + counters.datagrams_overflowed, 200, "{counters:?}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::dpdk::impaired::Way;
 use crate::dpdk::observe::PortFacts;
 use crate::interfaces::Interfaces;
+use crate::plan::Verified;
 use crate::transport::ElementCounts;
 use base64::Engine as _;
 use hdrhistogram::Histogram;
@@ -280,6 +281,9 @@ pub struct GroupResult {
     pub rates: Rates,
     /// Share of the measured messages that were sent and never delivered; null where nothing confirms them.
     pub loss: Option<f64>,
+    /// How much of a reply was compared with what was sent: every byte of its `payload`, only the `signature`; null where
+    /// replies are not what was sent, or there are none.
+    pub verified: Option<Verified>,
     /// Delays by name.
     pub delays: BTreeMap<&'static str, Distribution>,
     /// How the delays of confirmed messages changed from one message of a device to its next, by name (RFC 5481

@@ -4,6 +4,7 @@ use super::broken::Broken;
 use super::datagram::{datagram, errors_told, tell_errors, write_datagrams};
 use super::icmp::{icmp_socket, own_echo, own_ident, stamp_ident};
 use crate::plan::GroupPlan;
+use crate::receive_queue;
 use nix::sys::socket::{setsockopt, sockopt};
 use protocol::meter::Failure;
 use protocol::model::Outbox;
@@ -45,6 +46,8 @@ pub(super) struct Conn {
     spill: Vec<u8>,
     /// Datagrams that did not get through, and of which nobody has been told yet.
     pub refused: Vec<Broken>,
+    /// How many datagrams the socket had dropped when that was last looked at.
+    dropped: u32,
 }
 
 #[derive(Debug)]
@@ -109,6 +112,9 @@ impl Conn {
                 }
             }
         };
+        if group.scheme.carrier != Carrier::Stream {
+            receive_queue::enlarge(&fd, group.receive_room);
+        }
         if let Some(source) = group.source(device) {
             if group.scheme.carrier == Carrier::Stream {
                 // the port is then chosen at connect(), per destination: the pool is used up much later
@@ -143,12 +149,24 @@ impl Conn {
             segment: 0,
             spill: Vec::new(),
             refused: Vec::new(),
+            dropped: 0,
         })
     }
 
     /// Whether it keeps messages apart.
     pub fn is_datagram(&self) -> bool {
         matches!(self.wire, Wire::Udp { .. } | Wire::Ping { .. } | Wire::RawPing { .. })
+    }
+
+    /// How many datagrams its receive queue has dropped since this was last asked; and whether broken ones are among
+    /// them, as they are of UDP's alone.
+    pub fn take_dropped(&mut self) -> (u64, bool) {
+        if !self.is_datagram() {
+            return (0, false);
+        }
+        let now = receive_queue::dropped(&self.fd);
+        let more = now.wrapping_sub(std::mem::replace(&mut self.dropped, now));
+        (more.into(), matches!(self.wire, Wire::Udp { .. }))
     }
 
     /// Whether the socket has taken all that was given to it.

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// Reads from one socket before others have their turn.
 const READS_A_TURN: usize = 64;
+/// From so many on, of datagrams, a queue may have been full.
+const MANY_READS: usize = 8;
 
 impl Worker {
     pub(super) fn socket_event(&mut self, i: u32, generation: u32, flags: epoll::EventFlags) {
@@ -83,7 +85,9 @@ impl Worker {
 
     fn readable(&mut self, i: u32, generation: u32) {
         let mut buffer = std::mem::take(&mut self.buffer);
+        let mut reads = 0;
         for turn in 0.. {
+            reads = turn;
             let slot = &mut self.slots[i as usize];
             let Some(conn) = slot.conn.as_mut().filter(|_| slot.generation == generation) else { break };
             if turn == READS_A_TURN {
@@ -121,6 +125,21 @@ impl Worker {
             }
         }
         self.buffer = buffer;
+        if reads >= MANY_READS && self.slots[i as usize].generation == generation {
+            self.count_dropped(i);
+        }
+    }
+
+    /// Count what the receive queue of device `i` had no room for.
+    pub(super) fn count_dropped(&mut self, i: u32) {
+        let slot = &mut self.slots[i as usize];
+        let (dropped, or_broken) = slot.conn.as_mut().map_or((0, false), Conn::take_dropped);
+        let dropped = if or_broken { self.overflows.of(dropped) } else { dropped };
+        if dropped > 0 {
+            let g = usize::from(slot.group);
+            self.groups[g].meter[self.window.counted(self.now) as usize].counts.receive_drops += dropped;
+            self.complain(g, Failure::Local, format!("{dropped} datagrams found our own receive queue full"));
+        }
     }
 
     /// Show the model what came, behind what it left before.
@@ -193,10 +212,13 @@ impl Worker {
     pub(super) fn mend(&mut self) {
         for _ in 0..self.broken.len() {
             let Some((i, generation, broken)) = self.broken.pop_front() else { break };
-            let slot = &mut self.slots[i as usize];
-            if slot.generation != generation {
+            if self.slots[i as usize].generation != generation {
                 continue;
             }
+            if broken.gone {
+                self.count_dropped(i);
+            }
+            let slot = &mut self.slots[i as usize];
             let mut closing = false;
             if broken.gone {
                 closing = slot.conn.take().is_some_and(|c| c.closing);
@@ -223,6 +245,7 @@ impl Worker {
     }
 
     pub(super) fn hang_up(&mut self, i: u32) {
+        self.count_dropped(i);
         let slot = &mut self.slots[i as usize];
         if let Some(mut conn) = slot.conn.take() {
             conn.goodbye();

@@ -258,6 +258,7 @@ impl Worker {
 
     /// Let go of what the last flow left. Datagrams that the socket has not taken by now are our own loss.
     fn let_go(&mut self, i: u32) {
+        self.count_dropped(i);
         let slot = &mut self.slots[i as usize];
         slot.generation = slot.generation.wrapping_add(1);
         if let Some(unsent) = slot.conn.take().map(|conn| conn.unsent()).filter(|n| *n > 0) {

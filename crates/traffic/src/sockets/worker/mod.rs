@@ -13,6 +13,7 @@ use super::conn::Conn;
 use super::group::Group;
 use crate::cpu::{CpuTime, ThreadCpu};
 use crate::plan::Plan;
+use crate::receive_queue::Overflows;
 use crate::stalls::Wait;
 use crate::timers::Timers;
 use crate::transport::{Complaint, Control, Sample, Unready};
@@ -100,6 +101,8 @@ pub struct Worker {
     buffer: Box<[u8]>,
     cipher: Box<[u8]>,
     complaints: Vec<Complaint>,
+    /// Of full receive queues.
+    overflows: Overflows,
     cpu: ThreadCpu,
     draining: bool,
     // since the last sample
@@ -172,6 +175,7 @@ impl Worker {
             buffer: vec![0; BUFFER].into(),
             cipher: vec![0; BUFFER].into(),
             complaints: Vec::new(),
+            overflows: Overflows::new(),
             cpu,
             draining: false,
             sampled: Time::ZERO,
