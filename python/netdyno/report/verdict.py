@@ -131,8 +131,8 @@ def reason(r: Reason) -> Msg:
             )
         case "ND-90-04":
             return M(
-                "{who}: {value} failures were the generator's own (ports, descriptors, buffers); "
-                "limit {limit}.",
+                "{who}: {value} failures or drops were the generator's own (ports, descriptors, buffers, "
+                "receive queues); limit {limit}.",
                 who=who,
                 value=units.count(value),
                 limit=units.count(limit),
