@@ -7,7 +7,7 @@ use packet::layers::protocol::UDP;
 use packet::signature;
 use packet::udp::Datagram;
 use protocol::meter::Tally;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// What the receiver knows of one group.
 #[derive(Debug)]
@@ -44,6 +44,8 @@ struct Ends {
     octets: [u8; 16],
     len: usize,
     port: u16,
+    /// Who is asked there answers from an address of his own.
+    many: bool,
 }
 
 impl Ends {
@@ -53,12 +55,13 @@ impl Ends {
             IpAddr::V4(ip) => octets[..4].copy_from_slice(&ip.octets()),
             IpAddr::V6(ip) => octets = ip.octets(),
         }
-        Self { octets, len, port }
+        let many = ip.is_multicast() || ip.is_unspecified() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+        Self { octets, len, port, many }
     }
 
     #[inline]
     fn is(&self, octets: &[u8], port: u16, own: u16) -> bool {
-        port == own && self.octets.get(..self.len) == Some(octets)
+        port == own && (self.many || self.octets.get(..self.len) == Some(octets))
     }
 }
 

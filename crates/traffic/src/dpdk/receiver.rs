@@ -15,7 +15,7 @@ use packet::layers::protocol::{ICMP, ICMPV6, UDP};
 use packet::signature::{self, Signature};
 use packet::udp::Datagram;
 use packet::{Fault, Layers};
-use protocol::meter::{DELAY_MAX_NS, DeviceTally, Failure, Phase, Tally, Window};
+use protocol::meter::{DELAY_MAX_NS, DeviceTally, Failure, Phase, Window};
 use protocol::order::{Order, Turn};
 use protocol::time::Time;
 

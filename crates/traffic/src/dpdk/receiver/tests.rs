@@ -4,7 +4,7 @@ use packet::ethernet::{self, kind};
 use packet::frame::{Sizes, Written};
 use packet::{Flow, Program, checksum, ipv4, ipv6, udp};
 use proptest::prelude::*;
-use protocol::meter::Pattern;
+use protocol::meter::{Pattern, Tally};
 
 fn measured() -> Measured {
     let meter = [(); 3].map(|()| Tally::new(1));
@@ -233,6 +233,19 @@ fn only_what_the_target_sends_back_to_the_device_is_measured() {
         assert_eq!(said(&mut measured, &summed(other)), "other_addresses");
         assert_eq!(became(&measured), [2, 0, 0, 0]);
     }
+}
+
+#[test]
+fn many_may_answer_who_asks_many() {
+    let meter = [(); 3].map(|()| Tally::new(1));
+    let everybody = "255.255.255.255:7".parse().expect("an address");
+    let sizes = (&Sizes::Cycle(vec![100]), 42);
+    let plain = Plain::new((vec![ours(false, 0).source.ip()], 2), everybody, sizes, true);
+    let mut measured = of(Expected { group: 0, meter, delay: Some(0), whole: false, plain: Some(plain) });
+    assert_eq!(said(&mut measured, &echo(false, 0, 100, 0)), "done");
+    let mut other = echo(false, 0, 100, 1);
+    other[35] ^= 1;
+    assert_eq!(said(&mut measured, &summed(other)), "other_addresses", "from another port");
 }
 
 #[test]
