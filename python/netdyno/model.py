@@ -311,8 +311,8 @@ class GroupResult(Model):
     """Share of sent messages that were not delivered, without those that our own receive queue dropped; None
     when none was sent, or none is ever confirmed."""
     verified: str | None = None
-    """How much of a reply was compared with what was sent: every byte of its `payload`, or only the `signature`
-    of frames that are the user's own. None: replies are not what was sent, or there are none."""
+    """How much of a reply was compared with what was sent: every byte of its `payload`, or the `signature`
+    alone, of frames that are the user's own. None: replies are not what was sent, or there are none."""
     delays: dict[str, Distribution] = Field(default_factory=dict)
     """By name, of messages meant for the measure phase."""
     ipdv: dict[str, Distribution] = Field(default_factory=dict)
