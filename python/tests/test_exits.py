@@ -225,7 +225,7 @@ def test_odd_environments(environment: dict[str, str], profile: Path) -> None:
     assert code in (0, 92)
 
 
-@pytest.mark.parametrize("limit", [4, 5, 6, 8, 12, 16, 20])
+@pytest.mark.parametrize("limit", [6, 8, 12, 16, 20])
 def test_few_open_files(limit: int, profile: Path, tmp_path: Path) -> None:
     code, said = command(
         f"run {profile} --quiet", lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))

@@ -158,7 +158,9 @@ def test_a_capture_that_will_hold_one_says_so(
     written = write(tmp_path / "p.json", mqtt(PASSWORD), safe)
     assert app.call(["run", str(written), "--capture"]) == 0
     places = ["groups[0].model.mqtt.password"]
-    assert f"the capture will hold secrets as they are: {places[0]}\n" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"the capture will hold secrets as they are: {places[0]}\n" in said
+    assert f"the capture holds secrets ({places[0]})" in said
     folder = next((tmp_path / "runs").iterdir())
     result = json.loads((folder / "result.json").read_text())
     assert result["legs"][0]["repetitions"][0]["capture"]["secrets"] == places

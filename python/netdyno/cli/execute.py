@@ -137,9 +137,17 @@ def execute(
         exporter.result(result)
         if outputs.prometheus and not exporter.served:
             exporter.write(Path(outputs.prometheus))
+    _warn_of_secrets(result)
     if result.error:
         console.show(Error.of(result.error))
     return exit_code(result)
+
+
+def _warn_of_secrets(result: Result) -> None:
+    """Say that what is to be sent around holds what nobody else should know."""
+    captures = [one.capture for leg in result.legs for one in leg.repetitions if one.capture]
+    if places := list(dict.fromkeys(place for capture in captures for place in capture.secrets)):
+        console.note(f"the capture holds secrets ({', '.join(places)}): do not send it around")
 
 
 def check(experiment: Experiment, base: Path, socket: Path | None, place: Place) -> None:
