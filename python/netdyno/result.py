@@ -189,9 +189,10 @@ class ThresholdResult(Model):
     kind: Literal["max", "min"]
     """Which side is good."""
     value: float | None
-    """Over all repetitions: from merged histograms for delays, else the mean. None: nothing was measured."""
+    """Over all repetitions: of times the geometric mean of each one's figure, of `min` and `max` the extreme
+    of all, else the mean. None: nothing was measured."""
     interval: tuple[float, float] | None = None
-    """Of the repetitions' mean at `confidence`; None with fewer than two repetitions."""
+    """Of that value at `confidence`; None with fewer than two repetitions, and for `min` and `max`."""
     confidence: float = 0.95
     """Of the interval."""
     passed: bool

@@ -25,7 +25,7 @@ from netdyno.model import (
 from netdyno.result import GroupSummary, Leg, Repetition
 from netdyno.stats import hdr
 from netdyno.stats.compare import compare, compare_all, holm
-from netdyno.stats.estimate import estimate, mean, sd, t_interval
+from netdyno.stats.estimate import estimate, mean, positive_interval, sd, t_interval
 from netdyno.stats.lateness import warnings
 from netdyno.stats.metric import Metric
 from netdyno.stats.summary import summarise, validity
@@ -264,7 +264,8 @@ def test_thresholds_of_one_trial(threshold: dict[str, object], passed: bool, val
 def test_a_threshold_needs_the_whole_interval() -> None:
     near = [trial(delay=d) for d in (800_000, 1_000_000, 1_150_000)]
     judged = judge("leg", {"metric": "a.delay.publish.mean", "max": "1200us"}, near)
-    assert judged.value == pytest.approx(983_333, rel=1e-3)
+    # the geometric mean
+    assert judged.value == pytest.approx(972_589, rel=1e-3)
     assert judged.interval
     assert judged.interval[1] > 1_200_000
     assert not judged.passed
@@ -369,3 +370,61 @@ def test_lateness_is_a_warning_on_the_percentile_that_it_makes_up_a_good_part_of
     late.count = 0
     late.p99 = 16e6
     assert warnings("leg", [group]) == []
+
+
+delays = st.lists(st.floats(1, 1e12), min_size=2, max_size=12)
+
+
+@given(delays, st.booleans())
+def test_a_delays_interval_holds_its_value_and_is_never_negative(values: list[float], zero: bool) -> None:
+    value, interval = positive_interval([0.0, *values] if zero else values)
+    assert interval is not None
+    assert 0 <= interval[0] <= value <= interval[1]
+
+
+def test_a_wild_repetition_gives_a_wide_interval_and_no_negative_delay() -> None:
+    trials = [
+        Trial(run=str(i), groups=[GroupResult(name="g", delays={"response": Distribution(count=9, p99=p99)})])
+        for i, p99 in enumerate((3e6, 4e6, 140e6))
+    ]
+    found = judge("leg", {"metric": "g.delay.response.p99", "max": "1s"}, trials)
+    assert found.value is not None
+    assert found.interval is not None
+    assert 0 < found.interval[0] < found.value < found.interval[1]
+    assert 3e6 < found.value < 140e6
+
+
+def test_an_interval_of_delays_covers_as_often_as_it_says() -> None:
+    draw = random.Random(7)
+    covered = 0
+    for _ in range(1000):
+        _, interval = positive_interval([draw.lognormvariate(15, 0.7) for _ in range(5)])
+        assert interval is not None
+        covered += interval[0] <= math.exp(15) <= interval[1]
+    # five standard deviations of a binomial count
+    assert abs(covered - 950) < 35
+
+
+def test_a_limit_for_the_largest_is_for_each_repetition() -> None:
+    trials = [
+        Trial(
+            run=str(i), groups=[GroupResult(name="g", delays={"response": Distribution(count=9, max=most)})]
+        )
+        for i, most in enumerate((1e6, 1e6, 60e6))
+    ]
+    found = judge("leg", {"metric": "g.delay.response.max", "max": "50ms"}, trials)
+    assert (found.value, found.interval, found.passed) == (60e6, None, False)
+
+
+def test_an_interval_of_a_comparison_never_contradicts_its_claim() -> None:
+    draw = random.Random(3)
+    for _ in range(60):
+        shifts = {f"g.{name}": draw.choice((0.0, 0.5, 1.0, 3.0)) for name in ("loss", "errors", "duplicates")}
+        a = {name: [draw.gauss(10, 1) for _ in range(5)] for name in shifts}
+        b = {name: [draw.gauss(10 + shift, 1) for _ in range(5)] for name, shift in shifts.items()}
+        for found in compare_all(a, b, {}):
+            assert found.interval is not None
+            assert found.detectable is not None
+            assert found.significant == (not found.interval[0] <= 0 <= found.interval[1])
+            assert found.interval[0] <= found.b - found.a <= found.interval[1]
+            assert found.detectable > 0

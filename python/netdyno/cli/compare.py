@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from netdyno.cli import console, values
-from netdyno.errors import THRESHOLD, Error
+from netdyno.errors import INVALID, THRESHOLD, Error
 from netdyno.result import Leg, Result
 from netdyno.stats import compare as statistics
 from netdyno.stats.metric import Metric, all_of
@@ -45,7 +45,9 @@ def compare(
 ) -> None:
     """Compare two runs over their repetitions: change, Welch's test with Holm's correction, effect size.
 
-    With one repetition there is a change but no claim; use `netdyno run --repeat 5` on both sides.
+    Each metric ends in a sentence: the difference, its interval, and the minimum detectable effect. With an
+    invalid run it exits 90. With one repetition there is a change but no claim; use `netdyno run --repeat 5`
+    on both sides.
 
         netdyno compare 20260101-120000-http-3f2a latest
         netdyno compare before/result.json after/result.json --fail
@@ -65,7 +67,7 @@ def compare(
         if first.id == second.id:
             console.note(f"warning: both are the run {first.id}; there is nothing to compare")
         for name in invalid:
-            console.note(f"warning: the measurement of {name} is invalid; do not rest anything on it")
+            console.note(f"warning: the measurement of {name} is invalid; do not draw conclusions from it")
         if differences:
             console.note(f"warning: the environments differ in {', '.join(differences)}")
         for name, rows in found.items():
@@ -74,6 +76,10 @@ def compare(
                 [_row(c) for c in rows],
                 f"leg {name}",
             )
+            for c in rows:
+                console.out().print(Text(sentence(c)), soft_wrap=True)
+    if invalid:
+        raise typer.Exit(INVALID)
     worse = any(c.better is False for rows in found.values() for c in rows)
     if fail and worse:
         raise typer.Exit(THRESHOLD)
@@ -115,6 +121,21 @@ def _compare(a: Leg, b: Leg, wanted: list[str], level: float) -> list[statistics
     if not found:
         raise Error("ND-104-27", "the runs have no metric in common", at=a.name)
     return found
+
+
+def sentence(c: statistics.Comparison) -> str:
+    """What the repetitions show of one metric: difference, interval, and what they could have shown."""
+    if c.interval is None or c.detectable is None:
+        return (
+            f"{c.metric}: no difference shown: one trial on a side says nothing of its noise; use --repeat 5"
+        )
+    unit = Metric.parse(c.metric).unit
+    low, high, apart, least = (console.number(x, unit) for x in (*c.interval, c.b - c.a, c.detectable))
+    said = f"difference {apart}, interval {low} … {high}, minimum detectable effect {least}"
+    if not c.significant:
+        return f"{c.metric}: no difference shown ({said})"
+    words = {True: "B is better", False: "B is worse", None: "B differs"}
+    return f"{c.metric}: {words[c.better]} ({said})"
 
 
 def _row(c: statistics.Comparison) -> list[str | Text]:

@@ -103,7 +103,7 @@ def thresholds(result: Result) -> Table:
             Column(M("Condition"), numeric=False),
             Column(M("Limit")),
             Column(M("Value")),
-            Column(M("Interval of the mean")),
+            Column(M("Interval over the repetitions")),
             Column(M("n")),
             Column(M("Distance"), numeric=False),
         ],

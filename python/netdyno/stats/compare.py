@@ -29,6 +29,11 @@ class Comparison:
     significant: bool = False
     better: bool | None = None
     n: tuple[int, int] = (0, 0)
+    interval: tuple[float, float] | None = None
+    """Of b - a, at the confidence that Holm's correction leaves it: it excludes 0 if and only if a difference
+    is claimed."""
+    detectable: float | None = None
+    """The smallest difference that so many repetitions show four times out of five, at that level."""
 
 
 def compare(metric: str, a: Sequence[float], b: Sequence[float]) -> Comparison:
@@ -87,6 +92,33 @@ def among(p: Sequence[float], level: float) -> list[int]:
     return tests
 
 
+def difference(a: Sequence[float], b: Sequence[float], level: float) -> tuple[tuple[float, float], float]:
+    """Welch's interval of b - a at `level`, and the minimum detectable effect with a power of 0.8."""
+    from scipy import special
+
+    va, vb = sd(a) ** 2 / len(a), sd(b) ** 2 / len(b)
+    apart = mean(b) - mean(a)
+    if va + vb == 0:
+        return (apart, apart), 0.0
+    degrees = (va + vb) ** 2 / (va**2 / (len(a) - 1) + vb**2 / (len(b) - 1))
+    quantile = float(special.stdtrit(degrees, 1 - level / 2))
+    error = math.sqrt(va + vb)
+    return (apart - quantile * error, apart + quantile * error), (
+        quantile + float(special.stdtrit(degrees, 0.8))
+    ) * error
+
+
+def steps(p: Sequence[float], level: float) -> list[float]:
+    """The level that Holm's method tests each of these at; from the first not rejected on it stays."""
+    order = sorted(range(len(p)), key=lambda i: p[i])
+    found, kept = [0.0] * len(p), 0.0
+    for place, i in enumerate(order):
+        found[i] = kept or level / (len(p) - place)
+        if p[i] > found[i]:
+            kept = found[i]
+    return found
+
+
 def compare_all(
     a: Mapping[str, Sequence[float]],
     b: Mapping[str, Sequence[float]],
@@ -97,13 +129,20 @@ def compare_all(
     found = [compare(name, a[name], b[name]) for name in a if a[name] and b.get(name)]
     tested = [c for c in found if c.p is not None]
     corrected = dict(zip((c.metric for c in tested), holm([c.p or 0.0 for c in tested]), strict=True))
+    levels = dict(zip((c.metric for c in tested), steps([c.p or 0.0 for c in tested], level), strict=True))
     results: list[Comparison] = []
     for c in found:
         p = corrected.get(c.metric)
         significant = p is not None and p <= level
         smaller = smaller_is_better.get(c.metric)
         better = None if not significant or smaller is None else (c.b < c.a) == smaller
-        results.append(
-            Comparison(c.metric, c.a, c.b, c.change, c.p, c.p_rank, p, c.effect, significant, better, c.n)
+        interval, detectable = (
+            difference(a[c.metric], b[c.metric], levels[c.metric]) if p is not None else (None, None)
         )
+        results.append(
+            Comparison(
+                c.metric, c.a, c.b, c.change, c.p, c.p_rank, p, c.effect, significant, better, c.n, interval,
+                detectable,
+            )
+        )  # fmt: skip
     return results

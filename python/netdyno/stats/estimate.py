@@ -34,6 +34,25 @@ def t_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float
     return (m - half, m + half)
 
 
+def positive_interval(
+    values: Sequence[float], confidence: float = 0.95
+) -> tuple[float, tuple[float, float] | None]:
+    """Value and interval of something that is never negative, like a delay: both from the logarithms.
+
+    The value is the geometric mean; where a zero has no logarithm, the mean, with its interval cut at 0.
+    """
+    if min(values) <= 0:
+        interval = t_interval(values, confidence)
+        return mean(values), interval and (max(0.0, interval[0]), interval[1])
+    logs = [math.log(value) for value in values]
+    middle, interval = math.exp(mean(logs)), t_interval(logs, confidence)
+    if interval is None:
+        return values[0], None
+    # rounding must not put the value outside, nor may a wide interval overflow
+    low, high = math.exp(interval[0]), math.exp(min(interval[1], 700.0))
+    return middle, (min(low, middle), max(high, middle))
+
+
 def estimate(values: Sequence[float], confidence: float = 0.95) -> Estimate:
     """A mean with all that is known of its error."""
     if not values:

@@ -7,12 +7,11 @@ The names are the profile's: `GROUP.delay.NAME.STAT`, `GROUP.lateness.STAT`, `GR
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from netdyno.errors import Error
 from netdyno.model import COUNTERS, Distribution, Quantiles, Trial
-from netdyno.stats import hdr
 
 STATS = ("min", "mean", "p50", "p90", "p99", "p999", "max")
 VARIATION = ("pdv", "jitter")
@@ -124,14 +123,6 @@ class Metric:
                 return group.rates[self.name]
             return value / trial.phases.measure if trial.phases.measure else None
         return value
-
-    def over(self, trials: Sequence[Trial]) -> float | None:
-        """Its value over repetitions: of the merged histogram for distributions, else the mean."""
-        if self._is_distribution:
-            parts = [d for trial in trials if (d := self._distribution(trial)) is not None]
-            return _stat(hdr.merge(parts), self.stat)
-        values = [v for trial in trials if (v := self.of(trial)) is not None]
-        return sum(values) / len(values) if values else None
 
     @property
     def _is_distribution(self) -> bool:

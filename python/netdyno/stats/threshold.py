@@ -1,8 +1,9 @@
 """Judge thresholds over repetitions.
 
-With two or more repetitions a condition passes when the whole interval of the mean, at the threshold's
-confidence, lies on the good side: what the repetitions cannot tell apart from a failure is not a pass. With
-one there is no interval, the value alone decides, and the result says so (`n` = 1, `interval` = null).
+With two or more repetitions a condition passes when the whole interval over them, at the threshold's
+confidence, lies on the good side: what the repetitions cannot tell apart from a failure is not a pass. Value
+and interval come from one estimator: of delays the geometric mean of each repetition's figure, else the mean.
+With one there is no interval, the value alone decides, and the result says so (`n` = 1, `interval` = null).
 """
 
 from __future__ import annotations
@@ -12,9 +13,25 @@ from typing import Any
 
 from netdyno.model import Trial
 from netdyno.result import ThresholdResult
-from netdyno.stats.estimate import t_interval
+from netdyno.stats.estimate import mean, positive_interval, t_interval
 from netdyno.stats.metric import Metric
 from netdyno.stats.units import bound
+
+
+def _located(
+    metric: Metric, values: Sequence[float], confidence: float
+) -> tuple[float | None, tuple[float, float] | None]:
+    """A value over repetitions and its interval, from one estimator."""
+    if not values:
+        return None, None
+    if metric.stat in ("min", "max"):
+        # the extreme of all repetitions: a limit for it is for each of them
+        return (min if metric.stat == "min" else max)(values), None
+    if metric.unit == "ns":
+        return positive_interval(values, confidence)
+    interval = t_interval(values, confidence)
+    # shares, counts and rates are never below 0
+    return mean(values), interval and (max(0.0, interval[0]), interval[1])
 
 
 def judge(leg: str, threshold: Mapping[str, Any], trials: Sequence[Trial]) -> ThresholdResult:
@@ -24,8 +41,7 @@ def judge(leg: str, threshold: Mapping[str, Any], trials: Sequence[Trial]) -> Th
     confidence = float(threshold.get("confidence", 0.95))
     metric = Metric.parse(str(threshold["metric"]))
     values = [value for trial in trials if (value := metric.of(trial)) is not None]
-    value = metric.over(trials)
-    interval = t_interval(values, confidence)
+    value, interval = _located(metric, values, confidence)
     if value is None:
         passed = False
     elif kind == "max":
