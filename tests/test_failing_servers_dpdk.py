@@ -53,7 +53,9 @@ def run(far: Far, cases: list[Case], judge: bool = True) -> tuple[int, Result]:
             groups = [group(case, far.run(case, ends)) for case in cases]
             limits = [{"metric": f"{case.name}.errors", "max": 0} for case in cases if judge]
             wanted = document(groups, transport=TRANSPORT, thresholds=limits)
-            done = lab.run("run", lab.write("p.json", wanted), "--json", prefix=far.cable.at_near)
+            done = lab.run(
+                "run", lab.write("p.json", wanted), "--json", prefix=far.cable.at_near, timeout=120
+            )
         assert done.result.valid, done.text
         assert done.trial.transport == "dpdk"
         return done.code, done.result
