@@ -47,9 +47,7 @@ TWO: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("placement", [ONE, TWO], ids=["one worker", "two workers"])
-def test_a_pair_carries_every_frame_however_it_is_placed(
-    lab: Lab, placement: list[dict[str, Any]]
-) -> None:
+def test_a_pair_carries_every_frame_however_it_is_placed(lab: Lab, placement: list[dict[str, Any]]) -> None:
     wanted = document(PAIR, "5k/s", placement=placement)
     done = lab.good("run", lab.write("p.json", wanted))
     trial = done.trial
@@ -65,17 +63,13 @@ def test_a_pair_carries_every_frame_however_it_is_placed(
     assert 0 < delay.min <= delay.p50 <= delay.p99 <= delay.max
     # what one end sent the other got, and the elements in between lost none
     a, b = trial.interfaces["a"], trial.interfaces["b"]
-    assert (
-        a["tx_packets"] == b["rx_packets"] == b["tx_packets"] == a["rx_packets"] == sent
-    )
+    assert a["tx_packets"] == b["rx_packets"] == b["tx_packets"] == a["rx_packets"] == sent
     assert {element["name"] for element in trial.elements} >= {
         "a.generator",
         "a.receiver",
         "b.reflector",
     }
-    assert not any(sum(element["drops"].values()) for element in trial.elements), (
-        trial.elements
-    )
+    assert not any(sum(element["drops"].values()) for element in trial.elements), trial.elements
     lab.clean()
 
 
@@ -115,9 +109,7 @@ def veth(profile: dict[str, Any], **more: Any) -> dict[str, Any]:
 def test_two_processes_over_veth_agree_with_the_kernel(lab: Lab) -> None:
     options = {"device": "net_af_packet0,iface=srv0", "mac": MACS["srv"]}
     duts = {"far": {"driver": "reflector-dpdk", "host": "srv", "options": options}}
-    done = lab.good(
-        "run", lab.write("e.json", veth(document([NEAR], "400/s"), duts=duts))
-    )
+    done = lab.good("run", lab.write("e.json", veth(document([NEAR], "400/s"), duts=duts)))
     trial = done.trial
     total = trial.groups[0].total
     # slowly, so that what comes while a busy machine lets the reflector wait fits the socket's 512 frames
@@ -133,10 +125,7 @@ def test_two_processes_over_veth_agree_with_the_kernel(lab: Lab) -> None:
     assert kernel["rx_packets"] == total.messages_delivered
     assert kernel["tx_bytes"] == total.messages_sent * 242
     far = trial.dut["far"]
-    assert (
-        far.counters_after["rx_packets"] - far.counters_before.get("rx_packets", 0)
-        >= total.messages_sent
-    )
+    assert far.counters_after["rx_packets"] - far.counters_before.get("rx_packets", 0) >= total.messages_sent
     assert far.counters_after["rx_packets"] == far.counters_after["tx_packets"]
     lab.clean()
 
@@ -151,16 +140,10 @@ def test_a_kernel_host_where_nobody_listens_refuses(lab: Lab) -> None:
     total = group.total
     # how many the kernel says is up to its own limit (sysctl net.ipv4.icmp_ratelimit)
     assert total.failures["refused"] > 0, total
-    assert (
-        total.messages_sent
-        == total.failures["refused"] + total.failures["unanswered"]
-        > 100
-    )
+    assert total.messages_sent == total.failures["refused"] + total.failures["unanswered"] > 100
     assert (total.messages_delivered, total.corrupted, group.loss) == (0, 0, 1)
     assert group.verified == "payload"
-    receiver = next(
-        element for element in done.trial.elements if element["name"] == "a.receiver"
-    )
+    receiver = next(element for element in done.trial.elements if element["name"] == "a.receiver")
     assert receiver["drops"]["icmp_error"] == total.failures["refused"]
     lab.clean()
 
@@ -190,11 +173,7 @@ def long(ports: list[dict[str, Any]]) -> dict[str, Any]:
 
 def daemons(lab: Lab) -> list[int]:
     """The lab's daemons that live."""
-    return [
-        pid
-        for pid in lab.processes()
-        if Path(f"/proc/{pid}/comm").read_text().strip() == "netdynod"
-    ]
+    return [pid for pid in lab.processes() if Path(f"/proc/{pid}/comm").read_text().strip() == "netdynod"]
 
 
 def lost(lab: Lab, done: Done, what: str) -> None:
@@ -292,9 +271,7 @@ def test_a_peer_that_is_killed_is_named_as_process_and_as_port(
 
 
 @pytest.mark.parametrize("ends", [memif, vhost])
-def test_a_peer_that_comes_late_is_waited_for(
-    lab: Lab, ends: Callable[[Lab], tuple[str, str]]
-) -> None:
+def test_a_peer_that_comes_late_is_waited_for(lab: Lab, ends: Callable[[Lab], tuple[str, str]]) -> None:
     here, there = ends(lab)
     near = {"name": "a", "device": here, "ip": "10.93.0.1", "peer_mac": MACS["srv"]}
     far = {
