@@ -62,6 +62,9 @@ pub struct Params {
     pub interval: Interval,
     /// Status codes that are a success: `"200"`, `"2xx"` or `"200-399"`. Others count as `rejected`. Default `["200-399"]`.
     pub expect: Vec<String>,
+    /// Longest response head taken, from the status line to the empty line, 1KiB to 512KiB; a longer one is a failure of
+    /// the kind `protocol`. Default `32KiB`.
+    pub head_limit: Size,
     /// Longest wait for the connection, and for a whole response; the flow fails then. Default `10s`.
     pub timeout: Interval,
 }
@@ -79,6 +82,7 @@ impl Default for Params {
             requests: 0,
             interval: Interval::secs(0),
             expect: vec!["200-399".into()],
+            head_limit: Size(wire::HEAD_MAX as u64),
             timeout: Interval::secs(10),
         }
     }
@@ -94,6 +98,7 @@ pub struct Plan {
     depth: usize,
     requests: u64,
     pace: Pace,
+    head_limit: usize,
     /// One bit for each status code that is a success.
     expect: [u64; 16],
     timeout: Duration,
@@ -140,6 +145,9 @@ impl Params {
             || format!("{:?} is empty or has a space in it", self.path),
             "write a space as %20",
         )?;
+        let limit = (Size(1 << 10)..=HEAD_LIMIT_MAX).contains(&self.head_limit);
+        let what = || format!("{} is out of range", self.head_limit);
+        Problem::unless(limit, "head_limit", what, "use 1KiB to 512KiB")?;
         Template::parse(&self.path, "path")?;
         for (name, value) in &self.headers {
             let key = format!("headers.{name}");
@@ -193,6 +201,7 @@ impl Params {
             requests: u64::from(self.requests),
             pace: Pace::every(self.interval),
             expect: self.statuses()?,
+            head_limit: self.head_limit.bytes(),
             timeout: self.timeout.0,
         })
     }
@@ -255,6 +264,8 @@ impl Params {
     }
 }
 
+/// Longest head that can be asked for: transports keep no more than twice as much of an unfinished message.
+const HEAD_LIMIT_MAX: Size = Size(512 << 10);
 /// Largest request body.
 const BODY_MAX: Size = Size(16 << 20);
 
@@ -511,7 +522,9 @@ impl Device {
         }
         let used = match &mut self.reading {
             None => {
-                let Some(head) = wire::head(bytes, self.plan.head)? else { return Ok(0) };
+                let Some(head) = wire::head(bytes, self.plan.head, self.plan.head_limit)? else {
+                    return Ok(0);
+                };
                 // RFC 9110 §15.2: interim responses come before the one that counts
                 match head.status {
                     101 => return Err(Malformed::Switched),

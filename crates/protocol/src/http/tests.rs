@@ -239,6 +239,27 @@ fn malformed_answers_fail_the_flow_and_the_next_one_runs() {
 }
 
 #[test]
+fn the_longest_head_is_what_the_profile_says() {
+    let head = |len: usize| {
+        let rest = "\r\nContent-Length: 0\r\n\r\n".len() + "HTTP/1.1 200 ".len();
+        format!("HTTP/1.1 200 {}\r\nContent-Length: 0\r\n\r\n", "x".repeat(len - rest))
+    };
+    for (json, limit) in
+        [("{}", HEAD_MAX), (r#"{"head_limit": "1KiB"}"#, 1024), (r#"{"head_limit": "512KiB"}"#, 524_288)]
+    {
+        let mut web = bench(json);
+        web.up();
+        web.feed(head(limit).as_bytes());
+        assert_eq!((web.measured().messages_delivered, web.end), (1, None), "{json}");
+        web.feed(head(limit + 1).as_bytes());
+        assert_eq!((web.failures(Failure::Protocol), web.end), (1, Some(End::Failed)), "{json}");
+        assert_eq!(web.complaints, [format!("response head longer than {limit} bytes: see head_limit")]);
+    }
+    assert!(problem(r#"{"head_limit": "1023B"}"#).contains("1KiB to 512KiB"));
+    assert!(problem(r#"{"head_limit": "513KiB"}"#).contains("1KiB to 512KiB"));
+}
+
+#[test]
 fn no_answer_in_time_fails_the_flow() {
     let mut web = bench(r#"{"timeout": "2s"}"#);
     web.start();

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-/// Longest response head taken, status line to empty line.
+/// Longest response head taken, status line to empty line, unless the profile says otherwise.
 pub const HEAD_MAX: usize = 32 * 1024;
 /// Most header fields taken.
 pub const FIELDS_MAX: usize = 96;
@@ -17,9 +17,9 @@ pub enum Malformed {
     /// Not a status line and header fields.
     #[error("malformed response head: {0}")]
     Head(httparse::Error),
-    /// More than [`HEAD_MAX`].
-    #[error("response head longer than {HEAD_MAX} bytes")]
-    HeadTooLong,
+    /// More than this limit.
+    #[error("response head longer than {0} bytes: see head_limit")]
+    HeadTooLong(usize),
     /// A status code below 100.
     #[error("status code {0}")]
     Status(u16),
@@ -64,9 +64,10 @@ pub struct Head {
     pub body: Body,
 }
 
-/// Read the head of a response to a request with (`head`) or without method HEAD. `None`: not complete yet.
+/// Read the head of a response to a request with (`to_head`) or without method HEAD, of `limit` bytes at most. `None`:
+/// not complete yet.
 #[inline]
-pub fn head(bytes: &[u8], to_head: bool) -> Result<Option<Head>, Malformed> {
+pub fn head(bytes: &[u8], to_head: bool, limit: usize) -> Result<Option<Head>, Malformed> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut response = httparse::Response::new(&mut []);
     let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
@@ -75,9 +76,9 @@ pub fn head(bytes: &[u8], to_head: bool) -> Result<Option<Head>, Malformed> {
         &mut fields,
     );
     let len = match parsed {
-        Ok(httparse::Status::Complete(len)) if len <= HEAD_MAX => len,
-        Ok(httparse::Status::Partial) if bytes.len() < HEAD_MAX => return Ok(None),
-        Ok(_) => return Err(Malformed::HeadTooLong),
+        Ok(httparse::Status::Complete(len)) if len <= limit => len,
+        Ok(httparse::Status::Partial) if bytes.len() < limit => return Ok(None),
+        Ok(_) => return Err(Malformed::HeadTooLong(limit)),
         Err(error) => return Err(Malformed::Head(error)),
     };
     let status = response.code.unwrap_or(0);
@@ -246,7 +247,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn read(text: &str) -> Result<Option<Head>, Malformed> {
-        head(text.as_bytes(), false)
+        head(text.as_bytes(), false, HEAD_MAX)
     }
 
     fn body(fields: &str) -> Result<Body, Malformed> {
@@ -270,7 +271,7 @@ mod tests {
             let none = read(&format!("HTTP/1.1 {status} -\r\nContent-Length: 3\r\n\r\n"));
             assert_eq!(none.expect("fine").expect("whole").body, Body::Length(0));
         }
-        let to_head = head(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", true);
+        let to_head = head(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", true, HEAD_MAX);
         assert_eq!(to_head.expect("fine").expect("whole").body, Body::Length(0));
     }
 
@@ -297,9 +298,9 @@ mod tests {
             text + "B: " + &"x".repeat(pad) + "\r\n\r\n"
         };
         assert!(matches!(read(&with(2, HEAD_MAX)), Ok(Some(_))));
-        assert_eq!(read(&with(2, HEAD_MAX + 1)), Err(Malformed::HeadTooLong));
+        assert_eq!(read(&with(2, HEAD_MAX + 1)), Err(Malformed::HeadTooLong(HEAD_MAX)));
         assert_eq!(read(&with(2, HEAD_MAX + 1)[..HEAD_MAX - 1]), Ok(None));
-        assert_eq!(read(&with(2, HEAD_MAX + 1)[..HEAD_MAX]), Err(Malformed::HeadTooLong));
+        assert_eq!(read(&with(2, HEAD_MAX + 1)[..HEAD_MAX]), Err(Malformed::HeadTooLong(HEAD_MAX)));
         assert!(matches!(read(&with(FIELDS_MAX, 4096)), Ok(Some(_))));
         assert!(matches!(read(&with(FIELDS_MAX + 1, 4096)), Err(Malformed::Head(_))));
         assert_eq!(read("HTTP/1.1 099 no\r\n\r\n"), Err(Malformed::Status(99)));
@@ -361,7 +362,7 @@ mod tests {
 
         #[test]
         fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = head(&bytes, false);
+            let _ = head(&bytes, false, HEAD_MAX);
             let _ = decode(&[&bytes]);
         }
     }
