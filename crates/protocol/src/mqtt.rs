@@ -253,7 +253,13 @@ impl Model for Device {
         self.pump(cx);
     }
 
-    fn closed(&mut self, cx: &mut Cx<'_>, _why: Failure) {
+    fn closed(&mut self, cx: &mut Cx<'_>, why: Failure) {
+        if self.state == State::Greeting && matches!(why, Failure::Closed | Failure::Reset) {
+            let version = if self.plan.version == Version::V5 { "5.0" } else { "3.1.1" };
+            cx.explain(why, || {
+                format!("closed after CONNECT, without CONNACK: does the broker speak MQTT {version}, without TLS?")
+            });
+        }
         if self.open() || self.state == State::Connecting {
             if self.may_return() {
                 self.pause(cx);

@@ -9,7 +9,8 @@ use std::fmt;
 pub(super) fn meaning(version: Version, code: u8) -> &'static str {
     match (version, code) {
         // 3.1.1 §3.2.2.3
-        (Version::V311, 1) => "unacceptable protocol version",
+        (Version::V311, 1 | 0x84) => "protocol version refused: the broker does not speak 3.1.1, try \"5.0\"",
+        (Version::V5, 1 | 0x84) => "protocol version refused: the broker does not speak 5.0, try \"3.1.1\"",
         (Version::V311, 2) => "identifier rejected",
         (Version::V311, 3) => "server unavailable",
         (Version::V311, 4) => "bad user name or password",
@@ -17,7 +18,6 @@ pub(super) fn meaning(version: Version, code: u8) -> &'static str {
         // 5.0 §2.4
         (_, 0x81) => "malformed packet",
         (_, 0x82) => "protocol error",
-        (_, 0x84) => "unsupported protocol version",
         (_, 0x85) => "client identifier not valid",
         (_, 0x86) => "bad user name or password",
         (_, 0x87) => "not authorized",

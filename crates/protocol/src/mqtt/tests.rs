@@ -293,6 +293,47 @@ fn a_refusal_fails_the_flow_and_says_why() {
 }
 
 #[test]
+fn a_broker_of_the_other_version_is_told_from_a_broken_one() {
+    // each broker in its own words: 3.1.1 §3.1.2.2 and §3.2.2.3, 5.0 §3.1.2.2
+    let cases: [(&str, &[u8], &str); 4] = [
+        ("5.0", b"\x20\x02\x00\x01", "CONNACK 0x01, protocol version refused: the broker does not speak 5.0"),
+        (
+            "5.0",
+            b"\x20\x03\x00\x84\x00",
+            "CONNACK 0x84, protocol version refused: the broker does not speak 5.0",
+        ),
+        (
+            "3.1.1",
+            b"\x20\x02\x00\x01",
+            "CONNACK 0x01, protocol version refused: the broker does not speak 3.1.1",
+        ),
+        (
+            "3.1.1",
+            b"\x20\x03\x00\x84\x00",
+            "CONNACK 0x84, protocol version refused: the broker does not speak 3.1.1",
+        ),
+    ];
+    for (version, answer, what) in cases {
+        let mut talk = Talk::new(&format!(r#"{{"version": "{version}"}}"#));
+        talk.up();
+        talk.feed(answer);
+        assert_eq!((talk.end, talk.failures(Failure::Rejected)), (Some(End::Failed), 1), "{what}");
+        assert!(talk.complaints[0].starts_with(what), "{:?}", talk.complaints);
+    }
+    let mut shut = Talk::new(r#"{"version": "5.0"}"#);
+    shut.up();
+    shut.closed(Failure::Closed);
+    assert!(
+        shut.complaints[0].contains("without CONNACK: does the broker speak MQTT 5.0"),
+        "{:?}",
+        shut.complaints
+    );
+    let mut later = Talk::welcomed("{}");
+    later.closed(Failure::Closed);
+    assert!(later.complaints.is_empty());
+}
+
+#[test]
 fn keep_alive_is_kept_and_silence_noticed() {
     let mut talk = Talk::welcomed(r#"{"publish": false, "keep_alive": "10s", "ack_timeout": "2s"}"#);
     talk.run_to_ms(7499);

@@ -332,6 +332,12 @@ pub fn parse<'a>(version: Version, frame: &Frame<'a>) -> Result<Packet<'a>> {
             if acknowledge > 1 || (acknowledge == 1 && code != 0) {
                 return Err(Malformed::Flags("CONNACK"));
             }
+            // a broker of the other version refuses in its own way: 3.1.1 §3.2.2.3, and 5.0 §3.2.2.2
+            let refused = if version == Version::V311 { code == 0x84 } else { code == 1 };
+            if refused {
+                let properties = Properties::default();
+                return Ok(Packet::ConnAck { session_present: false, code, properties });
+            }
             let known = if version == Version::V311 { code <= 5 } else { code == 0 || code >= 0x80 };
             if !known {
                 return Err(Malformed::Code(code, "CONNACK"));
