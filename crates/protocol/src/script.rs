@@ -424,7 +424,14 @@ impl Model for Device {
         }
     }
 
-    fn closed(&mut self, cx: &mut Cx<'_>, _why: Failure) {
+    fn closed(&mut self, cx: &mut Cx<'_>, why: Failure) {
+        if self.asks_no_more() && matches!(why, Failure::Closed | Failure::Reset) {
+            // it has said its goodbye, and may close as well as we
+            cx.excuse();
+            cx.delay(self.started, FLOW);
+            cx.finish();
+            return self.end(cx);
+        }
         if self.state != State::Idle {
             self.end(cx);
             cx.give_up();
@@ -466,6 +473,19 @@ impl Model for Device {
 }
 
 impl Device {
+    /// Whether nothing is left to play but pauses: all is sent, and all that is expected has come.
+    fn asks_no_more(&self) -> bool {
+        let over = |op: &Op| match op {
+            Op::Send(_) | Op::Expect { .. } => false,
+            Op::Delay(_) => true,
+            Op::Again { depth, count, .. } => {
+                self.stopping || *count > 0 && self.rounds[*depth].saturating_add(1) >= *count
+            }
+        };
+        let left = self.plan.ops.get(self.at as usize..).unwrap_or_default();
+        self.state == State::Playing && !self.plan.datagrams && left.iter().all(over)
+    }
+
     fn end(&mut self, cx: &mut Cx<'_>) {
         self.state = State::Idle;
         self.kept = Vec::new();

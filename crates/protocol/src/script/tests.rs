@@ -120,6 +120,33 @@ fn each_wait_has_its_limit() {
 }
 
 #[test]
+fn a_server_may_close_after_its_goodbye() {
+    let goodbye = r#"{"send": "QUIT"}, {"expect": "221"}, {"delay": "1s"}"#;
+    let repeat = |count: u32| format!(r#"[{{"repeat": {{"count": {count}, "steps": [{goodbye}]}}}}]"#);
+    for (steps, ended) in [
+        (format!("[{goodbye}]"), End::Completed),
+        (repeat(1), End::Completed),
+        (repeat(2), End::Failed),
+        (repeat(0), End::Failed),
+        (format!(r#"[{goodbye}, {{"send": "again"}}]"#), End::Failed),
+        (format!(r#"[{goodbye}, {{"expect": "more"}}]"#), End::Failed),
+    ] {
+        for why in [Failure::Closed, Failure::Reset] {
+            let mut mail = tcp(&steps);
+            mail.up();
+            mail.feed(b"221 bye");
+            assert_eq!(mail.end, None, "{steps}");
+            mail.closed(why);
+            assert_eq!((mail.end, mail.excused), (Some(ended), ended == End::Completed), "{steps}");
+        }
+        let mut early = tcp(&steps);
+        early.up();
+        early.closed(Failure::Closed);
+        assert_eq!((early.end, early.excused), (Some(End::Failed), false), "no goodbye: {steps}");
+    }
+}
+
+#[test]
 fn it_waits_while_it_expects() {
     let mut talk =
         tcp(r#"[{"delay": "5ms"}, {"send": "a"}, {"expect": "b"}, {"delay": "1s"}, {"send": "c"}]"#);

@@ -34,7 +34,11 @@ impl Worker {
                 }
             } else if !conn.is_flushed() {
                 match conn.flush() {
-                    Err(broken) => return self.broke(i, broken),
+                    Err(broken) => {
+                        // what the server said before it closed comes first
+                        self.readable(i, generation);
+                        return self.broke_if(i, generation, broken);
+                    }
                     Ok(()) if conn.closing && conn.is_flushed() => return self.hang_up(i),
                     Ok(()) => {
                         let due = slot.held.take_if(|_| conn.is_flushed());
@@ -181,6 +185,13 @@ impl Worker {
     /// generation then tells that it is the same.
     pub(super) fn broke(&mut self, i: u32, broken: Broken) {
         self.broken.push_back((i, self.slots[i as usize].generation, broken));
+    }
+
+    /// The same, unless the model has had enough of that connection meanwhile.
+    fn broke_if(&mut self, i: u32, generation: u32, broken: Broken) {
+        if self.slots[i as usize].generation == generation {
+            self.broke(i, broken);
+        }
     }
 
     /// Datagrams of device `i` did not get through. They are counted now; the model hears of it in
