@@ -25,6 +25,12 @@ pub struct Interface {
     pub tx_errors: u64,
 }
 
+/// Every interface of this namespace, with its index.
+pub fn names() -> Vec<(u32, String)> {
+    let Ok(all) = nix::net::if_::if_nameindex() else { return Vec::new() };
+    all.iter().map(|one| (one.index(), one.name().to_string_lossy().into_owned())).collect()
+}
+
 impl Interface {
     /// What was counted since `earlier`.
     pub fn since(&self, earlier: &Interface) -> Interface {

@@ -1,5 +1,6 @@
 //! A profile made ready to run: names resolved, models compiled, load scaled.
 
+use crate::interfaces;
 use crate::receive_queue;
 use crate::transport::Unready;
 use profile::secret::{self, Secrets};
@@ -9,7 +10,7 @@ use protocol::unit::Interval;
 use rustls_pki_types::ServerName;
 use serde::{Deserialize, Serialize};
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -168,9 +169,13 @@ impl GroupPlan {
         }
         let port = target.port.or(scheme.port).unwrap_or(0);
         let wanted = sources.first().map(IpAddr::is_ipv4);
-        let address = resolve(&target.host, port, wanted).map_err(|what| {
+        let mut address = resolve(&target.host, port, wanted).map_err(|what| {
             Unready::new("ND-92-03", at("target"), what, "Check the name, or give an address")
         })?;
+        if let (SocketAddr::V6(v6), profile::Transport::Sockets(_)) = (&mut address, &profile.transport) {
+            let scope = scope(v6.ip(), target.zone.as_deref());
+            v6.set_scope_id(scope.map_err(|(what, fix)| Unready::new("ND-92-03", at("target"), what, fix))?);
+        }
         if sources.iter().any(|s| s.is_ipv4() != address.is_ipv4()) {
             let what = format!("the source addresses cannot reach {} (IPv4 and IPv6 mixed)", address.ip());
             return Err(Unready::new("ND-104-07", at("source"), what, "Use one family for both"));
@@ -229,6 +234,23 @@ impl GroupPlan {
     pub fn source(&self, index: u32) -> Option<IpAddr> {
         (!self.sources.is_empty()).then(|| self.sources[index as usize % self.sources.len()])
     }
+}
+
+/// The interface that a link-local address is on: there may be the same one on each (RFC 4007 §6).
+fn scope(ip: &Ipv6Addr, zone: Option<&str>) -> Result<u32, (String, String)> {
+    let Some(zone) = zone else {
+        if ip.is_unicast_link_local() {
+            let what = format!("{ip} is a link-local address, and may be on any interface");
+            return Err((what, format!("Name the interface: [{ip}%25eth0]")));
+        }
+        return Ok(0);
+    };
+    let there = interfaces::names();
+    if let Some((index, _)) = there.iter().find(|(index, name)| name == zone || index.to_string() == zone) {
+        return Ok(*index);
+    }
+    let names = there.into_iter().map(|(_, name)| name).collect::<Vec<_>>().join(", ");
+    Err((format!("there is no interface {zone:?} here"), format!("Use one of {names}")))
 }
 
 fn token(of: &impl Hash) -> u64 {
@@ -354,6 +376,29 @@ mod tests {
         assert!(clean[0] != clean[1] && kept[0] != kept[1], "groups would evict each other");
         assert!(clean != ids("clean"), "runs would evict each other");
         assert_eq!(kept, ids("kept"), "the next run finds its session");
+    }
+
+    #[test]
+    fn a_link_local_address_is_on_the_interface_that_is_named() {
+        let address = |host: &str| {
+            let group = json!({"target": format!("http://{host}:8080/"), "model": {"http": {}}});
+            plan(group, json!({})).map(|plan| plan.groups[0].address)
+        };
+        let on = |zone: &str| match address(&format!("[fe80::1%25{zone}]")).expect(zone) {
+            SocketAddr::V6(v6) => v6.scope_id(),
+            SocketAddr::V4(_) => 0,
+        };
+        // the loopback interface is the first of every network namespace
+        assert_eq!((on("lo"), on("1")), (1, 1));
+        assert_eq!(address("[2001:db8::1]").expect("global").to_string(), "[2001:db8::1]:8080");
+        for (host, what, fix) in [
+            ("[fe80::1%25nosuch0]", "no interface \"nosuch0\"", "lo"),
+            ("[fe80::1]", "any interface", "[fe80::1%25eth0]"),
+        ] {
+            let why = address(host).expect_err(host).remove(0);
+            assert_eq!((why.code, why.at.as_str()), ("ND-92-03", "groups[0].target"));
+            assert!(why.what.contains(what) && why.fix.contains(fix), "{why:?}");
+        }
     }
 
     #[test]
