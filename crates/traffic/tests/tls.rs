@@ -12,7 +12,16 @@ use tempfile::TempDir;
 
 /// A web server over TLS, and the file with the certificate that it shows.
 fn server() -> (SocketAddr, TempDir, String) {
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+    server_until(2100)
+}
+
+/// The same, with a certificate that is valid until the end of a year.
+fn server_until(year: i32) -> (SocketAddr, TempDir, String) {
+    let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+    params.not_after = rcgen::date_time_ymd(year, 12, 31);
+    let signing_key = rcgen::KeyPair::generate().expect("a key");
+    let cert = params.self_signed(&signing_key).expect("a certificate");
+    let made = rcgen::CertifiedKey { cert, signing_key };
     let folder = tempfile::tempdir().expect("a folder");
     let ca = folder.path().join("ca.pem");
     std::fs::write(&ca, made.cert.pem()).expect("written");
@@ -94,9 +103,34 @@ fn a_stranger_is_refused_unless_nobody_looks() {
     let (wrong_name, _) = run(&profile(group(address, &json!({"ca": ca, "server_name": "example.test"}))));
     assert_eq!(total(&wrong_name, "messages_sent"), 0);
     assert_eq!(wrong_name.groups[0].errors[0].kind, "tls");
+    says(&wrong_name, "server_name: NAME");
     let (insecure, _) = run(&profile(group(address, &json!({"insecure": true}))));
     assert_eq!(total(&insecure, "flows_failed"), 0, "{:?}", insecure.groups[0].errors);
     assert!(total(&insecure, "messages_delivered") >= 20);
+}
+
+/// What the first failure looked like says this.
+fn says(result: &traffic::result::TrialResult, what: &str) {
+    let error = &result.groups[0].errors[0];
+    assert!(error.kind == "tls" && error.example.as_deref().is_some_and(|e| e.contains(what)), "{error:?}");
+}
+
+#[test]
+fn a_certificate_that_is_not_trusted_is_called_by_its_fault() {
+    let (address, _folder, _) = server();
+    let mut other = rcgen::CertificateParams::new(vec!["other".to_owned()]).expect("a name");
+    other.distinguished_name.push(rcgen::DnType::CommonName, "another CA");
+    let stranger = other.self_signed(&rcgen::KeyPair::generate().expect("a key")).expect("a certificate");
+    let folder = tempfile::tempdir().expect("a folder");
+    let ca = folder.path().join("other.pem");
+    std::fs::write(&ca, stranger.pem()).expect("written");
+    let tls = json!({"ca": ca.to_string_lossy(), "server_name": "localhost"});
+    let (unknown, _) = run(&profile(group(address, &tls)));
+    says(&unknown, "UnknownIssuer");
+    says(&unknown, "tls: {ca: FILE}");
+    let (address, _folder, ca) = server_until(2020);
+    let (expired, _) = run(&profile(group(address, &json!({"ca": ca, "server_name": "localhost"}))));
+    says(&expired, "has expired");
 }
 
 #[test]
@@ -111,5 +145,5 @@ fn a_server_without_tls_is_a_tls_failure() {
     });
     let (result, _) = run(&profile(group(address, &json!({"insecure": true}))));
     assert!(total(&result, "flows_failed") >= 4);
-    assert_eq!(result.groups[0].errors[0].kind, "tls", "{:?}", result.groups[0].errors);
+    says(&result, "is there a server with TLS on this port?");
 }

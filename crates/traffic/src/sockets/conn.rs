@@ -384,7 +384,7 @@ fn read_tls(
     buffer: &mut [u8],
     cipher: &mut [u8],
 ) -> Result<Input, Broken> {
-    let failed = |e: rustls::Error| Broken::new(Failure::Tls, e.to_string());
+    let failed = |e: rustls::Error| Broken::new(Failure::Tls, super::tls::cause(&e));
     loop {
         let size = cipher.len().min(CIPHER_MAX);
         let got = match recv(fd, &mut cipher[..size], RecvFlags::empty()) {

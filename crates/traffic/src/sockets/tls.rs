@@ -3,7 +3,10 @@
 use profile::Tls;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore,
+    SignatureScheme,
+};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use std::sync::Arc;
@@ -65,6 +68,41 @@ fn roots(ca: Option<&str>) -> Result<RootCertStore, Problem> {
         }
     }
     Ok(store)
+}
+
+/// Why TLS did not come about, by its name in the library and with what to do.
+pub(super) fn cause(error: &Error) -> String {
+    let way = match error {
+        Error::InvalidCertificate(why) => match why {
+            CertificateError::UnknownIssuer => {
+                "nobody that is trusted here has signed it; name its CA with tls: {ca: FILE}, or check none with tls: \
+                 {insecure: true}"
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                "it has expired; renew it, or check none with tls: {insecure: true}"
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                "it is not valid yet: are both clocks right?"
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "it is for another name than the target's; say which with tls: {server_name: NAME}"
+            }
+            CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+                "it is a CA's own; give the server one that the CA has signed, or check none with tls: {insecure: true}"
+            }
+            _ => "check none with tls: {insecure: true}",
+        },
+        Error::InvalidMessage(_) => "is there a server with TLS on this port?",
+        Error::AlertReceived(AlertDescription::CertificateRequired | AlertDescription::BadCertificate) => {
+            "the server wants a certificate of the client, and it has none"
+        }
+        Error::AlertReceived(AlertDescription::ProtocolVersion) => "the server speaks no TLS 1.2 or 1.3",
+        Error::AlertReceived(AlertDescription::UnrecognisedName) => {
+            "the server knows no such name; say which with tls: {server_name: NAME}"
+        }
+        _ => return error.to_string(),
+    };
+    format!("{error}: {way}")
 }
 
 /// Takes any certificate but still checks signatures, so that the handshake is the same work.
