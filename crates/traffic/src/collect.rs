@@ -73,6 +73,8 @@ struct GroupSum {
     examples: [Option<String>; Failure::ALL.len()],
     /// Time in stalls and the longest wait; none where the transport does not tell.
     stalled: Option<Stalls>,
+    /// Points of the measure phase, and those in which every device had a flow under way.
+    points: (u32, u32),
     /// Devices of each worker that were stalled when the measure phase ended.
     waiting: Vec<u32>,
 }
@@ -113,6 +115,7 @@ impl Collector {
                 happened: Counts::default(),
                 examples: Default::default(),
                 stalled: None,
+                points: (0, 0),
                 waiting: vec![0; cores.len()],
             })
             .collect();
@@ -232,6 +235,11 @@ impl Collector {
                 }
                 sample.groups[g].iter().for_each(|t| all.merge(t));
                 active += sample.active[g];
+            }
+            if self.control.window().phase(self.shown) == Phase::Measure {
+                let (points, busy) = &mut self.groups[g].points;
+                *points += 1;
+                *busy += u32::from(active >= plan.devices);
             }
             let point = GroupPoint {
                 counts: counts(&all.counts),
@@ -381,16 +389,29 @@ impl Collector {
             for (intended, offered, left, what) in pairs {
                 let share = if intended == 0 { 1.0 } else { offered as f64 / intended as f64 };
                 if share < limits.offered {
+                    // with a device free, it was the generator that had no time
+                    let busy = what == "flows"
+                        && matches!(plan.load, profile::Load::Open(_))
+                        && sum.points.1 > 0
+                        && 2 * sum.points.1 >= sum.points.0;
                     reasons.push(Reason {
                         code: "ND-90-01",
                         group: Some(plan.name.clone()),
                         what: format!(
-                            "{offered} of {intended} intended {what} {}: {:.1} % short{}",
+                            "{offered} of {intended} intended {what} {}: {:.1} % short{}{}",
                             if what == "flows" { "were begun" } else { "were offered" },
                             (1.0 - share) * 100.0,
                             // a backlog from before: what is meant for the phase hardly gets its turn
                             if left > offered {
                                 format!(" ({left} left in that time, with those that were due before)")
+                            } else {
+                                String::new()
+                            },
+                            if busy {
+                                format!(
+                                    "; all {} devices were waiting for answers: more `devices`, or the server is too slow",
+                                    plan.devices
+                                )
                             } else {
                                 String::new()
                             }
@@ -640,6 +661,32 @@ mod tests {
                 assert_eq!(seen.2, expected.2);
             }
         }
+    }
+
+    #[test]
+    fn an_open_loop_out_of_devices_says_so() {
+        let reason = |active: u32| {
+            let text = r#"{"name": "t", "phases": {"warmup": "0s", "measure": "2s", "drain": "1s"}, "groups": [
+                {"name": "g", "target": "http://127.0.0.1:9", "devices": 4, "model": {"http": {"requests": 1}},
+                 "load": {"open": {"rate": "10/s"}}}]}"#;
+            let plan = Plan::new(profile::load(text).expect("good"), &Trial::default()).expect("a plan");
+            let control = Control::new(0, 2_000_000_000, 1_000_000_000, 1_000_000_000);
+            let mut collector = Collector::new(Arc::new(plan), Arc::new(control), vec![0, 1]);
+            for mut sample in
+                [sample(0, 0, 2000), sample(1, 0, 2000), last(0, 2000, 2100), last(1, 2000, 2100)]
+            {
+                let counts = &mut sample.groups[0][Phase::Measure as usize].counts;
+                (counts.flows_intended, counts.flows_started) = (10, 5);
+                sample.active = vec![active];
+                collector.take(sample);
+            }
+            let reasons = finish(collector).validity.reasons;
+            reasons.into_iter().find(|r| r.code == "ND-90-01").expect("short of flows").what
+        };
+        assert!(reason(2).ends_with(
+            "; all 4 devices were waiting for answers: more `devices`, or the server is too slow"
+        ));
+        assert!(!reason(1).contains("devices"), "two were free: the generator had no time");
     }
 
     #[test]
