@@ -544,13 +544,25 @@ impl Bound {
             (Bound::Number(n), _) => Err(format!("{n} is no bound")),
             (
                 Bound::Quantity(q),
-                Kind::Delay(..) | Kind::Ipdv(..) | Kind::Lateness(_) | Kind::Disorder("late", _),
+                Kind::Delay(..)
+                | Kind::Ipdv(..)
+                | Kind::Lateness(_)
+                | Kind::Disorder("late", _)
+                | Kind::Stalls("time" | "longest"),
             ) => q.parse::<Interval>().map(|i| i.ns() as f64).map_err(|e| e.to_string()),
             (Bound::Quantity(q), Kind::Counter { rate: true, .. }) => {
                 q.parse::<Rate>().map(|r| r.0).map_err(|e| e.to_string())
             }
             (Bound::Quantity(q), _) => match q.strip_suffix('%').map(|p| p.trim().parse::<f64>()) {
-                Some(Ok(percent)) if matches!(kind, Kind::Loss | Kind::Noticeable | Kind::Reordering(_)) => {
+                Some(Ok(percent))
+                    if matches!(
+                        kind,
+                        Kind::Loss
+                            | Kind::Noticeable
+                            | Kind::Reordering(_)
+                            | Kind::Stalls("share" | "waiting")
+                    ) =>
+                {
                     Ok(percent / 100.0)
                 }
                 _ => Err(format!("{q:?} is not a plain number")),

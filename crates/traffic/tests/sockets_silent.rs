@@ -289,8 +289,8 @@ fn a_server_that_freezes_stalls_its_devices() {
     assert!(stalls.time >= 1.2 && stalls.longest >= 400_000_000, "{stalls:?}");
     let share = stalls.time / (3.0 * result.phases.measure);
     assert!(share <= 1.0 && (stalls.share - share).abs() < 1e-9, "{stalls:?} of {:?}", result.phases);
-    let measure = result.series.iter().filter(|point| point.phase == protocol::meter::Phase::Measure);
-    assert_eq!(measure.last().and_then(|point| point.groups["g"].waiting), Some(3));
+    let mut measure = result.series.iter().filter(|point| point.phase == protocol::meter::Phase::Measure);
+    assert_eq!(measure.next_back().and_then(|point| point.groups["g"].waiting), Some(3));
     assert_eq!(measured(&result.groups[0], "unanswered"), 3);
 }
 
@@ -326,8 +326,9 @@ fn devices_retire_when_their_message_is_answered_and_come_back() {
         // in good order: none is cut off
         assert_eq!(group.total["flows_failed"], 0, "{scheme}: {:?}", group.errors);
         assert_eq!(group.total["messages_sent"], group.total["messages_delivered"], "{scheme}");
-        let of_phase = result.series.iter().filter(|point| point.phase == protocol::meter::Phase::Measure);
-        let active = of_phase.map(|point| point.groups["g"].devices_active).last();
+        let mut of_phase =
+            result.series.iter().filter(|point| point.phase == protocol::meter::Phase::Measure);
+        let active = of_phase.next_back().map(|point| point.groups["g"].devices_active);
         assert!(active.is_some_and(|n| n <= if endless { 12 } else { 5 }), "{scheme}: {active:?}");
     }
 }

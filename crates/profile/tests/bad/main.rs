@@ -222,6 +222,13 @@ fn each_fault_is_named_with_its_place_and_a_remedy() {
             "GROUP",
         ),
         ("no bound", g("/thresholds/0/max", Value::Null), "ND-104-07", "thresholds[0]", "max or min"),
+        (
+            "a share as a time",
+            g("/thresholds/0", json!({"metric": "sensors.stalls.share", "max": "5s"})),
+            "ND-104-04",
+            "thresholds[0].max",
+            "plain number",
+        ),
         ("two bounds", g("/thresholds/0/min", json!(1)), "ND-104-07", "thresholds[0]", "not both"),
         (
             "bound of another unit",
@@ -309,6 +316,15 @@ fn a_load_beyond_the_clock_or_the_memory_is_refused_at_its_limit() {
     let huge = format!("1{}/s", "0".repeat(300));
     let (_, said) = refused(good(), open, json!(huge)).expect("refused");
     assert!(said.contains("1e300 flows a second") && said.ends_with("Use at most \"1000M/s\""), "{said}");
+}
+
+#[test]
+fn limits_of_stalls_are_times_and_shares() {
+    for (metric, max) in [("time", "5s"), ("longest", "500ms"), ("share", "1%"), ("waiting", "50 %")] {
+        let threshold = json!({"metric": format!("sensors.stalls.{metric}"), "max": max});
+        let text = with(good(), "/thresholds/0", threshold);
+        assert!(profile::load(&text).is_ok(), "{metric}");
+    }
 }
 
 #[test]

@@ -166,7 +166,8 @@ impl Worker {
             let slot = &mut self.slots[i as usize];
             let g = usize::from(slot.group);
             match slot.state {
-                State::Resting if !self.draining => {
+                // the load may have ended since this turn began
+                State::Resting if !self.draining && self.now < self.window.drain => {
                     let asked = slot.asked;
                     // a flow from the backlog was due long before this device was free
                     let intended = if self.groups[g].arrivals.is_some() { slot.begun } else { due };
