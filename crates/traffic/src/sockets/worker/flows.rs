@@ -161,6 +161,10 @@ impl Worker {
 
     pub(super) fn fire_timers(&mut self) {
         for _ in 0..TIMERS_A_TURN {
+            // a device that is behind would go on sending into a connection that is gone
+            if self.broken.back().is_some_and(|(_, _, broken)| broken.gone) {
+                break;
+            }
             let Some((i, due)) = self.timers.pop(self.now) else { break };
             self.tick();
             let slot = &mut self.slots[i as usize];
