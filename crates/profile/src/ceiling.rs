@@ -1,12 +1,39 @@
 //! How much is too much: what a clock of nanoseconds can tell apart, and what counters and memory can hold.
 
 use crate::error::OUT_OF_RANGE;
+use crate::source::Pool;
 use crate::{Error, Group, Load, Profile};
 use protocol::registry::Params;
+use protocol::script::Step;
 use protocol::unit::Interval;
 
 /// Most groups of a profile.
 pub const GROUPS: usize = 1_000;
+/// Most thresholds of a profile.
+pub const THRESHOLDS: usize = 1_000;
+/// Most targets that a profile names.
+pub const TARGETS: usize = 1_000;
+/// Most texts that a group's source addresses are written in, and most addresses of all groups together.
+pub const SOURCES: usize = 1_000;
+const ADDRESSES: usize = 1 << 20;
+/// Most stages of a load.
+pub const STAGES: usize = 10_000;
+/// Most cores of the sockets transport: what a set of cores has room for.
+pub const CORES: usize = 1_024;
+/// Most ports: as many as DPDK has room for.
+pub const PORTS: usize = 32;
+/// Most workers of a placement.
+pub const WORKERS: usize = 1_024;
+/// Most elements of a worker.
+pub const ELEMENTS: usize = 2_048;
+/// Most layers of a frame.
+pub const LAYERS: usize = 64;
+/// Most fields of a frame that change.
+pub const VARIED: usize = 64;
+/// Most regular expressions of all scripts: each may take a MiB when it is compiled.
+const PATTERNS: usize = 128;
+/// Most bytes of all groups' payloads that are filled up to a size.
+const FILLED: u64 = 256 << 20;
 /// Most devices of a group.
 pub const DEVICES: u32 = 10_000_000;
 /// Most flows, or messages of all devices together, that a group may begin in a second: one each nanosecond.
@@ -15,11 +42,7 @@ pub const RATE: f64 = 1e9;
 /// What goes beyond in `profile` when its open loops are `factor` times as fast.
 pub fn check(profile: &Profile, factor: f64) -> Vec<Error> {
     let mut errors = Vec::new();
-    if profile.groups.len() > GROUPS {
-        let what = format!("{} groups are more than can be run", profile.groups.len());
-        let fix = format!("Use at most {GROUPS}; like devices belong in one group");
-        errors.push(Error::new(OUT_OF_RANGE, "groups", what, fix));
-    }
+    errors.extend(held(profile));
     for (i, group) in profile.groups.iter().enumerate() {
         let at = format!("groups[{i}]");
         if !(1..=DEVICES).contains(&group.devices) {
@@ -35,6 +58,50 @@ pub fn check(profile: &Profile, factor: f64) -> Vec<Error> {
         errors.extend(messages(group, &at));
     }
     errors
+}
+
+/// What all groups together take of the memory.
+fn held(profile: &Profile) -> Option<Error> {
+    let (mut addresses, mut patterns, mut filled) = (0usize, 0, 0u64);
+    let error = |at: String, what: String, fix: &str| Some(Error::new(OUT_OF_RANGE, at, what, fix));
+    for (i, group) in profile.groups.iter().enumerate() {
+        let pools = group.source.iter().filter_map(|text| Pool::read(text).ok());
+        addresses = pools.fold(addresses, |sum, pool| sum.saturating_add(pool.count()));
+        if addresses > ADDRESSES {
+            let what =
+                format!("{addresses} source addresses of all groups up to here are more than can be held");
+            return error(format!("groups[{i}].source"), what, "Use at most 1048576 in all");
+        }
+        let size = match &group.model {
+            Params::Http(http) => http.size,
+            Params::Mqtt(mqtt) => mqtt.size,
+            Params::Stream(_) | Params::Ping(_) | Params::Script(_) => None,
+        };
+        filled = filled.saturating_add(size.map_or(0, |size| size.0));
+        if filled > FILLED {
+            let what =
+                format!("the payloads of all groups up to here have {filled} bytes, more than can be held");
+            let at = format!("groups[{i}].model.{}", group.model.name());
+            return error(at, what, "Use at most \"256MiB\" in all");
+        }
+        if let Params::Script(script) = &group.model {
+            patterns += expressions(&script.steps);
+            if patterns > PATTERNS {
+                let what = format!("{patterns} regular expressions up to here are more than can be held");
+                return error(format!("groups[{i}].model.script.steps"), what, "Use at most 128 in all");
+            }
+        }
+    }
+    None
+}
+
+fn expressions(steps: &[Step]) -> usize {
+    let of = |step: &Step| match step {
+        Step::ExpectRegex(_) => 1,
+        Step::Repeat(repeat) => expressions(&repeat.steps),
+        _ => 0,
+    };
+    steps.iter().map(of).sum()
 }
 
 /// Rates of an open loop that are too high.

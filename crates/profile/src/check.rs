@@ -3,16 +3,29 @@
 use crate::error::{BAD_REFERENCE, BAD_VALUE, CONFLICT, OUT_OF_RANGE};
 use crate::load::capital;
 use crate::metric::Kind;
-use crate::{Bound, Dpdk, Error, Group, Load, Port, Profile, Role, Target, Threshold, Transport};
+use crate::text::listed;
+use crate::{Bound, Capture, Dpdk, Error, Group, Load, Port, Profile, Role, Target, Threshold, Transport};
 use protocol::problem::{Problem, closest};
 use protocol::registry::{Carrier, Params};
 use protocol::unit::{Interval, Rate};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// All that is wrong with `profile`.
+/// Faults that are told: who has more looks at these first.
+const FAULTS: usize = 100;
+
+/// All that is wrong with `profile`, up to so much that more would not help.
 pub fn check(profile: &Profile) -> Vec<Error> {
-    let mut errors = Vec::new();
-    let mut add = |error: Option<Error>| errors.extend(error);
+    let (mut errors, told) = (Vec::new(), Cell::new(0));
+    let mut add = |error: Option<Error>| {
+        if let Some(error) = error
+            && told.get() < FAULTS
+        {
+            told.set(told.get() + 1);
+            errors.push(error);
+        }
+    };
+    let more = || told.get() < FAULTS;
 
     add(name("name", &profile.name));
     if profile.phases.measure.ns() == 0 {
@@ -36,7 +49,7 @@ pub fn check(profile: &Profile) -> Vec<Error> {
         )));
     }
     let mut seen = BTreeSet::new();
-    for (i, group) in profile.groups.iter().enumerate() {
+    for (i, group) in profile.groups.iter().enumerate().take_while(|_| more()) {
         let at = format!("groups[{i}]");
         add(name(&format!("{at}.name"), &group.name));
         if !seen.insert(group.name.as_str()) {
@@ -46,6 +59,7 @@ pub fn check(profile: &Profile) -> Vec<Error> {
         check_group(profile, group, &at, &mut add);
     }
     crate::ceiling::check(profile, 1.0).into_iter().for_each(|error| add(Some(error)));
+    crate::clash::check(profile).into_iter().for_each(|error| add(Some(error)));
     if let Transport::Dpdk(dpdk) = &profile.transport {
         check_dpdk(profile, dpdk, &mut add);
     }
@@ -55,17 +69,36 @@ pub fn check(profile: &Profile) -> Vec<Error> {
             add(Some(Error::new(OUT_OF_RANGE, format!("validity.{key}"), what, "Use 0 to 1")));
         }
     }
-    for (i, threshold) in profile.thresholds.iter().enumerate() {
+    for (i, threshold) in profile.thresholds.iter().enumerate().take_while(|_| more()) {
         check_threshold(profile, threshold, &format!("thresholds[{i}]"), &mut add);
     }
-    if let Some(capture) = &profile.capture
-        && !(64..=262_144).contains(&capture.snap)
-    {
-        let what = format!("{} bytes cannot be kept of a packet", capture.snap);
-        add(Some(Error::new(OUT_OF_RANGE, "capture.snap", what, "Use 64 to 262144")));
+    if let Some(capture) = &profile.capture {
+        add(check_capture(capture, "capture").err());
     }
     errors
 }
+
+/// What is wrong with what is to be captured.
+pub fn check_capture(capture: &Capture, at: &str) -> Result<(), Error> {
+    let wrong =
+        |key: &str, what: String, fix: &str| Err(Error::new(OUT_OF_RANGE, format!("{at}.{key}"), what, fix));
+    if !(64..=262_144).contains(&capture.snap) {
+        return wrong(
+            "snap",
+            format!("{} bytes cannot be kept of a packet", capture.snap),
+            "Use 64 to 262144",
+        );
+    }
+    // What compiles a filter takes as long as its square.
+    if capture.filter.len() > FILTER {
+        let what = format!("a filter of {} bytes takes too long to read", capture.filter.len());
+        return wrong("filter", what, "Use at most 4096 bytes");
+    }
+    Ok(())
+}
+
+/// Longest filter of packets.
+const FILTER: usize = 4096;
 
 /// Whether nothing is to be sent but what comes in.
 fn only_answers(profile: &Profile) -> bool {
@@ -251,7 +284,7 @@ fn check_dpdk(profile: &Profile, dpdk: &Dpdk, add: &mut impl FnMut(Option<Error>
         add(crate::offload::check(port, &at));
         check_network(port, &at).into_iter().for_each(|error| add(Some(error)));
         for (key, mac) in [("mac", &port.mac), ("peer_mac", &port.peer_mac)] {
-            if let Some(mac) = mac.as_ref().filter(|m| parse_mac(m).is_none()) {
+            if let Some(mac) = mac.as_ref().filter(|m| crate::parse_mac(m).is_none()) {
                 let what = format!("{mac:?} is not a MAC address");
                 add(Some(Error::new(
                     BAD_VALUE,
@@ -267,6 +300,8 @@ fn check_dpdk(profile: &Profile, dpdk: &Dpdk, add: &mut impl FnMut(Option<Error>
         add(Some(Error::new(BAD_REFERENCE, "transport.dpdk.ports", what, "Use it on exactly two ports")));
     }
     let mut placed = BTreeSet::new();
+    let all: Vec<String> = all_elements(dpdk).collect();
+    let names = || all.iter().map(String::as_str);
     for (w, worker) in dpdk.placement.iter().enumerate() {
         if worker.core.is_some() && (worker.node.is_some() || worker.threads.is_some()) {
             let what = "a core that is named is not chosen by node or threads";
@@ -280,11 +315,10 @@ fn check_dpdk(profile: &Profile, dpdk: &Dpdk, add: &mut impl FnMut(Option<Error>
         }
         for (e, element) in worker.elements.iter().enumerate() {
             let at = format!("transport.dpdk.placement[{w}].elements[{e}]");
-            let all: Vec<String> = all_elements(dpdk).collect();
             if !all.contains(element) {
-                let fix = match closest(element, all.iter().map(String::as_str)) {
+                let fix = match closest(element, names()) {
                     Some(near) => format!("Did you mean {near:?}?"),
-                    None => format!("Use {}", all.join(", ")),
+                    None => format!("Use {}", listed(names())),
                 };
                 add(Some(Error::new(
                     BAD_REFERENCE,
@@ -303,7 +337,7 @@ fn check_dpdk(profile: &Profile, dpdk: &Dpdk, add: &mut impl FnMut(Option<Error>
         }
     }
     if !dpdk.placement.is_empty() {
-        for missing in all_elements(dpdk).filter(|e| !placed.contains(e)) {
+        for missing in all.iter().filter(|e| !placed.contains(*e)) {
             let what = format!("{missing:?} is placed nowhere");
             add(Some(Error::new(
                 BAD_REFERENCE,
@@ -454,17 +488,6 @@ fn all_elements(dpdk: &Dpdk) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// Six hexadecimal bytes with colons.
-pub fn parse_mac(text: &str) -> Option<[u8; 6]> {
-    let mut mac = [0u8; 6];
-    let mut parts = text.split(':');
-    for byte in &mut mac {
-        let part = parts.next().filter(|p| p.len() == 2)?;
-        *byte = u8::from_str_radix(part, 16).ok()?;
-    }
-    parts.next().is_none().then_some(mac)
-}
-
 fn check_threshold(profile: &Profile, threshold: &Threshold, at: &str, add: &mut impl FnMut(Option<Error>)) {
     let key = format!("{at}.metric");
     let metric = &threshold.metric;
@@ -474,7 +497,7 @@ fn check_threshold(profile: &Profile, threshold: &Threshold, at: &str, add: &mut
             let fix = match closest(&metric.group, names()) {
                 Some(near) => format!("Did you mean {near:?}?"),
                 None if profile.groups.is_empty() => "Add the group, or leave the threshold out".to_owned(),
-                None => format!("Use one of {}", names().collect::<Vec<_>>().join(", ")),
+                None => format!("Use one of {}", listed(names())),
             };
             add(Some(Error::new(BAD_REFERENCE, key, format!("there is no group {:?}", metric.group), fix)));
         }

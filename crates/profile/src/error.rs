@@ -1,6 +1,7 @@
 //! What is wrong with a profile, or with the machine that is to run it: where, and what to do.
 
 use serde::Serialize;
+use std::borrow::Cow;
 use std::fmt;
 
 /// One thing wrong. `code` is stable; the rest is for people.
@@ -32,14 +33,18 @@ pub const BAD_REFERENCE: &str = "ND-104-06";
 pub const CONFLICT: &str = "ND-104-07";
 
 impl Error {
-    /// An error at `at`.
+    /// An error at `at`. What would steer a terminal is shown, not done.
     pub fn new(
         code: &'static str,
         at: impl Into<String>,
         what: impl Into<String>,
         fix: impl Into<String>,
     ) -> Self {
-        Self { code, at: at.into(), what: what.into(), fix: fix.into() }
+        let shown = |text: String| match crate::printable(&text) {
+            Cow::Borrowed(_) => text,
+            Cow::Owned(shown) => shown,
+        };
+        Self { code, at: shown(at.into()), what: shown(what.into()), fix: shown(fix.into()) }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What the frames of a group are made of, and how fast they come: for DPDK ports.
 
+use crate::bounded;
+use crate::ceiling::{LAYERS, VARIED};
 use crate::error::{BAD_VALUE, CONFLICT, OUT_OF_RANGE};
 use crate::load::capital;
 use crate::{Error, Group, Profile, Role, Transport};
@@ -22,10 +24,12 @@ const IMIX: [(u64, u32); 3] = [(64, 7), (594, 4), (1518, 1)];
 #[serde(deny_unknown_fields, default)]
 pub struct Frame {
     /// What they are made of, from the outside in. Default: Ethernet, IP and UDP towards the target.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, LAYERS>")]
+    #[schemars(length(max = 64))]
     pub layers: Vec<Layer>,
     /// Fields that change from frame to frame. Default: none.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, VARIED>")]
+    #[schemars(length(max = 64))]
     pub vary: Vec<Vary>,
     /// Sizes of the frames. Default: the model's `size`, with headers.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -275,8 +279,9 @@ fn check_composed(profile: &Profile, group: &Group, at: &str) -> Option<Error> {
     let mut ports = dpdk.ports.iter().filter(|port| port.role == Role::Generator);
     let port = ports.find(|port| group.port.as_ref().is_none_or(|name| *name == port.name))?;
     let target = profile.target(group).ok()?;
-    let sources = group.source.iter().map(|text| crate::source::expand(text)).collect::<Result<Vec<_>, _>>();
-    let sources: Vec<IpAddr> = sources.ok()?.into_iter().flatten().take(2).collect();
+    let pools =
+        group.source.iter().map(|text| crate::source::Pool::read(text)).collect::<Result<Vec<_>, _>>();
+    let sources: Vec<IpAddr> = pools.ok()?.iter().flat_map(crate::source::Pool::addresses).take(2).collect();
     let plain = group.frame.as_ref().is_none_or(|frame| frame.layers.is_empty());
     let composed = |destination: IpAddr| {
         // whether the port has an address to reach it from is for the run to say where no layer asks for one

@@ -4,8 +4,12 @@
 //! transports build from.
 
 mod address;
+mod advice;
+mod bounded;
 pub mod ceiling;
+mod census;
 mod check;
+mod clash;
 mod error;
 pub mod frame;
 pub mod impairment;
@@ -15,9 +19,12 @@ mod offload;
 pub mod secret;
 pub mod source;
 mod target;
+mod text;
 
 pub use address::{Address, Several};
-pub use check::parse_mac;
+pub use advice::{advise, advise_here};
+pub use census::count as count_json;
+pub use check::check_capture;
 pub use error::Error;
 pub use frame::Frame;
 pub use impairment::{Impairment, WayTimeline};
@@ -25,13 +32,21 @@ pub use load::{load, read, schema};
 pub use metric::{Kind, Metric, Stat};
 pub use offload::{Offload, Offloads, Rule};
 pub use target::Target;
+pub use text::printable;
 
+use ceiling::{CORES, ELEMENTS, GROUPS, PORTS, SOURCES, STAGES, TARGETS, THRESHOLDS, WORKERS};
+use packet::frame::MacAddress;
 use protocol::registry::Params;
 use protocol::unit::{BitRate, Interval, Rate, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+
+/// Six hexadecimal bytes with colons or hyphens.
+pub fn parse_mac(text: &str) -> Option<[u8; 6]> {
+    text.parse().ok().map(|MacAddress(mac)| mac)
+}
 
 /// A netdyno profile: which devices speak what to whom, how the load is shaped, and what is good enough.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -53,20 +68,22 @@ pub struct Profile {
     pub phases: Phases,
     /// Named addresses under test, like `{"broker": "mqtt://10.0.0.2:1883"}`. A group names one of them,
     /// and `--target NAME=URL` replaces it without a change to the profile.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded::map::<_, _, TARGETS>")]
     #[schemars(extend("x-netdyno-secret" = "query"))]
     pub targets: BTreeMap<String, Target>,
     /// What carries the traffic. Default: kernel sockets.
     #[serde(default)]
     pub transport: Transport,
-    /// Groups of like devices; all run at the same time.
-    #[serde(default)]
+    /// Groups of like devices, at most 1000; all run at the same time.
+    #[serde(default, deserialize_with = "bounded::list::<_, _, GROUPS>")]
+    #[schemars(length(max = 1000))]
     pub groups: Vec<Group>,
     /// When the measurement itself cannot be trusted.
     #[serde(default)]
     pub validity: Limits,
-    /// Conditions on the results: all must hold for the verdict `pass`.
-    #[serde(default)]
+    /// Conditions on the results, at most 1000: all must hold for the verdict `pass`.
+    #[serde(default, deserialize_with = "bounded::list::<_, _, THRESHOLDS>")]
+    #[schemars(length(max = 1000))]
     pub thresholds: Vec<Threshold>,
     /// Packets to keep for Wireshark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,7 +141,12 @@ pub struct Group {
     /// Local addresses to send from, used in turn: `"10.0.0.1"`, `"10.0.0.0/28"` (its hosts) or
     /// `"10.0.0.1-10.0.0.9"`. One address has about 28,000 ports towards one server; more devices need
     /// more addresses. Default: the kernel chooses.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "bounded::list::<_, _, SOURCES>"
+    )]
+    #[schemars(length(max = 1000))]
     pub source: Vec<String>,
     /// Longest wait for a connection to come up. Default 5s.
     #[serde(default = "five_seconds")]
@@ -194,7 +216,12 @@ pub struct Open {
     #[serde(default)]
     pub arrival: Arrival,
     /// Ramps and steps, one after the other from the start of the run. After the last, its rate stays.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "bounded::list::<_, _, STAGES>"
+    )]
+    #[schemars(length(max = 10000))]
     pub stages: Vec<RateStage>,
 }
 
@@ -233,7 +260,8 @@ pub struct Closed {
     pub flows: u32,
     /// How many devices are at work: goes in a straight line to `devices` over each stage, one after the
     /// other. Where it goes down, devices end their flow when the message on its way is answered. Replaces `ramp`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, STAGES>")]
+    #[schemars(length(max = 10000))]
     pub stages: Vec<DeviceStage>,
 }
 
@@ -274,6 +302,8 @@ impl Default for Transport {
 #[serde(deny_unknown_fields, default)]
 pub struct Sockets {
     /// Cores to work on, one pinned worker each. Default: one worker, on the last core.
+    #[serde(deserialize_with = "bounded::list::<_, _, CORES>")]
+    #[schemars(length(max = 1024))]
     pub cores: Vec<u16>,
 }
 
@@ -281,7 +311,9 @@ pub struct Sockets {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Dpdk {
-    /// The ports.
+    /// The ports, at most 32.
+    #[serde(deserialize_with = "bounded::list::<_, _, PORTS>")]
+    #[schemars(length(max = 32))]
     pub ports: Vec<Port>,
     /// Use huge pages. Default false: slower on real NICs, works everywhere.
     #[serde(default)]
@@ -290,7 +322,8 @@ pub struct Dpdk {
     #[serde(default = "default_memory")]
     pub memory: Size,
     /// Which worker runs which elements. Default: one worker runs all.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded::list::<_, _, WORKERS>")]
+    #[schemars(length(max = 1024))]
     pub placement: Vec<Worker>,
 }
 
@@ -431,6 +464,8 @@ pub struct Worker {
     pub threads: Option<Threads>,
     /// Elements, as `PORT.ELEMENT`: `a.generator`, `a.receiver`, `b.reflector`, `c.l2fwd`, `c.impair`; all but the
     /// last with a number where the port has several queues: `a.generator0`.
+    #[serde(deserialize_with = "bounded::list::<_, _, ELEMENTS>")]
+    #[schemars(length(max = 2048))]
     pub elements: Vec<String>,
 }
 

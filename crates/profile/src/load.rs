@@ -1,6 +1,8 @@
 //! From text to a checked profile.
 
-use crate::error::{BAD_VALUE, MISSING_KEY, SYNTAX, UNKNOWN_KEY};
+use crate::bounded::TOO_MANY;
+use crate::census::document;
+use crate::error::{BAD_VALUE, MISSING_KEY, OUT_OF_RANGE, SYNTAX, UNKNOWN_KEY};
 use crate::{Error, Profile};
 use protocol::problem::closest;
 use serde::de::DeserializeOwned;
@@ -19,27 +21,24 @@ pub fn load(text: &str) -> Result<Profile, Vec<Error>> {
             "Split it, or move payloads out of it",
         )]);
     }
-    match serde_json::from_str::<Value>(text) {
-        Err(e) => return Err(vec![explain("", &e)]),
-        Ok(Value::Object(_)) => {}
-        Ok(_) => {
-            let fix = "Write {\"name\": …, \"groups\": […]}";
-            return Err(vec![Error::new(
-                BAD_VALUE,
-                "",
-                "a profile is a JSON object, and this is not one",
-                fix,
-            )]);
-        }
+    document(text.as_bytes()).map_err(|e| vec![explain("", &e)])?;
+    if !text.trim_ascii_start().starts_with('{') {
+        let fix = "Write {\"name\": …, \"groups\": […]}";
+        let what = "a profile is a JSON object, and this is not one";
+        return Err(vec![Error::new(BAD_VALUE, "", what, fix)]);
     }
-    let profile: Profile = read(text).map_err(|error| vec![error])?;
+    let profile: Profile = typed(text).map_err(|error| vec![error])?;
     let errors = crate::check::check(&profile);
     if errors.is_empty() { Ok(profile) } else { Err(errors) }
 }
 
 /// Anything that is written as strictly as a profile; what is wrong is told in the same words.
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
-    serde_json::from_str::<Value>(text).map_err(|e| explain("", &e))?;
+    document(text.as_bytes()).map_err(|e| explain("", &e))?;
+    typed(text)
+}
+
+fn typed<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     let mut json = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut json).map_err(|e| explain_value(&e.path().to_string(), e.inner()))
 }
@@ -51,8 +50,14 @@ pub fn schema() -> Value {
     schema
 }
 
-/// Text that is not JSON.
+/// Text that is not JSON, or too much of it.
 fn explain(path: &str, error: &serde_json::Error) -> Error {
+    if error.is_data() {
+        let text = error.to_string();
+        let (what, fix) = text.split_once("; ").unwrap_or((&text, ""));
+        let (fix, place) = fix.rsplit_once(" at ").unwrap_or((fix, ""));
+        return Error::new(OUT_OF_RANGE, path, format!("{what} ({place})"), fix);
+    }
     let what = format!("not JSON: {error}");
     Error::new(SYNTAX, path, what, "Check commas, quotes and brackets there")
 }
@@ -84,6 +89,9 @@ fn explain_value(path: &str, error: &serde_json::Error) -> Error {
     if let (true, Some(name)) = (text.starts_with("missing field"), quoted.first()) {
         let what = format!("the key {name:?} is missing{place}");
         return Error::new(MISSING_KEY, path, what, format!("Add {name:?} there"));
+    }
+    if let (true, Some((what, fix))) = (text.starts_with(TOO_MANY), text.split_once("; ")) {
+        return Error::new(OUT_OF_RANGE, path, format!("{what}{place}"), capital(fix));
     }
     let (what, fix) = if let Some((what, fix)) = text.split_once("; ") {
         (what.to_owned(), capital(fix))

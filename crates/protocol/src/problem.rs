@@ -42,8 +42,11 @@ impl Problem {
 
 /// The known word that `word` was probably meant to be.
 pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    /// No known word is longer; to compare a very long one with each takes very long.
+    const LONGEST: usize = 100;
     known
         .into_iter()
+        .filter(|k| word.len() <= LONGEST && k.len() <= LONGEST)
         .map(|k| (strsim::damerau_levenshtein(word, k), k))
         .filter(|(distance, k)| *distance <= 1 + k.len() / 3)
         .min()
@@ -68,5 +71,7 @@ mod tests {
         assert_eq!(closest("devcie", known), Some("device"));
         assert_eq!(closest("sequence", known), None);
         assert_eq!(closest("x", known), None);
+        // as long as a text may be: compared letter by letter it would take minutes
+        assert_eq!(closest(&"device".repeat(2 << 20), [known[0], &"seq".repeat(2 << 20)]), None);
     }
 }

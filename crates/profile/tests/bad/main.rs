@@ -1,6 +1,7 @@
 //! Every bad profile gets its code, the place of the fault, and something to do about it.
 
 mod dpdk;
+mod many;
 
 use serde_json::{Value, json};
 
