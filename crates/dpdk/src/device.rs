@@ -56,14 +56,30 @@ impl FromStr for Device {
             if rest.is_empty() && !key.is_empty() {
                 return Err(bad("it lacks the interface or path after the colon"));
             }
-            return Ok(Self::Virtual { driver: (*driver).into(), arguments: format!("{key}{rest}") });
+            return format!("{driver},{key}{rest}").trim_end_matches(',').parse();
         }
         let (driver, arguments) = text.split_once(',').unwrap_or((text, ""));
         if !(driver.starts_with("net_") || driver.starts_with("eth_") || driver.starts_with("virtio_user")) {
             return Err(bad("it is no PCI address, short form or driver name (those begin with net_)"));
         }
+        if !DRIVERS.contains(&kind(driver)) {
+            return Err(bad("the driver is none of those that are known to do no more than carry frames"));
+        }
+        if arguments.split(',').any(|argument| argument.starts_with("xdp_prog")) {
+            return Err(bad("xdp_prog would load a program into the kernel"));
+        }
         Ok(Self::Virtual { driver: driver.into(), arguments: arguments.into() })
     }
+}
+
+/// Drivers that may be named. DPDK has others that run commands, such as net_failsafe.
+const DRIVERS: [&str; 9] =
+    ["af_packet", "af_xdp", "memif", "null", "pcap", "ring", "tap", "vhost", "virtio_user"];
+
+/// A driver without what stands before and behind its name.
+pub(crate) fn kind(driver: &str) -> &str {
+    let name = driver.strip_prefix("net_").or_else(|| driver.strip_prefix("eth_")).unwrap_or(driver);
+    name.trim_end_matches(|c: char| c.is_ascii_digit())
 }
 
 impl Device {
@@ -155,6 +171,25 @@ mod tests {
         assert_eq!(read("af_packet:veth0").unwrap(), "net_af_packet,iface=veth0");
         assert_eq!(read("tap:t0,mac=fixed").unwrap(), "net_tap,iface=t0,mac=fixed");
         assert_eq!(read("null").unwrap(), "net_null");
+    }
+
+    #[test]
+    fn only_drivers_that_carry_frames_are_named() {
+        for text in [
+            "net_failsafe0,exec(id>/tmp/x)",
+            "eth_failsafe,fd(/tmp/x)",
+            "net_bonding0,mode=0",
+            "net_softnic0,firmware=/tmp/x",
+            "net_af_xdp0,iface=a,xdp_prog=/tmp/x.o",
+            "af_xdp:a,xdp_prog=/tmp/x.o",
+        ] {
+            assert!(text.parse::<Device>().is_err(), "{text}");
+        }
+        for text in
+            ["net_ring0", "eth_pcap1,iface=lo", "net_virtio_user0,path=/run/v", "net_vhost,iface=/run/v"]
+        {
+            assert_eq!(text.parse::<Device>().unwrap().to_string(), text);
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod cable;
 mod device;
 mod eal;
 mod error;
+mod files;
 mod log;
 mod mbuf;
 mod mempool;

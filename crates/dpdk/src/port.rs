@@ -2,9 +2,10 @@
 
 use crate::offload::{Offloads, Stamps, offers};
 use crate::ring::{self, Direct};
-use crate::{Batch, Device, Eal, Mempool, Result, cable, error};
+use crate::{Batch, Device, Eal, Mempool, Result, cable, error, files};
 use dpdk_sys::rte_mbuf;
 use std::ffi::{CStr, CString};
+use std::fs::File;
 use std::mem::zeroed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -134,7 +135,11 @@ struct Inner {
 #[derive(Debug)]
 enum Source {
     Cable(cable::End),
-    Virtual(CString),
+    Virtual {
+        name: CString,
+        /// What it has open by their descriptors here.
+        _files: Vec<File>,
+    },
     Pci,
 }
 
@@ -148,7 +153,7 @@ impl Inner {
         let ring = match &self.source {
             // It has one queue.
             Source::Cable(end) => end.rings[way],
-            Source::Virtual(name) => ring::of_port(name, queue)?,
+            Source::Virtual { name, .. } => ring::of_port(name, queue)?,
             Source::Pci => return None,
         };
         let passed = Arc::default();
@@ -198,13 +203,19 @@ impl Port {
             }
             Device::Virtual { driver, arguments } => {
                 let name = c_string(&numbered(driver));
+                let (arguments, files) = files::opened(driver, arguments).map_err(|(path, why)| {
+                    let code = -why.raw_os_error().unwrap_or(nix::libc::EINVAL);
+                    let hint =
+                        format!("{path} cannot be used ({why}). Name a recording, or a file that is made.");
+                    error::port(&device.to_string(), "opening its file", code, hint)
+                })?;
                 let _control = eal.control();
                 // SAFETY: the EAL runs; both strings are NUL-terminated and copied by DPDK.
-                let code = unsafe { dpdk_sys::rte_vdev_init(name.as_ptr(), c_string(arguments).as_ptr()) };
+                let code = unsafe { dpdk_sys::rte_vdev_init(name.as_ptr(), c_string(&arguments).as_ptr()) };
                 if code < 0 {
                     return Err(error::port(&device.to_string(), "opening", code, device.hint()));
                 }
-                (name.clone(), Source::Virtual(name))
+                (name.clone(), Source::Virtual { name, _files: files })
             }
             Device::Pci(address) => {
                 let name = c_string(address);
@@ -222,7 +233,7 @@ impl Port {
         // SAFETY: the string is NUL-terminated, `id` outlives the call.
         let code = unsafe { dpdk_sys::rte_eth_dev_get_port_by_name(name.as_ptr(), &raw mut id) };
         if code < 0 {
-            if let Source::Virtual(name) = source {
+            if let Source::Virtual { name, .. } = source {
                 // SAFETY: made above, and nobody knows it yet.
                 unsafe { dpdk_sys::rte_vdev_uninit(name.as_ptr()) };
             }
@@ -502,13 +513,13 @@ impl Drop for Inner {
                 Source::Cable(end) => {
                     failed("removing", dpdk_sys::rte_vdev_uninit(c_string(&end.name).as_ptr()))
                 }
-                Source::Virtual(name) => failed("removing", dpdk_sys::rte_vdev_uninit(name.as_ptr())),
+                Source::Virtual { name, .. } => failed("removing", dpdk_sys::rte_vdev_uninit(name.as_ptr())),
                 Source::Pci => {}
             }
         };
         match &self.source {
             // SAFETY: as above; a cable's rings are its own and have other names.
-            Source::Virtual(name) => unsafe { ring::close_with_rings(name, close) },
+            Source::Virtual { name, .. } => unsafe { ring::close_with_rings(name, close) },
             _ => close(),
         }
         if self.device.is_af_xdp() {
