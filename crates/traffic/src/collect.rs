@@ -168,7 +168,8 @@ impl Collector {
         }
         for complaint in sample.complaints.drain(..) {
             let name = &self.plan.groups[complaint.group].name;
-            let text = self.plan.secrets.hide(complaint.text);
+            // a server's own words, on their way to a terminal
+            let text = profile::printable(&self.plan.secrets.hide(complaint.text)).into_owned();
             tracing::warn!(group = %name, kind = complaint.kind.name(), "{text}");
             self.groups[complaint.group].examples[complaint.kind as usize].get_or_insert(text);
         }
@@ -572,6 +573,7 @@ fn named(
 mod tests {
     use super::*;
     use crate::Trial;
+    use crate::transport::Complaint;
 
     /// For workers that begin a run of 2 s in the measure phase and 1 s of draining.
     fn collector(workers: u16) -> Collector {
@@ -640,6 +642,15 @@ mod tests {
         assert_eq!(given, result.series.len(), "every point is given once");
         let point = |p: &Point| (p.t, p.dt, p.groups["g"].counts["messages_sent"].as_u64().unwrap_or(0));
         result.series.iter().map(point).collect()
+    }
+
+    #[test]
+    fn a_servers_words_are_shown_and_not_done() {
+        let text = "\x1b[2Jgone".to_owned();
+        let told = vec![Complaint { group: 0, kind: Failure::Timeout, text }];
+        let collector = after([Sample { complaints: told, ..sample(0, 0, 1000) }]);
+        let example = &collector.groups[0].examples[Failure::Timeout as usize];
+        assert_eq!(example.as_deref(), Some("\\u{1b}[2Jgone"));
     }
 
     #[test]

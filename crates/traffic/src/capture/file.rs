@@ -9,12 +9,17 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::{DataLink, PcapError};
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 
-/// A file that grows to its limit, packet by packet.
+/// A file that grows to its limit, packet by packet. What is written to it are whole blocks: it can be read whenever
+/// the daemon dies.
 pub struct Output {
-    writer: PcapNgWriter<BufWriter<File>>,
+    /// Blocks that are not in the file yet.
+    writer: PcapNgWriter<Vec<u8>>,
+    file: File,
+    /// Bytes of the file, up to the end of its last whole block.
+    whole: u64,
     limit: u64,
     /// Packets written.
     pub packets: u64,
@@ -25,9 +30,11 @@ pub struct Output {
 /// Bytes of a packet's block beside its data, and more when its direction is told.
 const BLOCK: u64 = 32;
 const FLAGS: u64 = 12;
+/// Blocks that are written at once.
+const CHUNK: usize = 256 << 10;
 
 impl Output {
-    /// An empty file, for packets of one interface.
+    /// A new file, for packets of one interface.
     pub fn create(
         path: &Path,
         link: DataLink,
@@ -35,8 +42,8 @@ impl Output {
         snap: u32,
         limit: u64,
     ) -> Result<Self, PcapError> {
-        let file = File::create(path).map_err(PcapError::IoError)?;
-        let mut writer = PcapNgWriter::new(BufWriter::with_capacity(1 << 20, file))?;
+        let file = crate::file::create(path).map_err(PcapError::IoError)?;
+        let mut writer = PcapNgWriter::new(Vec::with_capacity(2 * CHUNK))?;
         writer.write_pcapng_block(InterfaceDescriptionBlock {
             linktype: link,
             snaplen: snap,
@@ -45,7 +52,9 @@ impl Output {
                 InterfaceDescriptionOption::IfTsResol(9), // nanoseconds
             ],
         })?;
-        Ok(Self { writer, limit, packets: 0, bytes: 0 })
+        let mut output = Self { writer, file, whole: 0, limit, packets: 0, bytes: 0 };
+        output.flush().map_err(PcapError::IoError)?;
+        Ok(output)
     }
 
     /// Write a packet; `false` when that would go beyond the limit.
@@ -69,11 +78,22 @@ impl Output {
         })?;
         self.packets += 1;
         self.bytes += size;
+        if self.writer.get_mut().len() >= CHUNK {
+            self.flush().map_err(PcapError::IoError)?;
+        }
         Ok(true)
     }
 
-    /// All of it to the disk.
-    pub fn finish(&mut self) -> std::io::Result<()> {
-        self.writer.get_mut().flush()
+    /// All that was written into the file. Where there is no room for it, the file ends with its last whole block.
+    pub fn flush(&mut self) -> std::io::Result<()> {
+        let blocks = self.writer.get_mut();
+        let written = self.file.write_all(blocks);
+        if written.is_ok() {
+            self.whole += blocks.len() as u64;
+        } else {
+            self.file.set_len(self.whole)?;
+        }
+        blocks.clear();
+        written
     }
 }

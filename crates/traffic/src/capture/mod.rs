@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// How long the writer sleeps when there is nothing to write.
 const REST: Duration = Duration::from_millis(2);
+/// How often the file has all that was captured, and the status with it: who is killed loses no more.
+const SHOWN: Duration = Duration::from_millis(100);
 /// How long a source may take to end once that is wished for: an endless stream of packets is no reason to stay.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -115,7 +117,9 @@ impl Capture {
     pub fn start_from(source: Box<dyn Source>, settings: &Settings, path: &Path) -> Result<Self, Unready> {
         let unwritable = |e: &dyn std::fmt::Display| {
             let what = format!("{} cannot be written ({e})", path.display());
-            Unready::new("ND-92-09", "capture.path", what, "Choose a folder that exists, on a disk with room")
+            let fix =
+                "Choose the name of a file that is not there yet, in a folder that is, on a disk with room";
+            Unready::new("ND-92-09", "capture.path", what, fix)
         };
         let interface = source.interface().to_owned();
         let output = Output::create(path, source.link(), &interface, settings.snap, settings.limit.0);
@@ -192,15 +196,19 @@ fn copy(mut source: Box<dyn Source>, mut output: Output, status: &Mutex<Status>,
             stopping = Some(Instant::now());
             source.stop();
         }
-        if shown.elapsed() > Duration::from_millis(100) {
+        if shown.elapsed() > SHOWN {
             shown = Instant::now();
+            if let Err(e) = output.flush() {
+                (state, error) = ("failed", Some(e.to_string()));
+                break;
+            }
             let dropped = source.dropped();
             let mut shared = status.lock().unwrap_or_else(PoisonError::into_inner);
             (shared.packets, shared.bytes, shared.dropped) = (output.packets, output.bytes, dropped);
         }
     }
     let dropped = source.dropped();
-    if let Err(e) = output.finish()
+    if let Err(e) = output.flush()
         && error.is_none()
     {
         (state, error) = ("failed", Some(e.to_string()));
@@ -259,6 +267,35 @@ mod tests {
         assert_eq!(stamps.len(), 5);
         assert!(stamps.is_sorted());
         assert!(stamps.iter().any(|s| s.subsec_nanos() % 1000 != 0), "only microseconds: {stamps:?}");
+    }
+
+    #[test]
+    fn what_passed_is_in_the_file_while_the_capture_goes_on() {
+        let sink = UdpSocket::bind("127.0.0.1:0").expect("bind");
+        let port = sink.local_addr().expect("bound").port();
+        let (capture, dir) = on_lo(&format!("udp dst port {port}"), 1 << 20);
+        let path = dir.path().join("c.pcapng");
+        // Nothing has passed, and it is a capture already.
+        assert_eq!(read::frames(&path), Err(format!("{} has no frame", path.display())));
+        send(5, port);
+        let until = Instant::now() + Duration::from_secs(10);
+        while read::frames(&path).map_or(0, |frames| frames.len()) < 5 {
+            assert!(Instant::now() < until, "nothing is written before the end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(capture.status().state, "running");
+    }
+
+    #[test]
+    fn a_file_that_is_there_is_left_as_it_is() {
+        let (capture, dir) = on_lo("udp dst port 9", 1 << 20);
+        let path = dir.path().join("c.pcapng");
+        let before = std::fs::read(&path).expect("a file");
+        let settings = Settings { interface: Some("lo".into()), ..Settings::default() };
+        let why = Capture::start(&settings, &path, None).expect_err("there already");
+        assert_eq!((why.code, why.at.as_str()), ("ND-92-09", "capture.path"));
+        drop(capture);
+        assert_eq!(std::fs::read(&path).expect("a file"), before);
     }
 
     #[test]

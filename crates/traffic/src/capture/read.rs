@@ -1,11 +1,14 @@
 //! Frames of a recording.
 
+use crate::file;
 use pcap::{Capture, Error, Linktype, Precision};
 use std::path::Path;
 
 /// Most frames that are taken from a recording, and the longest.
 const FRAMES: usize = 65_536;
 const LONGEST: usize = 16_380;
+/// Most bytes of all frames.
+const BYTES: usize = 128 << 20;
 /// The smallest Ethernet frame, without FCS; recordings of what a host sends have shorter ones.
 const SHORTEST: usize = 60;
 
@@ -13,13 +16,14 @@ const SHORTEST: usize = 60;
 pub fn frames(path: impl AsRef<Path>) -> Result<Vec<(u64, Vec<u8>)>, String> {
     let path = path.as_ref();
     let said = |why: Error| format!("{} cannot be read: {why}", path.display());
-    let mut file = Capture::from_file_with_precision(path, Precision::Nano).map_err(said)?;
+    let open = file::open(path).map_err(|why| format!("{} cannot be read: {why}", path.display()))?;
+    let mut file = Capture::from_file_with_precision(file::path_of(&open), Precision::Nano).map_err(said)?;
     let link = file.get_datalink();
     if link != Linktype::ETHERNET {
         let name = link.get_name().unwrap_or_else(|_| link.0.to_string());
         return Err(format!("{} holds {name} packets, not Ethernet frames", path.display()));
     }
-    let mut frames = Vec::new();
+    let (mut frames, mut bytes) = (Vec::new(), 0);
     loop {
         let packet = match file.next_packet() {
             Ok(packet) => packet,
@@ -36,6 +40,10 @@ pub fn frames(path: impl AsRef<Path>) -> Result<Vec<(u64, Vec<u8>)>, String> {
         }
         if number > FRAMES {
             return Err(format!("{} has more than {FRAMES} frames", path.display()));
+        }
+        bytes += len;
+        if bytes > BYTES {
+            return Err(format!("{} has more than {BYTES} bytes of frames", path.display()));
         }
         let stamp = packet.header.ts;
         // With nanosecond precision libpcap keeps nanoseconds where microseconds were.
@@ -64,7 +72,7 @@ mod tests {
             let packet = Packet { stamp, data, len: *len, direction: None };
             assert!(output.write(&packet).expect("written"));
         }
-        output.finish().expect("on the disk");
+        output.flush().expect("on the disk");
         folder
     }
 
@@ -90,6 +98,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("x.pcapng"), "no recording").expect("written");
         assert!(said(folder).contains("cannot be read"));
+        assert!(frames("/dev/zero").expect_err("no file").contains("not a regular file"));
         assert!(frames("/nowhere/x.pcap").expect_err("no file").contains("cannot be read"));
     }
 }

@@ -1,6 +1,6 @@
 //! Two ports joined by an impaired path, without a run: `rx` of one → `impair` → `tx` of the other, and back.
 
-use super::build::{pci, unready};
+use super::build::{has_memory, pci, unready};
 use super::impaired;
 use super::observe::{Observer, PortFacts};
 use super::watch::Watch;
@@ -64,6 +64,7 @@ impl Between {
                 |why: dpdk::Error| Unready::new("ND-104-04", format!("{name}.device"), why.what(), why.fix());
             device.parse::<Device>().map_err(wrong)?;
         }
+        has_memory("memory", options.memory, options.huge_pages)?;
         let eal = Eal::start(&EalOptions {
             huge_pages: options.huge_pages,
             memory_mib: u32::try_from(options.memory.div_ceil(1 << 20)).unwrap_or(u32::MAX),

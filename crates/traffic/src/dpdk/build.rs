@@ -21,6 +21,7 @@ use super::report::{Report, Reporter, Run};
 use super::slots::{Shape, Slots};
 use super::spread::Spread;
 use super::wiring::{self, Wiring};
+use crate::memory;
 use crate::plan::{GroupPlan, Plan};
 use crate::transport::Unready;
 use dpdk::{Eal, EalOptions, Mempool, Offloads, Port, PortConfig, PortInfo, RxQueue, TxQueue};
@@ -121,6 +122,14 @@ pub fn unready(at: &str, why: &dpdk::Error) -> Unready {
     Unready::new("ND-92-12", at, why.what() + &said, why.fix())
 }
 
+/// Whether DPDK can have so much. Of huge pages it sees itself how many there are; and what it has it need not get.
+pub fn has_memory(at: &str, bytes: u64, huge_pages: bool) -> Result<(), Unready> {
+    if huge_pages || Eal::running().is_some() {
+        return Ok(());
+    }
+    memory::enough(at, bytes, memory::available())
+}
+
 /// Make everything that `settings` and the plan ask for.
 pub fn build(
     settings: &Dpdk,
@@ -135,6 +144,7 @@ pub fn build(
         pci: settings.ports.iter().filter_map(|port| pci(&port.device)).collect(),
         extra: Vec::new(),
     };
+    has_memory("transport.dpdk.memory", settings.memory.0, settings.huge_pages)?;
     let eal = Eal::start(&options).map_err(|why| unready("transport.dpdk", &why))?;
     for (i, group) in plan.groups.iter().enumerate() {
         frames::refuse(i, group, plan)?;

@@ -1,5 +1,6 @@
 //! TLS client settings: whom to trust, and what name to ask for.
 
+use crate::file;
 use profile::Tls;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
@@ -9,7 +10,11 @@ use rustls::{
 };
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use std::path::Path;
 use std::sync::Arc;
+
+/// Most bytes of a file with CA certificates: all of the web's have a twentieth of it.
+const CA_MAX: u64 = 4 << 20;
 
 /// A problem with `tls.KEY`: the key, what is wrong, what to do.
 type Problem = (&'static str, String, String);
@@ -51,7 +56,8 @@ fn roots(ca: Option<&str>) -> Result<RootCertStore, Problem> {
                     "Give a PEM file with CA certificates".to_owned(),
                 )
             };
-            for certificate in CertificateDer::pem_file_iter(path).map_err(|e| bad(e.to_string()))? {
+            let pem = file::read(Path::new(path), CA_MAX).map_err(|e| bad(e.to_string()))?;
+            for certificate in CertificateDer::pem_slice_iter(&pem) {
                 let certificate = certificate.map_err(|e| bad(e.to_string()))?;
                 store.add(certificate).map_err(|e| bad(e.to_string()))?;
             }
