@@ -107,6 +107,7 @@ CODES: dict[str, str] = {
     "ND-104-13": "A wrong token",
     "ND-104-14": "Nothing for the reflector to listen on",
     "ND-104-15": "Too many connections or subscriptions",
+    "ND-104-16": "A file or device that may not be named over TCP",
     "ND-104-20": "A file cannot be read",
     "ND-104-21": "A file is neither JSON nor YAML",
     "ND-104-22": "An unknown command or option",

@@ -1,15 +1,19 @@
 //! One connection: a thread that reads calls and answers them, and one that writes what is in the outbox.
 
 use crate::core::{Core, Session};
+use crate::files::{Door, Files};
 use crate::lines::{End, LINE_MAX, Lines};
 use crate::method;
 use crate::outbox::Outbox;
 use crate::rpc::{self, Error, NO_REQUEST, NOT_ALLOWED, Request};
+use crate::server::{CONNECTIONS, full};
 use crate::stream::Stream;
 use crate::token::Token;
+use crate::waiting::Place;
 use serde_json::{Map, Value};
 use std::io::{self, Write};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How long who has not shown the token may take to do so.
@@ -27,6 +31,17 @@ pub struct Caller {
     pub session: Session,
     /// Its way out.
     pub outbox: Arc<Outbox>,
+    /// By which door it came.
+    pub door: Door,
+    /// The connection itself, to be looked at while a call of its is under way.
+    pub stream: Stream,
+}
+
+impl Caller {
+    /// What it may name.
+    pub fn files(&self) -> Files<'_> {
+        Files { door: self.door, folder: self.core.files.as_deref() }
+    }
 }
 
 impl Drop for Caller {
@@ -36,14 +51,52 @@ impl Drop for Caller {
     }
 }
 
-/// One of the connections that there may be; counted until nothing more is written to it.
-pub type Seat = Arc<()>;
+/// Connections that there may be.
+#[derive(Default)]
+pub struct Seats(AtomicUsize);
 
-/// Serve `stream` until it ends. With a token the first call must show it.
-pub fn serve(stream: Stream, core: &Arc<Core>, token: Option<Arc<Token>>, seat: Seat) -> io::Result<()> {
+/// One of them; given back when nothing more is written to it.
+pub struct Seat(Arc<Seats>);
+
+impl Seats {
+    /// A seat, if there is one.
+    pub fn take(self: &Arc<Self>) -> Option<Seat> {
+        let one_more = |taken| (taken < CONNECTIONS).then_some(taken + 1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(Seat(Arc::clone(self)))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What opens a connection over TCP.
+pub struct Lock {
+    /// What must be shown.
+    pub token: Arc<Token>,
+    /// Where it waits until then.
+    pub place: Place,
+    /// Where it goes then.
+    pub seats: Arc<Seats>,
+}
+
+/// Serve `stream` until it ends. It has a seat, or must open a lock to get one.
+pub fn serve(stream: Stream, core: &Arc<Core>, by: Result<Seat, Lock>) -> io::Result<()> {
     let (mut writer, ends) = (stream.clone(), stream.clone());
     let outbox = Arc::new(Outbox::new(move || ends.hang_up()));
-    let caller = Caller { session: core.session(), core: Arc::clone(core), outbox: Arc::clone(&outbox) };
+    let caller = Caller {
+        session: core.session(),
+        core: Arc::clone(core),
+        outbox: Arc::clone(&outbox),
+        door: if by.is_ok() { Door::Socket } else { Door::Tcp },
+        stream: stream.clone(),
+    };
+    // Both threads hold the seat: it is free when nothing more is written.
+    let seat = Arc::new(OnceLock::new());
+    let held = Arc::clone(&seat);
     let writing = move || {
         while let Some(line) = outbox.next() {
             if writer.write_all(line.as_bytes()).is_err() {
@@ -51,9 +104,9 @@ pub fn serve(stream: Stream, core: &Arc<Core>, token: Option<Arc<Token>>, seat: 
             }
         }
         outbox.hang_up();
-        drop(seat);
+        drop(held);
     };
-    let reading = move || read(Lines::new(stream), &caller, token.as_deref());
+    let reading = move || read(Lines::new(stream), &caller, by, &seat);
     spawn("nd-write", writing)?;
     spawn("nd-read", reading)
 }
@@ -63,38 +116,42 @@ pub fn spawn(name: &str, f: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name.into()).spawn(f).map(drop)
 }
 
-fn read(mut lines: Lines<Stream>, caller: &Caller, token: Option<&Token>) {
-    if token.is_some_and(|token| !admit(&mut lines, caller, token)) {
-        return;
-    }
+fn read(mut lines: Lines<Stream>, caller: &Caller, by: Result<Seat, Lock>, seat: &OnceLock<Seat>) {
+    let Some(own) = by.map_or_else(|lock| admit(&mut lines, caller, lock), Some) else { return };
+    seat.get_or_init(|| own);
     while let Some(line) = next(&mut lines, caller, LINE_MAX, None) {
         respond(line, caller, |method, params| {
-            tracing::debug!(session = caller.session, %method, "call");
+            tracing::debug!(session = caller.session, method, "call");
             caller.core.hearing(caller.session, || method::call(caller, method, params))
         });
     }
 }
 
-/// Whether the token is shown: in time, and within a few lines.
-fn admit(lines: &mut Lines<Stream>, caller: &Caller, token: &Token) -> bool {
+/// A seat, if the token is shown: in time, and within a few lines.
+fn admit(lines: &mut Lines<Stream>, caller: &Caller, lock: Lock) -> Option<Seat> {
+    let Lock { token, place, seats } = lock;
     let late = Instant::now() + TOKEN_TIME;
-    let mut shown = false;
     for _ in 0..TOKEN_TRIES {
-        let Some(line) = next(lines, caller, TOKEN_LINE, Some(late)) else { break };
+        let line = next(lines, caller, TOKEN_LINE, Some(late))?;
+        let (mut shown, mut seat) = (false, None);
         respond(line, caller, |method, params| {
             let text = params.get("token").and_then(Value::as_str).unwrap_or("");
             shown = method == "control.hello" && token.is(text);
-            if shown {
-                return Ok(Value::Bool(true));
+            if !shown {
+                if place.is_worth_a_line() {
+                    tracing::warn!(session = caller.session, method, "refused: no or a wrong token");
+                }
+                return Err(not_allowed("the token is missing or wrong"));
             }
-            tracing::warn!(session = caller.session, %method, "refused: no or a wrong token");
-            Err(not_allowed("the token is missing or wrong"))
+            seat = seats.take();
+            if seat.is_some() { Ok(Value::Bool(true)) } else { Err(full()) }
         });
         if shown {
-            break;
+            tracing::info!(session = caller.session, seated = seat.is_some(), "the token was shown over TCP");
+            return seat;
         }
     }
-    shown
+    None
 }
 
 /// The next line. When there is none the other side is told why, if it can be.

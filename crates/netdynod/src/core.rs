@@ -1,13 +1,15 @@
 //! What all connections share: the run, the capture, who writes, who watches.
 
+use crate::files::Files;
 use crate::lease::{LEASE, Lease};
 use crate::links::Links;
 use crate::log::Tail;
 use crate::rpc::{BAD_PROFILE, Error, NOT_WRITER};
 use crate::run::Run;
+use crate::stream::{FarEnd, Stream};
 use crate::watchers::Watchers;
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -27,9 +29,13 @@ pub struct Core {
     pub watchers: Arc<Watchers>,
     /// Impaired links.
     pub links: Links,
+    /// Where the files lie that may be named over TCP.
+    pub files: Option<PathBuf>,
     run: Mutex<Option<Arc<Run>>>,
     capture: Mutex<Option<Capture>>,
     lease: Mutex<Lease>,
+    /// The connection of who became the writer last.
+    writer: Mutex<Option<(Session, Stream)>>,
     sessions: AtomicU64,
     runs: AtomicU64,
 }
@@ -41,15 +47,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Core {
     /// Nothing loaded, nobody there.
-    pub fn new(log: Tail) -> Arc<Self> {
+    pub fn new(log: Tail, files: Option<PathBuf>) -> Arc<Self> {
         Arc::new(Self {
             log,
             ending: AtomicBool::new(false),
             watchers: Arc::default(),
             links: Links::default(),
+            files,
             run: Mutex::default(),
             capture: Mutex::default(),
             lease: Mutex::default(),
+            writer: Mutex::default(),
             sessions: AtomicU64::new(1),
             runs: AtomicU64::new(1),
         })
@@ -63,6 +71,7 @@ impl Core {
     /// A connection has gone. If it was the writer's the lease runs on, for another to take over.
     pub fn forget(&self, session: Session) {
         self.leave(session);
+        let _its_descriptor = lock(&self.writer).take_if(|(of, _)| *of == session);
         self.watchers.forget(session);
     }
 
@@ -73,19 +82,35 @@ impl Core {
         lock(&self.run).clone()
     }
 
-    /// Put a run of `profile` in the place of one that is not under way, and tell so.
-    pub fn load(&self, profile: &Value, trial: &Trial) -> Result<Arc<Run>, Error> {
-        if self.run().is_some_and(|run| run.is_active()) {
-            return Err(Error::state("a run is under way", "Stop it with run.stop and wait for it"));
-        }
-        let profile =
+    /// Put a run of `profile` in the place of one that is not under way, and tell so. `session` must be the writer, at
+    /// the end of it too: names may take long to resolve, and he may have gone.
+    pub fn load(
+        &self,
+        session: Session,
+        files: Files<'_>,
+        profile: &Value,
+        trial: &Trial,
+    ) -> Result<Arc<Run>, Error> {
+        self.free()?;
+        let mut profile =
             profile::load(&profile.to_string()).map_err(|errors| Error::all(BAD_PROFILE, &errors))?;
+        files.of_profile(&mut profile)?;
         let id = format!("{}-{}", profile.name, self.runs.fetch_add(1, Ordering::Relaxed));
         let run = Run::load(id, profile, trial, &self.watchers)?;
+        self.as_writer(session)?;
+        self.free()?;
         tracing::info!(run = %run.id, "loaded");
         *lock(&self.run) = Some(Arc::clone(&run));
         self.watchers.publish("run.state", &run.status());
         Ok(run)
+    }
+
+    /// Fail while a run is under way.
+    fn free(&self) -> Result<(), Error> {
+        if self.run().is_some_and(|run| run.is_active()) {
+            return Err(Error::state("a run is under way", "Stop it with run.stop and wait for it"));
+        }
+        Ok(())
     }
 
     /// The capture, if there is or was one.
@@ -94,10 +119,16 @@ impl Core {
     }
 
     /// Capture from the run's ports, or where its traffic leaves the kernel. Ends a capture that is under way.
-    pub fn start_capture(&self, settings: &profile::Capture, path: &Path) -> Result<capture::Status, Error> {
+    /// Whoever asks how it does never waits for that.
+    pub fn start_capture(
+        &self,
+        session: Session,
+        settings: &profile::Capture,
+        path: &Path,
+    ) -> Result<capture::Status, Error> {
         let run = self.run();
-        let mut place = self.capture();
-        *place = None;
+        let before = self.capture().take();
+        drop(before);
         let started = match run.as_ref().and_then(|run| run.capture(settings)) {
             Some(source) => Capture::start_from(source?, settings, path)?,
             None => {
@@ -105,16 +136,18 @@ impl Core {
                 Capture::start(settings, path, towards)?
             }
         };
+        self.as_writer(session)?;
         let status = started.status();
-        *place = Some(started);
+        let _none = self.capture().replace(started);
         Ok(status)
     }
 
     // ---- the writer ----
 
     /// Make `session` the writer, unless another is.
-    pub fn acquire(&self, session: Session) -> Result<(), Error> {
+    pub fn acquire(&self, session: Session, stream: &Stream) -> Result<(), Error> {
         if lock(&self.lease).acquire(session, Instant::now()) {
+            *lock(&self.writer) = Some((session, stream.clone()));
             return Ok(());
         }
         let what = "another connection is the writer";
@@ -143,8 +176,27 @@ impl Core {
         answer
     }
 
+    /// A call of the writer's is under way, and he has gone: nobody will read its answer, and another may write. Who
+    /// only says no more may have gone, or wait for the answer: he has as long as one who is silent.
+    fn watch_writer(&self) {
+        let busy = lock(&self.lease).busy();
+        let Some((session, since)) = busy else { return };
+        let far =
+            lock(&self.writer).as_ref().filter(|(of, _)| *of == session).map(|(_, stream)| stream.far_end());
+        let gone = match far {
+            Some(FarEnd::Gone) => true,
+            Some(FarEnd::Silent) => since.elapsed() >= LEASE,
+            Some(FarEnd::There) | None => false,
+        };
+        if gone {
+            tracing::warn!(session, "the writer has gone while a call of his is under way");
+            self.leave(session);
+        }
+    }
+
     /// Stop the run and the links of a writer who has fallen silent. Call a few times a second.
     pub fn watch_lease(&self) {
+        self.watch_writer();
         let lapsed = lock(&self.lease).lapse(Instant::now());
         if lapsed && self.links.clear() > 0 {
             tracing::warn!("the controller has been silent for {LEASE:?}: its links are taken away");

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use clap::Args;
 use nix::sched::{CloneFlags, unshare};
+use std::os::unix::fs::DirBuilderExt;
 use traffic::Unready;
 
 /// Which NICs to ask besides.
@@ -21,7 +22,8 @@ pub fn run(args: &Kinds) -> Result<Option<Unready>> {
     // Where that is not allowed no tap or raw socket is either.
     let _stays = unshare(CloneFlags::CLONE_NEWNET);
     let folder = std::env::temp_dir().join(format!("netdynod-ports-{}", std::process::id()));
-    std::fs::create_dir(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+    let made = std::fs::DirBuilder::new().mode(0o700).create(&folder);
+    made.with_context(|| format!("{} cannot be made", folder.display()))?;
     let found = traffic::dpdk::kinds::ask(&args.nics, args.huge_pages, &folder);
     // What is left of it harms nobody.
     let _left = std::fs::remove_dir_all(&folder);

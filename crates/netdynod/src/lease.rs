@@ -36,6 +36,12 @@ impl Lease {
         !taken
     }
 
+    /// The writer whose call we are at work on, and since when.
+    pub fn busy(&self) -> Option<(Session, Instant)> {
+        let writer = self.0.as_ref().filter(|writer| writer.busy)?;
+        Some((writer.session?, writer.heard))
+    }
+
     /// Whether `session` is the writer.
     pub fn holds(&self, session: Session) -> bool {
         self.0.as_ref().is_some_and(|w| w.session == Some(session))

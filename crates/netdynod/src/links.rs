@@ -1,6 +1,7 @@
 //! Impaired links between the kernels of two hosts, or between two ports: made on request, gone with whoever asked
 //! for them.
 
+use crate::files::Files;
 use crate::graph::Tracing;
 use crate::rpc::{BAD_PARAMS, Error, NOT_READY, NOTHING_THERE, TOO_MANY};
 use crate::watchers::Watchers;
@@ -66,6 +67,14 @@ fn mtu() -> u16 {
 impl End {
     fn what(&self) -> &str {
         self.device.as_ref().unwrap_or(&self.name)
+    }
+
+    /// Whether all that it names may be named.
+    pub fn check(&self, at: &str, files: Files<'_>) -> Result<(), Error> {
+        let namespace = self.namespace.as_deref().map_or(Ok(()), |name| files.namespace(at, name));
+        let device =
+            self.device.as_deref().map_or(Ok(()), |device| files.device(&format!("{at}.device"), device));
+        namespace.and(device)
     }
 
     /// The port that it is, if it is one.
@@ -384,6 +393,8 @@ mod tests {
         for name in ["", "a234567890123456", "a/b", "a b", "..", "tap%d"] {
             assert_eq!(end(name, None).place("a").unwrap_err().data["at"], "a.name", "{name}");
         }
-        assert_eq!(end("a", Some("02:00")).place("b").unwrap_err().data["at"], "b.mac");
+        for mac in ["02:00", "02:00:00:00:00:+1", "02:00:00:00:00:01:02"] {
+            assert_eq!(end("a", Some(mac)).place("b").unwrap_err().data["at"], "b.mac", "{mac}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 mod clock;
 mod connection;
 mod core;
+mod files;
 mod graph;
 mod kinds;
 mod lease;
@@ -23,6 +24,7 @@ mod signals;
 mod stream;
 mod token;
 mod validate;
+mod waiting;
 mod watchers;
 
 use anyhow::{Context, Result};
@@ -70,7 +72,7 @@ fn main() -> ExitCode {
         }
     };
     run(&cli).unwrap_or_else(|e| {
-        eprintln!("error ND-92-11: {e:#}");
+        tell(&format!("error ND-92-11: {}", profile::printable(&format!("{e:#}"))));
         EXIT_ENVIRONMENT.into()
     })
 }
@@ -80,7 +82,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         None => serve::run(&cli.serve)?,
         Some(Command::Reflect(args)) => {
             if let Err(e) = reflect::run(args) {
-                eprintln!("error {e}");
+                tell(&format!("error {e}"));
                 return Ok(if e.code.starts_with("ND-104") { EXIT_INPUT } else { EXIT_ENVIRONMENT }.into());
             }
         }
@@ -91,7 +93,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         }
         Some(Command::Ports(args)) => {
             if let Some(why) = kinds::run(args)? {
-                eprintln!("error {why}");
+                tell(&format!("error {why}"));
                 return Ok(EXIT_ENVIRONMENT.into());
             }
         }
@@ -101,6 +103,11 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// To standard error. Who closed it, or let it fill up, does not want to know, and that is no reason to end otherwise.
+fn tell(line: &str) {
+    let _unread = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 /// To standard output, at once.

@@ -18,9 +18,18 @@ impl Request {
     /// Read a line. A refusal comes with the id to answer to.
     pub fn parse(line: &[u8]) -> Result<Self, (Value, Error)> {
         let refuse = |code, id: &Value, what: String, fix| (id.clone(), Error::request(code, what, fix));
-        let value = serde_json::from_slice(line).map_err(|e| {
-            refuse(NO_JSON, &Value::Null, format!("not JSON: {e}"), "Send one JSON object a line, in UTF-8")
+        // Counted before it is held: a few bytes can be an object each.
+        profile::count_json(line).map_err(|e| {
+            let text = e.to_string();
+            match text.split_once("; ") {
+                Some((what, _)) if e.is_data() => {
+                    refuse(NO_REQUEST, &Value::Null, what.to_owned(), "Use fewer, or several requests")
+                }
+                _ => refuse(NO_JSON, &Value::Null, format!("not JSON: {text}"), LINE),
+            }
         })?;
+        let value = serde_json::from_slice(line)
+            .map_err(|e| refuse(NO_JSON, &Value::Null, format!("not JSON: {e}"), LINE))?;
         let Value::Object(mut fields) = value else {
             let fix = "Send each request as an object on a line of its own; batches are not taken";
             return Err(refuse(NO_REQUEST, &Value::Null, format!("a request is no {}", kind(&value)), fix));
@@ -66,6 +75,7 @@ fn kind(value: &Value) -> &'static str {
 
 /// Longest name of a method: names are logged and echoed.
 const METHOD_MAX: usize = 100;
+const LINE: &str = "Send one JSON object a line, in UTF-8";
 const METHODS: &str = "See docs/reference/rpc.md for the methods";
 
 /// JSON-RPC's own: not JSON.
@@ -126,7 +136,14 @@ impl Error {
 
     /// The parameters of a method are wrong.
     pub fn params(at: &str, what: impl Into<String>) -> Self {
-        Self::new(BAD_PARAMS, "ND-104-10", at, what, "See docs/reference/rpc.md for the method's parameters")
+        let what = what.into();
+        Self::new(
+            BAD_PARAMS,
+            "ND-104-10",
+            at,
+            profile::printable(&what),
+            "See docs/reference/rpc.md for the method's parameters",
+        )
     }
 
     /// Not now.
@@ -234,6 +251,15 @@ mod tests {
         for open in ["[", r#"{"a":"#] {
             assert_eq!(refused(&open.repeat(1 << 20)), (Value::Null, NO_JSON));
         }
+    }
+
+    #[test]
+    fn more_than_can_be_held_is_refused_before_it_is_held() {
+        let bomb = format!(
+            r#"{{"jsonrpc": "2.0", "id": 1, "method": "m", "params": {{"a": [{}]}}}}"#,
+            vec![r#"{"":0}"#; 200_000].join(",")
+        );
+        assert_eq!(refused(&bomb), (Value::Null, NO_REQUEST));
     }
 
     #[test]

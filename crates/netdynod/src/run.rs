@@ -183,7 +183,13 @@ impl Run {
             .map_err(|e| self.fail(e))?;
         tracing::info!(run = %self.id, transport = self.transport_name, workers = workers.len(), "started");
         self.control.go();
-        self.enter(&mut self.progress(), State::Running);
+        {
+            // Who wanted it may have gone meanwhile: then it has been stopped, and stays so.
+            let mut progress = self.progress();
+            if progress.state == State::Running {
+                self.enter(&mut progress, State::Running);
+            }
+        }
         let _it_waits = hand_over.send((workers, crate::clock::now()));
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::{print, server, signals};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,9 @@ pub struct Serve {
     /// File with the token.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Folder of the files that may be named over TCP: captures to be written, CA files and recordings to be read.
+    #[arg(long, value_name = "FOLDER", requires = "tcp")]
+    files: Option<PathBuf>,
     /// Log as JSON, one object a line.
     #[arg(long)]
     log_json: bool,
@@ -38,7 +41,8 @@ pub struct Serve {
 
 /// Serve until SIGTERM, SIGINT or `core.shutdown`.
 pub fn run(settings: &Serve) -> Result<()> {
-    let core = Core::new(crate::log::start(settings.log_level, settings.log_json));
+    let files = settings.files.as_deref().map(folder).transpose()?;
+    let core = Core::new(crate::log::start(settings.log_level, settings.log_json), files);
     let token = settings.token_file.as_deref().map(Token::read).transpose()?;
     let stop = signals::raised_by(&signals::END).context("signal handler")?;
     let (listener, _file) = listen(&settings.socket)?;
@@ -61,6 +65,14 @@ pub fn run(settings: &Serve) -> Result<()> {
     Ok(())
 }
 
+/// The folder, whatever the daemon's own folder is.
+fn folder(path: &Path) -> Result<PathBuf> {
+    let there = || format!("the folder {} cannot be used", path.display());
+    let whole = path.canonicalize().with_context(there)?;
+    anyhow::ensure!(whole.is_dir(), "{} is no folder", path.display());
+    Ok(whole)
+}
+
 /// Let the run, the capture and the links close what they have open.
 fn end(core: &Core) {
     let until = Instant::now() + LEAVING;
@@ -70,7 +82,7 @@ fn end(core: &Core) {
             std::thread::sleep(TURN);
         }
     }
-    *core.capture() = None;
+    drop(core.capture().take());
     core.links.clear();
     std::thread::sleep(TURN); // for the answer to core.shutdown to leave
     tracing::info!("ended");

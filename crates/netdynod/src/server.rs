@@ -1,10 +1,11 @@
-//! Takes connections: so many from the Unix socket, and so many from TCP.
+//! Takes connections: so many from the Unix socket, so many over TCP with the token, and a few without it.
 
-use crate::connection::{Seat, serve, spawn};
+use crate::connection::{Lock, Seats, serve, spawn};
 use crate::core::Core;
 use crate::rpc::{self, Error, TOO_MANY};
 use crate::stream::Stream;
 use crate::token::Token;
+use crate::waiting::Waiting;
 use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::Value;
 use std::io::{self, Write};
@@ -18,20 +19,32 @@ pub const CONNECTIONS: usize = 64;
 
 /// Serve the Unix socket: who can open it may speak.
 pub fn unix(listener: UnixListener, core: &Arc<Core>) -> io::Result<()> {
-    let core = Arc::clone(core);
-    spawn("nd-listen", move || take(|| Ok(listener.accept()?.0.into()), &core, None))
+    let (core, seats) = (Arc::clone(core), Arc::new(Seats::default()));
+    let take = move || {
+        let stream: Stream = listener.accept()?.0.into();
+        match seats.take() {
+            Some(seat) => serve(stream, &core, Ok(seat)),
+            None => refuse(stream),
+        }
+    };
+    spawn("nd-listen", move || forever(take))
 }
 
 /// Serve TCP: the first call must show the token.
 pub fn tcp(listener: TcpListener, token: Token, core: &Arc<Core>) -> io::Result<()> {
     let (core, token) = (Arc::clone(core), Arc::new(token));
-    let accept = move || {
+    let (seats, waiting) = (Arc::new(Seats::default()), Waiting::default());
+    let take = move || {
         let (stream, from) = listener.accept()?;
         watch_over(&stream)?;
-        tracing::info!(%from, "a connection over TCP");
-        Ok(stream.into())
+        let stream = stream.into();
+        // Without a place it is closed, and its other end may try again.
+        let Some(place) = waiting.enter(from.ip().to_canonical(), &stream) else { return Ok(()) };
+        tracing::debug!(%from, "a connection over TCP that has to show the token");
+        let (token, seats) = (Arc::clone(&token), Arc::clone(&seats));
+        serve(stream, &core, Err(Lock { token, place, seats }))
     };
-    spawn("nd-listen-tcp", move || take(accept, &core, Some(&token)))
+    spawn("nd-listen-tcp", move || forever(take))
 }
 
 /// Notice within half a minute that the other machine has gone, also when nobody says anything.
@@ -45,16 +58,9 @@ fn watch_over(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-fn take(accept: impl Fn() -> io::Result<Stream>, core: &Arc<Core>, token: Option<&Arc<Token>>) {
-    let seats = Seat::default();
+fn forever(take: impl Fn() -> io::Result<()>) {
     loop {
-        let served = accept().and_then(|stream| {
-            if Arc::strong_count(&seats) > CONNECTIONS {
-                return refuse(stream);
-            }
-            serve(stream, core, token.cloned(), Arc::clone(&seats))
-        });
-        if let Err(e) = served {
+        if let Err(e) = take() {
             // out of descriptors, say: the connection still waits, and asking again at once would burn a core
             tracing::warn!("a connection cannot be taken: {e}");
             std::thread::sleep(Duration::from_millis(200));
@@ -62,15 +68,14 @@ fn take(accept: impl Fn() -> io::Result<Stream>, core: &Arc<Core>, token: Option
     }
 }
 
-fn refuse(mut stream: Stream) -> io::Result<()> {
+/// What one connection too many is told.
+pub fn full() -> Error {
     tracing::warn!("a connection is refused: {CONNECTIONS} are open");
-    let error = Error::new(
-        TOO_MANY,
-        "ND-104-15",
-        "connection",
-        format!("{CONNECTIONS} connections are open already"),
-        "Close some of them",
-    );
-    let _gone = stream.write_all(rpc::answer(&Value::Null, Err(error)).as_bytes());
+    let what = format!("{CONNECTIONS} connections are open already");
+    Error::new(TOO_MANY, "ND-104-15", "connection", what, "Close some of them")
+}
+
+fn refuse(mut stream: Stream) -> io::Result<()> {
+    let _gone = stream.write_all(rpc::answer(&Value::Null, Err(full())).as_bytes());
     Ok(())
 }

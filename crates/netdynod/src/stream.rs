@@ -1,11 +1,23 @@
 //! A connection's bytes, over the Unix socket or TCP. Clones share one descriptor: devices need the others.
 
 use crate::lines::Patient;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// What is known of the other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FarEnd {
+    /// It may say more.
+    There,
+    /// It says no more, and may read still; over TCP it looks so too when it is gone.
+    Silent,
+    /// It is gone.
+    Gone,
+}
 
 /// See the module's own words.
 #[derive(Debug, Clone)]
@@ -17,6 +29,25 @@ pub enum Stream {
 }
 
 impl Stream {
+    /// Whether anybody is at the other end still.
+    pub fn far_end(&self) -> FarEnd {
+        let mut one = match self {
+            Self::Unix(stream) => [PollFd::new(stream.as_ref(), PollFlags::RDHUP)],
+            Self::Tcp(stream) => [PollFd::new(stream.as_ref(), PollFlags::RDHUP)],
+        };
+        if poll(&mut one, Some(&Timespec::default())).is_err() {
+            return FarEnd::There;
+        }
+        let seen = one[0].revents();
+        if seen.intersects(PollFlags::HUP | PollFlags::ERR) {
+            FarEnd::Gone
+        } else if seen.contains(PollFlags::RDHUP) {
+            FarEnd::Silent
+        } else {
+            FarEnd::There
+        }
+    }
+
     /// Make all who read or write it stop.
     pub fn hang_up(&self) {
         let _gone = match self {
@@ -66,5 +97,23 @@ impl Patient for Stream {
             Self::Unix(stream) => stream.set_read_timeout(limit),
             Self::Tcp(stream) => stream.set_read_timeout(limit),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whether_anybody_is_there_is_seen_also_behind_unread_bytes() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let stream = Stream::from(ours);
+        assert_eq!(stream.far_end(), FarEnd::There);
+        theirs.write_all(b"unread").unwrap();
+        assert_eq!(stream.far_end(), FarEnd::There);
+        theirs.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(stream.far_end(), FarEnd::Silent);
+        drop(theirs);
+        assert_eq!(stream.far_end(), FarEnd::Gone);
     }
 }

@@ -2,9 +2,13 @@
 
 use anyhow::{Context, Result, ensure};
 use std::fmt;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use subtle::ConstantTimeEq;
+
+/// Bytes of the file that are read.
+const LONGEST: u64 = 4096;
 
 /// A secret of at least 16 characters.
 pub struct Token(String);
@@ -13,7 +17,12 @@ impl Token {
     /// Read it from its file.
     pub fn read(path: &Path) -> Result<Self> {
         let at = || format!("token file {}", path.display());
-        let text = std::fs::read_to_string(path).with_context(at)?;
+        let mut text = String::new();
+        std::fs::File::open(path)
+            .with_context(at)?
+            .take(LONGEST)
+            .read_to_string(&mut text)
+            .with_context(at)?;
         if std::fs::metadata(path).with_context(at)?.permissions().mode() & 0o077 != 0 {
             tracing::warn!("others may read {}: chmod 600 it", path.display());
         }

@@ -1,9 +1,9 @@
 //! `netdynod validate`: what is wrong with profiles.
 
-use crate::{links, print};
+use crate::{links, print, tell};
 use anyhow::Result;
 use clap::Args;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Which, and how it is told.
@@ -24,35 +24,65 @@ pub struct Validate {
 pub fn run(args: &Validate) -> Result<bool> {
     let mut good = true;
     for file in &args.files {
-        let mut spec = None;
+        let shown = file.to_string_lossy();
+        let shown = profile::printable(&shown);
+        let (mut spec, mut advice) = (None, Vec::new());
         let errors = match read(file) {
             Ok(text) if args.impair => {
                 let found = links::read(&text).map(|found| spec = Some(found));
                 found.err().into_iter().collect()
             }
-            Ok(text) => profile::load(&text).err().unwrap_or_default(),
+            Ok(text) => match profile::load(&text) {
+                Ok(profile) => {
+                    advice = profile::advise(&profile);
+                    advice.extend(profile::advise_here(&profile, &traffic::cpu::cores()));
+                    Vec::new()
+                }
+                Err(errors) => errors,
+            },
             Err(e) => {
                 let what = format!("it cannot be read ({e})");
-                vec![profile::Error::new("ND-104-08", "", what, "Check the path")]
+                vec![profile::Error::new(
+                    "ND-104-08",
+                    "",
+                    what,
+                    "Check the path; what is no file goes to -, standard input",
+                )]
             }
         };
         good &= errors.is_empty();
         if args.json {
-            let mut answer = serde_json::json!({"file": file, "errors": errors});
+            let mut answer = serde_json::json!({"file": file, "errors": errors, "advice": advice});
             if let Some(spec) = spec {
                 answer["spec"] = serde_json::json!(spec);
             }
             print(&format!("{}\n", answer))?;
         } else if errors.is_empty() {
-            print(&format!("{}: good\n", file.display()))?;
+            print(&format!("{shown}: good\n"))?;
+        }
+        for one in advice.iter().filter(|_| !args.json) {
+            tell(&format!("{shown}: look again: {one}"));
         }
         for error in errors.iter().filter(|_| !args.json) {
-            eprintln!("{}: {error}", file.display());
+            tell(&format!("{shown}: {error}"));
         }
     }
     Ok(good)
 }
 
+/// More than this is no profile, whatever comes after it.
+const MOST: u64 = 17 << 20;
+
 fn read(file: &Path) -> io::Result<String> {
-    if file == Path::new("-") { io::read_to_string(io::stdin()) } else { std::fs::read_to_string(file) }
+    if file != Path::new("-") {
+        let bytes = traffic::file::read(file, MOST)?;
+        return String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"));
+    }
+    let mut text = String::new();
+    io::stdin().take(MOST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MOST {
+        Err(io::Error::other(format!("it has more than {MOST} bytes")))
+    } else {
+        Ok(text)
+    }
 }

@@ -2,17 +2,16 @@
 
 use super::{Answer, Nothing};
 use crate::connection::Caller;
-use crate::rpc::{Error, NOTHING_THERE};
+use crate::rpc::{BAD_PARAMS, Error, NOTHING_THERE};
 use protocol::unit::Size;
 use serde::Deserialize;
 use serde_json::json;
-use std::path::PathBuf;
 
 /// Where to, and what.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Start {
-    path: PathBuf,
+    path: String,
     #[serde(default)]
     interface: Option<String>,
     #[serde(default)]
@@ -23,7 +22,7 @@ pub struct Start {
     snap: Option<u32>,
 }
 
-/// Begin; ends one that is under way.
+/// Begin, in a new file; ends one that is under way.
 pub fn start(caller: &Caller, params: Start) -> Answer {
     caller.core.as_writer(caller.session)?;
     let defaults = profile::Capture::default();
@@ -33,7 +32,10 @@ pub fn start(caller: &Caller, params: Start) -> Answer {
         limit: params.limit.unwrap_or(defaults.limit),
         snap: params.snap.unwrap_or(defaults.snap),
     };
-    let status = caller.core.start_capture(&settings, &params.path)?;
+    let wrong = |error: profile::Error| Error::of(BAD_PARAMS, &error);
+    profile::check_capture(&settings, "params").map_err(wrong)?;
+    let path = caller.files().file("capture.path", &params.path)?;
+    let status = caller.core.start_capture(caller.session, &settings, &path)?;
     Ok(json!({"path": status.path, "interface": status.interface}))
 }
 

@@ -20,7 +20,7 @@ pub fn hello(_: Hello) -> Answer {
 
 /// Become the writer.
 pub fn acquire(caller: &Caller, _: Nothing) -> Answer {
-    caller.core.acquire(caller.session)?;
+    caller.core.acquire(caller.session, &caller.stream)?;
     Ok(json!({"writer": true}))
 }
 

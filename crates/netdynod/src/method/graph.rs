@@ -5,7 +5,7 @@ use super::Answer;
 use super::run::loaded;
 use crate::connection::Caller;
 use crate::graph::{of, planned};
-use crate::rpc::Error;
+use crate::rpc::{BAD_PARAMS, Error};
 use crate::run::Run;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -123,6 +123,8 @@ pub fn trace(caller: &Caller, params: Trace) -> Answer {
     if !(0.0..=10.0).contains(&params.wait) {
         return Err(Error::params("params.wait", "it takes 0 to 10 seconds"));
     }
+    let about = profile::Capture { filter: params.filter, ..profile::Capture::default() };
+    profile::check_capture(&about, "params").map_err(|error| Error::of(BAD_PARAMS, &error))?;
     let (whose, observer) = Whose::of(caller, params.link)?;
     let _alone = match &whose {
         Whose::Run(run) => run.tracing.alone()?,
@@ -130,7 +132,7 @@ pub fn trace(caller: &Caller, params: Trace) -> Answer {
     };
     let go_on = || whose.is_active(caller) && !caller.core.ending.load(Ordering::Relaxed);
     let wait = Duration::from_secs_f64(params.wait);
-    let trace = observer.trace(params.packets, &params.filter, wait, go_on)?;
+    let trace = observer.trace(params.packets, &about.filter, wait, go_on)?;
     let none = || Error::state("the run is not under way", "Trace while it is `running`");
     trace.filter(|trace| go_on() || !trace.packets.is_empty()).map(|trace| json!(trace)).ok_or_else(none)
 }

@@ -59,7 +59,14 @@ pub fn start(caller: &Caller, params: Start) -> Answer {
     let spec = links::taken(&params.spec)?;
     let Start { a, b, two_threads, cores, huge_pages, memory, .. } = params;
     let how = Carried { two_threads, cores, huge_pages, memory };
+    a.check("a", caller.files())?;
+    b.check("b", caller.files())?;
     let link = caller.core.links.start(a, b, spec, how)?;
+    // Ports may take long to open, and he who wanted them may have gone.
+    if let Err(gone) = caller.core.as_writer(caller.session) {
+        caller.core.links.stop(&link)?;
+        return Err(gone);
+    }
     Ok(json!({"link": link}))
 }
 

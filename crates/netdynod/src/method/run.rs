@@ -25,7 +25,12 @@ pub struct Load {
 /// Put a run in place of the last one.
 pub fn load(caller: &Caller, params: Load) -> Answer {
     caller.core.as_writer(caller.session)?;
-    let run = caller.core.load(&with_targets(params.profile, &params.targets), &params.trial)?;
+    let run = caller.core.load(
+        caller.session,
+        caller.files(),
+        &with_targets(params.profile, &params.targets),
+        &params.trial,
+    )?;
     let groups: Vec<Value> = run
         .plan
         .groups

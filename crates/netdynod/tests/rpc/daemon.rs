@@ -37,7 +37,10 @@ impl Daemon {
         let file = folder.path().join("token");
         std::fs::write(&file, TOKEN).unwrap();
         let file = file.to_str().unwrap().to_owned();
-        let daemon = Self::begin(folder, &["--tcp", "127.0.0.1:0", "--token-file", &file]);
+        let arguments =
+            ["--tcp", "127.0.0.1:0", "--token-file", &file, "--files", folder.path().to_str().unwrap()];
+        let arguments = arguments.map(str::to_owned);
+        let daemon = Self::begin(folder, &arguments.each_ref().map(String::as_str));
         let entry = daemon.logged("serving TCP");
         (daemon, entry["address"].as_str().unwrap().to_owned())
     }
@@ -49,6 +52,11 @@ impl Daemon {
 
     fn begin(folder: TempDir, arguments: &[&str]) -> Self {
         Self { child: spawn(&folder, arguments), folder }
+    }
+
+    /// A file beside its socket; over TCP those here can be named.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     pub fn socket(&self) -> PathBuf {

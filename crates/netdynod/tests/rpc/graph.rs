@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// From one end of a cable to the other and back, until it is stopped.
-fn over_a_cable() -> Value {
+pub fn over_a_cable() -> Value {
     json!({
         "name": "graph",
         "groups": [{"name": "s", "target": "udp://10.9.0.2:7", "devices": 1,

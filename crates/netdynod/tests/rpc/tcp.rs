@@ -74,10 +74,25 @@ fn who_has_not_shown_the_token_cannot_make_the_daemon_remember_much() {
 #[test]
 fn strangers_do_not_take_the_owners_places() {
     let (daemon, address) = Daemon::with_tcp();
-    let _strangers: Vec<_> = (0..64).map(|_| Client::tcp(&address)).collect();
-    let mut refused = Client::tcp(&address);
-    assert_eq!(error(&refused.line().unwrap(), -32007)["code"], "ND-104-15");
+    // also from the very address that he comes from
+    let mut strangers: Vec<_> = (0..300).map(|_| Client::tcp(&address)).collect();
+    let mut owner = Client::tcp(&address);
+    assert_eq!(owner.call("control.hello", json!({"token": TOKEN})), true);
+    assert_eq!(owner.get("run.status")["state"], "idle");
     assert_eq!(daemon.connect().get("run.status")["state"], "idle");
+    assert_eq!(strangers[0].line(), None, "who came first left first");
+    // none of them has taken one of the 64 seats
+    strangers.clear();
+    let known = |_| {
+        let mut client = Client::tcp(&address);
+        assert_eq!(client.call("control.hello", json!({"token": TOKEN})), true);
+        client
+    };
+    let _known: Vec<_> = (1..64).map(known).collect();
+    let data = Client::tcp(&address).fails("control.hello", json!({"token": TOKEN}), -32007);
+    assert_eq!(data["code"], "ND-104-15");
+    let open = std::fs::read_dir(format!("/proc/{}/fd", daemon.child.id())).unwrap().count();
+    assert!(open < 64 + 16 + 32, "{open} descriptors");
 }
 
 #[test]
