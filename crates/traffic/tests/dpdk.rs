@@ -456,25 +456,25 @@ fn a_capture_holds_what_was_sent_and_received() {
 #[test]
 fn a_capture_honours_filter_limit_and_port() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("some.pcapng");
+    let path = |name: &str| folder.path().join(name).with_extension("pcapng");
     let profile = |name: &str| cable(name, json!({"size": "18B", "rate": "2k/s"}));
     // Three devices: ports 10000 to 10002.
     let settings = json!({"interface": "b", "filter": "udp src port 10001"});
-    let (result, status) = captured(&profile("filter"), settings, &path);
+    let (result, status) = captured(&profile("filter"), settings, &path("filter"));
     let sent = element(&result, "a.tx").0;
-    let there = packets(&path);
+    let there = packets(&path("filter"));
     assert_eq!((status.packets, status.interface.as_str()), (there.len() as u64, "b"));
     // A third of what b received, give or take where the turn ended; what it sends back comes from port 7.
     let (received, replied) = directions(&there);
     assert!((sent / 3..=sent.div_ceil(3)).contains(&received), "{received} of {sent}");
     assert_eq!(replied, 0);
 
-    let (result, status) = captured(&profile("limit"), json!({"limit": "10kB"}), &path);
+    let (result, status) = captured(&profile("limit"), json!({"limit": "10kB"}), &path("limit"));
     all_came_back(&result);
     // 60 bytes, and 44 about them.
     assert_eq!((status.packets, status.state), (10_000 / 104, "full"));
 
-    let (result, status) = captured(&profile("none"), json!({"filter": "tcp"}), &path);
+    let (result, status) = captured(&profile("none"), json!({"filter": "tcp"}), &path("none"));
     all_came_back(&result);
     assert_eq!((status.packets, status.state), (0, "stopped"));
 

@@ -40,6 +40,8 @@ fn a_capture_takes_no_others_place_and_waits_for_nobody() {
     for name in ["theirs", "link", "dangling", "fifo", "."] {
         let data = writer.fails("capture.start", json!({"path": at(name), "interface": "lo"}), -32005);
         assert_eq!((&data["code"], &data["at"]), (&json!("ND-92-09"), &json!("capture.path")), "{name}");
+        let why = data["what"].as_str().unwrap();
+        assert!(!why.contains("Error reading bytes"), "{name}: the cause, not the library's words: {why}");
     }
     assert_eq!(std::fs::read(at("theirs")).unwrap(), b"theirs");
     assert!(!at("absent").exists());
