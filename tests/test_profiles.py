@@ -51,6 +51,26 @@ def test_validate_tells_people_the_same(lab: Lab) -> None:
     assert lab.run("validate", files[0]).code == 104
 
 
+def test_validate_advises_where_nothing_is_wrong(lab: Lab, tmp_path: Path) -> None:
+    long = group("g", "ping://127.0.0.1", {"ping": {"count": 100, "interval": "1s"}})
+    made = profile(long) | {"transport": {"sockets": {"cores": [4095]}}}
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps(made))
+    legs = tmp_path / "legs.json"
+    legs.write_text(json.dumps({"name": "e", "legs": [{"name": "a", "profile": made}]}))
+    done = lab.run("validate", "--json", str(path), str(legs))
+    assert done.code == 0, done.err
+    one, other = json.loads(done.out)
+    assert (one["errors"], other["errors"]) == ([], [])
+    places = ["groups[0].model.ping.count", "transport.sockets.cores[0]"]
+    assert [advice["at"] for advice in one["advice"]] == places
+    assert [advice["at"] for advice in other["advice"]] == [f"legs.a.profile.{at}" for at in places]
+    done = lab.run("validate", str(path))
+    assert (done.code, done.out.strip()) == (0, f"{path}: good")
+    assert "look again" in done.err
+    assert "core 4095" in done.err
+
+
 def test_run_refuses_each(
     lab: Lab, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,8 +27,16 @@ _ANYWHERE = {scheme: f"{scheme}://192.0.2.1" for scheme in ("mqtt", "http", "pin
 
 def of_profile(profile: Any) -> list[Finding]:
     """What the core's program finds wrong with a profile."""
+    return reviewed(profile)[0]
+
+
+def reviewed(profile: Any) -> tuple[list[Finding], list[Finding]]:
+    """The same, and what it advises to look at again where nothing is wrong."""
     made, _, wrong = secret.resolve(profile)
-    return wrong or [placed(error) for error in _core(made)["errors"]]
+    if wrong:
+        return wrong, []
+    said = _core(made)
+    return [placed(error) for error in said["errors"]], [placed(one) for one in said["advice"]]
 
 
 def of_impairment(spec: Any) -> list[Finding]:
@@ -55,7 +63,11 @@ def _core(document: Any, *options: str) -> dict[str, Any]:
     )
     try:
         said = json.loads(done.stdout)
-        return {"errors": list(said["errors"]), "spec": said.get("spec")}
+        return {
+            "errors": list(said["errors"]),
+            "advice": list(said.get("advice") or ()),
+            "spec": said.get("spec"),
+        }
     except (ValueError, KeyError, TypeError) as e:
         words = done.stderr.strip().splitlines()
         what = f"the daemon cannot validate: {words[-1] if words else f'status {done.returncode}'}"
@@ -67,6 +79,17 @@ def of_experiment(wanted: Experiment, folder: Path, ask: Ask = of_profile) -> It
     for variant in variants(wanted, folder):
         for finding in ask(as_run(variant.leg, variant.profile)):
             yield variant.name, finding
+
+
+def review_experiment(wanted: Experiment, folder: Path) -> tuple[list[Finding], list[Finding]]:
+    """What is wrong with all its variants, and what to look at again."""
+    errors: list[Finding] = []
+    advice: list[Finding] = []
+    for variant in variants(wanted, folder):
+        at = f"legs.{variant.name}.profile"
+        for found, said in zip((errors, advice), reviewed(as_run(variant.leg, variant.profile)), strict=True):
+            found.extend(under(at, one) for one in said)
+    return errors, advice
 
 
 def of_links(wanted: Experiment, folder: Path) -> Iterator[Finding]:

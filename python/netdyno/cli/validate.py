@@ -18,30 +18,42 @@ def validate(
         list[str],
         typer.Argument(help="Files or presets.", metavar="FILE", autocompletion=values.any_preset),
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print {file, errors} for each as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print {file, errors, advice} for each as JSON.")
+    ] = False,
 ) -> None:
     """Check profiles, experiments and tables of tuning, JSON or YAML, before they run.
 
-    Each error has a code, a place, and what to do. `netdyno run` does the same first by itself.
+    Each error has a code, a place, and what to do. `netdyno run` does the same first by itself. Advice is
+    on what is allowed and seldom meant: a flow longer than the load, a core that this machine lacks.
 
         netdyno validate mine.yaml
         netdyno validate profiles/*.json --json
     """
-    found: list[dict[str, Any]] = [{"file": one, "errors": findings(one)} for one in what]
+    found: list[dict[str, Any]] = []
+    for one in what:
+        errors, advice = findings(one)
+        found.append({"file": one, "errors": errors, "advice": advice})
     if as_json:
         console.document(found)
-    for one in found:
-        if not as_json:
-            for error in one["errors"]:
-                console.finding(error, str(one["file"]))
-            if not one["errors"]:
-                console.line(f"{one['file']}: good")
-    if any(one["errors"] for one in found):
+    else:
+        for seen in found:
+            _show(**seen)
+    if any(seen["errors"] for seen in found):
         raise typer.Exit(CONFIGURATION)
 
 
-def findings(name: str) -> list[dict[str, Any]]:
-    """All that is wrong with one file or preset."""
+def _show(file: str, errors: list[validation.Finding], advice: list[validation.Finding]) -> None:
+    for error in errors:
+        console.finding(error, file)
+    for one in advice:
+        console.note(f"{file}: look again: {one['at']}: {one['what']}. {one['fix']}")
+    if not errors:
+        console.line(f"{file}: good")
+
+
+def findings(name: str) -> tuple[list[validation.Finding], list[validation.Finding]]:
+    """All that is wrong with one file or preset, and what to look at again."""
     try:
         path = presets.path(name) or Path(name)
         if presets.is_word(name) and not path.exists():
@@ -49,17 +61,19 @@ def findings(name: str) -> list[dict[str, Any]]:
         data = config.read(path)
         if isinstance(data, dict) and data.get("format") == tables.FORMAT:
             tables.check(data, "")
-            return []
+            return [], []
         if not experiment.is_experiment(data):
             # the files that it names are beside it
             whole = experiment.resolve_profile(data, path.parent) if isinstance(data, dict) else data
-            return validation.of_profile(whole)
+            return validation.reviewed(whole)
         wanted = experiment.load(data, "")
+        errors, advice = validation.review_experiment(wanted, path.parent)
         return [
-            one | {"at": f"legs.{leg}.profile.{one['at']}"}
-            for leg, one in validation.of_experiment(wanted, path.parent)
-        ] + [*validation.of_links(wanted, path.parent), *validation.of_duts(wanted, path.parent)]
+            *errors,
+            *validation.of_links(wanted, path.parent),
+            *validation.of_duts(wanted, path.parent),
+        ], advice
     except Error as e:
         if e.exit_code != CONFIGURATION:
             raise
-        return [dict(one) for one in e.all] or [e.as_dict()]
+        return [dict(one) for one in e.all] or [e.as_dict()], []
