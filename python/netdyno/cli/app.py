@@ -105,6 +105,12 @@ def _call(arguments: list[str] | None) -> int:
         return _fail(e)
     except KeyboardInterrupt:
         return _fail(interrupt.interrupted())
+    except SystemExit as e:
+        if not isinstance(e.__context__, BrokenPipeError):
+            raise
+        # click's own end of a broken pipe, with a code that is none of ours
+        console.unheard(e.__context__)
+        return PASS
     except Exception as e:  # noqa: BLE001 - the last one to catch it
         if type(e).__name__ == "NoArgsIsHelpError":
             return PASS  # the help is out already
@@ -114,7 +120,9 @@ def _call(arguments: list[str] | None) -> int:
             return _fail(Error("ND-104-22", e.format_message().rstrip("."), fix=fix))
         if type(e).__name__ == "Abort":
             return _fail(interrupt.interrupted())
-        if isinstance(e, OSError) and e.filename is None and e.errno in _UNHEARD:
+        if isinstance(e, BrokenPipeError) or (
+            isinstance(e, OSError) and e.filename is None and e.errno in _UNHEARD
+        ):
             console.unheard(e)
             return PASS
         return _fail(_unexpected(e))
