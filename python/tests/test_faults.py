@@ -196,6 +196,7 @@ def test_ctrl_c_at_any_moment_leaves_nothing(tmp_path: Path, fake: Path, after: 
 
 def test_ctrl_c_before_a_run_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interrupt, "_early", [])
+    interrupt.begin()
     with pytest.raises(Error) as first:
         interrupt.early(signal.SIGINT, None)
     assert first.value.exit_code == 105

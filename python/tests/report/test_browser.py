@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from netdyno.escape import visible
 from netdyno.report import render
 from netdyno.report.locale import catalogue
 from netdyno.report.series_csv import series_csv
@@ -245,7 +246,7 @@ def test_hostile_names_do_nothing(browser: Browser, tmp_path: Path, result: dict
     browser.open((tmp_path / "evil.html").as_uri() + "?lang=ko")
     time.sleep(0.3)
     assert browser.js("return window.pwned") is None
-    assert browser.js("return document.querySelector('h1').textContent.trim()") == evil
+    assert browser.js("return document.querySelector('h1').textContent.trim()") == visible(evil)
     assert browser.js("return document.querySelectorAll('img').length") == 0
     assert browser.complaints() == []
 
