@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import PATIENT, Done, Lab, root, sh
+from lab import PATIENT, Done, Lab, root, sh, until
 
 pytestmark = root
 
@@ -283,8 +283,9 @@ def test_a_peer_that_comes_late_is_waited_for(lab: Lab, ends: Callable[[Lab], tu
     }
     answering = long([far]) | {"groups": [], "thresholds": []}
     first = lab.start("run", lab.write("near.json", document([near], "2k/s")))
-    time.sleep(1.5)
+    until(lambda: lab.runs.exists() and any(lab.runs.glob("*-*")), 30, "no run begins")
     folder = lab.newest()
+    time.sleep(1.5)
     second = lab.start("run", lab.write("far.json", answering))
     done = lab.wait(first)
     second.send_signal(signal.SIGINT)

@@ -51,9 +51,9 @@ def test_every_output_of_one_run(lab: Lab, reflector: str) -> None:
     assert result.valid
     assert result.verdict == "fail"
     assert [t.passed for t in result.thresholds] == [True, False, False]
-    # JUnit: one case for validity, one for each threshold
+    # JUnit: one case for validity, one for each threshold and each check
     suite = ET.parse(names["j.xml"]).getroot()
-    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("5", "2", "0")
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("6", "2", "0")
     failed = {
         case.get("name", "").split()[0] for case in suite.iter("testcase") if case.find("failure") is not None
     }
