@@ -33,7 +33,7 @@ MINIMAL = Result(id="r", name="r", started="2026-01-01").model_dump(mode="json")
 @pytest.fixture
 def core(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a core: what is tried is what is done before it is asked."""
-    monkeypatch.setattr(validation, "_core", lambda *_: {"errors": [], "spec": {}})
+    monkeypatch.setattr(validation, "_core", lambda *_: {"errors": [], "advice": [], "spec": {}})
 
 
 def clear(code: int, said: str) -> None:
@@ -82,10 +82,11 @@ def test_experiments_of_wrong_types(
         call(capsys, "validate", str(path))
 
 
-@pytest.mark.parametrize("value", ANY, ids=[str(n) for n in range(len(ANY))])
+@pytest.mark.parametrize("number", range(len(ANY)))
 def test_results_of_wrong_types(
-    value: Any, tmp_path: Path, core: None, capsys: pytest.CaptureFixture[str]
+    number: int, tmp_path: Path, core: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    value = ANY[number]
     a, b = tmp_path / "a.json", tmp_path / "b.json"
     b.write_text(json.dumps(MINIMAL))
     keys = (
@@ -107,7 +108,8 @@ def test_results_of_wrong_types(
         MINIMAL | {"legs": [{"name": "l", "repetitions": [{key: value}]}]}
         for key in ("groups", "series", "profile")
     ]
-    for document in made:
+    # each key with a third of the values: all of them take minutes
+    for document in made[number % 3 :: 3]:
         a.write_text(json.dumps(document))
         call(capsys, "report", str(a))
         call(capsys, "compare", str(a), str(b))
