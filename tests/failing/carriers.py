@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import heapq
+import itertools
 import os
 import socket
 import ssl
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +217,36 @@ class Tcp(Running):
 # ---- datagrams
 
 
+class Later:
+    """What is done after a while, by one thread for all: a thread each would be thousands, and none of them on time."""
+
+    def __init__(self) -> None:
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+        self._changed = threading.Condition()
+        self._begun = False
+
+    def put(self, seconds: float, what: Callable[[], None]) -> None:
+        """Do it then."""
+        with self._changed:
+            heapq.heappush(self._due, (time.monotonic() + seconds, next(self._numbers), what))
+            self._changed.notify()
+            if not self._begun:
+                self._begun = True
+                threading.Thread(target=self._work, daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not self._due or self._due[0][0] > time.monotonic():
+                    self._changed.wait(self._due[0][0] - time.monotonic() if self._due else None)
+                what = heapq.heappop(self._due)[2]
+            what()
+
+
+LATER = Later()
+
+
 class Place:
     """Where datagrams come from."""
 
@@ -228,9 +260,7 @@ class Place:
 
     def later(self, seconds: float, data: bytes) -> None:
         """Send it after a while."""
-        timer = threading.Timer(seconds, self.send, (data,))
-        timer.daemon = True
-        timer.start()
+        LATER.put(seconds, lambda: self.send(data))
 
     def close(self) -> None:
         """There is no connection."""
