@@ -1,6 +1,6 @@
 //! Up to [`BURST`] packets that travel together.
 
-use crate::Mbuf;
+use crate::mbuf::Mbuf;
 use dpdk_sys::rte_mbuf;
 use std::cell::Cell;
 use std::fmt;

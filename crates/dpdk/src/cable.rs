@@ -1,7 +1,8 @@
 //! A cable inside the process: two Ethernet ports joined by two rings.
 
+use crate::eal::Eal;
+use crate::error::{self, Result};
 use crate::ring::Ring;
-use crate::{Eal, Result, error};
 use dpdk_sys::rte_ring;
 use std::collections::BTreeMap;
 use std::ffi::CString;

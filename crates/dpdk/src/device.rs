@@ -1,12 +1,8 @@
 //! What a user writes to name a port, and what DPDK calls it.
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
-
-/// Shown in errors about device strings.
-pub(crate) const EXAMPLES: &str =
-    "pair:cable1, af_packet:veth0, tap:tap0, null, 0000:03:00.0, net_memif,role=server,id=0";
 
 /// A device string, read.
 #[derive(Debug, Clone, PartialEq, Eq)]

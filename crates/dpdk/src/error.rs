@@ -5,6 +5,10 @@ use std::ffi::CStr;
 use std::fmt;
 use std::io;
 
+/// Shown in errors about device strings.
+const EXAMPLES: &str =
+    "pair:cable1, af_packet:veth0, tap:tap0, null, 0000:03:00.0, net_memif,role=server,id=0";
+
 /// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -81,7 +85,7 @@ impl Error {
             Self::EalLacks { lacks } => {
                 format!("DPDK starts once per process: end the daemon and start it with {lacks}")
             }
-            Self::Device { .. } => format!("Write it like one of these: {}", crate::device::EXAMPLES),
+            Self::Device { .. } => format!("Write it like one of these: {}", EXAMPLES),
             Self::Memory { memory_mib, .. } => {
                 format!("Give DPDK more `memory` (it has {memory_mib} MiB), or ask for less")
             }

@@ -12,6 +12,7 @@ mod device;
 mod eal;
 mod error;
 mod files;
+mod info;
 mod log;
 mod mbuf;
 mod mempool;
@@ -23,10 +24,11 @@ pub use batch::{BURST, Batch};
 pub use device::Device;
 pub use eal::{Eal, EalOptions, ThreadGuard};
 pub use error::{Error, Result};
+pub use info::{Link, PortInfo, PortStats};
 pub use mbuf::Mbuf;
 pub use mempool::Mempool;
 pub use offload::{Checked, Headers, Offloads, Stamps, TxWork};
-pub use port::{Link, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
+pub use port::{Port, PortConfig, RxQueue, TxQueue};
 pub use ring::{Ring, RingRx, RingTx};
 
 /// The processor's time stamp counter, in ticks. Costs up to 22 ns in virtual machines: read it per burst.

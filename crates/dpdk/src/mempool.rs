@@ -1,6 +1,9 @@
 //! Where packets' memory comes from.
 
-use crate::{BURST, Batch, Eal, Error, Mbuf, Result};
+use crate::batch::{BURST, Batch};
+use crate::eal::Eal;
+use crate::error::{Error, Result};
+use crate::mbuf::Mbuf;
 use dpdk_sys::rte_mempool;
 use std::ffi::CString;
 use std::ptr::NonNull;

@@ -1,6 +1,6 @@
 //! Work that a port may do by itself, and how it is told to.
 
-use crate::PortInfo;
+use crate::info::PortInfo;
 use dpdk_sys as sys;
 
 /// What a port may offer to do, as it says in its receive and transmit capabilities.

@@ -1,6 +1,8 @@
 //! A queue of packets between two threads: one puts in, one takes out.
 
-use crate::{Batch, Eal, Result};
+use crate::batch::Batch;
+use crate::eal::Eal;
+use crate::error::Result;
 use dpdk_sys::{rte_mbuf, rte_ring};
 use std::ffi::{CStr, CString};
 use std::ptr::NonNull;

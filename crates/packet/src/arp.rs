@@ -1,7 +1,8 @@
 //! ARP for IPv4 over Ethernet (RFC 826).
 
+use crate::bytes::take;
+use crate::ethernet::Mac;
 use crate::ethernet::{self, BROADCAST, Ethernet, Tags, kind};
-use crate::{Mac, take};
 use std::net::Ipv4Addr;
 
 /// Bytes in a message.

@@ -5,7 +5,13 @@
 //!  | destination | source      | type |
 //! ```
 
-use crate::{Mac, take, take_mut};
+use crate::bytes::{take, take_mut};
+
+/// An Ethernet address.
+pub type Mac = [u8; 6];
+
+/// Bytes that every Ethernet frame has on the wire besides the ones here: the frame check sequence.
+pub const FCS: usize = 4;
 
 /// Bytes in the header.
 pub const LEN: usize = 14;

@@ -1,7 +1,8 @@
 //! ICMP echo (RFC 792, for IPv6 RFC 4443): a question becomes its answer in place.
 
+use crate::bytes::take_mut;
 use crate::layers::{Layers, protocol};
-use crate::{ethernet, ipv4, ipv6, take_mut};
+use crate::{ethernet, ipv4, ipv6};
 use std::net::IpAddr;
 
 /// Hops that an answer may make: the question may have used up all of its own.

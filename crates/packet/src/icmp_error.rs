@@ -6,9 +6,10 @@
 //! ```
 //! A quotation looks like what was sent, signature and all: nothing in it is to be taken for an arrival.
 
+use crate::bytes::take;
 use crate::layers::{Layers, protocol};
 use crate::signature::{self, Signature};
-use crate::{ipv4, ipv6, take};
+use crate::{ipv4, ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Bytes before the quotation.
@@ -139,8 +140,8 @@ fn quoted(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Program;
     use crate::frame::Flow;
+    use crate::frame::Program;
     use etherparse::{Icmpv4Type, Icmpv6Type, PacketBuilder};
     use proptest::prelude::*;
 

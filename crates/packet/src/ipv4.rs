@@ -5,7 +5,8 @@
 //!  |ver,ihl| dscp | length | id | fragment | ttl | protocol | checksum | source | destination |
 //! ```
 
-use crate::{checksum, take, take_mut};
+use crate::bytes::{take, take_mut};
+use crate::checksum;
 use std::net::Ipv4Addr;
 
 /// Bytes in a header without options.

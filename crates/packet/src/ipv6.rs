@@ -5,7 +5,7 @@
 //!  |ver,class,flow| length | next | hop limit | source  | destination |
 //! ```
 
-use crate::{take, take_mut};
+use crate::bytes::{take, take_mut};
 use std::net::Ipv6Addr;
 
 /// Bytes in the header.

@@ -1,7 +1,8 @@
 //! Where the headers of a frame are, or precisely why it has none that we can use.
 
+use crate::bytes::take;
 use crate::ethernet::{self, kind};
-use crate::{checksum, ipv4, ipv6, take};
+use crate::{checksum, ipv4, ipv6};
 
 /// IP protocol numbers.
 pub mod protocol {

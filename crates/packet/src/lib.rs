@@ -5,6 +5,7 @@
 //! write single headers. No input makes anything here panic.
 
 pub mod arp;
+mod bytes;
 pub mod checksum;
 pub mod ethernet;
 pub mod frame;
@@ -18,24 +19,7 @@ pub mod signature;
 mod summary;
 pub mod udp;
 
+pub use ethernet::{FCS, Mac};
 pub use frame::{Flow, Program};
 pub use layers::{Fault, Layers};
 pub use summary::summary;
-
-/// An Ethernet address.
-pub type Mac = [u8; 6];
-
-/// Bytes that every Ethernet frame has on the wire besides the ones here: the frame check sequence.
-pub const FCS: usize = 4;
-
-/// `N` bytes of `bytes` from `at` on.
-#[inline]
-fn take<const N: usize>(bytes: &[u8], at: usize) -> Option<&[u8; N]> {
-    bytes.get(at..)?.first_chunk()
-}
-
-/// `N` bytes of `bytes` from `at` on, to change.
-#[inline]
-fn take_mut<const N: usize>(bytes: &mut [u8], at: usize) -> Option<&mut [u8; N]> {
-    bytes.get_mut(at..)?.first_chunk_mut()
-}

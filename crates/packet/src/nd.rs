@@ -5,10 +5,12 @@
 //!  | type | code | checksum | flags | target | option: link-layer address |
 //! ```
 
+use crate::bytes::take;
+use crate::checksum;
+use crate::ethernet::Mac;
 use crate::ethernet::{self, Ethernet, Tags, kind};
 use crate::ipv6::{self, Ipv6};
 use crate::layers::{Layers, protocol};
-use crate::{Mac, checksum, take};
 use std::net::Ipv6Addr;
 
 /// Bytes in a message with its option, as it is sent here.

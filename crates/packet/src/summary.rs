@@ -1,10 +1,11 @@
 //! One line that tells people what a frame is.
 
 use crate::arp::{Arp, Operation};
+use crate::bytes::take;
 use crate::ethernet::{self, Ethernet, kind};
 use crate::frame::MacAddress;
 use crate::layers::{Layers, protocol};
-use crate::{ipv4, ipv6, take};
+use crate::{ipv4, ipv6};
 use std::fmt::Write;
 use std::net::IpAddr;
 

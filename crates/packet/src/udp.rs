@@ -5,8 +5,9 @@
 //!  | source port | destination port | length | checksum |
 //! ```
 
+use crate::bytes::{take, take_mut};
 use crate::layers::{Fault, Layers, protocol};
-use crate::{checksum, ethernet, ipv4, take, take_mut};
+use crate::{checksum, ethernet, ipv4};
 
 /// Bytes in the header.
 pub const LEN: usize = 8;
@@ -87,52 +88,5 @@ pub fn swap(frame: &mut [u8], at: usize) {
     if let Some([s0, s1, d0, d1]) = take_mut::<4>(frame, at) {
         std::mem::swap(s0, d0);
         std::mem::swap(s1, d1);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::signature::Signature;
-    use crate::{Flow, Program};
-    use proptest::prelude::*;
-
-    fn frame(size: usize) -> Vec<u8> {
-        let flow = Flow {
-            source_mac: [2, 0, 0, 0, 0, 1],
-            destination_mac: [2, 0, 0, 0, 0, 2],
-            source: "10.0.0.1:1".parse().expect("an address"),
-            destination: "10.0.0.2:2".parse().expect("an address"),
-        };
-        let mut frame = vec![0; size];
-        let signature = Signature { stream: 1, sequence: 2, sent_ns: 3 };
-        Program::udp(&flow, size).expect("it fits").write(&mut frame, 0, &signature);
-        frame
-    }
-
-    #[test]
-    fn plain_frames_of_all_sizes_are_known_as_such() {
-        for size in [60, 61, 67, 128, 1514] {
-            assert!(Datagram::plain(&frame(size)).is_some(), "{size}");
-        }
-    }
-
-    proptest! {
-        /// The short way never says what the long one does not.
-        #[test]
-        fn the_short_way_agrees_with_the_long_one(
-            changes in proptest::collection::vec((0usize..60, any::<u8>()), 0..4),
-            padding in 0usize..4,
-            cut in 0usize..=64,
-        ) {
-            let mut frame = frame(60);
-            changes.into_iter().for_each(|(at, value)| frame[at] = value);
-            frame.resize(60 + padding, 0xff);
-            let frame = &frame[..cut.min(frame.len())];
-            if let Some(found) = Datagram::plain(frame) {
-                let layers = Layers::find(frame).expect("whole");
-                prop_assert_eq!(found, (Datagram::parse(frame, &layers).expect("right"), layers));
-            }
-        }
     }
 }

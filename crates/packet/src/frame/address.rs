@@ -1,6 +1,6 @@
 //! An Ethernet address as people write it.
 
-use crate::Mac;
+use crate::ethernet::Mac;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::borrow::Cow;

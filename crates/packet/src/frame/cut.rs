@@ -3,15 +3,16 @@
 //! Every packet has the frame's headers, brought up to date: lengths, checksums, the sequence number of its first byte, an
 //! IPv4 identification of its own; FIN and PSH are the last one's.
 
-use super::FrameError;
-use super::compose::Recipe;
+use super::carried::Carried;
+use super::error::FrameError;
 use super::headers::{self, Placed};
 use super::layer::Layer;
-use super::program::Carried;
+use super::recipe::Recipe;
 use super::select::Selected;
+use crate::bytes::take_mut;
 use crate::checksum;
+use crate::ipv6;
 use crate::layers::protocol;
-use crate::{ipv6, take_mut};
 use std::ops::RangeInclusive;
 
 /// What a packet may carry at least and at most, bytes.

@@ -1,6 +1,6 @@
 //! From whom to whom frames go.
 
-use crate::Mac;
+use crate::ethernet::Mac;
 use std::net::SocketAddr;
 
 /// Addresses and ports that a frame's layers leave open.

@@ -1,8 +1,9 @@
 //! Layers as bytes: where each begins, what it says, and what its checksum covers.
 
+use super::carried::Carried;
+use super::error::FrameError;
+use super::flow::Flow;
 use super::layer::{Fill, Ipv4Layer, Ipv6Layer, Layer, PayloadLayer};
-use super::program::Carried;
-use super::{Flow, FrameError};
 use crate::checksum::{self, Sum};
 use crate::ethernet::{self, Tags, kind};
 use crate::layers::protocol;
@@ -414,7 +415,7 @@ impl Site {
             0 if self.zero_is_none => 0xffff,
             checksum => checksum,
         };
-        if let Some(place) = crate::take_mut(bytes, self.at) {
+        if let Some(place) = crate::bytes::take_mut(bytes, self.at) {
             *place = checksum.to_be_bytes();
         }
     }

@@ -1,6 +1,6 @@
 //! What a frame is made of, from the outside in.
 
-use super::MacAddress;
+use super::address::MacAddress;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, Ipv6Addr};

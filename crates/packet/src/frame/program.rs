@@ -1,10 +1,9 @@
 //! Frames, one after the other; some at a time, field by field rather than frame by frame: what is decided of a field is
 //! decided once for all, and sums are made for several frames at once.
 
-use super::compose::{Devices, Recipe, Sizes, compose};
+use super::carried::Carried;
 use super::cut::Cut;
 use super::vary::Values;
-use super::{Flow, FrameError, Layer};
 use crate::checksum::{Sum, complement, halves};
 use crate::ethernet::Tags;
 use crate::signature::{self, Signature};
@@ -152,19 +151,6 @@ impl Marks {
     }
 }
 
-/// UDP or TCP in IP, in every frame of a program at the same place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Carried {
-    /// Where the IP header begins.
-    pub ip: usize,
-    /// Where that of UDP or TCP does.
-    pub l4: usize,
-    /// Whether it is IPv6.
-    pub v6: bool,
-    /// Whether it is TCP, else UDP.
-    pub tcp: bool,
-}
-
 /// A frame without end: what [`compose`](super::compose()) makes.
 #[derive(Debug, Clone)]
 pub struct Program {
@@ -234,14 +220,6 @@ impl Program {
         let variants: Box<[Variant]> = frames.into_iter().take(1 << 16).map(variant).collect();
         let order = Order::cycle((0..variants.len()).map(|number| number as u16).collect());
         Self::new(variants, order, Box::new([]), Box::new([]))
-    }
-
-    /// UDP over IP from one end of `flow` to the other, every frame `size` bytes long without FCS and nothing in
-    /// it but the signature.
-    pub fn udp(flow: &Flow, size: usize) -> Result<Self, FrameError> {
-        let (layers, sizes) = (Layer::udp(flow.destination.is_ipv6()), Sizes::Cycle(vec![size]));
-        let devices = Devices::default();
-        compose(&Recipe { layers: &layers, vary: &[], sizes: &sizes, measured: true, flow, devices, seed: 0 })
     }
 
     /// The same frames, each with these tags behind its Ethernet addresses, and longer by them.

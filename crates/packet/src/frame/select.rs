@@ -1,11 +1,13 @@
 //! From the names of fields that vary to their places and values.
 
-use super::compose::Devices;
+use super::address::MacAddress;
+use super::error::FrameError;
 use super::field::{self, Field, Form, fields};
+use super::flow::Flow;
 use super::headers::Placed;
 use super::layer::Layer;
+use super::recipe::Devices;
 use super::vary::{Change, Value, Values, Vary};
-use super::{Flow, FrameError, MacAddress};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A field that varies.
