@@ -35,7 +35,8 @@ static void take_tag(struct rte_mbuf *packet)
 	char *frame = rte_pktmbuf_mtod(packet, char *);
 	const uint16_t *tag = (const uint16_t *)(frame + 2 * RTE_ETHER_ADDR_LEN);
 
-	if (rte_pktmbuf_data_len(packet) < sizeof(struct rte_ether_hdr) + sizeof(struct rte_vlan_hdr) ||
+	/* Of shared bytes nobody may write any; such a tag is sent as it stands. */
+	if (nd_is_shared(packet) || rte_pktmbuf_data_len(packet) < sizeof(struct rte_ether_hdr) + sizeof(struct rte_vlan_hdr) ||
 	    packet->ol_flags & RTE_MBUF_F_TX_VLAN || tag[0] != RTE_BE16(RTE_ETHER_TYPE_VLAN))
 		return;
 	packet->vlan_tci = rte_be_to_cpu_16(tag[1]);
@@ -52,6 +53,12 @@ uint16_t nd_tx_burst_helped(uint16_t port, uint16_t queue, struct rte_mbuf **mbu
 	uint16_t i, fit, sent;
 
 	for (i = 0; i < n; i++) {
+		/* Sums are written into the bytes: not into those of others. The rest waits until there is memory. */
+		if (mbufs[i]->ol_flags & RTE_MBUF_F_TX_OFFLOAD_MASK && nd_is_shared(mbufs[i]) &&
+		    nd_unshare(&mbufs[i]) != 0) {
+			n = i;
+			break;
+		}
 		if (tags)
 			take_tag(mbufs[i]);
 		/* Pseudo-headers' sums where checksums will be; headers are in the first segment, as we wrote them. */
@@ -134,6 +141,74 @@ int nd_alloc_frames(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t 
 int nd_chain(struct rte_mbuf *head, struct rte_mbuf *tail)
 {
 	return rte_pktmbuf_chain(head, tail);
+}
+
+/* Clones of one buffer beyond which its count of references could overflow. */
+#define ND_CLONES 60000
+
+static uint16_t references(const struct rte_mbuf *segment)
+{
+	if (RTE_MBUF_HAS_EXTBUF(segment))
+		return rte_mbuf_ext_refcnt_read(segment->shinfo);
+	if (RTE_MBUF_CLONED(segment))
+		segment = rte_mbuf_from_indirect((struct rte_mbuf *)segment);
+	return rte_mbuf_refcnt_read(segment);
+}
+
+int nd_is_shared(const struct rte_mbuf *packet)
+{
+	/* Bytes that were of another packet are taken as shared, even when that one is gone. */
+	return RTE_MBUF_CLONED(packet) || references(packet) > 1;
+}
+
+uint32_t nd_clone_burst(struct rte_mempool *pool, struct rte_mbuf **mbufs, struct rte_mbuf **out, uint32_t n)
+{
+	const struct rte_mbuf *segment;
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		for (segment = mbufs[i]; segment != NULL; segment = segment->next)
+			if (references(segment) > ND_CLONES)
+				return i;
+		out[i] = rte_pktmbuf_clone(mbufs[i], pool);
+		if (out[i] == NULL)
+			return i;
+	}
+	return n;
+}
+
+/* rte_pktmbuf_copy() knows no packets without bytes. */
+static struct rte_mbuf *copy_of(const struct rte_mbuf *packet, struct rte_mempool *pool)
+{
+	return packet->pkt_len > 0 ? rte_pktmbuf_copy(packet, pool, 0, UINT32_MAX) : rte_pktmbuf_alloc(pool);
+}
+
+uint32_t nd_copy_burst(struct rte_mempool *pool, struct rte_mbuf **mbufs, struct rte_mbuf **out, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		out[i] = copy_of(mbufs[i], pool);
+		if (out[i] == NULL)
+			return i;
+	}
+	return n;
+}
+
+int nd_unshare(struct rte_mbuf **packet)
+{
+	struct rte_mbuf *own = copy_of(*packet, (*packet)->pool);
+
+	if (own == NULL)
+		return -ENOMEM;
+	rte_pktmbuf_free(*packet);
+	*packet = own;
+	return 0;
+}
+
+int nd_trim(struct rte_mbuf *packet, uint16_t len)
+{
+	return rte_pktmbuf_trim(packet, len);
 }
 
 /* memcpy, as DPDK's own loops copy pointer by pointer where they are compiled for any CPU. */

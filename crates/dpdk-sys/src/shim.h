@@ -24,6 +24,7 @@
 /* The layout of an mbuf differs between DPDK releases in its unions only by name; offsets are all we need. */
 enum nd_mbuf {
 	ND_MBUF_BUF_ADDR = offsetof(struct rte_mbuf, buf_addr),
+	ND_MBUF_REFCNT = offsetof(struct rte_mbuf, refcnt),
 	ND_MBUF_DATA_OFF = offsetof(struct rte_mbuf, data_off),
 	ND_MBUF_NB_SEGS = offsetof(struct rte_mbuf, nb_segs),
 	ND_MBUF_OL_FLAGS = offsetof(struct rte_mbuf, ol_flags),
@@ -57,6 +58,8 @@ static const uint64_t ND_RX_OFFLOAD_TCP_CKSUM = RTE_ETH_RX_OFFLOAD_TCP_CKSUM;
 static const uint64_t ND_RX_OFFLOAD_TIMESTAMP = RTE_ETH_RX_OFFLOAD_TIMESTAMP;
 static const uint64_t ND_RX_L4_BAD = RTE_MBUF_F_RX_L4_CKSUM_BAD;
 static const uint64_t ND_RX_L4 = RTE_MBUF_F_RX_L4_CKSUM_MASK;
+/* Packets whose bytes may be those of other packets, too. */
+static const uint64_t ND_ATTACHED = RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
 static const uint64_t ND_TX_IPV4 = RTE_MBUF_F_TX_IPV4;
 static const uint64_t ND_TX_IPV6 = RTE_MBUF_F_TX_IPV6;
 static const uint64_t ND_TX_IPV4_CKSUM = RTE_MBUF_F_TX_IP_CKSUM;
@@ -92,6 +95,16 @@ struct rte_mempool *nd_dense_pool(const char *name, uint32_t n, uint32_t cache, 
 int nd_alloc_frames(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t n, uint16_t len);
 /* Make tail the end of head: 0 or a negative errno, and then nothing changed. */
 int nd_chain(struct rte_mbuf *head, struct rte_mbuf *tail);
+/* As many of the first packets as the pool has packets for: new ones with the same bytes. Cloned, they share the memory that
+ * these are in; copied, they have them in memory of their own. Returns how many, in out. */
+uint32_t nd_clone_burst(struct rte_mempool *pool, struct rte_mbuf **mbufs, struct rte_mbuf **out, uint32_t n);
+uint32_t nd_copy_burst(struct rte_mempool *pool, struct rte_mbuf **mbufs, struct rte_mbuf **out, uint32_t n);
+/* Whether other packets have the bytes of the first segment, too. */
+int nd_is_shared(const struct rte_mbuf *packet);
+/* Put a packet with a copy of the bytes in place of this one: 0 or a negative errno, and then nothing changed. */
+int nd_unshare(struct rte_mbuf **packet);
+/* Take bytes off the end, all of which must be in the last segment: 0, or -1 and nothing changed. */
+int nd_trim(struct rte_mbuf *packet, uint16_t len);
 /* Ends of a ring with one thread at each: as many as there is room for, as there are. */
 uint32_t nd_ring_enqueue(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_t n);
 uint32_t nd_ring_dequeue(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_t n);

@@ -4,10 +4,14 @@ use crate::offload::{Checked, Stamps, TxWork};
 use dpdk_sys::{nd_mbuf, rte_mbuf};
 use std::fmt;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// A packet, owned: dropping it gives its memory back to the pool it came from.
 ///
 /// Only the first segment can be read and written; [`Mbuf::is_whole`] says whether that is all of it.
+///
+/// A packet's bytes are its own, or shared with its [clones](crate::Mempool::clone_of). Shared bytes are never written:
+/// who asks to write gets a copy of them first, made by [`Mbuf::unshare`].
 #[repr(transparent)]
 pub struct Mbuf(NonNull<rte_mbuf>);
 
@@ -82,12 +86,101 @@ impl Mbuf {
         unsafe { std::slice::from_raw_parts(self.start(), len.into()) }
     }
 
-    /// The bytes of the first segment, to change.
+    /// The bytes of the first segment, to change. Of a packet that shares them they are copied first; with no memory for
+    /// that they are not given: the slice is empty, which parsers count as a truncated frame.
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
+        if self.may_share() && !self.unshare() {
+            return &mut [];
+        }
         let len: u16 = self.field(nd_mbuf::ND_MBUF_DATA_LEN);
-        // SAFETY: as in `data`; we hold the packet mutably, and make no second owner of its buffer.
+        // SAFETY: as in `data`; we hold the packet mutably, and no other packet has its bytes, nor can one get them but
+        // through this one.
         unsafe { std::slice::from_raw_parts_mut(self.start(), len.into()) }
+    }
+
+    /// Whether another packet may have the same bytes, from the packet's first cache line alone.
+    #[inline]
+    fn may_share(&self) -> bool {
+        // SAFETY: the count of references is a 16-bit number, aligned, in the header of a valid packet; threads that own
+        // clones of it change it by atomic instructions.
+        let references =
+            unsafe { AtomicU16::from_ptr(self.0.as_ptr().byte_add(nd_mbuf::ND_MBUF_REFCNT as usize).cast()) };
+        // Acquire: what other owners did with the bytes was done before they gave up their reference.
+        let attached = self.field::<u64>(nd_mbuf::ND_MBUF_OL_FLAGS) & dpdk_sys::ND_ATTACHED != 0;
+        attached || references.load(Ordering::Acquire) != 1
+    }
+
+    /// Whether its bytes are those of other packets, too: it or they are clones. They can be read by all.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        // SAFETY: the packet is valid and ours.
+        self.may_share() && unsafe { dpdk_sys::nd_is_shared(self.0.as_ptr()) } != 0
+    }
+
+    /// Give a packet that shares its bytes a copy of them, from the pool that it came from. `false`: there was no memory,
+    /// and nothing changed. A packet whose bytes are its own stays as it is.
+    #[cold]
+    pub fn unshare(&mut self) -> bool {
+        if !self.is_shared() {
+            return true;
+        }
+        let mut raw = self.0.as_ptr();
+        // SAFETY: the packet is valid and ours; the call puts another one in its place, ours too, and drops our hold on
+        // this one, or changes nothing.
+        let code = unsafe { dpdk_sys::nd_unshare(&raw mut raw) };
+        match NonNull::new(raw) {
+            Some(own) if code == 0 => {
+                self.0 = own;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Bytes that [`Mbuf::prepend`] can put before the packet.
+    #[inline]
+    pub fn headroom(&self) -> usize {
+        self.field::<u16>(nd_mbuf::ND_MBUF_DATA_OFF).into()
+    }
+
+    /// Make the packet longer by `n` bytes at its front, and return these to be written; they are whatever was there
+    /// before. `None`, and nothing changed: there is no such room, or the bytes are shared and there is no memory for a copy.
+    #[inline]
+    pub fn prepend(&mut self, n: usize) -> Option<&mut [u8]> {
+        if self.may_share() && !self.unshare() {
+            return None;
+        }
+        let offset: u16 = self.field(nd_mbuf::ND_MBUF_DATA_OFF);
+        let more = u16::try_from(n).ok().filter(|n| *n <= offset)?;
+        let len = self.field::<u16>(nd_mbuf::ND_MBUF_DATA_LEN).checked_add(more)?;
+        let all = self.field::<u32>(nd_mbuf::ND_MBUF_PKT_LEN).checked_add(more.into())?;
+        self.set_field(nd_mbuf::ND_MBUF_DATA_OFF, offset - more);
+        self.set_field(nd_mbuf::ND_MBUF_DATA_LEN, len);
+        self.set_field(nd_mbuf::ND_MBUF_PKT_LEN, all);
+        self.data_mut().get_mut(..n)
+    }
+
+    /// Take `n` bytes off the front. `false`, and nothing changed: the first segment has fewer.
+    #[inline]
+    pub fn adjust(&mut self, n: usize) -> bool {
+        let (offset, len): (u16, u16) =
+            (self.field(nd_mbuf::ND_MBUF_DATA_OFF), self.field(nd_mbuf::ND_MBUF_DATA_LEN));
+        let Some(less) = u16::try_from(n).ok().filter(|n| *n <= len) else { return false };
+        let all: u32 = self.field(nd_mbuf::ND_MBUF_PKT_LEN);
+        // Both stay within the buffer: the end of the bytes is where it was.
+        self.set_field(nd_mbuf::ND_MBUF_DATA_OFF, offset + less);
+        self.set_field(nd_mbuf::ND_MBUF_DATA_LEN, len - less);
+        self.set_field(nd_mbuf::ND_MBUF_PKT_LEN, all - u32::from(less));
+        true
+    }
+
+    /// Take `n` bytes off the end, such as padding. `false`, and nothing changed: the last segment has fewer.
+    #[inline]
+    pub fn trim(&mut self, n: usize) -> bool {
+        let Ok(less) = u16::try_from(n) else { return false };
+        // SAFETY: the packet is valid and ours; lengths are changed only if all goes from the last segment.
+        unsafe { dpdk_sys::nd_trim(self.0.as_ptr(), less) == 0 }
     }
 
     /// Most bytes that [`Mbuf::set_len`] takes.
@@ -99,11 +192,11 @@ impl Mbuf {
     }
 
     /// Make the packet `len` bytes long and return them all to be written. `None` when the packet has
-    /// no room for it, or came in several segments; it is then unchanged. Bytes past the former end are
-    /// whatever the buffer held before.
+    /// no room for it, came in several segments, or shares its bytes while there is no memory for a copy; its bytes are
+    /// then unchanged. Bytes past the former end are whatever the buffer held before.
     #[inline]
     pub fn set_len(&mut self, len: usize) -> Option<&mut [u8]> {
-        if len > self.capacity() || !self.is_whole() {
+        if self.may_share() && !self.unshare() || len > self.capacity() || !self.is_whole() {
             return None;
         }
         self.set_field(nd_mbuf::ND_MBUF_PKT_LEN, len as u32);

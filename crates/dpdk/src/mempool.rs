@@ -4,7 +4,7 @@ use crate::batch::{BURST, Batch};
 use crate::eal::Eal;
 use crate::error::{Error, Result};
 use crate::mbuf::Mbuf;
-use dpdk_sys::rte_mempool;
+use dpdk_sys::{rte_mbuf, rte_mempool};
 use std::ffi::CString;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,6 +35,9 @@ unsafe impl Sync for Inner {}
 
 /// Packets that a registered thread keeps for itself.
 const CACHE: u32 = 256;
+
+/// Makes packets from a pool that are like others, and returns how many.
+type Make = unsafe extern "C" fn(*mut rte_mempool, *mut *mut rte_mbuf, *mut *mut rte_mbuf, u32) -> u32;
 
 /// A pool that nobody uses now.
 struct Idle(NonNull<rte_mempool>, Shape);
@@ -112,6 +115,43 @@ impl Mempool {
             batch.weigh(n as u64 * u64::from(len));
         }
         got == n
+    }
+
+    /// Clones of the first packets in `from`, to the end of `to`: as many as there is room and memory for, which it returns.
+    /// A clone has a header of its own, from this pool, and the bytes of the packet that it is of, which stay in memory
+    /// until the last of them is gone. Whoever wants to write gets a copy first: see [`Mbuf::data_mut`].
+    pub fn clones_of(&self, from: &Batch, to: &mut Batch) -> usize {
+        self.again(from.frames(), to, dpdk_sys::nd_clone_burst)
+    }
+
+    /// Copies of the first packets in `from`, to the end of `to`: as many as there is room and memory for, which it
+    /// returns. Longer ones than this pool's packets have room for come in several segments.
+    pub fn copies_of(&self, from: &Batch, to: &mut Batch) -> usize {
+        self.again(from.frames(), to, dpdk_sys::nd_copy_burst)
+    }
+
+    /// A clone of one packet: see [`Mempool::clones_of`]. `None`: there is no memory.
+    pub fn clone_of(&self, mbuf: &Mbuf) -> Option<Mbuf> {
+        let mut one = Batch::new();
+        self.again(std::slice::from_ref(mbuf), &mut one, dpdk_sys::nd_clone_burst);
+        one.into_iter().next()
+    }
+
+    /// A copy of one packet: see [`Mempool::copies_of`]. `None`: there is no memory.
+    pub fn copy_of(&self, mbuf: &Mbuf) -> Option<Mbuf> {
+        let mut one = Batch::new();
+        self.again(std::slice::from_ref(mbuf), &mut one, dpdk_sys::nd_copy_burst);
+        one.into_iter().next()
+    }
+
+    fn again(&self, from: &[Mbuf], to: &mut Batch, make: Make) -> usize {
+        let pool = self.0.pool.as_ptr();
+        // The shim takes pointers as DPDK does; Mbuf is a transparent one, and the packets are only read, apart from their
+        // counts of references, which all may change.
+        let packets = from.as_ptr().cast_mut().cast::<*mut rte_mbuf>();
+        // SAFETY: the pool is valid; `from` are as many packets, borrowed for the call, which writes at most `n` new ones,
+        // owned by nobody else, and returns how many.
+        unsafe { to.fill(|places, room| make(pool, packets, places, from.len().min(room) as u32) as usize) }
     }
 
     /// How many segments so many bytes take.

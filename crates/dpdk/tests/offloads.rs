@@ -227,6 +227,29 @@ fn up(ours: &Open, peer: &Open) {
     }
 }
 
+/// Work that the driver does by writing into the packet is done to none of the bytes that another packet has, too.
+fn shares(ours: &mut Open, peer: &mut Open, pool: &Mempool) {
+    let (mut untagged, headers) = frame(false, false, 100);
+    untagged[place(&headers)..][..2].copy_from_slice(&[0xde, 0xad]);
+    let mut tagged = untagged.clone();
+    tagged.splice(12..12, [0x81, 0, 0, 100]);
+    for (bytes, work) in [(untagged, Some(TxWork::checksums(&headers, false))), (tagged, None)] {
+        let mut first = pool.packet(&bytes).unwrap();
+        if let Some(work) = &work {
+            first.leave(work);
+        }
+        let mut batch = Batch::new();
+        batch.push(pool.clone_of(&first).unwrap()).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        while ours.tx.send(&mut batch) == 0 {
+            assert!(Instant::now() < deadline, "it is not sent");
+        }
+        let (came, _) = receive(peer);
+        assert_eq!(first.data(), bytes, "another packet's bytes were written");
+        assert_eq!((came.len(), &came[..14]), (bytes.len(), &bytes[..14]));
+    }
+}
+
 fn pool() -> Mempool {
     Mempool::new(eal(), 8191, 2048).unwrap()
 }
@@ -263,6 +286,7 @@ fn vhost_and_virtio() {
         leaves(ours, peer, &pool);
         looks(ours, peer, &pool, false);
         tags(ours, peer, &pool, true);
+        shares(ours, peer, &pool);
     }
     std::fs::remove_dir_all(folder).unwrap();
 }
