@@ -143,6 +143,20 @@ int nd_chain(struct rte_mbuf *head, struct rte_mbuf *tail)
 	return rte_pktmbuf_chain(head, tail);
 }
 
+int nd_meta_register(uint32_t size, int *offset, uint64_t *flag)
+{
+	struct rte_mbuf_dynfield field = { .name = "netdyno_meta", .size = size, .align = 8 };
+	struct rte_mbuf_dynflag valid = { .name = "netdyno_meta_valid" };
+	int bit;
+
+	*offset = rte_mbuf_dynfield_register(&field);
+	bit = rte_mbuf_dynflag_register(&valid);
+	if (*offset < 0 || bit < 0)
+		return -rte_errno;
+	*flag = UINT64_C(1) << bit;
+	return 0;
+}
+
 /* Clones of one buffer beyond which its count of references could overflow. */
 #define ND_CLONES 60000
 

@@ -95,6 +95,8 @@ struct rte_mempool *nd_dense_pool(const char *name, uint32_t n, uint32_t cache, 
 int nd_alloc_frames(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t n, uint16_t len);
 /* Make tail the end of head: 0 or a negative errno, and then nothing changed. */
 int nd_chain(struct rte_mbuf *head, struct rte_mbuf *tail);
+/* Room of so many bytes in all packets, aligned to 8, and a flag that says whether it is used: 0 or a negative errno. */
+int nd_meta_register(uint32_t size, int *offset, uint64_t *flag);
 /* As many of the first packets as the pool has packets for: new ones with the same bytes. Cloned, they share the memory that
  * these are in; copied, they have them in memory of their own. Returns how many, in out. */
 uint32_t nd_clone_burst(struct rte_mempool *pool, struct rte_mbuf **mbufs, struct rte_mbuf **out, uint32_t n);

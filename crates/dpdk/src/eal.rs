@@ -2,6 +2,7 @@
 
 use crate::error::{self, Error, Result};
 use crate::log;
+use crate::meta;
 use std::ffi::CString;
 use std::marker::PhantomData;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -134,6 +135,14 @@ fn init(options: &EalOptions) -> Result<()> {
     let code = unsafe { dpdk_sys::rte_eal_init(count, argv.as_mut_ptr()) };
     std::mem::forget((argv, owned));
     remove_directory();
+    let meta = if code >= 0 { meta::register() } else { 0 };
+    if meta < 0 {
+        return Err(Error::Eal {
+            cause: format!("no room in packets for what is known of them ({})", error::strerror(meta)),
+            hint: "Leave out drivers or options that use mbuf dynamic fields.".into(),
+            log: log::recent(),
+        });
+    }
     if code >= 0 {
         return Ok(());
     }

@@ -1,5 +1,6 @@
 //! One packet in DPDK's memory.
 
+use crate::meta::{self, Meta};
 use crate::offload::{Checked, Stamps, TxWork};
 use dpdk_sys::{nd_mbuf, rte_mbuf};
 use std::fmt;
@@ -158,6 +159,7 @@ impl Mbuf {
         self.set_field(nd_mbuf::ND_MBUF_DATA_OFF, offset - more);
         self.set_field(nd_mbuf::ND_MBUF_DATA_LEN, len);
         self.set_field(nd_mbuf::ND_MBUF_PKT_LEN, all);
+        self.clear_meta();
         self.data_mut().get_mut(..n)
     }
 
@@ -172,6 +174,7 @@ impl Mbuf {
         self.set_field(nd_mbuf::ND_MBUF_DATA_OFF, offset + less);
         self.set_field(nd_mbuf::ND_MBUF_DATA_LEN, len - less);
         self.set_field(nd_mbuf::ND_MBUF_PKT_LEN, all - u32::from(less));
+        self.clear_meta();
         true
     }
 
@@ -180,7 +183,43 @@ impl Mbuf {
     pub fn trim(&mut self, n: usize) -> bool {
         let Ok(less) = u16::try_from(n) else { return false };
         // SAFETY: the packet is valid and ours; lengths are changed only if all goes from the last segment.
-        unsafe { dpdk_sys::nd_trim(self.0.as_ptr(), less) == 0 }
+        let trimmed = unsafe { dpdk_sys::nd_trim(self.0.as_ptr(), less) == 0 };
+        self.check_meta();
+        trimmed
+    }
+
+    /// What is known of the packet, if a parser told and it still holds.
+    #[inline]
+    pub fn meta(&self) -> Option<Meta> {
+        let valid = self.field::<u64>(nd_mbuf::ND_MBUF_OL_FLAGS) & meta::flag() != 0;
+        // SAFETY: a dynamic field of the packet's header, of that size and alignment; the flag says that it was written.
+        valid.then(|| unsafe { meta::place(self.0).read() })
+    }
+
+    /// Tell what is known of the packet, in place of what was known before.
+    #[inline]
+    pub fn set_meta(&mut self, meta: Meta) {
+        // SAFETY: as in `meta`; we hold the packet mutably, and nobody else uses this field.
+        unsafe { meta::place(self.0).write(meta) };
+        let flags: u64 = self.field(nd_mbuf::ND_MBUF_OL_FLAGS);
+        self.set_field(nd_mbuf::ND_MBUF_OL_FLAGS, flags | meta::flag());
+    }
+
+    /// Nothing is known of the packet any more.
+    #[inline]
+    pub fn clear_meta(&mut self) {
+        let flags: u64 = self.field(nd_mbuf::ND_MBUF_OL_FLAGS);
+        if flags & meta::flag() != 0 {
+            self.set_field(nd_mbuf::ND_MBUF_OL_FLAGS, flags & !meta::flag());
+        }
+    }
+
+    /// The packet has another length: what is known of it holds if it ends after what that is about.
+    #[inline]
+    fn check_meta(&mut self) {
+        if self.meta().is_some_and(|meta| usize::from(meta.end) > self.len()) {
+            self.clear_meta();
+        }
     }
 
     /// Most bytes that [`Mbuf::set_len`] takes.
@@ -201,13 +240,16 @@ impl Mbuf {
         }
         self.set_field(nd_mbuf::ND_MBUF_PKT_LEN, len as u32);
         self.set_field(nd_mbuf::ND_MBUF_DATA_LEN, len as u16);
+        self.check_meta();
         Some(self.data_mut())
     }
 
     /// Leave work to the port that sends the packet, which was started to do such.
     #[inline]
     pub fn leave(&mut self, work: &TxWork) {
-        self.set_field(nd_mbuf::ND_MBUF_OL_FLAGS, work.flags);
+        // Whose memory its bytes are in, and whether something is known of them, stays as it is.
+        let kept = self.field::<u64>(nd_mbuf::ND_MBUF_OL_FLAGS) & (dpdk_sys::ND_ATTACHED | meta::flag());
+        self.set_field(nd_mbuf::ND_MBUF_OL_FLAGS, kept | work.flags);
         self.set_field(nd_mbuf::ND_MBUF_TX_OFFLOAD, work.lengths);
     }
 
