@@ -68,6 +68,22 @@ impl Eal {
         &self.options
     }
 
+    /// NUMA nodes that packet memory can be taken from. None: all memory is alike, as there is one node, or as DPDK runs
+    /// without huge pages and so takes what the kernel gives it.
+    pub fn nodes(&self) -> Vec<u32> {
+        if !self.options.huge_pages {
+            return Vec::new();
+        }
+        // SAFETY: the EAL runs (`self` is the proof), and has found the machine's nodes.
+        let count = unsafe { dpdk_sys::rte_socket_count() };
+        if count < 2 {
+            return Vec::new();
+        }
+        // SAFETY: as above; indices are below the count.
+        let node = |index| unsafe { dpdk_sys::rte_socket_id_by_idx(index) };
+        (0..count).filter_map(|index| u32::try_from(node(index)).ok()).collect()
+    }
+
     /// Make the calling thread known to DPDK until the guard is dropped. Packet memory also works without,
     /// but several times slower: only known threads have a cache of free packets of their own.
     pub fn register_thread(&self) -> Result<ThreadGuard> {

@@ -26,6 +26,8 @@ struct Inner {
 struct Shape {
     packets: u32,
     room: u16,
+    /// The NUMA node that its memory is on; `None`: any.
+    node: Option<u32>,
 }
 
 // SAFETY: DPDK's pools may be used by any thread; the pointer never dangles since pools are never freed.
@@ -47,10 +49,28 @@ unsafe impl Send for Idle {}
 static IDLE: Mutex<Vec<Idle>> = Mutex::new(Vec::new());
 
 impl Mempool {
-    /// A pool of `packets` packets of up to `room` bytes each.
+    /// A pool of `packets` packets of up to `room` bytes each, wherever there is memory.
     pub fn new(eal: &'static Eal, packets: u32, room: u16) -> Result<Self> {
+        Self::on(eal, None, packets, room)
+    }
+
+    /// The same in the memory of one NUMA node, such as that of [the port](crate::Port::node) that uses it; see
+    /// [`NodePools`](crate::NodePools) for all ports of a graph. Where nodes cannot be told apart (one node, no huge pages)
+    /// that is the memory there is; a node whose memory is full lets others help, and that is logged.
+    pub fn on(eal: &'static Eal, node: Option<u32>, packets: u32, room: u16) -> Result<Self> {
+        let node = node.filter(|node| eal.nodes().contains(node));
+        match (node, Self::make(eal, Shape { packets, room, node })) {
+            (Some(node), Err(_)) => {
+                tracing::warn!(node, packets, room, "no packet memory on this NUMA node; taken from another");
+                Self::make(eal, Shape { packets, room, node: None })
+            }
+            (_, made) => made,
+        }
+    }
+
+    fn make(eal: &'static Eal, shape: Shape) -> Result<Self> {
         static COUNT: Mutex<u32> = Mutex::new(0);
-        let shape = Shape { packets, room };
+        let Shape { packets, room, node } = shape;
         let _control = eal.control();
         {
             let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,11 +91,12 @@ impl Mempool {
         };
         let cache = CACHE.min(packets / 4);
         let room_with_head = room.saturating_add(dpdk_sys::RTE_PKTMBUF_HEADROOM as u16);
+        let node = node.and_then(|node| i32::try_from(node).ok()).unwrap_or(-1);
         // SAFETY: the EAL runs, with addresses for devices that are those of the process, as dense pools need;
         // `name` is NUL-terminated and copied; -1 is SOCKET_ID_ANY.
         let pool = unsafe {
             if eal.options().huge_pages {
-                dpdk_sys::rte_pktmbuf_pool_create(name.as_ptr(), packets, cache, 0, room_with_head, -1)
+                dpdk_sys::rte_pktmbuf_pool_create(name.as_ptr(), packets, cache, 0, room_with_head, node)
             } else {
                 dpdk_sys::nd_dense_pool(name.as_ptr(), packets, cache, room_with_head)
             }
@@ -186,6 +207,11 @@ impl Mempool {
     /// Packets in all.
     pub fn capacity(&self) -> u32 {
         self.0.shape.packets
+    }
+
+    /// The NUMA node that its memory is on. `None`: any, as nobody asked, or as they cannot be told apart.
+    pub fn node(&self) -> Option<u32> {
+        self.0.shape.node
     }
 
     pub(crate) fn as_ptr(&self) -> *mut rte_mempool {

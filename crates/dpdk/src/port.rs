@@ -1,6 +1,6 @@
 //! Ethernet ports: opened by device string, used through queues, closed when the last queue is gone.
 
-use crate::batch::Batch;
+use crate::batch::{BURST, Batch};
 use crate::cable;
 use crate::device::Device;
 use crate::eal::Eal;
@@ -39,6 +39,8 @@ pub struct PortConfig {
     pub rss: bool,
     /// The work that the port is to do by itself: only such that it offers.
     pub offloads: Offloads,
+    /// Most packets that are received or sent at once; 0: what the port [likes](Port::preferred_burst).
+    pub burst: u16,
 }
 
 impl Default for PortConfig {
@@ -53,6 +55,7 @@ impl Default for PortConfig {
             mac: None,
             rss: false,
             offloads: Offloads::default(),
+            burst: 0,
         }
     }
 }
@@ -127,6 +130,8 @@ pub struct RxQueue {
     direct: Option<Direct>,
     /// The port takes tags out.
     untagged: bool,
+    /// Most packets at once.
+    burst: usize,
     /// Keeps the pool from being used by others while the queue fills packets from it.
     _pool: Mempool,
 }
@@ -139,6 +144,8 @@ pub struct TxQueue {
     direct: Option<Direct>,
     /// Packets may leave work to the port; with whether it puts tags in.
     helped: Option<bool>,
+    /// Most packets at once.
+    burst: usize,
 }
 
 impl Port {
@@ -236,6 +243,8 @@ impl Port {
             _ => Err(self.failed(action, code, port.device.hint())),
         };
         let (mut rx_size, mut tx_size) = (config.rx_descriptors, config.tx_descriptors);
+        // What queues are made of is beside the port, too; u32::MAX is SOCKET_ID_ANY.
+        let node = self.node().unwrap_or(u32::MAX);
         // SAFETY: for all calls below, the port is open and not started, we are the only one to set it up,
         // the pointers outlive the calls, the pool is valid for good, a null queue configuration means the
         // port's own default, and queue numbers are below the counts configured first.
@@ -250,12 +259,11 @@ impl Port {
             )?;
             for queue in 0..config.rx_queues {
                 let (none, pool) = (std::ptr::null(), pool.as_ptr());
-                let node = u32::MAX; // SOCKET_ID_ANY
                 let code = dpdk_sys::rte_eth_rx_queue_setup(id, queue, rx_size, node, none, pool);
                 check("setting up a receive queue", code)?;
             }
             for queue in 0..config.tx_queues {
-                let code = dpdk_sys::rte_eth_tx_queue_setup(id, queue, tx_size, u32::MAX, std::ptr::null());
+                let code = dpdk_sys::rte_eth_tx_queue_setup(id, queue, tx_size, node, std::ptr::null());
                 check("setting up a transmit queue", code)?;
             }
             if config.mtu != 0 {
@@ -273,18 +281,37 @@ impl Port {
             }
         }
         let untagged = config.offloads.vlan_strip;
+        let burst = match config.burst {
+            0 => self.preferred_burst(),
+            packets => usize::from(packets).min(BURST),
+        };
         let helped = config.offloads.sending().then_some(config.offloads.vlan_insert);
         let rx = |queue| {
             let direct = port.direct(RX, queue);
-            RxQueue { port: self.0.clone(), queue, direct, untagged, _pool: pool.clone() }
+            RxQueue { port: self.0.clone(), queue, direct, untagged, burst, _pool: pool.clone() }
         };
-        let tx = |queue| TxQueue { port: self.0.clone(), queue, direct: port.direct(TX, queue), helped };
+        let tx =
+            |queue| TxQueue { port: self.0.clone(), queue, direct: port.direct(TX, queue), helped, burst };
         Ok(((0..config.rx_queues).map(rx).collect(), (0..config.tx_queues).map(tx).collect()))
     }
 
     /// The device string, in full.
     pub fn device(&self) -> String {
         self.0.device.to_string()
+    }
+
+    /// The NUMA node that the port is on. `None`: none, or all memory is alike (see [`Eal::nodes`]).
+    pub fn node(&self) -> Option<u32> {
+        // SAFETY: the port is open.
+        let node = unsafe { dpdk_sys::rte_eth_dev_socket_id(self.0.id) };
+        u32::try_from(node).ok().filter(|node| self.0.eal.nodes().contains(node))
+    }
+
+    /// How many packets the port likes to be received or sent at once. One that copies every frame moves all bytes of a
+    /// burst through the cache, where the packets of a long one push each other out, and what others hold there, too; the
+    /// others pass pointers on, for which long bursts are best.
+    pub fn preferred_burst(&self) -> usize {
+        self.0.device.preferred_burst()
     }
 
     /// What the port can do.
@@ -381,16 +408,21 @@ impl Port {
 }
 
 impl RxQueue {
-    /// Take what has arrived, as much as `batch` has room for.
+    /// Most packets that [`RxQueue::receive`] takes at once.
+    pub fn burst(&self) -> usize {
+        self.burst
+    }
+
+    /// Take what has arrived, as much as `batch` has room for and the port hands out at once.
     #[inline]
     pub fn receive(&mut self, batch: &mut Batch) -> usize {
         if let Some(direct) = &mut self.direct {
             return direct.receive(batch);
         }
-        let (port, queue) = (self.port.id, self.queue);
+        let (port, queue, burst) = (self.port.id, self.queue, self.burst);
         let get = |to: *mut *mut rte_mbuf, room: usize| {
             // SAFETY: the port is started and has this queue; `&mut self` makes us its only user.
-            usize::from(unsafe { dpdk_sys::nd_rx_burst(port, queue, to, room as u16) })
+            usize::from(unsafe { dpdk_sys::nd_rx_burst(port, queue, to, room.min(burst) as u16) })
         };
         // SAFETY: the driver writes at most `room` packets and hands them over.
         let received = unsafe { batch.fill(get) };
@@ -411,10 +443,13 @@ impl TxQueue {
         if let Some(direct) = &mut self.direct {
             return direct.send(batch);
         }
-        let (port, queue) = (self.port.id, self.queue);
+        let (port, queue, burst) = (self.port.id, self.queue, self.burst);
         let put = |from: *mut *mut rte_mbuf, n: usize| {
-            // SAFETY: the port is started and has this queue; `&mut self` makes us its only user.
-            usize::from(unsafe { dpdk_sys::nd_tx_burst(port, queue, from, n as u16) })
+            in_pieces(n, burst, |at, n| {
+                // SAFETY: the port is started and has this queue; `&mut self` makes us its only user; `at + n` is at most as
+                // many packets as there are.
+                usize::from(unsafe { dpdk_sys::nd_tx_burst(port, queue, from.add(at), n as u16) })
+            })
         };
         // SAFETY: the driver takes over the first packets, as many as it returns.
         unsafe { batch.take(put) }
@@ -423,14 +458,17 @@ impl TxQueue {
 
 impl TxQueue {
     fn send_helped(&mut self, batch: &mut Batch, tags: bool) -> usize {
-        let (port, queue) = (self.port.id, self.queue);
+        let (port, queue, burst) = (self.port.id, self.queue, self.burst);
         let mut unfit = 0;
         let put = |from: *mut *mut rte_mbuf, n: usize| {
-            // SAFETY: as in `send`; packets in a batch are nobody else's, so that they may be changed.
-            let taken = unsafe {
-                dpdk_sys::nd_tx_burst_helped(port, queue, from, n as u16, tags.into(), &raw mut unfit)
-            };
-            usize::from(taken)
+            in_pieces(n, burst, |at, n| {
+                // SAFETY: as in `send`; packets in a batch are nobody else's, and the call changes no bytes that are shared.
+                let taken = unsafe {
+                    let (first, tags) = (from.add(at), tags.into());
+                    dpdk_sys::nd_tx_burst_helped(port, queue, first, n as u16, tags, &raw mut unfit)
+                };
+                usize::from(taken)
+            })
         };
         // SAFETY: the driver takes over the first packets, as many as it returns.
         let sent = unsafe { batch.take(put) };
@@ -479,6 +517,21 @@ impl Drop for Inner {
     }
 }
 
+/// Have `send(at, n)` send `n` packets from number `at` on, at most `burst` at once, until all are sent or it takes fewer.
+/// Returns how many were sent.
+#[inline]
+fn in_pieces(packets: usize, burst: usize, mut send: impl FnMut(usize, usize) -> usize) -> usize {
+    let mut sent = 0;
+    loop {
+        let piece = (packets - sent).min(burst);
+        let taken = send(sent, piece);
+        sent += taken.min(piece);
+        if taken < piece || sent == packets {
+            return sent;
+        }
+    }
+}
+
 /// The driver's name with a number: DPDK wants each virtual device to have a name of its own.
 fn numbered(driver: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(100);
@@ -491,4 +544,30 @@ fn numbered(driver: &str) -> String {
 /// Device strings hold no NUL: [`Device`] refuses them.
 fn c_string(text: &str) -> CString {
     CString::new(text).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_sent_in_pieces_until_one_is_not_taken_whole() {
+        // 100 packets in bursts of 32, by a port that has room for so many.
+        for (room, pieces) in [
+            (1000, &[(0, 32), (32, 32), (64, 32), (96, 4)][..]),
+            (64, &[(0, 32), (32, 32), (64, 32)]),
+            (40, &[(0, 32), (32, 32)]),
+            (0, &[(0, 32)]),
+        ] {
+            let (mut left, mut asked) = (room, Vec::new());
+            let sent = in_pieces(100, 32, |at, n| {
+                asked.push((at, n));
+                let taken = n.min(left);
+                left -= taken;
+                taken
+            });
+            assert_eq!((sent, &asked[..]), (room.min(100), pieces));
+        }
+        assert_eq!(in_pieces(0, 32, |_, n| n), 0);
+    }
 }

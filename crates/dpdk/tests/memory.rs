@@ -5,7 +5,7 @@
 mod common;
 
 use common::{eal, frames, numbers};
-use dpdk::{BURST, Batch, Eal, EalOptions, Error, Mempool, Ring};
+use dpdk::{BURST, Batch, Eal, EalOptions, Error, Mempool, NodePools, Port, PortConfig, Ring};
 
 #[test]
 fn packets_go_back_to_their_pool() {
@@ -183,4 +183,43 @@ fn a_batch_knows_how_many_bytes_it_holds_whatever_is_done_to_it() {
     assert_eq!(batch.bytes(), 0);
     drop(batch);
     assert_eq!(pool.available(), 1023);
+}
+
+#[test]
+fn ports_of_one_node_have_one_pool() {
+    let mut pools = NodePools::new(eal(), 63, 128);
+    let ports = ["null", "pair:nodes"].map(|device| Port::open(eal(), device).unwrap());
+    for port in &ports {
+        let pool = pools.of(port).unwrap();
+        assert_eq!(pool.node(), port.node());
+    }
+    let nodes: std::collections::BTreeSet<_> = ports.iter().map(Port::node).collect();
+    assert_eq!(
+        pools.pools().map(|(node, _)| node).collect::<Vec<_>>(),
+        nodes.into_iter().collect::<Vec<_>>()
+    );
+    // A node that this machine does not have, or cannot tell from the others, is none.
+    let before = pools.pools().count();
+    assert_eq!(pools.on(Some(4711)).unwrap().node(), None);
+    assert!(pools.pools().count() <= before + 1);
+    if eal().nodes().is_empty() {
+        assert_eq!(pools.pools().count(), 1);
+    }
+}
+
+#[test]
+fn a_port_says_what_burst_it_likes_and_gets_no_longer_one() {
+    let pool = Mempool::new(eal(), 1023, 128).unwrap();
+    let bursts = |burst| PortConfig { burst, ..PortConfig::default() };
+    for (asked, expected) in [(0, BURST), (32, 32), (1, 1), (4000, BURST)] {
+        let port = Port::open(eal(), "null").unwrap();
+        assert_eq!(port.preferred_burst(), BURST);
+        let (mut rx, mut tx) = port.start(&bursts(asked), &pool).unwrap();
+        let mut batch = Batch::new();
+        assert_eq!((rx[0].burst(), rx[0].receive(&mut batch)), (expected, expected));
+        while batch.room() > 0 {
+            rx[0].receive(&mut batch);
+        }
+        assert_eq!(tx[0].send(&mut batch), BURST, "in pieces");
+    }
 }
