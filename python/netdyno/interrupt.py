@@ -56,6 +56,12 @@ def early(number: int, frame: FrameType | None) -> None:
     _raise()
 
 
+def heed() -> None:
+    """Raise what came before a run and was lost on its way."""
+    if _early:
+        raise interrupted()
+
+
 class Interrupts:
     """Counts interrupts, and decides by what is going on whether one raises at once."""
 
@@ -80,8 +86,7 @@ class Interrupts:
         old: dict[int, Any] = {n: signal.signal(n, self.handle) for n in numbers}
         try:
             # raised where Python drops errors, as in a destructor, it would be lost
-            if _early:
-                raise interrupted()
+            heed()
             yield self
         finally:
             for number, handler in old.items():

@@ -11,55 +11,42 @@ from typing import Annotated, Any
 import typer
 
 from netdyno import __version__, interrupt
-from netdyno.cli import (
-    bind,
-    compare,
-    console,
-    daemon,
-    demo,
-    describe,
-    doctor,
-    graph,
-    impair,
-    init,
-    report,
-    restore,
-    run,
-    runs,
-    tune,
-    validate,
-)
-from netdyno.cli.verb import Verb, Verbs
+from netdyno.cli import console
+from netdyno.cli.verb import Verbs
 from netdyno.errors import EXITS, PASS, Error
 
 EPILOG = "Exit codes: " + ", ".join(f"{code} {meaning}" for code, meaning in EXITS.items()) + "."
+
+VERBS = {
+    "demo": "demo:demo",
+    "run": "run:run",
+    "init": "init:init",
+    "validate": "validate:validate",
+    "describe": "describe:describe",
+    "impair": "impair:impair",
+    "compare": "compare:compare",
+    "report": "report:report",
+    "graph": "graph:graph",
+    "doctor": "doctor:doctor",
+    "bind": "bind:bind",
+    "unbind": "bind:unbind",
+    "restore": "restore:restore",
+    "runs": "runs:app",
+    "tune": "tune:app",
+    "daemon": "daemon:app",
+}
+"""Verb → where it is: `file:function`. It is loaded when it is asked for."""
 
 app = typer.Typer(
     name="netdyno",
     help="Put a known load on a network, measure what it really delivers, and see it in a report.\n\n"
     "Start with `netdyno demo`, then `netdyno run mqtt://HOST`, then `netdyno init` for your own profile.",
     epilog=EPILOG,
-    cls=Verbs,
+    cls=Verbs.of(VERBS),
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-app.command("demo", cls=Verb)(demo.demo)
-app.command("run", cls=Verb)(run.run)
-app.command("init", cls=Verb)(init.init)
-app.command("validate", cls=Verb)(validate.validate)
-app.command("describe", cls=Verb)(describe.describe)
-app.command("impair", cls=Verb)(impair.impair)
-app.command("compare", cls=Verb)(compare.compare)
-app.add_typer(runs.app, name="runs")
-app.command("report", cls=Verb)(report.report)
-app.add_typer(tune.app, name="tune")
-app.command("graph", cls=Verb)(graph.graph)
-app.command("doctor", cls=Verb)(doctor.doctor)
-app.command("bind", cls=Verb)(bind.bind)
-app.command("unbind", cls=Verb)(bind.unbind)
-app.command("restore", cls=Verb)(restore.restore)
-app.add_typer(daemon.app, name="daemon")
 
 
 def _version(wanted: bool) -> None:

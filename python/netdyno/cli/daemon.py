@@ -22,6 +22,7 @@ app = typer.Typer(
     cls=Verbs,
     no_args_is_help=True,
     rich_markup_mode="markdown",
+    add_completion=False,
 )
 
 Socket = Annotated[Path | None, typer.Option(help="The daemon's Unix socket.", metavar="PATH")]

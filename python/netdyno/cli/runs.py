@@ -20,6 +20,7 @@ app = typer.Typer(
     cls=Verbs,
     no_args_is_help=True,
     rich_markup_mode="markdown",
+    add_completion=False,
 )
 
 

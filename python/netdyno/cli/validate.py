@@ -10,7 +10,6 @@ import typer
 from netdyno import config, experiment, presets, validation
 from netdyno.cli import console, values
 from netdyno.errors import CONFIGURATION, Error
-from netdyno.tuning import tables
 
 
 def validate(
@@ -59,8 +58,7 @@ def findings(name: str) -> tuple[list[validation.Finding], list[validation.Findi
         if presets.is_word(name) and not path.exists():
             raise presets.unknown(name, presets.names())
         data = config.read(path)
-        if isinstance(data, dict) and data.get("format") == tables.FORMAT:
-            tables.check(data, "")
+        if isinstance(data, dict) and _is_table(data):
             return [], []
         if not experiment.is_experiment(data):
             # the files that it names are beside it
@@ -77,3 +75,16 @@ def findings(name: str) -> tuple[list[validation.Finding], list[validation.Findi
         if e.exit_code != CONFIGURATION:
             raise
         return [dict(one) for one in e.all] or [e.as_dict()], []
+
+
+def _is_table(data: dict[str, Any]) -> bool:
+    """Whether it is a table of tuning, which is checked then."""
+    if data.get("format") in (None, experiment.FORMAT):
+        return False
+    # a part of the application that other files need nothing of
+    from netdyno.tuning import tables
+
+    if data["format"] != tables.FORMAT:
+        return False
+    tables.check(data, "")
+    return True

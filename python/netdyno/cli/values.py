@@ -9,7 +9,6 @@ from netdyno import paths, presets
 from netdyno.errors import Error
 from netdyno.stats import units
 from netdyno.store import NAME, Store
-from netdyno.tuning import service
 
 
 def whole(option: str, least: int = 1, most: int | None = None) -> Callable[[str], int]:
@@ -109,11 +108,15 @@ def stored_run(incomplete: str) -> Iterator[str]:
 
 def service_class(incomplete: str) -> Iterator[str]:
     """Classes of service that begin so."""
+    from netdyno.tuning import service
+
     return (name for name in service.classes() if name.startswith(incomplete))
 
 
 def known_setting(incomplete: str) -> Iterator[str]:
     """Settings of the kernel that begin so."""
+    from netdyno.tuning import service
+
     return (name for name in service.settings() if name.startswith(incomplete))
 
 

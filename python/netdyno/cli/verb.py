@@ -1,12 +1,18 @@
-"""How verbs show their help: examples a line each, and no value after a flag, which takes none."""
+"""Verbs are loaded when they are asked for. Help: an example is a line, and a flag shows no value."""
 
 from __future__ import annotations
 
 import inspect
 import shlex
+from collections.abc import Iterator, Mapping, MutableMapping
+from importlib import import_module
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
+
+from netdyno import interrupt
+from netdyno.errors import Error
 
 _running: list[str] = []
 """The words of the command line that is being run."""
@@ -44,6 +50,62 @@ class Verbs(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         """Its parameters, as help shows them."""
         return _plain(super().get_params(ctx))
+
+    @classmethod
+    def of(cls, where: Mapping[str, str]) -> type[Verbs]:
+        """The list of the verbs that `where` names: verb → `file:function` below `netdyno.cli`."""
+
+        class Listed(cls):  # type: ignore[valid-type, misc]
+            def __init__(self, **more: Any) -> None:
+                super().__init__(**more)
+                self.commands = _Lazy(where)
+
+        return Listed
+
+
+class _Lazy(MutableMapping[str, Any]):
+    """Commands by verb. Loading all of them takes most of a second, and a command line needs one."""
+
+    def __init__(self, where: Mapping[str, str]) -> None:
+        self._known: dict[str, Any] = dict(where)
+
+    def __getitem__(self, verb: str) -> Any:
+        one = self._known[verb]
+        if isinstance(one, str):
+            one = self._known[verb] = _loaded(verb, one)
+        return one
+
+    def __setitem__(self, verb: str, command: Any) -> None:
+        self._known[verb] = command
+
+    def __delitem__(self, verb: str) -> None:
+        del self._known[verb]
+
+    def __contains__(self, verb: object) -> bool:
+        return verb in self._known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+def _loaded(verb: str, where: str) -> Any:
+    """The command of a verb: one function, or a list of further verbs."""
+    file, _, name = where.partition(":")
+    try:
+        found = getattr(import_module(f"netdyno.cli.{file}"), name)
+    except ImportError as e:
+        raise Error("ND-92-35", f"netdyno cannot be loaded: {e}", fix="Install netdyno again") from e
+    # one that came while a library was loading may have been taken for a fault of that library
+    interrupt.heed()
+    if not isinstance(found, typer.Typer):
+        function, found = found, typer.Typer(add_completion=False, rich_markup_mode="markdown")
+        found.command(verb, cls=Verb)(function)
+    command = typer.main.get_command(found)
+    command.name = verb
+    return command
 
 
 def _fenced(text: str) -> str:
