@@ -213,9 +213,9 @@ def test_from_init_to_compare(lab: Lab, reflector: str) -> None:
 def test_describe_and_doctor(lab: Lab) -> None:
     about = json.loads(lab.good("describe", "--json").out)
     assert {one["name"] for one in about["core"]["transports"]} == {"sockets", "dpdk"}
-    protocols = {one["name"]: one for one in about["core"]["protocols"]}
-    assert {"mqtt", "http", "ping", "stream", "script"} <= protocols.keys()
-    assert "publish" in protocols["mqtt"]["delays"]
+    models = {one["name"]: one for one in about["core"]["models"]}
+    assert {"mqtt", "http", "ping", "stream", "script"} <= models.keys()
+    assert "publish" in {delay["name"] for delay in models["mqtt"]["delays"]}
     assert "lo" in {one["name"] for one in about["core"]["interfaces"]}
     assert "iot-mixed" in about["presets"]["profiles"]
     assert "mqtt" in lab.good("describe").out

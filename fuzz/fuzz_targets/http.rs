@@ -1,4 +1,4 @@
 //! What comes from a server must not break a `http` device.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| protocol::testing::fuzz("http", data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| models::fuzz("http", data));

@@ -1,4 +1,4 @@
 //! What comes from a server must not break a `ping` device.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| protocol::testing::fuzz("ping", data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| models::fuzz("ping", data));

@@ -1,4 +1,4 @@
 //! What comes from a server must not break a `stream` device.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| protocol::testing::fuzz("stream", data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| models::fuzz("stream", data));

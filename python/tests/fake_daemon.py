@@ -312,7 +312,7 @@ class Connection(socketserver.StreamRequestHandler):
                 return {
                     "name": "netdynod", "version": "0.0.0-fake", "pid": os.getpid(), "cores": [0, 1],
                     "transports": [{"name": "sockets", "available": True}, {"name": "dpdk", "available": True}],
-                    "protocols": [{"name": k, "delays": v, "schemes": [k]} for k, v in DELAYS.items()],
+                    **json.loads((paths.data("schema") / "models.json").read_text()),
                     "interfaces": [], "limits": {"nofile": 1024},
                 }  # fmt: skip
             case "core.shutdown":

@@ -34,7 +34,7 @@ def test_describe(daemon: Daemon) -> None:
     with daemon.connect() as client:
         about = client.call("core.describe")
     assert about["pid"] == daemon.pid
-    assert {"mqtt", "http", "ping", "stream"} <= {p["name"] for p in about["protocols"]}
+    assert {"mqtt", "http", "ping", "stream"} <= {p["name"] for p in about["models"]}
 
 
 def test_a_run_from_load_to_result(daemon: Daemon) -> None:

@@ -58,8 +58,11 @@ enum Command {
     /// Print the JSON Schema of profiles.
     Schema {
         /// Of how a link is impaired instead.
-        #[arg(long)]
+        #[arg(long, conflicts_with = "models")]
         impair: bool,
+        /// What the models say about themselves instead: counters, delays, indices, schemes, defaults.
+        #[arg(long)]
+        models: bool,
     },
 }
 
@@ -97,8 +100,12 @@ fn run(cli: &Cli) -> Result<ExitCode> {
                 return Ok(EXIT_ENVIRONMENT.into());
             }
         }
-        Some(Command::Schema { impair }) => {
-            let schema = if *impair { links::schema() } else { profile::schema() };
+        Some(Command::Schema { impair, models }) => {
+            let schema = match (impair, models) {
+                (true, _) => links::schema(),
+                (_, true) => serde_json::to_value(models::Catalogue::new())?,
+                _ => profile::schema(),
+            };
             print(&format!("{schema:#}\n"))?;
         }
     }

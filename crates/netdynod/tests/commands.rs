@@ -42,6 +42,9 @@ fn profiles_are_validated_each() {
 fn the_schema_is_printed() {
     let (code, out, _) = run(&["schema"]);
     assert_eq!((code, &serde_json::from_str::<Value>(&out).unwrap()["type"]), (0, &"object".into()));
+    let (code, out, _) = run(&["schema", "--models"]);
+    let models = &serde_json::from_str::<Value>(&out).unwrap()["models"];
+    assert_eq!((code, models[0]["delays"][0]["name"].is_string()), (0, true), "{out}");
 }
 
 #[test]

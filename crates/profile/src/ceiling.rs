@@ -3,9 +3,7 @@
 use crate::error::OUT_OF_RANGE;
 use crate::source::Pool;
 use crate::{Error, Group, Load, Profile};
-use protocol::registry::Params;
-use protocol::script::Step;
-use protocol::unit::Interval;
+use protocol::describe::Paced;
 
 /// Most groups of a profile.
 pub const GROUPS: usize = 1_000;
@@ -72,36 +70,23 @@ fn held(profile: &Profile) -> Option<Error> {
                 format!("{addresses} source addresses of all groups up to here are more than can be held");
             return error(format!("groups[{i}].source"), what, "Use at most 1048576 in all");
         }
-        let size = match &group.model {
-            Params::Http(http) => http.size,
-            Params::Mqtt(mqtt) => mqtt.size,
-            Params::Stream(_) | Params::Ping(_) | Params::Script(_) => None,
-        };
-        filled = filled.saturating_add(size.map_or(0, |size| size.0));
+        filled = filled.saturating_add(group.model.filled());
         if filled > FILLED {
             let what =
                 format!("the payloads of all groups up to here have {filled} bytes, more than can be held");
             let at = format!("groups[{i}].model.{}", group.model.name());
             return error(at, what, "Use at most \"256MiB\" in all");
         }
-        if let Params::Script(script) = &group.model {
-            patterns += expressions(&script.steps);
+        if let Some((key, more)) = group.model.expressions() {
+            patterns += more;
             if patterns > PATTERNS {
                 let what = format!("{patterns} regular expressions up to here are more than can be held");
-                return error(format!("groups[{i}].model.script.steps"), what, "Use at most 128 in all");
+                let at = format!("groups[{i}].model.{}.{key}", group.model.name());
+                return error(at, what, "Use at most 128 in all");
             }
         }
     }
     None
-}
-
-fn expressions(steps: &[Step]) -> usize {
-    let of = |step: &Step| match step {
-        Step::ExpectRegex(_) => 1,
-        Step::Repeat(repeat) => expressions(&repeat.steps),
-        _ => 0,
-    };
-    steps.iter().map(of).sum()
 }
 
 /// Rates of an open loop that are too high.
@@ -122,17 +107,7 @@ fn flows<'a>(group: &'a Group, factor: f64, at: &'a str) -> impl Iterator<Item =
 
 /// All devices together send too often.
 fn messages(group: &Group, at: &str) -> Option<Error> {
-    let per_second = |interval: Interval| if interval.ns() == 0 { 0.0 } else { 1e9 / interval.ns() as f64 };
-    let (key, each) = match &group.model {
-        Params::Stream(stream) => match (stream.rate, stream.interval) {
-            (None, Some(interval)) => ("interval", per_second(interval)),
-            (rate, _) => ("rate", rate.map_or(0.0, |rate| rate.0)),
-        },
-        Params::Mqtt(mqtt) => ("interval", per_second(mqtt.interval)),
-        Params::Http(http) => ("interval", per_second(http.interval)),
-        Params::Ping(ping) => ("interval", per_second(ping.interval)),
-        Params::Script(_) => return None,
-    };
+    let Paced { key, per_second: each } = group.model.paced()?;
     let devices = f64::from(group.devices);
     (each * devices > RATE * (1.0 + f64::EPSILON)).then(|| {
         let what = format!(

@@ -2,12 +2,12 @@
 
 use crate::error::{BAD_REFERENCE, BAD_VALUE, CONFLICT, OUT_OF_RANGE};
 use crate::load::capital;
-use crate::metric::Kind;
 use crate::text::listed;
-use crate::{Bound, Capture, Dpdk, Error, Group, Load, Port, Profile, Role, Target, Threshold, Transport};
+use crate::{Capture, Dpdk, Error, Group, Load, Port, Profile, Role, Target, Transport, model, threshold};
+use models::Params;
 use protocol::problem::{Problem, closest};
-use protocol::registry::{Carrier, Params};
-use protocol::unit::{Interval, Rate};
+use protocol::target::Carrier;
+use protocol::unit::Interval;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -70,7 +70,7 @@ pub fn check(profile: &Profile) -> Vec<Error> {
         }
     }
     for (i, threshold) in profile.thresholds.iter().enumerate().take_while(|_| more()) {
-        check_threshold(profile, threshold, &format!("thresholds[{i}]"), &mut add);
+        threshold::check(profile, threshold, &format!("thresholds[{i}]"), &mut add);
     }
     if let Some(capture) = &profile.capture {
         add(check_capture(capture, "capture").err());
@@ -182,13 +182,15 @@ fn check_target(
             format!("Write {}://{}", target.scheme, target.host),
         )));
     }
-    match (&group.model, &target.path) {
-        (Params::Http(http), Some(path)) if http.path != "/" && http.path != *path => {
-            let what = format!("the target asks for {path}, the model for {}", http.path);
+    let default = Params::default_of(group.model.name());
+    let default = default.as_ref().and_then(Params::path);
+    match (group.model.path(), &target.path) {
+        (Some(own), Some(path)) if Some(own) != default && own != *path => {
+            let what = format!("the target asks for {path}, the model for {own}");
             add(Some(Error::new(CONFLICT, key.clone(), what, "Leave the path out of one of them")));
         }
-        (Params::Http(_), _) | (_, None) => {}
-        (_, Some(path)) => {
+        (Some(_), _) | (_, None) => {}
+        (None, Some(path)) => {
             let what = format!("{}:// has no path, and {path:?} is one", target.scheme);
             add(Some(Error::new(BAD_VALUE, key.clone(), what, "Leave it out")));
         }
@@ -202,14 +204,13 @@ fn check_target(
             "Leave tls out, or use a TLS scheme in the target",
         )));
     }
-    if matches!(profile.transport, Transport::Dpdk(_)) && group.model.name() != "stream" {
+    if matches!(profile.transport, Transport::Dpdk(_)) && group.model.stateless().is_none() {
         let what = format!("the dpdk transport does not carry {} yet", group.model.name());
-        add(Some(Error::new(
-            CONFLICT,
-            format!("{at}.model"),
-            what,
-            "Use the sockets transport, or the stream model",
-        )));
+        let fix = format!(
+            "Use the sockets transport, or {}",
+            model::that(|_, params| params.stateless().is_some())
+        );
+        add(Some(Error::new(CONFLICT, format!("{at}.model"), what, fix)));
     }
 }
 
@@ -486,112 +487,6 @@ fn all_elements(dpdk: &Dpdk) -> impl Iterator<Item = String> + '_ {
         });
         lanes.chain(port.impair.as_ref().map(|_| format!("{}.impair", port.name)))
     })
-}
-
-fn check_threshold(profile: &Profile, threshold: &Threshold, at: &str, add: &mut impl FnMut(Option<Error>)) {
-    let key = format!("{at}.metric");
-    let metric = &threshold.metric;
-    match profile.groups.iter().find(|g| g.name == metric.group) {
-        None => {
-            let names = || profile.groups.iter().map(|g| g.name.as_str());
-            let fix = match closest(&metric.group, names()) {
-                Some(near) => format!("Did you mean {near:?}?"),
-                None if profile.groups.is_empty() => "Add the group, or leave the threshold out".to_owned(),
-                None => format!("Use one of {}", listed(names())),
-            };
-            add(Some(Error::new(BAD_REFERENCE, key, format!("there is no group {:?}", metric.group), fix)));
-        }
-        Some(group) => {
-            let of_order = matches!(
-                metric.kind,
-                Kind::Reordering(_) | Kind::Disorder(..) | Kind::Noticeable | Kind::Losses(..)
-            );
-            if of_order && !matches!(group.model, Params::Stream(_)) {
-                let what = format!("messages of {} have no order", group.model.name());
-                let fix = "Use it with the stream model";
-                add(Some(Error::new(BAD_REFERENCE, key.clone(), what, fix)));
-            }
-            if let Kind::Delay(delay, _) | Kind::Ipdv(delay, _) = &metric.kind
-                && !group.model.delays().contains(&delay.as_str())
-            {
-                let what = format!("{} measures no delay called {delay:?}", group.model.name());
-                add(Some(Error::new(
-                    BAD_REFERENCE,
-                    key,
-                    what,
-                    format!("Use one of {}", group.model.delays().join(", ")),
-                )));
-            }
-        }
-    }
-    match (&threshold.max, &threshold.min) {
-        (Some(_), Some(_)) => {
-            add(Some(Error::new(
-                CONFLICT,
-                at,
-                "a threshold has max or min, not both",
-                "Make two thresholds of it",
-            )));
-        }
-        (None, None) => {
-            add(Some(Error::new(CONFLICT, at, "the threshold has no bound", "Give it max or min")))
-        }
-        (Some(bound), None) | (None, Some(bound)) => {
-            if let Err(what) = bound.value(&metric.kind) {
-                let side = if threshold.max.is_some() { "max" } else { "min" };
-                add(Some(Error::new(
-                    BAD_VALUE,
-                    format!("{at}.{side}"),
-                    what,
-                    "Give a number in the metric's unit",
-                )));
-            }
-        }
-    }
-    if !(0.5..1.0).contains(&threshold.confidence) {
-        let what = format!("{} is not a usable confidence", threshold.confidence);
-        add(Some(Error::new(
-            OUT_OF_RANGE,
-            format!("{at}.confidence"),
-            what,
-            "Use 0.5 to below 1, such as 0.95",
-        )));
-    }
-}
-
-impl Bound {
-    /// The bound in the metric's unit: nanoseconds, per second, a count or a ratio.
-    pub fn value(&self, kind: &Kind) -> Result<f64, String> {
-        match (self, kind) {
-            (Bound::Number(n), _) if n.is_finite() => Ok(*n),
-            (Bound::Number(n), _) => Err(format!("{n} is no bound")),
-            (
-                Bound::Quantity(q),
-                Kind::Delay(..)
-                | Kind::Ipdv(..)
-                | Kind::Lateness(_)
-                | Kind::Disorder("late", _)
-                | Kind::Stalls("time" | "longest"),
-            ) => q.parse::<Interval>().map(|i| i.ns() as f64).map_err(|e| e.to_string()),
-            (Bound::Quantity(q), Kind::Counter { rate: true, .. }) => {
-                q.parse::<Rate>().map(|r| r.0).map_err(|e| e.to_string())
-            }
-            (Bound::Quantity(q), _) => match q.strip_suffix('%').map(|p| p.trim().parse::<f64>()) {
-                Some(Ok(percent))
-                    if matches!(
-                        kind,
-                        Kind::Loss
-                            | Kind::Noticeable
-                            | Kind::Reordering(_)
-                            | Kind::Stalls("share" | "waiting")
-                    ) =>
-                {
-                    Ok(percent / 100.0)
-                }
-                _ => Err(format!("{q:?} is not a plain number")),
-            },
-        }
-    }
 }
 
 impl Profile {

@@ -7,7 +7,6 @@ use crate::load::capital;
 use crate::{Error, Group, Profile, Role, Transport};
 use packet::frame::{Devices, FrameError, Layer, Left, Program, Recipe, Sizes, Vary, compose_for};
 use packet::{FCS, Flow, ethernet, ipv4, ipv6, udp};
-use protocol::registry::Params;
 use protocol::unit::{BitRate, Interval, Rate, Share, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -236,10 +235,7 @@ pub fn sizes(group: &Group, ipv6: bool) -> Result<Sizes, String> {
     if let Some(size) = group.frame.as_ref().and_then(|frame| frame.size.as_ref()) {
         return size.sizes();
     }
-    let size = match &group.model {
-        Params::Stream(stream) => stream.size.bytes(),
-        _ => 0,
-    };
+    let size = group.model.stateless().map_or(0, |stream| stream.size);
     Ok(Sizes::Cycle(vec![size.saturating_add(plain_headers(ipv6))]))
 }
 
@@ -317,7 +313,7 @@ fn check_composed(profile: &Profile, group: &Group, at: &str) -> Option<Error> {
 /// What is wrong with a group's frames.
 pub fn check(profile: &Profile, group: &Group, at: &str, add: &mut impl FnMut(Option<Error>)) {
     let is_replay = group.frame.as_ref().is_some_and(|frame| frame.replay.is_some());
-    if matches!(&group.model, Params::Stream(stream) if stream.check().is_ok()) && !is_replay {
+    if group.model.stateless().is_some() && group.model.check().is_ok() && !is_replay {
         add(check_composed(profile, group, at));
     }
     let Some(frame) = &group.frame else { return };
@@ -342,10 +338,8 @@ pub fn check(profile: &Profile, group: &Group, at: &str, add: &mut impl FnMut(Op
         }
         _ => {}
     }
-    let paced = match &group.model {
-        Params::Stream(stream) => stream.rate.is_some() || stream.interval.is_some(),
-        _ => false,
-    };
+    let paced =
+        group.model.stateless().is_some_and(|stream| stream.rate.is_some() || stream.interval.is_some());
     if frame.rate.is_some() && paced {
         let what = "the model has a rate or an interval, too".to_owned();
         error(CONFLICT, "rate", what, "Leave one of them out");

@@ -15,11 +15,13 @@ pub mod frame;
 pub mod impairment;
 mod load;
 mod metric;
+mod model;
 mod offload;
 pub mod secret;
 pub mod source;
 mod target;
 mod text;
+mod threshold;
 
 pub use address::{Address, Several};
 pub use advice::{advise, advise_here};
@@ -35,8 +37,8 @@ pub use target::Target;
 pub use text::printable;
 
 use ceiling::{CORES, ELEMENTS, GROUPS, PORTS, SOURCES, STAGES, TARGETS, THRESHOLDS, WORKERS};
+use models::Params;
 use packet::frame::MacAddress;
-use protocol::registry::Params;
 use protocol::unit::{BitRate, Interval, Rate, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

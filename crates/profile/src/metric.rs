@@ -71,7 +71,16 @@ pub enum Kind {
     Stalls(&'static str),
     /// Failures, of one kind or all.
     Errors(Option<String>),
-    /// A counter, as a count or per second of the measure phase.
+    /// What the model counts of its own, as a count or per second of the measure phase.
+    Count {
+        /// The counter's name.
+        name: String,
+        /// Per second.
+        rate: bool,
+    },
+    /// A figure that follows from counters, which the model names.
+    Index(String),
+    /// A counter that every group has, as a count or per second of the measure phase.
     Counter {
         /// The counter's name.
         name: String,
@@ -100,6 +109,11 @@ pub struct Metric {
     pub group: String,
     /// What of it.
     pub kind: Kind,
+}
+
+/// Whether `text` may be the name of a model's counter or index. Whether there is one is the model's to say.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
 }
 
 impl FromStr for Metric {
@@ -143,6 +157,13 @@ impl FromStr for Metric {
             [group, "errors", kind] if Failure::ALL.iter().any(|f| f.name() == *kind) => {
                 (group, Kind::Errors(Some((*kind).to_owned())))
             }
+            [group, "counts", name] if is_name(name) => {
+                (group, Kind::Count { name: (*name).to_owned(), rate: false })
+            }
+            [group, "counts", name, "rate"] if is_name(name) => {
+                (group, Kind::Count { name: (*name).to_owned(), rate: true })
+            }
+            [group, "index", name] if is_name(name) => (group, Kind::Index((*name).to_owned())),
             [group, name] if counters.contains(name) => {
                 (group, Kind::Counter { name: (*name).to_owned(), rate: false })
             }
@@ -153,8 +174,8 @@ impl FromStr for Metric {
                 return Err(format!(
                     "{text:?} is not a metric; use GROUP.delay.NAME.STAT, GROUP.lateness.STAT, GROUP.loss, \
                      GROUP.losses.noticeable, GROUP.losses.{}.STAT, GROUP.ipdv.NAME.STAT, GROUP.reordering.{}, \
-                     GROUP.reordering.{}.STAT, GROUP.stalls.{}, GROUP.errors[.KIND] or GROUP.COUNTER[.rate] with \
-                     COUNTER one of {}",
+                     GROUP.reordering.{}.STAT, GROUP.stalls.{}, GROUP.errors[.KIND], GROUP.counts.NAME[.rate], \
+                     GROUP.index.NAME or GROUP.COUNTER[.rate] with COUNTER one of {}",
                     LOSS_SPREADS.join("|"),
                     ORDER_SHARES.join("|"),
                     ORDER_SPREADS.join("|"),
@@ -183,6 +204,9 @@ impl fmt::Display for Metric {
             Kind::Stalls(what) => write!(f, "stalls.{what}"),
             Kind::Errors(None) => f.write_str("errors"),
             Kind::Errors(Some(kind)) => write!(f, "errors.{kind}"),
+            Kind::Count { name, rate: false } => write!(f, "counts.{name}"),
+            Kind::Count { name, rate: true } => write!(f, "counts.{name}.rate"),
+            Kind::Index(name) => write!(f, "index.{name}"),
             Kind::Counter { name, rate: false } => f.write_str(name),
             Kind::Counter { name, rate: true } => write!(f, "{name}.rate"),
         }
@@ -233,6 +257,9 @@ mod tests {
             "a.errors.unanswered",
             "a.messages_sent",
             "a.messages_delivered.rate",
+            "a.counts.responses_5xx",
+            "a.counts.responses_5xx.rate",
+            "a.index.server_errors",
         ] {
             assert_eq!(text.parse::<Metric>().expect(text).to_string(), text);
         }
@@ -254,6 +281,12 @@ mod tests {
             "a.stalls",
             "a.stalls.limit",
             "a.stalls.longest.max",
+            "a.counts",
+            "a.counts.",
+            "a.counts.Responses",
+            "a.counts.sessions.max",
+            "a.index",
+            "a.index.server_errors.rate",
         ] {
             assert!(text.parse::<Metric>().is_err(), "{text}");
         }

@@ -7,11 +7,15 @@
 pub mod wire;
 
 use self::wire::{Body, Malformed};
+use crate::describe::{
+    Better, Confirmed, Counter, Delay, Description, Index, ModelParams, Paced, Quick, QuickSize, Repeats,
+    Unit,
+};
 use crate::meter::Failure;
 use crate::model::{Cx, Link, Model};
 use crate::pace::Pace;
 use crate::problem::Problem;
-use crate::registry::{Scheme, Target};
+use crate::target::{Scheme, Target};
 use crate::template::{Template, Values};
 use crate::time::Time;
 use crate::unit::{Interval, Size};
@@ -23,15 +27,82 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where it can be pointed at.
-pub const SCHEMES: &[Scheme] = &[Scheme::tcp("http", Some(80)), Scheme::tls("https", Some(443))];
-
-/// What it measures: start of the flow to connection up; intended send time to last byte of the response;
-/// intended send time to its first byte.
-pub const DELAYS: &[&str] = &["connect", "response", "first_byte"];
+const SCHEMES: &[Scheme] = &[Scheme::tcp("http", Some(80)), Scheme::tls("https", Some(443))];
 const CONNECT: usize = 0;
 const RESPONSE: usize = 1;
 const FIRST_BYTE: usize = 2;
+/// Counters of responses by class (RFC 9110 §15), from 2xx to 5xx, and of connections.
+const CLASS_2XX: usize = 0;
+const CONNECTIONS: usize = 4;
+
+/// What it is.
+pub const DESCRIPTION: Description = Description {
+    name: "http",
+    about: "HTTP/1.1 client",
+    schemes: SCHEMES,
+    delays: &[
+        Delay { name: "connect", about: "from the start of the flow to the connection being up" },
+        Delay { name: "response", about: "from the intended send time to the last byte of the response" },
+        Delay { name: "first_byte", about: "from the intended send time to the first byte of the response" },
+    ],
+    counters: &[
+        Counter {
+            name: "responses_2xx",
+            unit: Unit::Messages,
+            about: "Whole responses with a status from 200 to 299.",
+            better: Better::More,
+        },
+        Counter {
+            name: "responses_3xx",
+            unit: Unit::Messages,
+            about: "Whole responses with a status from 300 to 399.",
+            better: Better::Neither,
+        },
+        Counter {
+            name: "responses_4xx",
+            unit: Unit::Messages,
+            about: "Whole responses with a status from 400 to 499.",
+            better: Better::Less,
+        },
+        Counter {
+            name: "responses_5xx",
+            unit: Unit::Messages,
+            about: "Whole responses with a status from 500 to 599.",
+            better: Better::Less,
+        },
+        Counter {
+            name: "connections",
+            unit: Unit::Sessions,
+            about: "Connections that came up.",
+            better: Better::Neither,
+        },
+    ],
+    indices: &[Index {
+        name: "server_errors",
+        unit: Unit::Ratio,
+        about: "Share of the responses whose status is 500 to 599.",
+        better: Better::Less,
+        over: &["responses_5xx"],
+        under: &["responses_2xx", "responses_3xx", "responses_4xx", "responses_5xx"],
+        less: &[],
+    }],
+    confirmed: Confirmed::Always,
+    ordered: false,
+    quick: Some(Quick {
+        messages: "requests",
+        device: "connection",
+        devices: 10,
+        count: "requests",
+        interval: "interval",
+        rate: None,
+        size: QuickSize::Refused {
+            why: "the server chooses the size of an HTTP answer",
+            fix: "Name a path: http://HOST/512",
+        },
+        path: Some("path"),
+        options: &[],
+    }),
+};
 
 /// Parameters of the `http` model.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -122,9 +193,11 @@ enum Request {
 /// Room for the digits of Content-Length; spaces before the value are allowed (RFC 9110 §5.5).
 const LENGTH_BLANK: &str = "          ";
 
-impl Params {
-    /// Whether the values make sense, and make sense together.
-    pub fn check(&self) -> Result<(), Problem> {
+impl ModelParams for Params {
+    const DESCRIPTION: &'static Description = &DESCRIPTION;
+    type Plan = Plan;
+
+    fn check(&self) -> Result<(), Problem> {
         let token = "use letters, digits and -";
         Problem::unless(
             is_token(&self.method),
@@ -190,8 +263,7 @@ impl Params {
         self.statuses().map(drop)
     }
 
-    /// Check, and prepare what all devices share.
-    pub fn compile(&self, target: &Target) -> Result<Plan, Problem> {
+    fn compile(&self, target: &Target) -> Result<Plan, Problem> {
         self.check()?;
         Ok(Plan {
             request: self.request(target)?,
@@ -206,6 +278,39 @@ impl Params {
         })
     }
 
+    fn paced(&self) -> Option<Paced> {
+        Some(Paced { key: "interval", per_second: self.interval.per_second() })
+    }
+
+    fn repeats(&self) -> Option<Repeats> {
+        Some(Repeats { key: "requests", count: self.requests.into(), interval: self.interval })
+    }
+
+    fn filled(&self) -> u64 {
+        self.size.map_or(0, |size| size.0)
+    }
+
+    fn path(&self) -> Option<&str> {
+        Some(&self.path)
+    }
+
+    fn set_path(&mut self, path: &str) {
+        path.clone_into(&mut self.path);
+    }
+
+    #[cfg(any(test, feature = "testing"))]
+    fn for_noise(&mut self, choice: u8, _scheme: &mut Scheme) -> usize {
+        use crate::describe::bit;
+        self.method = if bit(choice, 0) { "HEAD" } else { "GET" }.into();
+        self.pipelining = if bit(choice, 1) { 4 } else { 1 };
+        self.keep_alive = !bit(choice, 2) || bit(choice, 1);
+        self.interval = Interval::ms(u64::from(bit(choice, 3)));
+        self.requests = 5 * u32::from(bit(choice, 4));
+        wire::HEAD_MAX
+    }
+}
+
+impl Params {
     fn request(&self, target: &Target) -> Result<Request, Problem> {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
         let given = |name: &str| self.headers.keys().any(|key| key.eq_ignore_ascii_case(name));
@@ -389,6 +494,7 @@ impl Model for Device {
 
     fn connected(&mut self, cx: &mut Cx<'_>) {
         cx.delay(self.since, CONNECT);
+        cx.count(cx.now, CONNECTIONS);
         self.state = State::Up;
         if self.base == Time::NEVER {
             self.base = cx.now;
@@ -568,6 +674,9 @@ impl Device {
         self.begun = false;
         if let Some(Waiting { intended, .. }) = self.waiting.pop_front() {
             let status = self.status;
+            if let Some(class) = usize::from(status / 100).checked_sub(2).filter(|class| *class < 4) {
+                cx.count(intended, CLASS_2XX + class);
+            }
             if self.plan.expect[usize::from(status & 1023) / 64] >> (status % 64) & 1 == 1 {
                 cx.delivered(intended, RESPONSE);
             } else {

@@ -1,9 +1,12 @@
-//! Protocol models, one per file, without I/O.
+//! Protocol models, one per file, without I/O; and what every model is made of: its interface ([`model`]), what it says
+//! of itself ([`describe`]), what it counts ([`meter`]).
 //!
-//! To add one: copy the file whose shape is closest (`ping` for datagrams, `http` for connections), and
-//! add its line to [`registry`].
+//! To add one: copy the file whose shape is closest (`ping` for datagrams, `http` for connections), and add its line to
+//! the registry, the crate `models`.
 
 pub mod density;
+pub mod describe;
+pub mod histogram;
 pub mod http;
 pub mod losses;
 pub mod meter;
@@ -13,9 +16,9 @@ pub mod order;
 pub mod pace;
 pub mod ping;
 pub mod problem;
-pub mod registry;
 pub mod script;
 pub mod stream;
+pub mod target;
 pub mod template;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

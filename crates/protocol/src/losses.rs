@@ -3,7 +3,7 @@
 //! A number is lost when 1,024 higher ones went by and it did not come, or when nothing comes any more. Only gaps are
 //! told, so what arrives in order costs nothing.
 
-use crate::meter::histogram;
+use crate::histogram::histogram;
 use hdrhistogram::Histogram;
 
 /// So far back a number may still come.

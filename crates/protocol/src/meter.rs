@@ -4,6 +4,9 @@
 //! sent in the measure phase and answered while draining is still measured, and loss is the
 //! difference of two counts over the same messages.
 
+use crate::describe::{Better, Counter, Description, Unit};
+pub use crate::histogram::{DELAY_MAX_NS, histogram, record};
+pub use crate::order::Pattern;
 use crate::order::Reordering;
 use crate::time::Time;
 use crate::variation::Variation;
@@ -96,6 +99,28 @@ impl Failure {
         Failure::Local,
     ];
 
+    /// What it means.
+    pub fn about(self) -> &'static str {
+        match self {
+            Failure::Refused => "The connection was refused.",
+            Failure::Unreachable => "The server could not be reached (no route, host down).",
+            Failure::Timeout => "No answer in time.",
+            Failure::Unanswered => {
+                "An answer was asked for, and none had come when there was nothing more to wait for."
+            }
+            Failure::Reset => "The connection was reset.",
+            Failure::Closed => "The server closed before the flow was done.",
+            Failure::Protocol => "The server sent something that the protocol does not allow.",
+            Failure::Rejected => {
+                "A well-formed answer that says no (HTTP status, CONNACK code, script mismatch)."
+            }
+            Failure::Tls => "TLS did not come about.",
+            Failure::Local => {
+                "Out of local ports, file descriptors or buffers: a limit of the generator's own."
+            }
+        }
+    }
+
     /// The name in results, as in `errors.timeout`.
     pub fn name(self) -> &'static str {
         match self {
@@ -150,6 +175,47 @@ pub struct Counts {
     pub failures: [u64; Failure::ALL.len()],
 }
 
+/// The counters that every group has, in the order of [`Counts::named`]. The live view, exporters and the pages of
+/// documentation have names, units and meaning from here.
+pub const COUNTERS: [Counter; 14] = {
+    const fn counter(name: &'static str, unit: Unit, better: Better, about: &'static str) -> Counter {
+        Counter { name, unit, about, better }
+    }
+    use Better::{Less, More, Neither};
+    use Unit::{Bytes, Datagrams, Flows, Messages};
+    [
+        counter("flows_intended", Flows, Neither, "Flows that the load asked for."),
+        counter("flows_started", Flows, Neither, "Flows begun."),
+        counter("flows_completed", Flows, More, "Flows that ended in good order."),
+        counter("flows_failed", Flows, Less, "Flows that ended otherwise."),
+        counter("messages_intended", Messages, Neither, "Messages that fell due: the intended load."),
+        counter("messages_sent", Messages, Neither, "Messages handed to the transport: the offered load."),
+        counter("messages_delivered", Messages, More, "Messages whose delivery was confirmed."),
+        counter(
+            "messages_received",
+            Messages,
+            Neither,
+            "Messages that came unasked, like those of subscriptions.",
+        ),
+        counter("duplicates", Messages, Less, "Messages that arrived again."),
+        counter("reordered", Datagrams, Less, "Datagrams that arrived after a later one (RFC 4737)."),
+        counter(
+            "corrupted",
+            Messages,
+            Less,
+            "Replies that were not what was sent; they count as lost as well.",
+        ),
+        counter(
+            "receive_drops",
+            Datagrams,
+            Less,
+            "Datagrams that our own receive queue had no room for: no loss of the network's.",
+        ),
+        counter("bytes_sent", Bytes, Neither, "Payload bytes handed to the transport."),
+        counter("bytes_received", Bytes, More, "Payload bytes received."),
+    ]
+};
+
 impl Counts {
     /// Name and value of every plain counter, for results and metrics.
     pub fn named(&self) -> [(&'static str, u64); 14] {
@@ -203,33 +269,29 @@ pub struct Tally {
     pub delays: Vec<Histogram<u64>>,
     /// How each of these delays changed from one message of a device to its next.
     pub variation: Vec<Variation>,
+    /// What the model counts of its own, in the order of its [`Description::counters`].
+    pub own: Box<[u64]>,
     /// How late the generator itself was: actual minus intended send time.
     pub lateness: Histogram<u64>,
     /// What came out of order or not at all, if anything did.
     reordering: Option<Box<Reordering>>,
 }
 
-/// Nothing waits longer than this: delays are capped at ten minutes.
-pub const DELAY_MAX_NS: u64 = 600_000_000_000;
-
-/// A delay histogram: three significant digits, grows as needed.
-pub fn histogram() -> Histogram<u64> {
-    match Histogram::new(3) {
-        Ok(h) => h,
-        Err(_) => unreachable!("three digits is within what the library takes"),
-    }
-}
-
-/// Record without ever failing: values are capped, the histogram grows.
-#[inline]
-pub fn record(h: &mut Histogram<u64>, ns: u64) {
-    let _grown = h.record(ns.min(DELAY_MAX_NS));
-}
-
 impl Tally {
-    /// An empty tally for a model with `delays` named delays.
+    /// An empty tally for this model.
+    pub fn of(model: &Description) -> Self {
+        Self::sized(model.delays.len(), model.counters.len())
+    }
+
+    /// An empty tally with `delays` named delays, for a model that counts nothing of its own.
     pub fn new(delays: usize) -> Self {
+        Self::sized(delays, 0)
+    }
+
+    /// An empty tally with so many delays and counters of the model's own.
+    pub fn sized(delays: usize, counters: usize) -> Self {
         Self {
+            own: vec![0; counters].into(),
             counts: Counts::default(),
             delays: (0..delays).map(|_| histogram()).collect(),
             variation: (0..delays).map(|_| Variation::default()).collect(),
@@ -257,6 +319,9 @@ impl Tally {
         for (mine, theirs) in self.variation.iter_mut().zip(&other.variation) {
             mine.merge(theirs);
         }
+        for (mine, theirs) in self.own.iter_mut().zip(&other.own) {
+            *mine += theirs;
+        }
         let _grown = self.lateness.add(&other.lateness);
         if let Some(theirs) = other.reordering() {
             self.reordering_mut().merge(theirs);
@@ -268,6 +333,7 @@ impl Tally {
         self.counts = Counts::default();
         self.delays.iter_mut().for_each(Histogram::reset);
         self.variation.iter_mut().for_each(Variation::clear);
+        self.own.fill(0);
         self.lateness.reset();
         self.reordering.iter_mut().for_each(|reordering| reordering.clear());
     }
@@ -298,25 +364,41 @@ pub struct DeviceTally {
     pub pattern: Pattern,
 }
 
-/// One stream's order in a few words.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Pattern {
-    /// Loss periods (RFC 3357 section 6.2).
-    pub loss_periods: u32,
-    /// The longest, in datagrams.
-    pub longest_loss: u32,
-    /// The largest displacement, early or late (RFC 5236 section 3.3).
-    pub furthest: u32,
-    /// The most that waited for one expected (section 3.8).
-    pub most_waiting: u32,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::describe::Confirmed;
+    use std::collections::BTreeSet;
 
-impl Pattern {
-    /// Both, seen in different places.
-    pub fn merge(&mut self, other: &Self) {
-        self.loss_periods = self.loss_periods.saturating_add(other.loss_periods);
-        self.longest_loss = self.longest_loss.max(other.longest_loss);
-        self.furthest = self.furthest.max(other.furthest);
-        self.most_waiting = self.most_waiting.max(other.most_waiting);
+    #[test]
+    fn every_counter_is_described_in_the_order_in_which_it_is_named() {
+        let named = Counts::default().named().map(|(name, _)| name);
+        assert_eq!(COUNTERS.map(|counter| counter.name), named);
+        assert!(COUNTERS.iter().all(|counter| counter.about.ends_with('.')));
+        let told: BTreeSet<&str> = Failure::ALL.iter().map(|failure| failure.about()).collect();
+        assert_eq!(told.len(), Failure::ALL.len(), "each kind of failure means something else");
+    }
+
+    #[test]
+    fn what_a_model_counts_is_merged_and_cleared_like_the_rest() {
+        let model = Description {
+            name: "m",
+            about: "",
+            schemes: &[],
+            delays: &[],
+            counters: &[COUNTERS[0], Counter { name: "more", ..COUNTERS[0] }],
+            indices: &[],
+            confirmed: Confirmed::Never,
+            ordered: false,
+            quick: None,
+        };
+        let (mut all, mut more) = (Tally::of(&model), Tally::of(&model));
+        more.own[1] = 3;
+        all.merge(&more);
+        all.merge(&more);
+        assert_eq!(all.own[1], 6);
+        all.clear();
+        assert_eq!(all.own.len(), model.counters.len());
+        assert!(all.own.iter().all(|count| *count == 0));
     }
 }

@@ -17,10 +17,11 @@ pub use self::params::{Backoff, Filter, Fixed, Params, Reconnect, Version, Will}
 
 use self::property::{Properties, Value};
 use self::wire::{Ack, Connect, Malformed, Packet, Publish};
+use crate::describe::{Better, Confirmed, Counter, Delay, Description, Index, Quick, QuickSize, Unit};
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
 use crate::pace::Pace;
-use crate::registry::Scheme;
+use crate::target::Scheme;
 use crate::template::{Template, Values};
 use crate::time::Time;
 use ::packet::signature::{self, Signature};
@@ -29,16 +30,72 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where it can be pointed at.
-pub const SCHEMES: &[Scheme] = &[Scheme::tcp("mqtt", Some(1883)), Scheme::tls("mqtts", Some(8883))];
-
-/// What it measures: start of the flow to connection up; CONNECT to CONNACK; intended send time to PUBACK or
-/// PUBCOMP; intended send time to arrival at a subscriber of the run.
-pub const DELAYS: &[&str] = &["connect", "connack", "publish", "end_to_end"];
+const SCHEMES: &[Scheme] = &[Scheme::tcp("mqtt", Some(1883)), Scheme::tls("mqtts", Some(8883))];
 const CONNECT: usize = 0;
 const CONNACK: usize = 1;
 const PUBLISH: usize = 2;
 const END_TO_END: usize = 3;
+const SESSIONS: usize = 0;
+const SESSIONS_RESUMED: usize = 1;
+const PUBLISHES_RESENT: usize = 2;
+
+/// What it is.
+pub const DESCRIPTION: Description = Description {
+    name: "mqtt",
+    about: "MQTT 3.1.1 or 5.0 client",
+    schemes: SCHEMES,
+    delays: &[
+        Delay { name: "connect", about: "from the start of the flow to the connection being up" },
+        Delay { name: "connack", about: "from CONNECT to CONNACK" },
+        Delay { name: "publish", about: "from the intended send time to PUBACK or PUBCOMP" },
+        Delay {
+            name: "end_to_end",
+            about: "from the intended send time to the arrival at a subscriber of the run",
+        },
+    ],
+    counters: &[
+        Counter {
+            name: "sessions",
+            unit: Unit::Sessions,
+            about: "Connections that the broker accepted with CONNACK.",
+            better: Better::Neither,
+        },
+        Counter {
+            name: "sessions_resumed",
+            unit: Unit::Sessions,
+            about: "Of these, those with a session that the broker had kept.",
+            better: Better::Neither,
+        },
+        Counter {
+            name: "publishes_resent",
+            unit: Unit::Messages,
+            about: "PUBLISH packets sent again, with DUP, in a session that went on after its connection was lost.",
+            better: Better::Less,
+        },
+    ],
+    indices: &[Index {
+        name: "resumption",
+        unit: Unit::Ratio,
+        about: "Share of the accepted connections that went on with a session that the broker had kept.",
+        better: Better::Neither,
+        over: &["sessions_resumed"],
+        under: &["sessions"],
+        less: &[],
+    }],
+    confirmed: Confirmed::By("qos"),
+    ordered: false,
+    quick: Some(Quick {
+        messages: "publishes",
+        device: "client",
+        devices: 10,
+        count: "count",
+        interval: "interval",
+        rate: None,
+        size: QuickSize::Key("size"),
+        path: None,
+        options: &[("qos", "qos")],
+    }),
+};
 
 /// How many publishes one callback sends before others get their turn.
 const BATCH: usize = 64;

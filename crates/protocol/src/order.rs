@@ -5,8 +5,8 @@
 //! each gap in the numbers, which datagram opened it: what arrives in order is never looked at.
 
 use crate::density::{Densities, Density};
+use crate::histogram::{DELAY_MAX_NS, histogram};
 use crate::losses::{Losses, Patterns};
-use crate::meter::{DELAY_MAX_NS, Pattern, histogram};
 use hdrhistogram::Histogram;
 use std::ops::Range;
 
@@ -216,6 +216,29 @@ impl Reordering {
         self.by_three = 0;
         self.densities = Densities::default();
         self.losses.clear();
+    }
+}
+
+/// One stream's order in a few words.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pattern {
+    /// Loss periods (RFC 3357 section 6.2).
+    pub loss_periods: u32,
+    /// The longest, in datagrams.
+    pub longest_loss: u32,
+    /// The largest displacement, early or late (RFC 5236 section 3.3).
+    pub furthest: u32,
+    /// The most that waited for one expected (section 3.8).
+    pub most_waiting: u32,
+}
+
+impl Pattern {
+    /// Both, seen in different places.
+    pub fn merge(&mut self, other: &Self) {
+        self.loss_periods = self.loss_periods.saturating_add(other.loss_periods);
+        self.longest_loss = self.longest_loss.max(other.longest_loss);
+        self.furthest = self.furthest.max(other.furthest);
+        self.most_waiting = self.most_waiting.max(other.most_waiting);
     }
 }
 

@@ -2,11 +2,14 @@
 //!
 //! A flow is a series of echo requests, each with its number; the other side returns them as they are.
 
+use crate::describe::{
+    Confirmed, Delay, Description, ModelParams, Paced, Quick, QuickSize, Repeats, Replies,
+};
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
 use crate::pace::Pace;
 use crate::problem::Problem;
-use crate::registry::{Carrier, Scheme, Target};
+use crate::target::{Scheme, Target};
 use crate::time::Time;
 use crate::unit::{Interval, Size};
 use packet::signature::{self, Signature};
@@ -16,12 +19,31 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where it can be pointed at.
-pub const SCHEMES: &[Scheme] = &[Scheme { name: "ping", port: None, carrier: Carrier::Icmp, tls: false }];
-
-/// What it measures: intended send time to echo reply.
-pub const DELAYS: &[&str] = &["round_trip"];
+const SCHEMES: &[Scheme] = &[Scheme::icmp("ping")];
 const ROUND_TRIP: usize = 0;
+
+/// What it is.
+pub const DESCRIPTION: Description = Description {
+    name: "ping",
+    about: "ICMP echo",
+    schemes: SCHEMES,
+    delays: &[Delay { name: "round_trip", about: "from the intended send time to the echo reply" }],
+    counters: &[],
+    indices: &[],
+    confirmed: Confirmed::Always,
+    ordered: false,
+    quick: Some(Quick {
+        messages: "echo requests",
+        device: "device",
+        devices: 1,
+        count: "count",
+        interval: "interval",
+        rate: None,
+        size: QuickSize::Key("size"),
+        path: None,
+        options: &[],
+    }),
+};
 
 /// Parameters of the `ping` model.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -76,9 +98,11 @@ pub struct Plan {
     timeout: Duration,
 }
 
-impl Params {
-    /// Whether the values make sense, and make sense together.
-    pub fn check(&self) -> Result<(), Problem> {
+impl ModelParams for Params {
+    const DESCRIPTION: &'static Description = &DESCRIPTION;
+    type Plan = Plan;
+
+    fn check(&self) -> Result<(), Problem> {
         let Params { size, interval, timeout, .. } = *self;
         Problem::unless(size <= SIZE_MAX, "size", || format!("{size} is too large"), "use at most 65507B")?;
         let waits = timeout > Interval::default();
@@ -92,8 +116,7 @@ impl Params {
         )
     }
 
-    /// Check, and prepare what all devices share.
-    pub fn compile(&self, target: &Target) -> Result<Plan, Problem> {
+    fn compile(&self, target: &Target) -> Result<Plan, Problem> {
         self.check()?;
         Ok(Plan {
             ipv6: target.ipv6,
@@ -102,6 +125,34 @@ impl Params {
             count: u64::from(self.count),
             timeout: self.timeout.0,
         })
+    }
+
+    fn compares(&self) -> bool {
+        true
+    }
+
+    fn paced(&self) -> Option<Paced> {
+        Some(Paced { key: "interval", per_second: self.interval.per_second() })
+    }
+
+    fn repeats(&self) -> Option<Repeats> {
+        Some(Repeats { key: "count", count: self.count.into(), interval: self.interval })
+    }
+
+    fn replies(&self) -> Option<Replies> {
+        // without an interval one echo is under way
+        let per_second = self.interval.per_second();
+        (per_second > 0.0).then(|| Replies { per_second, burst: 1.0, bytes: self.size.bytes() as f64 })
+    }
+
+    #[cfg(any(test, feature = "testing"))]
+    fn for_noise(&mut self, choice: u8, _scheme: &mut Scheme) -> usize {
+        use crate::describe::bit;
+        self.size = Size(u64::from(choice & 31));
+        self.interval = Interval::ms(u64::from(bit(choice, 5)));
+        self.timeout = Interval::ms(20);
+        self.count = 5 * u32::from(bit(choice, 6));
+        usize::MAX
     }
 }
 

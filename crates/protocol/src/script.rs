@@ -3,10 +3,11 @@
 //! A flow connects, plays the steps from first to last, and closes. Over TCP and TLS `expect` searches the
 //! bytes that came, and uses them up to the end of what it found; over UDP it looks at one datagram at a time.
 
+use crate::describe::{Confirmed, Delay, Description, ModelParams};
 use crate::meter::Failure;
 use crate::model::{Cx, Model};
 use crate::problem::Problem;
-use crate::registry::{Carrier, Scheme, Target};
+use crate::target::{Carrier, Scheme, Target};
 use crate::template::{Template, Values};
 use crate::time::Time;
 use crate::unit::Interval;
@@ -17,16 +18,28 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where it can be pointed at.
-pub const SCHEMES: &[Scheme] =
-    &[Scheme::tcp("tcp", None), Scheme::tls("tls", None), Scheme::udp("udp", None)];
-
-/// What it measures: start of the flow to connection up; a send to the match of the expect that follows it;
-/// start of the flow to its end.
-pub const DELAYS: &[&str] = &["connect", "step", "flow"];
+const SCHEMES: &[Scheme] = &[Scheme::tcp("tcp", None), Scheme::tls("tls", None), Scheme::udp("udp", None)];
 const CONNECT: usize = 0;
 const STEP: usize = 1;
 const FLOW: usize = 2;
+
+/// What it is.
+pub const DESCRIPTION: Description = Description {
+    name: "script",
+    about: "steps that the user writes: send, expect, delay, repeat",
+    schemes: SCHEMES,
+    delays: &[
+        Delay { name: "connect", about: "from the start of the flow to the connection being up" },
+        Delay { name: "step", about: "from a send to the match of the expect that follows it" },
+        Delay { name: "flow", about: "from the start of the flow to its end" },
+    ],
+    counters: &[],
+    indices: &[],
+    // it may send what it expects no answer to
+    confirmed: Confirmed::Never,
+    ordered: false,
+    quick: None,
+};
 
 /// One step.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -81,7 +94,7 @@ const STEPS_MAX: usize = 4096;
 /// Deepest repeat inside of repeats.
 const DEPTH_MAX: usize = 4;
 /// Most bytes kept for an `expect` that has not found its match.
-pub const KEPT_MAX: usize = 64 * 1024;
+const KEPT_MAX: usize = 64 * 1024;
 /// Largest compiled regular expression.
 const REGEX_MAX: usize = 1 << 20;
 /// How many steps one callback plays before others get their turn.
@@ -134,20 +147,56 @@ pub struct Plan {
     datagrams: bool,
 }
 
-impl Params {
-    /// Whether the values make sense, and make sense together.
-    pub fn check(&self) -> Result<(), Problem> {
+impl ModelParams for Params {
+    const DESCRIPTION: &'static Description = &DESCRIPTION;
+    type Plan = Plan;
+
+    fn check(&self) -> Result<(), Problem> {
         self.ops().map(drop)
     }
 
-    /// Check, and prepare what all devices share.
-    pub fn compile(&self, target: &Target) -> Result<Plan, Problem> {
+    fn compile(&self, target: &Target) -> Result<Plan, Problem> {
         let datagrams = target.scheme.carrier == Carrier::Datagram;
         Ok(Plan { ops: self.ops()?.into(), timeout: self.timeout.0, datagrams })
     }
 
+    fn waits(&self, carrier: Carrier) -> bool {
+        carrier == Carrier::Stream || self.expects()
+    }
+
+    fn expressions(&self) -> Option<(&'static str, usize)> {
+        Some(("steps", expressions(&self.steps)))
+    }
+
+    #[cfg(any(test, feature = "testing"))]
+    fn for_noise(&mut self, choice: u8, scheme: &mut Scheme) -> usize {
+        let round = vec![
+            Step::Send("a{seq}".into()),
+            Step::Expect("a".into()),
+            Step::ExpectRegex("[0-9]+b".into()),
+            Step::Delay(Interval::ms(1)),
+            Step::ExpectHex("00ff".into()),
+        ];
+        let count = 2 * u32::from(crate::describe::bit(choice, 2));
+        self.steps = vec![Step::Repeat(Repeat { count, steps: round })];
+        *scheme = SCHEMES[usize::from(choice & 3) % SCHEMES.len()];
+        KEPT_MAX
+    }
+}
+
+/// How many regular expressions there are in `steps`.
+fn expressions(steps: &[Step]) -> usize {
+    let of = |step: &Step| match step {
+        Step::ExpectRegex(_) => 1,
+        Step::Repeat(repeat) => expressions(&repeat.steps),
+        _ => 0,
+    };
+    steps.iter().map(of).sum()
+}
+
+impl Params {
     /// Whether any step waits for the other side.
-    pub fn expects(&self) -> bool {
+    fn expects(&self) -> bool {
         fn any(steps: &[Step]) -> bool {
             steps.iter().any(|step| match step {
                 Step::Expect(_) | Step::ExpectRegex(_) | Step::ExpectHex(_) => true,

@@ -5,12 +5,15 @@
 
 mod seen;
 
+use crate::describe::{
+    Confirmed, Delay, Description, ModelParams, Paced, Quick, QuickSize, Repeats, Replies, Stateless,
+};
 use crate::meter::{Failure, Phase};
 use crate::model::{Cx, Model};
 use crate::order::Turn;
 use crate::pace::Pace;
 use crate::problem::Problem;
-use crate::registry::{Scheme, Target};
+use crate::target::{Carrier, Scheme, Target};
 use crate::time::Time;
 use crate::unit::{Interval, Rate, Size};
 use packet::signature::{self, Signature};
@@ -20,13 +23,38 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where it can be pointed at.
-pub const SCHEMES: &[Scheme] = &[Scheme::udp("udp", None)];
-
-/// What it measures, from the intended send time on: to the return, with `echo`; without, to the arrival, where the
-/// transport has both ends.
-pub const DELAYS: &[&str] = &["round_trip", "one_way"];
+const SCHEMES: &[Scheme] = &[Scheme::udp("udp", None)];
 const ROUND_TRIP: usize = 0;
+const ONE_WAY: usize = 1;
+
+/// What it is.
+pub const DESCRIPTION: Description = Description {
+    name: "stream",
+    about: "UDP datagrams, each with a sequence number and its time",
+    schemes: SCHEMES,
+    delays: &[
+        Delay { name: "round_trip", about: "with `echo`: from the intended send time to the return" },
+        Delay {
+            name: "one_way",
+            about: "without `echo`, where the transport has both ends: from the intended send time to the arrival",
+        },
+    ],
+    counters: &[],
+    indices: &[],
+    confirmed: Confirmed::By("echo"),
+    ordered: true,
+    quick: Some(Quick {
+        messages: "datagrams",
+        device: "device",
+        devices: 1,
+        count: "count",
+        interval: "interval",
+        rate: Some("rate"),
+        size: QuickSize::Key("size"),
+        path: None,
+        options: &[],
+    }),
+};
 
 /// Parameters of the `stream` model.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -65,6 +93,8 @@ impl Default for Params {
 
 /// Largest UDP payload in an IPv4 packet.
 const SIZE_MAX: Size = Size(65_507);
+/// Rate of a device when nothing is said.
+const RATE: Rate = Rate(1000.0);
 /// Highest rate of one device: beyond it the time between two datagrams has no meaning.
 const RATE_MAX: f64 = 1e8;
 /// Most datagrams of one callback: what the kernel takes in one segmented send (UDP_MAX_SEGMENTS).
@@ -90,9 +120,11 @@ pub struct Plan {
     window: u64,
 }
 
-impl Params {
-    /// Whether the values make sense, and make sense together.
-    pub fn check(&self) -> Result<(), Problem> {
+impl ModelParams for Params {
+    const DESCRIPTION: &'static Description = &DESCRIPTION;
+    type Plan = Plan;
+
+    fn check(&self) -> Result<(), Problem> {
         self.pace().map(drop)?;
         let size_ok = (Size(signature::LEN as u64)..=SIZE_MAX).contains(&self.size);
         Problem::unless(
@@ -105,28 +137,7 @@ impl Params {
         Problem::unless(burst_ok, "burst", || format!("{} is out of range", self.burst), "use 1 to 65536")
     }
 
-    fn pace(&self) -> Result<Pace, Problem> {
-        let pace = match (self.rate, self.interval) {
-            (Some(_), Some(_)) => {
-                return Err(Problem::new("interval", "stands beside rate", "give one of the two"));
-            }
-            (None, Some(interval)) => {
-                let waits = interval > Interval::default();
-                Problem::unless(waits, "interval", || "is zero".into(), "give the rate that is meant")?;
-                Pace::every(interval)
-            }
-            (rate, None) => {
-                let rate = rate.unwrap_or(Rate(1000.0));
-                let rate_ok = rate.0 > 1e-6 && rate.0 <= RATE_MAX;
-                Problem::unless(rate_ok, "rate", || format!("{rate} is out of range"), "use at most 100M/s")?;
-                Pace::per_second(rate)
-            }
-        };
-        Ok(pace.in_bursts(self.burst))
-    }
-
-    /// Check, and prepare what all devices share.
-    pub fn compile(&self, _target: &Target) -> Result<Plan, Problem> {
+    fn compile(&self, _target: &Target) -> Result<Plan, Problem> {
         self.check()?;
         let (size, pace) = (self.size.bytes(), self.pace()?);
         let away = pace.due_by(Time::ZERO, Time::ZERO + self.timeout.0);
@@ -140,6 +151,84 @@ impl Params {
             timeout: self.timeout.0,
             window: away.clamp(WINDOW.0, WINDOW.1).next_power_of_two(),
         })
+    }
+
+    fn confirmed(&self) -> bool {
+        self.echo
+    }
+
+    fn waits(&self, _carrier: Carrier) -> bool {
+        self.echo
+    }
+
+    fn compares(&self) -> bool {
+        self.echo
+    }
+
+    fn paced(&self) -> Option<Paced> {
+        Some(match (self.rate, self.interval) {
+            (None, Some(interval)) => Paced { key: "interval", per_second: interval.per_second() },
+            (rate, _) => Paced { key: "rate", per_second: rate.map_or(0.0, |rate| rate.0) },
+        })
+    }
+
+    fn repeats(&self) -> Option<Repeats> {
+        let interval = match (self.interval, self.rate) {
+            (Some(interval), _) => interval,
+            (None, Some(rate)) if rate.0 > 0.0 => Interval(Duration::try_from_secs_f64(1.0 / rate.0).ok()?),
+            (None, _) => Interval::ms(1),
+        };
+        Some(Repeats { key: "count", count: self.count, interval })
+    }
+
+    fn replies(&self) -> Option<Replies> {
+        let every = |interval: Interval| 1e9 / interval.ns().max(1) as f64;
+        let per_second = self.rate.map(|rate| rate.0).or(self.interval.map(every)).unwrap_or(RATE.0);
+        Some(Replies { per_second, burst: f64::from(self.burst), bytes: self.size.bytes() as f64 })
+    }
+
+    fn stateless(&self) -> Option<Stateless> {
+        Some(Stateless {
+            size: self.size.bytes(),
+            rate: self.rate,
+            interval: self.interval,
+            count: self.count,
+            burst: self.burst,
+            echo: self.echo,
+            delay: if self.echo { ROUND_TRIP } else { ONE_WAY },
+        })
+    }
+
+    #[cfg(any(test, feature = "testing"))]
+    fn for_noise(&mut self, choice: u8, _scheme: &mut Scheme) -> usize {
+        use crate::describe::bit;
+        self.echo = !bit(choice, 0);
+        self.burst = 1 + 9 * u32::from(bit(choice, 1));
+        self.size = Size(18 + u64::from(choice >> 4));
+        self.count = 50 * u64::from(bit(choice, 2));
+        usize::MAX
+    }
+}
+
+impl Params {
+    fn pace(&self) -> Result<Pace, Problem> {
+        let pace = match (self.rate, self.interval) {
+            (Some(_), Some(_)) => {
+                return Err(Problem::new("interval", "stands beside rate", "give one of the two"));
+            }
+            (None, Some(interval)) => {
+                let waits = interval > Interval::default();
+                Problem::unless(waits, "interval", || "is zero".into(), "give the rate that is meant")?;
+                Pace::every(interval)
+            }
+            (rate, None) => {
+                let rate = rate.unwrap_or(RATE);
+                let rate_ok = rate.0 > 1e-6 && rate.0 <= RATE_MAX;
+                Problem::unless(rate_ok, "rate", || format!("{rate} is out of range"), "use at most 100M/s")?;
+                Pace::per_second(rate)
+            }
+        };
+        Ok(pace.in_bursts(self.burst))
     }
 }
 

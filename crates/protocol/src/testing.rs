@@ -1,11 +1,10 @@
 //! A test that plays the server: drives one device with made-up time and shows what it does.
 
+use crate::describe::{Description, ModelParams, bit};
 use crate::meter::{Counts, DeviceTally, Failure, Phase, Tally, Window};
-use crate::model::{Cx, End, Link, Model, Outbox};
-use crate::registry::{Params, Target};
+use crate::model::{Ask, ConnId, Cx, End, Link, Model, Outbox};
+use crate::target::Target;
 use crate::time::Time;
-use crate::unit::{Interval, Size};
-use crate::{http, mqtt, script};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
@@ -34,6 +33,8 @@ pub struct Bench<M> {
     pub complaints: Vec<String>,
     /// Its summary.
     pub tally: DeviceTally,
+    /// What it asked of connections besides the first, and the bytes that it sent there.
+    pub asks: Vec<(Ask, Vec<u8>)>,
     /// Received and not yet used.
     pub inbox: Vec<u8>,
     meter: [Tally; 3],
@@ -41,7 +42,12 @@ pub struct Bench<M> {
 }
 
 impl<M> Bench<M> {
-    /// A bench whose measure phase lasts from the start to one hour.
+    /// A bench for a device of the model that `about` describes, whose measure phase lasts from the start to one hour.
+    pub fn of(model: M, about: &Description) -> Self {
+        Self { meter: std::array::from_fn(|_| Tally::of(about)), ..Self::new(model) }
+    }
+
+    /// The same with room for some delays and counters, whatever the model.
     pub fn new(model: M) -> Self {
         Self {
             model,
@@ -55,23 +61,36 @@ impl<M> Bench<M> {
             excused: false,
             complaints: Vec::new(),
             tally: DeviceTally::default(),
+            asks: Vec::new(),
             inbox: Vec::new(),
-            meter: [Tally::new(8), Tally::new(8), Tally::new(8)],
+            meter: std::array::from_fn(|_| Tally::sized(8, 16)),
             rng: SmallRng::seed_from_u64(1),
         }
     }
 
     /// Call the model as a transport would, and take note of what it asks for.
     pub fn call<R>(&mut self, f: impl FnOnce(&mut M, &mut Cx<'_>) -> R) -> R {
-        self.call_due(self.now, f)
+        self.call_due(self.now, ConnId::FIRST, f)
     }
 
-    fn call_due<R>(&mut self, due: Time, f: impl FnOnce(&mut M, &mut Cx<'_>) -> R) -> R {
+    /// The same about one of several connections.
+    pub fn call_on<R>(&mut self, conn: ConnId, f: impl FnOnce(&mut M, &mut Cx<'_>) -> R) -> R {
+        self.call_due(self.now, conn, f)
+    }
+
+    fn call_due<R>(&mut self, due: Time, conn: ConnId, f: impl FnOnce(&mut M, &mut Cx<'_>) -> R) -> R {
         let Self { now, window, out, rng, meter, tally, .. } = self;
         let mut cx = Cx::new(*now, due, 0, out, rng, *window, meter, tally);
+        cx.conn = conn;
         let answer = f(&mut self.model, &mut cx);
         let (link, wake, end, complaint) = (cx.link, cx.wake, cx.end, cx.complaint.take());
         self.excused = cx.excused;
+        let Outbox { asks, aside, .. } = &mut self.out;
+        self.asks.extend(asks.drain(..).map(|ask| match &ask {
+            Ask::Send { bytes, .. } => (ask.clone(), aside[bytes.clone()].to_vec()),
+            _ => (ask, Vec::new()),
+        }));
+        aside.clear();
         if link != Link::Keep {
             self.link = link;
         }
@@ -100,6 +119,11 @@ impl<M> Bench<M> {
     /// What was counted in the measure phase.
     pub fn measured(&self) -> Counts {
         self.counts(Phase::Measure)
+    }
+
+    /// The model's own counter number `counter` over all phases.
+    pub fn own(&self, counter: usize) -> u64 {
+        self.meter.iter().map(|tally| tally.own[counter]).sum()
     }
 
     /// Failures of one kind over all phases.
@@ -190,7 +214,7 @@ impl<M: Model> Bench<M> {
             assert!(at_once < 100_000, "the timer never stops");
             self.now = self.now.max(due);
             self.wake = Time::NEVER;
-            self.call_due(due, |model, cx| model.timer(cx));
+            self.call_due(due, ConnId::FIRST, |model, cx| model.timer(cx));
         }
         self.now = self.now.max(until);
     }
@@ -200,7 +224,10 @@ impl<M: Model> Bench<M> {
 /// not panic, loop, or hoard more than `hoard` bytes. How many messages it sent, and how many of them were delivered
 /// or counted as failed, with the lost connections that a transport would count.
 pub fn assault<M: Model>(model: M, data: &[u8], hoard: usize) -> (u64, u64) {
-    let mut bench = Bench::new(model);
+    assault_on(Bench::new(model), data, hoard)
+}
+
+fn assault_on<M: Model>(mut bench: Bench<M>, data: &[u8], hoard: usize) -> (u64, u64) {
     let mut lost = 0;
     bench.window.drain = Time(3_000_000_000);
     bench.start();
@@ -277,91 +304,17 @@ fn hear<M: Model>(bench: &mut Bench<M>, piece: &[u8], hoard: usize) {
     }
 }
 
-/// The one entry point of the fuzz targets and of the bounded run in `cargo test`: an [`assault`] on a device
-/// of the model called `name`, with parameters that the first byte chooses.
-pub fn fuzz(name: &str, data: &[u8]) {
+/// Noise for a device with these parameters, of which the first byte of `data` picks some: see [`assault`]. What the
+/// device knows of each message that it sent is checked.
+pub fn noise<P: ModelParams, M: Model>(mut params: P, device: impl Fn(P::Plan) -> M, data: &[u8]) {
     let Some((&choice, data)) = data.split_first() else { return };
-    let bit = |n: u32| choice >> n & 1 == 1;
-    let Some(mut params) = Params::default_of(name) else { return };
-    let mut scheme = params.schemes()[0];
-    let hoard = match &mut params {
-        Params::Mqtt(mqtt) => {
-            mqtt.version = if bit(0) { mqtt::Version::V5 } else { mqtt::Version::V311 };
-            mqtt.qos = 1 + u8::from(bit(1));
-            mqtt.clean_session = bit(2);
-            mqtt.interval = Interval::ms(u64::from(bit(3)));
-            mqtt.max_inflight = 1 + 3 * u16::from(bit(4));
-            mqtt.max_packet = Size(4096);
-            if bit(5) {
-                mqtt.subscribe.push(mqtt::Filter { topic: "#".into(), qos: 2 });
-            }
-            if bit(6) {
-                mqtt.reconnect = mqtt::Reconnect::Fixed(mqtt::Fixed::default());
-            }
-            mqtt.count = 5 * u32::from(bit(7));
-            4096
-        }
-        Params::Http(http) => {
-            http.method = if bit(0) { "HEAD" } else { "GET" }.into();
-            http.pipelining = if bit(1) { 4 } else { 1 };
-            http.keep_alive = !bit(2) || bit(1);
-            http.interval = Interval::ms(u64::from(bit(3)));
-            http.requests = 5 * u32::from(bit(4));
-            http::wire::HEAD_MAX
-        }
-        Params::Ping(ping) => {
-            ping.size = Size(u64::from(choice & 31));
-            ping.interval = Interval::ms(u64::from(bit(5)));
-            ping.timeout = Interval::ms(20);
-            ping.count = 5 * u32::from(bit(6));
-            usize::MAX
-        }
-        Params::Stream(stream) => {
-            stream.echo = !bit(0);
-            stream.burst = 1 + 9 * u32::from(bit(1));
-            stream.size = Size(18 + u64::from(choice >> 4));
-            stream.count = 50 * u64::from(bit(2));
-            usize::MAX
-        }
-        Params::Script(script) => {
-            use script::Step::{Delay, Expect, ExpectHex, ExpectRegex, Repeat, Send};
-            let round = vec![
-                Send("a{seq}".into()),
-                Expect("a".into()),
-                ExpectRegex("[0-9]+b".into()),
-                Delay(Interval::ms(1)),
-                ExpectHex("00ff".into()),
-            ];
-            script.steps = vec![Repeat(script::Repeat { count: 2 * u32::from(bit(2)), steps: round })];
-            scheme = script::SCHEMES[usize::from(choice & 3) % script::SCHEMES.len()];
-            script::KEPT_MAX
-        }
-    };
-    let target = Target { scheme, host: "host".into(), port: 1, ipv6: bit(7) };
+    let mut scheme = P::DESCRIPTION.schemes[0];
+    let hoard = params.for_noise(choice, &mut scheme);
+    let target = Target { scheme, host: "host".into(), port: 1, ipv6: bit(choice, 7) };
     let (sent, known) = match params.compile(&target) {
-        Ok(plan) => assault(plan.device(0), data, hoard),
+        Ok(plan) => assault_on(Bench::of(device(plan), P::DESCRIPTION), data, hoard),
         Err(problem) => unreachable!("{problem}"),
     };
-    let confirmed = match &params {
-        Params::Mqtt(_) | Params::Http(_) | Params::Ping(_) => true,
-        Params::Stream(stream) => stream.echo,
-        Params::Script(_) => false,
-    };
+    let confirmed = params.confirmed();
     assert!(!confirmed || sent <= known, "{sent} messages sent, and of {known} is known what became of them");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn no_model_is_broken_by_what_comes(
-            model in prop::sample::select(Params::NAMES),
-            data in prop::collection::vec(any::<u8>(), 0..600),
-        ) {
-            fuzz(model, &data);
-        }
-    }
 }

@@ -92,6 +92,11 @@ impl Interval {
         u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
     }
 
+    /// How often it comes in a second; 0 when it takes no time: then something else sets the pace.
+    pub fn per_second(self) -> f64 {
+        if self.ns() == 0 { 0.0 } else { 1e9 / self.ns() as f64 }
+    }
+
     fn of(value: f64, unit: &str) -> Option<Self> {
         let factor = match unit {
             "ns" => 1e-9,

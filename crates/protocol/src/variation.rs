@@ -3,7 +3,7 @@
 //! Counted in the buckets of a [`histogram`] of three digits, and handed out as one: this is done for every message, and
 //! takes a fraction of what recording in the histogram itself would.
 
-use crate::meter::{DELAY_MAX_NS, histogram};
+use crate::histogram::{DELAY_MAX_NS, histogram};
 use hdrhistogram::Histogram;
 
 /// Buckets of one power of two.

@@ -6,11 +6,12 @@ use crate::order;
 use crate::plan::{GroupPlan, Plan};
 use crate::result::{
     Distribution, Failures, GroupPoint, GroupResult, PhaseLengths, Point, Rates, Reason, StallResult,
-    TrialResult, Validity, WorkerPoint, counts,
+    TrialResult, Validity, WorkerPoint, counts, indices,
 };
 use crate::stalls::Stalls;
 use crate::transport::{Control, ElementCounts, Sample, Unready};
 use hdrhistogram::Histogram;
+use protocol::describe::Delay;
 use protocol::meter::{Counts, DeviceTally, Failure, Phase, Tally};
 use protocol::time::Time;
 use std::collections::BTreeMap;
@@ -66,6 +67,8 @@ impl Cpu {
 struct GroupSum {
     /// Over all phases.
     total: Counts,
+    /// The same of what the model counts of its own.
+    total_own: Box<[u64]>,
     /// Meant for the measure phase; failures: happened in it.
     measured: Tally,
     /// Happened in the measure phase.
@@ -111,7 +114,8 @@ impl Collector {
             .iter()
             .map(|g| GroupSum {
                 total: Counts::default(),
-                measured: Tally::new(g.delays.len()),
+                measured: Tally::of(g.about),
+                total_own: vec![0; g.about.counters.len()].into(),
                 happened: Counts::default(),
                 examples: Default::default(),
                 stalled: None,
@@ -148,6 +152,7 @@ impl Collector {
         for (sum, tallies) in self.groups.iter_mut().zip(&sample.groups) {
             for tally in tallies {
                 sum.total += &tally.counts;
+                sum.total_own.iter_mut().zip(&tally.own).for_each(|(sum, more)| *sum += more);
             }
             sum.measured.merge(&tallies[Phase::Measure as usize]);
             if sample.phase == Phase::Measure {
@@ -227,7 +232,7 @@ impl Collector {
     fn point(&mut self, until: Time, samples: &[Sample]) -> Point {
         let mut groups = BTreeMap::new();
         for (g, plan) in self.plan.groups.iter().enumerate() {
-            let mut all = Tally::new(plan.delays.len());
+            let mut all = Tally::of(plan.about);
             let mut active = 0;
             let mut waiting = None;
             for sample in samples {
@@ -243,10 +248,10 @@ impl Collector {
                 *busy += u32::from(active >= plan.devices);
             }
             let point = GroupPoint {
-                counts: counts(&all.counts),
+                counts: counts(&all.counts, &all.own, plan.about),
                 devices_active: active,
                 waiting,
-                delays: named(plan.delays, &all.delays, Distribution::brief),
+                delays: named(plan.about.delays, &all.delays, Distribution::brief),
                 lateness: Distribution::brief(&all.lateness),
             };
             groups.insert(plan.name.clone(), point);
@@ -297,11 +302,12 @@ impl Collector {
             let happened = &sum.happened;
             GroupResult {
                 name: plan.name.clone(),
-                protocol: plan.protocol,
+                protocol: plan.about.name,
                 target: plan.target.clone(),
                 devices: plan.devices,
-                measured: counts(measured),
-                total: counts(&sum.total),
+                measured: counts(measured, &sum.measured.own, plan.about),
+                total: counts(&sum.total, &sum.total_own, plan.about),
+                indices: indices(measured, &sum.measured.own, plan.about),
                 rates: Rates {
                     // a generator that is behind gets to them late: what counts is when they were due
                     flows_intended: per_second(measured.flows_intended),
@@ -313,10 +319,10 @@ impl Collector {
                 },
                 loss: loss(measured, plan.confirmed),
                 verified: plan.verified,
-                delays: full(plan.delays, &sum.measured),
-                ipdv: variation(plan.delays, &sum.measured),
-                reordering: order::disorder(&sum.measured, plan.protocol),
-                losses: order::losses(&sum.measured, plan.protocol),
+                delays: full(plan.about.delays, &sum.measured),
+                ipdv: variation(plan.about.delays, &sum.measured),
+                reordering: order::disorder(&sum.measured, plan.about),
+                losses: order::losses(&sum.measured, plan.about),
                 lateness: Distribution::full(&sum.measured.lateness),
                 confirmed: plan.confirmed,
                 stalls: sum.stalled.filter(|_| plan.waits).map(|stalled| {
@@ -554,10 +560,10 @@ fn loss(c: &Counts, confirmed: bool) -> Option<f64> {
 }
 
 /// The delays as results give them: whole, and with their variation.
-fn full(names: &'static [&'static str], tally: &Tally) -> BTreeMap<&'static str, Distribution> {
-    let mut all = named(names, &tally.delays, Distribution::full);
-    for (name, variation) in names.iter().zip(&tally.variation) {
-        if let Some(delay) = all.get_mut(name) {
+fn full(delays: &'static [Delay], tally: &Tally) -> BTreeMap<&'static str, Distribution> {
+    let mut all = named(delays, &tally.delays, Distribution::full);
+    for (described, variation) in delays.iter().zip(&tally.variation) {
+        if let Some(delay) = all.get_mut(described.name) {
             delay.jitter = variation.mean();
             delay.pdv = (delay.count > 0).then_some(delay.p999 - delay.min);
         }
@@ -566,17 +572,17 @@ fn full(names: &'static [&'static str], tally: &Tally) -> BTreeMap<&'static str,
 }
 
 /// How they changed from message to message, where they did.
-fn variation(names: &'static [&'static str], tally: &Tally) -> BTreeMap<&'static str, Distribution> {
-    let seen = names.iter().zip(&tally.variation).filter(|(_, variation)| variation.mean().is_some());
-    seen.map(|(name, variation)| (*name, Distribution::full(&variation.spread()))).collect()
+fn variation(delays: &'static [Delay], tally: &Tally) -> BTreeMap<&'static str, Distribution> {
+    let seen = delays.iter().zip(&tally.variation).filter(|(_, variation)| variation.mean().is_some());
+    seen.map(|(delay, variation)| (delay.name, Distribution::full(&variation.spread()))).collect()
 }
 
 fn named(
-    names: &'static [&'static str],
+    delays: &'static [Delay],
     histograms: &[Histogram<u64>],
     f: impl Fn(&Histogram<u64>) -> Distribution,
 ) -> BTreeMap<&'static str, Distribution> {
-    names.iter().copied().zip(histograms.iter().map(f)).collect()
+    delays.iter().map(|delay| delay.name).zip(histograms.iter().map(f)).collect()
 }
 
 #[cfg(test)]

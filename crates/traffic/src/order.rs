@@ -3,14 +3,15 @@
 use crate::result::{Density, Disorder, Distribution, Losses};
 use hdrhistogram::Histogram;
 use protocol::density::{Densities, THRESHOLD};
+use protocol::describe::Description;
 use protocol::losses::DELTA;
 use protocol::meter::{Tally, histogram};
 use protocol::order::Reordering;
 
 /// What came out of order. `None` where there is no order.
-pub(crate) fn disorder(tally: &Tally, protocol: &str) -> Option<Disorder> {
+pub(crate) fn disorder(tally: &Tally, model: &Description) -> Option<Disorder> {
     let delivered = tally.counts.messages_delivered;
-    if protocol != "stream" || delivered == 0 {
+    if !model.ordered || delivered == 0 {
         return None;
     }
     let none = Reordering::default();
@@ -32,8 +33,8 @@ pub(crate) fn disorder(tally: &Tally, protocol: &str) -> Option<Disorder> {
 }
 
 /// How what was lost lay. `None` where there is no order.
-pub(crate) fn losses(tally: &Tally, protocol: &str) -> Option<Losses> {
-    if protocol != "stream" || tally.counts.messages_delivered == 0 {
+pub(crate) fn losses(tally: &Tally, model: &Description) -> Option<Losses> {
+    if !model.ordered || tally.counts.messages_delivered == 0 {
         return None;
     }
     let none = Reordering::default();

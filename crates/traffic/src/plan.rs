@@ -5,7 +5,8 @@ use crate::receive_queue;
 use crate::transport::Unready;
 use profile::secret::{self, Secrets};
 use profile::{Load, Profile};
-use protocol::registry::{self, Carrier, Params, Scheme};
+use protocol::describe::{Description, Identity};
+use protocol::target::{self, Scheme};
 use protocol::unit::Interval;
 use rustls_pki_types::ServerName;
 use serde::{Deserialize, Serialize};
@@ -52,10 +53,8 @@ pub struct Plan {
 pub struct GroupPlan {
     /// Its name.
     pub name: String,
-    /// Its protocol.
-    pub protocol: &'static str,
-    /// Names of its delays.
-    pub delays: &'static [&'static str],
+    /// What its model says about itself.
+    pub about: &'static Description,
     /// Its target, as a URL.
     pub target: String,
     /// Its target, resolved.
@@ -63,7 +62,7 @@ pub struct GroupPlan {
     /// What carries it.
     pub scheme: Scheme,
     /// The compiled model.
-    pub model: registry::Plan,
+    pub model: models::Plan,
     /// Whether every message is to be confirmed, so that silence is loss.
     pub confirmed: bool,
     /// Whether devices wait for answers at all, or for connections.
@@ -181,16 +180,13 @@ impl GroupPlan {
             return Err(Unready::new("ND-104-07", at("source"), what, "Use one family for both"));
         }
         let host = if target.host.contains(':') { format!("[{}]", target.host) } else { target.host.clone() };
-        let seen = registry::Target { scheme, host, port, ipv6: address.is_ipv6() };
+        let seen = target::Target { scheme, host, port, ipv6: address.is_ipv6() };
         let mut params = group.model.clone();
-        if let (Params::Http(http), Some(path)) = (&mut params, &target.path) {
-            http.path.clone_from(path); // the profile's checks see to it that only one of the two is set
+        if let Some(path) = &target.path {
+            params.set_path(path); // the profile's checks see to it that only one of the two is set
         }
-        if let Params::Mqtt(mqtt) = &mut params {
-            // a session that is kept is looked for under the same name by the next run
-            let run = if mqtt.clean_session { run_token() } else { 0 };
-            mqtt.name_clients(token(&(run, &profile.name, &group.name)));
-        }
+        let whose = |run: u64| token(&(run, &profile.name, &group.name));
+        params.identify(Identity { run: whose(run_token()), profile: whose(0) });
         let model = params.compile(&seen).map_err(|p| {
             let p = p.under(&at(&format!("model.{}", group.model.name())));
             Unready::new("ND-104-04", p.key, p.what, p.fix)
@@ -202,19 +198,9 @@ impl GroupPlan {
             .map_err(|(key, what, fix)| Unready::new("ND-92-04", at(&format!("tls.{key}")), what, fix))?;
         Ok(Self {
             name: group.name.clone(),
-            protocol: group.model.name(),
-            delays: group.model.delays(),
-            confirmed: match &group.model {
-                Params::Mqtt(mqtt) => mqtt.qos > 0,
-                Params::Stream(stream) => stream.echo,
-                Params::Http(_) | Params::Ping(_) => true,
-                Params::Script(_) => false, // may send what it expects no answer to
-            },
-            waits: match &group.model {
-                Params::Stream(stream) => stream.echo,
-                Params::Script(script) => scheme.carrier == Carrier::Stream || script.expects(),
-                Params::Mqtt(_) | Params::Http(_) | Params::Ping(_) => true,
-            },
+            about: group.model.about(),
+            confirmed: group.model.confirmed(),
+            waits: group.model.waits(scheme.carrier),
             stall: group.stall.ns(),
             verified: Verified::of(profile, group),
             target: secret::query(&target.to_string()),
@@ -225,7 +211,9 @@ impl GroupPlan {
             load: group.load.clone(),
             sources,
             connect_timeout: group.connect_timeout.ns(),
-            receive_room: receive_room(&group.model),
+            receive_room: group.model.replies().map_or(receive_queue::LEAST, |replies| {
+                receive_queue::room(replies.per_second, replies.burst, replies.bytes)
+            }),
             tls,
         })
     }
@@ -276,32 +264,15 @@ pub enum Verified {
 
 impl Verified {
     fn of(profile: &Profile, group: &profile::Group) -> Option<Self> {
-        match (&group.model, &profile.transport) {
-            (Params::Ping(_), _) => Some(Self::Payload),
-            (Params::Stream(stream), profile::Transport::Sockets(_)) => stream.echo.then_some(Self::Payload),
-            (Params::Stream(_), profile::Transport::Dpdk(_)) => match &group.frame {
+        match (group.model.stateless(), &profile.transport) {
+            (_, profile::Transport::Sockets(_)) => group.model.compares().then_some(Self::Payload),
+            (Some(_), profile::Transport::Dpdk(_)) => match &group.frame {
                 Some(frame) if frame.replay.is_some() || !frame.measured => None,
                 Some(frame) if !frame.is_plain() => Some(Self::Signature),
                 _ => Some(Self::Payload),
             },
-            _ => None,
+            (None, profile::Transport::Dpdk(_)) => None,
         }
-    }
-}
-
-/// What a device's socket may have to keep.
-fn receive_room(model: &Params) -> usize {
-    let every = |interval: Interval| 1e9 / interval.ns().max(1) as f64;
-    match model {
-        Params::Stream(stream) => {
-            let rate = stream.rate.map(|rate| rate.0).or(stream.interval.map(every)).unwrap_or(1000.0);
-            receive_queue::room(rate, f64::from(stream.burst), stream.size.bytes() as f64)
-        }
-        // without an interval one echo is under way
-        Params::Ping(ping) if ping.interval.ns() > 0 => {
-            receive_queue::room(every(ping.interval), 1.0, ping.size.bytes() as f64)
-        }
-        _ => receive_queue::LEAST,
     }
 }
 

@@ -8,6 +8,7 @@ use crate::transport::ElementCounts;
 use base64::Engine as _;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
+use protocol::describe::Description;
 use protocol::meter::{Counts, Failure, Phase};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -79,9 +80,11 @@ impl Distribution {
     }
 }
 
-/// Counters by name, failures by kind (only those that occurred).
-pub fn counts(c: &Counts) -> Value {
-    let mut map: Map<String, Value> = c.named().iter().map(|(k, v)| ((*k).to_owned(), json!(v))).collect();
+/// Counters by name, the model's own among them, and failures by kind (only those that occurred).
+pub fn counts(c: &Counts, own: &[u64], model: &Description) -> Value {
+    let own = model.counters.iter().map(|counter| counter.name).zip(own.iter().copied());
+    let mut map: Map<String, Value> =
+        c.named().into_iter().chain(own).map(|(k, v)| (k.to_owned(), json!(v))).collect();
     let failures: Map<String, Value> = Failure::ALL
         .iter()
         .zip(c.failures)
@@ -90,6 +93,17 @@ pub fn counts(c: &Counts) -> Value {
         .collect();
     map.insert("failures".to_owned(), failures.into());
     map.into()
+}
+
+/// The model's indices by name; null where one is not defined: nothing was counted that it is a share of.
+pub fn indices(c: &Counts, own: &[u64], model: &'static Description) -> BTreeMap<&'static str, Option<f64>> {
+    let fixed = c.named();
+    let count = |name: &str| {
+        let of_all = fixed.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        let at = || model.counters.iter().position(|counter| counter.name == name);
+        of_all.or_else(|| own.get(at()?).copied()).unwrap_or(0)
+    };
+    model.indices.iter().map(|index| (index.name, index.of(count))).collect()
 }
 
 /// One point of the series.
@@ -277,6 +291,8 @@ pub struct GroupResult {
     pub measured: Value,
     /// Messages of all phases: what the system under test should have seen.
     pub total: Value,
+    /// Figures that follow from the measured counters, by the names that the model gives them.
+    pub indices: BTreeMap<&'static str, Option<f64>>,
     /// Rates.
     pub rates: Rates,
     /// Share of the measured messages that were sent and never delivered; null where nothing confirms them.

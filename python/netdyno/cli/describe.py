@@ -21,12 +21,12 @@ def describe(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
 ) -> None:
-    """Show transports, protocols, interfaces, ports, presets and drivers.
+    """Show transports, models, interfaces, ports, presets and drivers.
 
     What a profile may name here: the core says it, on this machine as it is.
 
         netdyno describe
-        netdyno describe --json | jq .core.protocols
+        netdyno describe --json | jq .core.models
     """
     if socket:
         with Client(socket) as client:
@@ -47,8 +47,14 @@ def describe(
         (t["name"], "yes" if t["available"] else f"no: {t.get('reason', '')}") for t in core["transports"]
     ]
     console.table(("transport", "available"), rows)
-    spoken = [(p["name"], ", ".join(p["schemes"]), ", ".join(p["delays"])) for p in core["protocols"]]
-    console.table(("protocol", "schemes", "delays"), spoken)
+
+    def names(of: list[dict[str, Any]]) -> str:
+        return ", ".join(one["name"] for one in of)
+
+    spoken = [
+        (m["name"], names(m["schemes"]), names(m["delays"]), names(m["counters"])) for m in core["models"]
+    ]
+    console.table(("model", "schemes", "delays", "counters of its own"), spoken)
     console.table(
         ("interface", "mtu", "up", "addresses"),
         [

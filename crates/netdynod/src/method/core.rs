@@ -6,20 +6,13 @@ use crate::lines::LINE_MAX;
 use crate::server::CONNECTIONS;
 use crate::watchers::SUBSCRIPTIONS;
 use crate::{machine, ports};
-use protocol::registry::Params;
+use models::Catalogue;
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
 
-/// Name, version, capabilities.
+/// Name, version, capabilities, and what models say about themselves.
 pub fn describe(_: Nothing) -> Answer {
-    let protocols: Vec<Value> = Params::NAMES
-        .iter()
-        .filter_map(|name| Params::default_of(name))
-        .map(|p| {
-            let schemes: Vec<&str> = p.schemes().iter().map(|s| s.name).collect();
-            json!({"name": p.name(), "delays": p.delays(), "schemes": schemes})
-        })
-        .collect();
+    let Catalogue { models, counters, failures } = Catalogue::new();
     Ok(json!({
         "name": "netdynod",
         "version": env!("CARGO_PKG_VERSION"),
@@ -29,7 +22,9 @@ pub fn describe(_: Nothing) -> Answer {
             {"name": "sockets", "available": true},
             {"name": "dpdk", "available": true},
         ],
-        "protocols": protocols,
+        "models": models,
+        "counters": counters,
+        "failures": failures,
         "interfaces": ports::interfaces(),
         "rights": machine::rights(),
         "huge_pages": machine::huge_pages(),

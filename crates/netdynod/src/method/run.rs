@@ -37,8 +37,8 @@ pub fn load(caller: &Caller, params: Load) -> Answer {
         .iter()
         .map(|g| {
             json!({
-                "name": g.name, "protocol": g.protocol, "target": g.target, "devices": g.devices,
-                "delays": g.delays, "confirmed": g.confirmed
+                "name": g.name, "protocol": g.about.name, "target": g.target, "devices": g.devices,
+                "delays": g.about.delays.iter().map(|delay| delay.name).collect::<Vec<_>>(), "confirmed": g.confirmed
             })
         })
         .collect();

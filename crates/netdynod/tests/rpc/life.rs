@@ -97,7 +97,12 @@ fn it_says_what_it_is_and_can() {
     };
     assert_eq!(names("transports"), ["sockets", "dpdk"]);
     for protocol in ["mqtt", "http", "ping", "stream", "script"] {
-        assert!(names("protocols").iter().any(|name| name == protocol), "{protocol}");
+        assert!(names("models").iter().any(|name| name == protocol), "{protocol}");
+    }
+    assert_eq!(names("counters").len(), 14);
+    assert!(names("failures").contains(&"timeout".to_owned()));
+    for model in about["models"].as_array().unwrap() {
+        assert!(model["delays"][0]["about"].is_string() && model["schemes"][0]["carrier"].is_string(), "{model}");
     }
     for (limit, value) in [("connections", 64), ("subscriptions", 16), ("line", 32 << 20)] {
         assert_eq!(about["limits"][limit], value, "{limit}");

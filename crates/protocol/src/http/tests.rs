@@ -2,7 +2,6 @@ use super::wire::HEAD_MAX;
 use super::*;
 use crate::meter::{Phase, Window};
 use crate::model::{End, Link};
-use crate::registry::Scheme;
 use crate::testing::{Bench, assault};
 use proptest::prelude::*;
 
@@ -427,4 +426,20 @@ proptest! {
         mixed.extend_from_slice(&data);
         assault(plan(&json).device(0), &mixed, HEAD_MAX);
     }
+}
+
+#[test]
+fn responses_are_counted_by_class_and_connections_as_they_come_up() {
+    let mut web = bench(r#"{"requests": 5}"#);
+    web.up();
+    for status in [200, 204, 301, 404, 503] {
+        let body = if status == 204 { "" } else { "Content-Length: 0\r\n" };
+        web.feed(format!("HTTP/1.1 {status} X\r\n{body}\r\n").as_bytes());
+    }
+    let counted: Vec<u64> = (0..DESCRIPTION.counters.len()).map(|counter| web.own(counter)).collect();
+    assert_eq!(counted, [2, 1, 1, 1, 1]);
+    let count = |name: &str| {
+        DESCRIPTION.counters.iter().position(|counter| counter.name == name).map_or(0, |at| counted[at])
+    };
+    assert_eq!(DESCRIPTION.indices[0].of(count), Some(0.2));
 }

@@ -110,6 +110,10 @@ impl Device {
         if let Some(seconds) = said.number(property::SERVER_KEEP_ALIVE) {
             self.keep_alive = seconds as u16;
         }
+        cx.count(cx.now, SESSIONS);
+        if session {
+            cx.count(cx.now, SESSIONS_RESUMED);
+        }
         self.max_packet = said.number(property::MAXIMUM_PACKET_SIZE).unwrap_or(u32::MAX);
         if let Some(given) = said.text(property::ASSIGNED_CLIENT_ID) {
             given.clone_into(&mut self.rare.get_or_insert_default().client_id);
@@ -145,6 +149,7 @@ impl Device {
             } else {
                 let before = cx.out.bytes.len();
                 self.emit(cx, message, true);
+                cx.count(message.intended, PUBLISHES_RESENT);
                 self.count(cx, before);
             }
         }

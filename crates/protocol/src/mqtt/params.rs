@@ -1,9 +1,12 @@
 //! What a profile says about `mqtt`, and whether it makes sense.
 
-use super::{Message, Plan, wire};
+use super::{DESCRIPTION, Message, Plan, wire};
+use crate::describe::{Description, Identity, ModelParams, Paced, Repeats};
 use crate::pace::Pace;
 use crate::problem::Problem;
-use crate::registry::Target;
+#[cfg(any(test, feature = "testing"))]
+use crate::target::Scheme;
+use crate::target::Target;
 use crate::template::Template;
 use crate::unit::{Interval, Size};
 use packet::signature;
@@ -205,20 +208,64 @@ const DATUM_MAX: usize = 65_535;
 /// Largest remaining length and fixed header.
 const PACKET_MAX: Size = Size(wire::REMAINING_MAX as u64 + 5);
 
-impl Params {
-    /// Whether the values make sense, and make sense together.
-    pub fn check(&self) -> Result<(), Problem> {
+impl ModelParams for Params {
+    const DESCRIPTION: &'static Description = &DESCRIPTION;
+    type Plan = Plan;
+
+    fn check(&self) -> Result<(), Problem> {
         self.plan().map(drop)
     }
 
-    /// Check, and prepare what all devices share.
-    pub fn compile(&self, _target: &Target) -> Result<Plan, Problem> {
+    fn compile(&self, _target: &Target) -> Result<Plan, Problem> {
         self.plan()
     }
 
+    fn confirmed(&self) -> bool {
+        self.qos > 0
+    }
+
+    fn paced(&self) -> Option<Paced> {
+        Some(Paced { key: "interval", per_second: self.interval.per_second() })
+    }
+
+    fn repeats(&self) -> Option<Repeats> {
+        let repeats = Repeats { key: "count", count: self.count.into(), interval: self.interval };
+        self.publish.then_some(repeats)
+    }
+
+    fn filled(&self) -> u64 {
+        self.size.map_or(0, |size| size.0)
+    }
+
+    fn identify(&mut self, identity: Identity) {
+        // a session that is kept is looked for under the same name by the next run
+        self.name_clients(if self.clean_session { identity.run } else { identity.profile });
+    }
+
+    #[cfg(any(test, feature = "testing"))]
+    fn for_noise(&mut self, choice: u8, _scheme: &mut Scheme) -> usize {
+        let bit = |n| crate::describe::bit(choice, n);
+        self.version = if bit(0) { Version::V5 } else { Version::V311 };
+        self.qos = 1 + u8::from(bit(1));
+        self.clean_session = bit(2);
+        self.interval = Interval::ms(u64::from(bit(3)));
+        self.max_inflight = 1 + 3 * u16::from(bit(4));
+        self.max_packet = Size(4096);
+        if bit(5) {
+            self.subscribe.push(Filter { topic: "#".into(), qos: 2 });
+        }
+        if bit(6) {
+            self.reconnect = Reconnect::Fixed(Fixed::default());
+        }
+        self.count = 5 * u32::from(bit(7));
+        4096
+    }
+}
+
+impl Params {
     /// Client identifiers that no other group and no other run has: a broker ends the session of a client when another
     /// with its name comes (§3.1.4). 3.1.1 §3.1.3.1 promises 23 letters and digits; ten million devices need 18.
-    pub fn name_clients(&mut self, token: u64) {
+    pub(super) fn name_clients(&mut self, token: u64) {
         const DIGITS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
         let digit = |i: u32| char::from(DIGITS[(token / 36u64.pow(i) % 36) as usize]);
         let token = (0..8).map(digit).collect::<String>();

@@ -1,7 +1,8 @@
 use super::*;
+use crate::describe::ModelParams;
 use crate::meter::Phase;
 use crate::model::{End, Link};
-use crate::registry::Target;
+use crate::target::Target;
 use crate::testing::{Bench, assault};
 use crate::unit::Size;
 use proptest::prelude::*;
@@ -699,4 +700,18 @@ proptest! {
         mixed.extend_from_slice(&data);
         assault(plan(&json).device(0), &mixed, 1024);
     }
+}
+
+#[test]
+fn accepted_and_resumed_sessions_and_what_was_sent_again_are_counted() {
+    let mut talk =
+        Talk::welcomed(r#"{"clean_session": false, "count": 1, "reconnect": {"fixed": {"delay": "1s"}}}"#);
+    assert!(!talk.heard().is_empty(), "a publish is on its way");
+    talk.closed(Failure::Reset);
+    let now = talk.now.0 / 1_000_000;
+    talk.run_to_ms(now + 1_000);
+    talk.connected();
+    talk.welcome(true);
+    let counted = [SESSIONS, SESSIONS_RESUMED, PUBLISHES_RESENT].map(|counter| talk.own(counter));
+    assert_eq!(counted, [2, 1, 1]);
 }

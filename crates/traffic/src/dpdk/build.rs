@@ -221,7 +221,7 @@ pub fn build(
                     priority: plan.profile.groups[i].frame.as_ref().map_or(0, |frame| frame.priority),
                     from: devices.start,
                     first: first_streams[i].wrapping_add(devices.start as u16),
-                    meter: [(); 3].map(|()| Tally::new(group.delays.len())),
+                    meter: [(); 3].map(|()| Tally::of(group.about)),
                 });
             }
         }
@@ -407,8 +407,8 @@ fn flow(group: &GroupPlan, port: &Open<'_>, peer: Mac) -> Flow {
 fn expected(plan: &Plan, plain: &[Option<Plain>]) -> (Vec<Expected>, Vec<Stream>) {
     let groups = plan.groups.iter().zip(plain).enumerate().map(|(i, (group, plain))| Expected {
         group: i,
-        meter: [(); 3].map(|()| Tally::new(group.delays.len())),
-        delay: frames::delay(i, group, plan),
+        meter: [(); 3].map(|()| Tally::of(group.about)),
+        delay: frames::delay(i, plan),
         whole: plan.profile.groups[i].frame.is_some(),
         plain: plain.clone(),
     });

@@ -11,8 +11,7 @@ use packet::{FCS, Flow};
 use profile::ceiling::RATE;
 use profile::frame::Replay;
 use profile::{Frame, Load};
-use protocol::registry::Params;
-use protocol::stream;
+use protocol::describe::Stateless;
 use std::net::IpAddr;
 
 /// Devices send from this UDP port on, in turn.
@@ -24,11 +23,8 @@ fn refusal(index: usize, key: &str, what: impl Into<String>, fix: impl Into<Stri
     Unready::new("ND-104-07", format!("groups[{index}].{key}"), what.into(), fix.into())
 }
 
-fn model(plan: &Plan, index: usize) -> Option<&stream::Params> {
-    match &plan.profile.groups.get(index)?.model {
-        Params::Stream(params) => Some(params),
-        _ => None,
-    }
+fn model(plan: &Plan, index: usize) -> Option<Stateless> {
+    plan.profile.groups.get(index)?.model.stateless()
 }
 
 fn frame(plan: &Plan, index: usize) -> Option<&Frame> {
@@ -38,7 +34,7 @@ fn frame(plan: &Plan, index: usize) -> Option<&Frame> {
 /// Say what this transport does not carry.
 pub fn refuse(index: usize, group: &GroupPlan, plan: &Plan) -> Result<(), Unready> {
     if model(plan, index).is_none() {
-        let what = format!("the dpdk transport does not carry {} yet", group.protocol);
+        let what = format!("the dpdk transport does not carry {} yet", group.about.name);
         return Err(refusal(index, "model", what, "Use the stream model, or the sockets transport"));
     }
     let Load::Closed(load) = &group.load else {
@@ -141,10 +137,8 @@ fn recording(index: usize, replay: &Replay) -> Result<(Program, Vec<u64>), Unrea
 }
 
 /// Which of the group's delays is the time from sending to receiving: what is not reflected went one way.
-pub fn delay(index: usize, group: &GroupPlan, plan: &Plan) -> Option<usize> {
-    let reflected = model(plan, index).is_some_and(|stream| stream.echo);
-    let wanted = if reflected { "round_trip" } else { "one_way" };
-    group.delays.iter().position(|name| *name == wanted)
+pub fn delay(index: usize, plan: &Plan) -> Option<usize> {
+    model(plan, index).map(|stream| stream.delay)
 }
 
 /// When the group sends.

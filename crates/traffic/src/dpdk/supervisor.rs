@@ -10,7 +10,6 @@ use crate::transport::{Complaint, ElementCounts, Sample, Unready};
 use dpdk::Port;
 use engine::{ElementStats, Engine};
 use protocol::meter::{DeviceTally, Failure, Phase, Tally};
-use protocol::registry::Params;
 use protocol::time::Time;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -108,7 +107,7 @@ pub(super) struct Supervisor {
 }
 
 fn none(plan: &Plan) -> Vec<[Tally; 3]> {
-    plan.groups.iter().map(|group| [(); 3].map(|()| Tally::new(group.delays.len()))).collect()
+    plan.groups.iter().map(|group| [(); 3].map(|()| Tally::of(group.about))).collect()
 }
 
 impl Supervisor {
@@ -255,7 +254,7 @@ impl Supervisor {
     }
 
     fn echoes(&self, group: usize) -> bool {
-        matches!(&self.plan.profile.groups[group].model, Params::Stream(stream) if stream.echo)
+        self.plan.profile.groups[group].model.stateless().is_some_and(|stream| stream.echo)
     }
 
     /// Whether nothing is to be waited for.

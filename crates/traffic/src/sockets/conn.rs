@@ -8,7 +8,7 @@ use crate::receive_queue;
 use nix::sys::socket::{setsockopt, sockopt};
 use protocol::meter::Failure;
 use protocol::model::Outbox;
-use protocol::registry::Carrier;
+use protocol::target::Carrier;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrAny, SocketFlags, SocketType, bind, connect, ipproto,

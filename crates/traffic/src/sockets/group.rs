@@ -4,6 +4,7 @@ use crate::plan::Plan;
 use crate::schedule::{Arrivals, Crowd};
 use crate::stalls::Stalls;
 use profile::Load;
+use protocol::describe::Description;
 use protocol::meter::{Failure, Tally, Window};
 use protocol::time::Time;
 use std::collections::VecDeque;
@@ -44,7 +45,7 @@ pub(super) struct Group {
     pub meter: Box<[Tally; 3]>,
     /// How many failures of each kind have been told.
     pub told: [u8; Failure::ALL.len()],
-    delays: usize,
+    about: &'static Description,
     /// Messages due and not sent at the last sample, by phase: they count as intended already.
     behind: [u64; 2],
 }
@@ -52,7 +53,6 @@ pub(super) struct Group {
 impl Group {
     pub fn new(plan: &Plan, g: usize, slots: Range<u32>, worker: usize, workers: usize) -> Self {
         let group = &plan.groups[g];
-        let delays = group.delays.len();
         let seed = plan.profile.seed.wrapping_add((g as u64) << 32);
         let mut this = Self {
             arrivals: None,
@@ -73,9 +73,9 @@ impl Group {
             stalls: Stalls::default(),
             stall: group.stall,
             waits: group.waits,
-            meter: Box::new(std::array::from_fn(|_| Tally::new(delays))),
+            meter: Box::new(std::array::from_fn(|_| Tally::of(group.about))),
             told: [0; Failure::ALL.len()],
-            delays,
+            about: group.about,
             behind: [0; 2],
         };
         match &group.load {
@@ -169,7 +169,7 @@ impl Group {
     /// The tallies since the last call.
     pub fn take_meter(&mut self, now: Time, window: Window) -> [Tally; 3] {
         self.count_due(now, window);
-        let delays = self.delays;
-        std::mem::replace(&mut *self.meter, std::array::from_fn(|_| Tally::new(delays)))
+        let about = self.about;
+        std::mem::replace(&mut *self.meter, std::array::from_fn(|_| Tally::of(about)))
     }
 }

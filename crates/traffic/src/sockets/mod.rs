@@ -12,7 +12,7 @@ use crate::cpu;
 use crate::plan::Plan;
 use crate::transport::{Control, Sample, Transport, Unready};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use protocol::registry::Carrier;
+use protocol::target::Carrier;
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -2,9 +2,10 @@
 
 use super::{State, Worker};
 use crate::transport::Complaint;
+use models::Device;
 use protocol::meter::Failure;
 use protocol::model::{Cx, End, Link, Model};
-use protocol::registry::{Carrier, Device};
+use protocol::target::Carrier;
 use protocol::time::Time;
 use std::fmt::Display;
 
@@ -32,8 +33,7 @@ impl Worker {
     ) -> (R, Option<End>, bool) {
         let slot = &mut self.slots[i as usize];
         let g = usize::from(slot.group);
-        self.outbox.bytes.clear();
-        self.outbox.segment = 0;
+        self.outbox.clear();
         let mut cx = Cx::new(
             self.now,
             intended,

@@ -1,0 +1,94 @@
+//! What all models say of themselves in one document: the answer of `core.describe`, and `schema/models.json`.
+
+use crate::{ALL, Params};
+use protocol::describe::{Counter, Description};
+use protocol::meter::{COUNTERS, Failure};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// The document.
+#[derive(Debug, Serialize)]
+pub struct Catalogue {
+    /// Every model, in the order of the registry.
+    pub models: Vec<Entry>,
+    /// The counters that every group has.
+    pub counters: [Counter; COUNTERS.len()],
+    /// Why a flow or a message may fail.
+    pub failures: Vec<Kind>,
+}
+
+/// One model.
+#[derive(Debug, Serialize)]
+pub struct Entry {
+    /// What it says about itself.
+    #[serde(flatten)]
+    pub about: &'static Description,
+    /// Its parameters when a profile says nothing about them, as a group's `model`.
+    pub defaults: Params,
+    /// Keys whose values are secrets, and how: `true`, all of it; `"query"`, parameters of a URL; `"names"`, by the name
+    /// of the entry.
+    pub secrets: Map<String, Value>,
+}
+
+/// One kind of failure.
+#[derive(Debug, Serialize)]
+pub struct Kind {
+    /// Its name, `timeout` in `GROUP.errors.timeout`.
+    pub name: &'static str,
+    /// What it means.
+    pub about: &'static str,
+}
+
+impl Catalogue {
+    /// All that is known.
+    pub fn new() -> Self {
+        let schema = schemars::schema_for!(Params).to_value();
+        let models = ALL.iter().filter_map(|about| {
+            let secrets = secrets(&schema, about.name);
+            Some(Entry { about, defaults: Params::default_of(about.name)?, secrets })
+        });
+        let failures = Failure::ALL.map(|kind| Kind { name: kind.name(), about: kind.about() });
+        Self { models: models.collect(), counters: COUNTERS, failures: failures.into() }
+    }
+}
+
+impl Default for Catalogue {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The keys that the schema of model `name` marks as secrets.
+fn secrets(schema: &Value, name: &str) -> Map<String, Value> {
+    let variants = schema["oneOf"].as_array().into_iter().flatten();
+    let reference = variants.filter_map(|one| one["properties"][name]["$ref"].as_str()).next();
+    let path = reference.and_then(|path| path.strip_prefix('#')).unwrap_or_default();
+    let keys = schema.pointer(path).and_then(|node| node["properties"].as_object());
+    let marked = keys.into_iter().flatten().filter_map(|(key, node)| {
+        let mark = node.get("x-netdyno-secret")?;
+        Some((key.clone(), mark.clone()))
+    });
+    marked.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_model_is_there_with_its_defaults_and_secrets() {
+        let all = serde_json::to_value(Catalogue::new()).expect("JSON");
+        let models = all["models"].as_array().expect("a list");
+        assert_eq!(models.len(), Params::NAMES.len());
+        let of = |name: &str| models.iter().find(|model| model["name"] == name).expect(name);
+        for model in models {
+            let name = model["name"].as_str().expect("a name");
+            assert!(model["defaults"][name].is_object(), "{name}");
+            assert!(!model["schemes"][0]["name"].as_str().unwrap_or_default().is_empty(), "{name}");
+        }
+        assert_eq!(of("mqtt")["secrets"], serde_json::json!({"password": true}));
+        assert_eq!(of("http")["secrets"], serde_json::json!({"headers": "names", "path": "query"}));
+        assert_eq!(all["counters"].as_array().map(Vec::len), Some(COUNTERS.len()));
+        assert_eq!(all["failures"][2]["name"], "timeout");
+    }
+}

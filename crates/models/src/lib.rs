@@ -1,0 +1,247 @@
+//! Every model by name: the one list that profiles, transports, the schema and all that shows results are made from.
+//!
+//! A model is a module with `Params` (what a profile says; implements [`ModelParams`]), `Plan` (compiled once per group,
+//! shared) and `Device` (one virtual device; implements [`Model`]). This crate stands above those that provide models,
+//! so that one may come from any of them. A device is an enum, not a `dyn`: thousands lie side by side, and a call costs
+//! a jump.
+
+mod catalogue;
+
+pub use catalogue::{Catalogue, Entry, Kind};
+
+use protocol::describe::{Description, Identity, ModelParams, Paced, Repeats, Replies, Stateless};
+use protocol::meter::Failure;
+use protocol::model::{Cx, Model};
+use protocol::problem::Problem;
+use protocol::target::{Carrier, Scheme, Target};
+use protocol::time::Time;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+macro_rules! registry {
+    ($( $(#[$doc:meta])* $name:ident($($module:ident)::+) ),+ $(,)?) => {
+        /// The parameters of one model, as in a profile: `{"mqtt": {…}}`.
+        #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Params {
+            $( $(#[$doc])* $name($($module)::+::Params), )+
+        }
+
+        /// What each model says about itself, in the order of the list.
+        pub const ALL: &[&Description] = &[$( <$($module)::+::Params as ModelParams>::DESCRIPTION ),+];
+
+        impl Params {
+            /// The name of every model.
+            pub const NAMES: &[&str] = &[$( <$($module)::+::Params as ModelParams>::DESCRIPTION.name ),+];
+
+            /// The model's parameters when a profile says nothing about them.
+            pub fn default_of(name: &str) -> Option<Self> {
+                $( if <$($module)::+::Params as ModelParams>::DESCRIPTION.name == name {
+                    return Some(Self::$name(Default::default()));
+                } )+
+                None
+            }
+
+            /// What the model says about itself.
+            pub fn about(&self) -> &'static Description {
+                match self { $( Self::$name(_) => <$($module)::+::Params as ModelParams>::DESCRIPTION, )+ }
+            }
+
+            /// Check, and prepare everything that is the same for all devices of the group.
+            pub fn compile(&self, target: &Target) -> Result<Plan, Problem> {
+                Ok(match self {
+                    $( Self::$name(params) => Plan::$name(Arc::new(params.compile(target)?)), )+
+                })
+            }
+
+            /// What cannot be said in the schema: whether the values make sense, and make sense together.
+            pub fn check(&self) -> Result<(), Problem> {
+                match self { $( Self::$name(params) => params.check(), )+ }
+            }
+
+            /// Whether every message is to be confirmed, so that silence is loss.
+            pub fn confirmed(&self) -> bool {
+                match self { $( Self::$name(params) => params.confirmed(), )+ }
+            }
+
+            /// Whether devices wait for answers, or for connections.
+            pub fn waits(&self, carrier: Carrier) -> bool {
+                match self { $( Self::$name(params) => params.waits(carrier), )+ }
+            }
+
+            /// Whether every byte of a reply is compared with what was sent.
+            pub fn compares(&self) -> bool {
+                match self { $( Self::$name(params) => params.compares(), )+ }
+            }
+
+            /// How often a device sends, where that is fixed.
+            pub fn paced(&self) -> Option<Paced> {
+                match self { $( Self::$name(params) => params.paced(), )+ }
+            }
+
+            /// How many messages a flow has and how far apart they are, where that is fixed.
+            pub fn repeats(&self) -> Option<Repeats> {
+                match self { $( Self::$name(params) => params.repeats(), )+ }
+            }
+
+            /// Bytes of payload that the group keeps ready, filled up to a size.
+            pub fn filled(&self) -> u64 {
+                match self { $( Self::$name(params) => params.filled(), )+ }
+            }
+
+            /// How many regular expressions have to be compiled, and the key that they stand under.
+            pub fn expressions(&self) -> Option<(&'static str, usize)> {
+                match self { $( Self::$name(params) => params.expressions(), )+ }
+            }
+
+            /// What may come back to one device without a pause.
+            pub fn replies(&self) -> Option<Replies> {
+                match self { $( Self::$name(params) => params.replies(), )+ }
+            }
+
+            /// What the path of a target's URL would stand for; `None`: a URL has no path.
+            pub fn path(&self) -> Option<&str> {
+                match self { $( Self::$name(params) => params.path(), )+ }
+            }
+
+            /// Take the path of the target's URL.
+            pub fn set_path(&mut self, path: &str) {
+                match self { $( Self::$name(params) => params.set_path(path), )+ }
+            }
+
+            /// Tell the sessions of this group's devices from all others'.
+            pub fn identify(&mut self, identity: Identity) {
+                match self { $( Self::$name(params) => params.identify(identity), )+ }
+            }
+
+            /// The datagrams that a device sends, where they depend on nothing but the clock.
+            pub fn stateless(&self) -> Option<Stateless> {
+                match self { $( Self::$name(params) => params.stateless(), )+ }
+            }
+        }
+
+        /// What is the same for all devices of a group.
+        #[derive(Debug, Clone)]
+        pub enum Plan {
+            $( $(#[$doc])* $name(Arc<$($module)::+::Plan>), )+
+        }
+
+        impl Plan {
+            /// A new device of this group.
+            pub fn device(&self, index: u32) -> Device {
+                match self { $( Self::$name(plan) => Device::$name(plan.device(index)), )+ }
+            }
+        }
+
+        /// One virtual device of any model.
+        #[derive(Debug)]
+        pub enum Device {
+            $( $(#[$doc])* $name($($module)::+::Device), )+
+        }
+
+        impl Model for Device {
+            #[inline]
+            fn start(&mut self, cx: &mut Cx<'_>) {
+                match self { $( Self::$name(device) => device.start(cx), )+ }
+            }
+
+            #[inline]
+            fn connected(&mut self, cx: &mut Cx<'_>) {
+                match self { $( Self::$name(device) => device.connected(cx), )+ }
+            }
+
+            #[inline]
+            fn received(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) -> usize {
+                match self { $( Self::$name(device) => device.received(cx, bytes), )+ }
+            }
+
+            #[inline]
+            fn timer(&mut self, cx: &mut Cx<'_>) {
+                match self { $( Self::$name(device) => device.timer(cx), )+ }
+            }
+
+            #[inline]
+            fn closed(&mut self, cx: &mut Cx<'_>, why: Failure) {
+                match self { $( Self::$name(device) => device.closed(cx, why), )+ }
+            }
+
+            #[inline]
+            fn stop(&mut self, cx: &mut Cx<'_>) {
+                match self { $( Self::$name(device) => device.stop(cx), )+ }
+            }
+
+            fn abandoned(&mut self, cx: &mut Cx<'_>) {
+                match self { $( Self::$name(device) => device.abandoned(cx), )+ }
+            }
+
+            #[inline]
+            fn waiting_since(&self) -> Time {
+                match self { $( Self::$name(device) => device.waiting_since(), )+ }
+            }
+
+            fn listening(&mut self, cx: &mut Cx<'_>, local: SocketAddr) {
+                match self { $( Self::$name(device) => device.listening(cx, local), )+ }
+            }
+
+            #[inline]
+            fn accepted(&mut self, cx: &mut Cx<'_>, peer: SocketAddr) {
+                match self { $( Self::$name(device) => device.accepted(cx, peer), )+ }
+            }
+
+            #[inline]
+            fn behind(&self, end: Time) -> u64 {
+                match self { $( Self::$name(device) => device.behind(end), )+ }
+            }
+        }
+
+        /// Noise for a device of the model called `name`: the one entry point of the fuzz targets, and of the bounded
+        /// run in `cargo test`.
+        #[cfg(any(test, feature = "testing"))]
+        pub fn fuzz(name: &str, data: &[u8]) {
+            $( if <$($module)::+::Params as ModelParams>::DESCRIPTION.name == name {
+                let params = $($module)::+::Params::default();
+                return protocol::testing::noise(params, |plan| Arc::new(plan).device(0), data);
+            } )+
+        }
+    };
+}
+
+registry! {
+    /// MQTT 3.1.1 or 5.0 client.
+    Mqtt(protocol::mqtt),
+    /// HTTP/1.1 client.
+    Http(protocol::http),
+    /// ICMP echo.
+    Ping(protocol::ping),
+    /// UDP datagrams, each with a sequence number and its time.
+    Stream(protocol::stream),
+    /// Steps that the user writes: send, expect, delay, repeat.
+    Script(protocol::script),
+}
+
+impl Params {
+    /// The model's name.
+    pub fn name(&self) -> &'static str {
+        self.about().name
+    }
+
+    /// The URL schemes it can be pointed at; the first is the usual one.
+    pub fn schemes(&self) -> &'static [Scheme] {
+        self.about().schemes
+    }
+
+    /// The scheme called `name`, if this model can be pointed at it.
+    pub fn scheme(&self, name: &str) -> Result<Scheme, Problem> {
+        Scheme::find(self.name(), self.schemes(), name)
+    }
+}
+
+/// What the model called `name` says about itself.
+pub fn describe(name: &str) -> Option<&'static Description> {
+    ALL.iter().find(|about| about.name == name).copied()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! What a schema cannot say about thresholds: that their metrics are of this profile's groups, and their bounds in the
+//! metrics' units.
+
+use crate::error::{BAD_REFERENCE, BAD_VALUE, CONFLICT, OUT_OF_RANGE};
+use crate::metric::{Kind, Metric};
+use crate::text::listed;
+use crate::{Bound, Error, Group, Profile, Threshold, model};
+use protocol::problem::closest;
+use protocol::unit::{Interval, Rate};
+
+/// What is wrong with the threshold that stands at `at`.
+pub(crate) fn check(profile: &Profile, threshold: &Threshold, at: &str, add: &mut impl FnMut(Option<Error>)) {
+    let key = format!("{at}.metric");
+    let metric = &threshold.metric;
+    match profile.groups.iter().find(|g| g.name == metric.group) {
+        None => {
+            let names = || profile.groups.iter().map(|g| g.name.as_str());
+            let fix = match closest(&metric.group, names()) {
+                Some(near) => format!("Did you mean {near:?}?"),
+                None if profile.groups.is_empty() => "Add the group, or leave the threshold out".to_owned(),
+                None => format!("Use one of {}", listed(names())),
+            };
+            add(Some(Error::new(BAD_REFERENCE, key, format!("there is no group {:?}", metric.group), fix)));
+        }
+        Some(group) => {
+            let of_order = matches!(
+                metric.kind,
+                Kind::Reordering(_) | Kind::Disorder(..) | Kind::Noticeable | Kind::Losses(..)
+            );
+            if of_order && !group.model.about().ordered {
+                let what = format!("messages of {} have no order", group.model.name());
+                let fix = format!("Use it with {}", model::that(|about, _| about.ordered));
+                add(Some(Error::new(BAD_REFERENCE, key.clone(), what, fix)));
+            }
+            add(named(group, metric, key));
+        }
+    }
+    match (&threshold.max, &threshold.min) {
+        (Some(_), Some(_)) => {
+            add(Some(Error::new(
+                CONFLICT,
+                at,
+                "a threshold has max or min, not both",
+                "Make two thresholds of it",
+            )));
+        }
+        (None, None) => {
+            add(Some(Error::new(CONFLICT, at, "the threshold has no bound", "Give it max or min")))
+        }
+        (Some(bound), None) | (None, Some(bound)) => {
+            if let Err(what) = bound.value(&metric.kind) {
+                let side = if threshold.max.is_some() { "max" } else { "min" };
+                add(Some(Error::new(
+                    BAD_VALUE,
+                    format!("{at}.{side}"),
+                    what,
+                    "Give a number in the metric's unit",
+                )));
+            }
+        }
+    }
+    if !(0.5..1.0).contains(&threshold.confidence) {
+        let what = format!("{} is not a usable confidence", threshold.confidence);
+        add(Some(Error::new(
+            OUT_OF_RANGE,
+            format!("{at}.confidence"),
+            what,
+            "Use 0.5 to below 1, such as 0.95",
+        )));
+    }
+}
+
+/// What a metric names that the group's model does not have.
+fn named(group: &Group, metric: &Metric, at: String) -> Option<Error> {
+    let about = group.model.about();
+    let (what, name, there): (_, _, Vec<&str>) = match &metric.kind {
+        Kind::Delay(name, _) | Kind::Ipdv(name, _) => {
+            ("measures no delay", name, about.delays.iter().map(|delay| delay.name).collect())
+        }
+        Kind::Count { name, .. } => {
+            ("has no counter of its own", name, about.counters.iter().map(|counter| counter.name).collect())
+        }
+        Kind::Index(name) => ("has no index", name, about.indices.iter().map(|index| index.name).collect()),
+        _ => return None,
+    };
+    if there.contains(&name.as_str()) {
+        return None;
+    }
+    let fix = match there.as_slice() {
+        [] => "Leave the threshold out: it has none at all".to_owned(),
+        names => format!("Use one of {}", names.join(", ")),
+    };
+    Some(Error::new(BAD_REFERENCE, at, format!("{} {what} called {name:?}", about.name), fix))
+}
+
+impl Bound {
+    /// The bound in the metric's unit: nanoseconds, per second, a count or a ratio.
+    pub fn value(&self, kind: &Kind) -> Result<f64, String> {
+        match (self, kind) {
+            (Bound::Number(n), _) if n.is_finite() => Ok(*n),
+            (Bound::Number(n), _) => Err(format!("{n} is no bound")),
+            (
+                Bound::Quantity(q),
+                Kind::Delay(..)
+                | Kind::Ipdv(..)
+                | Kind::Lateness(_)
+                | Kind::Disorder("late", _)
+                | Kind::Stalls("time" | "longest"),
+            ) => q.parse::<Interval>().map(|i| i.ns() as f64).map_err(|e| e.to_string()),
+            (Bound::Quantity(q), Kind::Counter { rate: true, .. } | Kind::Count { rate: true, .. }) => {
+                q.parse::<Rate>().map(|r| r.0).map_err(|e| e.to_string())
+            }
+            (Bound::Quantity(q), _) => match q.strip_suffix('%').map(|p| p.trim().parse::<f64>()) {
+                Some(Ok(percent))
+                    if matches!(
+                        kind,
+                        Kind::Loss
+                            | Kind::Noticeable
+                            | Kind::Index(_)
+                            | Kind::Reordering(_)
+                            | Kind::Stalls("share" | "waiting")
+                    ) =>
+                {
+                    Ok(percent / 100.0)
+                }
+                _ => Err(format!("{q:?} is not a plain number")),
+            },
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! What a model says about itself: results, thresholds, the schema, live views, reports, exporters and quick starts
+//! by URL take it from here, so that nothing outside a model's own files names it.
+
+use crate::problem::Problem;
+use crate::target::{Carrier, Scheme, Target};
+use crate::unit::{Interval, Rate};
+use serde::{Serialize, Serializer};
+
+/// A model, in what does not depend on its parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Description {
+    /// Its name in profiles, `mqtt` in `{"mqtt": {…}}`: the registry's variant in snake case.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub about: &'static str,
+    /// The URL schemes that it can be pointed at; the first is the usual one.
+    pub schemes: &'static [Scheme],
+    /// The delays that it measures, in the order of [`crate::meter::Tally::delays`].
+    pub delays: &'static [Delay],
+    /// What it counts besides the counters that every group has, in the order of [`crate::meter::Tally::own`].
+    pub counters: &'static [Counter],
+    /// Figures that follow from counters.
+    pub indices: &'static [Index],
+    /// Which messages are confirmed by the other side, so that silence is loss.
+    pub confirmed: Confirmed,
+    /// Whether its messages have an order that shows where they arrive (RFC 4737).
+    pub ordered: bool,
+    /// How a URL and a few options become a profile; `None`: it needs a profile.
+    pub quick: Option<Quick>,
+}
+
+/// A delay that a model measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Delay {
+    /// Its name, `connect` in `GROUP.delay.connect.p99`.
+    pub name: &'static str,
+    /// From when to when.
+    pub about: &'static str,
+}
+
+/// Something that is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Counter {
+    /// Its name in results, and in metrics: `GROUP.counts.NAME`.
+    pub name: &'static str,
+    /// Of what.
+    pub unit: Unit,
+    /// What is counted, in a sentence.
+    pub about: &'static str,
+    /// Whether more of it is better.
+    pub better: Better,
+}
+
+/// A figure that follows from counters: `over / (under − less)`, each a sum. None where that is by zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Index {
+    /// Its name in results, and in metrics: `GROUP.index.NAME`.
+    pub name: &'static str,
+    /// Of its values.
+    pub unit: Unit,
+    /// What it says, in a sentence.
+    pub about: &'static str,
+    /// Whether more of it is better.
+    pub better: Better,
+    /// Counters above the line: the model's own, or those that every group has.
+    pub over: &'static [&'static str],
+    /// Counters below the line.
+    pub under: &'static [&'static str],
+    /// Counters taken off those below the line (RFC 6076 takes redirections off session requests).
+    pub less: &'static [&'static str],
+}
+
+impl Index {
+    /// Its value, where `count` gives each counter's.
+    pub fn of(&self, count: impl Fn(&str) -> u64) -> Option<f64> {
+        let sum = |names: &[&str]| names.iter().map(|name| count(name)).sum::<u64>();
+        let under = sum(self.under).saturating_sub(sum(self.less));
+        (under > 0).then(|| sum(self.over) as f64 / under as f64)
+    }
+}
+
+/// The unit of a count or an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Flows.
+    Flows,
+    /// Messages.
+    Messages,
+    /// Datagrams.
+    Datagrams,
+    /// Bytes.
+    Bytes,
+    /// Connections or sessions.
+    Sessions,
+    /// Other events.
+    Events,
+    /// A share, from 0 to 1.
+    Ratio,
+}
+
+/// Which way a figure is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    /// The more of it the better.
+    More,
+    /// The less of it the better.
+    Less,
+    /// Neither.
+    Neither,
+}
+
+/// Which messages the other side confirms. In JSON: `true`, `false` or the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Confirmed {
+    /// All.
+    Always,
+    /// None has to be: the model cannot know which messages ask for an answer.
+    Never,
+    /// All, unless this key of the parameters is 0 or `false`.
+    By(&'static str),
+}
+
+impl Serialize for Confirmed {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Always => s.serialize_bool(true),
+            Self::Never => s.serialize_bool(false),
+            Self::By(key) => s.serialize_str(key),
+        }
+    }
+}
+
+/// How `netdyno run URL` and its options become a profile: keys of the model's parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Quick {
+    /// What its messages are called, in the plural.
+    pub messages: &'static str,
+    /// What one device is called.
+    pub device: &'static str,
+    /// How many devices there are when nothing is said.
+    pub devices: u32,
+    /// Messages per flow.
+    pub count: &'static str,
+    /// Time from one message to the next.
+    pub interval: &'static str,
+    /// Messages per second of a device, where there is a key for that; else the interval is set.
+    pub rate: Option<&'static str>,
+    /// Size of a message.
+    pub size: QuickSize,
+    /// Takes the path of the URL.
+    pub path: Option<&'static str>,
+    /// Options of this model alone, and their keys: `--qos` sets `qos`.
+    pub options: &'static [(&'static str, &'static str)],
+}
+
+/// What `--size` does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QuickSize {
+    /// It sets this key.
+    Key(&'static str),
+    /// It is refused.
+    Refused {
+        /// Why.
+        why: &'static str,
+        /// What to do instead.
+        fix: &'static str,
+    },
+}
+
+/// How often a device sends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Paced {
+    /// The key that says so.
+    pub key: &'static str,
+    /// Messages per second; 0: each waits for the former.
+    pub per_second: f64,
+}
+
+/// A flow of a fixed number of messages.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Repeats {
+    /// The key that says how many.
+    pub key: &'static str,
+    /// How many messages.
+    pub count: u64,
+    /// Time from one to the next.
+    pub interval: Interval,
+}
+
+/// What may come back to one device without a pause.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Replies {
+    /// Per second.
+    pub per_second: f64,
+    /// At once.
+    pub burst: f64,
+    /// Bytes of each.
+    pub bytes: f64,
+}
+
+/// Datagrams that depend on nothing but the clock: a device that a packet generator can stand in for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stateless {
+    /// UDP payload, bytes.
+    pub size: usize,
+    /// How many a second, where that is said.
+    pub rate: Option<Rate>,
+    /// Time from one to the next, where that is said instead.
+    pub interval: Option<Interval>,
+    /// Datagrams per flow; 0: until the load ends.
+    pub count: u64,
+    /// How many fall due together.
+    pub burst: u32,
+    /// Whether the other side reflects them.
+    pub echo: bool,
+    /// Which of the model's delays is the time from sending to receiving.
+    pub delay: usize,
+}
+
+/// What distinguishes the sessions of a group's devices from others'.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// Of this run and group: no other has it.
+    pub run: u64,
+    /// Of the profile and group: the next run has it too.
+    pub profile: u64,
+}
+
+/// The parameters of a model, as in a profile. A method says what follows from them, in place of a list elsewhere of
+/// models for which it does; each default is what most models want.
+pub trait ModelParams: Default {
+    /// The model that they are of.
+    const DESCRIPTION: &'static Description;
+    /// What is the same for all devices of a group.
+    type Plan;
+
+    /// What cannot be said in the schema: whether the values make sense, and make sense together.
+    fn check(&self) -> Result<(), Problem>;
+
+    /// Check, and prepare everything that is the same for all devices of the group.
+    fn compile(&self, target: &Target) -> Result<Self::Plan, Problem>;
+
+    /// Whether every message is to be confirmed, so that silence is loss. As [`Description::confirmed`] says.
+    fn confirmed(&self) -> bool {
+        !matches!(Self::DESCRIPTION.confirmed, Confirmed::Never)
+    }
+
+    /// Whether devices wait for answers, or for connections.
+    fn waits(&self, carrier: Carrier) -> bool {
+        let _either_way = carrier;
+        true
+    }
+
+    /// Whether every byte of a reply is compared with what was sent.
+    fn compares(&self) -> bool {
+        false
+    }
+
+    /// How often a device sends, where that is fixed.
+    fn paced(&self) -> Option<Paced> {
+        None
+    }
+
+    /// How many messages a flow has and how far apart they are, where that is fixed.
+    fn repeats(&self) -> Option<Repeats> {
+        None
+    }
+
+    /// Bytes of payload that each group keeps ready, filled up to a size.
+    fn filled(&self) -> u64 {
+        0
+    }
+
+    /// How many regular expressions have to be compiled, and the key that they stand under.
+    fn expressions(&self) -> Option<(&'static str, usize)> {
+        None
+    }
+
+    /// What may come back to one device without a pause, where that may be more than a socket's queue holds.
+    fn replies(&self) -> Option<Replies> {
+        None
+    }
+
+    /// What the path of a target's URL would stand for; `None`: a URL has no path.
+    fn path(&self) -> Option<&str> {
+        None
+    }
+
+    /// Take the path of the target's URL.
+    fn set_path(&mut self, path: &str) {
+        let _has_none = path;
+    }
+
+    /// Tell the sessions of this group's devices from all others', where the other side keeps them by name.
+    fn identify(&mut self, identity: Identity) {
+        let _has_none = identity;
+    }
+
+    /// The datagrams that a device sends, where they depend on nothing but the clock.
+    fn stateless(&self) -> Option<Stateless> {
+        None
+    }
+
+    /// Parameters for a device that is fed with noise, of which the bits of `choice` pick some; it may be pointed at
+    /// another scheme. Gives the most bytes that such a device may leave unused.
+    #[cfg(any(test, feature = "testing"))]
+    fn for_noise(&mut self, choice: u8, scheme: &mut Scheme) -> usize;
+}
+
+/// A bit of [`ModelParams::for_noise`]'s choice.
+#[cfg(any(test, feature = "testing"))]
+pub fn bit(choice: u8, n: u32) -> bool {
+    choice >> n & 1 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_is_a_quotient_of_sums() {
+        // RFC 6076 §4.6: SER = INVITEs with a 200 / (INVITEs − INVITEs with a 3xx)
+        let ser = Index {
+            name: "ser",
+            unit: Unit::Ratio,
+            about: "session establishment ratio",
+            better: Better::More,
+            over: &["invites_200"],
+            under: &["invites"],
+            less: &["invites_3xx"],
+        };
+        let counted = |invites, redirected, ok| {
+            move |name: &str| match name {
+                "invites" => invites,
+                "invites_3xx" => redirected,
+                "invites_200" => ok,
+                _ => panic!("{name}"),
+            }
+        };
+        assert_eq!(ser.of(counted(110, 10, 80)), Some(0.8));
+        assert_eq!(ser.of(counted(10, 10, 0)), None, "by zero");
+    }
+
+    #[test]
+    fn confirmed_is_a_truth_or_a_key() {
+        let json = |confirmed: Confirmed| serde_json::to_string(&confirmed).expect("JSON");
+        assert_eq!(
+            [Confirmed::Always, Confirmed::Never, Confirmed::By("qos")].map(json),
+            ["true", "false", "\"qos\""]
+        );
+    }
+}
