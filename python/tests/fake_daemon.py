@@ -23,6 +23,8 @@ from typing import Any
 
 from hdrh.histogram import HdrHistogram
 
+from netdyno import paths
+
 SPEED = float(os.environ.get("FAKE_SPEED", "1"))
 LEASE = 3.0
 DELAYS = {

@@ -102,7 +102,10 @@ fn it_says_what_it_is_and_can() {
     assert_eq!(names("counters").len(), 14);
     assert!(names("failures").contains(&"timeout".to_owned()));
     for model in about["models"].as_array().unwrap() {
-        assert!(model["delays"][0]["about"].is_string() && model["schemes"][0]["carrier"].is_string(), "{model}");
+        assert!(
+            model["delays"][0]["about"].is_string() && model["schemes"][0]["carrier"].is_string(),
+            "{model}"
+        );
     }
     for (limit, value) in [("connections", 64), ("subscriptions", 16), ("line", 32 << 20)] {
         assert_eq!(about["limits"][limit], value, "{limit}");
