@@ -12,8 +12,14 @@ pub mod protocol {
     pub const TCP: u8 = 6;
     /// UDP.
     pub const UDP: u8 = 17;
+    /// DCCP.
+    pub const DCCP: u8 = 33;
     /// ICMP for IPv6.
     pub const ICMPV6: u8 = 58;
+    /// SCTP.
+    pub const SCTP: u8 = 132;
+    /// UDP-Lite.
+    pub const UDP_LITE: u8 = 136;
 }
 
 /// Why a frame cannot be used.
@@ -84,11 +90,29 @@ impl Layers {
     #[inline]
     pub fn find(frame: &[u8]) -> Result<Self, Fault> {
         let (found, at) = ethernet::carried(frame).ok_or(Fault::Truncated)?;
+        let (layers, fragment) = match found {
+            kind::IPV4 => v4(frame, at)?,
+            kind::IPV6 => v6::<false>(frame, at)?,
+            _ => return Err(Fault::NotIp),
+        };
+        if fragment == Fragment::No { Ok(layers) } else { Err(Fault::Fragment) }
+    }
+
+    /// The same of what was found to be carried at `at`, and whether it is a fragment, which is no fault here. Of one that is
+    /// not the first, `l4` is where its piece of the data begins.
+    #[inline]
+    pub(crate) fn find_any(frame: &[u8], found: u16, at: usize) -> Result<(Self, Fragment), Fault> {
         match found {
             kind::IPV4 => v4(frame, at),
-            kind::IPV6 => v6(frame, at),
+            kind::IPV6 => v6::<true>(frame, at),
             _ => Err(Fault::NotIp),
         }
+    }
+
+    /// Found before.
+    #[inline]
+    pub(crate) fn known(ip: usize, l4: usize, end: usize, protocol: u8, v6: bool) -> Self {
+        Self { ip, l4, end, protocol, v6 }
     }
 
     /// UDP in IPv4, found otherwise.
@@ -136,8 +160,31 @@ impl Layers {
     }
 }
 
+/// Whether a packet is whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fragment {
+    /// It is.
+    No,
+    /// It is the first piece of one.
+    First,
+    /// It is another piece.
+    Later,
+}
+
+impl Fragment {
+    /// By its offset and whether more follow.
+    #[inline]
+    fn of(offset: u16, more: bool) -> Self {
+        match (offset, more) {
+            (0, false) => Self::No,
+            (0, true) => Self::First,
+            _ => Self::Later,
+        }
+    }
+}
+
 #[inline]
-fn v4(frame: &[u8], ip: usize) -> Result<Layers, Fault> {
+fn v4(frame: &[u8], ip: usize) -> Result<(Layers, Fragment), Fault> {
     let fixed: &[u8; ipv4::LEN] = take(frame, ip).ok_or(Fault::Truncated)?;
     let header = usize::from(fixed[0] & 0x0f) * 4;
     if fixed[0] >> 4 != 4 || header < ipv4::LEN {
@@ -156,14 +203,14 @@ fn v4(frame: &[u8], ip: usize) -> Result<Layers, Fault> {
         return Err(Fault::BadLength);
     }
     // More fragments, or not the first one (RFC 791 section 3.1).
-    if u16::from_be_bytes([fixed[6], fixed[7]]) & 0x3fff != 0 {
-        return Err(Fault::Fragment);
-    }
-    Ok(Layers { ip, l4: ip + header, end: ip + total, protocol: fixed[9], v6: false })
+    let field = u16::from_be_bytes([fixed[6], fixed[7]]);
+    let fragment = Fragment::of(field & 0x1fff, field & 0x2000 != 0);
+    Ok((Layers { ip, l4: ip + header, end: ip + total, protocol: fixed[9], v6: false }, fragment))
 }
 
+/// `FRAGMENTS`: whether fragments are looked into.
 #[inline]
-fn v6(frame: &[u8], ip: usize) -> Result<Layers, Fault> {
+fn v6<const FRAGMENTS: bool>(frame: &[u8], ip: usize) -> Result<(Layers, Fragment), Fault> {
     /// RFC 8200 section 4.1 recommends each at most once, destination options twice.
     const EXTENSIONS: usize = 5;
     let fixed: &[u8; ipv6::LEN] = take(frame, ip).ok_or(Fault::Truncated)?;
@@ -175,9 +222,28 @@ fn v6(frame: &[u8], ip: usize) -> Result<Layers, Fault> {
         return Err(Fault::BadLength);
     }
     let (mut next, mut l4) = (fixed[6], ip + ipv6::LEN);
+    let mut fragment = Fragment::No;
     for _ in 0..EXTENSIONS {
         match next {
-            44 => return Err(Fault::Fragment),
+            44 if !FRAGMENTS => return Err(Fault::Fragment),
+            // RFC 8200 section 4.5: next header, reserved, offset in 8 bytes with two reserved bits and "more", identification.
+            44 => {
+                let [after, _, high, low] = *take::<4>(frame, l4).ok_or(Fault::Truncated)?;
+                l4 += 8;
+                if l4 > end {
+                    return Err(Fault::BadLength);
+                }
+                let field = u16::from_be_bytes([high, low]);
+                fragment = match Fragment::of(field >> 3, field & 1 != 0) {
+                    // An atomic fragment (RFC 6946) is a packet that is whole; it is treated like others with this header.
+                    Fragment::No => Fragment::First,
+                    found => found,
+                };
+                next = after;
+                if fragment == Fragment::Later {
+                    return Ok((Layers { ip, l4, end, protocol: next, v6: true }, fragment));
+                }
+            }
             // Hop-by-hop, routing, destination options: next header, length in 8 bytes beyond the first 8.
             0 | 43 | 60 => {
                 let [after, len] = *take::<2>(frame, l4).ok_or(Fault::Truncated)?;
@@ -187,7 +253,7 @@ fn v6(frame: &[u8], ip: usize) -> Result<Layers, Fault> {
                 }
                 next = after;
             }
-            protocol => return Ok(Layers { ip, l4, end, protocol, v6: true }),
+            protocol => return Ok((Layers { ip, l4, end, protocol, v6: true }, fragment)),
         }
     }
     Err(Fault::BadHeader)
