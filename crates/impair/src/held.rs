@@ -1,24 +1,24 @@
 //! Packets on their way, in the order in which they leave.
 //!
 //! What leaves no earlier than all before it goes to a ring: with a constant delay, or order kept, that is
-//! everything, and costs a few nanoseconds however much is on its way. The rest goes to a [`Wheel`]. A packet
+//! everything, and costs a few nanoseconds however much is on its way. The rest goes to a [`TimerWheel`]. A packet
 //! that leaves at the same time as another leaves after it.
 
-use crate::wheel::Wheel;
 use std::collections::VecDeque;
+use timer::TimerWheel;
 
 /// What is held, by the time it leaves. Never allocates after it was made.
 #[derive(Debug)]
 pub(crate) struct Held<T> {
     ring: VecDeque<(u64, T)>,
-    wheel: Wheel<T>,
+    wheel: TimerWheel<T>,
     capacity: usize,
 }
 
 impl<T> Held<T> {
     /// Room for `capacity` items. Memory is only used for as many as ever are there.
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { ring: VecDeque::with_capacity(capacity), wheel: Wheel::new(capacity), capacity }
+        Self { ring: VecDeque::with_capacity(capacity), wheel: TimerWheel::new(capacity), capacity }
     }
 
     /// Items held.
@@ -51,7 +51,7 @@ impl<T> Held<T> {
     #[inline]
     pub(crate) fn pop(&mut self, now: u64) -> Option<(u64, T)> {
         let ring = self.ring.front().map(|(at, _)| *at).filter(|at| *at <= now);
-        if self.wheel.len() > 0
+        if !self.wheel.is_empty()
             && let Some(wheel) = self.wheel.peek(now)
             && ring.is_none_or(|ring| wheel < ring)
         {

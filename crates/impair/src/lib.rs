@@ -29,7 +29,6 @@ mod held;
 mod medium;
 mod red;
 mod stats;
-mod wheel;
 
 pub use cargo::{Cargo, Train};
 pub use element::Impair;

@@ -1,4 +1,4 @@
-//! A queue by time for times that go forward: a radix heap, which is a timing wheel that is exact.
+//! A timer wheel that is exact to the nanosecond: a queue by time for times that go forward, in the form of a radix heap.
 //!
 //! An item lies at the level of the highest digit in which its time differs from that of the wheel, in the
 //! place that the digit says; a digit has eleven bits. When the wheel gets to a place with several items,
@@ -39,9 +39,12 @@ struct Level {
     words: u64,
 }
 
-/// What is held, by the time it leaves.
+/// What is held, by the time it leaves. Its memory grows to its capacity, and never moves what is held.
+///
+/// An item cannot be taken out before its time. Whoever's timers are moved often keeps the time beside the item's other data,
+/// and when the item leaves looks there whether it is to be put back: so a packet that refreshes a session costs a write.
 #[derive(Debug)]
-pub(crate) struct Wheel<T> {
+pub struct TimerWheel<T> {
     /// Grows to its capacity and no further.
     nodes: Vec<Node<T>>,
     /// Nodes free to be used again.
@@ -55,9 +58,9 @@ pub(crate) struct Wheel<T> {
     capacity: usize,
 }
 
-impl<T> Wheel<T> {
+impl<T> TimerWheel<T> {
     /// Room for `capacity` items.
-    pub(crate) fn new(capacity: usize) -> Self {
+    pub fn new(capacity: usize) -> Self {
         let capacity = capacity.min(NONE as usize - 1);
         let level = || Level { places: [EMPTY; PLACES], occupied: [0; PLACES / 64], words: 0 };
         Self {
@@ -71,14 +74,20 @@ impl<T> Wheel<T> {
         }
     }
 
+    /// Whether nothing is held.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Items held.
     #[inline]
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
     }
 
     /// Hold `item` until `at`; a time that has passed is now. A full wheel gives it back.
-    pub(crate) fn push(&mut self, at: u64, item: T) -> Result<(), T> {
+    pub fn push(&mut self, at: u64, item: T) -> Result<(), T> {
         let at = at.max(self.now);
         let node = Node { at, next: NONE, item: Some(item) };
         let number = if self.free != NONE {
@@ -179,13 +188,13 @@ impl<T> Wheel<T> {
 
     /// When the next item leaves, if that is at `now` or before.
     #[inline]
-    pub(crate) fn peek(&mut self, now: u64) -> Option<u64> {
+    pub fn peek(&mut self, now: u64) -> Option<u64> {
         self.find(now).map(|(_, _, at)| at)
     }
 
     /// The next item that leaves at `now` or before, and its time.
     #[inline]
-    pub(crate) fn pop(&mut self, now: u64) -> Option<(u64, T)> {
+    pub fn pop(&mut self, now: u64) -> Option<(u64, T)> {
         let (level, place, at) = self.find(now)?;
         self.now = at;
         let number = self.levels[level].places[place].head;
@@ -204,7 +213,7 @@ impl<T> Wheel<T> {
     /// A time before which nothing leaves; [`u64::MAX`] when nothing is held. At that time something leaves,
     /// or a [`peek`](Self::peek) finds a later one.
     #[inline]
-    pub(crate) fn next_at(&self) -> u64 {
+    pub fn next_at(&self) -> u64 {
         let Some((level, place, begins)) = self.first() else { return u64::MAX };
         let List { head, tail } = self.levels[level].places[place];
         if head == tail { self.nodes[head as usize].at } else { begins.max(self.now) }
@@ -219,7 +228,7 @@ mod tests {
 
     #[test]
     fn times_far_apart_and_at_the_ends() {
-        let mut wheel = Wheel::new(8);
+        let mut wheel = TimerWheel::new(8);
         for at in [u64::MAX, 1 << 40, 5, 1 << 63, 0] {
             wheel.push(at, at).expect("room");
         }
@@ -230,7 +239,7 @@ mod tests {
 
     #[test]
     fn what_is_late_leaves_at_once() {
-        let mut wheel = Wheel::new(2);
+        let mut wheel = TimerWheel::new(2);
         wheel.push(1000, 'a').expect("room");
         assert_eq!(wheel.pop(2000), Some((1000, 'a')));
         wheel.push(10, 'b').expect("room");
@@ -244,12 +253,12 @@ mod tests {
     #[test]
     fn who_comes_when_told_to_gets_there() {
         for count in 1..4u64 {
-            let mut wheel = Wheel::new(8);
+            let mut wheel = TimerWheel::new(8);
             for i in 0..count {
                 wheel.push(5_000_000 + i * 700, i).expect("room");
             }
             let mut visits = 0;
-            while wheel.len() > 0 {
+            while !wheel.is_empty() {
                 wheel.pop(wheel.next_at());
                 visits += 1;
                 assert!(visits < 20, "{count} items");
@@ -257,12 +266,31 @@ mod tests {
         }
     }
 
+    /// A session that is refreshed before it is due stays, and is looked at once per timeout, not once per packet.
+    #[test]
+    fn timers_that_are_moved_later_are_put_back_when_they_come_up() {
+        const TIMEOUT: u64 = 1_000;
+        let mut wheel = TimerWheel::new(1);
+        let (mut last_seen, mut looks) = (0, 0);
+        wheel.push(TIMEOUT, "session").expect("room");
+        for now in (0..100 * TIMEOUT).step_by(10) {
+            last_seen = now;
+            while let Some((_, session)) = wheel.pop(now) {
+                looks += 1;
+                assert!(last_seen + TIMEOUT > now, "it is refreshed each time");
+                wheel.push(last_seen + TIMEOUT, session).expect("its own place");
+            }
+        }
+        assert!(looks <= 100, "{looks}");
+        assert_eq!(wheel.pop(last_seen + 2 * TIMEOUT).map(|(_, session)| session), Some("session"));
+    }
+
     proptest! {
         #[test]
         fn it_sorts_and_keeps_the_order_of_equals(
             steps in proptest::collection::vec((0u64..100_000, 0u32..40, 0usize..5), 1..400)
         ) {
-            let mut wheel = Wheel::new(1000);
+            let mut wheel = TimerWheel::new(1000);
             let mut naive: BTreeMap<(u64, usize), ()> = BTreeMap::new();
             let mut now = 77_777;
             for (number, (pass, bits, pops)) in steps.into_iter().enumerate() {
