@@ -254,6 +254,11 @@ uint32_t nd_ring_dequeue(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_
 	return n;
 }
 
+uint32_t nd_ring_room(const struct rte_ring *ring)
+{
+	return rte_ring_free_count(ring);
+}
+
 struct rte_ring *nd_port_ring(const char *port, uint16_t queue)
 {
 	char name[RTE_RING_NAMESIZE];

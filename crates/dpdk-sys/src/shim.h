@@ -110,6 +110,8 @@ int nd_trim(struct rte_mbuf *packet, uint16_t len);
 /* Ends of a ring with one thread at each: as many as there is room for, as there are. */
 uint32_t nd_ring_enqueue(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_t n);
 uint32_t nd_ring_dequeue(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_t n);
+/* Packets that there is room for. */
+uint32_t nd_ring_room(const struct rte_ring *ring);
 /* Any ring's end. */
 uint32_t nd_ring_drain(struct rte_ring *ring, struct rte_mbuf **mbufs, uint32_t n);
 /* The ring that net_ring made for a queue of the port of that name, one thread at each end. NULL: none. */

@@ -33,7 +33,7 @@ pub use meta::{Meta, MetaFlags};
 pub use node_pools::NodePools;
 pub use offload::{Checked, Headers, Offloads, Stamps, TxWork};
 pub use port::{Port, PortConfig, RxQueue, TxQueue};
-pub use ring::{Ring, RingRx, RingTx};
+pub use ring::{Ring, RingRoom, RingRx, RingTx};
 
 /// The processor's time stamp counter, in ticks. Costs up to 22 ns in virtual machines: read it per burst.
 #[inline]

@@ -166,7 +166,25 @@ impl Direct {
     }
 }
 
+/// What sees how full a ring is.
+#[derive(Debug, Clone)]
+pub struct RingRoom(Arc<Ring>);
+
+impl RingRoom {
+    /// Packets that there is room for: as many can be put in by the thread that puts in, as room only grows meanwhile.
+    #[inline]
+    pub fn room(&self) -> usize {
+        // SAFETY: the ring is valid while we hold it; its indices are only read, by atomic instructions.
+        unsafe { dpdk_sys::nd_ring_room(self.0.ring.as_ptr()) as usize }
+    }
+}
+
 impl RingTx {
+    /// What sees how much room there is, without the right to put anything in.
+    pub fn watch(&self) -> RingRoom {
+        RingRoom(Arc::clone(&self.0))
+    }
+
     /// Put in as many packets as there is room for, in order; the rest stay in `batch`.
     #[inline]
     pub fn send(&mut self, batch: &mut Batch) -> usize {

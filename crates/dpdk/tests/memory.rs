@@ -73,13 +73,16 @@ fn a_ring_keeps_order_and_refuses_what_does_not_fit() {
     let (mut tx, mut rx) = Ring::channel(eal(), room as u32).unwrap();
     let mut first = frames(&pool, 0, BURST);
     let mut second = frames(&pool, BURST as u32, BURST);
+    let seen = tx.watch();
+    assert_eq!(seen.room(), room);
     assert_eq!(tx.send(&mut first), BURST);
+    assert_eq!(seen.room(), room - BURST);
     assert_eq!(tx.send(&mut second), BURST - 1);
     assert_eq!(numbers(&second), [room as u32]);
     let mut out = Batch::new();
-    assert_eq!(rx.receive(&mut out), BURST);
+    assert_eq!((seen.room(), rx.receive(&mut out), seen.room()), (0, BURST, BURST));
     assert_eq!(numbers(&out), (0..BURST as u32).collect::<Vec<_>>());
-    drop((tx, rx, out, second));
+    drop((tx, rx, out, second, seen));
     assert_eq!(pool.available(), 511, "what was left in the ring is freed with it");
 }
 

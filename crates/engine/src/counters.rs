@@ -3,14 +3,14 @@
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most reasons to drop that one element can have, the built-in ones included.
-pub const REASONS: usize = 16;
+/// Most reasons to drop that one element can have, besides the built-in ones.
+pub const REASONS: usize = 60;
 
 /// Built-in reasons, which every element has before its own.
 pub const BUILT_IN: [&str; 2] = ["refused", "overflow"];
 /// The next element had no room.
 pub(crate) const REFUSED: usize = 0;
-/// More went to one output at once than a batch holds.
+/// More went to one output at once than there was room for.
 pub(crate) const OVERFLOW: usize = 1;
 
 /// A counter with one writer. Not a read-modify-write instruction, which would cost twenty times as much.
@@ -31,8 +31,9 @@ impl Count {
     }
 }
 
-/// One element's counters; two cache lines of their own, so that readers disturb only this element.
-#[derive(Debug, Default)]
+/// One element's counters: what changes with every batch in cache lines of its own, so that readers and other elements do
+/// not disturb it, and what it dropped in others, as many as its reasons need.
+#[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Counters {
     pub(crate) packets_in: Count,
@@ -42,10 +43,49 @@ pub(crate) struct Counters {
     /// Ticks spent on the packets that were timed.
     cycles: Count,
     timed: Count,
-    pub(crate) drops: [Count; REASONS],
+    /// By reason, the built-in ones first.
+    drops: Box<[Line]>,
+    reasons: usize,
 }
 
+const PER_LINE: usize = 8;
+
+/// Counters in one cache line.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Line([Count; PER_LINE]);
+
 impl Counters {
+    /// For an element with so many reasons of its own.
+    pub(crate) fn new(own: usize) -> Self {
+        let reasons = BUILT_IN.len() + own;
+        Self {
+            packets_in: Count::default(),
+            packets_out: Count::default(),
+            bytes: Count::default(),
+            batches: Count::default(),
+            cycles: Count::default(),
+            timed: Count::default(),
+            drops: (0..reasons.div_ceil(PER_LINE)).map(|_| Line::default()).collect(),
+            reasons,
+        }
+    }
+
+    /// Count `n` packets as dropped. A reason out of range is counted as the last one: a wrong number must not lose the
+    /// count.
+    #[inline]
+    pub(crate) fn drop(&self, reason: usize, n: u64) {
+        let reason = reason.min(self.reasons - 1);
+        if let Some(Line(line)) = self.drops.get(reason / PER_LINE) {
+            line[reason % PER_LINE].add(n);
+        }
+    }
+
+    /// Packets dropped, by reason.
+    pub(crate) fn drops(&self) -> impl Iterator<Item = u64> {
+        self.drops.iter().flat_map(|Line(line)| line).map(Count::get).take(self.reasons)
+    }
+
     /// Note that `packets` took so many ticks.
     #[inline]
     pub(crate) fn time(&self, cycles: u64, packets: usize) {
@@ -134,4 +174,29 @@ pub struct WorkerStats {
     pub slept_ns: u64,
     /// The kernel's number of its thread, as in `/proc/self/task/`; what the kernel knows of it is there.
     pub thread: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_take_as_much_room_as_reasons_need_and_share_no_line() {
+        assert_eq!((align_of::<Counters>(), size_of::<Counters>()), (128, 128));
+        assert_eq!((align_of::<Line>(), size_of::<Line>()), (64, 64));
+        for (own, lines) in [(0, 1), (6, 1), (7, 2), (REASONS, 8)] {
+            assert_eq!(Counters::new(own).drops.len(), lines, "{own}");
+        }
+    }
+
+    #[test]
+    fn each_reason_has_its_count_and_none_is_lost() {
+        let counters = Counters::new(REASONS);
+        (0..BUILT_IN.len() + REASONS).for_each(|reason| counters.drop(reason, reason as u64));
+        assert_eq!(counters.drops().collect::<Vec<_>>(), (0..62).collect::<Vec<u64>>());
+        let counters = Counters::new(1);
+        counters.drop(2, 1);
+        counters.drop(4711, 10);
+        assert_eq!(counters.drops().collect::<Vec<_>>(), [0, 0, 11]);
+    }
 }

@@ -1,8 +1,8 @@
 //! The one interface of everything that touches packets.
 
 use crate::clock::Watch;
-use crate::counters::{BUILT_IN, Counters, OVERFLOW, REASONS, REFUSED};
-use dpdk::{Batch, Mbuf};
+use crate::counters::{BUILT_IN, Counters, OVERFLOW, REFUSED};
+use dpdk::{BURST, Batch, Mbuf, RingRoom};
 
 /// What an element is, told once before it runs.
 #[derive(Debug, Clone, Copy)]
@@ -13,7 +13,7 @@ pub struct About {
     pub takes: bool,
     /// Names of its outputs; none for a sink.
     pub outputs: &'static [&'static str],
-    /// Names of its reasons to drop, numbered from 0; at most 14.
+    /// Names of its reasons to drop, numbered from 0; at most 60.
     pub drops: &'static [&'static str],
     /// Whether [`Element::poll`] is to be called.
     pub polled: bool,
@@ -22,7 +22,11 @@ pub struct About {
 /// A step in a packet's way. It works on batches, in place, and never waits.
 ///
 /// After [`push`](Element::push) and [`poll`](Element::poll) what is left in the batch goes to output 0; an
-/// element without outputs *refuses* what it leaves. Packets for other outputs go through [`Cx::emit`].
+/// element without outputs *refuses* what it leaves. Packets for other outputs go through [`Cx::emit`] or [`Cx::offer`].
+///
+/// Every output has back-pressure: what the next element, or the ring to it, does not take comes back in
+/// [`refused`](Element::refused), to be kept and sent again. Who would rather not begin what cannot be sent asks
+/// [`Cx::room`] first.
 /// Packets that end here end through [`Cx::sift`] or [`Cx::discard`], which count them by reason (or
 /// [`Cx::count`] does), or [`Cx::consume`], for a sink that has done its work.
 pub trait Element: Send {
@@ -47,6 +51,12 @@ pub trait Element: Send {
         let _dropped = (output, batch, cx);
     }
 
+    /// Whether the bytes of the packets that it takes, or makes, are counted: a port's. To look into each packet for its
+    /// length costs more than to pass it on, so that others do not.
+    fn counts_bytes(&self) -> bool {
+        false
+    }
+
     /// Called every few milliseconds and once at the end, off the packets' way: the place to send results to
     /// whoever wants them.
     fn tick(&mut self, now: u64) {
@@ -60,6 +70,8 @@ pub struct Cx<'a> {
     pub(crate) counters: &'a Counters,
     /// Packets for outputs 1, 2, …
     pub(crate) side: &'a mut [Option<Box<Batch>>],
+    /// By output: the ring that it leads to, if it does.
+    pub(crate) rings: &'a [Option<RingRoom>],
     /// When the worker must come back, ns.
     pub(crate) due: &'a mut u64,
 }
@@ -86,7 +98,7 @@ impl Cx<'_> {
         batch.retain(|mbuf| match look(mbuf) {
             Ok(()) => true,
             Err(reason) => {
-                count(counters, BUILT_IN.len() + reason, 1);
+                counters.drop(BUILT_IN.len() + reason, 1);
                 false
             }
         });
@@ -95,13 +107,13 @@ impl Cx<'_> {
     /// Count `n` packets as dropped for `reason`: for an element that frees them itself.
     #[inline]
     pub fn count(&mut self, reason: usize, n: u64) {
-        count(self.counters, BUILT_IN.len() + reason, n);
+        self.counters.drop(BUILT_IN.len() + reason, n);
     }
 
     /// Drop the whole batch for one reason.
     #[inline]
     pub fn discard(&mut self, batch: &mut Batch, reason: usize) {
-        count(self.counters, BUILT_IN.len() + reason, batch.len() as u64);
+        self.counters.drop(BUILT_IN.len() + reason, batch.len() as u64);
         batch.clear();
     }
 
@@ -111,29 +123,45 @@ impl Cx<'_> {
         batch.clear();
     }
 
-    /// Hand a packet to `output`, 1 or higher; output 0 gets what is left in the batch.
+    /// How many packets more `output` can be handed in this call: as many as the batch that waits for it holds, or the ring
+    /// that it leads to has room for. An element of the same worker, or a port, may take fewer; what it leaves comes back in
+    /// [`Element::refused`].
+    #[inline]
+    pub fn room(&self, output: usize) -> usize {
+        let waiting = match output.checked_sub(1) {
+            None => 0,
+            Some(at) => match self.side.get(at) {
+                Some(Some(batch)) => batch.len(),
+                _ => return 0,
+            },
+        };
+        let ring = self.rings.get(output).and_then(Option::as_ref).map_or(BURST, RingRoom::room);
+        ring.min(BURST).saturating_sub(waiting)
+    }
+
+    /// Hand a packet to `output`, 1 or higher; output 0 gets what is left in the batch. A packet more than there is room
+    /// for is dropped and counted as `overflow`: that cannot happen to who hands on at most one for each that it took; the
+    /// others use [`Cx::offer`].
     #[inline]
     pub fn emit(&mut self, output: usize, mbuf: Mbuf) {
-        let place = output.checked_sub(1).and_then(|at| self.side.get_mut(at)).and_then(Option::as_mut);
-        let over = match place {
-            Some(batch) => batch.push(mbuf).is_err(),
-            None => true,
-        };
-        if over {
-            count(self.counters, OVERFLOW, 1);
+        if self.offer(output, mbuf).is_err() {
+            self.counters.drop(OVERFLOW, 1);
+        }
+    }
+
+    /// Hand a packet to `output`, 1 or higher. It is given back when that can take no more in this call.
+    #[inline]
+    pub fn offer(&mut self, output: usize, mbuf: Mbuf) -> Result<(), Mbuf> {
+        match output.checked_sub(1).and_then(|at| self.side.get_mut(at)) {
+            Some(Some(batch)) => batch.push(mbuf),
+            _ => Err(mbuf),
         }
     }
 
     /// Drop what the next element did not take.
     #[inline]
     pub(crate) fn drop_refused(&mut self, batch: &mut Batch) {
-        count(self.counters, REFUSED, batch.len() as u64);
+        self.counters.drop(REFUSED, batch.len() as u64);
         batch.clear();
     }
-}
-
-/// Reasons out of range are counted as the last one: a wrong number must not lose the count.
-#[inline]
-fn count(counters: &Counters, reason: usize, n: u64) {
-    counters.drops[reason.min(REASONS - 1)].add(n);
 }

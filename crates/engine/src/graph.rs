@@ -1,6 +1,6 @@
 //! Elements and the edges between them.
 
-use crate::counters::{BUILT_IN, REASONS};
+use crate::counters::REASONS;
 use crate::element::{About, Element};
 use crate::placement::Placement;
 use serde::Serialize;
@@ -72,7 +72,7 @@ pub enum GraphError {
     #[error("packets would go in a circle through '{0}'; only ports may close a circle")]
     Circle(String),
     /// An element has more reasons to drop than there are counters.
-    #[error("'{0}' has too many reasons to drop")]
+    #[error("'{0}' has more than {REASONS} reasons to drop")]
     Reasons(String),
     /// The placement names an element that does not exist.
     #[error("worker {worker} is to run '{name}', which does not exist; there are: {known}")]
@@ -161,7 +161,7 @@ impl Graph {
             if self.nodes[..i].iter().any(|other| other.name == node.name) {
                 return Err(GraphError::TwiceNamed(node.name.clone()));
             }
-            if BUILT_IN.len() + node.about.drops.len() > REASONS {
+            if node.about.drops.len() > REASONS {
                 return Err(GraphError::Reasons(node.name.clone()));
             }
             for output in 0..node.about.outputs.len() {
@@ -291,12 +291,12 @@ mod tests {
         graph.add("sink", kind(true, &[]));
         assert_eq!(graph.check(), Err(GraphError::TwiceNamed("sink".into())));
 
-        const FIFTEEN: &[&str] = &["r"; 15];
+        const MORE: &[&str] = &["r"; REASONS + 1];
         let reasons = |drops| Plain(About { kind: "plain", takes: true, outputs: &[], drops, polled: false });
         let mut graph = Graph::new();
-        graph.add("fits", reasons(&FIFTEEN[..14]));
+        graph.add("fits", reasons(&MORE[..REASONS]));
         assert_eq!(graph.check(), Ok(()));
-        graph.add("over", reasons(FIFTEEN));
+        graph.add("over", reasons(MORE));
         assert_eq!(graph.check(), Err(GraphError::Reasons("over".into())));
     }
 

@@ -3,18 +3,17 @@
 use crate::element::{About, Cx, Element};
 use dpdk::{Batch, RxQueue, TxQueue};
 
-/// Kind of [`PortRx`].
-pub(crate) const RX: &str = "rx";
-/// Kind of [`PortTx`].
-pub(crate) const TX: &str = "tx";
-
 /// Source: what a receive queue has.
 #[derive(Debug)]
 pub struct PortRx(pub RxQueue);
 
 impl Element for PortRx {
     fn about(&self) -> About {
-        About { kind: RX, takes: false, outputs: &["out"], drops: &[], polled: true }
+        About { kind: "rx", takes: false, outputs: &["out"], drops: &[], polled: true }
+    }
+
+    fn counts_bytes(&self) -> bool {
+        true
     }
 
     #[inline]
@@ -29,7 +28,11 @@ pub struct PortTx(pub TxQueue);
 
 impl Element for PortTx {
     fn about(&self) -> About {
-        About { kind: TX, takes: true, outputs: &[], drops: &[], polled: false }
+        About { kind: "tx", takes: true, outputs: &[], drops: &[], polled: false }
+    }
+
+    fn counts_bytes(&self) -> bool {
+        true
     }
 
     #[inline]

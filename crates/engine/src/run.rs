@@ -5,7 +5,6 @@ use crate::element::About;
 use crate::graph::{Graph, GraphError};
 use crate::idle::IdlePolicy;
 use crate::placement::Placement;
-use crate::port;
 use crate::trace::{self, Desk, Filter, Traced, Tracer};
 use crate::worker::{Inlet, Seated, Target, Worker};
 use dpdk::{Batch, Eal, Ring};
@@ -114,7 +113,7 @@ impl Engine {
         let mut elements = Vec::new();
         for (i, node) in graph.nodes.into_iter().enumerate() {
             let seat = seats[i];
-            let mut outputs = Vec::new();
+            let (mut outputs, mut rings) = (Vec::new(), Vec::new());
             for output in 0..node.about.outputs.len() {
                 // `check` found exactly one edge for each output.
                 let Some(edge) = graph.edges.iter().find(|edge| (edge.from, edge.output) == (i, output))
@@ -122,21 +121,23 @@ impl Engine {
                     continue;
                 };
                 outputs.push(if seats[edge.to] == seat {
+                    rings.push(None);
                     Target::Element(places[edge.to])
                 } else {
                     let (tx, ring) = Ring::channel(eal, placement.ring)?;
                     let held = Batch::new();
                     workers[seats[edge.to]].inlets.push(Inlet { ring, to: places[edge.to], held });
+                    rings.push(Some(tx.watch()));
                     workers[seat].outlets.push(tx);
                     Target::Ring(workers[seat].outlets.len() - 1)
                 });
             }
-            let counters: Arc<Counters> = Arc::default();
+            let counters = Arc::new(Counters::new(node.about.drops.len()));
             let side = (1..outputs.len()).map(|_| Some(Box::default())).collect();
             let about = node.about;
             elements.push(Watched { name: node.name, about, worker: seat, counters: counters.clone() });
             let (polled, takes) = (about.polled, about.takes);
-            let weighs = matches!(about.kind, port::RX | port::TX);
+            let weighs = node.element.counts_bytes();
             workers[seat].elements.push(Seated {
                 number: i,
                 element: node.element,
@@ -144,6 +145,7 @@ impl Engine {
                 takes,
                 weighs,
                 outputs,
+                rings: rings.into(),
                 side,
                 counters,
             });
@@ -258,7 +260,7 @@ impl Watched {
     fn stats(&self) -> ElementStats {
         let c = &self.counters;
         let names = BUILT_IN.iter().chain(self.about.drops);
-        let drops = names.zip(&c.drops).filter(|(_, n)| n.get() > 0);
+        let drops = names.zip(c.drops()).filter(|(_, n)| *n > 0);
         ElementStats {
             name: self.name.clone(),
             kind: self.about.kind.into(),
@@ -268,7 +270,7 @@ impl Watched {
             bytes: c.bytes.get(),
             batches: c.batches.get(),
             cycles: c.cycles(),
-            drops: drops.map(|(name, n)| ((*name).to_owned(), n.get())).collect(),
+            drops: drops.map(|(name, n)| ((*name).to_owned(), n)).collect(),
         }
     }
 }

@@ -7,7 +7,7 @@
 //! A packet is known by its buffer while it is under way between elements, also over rings. What an element keeps
 //! and sends later begins anew, and so does what comes out of a port.
 
-use crate::counters::{BUILT_IN, Counters};
+use crate::counters::{BUILT_IN, Counters, REASONS};
 use dpdk::{Batch, Mbuf};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -342,7 +342,8 @@ impl Tracer {
         work: impl FnOnce(&mut Batch, &mut [Option<Box<Batch>>]),
     ) {
         let Some((packet, buffer)) = self.of(batch).next() else { return work(batch, side) };
-        let before = counters.drops.each_ref().map(|count| count.get());
+        let mut before = [0; BUILT_IN.len() + REASONS];
+        before.iter_mut().zip(counters.drops()).for_each(|(before, count)| *before = count);
         self.lose(packet);
         work(batch, side);
         let is_in = |batch: &Batch| batch.frames().iter().any(|mbuf| mbuf.buffer() == buffer);
@@ -351,7 +352,7 @@ impl Tracer {
         } else if let Some(at) = side.iter().position(|side| side.as_deref().is_some_and(is_in)) {
             Fate::Passed(at + 1)
         } else {
-            let dropped = counters.drops.iter().zip(before).position(|(count, before)| count.get() != before);
+            let dropped = counters.drops().zip(before).position(|(count, before)| count != before);
             dropped.map_or(Fate::Consumed, Fate::Dropped)
         };
         if matches!(fate, Fate::Passed(_) | Fate::Refused) {

@@ -5,7 +5,7 @@ use crate::counters::{Counters, WorkerCounters};
 use crate::element::{Cx, Element};
 use crate::idle::{Idle, IdlePolicy, Rest};
 use crate::trace::Tracer;
-use dpdk::{Batch, RingRx, RingTx};
+use dpdk::{Batch, RingRoom, RingRx, RingTx};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -31,11 +31,12 @@ pub(crate) struct Seated {
     pub(crate) polled: bool,
     /// Whether it takes packets from others.
     pub(crate) takes: bool,
-    /// Whether its bytes are counted, taken or else handed on: only a port's, as to look into each packet for its
-    /// length costs more than to pass it on.
+    /// Whether its bytes are counted, taken or else handed on: see [`Element::counts_bytes`].
     pub(crate) weighs: bool,
     /// Where each output leads.
     pub(crate) outputs: Vec<Target>,
+    /// By output: the ring that it leads to, if it does.
+    pub(crate) rings: Box<[Option<RingRoom>]>,
     /// What waits for the outputs after the first, during one call.
     pub(crate) side: Vec<Option<Box<Batch>>>,
     pub(crate) counters: Arc<Counters>,
@@ -171,7 +172,8 @@ impl Worker {
         self.watch.pass();
         let seated = &mut self.elements[at];
         let (watch, due) = (&mut self.watch, &mut self.due);
-        let mut cx = Cx { watch, counters: &seated.counters, side: &mut seated.side, due };
+        let (counters, rings) = (&seated.counters, &seated.rings);
+        let mut cx = Cx { watch, counters, side: &mut seated.side, rings, due };
         seated.element.poll(batch, &mut cx);
         let worked = !batch.is_empty() || seated.side.iter().flatten().any(|side| !side.is_empty());
         if !worked {
@@ -228,11 +230,12 @@ impl Worker {
         let weigh = |batch: &Batch| if weighs { batch.bytes() } else { 0 };
         let (mut packets, mut bytes) = (batch.len() as u64, weigh(batch));
         let (element, counters, due) = (&mut seated.element, &seated.counters, &mut self.due);
+        let rings = &seated.rings;
         let watch = &mut self.watch;
         // The tracer's own: the watch may be of when the packets came in.
         let seen = if T { watch.clock().now() } else { 0 };
         let mut work = |batch: &mut Batch, side: &mut [Option<Box<Batch>>]| {
-            element.push(batch, &mut Cx { watch, counters, side, due });
+            element.push(batch, &mut Cx { watch, counters, side, rings, due });
         };
         if T {
             let about = (seated.number, seated.outputs.len(), seen);
@@ -307,7 +310,8 @@ impl Worker {
         if !batch.is_empty() {
             let seen = if T { self.watch.clock().now() } else { 0 };
             let (watch, due) = (&mut self.watch, &mut self.due);
-            let mut cx = Cx { watch, counters: &seated.counters, side: &mut seated.side, due };
+            let (counters, rings) = (&seated.counters, &seated.rings);
+            let mut cx = Cx { watch, counters, side: &mut seated.side, rings, due };
             let element = &mut seated.element;
             let mut work = |batch: &mut Batch| element.refused(output, batch, &mut cx);
             if T {
