@@ -50,8 +50,14 @@ if [ "$(id -u)" = 0 ] && [ -n "${SUDO_UID:-}" ] && [ "$(stat -c %u .)" = "${SUDO
         done
         [ ${#made[@]} = 0 ] || find "${made[@]}" -xdev -uid 0 -exec chown -h "$SUDO_UID:${SUDO_GID:-}" {} +
     }
-    trap give_back EXIT
 fi
+
+at_exit() {
+    [ -z "$AHEAD" ] || kill -- "-$AHEAD" 2>/dev/null || true
+    if declare -F give_back >/dev/null; then give_back; fi
+}
+AHEAD=
+trap at_exit EXIT
 
 # ---------------------------------------------------------------------------------------- packages
 
@@ -218,12 +224,14 @@ environment() {
 
 # ------------------------------------------------------------------------------------------ verbs
 
-setup() {
+setup() { # [COMMAND] -- and what to begin as soon as there is a compiler
     install "${BUILD[@]}" "${RUN[@]}"
     rust
     environment &
+    local environment=$!
+    "$@"
     build
-    wait $!
+    wait "$environment"
 }
 
 verb_setup() { # -- install what is missing, build netdynod, make .venv
@@ -304,30 +312,59 @@ sudo_pytest() { # as root where that is possible: network namespaces need it
     fi
 }
 test_rust() {
-    local log status=0 target targets tests
+    local log status=0 failed=() one number package program names
     log=$(mktemp)
     cargo test --workspace --locked --no-fail-fast 2>&1 | tee "$log" || status=$?
-    mapfile -t tests < <(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$log")
-    # cargo names them at the end, as arguments of its own, in backticks
-    mapfile -t targets < <(sed -n '/^error: [0-9]* targets\? failed:/,$ s/^    .\(-.*\).$/\1/p' "$log")
-    if [ "$status" != 0 ] && [ ${#targets[@]} -ge 1 ] && [ ${#tests[@]} -ge 1 ] && [ ${#tests[@]} -le $FEW ]; then
+    # of each program with failed tests: how many, of which package, the program, their names
+    mapfile -t failed < <(awk '
+        /^ *Running / {program = $NF; gsub(/[()]/, "", program)}
+        /^ *Doc-tests / {program = "-"}
+        /^test .* \.\.\. FAILED$/ {names = names " " $2; n++}
+        /^error: test failed, to rerun pass / {
+            sub(/`/, "", $8)
+            # one that failed of something else than a test, or has no program of its own, is not tried again
+            print n && program != "-" ? n : 1000, $8, program, names
+            names = ""
+            n = 0
+        }' "$log")
+    number=$(printf '%s\n' "${failed[@]}" | awk '{n += $1} END {print n + 0}')
+    if [ "$status" != 0 ] && [ "$number" -ge 1 ] && [ "$number" -le $FEW ]; then
         status=0
         say "$AGAIN"
-        for target in "${targets[@]}"; do
+        for one in "${failed[@]}"; do
+            read -r _ package program names <<<"$one"
             # shellcheck disable=SC2086
-            cargo test --locked $target -- --exact "${tests[@]}" --test-threads 1 2>&1 | tee "$log.again" || status=$?
-            # none: it was no test that failed
-            grep -q '^test result: ok. [1-9]' "$log.again" || status=1
+            (cd "crates/$package" && CARGO_MANIFEST_DIR=$PWD "../../$program" --exact $names --test-threads 1) || status=$?
         done
     fi
-    rm -f "$log" "$log.again"
+    rm -f "$log"
     return "$status"
 }
+
+# Most tests wait, and compilers want processors: what lint and rust compile is compiled beside the other stages, by a session
+# that gets what they leave of the processors. It only fills the caches of cargo and mypy: what is good, the stages say.
+verb_ahead() {
+    # nice values count within a session, and this one among sessions, where the kernel groups by them
+    { echo 19 >/proc/self/autogroup; } 2>/dev/null || true
+    cargo clippy --version >/dev/null 2>&1 && clippy
+    cargo test --workspace --locked --no-run
+    [ ! -e .venv/.stamp ] || mypy
+}
+ahead() {
+    mkdir -p target/do
+    setsid nice -n 19 ./do ahead >target/do/ahead.log 2>&1 </dev/null &
+    AHEAD=$!
+}
+ahead_is_done() {
+    [ -z "$AHEAD" ] || tail --pid="$AHEAD" -f /dev/null # a stage is no parent of it, and cannot wait
+}
+
 # most tests wait for something, so more of them than there are cores run beside each other
 test_python() { pytests -c python/pyproject.toml --rootdir python -n 4 "$@"; }
 test_e2e() {
     local status=0 e2e=(-c python/pyproject.toml --rootdir . tests)
-    pytests "${e2e[@]}" -m 'not alone' -n 3 || status=$?
+    pytests "${e2e[@]}" -m 'not alone' -n 4 || status=$?
+    ahead_is_done
     say "those that depend on how fast the machine is"
     pytests "${e2e[@]}" -m alone || status=$?
     return "$status"
@@ -337,15 +374,16 @@ verb_test() { # [lint|rust|python|e2e|web] -- lint and every test; or only one k
     local start=$SECONDS only=${1:-}
     [ $# -le 1 ] || die 104 "./do test takes one word: lint, rust, python, e2e or web"
     case $only in '' | lint | rust | python | e2e | web) ;; *) die 104 "no tests are called '$only'; there are: lint, rust, python, e2e, web" ;; esac
-    setup
+    case $only in '') setup ahead ;; *) setup ;; esac
     TIMES+=("setup $((SECONDS - start)) s")
     case $only in '' | python | e2e | web) browser ;; esac
     [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null ||
         say "neither root nor sudo without a password: tests that need network namespaces will be skipped"
-    case $only in '' | lint) stage lint verb_lint ;; esac
-    case $only in '' | rust) stage rust test_rust ;; esac
     case $only in '' | python) stage python test_python python/tests ;; esac
     case $only in '' | e2e) [ ! -d tests ] || stage e2e test_e2e ;; esac
+    ahead_is_done
+    case $only in '' | lint) stage lint verb_lint ;; esac
+    case $only in '' | rust) stage rust test_rust ;; esac
     case $only in web) stage web test_python python/tests/report ;; esac
     say "took $((SECONDS - start)) s: $(printf '%s, ' "${TIMES[@]}" | sed 's/, $//')"
     if [ ${#BROKEN[@]} -gt 0 ]; then say "failed: ${BROKEN[*]} (target/do/*.log)"; fi
@@ -369,17 +407,20 @@ verb_lint() { # -- formats, clippy, ruff, mypy, shellcheck, and generated files 
     }
     cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 ||
         rustup component add clippy rustfmt || die 92 "clippy and rustfmt are needed: rustup component add clippy rustfmt"
-    # newer compilers know new warnings: they are shown, and do not fail
-    local deny=()
-    if [[ $(rustc --version) == "rustc $RUST "* ]]; then deny=(-- -D warnings); fi
     check cargo fmt --all --check
-    check cargo clippy --quiet --workspace --all-targets --locked "${deny[@]}"
+    check clippy workspace
     check ruff check
     check ruff format --check
     check mypy python
     check shellcheck ./do .ci/run
     check generated files
     return "$bad"
+}
+clippy() {
+    # newer compilers know new warnings: they are shown, and do not fail
+    local deny=()
+    if [[ $(rustc --version) == "rustc $RUST "* ]]; then deny=(-- -D warnings); fi
+    cargo clippy --quiet --workspace --all-targets --locked "${deny[@]}"
 }
 ruff() { # one set of rules, from python/pyproject.toml, for all Python
     local folder scripts=()

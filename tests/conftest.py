@@ -19,6 +19,19 @@ TOGETHER = ("test_failing_servers.py",)
 """Files whose tests look at one and the same run."""
 POLLING = ("test_dpdk.py", "test_failing_servers_dpdk.py", "test_frames.py", "test_graph.py")
 """Files whose runs take a core each, whatever their load."""
+FIRST = (
+    *POLLING,
+    *TOGETHER,
+    "test_tuning_search.py",
+    "test_tuning.py",
+    "test_package.py",
+    "test_tune_watch_path.py",
+)
+"""Files that take longest begin first, so that nothing of them is left to wait for alone at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.path.name.endswith(FIRST))
 
 
 def pytest_configure(config: pytest.Config) -> None:

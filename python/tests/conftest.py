@@ -25,8 +25,8 @@ settings.load_profile("netdyno")
 TOGETHER = {
     "test_browser.py": "browser",
     "test_explorer.py": "browser",
-    "test_page.py": "page",
-    "test_live.py": "live",
+    "test_page.py": "browser",
+    "test_live.py": "browser",
     "test_tunables.py": "kernel",
     "test_the_buffer_of_a_running_reader_can_be_set": "kernel",
     "test_a_sleeping_reader_is_mended": "kernel",
@@ -34,6 +34,21 @@ TOGETHER = {
 }
 """Files and tests that share what there is one of, like the machine's parameters (a watch leaves all alone once
 somebody else sets one), or what takes long to make."""
+FIRST = (
+    "test_tune_apply.py::test_killed_at_every_point",
+    "test_trust.py::test_a_full_disk",
+    "test_trust.py::test_killed_at_every_step",
+    "test_search.py::test_it_gets_from_the_defaults",
+    "test_recommend.py::test_without_an_own_one",
+    "test_stats.py::test_false_positives",
+    "test_browser.py",
+    "test_tunables.py",
+)
+"""What takes longest begins first, so that nothing of it is left to wait for alone at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not any(one in item.nodeid for one in FIRST))
 
 
 @pytest.hookimpl(optionalhook=True)
