@@ -8,13 +8,13 @@ use crate::rpc::{BAD_PROFILE, Error, NOT_WRITER};
 use crate::run::Run;
 use crate::stream::{FarEnd, Stream};
 use crate::watchers::Watchers;
+use capture::{self, Capture};
+use run::Trial;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use traffic::Trial;
-use traffic::capture::{self, Capture};
 
 /// Number of a connection.
 pub type Session = u64;

@@ -3,25 +3,25 @@
 use crate::rpc::{BAD_PROFILE, Error, NOTHING_THERE};
 use crate::run::Run;
 use profile::Transport as Chosen;
+use run::Transport;
+use run::graph::GraphView;
 use serde_json::Value;
 use std::sync::{Mutex, MutexGuard, TryLockError};
-use traffic::Transport;
-use traffic::dpdk::Dpdk;
-use traffic::dpdk::observe::Observer;
+use stream::Dpdk;
 
 /// Of a profile: nothing is opened or started.
-pub fn planned(profile: &Value) -> Result<Observer, Error> {
+pub fn planned(profile: &Value) -> Result<Box<dyn GraphView>, Error> {
     let profile = profile::load(&profile.to_string()).map_err(|errors| Error::all(BAD_PROFILE, &errors))?;
     match &profile.transport {
         Chosen::Sockets(_) => None,
-        Chosen::Dpdk(settings) => Dpdk::new(settings)?.observe(),
+        Chosen::Dpdk(settings) => Dpdk::new(settings)?.graph(),
     }
     .ok_or_else(none)
 }
 
 /// Of the run, whether it goes on or is over.
-pub fn of(run: &Run) -> Result<Observer, Error> {
-    run.observe().ok_or_else(none)
+pub fn of(run: &Run) -> Result<Box<dyn GraphView>, Error> {
+    run.graph().ok_or_else(none)
 }
 
 /// At most one follows packets at a time.

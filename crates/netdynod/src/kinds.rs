@@ -3,8 +3,8 @@
 use anyhow::{Context, Result};
 use clap::Args;
 use nix::sched::{CloneFlags, unshare};
+use run::SetupError;
 use std::os::unix::fs::DirBuilderExt;
-use traffic::Unready;
 
 /// Which NICs to ask besides.
 #[derive(Debug, Args)]
@@ -18,13 +18,13 @@ pub struct Kinds {
 }
 
 /// Ask, and print the answer as one line of JSON.
-pub fn run(args: &Kinds) -> Result<Option<Unready>> {
+pub fn run(args: &Kinds) -> Result<Option<SetupError>> {
     // Where that is not allowed no tap or raw socket is either.
     let _stays = unshare(CloneFlags::CLONE_NEWNET);
     let folder = std::env::temp_dir().join(format!("netdynod-ports-{}", std::process::id()));
     let made = std::fs::DirBuilder::new().mode(0o700).create(&folder);
     made.with_context(|| format!("{} cannot be made", folder.display()))?;
-    let found = traffic::dpdk::kinds::ask(&args.nics, args.huge_pages, &folder);
+    let found = dataplane::port_kinds::ask(&args.nics, args.huge_pages, &folder);
     // What is left of it harms nobody.
     let _left = std::fs::remove_dir_all(&folder);
     match found {

@@ -5,19 +5,19 @@ use crate::files::Files;
 use crate::graph::Tracing;
 use crate::rpc::{BAD_PARAMS, Error, NOT_READY, NOTHING_THERE, TOO_MANY};
 use crate::watchers::Watchers;
+use dataplane::port_bridge::{self, PortBridge};
 use impair::tap::{self, Link, Place};
 use impair::{LinkSpec, LiveLink, Stats};
 use profile::Error as Fault;
 use profile::impairment::preset;
 use protocol::unit::Size;
+use run::graph::GraphView;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use traffic::dpdk::between::{self, Between};
-use traffic::dpdk::observe::Observer;
 
 /// Links that there may be: each has threads and memory of its own.
 pub const LINKS: usize = 64;
@@ -54,9 +54,9 @@ pub struct Carried {
     pub two_threads: bool,
     /// The threads' cores.
     pub cores: Vec<usize>,
-    /// Between ports: use huge pages.
+    /// PortBridge ports: use huge pages.
     pub huge_pages: bool,
-    /// Between ports: memory for what is on its way.
+    /// PortBridge ports: memory for what is on its way.
     pub memory: Size,
 }
 
@@ -146,7 +146,7 @@ pub struct About {
 /// What carries it.
 enum Carrier {
     Taps(Box<Link>),
-    Ports(Box<Between>),
+    Ports(Box<PortBridge>),
 }
 
 impl Carrier {
@@ -247,9 +247,9 @@ impl Links {
     }
 
     /// The elements of a link between ports.
-    pub fn observe(&self, id: &str) -> Result<Observer, Error> {
+    pub fn observe(&self, id: &str) -> Result<Box<dyn GraphView>, Error> {
         match &self.lock().links.get(id).ok_or_else(|| none(id))?.link {
-            Carrier::Ports(link) => Ok(link.observe()),
+            Carrier::Ports(link) => Ok(Box::new(link.observe())),
             Carrier::Taps(_) => {
                 let what = "a link between hosts has no graph of elements";
                 Err(Error::new(NOTHING_THERE, "ND-104-11", "link", what, "See impair.stats"))
@@ -298,14 +298,14 @@ impl Links {
 
 fn carry(a: &End, b: &End, spec: &LinkSpec, how: Carried) -> Result<Carrier, Error> {
     if let (Some(near), Some(far)) = (a.port("a")?, b.port("b")?) {
-        let options = between::Options {
+        let options = port_bridge::Options {
             huge_pages: how.huge_pages,
             memory: how.memory.0,
             mtu: a.mtu.max(b.mtu),
             two_threads: how.two_threads,
             cores: how.cores,
         };
-        let made = Between::start([near, far], spec, &options);
+        let made = PortBridge::start([near, far], spec, &options);
         return made.map(|link| Carrier::Ports(Box::new(link))).map_err(|why| {
             let code = if why.code.starts_with("ND-104") { BAD_PARAMS } else { NOT_READY };
             Error::of(code, &why)

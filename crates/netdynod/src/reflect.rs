@@ -2,11 +2,11 @@
 
 use crate::signals;
 use clap::{Args, ValueEnum};
+use run::SetupError;
 use serde_json::json;
+use sockets::reflector::{Mode, Reflector};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
-use traffic::Unready;
-use traffic::reflector::{Mode, Reflector};
 
 /// What to listen on, and what to do with it.
 #[derive(Debug, Args)]
@@ -32,9 +32,9 @@ enum How {
 }
 
 /// Answer until SIGTERM or SIGINT. Counters go to standard output as a line of JSON: at the end, and on SIGUSR1.
-pub fn run(args: &Reflect) -> Result<(), Unready> {
+pub fn run(args: &Reflect) -> Result<(), SetupError> {
     if args.udp.is_none() && args.tcp.is_none() {
-        return Err(Unready::new(
+        return Err(SetupError::new(
             "ND-104-14",
             "reflect",
             "there is nothing to listen on",
@@ -49,7 +49,7 @@ pub fn run(args: &Reflect) -> Result<(), Unready> {
     let mut reflector = Reflector::new(mode, at(args.udp), at(args.tcp))?;
     let signal = |numbers: &[i32]| {
         signals::raised_by(numbers)
-            .map_err(|e| Unready::new("ND-92-05", "signals", e.to_string(), "See ulimit -a"))
+            .map_err(|e| SetupError::new("ND-92-05", "signals", e.to_string(), "See ulimit -a"))
     };
     let (stop, show) = (signal(&signals::END)?, signal(&signals::SHOW)?);
     // who started it may have closed its output; it reflects all the same

@@ -5,21 +5,21 @@ pub mod paths;
 use crate::graph::Tracing;
 use crate::rpc::{BAD_PROFILE, Error, NOT_READY, NOTHING_THERE};
 use crate::watchers::Watchers;
+use capture::Source;
 use profile::Profile;
+use run::Sample;
+use run::collect::{Collector, Flow, Header};
+use run::graph::GraphView;
+use run::result::{Change, TrialResult};
+use run::{Control, Plan, SetupError, Transport, Trial};
 use serde::Serialize;
+use sockets::Sockets;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use traffic::capture::Source;
-use traffic::collect::{Collector, Flow, Header};
-use traffic::dpdk::Dpdk;
-use traffic::dpdk::observe::Observer;
-use traffic::result::{Change, TrialResult};
-use traffic::sockets::Sockets;
-use traffic::transport::Sample;
-use traffic::{Control, Plan, Transport, Trial, Unready};
+use stream::Dpdk;
 
 /// How far a run has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -55,7 +55,7 @@ pub struct Status {
     /// Seconds until it is over, at most.
     pub left: f64,
     /// What broke it.
-    pub error: Option<Unready>,
+    pub error: Option<SetupError>,
 }
 
 impl Status {
@@ -68,7 +68,7 @@ impl Status {
 struct Progress {
     state: State,
     stopped: Option<&'static str>,
-    error: Option<Unready>,
+    error: Option<SetupError>,
     result: Option<Arc<TrialResult>>,
     flows: Arc<Vec<Flow>>,
 }
@@ -178,7 +178,9 @@ impl Run {
             }
         };
         let workers = spawn(Box::new(gather))
-            .map_err(|e| Unready::new("ND-92-05", "workers", format!("no thread ({e})"), "Raise ulimit -u"))
+            .map_err(|e| {
+                SetupError::new("ND-92-05", "workers", format!("no thread ({e})"), "Raise ulimit -u")
+            })
             .and_then(|()| self.transport.start(Arc::clone(&self.plan), Arc::clone(&self.control), sender))
             .map_err(|e| self.fail(e))?;
         tracing::info!(run = %self.id, transport = self.transport_name, workers = workers.len(), "started");
@@ -195,7 +197,7 @@ impl Run {
     }
 
     /// It could not start.
-    fn fail(&self, why: Unready) -> Error {
+    fn fail(&self, why: SetupError) -> Error {
         self.control.abort(); // workers that were started before the one that could not be
         tracing::warn!(run = %self.id, "not started: {why}");
         let mut progress = self.progress();
@@ -228,7 +230,7 @@ impl Run {
             let _panicked = worker.join();
         }
         let stopped = self.progress().stopped;
-        let ports = self.observe().map(|observer| observer.shape().ports.clone()).unwrap_or_default();
+        let ports = self.graph().map(|graph| graph.shape().ports.clone()).unwrap_or_default();
         let header = Header { run: self.id.clone(), transport: self.transport_name, started, stopped, ports };
         let (mut result, flows) = collector.finish(header);
         result.changes = self.changed();
@@ -288,20 +290,20 @@ impl Run {
     }
 
     /// Packets of one of the run's own ports; `None` when the settings mean none of them.
-    pub fn capture(&self, settings: &profile::Capture) -> Option<Result<Box<dyn Source>, Unready>> {
+    pub fn capture(&self, settings: &profile::Capture) -> Option<Result<Box<dyn Source>, SetupError>> {
         let over = matches!(self.progress().state, State::Done | State::Failed);
         let source = self.transport.capture(settings)?;
         if over {
             let at = "capture.interface";
             let what = "the run is over, and its ports are closed".to_owned();
-            return Some(Err(Unready::new("ND-92-08", at, what, "Load it again with run.load")));
+            return Some(Err(SetupError::new("ND-92-08", at, what, "Load it again with run.load")));
         }
         Some(source)
     }
 
     /// Its graph of elements, if it has one.
-    pub fn observe(&self) -> Option<Observer> {
-        self.transport.observe()
+    pub fn graph(&self) -> Option<Box<dyn GraphView>> {
+        self.transport.graph()
     }
 
     /// Whether workers are at work.
@@ -347,8 +349,8 @@ impl Run {
     }
 }
 
-impl From<Unready> for Error {
-    fn from(e: Unready) -> Self {
+impl From<SetupError> for Error {
+    fn from(e: SetupError) -> Self {
         let code = if e.code.starts_with("ND-104") { BAD_PROFILE } else { NOT_READY };
         Self::of(code, &e)
     }

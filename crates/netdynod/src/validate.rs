@@ -35,7 +35,7 @@ pub fn run(args: &Validate) -> Result<bool> {
             Ok(text) => match profile::load(&text) {
                 Ok(profile) => {
                     advice = profile::advise(&profile);
-                    advice.extend(profile::advise_here(&profile, &traffic::cpu::cores()));
+                    advice.extend(profile::advise_here(&profile, &run::cpu::cores()));
                     Vec::new()
                 }
                 Err(errors) => errors,
@@ -75,7 +75,7 @@ const MOST: u64 = 17 << 20;
 
 fn read(file: &Path) -> io::Result<String> {
     if file != Path::new("-") {
-        let bytes = traffic::file::read(file, MOST)?;
+        let bytes = profile::file::read(file, MOST)?;
         return String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"));
     }
     let mut text = String::new();

@@ -49,6 +49,12 @@ pub struct Signature {
 }
 
 impl Signature {
+    /// The signature of the frame whose innermost packet ends at `end`.
+    #[inline]
+    pub fn find(frame: &[u8], end: usize) -> Option<Self> {
+        Self::parse(frame.get(place(end)?..end)?)
+    }
+
     /// Read a signature from the start of `payload`; `None` when it is too short or not ours.
     #[inline]
     pub fn parse(payload: &[u8]) -> Option<Self> {

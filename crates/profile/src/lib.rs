@@ -11,6 +11,7 @@ mod census;
 mod check;
 mod clash;
 mod error;
+pub mod file;
 pub mod frame;
 pub mod impairment;
 mod load;

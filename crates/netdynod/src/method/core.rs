@@ -17,7 +17,7 @@ pub fn describe(_: Nothing) -> Answer {
         "name": "netdynod",
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
-        "cores": traffic::cpu::cores(),
+        "cores": run::cpu::cores(),
         "transports": [
             {"name": "sockets", "available": true},
             {"name": "dpdk", "available": true},

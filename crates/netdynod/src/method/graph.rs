@@ -7,12 +7,12 @@ use crate::connection::Caller;
 use crate::graph::{of, planned};
 use crate::rpc::{BAD_PARAMS, Error};
 use crate::run::Run;
+use run::graph::GraphView;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use traffic::dpdk::observe::Observer;
 
 /// Whose graph it is.
 enum Whose {
@@ -22,7 +22,7 @@ enum Whose {
 
 impl Whose {
     /// The link that was named, else the loaded run.
-    fn of(caller: &Caller, link: Option<String>) -> Result<(Self, Observer), Error> {
+    fn of(caller: &Caller, link: Option<String>) -> Result<(Self, Box<dyn GraphView>), Error> {
         match link {
             Some(link) => caller.core.links.observe(&link).map(|observer| (Self::Link(link), observer)),
             None => loaded(caller).and_then(|run| of(&run).map(|observer| (Self::Run(run), observer))),
@@ -132,7 +132,7 @@ pub fn trace(caller: &Caller, params: Trace) -> Answer {
     };
     let go_on = || whose.is_active(caller) && !caller.core.ending.load(Ordering::Relaxed);
     let wait = Duration::from_secs_f64(params.wait);
-    let trace = observer.trace(params.packets, &about.filter, wait, go_on)?;
+    let trace = observer.trace(params.packets, &about.filter, wait, &go_on)?;
     let none = || Error::state("the run is not under way", "Trace while it is `running`");
     trace.filter(|trace| go_on() || !trace.packets.is_empty()).map(|trace| json!(trace)).ok_or_else(none)
 }

@@ -27,7 +27,7 @@ pub fn validate(params: Validate) -> Answer {
     Ok(json!({"errors": errors}))
 }
 
-/// Between what, how, and carried by whom.
+/// PortBridge what, how, and carried by whom.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Start {

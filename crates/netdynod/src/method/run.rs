@@ -5,11 +5,11 @@ use crate::connection::Caller;
 use crate::rpc::{Error, NOTHING_THERE};
 use crate::run::{Run, Status, paths};
 use profile::Target;
+use run::Trial;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use traffic::Trial;
 
 /// What to run, and what to change about it.
 #[derive(Debug, Deserialize)]

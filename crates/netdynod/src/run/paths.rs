@@ -3,11 +3,11 @@
 use super::Run;
 use crate::rpc::{BAD_PARAMS, Error, TOO_MANY};
 use profile::Error as Fault;
+use run::graph::{ImpairedPort, Way};
+use run::result::Change;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
-use traffic::dpdk::impaired::{Impaired, Way};
-use traffic::result::Change;
 
 /// Changes of a run: its result has them all.
 const CHANGES: usize = 1_000;
@@ -30,7 +30,7 @@ impl Run {
         }
         let there = self.transport.impaired();
         let find =
-            |name: &String| there.iter().find(|one| one.port == *name).ok_or_else(|| none(name, &there));
+            |name: &String| there.iter().find(|one| one.port() == *name).ok_or_else(|| none(name, &there));
         let hands = ports.keys().map(find).collect::<Result<Vec<_>, Error>>()?;
         if changes.len() + ports.len() > CHANGES {
             let what = format!("the paths of this run were changed {} times", changes.len());
@@ -52,12 +52,12 @@ impl Run {
     }
 }
 
-fn none(name: &str, there: &[Impaired]) -> Error {
+fn none(name: &str, there: &[Box<dyn ImpairedPort>]) -> Error {
     let what = format!("the run has no impaired port {name:?}");
     let fix = match there {
         [] => "Give a port of its profile `impair`, which may say nothing: `impair: {}`".into(),
         all => {
-            let names: Vec<&str> = all.iter().map(|one| one.port.as_str()).collect();
+            let names: Vec<&str> = all.iter().map(|one| one.port()).collect();
             format!("Name one of {}; others have no `impair` in the profile", names.join(", "))
         }
     };

@@ -16,16 +16,12 @@ impl Transport for Stub {
         _: Arc<Plan>,
         _: Arc<Control>,
         samples: Sender<Sample>,
-    ) -> Result<Vec<JoinHandle<()>>, Unready> {
+    ) -> Result<Vec<JoinHandle<()>>, SetupError> {
         if self.refuses {
-            return Err(Unready::new("ND-92-07", "groups[0].source", "no such address", "Add it"));
+            return Err(SetupError::new("ND-92-07", "groups[0].source", "no such address", "Add it"));
         }
         *self.samples.lock().unwrap() = Some(samples);
         Ok(Vec::new())
-    }
-
-    fn workers(&self) -> usize {
-        1
     }
 
     fn cores(&self) -> Vec<u16> {

@@ -2,13 +2,13 @@
 
 use crate::daemon::{Client, Daemon, TOKEN, error, loaded, profile, request, sink, until};
 use crate::graph::over_a_cable;
+use capture::read::frames;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
-use traffic::capture::read::frames;
 
 /// A writer whose captures are of the loopback interface; `None` where that is not allowed.
 fn capturing(daemon: &Daemon) -> Option<Client> {

@@ -1,0 +1,150 @@
+//! The graph for people who watch: what it is made of, what passes through it, and the way of single packets.
+
+use crate::offloads::Shares;
+use crate::wiring::{self, Wiring};
+use dpdk::Port;
+use element::capture::compile;
+use engine::trace::{Filter, Traced};
+use engine::{ElementStats, Placement, View};
+use packet::frame::MacAddress;
+use run::graph::{
+    Edge, ElementPlace, GraphShape, GraphView, PortFacts, Trace, TracedPacket, WorkerCounts, WorkerPlace,
+};
+use run::{ElementCounts, SetupError};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// How often to look whether a trace is complete.
+const LOOK: Duration = Duration::from_millis(5);
+/// How long workers may take to end a trace: many of their ticks.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Of a port with a queue each way, which is asked for no work.
+pub(crate) fn plain_port(name: &str, port: &Port) -> PortFacts {
+    let info = port.info().ok();
+    PortFacts {
+        name: name.into(),
+        device: port.device(),
+        driver: info.as_ref().map_or_else(String::new, |info| info.driver.clone()),
+        mac: MacAddress(port.mac()).to_string(),
+        rx_queues: 1,
+        tx_queues: 1,
+        uses: Vec::new(),
+        offers: info.map_or_else(Vec::new, |info| info.offers),
+        work: Shares::new(),
+    }
+}
+
+/// An element's counters as results and views have them.
+pub fn counts(stats: &ElementStats) -> ElementCounts {
+    ElementCounts {
+        name: stats.name.clone(),
+        worker: stats.worker,
+        packets_in: stats.packets_in,
+        packets_out: stats.packets_out,
+        drops: stats.drops.iter().cloned().collect(),
+        packets_per_batch: stats.packets_per_batch(),
+        cycles_per_packet: stats.cycles_per_packet(),
+    }
+}
+
+/// A graph, planned or at work.
+#[derive(Debug, Clone)]
+pub struct Observer {
+    shape: GraphShape,
+    view: Option<View>,
+}
+
+impl Observer {
+    /// Of a graph with this wiring, placed so; with a view of it once it is at work.
+    pub fn new(wiring: Wiring, ports: Vec<PortFacts>, placement: &Placement, view: Option<View>) -> Self {
+        let seat = |name: &String| {
+            placement.workers.iter().position(|worker| worker.elements.contains(name)).unwrap_or(0)
+        };
+        let core = |worker: usize| placement.workers.get(worker).and_then(|worker| worker.core);
+        let edge = |(from, _, to): (String, usize, String)| Edge { ring: seat(&from) != seat(&to), from, to };
+        let element = |name: String| ElementPlace {
+            kind: wiring::kind(&name).to_owned(),
+            worker: seat(&name),
+            core: core(seat(&name)),
+            name,
+        };
+        let worker = |worker: usize| WorkerPlace { worker, core: core(worker) };
+        let shape = GraphShape {
+            workers: (0..placement.workers.len()).map(worker).collect(),
+            elements: wiring.elements.into_iter().map(element).collect(),
+            edges: wiring.edges.into_iter().map(edge).collect(),
+            ports,
+        };
+        Self { shape, view }
+    }
+}
+
+impl GraphView for Observer {
+    fn shape(&self) -> &GraphShape {
+        &self.shape
+    }
+
+    fn elements(&self) -> Vec<ElementCounts> {
+        let none = |element: &ElementPlace| ElementCounts {
+            name: element.name.clone(),
+            worker: element.worker,
+            ..ElementCounts::default()
+        };
+        match &self.view {
+            Some(view) => view.elements().iter().map(counts).collect(),
+            None => self.shape.elements.iter().map(none).collect(),
+        }
+    }
+
+    fn workers(&self) -> Vec<WorkerCounts> {
+        let stats = self.view.as_ref().map(View::workers).unwrap_or_default();
+        let count = |place: &WorkerPlace| {
+            let stats = stats.get(place.worker);
+            WorkerCounts {
+                worker: place.worker,
+                core: place.core,
+                busy_cycles: stats.map_or(0, |stats| stats.busy_cycles),
+                idle_cycles: stats.map_or(0, |stats| stats.idle_cycles),
+                slept_ns: stats.map_or(0, |stats| stats.slept_ns),
+            }
+        };
+        self.shape.workers.iter().map(count).collect()
+    }
+
+    fn trace(
+        &self,
+        packets: usize,
+        filter: &str,
+        wait: Duration,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Option<Trace>, SetupError> {
+        const AT: &str = "params.filter";
+        let program = || (!filter.is_empty()).then(|| compile(filter, AT)).transpose();
+        program()?;
+        let Some(view) = &self.view else { return Ok(None) };
+        view.trace(packets, || -> Filter {
+            match program() {
+                Ok(None) => Box::new(|_| true),
+                Ok(Some(program)) => Box::new(move |frame| program.filter(frame)),
+                Err(_) => Box::new(|_| false), // it was good a moment ago
+            }
+        });
+        let until = |limit: Duration, stop: &dyn Fn() -> bool| {
+            let began = Instant::now();
+            while !view.is_traced() && began.elapsed() < limit && !stop() {
+                std::thread::sleep(LOOK);
+            }
+        };
+        until(wait, &|| !go_on());
+        let complete = view.is_traced();
+        view.end_trace();
+        until(PATIENCE, &|| false);
+        let seen = |traced: Traced| TracedPacket {
+            summary: packet::summary(&traced.data, traced.len),
+            len: traced.len,
+            steps: traced.steps.iter().map(|step| json!(step)).collect(),
+        };
+        Ok(Some(Trace { packets: view.traced().into_iter().map(seen).collect(), complete }))
+    }
+}

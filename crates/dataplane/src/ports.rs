@@ -1,0 +1,152 @@
+//! Ports opened as their settings say, with all that is known of them.
+
+use crate::memory;
+use crate::offloads::{self, TxWorkShare};
+use crate::queue_pairs::QueuePairs;
+use dpdk::{Eal, Mempool, Offloads, Port, PortConfig, PortInfo, RxQueue, TxQueue};
+use element::arp_nd;
+use element::capture::Taps;
+use element::interface_addr::InterfaceAddrs;
+use packet::ethernet::Tags;
+use packet::frame::MacAddress;
+use profile::{Error as SetupError, Role, parse_mac};
+use run::graph::PortFacts;
+use std::net::IpAddr;
+
+/// One port, open.
+pub struct OpenPort<'a> {
+    /// What it was opened as.
+    pub settings: &'a profile::Port,
+    /// Its number in the profile.
+    pub index: usize,
+    /// Its receive queues.
+    pub rx: Vec<RxQueue>,
+    /// Its transmit queues.
+    pub tx: Vec<TxQueue>,
+    /// The addresses that it answers for.
+    pub addrs: InterfaceAddrs,
+    /// How its queues are used.
+    pub queues: QueuePairs,
+    /// What the driver says of it.
+    pub info: PortInfo,
+    /// Where its frames can be copied.
+    pub taps: &'a Taps,
+    /// The port itself.
+    pub port: Port,
+    /// What it does by itself.
+    pub does: Offloads,
+    /// For how many groups.
+    pub share: TxWorkShare,
+    /// Most bytes of a packet behind its Ethernet header.
+    pub mtu: usize,
+}
+
+impl OpenPort<'_> {
+    /// Bits per second, if anybody knows.
+    pub fn speed(&self) -> Option<f64> {
+        let own = || Some(self.port.link().mbps).filter(|mbps| *mbps > 0).map(|mbps| f64::from(mbps) * 1e6);
+        self.settings.speed.map(|speed| speed.bits()).or_else(own)
+    }
+
+    /// Tell everybody on the link of its addresses, unless there is nobody to tell.
+    pub fn announce(&mut self, pool: &Mempool) {
+        // At the other end of a cable is a port of ours, which knows; and who names the peer wants no other frames.
+        let silent = self.settings.role == Role::L2fwd || self.settings.peer_mac.is_some();
+        if !silent && !self.settings.device.starts_with("pair:") {
+            arp_nd::announce(&self.addrs, &mut self.tx[0], pool);
+        }
+    }
+
+    /// What it is, for those who watch.
+    pub fn facts(&self) -> PortFacts {
+        PortFacts {
+            name: self.settings.name.clone(),
+            device: self.port.device(),
+            driver: self.info.driver.clone(),
+            mac: MacAddress(self.addrs.bare().mac).to_string(),
+            rx_queues: self.queues.rx,
+            tx_queues: self.queues.tx,
+            uses: self.does.names(&self.info).into_iter().chain(self.queues.rss().then_some("rss")).collect(),
+            offers: self.info.offers.clone(),
+            work: offloads::shares(self.settings, self.does, self.queues, self.share),
+        }
+    }
+}
+
+/// An error of DPDK, told with what DPDK logged.
+pub fn setup_error(at: &str, why: &dpdk::Error) -> SetupError {
+    let said = why.log().iter().map(|line| format!("; dpdk: {line}")).collect::<String>();
+    SetupError::new("ND-92-12", at, why.what() + &said, why.fix())
+}
+
+/// Whether DPDK can have so much. Of huge pages it sees itself how many there are; and what it has it need not get.
+pub fn has_memory(at: &str, bytes: u64, huge_pages: bool) -> Result<(), SetupError> {
+    if huge_pages || Eal::running().is_some() {
+        return Ok(());
+    }
+    memory::enough(at, bytes, memory::available())
+}
+
+/// The address, if the device is on the PCI bus.
+pub fn pci(device: &str) -> Option<String> {
+    match device.parse() {
+        Ok(dpdk::Device::Pci(address)) => Some(address),
+        _ => None,
+    }
+}
+
+/// What those who use a port want of it.
+#[derive(Debug, Clone, Default)]
+pub struct PortNeeds {
+    /// Addresses that its streams come from besides its own: it answers for them.
+    pub sources: Vec<IpAddr>,
+    /// Whether it sends frames that are to be segmented.
+    pub segments: bool,
+    /// The longest frame, bytes without FCS.
+    pub longest: usize,
+    /// Whether no stream's addresses or ports vary: then RSS keeps each together.
+    pub steady: bool,
+}
+
+/// Open and start a port.
+pub fn open<'a>(
+    eal: &'static Eal,
+    (index, settings, taps): (usize, &'a profile::Port, &'a Taps),
+    pool: &Mempool,
+    needs: &PortNeeds,
+) -> Result<OpenPort<'a>, SetupError> {
+    let at = format!("transport.dpdk.ports[{index}]");
+    let device = |why: dpdk::Error| setup_error(&format!("{at}.device"), &why);
+    let port = Port::open(eal, &settings.device).map_err(device)?;
+    let wanted = settings.mac.as_deref().and_then(parse_mac);
+    let mtu = needs.longest.saturating_sub(packet::ethernet::LEN);
+    let mtu = if mtu > 1500 { u16::try_from(mtu).unwrap_or(u16::MAX) } else { 0 };
+    let info = port.info().map_err(device)?;
+    let queues = QueuePairs::of(settings, &info, needs.steady);
+    let mut does = offloads::choose(settings, &info, needs.segments, &at)?;
+    let config = PortConfig {
+        mac: wanted,
+        mtu,
+        rx_queues: queues.rx as u16,
+        tx_queues: queues.tx as u16,
+        rss: queues.rss(),
+        offloads: does,
+        ..PortConfig::default()
+    };
+    let (rx, tx) = port.start(&config, pool).map_err(device)?;
+    if does.rx_timestamp && port.clock().is_none() {
+        // Stamps that nobody can tell the time from.
+        does.rx_timestamp = false;
+        if settings.offloads.wants(profile::Offload::Timestamp) == Some(true) {
+            return Err(offloads::lacking(&at, "a clock to read", &info.offers));
+        }
+    }
+    // Ports without an address of their own get one that is locally administered.
+    let own = Some(port.mac()).filter(|mac| *mac != [0; 6]);
+    let mac = wanted.or(own).unwrap_or([2, 0x6e, 0x64, 0, 0, index as u8]);
+    let tags = Tags::vlans(settings.vlan.ids()).unwrap_or_default();
+    let own: Vec<IpAddr> = settings.ip.0.iter().map(|address| address.ip).collect();
+    let addrs = InterfaceAddrs::new(mac, tags, &own, &needs.sources);
+    let (share, mtu) = (TxWorkShare::default(), usize::from(mtu).max(1500));
+    Ok(OpenPort { settings, index, rx, tx, addrs, queues, info, taps, port, does, share, mtu })
+}

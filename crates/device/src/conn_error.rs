@@ -1,0 +1,92 @@
+//! Why a connection ended, or datagrams did not get through, and whose fault it is.
+
+use protocol::meter::Failure;
+use rustix::io::Errno;
+use std::borrow::Cow;
+use std::fmt;
+
+/// Why a connection ended, or why datagrams did not get through.
+#[derive(Debug)]
+pub struct ConnError {
+    /// The kind of failure that it counts as.
+    pub why: Failure,
+    /// Whether the socket is of no use any more.
+    pub gone: bool,
+    /// If not: how many datagrams it is about.
+    pub times: u64,
+    what: Cow<'static, str>,
+    errno: Option<Errno>,
+}
+
+impl ConnError {
+    /// A connection that is gone.
+    pub fn new(why: Failure, what: impl Into<Cow<'static, str>>) -> Self {
+        Self { why, gone: true, times: 1, what: what.into(), errno: None }
+    }
+
+    /// One that an error of the system ended.
+    pub fn errno(e: Errno, doing: impl Into<Cow<'static, str>>) -> Self {
+        let why = match e {
+            Errno::CONNREFUSED => Failure::Refused,
+            Errno::CONNRESET | Errno::PIPE | Errno::CONNABORTED => Failure::Reset,
+            Errno::TIMEDOUT => Failure::Timeout,
+            Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::HOSTDOWN | Errno::NONET => {
+                Failure::Unreachable
+            }
+            _ => Failure::Local,
+        };
+        Self { errno: Some(e), ..Self::new(why, doing) }
+    }
+
+    /// Whether it is the same mishap again.
+    pub fn is_like(&self, other: &Self) -> bool {
+        (self.errno, self.why) == (other.errno, other.why)
+    }
+
+    /// It is about so many datagrams, and the socket is as it was.
+    pub fn datagrams(self, times: u64) -> Self {
+        Self { gone: false, times, ..self }
+    }
+
+    /// An error of connect: a route of the kinds `blackhole` and `prohibit` leads nowhere, whoever asks.
+    pub fn route(e: Errno, doing: impl Into<Cow<'static, str>>) -> Self {
+        match e {
+            Errno::INVAL | Errno::ACCESS => {
+                Self::new(Failure::Unreachable, doing.into() + ": no route to host")
+            }
+            _ => Self::errno(e, doing),
+        }
+    }
+
+    /// An error that the network has sent us about a packet: what a firewall or a router says is no fault of ours
+    /// (the kernel makes these of ICMP codes, see icmp_err_convert).
+    pub fn remote(e: Errno, doing: &'static str) -> Self {
+        let broken = Self::errno(e, doing);
+        match e {
+            Errno::ACCESS | Errno::NOPROTOOPT | Errno::OPNOTSUPP | Errno::PROTO => {
+                Self { why: Failure::Unreachable, ..broken }
+            }
+            _ => broken,
+        }
+    }
+}
+
+impl fmt::Display for ConnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        let Some(e) = self.errno else { return Ok(()) };
+        let hint = match e {
+            // what a router says of a packet is nothing that the user of this host can lift
+            _ if self.why != Failure::Local => "",
+            Errno::ADDRNOTAVAIL => {
+                ": out of local ports, or the source address is not this host's; add source addresses"
+            }
+            Errno::MFILE | Errno::NFILE => ": out of file descriptors; raise the limit (ulimit -n)",
+            Errno::ACCESS | Errno::PERM => {
+                ": not permitted; for ping set sysctl net.ipv4.ping_group_range=\"0 2147483647\""
+            }
+            _ => "",
+        };
+        write!(f, ": {}{hint}", std::io::Error::from(e))
+    }
+}

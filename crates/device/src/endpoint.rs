@@ -1,0 +1,111 @@
+//! What carries the bytes of devices: the kernel's sockets now, a stack of our own over DPDK ports next.
+//!
+//! An [`Endpoint`] belongs to one worker and shares nothing. It moves bytes and knows nothing of models, timers or
+//! tallies; the [worker](crate::Worker) knows nothing of descriptors or packets. Where a loss is counted is the worker's
+//! business, so a [`Connection`] only says how many datagrams became what.
+
+use crate::conn_error::ConnError;
+use protocol::model::Outbox;
+use run::{GroupPlan, SetupError};
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// Names a connection in [`Event`]s, so that one of an earlier connection is not taken for the present one's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Token(pub u64);
+
+impl Token {
+    /// Of the device in slot `slot`, for its connection number `generation`.
+    pub fn new(slot: u32, generation: u32) -> Self {
+        Self(u64::from(generation) << 32 | u64::from(slot))
+    }
+
+    /// The slot.
+    pub fn slot(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// Which of the slot's connections.
+    pub fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// Something can be done with a connection again. Told once each time (edge-triggered).
+#[derive(Debug, Clone, Copy)]
+pub struct Event {
+    /// Which.
+    pub token: Token,
+    /// [`Endpoint::receive`] may have something.
+    pub readable: bool,
+    /// [`Endpoint::send`] may take more, or the connection came up or failed to.
+    pub writable: bool,
+    /// The peer has said that it sends no more, or the connection broke: what came before is still to be received.
+    pub ended: bool,
+}
+
+/// What came of [`Endpoint::receive`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Input {
+    /// Nothing more for now.
+    Dry,
+    /// Something came that is not for the model: TLS's own records, other hosts' pings. [`Endpoint::send`] is due.
+    Aside,
+    /// So many bytes, in the buffer given.
+    Bytes {
+        /// How many.
+        len: usize,
+        /// There is no more for now, unless the peer [has ended](Event::ended) meanwhile.
+        dry: bool,
+    },
+    /// So many datagrams found our own receive queue full: no loss of the network's.
+    Dropped(u64),
+    /// The peer has closed.
+    End,
+}
+
+/// Opens connections and moves their bytes. Nothing here waits but [`poll`](Self::poll).
+pub trait Endpoint {
+    /// A connection of this endpoint.
+    type Conn: Connection;
+
+    /// Begin to connect device number `device` of `group` to its target; events name it by `token`.
+    fn open(&mut self, group: &GroupPlan, device: u32, token: Token) -> Result<Self::Conn, ConnError>;
+
+    /// Send what is in `outbox`, which is empty afterwards, behind what an earlier call could not; what does not go now
+    /// is kept. With an empty one: move on what there is to move, a handshake included.
+    fn send(&mut self, conn: &mut Self::Conn, outbox: &mut Outbox) -> Result<(), ConnError>;
+
+    /// What came, once. For datagrams one of them.
+    fn receive(&mut self, conn: &mut Self::Conn, buffer: &mut [u8]) -> Result<Input, ConnError>;
+
+    /// Say goodbye and close. What was not sent by now is not.
+    fn close(&mut self, conn: Self::Conn) -> Closed;
+
+    /// Wait for events, up to `timeout`, and put them into `events`, which is empty.
+    fn poll(&mut self, timeout: Duration, events: &mut Vec<Event>) -> Result<(), SetupError>;
+}
+
+/// How a connection does.
+pub trait Connection: Debug {
+    /// Whether it keeps messages apart.
+    fn is_datagram(&self) -> bool;
+
+    /// Whether bytes can be exchanged: it is connected, and TLS has shaken hands.
+    fn is_up(&self) -> bool;
+
+    /// Whether all that was given to it has been sent.
+    fn is_flushed(&self) -> bool;
+
+    /// Datagrams that did not get through; told once each.
+    fn take_refused(&mut self) -> Option<ConnError>;
+}
+
+/// What a connection leaves behind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Closed {
+    /// Datagrams that were given to it and never sent.
+    pub unsent: u64,
+    /// Datagrams dropped by its receive queue since that was last told of.
+    pub dropped: u64,
+}

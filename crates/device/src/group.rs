@@ -1,0 +1,175 @@
+//! A worker's share of one group: its load shape, who is idle, and what was measured.
+
+use crate::load_shape::{ClosedLoop, OpenLoop};
+use profile::Load;
+use protocol::describe::Description;
+use protocol::meter::{Failure, Tally, Window};
+use protocol::time::Time;
+use run::plan::Plan;
+use run::stalls::Stalls;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::Duration;
+
+/// See the module's own words.
+pub(super) struct Group {
+    /// Open loop: when flows are due.
+    pub arrivals: Option<OpenLoop>,
+    /// Open loop: flows taken, and flows counted as asked for, in warm-up and measure phase. Those in between are
+    /// the backlog: nobody keeps a list of it, as the arrivals can be asked again.
+    taken: [u64; 2],
+    asked_for: [u64; 2],
+    /// Closed loop: how many devices are to be at work.
+    crowd: Option<ClosedLoop>,
+    next_look: Time,
+    wanted: u32,
+    /// Closed loop: devices at work; those of them that have done all their flows, and those told to end theirs.
+    pub awake: u32,
+    pub done: u32,
+    pub retiring: u32,
+    /// Its devices, and where to look for the next that is to retire.
+    slots: Range<u32>,
+    retire_at: u32,
+    /// Closed loop: rest between flows, and flows per device (0: no limit).
+    pub flow_interval: Duration,
+    pub flows_each: u32,
+    /// Devices that wait, longest first.
+    pub idle: VecDeque<u32>,
+    /// Devices with a flow under way.
+    pub active: u32,
+    /// How long its devices waited, since the last sample; the limit, and whether they wait for anything.
+    pub stalls: Stalls,
+    pub stall: u64,
+    pub waits: bool,
+    /// Tallies since the last sample.
+    pub meter: Box<[Tally; 3]>,
+    /// How many failures of each kind have been told.
+    pub told: [u8; Failure::ALL.len()],
+    about: &'static Description,
+    /// Messages due and not sent at the last sample, by phase: they count as intended already.
+    behind: [u64; 2],
+}
+
+impl Group {
+    pub fn new(plan: &Plan, g: usize, slots: Range<u32>, worker: usize, workers: usize) -> Self {
+        let group = &plan.groups[g];
+        let seed = plan.profile.seed.wrapping_add((g as u64) << 32);
+        let mut this = Self {
+            arrivals: None,
+            taken: [0; 2],
+            asked_for: [0; 2],
+            crowd: None,
+            next_look: Time::ZERO,
+            wanted: 0,
+            awake: 0,
+            done: 0,
+            retiring: 0,
+            retire_at: slots.start,
+            slots: slots.clone(),
+            flow_interval: Duration::ZERO,
+            flows_each: 0,
+            idle: slots.clone().collect(),
+            active: 0,
+            stalls: Stalls::default(),
+            stall: group.stall,
+            waits: group.waits,
+            meter: Box::new(std::array::from_fn(|_| Tally::of(group.about))),
+            told: [0; Failure::ALL.len()],
+            about: group.about,
+            behind: [0; 2],
+        };
+        match &group.load {
+            Load::Open(open) => this.arrivals = Some(OpenLoop::new(open, plan.factor, worker, workers, seed)),
+            Load::Closed(closed) => {
+                this.crowd = Some(ClosedLoop::new(closed, slots.len() as u32, group.devices));
+                this.flow_interval = closed.flow_interval.0;
+                this.flows_each = closed.flows;
+            }
+        }
+        this
+    }
+
+    /// Open loop: take one flow that is due at `now`, for a device that is free.
+    pub fn arrival(&mut self, now: Time, window: Window) -> Option<Time> {
+        let arrivals = self.arrivals.as_mut().filter(|a| a.next() <= now && a.next() < window.drain)?;
+        let due = arrivals.pop();
+        let phase = usize::from(due >= window.measure);
+        self.taken[phase] += 1;
+        self.ask_for(phase, self.taken[phase]);
+        Some(due)
+    }
+
+    /// Open loop: count what is due before `now` as asked for, taken or not.
+    fn count_due(&mut self, now: Time, window: Window) {
+        let Some(arrivals) = &self.arrivals else { return };
+        let warmup = arrivals.pending(now.min(window.measure));
+        let all = arrivals.pending(now.min(window.drain));
+        self.ask_for(0, self.taken[0] + warmup);
+        self.ask_for(1, self.taken[1] + all.saturating_sub(warmup));
+    }
+
+    /// So many flows of `phase` are asked for by now. Never fewer than before: a long backlog is an estimate.
+    fn ask_for(&mut self, phase: usize, flows: u64) {
+        self.meter[phase].counts.flows_intended += flows.saturating_sub(self.asked_for[phase]);
+        self.asked_for[phase] = self.asked_for[phase].max(flows);
+    }
+
+    /// Closed loop: how many devices are to be at work at `now`.
+    pub fn wanted(&mut self, now: Time) -> u32 {
+        if let Some(crowd) = self.crowd.as_ref().filter(|_| now >= self.next_look) {
+            self.wanted = crowd.size(now);
+            self.next_look = crowd.next_change(now);
+        }
+        self.wanted
+    }
+
+    /// Closed loop: how many more devices are at work than are wanted at `now`, those not counted that end already.
+    pub fn surplus(&mut self, now: Time) -> u32 {
+        let wanted = self.wanted(now);
+        self.at_work().saturating_sub(wanted)
+    }
+
+    fn at_work(&self) -> u32 {
+        self.awake.saturating_sub(self.done + self.retiring)
+    }
+
+    /// The devices in turn, each once, from where the last search ended.
+    pub fn turns(&self) -> impl Iterator<Item = u32> + use<> {
+        let (slots, from) = (self.slots.clone(), self.retire_at);
+        (from..slots.end).chain(slots.start..from)
+    }
+
+    /// The search ended at device `i`.
+    pub fn turned(&mut self, i: u32) {
+        self.retire_at = if i + 1 < self.slots.end { i + 1 } else { self.slots.start };
+    }
+
+    /// When to look at this group again.
+    pub fn next(&self, draining: bool) -> Time {
+        match &self.arrivals {
+            _ if draining => Time::NEVER,
+            // until a device is free
+            Some(_) if self.idle.is_empty() => Time::NEVER,
+            Some(arrivals) => arrivals.next(),
+            // there were too many to tell at once
+            None if self.at_work() > self.wanted => Time::ZERO,
+            None => self.next_look,
+        }
+    }
+
+    /// Count what is due and not sent as intended, once: what was behind before and has been sent since was counted
+    /// as intended again when it was sent.
+    pub fn count_behind(&mut self, behind: [u64; 2]) {
+        for ((tally, was), now) in self.meter.iter_mut().zip(&mut self.behind).zip(behind) {
+            let intended = &mut tally.counts.messages_intended;
+            *intended = (*intended + now).saturating_sub(std::mem::replace(was, now));
+        }
+    }
+
+    /// The tallies since the last call.
+    pub fn take_meter(&mut self, now: Time, window: Window) -> [Tally; 3] {
+        self.count_due(now, window);
+        let about = self.about;
+        std::mem::replace(&mut *self.meter, std::array::from_fn(|_| Tally::of(about)))
+    }
+}

@@ -1,0 +1,364 @@
+//! When flows begin: arrival times from a rate, and how many devices are at work.
+
+use profile::{Arrival, Closed, Open};
+use protocol::time::Time;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+/// A piecewise linear quantity over time: `(at, value)` corners, constant after the last.
+#[derive(Debug, Clone, PartialEq)]
+struct Course(Vec<(f64, f64)>);
+
+impl Course {
+    fn new(start: f64, stages: impl Iterator<Item = (f64, f64)>) -> Self {
+        let mut corners = vec![(0.0, start)];
+        let mut at = 0.0;
+        for (over, value) in stages {
+            at += over;
+            corners.push((at, value));
+        }
+        Self(corners)
+    }
+
+    fn value(&self, t: f64) -> f64 {
+        let next = self.0.partition_point(|(at, _)| *at <= t);
+        let Some((t0, v0)) = self.0.get(next.wrapping_sub(1)).copied() else { return 0.0 };
+        match self.0.get(next) {
+            Some((t1, v1)) => v0 + (v1 - v0) * (t - t0) / (t1 - t0),
+            None => v0,
+        }
+    }
+
+    /// How long after `t` the integral from there reaches `area`; `None` if it never does.
+    fn advance(&self, mut t: f64, mut area: f64) -> Option<f64> {
+        let mut passed = 0.0;
+        loop {
+            let next = self.0.partition_point(|(at, _)| *at <= t);
+            let v0 = self.value(t);
+            let Some((t1, v1)) = self.0.get(next).copied() else {
+                return (v0 > 0.0).then(|| passed + area / v0);
+            };
+            let span = t1 - t;
+            let piece = (v0 + v1) / 2.0 * span;
+            if piece >= area {
+                // v0·x + s·x²/2 = area, in the form that stays exact when s is 0
+                let slope = (v1 - v0) / span;
+                return Some(passed + 2.0 * area / (v0 + (v0 * v0 + 2.0 * slope * area).max(0.0).sqrt()));
+            }
+            area -= piece;
+            passed += span;
+            t = t1;
+        }
+    }
+
+    /// The integral from `t` to `end`.
+    fn area(&self, mut t: f64, end: f64) -> f64 {
+        let mut area = 0.0;
+        while t < end {
+            let next = self.0.partition_point(|(at, _)| *at <= t);
+            let to = self.0.get(next).map_or(end, |(at, _)| at.min(end));
+            // a step is at its corner: the value just before counts
+            let last =
+                self.0.get(next).filter(|(at, _)| *at == to).map_or_else(|| self.value(to), |(_, v)| *v);
+            area += (self.value(t) + last) / 2.0 * (to - t);
+            t = to;
+        }
+        area
+    }
+}
+
+/// Open-loop arrivals of one worker's share of a group.
+#[derive(Debug)]
+pub struct OpenLoop {
+    course: Course,
+    arrival: Arrival,
+    rng: SmallRng,
+    /// The next arrival, in 2⁻³² ns: a sum of many gaps stays exact, however late in a run.
+    at: u128,
+    next: Time,
+}
+
+const FRACTION: u32 = 32;
+/// So many arrivals ahead are counted one by one; of more, the rest is taken from the rate.
+const EXACT: u64 = 10_000;
+/// No run lasts longer, seconds.
+const FOREVER: f64 = 1e9;
+
+impl OpenLoop {
+    /// OpenLoop at `1/workers` of the rate; workers' constant arrivals interleave.
+    pub fn new(open: &Open, factor: f64, worker: usize, workers: usize, seed: u64) -> Self {
+        let share = factor / workers as f64;
+        let stages = open.stages.iter().map(|s| (s.over.0.as_secs_f64(), s.rate.0 * share));
+        let mut arrivals = Self {
+            course: Course::new(open.rate.0 * share, stages),
+            arrival: open.arrival,
+            rng: SmallRng::seed_from_u64(seed.wrapping_add(worker as u64)),
+            at: 0,
+            next: Time::ZERO,
+        };
+        let first = match open.arrival {
+            Arrival::Constant => (worker as f64 + 0.5) / workers as f64,
+            Arrival::Poisson | Arrival::Uniform => arrivals.gap(),
+        };
+        arrivals.step(first);
+        arrivals
+    }
+
+    /// When the next flow is due; [`Time::NEVER`] after the last.
+    pub fn next(&self) -> Time {
+        self.next
+    }
+
+    /// Take the next arrival and work out the one after it.
+    pub fn pop(&mut self) -> Time {
+        let due = self.next;
+        let gap = self.gap();
+        self.step(gap);
+        due
+    }
+
+    /// How many arrivals from the next one on fall before `end`.
+    pub fn pending(&self, end: Time) -> u64 {
+        let (mut rng, mut at, mut next) = (self.rng.clone(), self.at, self.next);
+        for count in 0..EXACT {
+            if next >= end {
+                return count;
+            }
+            let gap = gap(self.arrival, &mut rng);
+            (at, next) = after(&self.course, at, gap);
+        }
+        if next >= end {
+            return EXACT;
+        }
+        EXACT + 1 + self.course.area(seconds(at), end.0 as f64 / 1e9) as u64
+    }
+
+    fn gap(&mut self) -> f64 {
+        gap(self.arrival, &mut self.rng)
+    }
+
+    /// A unit-rate process stretched by the course's integral gives the wanted rate at each moment.
+    fn step(&mut self, gap: f64) {
+        (self.at, self.next) = after(&self.course, self.at, gap);
+    }
+}
+
+fn gap(arrival: Arrival, rng: &mut SmallRng) -> f64 {
+    match arrival {
+        Arrival::Constant => 1.0,
+        Arrival::Poisson => -(1.0 - rng.random::<f64>()).ln(),
+        Arrival::Uniform => 2.0 * rng.random::<f64>(),
+    }
+}
+
+/// The arrival that comes `gap` after the one at `at`.
+fn after(course: &Course, at: u128, gap: f64) -> (u128, Time) {
+    match course.advance(seconds(at), gap) {
+        Some(wait) if seconds(at) + wait < FOREVER => {
+            let at = at + (wait * 1e9 * (1u64 << FRACTION) as f64) as u128;
+            (at, Time((at >> FRACTION) as u64))
+        }
+        _ => (at, Time::NEVER),
+    }
+}
+
+fn seconds(at: u128) -> f64 {
+    at as f64 / (1u64 << FRACTION) as f64 / 1e9
+}
+
+/// How many of a worker's devices are at work, closed loop.
+#[derive(Debug)]
+pub struct ClosedLoop {
+    course: Course,
+    devices: u32,
+}
+
+impl ClosedLoop {
+    /// `devices` of this worker out of `group` in all.
+    pub fn new(closed: &Closed, devices: u32, group: u32) -> Self {
+        let share = f64::from(devices) / f64::from(group.max(1));
+        let course = if closed.stages.is_empty() {
+            Course::new(0.0, [(closed.ramp.0.as_secs_f64(), f64::from(devices))].into_iter())
+        } else {
+            let stages = closed.stages.iter();
+            Course::new(0.0, stages.map(|s| (s.over.0.as_secs_f64(), f64::from(s.devices) * share)))
+        };
+        Self { course, devices }
+    }
+
+    /// How many may be at work at `now`.
+    pub fn size(&self, now: Time) -> u32 {
+        // rounded so that a ramp's first device starts half a step in, and its last before the end
+        (self.course.value(now.0 as f64 / 1e9).round() as u32).min(self.devices)
+    }
+
+    /// When the size may next differ from that at `now`: worth a look again then.
+    pub fn next_change(&self, now: Time) -> Time {
+        let t = now.0 as f64 / 1e9;
+        let next = self.course.0.partition_point(|(at, _)| *at <= t);
+        match self.course.0.get(next) {
+            None => Time::NEVER,
+            Some((t1, v1)) => {
+                let v0 = self.course.value(t);
+                let slope = (v1 - v0).abs() / (t1 - t);
+                // half a device further, or the next corner, but not more often than each millisecond
+                let step = if slope > 0.0 { (0.5 / slope).max(1e-3) } else { f64::INFINITY };
+                Time(((t + step).min(*t1) * 1e9).ceil() as u64)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profile::{DeviceStage, RateStage};
+    use proptest::prelude::*;
+    use protocol::unit::{Interval, Rate};
+
+    fn open(rate: f64, arrival: Arrival) -> Open {
+        Open { rate: Rate(rate), arrival, stages: vec![] }
+    }
+
+    fn until(a: &mut OpenLoop, end: f64) -> Vec<f64> {
+        let mut times = vec![];
+        while a.next() < Time((end * 1e9) as u64) {
+            times.push(a.pop().0 as f64 / 1e9);
+        }
+        times
+    }
+
+    #[test]
+    fn constant_arrivals_are_evenly_spaced() {
+        let times = until(&mut OpenLoop::new(&open(1000.0, Arrival::Constant), 1.0, 0, 1, 1), 2.0);
+        assert_eq!(times.len(), 2000);
+        assert!(times.windows(2).all(|w| (w[1] - w[0] - 0.001).abs() < 1e-8));
+    }
+
+    #[test]
+    fn workers_share_the_rate_and_interleave() {
+        let mut all: Vec<f64> = (0..4)
+            .flat_map(|w| until(&mut OpenLoop::new(&open(100.0, Arrival::Constant), 1.0, w, 4, 1), 1.0))
+            .collect();
+        all.sort_by(f64::total_cmp);
+        assert_eq!(all.len(), 100);
+        assert!(all.windows(2).all(|w| (w[1] - w[0] - 0.01).abs() < 1e-8), "{all:?}");
+    }
+
+    #[test]
+    fn random_arrivals_keep_the_mean_rate() {
+        for arrival in [Arrival::Poisson, Arrival::Uniform] {
+            let n = until(&mut OpenLoop::new(&open(10_000.0, arrival), 1.0, 0, 1, 7), 10.0).len();
+            // five standard deviations of a Poisson count
+            assert!((n as f64 - 100_000.0).abs() < 5.0 * 316.0, "{arrival:?}: {n}");
+        }
+    }
+
+    #[test]
+    fn poisson_gaps_vary_as_they_should() {
+        let times = until(&mut OpenLoop::new(&open(1000.0, Arrival::Poisson), 1.0, 0, 1, 3), 100.0);
+        let gaps: Vec<f64> = times.windows(2).map(|w| w[1] - w[0]).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let var = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        assert!((var.sqrt() / mean - 1.0).abs() < 0.02, "coefficient of variation {}", var.sqrt() / mean);
+    }
+
+    #[test]
+    fn a_ramp_has_the_area_under_its_line() {
+        let stages = vec![
+            RateStage { over: Interval::secs(10), rate: Rate(100.0) },
+            RateStage { over: Interval::secs(0), rate: Rate(0.0) },
+        ];
+        let ramp = Open { rate: Rate(0.0), arrival: Arrival::Constant, stages };
+        let times = until(&mut OpenLoop::new(&ramp, 1.0, 0, 1, 1), 60.0);
+        assert_eq!(times.len(), 500);
+        assert_eq!(times.iter().filter(|t| **t < 5.0).count(), 125);
+    }
+
+    #[test]
+    fn a_rate_of_zero_never_comes() {
+        assert_eq!(OpenLoop::new(&open(0.0, Arrival::Constant), 1.0, 0, 1, 1).next(), Time::NEVER);
+    }
+
+    #[test]
+    fn the_highest_rate_stays_exact_at_the_end_of_a_long_run() {
+        let year = 31_536_000.0;
+        let stages = vec![
+            RateStage { over: Interval::secs(31_536_000), rate: Rate(0.0) },
+            RateStage { over: Interval::secs(0), rate: Rate(1e9) },
+        ];
+        let late = Open { rate: Rate(0.0), arrival: Arrival::Constant, stages };
+        let mut arrivals = OpenLoop::new(&late, 1.0, 0, 1, 1);
+        let first = arrivals.pop();
+        assert!((first.0 as f64 / 1e9 - year).abs() < 1e-6, "{first}");
+        for n in 1..10_000 {
+            assert_eq!(arrivals.pop().since(first), n);
+        }
+    }
+
+    #[test]
+    fn what_is_pending_is_what_would_be_popped() {
+        let stages = vec![
+            RateStage { over: Interval::secs(2), rate: Rate(40_000.0) },
+            RateStage { over: Interval::secs(0), rate: Rate(500.0) },
+        ];
+        for arrival in [Arrival::Constant, Arrival::Poisson, Arrival::Uniform] {
+            let open = Open { rate: Rate(100.0), arrival, stages: stages.clone() };
+            for end in [0.0, 0.003, 0.5, 1.0, 2.0, 7.5] {
+                let mut arrivals = OpenLoop::new(&open, 1.0, 0, 1, 5);
+                let _first = arrivals.pop();
+                let pending = arrivals.pending(Time((end * 1e9) as u64));
+                let popped = until(&mut arrivals, end).len() as u64;
+                // beyond EXACT random arrivals are as many as the rate says: five standard deviations
+                let off = match arrival {
+                    _ if popped <= EXACT => 0,
+                    Arrival::Constant => 1,
+                    Arrival::Poisson | Arrival::Uniform => 5 * popped.isqrt(),
+                };
+                assert!(pending.abs_diff(popped) <= off, "{arrival:?} to {end}: {pending}, {popped}");
+            }
+        }
+        // a load far beyond reach is counted in no time
+        let flood = OpenLoop::new(&open(1e9, Arrival::Poisson), 1.0, 0, 1, 1);
+        let pending = flood.pending(Time(3_600_000_000_000));
+        assert!(pending.abs_diff(3_600_000_000_000) < 10_000_000, "{pending}");
+    }
+
+    #[test]
+    fn the_crowd_follows_its_ramp() {
+        let closed = Closed { ramp: Interval::secs(10), ..Closed::default() };
+        let crowd = ClosedLoop::new(&closed, 100, 100);
+        assert_eq!(crowd.size(Time(0)), 0);
+        assert_eq!(crowd.size(Time(5_000_000_000)), 50);
+        assert_eq!(crowd.size(Time(10_000_000_000)), 100);
+        assert_eq!(crowd.next_change(Time(11_000_000_000)), Time::NEVER);
+        let at_once = ClosedLoop::new(&Closed::default(), 100, 100);
+        assert_eq!(at_once.size(Time(0)), 100);
+    }
+
+    #[test]
+    fn the_crowd_can_shrink_again() {
+        let stage = |over, devices| DeviceStage { over: Interval::secs(over), devices };
+        let closed = Closed { stages: vec![stage(1, 10), stage(1, 10), stage(1, 2)], ..Closed::default() };
+        let crowd = ClosedLoop::new(&closed, 5, 10);
+        assert_eq!([1.0, 2.0, 3.0, 9.0].map(|t| crowd.size(Time((t * 1e9) as u64))), [5, 5, 1, 1]);
+    }
+
+    proptest! {
+        #[test]
+        fn changes_are_looked_at_in_time(ramp in 1u64..100, devices in 1u32..5000) {
+            let closed = Closed { ramp: Interval::secs(ramp), ..Closed::default() };
+            let crowd = ClosedLoop::new(&closed, devices, devices);
+            let mut now = Time::ZERO;
+            let mut looks = 0u32;
+            while crowd.next_change(now) != Time::NEVER {
+                let next = crowd.next_change(now);
+                prop_assert!(next > now);
+                now = next;
+                looks += 1;
+                prop_assert!(looks <= 4 * devices + 10);
+            }
+            prop_assert_eq!(crowd.size(now), devices);
+        }
+    }
+}

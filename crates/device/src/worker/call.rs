@@ -1,0 +1,137 @@
+//! Calling a device's model, and doing what it asks.
+
+use super::{State, Worker};
+use crate::endpoint::{Connection, Endpoint};
+use models::Device;
+use protocol::meter::Failure;
+use protocol::model::{Cx, End, Link, Model};
+use protocol::target::Carrier;
+use protocol::time::Time;
+use run::FailureExample;
+use std::fmt::Display;
+
+impl<E: Endpoint> Worker<E> {
+    pub(super) fn call<R>(
+        &mut self,
+        i: u32,
+        intended: Time,
+        f: impl FnOnce(&mut Device, &mut Cx<'_>) -> R,
+    ) -> R {
+        self.call_full(i, intended, f).0
+    }
+
+    pub(super) fn call_closed(&mut self, i: u32, intended: Time, why: Failure) -> (Option<End>, bool) {
+        let ((), ended, excused) = self.call_full(i, intended, |device, cx| device.closed(cx, why));
+        (ended, excused)
+    }
+
+    /// Call the model and carry out what it asks.
+    fn call_full<R>(
+        &mut self,
+        i: u32,
+        intended: Time,
+        f: impl FnOnce(&mut Device, &mut Cx<'_>) -> R,
+    ) -> (R, Option<End>, bool) {
+        let slot = &mut self.slots[i as usize];
+        let g = usize::from(slot.group);
+        self.outbox.clear();
+        let mut cx = Cx::new(
+            self.now,
+            intended,
+            slot.index,
+            &mut self.outbox,
+            &mut self.rng,
+            self.window,
+            &mut self.groups[g].meter,
+            &mut slot.tally,
+        );
+        let answer = f(&mut slot.device, &mut cx);
+        let (link, wake, end, excused) = (cx.link, cx.wake, cx.end, cx.excused);
+        if let Some((kind, text)) = cx.complaint.take() {
+            self.complain(g, kind, text);
+        }
+        if let Some(wake) = wake {
+            let slot = &mut self.slots[i as usize];
+            slot.wake = wake;
+            slot.asked = self.now;
+            self.arm(i);
+        }
+        self.carry_out(i, link);
+        if let Some(end) = end {
+            self.flow_ended(i, end);
+        }
+        self.see_wait(i);
+        (answer, end, excused)
+    }
+
+    /// Take note of what device `i` waits for now: a connection, an answer, or nothing.
+    #[inline]
+    pub(super) fn see_wait(&mut self, i: u32) {
+        let slot = &mut self.slots[i as usize];
+        let group = &mut self.groups[usize::from(slot.group)];
+        if !group.waits {
+            return;
+        }
+        let since = match slot.state {
+            State::Active if slot.connect_by == Time::NEVER => slot.device.waiting_since(),
+            // what is to be sent again has waited longer
+            State::Active => slot.connect_asked.min(slot.device.waiting_since()),
+            State::Idle | State::Resting | State::Done => Time::NEVER,
+        };
+        slot.wait.see(since, self.now, group.stall, self.window, &mut group.stalls);
+    }
+
+    fn carry_out(&mut self, i: u32, link: Link) {
+        let unopened = self.slots[i as usize].conn.is_none();
+        let datagrams = {
+            let group = usize::from(self.slots[i as usize].group);
+            self.plan.groups[group].scheme.carrier != Carrier::Stream
+        };
+        let implied = unopened && datagrams && !self.outbox.bytes.is_empty();
+        if link == Link::Connect || implied {
+            match self.open(i) {
+                Ok(()) => {}
+                // what was to be sent is lost, and the next time the socket is opened again
+                Err(broken) if datagrams => {
+                    return self.refused(i, broken.datagrams(self.outbox.datagrams().max(1)));
+                }
+                Err(broken) => return self.broke(i, broken),
+            }
+            if datagrams && link == Link::Connect {
+                // there is no handshake to wait for
+                let begun = self.slots[i as usize].begun;
+                let queued = std::mem::take(&mut self.outbox);
+                self.call(i, begun, |device, cx| device.connected(cx));
+                if queued.bytes.is_empty() {
+                    return;
+                }
+                self.outbox = queued;
+            }
+        }
+        let slot = &mut self.slots[i as usize];
+        let Some(conn) = &mut slot.conn else { return };
+        if !self.outbox.bytes.is_empty()
+            && let Err(broken) = self.endpoint.send(&mut conn.inner, &mut self.outbox)
+        {
+            return self.broke(i, broken);
+        }
+        self.refusals(i);
+        let Some(conn) = &mut self.slots[i as usize].conn else { return };
+        if link == Link::Close {
+            if conn.up && !conn.inner.is_flushed() {
+                conn.closing = true;
+            } else {
+                self.hang_up(i);
+            }
+        }
+    }
+
+    /// Keep the first few failures of each kind for the log.
+    pub(super) fn complain(&mut self, g: usize, kind: Failure, what: impl Display) {
+        let told = &mut self.groups[g].told[kind as usize];
+        if *told < 3 {
+            *told += 1;
+            self.complaints.push(FailureExample { group: g, kind, text: what.to_string() });
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! What the endpoint tells: connections that come up, bytes that arrive, connections that break.
+
+use super::conn::Conn;
+use super::{State, Worker};
+use crate::conn_error::ConnError;
+use crate::endpoint::{Connection, Endpoint, Event, Input, Token};
+use protocol::meter::Failure;
+use protocol::model::{End, Model, Outbox};
+use protocol::time::Time;
+use std::time::Duration;
+
+/// Reads from one socket before others have their turn.
+const READS_A_TURN: usize = 64;
+
+impl<E: Endpoint> Worker<E> {
+    pub(super) fn event(&mut self, event: &Event) {
+        let (i, generation) = (event.token.slot(), event.token.generation());
+        let slot = &mut self.slots[i as usize];
+        if slot.generation != generation {
+            return;
+        }
+        let Some(conn) = &mut slot.conn else { return };
+        // with the last bytes the end may have come too, and it is not told again
+        conn.ended |= event.ended;
+        let read_later = conn.unread;
+        if event.writable {
+            if !conn.up {
+                match self.endpoint.send(&mut conn.inner, &mut Outbox::default()) {
+                    Err(broken) => return self.broke(i, broken),
+                    Ok(()) => self.check_up(i),
+                }
+            } else if !conn.inner.is_flushed() {
+                match self.endpoint.send(&mut conn.inner, &mut Outbox::default()) {
+                    Err(broken) => {
+                        // what the server said before it closed comes first
+                        self.readable(i, generation);
+                        return self.broke_if(i, generation, broken);
+                    }
+                    Ok(()) if conn.closing && conn.inner.is_flushed() => return self.hang_up(i),
+                    Ok(()) => {
+                        let due = slot.held.take_if(|_| conn.inner.is_flushed());
+                        self.refusals(i);
+                        if let Some(due) = due {
+                            let slot = &mut self.slots[i as usize];
+                            slot.wake = Time::NEVER;
+                            let (g, asked) = (usize::from(slot.group), slot.asked);
+                            self.late(g, due, asked);
+                            self.call(i, due, |device, cx| device.timer(cx));
+                        }
+                    }
+                }
+            }
+        }
+        if event.readable && !read_later {
+            self.readable(i, generation);
+        }
+    }
+
+    /// Tell the model once, when bytes can be exchanged.
+    fn check_up(&mut self, i: u32) {
+        let slot = &mut self.slots[i as usize];
+        if let Some(conn) = slot.conn.as_mut().filter(|c| !c.up && c.inner.is_up()) {
+            conn.up = true;
+            slot.connect_by = Time::NEVER;
+            let begun = slot.begun;
+            self.call(i, begun, |device, cx| device.connected(cx));
+        }
+    }
+
+    /// Go on with connections that had more to read than one turn takes.
+    pub(super) fn read_on(&mut self) {
+        for _ in 0..self.unread.len() {
+            let Some((i, generation)) = self.unread.pop_front() else { break };
+            self.tick();
+            let slot = &mut self.slots[i as usize];
+            if let Some(conn) = slot.conn.as_mut().filter(|_| slot.generation == generation) {
+                conn.unread = false;
+            }
+            self.readable(i, generation);
+        }
+    }
+
+    fn readable(&mut self, i: u32, generation: u32) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        for turn in 0.. {
+            let slot = &mut self.slots[i as usize];
+            let Some(conn) = slot.conn.as_mut().filter(|_| slot.generation == generation) else { break };
+            if turn == READS_A_TURN {
+                conn.unread = true;
+                self.unread.push_back((i, generation));
+                break;
+            }
+            match self.endpoint.receive(&mut conn.inner, &mut buffer) {
+                Ok(Input::Dry) => break,
+                Ok(Input::End) => {
+                    self.broke(i, ConnError::new(Failure::Closed, "the server closed the connection"));
+                    break;
+                }
+                Err(broken) if !broken.gone => self.refused(i, broken),
+                Err(broken) => {
+                    self.broke(i, broken);
+                    break;
+                }
+                Ok(Input::Dropped(datagrams)) => self.dropped(i, datagrams),
+                Ok(Input::Aside) => {
+                    if let Err(broken) = self.endpoint.send(&mut conn.inner, &mut Outbox::default()) {
+                        self.broke(i, broken);
+                        break;
+                    }
+                    self.check_up(i);
+                }
+                Ok(Input::Bytes { len, dry }) => {
+                    let dry = dry && !conn.ended;
+                    self.check_up(i);
+                    self.deliver(i, generation, &buffer[..len]);
+                    if dry {
+                        break;
+                    }
+                    self.tick();
+                }
+            }
+        }
+        self.buffer = buffer;
+    }
+
+    /// Count what the receive queue of device `i` had no room for.
+    fn dropped(&mut self, i: u32, dropped: u64) {
+        if dropped > 0 {
+            let g = usize::from(self.slots[i as usize].group);
+            self.groups[g].meter[self.window.counted(self.now) as usize].counts.receive_drops += dropped;
+            self.complain(g, Failure::Local, format!("{dropped} datagrams found our own receive queue full"));
+        }
+    }
+
+    /// Show the model what came, behind what it left before.
+    fn deliver(&mut self, i: u32, generation: u32, fresh: &[u8]) {
+        let slot = &mut self.slots[i as usize];
+        if slot.state != State::Active {
+            return; // answers after the flow's end
+        }
+        let Some(conn) = slot.conn.as_mut().filter(|c| slot.generation == generation && !c.closing) else {
+            return;
+        };
+        let begun = slot.begun;
+        if conn.inner.is_datagram() {
+            self.call(i, begun, |device, cx| device.received(cx, fresh));
+            return;
+        }
+        let mut spill = conn.take_spill();
+        let rest = if spill.is_empty() {
+            let used = self.call(i, begun, |device, cx| device.received(cx, fresh)).min(fresh.len());
+            if used == fresh.len() {
+                return;
+            }
+            fresh[used..].to_vec()
+        } else {
+            spill.extend_from_slice(fresh);
+            let used = self.call(i, begun, |device, cx| device.received(cx, &spill)).min(spill.len());
+            spill.drain(..used);
+            spill
+        };
+        let slot = &mut self.slots[i as usize];
+        if let Some(conn) = slot.conn.as_mut().filter(|_| slot.generation == generation)
+            && let Err(broken) = conn.keep(rest)
+        {
+            self.broke(i, broken);
+        }
+    }
+
+    /// Device `i`'s connection broke. One may be found broken twice before [`Worker::mend`] looks at it; the
+    /// generation then tells that it is the same.
+    pub(super) fn broke(&mut self, i: u32, broken: ConnError) {
+        self.broken.push_back((i, self.slots[i as usize].generation, broken));
+    }
+
+    /// The same, unless the model has had enough of that connection meanwhile.
+    fn broke_if(&mut self, i: u32, generation: u32, broken: ConnError) {
+        if self.slots[i as usize].generation == generation {
+            self.broke(i, broken);
+        }
+    }
+
+    /// Datagrams of device `i` did not get through. They are counted now; the model hears of it in
+    /// [`Worker::mend`].
+    pub(super) fn refused(&mut self, i: u32, broken: ConnError) {
+        let slot = &mut self.slots[i as usize];
+        slot.tally.failed = slot.tally.failed.saturating_add(broken.times as u32);
+        let g = usize::from(slot.group);
+        self.count_failure(g, broken.why, broken.times);
+        self.complain(g, broken.why, &broken);
+        self.broke(i, broken);
+    }
+
+    /// A failure counts when it happens, whenever its flow began: a server that goes away while it is measured shows.
+    fn count_failure(&mut self, g: usize, why: Failure, times: u64) {
+        let phase = self.window.counted(self.now) as usize;
+        self.groups[g].meter[phase].counts.failures[why as usize] += times;
+    }
+
+    /// Take what the connection of device `i` noted while it sent.
+    pub(super) fn refusals(&mut self, i: u32) {
+        while let Some(broken) =
+            self.slots[i as usize].conn.as_mut().and_then(|conn| conn.inner.take_refused())
+        {
+            self.refused(i, broken);
+        }
+    }
+
+    /// Tell models of connections that broke and of datagrams that were refused. Here and not where it happened,
+    /// so that a model that connects again at once cannot recurse.
+    pub(super) fn mend(&mut self) {
+        for _ in 0..self.broken.len() {
+            let Some((i, generation, broken)) = self.broken.pop_front() else { break };
+            if self.slots[i as usize].generation != generation {
+                continue;
+            }
+            let mut closing = false;
+            if broken.gone {
+                closing = self.slots[i as usize].conn.as_ref().is_some_and(|c| c.closing);
+                self.close(i);
+                let slot = &mut self.slots[i as usize];
+                slot.generation = slot.generation.wrapping_add(1);
+                slot.connect_by = Time::NEVER;
+                slot.held = None;
+            }
+            let slot = &self.slots[i as usize];
+            if slot.state != State::Active || closing {
+                continue;
+            }
+            let (begun, why) = (slot.begun, broken.why);
+            let g = usize::from(slot.group);
+            let (ended, excused) = self.call_closed(i, begun, why);
+            if !broken.gone {
+                if ended.is_some() {
+                    self.hang_up(i);
+                }
+            } else if !(excused || (why == Failure::Closed && ended == Some(End::Completed))) {
+                self.count_failure(g, why, 1);
+                self.slots[i as usize].tally.failed += 1;
+                self.complain(g, why, &broken);
+            }
+        }
+    }
+
+    pub(super) fn hang_up(&mut self, i: u32) {
+        self.close(i);
+        let slot = &mut self.slots[i as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.connect_by = Time::NEVER;
+    }
+
+    /// Close the connection of device `i`, if it has one. How many datagrams were never sent.
+    pub(super) fn close(&mut self, i: u32) -> u64 {
+        let Some(Conn { inner, .. }) = self.slots[i as usize].conn.take() else { return 0 };
+        let closed = self.endpoint.close(inner);
+        self.dropped(i, closed.dropped);
+        closed.unsent
+    }
+
+    pub(super) fn open(&mut self, i: u32) -> Result<(), ConnError> {
+        self.close(i);
+        let slot = &mut self.slots[i as usize];
+        let group = &self.plan.groups[usize::from(slot.group)];
+        slot.generation = slot.generation.wrapping_add(1);
+        let conn = self.endpoint.open(group, slot.index, Token::new(i, slot.generation))?;
+        let datagrams = conn.is_datagram();
+        if !datagrams {
+            slot.connect_asked = self.now;
+            slot.connect_by = self.now + Duration::from_nanos(group.connect_timeout);
+        }
+        slot.conn = Some(Conn::new(conn, datagrams));
+        self.arm(i);
+        Ok(())
+    }
+}

@@ -1,0 +1,299 @@
+//! When flows begin and how they end: arrivals, the crowd, the timers of devices, and draining.
+
+use super::{State, Worker};
+use crate::conn_error::ConnError;
+use crate::endpoint::{Connection, Endpoint};
+use protocol::meter::{Failure, record};
+use protocol::model::{End, Model, Outbox};
+use protocol::time::Time;
+use std::time::Duration;
+
+/// Timers fired between two looks at the sockets.
+const TIMERS_A_TURN: usize = 64;
+/// Devices told to end between two looks at the sockets.
+const RETIRE_A_TURN: u32 = 256;
+/// A flow that failed rests at least this long, so that a dead server is not hammered.
+const REST_AFTER_FAILURE: Duration = Duration::from_millis(100);
+/// Until a datagram that the kernel had no room for is tried again: an interface's full queue says nothing when
+/// it has room again.
+const RETRY: Duration = Duration::from_millis(1);
+
+impl<E: Endpoint> Worker<E> {
+    /// Begin what is due: arrivals (open loop), newcomers to the crowd (closed loop).
+    pub(super) fn begin_flows(&mut self) {
+        if self.draining {
+            return;
+        }
+        for g in 0..self.groups.len() {
+            let mut turns = TIMERS_A_TURN;
+            while turns > 0
+                && !self.groups[g].idle.is_empty()
+                && let Some(due) = self.groups[g].arrival(self.now, self.window)
+                && let Some(i) = self.groups[g].idle.pop_front()
+            {
+                turns -= 1;
+                self.tick();
+                self.late(g, due, due);
+                self.begin(i, due);
+            }
+            let want = self.groups[g].wanted(self.now);
+            while self.groups[g].awake < want {
+                let Some(i) = self.groups[g].idle.pop_front() else { break };
+                self.groups[g].awake += 1;
+                self.rest(i, self.now);
+            }
+            self.retire(g);
+        }
+    }
+
+    /// Closed loop: fewer devices are wanted than are at work. Those that rest go at once, the others when their
+    /// message is answered.
+    fn retire(&mut self, g: usize) {
+        let mut left = self.groups[g].surplus(self.now).min(RETIRE_A_TURN);
+        if left == 0 {
+            return;
+        }
+        for i in self.groups[g].turns() {
+            match self.slots[i as usize].state {
+                State::Resting => {
+                    self.timers.set(i, Time::NEVER);
+                    self.slots[i as usize].state = State::Idle;
+                    self.groups[g].awake -= 1;
+                    self.groups[g].idle.push_back(i);
+                }
+                State::Active if !self.slots[i as usize].retires => {
+                    self.slots[i as usize].retires = true;
+                    self.groups[g].retiring += 1;
+                    let now = self.now;
+                    self.call(i, now, |device, cx| device.stop(cx));
+                }
+                State::Active | State::Idle | State::Done => continue,
+            }
+            left -= 1;
+            if left == 0 {
+                self.groups[g].turned(i);
+                break;
+            }
+        }
+    }
+
+    /// Closed loop: the next flow of device `i` begins at `at`.
+    fn rest(&mut self, i: u32, at: Time) {
+        self.slots[i as usize].state = State::Resting;
+        self.slots[i as usize].asked = self.now;
+        self.timers.set(i, at);
+    }
+
+    pub(super) fn begin(&mut self, i: u32, intended: Time) {
+        self.let_go(i);
+        let slot = &mut self.slots[i as usize];
+        slot.state = State::Active;
+        slot.begun = intended;
+        slot.connect_by = Time::NEVER;
+        slot.wake = Time::NEVER;
+        slot.held = None;
+        slot.tally.flows.0 += 1;
+        let group = &mut self.groups[usize::from(slot.group)];
+        group.active += 1;
+        let counts = &mut group.meter[self.window.phase(intended) as usize].counts;
+        counts.flows_started += 1;
+        if group.arrivals.is_none() {
+            counts.flows_intended += 1;
+        }
+        self.call(i, intended, |device, cx| device.start(cx));
+    }
+
+    pub(super) fn flow_ended(&mut self, i: u32, end: End) {
+        let slot = &mut self.slots[i as usize];
+        if slot.state != State::Active {
+            return;
+        }
+        slot.flows += 1;
+        slot.wake = Time::NEVER;
+        slot.connect_by = Time::NEVER;
+        slot.held = None;
+        self.timers.set(i, Time::NEVER);
+        let retires = std::mem::take(&mut slot.retires);
+        let g = usize::from(slot.group);
+        let group = &mut self.groups[g];
+        group.active -= 1;
+        group.retiring -= u32::from(retires);
+        match end {
+            End::Completed => {
+                group.meter[self.window.phase(slot.begun) as usize].counts.flows_completed += 1;
+                slot.tally.flows.1 += 1;
+            }
+            End::Failed => {
+                group.meter[self.window.counted(self.now) as usize].counts.flows_failed += 1;
+            }
+        }
+        if self.draining {
+            slot.state = State::Done;
+        } else if group.arrivals.is_some() {
+            slot.state = State::Idle;
+            // while others are free it is their turn
+            let waiting = if group.idle.is_empty() { group.arrival(self.now, self.window) } else { None };
+            match waiting {
+                // through the timer, so that a chain of instant failures cannot recurse
+                Some(due) => {
+                    slot.state = State::Resting;
+                    slot.begun = due;
+                    slot.asked = self.now;
+                    self.timers
+                        .set(i, if end == End::Failed { self.now + REST_AFTER_FAILURE } else { self.now });
+                }
+                None => group.idle.push_back(i),
+            }
+        } else if group.flows_each > 0 && slot.flows >= group.flows_each {
+            slot.state = State::Done;
+            group.done += 1;
+        } else if retires || group.surplus(self.now) > 0 {
+            group.awake -= 1;
+            slot.state = State::Idle;
+            group.idle.push_back(i);
+        } else {
+            let rest = match end {
+                End::Completed => group.flow_interval,
+                End::Failed => group.flow_interval.max(REST_AFTER_FAILURE),
+            };
+            self.rest(i, self.now + rest);
+        }
+    }
+
+    pub(super) fn fire_timers(&mut self) {
+        for _ in 0..TIMERS_A_TURN {
+            // a device that is behind would go on sending into a connection that is gone
+            if self.broken.back().is_some_and(|(_, _, broken)| broken.gone) {
+                break;
+            }
+            let Some((i, due)) = self.timers.pop(self.now) else { break };
+            self.tick();
+            let slot = &mut self.slots[i as usize];
+            let g = usize::from(slot.group);
+            match slot.state {
+                // the load may have ended since this turn began
+                State::Resting if !self.draining && self.now < self.window.drain => {
+                    let asked = slot.asked;
+                    // a flow from the backlog was due long before this device was free
+                    let intended = if self.groups[g].arrivals.is_some() { slot.begun } else { due };
+                    self.late(g, due, asked);
+                    self.begin(i, intended);
+                }
+                State::Active if due >= slot.connect_by => {
+                    let what = format!("no connection to {} in time", self.plan.groups[g].address);
+                    self.broke(i, ConnError::new(Failure::Timeout, what));
+                }
+                State::Active if slot.wake <= self.now => {
+                    let (wake, asked) = (slot.wake, slot.asked);
+                    if let Some(conn) =
+                        slot.conn.as_mut().filter(|c| c.inner.is_datagram() && !c.inner.is_flushed())
+                    {
+                        if let Err(broken) = self.endpoint.send(&mut conn.inner, &mut Outbox::default()) {
+                            self.broke(i, broken);
+                            continue;
+                        }
+                        let full = !conn.inner.is_flushed();
+                        self.refusals(i);
+                        if full {
+                            self.slots[i as usize].held = Some(wake);
+                            self.timers.set(i, self.now + RETRY);
+                            continue;
+                        }
+                    }
+                    let slot = &mut self.slots[i as usize];
+                    slot.held = None;
+                    slot.wake = Time::NEVER;
+                    self.arm(i);
+                    self.late(g, wake, asked);
+                    self.call(i, wake, |device, cx| device.timer(cx));
+                }
+                State::Active => self.arm(i),
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn arm(&mut self, i: u32) {
+        let slot = &self.slots[i as usize];
+        self.timers.set(i, slot.wake.min(slot.connect_by));
+    }
+
+    /// How late we were with something due at `due` that was asked for at `asked`: the worker's own fault.
+    pub(super) fn late(&mut self, g: usize, due: Time, asked: Time) {
+        let from = due.max(asked);
+        let phase = self.window.phase(from);
+        record(&mut self.groups[g].meter[phase as usize].lateness, self.now.since(from));
+    }
+
+    pub(super) fn drain(&mut self) {
+        if self.draining {
+            return;
+        }
+        self.draining = true;
+        for i in 0..self.slots.len() as u32 {
+            match self.slots[i as usize].state {
+                State::Active => {
+                    let now = self.now;
+                    self.call(i, now, |device, cx| device.stop(cx));
+                }
+                State::Idle | State::Resting => {
+                    self.slots[i as usize].state = State::Done;
+                    self.timers.set(i, Time::NEVER);
+                }
+                State::Done => {}
+            }
+        }
+    }
+
+    /// Whether all flows have ended, and their last words have been said.
+    pub(super) fn is_quiet(&mut self) -> bool {
+        let over = self.draining && self.groups.iter().all(|g| g.active == 0);
+        over && (0..self.slots.len() as u32).filter(|i| !self.last_words(*i)).count() == 0
+    }
+
+    /// Try again with what the socket had no room for when its flow ended. Whether nothing is left.
+    fn last_words(&mut self, i: u32) -> bool {
+        let Some(conn) = self.slots[i as usize].conn.as_mut().filter(|conn| conn.closing) else {
+            return true;
+        };
+        let sent = self.endpoint.send(&mut conn.inner, &mut Outbox::default());
+        let left = sent.is_ok() && !conn.inner.is_flushed();
+        self.refusals(i);
+        if !left {
+            self.hang_up(i);
+        }
+        !left
+    }
+
+    /// Let go of what the last flow left. Datagrams that the socket has not taken by now are our own loss.
+    fn let_go(&mut self, i: u32) {
+        let slot = &mut self.slots[i as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        let unsent = self.close(i);
+        if unsent > 0 {
+            let what = "the socket took no more datagrams until the flow was over";
+            self.refused(i, ConnError::new(Failure::Local, what).datagrams(unsent));
+        }
+    }
+
+    /// Draining is over: what is still under way has failed. Its device says what was never answered.
+    pub(super) fn give_up_flows(&mut self) {
+        self.tick();
+        for i in 0..self.slots.len() {
+            self.let_go(i as u32);
+            if self.slots[i].state == State::Active {
+                let now = self.now;
+                self.call(i as u32, now, |device, cx| device.abandoned(cx));
+            }
+            let slot = &mut self.slots[i];
+            if slot.state != State::Active {
+                continue;
+            }
+            slot.state = State::Done;
+            let g = usize::from(slot.group);
+            self.see_wait(i as u32);
+            self.groups[g].active -= 1;
+            self.groups[g].meter[self.window.counted(self.now) as usize].counts.flows_failed += 1;
+        }
+    }
+}

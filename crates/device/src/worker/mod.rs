@@ -1,0 +1,245 @@
+//! One worker: its devices, their timers and their connections, in one loop on one core.
+
+mod call;
+mod conn;
+mod events;
+mod flows;
+mod report;
+mod rest;
+#[cfg(test)]
+mod tests;
+
+use crate::conn_error::ConnError;
+use crate::endpoint::Endpoint;
+use crate::group::Group;
+use crate::timers::Timers;
+use conn::Conn;
+use models::Device;
+use protocol::meter::{DeviceTally, Window};
+use protocol::model::Outbox;
+use protocol::time::Time;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use rest::Pulse;
+use run::cpu::{CpuTime, ThreadCpu};
+use run::plan::Plan;
+use run::stalls::Wait;
+use run::{Control, FailureExample, Sample};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+/// Largest read.
+const BUFFER: usize = 64 * 1024;
+/// Longest sleep: how soon a stop or a pause is seen.
+const NAP: Duration = Duration::from_millis(20);
+
+/// Where a device is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Waits for an arrival (open loop), or is not part of the crowd (closed loop).
+    Idle,
+    /// Closed loop: its next flow begins when its timer is due.
+    Resting,
+    /// A flow is under way.
+    Active,
+    /// Has done all its flows.
+    Done,
+}
+
+#[derive(Debug)]
+struct Slot<C> {
+    device: Device,
+    conn: Option<Conn<C>>,
+    /// Tells events of this connection from those of an earlier one.
+    generation: u32,
+    /// Number in its group, over all workers.
+    index: u32,
+    group: u16,
+    state: State,
+    /// Its flow ends early, as fewer devices are wanted.
+    retires: bool,
+    /// Flows done, for a closed loop with a limit.
+    flows: u32,
+    /// When the flow was meant to begin.
+    begun: Time,
+    /// When the model wants to be woken, and when it said so.
+    wake: Time,
+    asked: Time,
+    /// When the connection was asked for, and when it must be up.
+    connect_asked: Time,
+    connect_by: Time,
+    /// How long it has been waiting for an answer.
+    wait: Wait,
+    /// A timer that waits until the socket takes datagrams again.
+    held: Option<Time>,
+    tally: DeviceTally,
+}
+
+/// Drives its share of each group's devices, by one loop on one core.
+pub struct Worker<E: Endpoint> {
+    number: usize,
+    plan: Arc<Plan>,
+    control: Arc<Control>,
+    samples: Sender<Sample>,
+    groups: Vec<Group>,
+    slots: Vec<Slot<E::Conn>>,
+    timers: Timers,
+    endpoint: E,
+    now: Time,
+    window: Window,
+    outbox: Outbox,
+    rng: SmallRng,
+    /// Connections that broke while something else was being done.
+    broken: VecDeque<(u32, u32, ConnError)>,
+    /// Sockets that may have more to read.
+    unread: VecDeque<(u32, u32)>,
+    buffer: Box<[u8]>,
+    complaints: Vec<FailureExample>,
+    cpu: ThreadCpu,
+    draining: bool,
+    // since the last sample
+    sampled: Time,
+    boundary: Time,
+    cpu_then: CpuTime,
+    wall_then: Time,
+}
+
+impl<E: Endpoint> Worker<E> {
+    /// The worker with number `number` of `workers`; call on its own thread.
+    pub fn new(
+        endpoint: E,
+        number: usize,
+        workers: usize,
+        plan: Arc<Plan>,
+        control: Arc<Control>,
+        samples: Sender<Sample>,
+    ) -> Self {
+        let mut groups = Vec::new();
+        let mut slots = Vec::new();
+        for (g, group) in plan.groups.iter().enumerate() {
+            let first = slots.len() as u32;
+            for index in (number as u32..group.devices).step_by(workers) {
+                slots.push(Slot {
+                    device: group.model.device(index),
+                    conn: None,
+                    generation: 0,
+                    index,
+                    group: g as u16,
+                    state: State::Idle,
+                    retires: false,
+                    flows: 0,
+                    begun: Time::ZERO,
+                    wake: Time::NEVER,
+                    asked: Time::ZERO,
+                    connect_asked: Time::ZERO,
+                    connect_by: Time::NEVER,
+                    wait: Wait::none(),
+                    held: None,
+                    tally: DeviceTally::default(),
+                });
+            }
+            groups.push(Group::new(&plan, g, first..slots.len() as u32, number, workers));
+        }
+        let window = control.window();
+        let cpu = ThreadCpu::here();
+        Self {
+            number,
+            timers: Timers::new(slots.len()),
+            rng: SmallRng::seed_from_u64(
+                plan.profile.seed.wrapping_mul(0x9e37_79b9).wrapping_add(number as u64),
+            ),
+            cpu_then: cpu.now(),
+            boundary: control.boundary(Time::ZERO),
+            plan,
+            control,
+            samples,
+            groups,
+            slots,
+            endpoint,
+            now: Time::ZERO,
+            window,
+            outbox: Outbox::default(),
+            broken: VecDeque::new(),
+            unread: VecDeque::new(),
+            buffer: vec![0; BUFFER].into(),
+            complaints: Vec::new(),
+            cpu,
+            draining: false,
+            sampled: Time::ZERO,
+            wall_then: Time::ZERO,
+        }
+    }
+
+    /// Work until the run is over.
+    pub fn run(mut self) {
+        let mut events = Vec::new();
+        let mut pulse = Pulse::new();
+        while self.control.now().is_none() && !self.control.aborted() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.cpu_then = self.cpu.now();
+        while !self.control.aborted() {
+            if self.control.is_paused() {
+                // nothing falls due, and nothing is read either: an answer could make a model send
+                std::thread::sleep(NAP);
+                continue;
+            }
+            self.tick();
+            // a stop may have brought the end of the load forward: what comes after it is not of this interval
+            let load_over = self.now >= self.window.drain && self.sampled < self.window.drain;
+            if self.now >= self.boundary || load_over {
+                self.sample(None);
+            }
+            if self.now >= self.window.drain {
+                self.drain();
+                if self.is_quiet() || self.now >= self.control.end() {
+                    break;
+                }
+            }
+            self.begin_flows();
+            self.fire_timers();
+            self.mend();
+            let mut wait = self.patience();
+            let active = self.groups.iter().map(|g| u64::from(g.active)).sum();
+            let rest = pulse.rest(self.now, events.len(), active, wait.as_nanos() as u64);
+            if !rest.is_zero() {
+                std::thread::sleep(rest);
+                wait -= rest;
+            }
+            events.clear();
+            if let Err(why) = self.endpoint.poll(wait, &mut events) {
+                return self.leave(Err(why));
+            }
+            for event in &events {
+                self.tick();
+                self.event(event);
+            }
+            self.read_on();
+            self.mend();
+        }
+        self.give_up_flows();
+        self.leave(Ok(()));
+    }
+
+    #[inline]
+    fn tick(&mut self) {
+        if let Some(now) = self.control.now() {
+            self.now = now;
+        }
+        self.window = self.control.window();
+    }
+
+    /// How long to wait for sockets before something else is due.
+    fn patience(&self) -> Duration {
+        if !self.unread.is_empty() {
+            return Duration::ZERO;
+        }
+        let groups = self.groups.iter().map(|g| g.next(self.draining)).min().unwrap_or(Time::NEVER);
+        let next = self.timers.next().min(groups).min(self.boundary);
+        // the clock has moved on since the turn began
+        let now = self.control.now().unwrap_or(self.now);
+        Duration::from_nanos(next.since(now)).min(NAP)
+    }
+}

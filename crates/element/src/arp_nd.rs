@@ -1,0 +1,199 @@
+//! ARP and neighbour discovery: answers for a port's addresses, and questions for those of its peers.
+
+use crate::interface_addr::{InterfaceAddr, InterfaceAddrs, Wanted};
+use dpdk::{Batch, Mempool, RxQueue, TxQueue};
+use engine::{About, Cx, Element};
+use packet::{Mac, nd};
+use std::time::{Duration, Instant};
+
+/// Element: answers what is for its stations.
+#[derive(Debug)]
+pub struct ArpNd(pub InterfaceAddrs);
+
+impl Element for ArpNd {
+    fn about(&self) -> About {
+        let drops = &["not_for_us", "segmented"];
+        About { kind: "neighbour", takes: true, outputs: &["out"], drops, polled: false }
+    }
+
+    fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        cx.sift(batch, |mbuf| match mbuf.is_whole() {
+            true if self.0.respond(mbuf) => Ok(()),
+            true => Err(0),
+            // Nobody asks in so many words; and the rest would go back with the answer.
+            false => Err(1),
+        });
+    }
+}
+
+/// How often the question is asked again.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// The largest message of those that a station sends on its own account; ports may not pad smaller frames.
+const MESSAGE: usize = nd::FRAME + 2 * packet::ethernet::TAG;
+/// The smallest frame.
+const SHORTEST: usize = 60;
+
+/// Send what `write` writes.
+fn send(tx: &mut TxQueue, pool: &Mempool, write: impl FnOnce(&mut [u8]) -> Option<usize>) {
+    let mut batch = Batch::new();
+    if !pool.fill(&mut batch, 1) {
+        return;
+    }
+    let sent = batch.frames_mut().first_mut().and_then(|mbuf| {
+        let out = mbuf.set_len(MESSAGE)?;
+        out.fill(0);
+        let len = write(out)?;
+        mbuf.set_len(len.max(SHORTEST))
+    });
+    if sent.is_some() {
+        tx.send(&mut batch);
+    }
+}
+
+/// Tell the others on the link whose address it is.
+pub fn announce(stations: &InterfaceAddrs, tx: &mut TxQueue, pool: &Mempool) {
+    for station in stations.own() {
+        send(tx, pool, |out| station.tell(out));
+    }
+}
+
+/// Ask as `station` who has an address, for at most `patience`. Answers others meanwhile, as they may ask first.
+pub fn resolve(
+    (stations, station): (&InterfaceAddrs, &InterfaceAddr),
+    wanted: &Wanted,
+    (rx, tx): (&mut [RxQueue], &mut TxQueue),
+    pool: &Mempool,
+    patience: Duration,
+) -> Option<Mac> {
+    let begun = Instant::now();
+    let mut asked: Option<Instant> = None;
+    let mut batch = Batch::new();
+    while begun.elapsed() < patience {
+        if asked.is_none_or(|asked| asked.elapsed() >= AGAIN) {
+            asked = Some(Instant::now());
+            send(tx, pool, |out| station.ask(wanted, out));
+        }
+        // The answer may come by any queue.
+        for rx in rx.iter_mut() {
+            rx.receive(&mut batch);
+            if let Some(mac) = batch.frames().iter().find_map(|mbuf| wanted.heard(mbuf.data())) {
+                return Some(mac);
+            }
+            batch.retain(|mbuf| mbuf.is_whole() && stations.respond(mbuf));
+            tx.send(&mut batch);
+            batch.clear();
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packet::ethernet::Tags;
+    use packet::nd::Nd;
+    use std::net::Ipv6Addr;
+
+    const MAC: Mac = [2, 0, 0, 0, 0, 7];
+    const OTHER: Mac = [2, 0, 0, 0, 0, 1];
+
+    fn station(ip: &str, vlans: &[u16]) -> InterfaceAddr {
+        let tags = Tags::vlans(vlans).expect("at most two");
+        InterfaceAddr { mac: MAC, ip: ip.parse().expect("an address"), tags }
+    }
+
+    /// What `asker` sends to know who has `ip`.
+    fn question(asker: &str, ip: &str, vlans: &[u16]) -> Vec<u8> {
+        let asker = InterfaceAddr { mac: OTHER, ..station(asker, vlans) };
+        let mut frame = vec![0; MESSAGE];
+        let wanted = Wanted { ip: ip.parse().expect("an address"), tags: asker.tags };
+        let len = asker.ask(&wanted, &mut frame).expect("it can ask");
+        frame.truncate(len.max(SHORTEST));
+        frame
+    }
+
+    /// What it says to the question, if anything.
+    fn said(station: &InterfaceAddr, mut frame: Vec<u8>, ip: &str, vlans: &[u16]) -> Option<Mac> {
+        let before = frame.clone();
+        if !station.answer(&mut frame) {
+            assert_eq!(frame, before, "what is not answered is left alone");
+            return None;
+        }
+        assert_eq!(frame[..12], [OTHER, MAC].concat());
+        assert!(!station.answer(&mut frame), "an answer is no question");
+        let tags = Tags::vlans(vlans).expect("at most two");
+        Wanted { ip: ip.parse().expect("an address"), tags }.heard(&frame)
+    }
+
+    #[test]
+    fn it_answers_for_itself_only() {
+        for (ours, theirs, nobody) in [("10.0.0.7", "10.0.0.1", "0.0.0.0"), ("fd00::7", "fd00::1", "::")] {
+            let us = station(ours, &[]);
+            assert_eq!(said(&us, question(theirs, ours, &[]), ours, &[]), Some(MAC));
+            assert_eq!(said(&us, question(theirs, theirs, &[]), ours, &[]), None);
+            assert_eq!(said(&station(nobody, &[]), question(theirs, nobody, &[]), nobody, &[]), None);
+            // Of the other kind of address it has none, and asks for none.
+            let other = if ours == "10.0.0.7" { "fd00::9" } else { "10.0.0.9" };
+            let wanted = Wanted { ip: other.parse().expect("an address"), tags: Tags::NONE };
+            assert_eq!(us.ask(&wanted, &mut [0; MESSAGE]), None);
+            assert_eq!(station(nobody, &[]).tell(&mut [0; MESSAGE]), None);
+        }
+    }
+
+    #[test]
+    fn it_answers_in_its_own_vlans_only() {
+        for (ours, theirs) in [("10.0.0.7", "10.0.0.1"), ("fd00::7", "fd00::1")] {
+            for vlans in [&[][..], &[100], &[200, 100]] {
+                let ask = || question(theirs, ours, vlans);
+                assert_eq!(said(&station(ours, vlans), ask(), ours, vlans), Some(MAC));
+                // A port in no VLAN is asked in any, and answers there.
+                assert_eq!(said(&station(ours, &[]), ask(), ours, vlans), Some(MAC));
+                assert_eq!(said(&station(ours, &[101]), ask(), ours, vlans), None);
+                let elsewhere = if vlans.is_empty() { &[100][..] } else { &[] };
+                assert_eq!(said(&station(ours, vlans), ask(), ours, elsewhere), None, "heard elsewhere");
+            }
+        }
+    }
+
+    #[test]
+    fn it_defends_its_address_against_those_who_have_none_yet() {
+        let us = station("fd00::7", &[]);
+        let mut probe =
+            Nd::solicitation(OTHER, Ipv6Addr::UNSPECIFIED, "fd00::7".parse().expect("an address"));
+        probe.mac = None;
+        let mut frame = vec![0; MESSAGE];
+        let len = probe.emit(&mut frame, &Tags::NONE).expect("it fits");
+        frame.truncate(len);
+        assert!(!us.answer(&mut frame), "the answer is longer");
+        let longer = us.longer(&frame).expect("it is for us");
+        assert_eq!(station("fd00::8", &[]).longer(&frame), None);
+        frame.resize(longer, 0xaa);
+        assert!(us.answer(&mut frame));
+        let said = Nd::parse(&frame).expect("an answer");
+        assert_eq!(
+            (said.mac, said.destination, said.link),
+            (Some(MAC), nd::ALL_NODES, (MAC, [0x33, 0x33, 0, 0, 0, 1]))
+        );
+    }
+
+    #[test]
+    fn what_it_tells_is_heard_by_those_who_want_to_know() {
+        for ip in ["10.0.0.7", "fd00::7"] {
+            for vlans in [&[][..], &[100], &[200, 100]] {
+                let us = station(ip, vlans);
+                let mut frame = [0; MESSAGE];
+                let len = us.tell(&mut frame).expect("it has an address");
+                assert_eq!(Wanted { ip: us.ip, tags: us.tags }.heard(&frame[..len]), Some(MAC));
+                assert!(!us.answer(&mut frame), "nobody asked");
+            }
+        }
+    }
+
+    #[test]
+    fn a_question_is_not_taken_for_an_answer() {
+        let wanted = Wanted { ip: "fd00::7".parse().expect("an address"), tags: Tags::NONE };
+        assert_eq!(wanted.heard(&question("fd00::1", "fd00::7", &[])), None);
+    }
+}

@@ -1,0 +1,212 @@
+use super::*;
+use crate::FailureExample;
+use crate::Trial;
+use crate::result::StallResult;
+use crate::stalls::Stalls;
+use protocol::meter::Failure;
+
+/// For workers that begin a run of 2 s in the measure phase and 1 s of draining.
+fn collector(workers: u16) -> Collector {
+    let text = r#"{"name": "t", "phases": {"warmup": "0s", "measure": "2s", "drain": "1s"}, "groups": [
+        {"name": "g", "target": "udp://127.0.0.1:9", "model": {"stream": {"echo": false}}}]}"#;
+    let plan = Plan::new(profile::load(text).expect("good"), &Trial::default()).expect("a plan");
+    let control = Control::new(0, 2_000_000_000, 1_000_000_000, 1_000_000_000);
+    Collector::new(Arc::new(plan), Arc::new(control), (0..workers).collect())
+}
+
+/// One message, sent by `worker` between these, milliseconds.
+fn sample(worker: usize, from: u64, until: u64) -> Sample {
+    let time = |ms: u64| Time(ms * 1_000_000);
+    let mut tallies = [(); 3].map(|()| Tally::new(1));
+    tallies[Phase::Measure as usize].counts.messages_sent = 1;
+    Sample {
+        worker,
+        from: time(from),
+        until: time(until),
+        phase: if from < 2000 { Phase::Measure } else { Phase::Drain },
+        groups: vec![tallies],
+        active: vec![0],
+        stalls: vec![Stalls { time: 500_000_000, longest: until * 1_000_000, waiting: 1 }],
+        ran: 0,
+        waited: 0,
+        took: time(until - from).0,
+        complaints: Vec::new(),
+        ports: Interfaces::new(),
+        elements: Vec::new(),
+        last: None,
+        devices: Vec::new(),
+    }
+}
+
+fn last(worker: usize, from: u64, until: u64) -> Sample {
+    Sample { last: Some(Ok(())), ..sample(worker, from, until) }
+}
+
+fn after(samples: impl IntoIterator<Item = Sample>) -> Collector {
+    let mut collector = collector(2);
+    for sample in samples {
+        collector.take(sample);
+    }
+    collector
+}
+
+fn finish(collector: Collector) -> TrialResult {
+    let header =
+        Header { run: String::new(), transport: "", started: String::new(), stopped: None, ports: vec![] };
+    collector.finish(header).0
+}
+
+/// End, length and messages sent of each point.
+fn series(samples: impl IntoIterator<Item = Sample>) -> Vec<(f64, f64, u64)> {
+    let mut collector = collector(2);
+    let mut given = 0;
+    for sample in samples {
+        given += collector.take(sample).len();
+    }
+    let result = finish(collector);
+    assert_eq!(given, result.series.len(), "every point is given once");
+    let point = |p: &Point| (p.t, p.dt, p.groups["g"].counts["messages_sent"].as_u64().unwrap_or(0));
+    result.series.iter().map(point).collect()
+}
+
+#[test]
+fn a_servers_words_are_shown_and_not_done() {
+    let text = "\x1b[2Jgone".to_owned();
+    let told = vec![FailureExample { group: 0, kind: Failure::Timeout, text }];
+    let collector = after([Sample { complaints: told, ..sample(0, 0, 1000) }]);
+    let example = &collector.groups[0].examples[Failure::Timeout as usize];
+    assert_eq!(example.as_deref(), Some("\\u{1b}[2Jgone"));
+}
+
+#[test]
+fn a_point_is_there_when_the_slowest_has_reported() {
+    let samples = [sample(0, 0, 1000), sample(0, 1000, 2000), sample(1, 0, 1000), sample(1, 1000, 2000)];
+    assert_eq!(series(samples), [(1.0, 1.0, 2), (2.0, 1.0, 2)]);
+}
+
+#[test]
+fn one_that_leaves_early_strands_no_sample_of_the_others() {
+    let one = || vec![sample(0, 0, 1000), sample(0, 1000, 2000), last(0, 2000, 2400)];
+    let other = || vec![sample(1, 0, 1000), last(1, 1000, 1300)];
+    let expected = [(1.0, 1.0, 2), (2.0, 1.0, 2), (2.4, 2.4 - 2.0, 1)];
+    for samples in [one().into_iter().chain(other()), other().into_iter().chain(one())] {
+        let seen = series(samples);
+        assert_eq!(seen.len(), expected.len(), "{seen:?}");
+        for (seen, expected) in seen.iter().zip(&expected) {
+            assert!((seen.0 - expected.0).abs() + (seen.1 - expected.1).abs() < 1e-9, "{seen:?}");
+            assert_eq!(seen.2, expected.2);
+        }
+    }
+}
+
+#[test]
+fn an_open_loop_out_of_devices_says_so() {
+    let reason = |active: u32| {
+        let text = r#"{"name": "t", "phases": {"warmup": "0s", "measure": "2s", "drain": "1s"}, "groups": [
+            {"name": "g", "target": "http://127.0.0.1:9", "devices": 4, "model": {"http": {"requests": 1}},
+             "load": {"open": {"rate": "10/s"}}}]}"#;
+        let plan = Plan::new(profile::load(text).expect("good"), &Trial::default()).expect("a plan");
+        let control = Control::new(0, 2_000_000_000, 1_000_000_000, 1_000_000_000);
+        let mut collector = Collector::new(Arc::new(plan), Arc::new(control), vec![0, 1]);
+        for mut sample in [sample(0, 0, 2000), sample(1, 0, 2000), last(0, 2000, 2100), last(1, 2000, 2100)] {
+            let counts = &mut sample.groups[0][Phase::Measure as usize].counts;
+            (counts.flows_intended, counts.flows_started) = (10, 5);
+            sample.active = vec![active];
+            collector.take(sample);
+        }
+        let reasons = finish(collector).validity.reasons;
+        reasons.into_iter().find(|r| r.code == "ND-90-01").expect("short of flows").what
+    };
+    assert!(
+        reason(2)
+            .ends_with("; all 4 devices were waiting for replies: more `devices`, or the server is too slow")
+    );
+    assert!(!reason(1).contains("devices"), "two were free: the generator had no time");
+}
+
+#[test]
+fn messages_that_stalled_devices_did_not_send_are_the_servers_doing() {
+    let reason = |model: &str| {
+        let text = format!(
+            r#"{{"name": "t", "phases": {{"warmup": "0s", "measure": "2s", "drain": "1s"}}, "groups": [
+            {{"name": "g", "target": "udp://127.0.0.1:9", "devices": 4, "model": {model}}}]}}"#
+        );
+        let plan = Plan::new(profile::load(&text).expect("good"), &Trial::default()).expect("a plan");
+        let control = Control::new(0, 2_000_000_000, 1_000_000_000, 1_000_000_000);
+        let mut collector = Collector::new(Arc::new(plan), Arc::new(control), vec![0, 1]);
+        for mut sample in [sample(0, 0, 2000), sample(1, 0, 2000), last(0, 2000, 2100), last(1, 2000, 2400)] {
+            sample.groups[0][Phase::Measure as usize].counts.messages_intended = 10;
+            collector.take(sample);
+        }
+        let reasons = finish(collector).validity.reasons;
+        reasons.into_iter().find(|r| r.code == "ND-90-01").expect("short of messages").what
+    };
+    let waits = reason(r#"{"stream": {"echo": true}}"#);
+    let expected =
+        "; devices were stalled for 2.0 s of device time: the server is too slow, or stopped answering";
+    assert!(waits.ends_with(expected), "{waits}");
+    assert!(!reason(r#"{"stream": {"echo": false}}"#).contains("stalled"), "nothing to wait for");
+}
+
+#[test]
+fn stalls_add_up_over_workers() {
+    let of = |model: &str| {
+        let text = format!(
+            r#"{{"name": "t", "phases": {{"warmup": "0s", "measure": "2s", "drain": "1s"}}, "groups": [
+            {{"name": "g", "target": "udp://127.0.0.1:9", "devices": 4, "stall": "300ms", "model": {model}}}]}}"#
+        );
+        let plan = Plan::new(profile::load(&text).expect("good"), &Trial::default()).expect("a plan");
+        let control = Control::new(0, 2_000_000_000, 1_000_000_000, 1_000_000_000);
+        let mut collector = Collector::new(Arc::new(plan), Arc::new(control), vec![0, 1]);
+        for sample in [sample(0, 0, 2000), sample(1, 0, 2000), last(0, 2000, 2100), last(1, 2000, 2400)] {
+            collector.take(sample);
+        }
+        let result = finish(collector);
+        (result.groups[0].stalls, result.series.iter().map(|p| p.groups["g"].waiting).collect::<Vec<_>>())
+    };
+    let (stalls, waiting) = of(r#"{"stream": {"echo": true}}"#);
+    // four times 0.5 s of the 8 s that four devices had; two of them waited when the measure phase ended
+    let expected =
+        StallResult { limit: 300_000_000, time: 2.0, share: 0.25, longest: 2_400_000_000, waiting: 0.5 };
+    assert_eq!((stalls, &waiting[..]), (Some(expected), &[Some(2), Some(2)][..]));
+    let (stalls, waiting) = of(r#"{"stream": {"echo": false}}"#);
+    assert_eq!((stalls, &waiting[..]), (None, &[None, None][..]), "nothing to wait for");
+}
+
+#[test]
+fn what_a_port_did_not_send_makes_the_result_invalid() {
+    let mut collector =
+        after([sample(0, 0, 2000), sample(1, 0, 2000), last(0, 2000, 2100), last(1, 2000, 2100)]);
+    collector
+        .ports
+        .insert("a".into(), interfaces::Interface { tx_dropped: 3, tx_errors: 9, ..Default::default() });
+    let result = finish(collector);
+    let reason = &result.validity.reasons[0];
+    assert_eq!((reason.code, reason.value), ("ND-90-04", 3.0));
+    assert!(reason.what.contains("3 frames refused by the driver of port a"), "{}", reason.what);
+}
+
+#[test]
+fn a_lost_worker_makes_the_result_invalid() {
+    let reasons = |result: &TrialResult| result.validity.reasons.iter().map(|r| r.code).collect::<Vec<_>>();
+    let whole = || [sample(0, 0, 2000), last(0, 2000, 2100), sample(1, 0, 2000)];
+    let good = after(whole().into_iter().chain([last(1, 2000, 2100)]));
+    assert!(good.is_done());
+    assert_eq!(reasons(&finish(good)), [""; 0]);
+
+    // with a reason
+    let why = SetupError::new("ND-92-05", "epoll", "bad file descriptor", "Say so");
+    let told = Sample { last: Some(Err(why.clone())), ..last(1, 2000, 2100) };
+    let result = finish(after(whole().into_iter().chain([told])));
+    assert_eq!((reasons(&result), result.stopped), (vec!["ND-90-06"], Some("failed")));
+    assert_eq!(result.error, Some(why));
+
+    // without a word
+    let silent = after(whole());
+    assert!(!silent.is_done());
+    let result = finish(silent);
+    assert_eq!(reasons(&result), ["ND-90-06"]);
+    assert!(result.validity.reasons[0].what.starts_with("worker 1 was lost 2.0 s into the run"));
+    assert_eq!(result.series.len(), 2, "what the other told after it is shown");
+    assert_eq!(result.groups[0].total["messages_sent"], 3, "what it told before counts");
+}

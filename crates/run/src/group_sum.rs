@@ -1,0 +1,133 @@
+//! One group of a run, summed up over samples and workers, and its result.
+
+use crate::plan::GroupPlan;
+use crate::reordering;
+use crate::result::{Distribution, Failures, GroupResult, Rates, StallResult, counts, indices};
+use crate::stalls::Stalls;
+use hdrhistogram::Histogram;
+use protocol::describe::Delay;
+use protocol::meter::{Counts, Failure, Tally};
+use std::collections::BTreeMap;
+
+/// One group so far.
+pub(crate) struct GroupSum {
+    /// Over all phases.
+    pub total: Counts,
+    /// The same of what the model counts of its own.
+    pub total_own: Box<[u64]>,
+    /// Meant for the measure phase; failures: happened in it.
+    pub measured: Tally,
+    /// Happened in the measure phase.
+    pub happened: Counts,
+    pub examples: [Option<String>; Failure::ALL.len()],
+    /// Time in stalls and the longest wait; none where the transport does not tell.
+    pub stalled: Option<Stalls>,
+    /// Points of the measure phase, and those in which every device had a flow under way.
+    pub points: (u32, u32),
+    /// Devices of each worker that were stalled when the measure phase ended.
+    pub waiting: Vec<u32>,
+}
+
+impl GroupSum {
+    /// Nothing yet, of a group whose devices so many workers drive.
+    pub fn new(plan: &GroupPlan, workers: usize) -> Self {
+        Self {
+            total: Counts::default(),
+            total_own: vec![0; plan.about.counters.len()].into(),
+            measured: Tally::of(plan.about),
+            happened: Counts::default(),
+            examples: Default::default(),
+            stalled: None,
+            points: (0, 0),
+            waiting: vec![0; workers],
+        }
+    }
+
+    /// The group's result; `measured_ns` is how long the measure phase was.
+    pub fn result(&self, plan: &GroupPlan, measured_ns: u64) -> GroupResult {
+        let measured = &self.measured.counts;
+        let per_second = |n: u64| if measured_ns == 0 { 0.0 } else { n as f64 * 1e9 / measured_ns as f64 };
+        let happened = &self.happened;
+        GroupResult {
+            name: plan.name.clone(),
+            protocol: plan.about.name,
+            target: plan.target.clone(),
+            devices: plan.devices,
+            measured: counts(measured, &self.measured.own, plan.about),
+            total: counts(&self.total, &self.total_own, plan.about),
+            indices: indices(measured, &self.measured.own, plan.about),
+            rates: Rates {
+                // a generator that is behind gets to them late: what counts is when they were due
+                flows_intended: per_second(measured.flows_intended),
+                messages_intended: per_second(measured.messages_intended),
+                messages_sent: per_second(happened.messages_sent),
+                messages_delivered: per_second(happened.messages_delivered),
+                bits_sent: per_second(happened.bytes_sent) * 8.0,
+                bits_received: per_second(happened.bytes_received) * 8.0,
+            },
+            loss: loss(measured, plan.confirmed),
+            verified: plan.verified,
+            delays: full(plan.about.delays, &self.measured),
+            ipdv: variation(plan.about.delays, &self.measured),
+            reordering: reordering::disorder(&self.measured, plan.about),
+            losses: reordering::losses(&self.measured, plan.about),
+            lateness: Distribution::full(&self.measured.lateness),
+            confirmed: plan.confirmed,
+            stalls: self.stalled.filter(|_| plan.waits).map(|stalled| {
+                let devices = f64::from(plan.devices.max(1));
+                let device_time = devices * measured_ns as f64;
+                StallResult {
+                    limit: plan.stall,
+                    time: stalled.time as f64 / 1e9,
+                    share: if measured_ns == 0 { 0.0 } else { stalled.time as f64 / device_time },
+                    longest: stalled.longest,
+                    waiting: f64::from(self.waiting.iter().sum::<u32>()) / devices,
+                }
+            }),
+            errors: Failure::ALL
+                .iter()
+                .filter(|f| self.total.failures[**f as usize] > 0)
+                .map(|f| Failures {
+                    kind: f.name(),
+                    count: measured.failures[*f as usize],
+                    total: self.total.failures[*f as usize],
+                    example: self.examples[*f as usize].clone(),
+                })
+                .collect(),
+        }
+    }
+}
+
+/// Share of the sent messages that were not delivered, without those that our own receive queue dropped. `None` for
+/// one-way traffic: nothing confirms it, and nothing measured it at the far end.
+fn loss(c: &Counts, confirmed: bool) -> Option<f64> {
+    (c.messages_sent > 0 && (confirmed || c.messages_delivered > 0))
+        .then(|| c.messages_sent.saturating_sub(c.messages_delivered + c.receive_drops))
+        .map(|lost| lost as f64 / c.messages_sent as f64)
+}
+
+/// The delays as results give them: whole, and with their variation.
+fn full(delays: &'static [Delay], tally: &Tally) -> BTreeMap<&'static str, Distribution> {
+    let mut all = named(delays, &tally.delays, Distribution::full);
+    for (described, variation) in delays.iter().zip(&tally.variation) {
+        if let Some(delay) = all.get_mut(described.name) {
+            delay.jitter = variation.mean();
+            delay.pdv = (delay.count > 0).then_some(delay.p999 - delay.min);
+        }
+    }
+    all
+}
+
+/// How they changed from message to message, where they did.
+fn variation(delays: &'static [Delay], tally: &Tally) -> BTreeMap<&'static str, Distribution> {
+    let seen = delays.iter().zip(&tally.variation).filter(|(_, variation)| variation.mean().is_some());
+    seen.map(|(delay, variation)| (delay.name, Distribution::full(&variation.spread()))).collect()
+}
+
+pub(crate) fn named(
+    delays: &'static [Delay],
+    histograms: &[Histogram<u64>],
+    f: impl Fn(&Histogram<u64>) -> Distribution,
+) -> BTreeMap<&'static str, Distribution> {
+    delays.iter().map(|delay| delay.name).zip(histograms.iter().map(f)).collect()
+}

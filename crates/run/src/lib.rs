@@ -1,0 +1,31 @@
+//! A run, from its profile to its result: what steers, samples and judges it. It knows neither sockets nor DPDK.
+//!
+//! ```text
+//!  profile ─► plan ─► Transport ─► Sample … ─► collect ─► result
+//!                        ▲                        └─► validity
+//!                     Control
+//! ```
+//! [`plan`] resolves a profile, a [`Transport`] carries it with workers that [`Control`] steers, and [`collect`] sums
+//! their samples up to the trial's result.
+
+pub mod collect;
+mod control;
+pub mod cpu;
+pub mod graph;
+mod group_sum;
+pub mod interfaces;
+pub mod plan;
+pub mod receive_room;
+mod reordering;
+pub mod result;
+mod sample;
+pub mod stalls;
+mod tls;
+mod transport;
+mod validity;
+
+pub use control::Control;
+pub use plan::{GroupPlan, Plan, Trial};
+pub use sample::{ElementCounts, FailureExample, Sample};
+pub use tls::cause as tls_cause;
+pub use transport::{SetupError, Transport};

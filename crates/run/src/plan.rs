@@ -1,0 +1,395 @@
+//! A profile made ready to run: names resolved, models compiled, load scaled.
+
+use crate::receive_room;
+use crate::transport::SetupError;
+use crate::{interfaces, tls};
+use profile::secret::{self, Secrets};
+use profile::{Load, Profile};
+use protocol::describe::{Description, Identity};
+use protocol::target::{self, Scheme};
+use protocol::unit::Interval;
+use rustls_pki_types::ServerName;
+use serde::{Deserialize, Serialize};
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// Most points of a series, and most over all groups: what a result of a run of any length may hold.
+const POINTS: u64 = 10_000;
+const GROUP_POINTS: u64 = 50_000;
+
+/// What a trial changes about its profile.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Trial {
+    /// Instead of `phases.warmup`.
+    pub warmup: Option<Interval>,
+    /// Instead of `phases.measure`.
+    pub measure: Option<Interval>,
+    /// Instead of `phases.drain`.
+    pub drain: Option<Interval>,
+    /// Factor on every rate (open loop, frames) or number of devices (closed loop).
+    pub load: Option<f64>,
+    /// Texts that are kept, told and logged nowhere, besides those that the schema marks.
+    pub secrets: Vec<String>,
+}
+
+/// What a transport carries.
+#[derive(Debug)]
+pub struct Plan {
+    /// The profile, with the trial's changes made.
+    pub profile: Profile,
+    /// Factor on open-loop rates and those of frames.
+    pub factor: f64,
+    /// The groups, in the profile's order.
+    pub groups: Vec<GroupPlan>,
+    /// What is not to be kept, told or logged.
+    pub secrets: Secrets,
+}
+
+/// One group made ready.
+#[derive(Debug)]
+pub struct GroupPlan {
+    /// Its name.
+    pub name: String,
+    /// What its model says about itself.
+    pub about: &'static Description,
+    /// Its target, as a URL.
+    pub target: String,
+    /// Its target, resolved.
+    pub address: SocketAddr,
+    /// What carries it.
+    pub scheme: Scheme,
+    /// The compiled model.
+    pub model: models::Plan,
+    /// Whether every message is to be confirmed, so that silence is loss.
+    pub confirmed: bool,
+    /// Whether devices wait for answers at all, or for connections.
+    pub waits: bool,
+    /// A wait longer than this is a stall, ns.
+    pub stall: u64,
+    /// How much of a reply is compared with what was sent.
+    pub verified: Option<Verified>,
+    /// How many devices.
+    pub devices: u32,
+    /// When flows begin.
+    pub load: Load,
+    /// Addresses to send from, in turn; empty: the kernel chooses.
+    pub sources: Vec<IpAddr>,
+    /// Longest wait for a connection.
+    pub connect_timeout: u64,
+    /// Room for datagrams that come while nobody reads, bytes of each device's socket.
+    pub receive_room: usize,
+    /// For TLS: whom to trust, and the name to ask for.
+    pub tls: Option<(Arc<rustls::ClientConfig>, ServerName<'static>)>,
+}
+
+impl Plan {
+    /// Resolve and compile. `profile` must have passed its checks.
+    pub fn new(mut profile: Profile, trial: &Trial) -> Result<Self, Vec<SetupError>> {
+        let phases = &mut profile.phases;
+        phases.warmup = trial.warmup.unwrap_or(phases.warmup);
+        phases.measure = trial.measure.unwrap_or(phases.measure);
+        phases.drain = trial.drain.unwrap_or(phases.drain);
+        let factor = trial.load.unwrap_or(1.0);
+        if !(factor > 0.0 && factor.is_finite()) {
+            let what = format!("{factor} is no factor for a load");
+            return Err(vec![SetupError::new("ND-104-05", "trial.load", what, "Use a number above 0")]);
+        }
+        if phases.measure.ns() == 0 {
+            let what = "the measure phase is empty";
+            return Err(vec![SetupError::new(
+                "ND-104-05",
+                "trial.measure",
+                what,
+                "Give it a length, like \"10s\"",
+            )]);
+        }
+        phases.sample = spacing(phases, profile.groups.len());
+        for group in &mut profile.groups {
+            // Frames have a rate of the whole group, which the factor is on.
+            if group.frame.as_ref().is_some_and(profile::Frame::is_paced) {
+                continue;
+            }
+            if let Load::Closed(closed) = &mut group.load {
+                let scaled = |devices: u32| (f64::from(devices) * factor).round() as u32;
+                group.devices = scaled(group.devices).max(1);
+                closed.stages.iter_mut().for_each(|stage| stage.devices = scaled(stage.devices));
+            }
+        }
+        let beyond = profile::ceiling::check(&profile, factor);
+        if !beyond.is_empty() {
+            let told = |e: SetupError| {
+                let what = format!("{factor:e} times the load is too much at {}: {}", e.at, e.what);
+                SetupError::new("ND-104-05", "trial.load", what, "Use a smaller factor")
+            };
+            return Err(beyond.into_iter().map(told).collect());
+        }
+        let mut groups = Vec::new();
+        let mut errors = Vec::new();
+        for i in 0..profile.groups.len() {
+            match GroupPlan::new(&profile, i) {
+                Ok(group) => groups.push(group),
+                Err(error) => errors.push(error),
+            }
+        }
+        let whole = serde_json::to_value(&profile).unwrap_or_default();
+        let secrets = Secrets::new(&whole, trial.secrets.iter().cloned());
+        if errors.is_empty() { Ok(Self { profile, factor, groups, secrets }) } else { Err(errors) }
+    }
+}
+
+/// The spacing of samples that was asked for, or as many times as much as keeps the series within bounds.
+fn spacing(phases: &profile::Phases, groups: usize) -> Interval {
+    let run = [phases.warmup, phases.measure, phases.drain].iter().map(|phase| phase.0).sum::<Duration>();
+    let points = POINTS.min(GROUP_POINTS / (groups as u64).max(1));
+    let most = phases.sample.0.as_nanos().max(1) * u128::from(points);
+    let times = run.as_nanos().div_ceil(most).max(1);
+    Interval(phases.sample.0.saturating_mul(u32::try_from(times).unwrap_or(u32::MAX)))
+}
+
+impl GroupPlan {
+    fn new(profile: &Profile, index: usize) -> Result<Self, SetupError> {
+        let group = &profile.groups[index];
+        let at = |key: &str| format!("groups[{index}].{key}");
+        let target = profile.target(group).map_err(|e| SetupError { at: at("target"), ..e })?;
+        let scheme = group
+            .model
+            .scheme(&target.scheme)
+            .map_err(|p| SetupError::new("ND-104-07", at("target"), p.what, p.fix))?;
+        let mut sources = Vec::new();
+        for (i, text) in group.source.iter().enumerate() {
+            let more = profile::source::expand(text).map_err(|what| {
+                let fix = "Use an address, a prefix, or FIRST-LAST";
+                SetupError::new("ND-104-04", at(&format!("source[{i}]")), what, fix)
+            })?;
+            sources.extend(more);
+        }
+        let port = target.port.or(scheme.port).unwrap_or(0);
+        let wanted = sources.first().map(IpAddr::is_ipv4);
+        let mut address = resolve(&target.host, port, wanted).map_err(|what| {
+            SetupError::new("ND-92-03", at("target"), what, "Check the name, or give an address")
+        })?;
+        if let (SocketAddr::V6(v6), profile::Transport::Sockets(_)) = (&mut address, &profile.transport) {
+            let scope = scope(v6.ip(), target.zone.as_deref());
+            v6.set_scope_id(
+                scope.map_err(|(what, fix)| SetupError::new("ND-92-03", at("target"), what, fix))?,
+            );
+        }
+        if sources.iter().any(|s| s.is_ipv4() != address.is_ipv4()) {
+            let what = format!("the source addresses cannot reach {} (IPv4 and IPv6 mixed)", address.ip());
+            return Err(SetupError::new("ND-104-07", at("source"), what, "Use one family for both"));
+        }
+        let host = if target.host.contains(':') { format!("[{}]", target.host) } else { target.host.clone() };
+        let seen = target::Target { scheme, host, port, ipv6: address.is_ipv6() };
+        let mut params = group.model.clone();
+        if let Some(path) = &target.path {
+            params.set_path(path); // the profile's checks see to it that only one of the two is set
+        }
+        let whose = |run: u64| token(&(run, &profile.name, &group.name));
+        params.identify(Identity { run: whose(run_token()), profile: whose(0) });
+        let model = params.compile(&seen).map_err(|p| {
+            let p = p.under(&at(&format!("model.{}", group.model.name())));
+            SetupError::new("ND-104-04", p.key, p.what, p.fix)
+        })?;
+        let tls =
+            scheme.tls.then(|| tls::config(group.tls.as_ref(), &target.host)).transpose().map_err(
+                |(key, what, fix)| SetupError::new("ND-92-04", at(&format!("tls.{key}")), what, fix),
+            )?;
+        Ok(Self {
+            name: group.name.clone(),
+            about: group.model.about(),
+            confirmed: group.model.confirmed(),
+            waits: group.model.waits(scheme.carrier),
+            stall: group.stall.ns(),
+            verified: Verified::of(profile, group),
+            target: secret::query(&target.to_string()),
+            address,
+            scheme,
+            model,
+            devices: group.devices,
+            load: group.load.clone(),
+            sources,
+            connect_timeout: group.connect_timeout.ns(),
+            receive_room: group.model.replies().map_or(receive_room::LEAST, |replies| {
+                receive_room::room(replies.per_second, replies.burst, replies.bytes)
+            }),
+            tls,
+        })
+    }
+
+    /// Where device `index` sends from.
+    pub fn source(&self, index: u32) -> Option<IpAddr> {
+        (!self.sources.is_empty()).then(|| self.sources[index as usize % self.sources.len()])
+    }
+}
+
+/// The interface that a link-local address is on: there may be the same one on each (RFC 4007 §6).
+fn scope(ip: &Ipv6Addr, zone: Option<&str>) -> Result<u32, (String, String)> {
+    let Some(zone) = zone else {
+        if ip.is_unicast_link_local() {
+            let what = format!("{ip} is a link-local address, and may be on any interface");
+            return Err((what, format!("Name the interface: [{ip}%25eth0]")));
+        }
+        return Ok(0);
+    };
+    let there = interfaces::names();
+    if let Some((index, _)) = there.iter().find(|(index, name)| name == zone || index.to_string() == zone) {
+        return Ok(*index);
+    }
+    let names = there.into_iter().map(|(_, name)| name).collect::<Vec<_>>().join(", ");
+    Err((format!("there is no interface {zone:?} here"), format!("Use one of {names}")))
+}
+
+fn token(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Another number for each run, here and elsewhere.
+fn run_token() -> u64 {
+    RandomState::new().hash_one(SystemTime::now())
+}
+
+/// How much of a reply is compared with what was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verified {
+    /// Every byte of the payload.
+    Payload,
+    /// The signature and the checksums of the headers: the payload is the user's own.
+    Signature,
+}
+
+impl Verified {
+    fn of(profile: &Profile, group: &profile::Group) -> Option<Self> {
+        match (group.model.stateless(), &profile.transport) {
+            (_, profile::Transport::Sockets(_)) => group.model.compares().then_some(Self::Payload),
+            (Some(_), profile::Transport::Dpdk(_)) => match &group.frame {
+                Some(frame) if frame.replay.is_some() || !frame.measured => None,
+                Some(frame) if !frame.is_plain() => Some(Self::Signature),
+                _ => Some(Self::Payload),
+            },
+            (None, profile::Transport::Dpdk(_)) => None,
+        }
+    }
+}
+
+fn resolve(host: &str, port: u16, ipv4: Option<bool>) -> Result<SocketAddr, String> {
+    let found: Vec<SocketAddr> =
+        (host, port).to_socket_addrs().map_err(|e| format!("{host:?} cannot be resolved ({e})"))?.collect();
+    found
+        .iter()
+        .find(|a| ipv4.is_none_or(|v4| a.is_ipv4() == v4))
+        .or_else(|| found.first())
+        .copied()
+        .ok_or_else(|| format!("{host:?} has no address"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn plan(group: Value, trial: Value) -> Result<Plan, Vec<SetupError>> {
+        let mut profile = json!({"name": "p", "groups": [{"name": "g", "target": "http://127.0.0.1/", "model": {"http": {}}}]});
+        let into = profile["groups"][0].as_object_mut().expect("a group");
+        into.extend(group.as_object().cloned().unwrap_or_default());
+        let profile = profile::load(&profile.to_string()).expect("a good profile");
+        Plan::new(profile, &serde_json::from_value(trial).expect("a trial"))
+    }
+
+    #[test]
+    fn a_factor_may_not_go_beyond_what_a_profile_may() {
+        let devices = json!({"devices": 1_000_000});
+        let open = json!({"load": {"open": {"rate": "1M/s"}}});
+        assert_eq!(
+            plan(devices.clone(), json!({"load": 10.0})).expect("at the limit").groups[0].devices,
+            10_000_000
+        );
+        assert!(plan(open.clone(), json!({"load": 1000.0})).is_ok());
+        for (group, load, at) in [
+            (&devices, 10.1, "groups[0].devices"),
+            (&devices, 1e300, "groups[0].devices"),
+            (&open, 1000.1, "groups[0].load.open.rate"),
+            (&open, 1e300, "groups[0].load.open.rate"),
+        ] {
+            let why = plan(group.clone(), json!({"load": load})).expect_err("too much");
+            assert_eq!(
+                (why.len(), why[0].code, why[0].at.as_str()),
+                (1, "ND-104-05", "trial.load"),
+                "{why:?}"
+            );
+            assert!(
+                why[0].what.contains(at) && why[0].what.starts_with(&format!("{load:e} times")),
+                "{why:?}"
+            );
+        }
+        for load in [0.0, -1.0] {
+            let why = plan(open.clone(), json!({"load": load})).expect_err("no load");
+            assert_eq!(why[0].at, "trial.load");
+        }
+    }
+
+    #[test]
+    fn clients_of_each_run_and_group_have_names_of_their_own() {
+        let ids = |session: &str| {
+            let group = |name: &str| {
+                let model = json!({"mqtt": {"clean_session": session == "clean"}});
+                json!({"name": name, "target": "mqtt://127.0.0.1", "model": model})
+            };
+            let text = json!({"name": "p", "groups": [group("a"), group("b")]}).to_string();
+            let plan = Plan::new(profile::load(&text).expect("good"), &Trial::default()).expect("a plan");
+            plan.groups.iter().map(|group| format!("{:?}", group.model)).collect::<Vec<_>>()
+        };
+        let (clean, kept) = (ids("clean"), ids("kept"));
+        assert!(clean[0] != clean[1] && kept[0] != kept[1], "groups would evict each other");
+        assert!(clean != ids("clean"), "runs would evict each other");
+        assert_eq!(kept, ids("kept"), "the next run finds its session");
+    }
+
+    #[test]
+    fn a_link_local_address_is_on_the_interface_that_is_named() {
+        let address = |host: &str| {
+            let group = json!({"target": format!("http://{host}:8080/"), "model": {"http": {}}});
+            plan(group, json!({})).map(|plan| plan.groups[0].address)
+        };
+        let on = |zone: &str| match address(&format!("[fe80::1%25{zone}]")).expect(zone) {
+            SocketAddr::V6(v6) => v6.scope_id(),
+            SocketAddr::V4(_) => 0,
+        };
+        // the loopback interface is the first of every network namespace
+        assert_eq!((on("lo"), on("1")), (1, 1));
+        assert_eq!(address("[2001:db8::1]").expect("global").to_string(), "[2001:db8::1]:8080");
+        for (host, what, fix) in [
+            ("[fe80::1%25nosuch0]", "no interface \"nosuch0\"", "lo"),
+            ("[fe80::1]", "any interface", "[fe80::1%25eth0]"),
+        ] {
+            let why = address(host).expect_err(host).remove(0);
+            assert_eq!((why.code, why.at.as_str()), ("ND-92-03", "groups[0].target"));
+            assert!(why.what.contains(what) && why.fix.contains(fix), "{why:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_run_has_a_coarser_series() {
+        let sample = |measure: &str, groups: usize| {
+            let phases = profile::Phases {
+                warmup: Interval::default(),
+                measure: measure.parse().expect("a length"),
+                drain: Interval::default(),
+                sample: Interval::secs(1),
+            };
+            spacing(&phases, groups).to_string()
+        };
+        assert_eq!([sample("10s", 1), sample("10000s", 1), sample("10001s", 1)], ["1s", "1s", "2s"]);
+        assert_eq!([sample("10000s", 5), sample("10000s", 6), sample("500s", 100)], ["1s", "2s", "1s"]);
+        assert_eq!(sample("8760h", 1), "3154s");
+        assert_eq!(sample("0s", 0), "1s");
+        // what runs is what the result's profile says
+        let long = plan(json!({}), json!({"warmup": "0s", "measure": "48h", "drain": "0s"})).expect("a plan");
+        assert_eq!(long.profile.phases.sample.to_string(), "18s");
+    }
+}

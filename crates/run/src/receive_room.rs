@@ -1,0 +1,29 @@
+//! Room that a datagram socket needs for what may come while nobody reads.
+
+/// Least room of a queue that datagrams to be measured come to.
+pub const LEAST: usize = 1 << 20;
+/// Most.
+pub const MOST: usize = 64 << 20;
+/// What the kernel needs for a datagram besides its bytes.
+const OVERHEAD: f64 = 512.0;
+/// For how long nobody may read.
+const PATIENCE_S: f64 = 0.5;
+
+/// Room for datagrams of `size` bytes that come at `rate` a second, `burst` at a time, while nobody reads for half a second.
+pub fn room(rate: f64, burst: f64, size: f64) -> usize {
+    let bytes = (rate * PATIENCE_S + burst) * (size + OVERHEAD);
+    (bytes as usize).clamp(LEAST, MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_for_half_a_second() {
+        assert_eq!(room(0.0, 1.0, 64.0), LEAST);
+        assert_eq!(room(10_000.0, 1.0, 64.0), 5_001 * 576);
+        assert_eq!(room(1e9, 1.0, 1400.0), MOST);
+        assert_eq!(room(f64::INFINITY, 0.0, 64.0), MOST);
+    }
+}

@@ -1,0 +1,73 @@
+//! What workers report at each boundary that [`Control`](crate::Control) names.
+
+use crate::interfaces::Interfaces;
+use crate::stalls::Stalls;
+use crate::transport::SetupError;
+use protocol::meter::{Failure, Phase, Tally};
+use protocol::time::Time;
+use serde::Serialize;
+
+/// What one worker did between two boundaries.
+#[derive(Debug)]
+pub struct Sample {
+    /// Which worker.
+    pub worker: usize,
+    /// The interval, as boundaries name it: samples of all workers with the same `until` belong together.
+    pub from: Time,
+    /// Its end.
+    pub until: Time,
+    /// The phase it lies in.
+    pub phase: Phase,
+    /// Tallies per group, in the plan's order, by the phase that the messages were meant for.
+    pub groups: Vec<[Tally; 3]>,
+    /// Devices with a flow under way, per group.
+    pub active: Vec<u32>,
+    /// What devices waited for answers, per group; none where the transport does not know.
+    pub stalls: Vec<Stalls>,
+    /// Time on the CPU, ns.
+    pub ran: u64,
+    /// Time waiting for a CPU, ns.
+    pub waited: u64,
+    /// Real length of the interval, ns.
+    pub took: u64,
+    /// What failures looked like: the first few of each kind, per group.
+    pub complaints: Vec<FailureExample>,
+    /// Ports' counters since the run began; only from the worker that owns them.
+    pub ports: Interfaces,
+    /// Elements' counters since the run began (dpdk).
+    pub elements: Vec<ElementCounts>,
+    /// The worker has left; with why, if it had to.
+    pub last: Option<Result<(), SetupError>>,
+    /// Per-device summaries, with the last sample: group, device, summary.
+    pub devices: Vec<(u16, u32, protocol::meter::DeviceTally)>,
+}
+
+/// What one element of a graph did.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ElementCounts {
+    /// `PORT.ELEMENT`.
+    pub name: String,
+    /// The worker it runs on.
+    pub worker: usize,
+    /// Packets taken.
+    pub packets_in: u64,
+    /// Packets handed on.
+    pub packets_out: u64,
+    /// Packets dropped, by reason.
+    pub drops: std::collections::BTreeMap<String, u64>,
+    /// Mean packets that came, or were made, at once: few when the element waits for others.
+    pub packets_per_batch: f64,
+    /// Mean cost.
+    pub cycles_per_packet: f64,
+}
+
+/// One failure, told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailureExample {
+    /// The group.
+    pub group: usize,
+    /// The kind.
+    pub kind: Failure,
+    /// What it looked like.
+    pub text: String,
+}

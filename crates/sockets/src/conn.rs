@@ -1,0 +1,441 @@
+//! One device's connection: a non-blocking kernel socket, with TLS on it or not.
+
+use crate::datagram::{datagram, errors_told, tell_errors, write_datagrams};
+use crate::icmp::{icmp_socket, own_echo, own_ident, stamp_ident};
+use crate::receive_queue;
+use device::{ConnError, Connection, Input};
+use nix::sys::socket::{setsockopt, sockopt};
+use protocol::meter::Failure;
+use protocol::model::Outbox;
+use protocol::target::Carrier;
+use run::plan::GroupPlan;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrAny, SocketFlags, SocketType, bind, connect, ipproto,
+    recv, recvfrom, send, socket_with, sockopt as opt,
+};
+use rustls::ClientConnection;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// What may wait for a server that takes nothing when a model has more to send.
+const OUT_MAX: usize = 16 << 20;
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Conn {
+    fd: OwnedFd,
+    wire: Wire,
+    /// Whether the kernel has said that it is connected.
+    connected: bool,
+    /// Datagrams received since somebody asked what the queue dropped.
+    pub reads: usize,
+    /// Bytes that the socket did not take yet. Datagrams: cut each `segment`.
+    out: Vec<u8>,
+    out_at: usize,
+    segment: usize,
+    /// Datagrams that did not get through, and of which nobody has been told yet.
+    refused: Vec<ConnError>,
+    /// How many datagrams the socket had dropped when that was last looked at.
+    dropped: u32,
+}
+
+#[derive(Debug)]
+enum Wire {
+    Tcp,
+    Tls(Box<ClientConnection>),
+    Udp {
+        gso: usize,
+    },
+    /// Connected or not, a ping socket takes what has its identifier from whatever host: keep to this one.
+    Ping {
+        peer: IpAddr,
+    },
+    /// A raw socket sees every host's ICMP: keep to our own identifier.
+    RawPing {
+        ident: u16,
+        v6: bool,
+    },
+}
+
+/// Whether a packet's source is this host; 0.0.0.0 and groups answer with other addresses.
+fn is_from(source: SocketAddrAny, host: IpAddr) -> bool {
+    host.is_unspecified()
+        || host.is_multicast()
+        || SocketAddr::try_from(source).is_ok_and(|source| source.ip() == host)
+}
+
+impl Conn {
+    /// Open the socket of device `device` and begin to connect.
+    pub fn open(group: &GroupPlan, device: u32) -> Result<Self, ConnError> {
+        let family = if group.address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let fail = |e| ConnError::errno(e, "socket");
+        let (fd, wire) = match group.scheme.carrier {
+            Carrier::Stream => {
+                let fd = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP)).map_err(fail)?;
+                opt::set_tcp_nodelay(&fd, true).map_err(fail)?;
+                (fd, Wire::Tcp)
+            }
+            Carrier::Datagram => {
+                let fd = socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP)).map_err(fail)?;
+                tell_errors(&fd, group.address.is_ipv6()).map_err(|e| ConnError::errno(e, "socket"))?;
+                (fd, Wire::Udp { gso: 0 })
+            }
+            Carrier::Icmp => {
+                let v6 = group.address.is_ipv6();
+                match icmp_socket(v6).map_err(|e| ConnError::errno(e, "ICMP socket"))? {
+                    (fd, false) => (fd, Wire::Ping { peer: group.address.ip() }),
+                    (fd, true) => (fd, Wire::RawPing { ident: own_ident(), v6 }),
+                }
+            }
+        };
+        if group.scheme.carrier != Carrier::Stream {
+            receive_queue::enlarge(&fd, group.receive_room);
+        }
+        if let Some(source) = group.source(device) {
+            if group.scheme.carrier == Carrier::Stream {
+                // the port is then chosen at connect(), per destination: the pool is used up much later
+                let _best_effort = setsockopt(&fd, sockopt::IpBindAddressNoPort, &true);
+            }
+            bind(&fd, &SocketAddr::new(source, 0))
+                .map_err(|e| ConnError::errno(e, format!("bind to {source}")))?;
+        }
+        match connect(&fd, &group.address) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(e) => return Err(ConnError::route(e, format!("connect to {}", group.address))),
+        }
+        let wire = match &group.tls {
+            Some((config, name)) => {
+                let mut session = ClientConnection::new(config.clone(), name.clone())
+                    .map_err(|e| ConnError::new(Failure::Tls, e.to_string()))?;
+                // what is written to the session leaves it at once: a message may be larger than its buffer
+                session.set_buffer_limit(None);
+                Wire::Tls(Box::new(session))
+            }
+            None => wire,
+        };
+        Ok(Self {
+            fd,
+            wire,
+            connected: group.scheme.carrier != Carrier::Stream,
+            reads: 0,
+            out: Vec::new(),
+            out_at: 0,
+            segment: 0,
+            refused: Vec::new(),
+            dropped: 0,
+        })
+    }
+
+    /// How many datagrams its receive queue has dropped since this was last asked; and whether broken ones are among
+    /// them, as they are of UDP's alone.
+    pub fn take_dropped(&mut self) -> (u64, bool) {
+        if !self.is_datagram() {
+            return (0, false);
+        }
+        let now = receive_queue::dropped(&self.fd);
+        let more = now.wrapping_sub(std::mem::replace(&mut self.dropped, now));
+        (more.into(), matches!(self.wire, Wire::Udp { .. }))
+    }
+
+    /// How many datagrams the socket has not taken yet.
+    pub fn unsent(&self) -> u64 {
+        let left = self.out.len().saturating_sub(self.out_at);
+        if self.is_datagram() { left.div_ceil(datagram(self.segment, left)) as u64 } else { 0 }
+    }
+
+    /// Move on what there is to move: the connect, the handshake, what the socket did not take.
+    pub fn progress(&mut self) -> Result<(), ConnError> {
+        if !self.connected {
+            self.connect_result()?;
+            self.connected = true;
+        }
+        self.flush_tls()
+    }
+
+    /// The result of a non-blocking connect, once the socket is writable.
+    fn connect_result(&self) -> Result<(), ConnError> {
+        match opt::socket_error(&self.fd) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(e)) | Err(e) => Err(ConnError::remote(e, "connect")),
+        }
+    }
+
+    /// Move the handshake on: send what TLS wants to send.
+    fn flush_tls(&mut self) -> Result<(), ConnError> {
+        if let Wire::Tls(tls) = &mut self.wire {
+            let mut records = std::mem::take(&mut self.out);
+            while tls.wants_write() {
+                if let Err(e) = tls.write_tls(&mut records) {
+                    return Err(ConnError::new(Failure::Tls, e.to_string()));
+                }
+            }
+            self.out = records;
+        }
+        self.flush()
+    }
+
+    /// Send what the model queued; keeps what the socket does not take.
+    pub fn send(&mut self, outbox: &mut Outbox) -> Result<(), ConnError> {
+        if outbox.bytes.is_empty() {
+            return Ok(());
+        }
+        if let Wire::Tls(tls) = &mut self.wire {
+            tls.writer().write_all(&outbox.bytes).map_err(|e| ConnError::new(Failure::Tls, e.to_string()))?;
+            outbox.bytes.clear();
+            return self.flush_tls();
+        }
+        if !self.is_flushed() {
+            return self.queue(outbox);
+        }
+        self.segment = outbox.segment;
+        let sent = self.write(&outbox.bytes)?;
+        if sent < outbox.bytes.len() {
+            self.out.clear();
+            self.out.extend_from_slice(&outbox.bytes[sent..]);
+            self.out_at = 0;
+        }
+        outbox.bytes.clear();
+        Ok(())
+    }
+
+    /// Put more behind what the socket did not take.
+    fn queue(&mut self, outbox: &mut Outbox) -> Result<(), ConnError> {
+        let waiting = self.out.len() - self.out_at;
+        if self.is_datagram() {
+            // they are cut apart by their size: only like ones can stand in one row
+            let alike =
+                outbox.segment == self.segment && self.segment > 0 && waiting.is_multiple_of(self.segment);
+            if !alike {
+                return Err(ConnError::new(Failure::Local, "the socket takes no more datagrams"));
+            }
+        } else if waiting > OUT_MAX {
+            let what = format!("the server does not read: {waiting} bytes wait for it");
+            return Err(ConnError::new(Failure::Timeout, what));
+        }
+        if self.out_at > self.out.len() / 2 {
+            self.out.drain(..self.out_at);
+            self.out_at = 0;
+        }
+        self.out.append(&mut outbox.bytes);
+        Ok(())
+    }
+
+    /// Try again with what the socket did not take.
+    fn flush(&mut self) -> Result<(), ConnError> {
+        if self.is_flushed() {
+            return Ok(());
+        }
+        let out = std::mem::take(&mut self.out);
+        let sent = self.write(&out[self.out_at..]);
+        self.out = out;
+        self.out_at += sent?;
+        if self.is_flushed() {
+            self.out.clear();
+            self.out_at = 0;
+        }
+        Ok(())
+    }
+
+    /// Write as much as goes; how much went.
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, ConnError> {
+        match &mut self.wire {
+            Wire::Tcp | Wire::Tls(_) => {
+                let mut at = 0;
+                while at < bytes.len() {
+                    match send(&self.fd, &bytes[at..], SendFlags::NOSIGNAL) {
+                        Ok(n) => at += n,
+                        Err(Errno::AGAIN) => break,
+                        Err(Errno::INTR) => {}
+                        Err(e) => return Err(ConnError::remote(e, "send")),
+                    }
+                }
+                Ok(at)
+            }
+            Wire::Udp { gso } => {
+                Ok(write_datagrams(&self.fd, Some(gso), self.segment, bytes, &mut self.refused))
+            }
+            Wire::Ping { .. } => Ok(write_datagrams(&self.fd, None, self.segment, bytes, &mut self.refused)),
+            Wire::RawPing { ident, v6 } => {
+                let mut messages = bytes.to_vec();
+                messages
+                    .chunks_mut(datagram(self.segment, bytes.len()))
+                    .for_each(|message| stamp_ident(message, *ident, *v6));
+                Ok(write_datagrams(&self.fd, None, self.segment, &messages, &mut self.refused))
+            }
+        }
+    }
+
+    /// Read once into `buffer`; `cipher` is room for TLS records.
+    pub fn read(&mut self, buffer: &mut [u8], cipher: &mut [u8]) -> Result<Input, ConnError> {
+        self.reads += usize::from(self.is_datagram());
+        if let Wire::Tls(tls) = &mut self.wire {
+            return read_tls(tls, &self.fd, buffer, cipher);
+        }
+        loop {
+            let (read, from) = match self.wire {
+                Wire::Ping { .. } => match recvfrom(&self.fd, &mut *buffer, RecvFlags::empty()) {
+                    Ok((_, n, from)) => (Ok((n, n)), from),
+                    Err(e) => (Err(e), None),
+                },
+                _ => (recv(&self.fd, &mut *buffer, RecvFlags::empty()), None),
+            };
+            return match read {
+                Ok((0, _)) if matches!(self.wire, Wire::Tcp) => Ok(Input::End),
+                Ok((n, _)) => match self.wire {
+                    Wire::RawPing { ident, v6 } => match own_echo(&buffer[..n], ident, v6) {
+                        Some(at) => {
+                            buffer.copy_within(at..n, 0);
+                            Ok(Input::Bytes { len: n - at, dry: false })
+                        }
+                        None => Ok(Input::Aside),
+                    },
+                    Wire::Ping { peer } if from.is_some_and(|from| !is_from(from, peer)) => Ok(Input::Aside),
+                    // of plain TCP a read that does not fill the buffer was the last for now
+                    Wire::Tcp => Ok(Input::Bytes { len: n, dry: n < buffer.len() }),
+                    _ => Ok(Input::Bytes { len: n, dry: false }),
+                },
+                Err(Errno::AGAIN) => Ok(Input::Dry),
+                Err(Errno::INTR) => continue,
+                // an ICMP error about an earlier datagram (RFC 1122 section 4.1.3.3)
+                Err(e) if self.is_datagram() => {
+                    Err(ConnError::remote(e, "receive").datagrams(errors_told(&self.fd)))
+                }
+                Err(e) => Err(ConnError::remote(e, "receive")),
+            };
+        }
+    }
+
+    /// Say that nothing more will be sent (TLS: close_notify).
+    pub fn goodbye(&mut self) {
+        if let Wire::Tls(tls) = &mut self.wire {
+            tls.send_close_notify();
+            let _nothing_to_lose = self.flush_tls();
+        }
+    }
+}
+
+impl Connection for Conn {
+    fn is_datagram(&self) -> bool {
+        matches!(self.wire, Wire::Udp { .. } | Wire::Ping { .. } | Wire::RawPing { .. })
+    }
+
+    fn is_up(&self) -> bool {
+        self.connected
+            && match &self.wire {
+                Wire::Tls(tls) => !tls.is_handshaking(),
+                _ => true,
+            }
+    }
+
+    fn is_flushed(&self) -> bool {
+        self.out_at >= self.out.len()
+    }
+
+    fn take_refused(&mut self) -> Option<ConnError> {
+        self.refused.pop()
+    }
+}
+
+impl AsFd for Conn {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Cipher text taken at once. With a record that it completes it is less than [`read_tls`]'s buffer holds.
+const CIPHER_MAX: usize = 16 * 1024;
+
+fn read_tls(
+    tls: &mut ClientConnection,
+    fd: &OwnedFd,
+    buffer: &mut [u8],
+    cipher: &mut [u8],
+) -> Result<Input, ConnError> {
+    let failed = |e: rustls::Error| ConnError::new(Failure::Tls, run::tls_cause(&e));
+    loop {
+        let size = cipher.len().min(CIPHER_MAX);
+        let got = match recv(fd, &mut cipher[..size], RecvFlags::empty()) {
+            Ok((n, _)) => n,
+            Err(Errno::AGAIN) => return Ok(Input::Dry),
+            Err(Errno::INTR) => continue,
+            Err(e) => return Err(ConnError::remote(e, "receive")),
+        };
+        let mut records = &cipher[..got];
+        let mut filled = 0;
+        let mut over = got == 0;
+        loop {
+            // the session holds one record's plain text at most: it is taken out before more goes in
+            tls.read_tls(&mut records).map_err(|e| ConnError::new(Failure::Tls, e.to_string()))?;
+            let state = tls.process_new_packets().map_err(failed)?;
+            over |= state.peer_has_closed();
+            let mut plain = state.plaintext_bytes_to_read();
+            while plain > 0 && filled < buffer.len() {
+                match tls.reader().read(&mut buffer[filled..]) {
+                    Ok(n) if n > 0 => (filled, plain) = (filled + n, plain.saturating_sub(n)),
+                    _ => break,
+                }
+            }
+            if records.is_empty() {
+                break;
+            }
+        }
+        if filled > 0 {
+            return Ok(Input::Bytes { len: filled, dry: false });
+        }
+        if over {
+            return Ok(Input::End);
+        }
+        if tls.is_handshaking() || tls.wants_write() {
+            return Ok(Input::Aside);
+        }
+    }
+}
+
+/// Whether this address is one of the host's own, so that it can be bound.
+pub(super) fn can_bind(source: IpAddr) -> Result<(), Errno> {
+    let family = if source.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let fd = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(ipproto::UDP))?;
+    bind(&fd, &SocketAddr::new(source, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use run::{Plan, Trial};
+    use rustix::net::sendto;
+    use std::process::Command;
+
+    #[test]
+    fn pings_of_others_are_not_for_the_model() {
+        // in a new namespace nobody has ping sockets, and root has raw ones, which see every host's ICMP
+        if let Err(why) = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET) {
+            eprintln!("skipped: a network namespace needs root ({why})");
+            return;
+        }
+        assert!(Command::new("ip").args(["link", "set", "lo", "up"]).status().expect("iproute2").success());
+        let text = r#"{"name": "t", "groups": [{"name": "g", "target": "ping://127.0.0.1", "model": {"ping": {}}}]}"#;
+        let plan = Plan::new(profile::load(text).expect("good"), &Trial::default()).expect("a plan");
+        let mut conn = Conn::open(&plan.groups[0], 0).expect("a raw socket");
+        assert!(matches!(conn.wire, Wire::RawPing { .. }));
+        let other = rustix::net::socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::ICMP))
+            .expect("a raw socket");
+        let here: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        // an echo request of identifier 0 (RFC 792), which the kernel answers
+        let request = [8, 0, 0xf7, 0xff, 0, 0, 0, 0];
+        for _ in 0..50 {
+            sendto(&other, &request, SendFlags::empty(), &here).expect("sent");
+        }
+        let (mut buffer, mut cipher, mut aside) = ([0; 2048], [], 0);
+        loop {
+            match conn.read(&mut buffer, &mut cipher).expect("readable") {
+                Input::Aside => aside += 1,
+                Input::Dry => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(aside, 100, "each request, and each reply");
+    }
+}

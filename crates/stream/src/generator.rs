@@ -1,0 +1,354 @@
+//! Sends streams at their times.
+//!
+//! Each datagram has an intended send time that no delay before it changes; the signature carries that time,
+//! so what the generator is late by is in the measured delay, and counted as lateness besides. What the port
+//! has no room for is kept and sent first the next time: the generator loses nothing, it falls behind.
+
+use crate::report::{Report, Reporter, take};
+use crate::schedule::{Slot, Slots};
+use crate::segmenter::Segmenter;
+use dpdk::{Batch, Mempool, TxWork};
+use engine::{About, Cx, Element};
+use packet::Program;
+use packet::frame::{Marks, ROWS};
+use protocol::meter::{DELAY_MAX_NS, DeviceTally, Failure, Phase, Tally, Window};
+use protocol::time::Time;
+use std::time::Duration;
+
+/// What fell due at the very end of the load may still leave this much later.
+const GRACE: Duration = Duration::from_millis(1);
+
+/// One group's streams.
+#[derive(Debug)]
+pub struct Streams {
+    /// Number of the group in the plan.
+    pub group: usize,
+    /// When they send.
+    pub slots: Slots,
+    /// What they send.
+    pub program: Program,
+    /// Whether what they send shows who sent it, or when.
+    pub marked: bool,
+    /// What the port is to do with each frame.
+    pub work: Option<TxWork>,
+    /// Where each frame is to be cut into packets, which are what is counted.
+    pub cutter: Option<Box<Segmenter>>,
+    /// Bytes of each frame that are headers, and not counted as sent.
+    pub headers: usize,
+    /// Which streams go first when the port cannot take all: those with the higher number.
+    pub priority: u8,
+    /// Which device of the group is the first here; the others follow.
+    pub from: u32,
+    /// Stream number of that device; those of the others follow.
+    pub first: u16,
+    /// Counts, by phase.
+    pub meter: [Tally; 3],
+}
+
+impl Streams {
+    /// How many packets a frame becomes.
+    fn packets(&self) -> u64 {
+        self.cutter.as_ref().map_or(1, |cutter| cutter.packets() as u64)
+    }
+
+    /// When there is something to do next.
+    fn due(&self) -> Time {
+        let under_way = self.cutter.as_ref().is_some_and(|cutter| cutter.left() > 0);
+        if under_way { Time::ZERO } else { self.slots.due() }
+    }
+
+    /// Count `n` frames of `bytes` together that were due in `phase` and are sent.
+    #[inline]
+    fn count(&mut self, phase: Phase, n: usize, bytes: usize) {
+        let counts = &mut self.meter[phase as usize].counts;
+        counts.messages_intended += n as u64;
+        counts.messages_sent += n as u64;
+        counts.bytes_sent += bytes.saturating_sub(n * self.headers) as u64;
+    }
+}
+
+/// Element: see the module's own words.
+#[derive(Debug)]
+pub struct Generator {
+    streams: Vec<Streams>,
+    /// Of the frames of one batch, while they are made; kept so as not to be made each time.
+    marks: Box<Marks>,
+    pool: Mempool,
+    reporter: Reporter,
+    held: Batch,
+    /// Where the run's time zero was when it last moved.
+    zero: u64,
+    draining: bool,
+    /// There is nothing to send, at no time: to be asked again after the next tick.
+    asleep: bool,
+    /// Due before now and not sent when last reported: not to be counted as intended again.
+    behind: Vec<[u64; 3]>,
+}
+
+impl Generator {
+    /// For the streams of one port.
+    pub fn new(mut streams: Vec<Streams>, pool: Mempool, reporter: Reporter) -> Self {
+        let behind = vec![[0; 3]; streams.len()];
+        streams.sort_by_key(|streams| std::cmp::Reverse(streams.priority));
+        let marks = Box::new(Marks::NONE);
+        Self {
+            streams,
+            marks,
+            pool,
+            reporter,
+            held: Batch::new(),
+            zero: 0,
+            draining: false,
+            asleep: false,
+            behind,
+        }
+    }
+
+    /// The load is over: what is due until its end and not sent was intended, and flows end.
+    fn drain(&mut self, window: Window) {
+        self.draining = true;
+        self.count_behind(window, window.drain);
+        for streams in &mut self.streams {
+            for begun in streams.slots.under_way() {
+                streams.meter[window.phase(begun) as usize].counts.flows_completed += 1;
+            }
+        }
+    }
+
+    /// Count what is due before `end` and not sent as intended, once.
+    fn count_behind(&mut self, window: Window, end: Time) {
+        for (streams, behind) in self.streams.iter_mut().zip(&mut self.behind) {
+            let packets = streams.packets();
+            let warmup = packets.saturating_mul(streams.slots.pending(end.min(window.measure)));
+            let all = packets.saturating_mul(streams.slots.pending(end.min(window.drain)));
+            for (phase, pending) in [(0, warmup), (1, all - warmup.min(all))] {
+                // What was behind before and has been sent since was counted as intended by `send`.
+                // What is pending may be an estimate that was too high: the rest is made good the next time.
+                let counts = &mut streams.meter[phase].counts;
+                let (due, before) = (counts.messages_intended + pending, behind[phase]);
+                counts.messages_intended = due.saturating_sub(before);
+                behind[phase] = pending + before.saturating_sub(due);
+            }
+        }
+    }
+}
+
+/// Put as many datagrams as are due, fit into the batch and are written at once. Says whether that may not have been all.
+#[inline]
+fn send(
+    streams: &mut Streams,
+    marks: &mut Marks,
+    pool: &Mempool,
+    batch: &mut Batch,
+    zero: u64,
+    (now, due_by): (Time, Time),
+    window: Window,
+) -> bool {
+    if streams.cutter.is_some() {
+        send_cut(streams, marks, pool, batch, zero, (now, due_by), window);
+        return false;
+    }
+    let (have, most) = (batch.len(), batch.room().min(ROWS));
+    let ready = if most > 0 { streams.slots.ready(due_by, most) } else { 0 };
+    // The pool's packets have room for the longest frame: see where it is made.
+    let even = if streams.program.is_even() { streams.program.next_len() } else { 0 };
+    if ready == 0 || !pool.fill_frames(batch, have + ready, even) {
+        return false;
+    }
+    // Fewer than were ready, if a flow that ended moved the next slot away.
+    let Streams { slots, meter, .. } = streams;
+    let flows = |slot: &Slot| count_flow(meter, slot, window);
+    // Where a phase ends among them, each one's time is wanted.
+    let one_phase = window.phase(slots.due()) == window.phase(due_by);
+    let taken = if one_phase && !streams.marked {
+        slots.take_unmarked((due_by, ready), (zero, streams.first), marks, flows)
+    } else {
+        let taken = slots.take_all((due_by, ready), (zero, streams.first), marks, flows);
+        marks.devices[..taken].iter_mut().for_each(|device| *device += streams.from);
+        taken
+    };
+    batch.truncate(have + taken);
+    let mut frames: [&mut [u8]; ROWS] = std::array::from_fn(|_| Default::default());
+    if even > 0 {
+        frames.iter_mut().zip(batch.data_mut().skip(have)).for_each(|(frame, data)| *frame = data);
+    } else {
+        for (ahead, (frame, mbuf)) in frames.iter_mut().zip(&mut batch.frames_mut()[have..]).enumerate() {
+            *frame = mbuf.set_len(streams.program.len_ahead(ahead)).unwrap_or_default();
+        }
+    }
+    let (frames, sent_ns) = (&mut frames[..taken], &marks.sent_ns[..taken]);
+    let (Some(first), Some(last)) = (sent_ns.first(), sent_ns.last()) else { return false };
+    let due = |sent_ns: &u64| Time(sent_ns.saturating_sub(zero));
+    let (phase, bytes) = (window.phase(due(first)), frames.iter().map(|frame| frame.len()));
+    if phase == window.phase(due(last)) {
+        let bytes = if even > 0 { taken * even } else { bytes.sum() };
+        streams.count(phase, taken, bytes);
+    } else {
+        sent_ns.iter().zip(bytes).for_each(|(sent, bytes)| streams.count(window.phase(due(sent)), 1, bytes));
+    }
+    streams.program.write_all(frames, marks);
+    if let Some(work) = &streams.work {
+        batch.frames_mut()[have..].iter_mut().for_each(|mbuf| mbuf.leave(work));
+    }
+    // One value for all that leave together: the oldest's, so that none is made to look better than it was.
+    let late = now.since(due(first)).min(DELAY_MAX_NS);
+    let _grown = streams.meter[phase as usize].lateness.record_n(late, taken as u64);
+    taken == ROWS
+}
+
+/// The same for frames that are cut: one after the other, and none is begun before the last one's packets are all there.
+/// Apart from `send`, so that it is not in the way of all others.
+#[cold]
+#[inline(never)]
+fn send_cut(
+    streams: &mut Streams,
+    marks: &mut Marks,
+    pool: &Mempool,
+    batch: &mut Batch,
+    zero: u64,
+    (now, due_by): (Time, Time),
+    window: Window,
+) {
+    let Streams { slots, program, cutter: Some(cutter), .. } = streams else { return };
+    cutter.fill(pool, batch);
+    while cutter.left() == 0 && batch.room() > 0 && slots.ready(due_by, 1) > 0 {
+        let flows = |slot: &Slot| count_flow(&mut streams.meter, slot, window);
+        if slots.take_all((due_by, 1), (zero, streams.first), marks, flows) == 0 {
+            return;
+        }
+        marks.devices[0] += streams.from;
+        program.write_all(&mut [cutter.begin()], marks);
+        let due = Time(marks.sent_ns[0].saturating_sub(zero));
+        let meter = &mut streams.meter[window.phase(due) as usize];
+        let packets = cutter.packets() as u64;
+        meter.counts.messages_intended += packets;
+        meter.counts.messages_sent += packets;
+        meter.counts.bytes_sent += cutter.bytes() as u64;
+        let _grown = meter.lateness.record_n(now.since(due).min(DELAY_MAX_NS), packets);
+        cutter.fill(pool, batch);
+    }
+}
+
+/// Count the flow that begins or ends with this datagram.
+#[cold]
+fn count_flow(meter: &mut [Tally; 3], slot: &Slot, window: Window) {
+    if slot.begins {
+        let counts = &mut meter[window.phase(slot.due) as usize].counts;
+        counts.flows_intended += 1;
+        counts.flows_started += 1;
+    }
+    if slot.ends {
+        meter[window.phase(slot.begun) as usize].counts.flows_completed += 1;
+    }
+}
+
+impl Element for Generator {
+    fn about(&self) -> About {
+        About { kind: "generator", takes: false, outputs: &["out"], drops: &[], polled: true }
+    }
+
+    fn poll(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        /// How often to look whether a run that stands still goes on.
+        const LOOK_NS: u64 = 200_000;
+        self.held.move_to(batch);
+        if !batch.is_empty() {
+            // The port was full: it gets what it refused before anything new.
+            return;
+        }
+        if self.asleep {
+            // Not even the time is asked for, which costs as much as passing on ten packets.
+            return;
+        }
+        let Some(zero) = self.reporter.run().zero() else {
+            let at = cx.now() + LOOK_NS;
+            cx.wake_at(at);
+            return;
+        };
+        self.zero = zero;
+        let now = Time(cx.now().saturating_sub(zero));
+        let window = self.reporter.run().control.window();
+        if now >= window.drain + GRACE {
+            if !self.draining {
+                self.drain(window);
+            }
+            // What was begun is sent whole.
+            for cutter in self.streams.iter_mut().filter_map(|streams| streams.cutter.as_mut()) {
+                cutter.fill(&self.pool, batch);
+                if cutter.left() > 0 {
+                    cx.wake_at(zero);
+                }
+            }
+            return;
+        }
+        let due_by = now.min(Time(window.drain.0.saturating_sub(1)));
+        for streams in &mut self.streams {
+            while send(streams, &mut self.marks, &self.pool, batch, zero, (now, due_by), window) {}
+        }
+        let due = self.streams.iter().map(Streams::due).min().unwrap_or(Time::NEVER);
+        if due < Time::NEVER {
+            cx.wake_at(zero.saturating_add(due.0));
+        }
+        self.asleep = due == Time::NEVER && batch.is_empty();
+        // Groups that come later must not starve when others of the same priority fill every batch.
+        if self.streams.len() > 1 && batch.room() == 0 {
+            let mut at = 0;
+            for alike in self.streams.chunk_by_mut(|a, b| a.priority == b.priority) {
+                alike.rotate_left(1);
+                self.behind[at..at + alike.len()].rotate_left(1);
+                at += alike.len();
+            }
+        }
+    }
+
+    fn refused(&mut self, _: usize, batch: &mut Batch, _: &mut Cx<'_>) {
+        batch.move_to(&mut self.held);
+    }
+
+    fn tick(&mut self, now: u64) {
+        let asleep = std::mem::take(&mut self.asleep);
+        if !self.reporter.is_asked() {
+            return;
+        }
+        let now = Time(now.saturating_sub(self.zero));
+        let run = self.reporter.run();
+        let window = run.control.window();
+        if self.zero != 0 && !self.draining && !run.control.is_paused() {
+            if asleep && now >= window.drain + GRACE {
+                self.drain(window);
+            } else {
+                self.count_behind(window, now);
+            }
+        }
+        if self.reporter.run().is_ending() {
+            // The port never took these: our own loss, which makes the run invalid.
+            let mut lost = self.held.len();
+            self.held.clear();
+            for streams in &mut self.streams {
+                if let Some(cutter) = &mut streams.cutter {
+                    lost += cutter.left();
+                    cutter.abandon();
+                }
+                let failures = &mut streams.meter[Phase::Measure as usize].counts.failures;
+                failures[Failure::Local as usize] += std::mem::take(&mut lost) as u64;
+            }
+        }
+        let active = |streams: &Streams| if self.draining { 0 } else { streams.slots.active(now) };
+        let active = self.streams.iter().map(|streams| (streams.group, active(streams))).collect();
+        let streams = &mut self.streams;
+        self.reporter.tick(|| Report {
+            active,
+            groups: streams.iter_mut().map(|streams| (streams.group, take(&mut streams.meter))).collect(),
+            devices: streams.iter().flat_map(summaries).collect(),
+            ..Report::empty()
+        });
+    }
+}
+
+/// What each device sent, since the start.
+fn summaries(streams: &Streams) -> impl Iterator<Item = (u16, u32, DeviceTally)> + '_ {
+    let (group, packets) = (streams.group as u16, streams.packets());
+    streams.slots.sent().zip(streams.slots.begun()).zip(streams.from..).map(move |((sent, begun), device)| {
+        let sent = sent.saturating_mul(packets);
+        (group, device, DeviceTally { flows: (begun, begun), sent, ..DeviceTally::default() })
+    })
+}

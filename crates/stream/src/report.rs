@@ -1,0 +1,145 @@
+//! What elements and the run's supervisor share: the run's clock, and reports on request.
+
+use engine::Clock;
+use protocol::meter::{Counts, DeviceTally, Tally};
+use protocol::order::Reordering;
+use run::Control;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+
+/// The run as elements see it.
+#[derive(Debug)]
+pub struct Run {
+    /// How it is steered.
+    pub control: Arc<Control>,
+    clock: Clock,
+    /// The run's time zero on the engine's clock; `u64::MAX` while it stands still.
+    zero: AtomicU64,
+    /// How often reports were asked for.
+    asked: AtomicU64,
+    ending: AtomicBool,
+}
+
+impl Run {
+    /// A run that has not begun.
+    pub fn new(control: Arc<Control>) -> Self {
+        Self {
+            control,
+            clock: Clock::get(),
+            zero: AtomicU64::new(u64::MAX),
+            asked: AtomicU64::new(0),
+            ending: AtomicBool::new(false),
+        }
+    }
+
+    /// The run's time zero in nanoseconds on the engine's clock; `None` while the run stands still. The same
+    /// for all elements, on whatever worker.
+    #[inline]
+    pub fn zero(&self) -> Option<u64> {
+        if self.control.is_paused() {
+            self.zero.store(u64::MAX, Ordering::Relaxed);
+            return None;
+        }
+        match self.zero.load(Ordering::Relaxed) {
+            u64::MAX => {
+                let now = self.control.now()?;
+                let zero = self.clock.now().saturating_sub(now.0);
+                let set = self.zero.compare_exchange(u64::MAX, zero, Ordering::Relaxed, Ordering::Relaxed);
+                Some(set.map_or_else(|other| other, |_| zero))
+            }
+            zero => Some(zero),
+        }
+    }
+
+    /// The end is near.
+    pub fn end(&self) {
+        self.ending.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the end is near.
+    pub fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Relaxed)
+    }
+
+    /// Ask all elements for a report at their next tick.
+    pub fn ask(&self) -> u64 {
+        self.asked.fetch_add(1, Ordering::Release) + 1
+    }
+}
+
+/// What one element did since its last report.
+#[derive(Debug)]
+pub struct Report {
+    /// Number of the element among those that report.
+    pub element: usize,
+    /// Which request it answers.
+    pub asked: u64,
+    /// Tallies of the groups that it has to do with, by phase.
+    pub groups: Vec<(usize, [Tally; 3])>,
+    /// Devices with a flow under way, by group.
+    pub active: Vec<(usize, u32)>,
+    /// Each device's summary since the start: group, device, summary.
+    pub devices: Vec<(u16, u32, DeviceTally)>,
+}
+
+/// An element's side of reporting.
+#[derive(Debug)]
+pub struct Reporter {
+    run: Arc<Run>,
+    element: usize,
+    answered: u64,
+    to: Sender<Report>,
+}
+
+impl Reporter {
+    /// For the element with this number.
+    pub fn new(run: Arc<Run>, element: usize, to: Sender<Report>) -> Self {
+        Self { run, element, answered: 0, to }
+    }
+
+    /// The run.
+    #[inline]
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// Whether a report is asked for. Near the end each tick reports, as one of them will be the last.
+    pub fn is_asked(&self) -> bool {
+        self.run.is_ending() || self.run.asked.load(Ordering::Acquire) != self.answered
+    }
+
+    /// Report if that was asked for.
+    pub fn tick(&mut self, make: impl FnOnce() -> Report) {
+        if self.is_asked() {
+            let asked = self.run.asked.load(Ordering::Acquire);
+            self.answered = asked;
+            let report = Report { element: self.element, asked, ..make() };
+            // When the supervisor is gone nobody wants to know.
+            let _nobody = self.to.send(report);
+        }
+    }
+}
+
+impl Report {
+    /// With nothing in it.
+    pub fn empty() -> Self {
+        Self { element: 0, asked: 0, groups: Vec::new(), active: Vec::new(), devices: Vec::new() }
+    }
+}
+
+/// Hand out what was tallied and start again, keeping the memory, so that the packets' way need not ask for it.
+pub fn take(tallies: &mut [Tally; 3]) -> [Tally; 3] {
+    tallies.each_mut().map(|tally| {
+        let idle = tally.counts == Counts::default()
+            && tally.lateness.is_empty()
+            && tally.reordering().is_none_or(Reordering::is_empty)
+            && tally.delays.iter().all(|delay| delay.is_empty());
+        if idle {
+            return Tally::new(tally.delays.len());
+        }
+        let taken = tally.clone();
+        tally.clear();
+        taken
+    })
+}

@@ -1,0 +1,78 @@
+//! Frames of TCP that leave as several packets: cut by the port, or here.
+
+use dpdk::{Batch, Mempool, TxWork};
+use packet::frame::Cut;
+
+/// Of one group's streams.
+#[derive(Debug)]
+pub struct Segmenter {
+    cut: Cut,
+    /// How many packets a frame becomes.
+    packets: usize,
+    /// What to tell the port, if that cuts.
+    work: Option<TxWork>,
+    /// The frame under way.
+    frame: Box<[u8]>,
+    /// Packets of it that are on their way, in the batch or further.
+    made: usize,
+}
+
+impl Segmenter {
+    /// With nothing under way. `work`: the port cuts.
+    pub fn new(cut: Cut, work: Option<TxWork>) -> Self {
+        let packets = cut.packets();
+        Self { cut, packets, work, frame: vec![0; cut.whole()].into(), made: packets }
+    }
+
+    /// How many packets a frame becomes.
+    pub fn packets(&self) -> usize {
+        self.packets
+    }
+
+    /// Bytes of a frame's packets together.
+    pub fn bytes(&self) -> usize {
+        self.cut.bytes()
+    }
+
+    /// Packets of the frame under way that are still to be made.
+    pub fn left(&self) -> usize {
+        self.packets - self.made
+    }
+
+    /// Let what is left go.
+    pub fn abandon(&mut self) {
+        self.made = self.packets;
+    }
+
+    /// Begin the next frame: to be written there.
+    pub fn begin(&mut self) -> &mut [u8] {
+        self.made = 0;
+        &mut self.frame
+    }
+
+    /// Add what is left, or as much of it as fits, and there are packets for.
+    pub fn fill(&mut self, pool: &Mempool, batch: &mut Batch) {
+        let (have, n) = (batch.len(), self.left().min(batch.room()));
+        if n == 0 {
+            return;
+        }
+        if let Some(work) = &self.work {
+            if let Some(mut whole) = pool.packet(&self.frame) {
+                whole.leave(work);
+                // There is room.
+                let _full = batch.push(whole);
+                self.made = self.packets;
+            }
+            return;
+        }
+        if !pool.fill(batch, have + n) {
+            return;
+        }
+        for (number, mbuf) in (self.made..).zip(&mut batch.frames_mut()[have..]) {
+            // The pool's packets have room for the longest: see where it is made.
+            let out = mbuf.set_len(self.cut.packet_len(number)).unwrap_or_default();
+            self.cut.write(&self.frame, number, out);
+        }
+        self.made += n;
+    }
+}

@@ -1,0 +1,437 @@
+//! Watches a running graph and reports on it, beside the packets' way.
+
+use crate::report::{Report, Run};
+use dataplane::impaired::Impaired;
+use dataplane::link_watch::Watch;
+use dataplane::observe::counts;
+use dataplane::wiring;
+use dpdk::Port;
+use engine::{ElementStats, Engine};
+use protocol::meter::{DeviceTally, Failure, Phase, Tally};
+use protocol::time::Time;
+use run::interfaces::{Interface, Interfaces};
+use run::plan::Plan;
+use run::{FailureExample, Sample, SetupError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::{Duration, Instant};
+
+/// How often the supervisor looks.
+const TURN: Duration = Duration::from_millis(1);
+/// How long elements may take to report: many of their ticks.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// While draining: how often to look whether all came back.
+const LOOK: Duration = Duration::from_millis(20);
+/// How often to look whether all ports are there.
+const WATCH: Duration = Duration::from_millis(50);
+
+/// What one worker's thread got of the processor, ns.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cpu {
+    ran: u64,
+    waited: u64,
+}
+
+/// What became of a group's datagrams.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Balance {
+    /// Sent, by the phase they were meant for.
+    sent: [u64; 3],
+    /// Came back, by the phase they were meant for.
+    delivered: [u64; 3],
+    /// Failed for a reason that is known, by the phase in which that was seen.
+    failed: [u64; 3],
+    /// Of these, what ICMP said.
+    refused: u64,
+    unreachable: u64,
+}
+
+impl Balance {
+    fn add(&mut self, phases: &[Tally; 3]) {
+        for (phase, Tally { counts, .. }) in phases.iter().enumerate() {
+            self.sent[phase] += counts.messages_sent;
+            self.delivered[phase] += counts.messages_delivered;
+            self.failed[phase] += counts.failures.iter().sum::<u64>();
+            self.refused += counts.failures[Failure::Refused as usize];
+            self.unreachable += counts.failures[Failure::Unreachable as usize];
+        }
+    }
+
+    /// Those that neither came back nor failed, by the phase they were meant for. What failed is as a rule of the phase in
+    /// which that was seen; what is more than was lost in it is of another.
+    fn unanswered(&self) -> [u64; 3] {
+        let mut missing = [0, 1, 2].map(|phase| self.sent[phase].saturating_sub(self.delivered[phase]));
+        let mut over = 0;
+        for (missing, failed) in missing.iter_mut().zip(self.failed) {
+            over += failed.saturating_sub(*missing);
+            *missing = missing.saturating_sub(failed);
+        }
+        for missing in &mut missing {
+            let taken = over.min(*missing);
+            *missing -= taken;
+            over -= taken;
+        }
+        missing
+    }
+}
+
+/// One run's supervisor.
+pub(super) struct Supervisor {
+    plan: Arc<Plan>,
+    run: Arc<Run>,
+    /// Gone once stopped.
+    engine: Option<Engine>,
+    ports: Vec<(String, Port)>,
+    impaired: Vec<Impaired>,
+    watches: Vec<Watch>,
+    /// A port that was lost, which ended the run.
+    lost: Option<SetupError>,
+    /// The worker of each element that reports.
+    workers_of: Vec<usize>,
+    reports: Receiver<Report>,
+    samples: Sender<Sample>,
+    /// Tallies since the last sample, by worker and group.
+    tallies: Vec<Vec<[Tally; 3]>>,
+    /// Devices with a flow under way, by reporting element and group.
+    active: Vec<Vec<u32>>,
+    /// By reporting element, group and device: the latest summary.
+    devices: BTreeMap<(usize, u16, u32), DeviceTally>,
+    /// What became of datagrams since the start, by group.
+    balance: Vec<Balance>,
+    cpu_then: Vec<Cpu>,
+    wall_then: Instant,
+    /// The ports' counters before the run.
+    ports_before: Interfaces,
+    sampled: Time,
+    last_elements: Vec<ElementStats>,
+}
+
+fn none(plan: &Plan) -> Vec<[Tally; 3]> {
+    plan.groups.iter().map(|group| [(); 3].map(|()| Tally::of(group.about))).collect()
+}
+
+impl Supervisor {
+    #[expect(clippy::too_many_arguments, reason = "made in one place, from what was just built")]
+    pub fn new(
+        plan: Arc<Plan>,
+        run: Arc<Run>,
+        engine: Engine,
+        ports: Vec<(String, Port)>,
+        impaired: Vec<Impaired>,
+        reporters: &[String],
+        reports: Receiver<Report>,
+        samples: Sender<Sample>,
+        workers: usize,
+    ) -> Self {
+        let elements = engine.elements();
+        let before = interfaces(&ports, &elements);
+        let worker = |name: &String| elements.iter().find(|e| e.name == *name).map_or(0, |e| e.worker);
+        Self {
+            workers_of: reporters.iter().map(worker).collect(),
+            tallies: (0..workers).map(|_| none(&plan)).collect(),
+            active: vec![vec![0; plan.groups.len()]; reporters.len()],
+            devices: BTreeMap::new(),
+            balance: vec![Balance::default(); plan.groups.len()],
+            cpu_then: vec![Cpu::default(); workers],
+            wall_then: Instant::now(),
+            ports_before: before,
+            sampled: Time::ZERO,
+            last_elements: Vec::new(),
+            plan,
+            run,
+            engine: Some(engine),
+            watches: ports.iter().map(|(_, port)| Watch::new(port)).collect(),
+            lost: None,
+            ports,
+            impaired,
+            reports,
+            samples,
+        }
+    }
+
+    /// Watch until the run is over.
+    pub fn run(mut self) {
+        let run = Arc::clone(&self.run);
+        let control = &run.control;
+        while control.now().is_none() && !control.aborted() {
+            std::thread::sleep(TURN);
+        }
+        self.impaired.iter().for_each(Impaired::begin);
+        self.cpu_then = self.cpu();
+        self.wall_then = Instant::now();
+        let mut boundary = control.boundary(Time::ZERO);
+        let mut looked = Instant::now();
+        let mut watched = Instant::now();
+        while !control.aborted() {
+            std::thread::sleep(TURN);
+            if self.lost.is_none() && watched.elapsed() >= WATCH {
+                watched = Instant::now();
+                self.watch();
+            }
+            let now = control.now().unwrap_or_default();
+            if control.is_paused() {
+                continue;
+            }
+            let window = control.window();
+            // A stop may have brought the phase's end forward.
+            let end = match window.phase(self.sampled) {
+                Phase::Warmup => window.measure,
+                Phase::Measure => window.drain,
+                Phase::Drain => Time::NEVER,
+            };
+            boundary = boundary.min(end);
+            if now >= boundary {
+                self.gather();
+                self.sample(boundary, false);
+                boundary = control.boundary(boundary);
+            }
+            // Of a port that was lost nothing comes back.
+            let patience = self.lost.as_ref().map(|_| window.drain + LOOK);
+            if now >= patience.unwrap_or(Time::NEVER).min(control.end()) {
+                break;
+            }
+            if now >= window.drain && looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                self.gather();
+                if self.all_came_back() {
+                    break;
+                }
+            }
+        }
+        self.leave();
+    }
+
+    /// When a port was lost, the load ends.
+    fn watch(&mut self) {
+        // Without groups nothing is measured here: a reflector waits for who comes next.
+        let patient = self.plan.groups.is_empty();
+        let found =
+            self.watches.iter_mut().enumerate().find_map(|(i, watch)| Some((i, watch.lost(patient)?)));
+        let Some((index, what)) = found else { return };
+        let (name, port) = &self.ports[index];
+        let lost = SetupError::new(
+            "ND-91-01",
+            format!("transport.dpdk.ports[{index}]"),
+            format!("port {name} ({}) was lost: {what}", port.device()),
+            "See what ended it; what was measured until then is kept",
+        );
+        tracing::error!("{lost}");
+        self.lost = Some(lost);
+        self.run.control.stop();
+    }
+
+    /// Ask all elements what they did, and add it up.
+    fn gather(&mut self) {
+        let asked = self.run.ask();
+        let begun = Instant::now();
+        let mut missing = self.workers_of.len();
+        while missing > 0 {
+            let left = PATIENCE.saturating_sub(begun.elapsed());
+            let Ok(report) = self.reports.recv_timeout(left) else {
+                tracing::warn!(missing, "elements did not report in time");
+                return;
+            };
+            missing -= usize::from(report.asked == asked);
+            self.add(report);
+        }
+    }
+
+    fn add(&mut self, report: Report) {
+        let worker = self.workers_of[report.element];
+        for (group, tallies) in report.groups {
+            self.balance[group].add(&tallies);
+            self.tallies[worker][group]
+                .iter_mut()
+                .zip(&tallies)
+                .for_each(|(mine, theirs)| mine.merge(theirs));
+        }
+        for (group, active) in report.active {
+            self.active[report.element][group] = active;
+        }
+        for (group, device, tally) in report.devices {
+            self.devices.insert((report.element, group, device), tally);
+        }
+    }
+
+    fn echoes(&self, group: usize) -> bool {
+        self.plan.profile.groups[group].model.stateless().is_some_and(|stream| stream.echo)
+    }
+
+    /// Whether nothing is to be waited for.
+    fn all_came_back(&self) -> bool {
+        (0..self.balance.len()).all(|group| !self.echoes(group) || self.balance[group].unanswered() == [0; 3])
+    }
+
+    fn leave(mut self) {
+        self.run.end();
+        if let Some(engine) = self.engine.take() {
+            // The threads are gone afterwards, so this is the last chance to ask the kernel about them.
+            let cpu = Self::cpu_of(&engine);
+            self.last_elements = engine.stop();
+            while let Ok(report) = self.reports.try_recv() {
+                self.add(report);
+            }
+            self.count_lost();
+            let now = self.run.control.now().unwrap_or_default();
+            self.send(now.max(self.sampled), true, cpu);
+        }
+    }
+
+    /// What did not come back in time is unanswered.
+    fn count_lost(&mut self) {
+        for group in 0..self.balance.len() {
+            if !self.echoes(group) {
+                continue;
+            }
+            for (phase, lost) in self.balance[group].unanswered().into_iter().enumerate() {
+                self.tallies[0][group][phase].counts.failures[Failure::Unanswered as usize] += lost;
+            }
+        }
+    }
+
+    /// Devices of each group with a flow under way, of those that a worker drives.
+    fn active(&self, worker: usize) -> Vec<u32> {
+        let mut sum = vec![0; self.plan.groups.len()];
+        let mine = self.active.iter().zip(&self.workers_of).filter(|(_, of)| **of == worker);
+        mine.flat_map(|(active, _)| active.iter().enumerate()).for_each(|(group, n)| sum[group] += n);
+        sum
+    }
+
+    fn sample(&mut self, until: Time, last: bool) {
+        let cpu = self.cpu();
+        self.send(until, last, cpu);
+    }
+
+    fn send(&mut self, until: Time, last: bool, cpu: Vec<Cpu>) {
+        let phase = self.run.control.window().phase(self.sampled);
+        let took = u64::try_from(self.wall_then.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let elements = self.engine.as_ref().map_or_else(|| self.last_elements.clone(), Engine::elements);
+        let mut devices = if last { self.summaries() } else { Vec::new() };
+        let mut ports = run::interfaces::between(&self.ports_before, &interfaces(&self.ports, &elements));
+        let mut complaints = if last { self.complaints() } else { Vec::new() };
+        for (worker, cpu) in cpu.iter().enumerate() {
+            let then = self.cpu_then.get(worker).copied().unwrap_or_default();
+            let mine = |e: &&ElementStats| e.worker == worker;
+            let sample = Sample {
+                worker,
+                from: self.sampled,
+                until,
+                phase,
+                groups: std::mem::replace(&mut self.tallies[worker], none(&self.plan)),
+                active: self.active(worker),
+                stalls: Vec::new(),
+                ran: cpu.ran.saturating_sub(then.ran),
+                waited: cpu.waited.saturating_sub(then.waited),
+                took,
+                // All that belongs to no worker goes with the first.
+                complaints: std::mem::take(&mut complaints),
+                ports: std::mem::take(&mut ports),
+                elements: elements.iter().filter(mine).map(counts).collect(),
+                last: last.then(|| self.lost.clone().map_or(Ok(()), Err)),
+                devices: std::mem::take(&mut devices),
+            };
+            // The collector may be gone already: then nobody wants it.
+            let _nobody = self.samples.send(sample);
+        }
+        self.sampled = until;
+        self.wall_then = Instant::now();
+        self.cpu_then = cpu;
+    }
+
+    /// Each device's summary: what its generator and the receivers say of it, put together.
+    fn summaries(&self) -> Vec<(u16, u32, DeviceTally)> {
+        let mut all: BTreeMap<(u16, u32), DeviceTally> = BTreeMap::new();
+        for ((_, group, device), part) in &self.devices {
+            let whole = all.entry((*group, *device)).or_default();
+            whole.flows.0 += part.flows.0;
+            whole.flows.1 += part.flows.1;
+            whole.sent += part.sent;
+            whole.delivered += part.delivered;
+            whole.duplicates = whole.duplicates.saturating_add(part.duplicates);
+            whole.reordered = whole.reordered.saturating_add(part.reordered);
+            whole.delay_sum = whole.delay_sum.saturating_add(part.delay_sum);
+            whole.delay_max = whole.delay_max.max(part.delay_max);
+            whole.pattern.merge(&part.pattern);
+        }
+        let finish = |((group, device), mut tally): ((u16, u32), DeviceTally)| {
+            if self.echoes(group.into()) {
+                let lost = tally.sent.saturating_sub(tally.delivered);
+                tally.failed = u32::try_from(lost).unwrap_or(u32::MAX);
+            }
+            (group, device, tally)
+        };
+        all.into_iter().map(finish).collect()
+    }
+
+    fn complaints(&self) -> Vec<FailureExample> {
+        let of = |(group, balance): (usize, &Balance)| {
+            let lost = if self.echoes(group) { balance.unanswered().iter().sum() } else { 0 };
+            let told = [
+                (Failure::Unanswered, lost, "did not come back"),
+                (Failure::Refused, balance.refused, "were answered by ICMP: nobody listens at the port"),
+                (Failure::Unreachable, balance.unreachable, "were answered by ICMP: they did not get there"),
+            ];
+            told.into_iter().filter(|(_, count, _)| *count > 0).map(move |(kind, count, what)| {
+                FailureExample { group, kind, text: format!("{count} datagrams {what}") }
+            })
+        };
+        self.balance.iter().enumerate().flat_map(of).collect()
+    }
+
+    fn cpu(&self) -> Vec<Cpu> {
+        self.engine.as_ref().map_or_else(Vec::new, Self::cpu_of)
+    }
+
+    /// From `/proc/self/task/THREAD/schedstat`: time run, time runnable but waiting, slices.
+    fn cpu_of(engine: &Engine) -> Vec<Cpu> {
+        let read = |thread: u64| {
+            let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
+            let mut numbers = text.split_whitespace().map_while(|number| number.parse().ok());
+            Some(Cpu { ran: numbers.next()?, waited: numbers.next()? })
+        };
+        engine.workers().iter().map(|worker| read(worker.thread).unwrap_or_default()).collect()
+    }
+}
+
+/// The ports' counters since they were opened.
+fn interfaces(ports: &[(String, Port)], elements: &[ElementStats]) -> Interfaces {
+    let bytes = |name: &str, kind: &str| -> u64 {
+        elements.iter().filter(|e| wiring::is(&e.name, name, kind)).map(|e| e.bytes).sum()
+    };
+    let read = |(name, port): &(String, Port)| {
+        let stats = port.stats();
+        // Some virtual ports count no bytes; their elements do.
+        let or = |own: u64, element: &str| if own > 0 { own } else { bytes(name, element) };
+        let interface = Interface {
+            rx_packets: stats.rx_packets,
+            rx_bytes: or(stats.rx_bytes, "rx"),
+            tx_packets: stats.tx_packets,
+            tx_bytes: or(stats.tx_bytes, "tx"),
+            rx_dropped: stats.rx_missed + stats.rx_no_memory,
+            tx_dropped: stats.tx_unfit,
+            rx_errors: stats.rx_errors,
+            tx_errors: stats.tx_errors,
+        };
+        (name.clone(), interface)
+    };
+    ports.iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_datagram_is_delivered_failed_or_unanswered() {
+        let unanswered =
+            |sent, delivered, failed| Balance { sent, delivered, failed, ..Balance::default() }.unanswered();
+        assert_eq!(unanswered([10, 100, 0], [10, 100, 0], [0; 3]), [0; 3]);
+        assert_eq!(unanswered([10, 100, 0], [7, 90, 0], [1, 4, 0]), [2, 6, 0]);
+        // what was refused just after the warm-up had been sent just before its end
+        assert_eq!(unanswered([10, 100, 0], [0, 100, 0], [9, 1, 0]), [0; 3]);
+        assert_eq!(unanswered([10, 100, 0], [8, 0, 0], [5, 90, 0]), [0, 7, 0]);
+        // more errors than datagrams: somebody makes them up
+        assert_eq!(unanswered([0, 5, 0], [0; 3], [0, 50, 0]), [0; 3]);
+    }
+}

@@ -1,0 +1,34 @@
+//! Trials over DPDK ports.
+#![allow(dead_code, unused_imports, reason = "each test file uses some of it")]
+
+use run::{Control, SetupError};
+use serde_json::Value;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use stream::Dpdk;
+pub use testbed::net;
+
+/// Workers poll: two runs at once on two cores would starve each other. The others wait as long as this is held.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Run a profile to its end; `prepare` has the ports before they send, `steer` the run while it goes on.
+pub fn run_with(
+    profile: &Value,
+    prepare: impl FnOnce(&Dpdk),
+    steer: impl FnOnce(&Dpdk, &Control),
+) -> Result<Value, SetupError> {
+    let make = |profile: &profile::Profile| {
+        let profile::Transport::Dpdk(settings) = &profile.transport else { panic!("not dpdk") };
+        Dpdk::new(settings)
+    };
+    let (result, flows) = testbed::trial::run_with(profile, make, prepare, steer)?;
+    assert!(flows.iter().all(|flow| flow.tally.delivered <= flow.tally.sent));
+    Ok(serde_json::to_value(result).expect("JSON"))
+}
+
+/// Run a profile to its end.
+pub fn run(profile: &Value) -> Result<Value, SetupError> {
+    run_with(profile, |_| (), |_, _| ())
+}
