@@ -2,6 +2,7 @@
 
 use crate::clock::Watch;
 use crate::counters::{BUILT_IN, Counters, OVERFLOW, REFUSED};
+use crate::mailbox::Mail;
 use dpdk::{BURST, Batch, Mbuf, RingRoom};
 
 /// What an element is, told once before it runs.
@@ -49,6 +50,13 @@ pub trait Element: Send {
     /// them: then they are dropped, as `refused`.
     fn refused(&mut self, output: usize, batch: &mut Batch, cx: &mut Cx<'_>) {
         let _dropped = (output, batch, cx);
+    }
+
+    /// Answer a [`Request`](crate::Request) from outside, sent with [`View::request`](crate::View::request): change a setting,
+    /// or tell what is held here, page by page. Called by the worker between two turns; it should take no longer than a burst
+    /// of packets does. It may allocate, as the packets' way is elsewhere. By default nothing is understood.
+    fn control(&mut self, mail: Mail, now: u64) {
+        let _not_understood = (mail, now);
     }
 
     /// Whether the bytes of the packets that it takes, or makes, are counted: a port's. To look into each packet for its

@@ -4,6 +4,7 @@ use crate::counters::{BUILT_IN, Counters, ElementStats, WorkerCounters, WorkerSt
 use crate::element::About;
 use crate::graph::{Graph, GraphError};
 use crate::idle::IdlePolicy;
+use crate::mailbox::{ControlError, Request, Slot, mailbox};
 use crate::placement::Placement;
 use crate::trace::{self, Desk, Filter, Traced, Tracer};
 use crate::worker::{Inlet, Seated, Target, Worker};
@@ -11,9 +12,9 @@ use dpdk::{Batch, Eal, Ring};
 use std::fmt;
 use std::num::NonZero;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// How workers behave.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +62,6 @@ pub enum EngineError {
 
 /// A running graph. Dropping it stops it.
 pub struct Engine {
-    stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Worker>>,
     view: View,
 }
@@ -71,6 +71,7 @@ pub struct Engine {
 pub struct View {
     elements: Arc<[Watched]>,
     workers: Arc<[(Option<usize>, Arc<WorkerCounters>)]>,
+    slots: Arc<[Slot]>,
     desk: Arc<Desk>,
 }
 
@@ -85,6 +86,8 @@ struct Watched {
     name: String,
     about: About,
     worker: usize,
+    /// Which of its worker's elements it is.
+    place: usize,
     counters: Arc<Counters>,
 }
 
@@ -99,10 +102,12 @@ impl Engine {
         graph.check()?;
         let seats = graph.seats(placement)?;
         let desk = Arc::new(Desk::new(placement.workers.len()));
-        let worker = |options: &Options, desk: &Arc<Desk>| {
-            Worker::new(options.idle, options.tick_ns, Tracer::new(Arc::clone(desk)))
+        let worker = || {
+            let (slot, mailbox) = mailbox();
+            (slot, Worker::new(options.idle, options.tick_ns, mailbox, Tracer::new(Arc::clone(&desk))))
         };
-        let mut workers: Vec<Worker> = placement.workers.iter().map(|_| worker(options, &desk)).collect();
+        let (slots, mut workers): (Vec<Slot>, Vec<Worker>) =
+            placement.workers.iter().map(|_| worker()).unzip();
         // Where each element is within its worker.
         let mut places = Vec::new();
         let mut counts = vec![0; workers.len()];
@@ -135,7 +140,13 @@ impl Engine {
             let counters = Arc::new(Counters::new(node.about.drops.len()));
             let side = (1..outputs.len()).map(|_| Some(Box::default())).collect();
             let about = node.about;
-            elements.push(Watched { name: node.name, about, worker: seat, counters: counters.clone() });
+            elements.push(Watched {
+                name: node.name,
+                about,
+                worker: seat,
+                place: places[i],
+                counters: counters.clone(),
+            });
             let (polled, takes) = (about.polled, about.takes);
             let weighs = node.element.counts_bytes();
             workers[seat].elements.push(Seated {
@@ -153,13 +164,13 @@ impl Engine {
         let cores: Vec<_> = placement.workers.iter().map(|seat| seat.core).collect();
         let watched =
             cores.iter().copied().zip(workers.iter().map(|worker| worker.counters.clone())).collect();
-        let view = View { elements: elements.into(), workers: watched, desk };
-        let mut engine = Self { stop: Arc::default(), threads: Vec::new(), view };
+        let view = View { elements: elements.into(), workers: watched, slots: slots.into(), desk };
+        let mut engine = Self { threads: Vec::new(), view };
         let (ready, answers) = channel();
         for (number, (worker, core)) in workers.into_iter().zip(cores).enumerate() {
-            let (stop, ready) = (engine.stop.clone(), ready.clone());
+            let ready = ready.clone();
             let thread = std::thread::Builder::new().name(format!("worker{number}"));
-            let thread = thread.spawn(move || work(worker, eal, number, core, &stop, &ready));
+            let thread = thread.spawn(move || work(worker, eal, number, core, &ready));
             let thread =
                 thread.map_err(|why| EngineError::Thread { worker: number, cause: why.to_string() })?;
             engine.threads.push(thread);
@@ -195,7 +206,7 @@ impl Engine {
     }
 
     fn halt(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.view.slots.iter().for_each(Slot::stop);
         // All workers are joined before the first is dropped: no port closes while others still use it.
         let workers: Vec<_> = self.threads.drain(..).map(JoinHandle::join).collect();
         if workers.iter().any(Result::is_err) {
@@ -227,6 +238,22 @@ impl View {
             thread: counters.thread.get(),
         };
         self.workers.iter().map(stats).collect()
+    }
+
+    /// Ask the element called `name` something and wait for the answer, `patience` at most: see
+    /// [`Element::control`](crate::Element::control). Its worker answers between two turns; packets do not wait for it.
+    pub fn request<R: Request>(
+        &self,
+        name: &str,
+        request: R,
+        patience: Duration,
+    ) -> Result<R::Reply, ControlError> {
+        let Some(element) = self.elements.iter().find(|element| element.name == name) else {
+            let known =
+                self.elements.iter().map(|element| element.name.as_str()).collect::<Vec<_>>().join(", ");
+            return Err(ControlError::NoElement { name: name.into(), known });
+        };
+        self.slots[element.worker].request(element.place, name, request, patience)
     }
 
     /// Trace the next packets that come from a source and that the filter wants, at most [`trace::PACKETS`]. What
@@ -281,7 +308,6 @@ fn work(
     eal: &'static Eal,
     number: usize,
     core: Option<usize>,
-    stop: &AtomicBool,
     ready: &Sender<Result<(), EngineError>>,
 ) -> Worker {
     let pinned = core.map_or(Ok(()), |core| {
@@ -300,7 +326,7 @@ fn work(
     match pinned.and_then(|()| Ok(eal.register_thread()?)) {
         Ok(_known) => {
             let _gone = ready.send(Ok(()));
-            worker.run(stop);
+            worker.run();
         }
         Err(why) => {
             let _gone = ready.send(Err(why));

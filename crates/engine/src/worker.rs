@@ -4,10 +4,10 @@ use crate::clock::Watch;
 use crate::counters::{Counters, WorkerCounters};
 use crate::element::{Cx, Element};
 use crate::idle::{Idle, IdlePolicy, Rest};
+use crate::mailbox::Mailbox;
 use crate::trace::Tracer;
 use dpdk::{Batch, RingRoom, RingRx, RingTx};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Of so many turns with work, one is timed element by element.
 const TIMED: u32 = 16;
@@ -56,6 +56,7 @@ pub(crate) struct Worker {
     pub(crate) inlets: Vec<Inlet>,
     pub(crate) outlets: Vec<RingTx>,
     pub(crate) counters: Arc<WorkerCounters>,
+    mailbox: Mailbox,
     tracer: Tracer,
     watch: Watch,
     policy: IdlePolicy,
@@ -67,12 +68,13 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn new(policy: IdlePolicy, tick_ns: u64, tracer: Tracer) -> Self {
+    pub(crate) fn new(policy: IdlePolicy, tick_ns: u64, mailbox: Mailbox, tracer: Tracer) -> Self {
         Self {
             elements: Vec::new(),
             inlets: Vec::new(),
             outlets: Vec::new(),
             counters: Arc::default(),
+            mailbox,
             tracer,
             watch: Watch::new(),
             policy,
@@ -83,15 +85,15 @@ impl Worker {
     }
 
     /// Run until told to stop.
-    pub(crate) fn run(&mut self, stop: &AtomicBool) {
+    pub(crate) fn run(&mut self) {
         self.watch.skip();
         let mut idle = Idle::new(self.policy, self.watch.last());
         // Two loops, so that the one without traces need not even ask.
-        while !stop.load(Ordering::Relaxed) {
+        while !self.mailbox.signal.must_stop() {
             if self.tracer.is_on() {
-                self.turns::<true>(&mut idle, stop);
+                self.turns::<true>(&mut idle);
             } else {
-                self.turns::<false>(&mut idle, stop);
+                self.turns::<false>(&mut idle);
             }
         }
         let now = self.watch.now();
@@ -99,13 +101,31 @@ impl Worker {
         self.tracer.is_on();
     }
 
+    /// Hand requests to the elements that they are for.
+    #[cold]
+    fn read_mail(&mut self) {
+        let (now, elements) = (self.watch.now(), &mut self.elements);
+        self.mailbox.empty(|at, mail| {
+            if let Some(seated) = elements.get_mut(at) {
+                seated.element.control(mail, now);
+            }
+        });
+        self.watch.pass();
+    }
+
     /// Run until told to stop, or until traces begin or end. `T`: whether packets are traced.
-    fn turns<const T: bool>(&mut self, idle: &mut Idle, stop: &AtomicBool) {
+    fn turns<const T: bool>(&mut self, idle: &mut Idle) {
         let polled: Vec<usize> = (0..self.elements.len()).filter(|i| self.elements[*i].polled).collect();
         let mut batch = Batch::new();
         let mut next_tick = self.watch.last() + self.tick_ns;
         let (mut works, mut busy) = (0u32, false);
-        while !stop.load(Ordering::Relaxed) {
+        loop {
+            if self.mailbox.signal.is_set() {
+                if self.mailbox.signal.must_stop() {
+                    return;
+                }
+                self.read_mail();
+            }
             self.due = u64::MAX;
             self.timed = works.is_multiple_of(TIMED);
             if self.timed && busy {
