@@ -1,9 +1,10 @@
 //! Elements and the edges between them.
 
+use crate::affinity::Affinity;
 use crate::counters::REASONS;
 use crate::element::{About, Element};
-use crate::placement::Placement;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// An element of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -21,13 +22,22 @@ pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) about: About,
     pub(crate) element: Box<dyn Element>,
+    /// Makes the replica of that number, from 1 on, while there are any more.
+    pub(crate) more: Option<More>,
 }
+
+/// See [`Node::more`].
+pub(crate) type More = Box<dyn FnMut(usize) -> Option<Box<dyn Element>> + Send>;
+/// Makes the rule for one edge that leads to replicas.
+pub(crate) type MakeAffinity = Box<dyn Fn() -> Box<dyn Affinity> + Send>;
 
 /// Elements and edges: what is done with packets, not where.
 #[derive(Default)]
 pub struct Graph {
     pub(crate) nodes: Vec<Node>,
     pub(crate) edges: Vec<Edge>,
+    /// Rules by name, besides the built-in ones.
+    pub(crate) affinities: BTreeMap<String, MakeAffinity>,
 }
 
 /// What is wrong with a graph or its placement.
@@ -74,6 +84,48 @@ pub enum GraphError {
     /// An element has more reasons to drop than there are counters.
     #[error("'{0}' has more than {REASONS} reasons to drop")]
     Reasons(String),
+    /// The placement asks for several of an element that does not exist.
+    #[error("there are to be {count} of '{name}', which does not exist; there are: {known}")]
+    UnknownReplicated {
+        /// The name.
+        name: String,
+        /// How many.
+        count: usize,
+        /// The names that exist.
+        known: String,
+    },
+    /// There cannot be as many of an element.
+    #[error("there are to be {count} of '{name}'; there can be 1 to {most}")]
+    Replicas {
+        /// The name.
+        name: String,
+        /// How many are asked for.
+        count: usize,
+        /// How many there can be.
+        most: usize,
+    },
+    /// The placement names a rule that does not exist.
+    #[error("replicas of '{name}' go by affinity '{affinity}', which does not exist; there are: {known}")]
+    UnknownAffinity {
+        /// The element.
+        name: String,
+        /// The rule.
+        affinity: String,
+        /// The rules that exist.
+        known: String,
+    },
+    /// Replicas are to be joined one by one with others, which are not as many.
+    #[error("'{to}' goes by affinity 'upstream' with {count} replicas, but '{from}' before it has {before}")]
+    Upstream {
+        /// The element.
+        to: String,
+        /// How many there are of it.
+        count: usize,
+        /// The element before it.
+        from: String,
+        /// How many there are of that.
+        before: usize,
+    },
     /// The placement names an element that does not exist.
     #[error("worker {worker} is to run '{name}', which does not exist; there are: {known}")]
     Unknown {
@@ -112,8 +164,31 @@ impl Graph {
     /// Add an element under a name of its own, such as `west.tx`.
     pub fn add(&mut self, name: impl Into<String>, element: impl Element + 'static) -> ElementId {
         let about = element.about();
-        self.nodes.push(Node { name: name.into(), about, element: Box::new(element) });
+        self.nodes.push(Node { name: name.into(), about, element: Box::new(element), more: None });
         ElementId(self.nodes.len() - 1)
+    }
+
+    /// Add an element of which there may be several, as the placement says. `make(i)` makes number `i`, all of one kind;
+    /// `None`: there are no more than `i`, such as a port's queues. Number 0 is made at once; `None` then adds nothing.
+    pub fn add_replicable<E: Element + 'static>(
+        &mut self,
+        name: impl Into<String>,
+        mut make: impl FnMut(usize) -> Option<E> + Send + 'static,
+    ) -> Option<ElementId> {
+        let first = make(0)?;
+        let more: More = Box::new(move |i| make(i).map(|element| Box::new(element) as Box<dyn Element>));
+        let about = first.about();
+        self.nodes.push(Node { name: name.into(), about, element: Box::new(first), more: Some(more) });
+        Some(ElementId(self.nodes.len() - 1))
+    }
+
+    /// Give a rule that placements may name a name. `make` is called for each edge that leads to replicas that go by it.
+    pub fn affinity<A: Affinity + 'static>(
+        &mut self,
+        name: impl Into<String>,
+        make: impl Fn() -> A + Send + 'static,
+    ) {
+        self.affinities.insert(name.into(), Box::new(move || Box::new(make())));
     }
 
     /// Connect the first output of `from` to `to`.
@@ -202,32 +277,13 @@ impl Graph {
             }
         }
     }
-
-    /// The worker of each element, in order.
-    pub fn seats(&self, placement: &Placement) -> Result<Vec<usize>, GraphError> {
-        if placement.workers.is_empty() {
-            return Err(GraphError::NoWorker);
-        }
-        let mut seats = vec![None; self.nodes.len()];
-        for (worker, seat) in placement.workers.iter().enumerate() {
-            for name in &seat.elements {
-                let Some(ElementId(at)) = self.find(name) else {
-                    let known = self.names().collect::<Vec<_>>().join(", ");
-                    return Err(GraphError::Unknown { worker, name: name.clone(), known });
-                };
-                if seats[at].replace(worker).is_some() {
-                    return Err(GraphError::TwicePlaced(name.clone()));
-                }
-            }
-        }
-        Ok(seats.into_iter().map(|seat| seat.unwrap_or(0)).collect())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::Seat;
+    use crate::placement::{Placement, Seat};
+    use crate::replicas::Placed;
 
     struct Plain(About);
 
@@ -302,13 +358,13 @@ mod tests {
 
     #[test]
     fn a_placement_seats_each_element_once() {
-        let (graph, _) = line();
-        assert_eq!(graph.seats(&Placement::single(None)), Ok(vec![0, 0, 0]));
-        assert_eq!(graph.seats(&Placement::split([&["source"], &["sink"]])), Ok(vec![0, 0, 1]));
-        assert_eq!(graph.seats(&Placement::split([])), Err(GraphError::NoWorker));
+        let seats = |placement: &Placement| Placed::new(line().0, placement).map(|placed| placed.seats);
+        assert_eq!(seats(&Placement::single(None)), Ok(vec![0, 0, 0]));
+        assert_eq!(seats(&Placement::split([&["source"], &["sink"]])), Ok(vec![0, 0, 1]));
+        assert_eq!(seats(&Placement::split([])), Err(GraphError::NoWorker));
         let twice = Placement::split([&["sink"], &["sink"]]);
-        assert_eq!(graph.seats(&twice), Err(GraphError::TwicePlaced("sink".into())));
-        let why = graph.seats(&Placement::split([&["sinc"]])).unwrap_err().to_string();
+        assert_eq!(seats(&twice), Err(GraphError::TwicePlaced("sink".into())));
+        let why = seats(&Placement::split([&["sinc"]])).unwrap_err().to_string();
         assert!(why.contains("'sinc'") && why.contains("source, middle, sink"), "{why}");
     }
 

@@ -11,25 +11,31 @@
 //! On the packet path nothing allocates, locks or waits. Counters are written by one worker each and read
 //! by anybody; whatever else an element has to tell it sends from [`Element::tick`].
 
+pub mod affinity;
 pub mod clock;
 pub mod counters;
+mod distributor;
 pub mod element;
 pub mod graph;
 mod idle;
 pub mod mailbox;
+mod parser;
 pub mod placement;
 pub mod port;
+mod replicas;
 mod run;
 pub mod topology;
 pub mod trace;
 mod worker;
 
+pub use affinity::Affinity;
 pub use clock::Clock;
 pub use counters::{ElementStats, WorkerStats};
 pub use element::{About, Cx, Element};
 pub use graph::{ElementId, Graph, GraphError};
 pub use idle::IdlePolicy;
 pub use mailbox::{ControlError, Mail, Request};
-pub use placement::{Placement, Seat};
+pub use parser::Parser;
+pub use placement::{Placement, Replicas, Seat};
 pub use run::{Engine, EngineError, Options, View};
 pub use topology::{Misfit, Threads, Topology, Wish};

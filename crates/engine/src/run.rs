@@ -6,6 +6,7 @@ use crate::graph::{Graph, GraphError};
 use crate::idle::IdlePolicy;
 use crate::mailbox::{ControlError, Request, Slot, mailbox};
 use crate::placement::Placement;
+use crate::replicas::Placed;
 use crate::trace::{self, Desk, Filter, Traced, Tracer};
 use crate::worker::{Inlet, Seated, Target, Worker};
 use dpdk::{Batch, Eal, Ring};
@@ -100,7 +101,8 @@ impl Engine {
         options: &Options,
     ) -> Result<Self, EngineError> {
         graph.check()?;
-        let seats = graph.seats(placement)?;
+        let Placed { graph, seats } = Placed::new(graph, placement)?;
+        graph.check()?;
         let desk = Arc::new(Desk::new(placement.workers.len()));
         let worker = || {
             let (slot, mailbox) = mailbox();

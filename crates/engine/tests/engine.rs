@@ -28,7 +28,7 @@ fn run(placement: &Placement, most: usize) -> Vec<ElementStats> {
     loop {
         let stats = engine.elements();
         let [numbers, sort, threes, rest] = &stats[..] else { panic!("four elements") };
-        let through = numbers.packets_out == COUNT.into() && sort.packets_in == COUNT.into();
+        let through = numbers.packets_out == u64::from(COUNT) && sort.packets_in == u64::from(COUNT);
         if through && sort.packets_out == threes.packets_in + rest.packets_in {
             break;
         }

@@ -3,6 +3,7 @@
 use crate::bytes::take;
 use crate::parse::Parsed;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
 
 /// The key of a flow hash. Who does not know it cannot choose flows whose hashes collide.
 #[derive(Clone, Copy)]
@@ -21,6 +22,12 @@ impl FlowKey {
         // The standard library's hasher is keyed by the system's random numbers.
         let source = RandomState::new();
         Self { key: [source.hash_one(0), source.hash_one(1)] }
+    }
+
+    /// The key that all of this process use, so that their hashes compare: a random one, made at first use.
+    pub fn shared() -> Self {
+        static KEY: OnceLock<FlowKey> = OnceLock::new();
+        *KEY.get_or_init(Self::random)
     }
 
     /// The hash of the frame's flow: protocol, addresses and ports, or the identifier of an ICMP query. All fragments of a

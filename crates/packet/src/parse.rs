@@ -3,6 +3,7 @@
 use crate::bytes::take;
 use crate::ethernet::{self, kind};
 use crate::layers::{Fault, Fragment, Layers, protocol};
+use crate::udp::Datagram;
 
 /// What a frame is made of. Of a frame that is not IP only what comes before its network header is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +64,17 @@ impl Parsed {
         let ip = self.ip.filter(|ip| !ip.fragment)?;
         let (l4, end) = (ip.l4.into(), ip.end.into());
         Some(Layers::known(self.l3.into(), l4, end, ip.protocol, ip.v6))
+    }
+
+    /// Whether the checksum of what IP carries is right, in a whole packet; of what has none that is known here, yes. UDP over
+    /// IPv4 may come without (RFC 768).
+    #[inline]
+    pub fn is_intact(&self, frame: &[u8]) -> bool {
+        let Some(layers) = self.layers() else { return true };
+        match layers.protocol {
+            protocol::UDP => Datagram::parse(frame, &layers).is_ok(),
+            _ => layers.is_intact(frame),
+        }
     }
 
     /// Source and destination address of an IP packet, one after the other, as they stand in the header.

@@ -1,0 +1,54 @@
+//! The hand-off to the replicas of a stage, where the port does not do it.
+
+use crate::affinity::Affinity;
+use crate::element::{About, Cx, Element};
+use crate::mailbox::Mail;
+use dpdk::Batch;
+
+/// Most replicas of one stage.
+pub const MOST: usize = 32;
+
+const OUTPUTS: [&str; MOST] = [
+    "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17", "18",
+    "19", "20", "21", "22", "23", "24", "25", "26", "27", "28", "29", "30", "31",
+];
+
+/// Hands each packet to the replica that its [`Affinity`] names. Packets of one key stay in order, as they go one way. What a
+/// replica has no room for is dropped, as a port does that spreads over full queues.
+pub(crate) struct Distributor {
+    affinity: Box<dyn Affinity>,
+    replicas: usize,
+}
+
+impl Distributor {
+    pub(crate) fn new(affinity: Box<dyn Affinity>, replicas: usize) -> Self {
+        Self { affinity, replicas: replicas.clamp(1, MOST) }
+    }
+}
+
+impl Element for Distributor {
+    fn about(&self) -> About {
+        About {
+            kind: "distributor",
+            takes: true,
+            outputs: &OUTPUTS[..self.replicas],
+            drops: &[],
+            polled: false,
+        }
+    }
+
+    fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        let (affinity, replicas) = (&mut self.affinity, self.replicas);
+        batch.filter_map(|mbuf| match affinity.replica(&mbuf, replicas).min(replicas - 1) {
+            0 => Some(mbuf),
+            replica => {
+                cx.emit(replica, mbuf);
+                None
+            }
+        });
+    }
+
+    fn control(&mut self, mail: Mail, now: u64) {
+        self.affinity.control(mail, now);
+    }
+}

@@ -1,0 +1,105 @@
+//! The one stage that reads headers: what it finds it writes into each packet's [`Meta`], where later stages read it.
+
+use crate::element::{About, Cx, Element};
+use dpdk::{Batch, Mbuf, Meta, MetaFlags};
+use packet::{Fault, FlowKey, Parsed};
+
+/// Parses packets that come in by one port. What is no IP, such as ARP, passes with what is known of it; what is broken is
+/// dropped by its [`Fault`], and what is not in one piece of memory as `scattered`.
+#[derive(Debug)]
+pub struct Parser {
+    in_port: u16,
+    key: FlowKey,
+    verify: bool,
+}
+
+/// Its reasons to drop: those of [`Fault`], and one more.
+const DROPS: [&str; Fault::NAMES.len() + 1] = {
+    let mut names = ["scattered"; Fault::NAMES.len() + 1];
+    let mut i = 0;
+    while i < Fault::NAMES.len() {
+        names[i] = Fault::NAMES[i];
+        i += 1;
+    }
+    names
+};
+
+impl Parser {
+    /// For packets that come in by the port of this number. All parsers of a process use the same key for flow hashes, so that
+    /// both directions of a flow have the same one, whichever port they come by.
+    pub fn new(in_port: u16) -> Self {
+        Self { in_port, key: FlowKey::shared(), verify: false }
+    }
+
+    /// The same, which verifies checksums of TCP, UDP and ICMP, drops those that are wrong, and marks the others
+    /// [`MetaFlags::CHECKED`]. The checksum of IPv4 headers is always verified.
+    #[must_use]
+    pub fn verifying(self) -> Self {
+        Self { verify: true, ..self }
+    }
+
+    fn parse(&self, mbuf: &mut Mbuf) -> Result<(), usize> {
+        if !mbuf.is_whole() {
+            return Err(Fault::NAMES.len());
+        }
+        let frame = mbuf.data();
+        let parsed = Parsed::of(frame).map_err(|fault| fault as usize)?;
+        let checked = self.verify && parsed.layers().is_some();
+        if checked && !parsed.is_intact(frame) {
+            return Err(Fault::BadChecksum as usize);
+        }
+        let hash = self.key.hash(frame, &parsed);
+        let meta = meta(frame, &parsed, hash, self.in_port);
+        mbuf.set_meta(Meta { flags: meta.flags.with_if(checked, MetaFlags::CHECKED), ..meta });
+        Ok(())
+    }
+}
+
+/// What was parsed, in the form in which it is kept with the packet.
+pub(crate) fn meta(frame: &[u8], parsed: &Parsed, hash: u32, in_port: u16) -> Meta {
+    let Parsed { tags, tagged, kind, l3, ip } = *parsed;
+    let Some(ip) = ip else {
+        let end = u16::try_from(frame.len()).unwrap_or(u16::MAX);
+        return Meta {
+            hash,
+            tags,
+            l2: 0,
+            l3,
+            l4: l3,
+            end,
+            kind,
+            in_port,
+            protocol: 0,
+            tagged,
+            flags: MetaFlags::NONE,
+        };
+    };
+    let flags = MetaFlags::IP
+        .with_if(ip.v6, MetaFlags::V6)
+        .with_if(ip.fragment, MetaFlags::FRAGMENT)
+        .with_if(ip.later, MetaFlags::LATER_FRAGMENT)
+        .with_if(ip.l4_whole, MetaFlags::L4);
+    Meta {
+        hash,
+        tags,
+        l2: 0,
+        l3,
+        l4: ip.l4,
+        end: ip.end,
+        kind,
+        in_port,
+        protocol: ip.protocol,
+        tagged,
+        flags,
+    }
+}
+
+impl Element for Parser {
+    fn about(&self) -> About {
+        About { kind: "parser", takes: true, outputs: &["out"], drops: &DROPS, polled: false }
+    }
+
+    fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        cx.sift(batch, |mbuf| self.parse(mbuf));
+    }
+}

@@ -1,0 +1,182 @@
+//! A graph as it runs: each element as often as its placement says, and each on its worker.
+//!
+//! ```text
+//!  graph      rx ──► parse ──► nat ──► tx            placement   nat: 2 replicas, affinity flow
+//!  as it runs rx ──► parse ──► parse.out>nat ─┬─► nat#0 ─┬─► tx
+//!                              (distributor)  └─► nat#1 ─┘
+//! ```
+//! A distributor sits on the worker of the element that hands on; edges to replicas on other workers are rings as ever, one
+//! for each pair, so that a replica's packets stay in order.
+
+use crate::affinity::{FLOW, ROUND_ROBIN, RoundRobin, SymmetricFlow, UPSTREAM};
+use crate::distributor::{Distributor, MOST};
+use crate::element::Element;
+use crate::graph::{Edge, Graph, GraphError, MakeAffinity, Node};
+use crate::placement::{Placement, Replicas};
+use std::collections::BTreeMap;
+
+/// A graph as it runs.
+pub(crate) struct Placed {
+    pub(crate) graph: Graph,
+    /// The worker of each element, in order.
+    pub(crate) seats: Vec<usize>,
+}
+
+impl Placed {
+    /// From a graph that was checked.
+    pub(crate) fn new(graph: Graph, placement: &Placement) -> Result<Self, GraphError> {
+        let mut seats = Seats::of(placement)?;
+        let mut affinities = built_in();
+        affinities.extend(graph.affinities);
+        check(&graph.nodes, placement, &affinities)?;
+        let mut placed = Self { graph: Graph::new(), seats: Vec::new() };
+        // By element of the graph: what it has become.
+        let mut become_of: Vec<Vec<usize>> = Vec::new();
+        let mut abouts = Vec::new();
+        for node in graph.nodes {
+            abouts.push((node.name.clone(), node.about));
+            let group = seats.take(&node.name);
+            let Some(Replicas { count, .. }) = placement.replicas.get(&node.name) else {
+                become_of.push(vec![placed.add(node, group.unwrap_or(0))]);
+                continue;
+            };
+            let Node { name, about, element, mut more } = node;
+            let mut first = Some(element);
+            let mut all = Vec::new();
+            for i in 0..*count {
+                let made = first.take().or_else(|| more.as_mut().and_then(|more| more(i)));
+                let element =
+                    made.ok_or(GraphError::Replicas { name: name.clone(), count: *count, most: i })?;
+                let replica = format!("{name}#{i}");
+                let seat = seats.take(&replica).or(group).unwrap_or(0);
+                all.push(placed.add(Node { name: replica, about, element, more: None }, seat));
+            }
+            become_of.push(all);
+        }
+        for edge in &graph.edges {
+            let ((from_name, from), (to_name, _)) = (&abouts[edge.from], &abouts[edge.to]);
+            let (before, after) = (&become_of[edge.from], &become_of[edge.to]);
+            let rule = placement.replicas.get(to_name).map(|replicas| replicas.affinity.as_str());
+            match rule {
+                Some(UPSTREAM) => {
+                    if before.len() != after.len() {
+                        return Err(GraphError::Upstream {
+                            to: to_name.clone(),
+                            count: after.len(),
+                            from: from_name.clone(),
+                            before: before.len(),
+                        });
+                    }
+                    for (from, to) in before.iter().zip(after) {
+                        placed.connect(*from, edge.output, *to);
+                    }
+                }
+                Some(rule) if after.len() > 1 => {
+                    let Some(make) = affinities.get(rule) else { continue };
+                    let output = from.outputs.get(edge.output).copied().unwrap_or_default();
+                    for from in before {
+                        let name = format!("{}.{output}>{to_name}", placed.graph.nodes[*from].name);
+                        let element: Box<dyn Element> = Box::new(Distributor::new(make(), after.len()));
+                        let seat = placed.seats[*from];
+                        let hand_off = Node { name, about: element.about(), element, more: None };
+                        let hand_off = placed.add(hand_off, seat);
+                        placed.connect(*from, edge.output, hand_off);
+                        for (output, to) in after.iter().enumerate() {
+                            placed.connect(hand_off, output, *to);
+                        }
+                    }
+                }
+                _ => {
+                    for from in before {
+                        placed.connect(*from, edge.output, after[0]);
+                    }
+                }
+            }
+        }
+        seats.all_taken(&placed.graph)?;
+        Ok(placed)
+    }
+
+    fn add(&mut self, node: Node, seat: usize) -> usize {
+        self.graph.nodes.push(node);
+        self.seats.push(seat);
+        self.seats.len() - 1
+    }
+
+    fn connect(&mut self, from: usize, output: usize, to: usize) {
+        self.graph.edges.push(Edge { from, output, to });
+    }
+}
+
+fn built_in() -> BTreeMap<String, MakeAffinity> {
+    let flow: MakeAffinity = Box::new(|| Box::new(SymmetricFlow::new()));
+    let round_robin: MakeAffinity = Box::new(|| Box::new(RoundRobin::default()));
+    BTreeMap::from([(FLOW.into(), flow), (ROUND_ROBIN.into(), round_robin)])
+}
+
+/// Check what the placement says of replicas.
+fn check(
+    nodes: &[Node],
+    placement: &Placement,
+    affinities: &BTreeMap<String, MakeAffinity>,
+) -> Result<(), GraphError> {
+    for (name, Replicas { count, affinity }) in &placement.replicas {
+        let (name, count) = (name.clone(), *count);
+        let Some(node) = nodes.iter().find(|node| node.name == name) else {
+            let known = nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ");
+            return Err(GraphError::UnknownReplicated { name, count, known });
+        };
+        let most = if node.more.is_some() { MOST } else { 1 };
+        if !(1..=most).contains(&count) {
+            return Err(GraphError::Replicas { name, count, most });
+        }
+        if affinity != UPSTREAM && !affinities.contains_key(affinity) {
+            let known =
+                affinities.keys().map(String::as_str).chain([UPSTREAM]).collect::<Vec<_>>().join(", ");
+            return Err(GraphError::UnknownAffinity { name, affinity: affinity.clone(), known });
+        }
+    }
+    Ok(())
+}
+
+/// What a placement says of who runs where.
+struct Seats {
+    /// By name: the worker, and whether there is such an element.
+    named: BTreeMap<String, (usize, bool)>,
+}
+
+impl Seats {
+    fn of(placement: &Placement) -> Result<Self, GraphError> {
+        if placement.workers.is_empty() {
+            return Err(GraphError::NoWorker);
+        }
+        let mut named = BTreeMap::new();
+        for (worker, seat) in placement.workers.iter().enumerate() {
+            for name in &seat.elements {
+                if named.insert(name.clone(), (worker, false)).is_some() {
+                    return Err(GraphError::TwicePlaced(name.clone()));
+                }
+            }
+        }
+        Ok(Self { named })
+    }
+
+    /// The worker that is to run this one, if it is said.
+    fn take(&mut self, name: &str) -> Option<usize> {
+        self.named.get_mut(name).map(|(worker, exists)| {
+            *exists = true;
+            *worker
+        })
+    }
+
+    /// Whether all that are named exist.
+    fn all_taken(self, graph: &Graph) -> Result<(), GraphError> {
+        match self.named.into_iter().find(|(_, (_, exists))| !exists) {
+            None => Ok(()),
+            Some((name, (worker, _))) => {
+                let known = graph.names().collect::<Vec<_>>().join(", ");
+                Err(GraphError::Unknown { worker, name, known })
+            }
+        }
+    }
+}
