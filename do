@@ -413,6 +413,7 @@ verb_lint() { # -- formats, clippy, ruff, mypy, shellcheck, and generated files 
     check ruff format --check
     check mypy python
     check shellcheck ./do .ci/run
+    check imports downwards
     check generated files
     return "$bad"
 }
@@ -429,6 +430,7 @@ ruff() { # one set of rules, from python/pyproject.toml, for all Python
         --config 'src = ["python"]' "${scripts[@]}"
 }
 mypy() { (cd python && ../.venv/bin/mypy --strict netdyno); }
+imports() { .venv/bin/python tools/imports.py; } # crates depend downwards, and no files import in a circle
 generated() { .venv/bin/python tools/reference.py --check; }
 
 verb_fmt() { # -- format everything

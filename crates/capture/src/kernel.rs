@@ -14,7 +14,7 @@ const BLOCK: Duration = Duration::from_millis(100);
 /// Packets taken in one turn, so that a stop is noticed under any load.
 const TURN: usize = 256;
 
-/// See the module's own words.
+/// An interface of the kernel, by libpcap.
 pub struct Kernel {
     interface: String,
     source: pcap::Capture<pcap::Active>,

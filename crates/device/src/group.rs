@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
-/// See the module's own words.
+/// A worker's devices of one group.
 pub(super) struct Group {
     /// Open loop: when flows are due.
     pub arrivals: Option<OpenLoop>,

@@ -1,18 +1,18 @@
 //! One connection: a thread that reads calls and answers them, and one that writes what is in the outbox.
 
-use crate::core::{Core, Session};
-use crate::files::{Door, Files};
+use crate::caller::Caller;
+use crate::core::Core;
+use crate::files::Door;
 use crate::lines::{End, LINE_MAX, Lines};
 use crate::method;
 use crate::outbox::Outbox;
 use crate::rpc::{self, Error, NO_REQUEST, NOT_ALLOWED, Request};
-use crate::server::{CONNECTIONS, full};
+use crate::seats::{Seat, Seats, full};
 use crate::stream::Stream;
 use crate::token::Token;
 use crate::waiting::Place;
 use serde_json::{Map, Value};
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -22,56 +22,6 @@ const TOKEN_TIME: Duration = Duration::from_secs(5);
 const TOKEN_LINE: usize = 4 << 10;
 /// Lines of who has not shown the token.
 const TOKEN_TRIES: usize = 10;
-
-/// What one connection's calls need.
-pub struct Caller {
-    /// Everything shared.
-    pub core: Arc<Core>,
-    /// Which connection.
-    pub session: Session,
-    /// Its way out.
-    pub outbox: Arc<Outbox>,
-    /// By which door it came.
-    pub door: Door,
-    /// The connection itself, to be looked at while a call of its is under way.
-    pub stream: Stream,
-}
-
-impl Caller {
-    /// What it may name.
-    pub fn files(&self) -> Files<'_> {
-        Files { door: self.door, folder: self.core.files.as_deref() }
-    }
-}
-
-impl Drop for Caller {
-    fn drop(&mut self) {
-        self.core.forget(self.session);
-        self.outbox.end();
-    }
-}
-
-/// Connections that there may be.
-#[derive(Default)]
-pub struct Seats(AtomicUsize);
-
-/// One of them; given back when nothing more is written to it.
-pub struct Seat(Arc<Seats>);
-
-impl Seats {
-    /// A seat, if there is one.
-    pub fn take(self: &Arc<Self>) -> Option<Seat> {
-        let one_more = |taken| (taken < CONNECTIONS).then_some(taken + 1);
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        Some(Seat(Arc::clone(self)))
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// What opens a connection over TCP.
 pub struct Lock {

@@ -6,6 +6,7 @@ use crate::links::Links;
 use crate::log::Tail;
 use crate::rpc::{BAD_PROFILE, Error, NOT_WRITER};
 use crate::run::Run;
+use crate::session::Session;
 use crate::stream::{FarEnd, Stream};
 use crate::watchers::Watchers;
 use capture::{self, Capture};
@@ -16,10 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Number of a connection.
-pub type Session = u64;
-
-/// See the module's own words.
+/// The state of the daemon, shared by its connections.
 pub struct Core {
     /// The last log entries.
     pub log: Tail,

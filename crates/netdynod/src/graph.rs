@@ -6,7 +6,6 @@ use profile::Transport as Chosen;
 use run::Transport;
 use run::graph::GraphView;
 use serde_json::Value;
-use std::sync::{Mutex, MutexGuard, TryLockError};
 use stream::Dpdk;
 
 /// Of a profile: nothing is opened or started.
@@ -22,23 +21,6 @@ pub fn planned(profile: &Value) -> Result<Box<dyn GraphView>, Error> {
 /// Of the run, whether it goes on or is over.
 pub fn of(run: &Run) -> Result<Box<dyn GraphView>, Error> {
     run.graph().ok_or_else(none)
-}
-
-/// At most one follows packets at a time.
-#[derive(Debug, Default)]
-pub struct Tracing(Mutex<()>);
-
-impl Tracing {
-    /// The right to, until it is dropped.
-    pub fn alone(&self) -> Result<MutexGuard<'_, ()>, Error> {
-        match self.0.try_lock() {
-            Ok(alone) => Ok(alone),
-            Err(TryLockError::Poisoned(left)) => Ok(left.into_inner()),
-            Err(TryLockError::WouldBlock) => {
-                Err(Error::state("another trace is under way", "Ask again when it has its packets"))
-            }
-        }
-    }
 }
 
 fn none() -> Error {

@@ -1,6 +1,6 @@
 //! Who writes, and whether he is still there. Told what happened and what time it is; keeps no clock.
 
-use crate::core::Session;
+use crate::session::Session;
 use std::time::{Duration, Instant};
 
 /// A writer who is silent for so long has lost his lease.

@@ -2,8 +2,8 @@
 //! for them.
 
 use crate::files::Files;
-use crate::graph::Tracing;
 use crate::rpc::{BAD_PARAMS, Error, NOT_READY, NOTHING_THERE, TOO_MANY};
+use crate::trace_lock::TraceLock;
 use crate::watchers::Watchers;
 use dataplane::port_bridge::{self, PortBridge};
 use impair::tap::{self, Link, Place};
@@ -209,7 +209,7 @@ struct Made {
 pub struct Links {
     made: Mutex<Made>,
     /// Who follows packets.
-    pub tracing: Tracing,
+    pub tracing: TraceLock,
 }
 
 impl Links {

@@ -1,5 +1,6 @@
 //! The netdyno core: a daemon that carries profiles' traffic and answers on a socket.
 
+mod caller;
 mod clock;
 mod connection;
 mod core;
@@ -18,11 +19,14 @@ mod ports;
 mod reflect;
 mod rpc;
 mod run;
+mod seats;
 mod serve;
 mod server;
+mod session;
 mod signals;
 mod stream;
 mod token;
+mod trace_lock;
 mod validate;
 mod waiting;
 mod watchers;

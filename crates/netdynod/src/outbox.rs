@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// Bytes beyond which nothing more is put in.
 const ROOM: usize = 8 << 20;
 
-/// See the module's own words.
+/// What is to be written to a connection, bounded.
 pub struct Outbox {
     queue: Mutex<Queue>,
     changed: Condvar,

@@ -2,8 +2,8 @@
 
 pub mod paths;
 
-use crate::graph::Tracing;
 use crate::rpc::{BAD_PROFILE, Error, NOT_READY, NOTHING_THERE};
+use crate::trace_lock::TraceLock;
 use crate::watchers::Watchers;
 use capture::Source;
 use profile::Profile;
@@ -75,7 +75,7 @@ struct Progress {
 
 type Carrier = Box<dyn Transport + Send + Sync>;
 
-/// See the module's own words.
+/// A run, and who watches it.
 pub struct Run {
     /// Its id.
     pub id: String,
@@ -86,8 +86,7 @@ pub struct Run {
     transport_name: &'static str,
     progress: Mutex<Progress>,
     /// Held while packets are traced: one trace at a time.
-    /// Who follows packets.
-    pub tracing: Tracing,
+    pub tracing: TraceLock,
     /// What was changed by hand.
     changes: Mutex<Vec<Change>>,
     watchers: Arc<Watchers>,
@@ -133,7 +132,7 @@ impl Run {
             transport,
             transport_name,
             progress: Mutex::new(progress),
-            tracing: Tracing::default(),
+            tracing: TraceLock::default(),
             changes: Mutex::default(),
             watchers: Arc::clone(watchers),
         })

@@ -1,8 +1,9 @@
 //! Takes connections: so many from the Unix socket, so many over TCP with the token, and a few without it.
 
-use crate::connection::{Lock, Seats, serve, spawn};
+use crate::connection::{Lock, serve, spawn};
 use crate::core::Core;
-use crate::rpc::{self, Error, TOO_MANY};
+use crate::rpc;
+use crate::seats::{Seats, full};
 use crate::stream::Stream;
 use crate::token::Token;
 use crate::waiting::Waiting;
@@ -13,9 +14,6 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Connections at a time that each listener takes. Strangers on TCP cannot lock out the owner of the socket.
-pub const CONNECTIONS: usize = 64;
 
 /// Serve the Unix socket: who can open it may speak.
 pub fn unix(listener: UnixListener, core: &Arc<Core>) -> io::Result<()> {
@@ -66,13 +64,6 @@ fn forever(take: impl Fn() -> io::Result<()>) {
             std::thread::sleep(Duration::from_millis(200));
         }
     }
-}
-
-/// What one connection too many is told.
-pub fn full() -> Error {
-    tracing::warn!("a connection is refused: {CONNECTIONS} are open");
-    let what = format!("{CONNECTIONS} connections are open already");
-    Error::new(TOO_MANY, "ND-104-15", "connection", what, "Close some of them")
 }
 
 fn refuse(mut stream: Stream) -> io::Result<()> {

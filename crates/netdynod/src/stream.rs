@@ -19,7 +19,7 @@ pub enum FarEnd {
     Gone,
 }
 
-/// See the module's own words.
+/// A connection over a Unix socket or TCP.
 #[derive(Debug, Clone)]
 pub enum Stream {
     /// From the Unix socket.

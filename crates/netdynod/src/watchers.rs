@@ -1,8 +1,8 @@
 //! Those who watch: each gets every notification, in order, and holds nobody back.
 
-use crate::core::Session;
 use crate::outbox::Outbox;
 use crate::rpc::{self, Error, TOO_MANY};
+use crate::session::Session;
 use serde::Serialize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

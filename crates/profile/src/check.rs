@@ -1,7 +1,7 @@
 //! What a schema cannot say: names that must refer to something, values that must fit together.
 
 use crate::error::{BAD_REFERENCE, BAD_VALUE, CONFLICT, OUT_OF_RANGE};
-use crate::load::capital;
+use crate::text::capital;
 use crate::text::listed;
 use crate::{Capture, Dpdk, Error, Group, Load, Port, Profile, Role, Target, Transport, model, threshold};
 use models::Params;

@@ -3,7 +3,7 @@
 use crate::bounded;
 use crate::ceiling::{LAYERS, VARIED};
 use crate::error::{BAD_VALUE, CONFLICT, OUT_OF_RANGE};
-use crate::load::capital;
+use crate::text::capital;
 use crate::{Error, Group, Profile, Role, Transport};
 use packet::frame::{Devices, FrameError, Layer, Left, Program, Recipe, Sizes, Vary, compose_for};
 use packet::{FCS, Flow, ethernet, ipv4, ipv6, udp};

@@ -3,6 +3,7 @@
 use crate::bounded::TOO_MANY;
 use crate::census::document;
 use crate::error::{BAD_VALUE, MISSING_KEY, OUT_OF_RANGE, SYNTAX, UNKNOWN_KEY};
+use crate::text::capital;
 use crate::{Error, Profile};
 use protocol::problem::closest;
 use serde::de::DeserializeOwned;
@@ -120,9 +121,4 @@ fn plain(expected: &str) -> String {
         _ if expected.starts_with("struct ") || expected == "a map" => "an object in { }".to_owned(),
         other => other.to_owned(),
     }
-}
-
-pub(crate) fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
 }

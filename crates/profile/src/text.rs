@@ -49,6 +49,11 @@ pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     }
 }
 
+pub(crate) fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,12 +8,15 @@
 //! Section numbers are those of OASIS MQTT 5.0 unless 3.1.1 is named.
 
 mod answers;
+pub mod field;
 pub mod params;
 pub mod property;
 mod show;
+pub mod version;
 pub mod wire;
 
-pub use self::params::{Backoff, Filter, Fixed, Params, Reconnect, Version, Will};
+pub use self::params::{Backoff, Filter, Fixed, Params, Reconnect, Will};
+pub use self::version::Version;
 
 use self::property::{Properties, Value};
 use self::wire::{Ack, Connect, Malformed, Packet, Publish};

@@ -7,7 +7,7 @@ use crate::interfaces::{self, Interfaces};
 use crate::plan::Plan;
 use crate::result::{Distribution, GroupPoint, PhaseLengths, Point, TrialResult, WorkerPoint, counts};
 use crate::sample::{ElementCounts, Sample};
-use crate::transport::SetupError;
+use crate::setup_error::SetupError;
 use crate::validity::{self, Evidence};
 use protocol::meter::{DeviceTally, Phase, Tally};
 use protocol::time::Time;

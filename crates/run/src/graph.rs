@@ -1,7 +1,7 @@
 //! The graph of a transport as those who watch see it, and the impaired ports in it.
 
 use crate::sample::ElementCounts;
-use crate::transport::SetupError;
+use crate::setup_error::SetupError;
 use profile::{Impairment, WayTimeline};
 use protocol::problem::Problem;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! A profile made ready to run: names resolved, models compiled, load scaled.
 
 use crate::receive_room;
-use crate::transport::SetupError;
+use crate::setup_error::SetupError;
 use crate::{interfaces, tls};
 use profile::secret::{self, Secrets};
 use profile::{Load, Profile};

@@ -1,8 +1,8 @@
 //! What workers report at each boundary that [`Control`](crate::Control) names.
 
 use crate::interfaces::Interfaces;
+use crate::setup_error::SetupError;
 use crate::stalls::Stalls;
-use crate::transport::SetupError;
 use protocol::meter::{Failure, Phase, Tally};
 use protocol::time::Time;
 use serde::Serialize;

@@ -4,14 +4,11 @@ use crate::control::Control;
 use crate::graph::{GraphView, ImpairedPort};
 use crate::plan::Plan;
 use crate::sample::Sample;
+use crate::setup_error::SetupError;
 use capture::Source;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
-
-/// What cannot be set up: where, why, and what to do. Told as a fault of the profile is, since who reads it need not
-/// know which of the two it was. Codes `ND-92-…`.
-pub use profile::Error as SetupError;
 
 /// Carries a plan's traffic. Its contract is `tests/contract.rs`; a new transport is one more subject there.
 ///

@@ -6,7 +6,7 @@ use crate::interfaces::Interfaces;
 use crate::plan::{GroupPlan, Plan};
 use crate::result::{Distribution, Reason, Validity, WorkerPoint};
 use crate::sample::ElementCounts;
-use crate::transport::SetupError;
+use crate::setup_error::SetupError;
 use profile::{Load, Role, Transport};
 use protocol::meter::Failure;
 use protocol::time::Time;

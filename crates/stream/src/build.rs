@@ -1,6 +1,6 @@
 //! From the plan to the graph: ports opened, peers found, elements connected.
 
-use crate::expected::{Expected, Plain};
+use crate::expected::{self, Expected, Plain};
 use crate::frames;
 use crate::generator::{Generator, Streams};
 use crate::pacer::Gaps;
@@ -279,7 +279,7 @@ fn flow(group: &GroupPlan, port: &OpenPort<'_>, peer: Mac) -> Flow {
     Flow {
         source_mac: port.addrs.bare().mac,
         destination_mac: peer,
-        source: SocketAddr::new(group.source(0).unwrap_or(own), frames::FIRST_SOURCE_PORT),
+        source: SocketAddr::new(group.source(0).unwrap_or(own), expected::FIRST_SOURCE_PORT),
         destination: group.address,
     }
 }

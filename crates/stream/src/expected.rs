@@ -1,6 +1,5 @@
 //! What frames must be like to be measured.
 
-use crate::frames::{FIRST_SOURCE_PORT, SOURCE_PORTS};
 use packet::frame::Sizes;
 use packet::icmp_error::Quoted;
 use packet::layers::protocol::UDP;
@@ -8,6 +7,11 @@ use packet::signature;
 use packet::udp::Datagram;
 use protocol::meter::Tally;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// Devices send from this UDP port on, in turn.
+pub const FIRST_SOURCE_PORT: u16 = 10_000;
+/// As many as there are before the first comes again.
+pub const SOURCE_PORTS: u16 = 50_000;
 
 /// What the receiver knows of one group.
 #[derive(Debug)]

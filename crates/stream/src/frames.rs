@@ -1,6 +1,6 @@
 //! From a group of the profile to its frames and their times.
 
-use crate::expected::Plain;
+use crate::expected::{Plain, SOURCE_PORTS};
 use crate::pacer::Gaps;
 use crate::schedule::Shape;
 use packet::frame::{Devices, Layer, Left, Program, Sizes};
@@ -12,11 +12,6 @@ use protocol::describe::Stateless;
 use run::SetupError;
 use run::plan::{GroupPlan, Plan};
 use std::net::IpAddr;
-
-/// Devices send from this UDP port on, in turn.
-pub const FIRST_SOURCE_PORT: u16 = 10_000;
-/// As many as there are before the first comes again.
-pub const SOURCE_PORTS: u16 = 50_000;
 
 fn refusal(index: usize, key: &str, what: impl Into<String>, fix: impl Into<String>) -> SetupError {
     SetupError::new("ND-104-07", format!("groups[{index}].{key}"), what.into(), fix.into())

@@ -1,7 +1,7 @@
 //! `capture.*`: packets for Wireshark.
 
 use super::{Answer, Nothing};
-use crate::connection::Caller;
+use crate::caller::Caller;
 use crate::rpc::{BAD_PARAMS, Error, NOTHING_THERE};
 use protocol::unit::Size;
 use serde::Deserialize;

@@ -1,7 +1,7 @@
 //! `control.*`: who may change things. Many watch, one writes, and he must be heard from.
 
 use super::{Answer, Nothing};
-use crate::connection::Caller;
+use crate::caller::Caller;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
 //! `core.*`: what this daemon is and can do.
 
 use super::{Answer, Nothing};
-use crate::connection::Caller;
+use crate::caller::Caller;
 use crate::lines::LINE_MAX;
-use crate::server::CONNECTIONS;
+use crate::seats::CONNECTIONS;
 use crate::watchers::SUBSCRIPTIONS;
 use crate::{machine, ports};
 use models::Catalogue;

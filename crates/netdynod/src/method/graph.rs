@@ -3,7 +3,7 @@
 
 use super::Answer;
 use super::run::loaded;
-use crate::connection::Caller;
+use crate::caller::Caller;
 use crate::graph::{of, planned};
 use crate::rpc::{BAD_PARAMS, Error};
 use crate::run::Run;

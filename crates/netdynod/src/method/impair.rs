@@ -1,7 +1,7 @@
 //! `impair.*`: links between two hosts' kernels or two ports, made as bad as wanted. They are the writer's, and end with his lease.
 
 use super::{Answer, Nothing};
-use crate::connection::Caller;
+use crate::caller::Caller;
 use crate::links::{self, Carried, End};
 use profile::impairment::preset::PRESETS;
 use protocol::unit::Size;

@@ -1,7 +1,7 @@
 //! `log.*`: what the daemon has to say.
 
 use super::Answer;
-use crate::connection::Caller;
+use crate::caller::Caller;
 use crate::rpc::Error;
 use serde::Deserialize;
 use serde_json::json;

@@ -12,7 +12,7 @@ mod profile;
 mod run;
 mod stats;
 
-use crate::connection::Caller;
+use crate::caller::Caller;
 use crate::rpc::Error;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

@@ -1,7 +1,7 @@
 //! `ports.*`: what traffic can leave by.
 
 use super::{Answer, Nothing};
-use crate::connection::Caller;
+use crate::caller::Caller;
 use crate::ports;
 use profile::Transport;
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! `run.*`: load, steer, and read one run.
 
 use super::{Answer, Nothing};
-use crate::connection::Caller;
+use crate::caller::Caller;
 use crate::rpc::{Error, NOTHING_THERE};
 use crate::run::{Run, Status, paths};
 use profile::Target;

@@ -1,7 +1,7 @@
 //! `stats.*`: live statistics.
 
 use super::{Answer, Nothing};
-use crate::connection::Caller;
+use crate::caller::Caller;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -1,6 +1,7 @@
 //! What a profile says about `mqtt`, and whether it makes sense.
 
-use super::{DESCRIPTION, Message, Plan, wire};
+use super::version::Version;
+use super::{DESCRIPTION, Message, Plan, field};
 use crate::describe::{Description, Identity, ModelParams, Paced, Repeats};
 use crate::pace::Pace;
 use crate::problem::Problem;
@@ -12,18 +13,6 @@ use crate::unit::{Interval, Size};
 use packet::signature;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// Protocol version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
-pub enum Version {
-    /// MQTT 3.1.1, protocol level 4.
-    #[default]
-    #[serde(rename = "3.1.1")]
-    V311,
-    /// MQTT 5.0, protocol level 5.
-    #[serde(rename = "5.0")]
-    V5,
-}
 
 /// A subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
@@ -206,7 +195,7 @@ const PAYLOAD_MAX: Size = Size(16 << 20);
 /// Longest string or binary datum in a packet (§1.5.4).
 const DATUM_MAX: usize = 65_535;
 /// Largest remaining length and fixed header.
-const PACKET_MAX: Size = Size(wire::REMAINING_MAX as u64 + 5);
+const PACKET_MAX: Size = Size(field::REMAINING_MAX as u64 + 5);
 
 impl ModelParams for Params {
     const DESCRIPTION: &'static Description = &DESCRIPTION;

@@ -1,10 +1,10 @@
 //! Properties of MQTT 5.0 packets (§2.2.2): which there are, where they may be, how they are written.
 
-use super::Version;
-use super::wire::{
+use super::field::{
     AUTH, CONNACK, CONNECT, DISCONNECT, Malformed, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Reader, SUBACK,
     SUBSCRIBE, WILL, datum, variable,
 };
+use super::version::Version;
 
 type Result<T> = std::result::Result<T, Malformed>;
 

@@ -2,58 +2,13 @@
 //!
 //! Section numbers are those of OASIS MQTT 5.0; 3.1.1 has the same ones unless said otherwise.
 
-use super::Version;
+pub use super::field::Malformed;
+use super::field::{
+    AUTH, CONNACK, CONNECT, DISCONNECT, PINGREQ, PINGRESP, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL,
+    REMAINING_MAX, Reader, SUBACK, SUBSCRIBE, WILL, datum,
+};
 use super::property::Properties;
-
-/// Largest remaining length (§1.5.5): four bytes of seven bits.
-pub const REMAINING_MAX: usize = 268_435_455;
-
-/// What a packet breaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
-    /// Packet type 0, or one that this side never gets.
-    #[error("packet type {0}")]
-    Type(u8),
-    /// Reserved bits of the fixed header (§2.1.3).
-    #[error("reserved flag bits in {0}")]
-    Flags(&'static str),
-    /// A variable byte integer of more than four bytes (§1.5.5).
-    #[error("malformed length")]
-    Length,
-    /// Larger than we take.
-    #[error("packet of {0} bytes is over the limit")]
-    TooLarge(usize),
-    /// Ends in the middle of a field, or after the last.
-    #[error("{0} is cut short or too long")]
-    Size(&'static str),
-    /// A string that is no UTF-8 or has a NUL in it (§1.5.4).
-    #[error("malformed string")]
-    Text,
-    /// QoS 3.
-    #[error("QoS 3")]
-    Qos,
-    /// Packet identifier 0 (§2.2.1).
-    #[error("packet identifier 0")]
-    Id,
-    /// An empty topic name, or one with wildcards (§3.3.2.1).
-    #[error("malformed topic name")]
-    Topic,
-    /// A reason or return code that does not exist.
-    #[error("unknown code {0:#04x} in {1}")]
-    Code(u8, &'static str),
-    /// A property that does not exist or not here, that comes twice or has a forbidden value (§2.2.2).
-    #[error("property {0:#04x} is not allowed here")]
-    Property(u8),
-    /// Not `MQTT`, or not our version.
-    #[error("another protocol or version")]
-    Protocol,
-    /// Well formed, but not what can come now.
-    #[error("{0} was not expected")]
-    Unexpected(&'static str),
-    /// An acknowledgement for nothing.
-    #[error("{0} for packet {1}, which waits for none")]
-    Unasked(&'static str, u16),
-}
+use super::version::Version;
 
 type Result<T> = std::result::Result<T, Malformed>;
 
@@ -89,90 +44,6 @@ pub fn frame(bytes: &[u8], limit: usize) -> Result<Option<Frame<'_>>> {
         return Err(Malformed::TooLarge(len));
     }
     Ok(rest.get(width..width + remaining).map(|body| Frame { first, body, len }))
-}
-
-pub(super) const WILL: u8 = 0;
-pub(super) const CONNECT: u8 = 1;
-pub(super) const CONNACK: u8 = 2;
-pub(super) const PUBLISH: u8 = 3;
-pub(super) const PUBACK: u8 = 4;
-pub(super) const PUBREC: u8 = 5;
-pub(super) const PUBREL: u8 = 6;
-pub(super) const PUBCOMP: u8 = 7;
-pub(super) const SUBSCRIBE: u8 = 8;
-pub(super) const SUBACK: u8 = 9;
-pub(super) const PINGREQ: u8 = 12;
-pub(super) const PINGRESP: u8 = 13;
-pub(super) const DISCONNECT: u8 = 14;
-pub(super) const AUTH: u8 = 15;
-
-/// Fields taken one after the other from a body; remembers whose.
-pub(super) struct Reader<'a>(&'a [u8], &'static str);
-
-impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8], name: &'static str) -> Self {
-        Self(bytes, name)
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(super) fn take(&mut self, n: usize) -> Result<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(n).ok_or(Malformed::Size(self.1))?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    pub(super) fn u8(&mut self) -> Result<u8> {
-        Ok(self.take(1)?[0])
-    }
-
-    pub(super) fn u16(&mut self) -> Result<u16> {
-        let bytes = self.take(2)?;
-        Ok(u16::from_be_bytes([bytes[0], bytes[1]]))
-    }
-
-    pub(super) fn u32(&mut self) -> Result<u32> {
-        Ok(u32::from(self.u16()?) << 16 | u32::from(self.u16()?))
-    }
-
-    fn id(&mut self) -> Result<u16> {
-        match self.u16()? {
-            0 => Err(Malformed::Id),
-            id => Ok(id),
-        }
-    }
-
-    pub(super) fn variable(&mut self) -> Result<u32> {
-        let mut value = 0;
-        for shift in [0, 7, 14, 21] {
-            let byte = self.u8()?;
-            value |= u32::from(byte & 127) << shift;
-            if byte < 128 {
-                return Ok(value);
-            }
-        }
-        Err(Malformed::Length)
-    }
-
-    pub(super) fn data(&mut self) -> Result<&'a [u8]> {
-        let len = self.u16()?;
-        self.take(usize::from(len))
-    }
-
-    pub(super) fn text(&mut self) -> Result<&'a str> {
-        let text = std::str::from_utf8(self.data()?).map_err(|_| Malformed::Text)?;
-        if memchr::memchr(0, text.as_bytes()).is_some() { Err(Malformed::Text) } else { Ok(text) }
-    }
-
-    fn properties(&mut self, version: Version, packet: u8) -> Result<Properties<'a>> {
-        Properties::read(version, packet, self)
-    }
-
-    fn end<T>(self, value: T) -> Result<T> {
-        if self.0.is_empty() { Ok(value) } else { Err(Malformed::Size(self.1)) }
-    }
 }
 
 /// CONNECT (§3.1).
@@ -246,7 +117,7 @@ pub struct Filters<'a>(&'a [u8]);
 impl<'a> Filters<'a> {
     /// Each filter with its options (the low two bits are the QoS).
     pub fn iter(self) -> impl Iterator<Item = (&'a str, u8)> {
-        let mut rest = Reader(self.0, "SUBSCRIBE");
+        let mut rest = Reader::new(self.0, "SUBSCRIBE");
         std::iter::from_fn(move || Some((rest.text().ok()?, rest.u8().ok()?)))
     }
 }
@@ -317,11 +188,11 @@ pub enum Packet<'a> {
 #[inline]
 pub fn parse<'a>(version: Version, frame: &Frame<'a>) -> Result<Packet<'a>> {
     let (kind, flags) = (frame.first >> 4, frame.first & 15);
-    let body = |name| Reader(frame.body, name);
+    let body = |name| Reader::new(frame.body, name);
     // §2.1.3: all flags but those of PUBLISH are reserved
     let reserved = |name| {
         let wanted = if matches!(kind, PUBREL | SUBSCRIBE) { 2 } else { 0 };
-        if flags == wanted { Ok(Reader(frame.body, name)) } else { Err(Malformed::Flags(name)) }
+        if flags == wanted { Ok(Reader::new(frame.body, name)) } else { Err(Malformed::Flags(name)) }
     };
     match kind {
         CONNECT => connect(version, reserved("CONNECT")?),
@@ -342,7 +213,7 @@ pub fn parse<'a>(version: Version, frame: &Frame<'a>) -> Result<Packet<'a>> {
             if !known {
                 return Err(Malformed::Code(code, "CONNACK"));
             }
-            let properties = rest.properties(version, CONNACK)?;
+            let properties = Properties::read(version, CONNACK, &mut rest)?;
             rest.end(Packet::ConnAck { session_present: acknowledge == 1, code, properties })
         }
         PUBLISH => publish(version, flags, body("PUBLISH")),
@@ -353,15 +224,15 @@ pub fn parse<'a>(version: Version, frame: &Frame<'a>) -> Result<Packet<'a>> {
         SUBSCRIBE => {
             let mut rest = reserved("SUBSCRIBE")?;
             let id = rest.id()?;
-            let properties = rest.properties(version, SUBSCRIBE)?;
-            let filters = Filters(rest.0);
+            let properties = Properties::read(version, SUBSCRIBE, &mut rest)?;
+            let filters = Filters(rest.rest());
             // §3.8.3: at least one filter
             loop {
                 rest.text()?;
                 if rest.u8()? & 3 == 3 {
                     return Err(Malformed::Qos);
                 }
-                if rest.0.is_empty() {
+                if rest.is_empty() {
                     return Ok(Packet::Subscribe { id, properties, filters });
                 }
             }
@@ -369,13 +240,13 @@ pub fn parse<'a>(version: Version, frame: &Frame<'a>) -> Result<Packet<'a>> {
         SUBACK => {
             let mut rest = reserved("SUBACK")?;
             let id = rest.id()?;
-            let properties = rest.properties(version, SUBACK)?;
+            let properties = Properties::read(version, SUBACK, &mut rest)?;
             // §3.9.3; 3.1.1 knows only one way to say no
             let known = |code: &u8| *code <= 2 || *code == 0x80 || (version == Version::V5 && *code > 0x80);
-            match rest.0.iter().find(|code| !known(code)) {
+            match rest.rest().iter().find(|code| !known(code)) {
                 Some(code) => Err(Malformed::Code(*code, "SUBACK")),
-                None if rest.0.is_empty() => Err(Malformed::Size("SUBACK")),
-                None => Ok(Packet::SubAck { id, properties, codes: rest.0 }),
+                None if rest.is_empty() => Err(Malformed::Size("SUBACK")),
+                None => Ok(Packet::SubAck { id, properties, codes: rest.rest() }),
             }
         }
         PINGREQ => reserved("PINGREQ")?.end(Packet::PingReq),
@@ -407,10 +278,10 @@ fn connect(version: Version, mut rest: Reader<'_>) -> Result<Packet<'_>> {
         return Err(Malformed::Flags("CONNECT"));
     }
     let keep_alive = rest.u16()?;
-    let properties = rest.properties(version, CONNECT)?;
+    let properties = Properties::read(version, CONNECT, &mut rest)?;
     let client_id = rest.text()?;
     let will = if flag(2) {
-        let properties = rest.properties(version, WILL)?;
+        let properties = Properties::read(version, WILL, &mut rest)?;
         Some(Will { properties, topic: rest.text()?, payload: rest.data()?, qos, retain: flag(5) })
     } else {
         None
@@ -442,21 +313,19 @@ fn publish(version: Version, flags: u8, mut rest: Reader<'_>) -> Result<Packet<'
         return Err(Malformed::Topic);
     }
     let id = if qos > 0 { rest.id()? } else { 0 };
-    let properties = rest.properties(version, PUBLISH)?;
-    Ok(Packet::Publish(Publish { dup, qos, retain, topic, id, properties, payload: rest.0 }))
+    let properties = Properties::read(version, PUBLISH, &mut rest)?;
+    Ok(Packet::Publish(Publish { dup, qos, retain, topic, id, properties, payload: rest.rest() }))
 }
 
 /// The code and properties that may be left out at the end (§3.4.2.1).
 fn reason(version: Version, packet: u8, mut rest: Reader<'_>) -> Result<(u8, Properties<'_>)> {
-    if rest.0.is_empty() {
-        return Ok((0, Properties::default()));
-    }
-    if version == Version::V311 {
-        return Err(Malformed::Size(rest.1));
+    if rest.is_empty() || version == Version::V311 {
+        return rest.end((0, Properties::default()));
     }
     let code = rest.u8()?;
-    let left_out = rest.0.is_empty();
-    let properties = if left_out { Properties::default() } else { rest.properties(version, packet)? };
+    let left_out = rest.is_empty();
+    let properties =
+        if left_out { Properties::default() } else { Properties::read(version, packet, &mut rest)? };
     rest.end((code, properties))
 }
 
@@ -494,13 +363,6 @@ pub fn end(out: &mut Vec<u8>, start: usize) {
     out[start - 1..start - 1 + width].copy_from_slice(&digits[..width]);
 }
 
-/// Append a string or binary datum with its length, which is checked to fit where parameters are read.
-pub fn datum(out: &mut Vec<u8>, data: &[u8]) {
-    let data = &data[..data.len().min(65_535)];
-    out.extend_from_slice(&(data.len() as u16).to_be_bytes());
-    out.extend_from_slice(data);
-}
-
 /// Append one filter of a SUBSCRIBE.
 pub fn put_filter(out: &mut Vec<u8>, filter: &[u8], qos: u8) {
     datum(out, filter);
@@ -510,24 +372,6 @@ pub fn put_filter(out: &mut Vec<u8>, filter: &[u8], qos: u8) {
 /// Filters as [`put_filter`] wrote them.
 pub fn filters(bytes: &[u8]) -> Filters<'_> {
     Filters(bytes)
-}
-
-pub(super) fn variable(out: &mut Vec<u8>, mut value: usize) {
-    while value >= 128 {
-        out.push((value & 127) as u8 | 128);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-impl Version {
-    /// Protocol level in CONNECT (§3.1.2.2).
-    pub fn level(self) -> u8 {
-        match self {
-            Version::V311 => 4,
-            Version::V5 => 5,
-        }
-    }
 }
 
 impl Packet<'_> {

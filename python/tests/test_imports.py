@@ -1,0 +1,73 @@
+"""The lint of imports finds what it is there for: circles between files, and crates that depend upwards."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def lint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("imports_lint", TOP / "tools" / "imports.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "CRATES", tmp_path)
+    monkeypatch.setattr(module, "LAYERS", [["low"], ["high"]])
+    return module
+
+
+def crate(top: Path, name: str, depends: str = "", **files: str) -> None:
+    (top / name / "src").mkdir(parents=True)
+    (top / name / "Cargo.toml").write_text(f'[package]\nname = "{name}"\n[dependencies]\n{depends}\n')
+    (top / name / "src" / "lib.rs").write_text(
+        "".join(f"mod {file};\n" for file in files if "__" not in file)
+    )
+    for file, text in files.items():
+        path = top / name / "src" / (file.replace("__", "/") + ".rs")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "circle"),
+    [
+        ("use crate::b::B;", "use crate::a::A;", True),
+        ("use super::b::B;", "fn f() -> crate::a::A { todo!() }", True),
+        ("use crate::{b::{self, B}, std};", "use crate::a::A;", True),
+        ("use crate::b::B;", "", False),
+        ("use crate::b::B;", "// use crate::a::A;", False),
+        ("use crate::b::B;", 'const A: &str = "crate::a::A";', False),
+        ("use crate::b::B;", "#[cfg(test)]\nmod tests { use crate::a::A; }", False),
+    ],
+)
+def test_a_circle_between_files_is_found(
+    lint: ModuleType, tmp_path: Path, a: str, b: str, circle: bool
+) -> None:
+    crate(tmp_path, "low", a=a, b=b)
+    assert list(lint.faults()) == (["crates/low: these files import in a circle: a, b"] if circle else [])
+
+
+def test_a_circle_through_a_reexport_is_found(lint: ModuleType, tmp_path: Path) -> None:
+    crate(tmp_path, "low", a="use crate::B;", b="use crate::a::A;")
+    root = tmp_path / "low" / "src" / "lib.rs"
+    root.write_text(root.read_text() + "pub use b::B;\n")
+    assert list(lint.faults()) == ["crates/low: these files import in a circle: a, b"]
+
+
+def test_a_parent_and_its_child_may_know_each_other(lint: ModuleType, tmp_path: Path) -> None:
+    crate(tmp_path, "low", a="mod c;\nuse crate::a::c::C;", a__c="use super::A;")
+    assert list(lint.faults()) == []
+
+
+def test_a_crate_depends_downwards_only(lint: ModuleType, tmp_path: Path) -> None:
+    crate(tmp_path, "low", "high.workspace = true")
+    crate(tmp_path, "high", "low.workspace = true")
+    crate(tmp_path, "other")
+    assert list(lint.faults()) == [
+        "crates/low: depends on high, which is not below it",
+        "crates/other: has no place in LAYERS of tools/imports.py",
+    ]
