@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from lab import NETDYNOD, Lab, Wire, wire
 
-LIMIT = 90
+LIMIT = 240
 """Seconds that a test may take, unless `@pytest.mark.limit(SECONDS)` says otherwise."""
 
 

@@ -92,7 +92,7 @@ class Lab:
         self._children.append(child)
         return child
 
-    def wait(self, child: subprocess.Popen[str], timeout: float = 60.0) -> Done:
+    def wait(self, child: subprocess.Popen[str], timeout: float = 150.0) -> Done:
         """Wait for a command line to end."""
         try:
             out, err = child.communicate(timeout=timeout)
@@ -102,11 +102,11 @@ class Lab:
             raise AssertionError(f"it did not end within {timeout:g} s: {out}{err}") from None
         return Done(child.returncode, out or "", err or "", self.newest())
 
-    def run(self, *arguments: str, prefix: tuple[str, ...] = (), timeout: float = 60.0) -> Done:
+    def run(self, *arguments: str, prefix: tuple[str, ...] = (), timeout: float = 150.0) -> Done:
         """Run the command line to its end."""
         return self.wait(self.start(*arguments, prefix=prefix), timeout)
 
-    def good(self, *arguments: str, prefix: tuple[str, ...] = (), timeout: float = 60.0) -> Done:
+    def good(self, *arguments: str, prefix: tuple[str, ...] = (), timeout: float = 150.0) -> Done:
         """Run the command line; it must end with 0."""
         done = self.run(*arguments, prefix=prefix, timeout=timeout)
         assert done.code == 0, done.text
@@ -125,7 +125,7 @@ class Lab:
         path.chmod(0o644)
         return str(path)
 
-    def sampled(self, timeout: float = 30.0, points: int = 1) -> Path:
+    def sampled(self, timeout: float = 90.0, points: int = 1) -> Path:
         """Wait until a run has some points of its series; returns its folder."""
         found: list[Path] = []
 
@@ -222,7 +222,7 @@ def until(ready: Callable[[], object], timeout: float, what: str = "it does not 
 
 def sh(*command: str, check: bool = True, **more: Any) -> str:
     """Run a command of the system; what it prints."""
-    done = subprocess.run(list(command), capture_output=True, text=True, timeout=60, **more)
+    done = subprocess.run(list(command), capture_output=True, text=True, timeout=150, **more)
     assert not check or done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
     return done.stdout
 

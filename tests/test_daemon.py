@@ -16,6 +16,8 @@ import pytest
 from lab import NETDYNOD, PATIENT, Lab, group, profile, until
 from rpc import Rpc
 
+from netdyno.client import Client
+
 
 def start(lab: Lab, *arguments: str, name: str = "core.sock") -> subprocess.Popen[str]:
     child = lab.spawn(NETDYNOD, "--socket", str(lab.base / name), "--log-json", *arguments)
@@ -332,13 +334,12 @@ def test_the_command_line_keeps_a_daemon(lab: Lab, sink: str) -> None:
     for _ in range(2):
         done = lab.good("run", lab.write("p.json", document), "--socket", path)
         assert 50 < done.trial.groups[0].total.messages_sent <= 100
-    # while another writes
-    writer = Rpc(path)
-    writer.call("control.acquire")
-    done = lab.run("run", lab.write("p.json", document), "--socket", path)
+    # while another writes, and keeps its lease however long the command takes to begin
+    with Client(Path(path)) as writer:
+        writer.acquire()
+        done = lab.run("run", lab.write("p.json", document), "--socket", path)
     assert done.code in (92, 104), done.text
     assert "writ" in done.err
-    writer.close()
     assert "stopped" in lab.good("daemon", "stop", "--socket", path).out
     assert not Path(path).exists()
     done = lab.run("daemon", "status", "--socket", path)

@@ -24,7 +24,7 @@ def socket_of(lab: Lab) -> str:
         found[:] = [p for p in Path("/run/netdyno").glob("nd-*.sock") if tokens and p.name.startswith(tokens)]
         return bool(found)
 
-    until(there, 20, "no daemon serves")
+    until(there, 60, "no daemon serves")
     return str(found[0])
 
 
@@ -131,7 +131,7 @@ def test_a_path_of_a_run_is_changed_from_another_terminal(lab: Lab) -> None:
     assert re.search(
         r"^\S+: what comes in at b from now on: impair: .*independent: 50%", said, re.MULTILINE
     ), said
-    until(lambda: lost() > 10, 20, "nothing is lost")
+    until(lambda: lost() > 10, 60, "nothing is lost")
     child.send_signal(signal.SIGINT)
     done = replace(lab.wait(child), folder=next(lab.runs.glob("*-e2e-*")))
     changes = {one["port"]: one["impair"] for one in done.trial.model_dump()["changes"]}

@@ -38,7 +38,7 @@ def stream(lab: Lab, path: Wan, transport: str = "sockets") -> Repetition:
     within, beyond = (("ip", "netns", "exec", space) for space in (path.near, path.far))
     reflector = lab.spawn(*beyond, NETDYNOD, "reflect", "--udp", "7", "--bind", FAR)
     listening = (*beyond, "ss", "-Huln", "sport", "=", ":7")
-    until(lambda: sh(*listening).strip(), 20, "the reflector does not come up")
+    until(lambda: sh(*listening).strip(), 60, "the reflector does not come up")
     model = {"stream": {"rate": "1k/s", "count": 1000, "size": "100B"}}
     document: dict[str, Any] = {
         "name": "seen",
@@ -103,7 +103,7 @@ def test_iperf3_loses_the_same_share(lab: Lab) -> None:
     ours = stream(lab, path).groups[0]
     within, beyond = (("ip", "netns", "exec", space) for space in (path.near, path.far))
     server = lab.spawn(*beyond, "iperf3", "-s", "-1", "-B", FAR)
-    until(lambda: sh(*beyond, "ss", "-Htln", "sport", "=", ":5201").strip(), 20, "iperf3 does not come up")
+    until(lambda: sh(*beyond, "ss", "-Htln", "sport", "=", ":5201").strip(), 60, "iperf3 does not come up")
     client = ("iperf3", "-c", FAR, "-u", "-b", "8M", "-l", "500", "-t", "1", "-J")
     theirs: dict[str, Any] = json.loads(sh(*within, *client))["end"]["sum"]
     server.communicate(timeout=20)

@@ -113,7 +113,7 @@ def test_each_preset_validates_and_runs(lab: Lab, cable: Wire) -> None:
         *cable.at_far, "nginx", "-p", str(lab.base), "-e", "stderr", "-c", lab.write("nginx.conf", text)
     )
     lab.spawn(*cable.at_far, NETDYNOD, "reflect", "--udp", "7", "--bind", Wire.FAR)
-    until(lambda: len(sh(*cable.at_far, "ss", "-Hltun").splitlines()) >= 3, 10, "the servers do not listen")
+    until(lambda: len(sh(*cable.at_far, "ss", "-Hltun").splitlines()) >= 3, 60, "the servers do not listen")
     urls = {"broker": "mqtt", "web": "http", "host": "ping", "reflector": "udp"}
     running = {}
     for preset in PRESETS:

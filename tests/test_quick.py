@@ -30,7 +30,7 @@ def serve(lab: Lab, server: str) -> int:
     text, arguments = SERVERS[server]
     conf = lab.write("conf", text.format(base=lab.base, port=port))
     lab.spawn(server, *[one.format(base=lab.base, conf=conf) for one in arguments])
-    until(lambda: answers(port), 10, f"{server} does not listen")
+    until(lambda: answers(port), 60, f"{server} does not listen")
     return port
 
 

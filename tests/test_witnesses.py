@@ -72,7 +72,7 @@ def received(cable: Wire) -> int:
 
 def settled(cable: Wire, least: int) -> int:
     """The broker publishes `$SYS` once a second, and only what changed."""
-    until(lambda: received(cable) >= least, 10, f"the broker does not count up to {least}")
+    until(lambda: received(cable) >= least, 60, f"the broker does not count up to {least}")
     return received(cable)
 
 
@@ -149,7 +149,7 @@ http {{
 def test_http_is_what_nginx_counted_and_logged(lab: Lab, cable: Wire) -> None:
     configuration = lab.write("nginx.conf", NGINX.format(folder=lab.base, address=Wire.FAR))
     lab.spawn(*cable.at_far, "nginx", "-p", str(lab.base), "-e", "stderr", "-c", configuration)
-    until(lambda: ":80 " in sh(*cable.at_far, "ss", "-Hltn"), 10, "nginx does not listen")
+    until(lambda: ":80 " in sh(*cable.at_far, "ss", "-Hltn"), 60, "nginx does not listen")
 
     def requests() -> int:
         text = sh(*cable.at_far, "curl", "-s", f"http://{Wire.FAR}/status")

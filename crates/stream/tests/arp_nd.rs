@@ -102,8 +102,8 @@ fn a_kernel_host_pings_our_port() {
     if !alone() {
         return;
     }
-    cable();
     let _alone = lab::alone();
+    cable();
     // One port, an address of each kind; and those that its streams come from.
     let port = json!({"name": "a", "device": "af_packet:left", "ip": ["10.9.1.1", "fd09:1::1"], "mac": MAC});
     let mut generator = stream(json!([port]), "udp://10.9.1.2:7");
@@ -131,9 +131,9 @@ fn a_kernel_host_is_found_over_ipv6() {
     if !alone() {
         return;
     }
+    let _alone = lab::alone();
     cable();
     echo("[fd09:1::2]:7");
-    let _alone = lab::alone();
     let port = json!([{"name": "a", "device": "af_packet:left", "ip": "fd09:1::1"}]);
     let mut profile = stream(port, "udp://[fd09:1::2]:7");
     let before = kernel("thread-self", "snmp6", "Udp6InDatagrams");
@@ -157,8 +157,8 @@ fn a_port_that_starts_tells_whose_its_address_is() {
     if !alone() {
         return;
     }
-    cable();
     let _alone = lab::alone();
+    cable();
     for ip in ["10.9.1.1", "fd09:1::1"] {
         sh(&format!("ip neighbour replace {ip} lladdr 02:00:00:00:00:99 dev right nud stale"));
         let port = json!({"name": "a", "device": "af_packet:left", "ip": ip, "mac": MAC});
@@ -231,8 +231,8 @@ fn a_kernel_router_leads_to_targets_outside_the_network() {
     if !alone() {
         return;
     }
-    let router = Router::new();
     let _alone = lab::alone();
+    let router = Router::new();
     for (ip, gateway, host, nobody, table, name) in [
         ("10.9.1.1/24", "10.9.1.254", "10.9.2.2:7", Some("10.9.1.253"), "snmp", "ForwDatagrams"),
         ("fd09:1::1/64", "fd09:1::fe", "[fd09:2::2]:7", None, "snmp6", "Ip6OutForwDatagrams"),
@@ -266,8 +266,8 @@ fn neighbours_find_each_other_in_their_vlan() {
     if !alone() {
         return;
     }
-    cable();
     let _alone = lab::alone();
+    cable();
     let layers = json!([{"ethernet": {}}, {"vlan": {"id": 300}}, {"ipv4": {}}, {"udp": {}}]);
     let own = json!({"layers": layers, "size": {"fixed": "100B"}});
     for (ours, theirs, frame, near, far) in [

@@ -231,12 +231,13 @@ def impair(
                 for side, address, new in zip(sides, given, fresh, strict=False)
             ]
             link = _joined(links, ends, wanted, mtu, how)
-            for side, address, new in zip(sides, given, fresh, strict=False):
-                if new:
-                    hosts.address(side.namespace, side.interface, address)
-            shown = stack.enter_context(view((str(ends[0]), str(ends[1])), quiet=as_json))
-            shown.say(" ⇄ ".join(named or map(str, ends)))
+            # from here on it is there, and ends in good order
             with interrupts.asking():
+                for side, address, new in zip(sides, given, fresh, strict=False):
+                    if new:
+                        hosts.address(side.namespace, side.interface, address)
+                shown = stack.enter_context(view((str(ends[0]), str(ends[1])), quiet=as_json))
+                shown.say(" ⇄ ".join(named or map(str, ends)))
                 _watch(links, link, source, shown, interrupts, seconds(length) if length else None)
                 last = links.end(link)
         finally:
