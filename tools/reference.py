@@ -305,6 +305,7 @@ def files() -> dict[str, Callable[[], str]]:
     return {
         "schema/profile.json": text(profile),
         "schema/impair.json": text(impair),
+        "schema/models.json": text(of_core("--models")),
         "schema/experiment.json": text(experiments),
         "schema/topology.json": text(of_model(topology.Topology, "topology")),
         "schema/result.json": text(results),
@@ -341,10 +342,73 @@ def files() -> dict[str, Callable[[], str]]:
             results,
             "Result",
         ),
+        "docs/reference/models.md": catalogue,
         "docs/reference/cli.md": cli,
         "docs/reference/errors.md": errors.reference,
         verdicts.PAGE: verdicts.page,
     }
+
+
+def catalogue() -> str:
+    """`docs/reference/models.md`: what the models say about themselves."""
+    known = json.loads((ROOT / "schema" / "models.json").read_text(encoding="utf-8"))
+    lines = [
+        "# Models",
+        "",
+        NOTE,
+        "",
+        "What each model measures and counts, as `core.describe` of the [RPC](rpc.md) and "
+        "[schema/models.json](../../schema/models.json) have it. Its parameters are in [profile](profile.md). "
+        "`netdyno run URL` works for the schemes of models that say how.",
+        "",
+    ]
+
+    def table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+        if rows:
+            head = ["| " + " | ".join((title, *columns)) + " |", "|" + "---|" * (len(columns) + 1)]
+            lines.extend([*head, *("| " + " | ".join(row) + " |" for row in rows), ""])
+
+    for model in known["models"]:
+        confirmed = model["confirmed"]
+        said = {
+            True: "Each message is confirmed.",
+            False: "What confirms a message is the user's own affair.",
+        }
+        confirms = said.get(confirmed, f"Each message is confirmed unless `{confirmed}` is 0 or false.")
+        order = " Messages have an order (RFC 4737)." if model["ordered"] else ""
+        quick = "" if model["quick"] else " It needs a profile: a URL alone does not start it."
+        lines += [f"## {model['name']}", "", f"{model['about']}. {confirms}{order}{quick}", ""]
+        carriers = {"stream": "TCP", "datagram": "UDP", "icmp": "ICMP"}
+        table("scheme", ("over", "default port"), [
+            (f"`{s['name']}://`", "TLS" if s["tls"] else carriers[s["carrier"]], str(s["port"] or "–"))
+            for s in model["schemes"]
+        ])  # fmt: skip
+        table("delay", ("from, to",), [
+            (f"`GROUP.delay.{d['name']}.STAT`", d["about"]) for d in model["delays"]
+        ])  # fmt: skip
+        table("counter", ("unit", "better", "meaning"), [
+            (f"`GROUP.counts.{c['name']}`", c["unit"], c["better"], c["about"]) for c in model["counters"]
+        ])  # fmt: skip
+        table("index", ("unit", "better", "is", "meaning"), [
+            (f"`GROUP.index.{i['name']}`", i["unit"], i["better"], _formula(i), i["about"])
+            for i in model["indices"]
+        ])  # fmt: skip
+    lines += ["## What every group counts", ""]
+    table("counter", ("unit", "better", "meaning"), [
+        (f"`GROUP.{c['name']}`", c["unit"], c["better"], c["about"]) for c in known["counters"]
+    ])  # fmt: skip
+    lines += ["## Kinds of failures", ""]
+    rows = [(f"`GROUP.errors.{f['name']}`", f["about"]) for f in known["failures"]]
+    table("failure", ("meaning",), rows)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _formula(index: dict[str, Any]) -> str:
+    """An index in its counters."""
+    over, under, less = (
+        " + ".join(f"`{name}`" for name in index[part]) for part in ("over", "under", "less")
+    )
+    return f"({over}) / ({under}{f' − {less}' if less else ''})"
 
 
 def main(arguments: list[str]) -> int:

@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from netdyno import config, presets, reading, secret
+from netdyno import config, models, presets, reading, secret
 from netdyno.config import Config
 from netdyno.dut import DRIVERS
 from netdyno.errors import Error
@@ -324,8 +324,8 @@ def bind_targets(
     for group in groups(profile):
         # a target may be left open in the profile; the group's model says how it is spoken to
         if "://" not in str(group.get("target", "://")) and isinstance(group.get("model"), dict):
-            scheme = _SCHEMES.get(next(iter(group["model"]), ""), "tcp")
-            wanted.setdefault(str(group["target"]), f"{scheme}://")
+            usual = next(iter(models.of_group(group)[0].schemes), None)
+            wanted.setdefault(str(group["target"]), f"{usual.name if usual else 'tcp'}://")
     for name, url in wanted.items():
         bound = leg.targets.get(name)
         if bound and "://" in bound:
@@ -357,6 +357,3 @@ def bind_targets(
             at=f"legs.{leg.name}.targets.{name}",
             fix=f"It has: {', '.join(wanted) or 'none'}",
         )
-
-
-_SCHEMES = {"mqtt": "mqtt", "http": "http", "ping": "ping", "stream": "udp"}

@@ -5,6 +5,8 @@ Unknown keys are kept, so that an older application can store what a newer core 
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -21,6 +23,7 @@ COUNTERS = (
     "duplicates",
     "reordered",
     "corrupted",
+    "receive_drops",
     "bytes_sent",
     "bytes_received",
 )
@@ -35,7 +38,7 @@ class Model(BaseModel):
 
 
 class Counts(Model):
-    """Counts of one group over some time."""
+    """Counts of one group over some time; those of its own that its [model](models.md) has stand beside."""
 
     flows_intended: int = 0
     """Flows that an open loop asked for."""
@@ -67,6 +70,22 @@ class Counts(Model):
     """Payload bytes received."""
     failures: dict[str, int] = Field(default_factory=dict)
     """Failures by kind; only kinds that occurred."""
+
+    @property
+    def own(self) -> dict[str, int]:
+        """What the model counts of its own, by name."""
+        extra = self.model_extra or {}
+        return {name: count for name, count in extra.items() if type(count) is int}
+
+    @classmethod
+    def total(cls, parts: Sequence[Counts]) -> Counts:
+        """All of them added up."""
+        names = dict.fromkeys((*COUNTERS, *(name for part in parts for name in part.own)))
+        failures: Counter[str] = Counter()
+        for part in parts:
+            failures.update(part.failures)
+        counted = {name: sum(int(getattr(part, name, 0)) for part in parts) for name in names}
+        return cls(**counted, failures=dict(failures))
 
 
 class Quantiles(Model):
@@ -305,6 +324,9 @@ class GroupResult(Model):
     """Of messages meant for the measure phase."""
     total: Counts = Field(default_factory=Counts)
     """Of all phases."""
+    indices: dict[str, float | None] = Field(default_factory=dict)
+    """Figures that follow from the measured counters, by the names that the [model](models.md) gives them;
+    None where nothing was counted that one is a share of."""
     rates: dict[str, float] = Field(default_factory=dict)
     """Per second of the measure phase."""
     loss: float | None = None

@@ -133,6 +133,8 @@ class GroupSummary(Model):
     """Virtual devices."""
     measured: Counts = Field(default_factory=Counts)
     """Added up."""
+    indices: dict[str, float | None] = Field(default_factory=dict)
+    """Of the counters added up, by the names that the [model](models.md) gives them."""
     rates: dict[str, Estimate] = Field(default_factory=dict)
     """Averaged, per second."""
     loss: Estimate | None = None

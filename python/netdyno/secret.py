@@ -17,14 +17,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from netdyno import reading
+from netdyno import models, reading
 from netdyno.errors import Error
 
 HIDDEN = "***"
-TEXTS = {("mqtt", "password")}
-"""Keys of models that are secret, whatever they say."""
-NAMED = {("http", "headers")}
-"""Objects of models with entries that are secret by their names."""
 LONGEST = 64 * 1024
 """Bytes of a file with a secret; more is no secret but a mistake."""
 SHORTEST = 4
@@ -85,8 +81,8 @@ def _query(text: str) -> str:
 def is_secret(path: str) -> bool:
     """Whether a path into a profile, as factors have it, leads to a secret."""
     parts = path.split(".")
-    marked = any(tuple(pair) in TEXTS for pair in itertools.pairwise(parts))
-    return marked or ("headers" in parts and is_named(parts[-1]))
+    marks = [_mark(model, key) for model, key in itertools.pairwise(parts)]
+    return True in marks or ("names" in marks and is_named(parts[-1]))
 
 
 def resolve(profile: Any) -> tuple[Any, list[str], list[dict[str, Any]]]:
@@ -152,7 +148,7 @@ def in_the_open(profile: Any) -> list[str]:
         target = str(group.get("target", ""))
         if isinstance(targets, Mapping):
             target = str(targets.get(target, target))
-        safe = target.partition("://")[0] in ("mqtts", "https", "tls")
+        safe = any(scheme.name == target.partition("://")[0] and scheme.tls for scheme in models.schemes())
         secret = isinstance(value, Mapping) or is_marked(place) or _query(value) != value
         if secret and not safe:
             found.append(_named(place))
@@ -168,8 +164,14 @@ def located(profile: dict[str, Any], folder: Path) -> None:
 
 def is_marked(place: Place) -> bool:
     """Whether what stands at a place is secret even if it is written there."""
-    model = tuple(str(part) for part in place[3:])
-    return model[:2] in TEXTS or (model[:2] in NAMED and is_named(model[-1]))
+    model = [str(part) for part in place[3:]]
+    mark = _mark(*model[:2]) if len(model) > 1 else None
+    return mark is True or (mark == "names" and is_named(model[-1]))
+
+
+def _mark(model: str, key: str) -> Any:
+    """How the model marks a key: `True`, secret whatever it says; `names`, entries secret by their names."""
+    return models.find(model).secrets.get(key)
 
 
 def _hides(place: Place, text: str) -> bool:

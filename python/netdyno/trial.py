@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from netdyno import environment, paths, secret
+from netdyno import environment, models, paths, secret
 from netdyno.client import Client, Subscription
 from netdyno.daemon import Daemon
 from netdyno.dut import DRIVERS, Dut, Place
@@ -122,6 +122,8 @@ class Runner:
         namespace = network.namespace(generator) if network and generator else None
         if setting.socket:
             client = Client(setting.socket)
+            # one that ran before may be of another version
+            models.learn(client.call("core.describe"))
             daemon = None
         else:
             socket = paths.runtime() / f"nd-{setting.token}.sock"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from netdyno import daemon, secret
+from netdyno import daemon, models, secret
 from netdyno.client import Client
 from netdyno.dut import DRIVERS, Place
 from netdyno.dut.server import Server
@@ -19,10 +19,14 @@ CPUS = Path("/sys/devices/system/cpu")
 Finding = dict[str, Any]
 Ask = Callable[[Any], list[Finding]]
 
-_ANYWHERE = {scheme: f"{scheme}://192.0.2.1" for scheme in ("mqtt", "http", "ping")} | {
-    scheme: f"{scheme}://192.0.2.1:7" for scheme in ("udp", "tcp")
-}
-"""What a device under test may turn out to be: its addresses come with the topology."""
+
+def _anywhere() -> dict[str, str]:
+    """What a device under test may turn out to be: its addresses come with the topology."""
+    return {
+        scheme.name: f"{scheme.name}://192.0.2.1" + ("" if scheme.port or scheme.carrier == "icmp" else ":7")
+        for scheme in models.schemes()
+        if not scheme.tls
+    }
 
 
 def of_profile(profile: Any) -> list[Finding]:
@@ -140,7 +144,7 @@ def under(at: str, finding: Finding) -> Finding:
 def as_run(leg: LegSpec, profile: Mapping[str, Any]) -> dict[str, Any]:
     """A profile with what the leg makes of it: targets that it binds, and its lengths."""
     made = dict(profile)
-    urls = dict.fromkeys(leg.duts, _ANYWHERE)
+    urls = dict.fromkeys(leg.duts, _anywhere())
     if bound := {name: url for name, url, _ in bind_targets(leg, made, urls)}:
         made["targets"] = table(made.get("targets")) | bound
     if lengths := leg.trial.model_dump(exclude_none=True, exclude={"load"}):

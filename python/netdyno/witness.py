@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from netdyno import models
 from netdyno.dut import Dut
-from netdyno.model import Trial
+from netdyno.model import GroupResult, Trial
 from netdyno.result import DutReport, Witness
 
-_PROTOCOLS = {"mqtt": "mqtt", "http": "http", "stream": "udp"}
-"""Which scheme of a DUT's own count a protocol's messages are in."""
+
+def _counted_as(group: GroupResult) -> str | None:
+    """Which scheme of a DUT's own counts the group's messages are in."""
+    model = models.find(group.protocol)
+    return model.schemes[0].name if model.is_counted and model.schemes else None
 
 
 def witnesses(
@@ -33,7 +37,7 @@ def witnesses(
         counted = dut.witness(report.counters_before, report.counters_after)
         for scheme, (what, theirs) in counted.items():
             groups = [g for g in trial.groups if reached.get(g.name) == name]
-            groups = [g for g in groups if _PROTOCOLS.get(g.protocol) == scheme]
+            groups = [g for g in groups if _counted_as(g) == scheme]
             if not groups:
                 continue
             sent = sum(g.total.messages_sent for g in groups)

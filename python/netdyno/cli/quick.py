@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from netdyno import models
 from netdyno.errors import Error
+from netdyno.models import Description, Scheme
 from netdyno.stats.units import bound
-
-PROTOCOLS = {
-    "mqtt": "mqtt", "mqtts": "mqtt", "http": "http", "https": "http", "ping": "ping", "udp": "stream",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ def no_url(text: str) -> Error | None:
     if is_url(text) or Path(text).suffix in (".json", ".yaml", ".yml") or Path(text).exists():
         return None
     scheme, colon, rest = text.partition(":")
-    if colon and scheme in PROTOCOLS:
+    if colon and scheme in models.quick():
         fix = f"Write {scheme}://{rest.lstrip('/') or 'HOST'}"
         return Error("ND-104-26", "a URL has :// after its scheme", at=text, fix=fix)
     if not _HOST.fullmatch(text):
@@ -61,11 +59,19 @@ def no_url(text: str) -> Error | None:
     host = text.partition("/")[0]
     bare = host if host.endswith("]") else host.rpartition(":")[0] or host
     port = host[len(bare) :]
-    fix = (
-        f"Say how to speak to a host: mqtt://{bare}{port or ':1883'}, http://{text}, ping://{bare} "
-        f"or udp://{bare}{port or ':7'}"
-    )
+    *some, last = [_meant(model, text, bare, port) for model in models.all_models() if model.quick]
+    fix = f"Say how to speak to a host: {', '.join(some)} or {last}"
     return Error("ND-104-26", "it is no URL, no file and no preset", at=text, fix=fix)
+
+
+def _meant(model: Description, text: str, bare: str, port: str) -> str:
+    """The URL that a host alone would be for a model."""
+    scheme = model.schemes[0]
+    if scheme.carrier == "icmp":
+        return f"{scheme.name}://{bare}"
+    if model.quick and model.quick.path:
+        return f"{scheme.name}://{text}"
+    return f"{scheme.name}://{bare}{port or f':{scheme.port or 7}'}"
 
 
 _OPTIONS = {
@@ -84,46 +90,55 @@ def place(urls: Sequence[str], at: str) -> str:
 
 def profile(urls: Sequence[str], options: Quick) -> dict[str, Any]:
     """A profile with one group for each URL."""
-    if options.connection_per_request and all(url.startswith(("ping://", "udp://")) for url in urls):
+    known = models.quick()
+    spoken = [_scheme(url, known) for url in urls]
+    if options.connection_per_request and not any(scheme.connects for scheme in spoken):
         what = f"{urls[0].partition('://')[0]}:// has no connections"
         raise Error("ND-104-07", what, at="--connection-per-request", fix="Leave it out")
     groups: list[dict[str, Any]] = []
-    for i, url in enumerate(urls):
-        scheme = url.partition("://")[0]
-        if scheme not in PROTOCOLS:
-            raise Error(
-                "ND-104-26",
-                f"there is no quick form for {scheme}://",
-                at=url,
-                fix=f"Use one of {', '.join(PROTOCOLS)}; others need a profile with the model script",
-            )
-        protocol = PROTOCOLS[scheme]
-        name = protocol if len(urls) == 1 else f"{protocol}-{i + 1}"
-        groups.append(_group(name, protocol, url, options))
+    for i, (url, scheme) in enumerate(zip(urls, spoken, strict=True)):
+        model = known[scheme.name]
+        name = model.name if len(urls) == 1 else f"{model.name}-{i + 1}"
+        groups.append(_group(name, model, scheme, url, options))
     # who asks for nothing more wants to know at least whether it worked, and whether all of it did
     thresholds = [
         {"metric": f"{group['name']}.{what}", "max": 0}
         for group in groups
         for what in (("errors", "loss") if _confirmed(group) else ("errors",))
     ]
-    name = "-".join(dict.fromkeys(PROTOCOLS[u.partition("://")[0]] for u in urls))
+    name = "-".join(dict.fromkeys(known[scheme.name].name for scheme in spoken))
     said = "; ".join(_said(group, options) for group in groups)
     return {"name": name, "description": said, "groups": groups, "thresholds": thresholds}
 
 
+def _scheme(url: str, known: Mapping[str, Description]) -> Scheme:
+    """The scheme of a URL that a model can be started with."""
+    name = url.partition("://")[0]
+    if found := known[name].scheme(name) if name in known else None:
+        return found
+    without = " or ".join(model.name for model in models.all_models() if not model.quick)
+    raise Error(
+        "ND-104-26",
+        f"there is no quick form for {name}://",
+        at=url,
+        fix=f"Use one of {', '.join(known)}; others need a profile with the model {without}",
+    )
+
+
 def _confirmed(group: dict[str, Any]) -> bool:
-    """Whether silence is loss: not where nobody confirms a publish."""
-    ((protocol, model),) = group["model"].items()
-    return not (protocol == "mqtt" and model.get("qos") == 0)
+    """Whether silence is loss: not where nobody confirms a message."""
+    model, given = models.of_group(group)
+    return model.confirms(given)
 
 
 def _said(group: dict[str, Any], o: Quick) -> str:
     """What the options come to, for the header of the run."""
-    ((protocol, _),) = group["model"].items()
+    quick = models.of_group(group)[0].quick
+    assert quick is not None, "it was made from a URL"
     n, many = group["devices"], group["devices"] != 1
-    what = {"http": "requests", "mqtt": "publishes", "ping": "echo requests", "stream": "datagrams"}[protocol]
-    unit = {"http": "connection", "mqtt": "client"}.get(protocol, "device") + "s" * many
-    kept = "kept " if protocol == "http" else ""
+    what = quick.messages
+    unit = quick.device + "s" * many
+    kept = "kept " if quick.device == "connection" else ""
     if "open" in group["load"]:
         said = f"{o.rate} flows, each on a connection of its own, {n} {unit} at most"
     elif o.rate is not None:
@@ -142,7 +157,7 @@ def pool(rate: float) -> int:
     return min(1000, max(min(50, math.ceil(rate)), math.ceil(rate / 100), 1))
 
 
-def _share(model: dict[str, Any], protocol: str, rate: float, devices: int) -> dict[str, Any]:
+def _share(model: dict[str, Any], quick: models.Quick, rate: float, devices: int) -> dict[str, Any]:
     """Each device sends at its share of the rate, on a schedule of its own that does not wait for answers.
 
     The devices begin one after the other over the time from one message of a device to its next: those of all
@@ -156,10 +171,10 @@ def _share(model: dict[str, Any], protocol: str, rate: float, devices: int) -> d
         what = f"{rate:g}/s are more than {devices} device{'s' * (devices != 1)} can send"
         raise Error("ND-104-05", what, at="--rate", fix="Ask for less, or for more --devices")
     each = f"{devices / rate * 1e9:.0f}ns"
-    if protocol == "stream":
-        model["rate"] = f"{rate / devices:.12g}/s"
+    if quick.rate:
+        model[quick.rate] = f"{rate / devices:.12g}/s"
     else:
-        model["interval"] = each
+        model[quick.interval] = each
     return {"ramp": each} if devices > 1 else {}
 
 
@@ -192,51 +207,45 @@ def _fitting(o: Quick) -> None:
         )
 
 
-def _group(name: str, protocol: str, url: str, o: Quick) -> dict[str, Any]:
+def _group(name: str, about: Description, scheme: Scheme, url: str, o: Quick) -> dict[str, Any]:
+    quick = about.quick
+    assert quick is not None, "it was looked up by its scheme"
     model: dict[str, Any] = {}
     if o.size is not None:
-        if protocol == "http":
-            raise Error(
-                "ND-104-07",
-                "the server chooses the size of an HTTP answer",
-                at="--size",
-                fix="Name a path: http://HOST/512",
-            )
-        model["size"] = o.size
+        if refused := quick.size.get("refused"):
+            raise Error("ND-104-07", refused["why"], at="--size", fix=refused["fix"])
+        model[quick.size["key"]] = o.size
     if o.interval is not None:
-        model["interval"] = o.interval
-    if o.qos is not None and protocol == "mqtt":
-        model["qos"] = o.qos
+        model[quick.interval] = o.interval
+    model |= {key: value for option, key in quick.options if (value := getattr(o, option, None)) is not None}
     _fitting(o)
     # an open flow that never ended would fill every device with the first ones
-    alone = o.connection_per_request and protocol in ("http", "mqtt")
+    alone = o.connection_per_request and scheme.connects
     is_open = bool(o.open) or (alone and o.rate is not None)
-    model["requests" if protocol == "http" else "count"] = (
-        o.count if o.count is not None else int(is_open or alone)
-    )
+    model[quick.count] = o.count if o.count is not None else int(is_open or alone)
     target = url
-    if protocol == "http":
+    if quick.path:
         parts = urlsplit(url)
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         if path:
-            model["path"] = path
+            model[quick.path] = path
             target = f"{parts.scheme}://{parts.netloc}"
     load: dict[str, Any] = {"closed": {}}
-    devices = o.devices or {"mqtt": 10, "http": 10, "ping": 1, "stream": 1}[protocol] * (20 if is_open else 1)
+    devices = o.devices or quick.devices * (20 if is_open else 1)
     if is_open:
         load = {"open": {"rate": o.rate}}
     elif o.rate is not None:
-        devices = o.devices or (1 if protocol in ("ping", "stream") else pool(bound(o.rate)))
-        load = {"closed": _share(model, protocol, bound(o.rate), devices)}
+        devices = o.devices or (pool(bound(o.rate)) if scheme.connects else 1)
+        load = {"closed": _share(model, quick, bound(o.rate), devices)}
     group: dict[str, Any] = {
         "name": name,
         "target": target,
-        "model": {protocol: model},
+        "model": {about.name: model},
         "devices": devices,
         "load": load,
     }
     if o.source:
         group["source"] = list(o.source)
-    if o.insecure and target.split("://")[0] in ("mqtts", "https"):
+    if o.insecure and scheme.tls:
         group["tls"] = {"insecure": True}
     return group

@@ -7,9 +7,9 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest, start_http_server
 
-from netdyno import escape, files
+from netdyno import escape, files, models
 from netdyno.errors import Error
-from netdyno.model import COUNTERS
+from netdyno.model import Counts
 from netdyno.result import Result
 from netdyno.view import Plan, Silent
 
@@ -21,12 +21,14 @@ class Exporter(Silent):
         self.served = False
         self.registry = CollectorRegistry()
         labels = ["leg", "group"]
+        self._labels = labels
         self._counts = {
-            name: Counter(
-                f"netdyno_{name}", f"{name.replace('_', ' ')} so far", labels, registry=self.registry
-            )
-            for name in COUNTERS
+            one.name: Counter(f"netdyno_{one.name}", _help(one), labels, registry=self.registry)
+            for one in models.catalogue().counters
         }
+        self._own: dict[tuple[str, str], Counter] = {}
+        self._index: dict[tuple[str, str], Gauge] = {}
+        self._models: dict[str, models.Description] = {}
         self._failures = Counter(
             "netdyno_failures", "Failures by kind", [*labels, "kind"], registry=self.registry
         )
@@ -71,14 +73,42 @@ class Exporter(Silent):
     def start(self, plan: Plan) -> None:
         """A trial begins."""
         self._leg = escape.visible(plan.get("leg", ""))
+        groups = plan.get("groups", [])
+        self._models = {str(g.get("name")): models.find(str(g.get("protocol"))) for g in groups}
+        # there from the beginning, as those of every group are
+        for model in self._models.values():
+            for counter in model.counters:
+                name = f"netdyno_{model.name}_{counter.name}"
+                if (model.name, counter.name) not in self._own:
+                    made = Counter(name, _help(counter), self._labels, registry=self.registry)
+                    self._own[model.name, counter.name] = made
+            for index in model.indices:
+                name = f"netdyno_{model.name}_{index.name}_{index.unit}"
+                if (model.name, index.name) not in self._index:
+                    text = f"{index.about} In the last interval"
+                    made_index = Gauge(name, text, self._labels, registry=self.registry)
+                    self._index[model.name, index.name] = made_index
+
+    def _model(self, name: str, labels: tuple[str, str], counts: dict[str, Any]) -> None:
+        """What the group's model counts of its own, and what follows from it."""
+        model = self._models.get(name)
+        if model is None:
+            return
+        for counter in model.counters:
+            self._own[model.name, counter.name].labels(*labels).inc(counts.get(counter.name, 0))
+        for index in model.indices:
+            value = index.of(Counts.model_validate(counts))
+            if value is not None:
+                self._index[model.name, index.name].labels(*labels).set(value)
 
     def sample(self, sample: dict[str, Any]) -> None:
         """Add a point of the series."""
         for name, group in sample.get("groups", {}).items():
             labels = (self._leg, escape.visible(name))
             counts = group.get("counts", {})
-            for counter in COUNTERS:
-                self._counts[counter].labels(*labels).inc(counts.get(counter, 0))
+            for counter, metric in self._counts.items():
+                metric.labels(*labels).inc(counts.get(counter, 0))
+            self._model(name, labels, counts)
             for kind, count in counts.get("failures", {}).items():
                 self._failures.labels(*labels, escape.visible(kind)).inc(count)
             self._devices.labels(*labels).set(group.get("devices_active", 0))
@@ -109,6 +139,11 @@ class Exporter(Silent):
     def write(self, path: Path) -> None:
         """Write them to a file, as node_exporter's textfile collector reads them."""
         files.write(path, self.text(), shared=True)
+
+
+def _help(counter: models.Counter) -> str:
+    """Its meaning and unit, as `# HELP` has it."""
+    return f"{counter.about} Unit: {counter.unit}"
 
 
 def is_address(text: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import isfinite
 
-from netdyno.model import COUNTERS, Counts, GroupSample, Quantiles, Sample, WorkerSample
+from netdyno.model import Counts, GroupSample, Quantiles, Sample, WorkerSample
 
 #: More points than this are merged before they are drawn; the downloads keep them all.
 POINTS = 2000
@@ -77,10 +77,8 @@ def _join(points: Sequence[Sample]) -> Sample:
 
 def _join_group(parts: Sequence[GroupSample]) -> GroupSample:
     delays = dict.fromkeys(name for p in parts for name in p.delays)
-    counts = Counts(**{c: sum(getattr(p.counts, c) for p in parts) for c in COUNTERS})
-    counts.failures = _add(p.counts.failures for p in parts)
     return GroupSample(
-        counts=counts,
+        counts=Counts.total([p.counts for p in parts]),
         devices_active=parts[-1].devices_active,
         waiting=max((p.waiting for p in parts if p.waiting is not None), default=None),
         delays={n: _worst([p.delays[n] for p in parts if n in p.delays]) for n in delays},

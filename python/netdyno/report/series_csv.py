@@ -23,6 +23,7 @@ def series_csv(result: Result) -> str:
         for name, g in s.groups.items()
     ]
     kinds = sorted({k for *_, g in points for k in g.counts.failures})
+    own = sorted({c for *_, g in points for c in g.counts.own})
     delays = sorted({d for *_, g in points for d in g.delays})
     out = io.StringIO()
 
@@ -33,6 +34,7 @@ def series_csv(result: Result) -> str:
     add(
         ["leg", "repetition", "t", "dt", "phase", "group", "devices_active", "devices_waiting", *COUNTERS]
         + [f"failures.{k}" for k in kinds]
+        + [f"counts.{c}" for c in own]
         + [f"{d}.{s}" for d in (*(f"delay.{d}" for d in delays), "lateness") for s in STATS]
     )
     for leg, index, s, name, g in points:
@@ -41,6 +43,7 @@ def series_csv(result: Result) -> str:
             [leg, index, s.t, s.dt, s.phase, name, g.devices_active, "" if g.waiting is None else g.waiting]
             + [getattr(g.counts, c) for c in COUNTERS]
             + [g.counts.failures.get(k, 0) for k in kinds]
+            + [g.counts.own.get(c, "") for c in own]
             + [getattr(q, stat) if q is not None and q.count else "" for q in quantiles for stat in STATS]
         )
     return out.getvalue()

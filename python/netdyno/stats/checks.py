@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from netdyno import models
 from netdyno.model import GroupResult, Trial
 from netdyno.result import CheckResult
 from netdyno.stats.metric import Metric
@@ -38,18 +39,18 @@ def asks(group: GroupResult, spec: Mapping[str, Any]) -> bool:
     """Whether the group asked for an answer of the other side in the measure phase."""
     counts = group.measured
     failed = sum(counts.failures.values())
-    model = spec.get("model")
-    kind, given = next(iter(model.items())) if isinstance(model, Mapping) and model else (group.protocol, {})
-    keys = given if isinstance(given, Mapping) else {}
-    # what a script expects is its own affair; what failed it is not
-    if kind == "script":
+    model, given = models.of_group(spec)
+    if not model.name:
+        model = models.find(group.protocol)
+    # what it expects of the other side is the user's own affair; what failed is not
+    if not model.is_counted:
         return failed > 0
-    confirmed = group.confirmed
-    if confirmed is None:
-        confirmed = bool(keys.get({"mqtt": "qos", "stream": "echo"}.get(kind, ""), True))
+    confirmed = model.confirms(given) if group.confirmed is None else group.confirmed
     if not confirmed:
         # nobody confirms a publish of QoS 0, but a broker that lets none in did not answer the connect
-        return kind == "mqtt" and failed > 0 and not counts.messages_sent
+        scheme = model.scheme(group.target.partition("://")[0]) or next(iter(model.schemes), None)
+        connects = scheme is not None and scheme.connects
+        return connects and failed > 0 and not counts.messages_sent
     return bool(counts.messages_sent or counts.messages_intended or counts.flows_intended or failed)
 
 

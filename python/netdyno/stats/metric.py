@@ -2,14 +2,17 @@
 
 The names are the profile's: `GROUP.delay.NAME.STAT`, `GROUP.lateness.STAT`, `GROUP.loss`,
 `GROUP.losses.noticeable`, `GROUP.losses.WHAT.STAT`, `GROUP.ipdv.NAME.STAT`, `GROUP.reordering.SHARE`,
-`GROUP.reordering.WHAT.STAT`, `GROUP.stalls.WHAT`, `GROUP.errors[.KIND]`, `GROUP.COUNTER[.rate]`.
+`GROUP.reordering.WHAT.STAT`, `GROUP.stalls.WHAT`, `GROUP.errors[.KIND]`, `GROUP.counts.NAME[.rate]`,
+`GROUP.index.NAME`, `GROUP.COUNTER[.rate]`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from netdyno import models
 from netdyno.errors import Error
 from netdyno.model import COUNTERS, Distribution, Quantiles, Trial
 
@@ -25,6 +28,8 @@ LOSS_SPREADS = ("length", "distance", "between")
 STALLS = ("share", "time", "longest", "waiting")
 """Of waits for answers: share of the devices' time, that time, the longest, and who waits at the end."""
 
+_NAME = re.compile(r"[a-z0-9_]+")
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -32,7 +37,8 @@ class Metric:
 
     group: str
     kind: str
-    """`delay`, `ipdv`, `lateness`, `loss`, `losses`, `reordering`, `stalls`, `errors` or `counter`."""
+    """`delay`, `ipdv`, `lateness`, `loss`, `losses`, `reordering`, `stalls`, `errors`, `counts`, `index` or
+    `counter`."""
     name: str = ""
     stat: str = ""
 
@@ -60,6 +66,12 @@ class Metric:
                 return cls(group, "stalls", what)
             case [group, "errors", *kind] if len(kind) <= 1:
                 return cls(group, "errors", kind[0] if kind else "")
+            case [group, "counts", name] if _NAME.fullmatch(name):
+                return cls(group, "counts", name)
+            case [group, "counts", name, "rate"] if _NAME.fullmatch(name):
+                return cls(group, "counts", name, "rate")
+            case [group, "index", name] if _NAME.fullmatch(name):
+                return cls(group, "index", name)
             case [group, name] if name in COUNTERS:
                 return cls(group, "counter", name)
             case [group, name, "rate"] if name in COUNTERS:
@@ -70,8 +82,8 @@ class Metric:
             fix="Use GROUP.delay.NAME.STAT, GROUP.lateness.STAT, GROUP.loss, GROUP.losses.noticeable, "
             f"GROUP.losses.{'|'.join(LOSS_SPREADS)}.STAT, GROUP.ipdv.NAME.STAT, "
             f"GROUP.reordering.{'|'.join(ORDER_SHARES)}, GROUP.reordering.{'|'.join(ORDER_SPREADS)}.STAT, "
-            f"GROUP.stalls.{'|'.join(STALLS)}, GROUP.errors[.KIND] or GROUP.COUNTER[.rate] "
-            f"with COUNTER one of {', '.join(COUNTERS)}",
+            f"GROUP.stalls.{'|'.join(STALLS)}, GROUP.errors[.KIND], GROUP.counts.NAME[.rate], "
+            f"GROUP.index.NAME or GROUP.COUNTER[.rate] with COUNTER one of {', '.join(COUNTERS)}",
         )
 
     @property
@@ -79,11 +91,21 @@ class Metric:
         """Which way is better; None when neither is."""
         if self.kind == "losses":
             return self.name not in ("distance", "between")
+        if self.kind not in ("counter", "counts", "index"):
+            return True
+        return {"less": True, "more": False}.get(self._better)
+
+    @property
+    def _better(self) -> str:
+        """As whoever counts it says; of models that have a counter of this name the first."""
+        known = models.catalogue()
+        listed: list[models.Counter | models.Index] = list(known.counters)
         if self.kind != "counter":
-            return True
-        if self.name in ("flows_failed", "duplicates", "reordered", "corrupted"):
-            return True
-        return False if self.name in ("messages_delivered", "flows_completed", "bytes_received") else None
+            listed = []
+            for model in known.models:
+                listed += model.counters
+                listed += model.indices
+        return next((one.better for one in listed if one.name == self.name), "neither")
 
     @property
     def unit(self) -> str:
@@ -92,7 +114,7 @@ class Metric:
             return "ns"
         if self.kind == "stalls":
             return "ns" if self.name in ("longest", "time") else "ratio"
-        if self.kind == "loss" or (self.kind in ("losses", "reordering") and not self.stat):
+        if self.kind in ("loss", "index") or (self.kind in ("losses", "reordering") and not self.stat):
             return "ratio"
         return "/s" if self.stat == "rate" else "count"
 
@@ -117,6 +139,10 @@ class Metric:
         if self.kind == "errors":
             failures = group.measured.failures
             return float(failures.get(self.name, 0) if self.name else sum(failures.values()))
+        if self.kind == "index":
+            return group.indices.get(self.name)
+        if self.kind == "counts" and self.name not in group.measured.own:
+            return None
         value = float(getattr(group.measured, self.name))
         if self.stat == "rate":
             if self.name in group.rates:
@@ -126,7 +152,7 @@ class Metric:
 
     @property
     def _is_distribution(self) -> bool:
-        return self.kind != "counter" and self.stat != ""
+        return self.kind not in ("counter", "counts") and self.stat != ""
 
     def _distribution(self, trial: Trial) -> Distribution | None:
         group = next((g for g in trial.groups if g.name == self.group), None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from netdyno.model import COUNTERS, Counts, Density, Disorder, GroupResult, Losses, Reason, Stalls
+from netdyno import models
+from netdyno.model import Counts, Density, Disorder, GroupResult, Losses, Reason, Stalls
 from netdyno.result import GroupSummary, Leg, Repetition, Summary
 from netdyno.stats import hdr
 from netdyno.stats.estimate import estimate, mean
@@ -22,11 +23,7 @@ def summarise(repetitions: Sequence[Repetition], confidence: float = 0.95) -> Su
 
 def _group(parts: Sequence[GroupResult], confidence: float) -> GroupSummary:
     first = parts[0]
-    counts = Counts(**{name: sum(getattr(p.measured, name) for p in parts) for name in COUNTERS})
-    failures: Counter[str] = Counter()
-    for part in parts:
-        failures.update(part.measured.failures)
-    counts.failures = dict(failures)
+    counts = Counts.total([part.measured for part in parts])
     rates = dict.fromkeys(name for part in parts for name in part.rates)
     delays = dict.fromkeys(name for part in parts for name in part.delays)
     ipdv = dict.fromkeys(name for part in parts for name in part.ipdv)
@@ -37,6 +34,7 @@ def _group(parts: Sequence[GroupResult], confidence: float) -> GroupSummary:
         target=first.target,
         devices=first.devices,
         measured=counts,
+        indices={index.name: index.of(counts) for index in models.find(first.protocol).indices},
         rates={
             name: estimate([p.rates[name] for p in parts if name in p.rates], confidence) for name in rates
         },
