@@ -359,7 +359,7 @@ def catalogue() -> str:
         "",
         "What each model measures and counts, as `core.describe` of the [RPC](rpc.md) and "
         "[schema/models.json](../../schema/models.json) have it. Its parameters are in [profile](profile.md). "
-        "`netdyno run URL` works for the schemes of models that say how.",
+        "`netdyno run URL` works with most.",
         "",
     ]
 

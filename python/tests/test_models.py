@@ -1,0 +1,81 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdyno import models
+from netdyno.daemon import Daemon
+from netdyno.export.prometheus import Exporter
+from netdyno.model import Counts, GroupResult, Phases, Trial
+from netdyno.stats.metric import Metric
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Any:
+    yield
+    models._told.clear()
+
+
+def test_the_shipped_description_is_the_cores_own(tmp_path: Path) -> None:
+    with Daemon(tmp_path / "nd-models.sock", tmp_path / "log") as daemon, daemon.connect() as client:
+        about = client.call("core.describe")
+    shipped = json.loads((Path(models.__file__).parent / "data" / "schema" / "models.json").read_text())
+    assert {key: about[key] for key in shipped} == shipped
+
+
+def test_another_cores_models_are_learnt_and_strangers_have_no_properties() -> None:
+    models.learn({"version": "0"})
+    assert models.find("http").counters
+    quick = {"messages": "ms", "device": "d", "count": "n", "interval": "i", "size": {"key": "s"}}
+    models.learn({"models": [{"name": "new", "schemes": [{"name": "new", "port": 9}], "quick": quick}]})
+    assert list(models.quick()) == ["new"]
+    stranger = models.find("http")
+    assert (stranger.name, stranger.schemes, stranger.quick, stranger.is_counted) == ("http", [], None, True)
+
+
+def test_an_index_follows_from_counters() -> None:
+    index = models.Index(name="ser", over=["ok"], under=["asked"], less=["redirected"])
+    assert index.of(Counts(ok=80, asked=110, redirected=10)) == 0.8  # type: ignore[call-arg]
+    assert index.of(Counts()) is None
+
+
+def trial() -> Trial:
+    measured = Counts.model_validate({"messages_sent": 4, "responses_2xx": 3, "responses_5xx": 1})
+    group = GroupResult(name="web", protocol="http", measured=measured, indices={"server_errors": 0.25})
+    return Trial(run="r", groups=[group], phases=Phases(measure=2.0))
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "unit", "smaller"),
+    [("web.counts.responses_5xx", 1, "count", True), ("web.counts.responses_2xx.rate", 1.5, "/s", False),
+     ("web.counts.connections", None, "count", None), ("web.index.server_errors", 0.25, "ratio", True),
+     ("web.index.nothing", None, "ratio", None), ("web.messages_delivered", 0, "count", False)],
+)  # fmt: skip
+def test_metrics_of_a_model_are_found_in_results(
+    metric: str, value: float | None, unit: str, smaller: bool | None
+) -> None:
+    found = Metric.parse(metric)
+    assert (found.of(trial()), found.unit, found.smaller_is_better) == (value, unit, smaller)
+    assert str(found) == metric
+
+
+def test_counts_of_all_kinds_are_added_up() -> None:
+    total = Counts.total([Counts.model_validate({"a": 2}), Counts.model_validate({"a": 3, "b": 1})])
+    assert total.own == {"a": 5, "b": 1}
+    assert Counts.total([Counts(failures={"reset": 1}), Counts(failures={"reset": 2})]).failures == {
+        "reset": 3
+    }
+
+
+def test_prometheus_has_a_models_own_counters_with_help_and_unit() -> None:
+    exporter = Exporter()
+    exporter.start({"leg": "", "groups": [{"name": "web", "protocol": "http"}]})
+    counts = {"messages_sent": 4, "responses_2xx": 3, "responses_5xx": 1}
+    exporter.sample({"groups": {"web": {"counts": counts}}})
+    exporter.sample({"groups": {"web": {"counts": counts}}})
+    text = exporter.text()
+    assert 'netdyno_http_responses_5xx_total{group="web",leg=""} 2.0' in text
+    assert 'netdyno_http_server_errors_ratio{group="web",leg=""} 0.25' in text
+    assert "# HELP netdyno_http_responses_5xx_total Whole responses with a status from 500 to 599." in text
+    assert "Unit: messages" in text
