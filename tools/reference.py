@@ -358,8 +358,8 @@ def catalogue() -> str:
         NOTE,
         "",
         "What each model measures and counts, as `core.describe` of the [RPC](rpc.md) and "
-        "[schema/models.json](../../schema/models.json) have it. Its parameters are in [profile](profile.md). "
-        "`netdyno run URL` works with most.",
+        "[schema/models.json](../../schema/models.json) have it. Its parameters are in "
+        "[profile](profile.md). `netdyno run URL` works with most.",
         "",
     ]
 
