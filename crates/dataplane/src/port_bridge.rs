@@ -7,7 +7,7 @@ use crate::ports::{has_memory, pci, setup_error};
 use crate::wiring::Wiring;
 use dpdk::{Device, Eal, EalOptions, Mempool, Port, PortConfig};
 use engine::port::{PortRx, PortTx};
-use engine::{Engine, Graph, Options as Behaviour, Placement, Seat};
+use engine::{Engine, Graph, Options as Behaviour, Placement, WorkerSpec};
 use impair::{Direction, Impair, LinkSpec, LiveLink};
 use run::SetupError;
 use std::fmt;
@@ -148,7 +148,7 @@ fn placement(options: &Options) -> Placement {
     let mut placement = Placement::single(options.cores.first().copied());
     if options.two_threads {
         let back = ["b.rx", "b.impair", "a.tx"].map(str::to_owned).to_vec();
-        placement.workers.push(Seat { core: options.cores.get(1).copied(), elements: back });
+        placement.workers.push(WorkerSpec { core: options.cores.get(1).copied(), elements: back });
     }
     placement
 }

@@ -282,8 +282,8 @@ impl Graph {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::{Placement, Seat};
-    use crate::replicas::Placed;
+    use crate::placement::{Placement, WorkerSpec};
+    use crate::replicas::PlacedGraph;
 
     struct Plain(About);
 
@@ -357,14 +357,15 @@ mod tests {
     }
 
     #[test]
-    fn a_placement_seats_each_element_once() {
-        let seats = |placement: &Placement| Placed::new(line().0, placement).map(|placed| placed.seats);
-        assert_eq!(seats(&Placement::single(None)), Ok(vec![0, 0, 0]));
-        assert_eq!(seats(&Placement::split([&["source"], &["sink"]])), Ok(vec![0, 0, 1]));
-        assert_eq!(seats(&Placement::split([])), Err(GraphError::NoWorker));
+    fn a_placement_puts_each_element_on_one_worker() {
+        let worker_of =
+            |placement: &Placement| PlacedGraph::new(line().0, placement).map(|placed| placed.worker_of);
+        assert_eq!(worker_of(&Placement::single(None)), Ok(vec![0, 0, 0]));
+        assert_eq!(worker_of(&Placement::split([&["source"], &["sink"]])), Ok(vec![0, 0, 1]));
+        assert_eq!(worker_of(&Placement::split([])), Err(GraphError::NoWorker));
         let twice = Placement::split([&["sink"], &["sink"]]);
-        assert_eq!(seats(&twice), Err(GraphError::TwicePlaced("sink".into())));
-        let why = seats(&Placement::split([&["sinc"]])).unwrap_err().to_string();
+        assert_eq!(worker_of(&twice), Err(GraphError::TwicePlaced("sink".into())));
+        let why = worker_of(&Placement::split([&["sinc"]])).unwrap_err().to_string();
         assert!(why.contains("'sinc'") && why.contains("source, middle, sink"), "{why}");
     }
 
@@ -373,7 +374,7 @@ mod tests {
         let text = r#"{"workers": [{"core": 2, "elements": ["a", "b"]}, {"elements": ["c"]}]}"#;
         let placement: Placement = serde_json::from_str(text).unwrap();
         assert_eq!(placement.workers[0].core, Some(2));
-        assert_eq!(placement.workers[1], Seat { core: None, elements: vec!["c".into()] });
+        assert_eq!(placement.workers[1], WorkerSpec { core: None, elements: vec!["c".into()] });
         assert!(serde_json::from_str::<Placement>(r#"{"workers": [], "wrokers": []}"#).is_err());
     }
 }

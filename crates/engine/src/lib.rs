@@ -36,6 +36,6 @@ pub use graph::{ElementId, Graph, GraphError};
 pub use idle::IdlePolicy;
 pub use mailbox::{ControlError, Mail, Request};
 pub use parser::Parser;
-pub use placement::{Placement, Replicas, Seat};
+pub use placement::{Placement, Replicas, WorkerSpec};
 pub use run::{Engine, EngineError, Options, View};
-pub use topology::{Misfit, Threads, Topology, Wish};
+pub use topology::{CoreError, CoreRequest, Threads, Topology};

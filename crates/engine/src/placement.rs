@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 #[serde(deny_unknown_fields)]
 pub struct Placement {
     /// The workers.
-    pub workers: Vec<Seat>,
+    pub workers: Vec<WorkerSpec>,
     /// Packets that each ring between workers holds at least.
     #[serde(default = "ring")]
     pub ring: u32,
@@ -35,7 +35,7 @@ pub struct Replicas {
 /// One worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Seat {
+pub struct WorkerSpec {
     /// The core it is pinned to; without one the kernel chooses.
     #[serde(default)]
     pub core: Option<usize>,
@@ -55,16 +55,20 @@ fn ring() -> u32 {
 impl Placement {
     /// Everything on one worker.
     pub fn single(core: Option<usize>) -> Self {
-        Self { workers: vec![Seat { core, elements: Vec::new() }], ring: ring(), replicas: BTreeMap::new() }
+        Self {
+            workers: vec![WorkerSpec { core, elements: Vec::new() }],
+            ring: ring(),
+            replicas: BTreeMap::new(),
+        }
     }
 
     /// One worker per list of names, pinned to no core.
     pub fn split<const N: usize>(workers: [&[&str]; N]) -> Self {
-        let seat = |names: &[&str]| Seat {
+        let spec = |names: &[&str]| WorkerSpec {
             core: None,
             elements: names.iter().map(|name| (*name).to_owned()).collect(),
         };
-        Self { workers: workers.into_iter().map(seat).collect(), ring: ring(), replicas: BTreeMap::new() }
+        Self { workers: workers.into_iter().map(spec).collect(), ring: ring(), replicas: BTreeMap::new() }
     }
 
     /// The same, with `count` of the element called `name`.

@@ -16,31 +16,31 @@ use crate::placement::{Placement, Replicas};
 use std::collections::BTreeMap;
 
 /// A graph as it runs.
-pub(crate) struct Placed {
+pub(crate) struct PlacedGraph {
     pub(crate) graph: Graph,
     /// The worker of each element, in order.
-    pub(crate) seats: Vec<usize>,
+    pub(crate) worker_of: Vec<usize>,
 }
 
-impl Placed {
+impl PlacedGraph {
     /// From a graph that was checked.
     pub(crate) fn new(graph: Graph, placement: &Placement) -> Result<Self, GraphError> {
-        let mut seats = Seats::of(placement)?;
+        let mut assigned = Assignments::of(placement)?;
         let mut affinities = built_in();
         affinities.extend(graph.affinities);
         check(&graph.nodes, placement, &affinities)?;
-        let mut placed = Self { graph: Graph::new(), seats: Vec::new() };
-        // By element of the graph: what it has become.
-        let mut become_of: Vec<Vec<usize>> = Vec::new();
+        let mut placed = Self { graph: Graph::new(), worker_of: Vec::new() };
+        // By element of the graph: the elements that it has become.
+        let mut instances: Vec<Vec<usize>> = Vec::new();
         let mut abouts = Vec::new();
         for node in graph.nodes {
             abouts.push((node.name.clone(), node.about));
-            let group = seats.take(&node.name);
+            let group = assigned.take(&node.name);
             let Some(Replicas { count, .. }) = placement.replicas.get(&node.name) else {
-                become_of.push(vec![placed.add(node, group.unwrap_or(0))]);
+                instances.push(vec![placed.add(node, group.unwrap_or(0))]);
                 continue;
             };
-            let Node { name, about, element, mut more } = node;
+            let Node { name, element, mut more, .. } = node;
             let mut first = Some(element);
             let mut all = Vec::new();
             for i in 0..*count {
@@ -48,14 +48,15 @@ impl Placed {
                 let element =
                     made.ok_or(GraphError::Replicas { name: name.clone(), count: *count, most: i })?;
                 let replica = format!("{name}#{i}");
-                let seat = seats.take(&replica).or(group).unwrap_or(0);
-                all.push(placed.add(Node { name: replica, about, element, more: None }, seat));
+                let worker = assigned.take(&replica).or(group).unwrap_or(0);
+                let about = element.about();
+                all.push(placed.add(Node { name: replica, about, element, more: None }, worker));
             }
-            become_of.push(all);
+            instances.push(all);
         }
         for edge in &graph.edges {
             let ((from_name, from), (to_name, _)) = (&abouts[edge.from], &abouts[edge.to]);
-            let (before, after) = (&become_of[edge.from], &become_of[edge.to]);
+            let (before, after) = (&instances[edge.from], &instances[edge.to]);
             let rule = placement.replicas.get(to_name).map(|replicas| replicas.affinity.as_str());
             match rule {
                 Some(UPSTREAM) => {
@@ -77,9 +78,9 @@ impl Placed {
                     for from in before {
                         let name = format!("{}.{output}>{to_name}", placed.graph.nodes[*from].name);
                         let element: Box<dyn Element> = Box::new(Distributor::new(make(), after.len()));
-                        let seat = placed.seats[*from];
+                        let worker = placed.worker_of[*from];
                         let hand_off = Node { name, about: element.about(), element, more: None };
-                        let hand_off = placed.add(hand_off, seat);
+                        let hand_off = placed.add(hand_off, worker);
                         placed.connect(*from, edge.output, hand_off);
                         for (output, to) in after.iter().enumerate() {
                             placed.connect(hand_off, output, *to);
@@ -93,14 +94,14 @@ impl Placed {
                 }
             }
         }
-        seats.all_taken(&placed.graph)?;
+        assigned.all_taken(&placed.graph)?;
         Ok(placed)
     }
 
-    fn add(&mut self, node: Node, seat: usize) -> usize {
+    fn add(&mut self, node: Node, worker: usize) -> usize {
         self.graph.nodes.push(node);
-        self.seats.push(seat);
-        self.seats.len() - 1
+        self.worker_of.push(worker);
+        self.worker_of.len() - 1
     }
 
     fn connect(&mut self, from: usize, output: usize, to: usize) {
@@ -140,19 +141,19 @@ fn check(
 }
 
 /// What a placement says of who runs where.
-struct Seats {
+struct Assignments {
     /// By name: the worker, and whether there is such an element.
     named: BTreeMap<String, (usize, bool)>,
 }
 
-impl Seats {
+impl Assignments {
     fn of(placement: &Placement) -> Result<Self, GraphError> {
         if placement.workers.is_empty() {
             return Err(GraphError::NoWorker);
         }
         let mut named = BTreeMap::new();
-        for (worker, seat) in placement.workers.iter().enumerate() {
-            for name in &seat.elements {
+        for (worker, spec) in placement.workers.iter().enumerate() {
+            for name in &spec.elements {
                 if named.insert(name.clone(), (worker, false)).is_some() {
                     return Err(GraphError::TwicePlaced(name.clone()));
                 }

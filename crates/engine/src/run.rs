@@ -6,9 +6,9 @@ use crate::graph::{Graph, GraphError};
 use crate::idle::IdlePolicy;
 use crate::mailbox::{ControlError, Request, Slot, mailbox};
 use crate::placement::Placement;
-use crate::replicas::Placed;
-use crate::trace::{self, Desk, Filter, Traced, Tracer};
-use crate::worker::{Inlet, Seated, Target, Worker};
+use crate::replicas::PlacedGraph;
+use crate::trace::{self, Filter, TraceControl, Traced, Tracer};
+use crate::worker::{Inlet, PlacedElement, Target, Worker};
 use dpdk::{Batch, Eal, Ring};
 use std::fmt;
 use std::num::NonZero;
@@ -73,7 +73,7 @@ pub struct View {
     elements: Arc<[Watched]>,
     workers: Arc<[(Option<usize>, Arc<WorkerCounters>)]>,
     slots: Arc<[Slot]>,
-    desk: Arc<Desk>,
+    control: Arc<TraceControl>,
 }
 
 impl fmt::Debug for View {
@@ -101,25 +101,25 @@ impl Engine {
         options: &Options,
     ) -> Result<Self, EngineError> {
         graph.check()?;
-        let Placed { graph, seats } = Placed::new(graph, placement)?;
+        let PlacedGraph { graph, worker_of } = PlacedGraph::new(graph, placement)?;
         graph.check()?;
-        let desk = Arc::new(Desk::new(placement.workers.len()));
+        let control = Arc::new(TraceControl::new(placement.workers.len()));
         let worker = || {
             let (slot, mailbox) = mailbox();
-            (slot, Worker::new(options.idle, options.tick_ns, mailbox, Tracer::new(Arc::clone(&desk))))
+            (slot, Worker::new(options.idle, options.tick_ns, mailbox, Tracer::new(Arc::clone(&control))))
         };
         let (slots, mut workers): (Vec<Slot>, Vec<Worker>) =
             placement.workers.iter().map(|_| worker()).unzip();
         // Where each element is within its worker.
         let mut places = Vec::new();
         let mut counts = vec![0; workers.len()];
-        for seat in &seats {
-            places.push(counts[*seat]);
-            counts[*seat] += 1;
+        for worker in &worker_of {
+            places.push(counts[*worker]);
+            counts[*worker] += 1;
         }
         let mut elements = Vec::new();
         for (i, node) in graph.nodes.into_iter().enumerate() {
-            let seat = seats[i];
+            let on = worker_of[i];
             let (mut outputs, mut rings) = (Vec::new(), Vec::new());
             for output in 0..node.about.outputs.len() {
                 // `check` found exactly one edge for each output.
@@ -127,16 +127,16 @@ impl Engine {
                 else {
                     continue;
                 };
-                outputs.push(if seats[edge.to] == seat {
+                outputs.push(if worker_of[edge.to] == on {
                     rings.push(None);
                     Target::Element(places[edge.to])
                 } else {
                     let (tx, ring) = Ring::channel(eal, placement.ring)?;
                     let held = Batch::new();
-                    workers[seats[edge.to]].inlets.push(Inlet { ring, to: places[edge.to], held });
+                    workers[worker_of[edge.to]].inlets.push(Inlet { ring, to: places[edge.to], held });
                     rings.push(Some(tx.watch()));
-                    workers[seat].outlets.push(tx);
-                    Target::Ring(workers[seat].outlets.len() - 1)
+                    workers[on].outlets.push(tx);
+                    Target::Ring(workers[on].outlets.len() - 1)
                 });
             }
             let counters = Arc::new(Counters::new(node.about.drops.len()));
@@ -145,13 +145,13 @@ impl Engine {
             elements.push(Watched {
                 name: node.name,
                 about,
-                worker: seat,
+                worker: on,
                 place: places[i],
                 counters: counters.clone(),
             });
             let (polled, takes) = (about.polled, about.takes);
             let weighs = node.element.counts_bytes();
-            workers[seat].elements.push(Seated {
+            workers[on].elements.push(PlacedElement {
                 number: i,
                 element: node.element,
                 polled,
@@ -163,10 +163,10 @@ impl Engine {
                 counters,
             });
         }
-        let cores: Vec<_> = placement.workers.iter().map(|seat| seat.core).collect();
+        let cores: Vec<_> = placement.workers.iter().map(|worker| worker.core).collect();
         let watched =
             cores.iter().copied().zip(workers.iter().map(|worker| worker.counters.clone())).collect();
-        let view = View { elements: elements.into(), workers: watched, slots: slots.into(), desk };
+        let view = View { elements: elements.into(), workers: watched, slots: slots.into(), control };
         let mut engine = Self { threads: Vec::new(), view };
         let (ready, answers) = channel();
         for (number, (worker, core)) in workers.into_iter().zip(cores).enumerate() {
@@ -261,17 +261,17 @@ impl View {
     /// Trace the next packets that come from a source and that the filter wants, at most [`trace::PACKETS`]. What
     /// was traced before is forgotten. `filter` is called once for each worker.
     pub fn trace(&self, packets: usize, filter: impl Fn() -> Filter) {
-        self.desk.ask(packets, filter);
+        self.control.ask(packets, filter);
     }
 
     /// End the trace, whatever was found. Workers learn of it with their next tick.
     pub fn end_trace(&self) {
-        self.desk.end();
+        self.control.end();
     }
 
     /// Whether the trace has ended: all that there will be has been noted.
     pub fn is_traced(&self) -> bool {
-        self.desk.is_over()
+        self.control.is_over()
     }
 
     /// What was traced so far, in the order it was found. A worker's last steps come with its next tick.
@@ -281,7 +281,7 @@ impl View {
             let about = &self.elements[element].about;
             trace::verdict(fate, about.outputs, about.drops)
         };
-        self.desk.collect(name, verdict)
+        self.control.collect(name, verdict)
     }
 }
 

@@ -23,7 +23,7 @@ pub struct Topology {
 
 /// What a worker wants of the core it runs on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Wish {
+pub struct CoreRequest {
     /// This one.
     pub core: Option<usize>,
     /// One of this NUMA node.
@@ -46,7 +46,7 @@ pub enum Threads {
 
 /// Why a worker gets no core.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Misfit {
+pub enum CoreError {
     /// The core is not one that the process may use.
     #[error("core {core} is not one this process may use; it may use {known}")]
     NoCore {
@@ -83,7 +83,7 @@ pub enum Misfit {
     },
 }
 
-impl Misfit {
+impl CoreError {
     /// The worker that it is about.
     pub fn worker(&self) -> usize {
         match self {
@@ -123,23 +123,23 @@ impl Topology {
         &self.cores
     }
 
-    /// A core for each of the wishes. Those that name one get it; the others choose in turn from the last on, as
+    /// A core for each of the requests. Those that name one get it; the others choose in turn from the last on, as
     /// the first cores are where the system's own work is.
-    pub fn assign(&self, wishes: &[Wish]) -> Result<Vec<usize>, Misfit> {
+    pub fn assign(&self, requests: &[CoreRequest]) -> Result<Vec<usize>, CoreError> {
         let mut given: Vec<Option<Core>> = Vec::new();
-        for (worker, wish) in wishes.iter().enumerate() {
-            let named = wish.core.map(|core| {
+        for (worker, request) in requests.iter().enumerate() {
+            let named = request.core.map(|core| {
                 let known = || words(self.cores.iter().map(|core| core.number));
                 let found = self.cores.iter().find(|known| known.number == core).copied();
-                found.ok_or_else(|| Misfit::NoCore { worker, core, known: known() })
+                found.ok_or_else(|| CoreError::NoCore { worker, core, known: known() })
             });
             given.push(named.transpose()?);
         }
         // Those that want to be alone first: the others could do with less.
         for own in [true, false] {
-            for (worker, wish) in wishes.iter().enumerate() {
-                if given[worker].is_none() && (wish.threads == Threads::Own) == own {
-                    given[worker] = Some(self.choose(worker, wishes, *wish, &given)?);
+            for (worker, request) in requests.iter().enumerate() {
+                if given[worker].is_none() && (request.threads == Threads::Own) == own {
+                    given[worker] = Some(self.choose(worker, requests, *request, &given)?);
                 }
             }
         }
@@ -149,40 +149,44 @@ impl Topology {
     fn choose(
         &self,
         worker: usize,
-        wishes: &[Wish],
-        wish: Wish,
+        requests: &[CoreRequest],
+        request: CoreRequest,
         given: &[Option<Core>],
-    ) -> Result<Core, Misfit> {
-        let near = |core: &&Core| wish.node.is_none_or(|node| core.node == node);
+    ) -> Result<Core, CoreError> {
+        let near = |core: &&Core| request.node.is_none_or(|node| core.node == node);
         let mut cores = self.cores.iter().rev().filter(near);
         let free = |core: &&Core| given.iter().flatten().all(|other| other.number != core.number);
         // Nobody is on it, or only those that this one asks to be beside.
         let own = |core: &&Core| given.iter().flatten().all(|other| other.physical != core.physical);
-        let hermit = |other: usize| wishes[other].threads == Threads::Own && other != worker;
+        let hermit = |other: usize| requests[other].threads == Threads::Own && other != worker;
         let open = |core: &&Core| {
             let mut others = given.iter().enumerate().filter_map(|(i, other)| Some((i, (*other)?)));
             !others.any(|(i, other)| other.physical == core.physical && hermit(i))
         };
-        match wish.threads {
+        match request.threads {
             Threads::Shared => {
                 let before = worker.checked_sub(1).and_then(|before| given[before]);
                 cores
                     .find(|core| free(core) && before.is_some_and(|before| before.physical == core.physical))
                     .copied()
-                    .ok_or(Misfit::NoSibling { worker })
+                    .ok_or(CoreError::NoSibling { worker })
             }
             _ if cores.clone().next().is_none() => {
                 let nodes: std::collections::BTreeSet<usize> =
                     self.cores.iter().map(|core| core.node).collect();
-                Err(Misfit::NoNode { worker, node: wish.node.unwrap_or(0), known: words(nodes.into_iter()) })
+                Err(CoreError::NoNode {
+                    worker,
+                    node: request.node.unwrap_or(0),
+                    known: words(nodes.into_iter()),
+                })
             }
-            Threads::Own => cores.find(own).copied().ok_or(Misfit::NoneOwn { worker }),
+            Threads::Own => cores.find(own).copied().ok_or(CoreError::NoneOwn { worker }),
             Threads::Any => {
                 let best = cores.clone().find(own);
                 let second = || cores.clone().find(|core| free(core) && open(core));
                 // More workers than cores: they take turns.
                 let last = || cores.clone().find(open).or_else(|| cores.clone().next());
-                best.or_else(second).or_else(last).copied().ok_or(Misfit::NoneOwn { worker })
+                best.or_else(second).or_else(last).copied().ok_or(CoreError::NoneOwn { worker })
             }
         }
     }
@@ -231,16 +235,16 @@ mod tests {
         Topology::parse(&(0..cores).collect::<Vec<_>>(), read)
     }
 
-    const ANY: Wish = Wish { core: None, node: None, threads: Threads::Any };
-    const OWN: Wish = Wish { threads: Threads::Own, ..ANY };
-    const SHARED: Wish = Wish { threads: Threads::Shared, ..ANY };
+    const ANY: CoreRequest = CoreRequest { core: None, node: None, threads: Threads::Any };
+    const OWN: CoreRequest = CoreRequest { threads: Threads::Own, ..ANY };
+    const SHARED: CoreRequest = CoreRequest { threads: Threads::Shared, ..ANY };
 
-    fn on(core: usize) -> Wish {
-        Wish { core: Some(core), ..ANY }
+    fn on(core: usize) -> CoreRequest {
+        CoreRequest { core: Some(core), ..ANY }
     }
 
-    fn of(node: usize) -> Wish {
-        Wish { node: Some(node), ..ANY }
+    fn of(node: usize) -> CoreRequest {
+        CoreRequest { node: Some(node), ..ANY }
     }
 
     #[test]
@@ -265,7 +269,7 @@ mod tests {
         // Then threads, then turns.
         assert_eq!(laptop.assign(&[ANY; 5]), Ok(vec![3, 1, 2, 0, 3]));
         assert_eq!(laptop.assign(&[OWN; 2]), Ok(vec![3, 1]));
-        assert_eq!(laptop.assign(&[OWN; 3]), Err(Misfit::NoneOwn { worker: 2 }));
+        assert_eq!(laptop.assign(&[OWN; 3]), Err(CoreError::NoneOwn { worker: 2 }));
         // Whoever wants a core for itself gets it first, and is not joined by one that does not care.
         assert_eq!(laptop.assign(&[ANY, ANY, OWN]), Ok(vec![1, 0, 3]));
     }
@@ -292,11 +296,11 @@ mod tests {
         assert_eq!(server.assign(&[of(0), of(0), of(1)]), Ok(vec![11, 10, 15]));
         assert_eq!(server.assign(&[of(0), SHARED, of(1), SHARED]), Ok(vec![11, 3, 15, 7]));
         assert_eq!(server.assign(&[on(2), SHARED]), Ok(vec![2, 10]));
-        // One that others share: it is not alone, but by its neighbour's wish.
+        // One that others share: it is not alone, but by its neighbour's request.
         assert_eq!(server.assign(&[OWN, SHARED, ANY]), Ok(vec![15, 7, 14]));
-        assert_eq!(server.assign(&[SHARED]), Err(Misfit::NoSibling { worker: 0 }));
-        assert_eq!(server.assign(&[ANY, SHARED, SHARED]), Err(Misfit::NoSibling { worker: 2 }));
-        assert_eq!(all(2, |_| None).assign(&[ANY, SHARED]), Err(Misfit::NoSibling { worker: 1 }));
+        assert_eq!(server.assign(&[SHARED]), Err(CoreError::NoSibling { worker: 0 }));
+        assert_eq!(server.assign(&[ANY, SHARED, SHARED]), Err(CoreError::NoSibling { worker: 2 }));
+        assert_eq!(all(2, |_| None).assign(&[ANY, SHARED]), Err(CoreError::NoSibling { worker: 1 }));
         let why = server.assign(&[of(7)]).unwrap_err();
         assert_eq!((why.worker(), why.to_string().ends_with("on 0, 1")), (0, true));
     }

@@ -140,14 +140,14 @@ impl Request {
 }
 
 /// Where a trace is asked for, and workers see it.
-pub(crate) struct Desk {
+pub(crate) struct TraceControl {
     workers: usize,
     /// How many were asked for so far.
     number: AtomicU64,
     request: Mutex<Option<Arc<Request>>>,
 }
 
-impl Desk {
+impl TraceControl {
     /// For so many workers.
     pub(crate) fn new(workers: usize) -> Self {
         Self { workers, number: AtomicU64::new(0), request: Mutex::new(None) }
@@ -203,7 +203,7 @@ impl Desk {
 
 /// A worker's part in traces.
 pub(crate) struct Tracer {
-    desk: Arc<Desk>,
+    control: Arc<TraceControl>,
     seen: u64,
     request: Option<Arc<Request>>,
     filter: Option<Filter>,
@@ -222,9 +222,9 @@ impl fmt::Debug for Tracer {
 }
 
 impl Tracer {
-    pub(crate) fn new(desk: Arc<Desk>) -> Self {
+    pub(crate) fn new(control: Arc<TraceControl>) -> Self {
         Self {
-            desk,
+            control,
             seen: 0,
             request: None,
             filter: None,
@@ -242,10 +242,10 @@ impl Tracer {
             collected.notes.append(&mut self.notes);
             collected.frames.extend(self.frames.drain(..).map(|(packet, len, data)| (packet, (len, data))));
         }
-        let number = self.desk.number.load(Ordering::Acquire);
+        let number = self.control.number.load(Ordering::Acquire);
         if number != self.seen {
             (self.seen, self.held, self.refused) = (number, 0, 0);
-            self.request = self.desk.request();
+            self.request = self.control.request();
             self.notes.reserve(STEPS);
             self.frames.reserve(PACKETS);
             if let Some(request) = &self.request {

@@ -24,7 +24,7 @@ pub(crate) enum Target {
 }
 
 /// An element at its place.
-pub(crate) struct Seated {
+pub(crate) struct PlacedElement {
     /// Its number in the graph.
     pub(crate) number: usize,
     pub(crate) element: Box<dyn Element>,
@@ -52,7 +52,7 @@ pub(crate) struct Inlet {
 }
 
 pub(crate) struct Worker {
-    pub(crate) elements: Vec<Seated>,
+    pub(crate) elements: Vec<PlacedElement>,
     pub(crate) inlets: Vec<Inlet>,
     pub(crate) outlets: Vec<RingTx>,
     pub(crate) counters: Arc<WorkerCounters>,
@@ -106,8 +106,8 @@ impl Worker {
     fn read_mail(&mut self) {
         let (now, elements) = (self.watch.now(), &mut self.elements);
         self.mailbox.empty(|at, mail| {
-            if let Some(seated) = elements.get_mut(at) {
-                seated.element.control(mail, now);
+            if let Some(placed) = elements.get_mut(at) {
+                placed.element.control(mail, now);
             }
         });
         self.watch.pass();
@@ -171,7 +171,7 @@ impl Worker {
     }
 
     fn tick(&mut self, now: u64) {
-        self.elements.iter_mut().for_each(|seated| seated.element.tick(now));
+        self.elements.iter_mut().for_each(|placed| placed.element.tick(now));
     }
 
     fn rest(&mut self, rest: Rest, before: u64) {
@@ -190,12 +190,12 @@ impl Worker {
     #[inline]
     fn poll<const T: bool>(&mut self, at: usize, batch: &mut Batch) -> bool {
         self.watch.pass();
-        let seated = &mut self.elements[at];
+        let placed = &mut self.elements[at];
         let (watch, due) = (&mut self.watch, &mut self.due);
-        let (counters, rings) = (&seated.counters, &seated.rings);
-        let mut cx = Cx { watch, counters, side: &mut seated.side, rings, due };
-        seated.element.poll(batch, &mut cx);
-        let worked = !batch.is_empty() || seated.side.iter().flatten().any(|side| !side.is_empty());
+        let (counters, rings) = (&placed.counters, &placed.rings);
+        let mut cx = Cx { watch, counters, side: &mut placed.side, rings, due };
+        placed.element.poll(batch, &mut cx);
+        let worked = !batch.is_empty() || placed.side.iter().flatten().any(|side| !side.is_empty());
         if !worked {
             if self.timed {
                 self.account(false);
@@ -207,16 +207,16 @@ impl Worker {
             let sides = self.elements[at].side.iter().flatten().map(|side| side.len());
             self.elements[at].counters.time(spent, batch.len() + sides.sum::<usize>());
         }
-        let seated = &self.elements[at];
-        if !seated.takes {
-            seated.counters.batches.add(1);
+        let placed = &self.elements[at];
+        if !placed.takes {
+            placed.counters.batches.add(1);
         }
         if T {
-            let sides = seated.side.iter().map(|side| side.as_deref());
+            let sides = placed.side.iter().map(|side| side.as_deref());
             for (output, batch) in std::iter::once(Some(&*batch)).chain(sides).enumerate() {
                 let Some(batch) = batch else { continue };
                 self.tracer.begin(batch);
-                self.tracer.note(batch, seated.number, self.watch.now(), output);
+                self.tracer.note(batch, placed.number, self.watch.now(), output);
             }
         }
         self.hand_on::<T>(at, batch);
@@ -245,12 +245,12 @@ impl Worker {
         if T && batch.len() > 1 && self.tracer.has(batch) {
             return self.push_singly(at, batch);
         }
-        let seated = &mut self.elements[at];
-        let weighs = seated.weighs;
+        let placed = &mut self.elements[at];
+        let weighs = placed.weighs;
         let weigh = |batch: &Batch| if weighs { batch.bytes() } else { 0 };
         let (mut packets, mut bytes) = (batch.len() as u64, weigh(batch));
-        let (element, counters, due) = (&mut seated.element, &seated.counters, &mut self.due);
-        let rings = &seated.rings;
+        let (element, counters, due) = (&mut placed.element, &placed.counters, &mut self.due);
+        let rings = &placed.rings;
         let watch = &mut self.watch;
         // The tracer's own: the watch may be of when the packets came in.
         let seen = if T { watch.clock().now() } else { 0 };
@@ -258,12 +258,12 @@ impl Worker {
             element.push(batch, &mut Cx { watch, counters, side, rings, due });
         };
         if T {
-            let about = (seated.number, seated.outputs.len(), seen);
-            self.tracer.watch(about, counters, (batch, &mut seated.side), work);
+            let about = (placed.number, placed.outputs.len(), seen);
+            self.tracer.watch(about, counters, (batch, &mut placed.side), work);
         } else {
-            work(batch, &mut seated.side);
+            work(batch, &mut placed.side);
         }
-        let sink = seated.outputs.is_empty();
+        let sink = placed.outputs.is_empty();
         if sink && !batch.is_empty() {
             packets -= (batch.len() as u64).min(packets);
             bytes = bytes.saturating_sub(weigh(batch));
@@ -322,20 +322,20 @@ impl Worker {
                 self.outlets[ring].send(batch);
             }
         }
-        let seated = &mut self.elements[at];
-        seated.counters.packets_out.add((packets - batch.len().min(packets)) as u64);
+        let placed = &mut self.elements[at];
+        placed.counters.packets_out.add((packets - batch.len().min(packets)) as u64);
         if weighed {
-            seated.counters.bytes.add(bytes.saturating_sub(batch.bytes()));
+            placed.counters.bytes.add(bytes.saturating_sub(batch.bytes()));
         }
         if !batch.is_empty() {
             let seen = if T { self.watch.clock().now() } else { 0 };
             let (watch, due) = (&mut self.watch, &mut self.due);
-            let (counters, rings) = (&seated.counters, &seated.rings);
-            let mut cx = Cx { watch, counters, side: &mut seated.side, rings, due };
-            let element = &mut seated.element;
+            let (counters, rings) = (&placed.counters, &placed.rings);
+            let mut cx = Cx { watch, counters, side: &mut placed.side, rings, due };
+            let element = &mut placed.element;
             let mut work = |batch: &mut Batch| element.refused(output, batch, &mut cx);
             if T {
-                self.tracer.watch_refused((seated.number, seen), batch, work);
+                self.tracer.watch_refused((placed.number, seen), batch, work);
             } else {
                 work(batch);
             }

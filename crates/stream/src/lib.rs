@@ -34,7 +34,7 @@ use dataplane::observe::Observer;
 use dataplane::queue_pairs::QueuePairs;
 use dataplane::wiring::{self, Wiring};
 use element::capture::{PortCapture, Taps};
-use engine::{Engine, Misfit, Options, Placement, Seat, Threads, Topology, View, Wish};
+use engine::{CoreError, CoreRequest, Engine, Options, Placement, Threads, Topology, View, WorkerSpec};
 use run::graph::{GraphView, ImpairedPort, PortFacts};
 use run::{Control, Plan, Sample, SetupError, Transport, cpu};
 use std::collections::BTreeSet;
@@ -63,17 +63,17 @@ impl Dpdk {
     /// Workers as the settings place them; without a placement one worker runs all.
     pub fn new(settings: &profile::Dpdk) -> Result<Self, SetupError> {
         let allowed: Vec<usize> = cpu::cores().into_iter().map(usize::from).collect();
-        let wishes: Vec<Wish> = match &settings.placement[..] {
-            [] => vec![Wish::default()],
-            workers => workers.iter().map(wish).collect(),
+        let requests: Vec<CoreRequest> = match &settings.placement[..] {
+            [] => vec![CoreRequest::default()],
+            workers => workers.iter().map(core_request).collect(),
         };
-        let cores = Topology::of(&allowed).assign(&wishes).map_err(|why| {
+        let cores = Topology::of(&allowed).assign(&requests).map_err(|why| {
             let at = format!("transport.dpdk.placement[{}]", why.worker());
             let fix = match why {
-                Misfit::NoCore { .. } => "Name one of those",
-                Misfit::NoNode { .. } => "Name one of those nodes; `lscpu -e` shows which core is where",
-                Misfit::NoneOwn { .. } => "Use fewer workers, or leave threads out",
-                Misfit::NoSibling { .. } => {
+                CoreError::NoCore { .. } => "Name one of those",
+                CoreError::NoNode { .. } => "Name one of those nodes; `lscpu -e` shows which core is where",
+                CoreError::NoneOwn { .. } => "Use fewer workers, or leave threads out",
+                CoreError::NoSibling { .. } => {
                     "Leave threads out; `lscpu -e` shows which cores are one physical core"
                 }
             };
@@ -100,8 +100,11 @@ impl Dpdk {
     /// The settings' placement, with the elements that it does not name beside those they work for.
     fn placement(&self) -> Placement {
         let mut placement = Placement::single(None);
-        placement.workers =
-            self.cores.iter().map(|core| Seat { core: Some((*core).into()), elements: Vec::new() }).collect();
+        placement.workers = self
+            .cores
+            .iter()
+            .map(|core| WorkerSpec { core: Some((*core).into()), elements: Vec::new() })
+            .collect();
         let wiring = self.wiring();
         let mut placed = BTreeSet::new();
         for (seat, worker) in placement.workers.iter_mut().zip(&self.settings.placement) {
@@ -124,8 +127,8 @@ impl Dpdk {
 }
 
 /// What a worker wants of its core.
-fn wish(worker: &profile::Worker) -> Wish {
-    Wish {
+fn core_request(worker: &profile::Worker) -> CoreRequest {
+    CoreRequest {
         core: worker.core.map(usize::from),
         node: worker.node.map(usize::from),
         threads: match worker.threads {
