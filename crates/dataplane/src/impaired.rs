@@ -83,16 +83,16 @@ impl ImpairedPort for Impaired {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use impair::{Cargo, Path, Train};
+    use impair::{Burst, PacketStore, Path};
     use serde_json::{from_value, json};
 
     /// Frames that only are.
     struct Nothing;
 
-    impl Cargo for Nothing {
+    impl PacketStore for Nothing {
         type Load = ();
-        fn train(&self, (): &()) -> Train {
-            Train::single(60)
+        fn burst(&self, (): &()) -> Burst {
+            Burst::single(60)
         }
         fn split(&mut self, (): &mut (), _: u32) -> Option<()> {
             None

@@ -1,7 +1,7 @@
 //! Two hosts, network namespaces, joined by an impaired link: how fast is it, and how exact? Wants root, `ip`
 //! and `iperf3`. Prints what iperf3 saw, what a prober of its own saw, and what the link counted.
 //!
-//!     cargo run --release -p impair --example impair_link [SECONDS] [two] [ordinary] [veth]
+//!     store run --release -p impair --example impair_link [SECONDS] [two] [ordinary] [veth]
 
 use impair::spec::LinkSpec;
 use impair::tap::{Link, Options, Place};

@@ -1,7 +1,7 @@
 //! What one core does with many packets on their way: frames from a generator through the `impair` element to
 //! a sink that checks their order and frees them, on one worker. Prints Mpps and cycles per packet.
 //!
-//!     cargo run --release -p impair --example impair_speed [SECONDS] [FLIGHT] [DELAY_MS] [huge] [jitter]
+//!     store run --release -p impair --example impair_speed [SECONDS] [FLIGHT] [DELAY_MS] [huge] [jitter]
 //! [ports]
 //!
 //! What is sent is paced so that FLIGHT packets are on their way if the core can do it: a million over 200 ms

@@ -5,8 +5,8 @@
 //! leaves in pieces of at most [`CHUNK`], so that acknowledgements come as evenly as a receiver would send
 //! them.
 
-use crate::cargo::Cargo;
 use crate::codel::Codel;
+use crate::packet_store::PacketStore;
 use crate::red::Red;
 use crate::spec::{self, Limit, Queue};
 use crate::stats::Counters;
@@ -116,16 +116,16 @@ impl<L> Bottleneck<L> {
     }
 
     /// A load comes. Everything up to `now` was [served](Self::serve).
-    pub(crate) fn offer<C: Cargo<Load = L>>(
+    pub(crate) fn offer<C: PacketStore<Load = L>>(
         &mut self,
         now: u64,
         mut load: L,
-        cargo: &mut C,
+        store: &mut C,
         stats: &Counters,
     ) {
         let idle = self.queue.is_empty() && self.free_at <= now;
         if let (Discipline::Red(red), Some(line), true) = (&mut self.discipline, self.line, idle) {
-            let one = (line.time(cargo.train(&load).bytes.into()) >> 32).max(1) as f64;
+            let one = (line.time(store.burst(&load).bytes.into()) >> 32).max(1) as f64;
             red.idle((now - self.free_at) as f64 / one);
         }
         // Each packet has its own chance; those before a dropped one are let in first. One of those let in is
@@ -133,82 +133,82 @@ impl<L> Bottleneck<L> {
         let (mut at, mut accepted) = (0, 0);
         let before = (self.packets, self.bytes);
         while let Discipline::Red(red) = &mut self.discipline {
-            let train = cargo.train(&load);
-            if at >= train.packets {
+            let burst = store.burst(&load);
+            if at >= burst.packets {
                 break;
             }
             let ahead = accepted - u64::from(idle).min(accepted);
             let waiting = match self.limit {
                 Limit::Packets(most) => (before.0 + ahead).min(most.into()),
-                Limit::Bytes(most) => (before.1 + ahead * u64::from(train.bytes)).min(most.0),
+                Limit::Bytes(most) => (before.1 + ahead * u64::from(burst.bytes)).min(most.0),
             };
             if !red.drops(waiting as f64) {
                 (at, accepted) = (at + 1, accepted + 1);
                 continue;
             }
             if at > 0
-                && let Some(before) = cargo.split(&mut load, at)
+                && let Some(before) = store.split(&mut load, at)
             {
-                self.admit(now, idle, before, cargo, stats);
+                self.admit(now, idle, before, store, stats);
             }
             at = 0;
-            let one = if cargo.train(&load).packets > 1 { cargo.split(&mut load, 1) } else { None };
+            let one = if store.burst(&load).packets > 1 { store.split(&mut load, 1) } else { None };
             let dropped = one.as_ref().unwrap_or(&load);
-            stats.red_dropped.add(cargo.train(dropped).packets.into());
+            stats.red_dropped.add(store.burst(dropped).packets.into());
             match one {
-                Some(one) => cargo.free(one),
-                None => return cargo.free(load),
+                Some(one) => store.free(one),
+                None => return store.free(load),
             }
         }
-        self.admit(now, idle, load, cargo, stats);
+        self.admit(now, idle, load, store, stats);
     }
 
     /// Let wait as many packets of `load` as fit, drop the rest.
-    fn admit<C: Cargo<Load = L>>(
+    fn admit<C: PacketStore<Load = L>>(
         &mut self,
         now: u64,
         idle: bool,
         mut load: L,
-        cargo: &mut C,
+        store: &mut C,
         stats: &Counters,
     ) {
-        let train = cargo.train(&load);
+        let burst = store.burst(&load);
         // What is on the line does not wait: an idle line takes one at once.
         let room = match self.limit {
             Limit::Packets(limit) => (u64::from(limit) + u64::from(idle)).saturating_sub(self.packets),
             Limit::Bytes(limit) => {
                 let room =
-                    (limit.0 + if idle { u64::from(train.bytes) } else { 0 }).saturating_sub(self.bytes);
-                if train.total() <= room { train.packets.into() } else { room / u64::from(train.bytes) }
+                    (limit.0 + if idle { u64::from(burst.bytes) } else { 0 }).saturating_sub(self.bytes);
+                if burst.total() <= room { burst.packets.into() } else { room / u64::from(burst.bytes) }
             }
         };
         let room = if self.queue.len() < self.capacity { room } else { 0 };
-        if room < u64::from(train.packets) {
-            let kept = if room == 0 { None } else { cargo.split(&mut load, room as u32) };
-            stats.tail_dropped.add(cargo.train(&load).packets.into());
+        if room < u64::from(burst.packets) {
+            let kept = if room == 0 { None } else { store.split(&mut load, room as u32) };
+            stats.tail_dropped.add(store.burst(&load).packets.into());
             match kept {
-                Some(kept) => cargo.free(std::mem::replace(&mut load, kept)),
-                None => return cargo.free(load),
+                Some(kept) => store.free(std::mem::replace(&mut load, kept)),
+                None => return store.free(load),
             }
         }
-        let train = cargo.train(&load);
-        self.packets += u64::from(train.packets);
-        self.bytes += train.total();
+        let burst = store.burst(&load);
+        self.packets += u64::from(burst.packets);
+        self.bytes += burst.total();
         self.queue.push_back(Waiting { since: now, load });
     }
 
     /// What began to leave at `now` or before, piece by piece: the time when its last bit has left, and the
     /// piece.
-    pub(crate) fn serve<C: Cargo<Load = L>>(
+    pub(crate) fn serve<C: PacketStore<Load = L>>(
         &mut self,
         now: u64,
-        cargo: &mut C,
+        store: &mut C,
         stats: &Counters,
     ) -> Option<(u64, L)> {
         let Some(line) = self.line else {
             let head = self.queue.pop_front()?;
-            let train = cargo.train(&head.load);
-            self.leave(u64::from(train.packets), train.total());
+            let burst = store.burst(&head.load);
+            self.leave(u64::from(burst.packets), burst.total());
             return Some((now, head.load));
         };
         // Whether the packet before the head was dropped at the head's moment; and that moment.
@@ -227,11 +227,11 @@ impl<L> Bottleneck<L> {
             if start > now {
                 return None;
             }
-            let train = cargo.train(&head.load);
-            if self.drops_head(start, since, train.bytes_of(1), again) {
-                let dropped = self.cut(1, cargo)?;
-                stats.codel_dropped.add(cargo.train(&dropped).packets.into());
-                cargo.free(dropped);
+            let burst = store.burst(&head.load);
+            if self.drops_head(start, since, burst.bytes_of(1), again) {
+                let dropped = self.cut(1, store)?;
+                stats.codel_dropped.add(store.burst(&dropped).packets.into());
+                store.free(dropped);
                 again = true;
                 continue;
             }
@@ -239,15 +239,15 @@ impl<L> Bottleneck<L> {
                 self.fraction = 0;
             }
             // As many as leave within a chunk; those that are dropped on the way end it.
-            let each = line.time(train.bytes.into()).max(1);
+            let each = line.time(burst.bytes.into()).max(1);
             let most = (u128::from(CHUNK) << 32) / each;
-            let most = (most.clamp(1, train.packets.into())) as u32;
+            let most = (most.clamp(1, burst.packets.into())) as u32;
             let mut count = 1;
             if let Discipline::Codel(codel) = &mut self.discipline {
                 while count < most {
-                    let then = start + (line.time(train.bytes_of(count)) >> 32) as u64;
-                    let rest = self.bytes.saturating_sub(train.bytes_of(count + 1));
-                    if codel.drops(then, then - since, train.bytes.into(), rest, false) {
+                    let then = start + (line.time(burst.bytes_of(count)) >> 32) as u64;
+                    let rest = self.bytes.saturating_sub(burst.bytes_of(count + 1));
+                    if codel.drops(then, then - since, burst.bytes.into(), rest, false) {
                         self.doomed = true;
                         break;
                     }
@@ -256,10 +256,10 @@ impl<L> Bottleneck<L> {
             } else {
                 count = most;
             }
-            let end = line.time(train.bytes_of(count)) + u128::from(self.fraction);
+            let end = line.time(burst.bytes_of(count)) + u128::from(self.fraction);
             self.fraction = end as u32;
             self.free_at = start + (end >> 32) as u64;
-            let piece = self.cut(count, cargo)?;
+            let piece = self.cut(count, store)?;
             return Some((self.free_at, piece));
         }
     }
@@ -276,13 +276,13 @@ impl<L> Bottleneck<L> {
     }
 
     /// Take the first `count` packets of the head.
-    fn cut<C: Cargo<Load = L>>(&mut self, count: u32, cargo: &mut C) -> Option<L> {
+    fn cut<C: PacketStore<Load = L>>(&mut self, count: u32, store: &mut C) -> Option<L> {
         let head = self.queue.front_mut()?;
-        let train = cargo.train(&head.load);
+        let burst = store.burst(&head.load);
         self.packets -= u64::from(count).min(self.packets);
-        self.bytes -= train.bytes_of(count).min(self.bytes);
-        if count < train.packets
-            && let Some(part) = cargo.split(&mut head.load, count)
+        self.bytes -= burst.bytes_of(count).min(self.bytes);
+        if count < burst.packets
+            && let Some(part) = store.split(&mut head.load, count)
         {
             return Some(part);
         }

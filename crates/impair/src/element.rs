@@ -1,7 +1,7 @@
 //! The element: one direction of a link between two DPDK ports.
 
-use crate::cargo::{Cargo, Train, flip};
 use crate::live::Live;
+use crate::packet_store::{Burst, PacketStore, flip};
 use crate::path::Path;
 use dpdk::{Batch, Mbuf, Mempool};
 use engine::{About, Cx, Element};
@@ -9,7 +9,7 @@ use engine::{About, Cx, Element};
 /// Reasons to drop; the numbers are places in the list.
 const DROPS: [&str; 5] = ["lost", "tail_drop", "red", "codel", "queue_full"];
 
-/// DPDK packets, each a train of one.
+/// DPDK packets, each a burst of one.
 #[derive(Debug)]
 struct Mbufs {
     /// Where copies come from.
@@ -17,12 +17,12 @@ struct Mbufs {
     copies: Batch,
 }
 
-impl Cargo for Mbufs {
+impl PacketStore for Mbufs {
     type Load = Mbuf;
 
     #[inline]
-    fn train(&self, load: &Mbuf) -> Train {
-        Train::single(load.len() as u32)
+    fn burst(&self, load: &Mbuf) -> Burst {
+        Burst::single(load.len() as u32)
     }
 
     fn split(&mut self, _: &mut Mbuf, _: u32) -> Option<Mbuf> {
@@ -52,7 +52,7 @@ impl Cargo for Mbufs {
 #[derive(Debug)]
 pub struct Impair {
     path: Path<Mbuf>,
-    cargo: Mbufs,
+    store: Mbufs,
     /// What the next element had no room for: it goes first, and nothing passes it.
     back: Batch,
     /// Drops that the engine was told of.
@@ -62,8 +62,8 @@ pub struct Impair {
 impl Impair {
     /// Room for `capacity` packets on their way; duplicates come from `pool`.
     pub fn new(live: Live, pool: Mempool, capacity: usize) -> Self {
-        let cargo = Mbufs { pool, copies: Batch::new() };
-        Self { path: Path::new(live, capacity), cargo, back: Batch::new(), told: [0; DROPS.len()] }
+        let store = Mbufs { pool, copies: Batch::new() };
+        Self { path: Path::new(live, capacity), store, back: Batch::new(), told: [0; DROPS.len()] }
     }
 
     /// Hand on what is due, and say when to come back.
@@ -71,7 +71,7 @@ impl Impair {
     fn leave(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         self.back.move_to(batch);
         while batch.room() > 0
-            && let Some(mbuf) = self.path.due(cx.now(), &mut self.cargo)
+            && let Some(mbuf) = self.path.due(cx.now(), &mut self.store)
         {
             // There is room.
             let _taken = batch.push(mbuf);
@@ -102,9 +102,9 @@ impl Element for Impair {
 
     #[inline]
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        self.path.turn(cx.now(), &mut self.cargo);
+        self.path.turn(cx.now(), &mut self.store);
         batch.filter_map(|mbuf| {
-            self.path.offer(cx.now(), mbuf, &mut self.cargo);
+            self.path.offer(cx.now(), mbuf, &mut self.store);
             None
         });
         self.leave(batch, cx);
@@ -112,7 +112,7 @@ impl Element for Impair {
 
     #[inline]
     fn poll(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        self.path.turn(cx.now(), &mut self.cargo);
+        self.path.turn(cx.now(), &mut self.store);
         self.leave(batch, cx);
     }
 
@@ -121,7 +121,7 @@ impl Element for Impair {
         // At once.
         cx.wake_at(0);
         // A second batch that is refused before the first went on is dropped, and counted there.
-        let bytes = batch.frames().iter().map(|mbuf| self.cargo.train(mbuf).total()).sum();
+        let bytes = batch.frames().iter().map(|mbuf| self.store.burst(mbuf).total()).sum();
         self.path.not_taken(batch.len() as u64, bytes);
     }
 }

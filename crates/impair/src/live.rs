@@ -1,6 +1,6 @@
 //! Parameters that change while packets are on their way, and who may look.
 
-use crate::medium::Parameters;
+use crate::link_stage::Parameters;
 use crate::record::Recording;
 use crate::spec::{Bottleneck, Impairment, LinkSpec};
 use crate::stats::{Counters, Stats};

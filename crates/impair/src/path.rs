@@ -1,9 +1,9 @@
 //! One direction: what goes in comes out later, or not, or twice, as its parameters say.
 
 use crate::bottleneck::Bottleneck;
-use crate::cargo::{Cargo, Train};
+use crate::link_stage::{LinkStage, generator};
 use crate::live::{Follower, Live};
-use crate::medium::{Medium, generator};
+use crate::packet_store::{Burst, PacketStore};
 
 /// One direction of a link, without input and output: loads and times in, loads out.
 ///
@@ -12,7 +12,7 @@ use crate::medium::{Medium, generator};
 pub struct Path<L> {
     follower: Follower,
     bottleneck: Bottleneck<L>,
-    medium: Medium<L>,
+    stage: LinkStage<L>,
 }
 
 impl<L> Path<L> {
@@ -22,7 +22,7 @@ impl<L> Path<L> {
         Self {
             follower: Follower::new(live),
             bottleneck: Bottleneck::new(capacity, generator(seed, 6)),
-            medium: Medium::new(capacity, seed),
+            stage: LinkStage::new(capacity, seed),
         }
     }
 
@@ -34,48 +34,48 @@ impl<L> Path<L> {
     /// Bring it up to `now`: parameters, and what begins to leave the bottleneck. Once before loads are
     /// [offered](Self::offer) or [taken](Self::due).
     #[inline]
-    pub fn turn<C: Cargo<Load = L>>(&mut self, now: u64, cargo: &mut C) {
+    pub fn turn<C: PacketStore<Load = L>>(&mut self, now: u64, store: &mut C) {
         while let Some(entry) = self.follower.follow(now) {
-            self.medium.set(&entry.parameters);
+            self.stage.set(&entry.parameters);
             self.bottleneck.set(entry.bottleneck.as_ref());
         }
         if !self.bottleneck.is_open() {
-            self.serve(now, cargo);
+            self.serve(now, store);
         }
     }
 
     /// `load` goes in.
     #[inline]
-    pub fn offer<C: Cargo<Load = L>>(&mut self, now: u64, load: L, cargo: &mut C) {
+    pub fn offer<C: PacketStore<Load = L>>(&mut self, now: u64, load: L, store: &mut C) {
         let stats = self.follower.live().counters();
-        let train = cargo.train(&load);
-        stats.packets_in.add(train.packets.into());
-        stats.bytes_in.add(train.total());
+        let burst = store.burst(&load);
+        stats.packets_in.add(burst.packets.into());
+        stats.bytes_in.add(burst.total());
         if self.bottleneck.is_open() {
-            return self.medium.take(now, load, cargo, stats);
+            return self.stage.take(now, load, store, stats);
         }
         // Whoever begins to leave before this one came makes room for it.
-        self.serve(now, cargo);
-        self.bottleneck.offer(now, load, cargo, self.follower.live().counters());
-        self.serve(now, cargo);
+        self.serve(now, store);
+        self.bottleneck.offer(now, load, store, self.follower.live().counters());
+        self.serve(now, store);
     }
 
-    fn serve<C: Cargo<Load = L>>(&mut self, now: u64, cargo: &mut C) {
+    fn serve<C: PacketStore<Load = L>>(&mut self, now: u64, store: &mut C) {
         let stats = self.follower.live().counters();
-        while let Some((at, piece)) = self.bottleneck.serve(now, cargo, stats) {
-            self.medium.take(at, piece, cargo, stats);
+        while let Some((at, piece)) = self.bottleneck.serve(now, store, stats) {
+            self.stage.take(at, piece, store, stats);
         }
     }
 
     /// The next load that comes out at `now` or before. It is the caller's from here on.
     #[inline]
-    pub fn due<C: Cargo<Load = L>>(&mut self, now: u64, cargo: &mut C) -> Option<L> {
+    pub fn due<C: PacketStore<Load = L>>(&mut self, now: u64, store: &mut C) -> Option<L> {
         let stats = self.follower.live().counters();
-        let (at, load) = self.medium.due(now, cargo, stats)?;
-        let train = cargo.train(&load);
-        stats.packets_out.add(train.packets.into());
-        stats.bytes_out.add(train.total());
-        stats.late(now - at.min(now), train.packets.into());
+        let (at, load) = self.stage.due(now, store, stats)?;
+        let burst = store.burst(&load);
+        stats.packets_out.add(burst.packets.into());
+        stats.bytes_out.add(burst.total());
+        stats.late(now - at.min(now), burst.packets.into());
         Some(load)
     }
 
@@ -88,17 +88,17 @@ impl<L> Path<L> {
     }
 
     /// Packets came that there was no memory for.
-    pub fn no_room(&mut self, train: Train) {
+    pub fn no_room(&mut self, burst: Burst) {
         let stats = self.follower.live().counters();
-        stats.packets_in.add(train.packets.into());
-        stats.bytes_in.add(train.total());
-        stats.queue_full.add(train.packets.into());
+        stats.packets_in.add(burst.packets.into());
+        stats.bytes_in.add(burst.total());
+        stats.queue_full.add(burst.packets.into());
     }
 
     /// When to come back: nothing happens before.
     #[inline]
     pub fn next_at(&self) -> u64 {
-        self.medium.next_at().min(self.bottleneck.next_at()).min(self.follower.next_at())
+        self.stage.next_at().min(self.bottleneck.next_at()).min(self.follower.next_at())
     }
 }
 

@@ -76,7 +76,7 @@ pub struct Stats {
     pub duplicated: u64,
     /// With one bit flipped, as asked.
     pub corrupted: u64,
-    /// Held back for others to overtake, as asked.
+    /// DelayQueue back for others to overtake, as asked.
     pub reordered: u64,
     /// Dropped as the bottleneck's queue was full.
     pub tail_dropped: u64,

@@ -1,6 +1,6 @@
 use super::*;
-use crate::cargo::Train;
 use crate::live::Direction;
+use crate::packet_store::Burst;
 use crate::spec::LinkSpec;
 use crate::stats::Stats;
 use proptest::prelude::*;
@@ -20,11 +20,11 @@ struct Names {
     no_copies: bool,
 }
 
-impl Cargo for Names {
+impl PacketStore for Names {
     type Load = Numbers;
 
-    fn train(&self, load: &Numbers) -> Train {
-        Train { packets: load.len() as u32, bytes: 1000, last: 1000 }
+    fn burst(&self, load: &Numbers) -> Burst {
+        Burst { packets: load.len() as u32, bytes: 1000, last: 1000 }
     }
 
     fn split(&mut self, load: &mut Numbers, count: u32) -> Option<Numbers> {
@@ -50,7 +50,7 @@ impl Cargo for Names {
 
 struct Rig {
     path: Path<Numbers>,
-    cargo: Names,
+    store: Names,
     next: u32,
     /// Number and time of each packet that came out.
     out: Vec<(u32, u64)>,
@@ -61,7 +61,7 @@ impl Rig {
         spec.check().expect("makes sense");
         let live = Live::new(spec, Direction::AToB);
         let path = Path::new(live, capacity);
-        Self { path, cargo: Names::default(), next: 1, out: Vec::new() }
+        Self { path, store: Names::default(), next: 1, out: Vec::new() }
     }
 
     fn new(impairment: Value) -> Self {
@@ -72,15 +72,15 @@ impl Rig {
     fn advance(&mut self, now: u64) {
         while self.path.next_at() <= now {
             let at = self.path.next_at();
-            self.path.turn(at, &mut self.cargo);
+            self.path.turn(at, &mut self.store);
             self.take(at);
         }
-        self.path.turn(now, &mut self.cargo);
+        self.path.turn(now, &mut self.store);
         self.take(now);
     }
 
     fn take(&mut self, now: u64) {
-        while let Some(load) = self.path.due(now, &mut self.cargo) {
+        while let Some(load) = self.path.due(now, &mut self.store) {
             self.out.extend(load.into_iter().map(|number| (number, now)));
         }
     }
@@ -89,7 +89,7 @@ impl Rig {
         self.advance(now);
         let load = (self.next..self.next + packets).collect();
         self.next += packets;
-        self.path.offer(now, load, &mut self.cargo);
+        self.path.offer(now, load, &mut self.store);
     }
 
     fn finish(&mut self) -> Stats {
@@ -137,7 +137,7 @@ fn listed_packets_are_lost_also_inside_a_train() {
     rig.send(1, 2);
     let stats = rig.finish();
     assert_eq!(rig.numbers(), [2, 3, 6, 7, 8, 9, 11, 12]);
-    assert_eq!((stats.lost, rig.cargo.freed), (4, 4));
+    assert_eq!((stats.lost, rig.store.freed), (4, 4));
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn duplicates_follow_their_packet_and_damage_is_done_to_one() {
     rig.send(0, 2);
     assert_eq!(rig.finish().duplicated, 2);
     assert_eq!(rig.numbers(), [1, 1, 2, 2]);
-    rig.cargo.no_copies = true;
+    rig.store.no_copies = true;
     rig.send(1, 1);
     let stats = rig.finish();
     assert_eq!((stats.no_copy, stats.duplicated, rig.out.len()), (1, 2, 5));
@@ -192,7 +192,7 @@ fn duplicates_follow_their_packet_and_damage_is_done_to_one() {
     let mut rig = Rig::new(json!({"corrupt": "1%"}));
     rig.send(0, 10_000);
     let stats = rig.finish();
-    assert_eq!(stats.corrupted, rig.cargo.damaged.len() as u64);
+    assert_eq!(stats.corrupted, rig.store.damaged.len() as u64);
     assert!((60..140).contains(&stats.corrupted), "{}", stats.corrupted);
 }
 
@@ -204,7 +204,7 @@ fn a_full_path_says_so() {
     rig.send(1, 1);
     rig.send(2, 3);
     let stats = rig.stats();
-    assert_eq!((stats.queue_full, stats.held, rig.cargo.freed), (3, 5, 3));
+    assert_eq!((stats.queue_full, stats.held, rig.store.freed), (3, 5, 3));
     rig.finish();
     assert_eq!(rig.numbers(), [1, 2, 3, 4, 5]);
 }
@@ -263,7 +263,7 @@ fn what_does_not_fit_the_queue_is_dropped_and_an_idle_line_takes_one_more() {
         rig.send(MS + MS / 2, 2);
         let stats = rig.finish();
         assert_eq!(rig.numbers(), [1, 2, 3, 4, 7]);
-        assert_eq!((stats.tail_dropped, rig.cargo.freed), (3, 3));
+        assert_eq!((stats.tail_dropped, rig.store.freed), (3, 3));
     }
 }
 
@@ -403,7 +403,7 @@ fn anything() -> impl Strategy<Value = Value> {
         Just(json!({"periodic": 7})),
         Just(json!({"gilbert_elliott": {"enter_bad": "5%", "leave_bad": "30%"}})),
     ];
-    // A packet takes 1 ms on the line, so a train leaves packet by packet.
+    // A packet takes 1 ms on the line, so a burst leaves packet by packet.
     let bottleneck = prop_oneof![
         Just(json!(null)),
         Just(json!({"rate": "8Mbit/s", "queue": {"tail_drop": {"packets": 10}}})),
@@ -451,10 +451,10 @@ proptest! {
         }
         let (a, b) = (whole.finish(), single.finish());
         prop_assert_eq!(&whole.out, &single.out);
-        prop_assert_eq!(&whole.cargo.damaged, &single.cargo.damaged);
+        prop_assert_eq!(&whole.store.damaged, &single.store.damaged);
         prop_assert_eq!(a.clone(), b);
         prop_assert_eq!(a.held, 0);
-        prop_assert_eq!(whole.cargo.freed as u64, a.dropped());
+        prop_assert_eq!(whole.store.freed as u64, a.dropped());
         prop_assert_eq!(whole.out.len() as u64, a.packets_out);
         if impairment["overtaking"] == json!(false) && impairment["reorder"].is_null() {
             prop_assert!(whole.out.is_sorted());

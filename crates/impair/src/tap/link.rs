@@ -1,11 +1,11 @@
 //! The loop that carries frames from one end to the other when their time has come.
 
-use super::manners::{Manners, Rest};
+use super::link_scheduling::{LinkScheduling, Rest};
 use super::memory::Supplier;
 use super::slots::{Piece, Received, Slots};
 use super::{Error, Place, Tap};
-use crate::cargo::Cargo;
 use crate::live::{Direction, LiveLink};
+use crate::packet_store::PacketStore;
 use crate::path::Path;
 use crate::spec::LinkSpec;
 use engine::Clock;
@@ -75,9 +75,9 @@ impl Lane {
                     now = clock.now();
                     self.path.offer(now, piece, &mut self.slots);
                 }
-                Ok(Received::NoRoom(train)) => {
+                Ok(Received::NoRoom(burst)) => {
                     now = clock.now();
-                    self.path.no_room(train);
+                    self.path.no_room(burst);
                 }
                 Err(why) => return Err(self.gone(why)),
             }
@@ -95,10 +95,10 @@ impl Lane {
         let mut worked = false;
         while let Some(piece) = self.path.due(now, &mut self.slots) {
             worked = true;
-            let train = self.slots.train(&piece);
+            let burst = self.slots.burst(&piece);
             if self.slots.send(piece, &*self.to).is_err() {
                 // The other end is down, or takes no such frame.
-                self.path.not_taken(train.packets.into(), train.total());
+                self.path.not_taken(burst.packets.into(), burst.total());
             }
         }
         worked
@@ -212,7 +212,8 @@ fn carry(
     }
     let clock = Clock::get();
     let mut events = Vec::with_capacity(2);
-    let mut manners = if core.is_some() { Manners::alone() } else { Manners::new(spin, realtime) };
+    let mut scheduling =
+        if core.is_some() { LinkScheduling::alone() } else { LinkScheduling::new(spin, realtime) };
     while !stop.load(Ordering::Relaxed) {
         let mut worked = false;
         for lane in lanes.iter_mut() {
@@ -220,11 +221,11 @@ fn carry(
         }
         let now = clock.now();
         if worked {
-            manners.works(now);
+            scheduling.works(now);
             continue;
         }
         let next = lanes.iter().map(|lane| lane.path.next_at()).min().unwrap_or(u64::MAX);
-        let nap = match manners.rests(now, next.saturating_sub(now)) {
+        let nap = match scheduling.rests(now, next.saturating_sub(now)) {
             Rest::Nap(nap) => nap,
             Rest::Yield => {
                 std::thread::yield_now();

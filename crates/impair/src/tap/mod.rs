@@ -6,7 +6,7 @@
 //! `memmap2` do the rest.
 
 mod link;
-mod manners;
+mod link_scheduling;
 mod memory;
 mod segment;
 mod slots;

@@ -78,10 +78,10 @@ impl Shape {
         if bytes.get(1).is_none_or(|kind| *kind == 0) {
             return one;
         }
-        Self::train(bytes, len).unwrap_or(one)
+        Self::burst(bytes, len).unwrap_or(one)
     }
 
-    fn train(bytes: &[u8], len: u32) -> Option<Self> {
+    fn burst(bytes: &[u8], len: u32) -> Option<Self> {
         let frame = bytes.get(VNET..)?;
         let (flags, gso) = (*bytes.first()?, *bytes.get(1)? & !GSO_ECN);
         let (mss, l4) = (native(bytes, 4)?, native(bytes, 6)?);
@@ -158,7 +158,7 @@ impl Shape {
         let to = (from + usize::from(count) * usize::from(self.mss)).min(bytes.len());
         let payload = to.checked_sub(from)?;
         if count == 1 {
-            // One packet is no train: gso_type none, gso_size 0.
+            // One packet is no burst: gso_type none, gso_size 0.
             head.get_mut(1..2)?.fill(0);
             head.get_mut(4..6)?.fill(0);
         }

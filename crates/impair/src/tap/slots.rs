@@ -5,7 +5,7 @@
 
 use super::memory::{Pool, Supplier};
 use super::segment::{HEADERS_MAX, Shape, VNET, complete};
-use crate::cargo::{Cargo, Train, flip, wire_bytes};
+use crate::packet_store::{Burst, PacketStore, flip, wire_bytes};
 use rustix::io::{Errno, IoSlice, read, write, writev};
 use std::os::fd::AsFd;
 
@@ -48,7 +48,7 @@ pub(crate) struct Slots {
 pub(crate) enum Received {
     Piece(Piece),
     /// There was no slot.
-    NoRoom(Train),
+    NoRoom(Burst),
     /// There was nothing.
     Nothing,
 }
@@ -103,7 +103,7 @@ impl Slots {
                     self.large.take();
                     large
                 }
-                None => return Ok(Received::NoRoom(train(&shape, 0, shape.packets))),
+                None => return Ok(Received::NoRoom(burst(&shape, 0, shape.packets))),
             },
         };
         if let Some(place) = self.slots.get_mut(slot as usize) {
@@ -146,20 +146,20 @@ impl Slots {
 }
 
 /// `count` packets of a frame, from `first` on.
-fn train(shape: &Shape, first: u16, count: u16) -> Train {
+fn burst(shape: &Shape, first: u16, count: u16) -> Burst {
     let last = wire_bytes(shape.frame_len(first + count.saturating_sub(1)));
     let bytes = if count > 1 { wire_bytes(shape.frame_len(first)) } else { last };
-    Train { packets: count.into(), bytes, last }
+    Burst { packets: count.into(), bytes, last }
 }
 
-impl Cargo for Slots {
+impl PacketStore for Slots {
     type Load = Piece;
 
     #[inline]
-    fn train(&self, load: &Piece) -> Train {
+    fn burst(&self, load: &Piece) -> Burst {
         match self.slots.get(load.slot as usize) {
-            Some(slot) => train(&slot.shape, load.first, load.count),
-            None => Train::single(0),
+            Some(slot) => burst(&slot.shape, load.first, load.count),
+            None => Burst::single(0),
         }
     }
 

@@ -150,7 +150,7 @@ fn any_super() -> impl Strategy<Value = Super> {
 
 #[test]
 fn the_arithmetic_of_one_train() {
-    let train = Super {
+    let burst = Super {
         v6: false,
         udp: false,
         tags: 0,
@@ -161,13 +161,13 @@ fn the_arithmetic_of_one_train() {
         id: 0xffff,
         sequence: 0xffff_ff00,
     };
-    let bytes = train.bytes();
+    let bytes = burst.bytes();
     let shape = Shape::of(&bytes);
     assert_eq!((shape.packets, shape.headers, shape.frame_len(0), shape.frame_len(3)), (4, 66, 1514, 76));
     let mut out = [0; VNET + HEADERS_MAX];
     let (len, payload) = shape.part(&bytes, 1, 2, &mut out).expect("two in the middle");
     assert_eq!((len, payload.len()), (VNET + 66, 2896));
-    assert_eq!(out[..2], [1, 1], "still a train, checksum still wanted");
+    assert_eq!(out[..2], [1, 1], "still a burst, checksum still wanted");
     let frame = &out[VNET..];
     assert_eq!(field(frame, 16), Some(52 + 2896));
     assert_eq!(field(frame, 18), Some(0), "the identification wraps");
@@ -181,13 +181,13 @@ fn the_arithmetic_of_one_train() {
 proptest! {
     #[test]
     fn parts_are_what_one_by_one_segmentation_gives(
-        train in any_super(),
+        burst in any_super(),
         cuts in proptest::collection::vec(any::<u16>(), 0..6),
     ) {
-        let bytes = train.bytes();
+        let bytes = burst.bytes();
         let shape = Shape::of(&bytes);
-        prop_assert_eq!(shape.packets, train.packets());
-        let naive = train.naive();
+        prop_assert_eq!(shape.packets, burst.packets());
+        let naive = burst.naive();
         naive.iter().for_each(|frame| is_right(frame));
         // Cut anywhere, then segmented as the kernel would: the same packets.
         let mut cuts: Vec<u16> = cuts.into_iter().map(|cut| cut % shape.packets).collect();
@@ -206,10 +206,10 @@ proptest! {
     }
 
     #[test]
-    fn nothing_makes_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..300), train in any_super(),
+    fn nothing_makes_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..300), burst in any_super(),
         at in 0usize..100, with in any::<u8>(), cut in 0usize..120) {
         let mut out = [0; VNET + HEADERS_MAX];
-        let mut frame = train.bytes();
+        let mut frame = burst.bytes();
         if let Some(byte) = frame.get_mut(at) { *byte = with; }
         for bytes in [&mut bytes, &mut frame] {
             let shape = Shape::of(bytes);

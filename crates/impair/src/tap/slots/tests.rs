@@ -29,7 +29,7 @@ fn slots(larges: usize, smalls: usize) -> Slots {
     Slots::new(larges, smalls, &Supplier::start().expect("a thread")).expect("memory")
 }
 
-fn train(payload: usize) -> Vec<u8> {
+fn burst(payload: usize) -> Vec<u8> {
     let whole = Super {
         v6: false,
         udp: false,
@@ -60,7 +60,7 @@ fn frames_go_through_as_they_came_in_the_slot_that_fits() {
     let (wire, mut slots) = (Wire::new(), slots(2, 2));
     assert!(matches!(slots.receive(&wire.1), Ok(Received::Nothing)));
     for (frame, while_held) in
-        [(train(50_000), (1, 2)), (vec![0; SMALL], (2, 1)), (vec![0; SMALL + 1], (1, 2))]
+        [(burst(50_000), (1, 2)), (vec![0; SMALL], (2, 1)), (vec![0; SMALL + 1], (1, 2))]
     {
         wire.put(&frame);
         let piece = piece(&mut slots, &wire);
@@ -77,7 +77,7 @@ fn small_frames_go_where_there_is_room_and_what_finds_none_is_told() {
     (0..2).for_each(|_| wire.put(&[0; 100]));
     let held = [piece(&mut slots, &wire), piece(&mut slots, &wire)];
     assert_eq!(free(&slots), (0, 0));
-    wire.put(&train(5000));
+    wire.put(&burst(5000));
     let Ok(Received::NoRoom(lost)) = slots.receive(&wire.1) else { panic!("no room") };
     assert_eq!((lost.packets, lost.bytes, lost.last), (4, 1538, 66 + 5000 - 3 * 1448 + 24));
     held.into_iter().for_each(|piece| slots.free(piece));
@@ -87,14 +87,14 @@ fn small_frames_go_where_there_is_room_and_what_finds_none_is_told() {
 #[test]
 fn parts_and_copies_share_a_slot_until_the_last_is_gone() {
     let (wire, mut slots) = (Wire::new(), slots(1, 0));
-    let frame = train(1448 * 9 + 100);
+    let frame = burst(1448 * 9 + 100);
     wire.put(&frame);
     let mut rest = piece(&mut slots, &wire);
-    assert_eq!(slots.train(&rest), Train { packets: 10, bytes: 1538, last: 190 });
+    assert_eq!(slots.burst(&rest), Burst { packets: 10, bytes: 1538, last: 190 });
     let first = slots.split(&mut rest, 4).expect("four");
     let mut fifth = slots.split(&mut rest, 1).expect("one");
-    assert_eq!(slots.train(&first).total(), 4 * 1538);
-    assert_eq!(slots.train(&rest), Train { packets: 5, bytes: 1538, last: 190 });
+    assert_eq!(slots.burst(&first).total(), 4 * 1538);
+    assert_eq!(slots.burst(&rest), Burst { packets: 5, bytes: 1538, last: 190 });
     assert!(slots.split(&mut fifth, 1).is_none(), "one cannot be parted");
     slots.corrupt(&mut fifth, u64::MAX / 5);
     let twin = slots.copy(&fifth).expect("a copy");

@@ -65,7 +65,7 @@ pub(super) enum Rest {
 
 /// What a thread decides between two pieces of work.
 #[derive(Debug)]
-pub(super) struct Manners {
+pub(super) struct LinkScheduling {
     /// Awake this long before something is due: the kernel wakes late.
     spin: u64,
     /// It has a core, and may be awake on it for all of the time.
@@ -83,7 +83,7 @@ pub(super) struct Manners {
     awake: bool,
 }
 
-impl Manners {
+impl LinkScheduling {
     /// Of the thread that will ask.
     pub(super) fn new(spin: u64, realtime: bool) -> Self {
         Self { spin, alone: false, may: realtime, first: false, rested: 0, saved: SAVED, at: 0, awake: false }
@@ -167,40 +167,40 @@ mod tests {
 
     #[test]
     fn it_is_awake_in_time_and_sleeps_before() {
-        let mut manners = Manners::new(60_000, false);
-        assert_eq!(manners.rests(0, 1_000_000), Rest::Nap(940_000));
-        assert_eq!(manners.rests(939_999, 60_001), Rest::Nap(1));
-        assert_eq!(manners.rests(940_000, 60_000), Rest::Spin);
-        assert_eq!(manners.rests(1_000_000, 0), Rest::Spin);
-        manners.first = true;
-        assert_eq!(manners.rests(940_000, 60_000), Rest::Yield);
+        let mut scheduling = LinkScheduling::new(60_000, false);
+        assert_eq!(scheduling.rests(0, 1_000_000), Rest::Nap(940_000));
+        assert_eq!(scheduling.rests(939_999, 60_001), Rest::Nap(1));
+        assert_eq!(scheduling.rests(940_000, 60_000), Rest::Spin);
+        assert_eq!(scheduling.rests(1_000_000, 0), Rest::Spin);
+        scheduling.first = true;
+        assert_eq!(scheduling.rests(940_000, 60_000), Rest::Yield);
     }
 
     #[test]
     fn who_has_a_core_is_awake_as_long_as_anything_is_under_way() {
         // In a thread of its own, as it has another priority afterwards.
         let thread = std::thread::spawn(|| {
-            let (mut manners, mut now) = (Manners::alone(), 0);
+            let (mut scheduling, mut now) = (LinkScheduling::alone(), 0);
             for _ in 0..1_000 {
-                assert_eq!(manners.rests(now, AHEAD), Rest::Spin);
+                assert_eq!(scheduling.rests(now, AHEAD), Rest::Spin);
                 now += AHEAD;
-                manners.works(now);
+                scheduling.works(now);
             }
-            assert_eq!(manners.rests(now, AHEAD + 1), Rest::Nap(1));
-            assert_eq!(manners.rests(now, u64::MAX), Rest::Nap(u64::MAX - AHEAD));
+            assert_eq!(scheduling.rests(now, AHEAD + 1), Rest::Nap(1));
+            assert_eq!(scheduling.rests(now, u64::MAX), Rest::Nap(u64::MAX - AHEAD));
         });
         thread.join().expect("it behaves");
     }
 
     #[test]
     fn at_most_a_share_of_the_time_is_spent_awake_for_nothing() {
-        let (mut manners, mut now, mut spent) = (Manners::new(60_000, false), 0, 0);
+        let (mut scheduling, mut now, mut spent) = (LinkScheduling::new(60_000, false), 0, 0);
         // Something is due each 50 µs, and takes 1 µs.
         for _ in 0..20_000 {
-            let awake = manners.rests(now, 49_000) == Rest::Spin;
+            let awake = scheduling.rests(now, 49_000) == Rest::Spin;
             spent += if awake { 49_000 } else { 0 };
             now += 49_000;
-            manners.works(now);
+            scheduling.works(now);
             now += 1_000;
         }
         let share = now / (SHARE + 1);
@@ -211,15 +211,15 @@ mod tests {
     fn who_never_rests_gives_way_until_he_does() {
         // In a thread of its own, as it has another priority afterwards.
         let thread = std::thread::spawn(|| {
-            let mut manners = Manners::new(60_000, true);
-            manners.rests(0, 1_000);
-            let allowed = manners.first;
-            manners.works(BUSY);
-            assert_eq!(manners.first, allowed);
-            manners.works(BUSY + 1);
-            assert!(!manners.first);
-            manners.rests(BUSY + 2, 1_000);
-            assert_eq!((manners.first, manners.may), (allowed, allowed));
+            let mut scheduling = LinkScheduling::new(60_000, true);
+            scheduling.rests(0, 1_000);
+            let allowed = scheduling.first;
+            scheduling.works(BUSY);
+            assert_eq!(scheduling.first, allowed);
+            scheduling.works(BUSY + 1);
+            assert!(!scheduling.first);
+            scheduling.rests(BUSY + 2, 1_000);
+            assert_eq!((scheduling.first, scheduling.may), (allowed, allowed));
         });
         thread.join().expect("it behaves");
     }

@@ -1,4 +1,4 @@
-//! What a path carries, seen from the path: packets that may come coupled, as a train.
+//! What a path carries, seen from the path: packets that may come coupled, as a burst.
 
 /// Bytes that a frame has on the wire besides those that hosts see: check sequence 4, preamble and start 8,
 /// gap 12 (IEEE 802.3 clauses 3.1.1 and 4.4.2).
@@ -14,7 +14,7 @@ pub fn wire_bytes(len: u32) -> u32 {
 
 /// The packets of one load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Train {
+pub struct Burst {
     /// How many; at least 1.
     pub packets: u32,
     /// Bytes on the wire of each but the last.
@@ -23,7 +23,7 @@ pub struct Train {
     pub last: u32,
 }
 
-impl Train {
+impl Burst {
     /// A single packet whose frame has `len` bytes without check sequence.
     #[inline]
     pub fn single(len: u32) -> Self {
@@ -49,12 +49,12 @@ impl Train {
 }
 
 /// What holds the packets, and can part, copy and damage them.
-pub trait Cargo {
+pub trait PacketStore {
     /// One or several packets that came together.
     type Load;
 
     /// Its packets.
-    fn train(&self, load: &Self::Load) -> Train;
+    fn burst(&self, load: &Self::Load) -> Burst;
 
     /// Part the first `count` packets from the others, which stay in `load`. `None` when it cannot be parted:
     /// all its packets then share one fate.
@@ -105,9 +105,9 @@ mod tests {
         // 1500 bytes of IP take 1538 on the wire; the shortest frame takes 84.
         assert_eq!(wire_bytes(1514), 1538);
         assert_eq!((wire_bytes(42), wire_bytes(60), wire_bytes(61)), (84, 84, 85));
-        let train = Train { packets: 3, bytes: 1538, last: 100 };
-        assert_eq!((train.bytes_of(0), train.bytes_of(2), train.bytes_of(3)), (0, 3076, 3176));
-        assert_eq!((train.total(), Train::single(60).total()), (3176, 84));
+        let burst = Burst { packets: 3, bytes: 1538, last: 100 };
+        assert_eq!((burst.bytes_of(0), burst.bytes_of(2), burst.bytes_of(3)), (0, 3076, 3176));
+        assert_eq!((burst.total(), Burst::single(60).total()), (3176, 84));
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl Losses {
 
 /// The next loss.
 #[derive(Debug)]
-pub(crate) struct Lottery {
+pub(crate) struct PacketDraws {
     losses: Losses,
     rng: SmallRng,
     /// Whether the state of bursty loss is the bad one.
@@ -94,7 +94,7 @@ pub(crate) struct Lottery {
 /// for bit by bit.
 const SEARCH: usize = 64;
 
-impl Lottery {
+impl PacketDraws {
     /// Nothing is lost, until it is set.
     pub(crate) fn new(rng: SmallRng) -> Self {
         Self { losses: Losses::None, rng, bad: false, at: NEVER, lost: false }
@@ -165,7 +165,7 @@ mod tests {
 
     /// Of the first `packets` packets, those that are lost.
     fn lost(loss: Value, packets: u64) -> Vec<u64> {
-        let mut lottery = Lottery::new(rng());
+        let mut lottery = PacketDraws::new(rng());
         lottery.set(&Losses::new(Some(&from_value(loss).expect("a loss"))), 0);
         let mut lost = Vec::new();
         while lottery.at <= packets {

@@ -1,9 +1,9 @@
 //! What happens to packets on their way: some are lost, damaged, doubled, held back; all take their time.
 
-use crate::cargo::Cargo;
-use crate::chance::{Chance, Losses, Lottery};
 use crate::delay::Delays;
-use crate::held::Held;
+use crate::delay_queue::DelayQueue;
+use crate::loss_model::{Chance, Losses, PacketDraws};
+use crate::packet_store::PacketStore;
 use crate::spec::{BEHIND_MAX, Impairment, Reorder, ReorderBy};
 use crate::stats::Counters;
 use protocol::unit::Share;
@@ -52,13 +52,13 @@ struct Aside<L> {
 
 /// The state of a direction behind its bottleneck.
 #[derive(Debug)]
-pub(crate) struct Medium<L> {
+pub(crate) struct LinkStage<L> {
     parameters: Parameters,
     /// Packets that came so far; the number of the latest.
     seen: u64,
     /// The number of the next packet to which something happens.
     next: u64,
-    loss: Lottery,
+    loss: PacketDraws,
     duplicate: Chance,
     corrupt: Chance,
     reorder: Chance,
@@ -67,7 +67,7 @@ pub(crate) struct Medium<L> {
     rng: SmallRng,
     /// When the latest packet leaves, where order is kept.
     last: u64,
-    held: Held<L>,
+    held: DelayQueue<L>,
 }
 
 /// A generator for one purpose: turning one impairment on does not change what another does.
@@ -75,24 +75,24 @@ pub(crate) fn generator(seed: u64, purpose: u64) -> SmallRng {
     SmallRng::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(purpose))
 }
 
-impl<L> Medium<L> {
+impl<L> LinkStage<L> {
     /// Nothing happens yet. Room for `capacity` loads.
     pub(crate) fn new(capacity: usize, seed: u64) -> Self {
-        let mut medium = Self {
+        let mut stage = Self {
             parameters: Parameters::new(&Impairment::default()),
             seen: 0,
             next: 0,
-            loss: Lottery::new(generator(seed, 1)),
+            loss: PacketDraws::new(generator(seed, 1)),
             duplicate: Chance::new(generator(seed, 2)),
             corrupt: Chance::new(generator(seed, 3)),
             reorder: Chance::new(generator(seed, 4)),
             aside: VecDeque::with_capacity(BEHIND_MAX as usize),
             rng: generator(seed, 5),
             last: 0,
-            held: Held::new(capacity),
+            held: DelayQueue::new(capacity),
         };
-        medium.foresee();
-        medium
+        stage.foresee();
+        stage
     }
 
     /// From the next packet on so.
@@ -112,25 +112,31 @@ impl<L> Medium<L> {
 
     /// `load` begins its way at `at`.
     #[inline]
-    pub(crate) fn take<C: Cargo<Load = L>>(&mut self, at: u64, mut load: L, cargo: &mut C, stats: &Counters) {
+    pub(crate) fn take<C: PacketStore<Load = L>>(
+        &mut self,
+        at: u64,
+        mut load: L,
+        store: &mut C,
+        stats: &Counters,
+    ) {
         loop {
-            let packets = u64::from(cargo.train(&load).packets);
+            let packets = u64::from(store.burst(&load).packets);
             let quiet = self.next - self.seen - 1;
             let free = self.aside.front().map_or(u64::MAX, |aside| aside.after.saturating_sub(self.seen));
             let run = packets.min(quiet).min(free.max(1));
             let whole = run.max(1) == packets;
-            let part = if whole { None } else { cargo.split(&mut load, run.max(1) as u32) };
+            let part = if whole { None } else { store.split(&mut load, run.max(1) as u32) };
             let (first, rest) = match part {
                 Some(part) => (part, Some(load)),
                 None => (load, None),
             };
             if run > 0 {
                 self.seen += run;
-                self.hold(at, first, cargo, stats);
+                self.hold(at, first, store, stats);
             } else {
-                self.event(at, first, cargo, stats);
+                self.event(at, first, store, stats);
             }
-            self.rejoin(at, cargo, stats);
+            self.rejoin(at, store, stats);
             match rest {
                 Some(rest) => load = rest,
                 None => return,
@@ -140,7 +146,7 @@ impl<L> Medium<L> {
 
     /// Something happens to the next packet.
     #[cold]
-    fn event<C: Cargo<Load = L>>(&mut self, at: u64, mut one: L, cargo: &mut C, stats: &Counters) {
+    fn event<C: PacketStore<Load = L>>(&mut self, at: u64, mut one: L, store: &mut C, stats: &Counters) {
         self.seen += 1;
         let seen = self.seen;
         let hit = |chance: &mut Chance| {
@@ -157,13 +163,13 @@ impl<L> Medium<L> {
         if lost {
             self.nobody_passed();
             stats.lost.add(1);
-            return cargo.free(one);
+            return store.free(one);
         }
         if damage {
-            cargo.corrupt(&mut one, self.rng.random());
+            store.corrupt(&mut one, self.rng.random());
             stats.corrupted.add(1);
         }
-        let twin = if double { cargo.copy(&one) } else { None };
+        let twin = if double { store.copy(&one) } else { None };
         match (double, &twin) {
             (true, Some(_)) => stats.duplicated.add(1),
             (true, None) => stats.no_copy.add(1),
@@ -181,12 +187,12 @@ impl<L> Medium<L> {
                 stats.reordered.add(1);
                 let leaves = at + self.parameters.delays.draw(&mut self.rng) + more.ns();
                 let refused = self.held.push_detour(leaves, one);
-                Self::refuse(refused, cargo, stats);
+                Self::refuse(refused, store, stats);
             }
-            _ => self.hold(at, one, cargo, stats),
+            _ => self.hold(at, one, store, stats),
         }
         if let Some(twin) = twin {
-            self.hold(at, twin, cargo, stats);
+            self.hold(at, twin, store, stats);
         }
     }
 
@@ -197,28 +203,28 @@ impl<L> Medium<L> {
 
     /// Packets that enough others have overtaken go on, after those.
     #[inline]
-    fn rejoin<C: Cargo<Load = L>>(&mut self, at: u64, cargo: &mut C, stats: &Counters) {
+    fn rejoin<C: PacketStore<Load = L>>(&mut self, at: u64, store: &mut C, stats: &Counters) {
         while self.aside.front().is_some_and(|aside| aside.after <= self.seen) {
             let Some(aside) = self.aside.pop_front() else { return };
             stats.reordered.add(1);
-            self.hold(at, aside.load, cargo, stats);
+            self.hold(at, aside.load, store, stats);
         }
     }
 
     /// Packets that waited long enough to be overtaken go on.
-    fn give_up<C: Cargo<Load = L>>(&mut self, now: u64, cargo: &mut C, stats: &Counters) {
+    fn give_up<C: PacketStore<Load = L>>(&mut self, now: u64, store: &mut C, stats: &Counters) {
         while self.aside.front().is_some_and(|aside| aside.until <= now) {
             let Some(aside) = self.aside.pop_front() else { return };
             let overtaken = aside.after.saturating_sub(self.seen) < aside.behind;
             stats.reordered.add(overtaken.into());
-            self.hold(aside.until, aside.load, cargo, stats);
+            self.hold(aside.until, aside.load, store, stats);
         }
     }
 
     /// Put a load on its way: as a whole where all its packets take the same time, in parts where they do
     /// not.
     #[inline]
-    fn hold<C: Cargo<Load = L>>(&mut self, at: u64, mut load: L, cargo: &mut C, stats: &Counters) {
+    fn hold<C: PacketStore<Load = L>>(&mut self, at: u64, mut load: L, store: &mut C, stats: &Counters) {
         let Parameters { delays, overtaking, .. } = &self.parameters;
         if let Some(delay) = delays.constant() {
             let mut leaves = at + delay;
@@ -226,9 +232,9 @@ impl<L> Medium<L> {
                 leaves = leaves.max(self.last);
                 self.last = leaves;
             }
-            return Self::refuse(self.held.push(leaves, load), cargo, stats);
+            return Self::refuse(self.held.push(leaves, load), store, stats);
         }
-        let mut left = cargo.train(&load).packets;
+        let mut left = store.burst(&load).packets;
         let mut first = at + delays.draw(&mut self.rng);
         while left > 0 {
             let mut same = 1;
@@ -248,12 +254,12 @@ impl<L> Medium<L> {
                 }
             }
             if same == left {
-                return Self::refuse(self.held.push(first, load), cargo, stats);
+                return Self::refuse(self.held.push(first, load), store, stats);
             }
-            let Some(part) = cargo.split(&mut load, same) else {
-                return Self::refuse(self.held.push(first, load), cargo, stats);
+            let Some(part) = store.split(&mut load, same) else {
+                return Self::refuse(self.held.push(first, load), store, stats);
             };
-            Self::refuse(self.held.push(first, part), cargo, stats);
+            Self::refuse(self.held.push(first, part), store, stats);
             left -= same;
             first = next;
         }
@@ -261,23 +267,23 @@ impl<L> Medium<L> {
 
     /// No room for these.
     #[inline]
-    fn refuse<C: Cargo<Load = L>>(held: Result<(), L>, cargo: &mut C, stats: &Counters) {
+    fn refuse<C: PacketStore<Load = L>>(held: Result<(), L>, store: &mut C, stats: &Counters) {
         if let Err(load) = held {
-            stats.queue_full.add(cargo.train(&load).packets.into());
-            cargo.free(load);
+            stats.queue_full.add(store.burst(&load).packets.into());
+            store.free(load);
         }
     }
 
     /// The next load to arrive at `now` or before, and when it was to arrive.
     #[inline]
-    pub(crate) fn due<C: Cargo<Load = L>>(
+    pub(crate) fn due<C: PacketStore<Load = L>>(
         &mut self,
         now: u64,
-        cargo: &mut C,
+        store: &mut C,
         stats: &Counters,
     ) -> Option<(u64, L)> {
         if !self.aside.is_empty() {
-            self.give_up(now, cargo, stats);
+            self.give_up(now, store, stats);
         }
         self.held.pop(now)
     }

@@ -9,13 +9,13 @@ use timer::TimerWheel;
 
 /// What is held, by the time it leaves. Never allocates after it was made.
 #[derive(Debug)]
-pub(crate) struct Held<T> {
+pub(crate) struct DelayQueue<T> {
     ring: VecDeque<(u64, T)>,
     wheel: TimerWheel<T>,
     capacity: usize,
 }
 
-impl<T> Held<T> {
+impl<T> DelayQueue<T> {
     /// Room for `capacity` items. Memory is only used for as many as ever are there.
     pub(crate) fn new(capacity: usize) -> Self {
         Self { ring: VecDeque::with_capacity(capacity), wheel: TimerWheel::new(capacity), capacity }
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_gives_back() {
-        let mut held = Held::new(2);
+        let mut held = DelayQueue::new(2);
         assert_eq!(held.push(5, 'a'), Ok(()));
         assert_eq!(held.push(3, 'b'), Ok(()));
         assert_eq!(held.push(9, 'c'), Err('c'));
@@ -91,7 +91,7 @@ mod tests {
         fn it_is_a_stable_queue_by_time(
             steps in proptest::collection::vec((0u64..2000, 0u64..3000, 0usize..4), 1..300)
         ) {
-            let mut held = Held::new(1000);
+            let mut held = DelayQueue::new(1000);
             let mut naive: Vec<(u64, usize)> = Vec::new();
             let mut now = 1_000_000;
             for (number, (pass, delay, pops)) in steps.into_iter().enumerate() {
