@@ -6,7 +6,7 @@ mod lab;
 
 use dataplane::port_bridge::{Options, PortBridge};
 use dpdk::{BURST, Batch, Eal, EalOptions, Mempool, Port, PortConfig, RxQueue, TxQueue};
-use impair::{Cargo, Direction, LinkSpec, Live, Path, Stats, Train};
+use impair::{Burst, Direction, LinkSpec, Live, PacketStore, Path, Stats};
 use serde_json::{Value, from_value, json};
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -46,10 +46,10 @@ fn both_ways(cable: &str, there: &Value, back: &Value) -> Value {
 /// Frames that only are.
 struct Nothing;
 
-impl Cargo for Nothing {
+impl PacketStore for Nothing {
     type Load = ();
-    fn train(&self, (): &()) -> Train {
-        Train::single(60)
+    fn burst(&self, (): &()) -> Burst {
+        Burst::single(60)
     }
     fn split(&mut self, (): &mut (), _: u32) -> Option<()> {
         None
