@@ -31,7 +31,7 @@ impl Distribute {
         let layers = Layers::find(frame);
         let end = layers.as_ref().map_or(frame.len(), |layers| layers.end);
         let key = match Signature::find(frame, end) {
-            Some(signature) => signature.stream.into(),
+            Some(signature) => signature.stream,
             None => layers.map_or(0, |layers| flow(frame, &layers)),
         };
         key as usize % self.lanes
@@ -82,7 +82,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Signed as of a stream, or not at all.
-    fn frame(from: &str, to: &str, stream: Option<u16>) -> Vec<u8> {
+    fn frame(from: &str, to: &str, stream: Option<u32>) -> Vec<u8> {
         let flow = Flow {
             source_mac: [2, 0, 0, 0, 0, 1],
             destination_mac: [2, 0, 0, 0, 0, 2],

@@ -5,8 +5,8 @@
 //! (64 − 14 Ethernet − 20 IPv4 − 8 UDP − 4 FCS), so the smallest frame can still be measured.
 //!
 //! ```text
-//!  0       2       4                       10                              18
-//!  | check | stream| sequence (48 bits)    | intended send time, ns        |     big endian
+//!  0       2           5                   10                              18
+//!  | check | stream 24 | sequence (40 bits)| intended send time, ns        |     big endian
 //! ```
 //! It sits in the payload, not in a header, so it survives NAT and routers; at the end of a frame it also stays
 //! where it is when tunnels are added or taken away on the way. The check is the internet checksum of the rest, against
@@ -34,15 +34,33 @@ fn check(rest: u32) -> u16 {
     complement(rest) ^ MAGIC.to_be()
 }
 
+/// Bits of a stream number.
+const STREAM_BITS: u32 = 24;
+/// Highest stream number.
+pub const STREAM_MAX: u32 = (1 << STREAM_BITS) - 1;
+
+/// Bits of a sequence number.
+const SEQUENCE_BITS: u32 = 40;
 /// Highest sequence number before it wraps.
-pub const SEQUENCE_MAX: u64 = (1 << 48) - 1;
+pub const SEQUENCE_MAX: u64 = (1 << SEQUENCE_BITS) - 1;
+
+/// The sequence number that a stream's datagram has which shows `wire`, when `next` is expected: of all that
+/// end in these bits the nearest. As QUIC's packet numbers (RFC 9000 appendix A.3), so that a stream may go on past
+/// [`SEQUENCE_MAX`].
+#[inline]
+pub fn sequence_near(next: u64, wire: u64) -> u64 {
+    const REST: u32 = u64::BITS - SEQUENCE_BITS;
+    let ahead = (wire.wrapping_sub(next) << REST) as i64 >> REST;
+    // Nothing is before the first.
+    next.checked_add_signed(ahead).unwrap_or(wire)
+}
 
 /// Which stream a datagram belongs to, where in it, and when it was meant to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signature {
-    /// Stream (or device) number within the run.
-    pub stream: u16,
-    /// Position in the stream, counted from 0; 48 bits.
+    /// Stream (or device) number within the run; 24 bits.
+    pub stream: u32,
+    /// Position in the stream, counted from 0; 40 bits of it are carried.
     pub sequence: u64,
     /// Intended send time in nanoseconds on the sender's clock.
     pub sent_ns: u64,
@@ -59,7 +77,7 @@ impl Signature {
     #[inline]
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let bytes: &[u8; LEN] = payload.first_chunk()?;
-        let [c0, c1, s0, s1, sequence @ .., t0, t1, t2, t3, t4, t5, t6, t7] = bytes;
+        let [c0, c1, s0, s1, s2, sequence @ .., t0, t1, t2, t3, t4, t5, t6, t7] = bytes;
         let (first, rest) = bytes.split_first_chunk::<8>()?;
         let (second, last) = rest.split_first_chunk::<8>()?;
         let unchecked = u64::from_be_bytes(*first) & (u64::MAX >> 16);
@@ -69,9 +87,9 @@ impl Signature {
             return None;
         }
         let mut wide = [0u8; 8];
-        wide[2..].copy_from_slice(sequence);
+        wide[3..].copy_from_slice(sequence);
         Some(Self {
-            stream: u16::from_be_bytes([*s0, *s1]),
+            stream: u32::from_be_bytes([0, *s0, *s1, *s2]),
             sequence: u64::from_be_bytes(wide),
             sent_ns: u64::from_be_bytes([*t0, *t1, *t2, *t3, *t4, *t5, *t6, *t7]),
         })
@@ -83,7 +101,7 @@ impl Signature {
         // In as few and wide writes as it fits, and summed before it is written: reading back what was just
         // written in other pieces makes a CPU wait.
         let sequence = self.sequence & SEQUENCE_MAX;
-        let first = u64::from(self.stream) << 32 | sequence >> 16;
+        let first = u64::from(self.stream & STREAM_MAX) << 24 | sequence >> 16;
         let second = sequence << 48 | self.sent_ns >> 16;
         let last = self.sent_ns as u16;
         let rest = Sum::ZERO.wide(first).wide(second).field(last);
@@ -118,7 +136,7 @@ impl Row {
 /// [`complement`](crate::checksum::complement).
 #[inline]
 pub(crate) fn rows<const N: usize>(
-    streams: &[u16; N],
+    streams: &[u32; N],
     sequences: &[u64; N],
     sent_ns: &[u64; N],
 ) -> ([Row; N], [u64; N]) {
@@ -127,7 +145,7 @@ pub(crate) fn rows<const N: usize>(
         rows.iter_mut().zip(&mut sums).zip(streams).zip(sequences).zip(sent_ns)
     {
         let sequence = sequence & SEQUENCE_MAX;
-        let first = (u64::from(*stream) << 32 | sequence >> 16).to_be();
+        let first = (u64::from(stream & STREAM_MAX) << 24 | sequence >> 16).to_be();
         let second = (sequence << 48 | sent >> 16).to_be();
         let last = u64::from((*sent as u16).to_be());
         let rest = halves(first) + halves(second) + last;
@@ -145,11 +163,30 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        let signature = Signature { stream: 0xabcd, sequence: SEQUENCE_MAX - 1, sent_ns: u64::MAX - 7 };
+        let signature = Signature { stream: 0xab_cdef, sequence: SEQUENCE_MAX - 1, sent_ns: u64::MAX - 7 };
         let mut bytes = [0u8; LEN];
         signature.emit(&mut bytes);
-        assert_eq!(&bytes[2..4], &[0xab, 0xcd]);
+        assert_eq!(
+            bytes[2..],
+            [
+                [0xab, 0xcd, 0xef].as_slice(),
+                &[0xff, 0xff, 0xff, 0xff, 0xfe],
+                &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xf8],
+            ]
+            .concat()
+        );
         assert_eq!(Signature::parse(&bytes), Some(signature));
+    }
+
+    #[test]
+    fn a_stream_goes_on_past_the_bits_that_are_carried() {
+        let wrap = SEQUENCE_MAX + 1;
+        for next in [0, 5, wrap - 2, wrap, wrap + 1, 7 * wrap + 3] {
+            for number in next.saturating_sub(2000)..next + 2000 {
+                assert_eq!(sequence_near(next, number & SEQUENCE_MAX), number, "{next}");
+            }
+        }
+        assert_eq!(sequence_near(5, SEQUENCE_MAX), SEQUENCE_MAX, "nothing is before the first");
     }
 
     #[test]
@@ -166,7 +203,7 @@ mod tests {
         /// Whoever changes a bit may make the datagram's checksum right again: the signature is still none.
         #[test]
         fn no_bit_of_it_can_change_unseen(
-            stream: u16, sequence in 0..=SEQUENCE_MAX, sent_ns: u64, bit in 0..8 * LEN,
+            stream in 0..=STREAM_MAX, sequence in 0..=SEQUENCE_MAX, sent_ns: u64, bit in 0..8 * LEN,
         ) {
             let mut bytes = [0u8; LEN];
             let sum = Signature { stream, sequence, sent_ns }.emit(&mut bytes);

@@ -656,7 +656,7 @@ impl Device {
         }
         if plan.mark {
             let mut mark = [0; signature::LEN];
-            let stream = cx.device as u16;
+            let stream = cx.device & signature::STREAM_MAX;
             Signature { stream, sequence: seq, sent_ns: message.intended.0 }.emit(&mut mark);
             out.extend_from_slice(&mark);
         }

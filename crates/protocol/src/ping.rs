@@ -354,7 +354,7 @@ impl Device {
         cx.out.bytes.extend_from_slice(&plan.payload);
         let message = &mut cx.out.bytes[start..];
         if let Some(place) = message[HEADER..].first_chunk_mut() {
-            let stream = cx.device as u16;
+            let stream = cx.device & signature::STREAM_MAX;
             Signature { stream, sequence: self.next, sent_ns: intended.0 }.emit(place);
         }
         // over IPv6 the addresses are part of the sum (RFC 4443 §2.3): that is left to the network layer
@@ -405,7 +405,7 @@ impl Device {
             Some(mark) => {
                 let rest = payload.get(signature::LEN..) == self.plan.payload.get(signature::LEN..);
                 let time = echo.is_none_or(|intended| intended.0 == mark.sent_ns);
-                rest && time && mark.stream == cx.device as u16 && mark.sequence == number
+                rest && time && mark.stream == cx.device & signature::STREAM_MAX && mark.sequence == number
             }
             None => payload == &*self.plan.payload && payload.len() < signature::LEN,
         };

@@ -402,7 +402,7 @@ impl Device {
         if self.more(cx) {
             let left = if plan.count == 0 { u64::MAX } else { plan.count - self.next };
             let most = left.min(plan.batch as u64);
-            let stream = cx.device as u16;
+            let stream = cx.device & signature::STREAM_MAX;
             let first = self.seen.as_ref().map_or(0, |seen| seen.first);
             let mut sent = 0;
             due = plan.pace.due(self.base, self.next);
@@ -439,7 +439,7 @@ impl Device {
     fn datagram(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) {
         let plan = &*self.plan;
         let Some(seen) = &mut self.seen else { return cx.unasked(cx.now) };
-        let mark = Signature::parse(bytes).filter(|mark| mark.stream == cx.device as u16);
+        let mark = Signature::parse(bytes).filter(|mark| mark.stream == cx.device & signature::STREAM_MAX);
         let same = bytes.get(signature::LEN..) == plan.payload.get(signature::LEN..);
         let Some(Signature { sequence, sent_ns, .. }) = mark.filter(|_| same) else {
             return cx.corrupted(cx.now, || changed(&plan.payload, bytes));

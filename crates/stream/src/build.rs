@@ -24,6 +24,7 @@ use element::reflect::Reflector;
 use engine::Graph;
 use engine::port::{PortRx, PortTx};
 use packet::ethernet::TAG;
+use packet::signature::STREAM_MAX;
 use packet::{Flow, Mac};
 use profile::{Dpdk, Role};
 use protocol::meter::Tally;
@@ -150,7 +151,7 @@ pub fn build(
                     headers,
                     priority: plan.profile.groups[i].frame.as_ref().map_or(0, |frame| frame.priority),
                     from: devices.start,
-                    first: first_streams[i].wrapping_add(devices.start as u16),
+                    first: first_streams[i].wrapping_add(devices.start),
                     meter: [(); 3].map(|()| Tally::of(group.about)),
                 });
             }
@@ -238,14 +239,15 @@ fn parts(shape: &Shape, lanes: usize) -> Vec<Range<u32>> {
 }
 
 /// Stream number of each group's first device.
-fn first_streams(plan: &Plan) -> Result<Vec<u16>, SetupError> {
+fn first_streams(plan: &Plan) -> Result<Vec<u32>, SetupError> {
     let mut next = 0u32;
     let mut first = Vec::new();
     for (i, group) in plan.groups.iter().enumerate() {
-        first.push(next as u16);
+        first.push(next);
         next = next.saturating_add(group.devices);
-        if next > u32::from(u16::MAX) + 1 {
-            let what = format!("{next} streams are more than the 65536 that signatures can number");
+        if next > STREAM_MAX + 1 {
+            let what =
+                format!("{next} streams are more than the {} that signatures can number", STREAM_MAX + 1);
             return Err(SetupError::new(
                 "ND-104-05",
                 format!("groups[{i}].devices"),

@@ -40,7 +40,7 @@ pub struct Streams {
     /// Which device of the group is the first here; the others follow.
     pub from: u32,
     /// Stream number of that device; those of the others follow.
-    pub first: u16,
+    pub first: u32,
     /// Counts, by phase.
     pub meter: [Tally; 3],
 }

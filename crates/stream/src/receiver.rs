@@ -131,7 +131,7 @@ impl Measured {
         let layers = Layers::find(frame);
         let end = layers.as_ref().map_or(frame.len(), |layers| layers.end);
         let known = |signature: Signature| {
-            let stream = self.streams.get(usize::from(signature.stream))?;
+            let stream = self.streams.get(signature.stream as usize)?;
             Some((usize::from(stream.expected), signature.sent_ns))
         };
         let by_ends = || {
@@ -154,7 +154,7 @@ impl Measured {
     fn icmp(&mut self, error: &IcmpError, now: u64) -> Verdict {
         let Some(quoted) = &error.quoted else { return Verdict::Bad(ICMP_UNMATCHED) };
         let stream = quoted.signature.and_then(|signature| {
-            let stream = self.streams.get_mut(usize::from(signature.stream))?;
+            let stream = self.streams.get_mut(signature.stream as usize)?;
             Some((stream, signature.sequence))
         });
         let is_ours = |group: &Expected| group.plain.as_ref().map(|plain| plain.is_quoted(quoted));
@@ -259,7 +259,7 @@ impl Measured {
         let Some(signature) = Signature::find(frame, layers.end) else {
             return self.unsigned(frame, layers, datagram, now);
         };
-        let stream = self.streams.get(usize::from(signature.stream));
+        let stream = self.streams.get(signature.stream as usize);
         let group = stream.and_then(|stream| self.groups.get(usize::from(stream.expected)));
         if let (Some(stream), Some(plain)) = (stream, group.and_then(|group| group.plain.as_ref())) {
             if plain.is_echo() && !plain.is_of(stream.device, layers.addresses(frame), datagram) {
@@ -292,7 +292,7 @@ impl Measured {
 
     /// Something with a signature that is no datagram of its own: fine where frames are of all kinds, or come in tunnels.
     fn signed(&mut self, signature: Signature, len: usize, now: u64) -> Verdict {
-        let stream = self.streams.get(usize::from(signature.stream));
+        let stream = self.streams.get(signature.stream as usize);
         let group = stream.and_then(|stream| self.groups.get(usize::from(stream.expected)));
         match group.is_some_and(|group| group.plain.as_ref().is_some_and(|plain| plain.is_echo())) {
             true => Verdict::Bad(OTHER_ADDRESSES),
@@ -303,7 +303,7 @@ impl Measured {
     /// What was in a frame: `bytes` in its datagram, of `len`.
     #[inline]
     fn arrived(&mut self, signature: Signature, (bytes, len): (usize, usize), now: u64) -> Verdict {
-        let Some(stream) = self.streams.get_mut(usize::from(signature.stream)) else {
+        let Some(stream) = self.streams.get_mut(signature.stream as usize) else {
             return Verdict::Bad(UNKNOWN_STREAM);
         };
         let Some(group) = self.groups.get_mut(usize::from(stream.expected)) else {
@@ -318,13 +318,13 @@ impl Measured {
             Arrival::InOrder => {}
             Arrival::Ahead(first) => {
                 let count = self.window.phase(sent) != Phase::Warmup;
-                let order = &mut self.order[usize::from(signature.stream)];
+                let order = &mut self.order[signature.stream as usize];
                 order.skipped(first, turn(), count, tally.reordering_mut());
             }
             Arrival::Reordered => {
                 counts.reordered += 1;
                 stream.tally.reordered = stream.tally.reordered.saturating_add(1);
-                self.order[usize::from(signature.stream)].late(turn(), tally.reordering_mut());
+                self.order[signature.stream as usize].late(turn(), tally.reordering_mut());
             }
             Arrival::Duplicate => {
                 counts.duplicates += 1;

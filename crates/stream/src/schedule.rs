@@ -127,7 +127,7 @@ impl Slots {
     pub fn take_all(
         &mut self,
         (now, most): (Time, usize),
-        (zero, first): (u64, u16),
+        (zero, first): (u64, u32),
         marks: &mut Marks,
         mut turn: impl FnMut(&Slot),
     ) -> usize {
@@ -147,7 +147,7 @@ impl Slots {
             taken += 1;
         }
         for (stream, device) in marks.streams[..taken].iter_mut().zip(&marks.devices) {
-            *stream = first.wrapping_add(*device as u16);
+            *stream = first.wrapping_add(*device);
         }
         marks.sent_ns[..taken].iter_mut().for_each(|sent| *sent = sent.saturating_add(zero));
         taken
@@ -159,7 +159,7 @@ impl Slots {
     pub fn take_unmarked(
         &mut self,
         (now, most): (Time, usize),
-        (zero, first): (u64, u16),
+        (zero, first): (u64, u32),
         marks: &mut Marks,
         turn: impl FnMut(&Slot),
     ) -> usize {
@@ -491,7 +491,7 @@ mod tests {
                 for (row, slot) in slots.iter().enumerate() {
                     let mark =
                         (marks.devices[row], marks.streams[row], marks.sequences[row], marks.sent_ns[row]);
-                    assert_eq!(mark, (slot.device, slot.device as u16 + 7, slot.sequence, slot.due.0 + 5));
+                    assert_eq!(mark, (slot.device, slot.device + 7, slot.sequence, slot.due.0 + 5));
                 }
                 assert!(turns.iter().eq(slots.iter().filter(|slot| slot.begins || slot.ends)));
                 assert!(taken == room || many.due() > now);

@@ -534,9 +534,14 @@ fn what_it_does_not_carry_is_said() {
     let why = start(&profile).unwrap_err();
     assert_eq!((why.code, why.at.as_str()), ("ND-92-12", "transport.dpdk.ports[0].device"));
     assert!(why.fix.contains("ip link set IFACE up"), "{why}");
-    let mut profile = cable("size", json!({"rate": "1k/s"}));
-    profile["groups"][0]["devices"] = json!(70_000);
-    assert_eq!(start(&profile).unwrap_err().code, "ND-104-05");
+    let mut profile = cable("size", json!({"rate": "1/s"}));
+    profile["groups"][0]["devices"] = json!(10_000_000);
+    let mut more = profile["groups"][0].clone();
+    more["name"] = json!("more");
+    profile["groups"].as_array_mut().expect("groups").push(more);
+    let why = start(&profile).unwrap_err();
+    assert_eq!((why.code, why.at.as_str()), ("ND-104-05", "groups[1].devices"), "{why}");
+    assert!(why.what.contains("16777216"), "{why}");
     let mut profile = cable("core", json!({"rate": "1k/s"}));
     profile["transport"]["dpdk"]["placement"] =
         json!([{"core": 999, "elements": ["a.generator", "a.receiver", "b.reflector"]}]);

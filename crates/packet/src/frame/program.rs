@@ -129,7 +129,7 @@ pub struct Marks {
     /// Number of the device, for fields that are its own.
     pub devices: [u32; ROWS],
     /// See [`Signature::stream`].
-    pub streams: [u16; ROWS],
+    pub streams: [u32; ROWS],
     /// See [`Signature::sequence`].
     pub sequences: [u64; ROWS],
     /// See [`Signature::sent_ns`].

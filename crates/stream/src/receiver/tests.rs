@@ -18,7 +18,7 @@ fn of(group: Expected) -> Measured {
     Measured { zero: 500, ..Measured::new(vec![group], streams, window) }
 }
 
-fn frame(stream: u16, sequence: u64, sent_ns: u64) -> Vec<u8> {
+fn frame(stream: u32, sequence: u64, sent_ns: u64) -> Vec<u8> {
     let flow = Flow {
         source_mac: [2, 0, 0, 0, 0, 1],
         destination_mac: [2, 0, 0, 0, 0, 2],
@@ -153,7 +153,7 @@ fn ours(v6: bool, device: u16) -> Flow {
 fn sent(v6: bool, device: u16, size: usize, sequence: u64) -> Vec<u8> {
     let mut frame = vec![0; size];
     let mut program = Program::udp(&ours(v6, device), size).expect("it fits");
-    program.write(&mut frame, 0, &Signature { stream: device, sequence, sent_ns: 5_000 });
+    program.write(&mut frame, 0, &Signature { stream: device.into(), sequence, sent_ns: 5_000 });
     frame
 }
 
