@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import json
 import os
 import resource
@@ -13,11 +14,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from netdyno.client import Client
 from netdyno.daemon import program
 
+NAMES = itertools.count()
 Round = Callable[[], dict[str, float]]
 Sides = tuple[Round, Round | None]
 """What plays one round of ours, and of the peer if there is one."""
@@ -51,7 +53,7 @@ def need(command: str) -> str:
 @contextlib.contextmanager
 def namespace(end: str = "") -> Iterator[str]:
     """A namespace with its loopback up, gone at the end."""
-    name = f"nd-bench-{os.getpid()}{end}"
+    name = f"nd-bench-{os.getpid()}-{next(NAMES)}{end}"
     subprocess.run(["ip", "netns", "add", name], check=True)
     try:
         subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
@@ -145,7 +147,12 @@ def measured(command: list[str], timeout: float) -> tuple[str, float]:
 class Core:
     """The daemon in the namespace."""
 
+    made: ClassVar[list[Core]] = []
+    """All of them, in the order they were started."""
+
     def __init__(self, name: str, where: Path) -> None:
+        self.made.append(self)
+        self.result: dict[str, Any] = {}
         socket = where / "core.sock"
         self.process = subprocess.Popen(
             ["ip", "netns", "exec", name, str(program()), "--socket", str(socket), "--log-level", "error"],
@@ -172,6 +179,16 @@ class Core:
             self.client.call("run.stop")
             while self.client.call("run.status")["state"] not in ("done", "failed"):
                 time.sleep(0.1)
+            self.result = self.client.call("run.result")
+
+    def cycles(self) -> float | None:
+        """Ticks that the elements of the last run spent on each packet; None where it had no elements."""
+        elements = self.result.get("elements") or []
+        packets = [max(e["packets_in"], e["packets_out"]) for e in elements]
+        if not any(packets):
+            return None
+        spent = sum(e["cycles_per_packet"] * n for e, n in zip(elements, packets, strict=True))
+        return float(spent / max(packets))
 
     def run(self, profile: dict[str, Any], at_middle: Any = None) -> tuple[dict[str, Any], float]:
         """Run a profile: its result, and the CPU seconds of the whole daemon."""
@@ -183,7 +200,8 @@ class Core:
                 at_middle()
                 at_middle = None
             time.sleep(0.2)
-        return self.client.call("run.result"), cpu_of(self.pid) - before
+        self.result = self.client.call("run.result")
+        return self.result, cpu_of(self.pid) - before
 
     def close(self) -> None:
         """End it."""

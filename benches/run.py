@@ -1,15 +1,20 @@
 """Speed, against the peer to beat: interleaved A/B rounds in one run, on the machine as it is now.
 
-    ./do bench [CASE...] [--rounds N] [--seconds S] [--json FILE]
+    ./do bench [CASE...] [--rounds N] [--seconds S] [--json FILE] [--against NETDYNOD]
 
 A case plays the same load with netdyno and with its peer, in turn, and gives for each round the rate and the
 generator's CPU per operation. `ratio` is ours / peer pair by pair (for CPU and delay: peer / ours), so that
 above 1 is better for us.
+
+With `--against` the peer is another build of the core: each pair is one round of either, and the ratio has
+its 95 % interval (Wilcoxon's signed-rank test of the logarithms). `cycles` is what the elements spend on a
+packet.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fnmatch
 import json
 import math
@@ -19,7 +24,7 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +33,9 @@ import cases_dpdk
 import cases_impair
 import cases_sockets
 import cases_testpmd
-from bed import Skipped
+from bed import Core, Round, Skipped
+
+from netdyno.stats.ranks import SignedRanks
 
 
 @dataclass(frozen=True)
@@ -166,6 +173,78 @@ def compare(case: Case, rounds: int, seconds: float) -> dict[str, Any]:
     return out
 
 
+@contextlib.contextmanager
+def build(case: Case, seconds: float, program: Path | None) -> Iterator[Round]:
+    """Our side of a case, by another build if one is named; a round tells the elements' cycles, too."""
+    before = os.environ.get("NETDYNO_DAEMON")
+    if program is not None:
+        os.environ["NETDYNO_DAEMON"] = str(program)
+    try:
+        first = len(Core.made)
+        with case.setup(seconds) as (play, _):
+            cores = Core.made[first:]
+
+            def round_() -> dict[str, float]:
+                figures = play()
+                cycles = [spent for core in cores if (spent := core.cycles()) is not None]
+                return figures | ({"cycles": cycles[-1]} if cycles and "cycles" not in figures else {})
+
+            yield round_
+    finally:
+        if program is not None:
+            os.environ.pop("NETDYNO_DAEMON")
+            if before is not None:
+                os.environ["NETDYNO_DAEMON"] = before
+
+
+def against(case: Case, program: Path, rounds: int, seconds: float) -> dict[str, Any]:
+    """Play the present build and another one in turn; the ratio of each metric with its interval."""
+    runs: dict[str, list[dict[str, float]]] = {"now": [], "before": []}
+    with build(case, seconds, None) as now, build(case, seconds, program) as earlier:
+        for round_ in range(rounds):
+            sides = [("now", now), ("before", earlier)]
+            for side, play in sides if round_ % 2 == 0 else reversed(sides):
+                runs[side].append(play())
+                time.sleep(0.5)
+    out: dict[str, Any] = {}
+    for metric in runs["now"][0]:
+        unit = case.units.get(metric, "cycles/packet")
+        a, b = ([one[metric] for one in runs[side]] for side in ("now", "before"))
+        lower = metric in case.lower or unit in ("ns", "ns/frame", "µs") or metric == "cycles"
+        logs = [math.log(y / x if lower else x / y) for x, y in zip(a, b, strict=True) if x > 0 and y > 0]
+        if not logs:
+            continue
+        ranks = SignedRanks(logs)
+        bounds = ranks.interval(0.05)
+        low, high = (math.exp(bound) for bound in bounds) if bounds else (0.0, math.inf)
+        verdict = "slower" if high < 1 else "faster" if low > 1 else "no difference shown"
+        out[metric] = {
+            "now": statistics.median(a),
+            "before": statistics.median(b),
+            "ratio": math.exp(ranks.centre),
+            "interval": [low, high],
+            "verdict": verdict,
+            "unit": unit,
+            "runs": {"now": a, "before": b},
+        }
+    return out
+
+
+def show_builds(name: str, rows: dict[str, Any]) -> dict[str, Any]:
+    """Print them a line each; by their keys."""
+    shown = {}
+    for metric, row in rows.items():
+        key = name if metric == "rate" else f"{name}.{metric}"
+        shown[key] = row
+        low, high = row["interval"]
+        print(
+            f"  {key:22} now {row['now']:,.2f}  before {row['before']:,.2f}  ratio {row['ratio']:.3f} "
+            f"[{low:.3f}, {high:.3f}]  {row['verdict']}  {row['unit']}",
+            flush=True,
+        )
+    return shown
+
+
 def main() -> int:
     """Run the cases that are named, or all."""
     parser = argparse.ArgumentParser(prog="./do bench", description=__doc__)
@@ -173,6 +252,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument(
+        "--against", type=Path, metavar="NETDYNOD", help="another build of the core, as the peer"
+    )
     args = parser.parse_args()
     # as Ctrl-C: what was started is ended
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -188,6 +270,10 @@ def main() -> int:
     for name, case in names.items():
         print(f"{name} …", flush=True)
         try:
+            if args.against:
+                rows = against(case, args.against.absolute(), args.rounds, args.seconds)
+                results |= show_builds(name, rows)
+                continue
             rows = compare(case, args.rounds, args.seconds)
         except Skipped as why:
             skipped[name] = str(why)

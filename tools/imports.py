@@ -1,6 +1,7 @@
-"""Lint: crates depend downwards only, and no file imports in a circle with another (a parent and its child apart).
+"""Lint: crates depend downwards only; no file imports in a circle with another, parent and child apart.
 
-`python3 tools/imports.py` lists what is wrong and ends with 1, or says nothing. `--graph CRATE` prints a crate's imports.
+`python3 tools/imports.py` lists what is wrong and ends with 1, or says nothing. `--graph CRATE` prints what
+each file of a crate imports.
 """
 
 import re
@@ -68,15 +69,13 @@ def named(text: str, here: Module) -> Iterator[list[str]]:
     """All paths that begin at the crate's root, whether in `use` or elsewhere."""
     trees = re.findall(r"\buse\s+((?:crate|super)\b[^;]*);", text)
     used = [path for tree in trees for path in paths(tree)]
-    rest = re.sub(r"\buse\s[^;]*;", "", text)
-    used += [path.split("::") for path in re.findall(r"\b(?:crate|super)(?:::\w+)+", rest)]
+    others = re.sub(r"\buse\s[^;]*;", "", text)
+    used += [path.split("::") for path in re.findall(r"\b(?:crate|super)(?:::\w+)+", others)]
     for path in used:
-        base = list(here)
-        if path[0] == "crate":
-            base, path = [], path[1:]
-        while path and path[0] == "super":
-            base, path = base[:-1], path[1:]
-        yield base + path
+        base, rest = ([], path[1:]) if path[0] == "crate" else (list(here), path)
+        while rest and rest[0] == "super":
+            base, rest = base[:-1], rest[1:]
+        yield base + rest
 
 
 def resolve(
@@ -162,6 +161,7 @@ def faults() -> Iterator[str]:
 
 
 def main() -> int:
+    """Print what is wrong, or a crate's imports."""
     if sys.argv[1:2] == ["--graph"]:
         for module, targets in sorted(imports(CRATES / sys.argv[2]).items()):
             print("/".join(module) or "lib", "->", " ".join(sorted("/".join(to) or "lib" for to in targets)))
