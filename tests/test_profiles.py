@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -114,7 +115,6 @@ def test_each_preset_validates_and_runs(lab: Lab, cable: Wire) -> None:
     )
     lab.spawn(*cable.at_far, NETDYNOD, "reflect", "--udp", "7", "--bind", Wire.FAR)
     until(lambda: len(sh(*cable.at_far, "ss", "-Hltun").splitlines()) >= 3, 60, "the servers do not listen")
-    urls = {"broker": "mqtt", "web": "http", "host": "ping", "reflector": "udp"}
     running = {}
     for preset in PRESETS:
         document = json.loads((ROOT / "profiles" / f"{preset}.json").read_text())
@@ -129,9 +129,9 @@ def test_each_preset_validates_and_runs(lab: Lab, cable: Wire) -> None:
             str(lab.base / preset),
         ]
         if "sockets" in document["transport"]:
-            for name in document["targets"]:
+            for name, url in document["targets"].items():
                 port = ":7" if name == "reflector" else ""
-                arguments += ["--target", f"{name}={urls[name]}://{Wire.FAR}{port}"]
+                arguments += ["--target", f"{name}={urlsplit(url).scheme}://{Wire.FAR}{port}"]
         running[preset] = lab.start("run", preset, *arguments, prefix=cable.at_near)
     for preset, child in running.items():
         ended = lab.wait(child)
