@@ -16,7 +16,8 @@ done
 BUILD=(build-essential pkg-config/pkg-config libdpdk-dev libclang-dev clang/clang libnuma-dev libpcap-dev
     git/git curl/curl ca-certificates)
 RUN=(dpdk mosquitto/mosquitto mosquitto-clients/mosquitto_sub nginx/nginx iproute2/ip ethtool/ethtool
-    iputils-ping/ping tshark/tshark iperf3/iperf3 apache2-utils/ab wrk/wrk dpdk-dev/dpdk-testpmd)
+    iputils-ping/ping tshark/tshark iperf3/iperf3 apache2-utils/ab wrk/wrk dpdk-dev/dpdk-testpmd
+    libcoap3-bin/coap-server-notls)
 SERVICES=(mosquitto nginx) # packages of the above whose services would start by themselves
 
 say() { printf '• %s\n' "$*"; }

@@ -114,7 +114,9 @@ def test_each_preset_validates_and_runs(lab: Lab, cable: Wire) -> None:
         *cable.at_far, "nginx", "-p", str(lab.base), "-e", "stderr", "-c", lab.write("nginx.conf", text)
     )
     lab.spawn(*cable.at_far, NETDYNOD, "reflect", "--udp", "7", "--bind", Wire.FAR)
-    until(lambda: len(sh(*cable.at_far, "ss", "-Hltun").splitlines()) >= 3, 60, "the servers do not listen")
+    lab.spawn(*cable.at_far, "coap-server-notls", "-A", Wire.FAR)
+    # coap-server has a socket for UDP and one for TCP
+    until(lambda: len(sh(*cable.at_far, "ss", "-Hltun").splitlines()) >= 5, 60, "the servers do not listen")
     running = {}
     for preset in PRESETS:
         document = json.loads((ROOT / "profiles" / f"{preset}.json").read_text())

@@ -219,6 +219,8 @@ registry! {
     Stream(protocol::stream),
     /// Steps that the user writes: send, expect, delay, repeat.
     Script(protocol::script),
+    /// CoAP client over UDP.
+    Coap(protocol::coap),
 }
 
 impl Params {
