@@ -15,7 +15,7 @@
 use crate::capture_ring::{CaptureRingRx, CaptureRingTx, capture_ring};
 use capture::{Direction, Packet, Source, Turn};
 use dpdk::Batch;
-use engine::{About, Clock, Cx, Element};
+use engine::{About, Clock, Cx, Element, Mail};
 use pcap_file::DataLink;
 use profile::Capture as Settings;
 use profile::Error as SetupError;
@@ -168,6 +168,14 @@ impl Recorder {
 impl<E: Element> Element for Captured<E> {
     fn about(&self) -> About {
         self.inner.about()
+    }
+
+    fn counts_bytes(&self) -> bool {
+        self.inner.counts_bytes()
+    }
+
+    fn control(&mut self, mail: Mail, now: u64) {
+        self.inner.control(mail, now);
     }
 
     /// A sink: what it leaves in the batch it did not take, and was not sent.
