@@ -3,7 +3,7 @@
 use crate::memory;
 use crate::offloads::{self, TxWorkShare};
 use crate::queue_pairs::QueuePairs;
-use dpdk::{Eal, Mempool, Offloads, Port, PortConfig, PortInfo, RxQueue, TxQueue};
+use dpdk::{Eal, Mempool, NodePools, Offloads, Port, PortConfig, PortInfo, RxQueue, TxQueue};
 use element::arp_nd;
 use element::capture::Taps;
 use element::interface_addr::InterfaceAddrs;
@@ -33,6 +33,8 @@ pub struct OpenPort<'a> {
     pub taps: &'a Taps,
     /// The port itself.
     pub port: Port,
+    /// Packets in the memory of its NUMA node: for what it receives and for what is sent here.
+    pub pool: Mempool,
     /// What it does by itself.
     pub does: Offloads,
     /// For how many groups.
@@ -49,11 +51,11 @@ impl OpenPort<'_> {
     }
 
     /// Tell everybody on the link of its addresses, unless there is nobody to tell.
-    pub fn announce(&mut self, pool: &Mempool) {
+    pub fn announce(&mut self) {
         // At the other end of a cable is a port of ours, which knows; and who names the peer wants no other frames.
         let silent = self.settings.role == Role::L2fwd || self.settings.peer_mac.is_some();
         if !silent && !self.settings.device.starts_with("pair:") {
-            arp_nd::announce(&self.addrs, &mut self.tx[0], pool);
+            arp_nd::announce(&self.addrs, &mut self.tx[0], &self.pool);
         }
     }
 
@@ -112,7 +114,7 @@ pub struct PortNeeds {
 pub fn open<'a>(
     eal: &'static Eal,
     (index, settings, taps): (usize, &'a profile::Port, &'a Taps),
-    pool: &Mempool,
+    pools: &NodePools,
     needs: &PortNeeds,
 ) -> Result<OpenPort<'a>, SetupError> {
     let at = format!("transport.dpdk.ports[{index}]");
@@ -133,7 +135,8 @@ pub fn open<'a>(
         offloads: does,
         ..PortConfig::default()
     };
-    let (rx, tx) = port.start(&config, pool).map_err(device)?;
+    let pool = pools.of(&port).map_err(|why| setup_error("transport.dpdk.memory", &why))?;
+    let (rx, tx) = port.start(&config, &pool).map_err(device)?;
     if does.rx_timestamp && port.clock().is_none() {
         // Stamps that nobody can tell the time from.
         does.rx_timestamp = false;
@@ -148,5 +151,5 @@ pub fn open<'a>(
     let own: Vec<IpAddr> = settings.ip.0.iter().map(|address| address.ip).collect();
     let addrs = InterfaceAddrs::new(mac, tags, &own, &needs.sources);
     let (share, mtu) = (TxWorkShare::default(), usize::from(mtu).max(1500));
-    Ok(OpenPort { settings, index, rx, tx, addrs, queues, info, taps, port, does, share, mtu })
+    Ok(OpenPort { settings, index, rx, tx, addrs, queues, info, taps, port, pool, does, share, mtu })
 }

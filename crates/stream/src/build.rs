@@ -15,7 +15,7 @@ use dataplane::ports::{self, OpenPort, PortNeeds, has_memory, pci, setup_error};
 use dataplane::queue_pairs::QueuePairs;
 use dataplane::wiring::{self, Wiring};
 use dataplane::{link_up, offloads};
-use dpdk::{Eal, EalOptions, Mempool, Port};
+use dpdk::{Eal, EalOptions, NodePools, Port};
 use element::arp_nd::ArpNd;
 use element::capture::{Captured, Taps};
 use element::distribute::Distribute;
@@ -35,7 +35,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-/// Packets in the pool all ports share.
+/// Packets in the pool that the ports of a NUMA node share.
 const PACKETS: u32 = 16_383;
 /// And these for each queue of a port that it has besides the first.
 const QUEUED: u32 = 2_048;
@@ -86,7 +86,8 @@ pub fn build(
     let packets = (u64::from(PACKETS + more) * u64::from(ROOM) / u64::from(room)) as u32;
     let ways = settings.ports.iter().filter(|port| port.impair.is_some()).count();
     let (packets, on_the_way) = impaired::packets(settings.memory.0, ways, room.into(), packets);
-    let pool = Mempool::new(eal, packets, room).map_err(|why| setup_error("transport.dpdk.memory", &why))?;
+    let pools =
+        NodePools::new(eal, packets, room).map_err(|why| setup_error("transport.dpdk.memory", &why))?;
     let shared = PortNeeds { longest, steady: frames::steady(plan), ..PortNeeds::default() };
     let mut needs = vec![shared; settings.ports.len()];
     for (i, group) in plan.groups.iter().enumerate() {
@@ -99,13 +100,13 @@ pub fn build(
     order.sort_by_key(|index| link_up::connects(&settings.ports[*index]));
     for index in order {
         let (settings, taps) = (&settings.ports[index], &taps[index]);
-        let attempt = || ports::open(eal, (index, settings, taps), &pool, &needs[index]);
+        let attempt = || ports::open(eal, (index, settings, taps), &pools, &needs[index]);
         opened.push(link_up::open(settings, &run.control, attempt)?);
     }
     let mut ports = opened;
     ports.sort_by_key(|port| port.index);
     link_up::links(&ports, &run.control)?;
-    ports.iter_mut().for_each(|port| port.announce(&pool));
+    ports.iter_mut().for_each(|port| port.announce());
 
     let first_streams = first_streams(plan)?;
     let mut plain = Vec::new();
@@ -113,7 +114,7 @@ pub fn build(
         ports.iter().map(|port| (0..port.queues.count).map(|_| Vec::new()).collect()).collect();
     for (i, group) in plan.groups.iter().enumerate() {
         let on = sender(settings, plan, i)?;
-        let peer = peers::find(i, (&plan.profile.groups[i], group), on, &mut ports, &pool)?;
+        let peer = peers::find(i, (&plan.profile.groups[i], group), on, &mut ports)?;
         let flow = flow(group, &ports[on], peer);
         plain.push(frames::plain(i, group, plan, flow.source.ip())?);
         let tags = peers::tags(&plan.profile.groups[i], &ports[on]);
@@ -125,7 +126,7 @@ pub fn build(
         let program = program.tagged(&tags);
         let cut = program.cut();
         let by_port = cut.filter(|cut| {
-            offloads::cuts(does, &ports[on].info, ports[on].mtu, (cut, pool.segments(cut.whole())))
+            offloads::cuts(does, &ports[on].info, ports[on].mtu, (cut, ports[on].pool.segments(cut.whole())))
         });
         let segments = by_port.map(|cut| offloads::segments(&cut, does));
         let work = program.left().filter(|_| cut.is_none()).map(|carried| offloads::work(&carried, does));
@@ -183,7 +184,7 @@ pub fn build(
         }
         let seed = plan.profile.seed.wrapping_add(open.index as u64);
         if let Some(impaired) = Impaired::new(open.settings, seed) {
-            built.graph.add(format!("{port}.impair"), impaired.element(&pool, on_the_way));
+            built.graph.add(format!("{port}.impair"), impaired.element(&open.pool, on_the_way));
             built.impaired.push(impaired);
         }
         if open.queues.spread() {
@@ -205,7 +206,7 @@ pub fn build(
                         Reporter::new(run.clone(), built.reporters.len() - 1, to.clone())
                     };
                     let (sends, receives) = (name("generator"), name("receiver"));
-                    let generator = Generator::new(streams, pool.clone(), reporter(&sends));
+                    let generator = Generator::new(streams, open.pool.clone(), reporter(&sends));
                     let (groups, streams) = expected(plan, &plain);
                     let receiver = Receiver::new(groups, streams, reporter(&receives), rx_offload.clone());
                     built.graph.add(sends, generator);

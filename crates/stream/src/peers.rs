@@ -2,7 +2,6 @@
 
 use crate::frames;
 use dataplane::ports::OpenPort;
-use dpdk::Mempool;
 use element::arp_nd;
 use element::interface_addr::Wanted;
 use packet::Mac;
@@ -34,7 +33,6 @@ pub fn find(
     (group, plan): (&Group, &GroupPlan),
     on: usize,
     ports: &mut [OpenPort<'_>],
-    pool: &Mempool,
 ) -> Result<Mac, SetupError> {
     if frames::names_peer(group) {
         return Ok([0; 6]);
@@ -81,7 +79,7 @@ pub fn find(
         ));
     };
     let (wanted, queues) = (Wanted { ip: hop, tags }, (&mut port.rx[..], &mut port.tx[0]));
-    arp_nd::resolve((&port.addrs, station), &wanted, queues, pool, PATIENCE).ok_or_else(|| {
+    arp_nd::resolve((&port.addrs, station), &wanted, queues, &port.pool, PATIENCE).ok_or_else(|| {
         let target = plan.address.ip();
         let (who, fix) = match hop == target {
             true => (
