@@ -30,6 +30,13 @@ FIRST = (
 """Files that take longest begin first, so that nothing of them is left to wait for alone at the end."""
 
 
+# Where these are ignored, as under nohup and in the background of a shell, commands that the tests start would ignore them
+# too. Those that tests are told of are taken and dropped, which a started command does not inherit.
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, lambda *_: None)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.path.name.endswith(FIRST))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import sys
 from collections.abc import Iterator
@@ -45,6 +46,13 @@ FIRST = (
     "test_tunables.py",
 )
 """What takes longest begins first, so that nothing of it is left to wait for alone at the end."""
+
+
+# Where these are ignored, as under nohup and in the background of a shell, commands that the tests start would ignore them
+# too. Those that tests are told of are taken and dropped, which a started command does not inherit.
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, lambda *_: None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

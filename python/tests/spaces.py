@@ -69,7 +69,7 @@ def somaxconn(space: str) -> str | None:
 
 def wait_for(space: str, value: str) -> None:
     """Wait until it has been changed."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while somaxconn(space) != value:
         assert time.monotonic() < until, somaxconn(space)
         time.sleep(0.02)

@@ -260,7 +260,7 @@ def complete(shell: str, words: str) -> str:
     if shell != "bash":
         asked = {"_TYPER_COMPLETE_ARGS": words, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     child = start(**{"_NETDYNO_COMPLETE": f"complete_{shell}"}, **asked)
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=120)
     assert not err, err
     return out
 
@@ -288,7 +288,7 @@ def test_a_reader_that_leaves_is_no_error(fake: Path) -> None:
     assert child.stderr
     child.stdout.close()
     assert child.stderr.read() == ""
-    assert child.wait(60) == 0
+    assert child.wait(120) == 0
 
 
 def test_a_broken_pipe_ends_in_no_code_of_clicks(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,13 +307,13 @@ def test_a_reader_that_leaves_does_not_change_the_verdict(how: str, profile: Pat
     assert child.stderr
     child.stdout.close()
     assert "Traceback" not in child.stderr.read()
-    assert child.wait(60) == 99
+    assert child.wait(120) == 99
 
 
 def test_home_is_not_needed(fake: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("HOME")
     child = start("runs", "list", "--json")
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=120)
     assert (child.returncode, json.loads(out)) == (0, []), err
     assert os.environ.get("HOME") is None
 
@@ -332,7 +332,7 @@ def test_nobody_knows_a_home(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 
 def test_a_terminal_without_our_letters_is_served(profile: Path) -> None:
     child = start("run", str(profile), PYTHONIOENCODING="ascii", PYTHONUTF8="0")
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=120)
     assert child.returncode == 0, err
     assert "verdict pass" in out
     assert "given up" not in err

@@ -198,7 +198,7 @@ def test_cpu_is_seen(network: Network, fake: Path) -> None:
         def load() -> None:
             # as long as a busy machine needs to give it that much time
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-                until = time.monotonic() + 20.0
+                until = time.monotonic() + 120
                 while reflector.cpu() - start <= 0.05 and time.monotonic() < until:
                     for _ in range(1000):
                         s.sendto(b"x", ("10.8.0.2", 7))

@@ -19,7 +19,7 @@ from .conftest import root
 
 
 def wait_for_samples(tmp_path: Path) -> Path:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while time.monotonic() < until:
         for path in (tmp_path / "runs").glob("*/samples.jsonl"):
             if path.stat().st_size:
@@ -39,7 +39,7 @@ def test_ctrl_c_keeps_what_was_measured(profile: Path, tmp_path: Path) -> None:
     wait_for_samples(tmp_path)
     time.sleep(0.5)
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=20)
+    out, err = child.communicate(timeout=120)
     assert child.returncode == 105, err
     found, _ = result(tmp_path)
     assert found.interrupted
@@ -56,7 +56,7 @@ def test_a_closed_terminal_ends_it_like_ctrl_c(profile: Path, tmp_path: Path) ->
     wait_for_samples(tmp_path)
     os.close(ours)  # from now on what it writes fails
     child.send_signal(signal.SIGHUP)
-    assert child.wait(20) == 105
+    assert child.wait(120) == 105
     found, _ = result(tmp_path)
     assert found.interrupted
     assert found.legs[0].repetitions[0].series
@@ -71,13 +71,13 @@ def test_nohup_is_respected(profile: Path, tmp_path: Path) -> None:
         signal.signal(signal.SIGHUP, before)
     wait_for_samples(tmp_path)
     child.send_signal(signal.SIGHUP)
-    out, err = child.communicate(timeout=20)
+    out, err = child.communicate(timeout=120)
     assert child.returncode == 0, out + err
 
 
 def test_a_daemon_killed_in_the_run(profile: Path, tmp_path: Path) -> None:
     child = start("run", str(profile), FAKE_DIE="run")
-    _, err = child.communicate(timeout=30)
+    _, err = child.communicate(timeout=120)
     assert child.returncode == 91
     assert "ND-91-20" in err
     assert "told to die" in err
@@ -92,7 +92,7 @@ def test_a_daemon_killed_in_the_run(profile: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("moment", ["start", "load", "result"])
 def test_a_daemon_killed_at_other_moments(profile: Path, tmp_path: Path, moment: str) -> None:
     child = start("run", str(profile), FAKE_DIE=moment)
-    _, err = child.communicate(timeout=30)
+    _, err = child.communicate(timeout=120)
     assert child.returncode in (91, 92)
     assert "told to die" in err
     assert "Traceback" not in err
@@ -144,7 +144,7 @@ def test_a_dut_killed_in_the_run(tmp_path: Path, fake: Path) -> None:
     inside = f"nd-{folder.name[-4:]}1-web"
     pids = subprocess.run(["ip", "netns", "pids", inside], capture_output=True, text=True).stdout.split()
     os.kill(int(pids[0]), signal.SIGKILL)
-    _, err = child.communicate(timeout=30)
+    _, err = child.communicate(timeout=120)
     assert child.returncode == 91
     assert "ND-91-23" in err
     found, _ = result(tmp_path)
@@ -159,7 +159,7 @@ def test_a_full_disk_is_told_and_nothing_is_left(tmp_path: Path, profile: Path) 
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(full)], check=True)
     try:
         child = start("run", str(profile), "--runs", str(full))
-        _, err = child.communicate(timeout=30)
+        _, err = child.communicate(timeout=120)
         assert child.returncode == 92
         assert "ND-92-27" in err
         assert "Traceback" not in err
@@ -180,12 +180,12 @@ def test_ctrl_c_at_any_moment_leaves_nothing(tmp_path: Path, fake: Path, after: 
     path.write_text(TOPOLOGY)
     child = start("run", str(path), FAKE_SPEED="5")
     # before its first line runs, the interrupt is Python's
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while (now := proc.stat(child.pid)) and now.cpu < STARTED and time.monotonic() < until:
         time.sleep(0.01)
     time.sleep(after)
     child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=60)
+    _, err = child.communicate(timeout=120)
     assert child.returncode == 105, err
     assert "Traceback" not in err
     folders = list((tmp_path / "runs").glob("*"))
@@ -211,12 +211,12 @@ def test_ctrl_c_ends_what_is_no_run_too(tmp_path: Path, fake: Path) -> None:
     slow.write_text("#!/bin/sh\ntouch $0.started\nexec sleep 30\n")
     slow.chmod(0o755)
     child = start("validate", "ping", NETDYNO_DAEMON=str(slow))
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while not (tmp_path / "slow.started").exists():
         assert time.monotonic() < until
         time.sleep(0.02)
     child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=20)
+    _, err = child.communicate(timeout=120)
     assert child.returncode == 105
     assert "ND-105-20" in err
     assert "Traceback" not in err
@@ -229,7 +229,7 @@ def test_a_second_ctrl_c_does_not_wait(profile: Path, tmp_path: Path) -> None:
     time.sleep(1.0)
     assert child.poll() is None
     child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=20)
+    _, err = child.communicate(timeout=120)
     assert child.returncode == 105, err
     found, _ = result(tmp_path)
     assert found.legs[0].repetitions[0].series

@@ -97,7 +97,7 @@ def test_the_daemon_of_its_own_is_private_too(fake: Path, tmp_path: Path) -> Non
     socket = tmp_path / "d.sock"
     made = start("daemon", "start", "--socket", str(socket))
     try:
-        assert made.wait(30) == 0
+        assert made.wait(120) == 0
         assert mode(tmp_path / "d.log") == 0o600
     finally:
-        assert start("daemon", "stop", "--socket", str(socket)).wait(30) == 0
+        assert start("daemon", "stop", "--socket", str(socket)).wait(120) == 0

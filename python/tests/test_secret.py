@@ -228,7 +228,7 @@ def test_the_core_tells_no_viewer_and_logs_none(daemon: Daemon, tmp_path: Path) 
         client.acquire()
         client.call("run.load", profile=profile, trial={"secrets": [BODY]})
         client.call("run.start")
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while not viewer.status().ended:
             assert time.monotonic() < until
             time.sleep(0.05)

@@ -50,7 +50,7 @@ def killed(script: str) -> None:
 def forced() -> str:
     """Put back what can be, whoever changed it; what is said of that."""
     child = start("tune", "restore", "--force")
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=120)
     assert child.returncode == 0, err
     return out
 
@@ -97,7 +97,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     now = spaces.state(space)
     assert now["/proc/sys/net/ipv4/tcp_rmem"].split()[2] == before["/proc/sys/net/ipv4/tcp_rmem"].split()[2]
     assert somaxconn(space) == "888"
-    _, err = start("tune", "restore").communicate(timeout=30)
+    _, err = start("tune", "restore").communicate(timeout=120)
     assert "ND-92-41" in err
     assert "--force" in err
     assert forced().count("put back") == 4
@@ -116,7 +116,7 @@ def test_the_command_leaves_what_somebody_else_changed_and_says_so(space: str, s
         pass
     sysctl.write(space, "net.core.somaxconn", "888")
     child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=30)
+    _, err = child.communicate(timeout=120)
     assert child.returncode == 92
     assert f"ND-92-41: net.core.somaxconn in {space} is 888, and not 8192 as we" in err
     assert "everything is as it was" not in err
@@ -124,7 +124,7 @@ def test_the_command_leaves_what_somebody_else_changed_and_says_so(space: str, s
     # until somebody decides, it is known
     for arguments, code in ((("restore", "--json"), 92), (("restore", "--force"), 0), (("restore",), 0)):
         done = start(*arguments)
-        out, err = done.communicate(timeout=30)
+        out, err = done.communicate(timeout=120)
         assert done.returncode == code, err
         if code:
             assert len(json.loads(out)["left"]) == 1

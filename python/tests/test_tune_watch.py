@@ -106,7 +106,7 @@ def connected(sockets: list[socket.socket]) -> int:
 
 def actions(child: subprocess.Popen[str]) -> list[dict[str, object]]:
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=30)
+    out, err = child.communicate(timeout=120)
     assert child.returncode == 0, err
     return [json.loads(line) for line in out.splitlines()]
 
@@ -273,7 +273,7 @@ def test_a_sleeping_reader_is_mended(
     child = watched("--global")
     lost = [burst(space, 0)]
     # until a second's bursts come through whole
-    until = time.monotonic() + 40
+    until = time.monotonic() + 120
     while time.monotonic() < until and not (len(lost) > 8 and lost[-1] == lost[-5] > 0):
         lost.append(burst(space, 1000))
         time.sleep(0.25)
@@ -313,7 +313,7 @@ def test_half_open_connections_are_made_room_for_unless_cookies_do(
     child = watched()
     namespace.inside(pair, lambda: connects_module.flood(there[0], 600, 1))
     sockets = connects(pair, 50, there)
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while connected(sockets) < 50 and time.monotonic() < until:
         time.sleep(0.1)
     assert connected(sockets) == 50
@@ -367,7 +367,7 @@ def test_a_backlog_that_overflows_is_mended(
     before = sysctl.read(None, "net.core.netdev_max_backlog")
     child = watched("--global")
     lost = [dropped()]
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while time.monotonic() < until and not (len(lost) > 8 and lost[-1] == lost[-5] > lost[0]):
         namespace.inside(pair, send)
         time.sleep(0.3)
@@ -384,7 +384,7 @@ def test_a_namespace_that_goes_ends_the_watch(
 ) -> None:
     child = watched()
     namespace.remove(space)
-    _, err = child.communicate(timeout=30)
+    _, err = child.communicate(timeout=120)
     assert child.returncode == 91
     assert "ND-91-26" in err
     namespace.create(space)
