@@ -95,7 +95,7 @@ def test_starved_of_cpu_is_invalid_and_says_by_how_much(lab: Lab, cable: Wire) -
     assert starved.what in done.out
     for late in found.get("ND-90-02", []):
         assert late.value > late.limit == 10e6
-        assert re.search(r"late by [\d.]+ ms", late.what)
+        assert re.search(r"generator lateness p99 [\d.]+ ms", late.what)
     # every point of the series tells it too
     assert max(w.starved for point in done.trial.series for w in point.workers) > 0.2
 
@@ -137,7 +137,7 @@ def test_thresholds_do_not_hide_an_invalid_measurement(lab: Lab, cable: Wire) ->
     assert done.result.verdict == "pass"
     assert not done.result.valid
     (late,) = reasons(done)["ND-90-02"]
-    assert f"late by {late.value / 1e6:.1f} ms" in late.what
+    assert f"generator lateness p99 {late.value / 1e6:.1f} ms" in late.what
     assert "limit 1ns" in late.what
 
 

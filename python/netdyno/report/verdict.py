@@ -116,7 +116,7 @@ def reason(r: Reason) -> Msg:
             )
         case "ND-90-02":
             return M(
-                "{who}: the generator was late by {value} (99th percentile), {n} times the limit of {limit}.",
+                "{who}: generator lateness p99 {value}, {n} times the limit of {limit}.",
                 who=who,
                 value=units.duration(value),
                 limit=units.exact(units.duration(limit)),

@@ -47,7 +47,7 @@ def test_verdict_comes_after_validity(result: Json) -> None:
     said = verdict(typed(result, valid=False, verdict="pass", reasons=[reason]))
     assert said.state == "invalid"
     assert said.points[0].plain().replace("\u202f", " ") == (
-        "\u2068web\u2069: the generator was late by 31.0 ms (99th percentile), 3.1 times the limit of 10 ms."
+        "\u2068web\u2069: generator lateness p99 31.0 ms, 3.1 times the limit of 10 ms."
     )
 
 
