@@ -8,6 +8,7 @@ use crate::conn_error::ConnError;
 use protocol::model::Outbox;
 use run::{GroupPlan, SetupError};
 use std::fmt::Debug;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Names a connection in [`Event`]s, so that one of an earlier connection is not taken for the present one's.
@@ -44,6 +45,17 @@ pub struct Event {
     pub ended: bool,
 }
 
+/// Where a connection leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum To {
+    /// To the group's target.
+    Target,
+    /// To this address.
+    Address(SocketAddr),
+    /// It waits for others on this local address; port 0: any that is free.
+    Listen(SocketAddr),
+}
+
 /// What came of [`Endpoint::receive`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {
@@ -69,8 +81,16 @@ pub trait Endpoint {
     /// A connection of this endpoint.
     type Conn: Connection;
 
-    /// Begin to connect device number `device` of `group` to its target; events name it by `token`.
-    fn open(&mut self, group: &GroupPlan, device: u32, token: Token) -> Result<Self::Conn, ConnError>;
+    /// Begin to connect device number `device` of `group`, or to listen for it; events name it by `token`.
+    fn open(&mut self, group: &GroupPlan, device: u32, to: To, token: Token)
+    -> Result<Self::Conn, ConnError>;
+
+    /// The next connection to one that listens, and from whom; events will name it by `token`. `None`: no more for now.
+    fn accept(
+        &mut self,
+        listener: &mut Self::Conn,
+        token: Token,
+    ) -> Result<Option<(Self::Conn, SocketAddr)>, ConnError>;
 
     /// Send what is in `outbox`, which is empty afterwards, behind what an earlier call could not; what does not go now
     /// is kept. With an empty one: move on what there is to move, a handshake included.
@@ -96,6 +116,12 @@ pub trait Connection: Debug {
 
     /// Whether all that was given to it has been sent.
     fn is_flushed(&self) -> bool;
+
+    /// Where it listens, if it does.
+    fn local(&self) -> Option<SocketAddr>;
+
+    /// Who sent what was received last, where datagrams may come from anybody.
+    fn peer(&self) -> Option<SocketAddr>;
 
     /// Datagrams that did not get through; told once each.
     fn take_refused(&mut self) -> Option<ConnError>;

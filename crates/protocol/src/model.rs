@@ -131,6 +131,8 @@ pub struct Outbox {
     pub bytes: Vec<u8>,
     /// Size of each datagram but the last; 0 when it is one.
     pub segment: usize,
+    /// Where these bytes go, on a listening datagram socket; `None`: back to who sent what was received.
+    pub to: Option<SocketAddr>,
     /// What is asked of other connections than the one that the event is of, in order.
     pub asks: Vec<Ask>,
     /// The bytes that they are to send.
@@ -149,6 +151,7 @@ impl Outbox {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.segment = 0;
+        self.to = None;
         self.asks.clear();
         self.aside.clear();
     }

@@ -2,13 +2,14 @@
 
 use crate::conn::Conn;
 use crate::receive_queue::Overflows;
-use device::{Closed, ConnError, Endpoint, Event, Input, Token};
+use device::{Closed, ConnError, Endpoint, Event, Input, To, Token};
 use protocol::model::Outbox;
 use run::{GroupPlan, SetupError};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use std::io::Error;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -42,6 +43,12 @@ impl KernelSockets {
         })
     }
 
+    fn watch(&self, conn: &Conn, token: Token) -> Result<(), ConnError> {
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        let data = EventData::new_u64(token.0);
+        epoll::add(&self.epoll, conn, data, flags).map_err(|e| ConnError::errno(e, "epoll"))
+    }
+
     /// What the queue of `conn` had no room for since this was last asked.
     fn dropped(&mut self, conn: &mut Conn) -> u64 {
         match conn.take_dropped() {
@@ -54,12 +61,16 @@ impl KernelSockets {
 impl Endpoint for KernelSockets {
     type Conn = Conn;
 
-    fn open(&mut self, group: &GroupPlan, device: u32, token: Token) -> Result<Conn, ConnError> {
-        let conn = Conn::open(group, device)?;
-        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        epoll::add(&self.epoll, &conn, EventData::new_u64(token.0), flags)
-            .map_err(|e| ConnError::errno(e, "epoll"))?;
+    fn open(&mut self, group: &GroupPlan, device: u32, to: To, token: Token) -> Result<Conn, ConnError> {
+        let conn = Conn::open(group, device, to)?;
+        self.watch(&conn, token)?;
         Ok(conn)
+    }
+
+    fn accept(&mut self, listener: &mut Conn, token: Token) -> Result<Option<(Conn, SocketAddr)>, ConnError> {
+        let Some((conn, peer)) = listener.accept()? else { return Ok(None) };
+        self.watch(&conn, token)?;
+        Ok(Some((conn, peer)))
     }
 
     #[inline]

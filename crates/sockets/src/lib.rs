@@ -6,6 +6,8 @@ mod endpoint;
 mod icmp;
 pub mod receive_queue;
 pub mod reflector;
+#[cfg(test)]
+mod several_tests;
 
 use endpoint::KernelSockets;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};

@@ -2,35 +2,33 @@
 
 use super::{State, Worker};
 use crate::endpoint::{Connection, Endpoint};
-use models::Device;
 use protocol::meter::Failure;
-use protocol::model::{Cx, End, Link, Model};
+use protocol::model::{ConnId, Cx, End, Link, Model};
 use protocol::target::Carrier;
 use protocol::time::Time;
 use run::FailureExample;
 use std::fmt::Display;
+use std::net::SocketAddr;
 
-impl<E: Endpoint> Worker<E> {
-    pub(super) fn call<R>(
-        &mut self,
-        i: u32,
-        intended: Time,
-        f: impl FnOnce(&mut Device, &mut Cx<'_>) -> R,
-    ) -> R {
-        self.call_full(i, intended, f).0
+impl<E: Endpoint, D: Model> Worker<E, D> {
+    pub(super) fn call<R>(&mut self, i: u32, intended: Time, f: impl FnOnce(&mut D, &mut Cx<'_>) -> R) -> R {
+        self.call_on(i, intended, ConnId::FIRST, None, f).0
     }
 
     pub(super) fn call_closed(&mut self, i: u32, intended: Time, why: Failure) -> (Option<End>, bool) {
-        let ((), ended, excused) = self.call_full(i, intended, |device, cx| device.closed(cx, why));
+        let ((), ended, excused) =
+            self.call_on(i, intended, ConnId::FIRST, None, |device, cx| device.closed(cx, why));
         (ended, excused)
     }
 
-    /// Call the model and carry out what it asks.
-    fn call_full<R>(
+    /// Call the model about its connection `conn` and carry out what it asks. `peer`: who sent what came.
+    pub(super) fn call_on<R>(
         &mut self,
         i: u32,
         intended: Time,
-        f: impl FnOnce(&mut Device, &mut Cx<'_>) -> R,
+        conn: ConnId,
+        peer: Option<SocketAddr>,
+        f: impl FnOnce(&mut D, &mut Cx<'_>) -> R,
     ) -> (R, Option<End>, bool) {
         let slot = &mut self.slots[i as usize];
         let g = usize::from(slot.group);
@@ -45,6 +43,7 @@ impl<E: Endpoint> Worker<E> {
             &mut self.groups[g].meter,
             &mut slot.tally,
         );
+        (cx.conn, cx.peer) = (conn, peer);
         let answer = f(&mut slot.device, &mut cx);
         let (link, wake, end, excused) = (cx.link, cx.wake, cx.end, cx.excused);
         if let Some((kind, text)) = cx.complaint.take() {
@@ -56,8 +55,15 @@ impl<E: Endpoint> Worker<E> {
             slot.asked = self.now;
             self.arm(i);
         }
-        self.carry_out(i, link);
+        if self.outbox.asks.is_empty() && conn == ConnId::FIRST {
+            self.carry_out(i, link);
+        } else {
+            self.carry_out_all(i, conn, peer, link);
+        }
         if let Some(end) = end {
+            if conn != ConnId::FIRST {
+                self.close_first(i);
+            }
             self.flow_ended(i, end);
         }
         self.see_wait(i);
@@ -79,6 +85,31 @@ impl<E: Endpoint> Worker<E> {
             State::Idle | State::Resting | State::Done => Time::NEVER,
         };
         slot.wait.see(since, self.now, group.stall, self.window, &mut group.stalls);
+    }
+
+    /// What is asked of the connection that the event is of, then of others.
+    fn carry_out_all(&mut self, i: u32, conn: ConnId, peer: Option<SocketAddr>, link: Link) {
+        let mut asks = std::mem::take(&mut self.outbox.asks);
+        let aside = std::mem::take(&mut self.outbox.aside);
+        match conn {
+            ConnId::FIRST => self.carry_out(i, link),
+            other => self.carry_out_other(i, other, peer, link),
+        }
+        self.do_asks(i, &asks, &aside);
+        // their memory is used again
+        asks.clear();
+        (self.outbox.asks, self.outbox.aside) = (asks, aside);
+    }
+
+    /// Send what is in the outbox on the first connection of device `i`, if it has one.
+    pub(super) fn send_first(&mut self, i: u32) {
+        self.carry_out(i, Link::Keep);
+    }
+
+    /// Close it when all that was queued has gone.
+    pub(super) fn close_first(&mut self, i: u32) {
+        self.outbox.clear();
+        self.carry_out(i, Link::Close);
     }
 
     fn carry_out(&mut self, i: u32, link: Link) {

@@ -1,9 +1,10 @@
 //! What the endpoint tells: connections that come up, bytes that arrive, connections that break.
 
 use super::conn::Conn;
+use super::others::Others;
 use super::{State, Worker};
 use crate::conn_error::ConnError;
-use crate::endpoint::{Connection, Endpoint, Event, Input, Token};
+use crate::endpoint::{Connection, Endpoint, Event, Input, To, Token};
 use protocol::meter::Failure;
 use protocol::model::{End, Model, Outbox};
 use protocol::time::Time;
@@ -12,9 +13,12 @@ use std::time::Duration;
 /// Reads from one socket before others have their turn.
 const READS_A_TURN: usize = 64;
 
-impl<E: Endpoint> Worker<E> {
+impl<E: Endpoint, D: Model> Worker<E, D> {
     pub(super) fn event(&mut self, event: &Event) {
         let (i, generation) = (event.token.slot(), event.token.generation());
+        if Others::<E::Conn>::is_one(i) {
+            return self.other_event(event);
+        }
         let slot = &mut self.slots[i as usize];
         if slot.generation != generation {
             return;
@@ -124,7 +128,7 @@ impl<E: Endpoint> Worker<E> {
     }
 
     /// Count what the receive queue of device `i` had no room for.
-    fn dropped(&mut self, i: u32, dropped: u64) {
+    pub(super) fn dropped(&mut self, i: u32, dropped: u64) {
         if dropped > 0 {
             let g = usize::from(self.slots[i as usize].group);
             self.groups[g].meter[self.window.counted(self.now) as usize].counts.receive_drops += dropped;
@@ -183,12 +187,17 @@ impl<E: Endpoint> Worker<E> {
     /// Datagrams of device `i` did not get through. They are counted now; the model hears of it in
     /// [`Worker::mend`].
     pub(super) fn refused(&mut self, i: u32, broken: ConnError) {
+        self.count_refused(i, &broken);
+        self.broke(i, broken);
+    }
+
+    /// Count what broke, as often as it did, and keep what it looked like.
+    pub(super) fn count_refused(&mut self, i: u32, broken: &ConnError) {
         let slot = &mut self.slots[i as usize];
         slot.tally.failed = slot.tally.failed.saturating_add(broken.times as u32);
         let g = usize::from(slot.group);
         self.count_failure(g, broken.why, broken.times);
-        self.complain(g, broken.why, &broken);
-        self.broke(i, broken);
+        self.complain(g, broken.why, broken);
     }
 
     /// A failure counts when it happens, whenever its flow began: a server that goes away while it is measured shows.
@@ -209,6 +218,7 @@ impl<E: Endpoint> Worker<E> {
     /// Tell models of connections that broke and of datagrams that were refused. Here and not where it happened,
     /// so that a model that connects again at once cannot recurse.
     pub(super) fn mend(&mut self) {
+        self.mend_others();
         for _ in 0..self.broken.len() {
             let Some((i, generation, broken)) = self.broken.pop_front() else { break };
             if self.slots[i as usize].generation != generation {
@@ -262,7 +272,7 @@ impl<E: Endpoint> Worker<E> {
         let slot = &mut self.slots[i as usize];
         let group = &self.plan.groups[usize::from(slot.group)];
         slot.generation = slot.generation.wrapping_add(1);
-        let conn = self.endpoint.open(group, slot.index, Token::new(i, slot.generation))?;
+        let conn = self.endpoint.open(group, slot.index, To::Target, Token::new(i, slot.generation))?;
         let datagrams = conn.is_datagram();
         if !datagrams {
             slot.connect_asked = self.now;

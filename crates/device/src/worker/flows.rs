@@ -18,7 +18,7 @@ const REST_AFTER_FAILURE: Duration = Duration::from_millis(100);
 /// it has room again.
 const RETRY: Duration = Duration::from_millis(1);
 
-impl<E: Endpoint> Worker<E> {
+impl<E: Endpoint, D: Model> Worker<E, D> {
     /// Begin what is due: arrivals (open loop), newcomers to the crowd (closed loop).
     pub(super) fn begin_flows(&mut self) {
         if self.draining {
@@ -108,6 +108,8 @@ impl<E: Endpoint> Worker<E> {
         if slot.state != State::Active {
             return;
         }
+        self.finish_others(i);
+        let slot = &mut self.slots[i as usize];
         slot.flows += 1;
         slot.wake = Time::NEVER;
         slot.connect_by = Time::NEVER;
@@ -247,7 +249,7 @@ impl<E: Endpoint> Worker<E> {
 
     /// Whether all flows have ended, and their last words have been said.
     pub(super) fn is_quiet(&mut self) -> bool {
-        let over = self.draining && self.groups.iter().all(|g| g.active == 0);
+        let over = self.draining && self.groups.iter().all(|g| g.active == 0) && !self.others_close();
         over && (0..self.slots.len() as u32).filter(|i| !self.last_words(*i)).count() == 0
     }
 
@@ -269,6 +271,7 @@ impl<E: Endpoint> Worker<E> {
     fn let_go(&mut self, i: u32) {
         let slot = &mut self.slots[i as usize];
         slot.generation = slot.generation.wrapping_add(1);
+        self.drop_others(i);
         let unsent = self.close(i);
         if unsent > 0 {
             let what = "the socket took no more datagrams until the flow was over";

@@ -4,6 +4,7 @@ mod call;
 mod conn;
 mod events;
 mod flows;
+mod others;
 mod report;
 mod rest;
 #[cfg(test)]
@@ -15,14 +16,15 @@ use crate::group::Group;
 use crate::timers::Timers;
 use conn::Conn;
 use models::Device;
+use others::Others;
 use protocol::meter::{DeviceTally, Window};
-use protocol::model::Outbox;
+use protocol::model::{ConnId, Model, Outbox};
 use protocol::time::Time;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rest::Pulse;
 use run::cpu::{CpuTime, ThreadCpu};
-use run::plan::Plan;
+use run::plan::{GroupPlan, Plan};
 use run::stalls::Wait;
 use run::{Control, FailureExample, Sample};
 use std::collections::VecDeque;
@@ -49,8 +51,8 @@ enum State {
 }
 
 #[derive(Debug)]
-struct Slot<C> {
-    device: Device,
+struct Slot<C, D> {
+    device: D,
     conn: Option<Conn<C>>,
     /// Tells events of this connection from those of an earlier one.
     generation: u32,
@@ -78,13 +80,17 @@ struct Slot<C> {
 }
 
 /// Drives its share of each group's devices, by one loop on one core.
-pub struct Worker<E: Endpoint> {
+pub struct Worker<E: Endpoint, D: Model = Device> {
     number: usize,
     plan: Arc<Plan>,
     control: Arc<Control>,
     samples: Sender<Sample>,
     groups: Vec<Group>,
-    slots: Vec<Slot<E::Conn>>,
+    slots: Vec<Slot<E::Conn, D>>,
+    /// Connections besides the first of each.
+    others: Others<E::Conn>,
+    /// Those of them that could not be opened.
+    stillborn: Vec<(u32, ConnId, ConnError)>,
     timers: Timers,
     endpoint: E,
     now: Time,
@@ -116,13 +122,28 @@ impl<E: Endpoint> Worker<E> {
         control: Arc<Control>,
         samples: Sender<Sample>,
     ) -> Self {
+        let device = |group: &GroupPlan, index| group.model.device(index);
+        Self::with_devices(endpoint, (number, workers), plan, control, samples, device)
+    }
+}
+
+impl<E: Endpoint, D: Model> Worker<E, D> {
+    /// The same with devices that `device` makes, of whatever model.
+    pub fn with_devices(
+        endpoint: E,
+        (number, workers): (usize, usize),
+        plan: Arc<Plan>,
+        control: Arc<Control>,
+        samples: Sender<Sample>,
+        device: impl Fn(&GroupPlan, u32) -> D,
+    ) -> Self {
         let mut groups = Vec::new();
         let mut slots = Vec::new();
         for (g, group) in plan.groups.iter().enumerate() {
             let first = slots.len() as u32;
             for index in (number as u32..group.devices).step_by(workers) {
                 slots.push(Slot {
-                    device: group.model.device(index),
+                    device: device(group, index),
                     conn: None,
                     generation: 0,
                     index,
@@ -157,6 +178,8 @@ impl<E: Endpoint> Worker<E> {
             samples,
             groups,
             slots,
+            others: Others::new(),
+            stillborn: Vec::new(),
             endpoint,
             now: Time::ZERO,
             window,
@@ -217,6 +240,7 @@ impl<E: Endpoint> Worker<E> {
                 self.event(event);
             }
             self.read_on();
+            self.read_others_on();
             self.mend();
         }
         self.give_up_flows();
@@ -233,11 +257,11 @@ impl<E: Endpoint> Worker<E> {
 
     /// How long to wait for sockets before something else is due.
     fn patience(&self) -> Duration {
-        if !self.unread.is_empty() {
+        if !self.unread.is_empty() || self.others.is_waiting() || !self.stillborn.is_empty() {
             return Duration::ZERO;
         }
         let groups = self.groups.iter().map(|g| g.next(self.draining)).min().unwrap_or(Time::NEVER);
-        let next = self.timers.next().min(groups).min(self.boundary);
+        let next = self.timers.next().min(groups).min(self.boundary).min(self.others.next());
         // the clock has moved on since the turn began
         let now = self.control.now().unwrap_or(self.now);
         Duration::from_nanos(next.since(now)).min(NAP)

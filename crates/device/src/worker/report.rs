@@ -7,7 +7,7 @@ use protocol::model::Model;
 use protocol::time::Time;
 use run::{Sample, SetupError};
 
-impl<E: Endpoint> Worker<E> {
+impl<E: Endpoint, D: Model> Worker<E, D> {
     pub(super) fn leave(mut self, how: Result<(), SetupError>) {
         self.sample(Some(how));
     }

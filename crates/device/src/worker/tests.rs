@@ -1,8 +1,9 @@
 use super::*;
-use crate::endpoint::{Closed, Connection, Event, Input, Token};
+use crate::endpoint::{Closed, Connection, Event, Input, To, Token};
 use protocol::meter::Phase;
 use run::{GroupPlan, SetupError, Trial};
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::mpsc::channel;
 
 /// An endpoint whose connections receive what the test puts there.
@@ -29,6 +30,14 @@ impl Connection for ScriptedConn {
         true
     }
 
+    fn local(&self) -> Option<SocketAddr> {
+        None
+    }
+
+    fn peer(&self) -> Option<SocketAddr> {
+        None
+    }
+
     fn take_refused(&mut self) -> Option<ConnError> {
         None
     }
@@ -37,8 +46,16 @@ impl Connection for ScriptedConn {
 impl Endpoint for Scripted {
     type Conn = ScriptedConn;
 
-    fn open(&mut self, group: &GroupPlan, _: u32, _: Token) -> Result<ScriptedConn, ConnError> {
+    fn open(&mut self, group: &GroupPlan, _: u32, _: To, _: Token) -> Result<ScriptedConn, ConnError> {
         Ok(ScriptedConn { datagrams: group.scheme.carrier != protocol::target::Carrier::Stream })
+    }
+
+    fn accept(
+        &mut self,
+        _: &mut ScriptedConn,
+        _: Token,
+    ) -> Result<Option<(ScriptedConn, SocketAddr)>, ConnError> {
+        Ok(None)
     }
 
     fn send(&mut self, _: &mut ScriptedConn, outbox: &mut Outbox) -> Result<(), ConnError> {
