@@ -5,10 +5,14 @@ from typing import Any
 import pytest
 
 from netdyno import models
+from netdyno.cli import summary
 from netdyno.daemon import Daemon
 from netdyno.export.prometheus import Exporter
 from netdyno.model import Counts, GroupResult, Phases, Trial
+from netdyno.report import model_table
+from netdyno.result import Repetition
 from netdyno.stats.metric import Metric
+from netdyno.stats.summary import summarise
 
 
 @pytest.fixture(autouse=True)
@@ -79,3 +83,23 @@ def test_prometheus_has_a_models_own_counters_with_help_and_unit() -> None:
     assert 'netdyno_http_server_errors_ratio{group="web",leg=""} 0.25' in text
     assert "# HELP netdyno_http_responses_5xx_total Whole responses with a status from 500 to 599." in text
     assert "Unit: messages" in text
+
+
+def test_report_and_summary_show_what_a_model_counts_of_its_own() -> None:
+    repetition = Repetition.model_validate(trial().model_dump())
+    rows = model_table.own(repetition).rows
+    assert [row[1].sort for row in rows] == ["responses_2xx", "responses_5xx", "server_errors"]
+    assert [row[2].sort for row in rows] == [3, 1, 0.25]
+    assert "status from 500 to 599" in str(rows[1][-1].text)
+    (group,) = summarise([repetition, repetition]).groups
+    assert (group.measured.own["responses_5xx"], group.indices) == (2, {"server_errors": 0.25})
+    assert summary.own(group) == "web: responses_5xx 2, server_errors 25%"
+
+
+def test_results_of_before_have_none_of_it_and_are_read() -> None:
+    group = GroupResult.model_validate({"name": "a", "protocol": "http", "measured": {"messages_sent": 4}})
+    old = Repetition(run="r", groups=[group])
+    assert (group.measured.own, group.indices, model_table.own(old).rows) == ({}, {}, [])
+    (summed,) = summarise([old]).groups
+    assert summary.own(summed) == ""
+    assert Metric.parse("a.counts.responses_5xx").of(old) is None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.text import Text
 
+from netdyno import models
 from netdyno.cli import console
 from netdyno.errors import Error
 from netdyno.result import FigureWarning, GroupSummary, Result
@@ -59,6 +60,8 @@ def show(result: Result, folder: Path | None = None) -> None:
             if waited := stalls(group):
                 out.print(Text(f"  {waited}", style="yellow"), soft_wrap=True)
             if said := disorder(group):
+                out.print(Text(f"  {said}"), soft_wrap=True)
+            if said := own(group):
                 out.print(Text(f"  {said}"), soft_wrap=True)
         for repetition in leg.repetitions:
             for witness in repetition.witnesses:
@@ -154,6 +157,16 @@ def disorder(group: GroupSummary) -> str:
     if counts.corrupted:
         said.append(f"{counts.corrupted:,} broken")
     return f"{group.name}: {'; '.join(said)}" if said else ""
+
+
+def own(group: GroupSummary) -> str:
+    """What the model counts of its own and would rather not, and its indices; nothing if none."""
+    model = models.find(group.protocol)
+    counted = group.measured.own
+    unwanted = [one.name for one in model.counters if one.better == "less" and counted.get(one.name)]
+    said = [f"{name} {counted[name]:,}" for name in unwanted]
+    said += [f"{name} {console.number(value, 'ratio')}" for name, value in group.indices.items() if value]
+    return f"{group.name}: {', '.join(said)}" if said else ""
 
 
 def _headline(result: Result) -> Text:

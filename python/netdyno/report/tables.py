@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from netdyno import portwork
 from netdyno.model import Distribution, GroupResult, Stalls
-from netdyno.report import units
+from netdyno.report import model_table, units
 from netdyno.report.series import by_samples
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M
@@ -443,6 +443,7 @@ def all_tables(rep: Repetition) -> list[Table]:
     """Those that have something to show, in the order of the page; errors and flows stand elsewhere."""
     tables = (
         groups(rep),
+        model_table.own(rep),
         delays(rep),
         reordering(rep),
         places(rep),
