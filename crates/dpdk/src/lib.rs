@@ -1,5 +1,11 @@
 //! DPDK made safe: [`Eal`], [`Mempool`], [`Mbuf`] and [`Batch`], [`Port`] with its queues, [`Ring`].
 //!
+//! - **Headers that come and go:** [`Mbuf::prepend`], [`Mbuf::adjust`] at the front, [`Mbuf::set_len`], [`Mbuf::trim`] at the end.
+//! - **The same packet twice:** [`Mempool::clones_of`] shares its bytes, [`Mempool::copies_of`] does not. Shared bytes are never
+//!   written: [`Mbuf::data_mut`] copies them first.
+//! - **What is known of a packet:** [`Meta`], written by a parser, kept in the packet's header, gone when its headers move.
+//! - **Memory beside the port:** [`NodePools`] has one [`Mempool`] for each NUMA node that ports are on.
+//!
 //! Ownership carries DPDK's rules: a queue end is a value that one thread holds and borrows mutably to
 //! use, a packet is owned by exactly one batch, a port closes when its last queue is gone. `unsafe` is
 //! allowed here and in `dpdk-sys` only, and each block says why it holds.
@@ -27,7 +33,7 @@ pub use device::Device;
 pub use eal::{Eal, EalOptions, ThreadGuard};
 pub use error::{Error, Result};
 pub use info::{Link, PortInfo, PortStats};
-pub use mbuf::Mbuf;
+pub use mbuf::{Mbuf, forget_moved, moved_to};
 pub use mempool::Mempool;
 pub use meta::{Meta, MetaFlags};
 pub use node_pools::NodePools;

@@ -3,9 +3,27 @@
 use crate::meta::{self, Meta};
 use crate::offload::{Checked, Stamps, TxWork};
 use dpdk_sys::{nd_mbuf, rte_mbuf};
+use std::cell::Cell;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
+
+thread_local! {
+    /// See [`moved_to`].
+    static MOVED: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+}
+
+/// Where this thread put the packet of this [buffer](Mbuf::buffer) when it gave it [bytes of its own](Mbuf::unshare) since
+/// [`forget_moved`]; if more than one was moved, only of the last one it is known. For those who follow single packets.
+pub fn moved_to(buffer: usize) -> Option<usize> {
+    let (from, to) = MOVED.get();
+    (from == buffer && from != 0).then_some(to)
+}
+
+/// Forget what was moved.
+pub fn forget_moved() {
+    MOVED.set((0, 0));
+}
 
 /// A packet, owned: dropping it gives its memory back to the pool it came from.
 ///
@@ -132,6 +150,7 @@ impl Mbuf {
         let code = unsafe { dpdk_sys::nd_unshare(&raw mut raw) };
         match NonNull::new(raw) {
             Some(own) if code == 0 => {
+                MOVED.set((self.buffer(), own.as_ptr() as usize));
                 self.0 = own;
                 true
             }
@@ -246,7 +265,7 @@ impl Mbuf {
 
     /// Leave work to the port that sends the packet, which was started to do such.
     #[inline]
-    pub fn leave(&mut self, work: &TxWork) {
+    pub fn request_tx_offload(&mut self, work: &TxWork) {
         // Whose memory its bytes are in, and whether something is known of them, stays as it is.
         let kept = self.field::<u64>(nd_mbuf::ND_MBUF_OL_FLAGS) & (dpdk_sys::ND_ATTACHED | meta::flag());
         self.set_field(nd_mbuf::ND_MBUF_OL_FLAGS, kept | work.flags);

@@ -30,7 +30,7 @@ pub(crate) fn offers(info: &sys::rte_eth_dev_info) -> Vec<&'static str> {
 pub struct Offloads {
     /// It looks at the UDP and TCP checksums of what it receives: [`Mbuf::checksum`](crate::Mbuf::checksum).
     pub rx_checksum: bool,
-    /// It makes the UDP and TCP checksums of packets that [ask for it](crate::Mbuf::leave).
+    /// It makes the UDP and TCP checksums of packets that [ask for it](crate::Mbuf::request_tx_offload).
     pub tx_checksum: bool,
     /// And those of IPv4 headers.
     pub tx_ipv4_checksum: bool,
@@ -104,7 +104,7 @@ pub struct Headers {
     pub tcp: bool,
 }
 
-/// What the port is to do with a packet before it sends it: see [`Mbuf::leave`](crate::Mbuf::leave).
+/// What the port is to do with a packet before it sends it: see [`Mbuf::request_tx_offload`](crate::Mbuf::request_tx_offload).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TxWork {
     pub(crate) flags: u64,

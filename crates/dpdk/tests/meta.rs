@@ -36,7 +36,10 @@ fn it_holds_until_the_headers_move() {
         |mbuf| assert!(mbuf.trim(4), "padding"),
         |mbuf| assert!(mbuf.set_len(56).is_some()),
         |mbuf| {
-            mbuf.leave(&TxWork::checksums(&Headers { l2: 14, l3: 20, l4: 8, v6: false, tcp: false }, true))
+            mbuf.request_tx_offload(&TxWork::checksums(
+                &Headers { l2: 14, l3: 20, l4: 8, v6: false, tcp: false },
+                true,
+            ))
         },
     ];
     for keep in keep {
@@ -82,7 +85,10 @@ fn a_clone_with_work_for_the_port_is_still_one() {
     let pool = Mempool::new(eal(), 63, 256).unwrap();
     let first = known(&pool);
     let mut clone = pool.clone_of(&first).unwrap();
-    clone.leave(&TxWork::checksums(&Headers { l2: 14, l3: 20, l4: 8, v6: false, tcp: false }, true));
+    clone.request_tx_offload(&TxWork::checksums(
+        &Headers { l2: 14, l3: 20, l4: 8, v6: false, tcp: false },
+        true,
+    ));
     assert!(clone.is_shared());
     clone.data_mut().fill(7);
     assert_ne!(first.data(), clone.data());

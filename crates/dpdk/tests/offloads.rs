@@ -75,7 +75,7 @@ fn send(from: &mut Open, pool: &Mempool, frame: &[u8], work: Option<TxWork>) {
     let mut batch = Batch::new();
     assert!(pool.fill(&mut batch, 1));
     batch.frames_mut()[0].set_len(frame.len()).unwrap().copy_from_slice(frame);
-    work.iter().for_each(|work| batch.frames_mut()[0].leave(work));
+    work.iter().for_each(|work| batch.frames_mut()[0].request_tx_offload(work));
     let deadline = Instant::now() + PATIENCE;
     while from.tx.send(&mut batch) == 0 {
         assert!(Instant::now() < deadline, "it is not sent");
@@ -191,7 +191,7 @@ fn cuts(ours: &mut Open, peer: &mut Open, pool: &Mempool, v6: bool, sizes: &[(us
         let (frame, cut) = large(v6, *payload, *segment, if ipv4 { Left::All } else { Left::Transport });
         let headers = Headers { l2: 14, l3: if v6 { 40 } else { 20 }, l4: 20, v6, tcp: true };
         let mut mbuf = pool.packet(&frame).unwrap();
-        mbuf.leave(&TxWork::segments(&headers, ipv4, *segment));
+        mbuf.request_tx_offload(&TxWork::segments(&headers, ipv4, *segment));
         let mut batch = Batch::new();
         batch.push(mbuf).unwrap();
         assert_eq!(ours.tx.send(&mut batch), 1, "{payload} {segment}");
@@ -236,7 +236,7 @@ fn shares(ours: &mut Open, peer: &mut Open, pool: &Mempool) {
     for (bytes, work) in [(untagged, Some(TxWork::checksums(&headers, false))), (tagged, None)] {
         let mut first = pool.packet(&bytes).unwrap();
         if let Some(work) = &work {
-            first.leave(work);
+            first.request_tx_offload(work);
         }
         let mut batch = Batch::new();
         batch.push(pool.clone_of(&first).unwrap()).unwrap();
@@ -304,7 +304,7 @@ fn large_packets_go_whole_from_virtio_to_vhost() {
         let (mut frame, cut) = large(v6, 60_000, 1460, Left::Transport);
         let (l3, l4) = (if v6 { 40 } else { 20 }, 20);
         let mut mbuf = pool.packet(&frame).unwrap();
-        mbuf.leave(&TxWork::segments(&Headers { l2: 14, l3, l4, v6, tcp: true }, false, 1460));
+        mbuf.request_tx_offload(&TxWork::segments(&Headers { l2: 14, l3, l4, v6, tcp: true }, false, 1460));
         let mut batch = Batch::new();
         batch.push(mbuf).unwrap();
         assert_eq!(virtio.tx.send(&mut batch), 1);

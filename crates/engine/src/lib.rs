@@ -8,6 +8,14 @@
 //! Elements on one worker call each other straight (run-to-completion). Where an edge crosses workers a
 //! single-producer ring carries it (pipeline). The elements do not know the difference.
 //!
+//! What a stage with state needs, such as a NAT:
+//! - a [`Parser`] before it writes what is in the headers into each packet's [`Meta`](dpdk::Meta); no stage parses again;
+//! - several of it by [`Graph::add_replicable`] and [`Placement::replicas`](Placement), each on its worker, with an
+//!   [`Affinity`] that keeps what belongs together on one: flows, subscribers, port blocks;
+//! - outputs with back-pressure: [`Cx::room`], [`Cx::offer`], [`Element::refused`];
+//! - settings changed and tables read while it works: [`View::request`], [`Element::control`], [`Mail`];
+//! - up to 60 reasons to drop; timers in `timer::TimerWheel`, looked at from [`Element::poll`] with [`Cx::wake_at`].
+//!
 //! On the packet path nothing allocates, locks or waits. Counters are written by one worker each and read
 //! by anybody; whatever else an element has to tell it sends from [`Element::tick`].
 

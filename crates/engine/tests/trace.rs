@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Seen, Sort, eal, number, numbers};
-use dpdk::{BURST, Batch};
+use dpdk::{BURST, Batch, Mempool};
 use engine::trace::{BYTES, Filter, PACKETS, Step, Traced, Verdict};
 use engine::{About, Cx, Element, ElementStats, Engine, Graph, Options, Placement};
 use std::time::{Duration, Instant};
@@ -238,4 +238,56 @@ fn what_waits_at_the_end_of_a_ring_is_told_once() {
         assert!(way == [out.clone(), end.clone()] || way.len() == 3 && way[2] == end, "{way:?}");
     }
     assert!(refused > 0, "none of them was refused");
+}
+
+/// Clones everything into its second output.
+struct Tee(Mempool);
+
+impl Element for Tee {
+    fn about(&self) -> About {
+        About { kind: "tee", takes: true, outputs: &["out", "clone"], drops: &[], polled: false }
+    }
+
+    fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        let mut clones = Batch::new();
+        self.0.clones_of(batch, &mut clones);
+        clones.into_iter().for_each(|clone| cx.emit(1, clone));
+    }
+}
+
+/// Writes into each packet.
+struct Write;
+
+impl Element for Write {
+    fn about(&self) -> About {
+        About { kind: "write", takes: true, outputs: &["out"], drops: &[], polled: false }
+    }
+
+    fn push(&mut self, batch: &mut Batch, _: &mut Cx<'_>) {
+        batch.data_mut().for_each(|data| data[30] = 1);
+    }
+}
+
+/// What writes into a packet that shares its bytes puts it into another buffer.
+#[test]
+fn a_packet_is_followed_when_it_gets_bytes_of_its_own() {
+    let mut graph = Graph::new();
+    let source = graph.add("numbers", numbers(MANY));
+    let tee = graph.add("tee", Tee(Mempool::new(eal(), 8191, 128).unwrap()));
+    let write = graph.add("write", Write);
+    let sinks = ["written", "clones"].map(|name| graph.add(name, Seen::default().check(BURST)));
+    graph.chain(&[source, tee, write, sinks[0]]);
+    graph.connect_output(tee, 1, sinks[1]);
+    let engine = start(graph, &Placement::single(None));
+    for traced in follow(&engine, 4, || Box::new(|_| true)) {
+        let expected = [
+            ("numbers", passed("out")),
+            ("tee", passed("out")),
+            ("write", passed("out")),
+            ("written", Verdict::Consumed),
+        ];
+        assert_eq!(way(&traced), expected);
+    }
+    let stats = engine.stop();
+    assert!(stats.iter().all(|element| element.dropped() == 0), "{stats:?}");
 }

@@ -188,7 +188,7 @@ fn send(
     }
     streams.program.write_all(frames, marks);
     if let Some(work) = &streams.work {
-        batch.frames_mut()[have..].iter_mut().for_each(|mbuf| mbuf.leave(work));
+        batch.frames_mut()[have..].iter_mut().for_each(|mbuf| mbuf.request_tx_offload(work));
     }
     // One value for all that leave together: the oldest's, so that none is made to look better than it was.
     let late = now.since(due(first)).min(DELAY_MAX_NS);

@@ -58,7 +58,7 @@ impl Segmenter {
         }
         if let Some(work) = &self.work {
             if let Some(mut whole) = pool.packet(&self.frame) {
-                whole.leave(work);
+                whole.request_tx_offload(work);
                 // There is room.
                 let _full = batch.push(whole);
                 self.made = self.packets;
