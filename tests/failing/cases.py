@@ -77,6 +77,8 @@ PING = Protocol(
     datagrams=True,
 )  # fmt: skip
 
+COAP = Protocol("CoAP", "coap", {"coap": {"interval": "50ms"}}, dialects.coap, Udp, datagrams=True)
+
 FAST = {"reconnect": {"fixed": {"delay": "100ms"}}}
 
 
@@ -141,15 +143,15 @@ def _nothing(server: Callable[[], Behaviour], kinds: str, *protocols: Protocol, 
 UNCONFIRMED = "nothing asks for an answer: only the connection could fail"
 
 CASES = [
-    *_each(Healthy, HTTP, HTTP_CLOSE, HTTP_PIPELINED, MQTT1, MQTT2, MQTT5, SCRIPT, UDP, PING),
+    *_each(Healthy, HTTP, HTTP_CLOSE, HTTP_PIPELINED, MQTT1, MQTT2, MQTT5, SCRIPT, UDP, PING, COAP),
     *_each(Healthy, MQTT0, SINK, delivers=False),
     *_each(Certified, HTTPS, MQTTS),
     # ---- no answers
-    *_nothing(Silent, "unanswered", HTTP, HTTP_CLOSE, HTTP_PIPELINED, MQTT1, MQTT2, MQTT5, SCRIPT, UDP, PING),
+    *_nothing(Silent, "unanswered", HTTP, HTTP_CLOSE, HTTP_PIPELINED, MQTT1, MQTT2, MQTT5, SCRIPT, UDP, PING, COAP),
     *_nothing(Silent, "unanswered", MQTT0, note="the CONNECT asks for a CONNACK"),
     Case(Silent, SINK, delivers=False, note=UNCONFIRMED),
     *_nothing(Unaccepting, "unanswered", HTTP, MQTT1, SCRIPT, carrier=FullQueue),
-    *_each(Freezing, HTTP, HTTP_CLOSE, HTTP_PIPELINED, MQTT1, MQTT2, MQTT5, SCRIPT, UDP, PING,
+    *_each(Freezing, HTTP, HTTP_CLOSE, HTTP_PIPELINED, MQTT1, MQTT2, MQTT5, SCRIPT, UDP, PING, COAP,
            shows=("unanswered",), check="stalls"),
     Case(Freezing, MQTT0, delivers=False, note=UNCONFIRMED),
     *_each(FreezingInPart, HTTP, MQTT1, SCRIPT, UDP, shows=("unanswered",), check="stalls"),
@@ -176,11 +178,11 @@ CASES = [
     # ---- answers that are not the right ones
     *_nothing(OtherIdentifier, "protocol", MQTT1, MQTT2, MQTT5),
     *_nothing(OtherClient, "unanswered", UDP, counts=("corrupted",)),
-    *_nothing(OtherAddress, "unanswered", UDP, PING),
+    *_nothing(OtherAddress, "unanswered", UDP, PING, COAP),
     *_nothing(OtherEcho, "unanswered", PING),
     *_nothing(partial(OtherEcho, "answers pings with another sequence number", at=6),
               "unanswered", PING, may=("corrupted",)),
-    *_each(partial(Twice, datagrams=True), UDP, PING, counts=("duplicates",),
+    *_each(partial(Twice, datagrams=True), UDP, PING, COAP, counts=("duplicates",),
            note="each arrived; copies are counted apart"),
     *_each(Twice, HTTP, MQTT1, shows=("protocol",)),
     Case(Twice, SCRIPT, note="the second answer is taken for that of the next message: a script sees what it expects"),
@@ -191,7 +193,7 @@ CASES = [
     Case(Flipping, HTTP, note="bodies of responses are not compared"),
     *_nothing(Garbage, "protocol", HTTP, MQTT1, MQTT5),
     *_nothing(Garbage, "unanswered", SCRIPT),
-    *_nothing(Garbage, "unanswered", UDP, counts=("corrupted",)),
+    *_nothing(Garbage, "unanswered", UDP, COAP, counts=("corrupted",)),
     # ---- servers that say no
     *_nothing(ServerError, "rejected", HTTP),
     *_nothing(RefusingClients, "rejected", MQTT1, MQTT5),
@@ -199,14 +201,14 @@ CASES = [
     *_nothing(Expired, "tls", HTTPS),
     *_nothing(OtherName, "tls", HTTPS),
     *_nothing(Closed, "refused", HTTP, MQTT1, SCRIPT, carrier=Nowhere),
-    *_nothing(Closed, "refused", UDP, carrier=Nowhere, may=("unanswered",)),
+    *_nothing(Closed, "refused", UDP, COAP, carrier=Nowhere, may=("unanswered",)),
     *_nothing(NoRoute, "unreachable", HTTP, MQTT1, carrier=Nowhere),
-    *_nothing(NoRoute, "unreachable", UDP, PING, carrier=Nowhere, may=("unanswered",)),
+    *_nothing(NoRoute, "unreachable", UDP, PING, COAP, carrier=Nowhere, may=("unanswered",)),
     *_nothing(Blackhole, "unreachable", HTTP, carrier=Nowhere),
-    *_nothing(Blackhole, "unreachable", UDP, PING, carrier=Nowhere, may=("unanswered",)),
-    *_nothing(Swallowed, "unanswered", HTTP, UDP, PING, carrier=Nowhere),
+    *_nothing(Blackhole, "unreachable", UDP, PING, COAP, carrier=Nowhere, may=("unanswered",)),
+    *_nothing(Swallowed, "unanswered", HTTP, UDP, PING, COAP, carrier=Nowhere),
     # ---- right, but late
-    *_each(Slow, HTTP, MQTT1, SCRIPT, UDP, PING, note="not a failure: a threshold on the delay judges it"),
+    *_each(Slow, HTTP, MQTT1, SCRIPT, UDP, PING, COAP, note="not a failure: a threshold on the delay judges it"),
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""How messages look: HTTP, MQTT, lines of text, and datagrams that are sent back."""
+"""How messages look: HTTP, MQTT, CoAP, lines of text, and datagrams that are sent back."""
 
 from __future__ import annotations
 
@@ -71,6 +71,13 @@ def _packet(data: bytes) -> tuple[int, int] | None:
         if byte < 128:
             return (at + 2, at + 2 + length) if len(data) >= at + 2 + length else None
     return None
+
+
+def coap(data: bytes) -> tuple[Message, int] | None:
+    """A confirmable request (RFC 7252 section 3), answered in its acknowledgement with 2.05."""
+    token = data[4 : 4 + (data[0] & 15)]
+    answer = bytes([0x60 | len(token), 0x45]) + data[2:4] + token + b"\xff" + BODY
+    return Message(data, answer), len(data)
 
 
 def echo(data: bytes) -> tuple[Message, int] | None:
