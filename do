@@ -358,6 +358,7 @@ ahead() {
 }
 ahead_is_done() {
     [ -z "$AHEAD" ] || tail --pid="$AHEAD" -f /dev/null # a stage is no parent of it, and cannot wait
+    AHEAD=
 }
 
 # most tests wait for something, so more of them than there are cores run beside each other
