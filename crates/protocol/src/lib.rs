@@ -5,18 +5,18 @@
 //! the registry, the crate `models`.
 
 pub mod coap;
-pub mod density;
 pub mod describe;
 pub mod histogram;
 pub mod http;
-pub mod losses;
+pub mod loss_pattern;
 pub mod meter;
 pub mod model;
 pub mod mqtt;
-pub mod order;
 pub mod pace;
 pub mod ping;
 pub mod problem;
+pub mod reorder_density;
+pub mod reordering;
 pub mod script;
 pub mod stream;
 pub mod target;

@@ -6,8 +6,8 @@
 
 use crate::describe::{Better, Counter, Description, Unit};
 pub use crate::histogram::{DELAY_MAX_NS, histogram, record};
-pub use crate::order::Pattern;
-use crate::order::Reordering;
+pub use crate::reordering::Pattern;
+use crate::reordering::Reordering;
 use crate::time::Time;
 use crate::variation::Variation;
 use hdrhistogram::Histogram;

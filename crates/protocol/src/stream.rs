@@ -10,9 +10,9 @@ use crate::describe::{
 };
 use crate::meter::{Failure, Phase};
 use crate::model::{Cx, Model};
-use crate::order::Turn;
 use crate::pace::Pace;
 use crate::problem::Problem;
+use crate::reordering::Turn;
 use crate::target::{Carrier, Scheme, Target};
 use crate::time::Time;
 use crate::unit::{Interval, Rate, Size};

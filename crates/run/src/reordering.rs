@@ -2,11 +2,11 @@
 
 use crate::result::{Density, Disorder, Distribution, Losses};
 use hdrhistogram::Histogram;
-use protocol::density::{Densities, THRESHOLD};
 use protocol::describe::Description;
-use protocol::losses::DELTA;
+use protocol::loss_pattern::DELTA;
 use protocol::meter::{Tally, histogram};
-use protocol::order::Reordering;
+use protocol::reorder_density::{Densities, THRESHOLD};
+use protocol::reordering::Reordering;
 
 /// What came out of order. `None` where there is no order.
 pub(crate) fn disorder(tally: &Tally, model: &Description) -> Option<Disorder> {

@@ -16,7 +16,7 @@ use packet::signature::Signature;
 use packet::udp::Datagram;
 use packet::{Fault, Layers};
 use protocol::meter::{DELAY_MAX_NS, DeviceTally, Failure, Phase, Window};
-use protocol::order::{Order, Turn};
+use protocol::reordering::{Order, Turn};
 use protocol::time::Time;
 
 /// One stream.

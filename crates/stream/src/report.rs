@@ -2,7 +2,7 @@
 
 use engine::Clock;
 use protocol::meter::{Counts, DeviceTally, Tally};
-use protocol::order::Reordering;
+use protocol::reordering::Reordering;
 use run::Control;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

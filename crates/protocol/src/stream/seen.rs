@@ -1,6 +1,6 @@
 //! Which datagrams of a flow came back, and how: in turn, ahead, late, again.
 
-use crate::order::Order;
+use crate::reordering::Order;
 use packet::signature::SEQUENCE_MAX;
 
 /// Streams among which the memory for gaps is shared out, as each of many has little.

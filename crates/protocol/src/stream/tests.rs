@@ -114,7 +114,7 @@ fn places_and_losses_are_told_when_the_flow_ends() {
     assert_eq!((order.densities.early[0], order.densities.late[0]), (1, 1));
     assert_eq!(order.densities.waiting[..5], [1, 1, 1, 1, 0], "for the two that were lost");
     assert_eq!((order.losses.lengths.len(), order.losses.lost(), order.losses.between.max()), (2, 4, 5));
-    let seen = crate::order::Pattern { loss_periods: 2, longest_loss: 2, furthest: 1, most_waiting: 4 };
+    let seen = crate::reordering::Pattern { loss_periods: 2, longest_loss: 2, furthest: 1, most_waiting: 4 };
     assert_eq!(stream.tally.pattern, seen);
 }
 

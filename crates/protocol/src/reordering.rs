@@ -4,9 +4,9 @@
 //! The first datagram with a higher number than a late one is the one that skipped it. So it is enough to keep, for
 //! each gap in the numbers, which datagram opened it: what arrives in order is never looked at.
 
-use crate::density::{Densities, Density};
 use crate::histogram::{DELAY_MAX_NS, histogram};
-use crate::losses::{Losses, Patterns};
+use crate::loss_pattern::{Losses, Patterns};
+use crate::reorder_density::{Densities, Density};
 use hdrhistogram::Histogram;
 use std::ops::Range;
 
