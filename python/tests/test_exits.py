@@ -165,7 +165,7 @@ def command(arguments: str, prepare: Callable[[], None] | None = None, **environ
     """The real command in a shell, which may redirect."""
     made = subprocess.run(
         ["/bin/sh", "-c", f'exec "$0" -m netdyno {arguments}', sys.executable],
-        env=os.environ | environment, preexec_fn=prepare, capture_output=True, text=True, timeout=120, errors="replace",
+        env=os.environ | environment, preexec_fn=prepare, capture_output=True, text=True, timeout=300, errors="replace",
     )  # fmt: skip
     return made.returncode, made.stderr
 
@@ -202,7 +202,7 @@ def test_standard_output_that_takes_nothing(
 def test_a_reader_who_has_had_enough_changes_nothing(profile: Path, tmp_path: Path) -> None:
     made = subprocess.run(
         ["/bin/bash", "-c", f'set -o pipefail; "$0" -m netdyno run {profile} --json | head -c 10', sys.executable],
-        capture_output=True, text=True, timeout=120,
+        capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
     assert len(made.stdout) == 10
@@ -247,7 +247,7 @@ def test_25_interrupts_in_a_row(profile: Path, tmp_path: Path, state: Path) -> N
     for _ in range(25):
         child.send_signal(signal.SIGINT)
         time.sleep(0.02)
-    out, err = child.communicate(timeout=120)
+    out, err = child.communicate(timeout=300)
     assert child.returncode == 105, err
     assert "Traceback" not in out + err
     assert "Exception ignored" not in err

@@ -45,7 +45,7 @@ def within_bounds(commands: list[list[str]], folder: Path, code: int = 104) -> s
         [sys.executable, "-c", RUN, json.dumps(commands)],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=900,
         cwd=folder,
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith("used ")]
