@@ -5,8 +5,8 @@
 
 use dpdk::Batch;
 use engine::{About, Cx, Element};
-use packet::Layers;
 use packet::signature::Signature;
+use packet::{FlowKey, Parsed};
 
 /// Most lanes.
 pub const LANES: usize = 16;
@@ -18,42 +18,25 @@ const OUTPUTS: [&str; LANES] =
 #[derive(Debug)]
 pub struct Distribute {
     lanes: usize,
+    key: FlowKey,
 }
 
 impl Distribute {
     /// Over so many lanes.
     pub fn new(lanes: usize) -> Self {
-        Self { lanes: lanes.clamp(1, LANES) }
+        Self { lanes: lanes.clamp(1, LANES), key: FlowKey::shared() }
     }
 
     #[inline]
     fn lane(&self, frame: &[u8]) -> usize {
-        let layers = Layers::find(frame);
-        let end = layers.as_ref().map_or(frame.len(), |layers| layers.end);
+        let ip = Parsed::of(frame).ok().filter(|parsed| parsed.ip.is_some());
+        let end = ip.and_then(|parsed| parsed.ip).map_or(frame.len(), |ip| ip.end.into());
         let key = match Signature::find(frame, end) {
             Some(signature) => signature.stream,
-            None => layers.map_or(0, |layers| flow(frame, &layers)),
+            None => ip.map_or(0, |parsed| self.key.hash(frame, &parsed)),
         };
         key as usize % self.lanes
     }
-}
-
-/// Of the addresses and, where there are any, ports; the same for both directions.
-#[inline]
-fn flow(frame: &[u8], layers: &Layers) -> u32 {
-    /// TCP, UDP and SCTP begin with their ports.
-    const WITH_PORTS: [u8; 3] = [6, 17, 132];
-    let (at, len) = if layers.is_v6() { (layers.ip + 8, 32) } else { (layers.ip + 12, 8) };
-    let Some(addresses) = frame.get(at..at + len) else { return 0 };
-    let ports = frame.get(layers.l4..layers.l4 + 4).filter(|_| WITH_PORTS.contains(&layers.protocol));
-    let word = |bytes: &[u8]| bytes.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte));
-    // A sum does not mind which side stands first. Ports are scaled: else an address that counts up and a port that
-    // counts down would cancel out.
-    let add = |sum: u32, bytes: &[u8]| sum.wrapping_add(word(bytes));
-    let add_port = |sum: u32, port: &[u8]| sum.wrapping_add(word(port).wrapping_mul(0x85eb_ca6b));
-    let sum = ports.unwrap_or_default().chunks(2).fold(addresses.chunks(4).fold(0, add), add_port);
-    // The high bits depend on all of the low ones (Knuth's multiplicative hash).
-    sum.wrapping_mul(0x9e37_79b1) >> 16
 }
 
 impl Element for Distribute {
@@ -78,7 +61,7 @@ mod tests {
     use super::*;
     use packet::frame::Written;
     use packet::signature::Signature;
-    use packet::{Flow, Program, ipv4, ipv6, udp};
+    use packet::{Flow, Layers, Program, ipv4, ipv6, udp};
     use proptest::prelude::*;
 
     /// Signed as of a stream, or not at all.
@@ -99,9 +82,17 @@ mod tests {
         frame
     }
 
+    /// One whose hashes are no other ones tomorrow.
+    fn fixed(lanes: usize) -> Distribute {
+        Distribute {
+            key: FlowKey::new([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210]),
+            ..Distribute::new(lanes)
+        }
+    }
+
     /// How many of these frames take each lane.
     fn spread(frames: impl Iterator<Item = Vec<u8>>) -> Vec<usize> {
-        let spread = Distribute::new(4);
+        let spread = fixed(4);
         frames.fold(vec![0; 4], |mut lanes, frame| {
             lanes[spread.lane(&frame)] += 1;
             lanes
@@ -114,7 +105,7 @@ mod tests {
             |stream| (0..50).map(move |i| frame(&format!("10.0.0.{i}:{i}"), "10.0.1.1:7", Some(stream)));
         assert_eq!(spread((0..8).flat_map(frames)), [100; 4]);
         assert_eq!(spread(frames(6)), [0, 0, 50, 0]);
-        assert_eq!(Distribute::new(4).lane(&[0; 60]), 0);
+        assert_eq!(fixed(4).lane(&[0; 60]), 0);
     }
 
     #[test]
@@ -125,7 +116,7 @@ mod tests {
             let lanes = spread(frames.clone());
             assert!(lanes.iter().all(|n| (70..=130).contains(n)), "{lanes:?}");
             for mut there in frames {
-                let lane = Distribute::new(LANES).lane(&there);
+                let lane = fixed(LANES).lane(&there);
                 let layers = Layers::find(&there).expect("whole");
                 if layers.is_v6() {
                     ipv6::swap(&mut there, layers.ip)
@@ -133,7 +124,7 @@ mod tests {
                     ipv4::swap(&mut there, layers.ip)
                 }
                 udp::swap(&mut there, layers.l4);
-                assert_eq!(Distribute::new(LANES).lane(&there), lane);
+                assert_eq!(fixed(LANES).lane(&there), lane);
             }
         }
     }
