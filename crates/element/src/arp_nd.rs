@@ -1,10 +1,37 @@
 //! ARP and neighbour discovery: answers for a port's addresses, and questions for those of its peers.
 
 use crate::interface_addr::{InterfaceAddr, InterfaceAddrs, Wanted};
+use crate::kind::{Build, ElementKind};
 use dpdk::{Batch, Mempool, RxQueue, TxQueue};
 use engine::{About, Cx, Element};
 use packet::{Mac, nd};
+use profile::Error as SetupError;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
+
+/// Answers ARP, neighbour discovery and echo for its port's addresses; what is no question for them is dropped.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// The port whose addresses it answers for.
+    pub port: String,
+}
+
+impl ElementKind for Options {
+    const KIND: &'static str = "arp-nd";
+    const DROPS: &'static [&'static str] = &["not_for_us", "segmented"];
+    const REPLICABLE: bool = true;
+    const EXAMPLE: &'static str = r#"{"port": "a"}"#;
+
+    fn ports(&self) -> Vec<(&'static str, &str)> {
+        vec![("port", &self.port)]
+    }
+
+    fn build(&self, cx: &mut Build<'_>) -> Result<Box<dyn Element>, SetupError> {
+        Ok(Box::new(ArpNd(cx.port("port", &self.port)?.1.addrs.clone())))
+    }
+}
 
 /// Element: answers what is for its stations.
 #[derive(Debug)]
@@ -12,8 +39,7 @@ pub struct ArpNd(pub InterfaceAddrs);
 
 impl Element for ArpNd {
     fn about(&self) -> About {
-        let drops = &["not_for_us", "segmented"];
-        About { kind: "neighbour", takes: true, outputs: &["out"], drops, polled: false }
+        About { kind: Options::KIND, takes: true, outputs: &["out"], drops: Options::DROPS, polled: false }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

@@ -256,7 +256,7 @@ impl PortCapture {
 }
 
 /// Nanoseconds from the engine's time zero to 1970.
-fn wall(clock: &Clock) -> u64 {
+pub(crate) fn wall(clock: &Clock) -> u64 {
     let one = || {
         let before = clock.now();
         let wall = SystemTime::now();

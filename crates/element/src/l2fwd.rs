@@ -1,10 +1,33 @@
 //! Hands every frame on to another port: the simplest device under test, and the measure of what passing a packet
 //! through costs.
 
+use crate::kind::{Build, ElementKind};
 use dpdk::Batch;
 use engine::{About, Cx, Element};
 use packet::ethernet;
-use profile::Forward;
+use profile::{Error as SetupError, Forward};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Hands packets on as they are, or with their Ethernet addresses swapped.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// What is done with them. Default io.
+    #[serde(default)]
+    pub forward: Forward,
+}
+
+impl ElementKind for Options {
+    const KIND: &'static str = "l2fwd";
+    const DROPS: &'static [&'static str] = &["truncated"];
+    const REPLICABLE: bool = true;
+    const EXAMPLE: &'static str = r#"{"forward": "macswap"}"#;
+
+    fn build(&self, _: &mut Build<'_>) -> Result<Box<dyn Element>, SetupError> {
+        Ok(Box::new(L2fwd(self.forward)))
+    }
+}
 
 /// Element: leaves frames as they are, or swaps their Ethernet addresses.
 #[derive(Debug)]
@@ -24,7 +47,7 @@ fn macswap(frame: &mut [u8]) -> Result<(), usize> {
 
 impl Element for L2fwd {
     fn about(&self) -> About {
-        About { kind: "l2fwd", takes: true, outputs: &["out"], drops: &["truncated"], polled: false }
+        About { kind: Options::KIND, takes: true, outputs: &["out"], drops: Options::DROPS, polled: false }
     }
 
     #[inline]

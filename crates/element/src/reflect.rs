@@ -1,10 +1,37 @@
 //! Sends every datagram back where it came from: something to point load at.
 
 use crate::interface_addr::{InterfaceAddrs, destination};
+use crate::kind::{Build, ElementKind};
 use dpdk::Batch;
 use engine::{About, Cx, Element};
 use packet::layers::protocol;
 use packet::{Fault, Layers, ethernet, ipv4, ipv6, udp};
+use profile::Error as SetupError;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Sends UDP datagrams back where they came from, and answers ARP, neighbour discovery and echo for its port's addresses.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// The port whose addresses it has.
+    pub port: String,
+}
+
+impl ElementKind for Options {
+    const KIND: &'static str = "reflector";
+    const DROPS: &'static [&'static str] = &DROPS;
+    const REPLICABLE: bool = true;
+    const EXAMPLE: &'static str = r#"{"port": "a"}"#;
+
+    fn ports(&self) -> Vec<(&'static str, &str)> {
+        vec![("port", &self.port)]
+    }
+
+    fn build(&self, cx: &mut Build<'_>) -> Result<Box<dyn Element>, SetupError> {
+        Ok(Box::new(Reflector(cx.port("port", &self.port)?.1.addrs.clone())))
+    }
+}
 
 /// Element: swaps Ethernet and IP addresses and UDP ports; answers questions and pings for its own address.
 #[derive(Debug)]
@@ -51,7 +78,7 @@ pub fn reflect(frame: &mut [u8], stations: &InterfaceAddrs) -> Result<(), usize>
 
 impl Element for Reflector {
     fn about(&self) -> About {
-        About { kind: "reflector", takes: true, outputs: &["out"], drops: &DROPS, polled: false }
+        About { kind: Options::KIND, takes: true, outputs: &["out"], drops: &DROPS, polled: false }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

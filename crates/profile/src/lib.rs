@@ -31,7 +31,7 @@ pub use check::check_capture;
 pub use error::Error;
 pub use frame::Frame;
 pub use impairment::{Impairment, WayTimeline};
-pub use load::{load, read, schema};
+pub use load::{load, read, read_value, schema};
 pub use metric::{Kind, Metric, Stat};
 pub use offload::{Offload, Offloads, Rule};
 pub use target::Target;

@@ -39,6 +39,19 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     typed(text)
 }
 
+/// The same of a value that stands at `at`.
+pub fn read_value<T: DeserializeOwned>(value: &Value, at: &str) -> Result<T, Error> {
+    serde_path_to_error::deserialize(value).map_err(|e| {
+        let error = explain_value(&e.path().to_string(), e.inner());
+        let place = match error.at.as_str() {
+            "" => at.to_owned(),
+            key if key.starts_with('[') || at.is_empty() => format!("{at}{key}"),
+            key => format!("{at}.{key}"),
+        };
+        Error { at: place, ..error }
+    })
+}
+
 fn typed<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     let mut json = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut json).map_err(|e| explain_value(&e.path().to_string(), e.inner()))

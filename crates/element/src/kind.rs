@@ -1,0 +1,204 @@
+//! What a kind of element is: its options, what they say of it, and how an element is built from them.
+
+use crate::interface_addr::InterfaceAddrs;
+use capture::Capture;
+use dpdk::Mempool;
+use engine::Element;
+use profile::Error;
+use protocol::problem::Problem;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// The options of a kind of element, which know what the kind is called and how an element is built from them. Unknown keys are
+/// refused (`deny_unknown_fields`); the type's doc comment is the kind's description.
+pub trait ElementKind: DeserializeOwned + Serialize + JsonSchema + Send + Sync + 'static {
+    /// The name of the kind.
+    const KIND: &'static str;
+    /// Its reasons to drop.
+    const DROPS: &'static [&'static str];
+    /// Whether there may be several of one element, each with a share of the flows. Not of one whose state all packets share.
+    const REPLICABLE: bool;
+    /// Options that work, as JSON: for the reference, and for the tests that every kind must pass.
+    const EXAMPLE: &'static str;
+
+    /// What is wrong with the options beside their types. Keys are those of the options.
+    fn check(&self) -> Vec<Problem> {
+        Vec::new()
+    }
+
+    /// The names of the outputs, the first one first.
+    fn outputs(&self) -> Vec<String> {
+        vec!["out".into()]
+    }
+
+    /// Ports that the options name: the key, and the port.
+    fn ports(&self) -> Vec<(&'static str, &str)> {
+        Vec::new()
+    }
+
+    /// Files that the options name, to be written: the key, and the name, which may be changed.
+    fn files(&mut self) -> Vec<(&'static str, &mut String)> {
+        Vec::new()
+    }
+
+    /// Make the element.
+    fn build(&self, cx: &mut Build<'_>) -> Result<Box<dyn Element>, Error>;
+}
+
+/// Options of some kind, checked.
+pub trait Settings: Send + Sync {
+    /// See [`ElementKind::outputs`].
+    fn outputs(&self) -> Vec<String>;
+    /// See [`ElementKind::ports`].
+    fn ports(&self) -> Vec<(&'static str, &str)>;
+    /// See [`ElementKind::files`].
+    fn files(&mut self) -> Vec<(&'static str, &mut String)>;
+    /// See [`ElementKind::build`].
+    fn build(&self, cx: &mut Build<'_>) -> Result<Box<dyn Element>, Error>;
+}
+
+impl<K: ElementKind> Settings for K {
+    fn outputs(&self) -> Vec<String> {
+        ElementKind::outputs(self)
+    }
+
+    fn ports(&self) -> Vec<(&'static str, &str)> {
+        ElementKind::ports(self)
+    }
+
+    fn files(&mut self) -> Vec<(&'static str, &mut String)> {
+        ElementKind::files(self)
+    }
+
+    fn build(&self, cx: &mut Build<'_>) -> Result<Box<dyn Element>, Error> {
+        ElementKind::build(self, cx)
+    }
+}
+
+/// A port of the graph, as elements know it.
+#[derive(Debug, Clone)]
+pub struct GraphPort {
+    /// Its name.
+    pub name: String,
+    /// The addresses that it answers for.
+    pub addrs: InterfaceAddrs,
+}
+
+/// What there is when an element is built.
+pub struct Build<'a> {
+    /// The element's name in the graph.
+    pub name: &'a str,
+    /// Packets of its own come from here.
+    pub pool: &'a Mempool,
+    /// The ports, by number.
+    pub ports: &'a [GraphPort],
+    /// Files that packets are written to. They end when the graph has.
+    pub captures: &'a mut Vec<Capture>,
+}
+
+impl Build<'_> {
+    /// The port called `name`, and its number.
+    pub fn port(&self, key: &str, name: &str) -> Result<(usize, &GraphPort), Error> {
+        let found = self.ports.iter().enumerate().find(|(_, port)| port.name == name);
+        found.ok_or_else(|| self.fault(key, &format!("there is no port {name:?}")))
+    }
+
+    /// Something that a check should have found before.
+    pub fn fault(&self, key: &str, what: &str) -> Error {
+        Error::new(
+            "ND-104-06",
+            format!("elements.{}.{key}", self.name),
+            what,
+            "See docs/reference/elements.md",
+        )
+    }
+}
+
+/// Options read from where they stand.
+type Read = fn(&Value, &str) -> Result<Box<dyn Settings>, Vec<Error>>;
+
+/// A kind, in a list.
+#[derive(Clone, Copy)]
+pub struct KindEntry {
+    /// Its name.
+    pub name: &'static str,
+    /// Its reasons to drop.
+    pub drops: &'static [&'static str],
+    /// Whether it may be replicated.
+    pub replicable: bool,
+    /// Options that work.
+    pub example: &'static str,
+    read: Read,
+    schema: fn(&mut SchemaGenerator) -> Schema,
+}
+
+/// The entry of a kind.
+pub const fn kind<K: ElementKind>() -> KindEntry {
+    KindEntry {
+        name: K::KIND,
+        drops: K::DROPS,
+        replicable: K::REPLICABLE,
+        example: K::EXAMPLE,
+        read: read::<K>,
+        schema: |generator| K::json_schema(generator),
+    }
+}
+
+fn read<K: ElementKind>(options: &Value, at: &str) -> Result<Box<dyn Settings>, Vec<Error>> {
+    let options: K = profile::read_value(options, at).map_err(|error| vec![error])?;
+    let fault = |problem: Problem| {
+        let problem = problem.under(at);
+        Error::new("ND-104-04", problem.key, problem.what, problem.fix)
+    };
+    let faults: Vec<Error> = options.check().into_iter().map(fault).collect();
+    if faults.is_empty() { Ok(Box::new(options)) } else { Err(faults) }
+}
+
+impl KindEntry {
+    /// Read options strictly; `at` is where they stand.
+    pub fn read(&self, options: &Map<String, Value>, at: &str) -> Result<Box<dyn Settings>, Vec<Error>> {
+        (self.read)(&Value::Object(options.clone()), at)
+    }
+
+    /// The options' schema.
+    pub fn schema(&self, generator: &mut SchemaGenerator) -> Schema {
+        (self.schema)(generator)
+    }
+}
+
+/// Whether an element, an output or a port can be called so.
+pub fn is_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+}
+
+/// Output names from a file, as the engine wants them. They live as long as the process, each list of names once: what there
+/// are is what people have written.
+pub fn static_names(names: &[String]) -> &'static [&'static str] {
+    static KNOWN: Mutex<BTreeMap<Vec<String>, &'static [&'static str]>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(there) = known.get(names) {
+        return there;
+    }
+    let all: Vec<&'static str> = names.iter().map(|name| &*String::leak(name.clone())).collect();
+    let all: &'static [&'static str] = Vec::leak(all);
+    known.insert(names.to_vec(), all);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_kept_once() {
+        let names = |text: &[&str]| text.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let (first, again) = (static_names(&names(&["a", "b"])), static_names(&names(&["a", "b"])));
+        assert!(first == ["a", "b"] && std::ptr::eq(first, again));
+        assert!(is_name("a-b_1") && !is_name("") && !is_name("a.b") && !is_name(&"a".repeat(65)));
+    }
+}
