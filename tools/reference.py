@@ -112,7 +112,10 @@ class Page:
                 self.lines.append(f"| `{key}:` | {kind} | {_cell(option)} |")
         else:
             required = node.get("required", [])
-            self.lines += ["| key | type | unit | default | meaning |", "|---|---|---|---|---|"]
+            self.lines += [
+                "| key | type | unit | default | meaning |",
+                "|---|---|---|---|---|",
+            ]
             keys = node.get("properties", {})
             for key in sorted(keys, key=lambda k: k not in required):
                 value = keys[key]
@@ -156,13 +159,21 @@ class Page:
             if isinstance(more, dict) and more:
                 return f"map to {self._kind(more, f'{path}.*', later)}"
             return "map"
-        names = {"string": "text", "integer": "whole number", "boolean": "`true` or `false`"}
+        names = {
+            "string": "text",
+            "integer": "whole number",
+            "boolean": "`true` or `false`",
+        }
         return names.get(kind, kind)
 
     def _unit(self, value: Schema) -> str:
         found = {ref.rsplit("/", 1)[-1] for ref in _refs(value)}
         units = [UNITS[name] for name in sorted(found) if name in UNITS]
-        if "minimum" in value and value.get("maximum", 1 << 16) not in (255, 65535, 1 << 16):
+        if "minimum" in value and value.get("maximum", 1 << 16) not in (
+            255,
+            65535,
+            1 << 16,
+        ):
             units.append(f"{value['minimum']} to {value['maximum']}")
         return ", ".join(units)
 
@@ -246,13 +257,28 @@ def _command(lines: list[str], name: str, command: Any, level: int) -> None:
     arguments = [p for p in shown if p.param_type_name == "argument"]
     options = [p for p in shown if p.param_type_name != "argument"]
     children = getattr(command, "commands", {})
-    usage = [name, "VERB" if children else "", *map(_argument, arguments), "[OPTIONS]" if options else ""]
+    usage = [
+        name,
+        "VERB" if children else "",
+        *map(_argument, arguments),
+        "[OPTIONS]" if options else "",
+    ]
     lines += [f"{'#' * level} `{name}`", ""]
-    lines += [_help(command.help or ""), "", f"Usage: `{' '.join(filter(None, usage))}`", ""]
+    lines += [
+        _help(command.help or ""),
+        "",
+        f"Usage: `{' '.join(filter(None, usage))}`",
+        "",
+    ]
     rows = [(f"`{_argument(a)}`", _plain(a.help)) for a in arguments]
     rows += [(_option(o), _plain(o.help) + _given(o)) for o in options]
     if rows:
-        lines += ["| | |", "|---|---|", *(f"| {left} | {right} |" for left, right in rows), ""]
+        lines += [
+            "| | |",
+            "|---|---|",
+            *(f"| {left} | {right} |" for left, right in rows),
+            "",
+        ]
     for child, inner in children.items():
         if not getattr(inner, "hidden", False):
             _command(lines, f"{name} {child}", inner, 3 if level == 2 else 4)
@@ -306,6 +332,7 @@ def files() -> dict[str, Callable[[], str]]:
         "schema/profile.json": text(profile),
         "schema/impair.json": text(impair),
         "schema/models.json": text(of_core("--models")),
+        "schema/graph.json": text(of_core("--graph")),
         "schema/experiment.json": text(experiments),
         "schema/topology.json": text(of_model(topology.Topology, "topology")),
         "schema/result.json": text(results),
@@ -343,10 +370,63 @@ def files() -> dict[str, Callable[[], str]]:
             "Result",
         ),
         "docs/reference/models.md": catalogue,
+        "docs/reference/elements.md": elements,
         "docs/reference/cli.md": cli,
         "docs/reference/errors.md": errors.reference,
         verdicts.PAGE: verdicts.page,
     }
+
+
+def elements() -> str:
+    """`docs/reference/elements.md`: the kinds of elements that a graph can be made of."""
+    known = of_core("--elements")
+    intro = (
+        "What `kind` can be in a graph that `netdyno graph run` runs ([how](../howto/graph.md); the whole "
+        "file is in [schema/graph.json](../../schema/graph.json)). Ports bring elements of their own: "
+        "`PORT.rx` and `PORT.tx`, or `PORT.rx0` and so on where a port has several queues."
+    )
+    lines = ["# Kinds of elements", "", NOTE, "", intro, ""]
+    for kind in known["kinds"]:
+        schema = kind["schema"]
+        example = json.dumps({"kind": kind["name"]} | kind["example"])
+        drops = ", ".join(f"`{reason}`" for reason in kind["drops"]) or "none"
+        outputs = ", ".join(f"`{output}`" for output in kind["outputs"]) or "none: packets end there"
+        several = "may be" if kind["replicable"] else "may not be"
+        lines += [
+            f"## `{kind['name']}`",
+            "",
+            _prose(schema["description"]),
+            "",
+            "```yaml",
+            example,
+            "```",
+            "",
+        ]
+        lines += [
+            f"Outputs, of this example: {outputs}. Reasons to drop: {drops}. It {several} replicated.",
+            "",
+        ]
+        if schema.get("properties"):
+            lines += _options(schema, "", known["$defs"])
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _options(schema: Schema, under: str, definitions: Schema) -> list[str]:
+    """A row for each option; those of inner objects with their path."""
+    rows = ["| option | what |", "|---|---|"] if not under else []
+    for key, value in schema.get("properties", {}).items():
+        needed = " (must be there)" if key in schema.get("required", []) else ""
+        text = _prose(value.get("description", "")).replace("|", "\\|")
+        rows.append(f"| `{under}{key}` | {text}{needed} |")
+        for inner in dict.fromkeys(_refs(value)):
+            node = definitions.get(inner.rsplit("/", 1)[-1], {})
+            if node.get("properties"):
+                path = f"{under}{key}{'[]' if value.get('type') == 'array' else ''}."
+                rows += _options(node, path, definitions)
+            elif node.get("oneOf"):
+                choices = [f"`{one['const']}`: {_prose(one['description'])}" for one in node["oneOf"]]
+                rows[-1] = rows[-1].removesuffix(" |") + " " + " ".join(choices) + " |"
+    return rows if under else [*rows, ""]
 
 
 def catalogue() -> str:
@@ -365,7 +445,10 @@ def catalogue() -> str:
 
     def table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
         if rows:
-            head = ["| " + " | ".join((title, *columns)) + " |", "|" + "---|" * (len(columns) + 1)]
+            head = [
+                "| " + " | ".join((title, *columns)) + " |",
+                "|" + "---|" * (len(columns) + 1),
+            ]
             lines.extend([*head, *("| " + " | ".join(row) + " |" for row in rows), ""])
 
     for model in known["models"]:
@@ -377,7 +460,12 @@ def catalogue() -> str:
         confirms = said.get(confirmed, f"Each message is confirmed unless `{confirmed}` is 0 or false.")
         order = " Messages have an order (RFC 4737)." if model["ordered"] else ""
         quick = "" if model["quick"] else " It needs a profile: a URL alone does not start it."
-        lines += [f"## {model['name']}", "", f"{model['about']}. {confirms}{order}{quick}", ""]
+        lines += [
+            f"## {model['name']}",
+            "",
+            f"{model['about']}. {confirms}{order}{quick}",
+            "",
+        ]
         carriers = {"stream": "TCP", "datagram": "UDP", "icmp": "ICMP"}
         table("scheme", ("over", "default port"), [
             (f"`{s['name']}://`", "TLS" if s["tls"] else carriers[s["carrier"]], str(s["port"] or "–"))

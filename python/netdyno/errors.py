@@ -121,6 +121,7 @@ CODES: dict[str, str] = {
     "ND-104-30": "A NIC that must not be bound, or is none",
     "ND-104-31": "An unknown workload or case, or one that does not go here",
     "ND-104-32": "A file or document beyond its limit",
+    "ND-104-33": "Elements of a graph that are not connected as they must be",
     "ND-104-40": "An unknown tunable",
     "ND-104-41": "A wrong description of tunables, of a setting or of a class of service",
     "ND-104-42": "A parameter of the whole machine without --global",

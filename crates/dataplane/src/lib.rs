@@ -1,5 +1,6 @@
 //! Ports opened and watched, and graphs of packet elements between them.
 
+pub mod graph;
 pub mod impaired;
 pub mod link_up;
 pub mod link_watch;
@@ -11,6 +12,7 @@ pub mod port_kinds;
 pub mod ports;
 pub mod queue_pairs;
 pub mod wiring;
+pub mod workers;
 
 use engine::EngineError;
 use run::SetupError;

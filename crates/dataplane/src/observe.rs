@@ -78,6 +78,31 @@ impl Observer {
         };
         Self { shape, view }
     }
+
+    /// Of a graph at work, as it says itself, whose workers have these cores.
+    pub fn of(view: View, ports: Vec<PortFacts>, cores: &[Option<usize>]) -> Self {
+        let elements = view.elements();
+        let core = |worker: usize| cores.get(worker).copied().flatten();
+        let worker_of = |name: &str| elements.iter().find(|one| one.name == name).map(|one| one.worker);
+        let edge = |edge: &engine::graph::EdgeView| Edge {
+            ring: worker_of(&edge.from) != worker_of(&edge.to),
+            from: edge.from.clone(),
+            to: edge.to.clone(),
+        };
+        let element = |one: &ElementStats| ElementPlace {
+            name: one.name.clone(),
+            kind: one.kind.clone(),
+            worker: one.worker,
+            core: core(one.worker),
+        };
+        let shape = GraphShape {
+            workers: (0..cores.len()).map(|worker| WorkerPlace { worker, core: core(worker) }).collect(),
+            elements: elements.iter().map(element).collect(),
+            edges: view.edges().iter().map(edge).collect(),
+            ports,
+        };
+        Self { shape, view: Some(view) }
+    }
 }
 
 impl GraphView for Observer {

@@ -72,6 +72,39 @@ pub trait Element: Send {
     }
 }
 
+/// For elements that are made by what a file says of them.
+impl Element for Box<dyn Element> {
+    fn about(&self) -> About {
+        (**self).about()
+    }
+
+    #[inline]
+    fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        (**self).push(batch, cx);
+    }
+
+    #[inline]
+    fn poll(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        (**self).poll(batch, cx);
+    }
+
+    fn refused(&mut self, output: usize, batch: &mut Batch, cx: &mut Cx<'_>) {
+        (**self).refused(output, batch, cx);
+    }
+
+    fn control(&mut self, mail: Mail, now: u64) {
+        (**self).control(mail, now);
+    }
+
+    fn counts_bytes(&self) -> bool {
+        (**self).counts_bytes()
+    }
+
+    fn tick(&mut self, now: u64) {
+        (**self).tick(now);
+    }
+}
+
 /// The world as an element sees it during one call.
 pub struct Cx<'a> {
     pub(crate) watch: &'a mut Watch,

@@ -2,7 +2,7 @@
 
 use crate::counters::{BUILT_IN, Counters, ElementStats, WorkerCounters, WorkerStats};
 use crate::element::About;
-use crate::graph::{Graph, GraphError};
+use crate::graph::{EdgeView, Graph, GraphError};
 use crate::idle::IdlePolicy;
 use crate::mailbox::{ControlError, Request, Slot, mailbox};
 use crate::placement::Placement;
@@ -71,6 +71,7 @@ pub struct Engine {
 #[derive(Clone)]
 pub struct View {
     elements: Arc<[Watched]>,
+    edges: Arc<[EdgeView]>,
     workers: Arc<[(Option<usize>, Arc<WorkerCounters>)]>,
     slots: Arc<[Slot]>,
     control: Arc<TraceControl>,
@@ -117,6 +118,7 @@ impl Engine {
             places.push(counts[*worker]);
             counts[*worker] += 1;
         }
+        let edges = graph.edges().into();
         let mut elements = Vec::new();
         for (i, node) in graph.nodes.into_iter().enumerate() {
             let on = worker_of[i];
@@ -166,7 +168,7 @@ impl Engine {
         let cores: Vec<_> = placement.workers.iter().map(|worker| worker.core).collect();
         let watched =
             cores.iter().copied().zip(workers.iter().map(|worker| worker.counters.clone())).collect();
-        let view = View { elements: elements.into(), workers: watched, slots: slots.into(), control };
+        let view = View { elements: elements.into(), edges, workers: watched, slots: slots.into(), control };
         let mut engine = Self { threads: Vec::new(), view };
         let (ready, answers) = channel();
         for (number, (worker, core)) in workers.into_iter().zip(cores).enumerate() {
@@ -224,6 +226,11 @@ impl Drop for Engine {
 }
 
 impl View {
+    /// The edges as they run: with each replica, and what hands packets on to them.
+    pub fn edges(&self) -> &[EdgeView] {
+        &self.edges
+    }
+
     /// The elements' counters now, in the graph's order.
     pub fn elements(&self) -> Vec<ElementStats> {
         self.elements.iter().map(Watched::stats).collect()

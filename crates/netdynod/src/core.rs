@@ -1,6 +1,7 @@
 //! What all connections share: the run, the capture, who writes, who watches.
 
 use crate::files::Files;
+use crate::graphs::Graphs;
 use crate::lease::{LEASE, Lease};
 use crate::links::Links;
 use crate::log::Tail;
@@ -27,6 +28,8 @@ pub struct Core {
     pub watchers: Arc<Watchers>,
     /// Impaired links.
     pub links: Links,
+    /// Graphs of people's own.
+    pub graphs: Graphs,
     /// Where the files lie that may be named over TCP.
     pub files: Option<PathBuf>,
     run: Mutex<Option<Arc<Run>>>,
@@ -51,6 +54,7 @@ impl Core {
             ending: AtomicBool::new(false),
             watchers: Arc::default(),
             links: Links::default(),
+            graphs: Graphs::default(),
             files,
             run: Mutex::default(),
             capture: Mutex::default(),
@@ -198,6 +202,9 @@ impl Core {
         let lapsed = lock(&self.lease).lapse(Instant::now());
         if lapsed && self.links.clear() > 0 {
             tracing::warn!("the controller has been silent for {LEASE:?}: its links are taken away");
+        }
+        if lapsed && self.graphs.clear() > 0 {
+            tracing::warn!("the controller has been silent for {LEASE:?}: its graphs are ended");
         }
         if lapsed && self.run().is_some_and(|run| run.stop("lease")) {
             tracing::warn!("the controller has been silent for {LEASE:?}: the run stops sending");

@@ -6,6 +6,7 @@ mod connection;
 mod core;
 mod files;
 mod graph;
+mod graphs;
 mod kinds;
 mod lease;
 mod lines;
@@ -67,6 +68,12 @@ enum Command {
         /// What the models say about themselves instead: counters, delays, indices, schemes, defaults.
         #[arg(long)]
         models: bool,
+        /// Of graphs of packet elements instead.
+        #[arg(long, conflicts_with_all = ["impair", "models", "elements"])]
+        graph: bool,
+        /// What the kinds of elements say about themselves instead: options, outputs, reasons to drop.
+        #[arg(long, conflicts_with_all = ["impair", "models"])]
+        elements: bool,
     },
 }
 
@@ -104,11 +111,13 @@ fn run(cli: &Cli) -> Result<ExitCode> {
                 return Ok(EXIT_ENVIRONMENT.into());
             }
         }
-        Some(Command::Schema { impair, models }) => {
-            let schema = match (impair, models) {
-                (true, _) => links::schema(),
-                (_, true) => serde_json::to_value(models::Catalogue::new())?,
-                _ => profile::schema(),
+        Some(Command::Schema { impair, models, graph, elements }) => {
+            let schema = match () {
+                () if *impair => links::schema(),
+                () if *models => serde_json::to_value(models::Catalogue::new())?,
+                () if *graph => dataplane::graph::schema::schema(&dataplane::graph::kinds()),
+                () if *elements => dataplane::graph::schema::reference(&dataplane::graph::kinds()),
+                () => profile::schema(),
             };
             print(&format!("{schema:#}\n"))?;
         }

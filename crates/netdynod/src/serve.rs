@@ -84,6 +84,7 @@ fn end(core: &Core) {
     }
     drop(core.capture().take());
     core.links.clear();
+    core.graphs.clear();
     std::thread::sleep(TURN); // for the answer to core.shutdown to leave
     tracing::info!("ended");
 }

@@ -276,25 +276,10 @@ fn check_dpdk(profile: &Profile, dpdk: &Dpdk, add: &mut impl FnMut(Option<Error>
         if let Some(cable) = port.device.strip_prefix("pair:") {
             *cables.entry(cable).or_default() += 1;
         }
-        if !(1..=QUEUES).contains(&port.queues) {
-            let what = format!("a port has 1 to {QUEUES} queues, not {}", port.queues);
-            add(Some(Error::new(OUT_OF_RANGE, format!("{at}.queues"), what, "Use one for each worker")));
-        }
         add(check_forward(dpdk, port, &at));
         add(check_impair(port, &at));
         add(crate::offload::check(port, &at));
-        check_network(port, &at).into_iter().for_each(|error| add(Some(error)));
-        for (key, mac) in [("mac", &port.mac), ("peer_mac", &port.peer_mac)] {
-            if let Some(mac) = mac.as_ref().filter(|m| crate::parse_mac(m).is_none()) {
-                let what = format!("{mac:?} is not a MAC address");
-                add(Some(Error::new(
-                    BAD_VALUE,
-                    format!("{at}.{key}"),
-                    what,
-                    "Write it like \"02:00:00:00:00:01\"",
-                )));
-            }
-        }
+        check_port(port, &at).into_iter().for_each(|error| add(Some(error)));
     }
     for (cable, ends) in cables.iter().filter(|(_, ends)| **ends != 2) {
         let what = format!("the cable pair:{cable} has {ends} end{}", if *ends == 1 { "" } else { "s" });
@@ -382,6 +367,24 @@ fn check_forward(dpdk: &Dpdk, port: &Port, at: &str) -> Option<Error> {
     }
     let what = format!("{to:?} is not a port with the role l2fwd");
     Some(Error::new(BAD_REFERENCE, format!("{at}.to"), what, "Name one, or leave it out to send frames back"))
+}
+
+/// What is wrong with a port by itself, whoever uses it.
+pub fn check_port(port: &Port, at: &str) -> Vec<Error> {
+    let mut errors = Vec::new();
+    if !(1..=QUEUES).contains(&port.queues) {
+        let what = format!("a port has 1 to {QUEUES} queues, not {}", port.queues);
+        errors.push(Error::new(OUT_OF_RANGE, format!("{at}.queues"), what, "Use one for each worker"));
+    }
+    errors.extend(check_network(port, at));
+    for (key, mac) in [("mac", &port.mac), ("peer_mac", &port.peer_mac)] {
+        if let Some(mac) = mac.as_ref().filter(|m| crate::parse_mac(m).is_none()) {
+            let what = format!("{mac:?} is not a MAC address");
+            let fix = "Write it like \"02:00:00:00:00:01\"";
+            errors.push(Error::new(BAD_VALUE, format!("{at}.{key}"), what, fix));
+        }
+    }
+    errors
 }
 
 /// What makes the port a neighbour of others: its VLANs and its gateway.

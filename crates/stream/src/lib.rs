@@ -33,10 +33,11 @@ use dataplane::impaired::Impaired;
 use dataplane::observe::Observer;
 use dataplane::queue_pairs::QueuePairs;
 use dataplane::wiring::{self, Wiring};
+use dataplane::workers;
 use element::capture::{PortCapture, Taps};
-use engine::{CoreError, CoreRequest, Engine, Options, Placement, Threads, Topology, View, WorkerSpec};
+use engine::{Engine, Options, Placement, View, WorkerSpec};
 use run::graph::{GraphView, ImpairedPort, PortFacts};
-use run::{Control, Plan, Sample, SetupError, Transport, cpu};
+use run::{Control, Plan, Sample, SetupError, Transport};
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -62,23 +63,7 @@ pub struct Dpdk {
 impl Dpdk {
     /// Workers as the settings place them; without a placement one worker runs all.
     pub fn new(settings: &profile::Dpdk) -> Result<Self, SetupError> {
-        let allowed: Vec<usize> = cpu::cores().into_iter().map(usize::from).collect();
-        let requests: Vec<CoreRequest> = match &settings.placement[..] {
-            [] => vec![CoreRequest::default()],
-            workers => workers.iter().map(core_request).collect(),
-        };
-        let cores = Topology::of(&allowed).assign(&requests).map_err(|why| {
-            let at = format!("transport.dpdk.placement[{}]", why.worker());
-            let fix = match why {
-                CoreError::NoCore { .. } => "Name one of those",
-                CoreError::NoNode { .. } => "Name one of those nodes; `lscpu -e` shows which core is where",
-                CoreError::NoneOwn { .. } => "Use fewer workers, or leave threads out",
-                CoreError::NoSibling { .. } => {
-                    "Leave threads out; `lscpu -e` shows which cores are one physical core"
-                }
-            };
-            SetupError::new("ND-92-06", at, why.to_string(), fix)
-        })?;
+        let cores = workers::cores(&settings.placement, "transport.dpdk.placement")?;
         let taps = settings.ports.iter().map(|port| Taps::new(port.queues.into())).collect();
         let lanes = settings.ports.iter().map(|port| QueuePairs::expected(port, true)).collect();
         let cores = cores.into_iter().filter_map(|core| u16::try_from(core).ok()).collect();
@@ -123,19 +108,6 @@ impl Dpdk {
             }
         }
         placement
-    }
-}
-
-/// What a worker wants of its core.
-fn core_request(worker: &profile::Worker) -> CoreRequest {
-    CoreRequest {
-        core: worker.core.map(usize::from),
-        node: worker.node.map(usize::from),
-        threads: match worker.threads {
-            None => Threads::Any,
-            Some(profile::Threads::Own) => Threads::Own,
-            Some(profile::Threads::Shared) => Threads::Shared,
-        },
     }
 }
 

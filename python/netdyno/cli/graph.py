@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from netdyno import paths, secret, validation
-from netdyno.cli import console, graph_view, quick, values
+from netdyno.cli import console, graph_run, graph_view, quick, values
 from netdyno.cli.run import choose
 from netdyno.client import Client, Subscription
 from netdyno.daemon import Daemon
@@ -34,10 +34,13 @@ def graph(
     what: Annotated[
         str | None,
         typer.Argument(
-            help="File or preset; without it, what is under way.",
+            help="File or preset; without it, what is under way; `run FILE` runs a graph of your own.",
             metavar="[WHAT]",
             autocompletion=values.any_preset,
         ),
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Argument(help="With `run`: the graph.", metavar="[FILE]", show_default=False)
     ] = None,
     trace: Annotated[
         int | None,
@@ -52,8 +55,16 @@ def graph(
             help="Time between two looks, like 1s.", metavar="TIME", parser=values.time("--interval")
         ),
     ] = "1s",
+    duration: Annotated[
+        str | None,
+        typer.Option(
+            help="With `run`: end after so long. Default: Ctrl-C.",
+            metavar="TIME",
+            parser=values.time("--duration"),
+        ),
+    ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print what is there now as one JSON document.")
+        bool, typer.Option("--json", help="Print what is there now, or at the end, as one JSON document.")
     ] = False,
     socket: Annotated[
         Path | None, typer.Option(help="Watch the daemon that serves this socket.", metavar="PATH")
@@ -66,10 +77,19 @@ def graph(
     live, with packets, drops by reason and cycles per packet. With --trace: what became of single packets,
     element by element. What is watched is not changed by it.
 
+    With `run FILE`: run a graph of your own on ports, such as a firewall, a mirror or a load balancer, until
+    Ctrl-C or for --duration.
+
         netdyno graph stream-64b
         netdyno graph
         netdyno graph --trace 10 --filter 'udp port 7'
+        netdyno graph run examples/graphs/firewall.yaml --duration 60s
     """
+    if file is not None or duration is not None or what == "run":
+        own(what, file, {"--trace": trace, "--filter": wanted, "--socket": socket})
+        assert file is not None
+        graph_run.run(file, seconds(duration) if duration else None, seconds(interval), as_json)
+        return
     if wanted is not None and trace is None:
         raise Error("ND-104-07", "--filter is for traces", at="--filter", fix="Add --trace 10")
     if what is not None:
@@ -86,6 +106,20 @@ def graph(
             console.document(client.call("graph.describe", **whose) | client.call("graph.stats", **whose))
         else:
             watch(client, whose, seconds(interval))
+
+
+def own(what: str | None, file: Path | None, others: dict[str, Any]) -> None:
+    """Refuse what does not go with a graph of one's own."""
+    if what != "run":
+        at = "--duration" if file is None else str(file)
+        fix = "Write `netdyno graph run FILE`"
+        raise Error("ND-104-07", f"{at} is for a graph that is to run", at=at, fix=fix)
+    if file is None:
+        fix = "Name one, like examples/graphs/firewall.yaml"
+        raise Error("ND-104-22", "no file says which graph is to run", at="FILE", fix=fix)
+    for name, value in others.items():
+        if value is not None:
+            raise Error("ND-104-07", f"{name} is for what is under way", at=name, fix="Leave it out")
 
 
 def planned(what: str, as_json: bool) -> None:
@@ -118,15 +152,21 @@ def find() -> Path:
 def subject(socket: Path | None) -> tuple[Path, Whose]:
     """The daemon that has something to watch, and what."""
     if socket is None:
-        return _only(lambda client: _runs(client) or _links(client))
+        return _only(lambda client: _runs(client) or _made(client))
     with Client(socket) as client:
         # of a run that is over there is something to see, too
-        return socket, next(iter(_runs(client) or _links(client)), (None, {}))[1]
+        return socket, next(iter(_runs(client) or _made(client)), (None, {}))[1]
 
 
 def _runs(client: Client) -> list[tuple[str | None, Whose]]:
     status = client.status()
     return [(status.run, {})] if status.state in ("loaded", "running", "paused", "draining") else []
+
+
+def _made(client: Client) -> list[tuple[str | None, Whose]]:
+    """Links between ports, and graphs of one's own."""
+    graphs = client.call("graph.list")
+    return _links(client) + [(one["run"], {"graph": one["run"]}) for one in graphs]
 
 
 def _links(client: Client) -> list[tuple[str | None, Whose]]:

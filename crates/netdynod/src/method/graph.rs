@@ -1,10 +1,11 @@
-//! `graph.*`: the elements that carry the run's traffic over DPDK ports, or a link's between two. All of it may be asked
-//! by anybody.
+//! `graph.*`: the elements that carry the run's traffic over DPDK ports, or a link's between two, or a graph of one's own. The
+//! writer starts and stops graphs; the rest may be asked by anybody.
 
-use super::Answer;
 use super::run::loaded;
+use super::{Answer, Nothing};
 use crate::caller::Caller;
 use crate::graph::{of, planned};
+use crate::graphs;
 use crate::rpc::{BAD_PARAMS, Error};
 use crate::run::Run;
 use run::graph::GraphView;
@@ -18,21 +19,34 @@ use std::time::Duration;
 enum Whose {
     Run(Arc<Run>),
     Link(String),
+    Own(String),
 }
 
 impl Whose {
-    /// The link that was named, else the loaded run.
-    fn of(caller: &Caller, link: Option<String>) -> Result<(Self, Box<dyn GraphView>), Error> {
-        match link {
-            Some(link) => caller.core.links.observe(&link).map(|observer| (Self::Link(link), observer)),
-            None => loaded(caller).and_then(|run| of(&run).map(|observer| (Self::Run(run), observer))),
+    /// The link or graph that was named, else the loaded run.
+    fn of(
+        caller: &Caller,
+        link: Option<String>,
+        graph: Option<String>,
+    ) -> Result<(Self, Box<dyn GraphView>), Error> {
+        match (link, graph) {
+            (Some(_), Some(_)) => Err(Error::params("params.graph", "it is a link's graph, or one's own")),
+            (Some(link), None) => {
+                caller.core.links.observe(&link).map(|observer| (Self::Link(link), observer))
+            }
+            (None, Some(graph)) => {
+                caller.core.graphs.observe(&graph).map(|observer| (Self::Own(graph), observer))
+            }
+            (None, None) => {
+                loaded(caller).and_then(|run| of(&run).map(|observer| (Self::Run(run), observer)))
+            }
         }
     }
 
     fn id(&self) -> &str {
         match self {
             Self::Run(run) => &run.id,
-            Self::Link(link) => link,
+            Self::Link(id) | Self::Own(id) => id,
         }
     }
 
@@ -44,6 +58,7 @@ impl Whose {
                 let state = if status.error.is_some() { "failed" } else { "running" };
                 json!({"run": link, "state": state, "elapsed": status.elapsed})
             }),
+            Self::Own(graph) => caller.core.graphs.status(graph).map(|status| own(&status)),
         }
     }
 
@@ -51,11 +66,58 @@ impl Whose {
         match self {
             Self::Run(run) => run.is_active(),
             Self::Link(link) => caller.core.links.status(link).is_ok_and(|status| status.error.is_none()),
+            Self::Own(graph) => caller.core.graphs.status(graph).is_ok_and(|status| status.error.is_none()),
         }
     }
 }
 
-/// Of the loaded run, of a profile that is not loaded, or of a link.
+/// What there is of a run's status.
+fn own(status: &graphs::Status) -> Value {
+    let state = if status.error.is_some() { "failed" } else { "running" };
+    let (error, captures) = (&status.error, &status.captures);
+    json!({"run": status.graph, "state": state, "elapsed": status.elapsed, "error": error, "captures": captures})
+}
+
+/// A graph's file, as JSON.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunGraph {
+    graph: Value,
+}
+
+/// Check it, open its ports, and run it.
+pub fn run(caller: &Caller, params: RunGraph) -> Answer {
+    caller.core.as_writer(caller.session)?;
+    let checked = graphs::read(&params.graph, caller.files())?;
+    let graph = caller.core.graphs.start(&checked)?;
+    // Ports may take long to open, and he who wanted them may have gone.
+    if let Err(gone) = caller.core.as_writer(caller.session) {
+        caller.core.graphs.stop(&graph)?;
+        return Err(gone);
+    }
+    Ok(json!({"graph": graph}))
+}
+
+/// Which graph.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StopGraph {
+    graph: String,
+}
+
+/// End it, and say how it did.
+pub fn stop(caller: &Caller, params: StopGraph) -> Answer {
+    caller.core.as_writer(caller.session)?;
+    let (status, observer) = caller.core.graphs.stop(&params.graph)?;
+    Ok(json!({"status": own(&status), "elements": observer.elements(), "workers": observer.workers()}))
+}
+
+/// What graphs there are.
+pub fn list(caller: &Caller, _: Nothing) -> Answer {
+    Ok(caller.core.graphs.list().iter().map(own).collect())
+}
+
+/// Of the loaded run, of a profile that is not loaded, of a link, or of a graph.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Describe {
@@ -63,18 +125,22 @@ pub struct Describe {
     profile: Option<Value>,
     #[serde(default)]
     link: Option<String>,
+    #[serde(default)]
+    graph: Option<String>,
 }
 
 /// Elements, edges, and where they run.
 pub fn describe(caller: &Caller, params: Describe) -> Answer {
-    let (id, observer) = match (params.profile, params.link) {
-        (Some(_), Some(_)) => {
-            return Err(Error::params("params.link", "it is a profile's graph, or a link's"));
+    let (id, observer) = match params.profile {
+        Some(_) if params.link.is_some() || params.graph.is_some() => {
+            return Err(Error::params(
+                "params.profile",
+                "it is a profile's graph, or that of a link or of one's own",
+            ));
         }
-        (Some(profile), None) => (None, planned(&profile)?),
-        (None, link) => {
-            Whose::of(caller, link).map(|(whose, observer)| (Some(whose.id().to_owned()), observer))?
-        }
+        Some(profile) => (None, planned(&profile)?),
+        None => Whose::of(caller, params.link, params.graph)
+            .map(|(whose, observer)| (Some(whose.id().to_owned()), observer))?,
     };
     let shape = observer.shape();
     let (workers, elements) = (&shape.workers, &shape.elements);
@@ -89,11 +155,13 @@ pub fn describe(caller: &Caller, params: Describe) -> Answer {
 pub struct Stats {
     #[serde(default)]
     link: Option<String>,
+    #[serde(default)]
+    graph: Option<String>,
 }
 
 /// What each element and worker did since the start.
 pub fn stats(caller: &Caller, params: Stats) -> Answer {
-    let (whose, observer) = Whose::of(caller, params.link)?;
+    let (whose, observer) = Whose::of(caller, params.link, params.graph)?;
     let (elements, workers) = (observer.elements(), observer.workers());
     Ok(json!({"status": whose.status(caller)?, "elements": elements, "workers": workers}))
 }
@@ -109,6 +177,8 @@ pub struct Trace {
     wait: f64,
     #[serde(default)]
     link: Option<String>,
+    #[serde(default)]
+    graph: Option<String>,
 }
 
 fn second() -> f64 {
@@ -125,10 +195,11 @@ pub fn trace(caller: &Caller, params: Trace) -> Answer {
     }
     let about = profile::Capture { filter: params.filter, ..profile::Capture::default() };
     profile::check_capture(&about, "params").map_err(|error| Error::of(BAD_PARAMS, &error))?;
-    let (whose, observer) = Whose::of(caller, params.link)?;
+    let (whose, observer) = Whose::of(caller, params.link, params.graph)?;
     let _alone = match &whose {
         Whose::Run(run) => run.tracing.alone()?,
         Whose::Link(_) => caller.core.links.tracing.alone()?,
+        Whose::Own(_) => caller.core.graphs.tracing.alone()?,
     };
     let go_on = || whose.is_active(caller) && !caller.core.ending.load(Ordering::Relaxed);
     let wait = Duration::from_secs_f64(params.wait);

@@ -1,0 +1,415 @@
+//! A graph's file, read strictly and checked: everything that is wrong is told at once, and nothing is opened.
+
+use crate::graph::edges::{self, Edge, End, Ends, listed};
+use dpdk::Device;
+use element::kind::{Settings, is_name};
+use element::registry::Registry;
+use profile::graph::{Affinity, ElementSpec, GraphFile, GraphPort, MOST_PORTS, Replicas};
+use profile::{Error, Worker, read_value};
+use protocol::problem::closest;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Faults that are told: who has more looks at these first.
+const FAULTS: usize = 100;
+/// Most replicas of an element.
+const REPLICAS: usize = 32;
+
+/// A graph that can be opened.
+pub struct CheckedGraph {
+    /// The file.
+    pub file: GraphFile,
+    /// The elements' settings, by name.
+    pub settings: BTreeMap<String, Box<dyn Settings>>,
+    /// The edges; a port with several queues may have one name for all of them (`inside.rx`).
+    pub edges: Vec<Edge>,
+}
+
+/// A direction of a port, by the name of its queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// `rx`.
+    Receive,
+    /// `tx`.
+    Transmit,
+}
+
+impl Direction {
+    /// In names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Receive => "rx",
+            Self::Transmit => "tx",
+        }
+    }
+}
+
+/// The port, direction and queue that `inside.rx` or `inside.rx1` names.
+pub fn queue(name: &str) -> Option<(&str, Direction, Option<u16>)> {
+    let (port, queue) = name.rsplit_once('.')?;
+    let (direction, number) = match (queue.strip_prefix("rx"), queue.strip_prefix("tx")) {
+        (Some(number), _) => (Direction::Receive, number),
+        (_, Some(number)) => (Direction::Transmit, number),
+        _ => return None,
+    };
+    let digits =
+        || number.bytes().all(|digit| digit.is_ascii_digit()) && (number == "0" || !number.starts_with('0'));
+    match number {
+        "" => Some((port, direction, None)),
+        number if digits() => Some((port, direction, Some(number.parse().ok()?))),
+        _ => None,
+    }
+}
+
+impl CheckedGraph {
+    /// Read and check `value`. Bad form gives faults of the parts that are badly formed; content is checked in the rest.
+    pub fn read(value: &Value, registry: &Registry) -> Result<Self, Vec<Error>> {
+        let mut checker = Checker { registry, faults: Vec::new(), broken: BTreeSet::new() };
+        let checked = checker.read(value);
+        let mut faults = checker.faults;
+        faults.truncate(FAULTS);
+        match checked {
+            Some(checked) if faults.is_empty() => Ok(checked),
+            _ => Err(faults),
+        }
+    }
+}
+
+struct Checker<'a> {
+    registry: &'a Registry,
+    faults: Vec<Error>,
+    /// Elements and ports that are there, but cannot be read.
+    broken: BTreeSet<String>,
+}
+
+impl Checker<'_> {
+    fn fault(
+        &mut self,
+        code: &'static str,
+        at: impl Into<String>,
+        what: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
+        self.faults.push(Error::new(code, at, what, fix));
+    }
+
+    /// Take out of the object at `key` what is no `T`, so that the rest can be read.
+    fn readable<T: DeserializeOwned>(&mut self, value: &mut Value, key: &str) {
+        let Some(Value::Object(all)) = value.get_mut(key) else { return };
+        all.retain(|name, one| match read_value::<T>(one, &format!("{key}.{name}")) {
+            Ok(_) => true,
+            Err(fault) => {
+                self.faults.push(fault);
+                self.broken.insert(name.clone());
+                false
+            }
+        });
+    }
+
+    fn read(&mut self, value: &Value) -> Option<CheckedGraph> {
+        if !value.is_object() {
+            let fix = "Write {\"ports\": {…}, \"elements\": {…}, \"edges\": […]}";
+            self.fault("ND-104-04", "", "a graph is an object, and this is none", fix);
+            return None;
+        }
+        let mut value = value.clone();
+        self.readable::<GraphPort>(&mut value, "ports");
+        self.readable::<ElementSpec>(&mut value, "elements");
+        self.readable::<Replicas>(&mut value, "replicas");
+        let file: GraphFile = read_value(&value, "").map_err(|fault| self.faults.push(fault)).ok()?;
+        self.ports(&file);
+        let settings = self.elements(&file);
+        let ends = self.ends(&file, &settings);
+        self.ways_to_name_queues(&file);
+        let edges = edges::read(&file.edges, &ends, &mut self.faults);
+        let ends = used(ends, &file);
+        let optional = |name: &str| matches!(queue(name), Some((_, Direction::Transmit, _)));
+        edges::check(&edges, &ends, optional, &mut self.faults);
+        self.replicas(&file, &edges);
+        self.placement(&file);
+        Some(CheckedGraph { file, settings, edges })
+    }
+
+    fn ports(&mut self, file: &GraphFile) {
+        if file.ports.is_empty() && self.broken.is_empty() || file.ports.len() > MOST_PORTS {
+            let what = format!("a graph of {} ports cannot run", file.ports.len());
+            let fix =
+                format!("Give 1 to {MOST_PORTS}, like {{\"inside\": {{\"device\": \"0000:83:00.0\"}}}}");
+            self.fault("ND-104-05", "ports", what, fix);
+        }
+        for (name, port) in &file.ports {
+            let at = format!("ports.{name}");
+            self.name(name, &at);
+            if let Err(why) = port.device.parse::<Device>() {
+                self.fault("ND-104-04", format!("{at}.device"), why.what(), why.fix());
+            }
+            self.faults.extend(profile::check_port(&port.port(name), &at));
+            if file.elements.contains_key(name) {
+                let what = format!("a port and an element are called {name:?}");
+                self.fault("ND-104-06", format!("elements.{name}"), what, "Give each its own name");
+            }
+        }
+    }
+
+    fn name(&mut self, name: &str, at: &str) {
+        if !is_name(name) {
+            let fix = "Use 1 to 64 letters, digits, - and _";
+            self.fault("ND-104-04", at, format!("{name:?} cannot be a name"), fix);
+        }
+    }
+
+    fn elements(&mut self, file: &GraphFile) -> BTreeMap<String, Box<dyn Settings>> {
+        let mut all = BTreeMap::new();
+        for (name, spec) in &file.elements {
+            let at = format!("elements.{name}");
+            self.name(name, &at);
+            let Some(kind) = self.registry.find(&spec.kind) else {
+                let known = || self.registry.kinds().map(|kind| kind.name);
+                let fix = match closest(&spec.kind, known()) {
+                    Some(near) => format!("Did you mean {near:?}?"),
+                    None => format!("Use one of {}", known().collect::<Vec<_>>().join(", ")),
+                };
+                self.fault(
+                    "ND-104-06",
+                    format!("{at}.kind"),
+                    format!("there is no kind of element {:?}", spec.kind),
+                    fix,
+                );
+                self.broken.insert(name.clone());
+                continue;
+            };
+            let settings = match kind.read(&spec.options, &at) {
+                Ok(settings) => settings,
+                Err(faults) => {
+                    self.faults.extend(faults);
+                    self.broken.insert(name.clone());
+                    continue;
+                }
+            };
+            for (key, port) in settings.ports() {
+                if !file.ports.contains_key(port) && !self.broken.contains(port) {
+                    let known = || file.ports.keys().map(String::as_str);
+                    let fix = match closest(port, known()) {
+                        Some(near) => format!("Did you mean {near:?}?"),
+                        None => format!("There are {}", listed(known())),
+                    };
+                    self.faults.push(Error::new(
+                        "ND-104-06",
+                        format!("{at}.{key}"),
+                        format!("there is no port {port:?}"),
+                        fix,
+                    ));
+                }
+            }
+            all.insert(name.clone(), settings);
+        }
+        all
+    }
+
+    /// All that edges can name.
+    fn ends(&self, file: &GraphFile, settings: &BTreeMap<String, Box<dyn Settings>>) -> Ends {
+        let mut ends = Ends::new();
+        for (name, settings) in settings {
+            ends.insert(name.clone(), End { outputs: Some(settings.outputs()), takes: true });
+        }
+        let queues = file.ports.iter().map(|(name, port)| (name, port.queues));
+        let unread =
+            self.broken.iter().filter(|name| !file.elements.contains_key(*name)).map(|name| (name, 1));
+        for (name, queues) in queues.chain(unread.clone()) {
+            let known = file.ports.contains_key(name);
+            for direction in [Direction::Receive, Direction::Transmit] {
+                let outputs = match direction {
+                    Direction::Receive if known => Some(vec!["out".to_owned()]),
+                    Direction::Receive => None,
+                    Direction::Transmit => Some(Vec::new()),
+                };
+                let end = End { outputs, takes: direction == Direction::Transmit };
+                let all = format!("{name}.{}", direction.name());
+                ends.insert(all.clone(), end.clone());
+                if queues > 1 {
+                    ends.extend((0..queues.min(64)).map(|queue| (format!("{all}{queue}"), end.clone())));
+                }
+            }
+        }
+        for name in &self.broken {
+            ends.insert(name.clone(), End { outputs: None, takes: true });
+        }
+        ends
+    }
+
+    /// All queues of a direction are named together, or each by itself.
+    fn ways_to_name_queues(&mut self, file: &GraphFile) {
+        let words: BTreeSet<&str> =
+            file.edges.iter().flat_map(|line| line.split("->")).map(str::trim).collect();
+        for word in &words {
+            let Some((port, direction, None)) = queue(word) else { continue };
+            let of_it =
+                |other: &str| matches!(queue(other), Some((p, d, Some(_))) if p == port && d == direction);
+            if words.iter().any(|other| of_it(other)) {
+                let what = format!("{word:?} and single queues of it are connected");
+                self.fault("ND-104-33", "edges", what, "Name all of them together, or each by itself");
+            }
+        }
+    }
+
+    fn replicas(&mut self, file: &GraphFile, edges: &[Edge]) {
+        for (name, replicas) in &file.replicas {
+            let at = format!("replicas.{name}");
+            let Some(spec) = file.elements.get(name) else {
+                if queue(name).is_some_and(|(port, ..)| file.ports.contains_key(port)) {
+                    let what = format!("how many queues there are of {name:?} is said by its port");
+                    self.fault("ND-104-07", at, what, "Give ports.NAME.queues");
+                } else if !self.broken.contains(name) {
+                    let known = || file.elements.keys().map(String::as_str);
+                    let fix = closest(name, known()).map_or_else(
+                        || format!("There are {}", listed(known())),
+                        |near| format!("Did you mean {near:?}?"),
+                    );
+                    self.fault("ND-104-06", at, format!("there is no element {name:?}"), fix);
+                }
+                continue;
+            };
+            if !(1..=REPLICAS).contains(&replicas.count) {
+                let what = format!("there cannot be {} of an element", replicas.count);
+                self.fault("ND-104-05", format!("{at}.count"), what, format!("Use 1 to {REPLICAS}"));
+            }
+            if self.registry.find(&spec.kind).is_some_and(|kind| !kind.replicable) && replicas.count != 1 {
+                let what =
+                    format!("there can be one {:?} only: a {} keeps what all packets share", name, spec.kind);
+                self.fault(
+                    "ND-104-33",
+                    &at,
+                    what,
+                    "Leave it out, or use several elements behind a distribute",
+                );
+            }
+            if replicas.affinity == Affinity::Upstream {
+                let before = edges.iter().filter(|edge| edge.to == *name);
+                if let Some((from, count)) = before
+                    .map(|edge| (&edge.from, copies(file, &edge.from)))
+                    .find(|(_, count)| *count != replicas.count)
+                {
+                    let what = format!(
+                        "there are {} of {name:?}, but {count} of {from:?} before it",
+                        replicas.count
+                    );
+                    self.fault(
+                        "ND-104-33",
+                        format!("{at}.affinity"),
+                        what,
+                        "Make them as many, or use the affinity flow",
+                    );
+                }
+            }
+        }
+    }
+
+    fn placement(&mut self, file: &GraphFile) {
+        let mut placed = BTreeSet::new();
+        for (w, worker) in file.placement.iter().enumerate() {
+            self.worker(w, worker);
+            for (e, element) in worker.elements.iter().enumerate() {
+                let at = format!("placement[{w}].elements[{e}]");
+                if !self.can_be_placed(file, element) {
+                    let names = names(file);
+                    let fix = match closest(element, names.iter().map(String::as_str)) {
+                        Some(near) => format!("Did you mean {near:?}?"),
+                        None => format!("There are {}", listed(names.iter().map(String::as_str))),
+                    };
+                    self.fault(
+                        "ND-104-06",
+                        at,
+                        format!("there is no element and no port queue {element:?}"),
+                        fix,
+                    );
+                } else if !placed.insert(element.clone()) {
+                    self.fault(
+                        "ND-104-06",
+                        at,
+                        format!("{element:?} is placed twice"),
+                        "Place each element once",
+                    );
+                }
+            }
+        }
+    }
+
+    fn worker(&mut self, number: usize, worker: &Worker) {
+        if worker.core.is_some() && (worker.node.is_some() || worker.threads.is_some()) {
+            let what = "a core that is named is not chosen by node or threads";
+            self.fault(
+                "ND-104-07",
+                format!("placement[{number}].core"),
+                what,
+                "Give core, or node and threads",
+            );
+        }
+        if number == 0 && worker.threads == Some(profile::Threads::Shared) {
+            let what = "the first worker has none before it to share a physical core with";
+            self.fault(
+                "ND-104-07",
+                "placement[0].threads",
+                what,
+                "Put it after the worker that it belongs to",
+            );
+        }
+    }
+
+    fn can_be_placed(&self, file: &GraphFile, name: &str) -> bool {
+        if let Some((element, number)) = name.split_once('#') {
+            let count = file.replicas.get(element).map_or(0, |replicas| replicas.count);
+            return number
+                .parse::<usize>()
+                .is_ok_and(|number| number < count && number.to_string() == name[element.len() + 1..]);
+        }
+        if let Some((port, _, number)) = queue(name) {
+            let queues = file.ports.get(port).map(|port| port.queues);
+            return self.broken.contains(port)
+                || queues.is_some_and(|queues| number.is_none_or(|number| number < queues));
+        }
+        file.elements.contains_key(name) || self.broken.contains(name)
+    }
+}
+
+/// How many there are of an element or a port's queues.
+pub fn copies(file: &GraphFile, name: &str) -> usize {
+    match queue(name) {
+        Some((port, _, None)) => file.ports.get(port).map_or(1, |port| port.queues.into()),
+        Some((.., Some(_))) => 1,
+        None => file.replicas.get(name).map_or(1, |replicas| replicas.count),
+    }
+}
+
+/// All names that may be placed.
+fn names(file: &GraphFile) -> Vec<String> {
+    let queues = file.ports.keys().flat_map(|port| [format!("{port}.rx"), format!("{port}.tx")]);
+    file.elements.keys().cloned().chain(queues).collect()
+}
+
+/// Without the names of queues that the edges do not use: all of a direction are meant together, or each by itself.
+fn used(mut ends: Ends, file: &GraphFile) -> Ends {
+    let single = |all: &str| {
+        let named = |word: &str| {
+            queue(word).is_some_and(|(port, direction, number)| {
+                number.is_some() && format!("{port}.{}", direction.name()) == all
+            })
+        };
+        file.edges.iter().any(|line| line.split("->").any(|word| named(word.trim())))
+    };
+    let names: Vec<String> = ends.keys().cloned().collect();
+    for name in names {
+        let Some((port, direction, number)) = queue(&name) else { continue };
+        let all = format!("{port}.{}", direction.name());
+        let whole = file.edges.iter().any(|line| line.split("->").any(|word| word.trim() == all));
+        // Both ways of naming them are left if the edges use both: then an output is connected twice, or not at all.
+        if number.is_some() != single(&all) && !(number.is_none() && whole) {
+            ends.remove(&name);
+        }
+    }
+    ends
+}
+
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;

@@ -1,0 +1,20 @@
+//! Graphs from files: elements of registered kinds on ports.
+//!
+//! ```text
+//!  file ──► check (nothing is opened) ──► run: ports opened, elements built, placed, started
+//! ```
+
+pub mod check;
+pub mod edges;
+pub mod run;
+pub mod schema;
+
+pub use check::CheckedGraph;
+pub use run::GraphRun;
+
+use element::registry::{KINDS, Registry};
+
+/// The kinds of elements that graphs of this program can have.
+pub fn kinds() -> Registry {
+    Registry::new(&[KINDS])
+}

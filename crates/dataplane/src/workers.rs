@@ -1,0 +1,38 @@
+//! Cores for the workers that a placement names.
+
+use engine::{CoreError, CoreRequest, Threads, Topology};
+use profile::{Error as SetupError, Worker};
+use run::cpu;
+
+/// A core for each worker of the placement at `at`; without workers, one.
+pub fn cores(workers: &[Worker], at: &str) -> Result<Vec<usize>, SetupError> {
+    let allowed: Vec<usize> = cpu::cores().into_iter().map(usize::from).collect();
+    let requests: Vec<CoreRequest> = match workers {
+        [] => vec![CoreRequest::default()],
+        workers => workers.iter().map(core_request).collect(),
+    };
+    Topology::of(&allowed).assign(&requests).map_err(|why| {
+        let fix = match why {
+            CoreError::NoCore { .. } => "Name one of those",
+            CoreError::NoNode { .. } => "Name one of those nodes; `lscpu -e` shows which core is where",
+            CoreError::NoneOwn { .. } => "Use fewer workers, or leave threads out",
+            CoreError::NoSibling { .. } => {
+                "Leave threads out; `lscpu -e` shows which cores are one physical core"
+            }
+        };
+        SetupError::new("ND-92-06", format!("{at}[{}]", why.worker()), why.to_string(), fix)
+    })
+}
+
+/// What a worker wants of its core.
+fn core_request(worker: &Worker) -> CoreRequest {
+    CoreRequest {
+        core: worker.core.map(usize::from),
+        node: worker.node.map(usize::from),
+        threads: match worker.threads {
+            None => Threads::Any,
+            Some(profile::Threads::Own) => Threads::Own,
+            Some(profile::Threads::Shared) => Threads::Shared,
+        },
+    }
+}

@@ -1,0 +1,167 @@
+//! Graphs from files at work: every kind is what it says, and frames come out as the elements make them.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use dataplane::graph::{CheckedGraph, GraphRun, kinds};
+use dpdk::{Batch, Eal, EalOptions, Mempool, Port, PortConfig, RxQueue, TxQueue};
+use element::interface_addr::InterfaceAddrs;
+use element::kind::{Build, GraphPort};
+use packet::ethernet::Tags;
+use run::graph::GraphView;
+use serde_json::{Map, Value, json};
+use std::time::{Duration, Instant};
+
+fn eal() -> &'static Eal {
+    Eal::start(&EalOptions::default()).expect("DPDK starts without huge pages")
+}
+
+#[test]
+fn every_kind_builds_what_it_says() {
+    let pool = Mempool::new(eal(), 1023, 2048).unwrap();
+    let addrs = InterfaceAddrs::new([2; 6], Tags::NONE, &[], &[]);
+    let ports = [GraphPort { name: "a".into(), addrs }];
+    let folder = tempfile::tempdir().unwrap();
+    for kind in kinds().kinds() {
+        let mut options: Map<String, Value> = serde_json::from_str(kind.example).unwrap();
+        if let Some(file) = options.get_mut("file") {
+            *file = folder.path().join("x.pcapng").to_str().unwrap().into();
+        }
+        let settings = kind.read(&options, "").unwrap_or_else(|why| panic!("{}: {why:?}", kind.name));
+        let mut captures = Vec::new();
+        let mut build = Build { name: "x", pool: &pool, ports: &ports, captures: &mut captures };
+        let about = settings.build(&mut build).unwrap_or_else(|why| panic!("{}: {why}", kind.name)).about();
+        assert_eq!((about.kind, about.takes), (kind.name, true));
+        assert_eq!(about.outputs, settings.outputs(), "{}", kind.name);
+        assert_eq!(about.drops, kind.drops, "{}", kind.name);
+    }
+}
+
+/// The test's end of a cable, whose other end is a port of the graph.
+struct End {
+    _port: Port,
+    rx: RxQueue,
+    tx: TxQueue,
+    pool: Mempool,
+}
+
+impl End {
+    fn new(cable: &str) -> Self {
+        let pool = Mempool::new(eal(), 2047, 2048).unwrap();
+        let port = Port::open(eal(), &format!("pair:{cable}")).unwrap();
+        let (mut rx, mut tx) = port.start(&PortConfig::default(), &pool).unwrap();
+        Self { _port: port, rx: rx.pop().unwrap(), tx: tx.pop().unwrap(), pool }
+    }
+
+    fn send(&mut self, frames: &[Vec<u8>]) {
+        for frame in frames {
+            let mut batch = Batch::new();
+            batch.push(self.pool.packet(frame).unwrap()).unwrap();
+            self.tx.send(&mut batch);
+            assert!(batch.is_empty());
+        }
+    }
+
+    /// So many frames, however long they take, in order of their bytes: replicas may overtake each other.
+    fn take(&mut self, count: usize) -> Vec<Vec<u8>> {
+        let (mut found, mut batch) = (Vec::new(), Batch::new());
+        let end = Instant::now() + Duration::from_secs(60);
+        while found.len() < count && Instant::now() < end {
+            self.rx.receive(&mut batch);
+            found.extend(batch.frames().iter().map(|mbuf| mbuf.data().to_vec()));
+            batch.clear();
+            std::thread::yield_now();
+        }
+        found.sort();
+        found
+    }
+}
+
+fn sorted<const N: usize>(mut frames: [Vec<u8>; N]) -> [Vec<u8>; N] {
+    frames.sort();
+    frames
+}
+
+/// A datagram to a port, in VLANs.
+fn frame(port: u16, vlans: &[u16]) -> Vec<u8> {
+    let flow = packet::Flow {
+        source_mac: [2, 0, 0, 0, 0, 1],
+        destination_mac: [2, 0, 0, 0, 0, 2],
+        source: ([10, 0, 0, 1], 5000).into(),
+        destination: ([10, 0, 0, 2], port).into(),
+    };
+    let mut frame = vec![0; 100];
+    let signature = packet::signature::Signature { stream: 1, sequence: 2, sent_ns: 3 };
+    packet::Program::udp(&flow, 100).unwrap().write(&mut frame, 0, &signature);
+    frame.splice(12..12, Tags::vlans(vlans).unwrap().bytes().iter().copied());
+    frame
+}
+
+fn start(graph: &Value) -> GraphRun {
+    let checked = CheckedGraph::read(graph, &kinds()).unwrap_or_else(|why| panic!("{why:?}"));
+    GraphRun::start(&checked).unwrap_or_else(|why| panic!("{why}"))
+}
+
+/// What an element took, handed on, and dropped.
+fn counts(view: &dyn GraphView, name: &str) -> (u64, u64, u64) {
+    let all = view.elements();
+    let one = all.iter().find(|one| one.name == name).unwrap_or_else(|| panic!("{name}: {all:?}"));
+    (one.packets_in, one.packets_out, one.drops.values().sum())
+}
+
+#[test]
+fn frames_are_sorted_copied_retagged_and_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("copies.pcapng");
+    let graph = json!({
+        "ports": {"in": {"device": "pair:graph-in"}, "out": {"device": "pair:graph-out"}},
+        "elements": {
+            "parse": {"kind": "parser", "port": "in"},
+            "acl": {"kind": "classifier", "rules": [
+                {"match": "dst port 22", "to": "deny"},
+                {"match": "untagged", "to": "push"},
+                {"match": "any", "to": "pop"}
+            ]},
+            "denied": {"kind": "discard"},
+            "push": {"kind": "vlan", "push": [{"id": 200}, {"id": 100}]},
+            "pop": {"kind": "vlan", "pop": 1},
+            // After the tags have changed, what the parser found must hold still.
+            "again": {"kind": "classifier", "rules": [
+                {"match": "dst port 7", "to": "seven"},
+                {"match": "any", "to": "eight"}
+            ]},
+            "tee": {"kind": "tee"},
+            "file": {"kind": "capture", "file": file},
+            "eight": {"kind": "counter"}
+        },
+        "edges": [
+            "in.rx -> parse -> acl", "acl.deny -> denied", "acl.push -> push -> again", "acl.pop -> pop -> again",
+            "again.seven -> tee -> out.tx", "tee.copy -> file", "again.eight -> eight -> out.tx", "out.rx -> in.tx"
+        ],
+        "replicas": {"acl": {"count": 2}},
+        "placement": [{"elements": ["in.rx", "parse", "acl#0"]}, {"elements": ["acl#1", "out.tx"]}]
+    });
+    let run = start(&graph);
+    let (mut near, mut far) = (End::new("graph-in"), End::new("graph-out"));
+    near.send(&[frame(7, &[]), frame(8, &[5]), frame(22, &[]), frame(7, &[6, 5])]);
+    assert_eq!(far.take(3), sorted([frame(7, &[200, 100]), frame(8, &[]), frame(7, &[5])]));
+    far.send(&[frame(22, &[])]);
+    assert_eq!(near.take(1), [frame(22, &[])]);
+    assert_eq!(run.ended(), None);
+    assert!(run.observe().shape().edges.iter().any(|edge| edge.ring), "it is placed on two workers");
+    let (view, captures) = run.stop();
+    assert_eq!(counts(&view, "parse"), (4, 4, 0));
+    assert_eq!(counts(&view, "denied"), (1, 0, 1));
+    assert_eq!((counts(&view, "acl#0").0 + counts(&view, "acl#1").0, counts(&view, "eight").0), (4, 1));
+    assert_eq!((captures.len(), captures[0].packets, captures[0].state), (1, 2, "stopped"));
+    let mut recorded: Vec<_> = capture::read::frames(&file).unwrap().into_iter().map(|one| one.1).collect();
+    recorded.sort();
+    assert_eq!(recorded, sorted([frame(7, &[200, 100]), frame(7, &[5])]));
+}
+
+#[test]
+fn a_device_that_is_not_there_is_named_by_its_place() {
+    let graph = json!({"ports": {"a": {"device": "af_packet:nd-no-such-if"}}, "edges": ["a.rx -> a.tx"]});
+    let checked = CheckedGraph::read(&graph, &kinds()).unwrap_or_else(|why| panic!("{why:?}"));
+    let why = GraphRun::start(&checked).unwrap_err();
+    assert_eq!((why.code, why.at.as_str()), ("ND-92-12", "ports.a.device"));
+}

@@ -1,0 +1,133 @@
+//! Graphs of people's own: opened, watched, ended; they are the writer's, and end with his lease.
+
+use crate::files::Files;
+use crate::rpc::{BAD_PARAMS, BAD_PROFILE, Error, NOT_READY, NOTHING_THERE, TOO_MANY};
+use crate::trace_lock::TraceLock;
+use dataplane::graph::{CheckedGraph, GraphRun, kinds};
+use profile::Error as Fault;
+use run::graph::GraphView;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Graphs at a time.
+const GRAPHS: usize = 16;
+
+/// How a graph does.
+#[derive(Debug, Serialize)]
+pub struct Status {
+    /// Its id.
+    pub graph: String,
+    /// Seconds since its start.
+    pub elapsed: f64,
+    /// Why it carries nothing any more, if so.
+    pub error: Option<Fault>,
+    /// The files that packets are written to.
+    pub captures: Vec<capture::Status>,
+}
+
+struct Entry {
+    began: Instant,
+    graph: GraphRun,
+}
+
+impl Entry {
+    fn status(&self, id: &str) -> Status {
+        let fix = "Stop it; whoever took the interface or the other end away knows more";
+        let error = self.graph.ended().map(|why| Fault::new("ND-91-02", "ports", why, fix));
+        let elapsed = self.began.elapsed().as_secs_f64();
+        Status { graph: id.into(), elapsed, error, captures: self.graph.captures() }
+    }
+}
+
+#[derive(Default)]
+struct Made {
+    last: u64,
+    graphs: BTreeMap<String, Entry>,
+}
+
+/// All graphs of this daemon.
+#[derive(Default)]
+pub struct Graphs {
+    made: Mutex<Made>,
+    /// Who follows packets.
+    pub tracing: TraceLock,
+}
+
+/// Read and check a graph; the files that it writes are those that may be named.
+pub fn read(graph: &Value, files: Files<'_>) -> Result<CheckedGraph, Error> {
+    let mut checked =
+        CheckedGraph::read(graph, &kinds()).map_err(|faults| Error::all(BAD_PROFILE, &faults))?;
+    for (name, port) in &checked.file.ports {
+        files.device(&format!("ports.{name}.device"), &port.device)?;
+    }
+    for (name, settings) in &mut checked.settings {
+        for (key, file) in settings.files() {
+            *file = files.file(&format!("elements.{name}.{key}"), file)?.to_string_lossy().into_owned();
+        }
+    }
+    Ok(checked)
+}
+
+impl Graphs {
+    fn lock(&self) -> MutexGuard<'_, Made> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Open the ports and run it. Gives the graph's id.
+    pub fn start(&self, graph: &CheckedGraph) -> Result<String, Error> {
+        if self.lock().graphs.len() >= GRAPHS {
+            let what = format!("there are {GRAPHS} graphs already");
+            return Err(Error::new(TOO_MANY, "ND-104-11", "graph.run", what, "Stop one with graph.stop"));
+        }
+        let graph = GraphRun::start(graph).map_err(|why| {
+            let code = if why.code.starts_with("ND-104") { BAD_PARAMS } else { NOT_READY };
+            Error::of(code, &why)
+        })?;
+        let mut made = self.lock();
+        made.last += 1;
+        let id = format!("graph-{}", made.last);
+        tracing::info!(graph = %id, "graph started");
+        made.graphs.insert(id.clone(), Entry { began: Instant::now(), graph });
+        Ok(id)
+    }
+
+    /// How a graph does.
+    pub fn status(&self, id: &str) -> Result<Status, Error> {
+        self.lock().graphs.get(id).map(|entry| entry.status(id)).ok_or_else(|| none(id))
+    }
+
+    /// Its elements.
+    pub fn observe(&self, id: &str) -> Result<Box<dyn GraphView>, Error> {
+        let made = self.lock();
+        let entry = made.graphs.get(id).ok_or_else(|| none(id))?;
+        Ok(Box::new(entry.graph.observe()))
+    }
+
+    /// End a graph: how it did to its end, and its elements, whose counters are the last.
+    pub fn stop(&self, id: &str) -> Result<(Status, Box<dyn GraphView>), Error> {
+        let entry = self.lock().graphs.remove(id).ok_or_else(|| none(id))?;
+        let mut status = entry.status(id);
+        let (observer, captures) = entry.graph.stop();
+        status.captures = captures;
+        tracing::info!(graph = %id, "graph stopped");
+        Ok((status, Box::new(observer)))
+    }
+
+    /// End all; how many there were.
+    pub fn clear(&self) -> usize {
+        let graphs = std::mem::take(&mut self.lock().graphs);
+        graphs.len()
+    }
+
+    /// Ids of those that there are.
+    pub fn list(&self) -> Vec<Status> {
+        self.lock().graphs.iter().map(|(id, entry)| entry.status(id)).collect()
+    }
+}
+
+fn none(id: &str) -> Error {
+    Error::new(NOTHING_THERE, "ND-104-11", "graph", format!("there is no graph {id:?}"), "See graph.list")
+}

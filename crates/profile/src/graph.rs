@@ -1,0 +1,149 @@
+//! A graph of packet elements on ports, as a file says it: which ports and elements there are, how they are connected, how often
+//! each is there, and which worker runs it.
+//!
+//! What kinds of elements there are is known to those who run graphs; here an element's options are JSON still.
+
+use crate::ceiling::{ELEMENTS, PORTS, WORKERS};
+use crate::{Address, Offloads, Port, Role, Several, Vlans, Worker, bounded};
+use protocol::unit::Size;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// Packet elements on ports, and the edges between them: `netdyno graph run FILE`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GraphFile {
+    /// Where this format's schema is; for editors, not read.
+    #[serde(rename = "$schema", default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
+    /// What the graph is for, in a sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// The ports by name, at most 32. Their queues are elements: `NAME.rx` and `NAME.tx`, with a number where a port has several:
+    /// `NAME.rx0`.
+    pub ports: BTreeMap<String, GraphPort>,
+    /// The elements by name.
+    #[serde(default)]
+    pub elements: BTreeMap<String, ElementSpec>,
+    /// What leads where: `parse -> acl`, `acl.pass -> outside.tx`, also several in a row: `inside.rx -> parse -> acl`. `A.OUTPUT`
+    /// is an output of A; without it the output `out` is meant, or the only one.
+    #[serde(default, deserialize_with = "bounded::list::<_, _, ELEMENTS>")]
+    #[schemars(length(max = 2048))]
+    pub edges: Vec<String>,
+    /// Elements of which there are several, each with its share of the packets.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub replicas: BTreeMap<String, Replicas>,
+    /// Which worker runs which elements. What is named nowhere runs on the first. Default: one worker runs all.
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "bounded::list::<_, _, WORKERS>"
+    )]
+    #[schemars(length(max = 1024))]
+    pub placement: Vec<Worker>,
+    /// Use huge pages. Default false: slower on real NICs, works everywhere.
+    #[serde(default)]
+    pub huge_pages: bool,
+    /// Memory for packets. Default 256MiB.
+    #[serde(default = "crate::default_memory")]
+    pub memory: Size,
+}
+
+/// Most ports.
+pub const MOST_PORTS: usize = PORTS;
+
+/// A port of a graph.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GraphPort {
+    /// A PCI address (`0000:01:00.0`), a DPDK virtual device in full (`net_memif0,role=server`) or short
+    /// (`af_packet:veth0`, `af_xdp:veth0`, `tap:tap0`, `virtio:/run/socket`, `null`), or `pair:NAME` — used by two
+    /// ports, the two ends of a cable.
+    pub device: String,
+    /// Queues in each direction, 1 to 16. Default 1. Flows are spread over receive queues by the port, if it can; if it cannot,
+    /// there is one receive queue.
+    #[serde(default = "crate::one_queue")]
+    #[schemars(range(min = 1, max = 16))]
+    pub queues: u16,
+    /// Addresses that elements such as `reflector` and `arp-nd` answer for. Default: none.
+    #[serde(default, skip_serializing_if = "Several::is_empty")]
+    pub ip: Several<Address>,
+    /// The VLAN in which they answer, or two of them for QinQ (802.1ad), the service VLAN first. Default: any.
+    #[serde(default, skip_serializing_if = "Vlans::is_empty")]
+    pub vlan: Vlans,
+    /// The port's MAC address. Default: the device's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<String>,
+}
+
+impl GraphPort {
+    /// As a port that nothing but the graph uses.
+    pub fn port(&self, name: &str) -> Port {
+        Port {
+            name: name.to_owned(),
+            device: self.device.clone(),
+            ip: self.ip.clone(),
+            gateway: Several::default(),
+            vlan: self.vlan.clone(),
+            mac: self.mac.clone(),
+            peer_mac: None,
+            speed: None,
+            role: Role::L2fwd,
+            queues: self.queues,
+            offloads: Offloads::default(),
+            to: None,
+            forward: None,
+            impair: None,
+            impair_timeline: None,
+        }
+    }
+}
+
+/// An element: its kind, and the options of that kind.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ElementSpec {
+    /// The kind, as listed in docs/reference/elements.md.
+    pub kind: String,
+    /// Its options.
+    #[serde(flatten)]
+    pub options: Map<String, Value>,
+}
+
+/// Several of one element.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Replicas {
+    /// How many, 1 to 32. They are called `NAME#0`, `NAME#1` and so on, and can be placed one by one.
+    #[schemars(range(min = 1, max = 32))]
+    pub count: usize,
+    /// What decides which of them a packet goes to: `flow` (both directions of a flow to one), `round_robin`, or `upstream`:
+    /// each goes on with the packets of the replica, or the receive queue, of its own number. Default flow.
+    #[serde(default)]
+    pub affinity: Affinity,
+}
+
+/// What decides which replica a packet goes to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Affinity {
+    /// Both directions of a flow to one.
+    #[default]
+    Flow,
+    /// One after the other.
+    RoundRobin,
+    /// The one before with the same number.
+    Upstream,
+}
+
+impl Affinity {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Flow => "flow",
+            Self::RoundRobin => "round_robin",
+            Self::Upstream => "upstream",
+        }
+    }
+}
