@@ -3,7 +3,7 @@
 //!
 //! A flow is a series of requests for one resource, or one observation of it. A request that is larger than a block, or
 //! whose response is, takes several exchanges of messages and is still one message of the load. `request` writes what is
-//! sent and `wire` reads what comes; `exchange` sends, and sends again, `messages` finds what an answer belongs to, `blocks`
+//! sent and `wire` reads what comes; `transmission` sends, and sends again, `messages` finds what an answer belongs to, `blocks`
 //! follows a transfer and `observe` an observation. Here is the flow.
 
 mod blocks;
@@ -12,6 +12,7 @@ mod messages;
 mod observe;
 mod params;
 mod request;
+mod transmission;
 mod wire;
 
 use crate::describe::{Better, Confirmed, Counter, Delay, Description, Index, Quick, QuickSize, Unit};

@@ -1,20 +1,11 @@
 //! What a response means for its exchange: it is over, or goes on with another block (RFC 7959).
 
-use super::exchange::{Exchange, Purpose};
+use super::exchange::{Exchange, Part, Purpose};
 use super::wire::{Block, Code, Message, size_of_szx};
 use super::{Device, Plan};
 use crate::meter::Failure;
 use crate::model::Cx;
 use std::fmt;
-
-/// What is being transferred.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// The request, by Block1 if it is larger than a block.
-    Request,
-    /// The response behind its first block, by Block2.
-    Response,
-}
 
 /// What follows from a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! One resource observed (RFC 7641): registered, kept fresh, its notifications put in order, and let go.
 
-use super::blocks::{Answer, Next, Part};
-use super::exchange::{Exchange, Purpose, Stage};
+use super::blocks::{Answer, Next};
+use super::exchange::{Exchange, Part, Purpose, Stage};
 use super::wire::Message;
 use super::{Device, NOTIFICATIONS};
 use crate::meter::Failure;

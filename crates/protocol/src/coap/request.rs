@@ -1,7 +1,6 @@
 //! A request as it is written: its options, its body and the block of it that a message carries.
 
-use super::blocks::Part;
-use super::exchange::{Exchange, Purpose};
+use super::exchange::{Exchange, Part, Purpose};
 use super::wire::{self, Block, Code, Kind, Writer, size_of_szx};
 use crate::template::{Template, Values};
 use rand::SeedableRng;

@@ -173,7 +173,7 @@ fn the_blocks_of_a_body_are_of_one_body() {
     let whole: Vec<u8> = {
         let model = &ladder.bench.model;
         let mut out = Vec::new();
-        let x = exchange::Exchange::of(Purpose::Request, Time::ZERO, blocks::Part::Request, 2);
+        let x = exchange::Exchange::of(Purpose::Request, Time::ZERO, exchange::Part::Request, 2);
         let fill = request::Fill {
             values: crate::template::Values { device: 0, seq: 0, now: Time::ZERO },
             seed: u64::from(model.salt) << 32,
