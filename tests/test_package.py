@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from lab import NETDYNOD, ROOT
 
-PARTS = ("python", "profiles", "experiments", "tunables")
+PARTS = ("python", "profiles", "experiments", "tunables", "schema")
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
 
 
