@@ -34,6 +34,7 @@ pub use frame::Frame;
 pub use impairment::{Impairment, WayTimeline};
 pub use load::{load, read, read_value, schema};
 pub use metric::{Kind, Metric, Stat};
+pub use model::that as models_that;
 pub use offload::{Offload, Offloads, Rule};
 pub use target::Target;
 pub use text::printable;

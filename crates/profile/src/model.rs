@@ -4,7 +4,7 @@ use models::Params;
 use protocol::describe::Description;
 
 /// The models of which `can` holds, as a fix names them: `the stream model`, `the models a or b`.
-pub(crate) fn that(can: impl Fn(&Description, &Params) -> bool) -> String {
+pub fn that(can: impl Fn(&Description, &Params) -> bool) -> String {
     let all = models::ALL.iter().filter_map(|about| Some((about, Params::default_of(about.name)?)));
     let names: Vec<&str> =
         all.filter(|(about, params)| can(about, params)).map(|(about, _)| about.name).collect();

@@ -17,6 +17,11 @@ fn refusal(index: usize, key: &str, what: impl Into<String>, fix: impl Into<Stri
     SetupError::new("ND-104-07", format!("groups[{index}].{key}"), what.into(), fix.into())
 }
 
+/// The models that this transport carries.
+fn carried() -> String {
+    profile::models_that(|_, params| params.stateless().is_some())
+}
+
 fn model(plan: &Plan, index: usize) -> Option<Stateless> {
     plan.profile.groups.get(index)?.model.stateless()
 }
@@ -35,7 +40,7 @@ pub fn steady(plan: &Plan) -> bool {
 pub fn refuse(index: usize, group: &GroupPlan, plan: &Plan) -> Result<(), SetupError> {
     if model(plan, index).is_none() {
         let what = format!("the dpdk transport does not carry {} yet", group.about.name);
-        return Err(refusal(index, "model", what, "Use the stream model, or the sockets transport"));
+        return Err(refusal(index, "model", what, format!("Use {}, or the sockets transport", carried())));
     }
     let Load::Closed(load) = &group.load else {
         let what = "the dpdk transport begins its streams by itself, not by arrivals";
@@ -155,7 +160,7 @@ pub fn shape(
     speed: Option<f64>,
 ) -> Result<Shape, SetupError> {
     let (Some(params), Load::Closed(load)) = (model(plan, index), &group.load) else {
-        return Err(refusal(index, "model", "it is not carried", "Use the stream model"));
+        return Err(refusal(index, "model", "it is not carried", format!("Use {}", carried())));
     };
     let frame = frame(plan, index);
     let devices = f64::from(group.devices.max(1));
