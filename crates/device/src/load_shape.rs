@@ -1,6 +1,7 @@
 //! When flows begin: arrival times from a rate, and how many devices are at work.
 
 use profile::{Arrival, Closed, Open};
+use protocol::fine_time::{self, FRACTION};
 use protocol::time::Time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -78,7 +79,6 @@ pub struct OpenLoop {
     next: Time,
 }
 
-const FRACTION: u32 = 32;
 /// So many arrivals ahead are counted one by one; of more, the rest is taken from the rate.
 const EXACT: u64 = 10_000;
 /// No run lasts longer, seconds.
@@ -146,7 +146,7 @@ impl OpenLoop {
 fn gap(arrival: Arrival, rng: &mut SmallRng) -> f64 {
     match arrival {
         Arrival::Constant => 1.0,
-        Arrival::Poisson => -(1.0 - rng.random::<f64>()).ln(),
+        Arrival::Poisson => fine_time::exponential(rng),
         Arrival::Uniform => 2.0 * rng.random::<f64>(),
     }
 }
@@ -156,7 +156,7 @@ fn after(course: &Course, at: u128, gap: f64) -> (u128, Time) {
     match course.advance(seconds(at), gap) {
         Some(wait) if seconds(at) + wait < FOREVER => {
             let at = at + (wait * 1e9 * (1u64 << FRACTION) as f64) as u128;
-            (at, Time((at >> FRACTION) as u64))
+            (at, fine_time::time(at))
         }
         _ => (at, Time::NEVER),
     }

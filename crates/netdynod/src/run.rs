@@ -8,7 +8,8 @@ use crate::watchers::Watchers;
 use capture::Source;
 use profile::Profile;
 use run::Sample;
-use run::collect::{Collector, Flow, Header};
+use run::collect::{Collector, Header};
+use run::flows::Flows;
 use run::graph::GraphView;
 use run::result::{Change, TrialResult};
 use run::{Control, Plan, SetupError, Transport, Trial};
@@ -70,7 +71,7 @@ struct Progress {
     stopped: Option<&'static str>,
     error: Option<SetupError>,
     result: Option<Arc<TrialResult>>,
-    flows: Arc<Vec<Flow>>,
+    flows: Arc<Flows>,
 }
 
 type Carrier = Box<dyn Transport + Send + Sync>;
@@ -343,7 +344,7 @@ impl Run {
     }
 
     /// Each device's summary, once it is done.
-    pub fn flows(&self) -> Arc<Vec<Flow>> {
+    pub fn flows(&self) -> Arc<Flows> {
         Arc::clone(&self.progress().flows)
     }
 }

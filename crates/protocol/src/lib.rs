@@ -6,6 +6,7 @@
 
 pub mod coap;
 pub mod describe;
+pub mod fine_time;
 pub mod histogram;
 pub mod http;
 pub mod loss_pattern;
@@ -18,6 +19,7 @@ pub mod problem;
 pub mod reorder_density;
 pub mod reordering;
 pub mod script;
+pub mod sequence_window;
 pub mod stream;
 pub mod target;
 pub mod template;

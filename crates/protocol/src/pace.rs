@@ -3,6 +3,7 @@
 //! The schedule does not wait for answers (open loop within the flow): when the other side is slow,
 //! messages leave late and their delay still counts from when they were due.
 
+use crate::fine_time;
 use crate::meter::Phase;
 use crate::model::Cx;
 use crate::time::Time;
@@ -16,18 +17,15 @@ pub struct Pace {
     burst: u64,
 }
 
-const FRACTION: u32 = 32;
-
 impl Pace {
     /// One message every `interval`. Zero: each message is due when the former is answered.
     pub fn every(interval: Interval) -> Self {
-        Self { step: u128::from(interval.ns()) << FRACTION, burst: 1 }
+        Self { step: fine_time::of_ns(interval.ns()), burst: 1 }
     }
 
     /// So many messages a second; the rate must be above zero.
     pub fn per_second(rate: Rate) -> Self {
-        let ns = 1e9 / rate.0;
-        Self { step: (ns * (1u64 << FRACTION) as f64).clamp(1.0, 2f64.powi(95)) as u128, burst: 1 }
+        Self { step: fine_time::of_ns_f64(1e9 / rate.0), burst: 1 }
     }
 
     /// The same rate, `burst` messages at a time.
@@ -46,8 +44,8 @@ impl Pace {
     #[inline]
     pub fn due(self, base: Time, i: u64) -> Time {
         let first = if self.burst == 1 { i } else { i - i % self.burst };
-        let after = u128::from(first).saturating_mul(self.step) >> FRACTION;
-        Time(base.0.saturating_add(u64::try_from(after).unwrap_or(u64::MAX)))
+        let after = fine_time::time(u128::from(first).saturating_mul(self.step));
+        Time(base.0.saturating_add(after.0))
     }
 
     /// How many messages have fallen due up to and with `at`.
@@ -57,7 +55,7 @@ impl Pace {
             return 0;
         }
         // due(i) ≤ at  ⇔  i·step < (at − base + 1)·2³²
-        let below = ((u128::from(at.since(base)) + 1) << FRACTION) - 1;
+        let below = fine_time::of_ns(at.since(base)) + fine_time::LAST;
         let bursts = below / self.step.saturating_mul(u128::from(self.burst));
         u64::try_from(bursts).unwrap_or(u64::MAX).saturating_add(1).saturating_mul(self.burst)
     }
@@ -103,7 +101,7 @@ mod tests {
         let mut bench = Bench::new(());
         bench.window.measure = Time(100);
         bench.window.drain = Time(200);
-        let pace = Pace { step: 10 << FRACTION, burst: 1 };
+        let pace = Pace { step: fine_time::of_ns(10), burst: 1 };
         bench.now = Time(1000);
         // due at 0, 10, …; 5 were sent; 6..=10 (50 … 90) in the warm-up, ten in the measure phase, then none
         bench.call(|(), cx| pace.missed(cx, Time::ZERO, 5, 0));

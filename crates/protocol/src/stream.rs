@@ -3,7 +3,7 @@
 //! A flow is a stream at a constant rate. With `echo` the other side reflects every datagram, and what
 //! comes back gives delay, loss, duplicates and reordering (RFC 4737); without, it is only sent.
 
-mod seen;
+mod replies;
 
 use crate::describe::{
     Confirmed, Delay, Description, ModelParams, Paced, Quick, QuickSize, Repeats, Replies, Stateless,
@@ -13,12 +13,13 @@ use crate::model::{Cx, Model};
 use crate::pace::Pace;
 use crate::problem::Problem;
 use crate::reordering::Turn;
+use crate::sequence_window::Arrival;
 use crate::target::{Carrier, Scheme, Target};
 use crate::time::Time;
 use crate::unit::{Interval, Rate, Size};
 use packet::signature::{self, Signature};
+use replies::FlowReplies;
 use schemars::JsonSchema;
-use seen::{Arrival, Seen};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,7 +117,7 @@ pub struct Plan {
     /// Whether it waits for each datagram until the next one leaves at least: only then does silence tell something.
     listens: bool,
     timeout: Duration,
-    /// Bits in [`Seen`].
+    /// Latest numbers whose replies are told from copies.
     window: u64,
 }
 
@@ -237,7 +238,7 @@ impl Plan {
     pub fn device(self: &Arc<Self>, _index: u32) -> Device {
         Device {
             plan: Arc::clone(self),
-            seen: self.echo.then(|| Box::new(Seen::new(self.window))),
+            replies: self.echo.then(|| Box::new(FlowReplies::new(self.window))),
             next: 0,
             base: Time::ZERO,
             quiet: Time::ZERO,
@@ -253,7 +254,7 @@ impl Plan {
 pub struct Device {
     plan: Arc<Plan>,
     /// With `echo` only.
-    seen: Option<Box<Seen>>,
+    replies: Option<Box<FlowReplies>>,
     /// Number of the next datagram.
     next: u64,
     /// When the first datagram was due.
@@ -268,8 +269,8 @@ pub struct Device {
 
 impl Model for Device {
     fn start(&mut self, cx: &mut Cx<'_>) {
-        if let Some(seen) = &mut self.seen {
-            seen.begin(self.next, cx.tally.failed);
+        if let Some(replies) = &mut self.replies {
+            replies.begin(self.next, cx.tally.failed);
         }
         self.next = 0;
         self.base = cx.intended;
@@ -345,12 +346,13 @@ impl Device {
 
     /// Whether every datagram came back, if they are to.
     fn is_back(&self) -> bool {
-        self.seen.as_ref().is_none_or(|seen| seen.back() == self.next)
+        self.replies.as_ref().is_none_or(|replies| replies.back() == self.next)
     }
 
     /// Nothing more comes back of this flow: what did not is unanswered, unless the transport has counted why.
     fn settle(&mut self, cx: &mut Cx<'_>) {
-        let Some(seen) = self.seen.as_mut().filter(|seen| seen.order.is_some() || seen.next < self.next)
+        let Some(replies) =
+            self.replies.as_mut().filter(|replies| replies.order.is_some() || replies.next < self.next)
         else {
             return;
         };
@@ -358,16 +360,16 @@ impl Device {
         // what was lost in the warm-up is in no pattern, and a flow's end belongs to its last datagram
         let measure = cx.window.measure.0.checked_sub(1);
         let warmup = measure.map_or(0, |last| self.plan.pace.due_by(self.base, Time(last)));
-        let last = seen.next.max(warmup)..self.next;
+        let last = replies.next.max(warmup)..self.next;
         let into = cx.at(due(self.next.saturating_sub(1))).reordering_mut();
-        let back = seen.back();
-        let pattern = seen.order().finish(back, last, into);
+        let back = replies.back();
+        let pattern = replies.order().finish(back, last, into);
         cx.tally.pattern.merge(&pattern);
         let warmup = warmup.min(self.next);
         let mut lost =
-            [warmup.saturating_sub(seen.back[0]), (self.next - warmup).saturating_sub(seen.back[1])];
-        let early = seen.failed_warmup - seen.failed_before;
-        let mut known = [early, cx.tally.failed.saturating_sub(seen.failed_before + early)].map(u64::from);
+            [warmup.saturating_sub(replies.back[0]), (self.next - warmup).saturating_sub(replies.back[1])];
+        let early = replies.failed_warmup - replies.failed_before;
+        let mut known = [early, cx.tally.failed.saturating_sub(replies.failed_before + early)].map(u64::from);
         // what failed just after the warm-up may have been sent just before its end
         for (of, seen) in [(0, 0), (1, 1), (0, 1), (1, 0)] {
             let told = known[seen].min(lost[of]);
@@ -395,15 +397,15 @@ impl Device {
     fn pump(&mut self, cx: &mut Cx<'_>) {
         let plan = &*self.plan;
         let size = plan.payload.len();
-        if let Some(seen) = self.seen.as_mut().filter(|_| cx.window.phase(cx.now) == Phase::Warmup) {
-            seen.failed_warmup = cx.tally.failed;
+        if let Some(replies) = self.replies.as_mut().filter(|_| cx.window.phase(cx.now) == Phase::Warmup) {
+            replies.failed_warmup = cx.tally.failed;
         }
         let mut due = Time::NEVER;
         if self.more(cx) {
             let left = if plan.count == 0 { u64::MAX } else { plan.count - self.next };
             let most = left.min(plan.batch as u64);
             let stream = cx.device & signature::STREAM_MAX;
-            let first = self.seen.as_ref().map_or(0, |seen| seen.first);
+            let first = self.replies.as_ref().map_or(0, |replies| replies.first);
             let mut sent = 0;
             due = plan.pace.due(self.base, self.next);
             while sent < most && due <= cx.now {
@@ -438,13 +440,13 @@ impl Device {
     #[inline]
     fn datagram(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) {
         let plan = &*self.plan;
-        let Some(seen) = &mut self.seen else { return cx.unasked(cx.now) };
+        let Some(replies) = &mut self.replies else { return cx.unasked(cx.now) };
         let mark = Signature::parse(bytes).filter(|mark| mark.stream == cx.device & signature::STREAM_MAX);
         let same = bytes.get(signature::LEN..) == plan.payload.get(signature::LEN..);
         let Some(Signature { sequence, sent_ns, .. }) = mark.filter(|_| same) else {
             return cx.corrupted(cx.now, || changed(&plan.payload, bytes));
         };
-        let (sent, number) = (Time(sent_ns), sequence.wrapping_sub(seen.first) & signature::SEQUENCE_MAX);
+        let (sent, number) = (Time(sent_ns), sequence.wrapping_sub(replies.first) & signature::SEQUENCE_MAX);
         if sent < self.base && number > signature::SEQUENCE_MAX / 2 {
             // from a flow before this one
             return cx.unasked(cx.now);
@@ -456,29 +458,29 @@ impl Device {
         }
         cx.arrived(sent, bytes.len());
         let warmup = cx.window.phase(sent) == Phase::Warmup;
-        let turn = Turn { number, index: seen.back(), now: cx.now.0 };
-        match seen.arrive(number) {
+        let turn = Turn { number, index: replies.back(), now: cx.now.0 };
+        match replies.arrived(number) {
             Arrival::InOrder => {}
             Arrival::Ahead(first) => {
-                seen.order().skipped(first, turn, !warmup, cx.at(sent).reordering_mut());
+                replies.order().skipped(first, turn, !warmup, cx.at(sent).reordering_mut());
             }
             // RFC 4737 §3: type-P-reordered
             Arrival::Reordered => {
                 cx.tally.reordered = cx.tally.reordered.saturating_add(1);
                 let tally = cx.at(sent);
                 tally.counts.reordered += 1;
-                seen.order().late(turn, tally.reordering_mut());
+                replies.order().late(turn, tally.reordering_mut());
             }
-            Arrival::Again => {
+            Arrival::Duplicate => {
                 cx.tally.duplicates = cx.tally.duplicates.saturating_add(1);
                 cx.at(sent).counts.duplicates += 1;
                 return;
             }
             Arrival::TooLate => return cx.unasked(sent),
         }
-        seen.back[usize::from(!warmup)] += 1;
+        replies.back[usize::from(!warmup)] += 1;
         // one that was lost before is not waited for, those sent after it are from now on
-        self.silent = if seen.next < self.next { cx.now } else { Time::NEVER };
+        self.silent = if replies.next < self.next { cx.now } else { Time::NEVER };
         cx.delivered(sent, ROUND_TRIP);
     }
 }

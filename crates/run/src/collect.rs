@@ -1,6 +1,7 @@
 //! From samples to the series and the trial's result. Sums counts, merges histograms, judges validity.
 
 use crate::control::Control;
+use crate::flows::Flows;
 use crate::graph::PortFacts;
 use crate::group_sum::{GroupSum, named};
 use crate::interfaces::{self, Interfaces};
@@ -9,21 +10,10 @@ use crate::result::{Distribution, GroupPoint, PhaseLengths, Point, TrialResult, 
 use crate::sample::{ElementCounts, Sample};
 use crate::setup_error::SetupError;
 use crate::validity::{self, Evidence};
-use protocol::meter::{DeviceTally, Phase, Tally};
+use protocol::meter::{Phase, Tally};
 use protocol::time::Time;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// What one device delivered, as `run.flows` shows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Flow {
-    /// Number of the group in the plan.
-    pub group: u16,
-    /// Number of the device in the group.
-    pub device: u32,
-    /// Its summary.
-    pub tally: DeviceTally,
-}
 
 /// What does not come from samples.
 #[derive(Debug, Clone)]
@@ -75,7 +65,7 @@ pub struct Collector {
     series: Vec<Point>,
     /// How far the series goes.
     shown: Time,
-    flows: Vec<Flow>,
+    flows: Flows,
     error: Option<SetupError>,
     interfaces_first: Interfaces,
     interfaces_last: Interfaces,
@@ -98,7 +88,7 @@ impl Collector {
             ends: vec![Time::ZERO; cores.len()],
             series: Vec::new(),
             shown: Time::ZERO,
-            flows: Vec::new(),
+            flows: Flows::default(),
             error: None,
             interfaces_first: seen.clone(),
             interfaces_last: seen,
@@ -147,8 +137,9 @@ impl Collector {
         for element in sample.elements.drain(..) {
             self.elements.insert(element.name.clone(), element);
         }
-        let flows = sample.devices.drain(..).map(|(group, device, tally)| Flow { group, device, tally });
-        self.flows.extend(flows);
+        if let Some(devices) = sample.devices.take() {
+            self.flows.add(devices);
+        }
         self.ends[sample.worker] = sample.until;
         if let Some(how) = sample.last.take() {
             self.left[sample.worker] = true;
@@ -242,7 +233,7 @@ impl Collector {
     }
 
     /// The trial's result, and each device's summary. Call when all workers have left.
-    pub fn finish(mut self, header: Header) -> (TrialResult, Vec<Flow>) {
+    pub fn finish(mut self, header: Header) -> (TrialResult, Flows) {
         // from one that ended without a word nothing more will come
         let lost: Vec<usize> = (0..self.left.len()).filter(|worker| !self.left[*worker]).collect();
         self.left.fill(true);

@@ -4,12 +4,14 @@ use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// The calling thread's CPU use. Make it on the thread that it watches.
+/// One thread's CPU use.
 #[derive(Debug)]
 pub struct ThreadCpu {
-    /// `/proc/thread-self/schedstat`: time run, time runnable but waiting, slices. Absent where the
+    /// `/proc/self/task/THREAD/schedstat`: time run, time runnable but waiting, slices. Absent where the
     /// kernel keeps no such statistics.
     schedstat: Option<File>,
+    /// It is the thread that asks: its own clock is exact between two ticks of the kernel's, too.
+    own: bool,
 }
 
 /// Nanoseconds since the thread began.
@@ -22,24 +24,34 @@ pub struct CpuTime {
 }
 
 impl ThreadCpu {
-    /// Watch the calling thread.
+    /// Watch the calling thread, which is the one to ask.
     pub fn here() -> Self {
-        Self { schedstat: File::open("/proc/thread-self/schedstat").ok() }
+        let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        Self { own: true, ..Self::of(thread.into()) }
     }
 
-    /// So far.
-    pub fn now(&self) -> CpuTime {
-        let t = clock_gettime(ClockId::ThreadCPUTime);
-        let ran = t.tv_sec.unsigned_abs() * 1_000_000_000 + t.tv_nsec.unsigned_abs();
-        let mut text = [0u8; 96];
-        let waited = self
-            .schedstat
-            .as_ref()
-            .and_then(|f| f.read_at(&mut text, 0).ok())
-            .and_then(|n| std::str::from_utf8(&text[..n]).ok()?.split_whitespace().nth(1)?.parse().ok())
-            .unwrap_or(0);
-        CpuTime { ran, waited }
+    /// Watch the thread of this process with this number.
+    pub fn of(thread: u64) -> Self {
+        Self { schedstat: File::open(format!("/proc/self/task/{thread}/schedstat")).ok(), own: false }
     }
+
+    /// So far. Nothing of a thread that is gone.
+    pub fn now(&self) -> CpuTime {
+        let told = self.schedstat.as_ref().and_then(read).unwrap_or_default();
+        if !self.own {
+            return told;
+        }
+        let t = clock_gettime(ClockId::ThreadCPUTime);
+        CpuTime { ran: t.tv_sec.unsigned_abs() * 1_000_000_000 + t.tv_nsec.unsigned_abs(), ..told }
+    }
+}
+
+fn read(schedstat: &File) -> Option<CpuTime> {
+    let mut text = [0u8; 96];
+    let length = schedstat.read_at(&mut text, 0).ok()?;
+    let text = std::str::from_utf8(text.get(..length)?).ok()?;
+    let mut numbers = text.split_whitespace().map_while(|number| number.parse().ok());
+    Some(CpuTime { ran: numbers.next()?, waited: numbers.next()? })
 }
 
 /// Pin the calling thread to `core`.
@@ -70,5 +82,31 @@ mod tests {
         }
         assert!(cpu.now().ran >= before.ran + 2_000_000);
         assert!(!cores().is_empty());
+    }
+
+    #[test]
+    fn another_thread_is_seen_until_it_is_gone() {
+        let (to, threads) = std::sync::mpsc::channel();
+        let (go_on, ends) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let mut x = 1u64;
+            let here = ThreadCpu::here();
+            while here.now().ran < 20_000_000 {
+                x = std::hint::black_box(x.wrapping_mul(3));
+            }
+            let number = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+            to.send(u64::from(number)).expect("somebody waits");
+            // Asleep its time is accounted for whole.
+            let _over = ends.recv();
+        });
+        let cpu = ThreadCpu::of(threads.recv().expect("its number"));
+        if cpu.schedstat.is_some() {
+            while cpu.now().ran < 15_000_000 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+        go_on.send(()).expect("it waits");
+        thread.join().expect("it ends");
+        assert_eq!(ThreadCpu::of(u64::MAX).now(), CpuTime::default());
     }
 }

@@ -11,6 +11,7 @@
 pub mod collect;
 mod control;
 pub mod cpu;
+pub mod flows;
 pub mod graph;
 mod group_sum;
 pub mod interfaces;

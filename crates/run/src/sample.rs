@@ -1,5 +1,6 @@
 //! What workers report at each boundary that [`Control`](crate::Control) names.
 
+use crate::flows::DeviceSummaries;
 use crate::interfaces::Interfaces;
 use crate::setup_error::SetupError;
 use crate::stalls::Stalls;
@@ -38,8 +39,8 @@ pub struct Sample {
     pub elements: Vec<ElementCounts>,
     /// The worker has left; with why, if it had to.
     pub last: Option<Result<(), SetupError>>,
-    /// Per-device summaries, with the last sample: group, device, summary.
-    pub devices: Vec<(u16, u32, protocol::meter::DeviceTally)>,
+    /// What became of each of the worker's devices, with its last sample.
+    pub devices: Option<Box<dyn DeviceSummaries>>,
 }
 
 /// What one element of a graph did.

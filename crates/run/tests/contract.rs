@@ -4,7 +4,8 @@ use ::sockets::Sockets;
 use ::sockets::reflector::{Mode, Reflector};
 use protocol::meter::Phase;
 use protocol::time::Time;
-use run::collect::{Collector, Flow, Header};
+use run::collect::{Collector, Header};
+use run::flows::Flows;
 use run::result::TrialResult;
 use run::{Control, Plan, SetupError, Transport, Trial, cpu};
 use serde_json::{Value, json};
@@ -139,7 +140,7 @@ struct Run {
     window: protocol::meter::Window,
     samples: Vec<Seen>,
     result: TrialResult,
-    flows: Vec<Flow>,
+    flows: Flows,
     took: Duration,
 }
 

@@ -5,11 +5,12 @@ use crate::frames;
 use crate::generator::{Generator, Streams};
 use crate::pacer::Gaps;
 use crate::peers;
-use crate::receiver::{Receiver, Stream};
+use crate::receiver::Receiver;
 use crate::report::{Report, Reporter, Run};
 use crate::rx_offload::RxOffload;
-use crate::schedule::{Shape, Slots};
+use crate::schedule::{Schedule, Timing};
 use crate::segmenter::Segmenter;
+use crate::stream_table::Lane;
 use dataplane::impaired::{self, Impaired};
 use dataplane::ports::{self, OpenPort, PortNeeds, has_memory, pci, setup_error};
 use dataplane::queue_pairs::QueuePairs;
@@ -135,25 +136,26 @@ pub fn build(
         share.checksums += usize::from(work.or(segments).is_some());
         share.cut += usize::from(cut.is_some());
         share.segments += usize::from(segments.is_some());
-        let shape = frames::shape(i, group, plan, &program, ports[on].speed())?;
+        let timing = frames::timing(i, group, plan, &program, ports[on].speed())?;
         let lanes = sending[on].len();
-        for (part, devices) in parts(&shape, lanes).into_iter().enumerate() {
-            let shape = Shape { devices: devices.len() as u32, ..shape.clone() };
+        for (part, devices) in parts(&timing, lanes).into_iter().enumerate() {
+            let timing = Timing { devices: devices.len() as u32, ..timing.clone() };
             // Different for each group, and for each part of one.
             let seed = plan.profile.seed.wrapping_add(i as u64).wrapping_add((part as u64) << 32);
             if !devices.is_empty() {
                 sending[on][(part + i) % lanes].push(Streams {
                     group: i,
-                    slots: Slots::new(&shape, seed),
+                    schedule: Schedule::new(&timing, seed),
                     marked: program.is_marked(),
                     program: program.clone(),
                     work,
-                    cutter: cut.map(|cut| Box::new(Segmenter::new(cut, segments))),
+                    segmenter: cut.map(|cut| Box::new(Segmenter::new(cut, segments))),
                     headers,
                     priority: plan.profile.groups[i].frame.as_ref().map_or(0, |frame| frame.priority),
                     from: devices.start,
                     first: first_streams[i].wrapping_add(devices.start),
                     meter: [(); 3].map(|()| Tally::of(group.about)),
+                    under_way: [0; 3],
                 });
             }
         }
@@ -169,6 +171,7 @@ pub fn build(
         lanes,
         facts,
     };
+    let alone = settings.ports.iter().filter(|port| port.role == Role::Generator).count() == 1;
     for (open, streams) in ports.into_iter().zip(sending) {
         let port = &open.settings.name;
         let rx_offload =
@@ -207,8 +210,14 @@ pub fn build(
                     };
                     let (sends, receives) = (name("generator"), name("receiver"));
                     let generator = Generator::new(streams, open.pool.clone(), reporter(&sends));
-                    let (groups, streams) = expected(plan, &plain);
-                    let receiver = Receiver::new(groups, streams, reporter(&receives), rx_offload.clone());
+                    let own = match open.queues.spread() {
+                        true => Lane::new(lane, open.queues.count),
+                        false => Lane::ALL,
+                    };
+                    // Elsewhere a stream may come back on any port, or on any queue.
+                    let all = alone && !open.queues.rss();
+                    let groups = expected(plan, &plain, &first_streams);
+                    let receiver = Receiver::new(groups, (own, all), reporter(&receives), rx_offload.clone());
                     built.graph.add(sends, generator);
                     built.graph.add(receives, receiver);
                 }
@@ -233,9 +242,9 @@ fn is_cut(plan: &Plan, index: usize) -> bool {
 
 /// Which of a group's devices each lane has. A recording that is played as it was, and devices that take turns in it,
 /// cannot be divided.
-fn parts(shape: &Shape, lanes: usize) -> Vec<Range<u32>> {
-    let lanes = if matches!(shape.gaps, Gaps::Given(_)) { 1 } else { lanes };
-    let border = |part: usize| (u64::from(shape.devices) * part as u64 / lanes as u64) as u32;
+fn parts(timing: &Timing, lanes: usize) -> Vec<Range<u32>> {
+    let lanes = if matches!(timing.gaps, Gaps::Given(_)) { 1 } else { lanes };
+    let border = |part: usize| (u64::from(timing.devices) * part as u64 / lanes as u64) as u32;
     (0..lanes).map(|part| border(part)..border(part + 1)).collect()
 }
 
@@ -287,16 +296,16 @@ fn flow(group: &GroupPlan, port: &OpenPort<'_>, peer: Mac) -> Flow {
     }
 }
 
-/// What a receiver must know: all groups and their streams.
-fn expected(plan: &Plan, plain: &[Option<Plain>]) -> (Vec<Expected>, Vec<Stream>) {
-    let groups = plan.groups.iter().zip(plain).enumerate().map(|(i, (group, plain))| Expected {
+/// What a receiver must know of all groups.
+fn expected(plan: &Plan, plain: &[Option<Plain>], first_streams: &[u32]) -> Vec<Expected> {
+    let groups = plan.groups.iter().zip(plain).zip(first_streams).enumerate();
+    let group = |(i, ((group, plain), first)): (usize, ((&GroupPlan, &Option<Plain>), &u32))| Expected {
         group: i,
+        streams: *first..first + group.devices,
         meter: [(); 3].map(|()| Tally::of(group.about)),
         delay: frames::delay(i, plan),
         whole: plan.profile.groups[i].frame.is_some(),
         plain: plain.clone(),
-    });
-    let streams = plan.groups.iter().enumerate();
-    let streams = streams.flat_map(|(i, group)| (0..group.devices).map(move |d| Stream::new(i as u16, d)));
-    (groups.collect(), streams.collect())
+    };
+    groups.map(group).collect()
 }

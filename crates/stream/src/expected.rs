@@ -7,6 +7,7 @@ use packet::signature;
 use packet::udp::Datagram;
 use protocol::meter::Tally;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Range;
 
 /// Devices send from this UDP port on, in turn.
 pub const FIRST_SOURCE_PORT: u16 = 10_000;
@@ -18,6 +19,8 @@ pub const SOURCE_PORTS: u16 = 50_000;
 pub struct Expected {
     /// Number of the group in the plan.
     pub group: usize,
+    /// Numbers of its streams: one for each device.
+    pub streams: Range<u32>,
     /// Counts and delays, by phase.
     pub meter: [Tally; 3],
     /// Which of the delays is the time from sending to receiving.

@@ -2,7 +2,7 @@
 
 use crate::expected::{Plain, SOURCE_PORTS};
 use crate::pacer::Gaps;
-use crate::schedule::Shape;
+use crate::schedule::Timing;
 use packet::frame::{Devices, Layer, Left, Program, Sizes};
 use packet::{FCS, Flow};
 use profile::ceiling::RATE;
@@ -152,13 +152,13 @@ pub fn delay(index: usize, plan: &Plan) -> Option<usize> {
 }
 
 /// When the group sends.
-pub fn shape(
+pub fn timing(
     index: usize,
     group: &GroupPlan,
     plan: &Plan,
     program: &Program,
     speed: Option<f64>,
-) -> Result<Shape, SetupError> {
+) -> Result<Timing, SetupError> {
     let (Some(params), Load::Closed(load)) = (model(plan, index), &group.load) else {
         return Err(refusal(index, "model", "it is not carried", format!("Use {}", carried())));
     };
@@ -199,7 +199,7 @@ pub fn shape(
         Some(Frame { gaps: profile::frame::Gaps::Poisson, .. }) => Gaps::Poisson,
         _ => Gaps::Constant,
     };
-    Ok(Shape {
+    Ok(Timing {
         devices: group.devices,
         interval_ns,
         burst: params.burst,

@@ -4,14 +4,14 @@
 //! so what the generator is late by is in the measured delay, and counted as lateness besides. What the port
 //! has no room for is kept and sent first the next time: the generator loses nothing, it falls behind.
 
-use crate::report::{Report, Reporter, take};
-use crate::schedule::{Slot, Slots};
+use crate::report::{Kept, Report, Reporter, SentStreams, take};
+use crate::schedule::{Departure, Schedule};
 use crate::segmenter::Segmenter;
 use dpdk::{Batch, Mempool, TxWork};
 use engine::{About, Cx, Element};
 use packet::Program;
 use packet::frame::{Marks, ROWS};
-use protocol::meter::{DELAY_MAX_NS, DeviceTally, Failure, Phase, Tally, Window};
+use protocol::meter::{DELAY_MAX_NS, Failure, Phase, Tally, Window};
 use protocol::time::Time;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub struct Streams {
     /// Number of the group in the plan.
     pub group: usize,
     /// When they send.
-    pub slots: Slots,
+    pub schedule: Schedule,
     /// What they send.
     pub program: Program,
     /// Whether what they send shows who sent it, or when.
@@ -32,7 +32,7 @@ pub struct Streams {
     /// What the port is to do with each frame.
     pub work: Option<TxWork>,
     /// Where each frame is to be cut into packets, which are what is counted.
-    pub cutter: Option<Box<Segmenter>>,
+    pub segmenter: Option<Box<Segmenter>>,
     /// Bytes of each frame that are headers, and not counted as sent.
     pub headers: usize,
     /// Which streams go first when the port cannot take all: those with the higher number.
@@ -43,18 +43,20 @@ pub struct Streams {
     pub first: u32,
     /// Counts, by phase.
     pub meter: [Tally; 3],
+    /// Flows under way, by the phase in which they began.
+    pub under_way: [u64; 3],
 }
 
 impl Streams {
     /// How many packets a frame becomes.
     fn packets(&self) -> u64 {
-        self.cutter.as_ref().map_or(1, |cutter| cutter.packets() as u64)
+        self.segmenter.as_ref().map_or(1, |segmenter| segmenter.packets() as u64)
     }
 
     /// When there is something to do next.
     fn due(&self) -> Time {
-        let under_way = self.cutter.as_ref().is_some_and(|cutter| cutter.left() > 0);
-        if under_way { Time::ZERO } else { self.slots.due() }
+        let under_way = self.segmenter.as_ref().is_some_and(|segmenter| segmenter.left() > 0);
+        if under_way { Time::ZERO } else { self.schedule.due() }
     }
 
     /// Count `n` frames of `bytes` together that were due in `phase` and are sent.
@@ -67,7 +69,7 @@ impl Streams {
     }
 }
 
-/// Element: see the module's own words.
+/// Element: makes the frames of one port's streams as they fall due.
 #[derive(Debug)]
 pub struct Generator {
     streams: Vec<Streams>,
@@ -109,8 +111,8 @@ impl Generator {
         self.draining = true;
         self.count_behind(window, window.drain);
         for streams in &mut self.streams {
-            for begun in streams.slots.under_way() {
-                streams.meter[window.phase(begun) as usize].counts.flows_completed += 1;
+            for (tally, flows) in streams.meter.iter_mut().zip(&mut streams.under_way) {
+                tally.counts.flows_completed += std::mem::take(flows);
             }
         }
     }
@@ -119,8 +121,8 @@ impl Generator {
     fn count_behind(&mut self, window: Window, end: Time) {
         for (streams, behind) in self.streams.iter_mut().zip(&mut self.behind) {
             let packets = streams.packets();
-            let warmup = packets.saturating_mul(streams.slots.pending(end.min(window.measure)));
-            let all = packets.saturating_mul(streams.slots.pending(end.min(window.drain)));
+            let warmup = packets.saturating_mul(streams.schedule.pending(end.min(window.measure)));
+            let all = packets.saturating_mul(streams.schedule.pending(end.min(window.drain)));
             for (phase, pending) in [(0, warmup), (1, all - warmup.min(all))] {
                 // What was behind before and has been sent since was counted as intended by `send`.
                 // What is pending may be an estimate that was too high: the rest is made good the next time.
@@ -144,26 +146,26 @@ fn send(
     (now, due_by): (Time, Time),
     window: Window,
 ) -> bool {
-    if streams.cutter.is_some() {
-        send_cut(streams, marks, pool, batch, zero, (now, due_by), window);
+    if streams.segmenter.is_some() {
+        send_segments(streams, marks, pool, batch, zero, (now, due_by), window);
         return false;
     }
     let (have, most) = (batch.len(), batch.room().min(ROWS));
-    let ready = if most > 0 { streams.slots.ready(due_by, most) } else { 0 };
+    let ready = if most > 0 { streams.schedule.ready(due_by, most) } else { 0 };
     // The pool's packets have room for the longest frame: see where it is made.
     let even = if streams.program.is_even() { streams.program.next_len() } else { 0 };
     if ready == 0 || !pool.fill_frames(batch, have + ready, even) {
         return false;
     }
     // Fewer than were ready, if a flow that ended moved the next slot away.
-    let Streams { slots, meter, .. } = streams;
-    let flows = |slot: &Slot| count_flow(meter, slot, window);
+    let Streams { schedule, meter, under_way, .. } = streams;
+    let flows = |departure: &Departure| count_flow(meter, under_way, departure, window);
     // Where a phase ends among them, each one's time is wanted.
-    let one_phase = window.phase(slots.due()) == window.phase(due_by);
+    let one_phase = window.phase(schedule.due()) == window.phase(due_by);
     let taken = if one_phase && !streams.marked {
-        slots.take_unmarked((due_by, ready), (zero, streams.first), marks, flows)
+        schedule.take_unmarked((due_by, ready), (zero, streams.first), marks, flows)
     } else {
-        let taken = slots.take_all((due_by, ready), (zero, streams.first), marks, flows);
+        let taken = schedule.take_all((due_by, ready), (zero, streams.first), marks, flows);
         marks.devices[..taken].iter_mut().for_each(|device| *device += streams.from);
         taken
     };
@@ -200,7 +202,7 @@ fn send(
 /// Apart from `send`, so that it is not in the way of all others.
 #[cold]
 #[inline(never)]
-fn send_cut(
+fn send_segments(
     streams: &mut Streams,
     marks: &mut Marks,
     pool: &Mempool,
@@ -209,36 +211,42 @@ fn send_cut(
     (now, due_by): (Time, Time),
     window: Window,
 ) {
-    let Streams { slots, program, cutter: Some(cutter), .. } = streams else { return };
-    cutter.fill(pool, batch);
-    while cutter.left() == 0 && batch.room() > 0 && slots.ready(due_by, 1) > 0 {
-        let flows = |slot: &Slot| count_flow(&mut streams.meter, slot, window);
-        if slots.take_all((due_by, 1), (zero, streams.first), marks, flows) == 0 {
+    let Streams { schedule, program, segmenter: Some(segmenter), .. } = streams else { return };
+    segmenter.fill(pool, batch);
+    while segmenter.left() == 0 && batch.room() > 0 && schedule.ready(due_by, 1) > 0 {
+        let flows = |departure: &Departure| {
+            count_flow(&mut streams.meter, &mut streams.under_way, departure, window);
+        };
+        if schedule.take_all((due_by, 1), (zero, streams.first), marks, flows) == 0 {
             return;
         }
         marks.devices[0] += streams.from;
-        program.write_all(&mut [cutter.begin()], marks);
+        program.write_all(&mut [segmenter.begin()], marks);
         let due = Time(marks.sent_ns[0].saturating_sub(zero));
         let meter = &mut streams.meter[window.phase(due) as usize];
-        let packets = cutter.packets() as u64;
+        let packets = segmenter.packets() as u64;
         meter.counts.messages_intended += packets;
         meter.counts.messages_sent += packets;
-        meter.counts.bytes_sent += cutter.bytes() as u64;
+        meter.counts.bytes_sent += segmenter.bytes() as u64;
         let _grown = meter.lateness.record_n(now.since(due).min(DELAY_MAX_NS), packets);
-        cutter.fill(pool, batch);
+        segmenter.fill(pool, batch);
     }
 }
 
 /// Count the flow that begins or ends with this datagram.
 #[cold]
-fn count_flow(meter: &mut [Tally; 3], slot: &Slot, window: Window) {
-    if slot.begins {
-        let counts = &mut meter[window.phase(slot.due) as usize].counts;
+fn count_flow(meter: &mut [Tally; 3], under_way: &mut [u64; 3], departure: &Departure, window: Window) {
+    if departure.begins {
+        let phase = window.phase(departure.due) as usize;
+        let counts = &mut meter[phase].counts;
         counts.flows_intended += 1;
         counts.flows_started += 1;
+        under_way[phase] += 1;
     }
-    if slot.ends {
-        meter[window.phase(slot.begun) as usize].counts.flows_completed += 1;
+    if departure.ends {
+        let phase = window.phase(departure.begun) as usize;
+        meter[phase].counts.flows_completed += 1;
+        under_way[phase] = under_way[phase].saturating_sub(1);
     }
 }
 
@@ -272,9 +280,9 @@ impl Element for Generator {
                 self.drain(window);
             }
             // What was begun is sent whole.
-            for cutter in self.streams.iter_mut().filter_map(|streams| streams.cutter.as_mut()) {
-                cutter.fill(&self.pool, batch);
-                if cutter.left() > 0 {
+            for segmenter in self.streams.iter_mut().filter_map(|streams| streams.segmenter.as_mut()) {
+                segmenter.fill(&self.pool, batch);
+                if segmenter.left() > 0 {
                     cx.wake_at(zero);
                 }
             }
@@ -324,31 +332,36 @@ impl Element for Generator {
             let mut lost = self.held.len();
             self.held.clear();
             for streams in &mut self.streams {
-                if let Some(cutter) = &mut streams.cutter {
-                    lost += cutter.left();
-                    cutter.abandon();
+                if let Some(segmenter) = &mut streams.segmenter {
+                    lost += segmenter.left();
+                    segmenter.abandon();
                 }
                 let failures = &mut streams.meter[Phase::Measure as usize].counts.failures;
                 failures[Failure::Local as usize] += std::mem::take(&mut lost) as u64;
             }
         }
-        let active = |streams: &Streams| if self.draining { 0 } else { streams.slots.active(now) };
-        let active = self.streams.iter().map(|streams| (streams.group, active(streams))).collect();
+        let draining = self.draining;
+        let active = |streams: &mut Streams| if draining { 0 } else { streams.schedule.active(now) };
+        let active = self.streams.iter_mut().map(|streams| (streams.group, active(streams))).collect();
         let streams = &mut self.streams;
         self.reporter.tick(|| Report {
             active,
             groups: streams.iter_mut().map(|streams| (streams.group, take(&mut streams.meter))).collect(),
-            devices: streams.iter().flat_map(summaries).collect(),
             ..Report::empty()
         });
     }
 }
 
-/// What each device sent, since the start.
-fn summaries(streams: &Streams) -> impl Iterator<Item = (u16, u32, DeviceTally)> + '_ {
-    let (group, packets) = (streams.group as u16, streams.packets());
-    streams.slots.sent().zip(streams.slots.begun()).zip(streams.from..).map(move |((sent, begun), device)| {
-        let sent = sent.saturating_mul(packets);
-        (group, device, DeviceTally { flows: (begun, begun), sent, ..DeviceTally::default() })
-    })
+impl Drop for Generator {
+    /// What was kept of each stream goes to who reads it, as it is.
+    fn drop(&mut self) {
+        let sent = |streams: Streams| SentStreams {
+            group: streams.group,
+            from: streams.from,
+            packets: streams.packets(),
+            schedule: streams.schedule,
+        };
+        let sent = std::mem::take(&mut self.streams).into_iter().map(sent).collect();
+        self.reporter.hand_over(Kept::Sent(sent));
+    }
 }

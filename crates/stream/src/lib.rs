@@ -13,6 +13,7 @@
 mod build;
 mod device_clock;
 mod expected;
+mod flows;
 mod frames;
 mod generator;
 #[cfg(any(test, feature = "testing"))]
@@ -24,7 +25,8 @@ mod report;
 mod rx_offload;
 mod schedule;
 mod segmenter;
-mod sequence_tracker;
+mod stream_table;
+mod summaries;
 mod supervisor;
 
 use capture::Source;

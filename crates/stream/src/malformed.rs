@@ -1,7 +1,8 @@
 //! What must hold for any frame in everything that receives; and the frames that nobody should send.
 
 use crate::expected::{Expected, Plain};
-use crate::receiver::{Measured, Stream};
+use crate::receiver::Measured;
+use crate::stream_table::Lane;
 use dpdk::Checked;
 use element::interface_addr::InterfaceAddr;
 use element::reflect::reflect;
@@ -22,11 +23,12 @@ const STATION6: InterfaceAddr =
 /// What a receiver knows that expects one stream.
 fn measured() -> Measured {
     let window = Window { measure: Time(1), drain: Time::NEVER };
-    Measured::new(vec![expected(None)], vec![Stream::new(0, 0)], window)
+    Measured::new(vec![expected(None)], Lane::ALL, true, window)
 }
 
 fn expected(plain: Option<Plain>) -> Expected {
-    Expected { group: 0, meter: [(); 3].map(|()| Tally::new(1)), delay: Some(0), whole: false, plain }
+    let meter = [(); 3].map(|()| Tally::new(1));
+    Expected { group: 0, streams: 0..1, meter, delay: Some(0), whole: false, plain }
 }
 
 /// The group's frames are plain datagrams from the station that is asked to the one that asks.
@@ -44,7 +46,7 @@ pub fn show(frame: &[u8]) {
     let _any = measured().frame(frame, 9_000);
     for v6 in [false, true] {
         let window = Window { measure: Time(1), drain: Time::NEVER };
-        let mut strict = Measured::new(vec![expected(Some(plain(v6)))], vec![Stream::new(0, 0)], window);
+        let mut strict = Measured::new(vec![expected(Some(plain(v6)))], Lane::ALL, true, window);
         for said in [Checked::Unknown, Checked::Good, Checked::Bad] {
             let _any = strict.checked(frame, 9_000, said);
         }
@@ -488,7 +490,7 @@ mod tests {
             let (to, reports) = channel();
             let run = Arc::new(standing());
             let reporter = Reporter::new(run.clone(), 0, to);
-            let receiver = Receiver::new(vec![expected(None)], vec![Stream::new(0, 0)], reporter, None);
+            let receiver = Receiver::new(vec![expected(None)], (Lane::ALL, true), reporter, None);
             let stats = through(case.frames.clone(), receiver, &Taps::new(1), &run);
             let tallies = reports.iter().flat_map(|report| report.groups).flat_map(|(_, phases)| phases);
             let used = tallies.map(|tally| tally.counts.messages_delivered + tally.counts.duplicates).sum();

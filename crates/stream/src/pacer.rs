@@ -1,9 +1,9 @@
 //! When something is due, again and again: evenly, at random around a mean, or as a recording has it.
 
+use protocol::fine_time::{self, of_ns};
 use protocol::time::Time;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use rand_distr::{Distribution, Exp1};
 use std::sync::Arc;
 
 /// How the times between slots are spread.
@@ -34,13 +34,10 @@ enum Spread {
     Given { gaps: Arc<[u64]>, next: usize },
 }
 
-/// Bits of a nanosecond.
-pub(super) const FRACTION: u32 = 32;
-
 impl Pacer {
     /// From zero on, `every` ns.
     pub fn new(every: f64, gaps: &Gaps, seed: u64) -> Self {
-        let step = (every * (1u64 << FRACTION) as f64).clamp(1.0, 2f64.powi(95)) as u128;
+        let step = fine_time::of_ns_f64(every);
         let spread = match gaps {
             Gaps::Constant => Spread::Constant,
             Gaps::Poisson => Spread::Poisson(SmallRng::seed_from_u64(seed)),
@@ -52,7 +49,7 @@ impl Pacer {
     /// When the next slot is due.
     #[inline]
     pub fn due(&self) -> Time {
-        Time(u64::try_from(self.at >> FRACTION).unwrap_or(u64::MAX))
+        fine_time::time(self.at)
     }
 
     /// Whether all gaps are alike.
@@ -66,14 +63,11 @@ impl Pacer {
     pub fn advance(&mut self) {
         self.at += match &mut self.spread {
             Spread::Constant => self.step,
-            Spread::Poisson(rng) => {
-                let gap: f64 = Exp1.sample(rng);
-                (gap * self.step as f64) as u128
-            }
+            Spread::Poisson(rng) => (fine_time::exponential(rng) * self.step as f64) as u128,
             Spread::Given { gaps, next } => {
                 let gap = gaps.get(*next).copied().unwrap_or(0);
                 *next = if *next + 1 < gaps.len() { *next + 1 } else { 0 };
-                u128::from(gap) << FRACTION
+                of_ns(gap)
             }
         };
     }
@@ -82,7 +76,7 @@ impl Pacer {
     /// mean, about as many; a recording is gone through slot by slot.
     pub fn pass(&mut self, slots: u32, until: Time) {
         let round = self.step.saturating_mul(slots.into());
-        let left = (u128::from(until.0) << FRACTION).saturating_sub(self.at);
+        let left = of_ns(until.0).saturating_sub(self.at);
         if !matches!(self.spread, Spread::Given { .. }) {
             self.at += left / round * round;
         }
@@ -93,7 +87,7 @@ impl Pacer {
     #[inline]
     pub fn ready(&self, now: Time, first: usize, (each, most): (usize, usize)) -> usize {
         // The largest instant that still shows as `now`.
-        let until = (u128::from(now.0) << FRACTION) | u128::from(u32::MAX);
+        let until = of_ns(now.0) | fine_time::LAST;
         let mut ready = first;
         if let Spread::Constant = self.spread {
             let mut at = self.at;
@@ -123,7 +117,7 @@ impl Pacer {
 
     /// How many slots are due before `end`. Of a Poisson process that is far behind, how many are to be expected.
     pub fn before(&self, end: Time) -> u64 {
-        let end = u128::from(end.0) << FRACTION;
+        let end = of_ns(end.0);
         if self.at >= end {
             return 0;
         }
@@ -142,7 +136,7 @@ impl Pacer {
                 slots + u64::try_from(end.saturating_sub(ahead.at) / self.step).unwrap_or(u64::MAX - DRAWN)
             }
             Spread::Given { gaps, .. } => {
-                let round: u128 = gaps.iter().map(|gap| u128::from(*gap) << FRACTION).sum();
+                let round: u128 = gaps.iter().map(|gap| of_ns(*gap)).sum();
                 let rounds = span.checked_div(round).unwrap_or(0);
                 let mut ahead = Self { at: self.at + rounds * round, ..self.clone() };
                 let mut slots = u64::try_from(rounds).unwrap_or(u64::MAX).saturating_mul(gaps.len() as u64);

@@ -5,9 +5,9 @@
 //! was sent are failures of its group; what they quote is never measured.
 
 use crate::expected::Expected;
-use crate::report::{Report, Reporter, take};
+use crate::report::{Kept, Report, Reporter, take};
 use crate::rx_offload::RxOffload;
-use crate::sequence_tracker::{Arrival, SequenceTracker};
+use crate::stream_table::{Lane, StreamTable, Unexpected};
 use dpdk::{Batch, Checked};
 use engine::{About, Cx, Element};
 use packet::icmp_error::{Fate, IcmpError};
@@ -15,35 +15,9 @@ use packet::layers::protocol::{ICMP, ICMPV6, UDP};
 use packet::signature::Signature;
 use packet::udp::Datagram;
 use packet::{Fault, Layers};
-use protocol::meter::{DELAY_MAX_NS, DeviceTally, Failure, Phase, Window};
-use protocol::reordering::{Order, Turn};
+use protocol::meter::{DELAY_MAX_NS, Failure, Phase, Window};
+use protocol::sequence_window::Arrival;
 use protocol::time::Time;
-
-/// One stream.
-#[derive(Debug, Clone)]
-pub struct Stream {
-    /// Number of its group in [`Receiver`]'s list.
-    pub expected: u16,
-    /// Which device of the group sends it.
-    pub device: u32,
-    tracker: SequenceTracker,
-    tally: DeviceTally,
-    /// One past the highest number that an ICMP error was about: of two about one datagram one counts.
-    undelivered: u64,
-}
-
-impl Stream {
-    /// The stream of `device` in the group that is number `expected` in the receiver's list.
-    pub fn new(expected: u16, device: u32) -> Self {
-        Self {
-            expected,
-            device,
-            tracker: SequenceTracker::default(),
-            tally: DeviceTally::default(),
-            undelivered: 0,
-        }
-    }
-}
 
 /// Reasons to drop: the faults of frames, and these.
 const OURS: [&str; 6] =
@@ -69,23 +43,23 @@ const DROPS: [&str; UNKNOWN_STREAM + OURS.len()] = {
     names
 };
 
-/// Element: see the module's own words.
+/// Element: measures the frames of streams, and hands on what is of none.
 #[derive(Debug)]
 pub struct Receiver {
     measured: Measured,
     reporter: Reporter,
     /// What the port says of frames, if it does.
-    assist: Option<RxOffload>,
+    rx_offload: Option<RxOffload>,
 }
 
 /// What was measured so far; knows nothing of DPDK.
 #[derive(Debug)]
 pub(super) struct Measured {
+    /// In the order of their streams.
     groups: Vec<Expected>,
-    /// By stream number.
-    streams: Vec<Stream>,
-    /// By stream number: apart, as what comes in order needs none of it.
-    order: Vec<Order>,
+    /// One past the last stream of each group.
+    ends: Box<[u32]>,
+    streams: StreamTable,
     /// The run's time zero on the clock that signatures use.
     zero: u64,
     window: Window,
@@ -103,24 +77,31 @@ pub(super) enum Verdict {
 }
 
 impl Measured {
-    pub(super) fn new(mut groups: Vec<Expected>, streams: Vec<Stream>, window: Window) -> Self {
+    /// For groups whose streams are numbered one after the other, of those that `lane` has. `all`: each of them arrives here.
+    pub(super) fn new(mut groups: Vec<Expected>, lane: Lane, all: bool, window: Window) -> Self {
         // now, as there is no asking for memory later
         for tally in groups.iter_mut().flat_map(|group| &mut group.meter) {
             let _room = tally.reordering_mut();
         }
-        let order = vec![Order::shared(streams.len()); streams.len()];
-        Self { groups, streams, order, zero: 0, window }
+        let ends: Box<[u32]> = groups.iter().map(|group| group.streams.end).collect();
+        let streams = StreamTable::new(ends.last().copied().unwrap_or(0), lane, all);
+        Self { groups, ends, streams, zero: 0, window }
+    }
+
+    /// Number of the group that a stream belongs to, or one that there is none of.
+    #[inline]
+    fn group_of(ends: &[u32], stream: u32) -> usize {
+        ends.partition_point(|end| *end <= stream)
     }
 
     /// Nothing more comes.
     fn finish(&mut self) {
-        for (stream, order) in self.streams.iter_mut().zip(&mut self.order) {
-            if let Some(group) = self.groups.get_mut(usize::from(stream.expected)) {
-                let into = group.meter[Phase::Measure as usize].reordering_mut();
-                // what was sent after the last arrival is not known here
-                stream.tally.pattern = order.finish(stream.tally.delivered, 0..0, into);
+        let Self { groups, ends, streams, .. } = self;
+        streams.finish(|stream, finish| {
+            if let Some(group) = groups.get_mut(Self::group_of(ends, stream)) {
+                finish(group.meter[Phase::Measure as usize].reordering_mut());
             }
-        }
+        });
     }
 
     /// The frame is not as it was sent: if it still shows whose it was, by its signature or where it came from and went to,
@@ -131,8 +112,8 @@ impl Measured {
         let layers = Layers::find(frame);
         let end = layers.as_ref().map_or(frame.len(), |layers| layers.end);
         let known = |signature: Signature| {
-            let stream = self.streams.get(signature.stream as usize)?;
-            Some((usize::from(stream.expected), signature.sent_ns))
+            let group = Self::group_of(&self.ends, signature.stream);
+            (group < self.groups.len()).then_some((group, signature.sent_ns))
         };
         let by_ends = || {
             let layers = layers.ok()?;
@@ -153,13 +134,12 @@ impl Measured {
     #[inline(never)]
     fn icmp(&mut self, error: &IcmpError, now: u64) -> Verdict {
         let Some(quoted) = &error.quoted else { return Verdict::Bad(ICMP_UNMATCHED) };
-        let stream = quoted.signature.and_then(|signature| {
-            let stream = self.streams.get_mut(signature.stream as usize)?;
-            Some((stream, signature.sequence))
-        });
         let is_ours = |group: &Expected| group.plain.as_ref().map(|plain| plain.is_quoted(quoted));
+        let stream = quoted
+            .signature
+            .filter(|signature| self.ends.last().is_some_and(|streams| signature.stream < *streams));
         let group = match &stream {
-            Some((stream, _)) => Some(usize::from(stream.expected))
+            Some(signature) => Some(Self::group_of(&self.ends, signature.stream))
                 .filter(|at| self.groups.get(*at).is_some_and(|group| is_ours(group) != Some(false))),
             None => self.groups.iter().position(|group| is_ours(group) == Some(true)),
         };
@@ -171,11 +151,12 @@ impl Measured {
             Fate::Unreachable => Failure::Unreachable,
             Fate::Forwarded => return Verdict::Bad(ICMP_ERROR),
         };
-        if let Some((stream, sequence)) = stream {
-            if sequence < stream.undelivered {
-                return Verdict::Bad(ICMP_ERROR);
-            }
-            stream.undelivered = sequence + 1;
+        // What is quoted in pieces may come to another lane than its stream: who tells copies apart is not here then.
+        if let Some(signature) = stream
+            && let Some((state, _, disturbed)) = self.streams.get_mut(signature.stream)
+            && !disturbed.undelivered(state, state.number(signature.sequence))
+        {
+            return Verdict::Bad(ICMP_ERROR);
         }
         // Of when it happens; while draining it is still about what was measured.
         let phase = self.window.counted(Time(now.saturating_sub(self.zero)));
@@ -259,10 +240,12 @@ impl Measured {
         let Some(signature) = Signature::find(frame, layers.end) else {
             return self.unsigned(frame, layers, datagram, now);
         };
-        let stream = self.streams.get(signature.stream as usize);
-        let group = stream.and_then(|stream| self.groups.get(usize::from(stream.expected)));
-        if let (Some(stream), Some(plain)) = (stream, group.and_then(|group| group.plain.as_ref())) {
-            if plain.is_echo() && !plain.is_of(stream.device, layers.addresses(frame), datagram) {
+        let at = Self::group_of(&self.ends, signature.stream);
+        if let Some(group) = self.groups.get(at)
+            && let Some(plain) = &group.plain
+        {
+            let device = signature.stream - group.streams.start;
+            if plain.is_echo() && !plain.is_of(device, layers.addresses(frame), datagram) {
                 return Verdict::Bad(OTHER_ADDRESSES);
             }
             // What stands behind the datagram in its packet was not sent so.
@@ -272,7 +255,7 @@ impl Measured {
                 return Verdict::Bad(CORRUPTED);
             }
         }
-        self.arrived(signature, (datagram.payload.len(), frame.len()), now)
+        self.arrived(signature, at, (datagram.payload.len(), frame.len()), now)
     }
 
     /// A datagram without signature: of a stream's peer it is a reply that was changed.
@@ -292,43 +275,42 @@ impl Measured {
 
     /// Something with a signature that is no datagram of its own: fine where frames are of all kinds, or come in tunnels.
     fn signed(&mut self, signature: Signature, len: usize, now: u64) -> Verdict {
-        let stream = self.streams.get(signature.stream as usize);
-        let group = stream.and_then(|stream| self.groups.get(usize::from(stream.expected)));
-        match group.is_some_and(|group| group.plain.as_ref().is_some_and(|plain| plain.is_echo())) {
+        let at = Self::group_of(&self.ends, signature.stream);
+        match self
+            .groups
+            .get(at)
+            .is_some_and(|group| group.plain.as_ref().is_some_and(|plain| plain.is_echo()))
+        {
             true => Verdict::Bad(OTHER_ADDRESSES),
-            false => self.arrived(signature, (0, len), now),
+            false => self.arrived(signature, at, (0, len), now),
         }
     }
 
-    /// What was in a frame: `bytes` in its datagram, of `len`.
+    /// What was in a frame of group `at`: `bytes` in its datagram, of `len`.
     #[inline]
-    fn arrived(&mut self, signature: Signature, (bytes, len): (usize, usize), now: u64) -> Verdict {
-        let Some(stream) = self.streams.get_mut(signature.stream as usize) else {
+    fn arrived(
+        &mut self,
+        signature: Signature,
+        at: usize,
+        (bytes, len): (usize, usize),
+        now: u64,
+    ) -> Verdict {
+        let Some(group) = self.groups.get_mut(at) else {
             return Verdict::Bad(UNKNOWN_STREAM);
         };
-        let Some(group) = self.groups.get_mut(usize::from(stream.expected)) else {
+        let Some((state, place, disturbed)) = self.streams.get_mut(signature.stream) else {
             return Verdict::Bad(UNKNOWN_STREAM);
         };
-        let sent = Time(signature.sent_ns.saturating_sub(self.zero));
-        let tally = &mut group.meter[self.window.phase(sent) as usize];
-        let counts = &mut tally.counts;
-        counts.bytes_received += if group.whole { len } else { bytes } as u64;
-        let turn = || Turn { number: signature.sequence, index: stream.tally.delivered, now };
-        match stream.tracker.arrived(signature.sequence) {
-            Arrival::InOrder => {}
-            Arrival::Ahead(first) => {
-                let count = self.window.phase(sent) != Phase::Warmup;
-                let order = &mut self.order[signature.stream as usize];
-                order.skipped(first, turn(), count, tally.reordering_mut());
-            }
-            Arrival::Reordered => {
-                counts.reordered += 1;
-                stream.tally.reordered = stream.tally.reordered.saturating_add(1);
-                self.order[signature.stream as usize].late(turn(), tally.reordering_mut());
-            }
-            Arrival::Duplicate => {
-                counts.duplicates += 1;
-                stream.tally.duplicates = stream.tally.duplicates.saturating_add(1);
+        let phase = self.window.phase(Time(signature.sent_ns.saturating_sub(self.zero)));
+        let tally = &mut group.meter[phase as usize];
+        tally.counts.bytes_received += if group.whole { len } else { bytes } as u64;
+        let number = state.number(signature.sequence);
+        if number == state.next {
+            state.next = number.saturating_add(1);
+        } else {
+            let counts = phase != Phase::Warmup;
+            let unexpected = Unexpected { number, now, counts };
+            if disturbed.arrived((state, place), unexpected, tally) == Arrival::Duplicate {
                 return Verdict::Done;
             }
         }
@@ -338,28 +320,25 @@ impl Measured {
             if let Some(h) = tally.delays.get_mut(at) {
                 let _grown = h.record(delay);
             }
-            if let Some(v) = tally.variation.get_mut(at).filter(|_| stream.tally.delivered > 0) {
-                v.record(delay.abs_diff(stream.tally.delay_last));
+            if let Some(v) = tally.variation.get_mut(at).filter(|_| state.delivered > 0) {
+                v.record(delay.abs_diff(state.delay_last()));
             }
         }
-        stream.tally.delay_last = delay;
-        stream.tally.delivered += 1;
-        stream.tally.delay_sum = stream.tally.delay_sum.saturating_add(delay);
-        stream.tally.delay_max = stream.tally.delay_max.max(delay);
+        state.delivered(delay);
         Verdict::Done
     }
 }
 
 impl Receiver {
-    /// For these groups and streams; the position of a stream is its number.
+    /// For these groups, in the order of their streams, of which `lane` comes here; `all`: and nowhere else.
     pub fn new(
         groups: Vec<Expected>,
-        streams: Vec<Stream>,
+        (lane, all): (Lane, bool),
         reporter: Reporter,
-        assist: Option<RxOffload>,
+        rx_offload: Option<RxOffload>,
     ) -> Self {
         let window = reporter.run().control.window();
-        Self { measured: Measured::new(groups, streams, window), reporter, assist }
+        Self { measured: Measured::new(groups, lane, all, window), reporter, rx_offload }
     }
 }
 
@@ -384,16 +363,16 @@ impl Element for Receiver {
             }
         };
         // Two loops, so that where the port says nothing it is not asked for each frame.
-        match &self.assist {
+        match &self.rx_offload {
             None => batch.retain(|mbuf| {
                 judge(match mbuf.is_whole() {
                     true => measured.frame(mbuf.data(), now),
                     false => Verdict::Bad(SEGMENTED),
                 })
             }),
-            Some(assist) => batch.retain(|mbuf| {
+            Some(port) => batch.retain(|mbuf| {
                 judge(match mbuf.is_whole() {
-                    true => measured.checked(mbuf.data(), assist.arrived(mbuf, now), assist.checksum(mbuf)),
+                    true => measured.checked(mbuf.data(), port.arrived(mbuf, now), port.checksum(mbuf)),
                     false => Verdict::Bad(SEGMENTED),
                 })
             }),
@@ -401,8 +380,8 @@ impl Element for Receiver {
     }
 
     fn tick(&mut self, now: u64) {
-        if let Some(assist) = &mut self.assist {
-            assist.tick(now);
+        if let Some(port) = &mut self.rx_offload {
+            port.tick(now);
         }
         let measured = &mut self.measured;
         if self.reporter.run().is_ending() {
@@ -410,16 +389,20 @@ impl Element for Receiver {
         }
         self.reporter.tick(|| Report {
             groups: measured.groups.iter_mut().map(|group| (group.group, take(&mut group.meter))).collect(),
-            devices: measured
-                .streams
-                .iter()
-                .filter_map(|stream| {
-                    let group = measured.groups.get(usize::from(stream.expected))?;
-                    Some((group.group as u16, stream.device, stream.tally))
-                })
-                .collect(),
             ..Report::empty()
         });
+    }
+}
+
+impl Drop for Receiver {
+    /// What was kept of each stream goes to who reads it, as it is.
+    fn drop(&mut self) {
+        let streams = std::mem::replace(&mut self.measured.streams, StreamTable::new(0, Lane::ALL, false));
+        if streams.unordered() > 0 {
+            let streams = streams.unordered();
+            tracing::warn!(streams, "more streams were out of order than the order of can be kept");
+        }
+        self.reporter.hand_over(Kept::Received(streams));
     }
 }
 

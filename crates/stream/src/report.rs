@@ -1,7 +1,9 @@
 //! What elements and the run's supervisor share: the run's clock, and reports on request.
 
+use crate::schedule::Schedule;
+use crate::stream_table::StreamTable;
 use engine::Clock;
-use protocol::meter::{Counts, DeviceTally, Tally};
+use protocol::meter::{Counts, Tally};
 use protocol::reordering::Reordering;
 use run::Control;
 use std::sync::Arc;
@@ -79,8 +81,30 @@ pub struct Report {
     pub groups: Vec<(usize, [Tally; 3])>,
     /// Devices with a flow under way, by group.
     pub active: Vec<(usize, u32)>,
-    /// Each device's summary since the start: group, device, summary.
-    pub devices: Vec<(u16, u32, DeviceTally)>,
+    /// What was kept of each stream, when its owner is gone.
+    pub kept: Option<Kept>,
+}
+
+/// What an element kept of each of its streams over the whole run.
+#[derive(Debug)]
+pub enum Kept {
+    /// What was sent, by group.
+    Sent(Vec<SentStreams>),
+    /// What came back.
+    Received(StreamTable),
+}
+
+/// The streams of one group that one generator sent.
+#[derive(Debug)]
+pub struct SentStreams {
+    /// Number of the group in the plan.
+    pub group: usize,
+    /// The first of its devices; the others follow.
+    pub from: u32,
+    /// Packets of each frame.
+    pub packets: u64,
+    /// What was sent of each.
+    pub schedule: Schedule,
 }
 
 /// An element's side of reporting.
@@ -109,6 +133,14 @@ impl Reporter {
         self.run.is_ending() || self.run.asked.load(Ordering::Acquire) != self.answered
     }
 
+    /// The element is gone: this was kept of its streams.
+    pub fn hand_over(&self, kept: Kept) {
+        let asked = self.answered;
+        let report = Report { element: self.element, asked, kept: Some(kept), ..Report::empty() };
+        // When the run did not begin, or is over already, nobody wants to know.
+        let _nobody = self.to.send(report);
+    }
+
     /// Report if that was asked for.
     pub fn tick(&mut self, make: impl FnOnce() -> Report) {
         if self.is_asked() {
@@ -124,7 +156,7 @@ impl Reporter {
 impl Report {
     /// With nothing in it.
     pub fn empty() -> Self {
-        Self { element: 0, asked: 0, groups: Vec::new(), active: Vec::new(), devices: Vec::new() }
+        Self { element: 0, asked: 0, groups: Vec::new(), active: Vec::new(), kept: None }
     }
 }
 

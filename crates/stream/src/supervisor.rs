@@ -1,18 +1,20 @@
 //! Watches a running graph and reports on it, beside the packets' way.
 
 use crate::report::{Report, Run};
+use crate::summaries::Summaries;
 use dataplane::impaired::Impaired;
 use dataplane::link_watch::Watch;
 use dataplane::observe::counts;
 use dataplane::wiring;
 use dpdk::Port;
 use engine::{ElementStats, Engine};
-use protocol::meter::{DeviceTally, Failure, Phase, Tally};
+use protocol::meter::{Failure, Phase, Tally};
 use protocol::time::Time;
+use run::cpu::{CpuTime, ThreadCpu};
+use run::flows::DeviceSummaries;
 use run::interfaces::{Interface, Interfaces};
 use run::plan::Plan;
 use run::{FailureExample, Sample, SetupError};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
@@ -25,13 +27,6 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(20);
 /// How often to look whether all ports are there.
 const WATCH: Duration = Duration::from_millis(50);
-
-/// What one worker's thread got of the processor, ns.
-#[derive(Debug, Clone, Copy, Default)]
-struct Cpu {
-    ran: u64,
-    waited: u64,
-}
 
 /// What became of a group's datagrams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -95,16 +90,23 @@ pub(super) struct Supervisor {
     tallies: Vec<Vec<[Tally; 3]>>,
     /// Devices with a flow under way, by reporting element and group.
     active: Vec<Vec<u32>>,
-    /// By reporting element, group and device: the latest summary.
-    devices: BTreeMap<(usize, u16, u32), DeviceTally>,
+    /// What elements kept of each stream, once they are gone.
+    summaries: Summaries,
     /// What became of datagrams since the start, by group.
     balance: Vec<Balance>,
-    cpu_then: Vec<Cpu>,
+    /// Of each worker's thread.
+    cpu: Vec<ThreadCpu>,
+    cpu_then: Vec<CpuTime>,
     wall_then: Instant,
     /// The ports' counters before the run.
     ports_before: Interfaces,
     sampled: Time,
     last_elements: Vec<ElementStats>,
+}
+
+/// Whether each datagram of a group is to come back.
+fn echoes(plan: &Plan, group: usize) -> bool {
+    plan.profile.groups[group].model.stateless().is_some_and(|stream| stream.echo)
 }
 
 fn none(plan: &Plan) -> Vec<[Tally; 3]> {
@@ -131,9 +133,12 @@ impl Supervisor {
             workers_of: reporters.iter().map(worker).collect(),
             tallies: (0..workers).map(|_| none(&plan)).collect(),
             active: vec![vec![0; plan.groups.len()]; reporters.len()],
-            devices: BTreeMap::new(),
+            summaries: Summaries::new(
+                plan.groups.iter().enumerate().map(|(i, group)| (group.devices, echoes(&plan, i))),
+            ),
             balance: vec![Balance::default(); plan.groups.len()],
-            cpu_then: vec![Cpu::default(); workers],
+            cpu: engine.workers().iter().map(|worker| ThreadCpu::of(worker.thread)).collect(),
+            cpu_then: vec![CpuTime::default(); workers],
             wall_then: Instant::now(),
             ports_before: before,
             sampled: Time::ZERO,
@@ -249,13 +254,13 @@ impl Supervisor {
         for (group, active) in report.active {
             self.active[report.element][group] = active;
         }
-        for (group, device, tally) in report.devices {
-            self.devices.insert((report.element, group, device), tally);
+        if let Some(kept) = report.kept {
+            self.summaries.add(kept);
         }
     }
 
     fn echoes(&self, group: usize) -> bool {
-        self.plan.profile.groups[group].model.stateless().is_some_and(|stream| stream.echo)
+        echoes(&self.plan, group)
     }
 
     /// Whether nothing is to be waited for.
@@ -267,7 +272,7 @@ impl Supervisor {
         self.run.end();
         if let Some(engine) = self.engine.take() {
             // The threads are gone afterwards, so this is the last chance to ask the kernel about them.
-            let cpu = Self::cpu_of(&engine);
+            let cpu = self.cpu();
             self.last_elements = engine.stop();
             while let Ok(report) = self.reports.try_recv() {
                 self.add(report);
@@ -303,11 +308,12 @@ impl Supervisor {
         self.send(until, last, cpu);
     }
 
-    fn send(&mut self, until: Time, last: bool, cpu: Vec<Cpu>) {
+    fn send(&mut self, until: Time, last: bool, cpu: Vec<CpuTime>) {
         let phase = self.run.control.window().phase(self.sampled);
         let took = u64::try_from(self.wall_then.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let elements = self.engine.as_ref().map_or_else(|| self.last_elements.clone(), Engine::elements);
-        let mut devices = if last { self.summaries() } else { Vec::new() };
+        let mut devices =
+            last.then(|| Box::new(std::mem::take(&mut self.summaries)) as Box<dyn DeviceSummaries>);
         let mut ports = run::interfaces::between(&self.ports_before, &interfaces(&self.ports, &elements));
         let mut complaints = if last { self.complaints() } else { Vec::new() };
         for (worker, cpu) in cpu.iter().enumerate() {
@@ -329,7 +335,7 @@ impl Supervisor {
                 ports: std::mem::take(&mut ports),
                 elements: elements.iter().filter(mine).map(counts).collect(),
                 last: last.then(|| self.lost.clone().map_or(Ok(()), Err)),
-                devices: std::mem::take(&mut devices),
+                devices: devices.take(),
             };
             // The collector may be gone already: then nobody wants it.
             let _nobody = self.samples.send(sample);
@@ -337,31 +343,6 @@ impl Supervisor {
         self.sampled = until;
         self.wall_then = Instant::now();
         self.cpu_then = cpu;
-    }
-
-    /// Each device's summary: what its generator and the receivers say of it, put together.
-    fn summaries(&self) -> Vec<(u16, u32, DeviceTally)> {
-        let mut all: BTreeMap<(u16, u32), DeviceTally> = BTreeMap::new();
-        for ((_, group, device), part) in &self.devices {
-            let whole = all.entry((*group, *device)).or_default();
-            whole.flows.0 += part.flows.0;
-            whole.flows.1 += part.flows.1;
-            whole.sent += part.sent;
-            whole.delivered += part.delivered;
-            whole.duplicates = whole.duplicates.saturating_add(part.duplicates);
-            whole.reordered = whole.reordered.saturating_add(part.reordered);
-            whole.delay_sum = whole.delay_sum.saturating_add(part.delay_sum);
-            whole.delay_max = whole.delay_max.max(part.delay_max);
-            whole.pattern.merge(&part.pattern);
-        }
-        let finish = |((group, device), mut tally): ((u16, u32), DeviceTally)| {
-            if self.echoes(group.into()) {
-                let lost = tally.sent.saturating_sub(tally.delivered);
-                tally.failed = u32::try_from(lost).unwrap_or(u32::MAX);
-            }
-            (group, device, tally)
-        };
-        all.into_iter().map(finish).collect()
     }
 
     fn complaints(&self) -> Vec<FailureExample> {
@@ -379,18 +360,8 @@ impl Supervisor {
         self.balance.iter().enumerate().flat_map(of).collect()
     }
 
-    fn cpu(&self) -> Vec<Cpu> {
-        self.engine.as_ref().map_or_else(Vec::new, Self::cpu_of)
-    }
-
-    /// From `/proc/self/task/THREAD/schedstat`: time run, time runnable but waiting, slices.
-    fn cpu_of(engine: &Engine) -> Vec<Cpu> {
-        let read = |thread: u64| {
-            let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
-            let mut numbers = text.split_whitespace().map_while(|number| number.parse().ok());
-            Some(Cpu { ran: numbers.next()?, waited: numbers.next()? })
-        };
-        engine.workers().iter().map(|worker| read(worker.thread).unwrap_or_default()).collect()
+    fn cpu(&self) -> Vec<CpuTime> {
+        self.cpu.iter().map(ThreadCpu::now).collect()
     }
 }
 

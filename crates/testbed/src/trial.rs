@@ -1,7 +1,8 @@
 //! A trial of any transport, from its profile's text to its result.
 
 use profile::Profile;
-use run::collect::{Collector, Flow, Header};
+use run::collect::{Collector, Header};
+use run::flows::Flows;
 use run::result::TrialResult;
 use run::{Control, Plan, SetupError, Transport, Trial};
 use serde_json::{Value, json};
@@ -24,7 +25,7 @@ pub fn run_with<T: Transport>(
     make: impl FnOnce(&Profile) -> Result<T, SetupError>,
     prepare: impl FnOnce(&T),
     steer: impl FnOnce(&T, &Control),
-) -> Result<(TrialResult, Vec<Flow>), SetupError> {
+) -> Result<(TrialResult, Flows), SetupError> {
     let plan = Plan::new(load(profile), &Trial::default()).unwrap_or_else(|errors| panic!("{errors:#?}"));
     let (plan, p) = (Arc::new(plan), load(profile).phases);
     let control = Arc::new(Control::new(p.warmup.ns(), p.measure.ns(), p.drain.ns(), p.sample.ns()));

@@ -1,10 +1,11 @@
 //! What the worker reports: a sample at each boundary, and one when it leaves.
 
-use super::{State, Worker};
+use super::{Slot, State, Worker};
 use crate::endpoint::Endpoint;
 use protocol::meter::Phase;
 use protocol::model::Model;
 use protocol::time::Time;
+use run::flows::{DeviceSummaries, Flow};
 use run::{Sample, SetupError};
 
 impl<E: Endpoint, D: Model> Worker<E, D> {
@@ -43,11 +44,12 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             }),
         };
         self.survey(until);
-        let devices = if last.is_some() {
-            self.slots.iter().map(|s| (s.group, s.index, s.tally)).collect()
-        } else {
-            Vec::new()
-        };
+        let flow =
+            |slot: &Slot<E::Conn, D>| Flow { group: slot.group, device: slot.index, tally: slot.tally };
+        let devices = last.is_some().then(|| {
+            let flows: Vec<Flow> = self.slots.iter().map(flow).collect();
+            Box::new(flows) as Box<dyn DeviceSummaries>
+        });
         let sample = Sample {
             worker: self.number,
             from: self.sampled,

@@ -138,9 +138,7 @@ pub fn flows(caller: &Caller, page: Page) -> Answer {
     let run = loaded(caller)?;
     let flows = run.flows();
     let rows: Vec<Value> = flows
-        .iter()
-        .skip(page.offset)
-        .take(page.limit.min(100_000))
+        .page(page.offset, page.limit.min(100_000))
         .map(|f| {
             let t = &f.tally;
             let mean = t.delay_sum.checked_div(t.delivered).unwrap_or(0);

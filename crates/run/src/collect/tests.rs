@@ -34,7 +34,7 @@ fn sample(worker: usize, from: u64, until: u64) -> Sample {
         ports: Interfaces::new(),
         elements: Vec::new(),
         last: None,
-        devices: Vec::new(),
+        devices: None,
     }
 }
 

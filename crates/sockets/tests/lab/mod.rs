@@ -2,7 +2,7 @@
 #![allow(dead_code, unused_imports, reason = "each test file uses some of it")]
 
 use run::Control;
-use run::collect::Flow;
+use run::flows::Flows;
 use run::result::TrialResult;
 use serde_json::Value;
 use sockets::Sockets;
@@ -10,12 +10,12 @@ pub use testbed::net;
 pub use testbed::trial::{profile, total};
 
 /// Run a profile to its end.
-pub fn run(profile: &Value) -> (TrialResult, Vec<Flow>) {
+pub fn run(profile: &Value) -> (TrialResult, Flows) {
     run_with(profile, |_| {})
 }
 
 /// Run a profile to its end; `meanwhile` has the run's control.
-pub fn run_with(profile: &Value, meanwhile: impl FnOnce(&Control)) -> (TrialResult, Vec<Flow>) {
+pub fn run_with(profile: &Value, meanwhile: impl FnOnce(&Control)) -> (TrialResult, Flows) {
     let make = |profile: &profile::Profile| {
         let profile::Transport::Sockets(settings) = &profile.transport else { panic!("not sockets") };
         Sockets::new(settings)

@@ -8,14 +8,13 @@ use protocol::meter::{Pattern, Tally};
 
 fn measured() -> Measured {
     let meter = [(); 3].map(|()| Tally::new(1));
-    let group = Expected { group: 0, meter, delay: Some(0), whole: false, plain: None };
+    let group = Expected { group: 0, streams: 0..2, meter, delay: Some(0), whole: false, plain: None };
     of(group)
 }
 
 fn of(group: Expected) -> Measured {
     let window = Window { measure: Time(1_000), drain: Time(1_000_000) };
-    let streams = vec![Stream::new(0, 0), Stream::new(0, 1)];
-    Measured { zero: 500, ..Measured::new(vec![group], streams, window) }
+    Measured { zero: 500, ..Measured::new(vec![group], Lane::ALL, true, window) }
 }
 
 fn frame(stream: u32, sequence: u64, sent_ns: u64) -> Vec<u8> {
@@ -55,10 +54,10 @@ fn loss_order_and_copies_are_told_apart_per_stream() {
     let (counts, reordering) = (tally.counts, tally.reordering().expect("there is some"));
     assert_eq!((reordering.extent.len(), reordering.extent.max(), reordering.by_three), (1, 1, 0));
     assert_eq!((counts.messages_delivered, counts.reordered, counts.duplicates), (5, 1, 1));
-    let tallies: Vec<&DeviceTally> = measured.streams.iter().map(|stream| &stream.tally).collect();
+    let tallies = [0, 1].map(|stream| measured.streams.summary(stream).expect("it came back"));
     assert_eq!((tallies[0].delivered, tallies[0].reordered, tallies[0].duplicates), (3, 1, 1));
     assert_eq!((tallies[1].delivered, tallies[1].reordered, tallies[1].duplicates), (2, 0, 0));
-    assert_eq!((measured.streams[1].tally.delay_sum, measured.streams[1].tally.delay_max), (2_000, 1_000));
+    assert_eq!((tallies[1].delay_sum, tallies[1].delay_max), (2_000, 1_000));
 }
 
 #[test]
@@ -72,7 +71,7 @@ fn places_and_losses_are_kept_of_each_stream() {
     let order = measured.groups[0].meter[Phase::Measure as usize].reordering().expect("there is some");
     assert_eq!((order.densities.early[0], order.densities.late[0]), (1, 1));
     assert_eq!((order.losses.lengths.len(), order.losses.lost()), (1, 1));
-    let patterns: Vec<Pattern> = measured.streams.iter().map(|stream| stream.tally.pattern).collect();
+    let patterns = [0, 1].map(|stream| measured.streams.summary(stream).expect("it came back").pattern);
     let one = Pattern { loss_periods: 1, longest_loss: 1, furthest: 1, most_waiting: 3 };
     assert_eq!(patterns, [one, Pattern::default()]);
 }
@@ -135,7 +134,7 @@ fn plain(v6: bool, sizes: &[usize], echo: bool) -> Measured {
     let (headers, sizes) = (if v6 { 62 } else { 42 }, Sizes::Cycle(sizes.to_vec()));
     let Flow { source, destination, .. } = ours(v6, 0);
     let plain = Plain::new((vec![source.ip()], 2), destination, (&sizes, headers), echo);
-    of(Expected { group: 0, meter, delay: Some(0), whole: false, plain: Some(plain) })
+    of(Expected { group: 0, streams: 0..2, meter, delay: Some(0), whole: false, plain: Some(plain) })
 }
 
 /// PortBridge whom the frames of a device go.
@@ -241,7 +240,8 @@ fn many_may_answer_who_asks_many() {
     let everybody = "255.255.255.255:7".parse().expect("an address");
     let sizes = (&Sizes::Cycle(vec![100]), 42);
     let plain = Plain::new((vec![ours(false, 0).source.ip()], 2), everybody, sizes, true);
-    let mut measured = of(Expected { group: 0, meter, delay: Some(0), whole: false, plain: Some(plain) });
+    let mut measured =
+        of(Expected { group: 0, streams: 0..2, meter, delay: Some(0), whole: false, plain: Some(plain) });
     assert_eq!(said(&mut measured, &echo(false, 0, 100, 0)), "done");
     let mut other = echo(false, 0, 100, 1);
     other[35] ^= 1;

@@ -1,6 +1,7 @@
 //! Trials over DPDK ports.
 #![allow(dead_code, unused_imports, reason = "each test file uses some of it")]
 
+use run::flows::Flow;
 use run::{Control, SetupError};
 use serde_json::Value;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,6 +28,12 @@ pub fn run_with(
     };
     let (result, flows) = testbed::trial::run_with(profile, make, prepare, steer)?;
     assert!(flows.iter().all(|flow| flow.tally.delivered <= flow.tally.sent));
+    let sum = |of: fn(&Flow) -> u64| flows.iter().map(|flow| of(&flow)).sum::<u64>();
+    let total = |name: &str| -> u64 {
+        result.groups.iter().map(|group| group.total[name].as_u64().expect("a counter")).sum()
+    };
+    assert_eq!(sum(|flow| flow.tally.sent), total("messages_sent"), "of all streams together");
+    assert_eq!(sum(|flow| flow.tally.delivered), total("messages_delivered"), "of all streams together");
     Ok(serde_json::to_value(result).expect("JSON"))
 }
 

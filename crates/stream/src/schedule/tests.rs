@@ -1,0 +1,249 @@
+use super::*;
+
+fn timing() -> Timing {
+    Timing {
+        devices: 1,
+        interval_ns: 1000.0,
+        burst: 1,
+        count: 0,
+        flows: 0,
+        rest_ns: 0,
+        ramp_ns: 0,
+        gaps: Gaps::Constant,
+    }
+}
+
+fn first(timing: Timing, n: usize) -> Vec<(u32, u64, u64)> {
+    let mut slots = Schedule::new(&timing, 1);
+    let mut out = Vec::new();
+    while out.len() < n && slots.due() < Time::NEVER {
+        let slot = slots.take();
+        out.push((slot.device, slot.sequence, slot.due.0));
+    }
+    out
+}
+
+#[test]
+fn devices_take_turns_evenly_spaced() {
+    let got = first(Timing { devices: 4, ..timing() }, 6);
+    assert_eq!(got, [(0, 0, 0), (1, 0, 250), (2, 0, 500), (3, 0, 750), (0, 1, 1000), (1, 1, 1250)]);
+}
+
+#[test]
+fn any_rate_is_met_in_the_long_run() {
+    for pps in [3.0, 999_999.0, 7_777_777.0, 14_880_952.0, 148_809_523.8] {
+        let mut slots = Schedule::new(&Timing { interval_ns: 1e9 / pps, ..timing() }, 1);
+        let n = 1_000_000u64;
+        for _ in 0..n {
+            slots.take();
+        }
+        let exact = n as f64 * 1e9 / pps;
+        assert!((slots.due().0 as f64 - exact).abs() < 2.0, "{pps}: {} {exact}", slots.due().0);
+    }
+}
+
+#[test]
+fn bursts_fall_due_together_at_the_same_rate() {
+    let got = first(Timing { burst: 3, devices: 2, ..timing() }, 7);
+    assert_eq!(got.iter().map(|s| s.2).collect::<Vec<_>>(), [0, 0, 0, 1500, 1500, 1500, 3000]);
+    assert_eq!(got.iter().map(|s| s.0).collect::<Vec<_>>(), [0, 0, 0, 1, 1, 1, 0]);
+}
+
+#[test]
+fn flows_end_rest_and_end_for_good() {
+    let mut slots = Schedule::new(&Timing { count: 2, flows: 2, rest_ns: 5000, ..timing() }, 1);
+    let mut seen = Vec::new();
+    while slots.due() < Time::NEVER {
+        let slot = slots.take();
+        seen.push((slot.due.0, slot.begins, slot.ends));
+    }
+    assert_eq!(seen, [(0, true, false), (1000, false, true), (7000, true, false), (8000, false, true)]);
+    assert_eq!(slots.sent(0), Some((4, 2)));
+    assert_eq!((slots.pending(Time(1 << 40)), slots.ready(Time(1 << 40), 9)), (0, 0));
+}
+
+#[test]
+fn a_long_rest_is_not_counted_slot_by_slot() {
+    // An hour, of a thousand million turns that nobody takes.
+    let rest_ns = 3_600_000_000_000;
+    for gaps in [Gaps::Constant, Gaps::Poisson] {
+        let mut slots = Schedule::new(&Timing { devices: 2, count: 1, rest_ns, gaps, ..timing() }, 1);
+        let (first, second) = ([slots.take(), slots.take()], [slots.take(), slots.take()]);
+        for slot in second {
+            let before = first.iter().find(|before| before.device == slot.device).expect("its first");
+            let rest = slot.due.0 - before.due.0;
+            assert!((rest_ns + 1..rest_ns + 50_000).contains(&rest), "{rest}");
+        }
+    }
+    let timing = Timing { devices: 2, count: 1, rest_ns, ..timing() };
+    let again = [(0, 1, rest_ns + 1000), (1, 1, rest_ns + 1500)];
+    assert_eq!(first(timing, 4)[2..], again);
+}
+
+#[test]
+fn a_ramp_wakes_devices_one_after_the_other() {
+    let got = first(Timing { devices: 2, ramp_ns: 4000, ..timing() }, 5);
+    assert_eq!(got, [(0, 0, 0), (0, 1, 1000), (0, 2, 2000), (1, 0, 2500), (0, 3, 3000)]);
+    let mut slots = Schedule::new(&Timing { devices: 2, ramp_ns: 4000, ..timing() }, 1);
+    assert_eq!((slots.active(Time(0)), slots.active(Time(1999)), slots.active(Time(2000))), (1, 1, 2));
+}
+
+#[test]
+fn what_is_due_is_counted_exactly() {
+    for timing in [
+        timing(),
+        Timing { devices: 7, interval_ns: 333.3, ..timing() },
+        Timing { burst: 5, ..timing() },
+        Timing { ramp_ns: 10_000, devices: 3, ..timing() },
+        Timing { count: 3, rest_ns: 700, ..timing() },
+        Timing { gaps: Gaps::Given([100, 0, 2500].into()), ..timing() },
+        Timing { gaps: Gaps::Given([7].into()), devices: 2, ..timing() },
+        Timing { gaps: Gaps::Given([100, 900].into()), ramp_ns: 3000, devices: 2, ..timing() },
+    ] {
+        let mut slots = Schedule::new(&timing, 1);
+        for step in 0..200 {
+            let end = Time(step * 97);
+            let mut ahead = slots.clone();
+            let mut count = 0;
+            while ahead.due() < end {
+                ahead.take();
+                count += 1;
+            }
+            assert_eq!(slots.pending(end), count, "{timing:?} to {end}");
+            if step % 3 == 0 && slots.due() < end {
+                slots.take();
+            }
+        }
+    }
+    let slots = Schedule::new(&Timing { burst: 5, ..timing() }, 1);
+    assert_eq!(
+        (slots.ready(Time(4999), 100), slots.ready(Time(5000), 100), slots.ready(Time(5000), 7)),
+        (5, 10, 7)
+    );
+}
+
+#[test]
+fn without_marks_the_first_and_the_last_time_are_the_same() {
+    for timing in [timing(), Timing { devices: 3, ..timing() }, Timing { count: 3, rest_ns: 700, ..timing() }]
+    {
+        let (mut one, mut many) = (Schedule::new(&timing, 1), Schedule::new(&timing, 1));
+        for step in 0..100u64 {
+            let now = Time(step * 1777);
+            let most = many.ready(now, (step % 7) as usize);
+            let mut marks = Marks::NONE;
+            let taken = many.take_unmarked((now, most), (5, 0), &mut marks, |_| {});
+            let due: Vec<u64> = (0..taken).map(|_| one.take().due.0 + 5).collect();
+            if let (Some(first), Some(last)) = (due.first(), due.last()) {
+                assert_eq!((marks.sent_ns[0], marks.sent_ns[taken - 1]), (*first, *last));
+            }
+            assert_eq!((many.due(), taken), (one.due(), due.len()));
+        }
+        assert!((0..timing.devices).all(|device| many.sent(device) == one.sent(device)));
+    }
+}
+
+#[test]
+fn many_at_once_are_the_same_as_one_by_one() {
+    for timing in [
+        timing(),
+        Timing { devices: 7, interval_ns: 333.3, ..timing() },
+        Timing { burst: 5, ..timing() },
+        Timing { ramp_ns: 10_000, devices: 3, ..timing() },
+        Timing { count: 3, rest_ns: 700, ..timing() },
+        Timing { count: 3, flows: 2, devices: 2, ..timing() },
+        Timing { gaps: Gaps::Poisson, ..timing() },
+    ] {
+        let (mut one, mut many) = (Schedule::new(&timing, 1), Schedule::new(&timing, 1));
+        for step in 0..200u64 {
+            let (now, room) = (Time(step * 977), (step % 11) as usize);
+            let (mut marks, mut turns) = (Marks::NONE, Vec::new());
+            let taken = many.take_all((now, room), (5, 7), &mut marks, |slot| turns.push(*slot));
+            let slots: Vec<Departure> = (0..taken).map(|_| one.take()).collect();
+            for (row, slot) in slots.iter().enumerate() {
+                let mark = (marks.devices[row], marks.streams[row], marks.sequences[row], marks.sent_ns[row]);
+                assert_eq!(mark, (slot.device, slot.device + 7, slot.sequence, slot.due.0 + 5));
+            }
+            assert!(turns.iter().eq(slots.iter().filter(|slot| slot.begins || slot.ends)));
+            assert!(taken == room || many.due() > now);
+            assert_eq!((many.due(), many.pending(Time(1 << 18))), (one.due(), one.pending(Time(1 << 18))));
+        }
+        assert!((0..timing.devices).all(|device| many.sent(device) == one.sent(device)));
+    }
+}
+
+#[test]
+fn a_recordings_own_gaps_are_kept() {
+    let got = first(Timing { gaps: Gaps::Given([100, 0, 2500].into()), ..timing() }, 7);
+    assert_eq!(got.iter().map(|slot| slot.2).collect::<Vec<_>>(), [0, 100, 100, 2600, 2700, 2700, 5200]);
+}
+
+#[test]
+fn poisson_gaps_have_the_mean_and_the_spread_of_an_exponential() {
+    let timing = Timing { gaps: Gaps::Poisson, ..timing() };
+    let got = first(timing.clone(), 200_001);
+    let gaps: Vec<f64> = got.windows(2).map(|two| (two[1].2 - two[0].2) as f64).collect();
+    let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+    let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+    // The standard error of the mean is 2.2 ns here; the seed is fixed.
+    assert!((mean - 1000.0).abs() < 10.0, "{mean}");
+    assert!((variance.sqrt() - 1000.0).abs() < 20.0, "{}", variance.sqrt());
+    let mut slots = Schedule::new(&timing, 1);
+    let due = got.iter().filter(|slot| slot.2 <= 50_000).count();
+    assert_eq!(slots.ready(Time(50_000), 1000), due);
+    let due = got.iter().filter(|slot| slot.2 < 1_000_000).count() as u64;
+    assert_eq!(slots.pending(Time(1_000_000)), due, "not far ahead it is exact");
+    assert!(slots.pending(Time(200_000_000)).abs_diff(200_000) < 2_000, "and later to be expected");
+}
+
+/// What devices do, from what they sent and nothing else.
+fn active_by_definition(timing: &Timing, sent: &[Departure], device: u32, now: u64) -> bool {
+    let mine: Vec<&Departure> = sent.iter().filter(|one| one.device == device).collect();
+    let ends = mine.iter().filter(|one| one.ends).count() as u32;
+    let Some(last) = mine.iter().rfind(|one| one.ends) else {
+        return timing.ramp_ns * u64::from(device) / u64::from(timing.devices) <= now;
+    };
+    ends != timing.flows && last.due.0 + timing.rest_ns < now
+}
+
+#[test]
+fn devices_are_active_from_when_they_wake_until_they_rest() {
+    for timing in [
+        Timing { devices: 5, ..timing() },
+        Timing { devices: 7, ramp_ns: 9_000, ..timing() },
+        Timing { devices: 7, ramp_ns: 9_001, count: 2, rest_ns: 1700, ..timing() },
+        Timing { devices: 4, ramp_ns: 50_000, count: 1, rest_ns: 10, ..timing() },
+        Timing { devices: 4, count: 3, rest_ns: 0, flows: 3, burst: 2, ..timing() },
+        Timing { devices: 3, count: 2, rest_ns: 30_000, gaps: Gaps::Poisson, ..timing() },
+    ] {
+        let (mut slots, mut sent) = (Schedule::new(&timing, 1), Vec::new());
+        for now in (0..60_000).step_by(137) {
+            while slots.due() <= Time(now) {
+                sent.push(slots.take());
+            }
+            let active = |device: &u32| active_by_definition(&timing, &sent, *device, now);
+            let expected = (0..timing.devices).filter(active).count() as u32;
+            if now % 3 == 0 {
+                assert_eq!(slots.active(Time(now)), expected, "{timing:?} at {now}");
+            }
+            let before = (slots.due(), slots.active(Time(now)), slots.pending(Time(now + 9_000)));
+            let after = (slots.due(), slots.active(Time(now)), slots.pending(Time(now + 9_000)));
+            assert_eq!(before, after, "counting what is due changes nothing");
+        }
+    }
+}
+
+#[test]
+fn a_sample_looks_at_those_that_rest_and_at_no_other() {
+    let million = Timing { devices: 1_000_000, count: 2, rest_ns: 5_000, burst: 2, ..timing() };
+    let mut slots = Schedule::new(&Timing { interval_ns: 1e9, ..million }, 1);
+    let ends = (0..40).filter(|_| slots.take().ends).count();
+    let resting = |slots: &Schedule| slots.flows.as_ref().map(Flows::resting);
+    assert_eq!((ends, resting(&slots)), (20, Some(3)), "the others' rest is over");
+    let due = slots.due();
+    assert_eq!(slots.active(due), 999_998, "one more woke since");
+    assert_eq!(slots.active(Time(1 << 40)), 1_000_000);
+    assert_eq!(resting(&slots), Some(0));
+    let due = slots.due();
+    assert_eq!(slots.pending(due), 0);
+    assert_eq!(slots.pending(Time(due.0 + 1)), 2);
+}
