@@ -13,7 +13,6 @@
 mod build;
 mod device_clock;
 mod expected;
-mod flows;
 mod frames;
 mod generator;
 #[cfg(any(test, feature = "testing"))]

@@ -3,8 +3,10 @@
 //! All devices of a group send at the same pace, evenly staggered, so the group is one sequence of slots at
 //! the common pace that the devices take in turn: nothing to sort, however many devices there are.
 
-use crate::flows::Flows;
+mod flows;
+
 use crate::pacer::{Gaps, Pacer};
+use flows::Flows;
 use packet::frame::{Marks, ROWS};
 use protocol::fine_time::FRACTION;
 use protocol::time::Time;
