@@ -21,6 +21,7 @@ pub mod pcapng;
 pub mod police;
 pub mod reflect;
 pub mod registry;
+pub mod sample;
 pub mod tee;
 pub mod vlan;
 

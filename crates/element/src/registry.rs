@@ -13,6 +13,7 @@ pub const KINDS: &[KindEntry] = &[
     kind::<crate::police::Options>(),
     kind::<crate::vlan::Options>(),
     kind::<crate::tee::Options>(),
+    kind::<crate::sample::Options>(),
     kind::<crate::pcapng::Options>(),
     kind::<crate::balance::Options>(),
     kind::<crate::l2fwd::Options>(),
