@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-from netdyno.client import Client
-from netdyno.daemon import program
+from rounds import UnusableError
+
+from netdyno.core.client import Client
+from netdyno.core.daemon import program
 
 NAMES = itertools.count()
-Round = Callable[[], dict[str, float]]
-Sides = tuple[Round, Round | None]
-"""What plays one round of ours, and of the peer if there is one."""
+BEYOND = frozenset({"ND-90-01", "ND-90-02"})
+"""Less was offered than intended, and late: so is a load that is more than a core can send, on purpose."""
 
 CORES = sorted(os.sched_getaffinity(0))
 SERVER, GENERATOR = CORES[0], CORES[-1]
@@ -139,9 +140,20 @@ def measured(command: list[str], timeout: float) -> tuple[str, float]:
     )
     after = os.times()
     if done.returncode != 0:
-        raise SystemExit(f"{command}: {done.stderr or done.stdout}")
+        raise UnusableError(f"{command}: {(done.stderr or done.stdout).strip()[-300:]}")
     spent = after.children_user + after.children_system - before.children_user - before.children_system
     return done.stdout, spent
+
+
+def usable(result: dict[str, Any], allowed: frozenset[str] = frozenset()) -> None:
+    """Raise where a run of ours is not valid, but for the allowed reasons, or where anything failed in it."""
+    reasons = [f"{x['code']} {x['what']}" for x in result["validity"]["reasons"] if x["code"] not in allowed]
+    for group in result["groups"]:
+        total = group["total"]
+        failed = {**total["failures"], **{kind: total[kind] for kind in ("flows_failed", "corrupted")}}
+        reasons += [f"{kind}: {count}" for kind, count in failed.items() if count]
+    if reasons:
+        raise UnusableError("our run: " + "; ".join(reasons))
 
 
 class Core:
@@ -165,8 +177,10 @@ class Core:
         self.client = Client(socket)
         self.client.acquire()
 
-    def during(self, profile: dict[str, Any], look: Callable[[], float]) -> float:
-        """What is to be seen while a profile runs; it is stopped then."""
+    def during(
+        self, profile: dict[str, Any], look: Callable[[], float], allowed: frozenset[str] = BEYOND
+    ) -> float:
+        """What is to be seen while a profile runs; it is stopped then, which is no fault of the run."""
         self.client.call("run.load", profile=profile)
         self.client.call("run.start")
         try:
@@ -174,12 +188,14 @@ class Core:
                 if status["state"] in ("done", "failed"):
                     raise SystemExit(f"the run ended: {status}")
                 time.sleep(0.1)
-            return look()
+            seen = look()
         finally:
             self.client.call("run.stop")
             while self.client.call("run.status")["state"] not in ("done", "failed"):
                 time.sleep(0.1)
             self.result = self.client.call("run.result")
+        usable(self.result, allowed | {"ND-90-05"})
+        return seen
 
     def cycles(self) -> float | None:
         """Ticks that the elements of the last run spent on each packet; None where it had no elements."""
@@ -190,8 +206,13 @@ class Core:
         spent = sum(e["cycles_per_packet"] * n for e, n in zip(elements, packets, strict=True))
         return float(spent / max(packets))
 
-    def run(self, profile: dict[str, Any], at_middle: Any = None) -> tuple[dict[str, Any], float]:
-        """Run a profile: its result, and the CPU seconds of the whole daemon."""
+    def run(
+        self, profile: dict[str, Any], at_middle: Any = None, allowed: frozenset[str] = frozenset()
+    ) -> tuple[dict[str, Any], float]:
+        """Run a profile: its result, which must be valid, and the CPU seconds of the whole daemon.
+
+        `allowed` are the reasons for invalidity that the load of a case has on purpose.
+        """
         self.client.call("run.load", profile=profile)
         before = cpu_of(self.pid)
         self.client.call("run.start")
@@ -201,10 +222,13 @@ class Core:
                 at_middle = None
             time.sleep(0.2)
         self.result = self.client.call("run.result")
-        return self.result, cpu_of(self.pid) - before
+        spent = cpu_of(self.pid) - before
+        usable(self.result, allowed)
+        return self.result, spent
 
     def close(self) -> None:
-        """End it."""
+        """End it; it may have ended before."""
+        atexit.unregister(self.close)
         self.client.close()
         if self.process.poll() is None:
             self.process.terminate()

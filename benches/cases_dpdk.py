@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bed import CORES, GENERATOR, SERVER, Core, Sides, Skipped, folder, frames, namespace
+from bed import BEYOND, CORES, GENERATOR, SERVER, Core, Skipped, folder, frames, namespace
+from rounds import Sides
 from testpmd import FRAME
 
-Setup = Callable[[float], contextlib.AbstractContextManager[Sides]]
+Setup = Callable[[], contextlib.AbstractContextManager[Sides]]
 
 CABLE = [
     {"name": "a", "device": "pair:x", "ip": "10.0.0.1"},
@@ -21,18 +22,20 @@ CABLE = [
 
 
 @contextlib.contextmanager
-def loopback(seconds: float) -> Iterator[Sides]:
+def loopback() -> Iterator[Sides]:
     """64-byte frames through a cable to our reflector and back, every one measured, all on one worker."""
     with namespace() as name, folder() as where:
         core = Core(name, where)
 
-        def ours() -> dict[str, float]:
+        def ours(seconds: float) -> dict[str, float]:
             model = {"stream": {"size": "18B", "rate": "50M/s", "echo": True}}
             group = {"name": "g", "target": "udp://10.0.0.2:9000", "model": model}
-            result, _ = core.run(frames(seconds, [CABLE[0], CABLE[1] | {"role": "reflector"}], [group]))
+            ports = [CABLE[0], CABLE[1] | {"role": "reflector"}]
+            wanted = frames(seconds, ports, [group])
+            result, _ = core.run(wanted, allowed=BEYOND)
             return {"rate": result["groups"][0]["rates"]["messages_delivered"]}
 
-        yield ours, None
+        yield Sides(ours)
         core.close()
 
 
@@ -52,22 +55,22 @@ def measured(streams: int) -> Setup:
     """64-byte frames over a cable, number and delay of every one measured at the other end, one worker."""
 
     @contextlib.contextmanager
-    def play(seconds: float) -> Iterator[Sides]:
+    def play() -> Iterator[Sides]:
         with namespace() as name, folder() as where:
             core = Core(name, where)
 
-            def ours() -> dict[str, float]:
-                result, _ = core.run(frames(seconds, CABLE, [one_way(streams, "100M/s")]))
+            def ours(seconds: float) -> dict[str, float]:
+                result, _ = core.run(frames(seconds, CABLE, [one_way(streams, "100M/s")]), allowed=BEYOND)
                 return {"rate": result["groups"][0]["rates"]["messages_delivered"]}
 
-            yield ours, None
+            yield Sides(ours)
             core.close()
 
     return play
 
 
 @contextlib.contextmanager
-def delay(seconds: float) -> Iterator[Sides]:
+def delay() -> Iterator[Sides]:
     """The median of the delay that is measured where there is next to none: over a cable in memory.
 
     `rate` frames a second, far below what a core can do; `delay` when one worker sends and receives, `apart`
@@ -78,7 +81,7 @@ def delay(seconds: float) -> Iterator[Sides]:
     with namespace() as name, folder() as where:
         core = Core(name, where)
 
-        def ours() -> dict[str, float]:
+        def ours(seconds: float) -> dict[str, float]:
             wanted = frames(seconds, CABLE, [one_way(1, "100k/s")])
             beside = core.run(wanted)[0]["groups"][0]
             ends = {SERVER: ["a.generator", "a.receiver"], GENERATOR: ["b.receiver", "b.generator"]}
@@ -90,7 +93,7 @@ def delay(seconds: float) -> Iterator[Sides]:
                 "apart": apart["delays"]["one_way"]["p50"],
             }
 
-        yield ours, None
+        yield Sides(ours)
         core.close()
 
 
@@ -102,7 +105,7 @@ def seat(profile: dict[str, Any], workers: dict[int, list[str]]) -> None:
 
 
 @contextlib.contextmanager
-def split(seconds: float) -> Iterator[Sides]:
+def split() -> Iterator[Sides]:
     """Frames out of nothing into nothing, handed on by one worker (`one`) or by two with a ring between.
 
     `ring` is what the ring costs: what the elements and it take for a packet on both workers, less what the
@@ -117,25 +120,25 @@ def split(seconds: float) -> Iterator[Sides]:
             {"name": "b", "device": "net_null1,no-rx=1", "role": "l2fwd"},
         ]
 
-        def through(workers: dict[int, list[str]]) -> tuple[float, float]:
+        def through(seconds: float, workers: dict[int, list[str]]) -> tuple[float, float]:
             wanted = frames(seconds, ports, [])
             seat(wanted, workers)
             result, _ = core.run(wanted)
             spent = sum(e["cycles_per_packet"] for e in result["elements"])
             return result["interfaces"]["b"]["tx_packets"] / sum(result["phases"].values()), spent
 
-        def ours() -> dict[str, float]:
-            one, alone = through({GENERATOR: ["b.l2fwd", "a.l2fwd"]})
+        def ours(seconds: float) -> dict[str, float]:
+            one, alone = through(seconds, {GENERATOR: ["b.l2fwd", "a.l2fwd"]})
             # b's sender is b's own worker's, as that is named first
-            two, parted = through({SERVER: ["b.l2fwd"], GENERATOR: ["a.l2fwd"]})
+            two, parted = through(seconds, {SERVER: ["b.l2fwd"], GENERATOR: ["a.l2fwd"]})
             return {"rate": two, "one": one, "ring": (parted - alone) / ticks() * 1e9}
 
-        yield ours, None
+        yield Sides(ours)
         core.close()
 
 
 @contextlib.contextmanager
-def impaired(seconds: float) -> Iterator[Sides]:
+def impaired() -> Iterator[Sides]:
     """64-byte frames between two ring ports 200 ms apart: a million on the way at 5 Mpps.
 
     One core has the two ports and the path between them; the other sends and measures.
@@ -146,19 +149,19 @@ def impaired(seconds: float) -> Iterator[Sides]:
     with namespace() as name, folder() as where:
         core = Core(name, where)
         path = {"role": "l2fwd", "to": "out", "impair": {"delay": {"constant": f"{late * 1000:.0f}ms"}}}
-        ports = [
+        ports: list[dict[str, Any]] = [
             CABLE[0],
             {"name": "in", "device": "pair:x"} | path,
             {"name": "out", "device": "pair:y", "role": "l2fwd"},
             {"name": "b", "device": "pair:y", "ip": "10.0.0.2"},
         ]
 
-        def ours() -> dict[str, float]:
+        def ours(seconds: float) -> dict[str, float]:
             wanted = frames(seconds, ports, [one_way(1, "5M/s")])
             wanted["transport"]["dpdk"]["memory"] = "4GiB"
             ends = ["a.generator", "a.receiver", "b.generator", "b.receiver"]
             seat(wanted, {GENERATOR: ["in.impair", "in.l2fwd", "out.l2fwd"], SERVER: ends})
-            result, _ = core.run(wanted)
+            result, _ = core.run(wanted, allowed=BEYOND)
             (seen,) = (e for e in result["elements"] if e["name"] == "in.impair")
             # the first leave when they may, and the last have not left
             return {
@@ -166,7 +169,7 @@ def impaired(seconds: float) -> Iterator[Sides]:
                 "cycles": seen["cycles_per_packet"],
             }
 
-        yield ours, None
+        yield Sides(ours)
         core.close()
 
 

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bed import CORES, GENERATOR, Sides, Skipped, inside, namespace, need, server
+from bed import CORES, GENERATOR, Skipped, inside, namespace, need, server
+from rounds import Peer, Sides, UnusableError
 
 Counters = dict[str, Any]
 
@@ -104,7 +105,7 @@ def iperf(near: str, seconds: float, *words: str, cores: str | None = None) -> C
     # the server is to hear of its end before the path is gone: else it takes no other
     time.sleep(0.2)
     if "error" in seen:
-        raise SystemExit(f"iperf3: {seen['error']}")
+        raise UnusableError(f"iperf3: {seen['error']}")
     end: Counters = seen["end"]
     return end
 
@@ -116,7 +117,7 @@ def tcp(near: str, seconds: float, *words: str, by: str = "cubic", cores: str | 
 
 
 @contextlib.contextmanager
-def plain(seconds: float) -> Iterator[Sides]:
+def plain() -> Iterator[Sides]:
     """One TCP stream over a path that does nothing, and over a veth pair.
 
     `shared` is without a core for the link.
@@ -124,22 +125,22 @@ def plain(seconds: float) -> Iterator[Sides]:
     _two_cores()
     with hosts() as (near, far):
 
-        def ours() -> dict[str, float]:
+        def ours(seconds: float) -> dict[str, float]:
             rates = {}
             for name, words in (("rate", OWN), ("shared", ())):
                 with Link(near, far, *words):
                     rates[name] = tcp(near, seconds)
             return rates
 
-        def peer() -> dict[str, float]:
+        def peer(seconds: float) -> dict[str, float]:
             with cable(near, far):
                 return {"rate": tcp(near, seconds)}
 
-        yield ours, peer
+        yield Sides(ours, (Peer("veth pair", {"": peer}),))
 
 
 @contextlib.contextmanager
-def late(seconds: float) -> Iterator[Sides]:
+def late() -> Iterator[Sides]:
     """One TCP stream over 10 ms each way; and how exact the 10 ms are while it takes 5 Gbit/s (`at`).
 
     `p50` and `p99` are of what a datagram a millisecond was off, by the kernel's time stamps at both ends,
@@ -147,21 +148,21 @@ def late(seconds: float) -> Iterator[Sides]:
     """
     _two_cores()
 
-    def paced(link: tuple[str, ...], cores: str | None) -> tuple[float, float, float]:
+    def paced(seconds: float, link: tuple[str, ...], cores: str | None) -> tuple[float, float, float]:
         with hosts(cores) as (near, far), Link(near, far, "--delay", "10ms", *link):
             with probed(near, far, cores) as delays:
                 at = tcp(near, seconds, "--fq-rate", "5G", cores=cores)
             cuts = statistics.quantiles((abs(delay / 1e3 - 10_000) for delay in delays), n=100)
         return at, cuts[49], cuts[98]
 
-    def ours() -> dict[str, float]:
+    def ours(seconds: float) -> dict[str, float]:
         with hosts(OTHERS) as (near, far), Link(near, far, "--delay", "10ms", *OWN):
             free = tcp(near, seconds, cores=OTHERS)
-        at, p50, p99 = paced(OWN, OTHERS)
-        _, shared50, shared99 = paced((), None)
+        at, p50, p99 = paced(seconds, OWN, OTHERS)
+        _, shared50, shared99 = paced(seconds, (), None)
         return {"rate": free, "at": at, "p50": p50, "p99": p99, "shared50": shared50, "shared99": shared99}
 
-    yield ours, None
+    yield Sides(ours)
 
 
 def _two_cores() -> None:
@@ -205,7 +206,7 @@ LOSS = 0.001
 
 
 @contextlib.contextmanager
-def lossy(seconds: float) -> Iterator[Sides]:
+def lossy() -> Iterator[Sides]:
     """One TCP stream over 2 ms each way that lose 0.1 % on the way there, against Mathis' formula.
 
     `rate` is Reno's, which is what the formula is of; `cubic` is the kernel's usual one. Two counts must be
@@ -217,7 +218,7 @@ def lossy(seconds: float) -> Iterator[Sides]:
     predicted = 1448 * 8 / 0.004 * math.sqrt(1.5 / LOSS) / 1e9
     with hosts() as (near, far):
 
-        def ours() -> dict[str, float]:
+        def ours(seconds: float) -> dict[str, float]:
             rates, lost, before = {}, 0, resent(near)
             for name, by in (("rate", "reno"), ("cubic", "cubic")):
                 with Link(near, far, *path) as link:
@@ -233,7 +234,7 @@ def lossy(seconds: float) -> Iterator[Sides]:
             off = {"resent": abs(again - lost), "missed": abs(missed - more)}
             return {**rates, "lost": lost + more, **off}
 
-        yield ours, lambda: {"rate": predicted}
+        yield Sides(ours, (Peer("Mathis' formula", {"": lambda _: {"rate": predicted}}),))
 
 
 def passed(name: str, counter: str) -> int:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bed import GENERATOR, SERVER, Core, Sides, folder, frames, namespace
+from bed import BEYOND, GENERATOR, SERVER, Core, Skipped, folder, frames, namespace
+from rounds import Peer, Round, Sides, UnusableError
 from testpmd import FRAME, RXONLY, TXONLY, Testpmd
 
-Setup = Callable[[float], contextlib.AbstractContextManager[Sides]]
+Setup = Callable[[], contextlib.AbstractContextManager[Sides]]
 
 TUPLE = [
     {"field": "ipv4.source", "change": {"increment": {"from": "10.1.0.0", "count": 65536}}},
@@ -20,6 +21,8 @@ TUPLE = [
     {"field": "udp.destination_port", "change": {"increment": {"from": 5000, "count": 1000}}},
 ]
 """A 5-tuple that does not come again for a long time."""
+BURSTS = (32, 64, 128)
+"""Of testpmd, which has 32 if it is told nothing."""
 LONG = 600.0
 """Seconds that are not waited for: the run is stopped when it has been looked at."""
 FLYING = 512
@@ -44,24 +47,43 @@ def send_null(*, signed: bool) -> Setup:
     """64-byte frames of many flows into nothing."""
 
     @contextlib.contextmanager
-    def play(seconds: float) -> Iterator[Sides]:
+    def play() -> Iterator[Sides]:
         device = "net_null0,no-rx=1"
         with namespace() as name, folder() as where:
             core = Core(name, where)
 
-            def ours() -> dict[str, float]:
-                result, _ = core.run(flood(seconds, device, signed=signed))
+            def ours(seconds: float) -> dict[str, float]:
+                result, _ = core.run(flood(seconds, device, signed=signed), allowed=BEYOND)
                 return {"rate": result["groups"][0]["rates"]["messages_sent"]}
 
-            def peer() -> dict[str, float]:
-                with Testpmd(GENERATOR, [device], *TXONLY) as testpmd:
+            def peer(seconds: float, burst: int) -> dict[str, float]:
+                with Testpmd(GENERATOR, [device], *TXONLY, burst=burst) as testpmd:
                     testpmd.say("start")
                     return {"rate": testpmd.rate("TX", seconds)}
 
-            yield ours, peer
+            yield Sides(ours, (at_bursts(peer),))
             core.close()
 
     return play
+
+
+def at_bursts(play: Callable[[float, int], dict[str, float]]) -> Peer:
+    """testpmd, which is tried with each burst before it is compared with; ours keeps its default."""
+
+    def at(burst: int) -> Round:
+        return lambda seconds: play(seconds, burst)
+
+    return Peer("testpmd", {f"burst {burst}": at(burst) for burst in BURSTS})
+
+
+def reference() -> float | None:
+    """What the machine gives this hour: testpmd at its default sending into nothing; None without testpmd."""
+    try:
+        with Testpmd(GENERATOR, ["net_null0,no-rx=1"], *TXONLY, burst=32) as testpmd:
+            testpmd.say("start")
+            return testpmd.rate("TX", 1.0)
+    except (Skipped, UnusableError):
+        return None
 
 
 def memif(role: str, path: Path, number: int = 0) -> str:
@@ -86,7 +108,7 @@ def send_across(ends: Callable[[Path], tuple[str, str]]) -> Setup:
     """
 
     @contextlib.contextmanager
-    def play(seconds: float) -> Iterator[Sides]:
+    def play() -> Iterator[Sides]:
         with namespace() as name, folder() as where:
             core, path = Core(name, where), where / "wire"
             near, far = ends(path)
@@ -98,17 +120,17 @@ def send_across(ends: Callable[[Path], tuple[str, str]]) -> Setup:
                     testpmd.say("start")
                     yield testpmd
 
-            def ours() -> dict[str, float]:
+            def ours(seconds: float) -> dict[str, float]:
                 with sink() as testpmd:
                     profile = flood(LONG, far, signed=False)
                     return {"rate": core.during(profile, lambda: testpmd.rate("RX", seconds))}
 
-            def peer() -> dict[str, float]:
-                with sink() as testpmd, Testpmd(GENERATOR, [far], *TXONLY) as sender:
+            def peer(seconds: float, burst: int) -> dict[str, float]:
+                with sink() as testpmd, Testpmd(GENERATOR, [far], *TXONLY, burst=burst) as sender:
                     sender.say("start")
                     return {"rate": testpmd.rate("RX", seconds)}
 
-            yield ours, peer
+            yield Sides(ours, (at_bursts(peer),))
             core.close()
 
     return play
@@ -132,20 +154,20 @@ def forward_null(mode: str) -> Setup:
     """Forwarding between two ports of nothing that are always full."""
 
     @contextlib.contextmanager
-    def play(seconds: float) -> Iterator[Sides]:
+    def play() -> Iterator[Sides]:
         devices = [f"net_null{n},size={FRAME}" for n in (0, 1)]
         with namespace() as name, folder() as where:
             core = Core(name, where)
 
-            def ours() -> dict[str, float]:
+            def ours(seconds: float) -> dict[str, float]:
                 return sent(core.run(frames(seconds, bridge(mode, devices), []))[0])
 
-            def peer() -> dict[str, float]:
-                with Testpmd(GENERATOR, devices, f"--forward-mode={mode}") as testpmd:
+            def peer(seconds: float, burst: int) -> dict[str, float]:
+                with Testpmd(GENERATOR, devices, f"--forward-mode={mode}", burst=burst) as testpmd:
                     testpmd.say("start")
                     return {"rate": testpmd.rate("TX", seconds)}
 
-            yield ours, peer
+            yield Sides(ours, (at_bursts(peer),))
             core.close()
 
     return play
@@ -155,12 +177,12 @@ def forward_ring(mode: str) -> Setup:
     """Forwarding between two rings, each giving back what is put into it: the same frames go round."""
 
     @contextlib.contextmanager
-    def play(seconds: float) -> Iterator[Sides]:
+    def play() -> Iterator[Sides]:
         devices, numbers = ["net_ring0", "net_ring1"], itertools.count()
         with namespace() as name, folder() as where:
             core = Core(name, where)
 
-            def ours() -> dict[str, float]:
+            def ours(seconds: float) -> dict[str, float]:
                 # two more ports, idle afterwards, bring the frames in
                 feed = {"name": "feed", "device": "pair:x", "ip": "10.0.0.1"}
                 into = {"name": "into", "device": "pair:x", "role": "l2fwd", "to": "a"}
@@ -171,12 +193,12 @@ def forward_ring(mode: str) -> Setup:
                 ports = [*bridge(mode, [f"net_ring{next(numbers)}" for _ in devices]), feed, into]
                 return sent(core.run(frames(seconds, ports, [group | once]))[0])
 
-            def peer() -> dict[str, float]:
-                with Testpmd(GENERATOR, devices, f"--forward-mode={mode}") as testpmd:
-                    testpmd.say(f"start tx_first {FLYING // 2 // 32}")
+            def peer(seconds: float, burst: int) -> dict[str, float]:
+                with Testpmd(GENERATOR, devices, f"--forward-mode={mode}", burst=burst) as testpmd:
+                    testpmd.say(f"start tx_first {FLYING // 2 // burst}")
                     return {"rate": testpmd.rate("TX", seconds)}
 
-            yield ours, peer
+            yield Sides(ours, (at_bursts(peer),))
             core.close()
 
     return play
@@ -191,13 +213,13 @@ def forward_memif(mode: str) -> Setup:
     """
 
     @contextlib.contextmanager
-    def play(seconds: float) -> Iterator[Sides]:
+    def play() -> Iterator[Sides]:
         with namespace() as name, folder() as where:
             core, paths = Core(name, where), [where / "wire0", where / "wire1"]
             near = [memif("server", path, n) for n, path in enumerate(paths)]
             far = [memif("client", path, n) for n, path in enumerate(paths)]
 
-            def beyond(last: contextlib.ExitStack) -> float:
+            def beyond(seconds: float, last: contextlib.ExitStack) -> float:
                 testpmd = last.enter_context(Testpmd(SERVER, far, "--forward-mode=io"))
                 testpmd.connected()
                 testpmd.say(f"start tx_first {CROSSING // 2 // 32}")
@@ -207,22 +229,22 @@ def forward_memif(mode: str) -> Setup:
                 for path in paths:
                     path.unlink(missing_ok=True)
 
-            def ours() -> dict[str, float]:
+            def ours(seconds: float) -> dict[str, float]:
                 fresh()
                 profile = frames(LONG, bridge(mode, near), [])
                 with contextlib.ExitStack() as last:
-                    return {"rate": core.during(profile, lambda: beyond(last))}
+                    return {"rate": core.during(profile, lambda: beyond(seconds, last))}
 
-            def peer() -> dict[str, float]:
+            def peer(seconds: float, burst: int) -> dict[str, float]:
                 fresh()
                 with (
                     contextlib.ExitStack() as last,
-                    Testpmd(GENERATOR, near, f"--forward-mode={mode}") as testpmd,
+                    Testpmd(GENERATOR, near, f"--forward-mode={mode}", burst=burst) as testpmd,
                 ):
                     testpmd.say("start")
-                    return {"rate": beyond(last)}
+                    return {"rate": beyond(seconds, last)}
 
-            yield ours, peer
+            yield Sides(ours, (at_bursts(peer),))
             core.close()
 
     return play

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 
 from bed import CORES, GENERATOR, SERVER, Skipped, need
+from rounds import UnusableError
 
 FRAME = 60
 """Bytes in the smallest frame, without FCS."""
@@ -24,7 +25,7 @@ class Testpmd:
     Without huge pages: its memory is a file that other processes can map, which is what memif and vhost need.
     """
 
-    def __init__(self, core: int, vdevs: Sequence[str], *words: str) -> None:
+    def __init__(self, core: int, vdevs: Sequence[str], *words: str, burst: int = 32) -> None:
         if len(CORES) < 2:
             raise Skipped("a core for testpmd and one to command it from are needed; there is one in all")
         other = SERVER if core == GENERATOR else GENERATOR
@@ -33,7 +34,8 @@ class Testpmd:
         command += [f"--vdev={vdev}" for vdev in vdevs]
         command += ["--main-lcore", str(other), "-l", f"{SERVER},{GENERATOR}"]
         command += ["--file-prefix", f"nd-bench-{core}"]
-        command += ["--", "-i", "--nb-cores=1", "--total-num-mbufs=16384", f"--txpkts={FRAME}", *words]
+        command += ["--", "-i", "--nb-cores=1", "--total-num-mbufs=16384", f"--txpkts={FRAME}"]
+        command += [f"--burst={burst}", *words]
         self.ports = range(len(vdevs))
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -71,7 +73,7 @@ class Testpmd:
             self.process.stdin.write(words + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            raise SystemExit("error ND-92-23: testpmd has ended") from None
+            raise UnusableError("testpmd has ended") from None
 
     def asked(self, words: str, pattern: str) -> str:
         """Give a command: what the pattern's group is in the answer."""
@@ -80,7 +82,7 @@ class Testpmd:
         for line in self.process.stdout:
             if found := re.search(pattern, line):
                 return found[1]
-        raise SystemExit(f"error ND-92-23: testpmd did not answer {words!r}")
+        raise UnusableError(f"testpmd did not answer {words!r}")
 
     def count(self, way: str) -> int:
         """Packets that all its ports have received (`RX`) or sent (`TX`)."""
@@ -94,7 +96,7 @@ class Testpmd:
         for port in self.ports:
             while self.asked(f"show port info {port}", r"Link status: (\w+)") != "up":
                 if time.monotonic() > end:
-                    raise SystemExit(f"error ND-92-23: nobody is at the other end of testpmd's port {port}")
+                    raise UnusableError(f"nobody is at the other end of testpmd's port {port}")
                 time.sleep(0.1)
 
     def rate(self, way: str, seconds: float) -> float:
@@ -102,7 +104,7 @@ class Testpmd:
         end = time.monotonic() + PATIENCE
         while self.count(way) == 0:
             if time.monotonic() > end:
-                raise SystemExit(f"error ND-92-23: nothing came through testpmd within {PATIENCE:g} s")
+                raise UnusableError(f"nothing came through testpmd within {PATIENCE:g} s")
             time.sleep(0.1)
         time.sleep(0.5)
         before, began = self.count(way), time.monotonic()

@@ -24,13 +24,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar
 
-from netdyno import sysctl
 from netdyno.errors import Error
-from netdyno.journal import journal
-from netdyno.topology import Network
+from netdyno.lab.network import Network
+from netdyno.lab.workload import WORKLOADS, Site
+from netdyno.system import sysctl
+from netdyno.system.journal import journal
 from netdyno.tuning.bench import SERVER, Spec, path, topology
 from netdyno.tuning.watch import Sample, Watcher, rules
-from netdyno.workload import WORKLOADS, Site
 
 WIDE = "4096 131072 33554432"
 HOSTS = {

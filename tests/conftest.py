@@ -15,6 +15,8 @@ LIMIT = 240
 """Seconds that a test may take, unless `@pytest.mark.limit(SECONDS)` says otherwise."""
 
 
+pytest_plugins = ["inconclusive"]
+
 TOGETHER = ("test_failing_servers.py",)
 """Files whose tests look at one and the same run."""
 POLLING = ("test_dpdk.py", "test_failing_servers_dpdk.py", "test_frames.py", "test_graph.py")

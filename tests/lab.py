@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from netdyno.result import Repetition, Result
+from netdyno.core.result import Repetition, Result
 
 ROOT = Path(__file__).resolve().parents[1]
 NETDYNO = str(Path(sys.executable).with_name("netdyno"))
@@ -26,7 +26,7 @@ NETDYNOD = str(ROOT / "target" / "release" / "netdynod")
 PATIENT = {"lateness_p99": "2s", "offered": 0.5, "starved": 1.0}
 """Validity limits that a busy machine holds too."""
 
-root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+root = pytest.mark.root
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import pytest
 from lab import NETDYNOD, PATIENT, Lab, group, profile, until
 from rpc import Rpc
 
-from netdyno.client import Client
+from netdyno.core.client import Client
 
 
 def start(lab: Lab, *arguments: str, name: str = "core.sock") -> subprocess.Popen[str]:
@@ -345,3 +345,29 @@ def test_the_command_line_keeps_a_daemon(lab: Lab, sink: str) -> None:
     done = lab.run("daemon", "status", "--socket", path)
     assert done.code == 91
     assert "netdyno daemon start" in done.err
+
+
+def test_a_run_over_tcp_with_the_token(lab: Lab, sink: str) -> None:
+    token = lab.base / "token"
+    token.write_text("a token of some length\n")
+    token.chmod(0o600)
+    files = lab.base / "files"
+    files.mkdir()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    start(lab, "--tcp", f"127.0.0.1:{port}", "--token-file", str(token), "--files", str(files))
+    at = f"tcp://127.0.0.1:{port}"
+    document = lab.write("p.json", load(sink, "500ms") | {"validity": PATIENT, "capture": {}})
+    without = lab.run("run", document, "--socket", at)
+    assert (without.code, "NETDYNO_TOKEN_FILE" in without.err) == (104, True), without.text
+    lab.environment["NETDYNO_TOKEN_FILE"] = str(token)
+    done = lab.good("run", document, "--socket", at)
+    assert 50 < done.trial.groups[0].total.messages_sent <= 100
+    # the daemon may be far away: its capture stays where it is, and whoever ran it is told
+    (capture,) = files.iterdir()
+    assert capture.name in done.err
+    assert json.loads(lab.good("daemon", "status", "--socket", at, "--json").out)["run"]["state"] == "done"
+    token.write_text("another token, of no use here\n")
+    wrong = lab.run("run", document, "--socket", at)
+    assert (wrong.code, "ND-104-13" in wrong.err) == (104, True), wrong.text

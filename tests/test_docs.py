@@ -30,6 +30,22 @@ def place(short: str) -> Path:
     return TOP / "crates" / first / "src" / rest
 
 
+def commands(page: Path) -> list[str]:
+    """The lines of a page's blocks of commands and output."""
+    blocks = re.findall(r"^```(?:sh)?\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if "reference" not in p.parts], ids=name)
+def test_commands_name_the_program_where_setup_puts_it(page: Path) -> None:
+    """`./do setup` makes `.venv`, and puts nothing on the PATH."""
+    verbs = (
+        "run|bench|tune|demo|doctor|daemon|runs|report|compare|graph|impair|describe|validate|init|restore"
+    )
+    bare = [line for line in commands(page) if re.match(rf"(sudo )?netdyno ({verbs})\b", line)]
+    assert not bare
+
+
 def test_every_test_in_the_specification_exists() -> None:
     named = re.findall(r"`([\w/.-]+\.(?:rs|py))::(\w+)`", (TOP / "SPECIFICATION.md").read_text())
     assert len(named) > 80

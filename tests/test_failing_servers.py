@@ -10,7 +10,7 @@ from failing.cases import CASES, Case
 from failing.harness import Far, document, group, judged
 from lab import Lab, root, wire
 
-from netdyno.result import Result
+from netdyno.core.result import Result
 
 pytestmark = root
 

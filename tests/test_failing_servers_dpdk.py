@@ -11,7 +11,7 @@ from failing.harness import Far, document, group, judged
 from failing.silent import Silent
 from lab import Lab, root, sh, wire
 
-from netdyno.result import Result
+from netdyno.core.result import Result
 
 pytestmark = root
 

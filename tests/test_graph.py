@@ -10,9 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import yaml
 from lab import Lab, group, profile, until
 
-ELEMENTS = ["a.tx", "a.rx", "a.generator", "a.receiver", "a.neighbour", "b.tx", "b.rx", "b.reflector"]
+ELEMENTS = ["a.rx", "a.receiver", "a.arp-nd", "a.tx", "a.generator", "b.rx", "b.reflector", "b.tx"]
 
 
 def socket_of(lab: Lab) -> str:
@@ -53,6 +54,31 @@ def test_the_planned_graph_is_shown_without_running(lab: Lab) -> None:
     lab.clean()
 
 
+def test_the_roles_of_a_profile_become_a_graph_that_runs(lab: Lab) -> None:
+    text = lab.good("graph", "stream-64b", "--expand").out
+    made = yaml.safe_load(text)
+    dpdk = made["transport"]["dpdk"]
+    assert list(dpdk) == ["ports", "elements", "edges", "memory"]
+    assert dpdk["edges"] == [
+        "a.rx -> a.receiver -> a.arp-nd -> a.tx",
+        "a.generator -> a.tx",
+        "b.rx -> b.reflector -> b.tx",
+    ]
+    assert not any("role" in port for port in dpdk["ports"])
+    # an element of one's own, before the reflector
+    dpdk["elements"]["count"] = {"kind": "counter"}
+    dpdk["edges"][2] = "b.rx -> count -> b.reflector -> b.tx"
+    made["phases"] = {"warmup": "0s", "measure": "500ms", "drain": "1s", "sample": "100ms"}
+    made["groups"][0]["model"]["stream"]["rate"] = "1k/s"
+    trial = lab.run("run", lab.write("mine.json", made), "-q").trial
+    counts = {one["name"]: one for one in trial.elements}
+    sent = trial.groups[0].total.messages_sent
+    assert sent and counts["count"]["packets_out"] == counts["b.reflector"]["packets_in"] >= sent
+    done = lab.run("graph", "--expand")
+    assert done.code == 104 and "ND-104-22" in done.text, done.text
+    lab.clean()
+
+
 def over_a_cable() -> dict[str, Any]:
     """A stream that any machine can send, to our reflector and back."""
     ports = [
@@ -68,7 +94,7 @@ def test_a_run_is_watched_and_packets_are_followed_beside_it(lab: Lab) -> None:
     child = lab.start("run", lab.write("p.json", over_a_cable()), "-q")
     socket = socket_of(lab)
     shown = running(lab, socket)
-    assert shown["edges"][0] == {"from": "a.generator", "to": "a.tx", "ring": False}
+    assert {"from": "a.generator", "to": "a.tx", "ring": False} in shown["edges"]
     assert shown["workers"][0]["busy_cycles"] > 0
 
     text = lab.good("graph", "--trace", "4", "--filter", "udp dst port 7", "--socket", socket).out

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from lab import PATIENT, Lab, root, sh, until
 
-from netdyno import namespace
+from netdyno.system import namespace
 
 pytestmark = [
     root,

@@ -12,7 +12,7 @@ import pytest
 from lab import NETDYNOD, PATIENT, Lab, root, sh, until
 from test_impair import FAR, Wan
 
-from netdyno.result import Repetition
+from netdyno.core.result import Repetition
 
 pytestmark = [
     root,

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from lab import NETDYNOD, PATIENT, ROOT, Lab, group, profile, until
 
-from netdyno.result import Result
+from netdyno.core.result import Result
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from inconclusive import OF_TIME
 from lab import MQTT, NETDYNOD, ROOT, Done, Lab, Wire, group, profile, root, sh, until
 
 BAD = Path(__file__).with_name("profiles") / "bad"
@@ -140,7 +141,7 @@ def test_each_preset_validates_and_runs(lab: Lab, cable: Wire) -> None:
         done = Done(ended.code, ended.out, ended.err, next((lab.base / preset).iterdir()))
         # at once on a busy machine they may be late: then they say so, and that is not what is tested here
         assert done.code in (0, 90, 99), done.text
-        assert {r.code for r in done.result.reasons} <= {"ND-90-01", "ND-90-02", "ND-90-03"}, done.text
+        assert {r.code for r in done.result.reasons} <= OF_TIME, done.text
         for one in done.trial.groups:
             assert one.total.messages_sent > 0, (preset, one.name)
             arrived = one.total.messages_delivered

@@ -1,4 +1,4 @@
-"""`tune watch` on real paths: running transfers and new connections are mended while the load goes on."""
+"""`tune watch` on real paths: running transfers and new connections are fixed while the load goes on."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+from inconclusive import Verdict
 from lab import Lab, until
 from test_impair import FAR, Wan, pytestmark
 
-from netdyno import namespace, sysctl
+from netdyno.system import namespace, sysctl
 
 __all__ = ["pytestmark"]
 RMEM = "net.ipv4.tcp_rmem"
@@ -26,7 +27,7 @@ AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_tex
 @pytest.mark.alone
 @pytest.mark.parametrize("control", ["reno", "bbr"])
 def test_a_window_that_is_too_small_for_the_path_grows_in_the_running_transfer(
-    lab: Lab, control: str
+    lab: Lab, control: str, verdict: Verdict
 ) -> None:
     if control not in AVAILABLE:
         pytest.skip(f"this kernel has no {control}")
@@ -64,7 +65,12 @@ def test_a_window_that_is_too_small_for_the_path_grows_in_the_running_transfer(
 
     try:
         # the window as it was carries at most itself in each round trip; the first step of four brings more than two
-        until(lambda: rate() > 2 * SMALL / 0.040, 60)
+        try:
+            until(lambda: rate() > 2 * SMALL / 0.040, 60)
+        except AssertionError:
+            # a path whose hosts have no time carries less than its window allows
+            verdict.undisturbed()
+            raise
     finally:
         ended.set()
         for thread in threads:
@@ -82,15 +88,13 @@ def test_a_window_that_is_too_small_for_the_path_grows_in_the_running_transfer(
 @pytest.mark.parametrize(
     "name", ["few-ports", "fast-open", "after-idle", "lossy-path", "control-fin-timeout"]
 )
-def test_a_known_case_is_mended_and_a_control_is_left_alone(lab: Lab, name: str) -> None:
+def test_a_known_case_is_fixed_and_a_control_is_left_alone(lab: Lab, name: str, verdict: Verdict) -> None:
     """Those of new connections; the others are watched in python/tests, and all by `tune cases --watch`."""
     if name == "lossy-path" and not {"bbr", "reno"} <= set(ALLOWED):
         pytest.skip("a namespace may not choose BBR here")
-    for _ in range(2):
-        # one that the machine had no time for gets another try
-        done = lab.run("tune", "cases", name, "--watch", "--json")
-        if done.code == 0:
-            break
+    done = lab.run("tune", "cases", name, "--watch", "--json")
+    if done.code != 0:
+        verdict.undisturbed()
     assert done.code == 0, done.text
     (case,) = json.loads(done.out)["cases"]
     assert case["status"] == "passed", done.text

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from inconclusive import Verdict
 from lab import Lab, root
 
 from netdyno.tuning.cases import CASES
@@ -28,19 +29,10 @@ CANNOT = {"slow-path": "processors", "lossy-path": "congestion control"}
 
 
 def run(lab: Lab, *arguments: str) -> dict[str, Any]:
-    """Cases by name. With one pair of trials, one that the machine had no time for shows; so it gets two more tries."""
-    names = [one for one in arguments if not one.startswith("-")]
-    options = [one for one in arguments if one.startswith("-")]
-    found: dict[str, Any] = {}
-    for _ in range(3):
-        done = lab.run("tune", "cases", *names, *options, "--pairs", "1", "--json", timeout=120)
-        assert done.code in (0, 99), done.text
-        found |= {case["name"]: case for case in json.loads(done.out)["cases"]}
-        names = [name for name in names if found[name]["status"] == "failed"]
-        if not names:
-            break
-    assert not names, found
-    return found
+    """Cases by name, none of which fails."""
+    done = lab.run("tune", "cases", *arguments, "--pairs", "1", "--json", timeout=180)
+    assert done.code == 0, done.text
+    return {case["name"]: case for case in json.loads(done.out)["cases"]}
 
 
 def test_every_case_is_tried_here() -> None:
@@ -78,7 +70,7 @@ def test_a_parameter_that_is_read_by_nothing_has_no_effect(lab: Lab) -> None:
     assert found["status"] == "passed" or "this kernel has no net.ipv4.tcp_low_latency" in found["why"], found
 
 
-def test_a_setting_is_proven_better(lab: Lab) -> None:
+def test_a_setting_is_proven_better(lab: Lab, verdict: Verdict) -> None:
     """Somaxconn, where the queue of a server that does not accept is what limits."""
     bench = lab.base / "bench.yaml"
     bench.write_text(
@@ -93,7 +85,10 @@ def test_a_setting_is_proven_better(lab: Lab) -> None:
         "--pairs",
         "6",
     ]
-    done = lab.run(*better, "--json")
+    # a trial that the host took the CPU from is measured again: so often that only a bad hour leaves too few
+    done = lab.run(*better, "--spare", "24", "--json")
+    if done.code == 90:
+        verdict.lost_to_steal(json.loads(done.out)["lost"])
     assert done.code == 0, done.text
     found = json.loads(done.out)
     (failed,) = found["metrics"]

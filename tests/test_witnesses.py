@@ -24,7 +24,7 @@ from lab import (
     until,
 )
 
-from netdyno.result import Repetition
+from netdyno.core.result import Repetition
 
 pytestmark = root
 

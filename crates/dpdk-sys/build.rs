@@ -23,7 +23,7 @@ const FUNCTIONS: &str = "nd_.*|rte_eal_(init|cleanup)|rte_strerror|rte_version|r
     rte_eth_dev_(get_port_by_name|info_get|configure|start|stop|close|default_mac_addr_set|set_mtu|\
     adjust_nb_rx_tx_desc|socket_id)|rte_socket_(count|id_by_idx)|rte_eth_read_clock|rte_mbuf_dyn_rx_timestamp_register|rte_eth_(rx|tx)_queue_setup|rte_eth_macaddr_get|\
     rte_eth_promiscuous_enable|rte_eth_stats_(get|reset)|rte_eth_from_rings|\
-    rte_pktmbuf_(pool_create|free_bulk)|rte_mempool_(avail_count|in_use_count)|\
+    rte_pktmbuf_pool_create|rte_mempool_(avail_count|in_use_count|free)|\
     rte_ring_(create|free)|rte_thread_(register|unregister)";
 
 fn main() {

@@ -40,7 +40,7 @@ def main() -> None:
     try:
         _streams()
         from netdyno.cli import app
-        from netdyno.interrupt import early
+        from netdyno.system.interrupt import early
     except (OSError, ImportError, MemoryError) as e:
         # errors.ENVIRONMENT, and its words: too little is there to load them
         os.write(2, f"ND-92-35: netdyno cannot be loaded: {e}\n".encode(errors="replace"))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.stats.units import SIZE, bound
+from netdyno.units import SIZE, bound
 
 DOCUMENT = 2 << 20
 """Bytes of a profile, an experiment or what else people write."""

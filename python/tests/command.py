@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from netdyno.result import Result
+from netdyno.core.result import Result
 
 PROFILE: dict[str, Any] = {
     "name": "cli",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import stat
 import sys
@@ -14,9 +13,11 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from netdyno.daemon import Daemon
+from netdyno.core.daemon import Daemon
 
 from .command import PROFILE
+
+pytest_plugins = ["inconclusive"]
 
 # a busy machine is no failure
 settings.register_profile("netdyno", deadline=None)
@@ -30,8 +31,8 @@ TOGETHER = {
     "test_live.py": "browser",
     "test_tunables.py": "kernel",
     "test_the_buffer_of_a_running_reader_can_be_set": "kernel",
-    "test_a_sleeping_reader_is_mended": "kernel",
-    "test_a_backlog_that_overflows_is_mended": "kernel",
+    "test_a_sleeping_reader_is_fixed": "kernel",
+    "test_a_backlog_that_overflows_is_fixed": "kernel",
 }
 """Files and tests that share what there is one of, like the machine's parameters (a watch leaves all alone once
 somebody else sets one), or what takes long to make."""
@@ -44,8 +45,12 @@ FIRST = (
     "test_stats.py::test_false_positives",
     "test_browser.py",
     "test_tunables.py",
+    "test_cli_words.py::test_shells_complete",
+    "test_exits.py::test_standard_output_that_takes_nothing",
+    "test_reading.py::test_a_document_that_multiplies",
 )
-"""What takes longest begins first, so that nothing of it is left to wait for alone at the end."""
+"""What takes longest begins first, so that nothing of it is left to wait for alone at the end; quick tests leave
+it out."""
 
 
 # Where these are ignored, as under nohup and in the background of a shell, commands that the tests start would ignore them
@@ -55,8 +60,12 @@ for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not any(one in item.nodeid for one in FIRST))
+    for item in items:
+        if any(one in item.nodeid for one in FIRST):
+            item.add_marker("slow")
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -72,7 +81,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Scheduling(config, log)
 
 
-root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+root = pytest.mark.root
 
 
 @pytest.fixture(autouse=True)

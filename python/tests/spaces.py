@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from netdyno import sysctl
+from netdyno.system import sysctl
 from netdyno.tuning import access
 
 QUEUES = ("tx_queue_len", "gro_flush_timeout", "napi_defer_hard_irqs", "threaded", "queues/*/rps_cpus",

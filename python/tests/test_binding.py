@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from netdyno import binding, journal, undo
 from netdyno.cli import app, bind
 from netdyno.errors import Error
-from netdyno.journal import restore
-from netdyno.machine import Machine
+from netdyno.system import binding, journal, undo
+from netdyno.system.journal import restore
+from netdyno.system.machine import Machine
 
 from .test_journal import dead_journal
 from .tree import Kernel, plant
@@ -51,8 +51,8 @@ def test_bound_and_given_back(server: Machine) -> None:
 BIND = """
 import os, signal, sys
 from pathlib import Path
-from netdyno import binding, undo
-from netdyno.machine import Machine
+from netdyno.system import binding, undo
+from netdyno.system.machine import Machine
 from tests.tree import Kernel
 
 machine, at, seen = Machine(Path(sys.argv[1])), int(sys.argv[2]), 0

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from netdyno.cli import app, quick
+from netdyno.cli import app
 from netdyno.errors import Error
-from netdyno.stats.units import bound
+from netdyno.experiment import quick
+from netdyno.units import bound
 
 from .command import PROFILE, result
 
@@ -148,6 +149,10 @@ def test_runs_report_and_compare(profile: Path, tmp_path: Path, capsys: pytest.C
     assert len(rows) == 2
     assert app.call(["runs", "show"]) == 0
     assert app.call(["report", "latest", "--html", str(tmp_path / "again.html")]) == 0
+    capsys.readouterr()
+    assert app.call(["report", "latest", "--markdown"]) == 0
+    assert capsys.readouterr().out.startswith("**Pass: cli.** The measurement is valid.")
+    assert app.call(["report", "latest", "--markdown", "--html", "x.html"]) == 104
     assert (tmp_path / "again.html").stat().st_size > 10_000
     capsys.readouterr()
     assert app.call(["compare", rows[0]["id"], rows[1]["id"], "--json", "--fail"]) == 0

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import typer
 
-from netdyno import config, presets
-from netdyno.cli import app, console, quick, values
+from netdyno import config
+from netdyno.cli import app, console, tune, values
 from netdyno.cli.summary import CHECKS, disorder, failures
+from netdyno.core.model import Counts, Disorder, Distribution
+from netdyno.core.result import GroupSummary
 from netdyno.errors import Error
-from netdyno.model import Counts, Disorder, Distribution
-from netdyno.result import GroupSummary
+from netdyno.experiment import presets, quick
 
 from .command import result, start
 
@@ -296,7 +297,7 @@ def test_a_broken_pipe_ends_in_no_code_of_clicks(fake: Path, monkeypatch: pytest
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
     monkeypatch.setattr(console, "unheard", lambda _: None)
-    monkeypatch.setattr("netdyno.presets.profiles", broken)
+    monkeypatch.setattr("netdyno.experiment.presets.profiles", broken)
     assert app.call(["describe"]) == 0
 
 
@@ -349,3 +350,15 @@ def test_what_came_twice_late_or_broken_is_said_and_nothing_else() -> None:
     said = "s: 20 out of order (2%); 4 came again; 1 broken"
     far = order.model_copy(update={"extent": Distribution(), "late": Distribution()})
     assert disorder(GroupSummary(name="s", measured=counts, reordering=far)) == said
+
+
+def test_verbs_of_tune_are_grouped_by_what_one_wants(capsys: pytest.CaptureFixture[str]) -> None:
+    assert sorted(verb for verbs in tune.PANELS.values() for verb in verbs) == sorted(tune.VERBS)
+    assert app.call(["tune", "--help"]) == 0
+    text = capsys.readouterr().out
+    places = [text.index(f"─ {panel} ─") for panel in ("Look", "Find", "Prove", "Use", "Research")]
+    assert places == sorted(places)
+    for panel, verbs in tune.PANELS.items():
+        own = text[text.index(f"─ {panel} ─") :].partition("╰")[0]
+        for verb in verbs:
+            assert f"│ {verb} " in own, f"{verb} is not under {panel}"

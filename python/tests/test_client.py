@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from netdyno.client import Client
-from netdyno.daemon import Daemon
+from netdyno.core.address import TOKEN_FILE, Address
+from netdyno.core.client import Client
+from netdyno.core.daemon import Daemon
 from netdyno.errors import Error
 
 PROFILE: dict[str, Any] = {
@@ -103,7 +104,7 @@ def test_no_result_before_the_end(daemon: Daemon) -> None:
 
 
 def test_the_lease_ends_with_the_heartbeat(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("netdyno.client.HEARTBEAT", 3600.0)
+    monkeypatch.setattr("netdyno.core.client.HEARTBEAT", 3600.0)
     long = {**PROFILE, "phases": {**PROFILE["phases"], "measure": "1000s"}}
     with daemon.connect() as client:
         client.acquire()
@@ -162,7 +163,7 @@ def test_nobody_answers(tmp_path: Path) -> None:
 def test_a_peer_that_is_no_daemon_is_hung_up_on(
     answer: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("netdyno.client.LONGEST", 1000)
+    monkeypatch.setattr("netdyno.core.client.LONGEST", 1000)
     path = tmp_path / "core.sock"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
@@ -207,7 +208,31 @@ def test_a_daemon_for_another_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_no_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NETDYNO_DAEMON", "/nowhere/netdynod")
     with pytest.raises(Error) as missing:
-        from netdyno.daemon import program
+        from netdyno.core.daemon import program
 
         program()
     assert missing.value.code == "ND-92-20"
+
+
+def test_an_address_is_a_path_or_tcp_with_a_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert str(Address.of("/run/nd/core.sock")) == "/run/nd/core.sock"
+    assert str(Address.of("tcp://[::1]", token="t")) == "tcp://[::1]:7447"
+    assert Address.of("tcp://lab-7:9000", token="t") == Address(None, "lab-7", 9000, "t")
+    for wrong in ("tcp://", "http://lab-7", "tcp://lab-7:99999", "tcp://lab-7/x", "tcp://a@lab-7"):
+        with pytest.raises(Error) as refused:
+            Address.of(wrong, token="t")
+        assert refused.value.code == "ND-104-04", wrong
+    monkeypatch.delenv(TOKEN_FILE, raising=False)
+    with pytest.raises(Error) as missing:
+        Address.of("tcp://lab-7")
+    assert missing.value.code == "ND-104-13"
+    monkeypatch.setenv(TOKEN_FILE, str(tmp_path / "none"))
+    with pytest.raises(Error) as missing:
+        Address.of("tcp://lab-7")
+    assert missing.value.code == "ND-104-20"
+    (tmp_path / "token").write_text(" 0123456789abcdef\n")
+    monkeypatch.setenv(TOKEN_FILE, str(tmp_path / "token"))
+    address = Address.of("tcp://lab-7")
+    assert (address.token, address.remote) == ("0123456789abcdef", True)
+    assert "0123" not in repr(address)
+    assert "0123" not in str(address)

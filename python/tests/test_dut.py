@@ -11,13 +11,17 @@ from typing import Any
 
 import pytest
 
-from netdyno import config, namespace, proc
-from netdyno.dut import DRIVERS, Dut, Place
-from netdyno.dut.base import has
-from netdyno.dut.server import Server
+from netdyno import config
 from netdyno.errors import Error
-from netdyno.journal import journal
-from netdyno.topology import Network, Topology
+from netdyno.experiment import ports
+from netdyno.lab.dut import DRIVERS, Dut, Place
+from netdyno.lab.dut.base import has
+from netdyno.lab.dut.reflector_dpdk import peer
+from netdyno.lab.dut.server import Server
+from netdyno.lab.network import Network
+from netdyno.lab.topology import Topology
+from netdyno.system import namespace, proc
+from netdyno.system.journal import journal
 
 from .conftest import root
 
@@ -107,9 +111,10 @@ def test_its_death_is_told(dut: Dut) -> None:
     assert "signal 9" in dut.death()
 
 
-def test_a_port_in_use(dut: Dut, network: Network) -> None:
-    if not isinstance(dut, Server):
-        pytest.skip("listens on no kernel port")
+@pytest.mark.parametrize(
+    "dut", [name for name, driver in sorted(DRIVERS.items()) if issubclass(driver, Server)], indirect=True
+)
+def test_a_port_in_use(dut: Server, network: Network) -> None:
     kind, port = dut.ports()[-1]
 
     def take() -> socket.socket:
@@ -207,3 +212,45 @@ def test_cpu_is_seen(network: Network, fake: Path) -> None:
         assert reflector.cpu() - start > 0.05
     finally:
         reflector.teardown()
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("net_memif0,role=server,socket=/run/a", "net_memif0,role=client,socket=/run/a"),
+        ("net_memif3,socket=/run/a,id=4", "net_memif0,socket=/run/a,id=4,role=server"),
+        ("net_vhost0,iface=/run/v", "virtio_user0,path=/run/v"),
+        ("net_vhost0,iface=/run/v,client=1", "virtio_user0,path=/run/v,server=1"),
+        ("virtio_user0,path=/run/v", "net_vhost0,iface=/run/v"),
+        ("0000:83:00.0", None),
+        ("net_af_packet0,iface=eth0", None),
+    ],
+)
+def test_the_other_end_of_a_port_in_shared_memory(ours: str, theirs: str | None) -> None:
+    assert peer(ours) == theirs
+    if theirs is not None:
+        again = peer(theirs)
+        assert again is not None and peer(again) == theirs
+
+
+def test_a_profile_names_ports_that_a_dut_attaches() -> None:
+    def of(device: str) -> dict[str, Any]:
+        return {"transport": {"dpdk": {"ports": [{"name": "a", "device": device}]}}}
+
+    there = {"far": {"reflector": "net_memif0"}, "two": {"x": "p", "y": "q"}, "plain": {}}
+    for named, device in (("dut:far.reflector", "net_memif0"), ("dut:far", "net_memif0"), ("dut:two.y", "q")):
+        profile = of(named)
+        assert ports.attach(profile, there) == of(device)
+        assert profile == of(named), "the profile itself is left as it is"
+    assert ports.attach(of("pair:x"), there) == of("pair:x")
+    for named, what in (("dut:none", "no dut"), ("dut:two", "no port"), ("dut:plain.a", "no port")):
+        with pytest.raises(Error, match=what) as refused:
+            ports.attach(of(named), there)
+        assert (refused.value.code, refused.value.at) == ("ND-104-26", "transport.dpdk.ports[0].device")
+    for nonsense in (
+        {},
+        {"transport": 5},
+        {"transport": {"dpdk": {"ports": "x"}}},
+        {"transport": {"dpdk": []}},
+    ):
+        assert ports.attach(nonsense, there) == nonsense

@@ -17,13 +17,13 @@ from rich.text import Text
 from netdyno import escape
 from netdyno.cli import app, console
 from netdyno.cli.plain import PlainLines
+from netdyno.core.model import Counts, GroupSample, Reason, Sample
+from netdyno.core.result import GroupSummary, Leg, Repetition, Result, Summary, ThresholdResult
 from netdyno.errors import Error
 from netdyno.export.junit import junit
 from netdyno.export.prometheus import Exporter
-from netdyno.model import Counts, GroupSample, Reason, Sample
 from netdyno.report import render
 from netdyno.report.series_csv import series_csv
-from netdyno.result import GroupSummary, Leg, Repetition, Result, Summary, ThresholdResult
 
 STEER = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]"

@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
-from netdyno import errors, interrupt, validation
+from netdyno import errors
 from netdyno.cli import app
+from netdyno.core.result import Result
 from netdyno.errors import Error
-from netdyno.result import Result
+from netdyno.experiment import validation
+from netdyno.system import interrupt
 
 from .command import PROFILE, result, start
 

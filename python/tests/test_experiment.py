@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from netdyno import experiment, presets, validation
 from netdyno.errors import Error
-from netdyno.experiment import bind_targets, load, schedule, variants
+from netdyno.experiment import presets, schedule, spec, validation
+from netdyno.experiment.spec import bind_targets, load, variants
 
 PROFILE: dict[str, Any] = {
     "name": "p",
@@ -48,14 +48,14 @@ def test_a_factor_that_leads_nowhere(path: str) -> None:
 def test_every_order_has_every_trial_once_and_repeats_itself(order: str) -> None:
     wanted = load(document(repeat=5, order=order, factors={"trial.load": [1, 2, 3]}), "e")
     found = variants(wanted, Path())
-    plan = [(v.name, n) for v, n in schedule(wanted, found)]
+    plan = [(v.name, n) for v, n in schedule.order(wanted, found)]
     assert len(plan) == len(set(plan)) == 15
-    assert plan == [(v.name, n) for v, n in schedule(wanted, found)]
+    assert plan == [(v.name, n) for v, n in schedule.order(wanted, found)]
     if order == "interleaved":
         for block in range(5):
             assert len({name for name, _ in plan[3 * block : 3 * block + 3]}) == 3
         other = load(document(repeat=5, seed=2, factors={"trial.load": [1, 2, 3]}), "e")
-        assert plan != [(v.name, n) for v, n in schedule(other, found)]
+        assert plan != [(v.name, n) for v, n in schedule.order(other, found)]
 
 
 def test_targets_are_bound_by_name_and_by_hand() -> None:
@@ -98,7 +98,7 @@ def test_wrong_experiments(change: dict[str, Any], why: str) -> None:
 
 
 def test_ids_sort_by_time_and_say_what_they_are() -> None:
-    first = experiment.run_id("IoT mixed!")
+    first = spec.run_id("IoT mixed!")
     assert first[:15].replace("-", "").isdigit()
     assert "-iot-mixed-" in first
 
@@ -157,7 +157,7 @@ def test_a_factor_has_levels_and_each_once() -> None:
 def test_a_profile_is_beside_or_below_the_experiment(profile: str, tmp_path: Path) -> None:
     (tmp_path / "p.json").write_text("{}")
     with pytest.raises(Error, match="not beside or below"):
-        experiment.resolve_profile(profile, tmp_path / "here")
+        spec.resolve_profile(profile, tmp_path / "here")
 
 
 def dut(**more: Any) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from netdyno import interrupt, namespace, proc
 from netdyno.cli import app
 from netdyno.errors import Error
+from netdyno.system import interrupt, namespace, proc
 
 from .command import PROFILE, result, start
 from .conftest import root

@@ -98,9 +98,9 @@ def test_lines_for_those_who_are_no_terminal(capsys: pytest.CaptureFixture[str])
         lines.take(later())
     first, second, third, fourth = capsys.readouterr().out.splitlines()
     assert first == (
-        "2.0 s running a.generator worker 0 core 2: in 0 out 2,000 rate – at once 62.5 cycles 51 drops none to a.tx (ring)"
+        "2.0 s running a.generator worker 0 core 2: in 0 out 2,000 rate – pkts/batch 62.5 cycles 51 drops none to a.tx (ring)"
     )
-    assert second.endswith("in 1,990 out 0 rate – at once – cycles – drops refused 10")
+    assert second.endswith("in 1,990 out 0 rate – pkts/batch – cycles – drops refused 10")
     assert "rate 1,500 " in third
     assert fourth.startswith("4.0 s running a.tx")
 

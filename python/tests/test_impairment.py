@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from netdyno import impairment
 from netdyno.cli import impair_run, impair_view
 from netdyno.errors import Error
-from netdyno.links import UNASKED
+from netdyno.lab import impairment
+from netdyno.lab.links import UNASKED
 
 
 def test_words_of_a_way() -> None:

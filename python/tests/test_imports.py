@@ -71,3 +71,42 @@ def test_a_crate_depends_downwards_only(lint: ModuleType, tmp_path: Path) -> Non
         "crates/low: depends on high, which is not below it",
         "crates/other: has no place in LAYERS of tools/imports.py",
     ]
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("python_lint", TOP / "tools" / "python_imports.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "PACKAGE", tmp_path)
+    monkeypatch.setattr(module, "LAYERS", [["low"], ["high"]])
+    return module
+
+
+def written(top: Path, **files: str) -> None:
+    for name, text in files.items():
+        path = top / (name.replace("__", "/") + ".py")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+
+def test_a_package_imports_downwards_only(package: ModuleType, tmp_path: Path) -> None:
+    written(
+        tmp_path, low__a="from netdyno.high import b\n", high__b="from netdyno.low.c import C\n", low__c=""
+    )
+    assert list(package.faults()) == ["netdyno/low/a: imports high.b, which is not below it"]
+
+
+def test_an_import_inside_of_a_function_counts(package: ModuleType, tmp_path: Path) -> None:
+    written(
+        tmp_path,
+        low__a="from netdyno.low.b import B\n",
+        low__b="def late():\n    from netdyno.low import a\n",
+    )
+    assert list(package.faults()) == ["these files import in a circle: low/a, low/b"]
+
+
+def test_a_new_part_of_the_package_needs_its_place(package: ModuleType, tmp_path: Path) -> None:
+    written(tmp_path, other__a="")
+    assert list(package.faults()) == ["netdyno/other/a: has no place in LAYERS of tools/python_imports.py"]

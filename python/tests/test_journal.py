@@ -11,21 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from netdyno import journal as module
-from netdyno import proc
 from netdyno.errors import Error
-from netdyno.interrupt import interrupted
-from netdyno.journal import Journal, restore
-from netdyno.process import Process
+from netdyno.system import journal as module
+from netdyno.system import proc
+from netdyno.system.interrupt import interrupted
+from netdyno.system.journal import Journal, restore
+from netdyno.system.process import Process
 
 STEPS = 12
 
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from netdyno import journal as module, undo
-from netdyno.process import Process
-from netdyno.journal import journal
+from netdyno.system import journal as module, undo
+from netdyno.system.process import Process
+from netdyno.system.journal import journal
 
 at, folder = int(sys.argv[1]), Path(sys.argv[2])
 seen = 0

@@ -12,10 +12,11 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from netdyno.cli import console
-from netdyno.cli.live import Group, Live, State, begin, share_over, take
+from netdyno.cli.live import Live
 from netdyno.cli.live_frame import bar, render_frame, render_summary, sparkline
+from netdyno.cli.live_state import Group, State, begin, share_over, take
 from netdyno.cli.plain import PlainLines
-from netdyno.model import Quantiles, Sample
+from netdyno.core.model import Quantiles, Sample
 from tests.report import sample
 
 
@@ -94,7 +95,7 @@ def test_small_screens_keep_names_and_the_main_figures(trial: dict[str, Any]) ->
 
 def test_wide_screens_show_more(trial: dict[str, Any]) -> None:
     text = "\n".join(draw(fed(trial, 12), 140, 40))
-    for word in ("intended/s", "max", "delay", "active", "960 of 2 400", "sensors mqtt"):
+    for word in ("intended/s", "max", "delay", "active", "960 of 2,400", "sensors mqtt"):
         assert word in text
 
 
@@ -179,7 +180,33 @@ def test_errors_are_told_by_kind(trial: dict[str, Any]) -> None:
     point["groups"]["sensors"]["counts"]["failures"] = {"timeout": 3, "refused": 4321}
     state = fed(trial, 0)
     take(state, Sample.model_validate(point))
-    assert "errors    sensors: refused 4 321, timeout 3" in draw(state, 80, 24)
+    assert "errors    sensors: refused 4,321, timeout 3" in draw(state, 80, 24)
+
+
+COAP = {"groups": [{"name": "sensors", "protocol": "coap", "devices": 10}]}
+
+
+def test_counters_and_indices_that_a_model_declares_are_shown(trial: dict[str, Any]) -> None:
+    point = copy.deepcopy(trial["series"][0])
+    point["groups"] = {"sensors": point["groups"]["sensors"]}
+    point["groups"]["sensors"]["counts"] |= {"messages_sent": 1000, "retransmissions": 25, "notifications": 0}
+    state = begin(PLAN | COAP, deque())
+    assert not any(line.startswith("counts") for line in draw(state, 80, 24))
+    for _ in range(2):
+        take(state, Sample.model_validate(point))
+    assert "counts    sensors: retransmissions 50, retransmission_ratio 2.50 %" in draw(state, 80, 24)
+
+
+def test_plain_lines_have_the_declared_counters_that_should_be_few(trial: dict[str, Any]) -> None:
+    out = io.StringIO()
+    lines, point = PlainLines(out), copy.deepcopy(trial["series"][12])
+    point["groups"] = {"sensors": point["groups"]["sensors"]}
+    point["groups"]["sensors"]["counts"] |= {"retransmissions": 25, "notifications": 7}
+    lines.start(PLAN | COAP)
+    lines.sample(point)
+    line = next(line for line in out.getvalue().splitlines() if " sensors: " in line)
+    assert line.endswith(", 25 retransmissions")
+    assert "notifications" not in line
 
 
 def test_long_names_take_the_room_of_what_matters_less() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from netdyno import checks_dpdk
-from netdyno.checks import Check
-from netdyno.machine import Machine, listed, numbers
+from netdyno.doctor import dpdk
+from netdyno.doctor.checks import Check
+from netdyno.system.machine import Machine, listed, numbers
 
 from .tree import plant, put
 
@@ -24,7 +24,7 @@ def server(tmp_path: Path) -> Machine:
 
 
 def findings(machine: Machine) -> dict[str, Check]:
-    return {one.name: one for check in checks_dpdk.CHECKS for one in check(Machine(machine.root))}
+    return {one.name: one for check in dpdk.CHECKS for one in check(Machine(machine.root))}
 
 
 def test_a_bare_server_is_told_every_command(server: Machine) -> None:
@@ -174,7 +174,7 @@ def test_kinds_of_ports_are_told_as_they_say(
         {"name": "tap", "driver": "", "rx_queues": 0, "tx_queues": 0, "offers": [], "error": error},
     ]
     opener(tmp_path, monkeypatch, f"echo \"$*\" >{asked}; echo '{json.dumps(found)}'")
-    assert list(checks_dpdk.kinds(server)) == [
+    assert list(dpdk.kinds(server)) == [
         Check("port pair", "ok", "net_ring, queues: 1 in, 2 out; offers: nothing"),
         Check(f"port {PORTS[0]}", "ok", "net_ixgbe, queues: 16 each way; offers: tso, rss"),
         Check("port tap", "optional", "opening failed", "Run as root"),
@@ -182,7 +182,7 @@ def test_kinds_of_ports_are_told_as_they_say(
     # the kernel's NICs are left to it
     assert asked.read_text() == "ports\n"
     set_up(server.root)
-    assert len(list(checks_dpdk.kinds(Machine(server.root)))) == 3
+    assert len(list(dpdk.kinds(Machine(server.root)))) == 3
     assert asked.read_text() == f"ports --huge-pages {' '.join(PORTS)}\n"
 
 
@@ -191,7 +191,7 @@ def test_ports_that_cannot_be_asked_are_no_reason_to_fail(
     script: str, server: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opener(tmp_path, monkeypatch, script)
-    (one,) = checks_dpdk.kinds(server)
+    (one,) = dpdk.kinds(server)
     assert (one.name, one.state) == ("DPDK ports", "optional")
     assert one.found and one.fix
 

@@ -4,14 +4,15 @@ from typing import Any
 
 import pytest
 
-from netdyno import models
+from netdyno import paths
 from netdyno.cli import summary
-from netdyno.daemon import Daemon
+from netdyno.core import models
+from netdyno.core.daemon import Daemon
+from netdyno.core.model import Counts, GroupResult, Phases, Trial
+from netdyno.core.result import Repetition
 from netdyno.export.prometheus import Exporter
-from netdyno.model import Counts, GroupResult, Phases, Trial
 from netdyno.report import model_table
-from netdyno.result import Repetition
-from netdyno.stats.metric import Metric
+from netdyno.stats.metric import GroupMetric
 from netdyno.stats.summary import summarise
 
 
@@ -24,7 +25,7 @@ def _forget() -> Any:
 def test_the_shipped_description_is_the_cores_own(tmp_path: Path) -> None:
     with Daemon(tmp_path / "nd-models.sock", tmp_path / "log") as daemon, daemon.connect() as client:
         about = client.call("core.describe")
-    shipped = json.loads((Path(models.__file__).parent / "data" / "schema" / "models.json").read_text())
+    shipped = json.loads((paths.data("schema") / "models.json").read_text())
     assert {key: about[key] for key in shipped} == shipped
 
 
@@ -59,7 +60,7 @@ def trial() -> Trial:
 def test_metrics_of_a_model_are_found_in_results(
     metric: str, value: float | None, unit: str, smaller: bool | None
 ) -> None:
-    found = Metric.parse(metric)
+    found = GroupMetric.parse(metric)
     assert (found.of(trial()), found.unit, found.smaller_is_better) == (value, unit, smaller)
     assert str(found) == metric
 
@@ -102,4 +103,4 @@ def test_results_of_before_have_none_of_it_and_are_read() -> None:
     assert (group.measured.own, group.indices, model_table.own(old).rows) == ({}, {}, [])
     (summed,) = summarise([old]).groups
     assert summary.own(summed) == ""
-    assert Metric.parse("a.counts.responses_5xx").of(old) is None
+    assert GroupMetric.parse("a.counts.responses_5xx").of(old) is None

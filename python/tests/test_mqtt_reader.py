@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from netdyno.dut.mqtt_reader import LONGEST, subscribe
+from netdyno.lab.dut.mqtt_reader import LONGEST, subscribe
 
 
 def told(answer: bytes) -> list[str]:

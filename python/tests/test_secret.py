@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from netdyno import experiment, secret
-from netdyno import models as known
 from netdyno.cli import app
-from netdyno.daemon import Daemon
+from netdyno.core import models as known
+from netdyno.core import secret
+from netdyno.core.daemon import Daemon
 from netdyno.errors import Error
+from netdyno.experiment import spec
 
 from .command import PROFILE
 
@@ -168,7 +169,7 @@ def test_a_capture_that_will_hold_one_says_so(
 
 
 def test_levels_of_a_factor_are_told_by_number(tmp_path: Path) -> None:
-    wanted = experiment.load(
+    wanted = spec.load(
         {
             "name": "e",
             "factors": {"profile.groups.m.model.mqtt.password": ["first-one", "second-one"]},
@@ -176,7 +177,7 @@ def test_levels_of_a_factor_are_told_by_number(tmp_path: Path) -> None:
         },
         "e",
     )
-    found = experiment.variants(wanted, tmp_path)
+    found = spec.variants(wanted, tmp_path)
     assert [one.name for one in found] == ["l@password=***1", "l@password=***2"]
     assert [list(one.levels.values()) for one in found] == [["***1"], ["***2"]]
     assert [one.profile["groups"][0]["model"]["mqtt"]["password"] for one in found] == [

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netdyno.errors import Error
-from netdyno.model import (
+from netdyno.core.model import (
     Counts,
     Density,
     Disorder,
@@ -22,15 +21,16 @@ from netdyno.model import (
     Trial,
     Validity,
 )
-from netdyno.result import GroupSummary, Leg, Repetition
+from netdyno.core.result import GroupSummary, Leg, Repetition
+from netdyno.errors import Error
 from netdyno.stats import hdr
-from netdyno.stats.compare import compare, compare_all, holm
 from netdyno.stats.estimate import estimate, mean, positive_interval, sd, t_interval
 from netdyno.stats.lateness import warnings
-from netdyno.stats.metric import Metric
+from netdyno.stats.metric import GroupMetric
 from netdyno.stats.summary import summarise, validity
 from netdyno.stats.threshold import judge
-from netdyno.stats.units import bound
+from netdyno.stats.unpaired import compare, compare_all, holm
+from netdyno.units import bound
 
 finite = st.floats(-1e9, 1e9, allow_nan=False)
 samples = st.lists(finite, min_size=2, max_size=30)
@@ -139,7 +139,7 @@ def test_merging_nothing() -> None:
     ],
 )
 def test_metrics_read_and_show_alike(text: str) -> None:
-    assert str(Metric.parse(text)) == text
+    assert str(GroupMetric.parse(text)) == text
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_metrics_read_and_show_alike(text: str) -> None:
 )
 def test_wrong_metrics(text: str) -> None:
     with pytest.raises(Error):
-        Metric.parse(text)
+        GroupMetric.parse(text)
 
 
 def test_stalls_are_read_in_the_units_of_limits() -> None:
@@ -172,12 +172,12 @@ def test_stalls_are_read_in_the_units_of_limits() -> None:
     one = Trial(run="r", groups=[GroupResult(name="a", stalls=Stalls(**stalls)), GroupResult(name="b")])
 
     def of(text: str) -> float | None:
-        return Metric.parse(text).of(one)
+        return GroupMetric.parse(text).of(one)
 
     # a limit of "3s" is 3e9
     assert (of("a.stalls.time"), of("a.stalls.longest")) == (3.5e9, 2.75e9)
     assert (of("a.stalls.share"), of("a.stalls.waiting"), of("b.stalls.share")) == (0.25, 0.5, None)
-    assert Metric.parse("a.stalls.time").unit == "ns"
+    assert GroupMetric.parse("a.stalls.time").unit == "ns"
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from netdyno.core.result import Leg, Result
 from netdyno.errors import Error
-from netdyno.result import Leg, Result
 from netdyno.store import Store
 from netdyno.store.schema import MIGRATIONS
 

@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from netdyno import config, namespace, sysctl
+from netdyno import config
 from netdyno.errors import Error
-from netdyno.journal import journal, restore
-from netdyno.topology import MOST_HOSTS, Network, Topology, expand
+from netdyno.lab.network import Network
+from netdyno.lab.node import NODES, Node
+from netdyno.lab.topology import MOST_HOSTS, Topology, expand
+from netdyno.system import namespace, sysctl
+from netdyno.system.journal import Journal, journal, restore
 from netdyno.tuning.applied import applied
 
 from .conftest import root
@@ -78,7 +81,7 @@ def test_a_topology_that_fails_leaves_nothing() -> None:
 def test_killed_with_a_topology_up(tmp_path: Any) -> None:
     code = (
         "import os, signal, json, sys\n"
-        "from netdyno.topology import *\n"
+        "from netdyno.lab.topology import *\nfrom netdyno.lab.network import Network\n"
         "Network(Topology.model_validate(json.loads(sys.argv[1])), 't0a3').up()\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -173,8 +176,8 @@ def test_a_parameter_of_a_namespace_is_journalled_and_put_back_after_a_kill() ->
     space, key = "nd-t0a4-x", "net.core.somaxconn"
     code = (
         "import os, signal, sys\n"
-        "from netdyno import sysctl\n"
-        "from netdyno.journal import journal\n"
+        "from netdyno.system import sysctl\n"
+        "from netdyno.system.journal import journal\n"
         "sysctl.change(journal(), sys.argv[1], sys.argv[2], '77')\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -239,3 +242,65 @@ def test_a_topology_is_no_larger_than_a_machine_bears() -> None:
         Topology.model_validate({"hosts": hosts | {"more": {}}})
     with pytest.raises(ValidationError, match="small letters"):
         Topology.model_validate({"hosts": {"a\n": {}}})
+
+
+def test_a_host_of_another_kind_is_refused_by_name() -> None:
+    with pytest.raises(ValidationError, match="the kind of host 'vm' is not known; use namespace"):
+        Topology.model_validate({"hosts": {"a": {"kind": "vm"}}})
+
+
+def test_each_kind_of_host_has_its_class() -> None:
+    """What a topology may name is what there is a class for, and each keeps the whole interface."""
+    for kind, made in NODES.items():
+        assert made.kind == kind
+        assert not made.__abstractmethods__
+        assert Topology.model_validate({"hosts": {"a": {"kind": kind}}}).hosts["a"].kind == kind
+
+
+class Elsewhere(Node):
+    """A host that is no namespace: what is asked of it is noted."""
+
+    kind = "elsewhere"
+    namespace = None
+
+    def __init__(self, name: str, run: str, notes: Journal) -> None:
+        super().__init__(name, run, notes)
+        self.asked: list[str] = []
+
+    def up(self) -> None:
+        self.asked.append("up")
+
+    def settle(self, parameters: Any) -> None:
+        self.asked.append(f"settle {dict(parameters)}")
+
+    def address(self, interface: str, addresses: list[str], mtu: int, mac: str | None) -> None:
+        self.asked.append(f"address {interface}")
+
+    def offloads(self, interface: str, wanted: Any) -> None:
+        self.asked.append(f"offloads {interface}")
+
+    def interfaces(self) -> set[str]:
+        return set()
+
+    def down(self) -> None:
+        self.asked.append("down")
+
+
+def test_a_host_of_another_kind_comes_and_goes_and_takes_no_kernel_cable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(NODES, "elsewhere", Elsewhere)
+    monkeypatch.setattr("netdyno.lab.network.need_root", lambda: None)
+    alone = Topology.model_validate(
+        {"hosts": {"far": {"kind": "elsewhere", "sysctl": {"net.core.somaxconn": 1}}}}
+    )
+    with Network(alone, "t0k1") as network:
+        far = network.nodes["far"]
+        with pytest.raises(Error, match="is no namespace of this machine"):
+            network.namespace("far")
+    assert isinstance(far, Elsewhere)
+    assert far.asked == ["up", "settle {'net.core.somaxconn': 1}", "down"]
+    ends = {"a": {"host": "far"}, "b": {"host": "far", "name": "eth1"}}
+    joined = Topology.model_validate({"hosts": {"far": {"kind": "elsewhere"}}, "links": [ends]})
+    with pytest.raises(Error, match="of kind elsewhere cannot be at the end"):
+        Network(joined, "t0k2").up()

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from netdyno import files, paths
-from netdyno.daemon import Daemon
+from netdyno.core.daemon import Daemon
 from netdyno.errors import Error
-from netdyno.journal import Journal, restore
-from netdyno.proc import boot_id
+from netdyno.system.journal import Journal, restore
+from netdyno.system.proc import boot_id
 
 from .conftest import root
 
@@ -123,7 +123,8 @@ def test_only_a_journal_of_ours_is_replayed(how: str, state: Path, tmp_path: Pat
 MAKING = """
 import os, signal, sys
 from pathlib import Path
-from netdyno import files, journal as module
+from netdyno import files
+from netdyno.system import journal as module
 
 at, seen = int(sys.argv[1]), 0
 def step(work):
@@ -179,7 +180,7 @@ disk = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], check=True)
 os.environ["NETDYNO_STATE"] = str(disk / "state")
 from netdyno.cli import app, runs
-from netdyno.journal import journal
+from netdyno.system.journal import journal
 
 def forked(work):
     read, write = os.pipe()

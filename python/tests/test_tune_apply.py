@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from netdyno import journal, namespace, proc, sysctl
 from netdyno.cli import tune_restore
 from netdyno.errors import Error
-from netdyno.journal import Journal
+from netdyno.system import journal, namespace, proc, sysctl
+from netdyno.system.journal import Journal
 from netdyno.tuning import access, keep, owners
 from netdyno.tuning.access import Target
 from netdyno.tuning.apply import apply, tuned
@@ -64,7 +64,7 @@ DRIVER = """
 import json, os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[4])
-from netdyno import journal, undo
+from netdyno.system import journal, undo
 from netdyno.tuning import access
 from netdyno.tuning.access import ethtool, files, link
 from netdyno.tuning.apply import apply

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from netdyno import journal, proc, sysctl
 from netdyno.errors import Error
-from netdyno.journal import Journal
+from netdyno.system import journal, proc, sysctl
+from netdyno.system.journal import Journal
 from netdyno.tuning import access
 from netdyno.tuning.apply import apply, tuned
 from netdyno.tuning.plan import plan

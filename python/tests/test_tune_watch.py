@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from netdyno import journal, namespace, sysctl
+from netdyno.lab.workload import connects as connects_module
+from netdyno.system import journal, namespace, sysctl
 from netdyno.tuning import access, reach
-from netdyno.workload import connects as connects_module
 
 from . import spaces
 from .command import start
@@ -116,7 +116,7 @@ def backlogs(space: str) -> list[int]:
 
 
 @root
-def test_a_stalled_accept_is_mended_in_the_running_server(
+def test_a_stalled_accept_is_fixed_in_the_running_server(
     space: str, served: Callable[..., subprocess.Popen[str]], watched: Callable[..., subprocess.Popen[str]]
 ) -> None:
     sysctl.write(space, NAME, "128")
@@ -182,7 +182,7 @@ def test_a_killed_watch_is_put_back(space: str, served: Callable[..., subprocess
     served(STALLED, "1000")
     script = f"""
 import os, signal
-from netdyno.journal import journal
+from netdyno.system.journal import journal
 from netdyno.tuning import access, reach
 from netdyno.tuning.apply import tuned
 tuned({{"net.core.somaxconn": 256}}, {space!r})
@@ -265,7 +265,7 @@ def test_the_buffer_of_a_running_receiver_becomes_as_large_as_it_may_be(space: s
 
 
 @root
-def test_a_sleeping_reader_is_mended(
+def test_a_sleeping_reader_is_fixed(
     space: str, served: Callable[..., subprocess.Popen[str]], watched: Callable[..., subprocess.Popen[str]]
 ) -> None:
     served(SLEEPING)
@@ -338,7 +338,7 @@ while True:
 
 @root
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="packets are handed from one CPU to another")
-def test_a_backlog_that_overflows_is_mended(
+def test_a_backlog_that_overflows_is_fixed(
     space: str,
     pair: str,
     served: Callable[..., subprocess.Popen[str]],

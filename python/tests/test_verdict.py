@@ -12,12 +12,12 @@ import pytest
 from rich.console import Console
 
 from netdyno.cli import app, console, summary
+from netdyno.core.model import Counts, GroupResult, Stalls, Trial
+from netdyno.core.result import Leg, Repetition, Result
+from netdyno.experiment.verdict import exit_code, judge_all
 from netdyno.export.junit import junit
 from netdyno.export.prometheus import Exporter
-from netdyno.model import Counts, GroupResult, Stalls, Trial
 from netdyno.report.verdict import verdict as shown
-from netdyno.result import Leg, Repetition, Result
-from netdyno.runner import exit_code, judge_all
 from netdyno.stats.checks import checks
 from netdyno.store import Store
 

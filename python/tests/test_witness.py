@@ -2,10 +2,10 @@ from typing import Any, cast
 
 import pytest
 
-from netdyno.dut import Dut
-from netdyno.model import Counts, GroupResult, Trial
-from netdyno.result import DutReport
-from netdyno.witness import witnesses
+from netdyno.core.model import Counts, GroupResult, Trial
+from netdyno.core.result import DutReport
+from netdyno.experiment.witness import witnesses
+from netdyno.lab.dut import Dut
 
 
 class Broker:

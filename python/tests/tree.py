@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable
 from pathlib import Path
 
-from netdyno.machine import Machine
+from netdyno.system.machine import Machine
 
 TREES = Path(__file__).parent / "trees"
 
@@ -35,7 +35,7 @@ def put(path: Path, text: str) -> None:
 
 
 class Kernel:
-    """What happens when one writes to the files of a tree. In the place of `netdyno.undo.tell`."""
+    """What happens when one writes to the files of a tree. In the place of `netdyno.system.undo.tell`."""
 
     def __init__(self, machine: Machine, before: Callable[[Path], None] = lambda _: None) -> None:
         self.pci = machine.root / "sys/bus/pci"

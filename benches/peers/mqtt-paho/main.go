@@ -21,7 +21,7 @@ func main() {
 	size := flag.Int("size", 64, "payload bytes")
 	flag.Parse()
 	payload := strings.Repeat("x", *size)
-	var acked atomic.Int64
+	var acked, failed atomic.Int64
 	var ready, done sync.WaitGroup
 	begin := make(chan time.Time)
 	ready.Add(*clients)
@@ -43,6 +43,8 @@ func main() {
 				token.Wait()
 				if token.Error() == nil {
 					acked.Add(1)
+				} else {
+					failed.Add(1)
 				}
 			}
 			client.Disconnect(100)
@@ -54,5 +56,5 @@ func main() {
 		begin <- now
 	}
 	done.Wait()
-	fmt.Printf("{\"acked\": %d}\n", acked.Load())
+	fmt.Printf("{\"acked\": %d, \"failed\": %d}\n", acked.Load(), failed.Load())
 }

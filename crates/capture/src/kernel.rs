@@ -1,6 +1,6 @@
 //! Packets of a kernel interface.
 
-use super::{Packet, Source, Turn};
+use super::{Packet, Source, SourceState};
 use nix::ifaddrs::getifaddrs;
 use pcap_file::DataLink;
 use profile::Capture as Settings;
@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 /// The kernel hands packets over at least this often.
 const BLOCK: Duration = Duration::from_millis(100);
-/// Packets taken in one turn, so that a stop is noticed under any load.
-const TURN: usize = 256;
+/// Packets taken in one poll, so that a stop is noticed under any load.
+const POLL_MAX: usize = 256;
 
 /// An interface of the kernel, by libpcap.
 pub struct Kernel {
     interface: String,
     source: pcap::Capture<pcap::Active>,
-    /// Since when the end is wished for, and nothing came.
+    /// When it was stopped.
     quiet: Option<Instant>,
 }
 
@@ -50,17 +50,17 @@ impl Source for Kernel {
         DataLink::from(self.source.get_datalink().0 as u32)
     }
 
-    fn turn(&mut self, keep: &mut dyn FnMut(&Packet<'_>) -> ControlFlow<()>) -> Result<Turn, String> {
-        for _ in 0..TURN {
+    fn poll(&mut self, keep: &mut dyn FnMut(&Packet<'_>) -> ControlFlow<()>) -> Result<SourceState, String> {
+        for _ in 0..POLL_MAX {
             let packet = match self.source.next_packet() {
                 Ok(packet) => packet,
                 // not blocking in the library: there a read of a quiet interface ends only with a packet
                 Err(pcap::Error::TimeoutExpired) => {
                     // packets on their way when the stop comes are still taken: the kernel hands them over in blocks
                     let over = self.quiet.is_some_and(|since| since.elapsed() > 2 * BLOCK);
-                    return Ok(if over { Turn::Over } else { Turn::Quiet });
+                    return Ok(if over { SourceState::Ended } else { SourceState::Idle });
                 }
-                Err(pcap::Error::NoMorePackets) => return Ok(Turn::Over),
+                Err(pcap::Error::NoMorePackets) => return Ok(SourceState::Ended),
                 Err(e) => return Err(e.to_string()),
             };
             let stamp = packet.header.ts;
@@ -73,10 +73,10 @@ impl Source for Kernel {
                 direction: None,
             };
             if keep(&packet).is_break() {
-                return Ok(Turn::Over);
+                return Ok(SourceState::Ended);
             }
         }
-        Ok(Turn::Busy)
+        Ok(SourceState::Busy)
     }
 
     fn stop(&mut self) {

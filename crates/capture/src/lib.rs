@@ -1,6 +1,6 @@
 //! Packets into a pcapng file, with nanosecond stamps, a filter and a limit.
 //!
-//! A [`Source`] has the packets: the kernel's interface, or a DPDK port ([`a DPDK port`]). What is done with
+//! A [`Source`] has the packets: a kernel interface or a DPDK port. What is done with
 //! them is the same for all.
 
 mod file;
@@ -23,12 +23,12 @@ use std::time::{Duration, Instant};
 
 /// How long the writer sleeps when there is nothing to write.
 const REST: Duration = Duration::from_millis(2);
-/// How often the file has all that was captured, and the status with it: who is killed loses no more.
+/// How often the file has all that was captured, and the status with it: a daemon that is killed loses no more.
 const SHOWN: Duration = Duration::from_millis(100);
-/// How long a source may take to end once that is wished for: an endless stream of packets is no reason to stay.
+/// How long a source may take to end once it is stopped, however many packets still come.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How a capture is getting on.
+/// The status of a capture.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Status {
     /// The file.
@@ -69,15 +69,15 @@ pub struct Packet<'a> {
     pub direction: Option<Direction>,
 }
 
-/// What a source has to say after its turn.
+/// Whether a source has more, after it was polled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
-    /// There may be more at once.
+pub enum SourceState {
+    /// There may be more now.
     Busy,
     /// There is nothing now.
-    Quiet,
+    Idle,
     /// There will be nothing any more.
-    Over,
+    Ended,
 }
 
 /// Where packets come from. The filter and the snap length are the source's to apply.
@@ -88,10 +88,10 @@ pub trait Source: Send {
     /// What packets begin with.
     fn link(&self) -> DataLink;
 
-    /// Hand some of the packets there are to `keep`, oldest first, until it breaks; then say [`Turn::Over`].
-    fn turn(&mut self, keep: &mut dyn FnMut(&Packet<'_>) -> ControlFlow<()>) -> Result<Turn, String>;
+    /// Hand some of the packets there are to `keep`, oldest first, until it breaks; then say [`SourceState::Ended`].
+    fn poll(&mut self, keep: &mut dyn FnMut(&Packet<'_>) -> ControlFlow<()>) -> Result<SourceState, String>;
 
-    /// The end is wished for: hand over what passed until now, then say [`Turn::Over`].
+    /// The capture is to end: hand over what passed until now, then say [`SourceState::Ended`].
     fn stop(&mut self);
 
     /// Packets lost as they were not taken in time.
@@ -142,7 +142,7 @@ impl Capture {
         Ok(Self { status, stop, thread: Some(thread) })
     }
 
-    /// How it is getting on.
+    /// Its status.
     pub fn status(&self) -> Status {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -168,7 +168,7 @@ fn copy(mut source: Box<dyn Source>, mut output: Output, status: &Mutex<Status>,
     let (mut state, mut error) = ("stopped", None);
     let (mut shown, mut stopping) = (Instant::now(), None::<Instant>);
     loop {
-        let turn = source.turn(&mut |packet| match output.write(packet) {
+        let polled = source.poll(&mut |packet| match output.write(packet) {
             Ok(true) => ControlFlow::Continue(()),
             Ok(false) => {
                 state = "full";
@@ -179,10 +179,10 @@ fn copy(mut source: Box<dyn Source>, mut output: Output, status: &Mutex<Status>,
                 ControlFlow::Break(())
             }
         });
-        match turn {
-            Ok(Turn::Busy) => {}
-            Ok(Turn::Quiet) => std::thread::sleep(REST),
-            Ok(Turn::Over) => break,
+        match polled {
+            Ok(SourceState::Busy) => {}
+            Ok(SourceState::Idle) => std::thread::sleep(REST),
+            Ok(SourceState::Ended) => break,
             Err(e) => {
                 (state, error) = ("failed", Some(e));
                 break;

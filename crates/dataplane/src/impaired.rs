@@ -1,10 +1,83 @@
 //! Ports at the end of a bad path: what comes in goes through an `impair` element before anything else.
 
 use dpdk::Mempool;
+use element::kind::{Build, ElementKind, KindEntry, kind};
+use engine::Element;
 use impair::spec::{Step, Timeline, WayStep};
 use impair::{Direction, Impair, LinkSpec, Live};
-use run::graph::{ImpairedPort, Way};
+use profile::{DirectionTimeline, Error as SetupError, Impairment};
+use protocol::problem::Problem;
+use run::graph::{ImpairedPort, PortImpairment};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// The kind of element.
+pub const KIND: &str = "impair";
+/// The kinds of elements that are here.
+pub const KINDS: &[KindEntry] = &[kind::<Options>()];
+
+/// Passes packets on as a bad path would: late, lost, doubled, changed, in another order, or no faster than a bottleneck allows.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// What happens to packets. Default: nothing.
+    #[serde(default)]
+    pub impair: Impairment,
+    /// How that changes with time. Default: it stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub impair_timeline: Option<DirectionTimeline>,
+    /// Added to the run's seed: the same seed gives the same decisions for the same packets. Default 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub seed: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl ElementKind for Options {
+    const KIND: &'static str = KIND;
+    const DROPS: &'static [&'static str] = Impair::DROPS;
+    const REPLICABLE: bool = false;
+    const EXAMPLE: &'static str =
+        r#"{"impair": {"delay": {"constant": "20ms"}, "loss": {"independent": "1%"}}}"#;
+
+    fn check(&self) -> Vec<Problem> {
+        let impairment =
+            PortImpairment { impair: self.impair.clone(), impair_timeline: self.impair_timeline.clone() };
+        impairment.check().err().into_iter().collect()
+    }
+
+    fn build(&self, cx: &mut Build<'_>) -> Result<Box<dyn Element>, SetupError> {
+        let impairment =
+            PortImpairment { impair: self.impair.clone(), impair_timeline: self.impair_timeline.clone() };
+        let missing = cx.fault("kind", "there is no room for packets on their way");
+        let all = cx.extensions.get_mut::<ImpairedElements>().ok_or(missing)?;
+        // One that serves a port is known by the port's name.
+        let name = cx.name.strip_suffix(".impair").unwrap_or(cx.name);
+        let handle = Impaired::new(name, impairment, all.seed.wrapping_add(self.seed));
+        let element = handle.element(cx.pool, all.capacity);
+        all.handles.push(handle);
+        Ok(Box::new(element))
+    }
+}
+
+/// What a graph's `impair` elements share, and the handles by which they are changed.
+#[derive(Debug)]
+pub struct ImpairedElements {
+    seed: u64,
+    capacity: usize,
+    /// One for each element.
+    pub handles: Vec<Impaired>,
+}
+
+impl ImpairedElements {
+    /// Each with room for `capacity` packets on their way.
+    pub fn new(seed: u64, capacity: usize) -> Self {
+        Self { seed, capacity, handles: Vec::new() }
+    }
+}
 
 /// Bytes of a packet's memory besides the room for its frame, at most: head room, DPDK's own, alignment.
 const EXTRA: u64 = 512;
@@ -22,20 +95,20 @@ pub fn packets(memory: u64, ways: usize, room: u64, base: u32) -> (u32, usize) {
 }
 
 /// As one way of a link.
-fn spec(way: Way, seed: u64) -> LinkSpec {
+fn spec(impairment: PortImpairment, seed: u64) -> LinkSpec {
     let step = |step: WayStep| Step { at: step.at, a_to_b: Some(step.impair), b_to_a: None };
-    let timeline = way.impair_timeline.map(|timeline| Timeline {
+    let timeline = impairment.impair_timeline.map(|timeline| Timeline {
         steps: timeline.steps.into_iter().map(step).collect(),
         repeat: timeline.repeat,
     });
     let timeline = timeline.unwrap_or_default();
-    LinkSpec { seed, a_to_b: way.impair, timeline, ..LinkSpec::default() }
+    LinkSpec { seed, a_to_b: impairment.impair, timeline, ..LinkSpec::default() }
 }
 
 /// A port's `impair` element and how to change it. Clones change the same one.
 #[derive(Debug, Clone)]
 pub struct Impaired {
-    /// The port's name.
+    /// The port's name, or the element's.
     pub port: String,
     live: Live,
     /// With the timeline, whose times are the run's.
@@ -45,13 +118,12 @@ pub struct Impaired {
 }
 
 impl Impaired {
-    /// Of a port that has one. The same seed and frames give the same decisions; each port has its own.
-    pub fn new(port: &profile::Port, seed: u64) -> Option<Self> {
-        let way = Way { impair: port.impair.clone()?, impair_timeline: port.impair_timeline.clone() };
-        let spec = spec(way, seed);
+    /// Of an element, known by this name. The same seed and frames give the same decisions; each has its own.
+    pub fn new(name: &str, impairment: PortImpairment, seed: u64) -> Self {
+        let spec = spec(impairment, seed);
         let first = LinkSpec { timeline: Timeline::default(), ..spec.clone() };
         let live = Live::new(&first, Direction::AToB);
-        Some(Self { port: port.name.clone(), live, spec: Arc::new(spec), changed: Arc::default() })
+        Self { port: name.to_owned(), live, spec: Arc::new(spec), changed: Arc::default() }
     }
 
     /// The element: room for `capacity` frames on their way; duplicates come from `pool`.
@@ -73,10 +145,10 @@ impl ImpairedPort for Impaired {
         &self.port
     }
 
-    fn set(&self, way: Way) {
+    fn set(&self, impairment: PortImpairment) {
         let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
         *changed = true;
-        self.live.set(&spec(way, self.spec.seed));
+        self.live.set(&spec(impairment, self.spec.seed));
     }
 }
 
@@ -107,18 +179,19 @@ mod tests {
     #[test]
     fn what_was_said_by_hand_stays_when_the_run_begins() {
         let all_lost = json!({"steps": [{"at": "0s", "impair": {"loss": {"periodic": 1}}}]});
-        let port = json!({"name": "b", "device": "pair:x", "impair": {}, "impair_timeline": all_lost});
-        let port: profile::Port = from_value(port).expect("a port");
+        let first: PortImpairment =
+            from_value(json!({"impair": {}, "impair_timeline": all_lost})).expect("an impairment");
         for (by_hand, lost) in [(false, 4), (true, 2)] {
-            let one = Impaired::new(&port, 1).expect("it is impaired");
-            let every_second = from_value(json!({"impair": {"loss": {"periodic": 2}}})).expect("a way");
+            let one = Impaired::new("b", first.clone(), 1);
+            let every_second =
+                from_value(json!({"impair": {"loss": {"periodic": 2}}})).expect("an impairment");
             if by_hand {
                 one.clone().set(every_second);
             }
             one.begin();
             let mut path = Path::new(one.live.clone(), 8);
             for now in 1..5 {
-                path.turn(now, &mut Nothing);
+                path.advance(now, &mut Nothing);
                 path.offer(now, (), &mut Nothing);
             }
             assert_eq!(one.live.stats().lost, lost);

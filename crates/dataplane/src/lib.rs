@@ -11,7 +11,6 @@ pub mod port_bridge;
 pub mod port_kinds;
 pub mod ports;
 pub mod queue_pairs;
-pub mod wiring;
 pub mod workers;
 
 use engine::EngineError;

@@ -1,12 +1,13 @@
 //! The graph for people who watch: what it is made of, what passes through it, and the way of single packets.
 
+use crate::graph::CheckedGraph;
 use crate::offloads::Shares;
-use crate::wiring::{self, Wiring};
 use dpdk::Port;
 use element::capture::compile;
 use engine::trace::{Filter, Traced};
-use engine::{ElementStats, Placement, View};
+use engine::{ElementStats, View};
 use packet::frame::MacAddress;
+use profile::graph::queue;
 use run::graph::{
     Edge, ElementPlace, GraphShape, GraphView, PortFacts, Trace, TracedPacket, WorkerCounts, WorkerPlace,
 };
@@ -56,27 +57,35 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Of a graph with this wiring, placed so; with a view of it once it is at work.
-    pub fn new(wiring: Wiring, ports: Vec<PortFacts>, placement: &Placement, view: Option<View>) -> Self {
-        let seat = |name: &String| {
-            placement.workers.iter().position(|worker| worker.elements.contains(name)).unwrap_or(0)
+    /// Of a graph that is not at work, whose workers have these cores.
+    pub fn planned(graph: &CheckedGraph, ports: Vec<PortFacts>, cores: &[usize]) -> Self {
+        let workers = &graph.file.placement;
+        let worker = |name: &str| {
+            workers.iter().position(|worker| worker.elements.iter().any(|own| own == name)).unwrap_or(0)
         };
-        let core = |worker: usize| placement.workers.get(worker).and_then(|worker| worker.core);
-        let edge = |(from, _, to): (String, usize, String)| Edge { ring: seat(&from) != seat(&to), from, to };
-        let element = |name: String| ElementPlace {
-            kind: wiring::kind(&name).to_owned(),
-            worker: seat(&name),
-            core: core(seat(&name)),
-            name,
+        let core = |worker: usize| cores.get(worker).copied();
+        let kind = |name: &str| match queue(name) {
+            Some((_, direction, _)) => direction.name().to_owned(),
+            None => graph.file.elements.get(name).map_or_else(String::new, |spec| spec.kind.clone()),
         };
-        let worker = |worker: usize| WorkerPlace { worker, core: core(worker) };
+        let element = |name: &str| ElementPlace {
+            name: name.to_owned(),
+            kind: kind(name),
+            worker: worker(name),
+            core: core(worker(name)),
+        };
+        let edge = |edge: &crate::graph::edges::Edge| Edge {
+            ring: worker(&edge.from) != worker(&edge.to),
+            from: edge.from.clone(),
+            to: edge.to.clone(),
+        };
         let shape = GraphShape {
-            workers: (0..placement.workers.len()).map(worker).collect(),
-            elements: wiring.elements.into_iter().map(element).collect(),
-            edges: wiring.edges.into_iter().map(edge).collect(),
+            workers: (0..cores.len()).map(|worker| WorkerPlace { worker, core: core(worker) }).collect(),
+            elements: graph.names().into_iter().map(element).collect(),
+            edges: graph.edges.iter().map(edge).collect(),
             ports,
         };
-        Self { shape, view }
+        Self { shape, view: None }
     }
 
     /// Of a graph at work, as it says itself, whose workers have these cores.

@@ -2,7 +2,7 @@
 
 use crate::queue_pairs::QueuePairs;
 use dpdk::{Device, Offloads, PortInfo, TxWork};
-use packet::frame::{Carried, Cut, Left};
+use packet::frame::{Carried, Left, Segmentation};
 use profile::{Offload, Port, Role};
 use run::SetupError;
 use std::collections::BTreeMap;
@@ -10,14 +10,20 @@ use std::collections::BTreeMap;
 /// What a port is to do: what it is asked for in so many words, and else what it offers and what helps.
 ///
 /// A virtual port's driver would do it on our own core. And of checksums that are sent, a port would save less than it
-/// costs to tell it: they are kept ready, see [`packet::frame`]. `cuts`: it sends frames that are to be cut.
-pub fn choose(port: &Port, info: &PortInfo, cuts: bool, at: &str) -> Result<Offloads, SetupError> {
+/// costs to tell it: they are kept ready, see [`packet::frame`]. `segments`: it sends frames that are to be segmented;
+/// `direct`: what it receives is measured as it comes.
+pub fn choose(
+    port: &Port,
+    info: &PortInfo,
+    (segments, direct): (bool, bool),
+    at: &str,
+) -> Result<Offloads, SetupError> {
     let offers = Offloads::of(info);
     let listed = |work| port.offloads.wants(work) == Some(true);
     let helps = |work, helps| port.offloads.wants(work).unwrap_or(helps);
     let measures = port.role == Role::Generator;
     // What is done to frames on their way in comes after the port looked at them.
-    let direct = measures && port.impair.is_none();
+    let direct = measures && direct;
     let nic = matches!(port.device.parse(), Ok(Device::Pci(_)));
     let lacks = [
         (Offload::Checksum, offers.rx_checksum || offers.tx_checksum, "checksum"),
@@ -30,7 +36,7 @@ pub fn choose(port: &Port, info: &PortInfo, cuts: bool, at: &str) -> Result<Offl
     }
     let vlan = listed(Offload::Vlan);
     let tx_checksum = measures && offers.tx_checksum && listed(Offload::Checksum);
-    let tso = measures && offers.tso && cuts && helps(Offload::Segment, nic);
+    let tso = measures && offers.tso && segments && helps(Offload::Segment, nic);
     Ok(Offloads {
         rx_checksum: direct && offers.rx_checksum && helps(Offload::Checksum, nic),
         tx_checksum,
@@ -54,16 +60,21 @@ pub fn lacking(at: &str, name: &str, offers: &[&str]) -> SetupError {
     )
 }
 
-/// Whether the port cuts such frames, which are handed to it in so many segments. DPDK's tap driver cuts by itself IPv4
+/// Whether the port segments such frames, which are handed to it in so many segments. DPDK's tap driver segments by itself IPv4
 /// alone, and takes a packet with its Ethernet header to be what its MTU allows for.
-pub fn cuts(does: Offloads, info: &PortInfo, mtu: usize, (cut, segments): (&Cut, usize)) -> bool {
-    let taken = info.driver != "net_tap" || !cut.carried.v6 && cut.packet_len(0) <= mtu;
+pub fn segments_in_port(
+    does: Offloads,
+    info: &PortInfo,
+    mtu: usize,
+    (segmentation, segments): (&Segmentation, usize),
+) -> bool {
+    let taken = info.driver != "net_tap" || !segmentation.carried.v6 && segmentation.packet_len(0) <= mtu;
     does.tso && segments <= info.tx_segments.into() && taken
 }
 
-/// Which checksums of frames are left to the port; `cut`: which it may cut.
-pub fn left(does: Offloads, cut: bool) -> Left {
-    match (does.tx_checksum || cut && does.tso, does.tx_ipv4_checksum) {
+/// Which checksums of frames are left to the port; `segmented`: which it may segment.
+pub fn left(does: Offloads, segmented: bool) -> Left {
+    match (does.tx_checksum || segmented && does.tso, does.tx_ipv4_checksum) {
         (true, true) => Left::All,
         (true, false) => Left::Transport,
         (false, _) => Left::Nothing,
@@ -75,9 +86,9 @@ pub fn work(carried: &Carried, does: Offloads) -> TxWork {
     TxWork::checksums(&headers(carried), does.tx_ipv4_checksum)
 }
 
-/// And of each that it cuts.
-pub fn segments(cut: &Cut, does: Offloads) -> TxWork {
-    TxWork::segments(&headers(&cut.carried), does.tx_ipv4_checksum, cut.segment)
+/// And of each that it segments.
+pub fn segments(segmentation: &Segmentation, does: Offloads) -> TxWork {
+    TxWork::segments(&headers(&segmentation.carried), does.tx_ipv4_checksum, segmentation.segment)
 }
 
 fn headers(carried: &Carried) -> dpdk::Headers {
@@ -97,8 +108,8 @@ pub struct TxWorkShare {
     pub groups: usize,
     /// Those of which it makes checksums.
     pub checksums: usize,
-    /// Those whose frames are cut.
-    pub cut: usize,
+    /// Those whose frames are segmented.
+    pub segmented: usize,
     /// And by it.
     pub segments: usize,
 }
@@ -121,8 +132,8 @@ pub fn shares(port: &Port, does: Offloads, lanes: QueuePairs, leaving: TxWorkSha
     }
     if port.role == Role::Generator {
         shares.insert("checksums_sent", by_some(leaving.checksums, leaving.groups));
-        if leaving.cut > 0 {
-            shares.insert("segments", by_some(leaving.segments, leaving.cut));
+        if leaving.segmented > 0 {
+            shares.insert("segments", by_some(leaving.segments, leaving.segmented));
         }
         shares.insert("checksums_received", by(does.rx_checksum));
         shares.insert("stamps", if does.rx_timestamp { "hardware" } else { "software" });
@@ -169,9 +180,10 @@ mod tests {
         }
     }
 
-    /// Of a port that sends nothing to be cut.
+    /// Of a port that sends nothing to be segmented.
     fn chosen(device: &str, more: Value, offers: &[&'static str]) -> Result<Offloads, SetupError> {
-        choose(&port(device, more), &info("", offers), false, "ports[0]")
+        let port = port(device, more);
+        choose(&port, &info("", offers), (false, port.impair.is_none()), "ports[0]")
     }
 
     const NIC: &str = "0000:03:00.0";
@@ -210,18 +222,19 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_large_frames_has_a_nic_cut_them_and_others_where_it_is_asked_for() {
+    fn who_sends_large_frames_has_a_nic_segment_them_and_others_where_it_is_asked_for() {
         let of = |device, more, cuts| {
-            let does = choose(&port(device, more), &info("", &ALL), cuts, "ports[0]").expect("a choice");
+            let does =
+                choose(&port(device, more), &info("", &ALL), (cuts, true), "ports[0]").expect("a choice");
             (does.tso, does.tx_ipv4_checksum, does.tx_checksum)
         };
-        let (cut, not) = ((true, true, false), (false, false, false));
-        assert_eq!(of(NIC, json!({}), true), cut);
+        let (with, not) = ((true, true, false), (false, false, false));
+        assert_eq!(of(NIC, json!({}), true), with);
         assert_eq!(of(NIC, json!({}), false), not);
         assert_eq!(of(NIC, json!({"offloads": "none"}), true), not);
         assert_eq!(of(NIC, json!({"offloads": ["vlan"]}), true), not);
         assert_eq!(of("tap:t0", json!({}), true), not);
-        assert_eq!(of("tap:t0", json!({"offloads": ["segment"]}), true), cut);
+        assert_eq!(of("tap:t0", json!({"offloads": ["segment"]}), true), with);
         assert_eq!(of("tap:t0", json!({"offloads": ["segment"]}), false), not);
         let does = Offloads { tso: true, tx_ipv4_checksum: true, ..Offloads::default() };
         assert_eq!((left(does, true), left(does, false)), (Left::All, Left::Nothing));
@@ -229,8 +242,8 @@ mod tests {
     }
 
     #[test]
-    fn a_port_cuts_what_its_driver_can() {
-        let cut = |ip: Value, segment: u16| {
+    fn a_port_segments_what_its_driver_can() {
+        let segmentation = |ip: Value, segment: u16| {
             let layers = json!([{"ethernet": {}}, ip, {"tcp": {"segment": segment}}]);
             let layers: Vec<Layer> = serde_json::from_value(layers).expect("layers");
             let address = |ip: Value| if ip.get("ipv6").is_some() { "[::1]:7" } else { "127.0.0.1:7" };
@@ -246,24 +259,26 @@ mod tests {
                 devices,
                 seed: 0,
             };
-            compose(&recipe).expect("a program").cut().expect("it is cut")
+            compose(&recipe).expect("a program").segmentation().expect("it is segmented")
         };
         let does = Offloads { tso: true, ..Offloads::default() };
-        let on = |driver: &str, cut: Cut| cuts(does, &info(driver, &ALL), 1500, (&cut, 5));
+        let on = |driver: &str, segmentation: Segmentation| {
+            segments_in_port(does, &info(driver, &ALL), 1500, (&segmentation, 5))
+        };
         let v4 = || json!({"ipv4": {}});
-        assert!(on("net_tap", cut(v4(), 1446)) && !on("net_tap", cut(v4(), 1447)));
-        assert!(!on("net_tap", cut(json!({"ipv6": {}}), 1000)));
-        assert!(on("net_ice", cut(json!({"ipv6": {}}), 8000)));
-        let (cut, nic) = (cut(v4(), 1000), info("net_ice", &ALL));
-        assert!(!cuts(Offloads::default(), &nic, 1500, (&cut, 5)));
-        assert!(!cuts(does, &PortInfo { tx_segments: 4, ..nic }, 1500, (&cut, 5)));
+        assert!(on("net_tap", segmentation(v4(), 1446)) && !on("net_tap", segmentation(v4(), 1447)));
+        assert!(!on("net_tap", segmentation(json!({"ipv6": {}}), 1000)));
+        assert!(on("net_ice", segmentation(json!({"ipv6": {}}), 8000)));
+        let (segmentation, nic) = (segmentation(v4(), 1000), info("net_ice", &ALL));
+        assert!(!segments_in_port(Offloads::default(), &nic, 1500, (&segmentation, 5)));
+        assert!(!segments_in_port(does, &PortInfo { tx_segments: 4, ..nic }, 1500, (&segmentation, 5)));
     }
 
     #[test]
     fn who_does_what_is_said() {
         let does = Offloads { vlan_strip: true, tx_checksum: true, ..Offloads::default() };
         let lanes = |count| QueuePairs { count, rx: 1, tx: 1 };
-        let leaving = TxWorkShare { groups: 3, checksums: 1, cut: 1, segments: 1 };
+        let leaving = TxWorkShare { groups: 3, checksums: 1, segmented: 1, segments: 1 };
         let said = shares(&port(NIC, json!({})), does, lanes(2), leaving);
         let told = |key| said.get(key).copied();
         assert_eq!(told("checksums_sent"), Some("port and software"));

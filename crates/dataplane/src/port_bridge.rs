@@ -4,10 +4,9 @@ use crate::impaired;
 use crate::link_watch::Watch;
 use crate::observe::{Observer, plain_port};
 use crate::ports::{has_memory, pci, setup_error};
-use crate::wiring::Wiring;
 use dpdk::{Device, Eal, EalOptions, Mempool, Port, PortConfig};
 use engine::port::{PortRx, PortTx};
-use engine::{Engine, Graph, Options as Behaviour, Placement, WorkerSpec};
+use engine::{ElementId, Engine, Graph, Options as Behaviour, Placement, WorkerSpec};
 use impair::{Direction, Impair, LinkSpec, LiveLink};
 use run::SetupError;
 use std::fmt;
@@ -95,14 +94,14 @@ impl PortBridge {
         for (name, way) in [("a.impair", Direction::AToB), ("b.impair", Direction::BToA)] {
             graph.add(name, Impair::new(live.direction(way).clone(), pool.clone(), capacity));
         }
-        let ends = |(from, output, to): (String, usize, String)| {
-            Some((graph.find(&from)?, output, graph.find(&to)?))
-        };
-        let edges: Option<Vec<_>> = Wiring::between().edges.into_iter().map(ends).collect();
-        let (Ok(ports), Some(edges)) = (<[Port; 2]>::try_from(ports), edges) else {
+        let way =
+            |names: [&str; 3]| names.iter().map(|name| graph.find(name)).collect::<Option<Vec<ElementId>>>();
+        let ways = [["a.rx", "a.impair", "b.tx"], ["b.rx", "b.impair", "a.tx"]].map(way);
+        let ways: Option<Vec<_>> = ways.into_iter().collect();
+        let (Ok(ports), Some(ways)) = (<[Port; 2]>::try_from(ports), ways) else {
             return Err(SetupError::new("ND-92-12", "", "a port has no queue", "Use others"));
         };
-        edges.into_iter().for_each(|(from, output, to)| graph.connect_output(from, output, to));
+        ways.iter().for_each(|way| graph.chain(way));
         let placement = placement(options);
         let engine = Engine::start(eal, graph, &placement, &Behaviour::default());
         let engine = engine.map_err(|why| crate::engine_error(&why))?;
@@ -118,7 +117,8 @@ impl PortBridge {
     /// What passes through it, element by element.
     pub fn observe(&self) -> Observer {
         let facts = ["a", "b"].into_iter().zip(&self.ports).map(|(name, port)| plain_port(name, port));
-        Observer::new(Wiring::between(), facts.collect(), &self.placement, Some(self.engine.view()))
+        let cores: Vec<_> = self.placement.workers.iter().map(|worker| worker.core).collect();
+        Observer::of(self.engine.view(), facts.collect(), &cores)
     }
 
     /// Frames, a to b and b to a, that the ports dropped as they were not fetched in time: they are in no other

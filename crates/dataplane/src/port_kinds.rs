@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// One kind of port, or one NIC.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Kind {
+pub struct PortKind {
     /// `tap`, or the address of a NIC.
     pub name: String,
     /// DPDK's driver for it; empty when none could be opened.
@@ -23,7 +23,7 @@ pub struct Kind {
     pub error: Option<SetupError>,
 }
 
-impl Kind {
+impl PortKind {
     fn new(name: &str, found: dpdk::Result<PortInfo>) -> Self {
         let name = name.to_owned();
         match found {
@@ -53,7 +53,7 @@ const NO_FRAMES: [u8; 24] =
 
 /// Open one port of each kind, and each NIC named, and close it again; sockets and files are made in `folder`. Opens a tap and
 /// a raw socket: in a network namespace of its own nobody sees them.
-pub fn ask(nics: &[String], huge_pages: bool, folder: &Path) -> Result<Vec<Kind>, SetupError> {
+pub fn ask(nics: &[String], huge_pages: bool, folder: &Path) -> Result<Vec<PortKind>, SetupError> {
     let options = EalOptions { huge_pages, memory_mib: 64, pci: nics.to_vec(), extra: Vec::new() };
     let eal = Eal::start(&options).map_err(|why| setup_error("dpdk", &why))?;
     let pool = Mempool::new(eal, 1_023, 2_048).map_err(|why| setup_error("dpdk", &why))?;
@@ -73,12 +73,12 @@ pub fn ask(nics: &[String], huge_pages: bool, folder: &Path) -> Result<Vec<Kind>
         ("af_xdp", "af_xdp:lo".to_owned()),
         ("vhost", format!("net_vhost,iface={}", file("vhost"))),
     ];
-    let mut kinds: Vec<Kind> =
-        virtual_kinds.iter().map(|(name, device)| Kind::new(name, info(device))).collect();
+    let mut kinds: Vec<PortKind> =
+        virtual_kinds.iter().map(|(name, device)| PortKind::new(name, info(device))).collect();
     // virtio has something to offer only beside its host.
     let host = open(&format!("net_vhost,iface={}", file("virtio")))
         .and_then(|host| host.start(&PortConfig::default(), &pool).map(|queues| (host, queues)));
-    kinds.push(Kind::new("virtio", host.and_then(|_host| info(&format!("virtio:{}", file("virtio"))))));
-    kinds.extend(nics.iter().map(|nic| Kind::new(nic, info(nic))));
+    kinds.push(PortKind::new("virtio", host.and_then(|_host| info(&format!("virtio:{}", file("virtio"))))));
+    kinds.extend(nics.iter().map(|nic| PortKind::new(nic, info(nic))));
     Ok(kinds)
 }

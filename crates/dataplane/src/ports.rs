@@ -2,7 +2,7 @@
 
 use crate::memory;
 use crate::offloads::{self, TxWorkShare};
-use crate::queue_pairs::QueuePairs;
+use crate::queue_pairs::{NamedQueues, QueuePairs};
 use dpdk::{Eal, Mempool, NodePools, Offloads, Port, PortConfig, PortInfo, RxQueue, TxQueue};
 use element::arp_nd;
 use element::capture::Taps;
@@ -108,6 +108,10 @@ pub struct PortNeeds {
     pub longest: usize,
     /// Whether no stream's addresses or ports vary: then RSS keeps each together.
     pub steady: bool,
+    /// Whether what it receives is measured as it comes, with nothing before that holds or changes it.
+    pub direct: bool,
+    /// The queues that a graph names; `None`: as many as its settings say and the port has.
+    pub queues: Option<NamedQueues>,
 }
 
 /// Open and start a port.
@@ -124,8 +128,11 @@ pub fn open<'a>(
     let mtu = needs.longest.saturating_sub(packet::ethernet::LEN);
     let mtu = if mtu > 1500 { u16::try_from(mtu).unwrap_or(u16::MAX) } else { 0 };
     let info = port.info().map_err(device)?;
-    let queues = QueuePairs::of(settings, &info, needs.steady);
-    let mut does = offloads::choose(settings, &info, needs.segments, &at)?;
+    let queues = match needs.queues {
+        Some(named) => QueuePairs::named(settings, &info, named),
+        None => QueuePairs::of(settings, &info, needs.steady),
+    };
+    let mut does = offloads::choose(settings, &info, (needs.segments, needs.direct), &at)?;
     let config = PortConfig {
         mac: wanted,
         mtu,
@@ -133,6 +140,7 @@ pub fn open<'a>(
         tx_queues: queues.tx as u16,
         rss: queues.rss(),
         offloads: does,
+        burst: settings.burst.unwrap_or(dpdk::BURST as u16),
         ..PortConfig::default()
     };
     let pool = pools.of(&port).map_err(|why| setup_error("transport.dpdk.memory", &why))?;

@@ -18,7 +18,33 @@ pub struct QueuePairs {
     pub tx: usize,
 }
 
+/// How many queues of a port a graph names; `None`: all that there are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NamedQueues {
+    /// Receive queues.
+    pub rx: Option<usize>,
+    /// Transmit queues.
+    pub tx: Option<usize>,
+}
+
 impl QueuePairs {
+    /// As a graph names them, and as the port can: several that receive need RSS. What is there in the end is checked when
+    /// elements are put on them.
+    pub fn named(port: &Port, info: &PortInfo, named: NamedQueues) -> Self {
+        let all = usize::from(port.queues.max(1));
+        let (rx, tx) = (named.rx.unwrap_or(all), named.tx.unwrap_or(all));
+        let spreads = info.has_rss() && usize::from(info.max_rx_queues) >= rx;
+        let rx = if spreads { rx } else { 1 };
+        let tx = match tx {
+            // Those that nobody counted are as many as those that receive.
+            _ if named.tx.is_none() && rx == 1 => 1,
+            _ if is_paired(info) => rx,
+            tx if usize::from(info.max_tx_queues) >= tx => tx,
+            _ => 1,
+        };
+        Self { count: rx.max(tx), rx, tx }
+    }
+
     /// As the port is asked for, and as it can. `steady`: no stream's addresses or ports vary.
     pub fn of(port: &Port, info: &PortInfo, steady: bool) -> Self {
         // One element holds all that is on its way.
@@ -26,11 +52,9 @@ impl QueuePairs {
         let count = usize::from(port.queues.max(1));
         let queues = usize::from(info.max_rx_queues.min(info.max_tx_queues));
         let (one, all) = (Self { count, rx: 1, tx: 1 }, Self { count, rx: count, tx: count });
-        // Where receive and transmit queues come in pairs, one of either cannot be had alone.
-        let paired = ["net_tap", "net_virtio"].iter().any(|driver| info.driver.starts_with(driver));
         match info.has_rss() && queues >= count {
             true if steady => all,
-            true if !paired => Self { rx: 1, ..all },
+            true if !is_paired(info) => Self { rx: 1, ..all },
             _ => one,
         }
     }
@@ -64,9 +88,14 @@ impl QueuePairs {
     }
 
     /// Whether an element does.
-    pub fn spread(self) -> bool {
+    pub fn distributes(self) -> bool {
         self.count > 1 && self.rx == 1
     }
+}
+
+/// Where receive and transmit queues come in pairs, one of either cannot be had alone.
+fn is_paired(info: &PortInfo) -> bool {
+    ["net_tap", "net_virtio"].iter().any(|driver| info.driver.starts_with(driver))
 }
 
 #[cfg(test)]
@@ -88,7 +117,7 @@ mod tests {
                 offers: offers.to_vec(),
             };
             let lanes = QueuePairs::of(&port, &info, steady);
-            assert!(lanes.count == 4 && lanes.rss() != lanes.spread());
+            assert!(lanes.count == 4 && lanes.rss() != lanes.distributes());
             (lanes.rx, lanes.tx)
         };
         assert_eq!(of("net_ice", 64, &["rss"], true), (4, 4));
@@ -96,8 +125,27 @@ mod tests {
         assert_eq!(of("net_tap", 16, &["rss"], false), (1, 1));
         assert_eq!(of("net_ice", 3, &["rss"], true), (1, 1));
         assert_eq!(of("net_memif", 255, &[], true), (1, 1));
+        let info = |driver: &str, max, offers: &[&'static str]| PortInfo {
+            driver: driver.into(),
+            max_rx_queues: max,
+            max_tx_queues: max,
+            max_mtu: 1500,
+            interface: 0,
+            tx_segments: u16::MAX,
+            offers: offers.to_vec(),
+        };
+        let named = |info: &PortInfo, rx, tx| {
+            let pairs = QueuePairs::named(&port, info, NamedQueues { rx, tx });
+            (pairs.rx, pairs.tx)
+        };
+        let (nic, tap, memif) =
+            (info("net_ice", 64, &["rss"]), info("net_tap", 16, &["rss"]), info("net_memif", 255, &[]));
+        assert_eq!(named(&nic, None, None), (4, 4));
+        assert_eq!(named(&nic, Some(1), Some(3)), (1, 3));
+        assert_eq!((named(&tap, Some(1), Some(3)), named(&tap, Some(2), Some(2))), ((1, 1), (2, 2)));
+        assert_eq!((named(&memif, None, None), named(&memif, Some(1), Some(4))), ((1, 1), (1, 4)));
         let alone: Port = serde_json::from_str(r#"{"name": "a", "device": "null"}"#).expect("a port");
         let lanes = QueuePairs::expected(&alone, true);
-        assert_eq!((lanes.count, lanes.rss(), lanes.spread()), (1, false, false));
+        assert_eq!((lanes.count, lanes.rss(), lanes.distributes()), (1, false, false));
     }
 }

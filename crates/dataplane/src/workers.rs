@@ -1,17 +1,12 @@
 //! Cores for the workers that a placement names.
 
-use engine::{CoreError, CoreRequest, Threads, Topology};
 use profile::{Error as SetupError, Worker};
-use run::cpu;
+use run::topology::{CoreError, CoreRequest, Threads, worker_cores};
 
 /// A core for each worker of the placement at `at`; without workers, one.
 pub fn cores(workers: &[Worker], at: &str) -> Result<Vec<usize>, SetupError> {
-    let allowed: Vec<usize> = cpu::cores().into_iter().map(usize::from).collect();
-    let requests: Vec<CoreRequest> = match workers {
-        [] => vec![CoreRequest::default()],
-        workers => workers.iter().map(core_request).collect(),
-    };
-    Topology::of(&allowed).assign(&requests).map_err(|why| {
+    let requests: Vec<CoreRequest> = workers.iter().map(core_request).collect();
+    worker_cores(&requests).map_err(|why| {
         let fix = match why {
             CoreError::NoCore { .. } => "Name one of those",
             CoreError::NoNode { .. } => "Name one of those nodes; `lscpu -e` shows which core is where",

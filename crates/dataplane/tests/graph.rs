@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use dataplane::graph::{CheckedGraph, GraphRun, kinds};
+use dataplane::impaired::ImpairedElements;
 use dpdk::{Batch, Eal, EalOptions, Mempool, Port, PortConfig, RxQueue, TxQueue};
 use element::interface_addr::InterfaceAddrs;
-use element::kind::{Build, GraphPort};
+use element::kind::{Build, Extensions, GraphPort};
 use packet::ethernet::Tags;
 use run::graph::GraphView;
 use serde_json::{Map, Value, json};
@@ -27,8 +28,10 @@ fn every_kind_builds_what_it_says() {
             *file = folder.path().join("x.pcapng").to_str().unwrap().into();
         }
         let settings = kind.read(&options, "").unwrap_or_else(|why| panic!("{}: {why:?}", kind.name));
-        let mut captures = Vec::new();
-        let mut build = Build { name: "x", pool: &pool, ports: &ports, captures: &mut captures };
+        let (mut captures, mut extensions) = (Vec::new(), Extensions::default());
+        extensions.insert(ImpairedElements::new(0, 16));
+        let extensions = &mut extensions;
+        let mut build = Build { name: "x", pool: &pool, ports: &ports, captures: &mut captures, extensions };
         let about = settings.build(&mut build).unwrap_or_else(|why| panic!("{}: {why}", kind.name)).about();
         assert_eq!((about.kind, about.takes), (kind.name, true));
         assert_eq!(about.outputs, settings.outputs(), "{}", kind.name);

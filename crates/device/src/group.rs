@@ -6,7 +6,7 @@ use protocol::describe::Description;
 use protocol::meter::{Failure, Tally, Window};
 use protocol::time::Time;
 use run::plan::Plan;
-use run::stalls::Stalls;
+use run::stalls::GroupWaits;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
@@ -37,16 +37,14 @@ pub(super) struct Group {
     pub idle: VecDeque<u32>,
     /// Devices with a flow under way.
     pub active: u32,
-    /// How long its devices waited, since the last sample; the limit, and whether they wait for anything.
-    pub stalls: Stalls,
-    pub stall: u64,
-    pub waits: bool,
+    /// How long its devices wait, if they wait for anything.
+    pub waits: Option<GroupWaits>,
     /// Tallies since the last sample.
     pub meter: Box<[Tally; 3]>,
     /// How many failures of each kind have been told.
     pub told: [u8; Failure::ALL.len()],
     about: &'static Description,
-    /// Messages due and not sent at the last sample, by phase: they count as intended already.
+    /// Messages that count as intended already, due and not sent at the last sample, by phase.
     behind: [u64; 2],
 }
 
@@ -70,9 +68,7 @@ impl Group {
             flows_each: 0,
             idle: slots.clone().collect(),
             active: 0,
-            stalls: Stalls::default(),
-            stall: group.stall,
-            waits: group.waits,
+            waits: group.waits.then(|| GroupWaits::new(group.stall)),
             meter: Box::new(std::array::from_fn(|_| Tally::of(group.about))),
             told: [0; Failure::ALL.len()],
             about: group.about,
@@ -158,11 +154,13 @@ impl Group {
     }
 
     /// Count what is due and not sent as intended, once: what was behind before and has been sent since was counted
-    /// as intended again when it was sent.
+    /// as intended again when it was sent. `behind` may fall short of what there is, and is made up for later.
     pub fn count_behind(&mut self, behind: [u64; 2]) {
-        for ((tally, was), now) in self.meter.iter_mut().zip(&mut self.behind).zip(behind) {
+        for ((tally, counted), behind) in self.meter.iter_mut().zip(&mut self.behind).zip(behind) {
             let intended = &mut tally.counts.messages_intended;
-            *intended = (*intended + now).saturating_sub(std::mem::replace(was, now));
+            // nothing that was said to be intended is taken back
+            let now = behind.max(counted.saturating_sub(*intended));
+            *intended = (*intended + now).saturating_sub(std::mem::replace(counted, now));
         }
     }
 

@@ -1,14 +1,14 @@
 //! When flows begin: arrival times from a rate, and how many devices are at work.
 
 use profile::{Arrival, Closed, Open};
-use protocol::fine_time::{self, FRACTION};
+use protocol::fine_time::FRACTION;
+use protocol::pacer::{Gaps, Pacer, RateOverTime};
 use protocol::time::Time;
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
+use std::sync::Arc;
 
 /// A piecewise linear quantity over time: `(at, value)` corners, constant after the last.
 #[derive(Debug, Clone, PartialEq)]
-struct Course(Vec<(f64, f64)>);
+struct Course(Arc<[(f64, f64)]>);
 
 impl Course {
     fn new(start: f64, stages: impl Iterator<Item = (f64, f64)>) -> Self {
@@ -18,7 +18,7 @@ impl Course {
             at += over;
             corners.push((at, value));
         }
-        Self(corners)
+        Self(corners.into())
     }
 
     fn value(&self, t: f64) -> f64 {
@@ -68,102 +68,70 @@ impl Course {
     }
 }
 
-/// Open-loop arrivals of one worker's share of a group.
-#[derive(Debug)]
-pub struct OpenLoop {
-    course: Course,
-    arrival: Arrival,
-    rng: SmallRng,
-    /// The next arrival, in 2⁻³² ns: a sum of many gaps stays exact, however late in a run.
-    at: u128,
-    next: Time,
+impl RateOverTime for Course {
+    const DRAWN: u64 = 10_000;
+
+    /// A unit-rate process stretched by the course's integral gives the wanted rate at each moment.
+    fn after(&self, at: u128, gap: f64) -> u128 {
+        match self.advance(seconds(at), gap) {
+            Some(wait) if seconds(at) + wait < FOREVER => {
+                at + (wait * 1e9 * (1u64 << FRACTION) as f64) as u128
+            }
+            _ => u128::MAX,
+        }
+    }
+
+    fn mean(&self, at: u128, end: u128) -> u64 {
+        self.area(seconds(at), seconds(end)) as u64
+    }
 }
 
-/// So many arrivals ahead are counted one by one; of more, the rest is taken from the rate.
-const EXACT: u64 = 10_000;
 /// No run lasts longer, seconds.
 const FOREVER: f64 = 1e9;
+
+fn seconds(at: u128) -> f64 {
+    at as f64 / (1u64 << FRACTION) as f64 / 1e9
+}
+
+/// Open-loop arrivals of one worker's share of a group.
+#[derive(Debug)]
+pub struct OpenLoop(Pacer<Course>);
 
 impl OpenLoop {
     /// OpenLoop at `1/workers` of the rate; workers' constant arrivals interleave.
     pub fn new(open: &Open, factor: f64, worker: usize, workers: usize, seed: u64) -> Self {
         let share = factor / workers as f64;
         let stages = open.stages.iter().map(|s| (s.over.0.as_secs_f64(), s.rate.0 * share));
-        let mut arrivals = Self {
-            course: Course::new(open.rate.0 * share, stages),
-            arrival: open.arrival,
-            rng: SmallRng::seed_from_u64(seed.wrapping_add(worker as u64)),
-            at: 0,
-            next: Time::ZERO,
+        let course = Course::new(open.rate.0 * share, stages);
+        let gaps = match open.arrival {
+            Arrival::Constant => Gaps::Constant,
+            Arrival::Poisson => Gaps::Poisson,
+            Arrival::Uniform => Gaps::Uniform,
         };
-        let first = match open.arrival {
-            Arrival::Constant => (worker as f64 + 0.5) / workers as f64,
-            Arrival::Poisson | Arrival::Uniform => arrivals.gap(),
-        };
-        arrivals.step(first);
-        arrivals
+        let mut pacer = Pacer::new(course, &gaps, seed.wrapping_add(worker as u64));
+        match open.arrival {
+            Arrival::Constant => pacer.advance_by((worker as f64 + 0.5) / workers as f64),
+            Arrival::Poisson | Arrival::Uniform => pacer.advance(),
+        }
+        Self(pacer)
     }
 
     /// When the next flow is due; [`Time::NEVER`] after the last.
     pub fn next(&self) -> Time {
-        self.next
+        self.0.due()
     }
 
     /// Take the next arrival and work out the one after it.
     pub fn pop(&mut self) -> Time {
-        let due = self.next;
-        let gap = self.gap();
-        self.step(gap);
+        let due = self.0.due();
+        self.0.advance();
         due
     }
 
     /// How many arrivals from the next one on fall before `end`.
     pub fn pending(&self, end: Time) -> u64 {
-        let (mut rng, mut at, mut next) = (self.rng.clone(), self.at, self.next);
-        for count in 0..EXACT {
-            if next >= end {
-                return count;
-            }
-            let gap = gap(self.arrival, &mut rng);
-            (at, next) = after(&self.course, at, gap);
-        }
-        if next >= end {
-            return EXACT;
-        }
-        EXACT + 1 + self.course.area(seconds(at), end.0 as f64 / 1e9) as u64
+        self.0.before(end)
     }
-
-    fn gap(&mut self) -> f64 {
-        gap(self.arrival, &mut self.rng)
-    }
-
-    /// A unit-rate process stretched by the course's integral gives the wanted rate at each moment.
-    fn step(&mut self, gap: f64) {
-        (self.at, self.next) = after(&self.course, self.at, gap);
-    }
-}
-
-fn gap(arrival: Arrival, rng: &mut SmallRng) -> f64 {
-    match arrival {
-        Arrival::Constant => 1.0,
-        Arrival::Poisson => fine_time::exponential(rng),
-        Arrival::Uniform => 2.0 * rng.random::<f64>(),
-    }
-}
-
-/// The arrival that comes `gap` after the one at `at`.
-fn after(course: &Course, at: u128, gap: f64) -> (u128, Time) {
-    match course.advance(seconds(at), gap) {
-        Some(wait) if seconds(at) + wait < FOREVER => {
-            let at = at + (wait * 1e9 * (1u64 << FRACTION) as f64) as u128;
-            (at, fine_time::time(at))
-        }
-        _ => (at, Time::NEVER),
-    }
-}
-
-fn seconds(at: u128) -> f64 {
-    at as f64 / (1u64 << FRACTION) as f64 / 1e9
 }
 
 /// How many of a worker's devices are at work, closed loop.
@@ -296,6 +264,22 @@ mod tests {
         }
     }
 
+    /// What a seed stands for is in results that others repeat.
+    #[test]
+    fn a_seed_gives_the_times_that_it_always_gave() {
+        let stages = vec![RateStage { over: Interval::secs(2), rate: Rate(4_000.0) }];
+        let times = |arrival, worker| {
+            let open = Open { rate: Rate(300.0), arrival, stages: stages.clone() };
+            let mut arrivals = OpenLoop::new(&open, 1.5, worker, 3, 42);
+            let times: Vec<u64> = (0..5000).map(|_| arrivals.pop().0).collect();
+            [times[0], times[1], times[2], times[999], times[4999]]
+        };
+        assert_eq!(times(Arrival::Constant, 0), [1107330, 7599698, 13852756, 1316572745, 3424583333]);
+        assert_eq!(times(Arrival::Constant, 2), [5463517, 11793380, 17900862, 1317060055, 3424916666]);
+        assert_eq!(times(Arrival::Poisson, 1), [1902629, 11785842, 15732421, 1340289058, 3397055777]);
+        assert_eq!(times(Arrival::Uniform, 1), [2225447, 9908074, 20586580, 1320542307, 3429526444]);
+    }
+
     #[test]
     fn what_is_pending_is_what_would_be_popped() {
         let stages = vec![
@@ -309,9 +293,9 @@ mod tests {
                 let _first = arrivals.pop();
                 let pending = arrivals.pending(Time((end * 1e9) as u64));
                 let popped = until(&mut arrivals, end).len() as u64;
-                // beyond EXACT random arrivals are as many as the rate says: five standard deviations
+                // beyond those drawn random arrivals are as many as the rate says: five standard deviations
                 let off = match arrival {
-                    _ if popped <= EXACT => 0,
+                    _ if popped <= Course::DRAWN => 0,
                     Arrival::Constant => 1,
                     Arrival::Poisson | Arrival::Uniform => 5 * popped.isqrt(),
                 };
@@ -325,40 +309,40 @@ mod tests {
     }
 
     #[test]
-    fn the_crowd_follows_its_ramp() {
+    fn a_closed_loop_follows_its_ramp() {
         let closed = Closed { ramp: Interval::secs(10), ..Closed::default() };
-        let crowd = ClosedLoop::new(&closed, 100, 100);
-        assert_eq!(crowd.size(Time(0)), 0);
-        assert_eq!(crowd.size(Time(5_000_000_000)), 50);
-        assert_eq!(crowd.size(Time(10_000_000_000)), 100);
-        assert_eq!(crowd.next_change(Time(11_000_000_000)), Time::NEVER);
+        let devices = ClosedLoop::new(&closed, 100, 100);
+        assert_eq!(devices.size(Time(0)), 0);
+        assert_eq!(devices.size(Time(5_000_000_000)), 50);
+        assert_eq!(devices.size(Time(10_000_000_000)), 100);
+        assert_eq!(devices.next_change(Time(11_000_000_000)), Time::NEVER);
         let at_once = ClosedLoop::new(&Closed::default(), 100, 100);
         assert_eq!(at_once.size(Time(0)), 100);
     }
 
     #[test]
-    fn the_crowd_can_shrink_again() {
+    fn a_closed_loop_can_shrink_again() {
         let stage = |over, devices| DeviceStage { over: Interval::secs(over), devices };
         let closed = Closed { stages: vec![stage(1, 10), stage(1, 10), stage(1, 2)], ..Closed::default() };
-        let crowd = ClosedLoop::new(&closed, 5, 10);
-        assert_eq!([1.0, 2.0, 3.0, 9.0].map(|t| crowd.size(Time((t * 1e9) as u64))), [5, 5, 1, 1]);
+        let devices = ClosedLoop::new(&closed, 5, 10);
+        assert_eq!([1.0, 2.0, 3.0, 9.0].map(|t| devices.size(Time((t * 1e9) as u64))), [5, 5, 1, 1]);
     }
 
     proptest! {
         #[test]
         fn changes_are_looked_at_in_time(ramp in 1u64..100, devices in 1u32..5000) {
             let closed = Closed { ramp: Interval::secs(ramp), ..Closed::default() };
-            let crowd = ClosedLoop::new(&closed, devices, devices);
+            let shape = ClosedLoop::new(&closed, devices, devices);
             let mut now = Time::ZERO;
             let mut looks = 0u32;
-            while crowd.next_change(now) != Time::NEVER {
-                let next = crowd.next_change(now);
+            while shape.next_change(now) != Time::NEVER {
+                let next = shape.next_change(now);
                 prop_assert!(next > now);
                 now = next;
                 looks += 1;
                 prop_assert!(looks <= 4 * devices + 10);
             }
-            prop_assert_eq!(crowd.size(now), devices);
+            prop_assert_eq!(shape.size(now), devices);
         }
     }
 }

@@ -1,4 +1,10 @@
 //! Timers of many devices in one heap, re-armed without touching it when they move later.
+//!
+//! The timer wheel (crate `timer`) was tried in the heap's place, with a timer per device that comes again each second. A
+//! turn of a timer took 41 ns on the wheel and 28 ns here with 64 devices, 48 and 49 ns with 1,000, 136 and 172 ns with
+//! 100,000, 574 and 978 ns with a million. But the wheel tells a time before which nothing is due, not when the next is: a
+//! worker that sleeps until then woke 1.1 to 1.3 times a timer, each time with a call of the kernel, for which the heap
+//! stays as long as messages go through the kernel.
 
 use protocol::time::Time;
 use std::cmp::Reverse;
@@ -12,11 +18,13 @@ use std::collections::BinaryHeap;
 #[derive(Debug, Default)]
 pub struct Timers {
     heap: BinaryHeap<Reverse<(Time, u32)>>,
-    slots: Vec<Slot>,
+    timers: Vec<Timer>,
+    /// What [`overdue`](Self::overdue) found.
+    found: Vec<(Time, u32)>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Slot {
+struct Timer {
     due: Time,
     /// Earliest entry in the heap.
     queued: Time,
@@ -25,18 +33,19 @@ struct Slot {
 impl Timers {
     /// Timers for `n` devices, all off.
     pub fn new(n: usize) -> Self {
-        Self { heap: BinaryHeap::new(), slots: vec![Slot { due: Time::NEVER, queued: Time::NEVER }; n] }
+        let off = Timer { due: Time::NEVER, queued: Time::NEVER };
+        Self { heap: BinaryHeap::new(), timers: vec![off; n], found: Vec::new() }
     }
 
     /// Set device `i`'s timer; [`Time::NEVER`] turns it off.
     #[inline]
     pub fn set(&mut self, i: u32, due: Time) {
-        let slot = &mut self.slots[i as usize];
-        slot.due = due;
-        if due < slot.queued {
-            slot.queued = due;
+        let timer = &mut self.timers[i as usize];
+        timer.due = due;
+        if due < timer.queued {
+            timer.queued = due;
             self.heap.push(Reverse((due, i)));
-            if self.heap.len() > 2 * self.slots.len() {
+            if self.heap.len() > 2 * self.timers.len() {
                 self.sweep();
             }
         }
@@ -48,8 +57,8 @@ impl Timers {
     fn sweep(&mut self) {
         let mut entries = std::mem::take(&mut self.heap).into_vec();
         entries.clear();
-        let queued = (0u32..).zip(&self.slots).filter(|(_, slot)| slot.queued != Time::NEVER);
-        entries.extend(queued.map(|(i, slot)| Reverse((slot.queued, i))));
+        let queued = (0u32..).zip(&self.timers).filter(|(_, timer)| timer.queued != Time::NEVER);
+        entries.extend(queued.map(|(i, timer)| Reverse((timer.queued, i))));
         self.heap = entries.into();
     }
 
@@ -59,22 +68,49 @@ impl Timers {
         self.heap.peek().map_or(Time::NEVER, |Reverse((at, _))| *at)
     }
 
+    /// The devices whose timer is due at `now`, after a look at `most` entries at most: what it costs follows from how many
+    /// are late, not from how many devices there are.
+    pub fn overdue(&mut self, now: Time, most: usize) -> impl Iterator<Item = u32> + '_ {
+        self.found.clear();
+        for _ in 0..most {
+            if self.next() > now {
+                break;
+            }
+            let Some(Reverse((at, i))) = self.heap.pop() else { break };
+            let timer = &mut self.timers[i as usize];
+            // as in `pop`; the same entry may be there twice
+            if timer.queued != at || self.found.last() == Some(&(at, i)) {
+                continue;
+            }
+            if timer.due <= now {
+                self.found.push((at, i));
+                continue;
+            }
+            timer.queued = timer.due;
+            if timer.due != Time::NEVER {
+                self.heap.push(Reverse((timer.due, i)));
+            }
+        }
+        self.heap.extend(self.found.iter().copied().map(Reverse));
+        self.found.iter().map(|(_, i)| *i)
+    }
+
     /// Take one timer that is due at `now` and turn it off.
     #[inline]
     pub fn pop(&mut self, now: Time) -> Option<(u32, Time)> {
         while self.next() <= now {
             let Reverse((at, i)) = self.heap.pop()?;
-            let slot = &mut self.slots[i as usize];
-            if slot.queued != at {
+            let timer = &mut self.timers[i as usize];
+            if timer.queued != at {
                 continue; // an earlier entry already stood for it
             }
-            slot.queued = Time::NEVER;
-            if slot.due <= now {
-                return Some((i, std::mem::replace(&mut slot.due, Time::NEVER)));
+            timer.queued = Time::NEVER;
+            if timer.due <= now {
+                return Some((i, std::mem::replace(&mut timer.due, Time::NEVER)));
             }
-            if slot.due != Time::NEVER {
-                slot.queued = slot.due;
-                self.heap.push(Reverse((slot.due, i)));
+            if timer.due != Time::NEVER {
+                timer.queued = timer.due;
+                self.heap.push(Reverse((timer.due, i)));
             }
         }
         None
@@ -122,6 +158,11 @@ mod tests {
                 timers.set(i, due);
                 list[i as usize] = due;
                 now = Time(now.0 + pass);
+                let mut late: Vec<u32> = timers.overdue(now, usize::MAX).collect();
+                late.sort_unstable();
+                let due = |i: &u32| list[*i as usize] <= now;
+                prop_assert_eq!(late, (0..8).filter(due).collect::<Vec<_>>());
+                prop_assert!(timers.overdue(now, 2).count() <= 2);
                 let mut fired = vec![];
                 while let Some((i, due)) = timers.pop(now) {
                     prop_assert_eq!(list[i as usize], due);

@@ -138,6 +138,30 @@ int nd_alloc_frames(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t 
 	return 0;
 }
 
+/* One segment that nobody else has, with bytes of its own: as its pool wants it. Such has none after it, so that its second
+ * cache line is not looked at. */
+static bool is_plain(struct rte_mbuf *packet)
+{
+	return packet->nb_segs == 1 && rte_mbuf_refcnt_read(packet) == 1 && RTE_MBUF_DIRECT(packet);
+}
+
+void nd_free_burst(struct rte_mbuf **mbufs, uint32_t n)
+{
+	uint32_t i = 0, from;
+
+	while (i < n) {
+		struct rte_mempool *pool = mbufs[i]->pool;
+
+		/* What follows each other here and goes to the same pool goes there from where it stands. */
+		for (from = i; i < n && mbufs[i]->pool == pool && is_plain(mbufs[i]); i++)
+			;
+		if (i > from)
+			rte_mempool_put_bulk(pool, (void *const *)(mbufs + from), i - from);
+		else
+			rte_pktmbuf_free(mbufs[i++]);
+	}
+}
+
 int nd_chain(struct rte_mbuf *head, struct rte_mbuf *tail)
 {
 	return rte_pktmbuf_chain(head, tail);

@@ -93,6 +93,8 @@ uint16_t nd_tx_burst_helped(uint16_t port, uint16_t queue, struct rte_mbuf **mbu
 struct rte_mempool *nd_dense_pool(const char *name, uint32_t n, uint32_t cache, uint16_t room);
 /* All of n or none, each of len bytes, which its buffer must have: 0 or a negative errno. */
 int nd_alloc_frames(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t n, uint16_t len);
+/* Give packets back to their pools. */
+void nd_free_burst(struct rte_mbuf **mbufs, uint32_t n);
 /* Make tail the end of head: 0 or a negative errno, and then nothing changed. */
 int nd_chain(struct rte_mbuf *head, struct rte_mbuf *tail);
 /* Room of so many bytes in all packets, aligned to 8, and a flag that says whether it is used: 0 or a negative errno. */

@@ -73,6 +73,16 @@ impl Batch {
         self.packets().iter_mut().map(Mbuf::data_mut)
     }
 
+    /// The bytes of the packets from `from` on, to change; each has its packet's length.
+    ///
+    /// # Safety
+    /// No other packet has their bytes: they came from their pool as they are, and nobody was handed any of them since.
+    #[inline]
+    pub(crate) unsafe fn own_bytes(&mut self, from: usize) -> impl ExactSizeIterator<Item = &mut [u8]> {
+        // SAFETY: by the caller's word.
+        self.packets().iter_mut().skip(from).map(|mbuf| unsafe { mbuf.own_bytes() })
+    }
+
     #[inline]
     fn packets(&mut self) -> &mut [Mbuf] {
         // SAFETY: as in `frames`, borrowed mutably. Whatever safe code does to the slice leaves each place
@@ -115,8 +125,9 @@ impl Batch {
     #[inline]
     pub fn retain(&mut self, mut keep: impl FnMut(&mut Mbuf) -> bool) {
         let mut kept = 0;
+        self.bytes.set(UNKNOWN);
         for i in 0..self.len {
-            if keep(&mut self.frames_mut()[i]) {
+            if keep(&mut self.packets()[i]) {
                 // A swap, so that each place holds one owned packet at all times, also if `keep` panics.
                 self.mbufs.swap(kept, i);
                 kept += 1;
@@ -150,7 +161,7 @@ impl Batch {
             let gone = self.len - len;
             self.set_len(len);
             // SAFETY: places len..len + gone are initialised packets that we owned until the line above.
-            unsafe { dpdk_sys::rte_pktmbuf_free_bulk(self.mbufs[len..].as_mut_ptr().cast(), gone as u32) };
+            unsafe { dpdk_sys::nd_free_burst(self.mbufs[len..].as_mut_ptr().cast(), gone as u32) };
         }
     }
 

@@ -23,7 +23,7 @@ struct Cable {
 
 /// One open end of a cable.
 #[derive(Debug)]
-pub(crate) struct End {
+pub(crate) struct CableEnd {
     cable: String,
     side: usize,
     /// DPDK's name of the port.
@@ -33,12 +33,12 @@ pub(crate) struct End {
 }
 
 // SAFETY: as for `Ring`.
-unsafe impl Send for End {}
+unsafe impl Send for CableEnd {}
 // SAFETY: as for `Ring`.
-unsafe impl Sync for End {}
+unsafe impl Sync for CableEnd {}
 
 /// Open the free end of the cable called `name`, which is made if it does not exist.
-pub(crate) fn open(eal: &'static Eal, name: &str) -> Result<End> {
+pub(crate) fn open(eal: &'static Eal, name: &str) -> Result<CableEnd> {
     let mut cables = CABLES.lock().unwrap_or_else(PoisonError::into_inner);
     if !cables.contains_key(name) {
         let rings = [Ring::create(eal, CAPACITY)?, Ring::create(eal, CAPACITY)?];
@@ -69,10 +69,10 @@ pub(crate) fn open(eal: &'static Eal, name: &str) -> Result<End> {
         return Err(why);
     }
     cable.open[side] = true;
-    Ok(End { cable: name.into(), side, name: format!("net_ring_{short}"), rings })
+    Ok(CableEnd { cable: name.into(), side, name: format!("net_ring_{short}"), rings })
 }
 
-impl Drop for End {
+impl Drop for CableEnd {
     /// The port is closed by now. What is under way to it is lost; the last end takes the cable along.
     fn drop(&mut self) {
         let mut cables = CABLES.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,5 @@
 //! What a user writes to name a port, and what DPDK calls it.
 
-use crate::batch::BURST;
 use crate::error::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
@@ -69,9 +68,6 @@ impl FromStr for Device {
     }
 }
 
-/// Frames that a port that copies likes at once: of full size, twice (here and there) they are 96 KiB.
-const COPIED: usize = 32;
-
 /// Drivers that may be named. DPDK has others that run commands, such as net_failsafe.
 const DRIVERS: [&str; 9] =
     ["af_packet", "af_xdp", "memif", "null", "pcap", "ring", "tap", "vhost", "virtio_user"];
@@ -83,18 +79,6 @@ pub(crate) fn kind(driver: &str) -> &str {
 }
 
 impl Device {
-    /// Packets at once: see [`Port::preferred_burst`](crate::Port::preferred_burst).
-    pub(crate) fn preferred_burst(&self) -> usize {
-        let Self::Virtual { driver, arguments } = self else { return BURST };
-        let says = |wanted: &str| arguments.split(',').any(|argument| argument == wanted);
-        match kind(driver) {
-            // Between processes, which only frames' bytes cross, or the kernel, which has buffers of its own.
-            "memif" if !says("zero-copy=yes") => COPIED,
-            "vhost" => COPIED,
-            _ => BURST,
-        }
-    }
-
     pub(crate) fn is_af_xdp(&self) -> bool {
         matches!(self, Self::Virtual { driver, .. } if driver.starts_with("net_af_xdp"))
     }
@@ -183,21 +167,6 @@ mod tests {
         assert_eq!(read("af_packet:veth0").unwrap(), "net_af_packet,iface=veth0");
         assert_eq!(read("tap:t0,mac=fixed").unwrap(), "net_tap,iface=t0,mac=fixed");
         assert_eq!(read("null").unwrap(), "net_null");
-    }
-
-    #[test]
-    fn ports_that_copy_frames_like_short_bursts() {
-        let burst = |text: &str| text.parse::<Device>().unwrap().preferred_burst();
-        for copies in
-            ["net_memif,id=0", "net_memif0,zero-copy=no", "net_vhost,iface=/tmp/x", "eth_vhost1,iface=x"]
-        {
-            assert_eq!(burst(copies), COPIED, "{copies}");
-        }
-        for passes in
-            ["net_memif,id=0,zero-copy=yes", "pair:a", "null", "0000:03:00.0", "virtio:/tmp/x", "tap:t"]
-        {
-            assert_eq!(burst(passes), BURST, "{passes}");
-        }
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub use eal::{Eal, EalOptions, ThreadGuard};
 pub use error::{Error, Result};
 pub use info::{Link, PortInfo, PortStats};
 pub use mbuf::{Mbuf, forget_moved, moved_to};
-pub use mempool::Mempool;
+pub use mempool::{Fresh, Mempool};
 pub use meta::{Meta, MetaFlags};
 pub use node_pools::NodePools;
 pub use offload::{Checked, Headers, Offloads, Stamps, TxWork};

@@ -112,9 +112,18 @@ impl Mbuf {
         if self.may_share() && !self.unshare() {
             return &mut [];
         }
+        // SAFETY: no other packet has its bytes, nor can one get them but through this one.
+        unsafe { self.own_bytes() }
+    }
+
+    /// The bytes of the first segment, to change, of a packet that shares them with none.
+    ///
+    /// # Safety
+    /// No other packet has its bytes.
+    #[inline]
+    pub(crate) unsafe fn own_bytes(&mut self) -> &mut [u8] {
         let len: u16 = self.field(nd_mbuf::ND_MBUF_DATA_LEN);
-        // SAFETY: as in `data`; we hold the packet mutably, and no other packet has its bytes, nor can one get them but
-        // through this one.
+        // SAFETY: as in `data`; we hold the packet mutably, and no other packet has its bytes.
         unsafe { std::slice::from_raw_parts_mut(self.start(), len.into()) }
     }
 
@@ -304,7 +313,7 @@ impl Drop for Mbuf {
     fn drop(&mut self) {
         let mut raw = self.0.as_ptr();
         // SAFETY: we own the packet and nobody uses it after this.
-        unsafe { dpdk_sys::rte_pktmbuf_free_bulk(&raw mut raw, 1) };
+        unsafe { dpdk_sys::nd_free_burst(&raw mut raw, 1) };
     }
 }
 

@@ -38,7 +38,7 @@ pub struct Offloads {
     pub vlan_strip: bool,
     /// It puts 802.1Q tags into what it sends; [`TxQueue::send`](crate::TxQueue::send) takes them out.
     pub vlan_insert: bool,
-    /// It cuts TCP into segments; so it makes their checksums.
+    /// It segments TCP; so it makes their checksums.
     pub tso: bool,
     /// It stamps what it receives: [`Port::stamps`](crate::Port::stamps).
     pub rx_timestamp: bool,
@@ -127,7 +127,7 @@ impl TxWork {
         Self { flags: ip | l4, lengths }
     }
 
-    /// To cut TCP into packets with at most `segment` bytes of payload each, and make their checksums: with `ipv4` also
+    /// To segment TCP into packets with at most `segment` bytes of payload each, and make their checksums: with `ipv4` also
     /// those of IPv4 headers, which else is right for the whole.
     pub fn segments(headers: &Headers, ipv4: bool, segment: u16) -> Self {
         let Self { flags, lengths } = Self::checksums(&Headers { tcp: true, ..*headers }, ipv4);

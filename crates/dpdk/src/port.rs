@@ -39,7 +39,7 @@ pub struct PortConfig {
     pub rss: bool,
     /// The work that the port is to do by itself: only such that it offers.
     pub offloads: Offloads,
-    /// Most packets that are received or sent at once; 0: what the port [likes](Port::preferred_burst).
+    /// Most packets that are received or sent at once, 1 to [`BURST`].
     pub burst: u16,
 }
 
@@ -55,7 +55,7 @@ impl Default for PortConfig {
             mac: None,
             rss: false,
             offloads: Offloads::default(),
-            burst: 0,
+            burst: BURST as u16,
         }
     }
 }
@@ -86,7 +86,7 @@ struct Inner {
 /// What must be undone when the port is closed.
 #[derive(Debug)]
 enum Source {
-    Cable(cable::End),
+    Cable(cable::CableEnd),
     Virtual {
         name: CString,
         /// What it has open by their descriptors here.
@@ -281,10 +281,7 @@ impl Port {
             }
         }
         let untagged = config.offloads.vlan_strip;
-        let burst = match config.burst {
-            0 => self.preferred_burst(),
-            packets => usize::from(packets).min(BURST),
-        };
+        let burst = usize::from(config.burst).clamp(1, BURST);
         let helped = config.offloads.sending().then_some(config.offloads.vlan_insert);
         let rx = |queue| {
             let direct = port.direct(RX, queue);
@@ -305,13 +302,6 @@ impl Port {
         // SAFETY: the port is open.
         let node = unsafe { dpdk_sys::rte_eth_dev_socket_id(self.0.id) };
         u32::try_from(node).ok().filter(|node| self.0.eal.nodes().contains(node))
-    }
-
-    /// How many packets the port likes to be received or sent at once. One that copies every frame moves all bytes of a
-    /// burst through the cache, where the packets of a long one push each other out, and what others hold there, too; the
-    /// others pass pointers on, for which long bursts are best.
-    pub fn preferred_burst(&self) -> usize {
-        self.0.device.preferred_burst()
     }
 
     /// What the port can do.

@@ -128,7 +128,7 @@ fn contract(kind: &str, bed: impl Fn(&Path) -> Result<Bed, String>) {
         match bed(&folder) {
             Ok(bed) => once(kind, bed, &pool),
             Err(why) => {
-                eprintln!("{kind}: skipped: {why}");
+                outcome::skipped(why);
                 break;
             }
         }

@@ -21,6 +21,47 @@ fn packets_go_back_to_their_pool() {
 }
 
 #[test]
+fn packets_of_all_kinds_go_back_to_the_pools_that_they_came_from() {
+    let (pool, other) = (Mempool::new(eal(), 511, 128).unwrap(), Mempool::new(eal(), 255, 256).unwrap());
+    let mut all = frames(&pool, 0, 10);
+    frames(&other, 10, 5).move_to(&mut all);
+    // A chain, in both pools, and a clone with what it is of.
+    let mut chain = pool.packet(&[7; 300]).unwrap();
+    chain.chain(other.packet(&[8; 20]).unwrap()).unwrap();
+    all.push(chain).unwrap();
+    other.clones_of(&frames(&pool, 20, 3), &mut all);
+    frames(&pool, 30, 4).move_to(&mut all);
+    let first = pool.clone_of(&all.frames()[0]).unwrap();
+    assert_eq!((pool.available(), other.available()), (511 - 10 - 3 - 3 - 4 - 1, 255 - 5 - 1 - 3));
+    drop(all);
+    assert_eq!((pool.available(), other.available()), (511 - 2, 255), "the clone keeps what it is of");
+    drop(first);
+    assert_eq!(pool.available(), 511);
+}
+
+#[test]
+fn fresh_frames_are_those_that_came_last_and_are_written_without_a_look_at_others() {
+    let pool = Mempool::new(eal(), 511, 128).unwrap();
+    let mut batch = frames(&pool, 0, 3);
+    let mut fresh = pool.fresh_frames(&mut batch, 8, 60).unwrap();
+    fresh.truncate(4);
+    assert_eq!((fresh.len(), fresh.data_mut().len()), (4, 4));
+    fresh.data_mut().zip(1u8..).for_each(|(data, n)| data.fill(n));
+    assert_eq!(numbers(&batch)[..3], [0, 1, 2]);
+    assert_eq!(batch.frames()[6].data(), [4; 60]);
+    let mut fresh = pool.fresh_frames(&mut batch, 10, 0).unwrap();
+    assert_eq!(
+        fresh.with_lengths(|n| 100 + 14 * n).map(|data| data.len()).collect::<Vec<_>>(),
+        [100, 114, 128]
+    );
+    assert_eq!(fresh.with_lengths(|n| 128 + n).map(|data| data.len()).collect::<Vec<_>>(), [128, 0, 0]);
+    assert_eq!(batch.bytes(), 7 * 60 + 128 + 114 + 128);
+    assert!(pool.fresh_frames(&mut batch, 20, 129).is_none());
+    assert!(pool.fresh_frames(&mut batch, 10, 60).unwrap().is_empty());
+    assert_eq!(batch.len(), 10);
+}
+
+#[test]
 fn an_empty_pool_gives_nothing_rather_than_some() {
     let packets = 2 * BURST - 1;
     let pool = Mempool::new(eal(), packets as u32, 256).unwrap();
@@ -58,6 +99,18 @@ fn pools_are_used_again() {
     for _ in 0..1000 {
         drop(Mempool::new(eal(), 8191, 2048).unwrap());
     }
+}
+
+#[test]
+fn a_pool_that_nobody_uses_makes_room_for_another() {
+    let kept = Mempool::new(eal(), 255, 2048).unwrap();
+    let (idle, out) = (Mempool::new(eal(), 254, 2048).unwrap(), frames(&kept, 3, 2));
+    drop((idle, kept));
+    // Any two of these would not fit.
+    for packets in 60_000..60_020 {
+        assert_eq!(Mempool::new(eal(), packets, 2048).unwrap().available(), packets);
+    }
+    assert_eq!(numbers(&out), [3, 4]);
 }
 
 #[test]
@@ -211,12 +264,11 @@ fn ports_of_one_node_have_one_pool() {
 }
 
 #[test]
-fn a_port_says_what_burst_it_likes_and_gets_no_longer_one() {
+fn a_port_gets_no_longer_burst_than_asked_for() {
     let pool = Mempool::new(eal(), 1023, 128).unwrap();
     let bursts = |burst| PortConfig { burst, ..PortConfig::default() };
-    for (asked, expected) in [(0, BURST), (32, 32), (1, 1), (4000, BURST)] {
+    for (asked, expected) in [(BURST as u16, BURST), (32, 32), (1, 1), (0, 1), (4000, BURST)] {
         let port = Port::open(eal(), "null").unwrap();
-        assert_eq!(port.preferred_burst(), BURST);
         let (mut rx, mut tx) = port.start(&bursts(asked), &pool).unwrap();
         let mut batch = Batch::new();
         assert_eq!((rx[0].burst(), rx[0].receive(&mut batch)), (expected, expected));

@@ -6,7 +6,7 @@ mod common;
 use common::{alone, eal, ip, write_pcap};
 use dpdk::{Batch, Checked, Headers, Mempool, Offloads, Port, PortConfig, RxQueue, TxQueue, TxWork};
 use packet::frame::{
-    Cut, Devices, Fill, Layer, Left, PayloadLayer, Recipe, Sizes, TcpLayer, compose, compose_for,
+    Devices, Fill, Layer, Left, PayloadLayer, Recipe, Segmentation, Sizes, TcpLayer, compose, compose_for,
 };
 use packet::signature::Signature;
 use packet::udp::Datagram;
@@ -159,8 +159,8 @@ fn tags(ours: &mut Open, peer: &mut Open, pool: &Mempool, service: bool) {
     }
 }
 
-/// A frame of TCP with `payload` bytes, to be cut into packets of `segment`, whose checksums are left; and how it is cut.
-fn large(v6: bool, payload: usize, segment: u16, left: Left) -> (Vec<u8>, Cut) {
+/// A frame of TCP with `payload` bytes, to be segmented into packets of `segment`, whose checksums are left; and how.
+fn large(v6: bool, payload: usize, segment: u16, left: Left) -> (Vec<u8>, Segmentation) {
     let address =
         |last: u8| if v6 { format!("[fd00::{last}]:{last}") } else { format!("10.0.0.{last}:{last}") };
     let flow = Flow {
@@ -181,14 +181,15 @@ fn large(v6: bool, payload: usize, segment: u16, left: Left) -> (Vec<u8>, Cut) {
     let mut program = compose_for(&recipe, left).unwrap();
     let mut frame = vec![0; len];
     program.write(&mut frame, 0, &Signature { stream: 0, sequence: 0, sent_ns: 0 });
-    (frame, program.cut().unwrap())
+    (frame, program.segmentation().unwrap())
 }
 
-/// What `ours` cuts is what the software would.
-fn cuts(ours: &mut Open, peer: &mut Open, pool: &Mempool, v6: bool, sizes: &[(usize, u16)]) {
+/// What `ours` segments is what the software would.
+fn segments(ours: &mut Open, peer: &mut Open, pool: &Mempool, v6: bool, sizes: &[(usize, u16)]) {
     let ipv4 = ours.does.tx_ipv4_checksum && !v6;
     for (payload, segment) in sizes {
-        let (frame, cut) = large(v6, *payload, *segment, if ipv4 { Left::All } else { Left::Transport });
+        let (frame, segmentation) =
+            large(v6, *payload, *segment, if ipv4 { Left::All } else { Left::Transport });
         let headers = Headers { l2: 14, l3: if v6 { 40 } else { 20 }, l4: 20, v6, tcp: true };
         let mut mbuf = pool.packet(&frame).unwrap();
         mbuf.request_tx_offload(&TxWork::segments(&headers, ipv4, *segment));
@@ -197,15 +198,15 @@ fn cuts(ours: &mut Open, peer: &mut Open, pool: &Mempool, v6: bool, sizes: &[(us
         assert_eq!(ours.tx.send(&mut batch), 1, "{payload} {segment}");
         let mut got: Vec<Vec<u8>> = Vec::new();
         let deadline = Instant::now() + PATIENCE;
-        while got.len() < cut.packets() {
+        while got.len() < segmentation.packets() {
             assert!(Instant::now() < deadline, "{} of {payload} by {segment} came", got.len());
             peer.rx.receive(&mut batch);
             got.extend(batch.frames().iter().map(|mbuf| mbuf.data().to_vec()));
             batch.clear();
         }
         for (number, got) in got.iter().enumerate() {
-            let mut expected = vec![0; cut.packet_len(number)];
-            cut.write(&frame, number, &mut expected);
+            let mut expected = vec![0; segmentation.packet_len(number)];
+            segmentation.write(&frame, number, &mut expected);
             // Ports do not pad what is shorter than Ethernet's least.
             let padding = expected.split_off(got.len());
             assert!(*got == expected && padding.len() < 6, "{number} of {payload} by {segment}");
@@ -258,7 +259,7 @@ fn pool() -> Mempool {
 #[test]
 fn tap() {
     if let Err(why) = alone() {
-        return eprintln!("skipped: {why}");
+        return outcome::skipped(why);
     }
     let pool = pool();
     let mut ours = open("tap:ndtap1", &pool, true);
@@ -268,7 +269,7 @@ fn tap() {
     leaves(&mut ours, &mut peer, &pool);
     looks(&mut ours, &mut peer, &pool, true);
     assert!(ours.does.tso, "{:?}", ours.does);
-    cuts(&mut ours, &mut peer, &pool, false, &[(3000, 1446), (65, 64), (40_000, 1000)]);
+    segments(&mut ours, &mut peer, &pool, false, &[(3000, 1446), (65, 64), (40_000, 1000)]);
 }
 
 #[test]
@@ -291,7 +292,7 @@ fn vhost_and_virtio() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Between virtual machines nothing is cut: the packet goes whole, and says how it would be.
+/// Between virtual machines nothing is segmented: the packet goes whole, and says how it would be.
 #[test]
 fn large_packets_go_whole_from_virtio_to_vhost() {
     let (pool, folder) = (pool(), folder("tso"));
@@ -301,7 +302,7 @@ fn large_packets_go_whole_from_virtio_to_vhost() {
     up(&vhost, &virtio);
     assert!(virtio.does.tso, "{:?}", virtio.does);
     for v6 in [false, true] {
-        let (mut frame, cut) = large(v6, 60_000, 1460, Left::Transport);
+        let (mut frame, segmentation) = large(v6, 60_000, 1460, Left::Transport);
         let (l3, l4) = (if v6 { 40 } else { 20 }, 20);
         let mut mbuf = pool.packet(&frame).unwrap();
         mbuf.request_tx_offload(&TxWork::segments(&Headers { l2: 14, l3, l4, v6, tcp: true }, false, 1460));
@@ -314,9 +315,9 @@ fn large_packets_go_whole_from_virtio_to_vhost() {
             vhost.rx.receive(&mut batch);
         }
         let [whole] = batch.frames() else { panic!("{} came", batch.len()) };
-        assert_eq!((whole.len(), whole.is_whole(), cut.packets()), (frame.len(), false, 42));
+        assert_eq!((whole.len(), whole.is_whole(), segmentation.packets()), (frame.len(), false, 42));
         // Its checksum, which nobody needs in memory, is the pseudo-header's.
-        let at = cut.headers() - 4;
+        let at = segmentation.headers() - 4;
         frame[at..at + 2].copy_from_slice(&whole.data()[at..at + 2]);
         assert_eq!(whole.data(), &frame[..whole.data().len()]);
     }
@@ -331,7 +332,7 @@ fn large_packets_go_whole_from_virtio_to_vhost() {
 #[test]
 fn af_packet() {
     if let Err(why) = alone() {
-        return eprintln!("skipped: {why}");
+        return outcome::skipped(why);
     }
     ip("link add left type veth peer name right");
     ip("link set left up");

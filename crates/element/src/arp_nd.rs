@@ -33,7 +33,7 @@ impl ElementKind for Options {
     }
 }
 
-/// Element: answers what is for its stations.
+/// Element: answers requests for its addresses.
 #[derive(Debug)]
 pub struct ArpNd(pub InterfaceAddrs);
 
@@ -55,7 +55,7 @@ impl Element for ArpNd {
 /// How often the question is asked again.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// The largest message of those that a station sends on its own account; ports may not pad smaller frames.
+/// The largest message of those that an interface sends by itself; ports may not pad smaller frames.
 const MESSAGE: usize = nd::FRAME + 2 * packet::ethernet::TAG;
 /// The smallest frame.
 const SHORTEST: usize = 60;
@@ -77,16 +77,17 @@ fn send(tx: &mut TxQueue, pool: &Mempool, write: impl FnOnce(&mut [u8]) -> Optio
     }
 }
 
-/// Tell the others on the link whose address it is.
-pub fn announce(stations: &InterfaceAddrs, tx: &mut TxQueue, pool: &Mempool) {
-    for station in stations.own() {
-        send(tx, pool, |out| station.tell(out));
+/// Announce all addresses: gratuitous ARP, unsolicited neighbour advertisements.
+pub fn announce(addrs: &InterfaceAddrs, tx: &mut TxQueue, pool: &Mempool) {
+    for addr in addrs.own() {
+        send(tx, pool, |out| addr.announce(out));
     }
 }
 
-/// Ask as `station` who has an address, for at most `patience`. Answers others meanwhile, as they may ask first.
+/// Resolve an address from `addr` by ARP or neighbour discovery, for at most `patience`. Requests of others are answered
+/// meanwhile, as they may come first.
 pub fn resolve(
-    (stations, station): (&InterfaceAddrs, &InterfaceAddr),
+    (addrs, addr): (&InterfaceAddrs, &InterfaceAddr),
     wanted: &Wanted,
     (rx, tx): (&mut [RxQueue], &mut TxQueue),
     pool: &Mempool,
@@ -98,7 +99,7 @@ pub fn resolve(
     while begun.elapsed() < patience {
         if asked.is_none_or(|asked| asked.elapsed() >= AGAIN) {
             asked = Some(Instant::now());
-            send(tx, pool, |out| station.ask(wanted, out));
+            send(tx, pool, |out| addr.solicit(wanted, out));
         }
         // The answer may come by any queue.
         for rx in rx.iter_mut() {
@@ -106,7 +107,7 @@ pub fn resolve(
             if let Some(mac) = batch.frames().iter().find_map(|mbuf| wanted.heard(mbuf.data())) {
                 return Some(mac);
             }
-            batch.retain(|mbuf| mbuf.is_whole() && stations.respond(mbuf));
+            batch.retain(|mbuf| mbuf.is_whole() && addrs.respond(mbuf));
             tx.send(&mut batch);
             batch.clear();
         }
@@ -125,30 +126,30 @@ mod tests {
     const MAC: Mac = [2, 0, 0, 0, 0, 7];
     const OTHER: Mac = [2, 0, 0, 0, 0, 1];
 
-    fn station(ip: &str, vlans: &[u16]) -> InterfaceAddr {
+    fn addr(ip: &str, vlans: &[u16]) -> InterfaceAddr {
         let tags = Tags::vlans(vlans).expect("at most two");
         InterfaceAddr { mac: MAC, ip: ip.parse().expect("an address"), tags }
     }
 
     /// What `asker` sends to know who has `ip`.
     fn question(asker: &str, ip: &str, vlans: &[u16]) -> Vec<u8> {
-        let asker = InterfaceAddr { mac: OTHER, ..station(asker, vlans) };
+        let asker = InterfaceAddr { mac: OTHER, ..addr(asker, vlans) };
         let mut frame = vec![0; MESSAGE];
         let wanted = Wanted { ip: ip.parse().expect("an address"), tags: asker.tags };
-        let len = asker.ask(&wanted, &mut frame).expect("it can ask");
+        let len = asker.solicit(&wanted, &mut frame).expect("it can ask");
         frame.truncate(len.max(SHORTEST));
         frame
     }
 
     /// What it says to the question, if anything.
-    fn said(station: &InterfaceAddr, mut frame: Vec<u8>, ip: &str, vlans: &[u16]) -> Option<Mac> {
+    fn said(addr: &InterfaceAddr, mut frame: Vec<u8>, ip: &str, vlans: &[u16]) -> Option<Mac> {
         let before = frame.clone();
-        if !station.answer(&mut frame) {
+        if !addr.answer(&mut frame) {
             assert_eq!(frame, before, "what is not answered is left alone");
             return None;
         }
         assert_eq!(frame[..12], [OTHER, MAC].concat());
-        assert!(!station.answer(&mut frame), "an answer is no question");
+        assert!(!addr.answer(&mut frame), "an answer is no question");
         let tags = Tags::vlans(vlans).expect("at most two");
         Wanted { ip: ip.parse().expect("an address"), tags }.heard(&frame)
     }
@@ -156,15 +157,15 @@ mod tests {
     #[test]
     fn it_answers_for_itself_only() {
         for (ours, theirs, nobody) in [("10.0.0.7", "10.0.0.1", "0.0.0.0"), ("fd00::7", "fd00::1", "::")] {
-            let us = station(ours, &[]);
+            let us = addr(ours, &[]);
             assert_eq!(said(&us, question(theirs, ours, &[]), ours, &[]), Some(MAC));
             assert_eq!(said(&us, question(theirs, theirs, &[]), ours, &[]), None);
-            assert_eq!(said(&station(nobody, &[]), question(theirs, nobody, &[]), nobody, &[]), None);
+            assert_eq!(said(&addr(nobody, &[]), question(theirs, nobody, &[]), nobody, &[]), None);
             // Of the other kind of address it has none, and asks for none.
             let other = if ours == "10.0.0.7" { "fd00::9" } else { "10.0.0.9" };
             let wanted = Wanted { ip: other.parse().expect("an address"), tags: Tags::NONE };
-            assert_eq!(us.ask(&wanted, &mut [0; MESSAGE]), None);
-            assert_eq!(station(nobody, &[]).tell(&mut [0; MESSAGE]), None);
+            assert_eq!(us.solicit(&wanted, &mut [0; MESSAGE]), None);
+            assert_eq!(addr(nobody, &[]).announce(&mut [0; MESSAGE]), None);
         }
     }
 
@@ -173,19 +174,19 @@ mod tests {
         for (ours, theirs) in [("10.0.0.7", "10.0.0.1"), ("fd00::7", "fd00::1")] {
             for vlans in [&[][..], &[100], &[200, 100]] {
                 let ask = || question(theirs, ours, vlans);
-                assert_eq!(said(&station(ours, vlans), ask(), ours, vlans), Some(MAC));
+                assert_eq!(said(&addr(ours, vlans), ask(), ours, vlans), Some(MAC));
                 // A port in no VLAN is asked in any, and answers there.
-                assert_eq!(said(&station(ours, &[]), ask(), ours, vlans), Some(MAC));
-                assert_eq!(said(&station(ours, &[101]), ask(), ours, vlans), None);
+                assert_eq!(said(&addr(ours, &[]), ask(), ours, vlans), Some(MAC));
+                assert_eq!(said(&addr(ours, &[101]), ask(), ours, vlans), None);
                 let elsewhere = if vlans.is_empty() { &[100][..] } else { &[] };
-                assert_eq!(said(&station(ours, vlans), ask(), ours, elsewhere), None, "heard elsewhere");
+                assert_eq!(said(&addr(ours, vlans), ask(), ours, elsewhere), None, "heard elsewhere");
             }
         }
     }
 
     #[test]
     fn it_defends_its_address_against_those_who_have_none_yet() {
-        let us = station("fd00::7", &[]);
+        let us = addr("fd00::7", &[]);
         let mut probe =
             Nd::solicitation(OTHER, Ipv6Addr::UNSPECIFIED, "fd00::7".parse().expect("an address"));
         probe.mac = None;
@@ -194,7 +195,7 @@ mod tests {
         frame.truncate(len);
         assert!(!us.answer(&mut frame), "the answer is longer");
         let longer = us.longer(&frame).expect("it is for us");
-        assert_eq!(station("fd00::8", &[]).longer(&frame), None);
+        assert_eq!(addr("fd00::8", &[]).longer(&frame), None);
         frame.resize(longer, 0xaa);
         assert!(us.answer(&mut frame));
         let said = Nd::parse(&frame).expect("an answer");
@@ -208,9 +209,9 @@ mod tests {
     fn what_it_tells_is_heard_by_those_who_want_to_know() {
         for ip in ["10.0.0.7", "fd00::7"] {
             for vlans in [&[][..], &[100], &[200, 100]] {
-                let us = station(ip, vlans);
+                let us = addr(ip, vlans);
                 let mut frame = [0; MESSAGE];
-                let len = us.tell(&mut frame).expect("it has an address");
+                let len = us.announce(&mut frame).expect("it has an address");
                 assert_eq!(Wanted { ip: us.ip, tags: us.tags }.heard(&frame[..len]), Some(MAC));
                 assert!(!us.answer(&mut frame), "nobody asked");
             }

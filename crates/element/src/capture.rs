@@ -13,7 +13,7 @@
 //! go their way all the same.
 
 use crate::capture_ring::{CaptureRingRx, CaptureRingTx, capture_ring};
-use capture::{Direction, Packet, Source, Turn};
+use capture::{Direction, Packet, Source, SourceState};
 use dpdk::Batch;
 use engine::{About, Clock, Cx, Element, Mail};
 use pcap_file::DataLink;
@@ -27,8 +27,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Bytes of the ring in each direction: at full rate some milliseconds, else much longer.
 const RING: usize = 16 << 20;
-/// Packets handed over in one turn, so that a stop is noticed under any load.
-const TURN: usize = 1024;
+/// Packets handed over in one poll, so that a stop is noticed under any load.
+const POLL_MAX: usize = 1024;
 /// How often our clock is compared with the wall's: they drift apart by some microseconds in that time.
 const ALIGN: Duration = Duration::from_secs(1);
 
@@ -277,19 +277,19 @@ impl Source for PortCapture {
         DataLink::ETHERNET
     }
 
-    fn turn(&mut self, keep: &mut dyn FnMut(&Packet<'_>) -> ControlFlow<()>) -> Result<Turn, String> {
+    fn poll(&mut self, keep: &mut dyn FnMut(&Packet<'_>) -> ControlFlow<()>) -> Result<SourceState, String> {
         if self.aligned.1.elapsed() > ALIGN {
             self.aligned = (wall(&self.clock), Instant::now());
         }
         if self.stopped {
             self.clear();
         }
-        for _ in 0..TURN {
+        for _ in 0..POLL_MAX {
             // What was received before what was sent at the same time, as they stand in the list.
             let next = self.rings.iter_mut().enumerate().filter_map(|(i, (ring, _))| Some((ring.peek()?, i)));
             let Some((_, first)) = next.min() else {
                 let over = self.rings.iter_mut().all(|(ring, _)| ring.is_over());
-                return Ok(if over { Turn::Over } else { Turn::Quiet });
+                return Ok(if over { SourceState::Ended } else { SourceState::Idle });
             };
             let (ring, direction) = &mut self.rings[first];
             let Some(head) = ring.take(&mut self.data) else { continue };
@@ -300,10 +300,10 @@ impl Source for PortCapture {
                 direction: Some(*direction),
             };
             if keep(&packet).is_break() {
-                return Ok(Turn::Over);
+                return Ok(SourceState::Ended);
             }
         }
-        Ok(Turn::Busy)
+        Ok(SourceState::Busy)
     }
 
     fn stop(&mut self) {

@@ -1,55 +1,103 @@
-//! Spreads what one queue receives over lanes, where the port does not or must not.
+//! Spreads what one queue receives over outputs, where the port does not or must not.
 //!
-//! A stream's frames take one lane whatever varies in them; those of no stream, that of their flow and its way back. So
+//! A stream's frames take one output whatever varies in them; those of no stream, that of their flow and its way back. So
 //! their order is kept, and who counts a stream sees all of it.
 
+use crate::kind::{Build, ElementKind};
 use dpdk::Batch;
 use engine::{About, Cx, Element};
 use packet::signature::Signature;
 use packet::{FlowKey, Parsed};
+use profile::Error as SetupError;
+use protocol::problem::Problem;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-/// Most lanes.
-pub const LANES: usize = 16;
+/// Most outputs.
+pub const MOST_OUTPUTS: usize = 16;
 
-const OUTPUTS: [&str; LANES] =
+const OUTPUTS: [&str; MOST_OUTPUTS] =
     ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15"];
 
-/// Element: hands each frame to the lane of its stream. What is of no stream goes by flow, and what is of none takes the first lane.
+/// The kind of element.
+pub const KIND: &str = "flow-distributor";
+
+/// Deals packets out over its outputs `0`, `1` and so on: those of a stream to one of them whatever varies in them, others by flow,
+/// both directions alike.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// How many outputs, 1 to 16.
+    #[schemars(range(min = 1, max = 16))]
+    pub outputs: usize,
+}
+
+impl ElementKind for Options {
+    const KIND: &'static str = KIND;
+    const DROPS: &'static [&'static str] = &[];
+    const REPLICABLE: bool = true;
+    const EXAMPLE: &'static str = r#"{"outputs": 2}"#;
+
+    fn check(&self) -> Vec<Problem> {
+        let what = || format!("there cannot be {} outputs", self.outputs);
+        let wrong = !(1..=MOST_OUTPUTS).contains(&self.outputs);
+        wrong
+            .then(|| Problem::new("outputs", what(), format!("Use 1 to {MOST_OUTPUTS}")))
+            .into_iter()
+            .collect()
+    }
+
+    fn outputs(&self) -> Vec<String> {
+        OUTPUTS[..self.outputs.min(MOST_OUTPUTS)].iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn build(&self, _: &mut Build<'_>) -> Result<Box<dyn Element>, SetupError> {
+        Ok(Box::new(Distribute::new(self.outputs)))
+    }
+}
+
+/// Element: hands each frame to the output of its stream. What is of no stream goes by flow, and what is of none takes the first output.
 #[derive(Debug)]
 pub struct Distribute {
-    lanes: usize,
+    outputs: usize,
     key: FlowKey,
 }
 
 impl Distribute {
-    /// Over so many lanes.
-    pub fn new(lanes: usize) -> Self {
-        Self { lanes: lanes.clamp(1, LANES), key: FlowKey::shared() }
+    /// Over so many outputs.
+    pub fn new(outputs: usize) -> Self {
+        Self { outputs: outputs.clamp(1, MOST_OUTPUTS), key: FlowKey::shared() }
     }
 
     #[inline]
-    fn lane(&self, frame: &[u8]) -> usize {
+    fn output(&self, frame: &[u8]) -> usize {
         let ip = Parsed::of(frame).ok().filter(|parsed| parsed.ip.is_some());
         let end = ip.and_then(|parsed| parsed.ip).map_or(frame.len(), |ip| ip.end.into());
         let key = match Signature::find(frame, end) {
             Some(signature) => signature.stream,
             None => ip.map_or(0, |parsed| self.key.hash(frame, &parsed)),
         };
-        key as usize % self.lanes
+        key as usize % self.outputs
     }
 }
 
 impl Element for Distribute {
     fn about(&self) -> About {
-        About { kind: "spread", takes: true, outputs: &OUTPUTS[..self.lanes], drops: &[], polled: false }
+        About {
+            kind: KIND,
+            takes: true,
+            outputs: &OUTPUTS[..self.outputs],
+            drops: Options::DROPS,
+            polled: false,
+        }
     }
 
     #[inline]
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        batch.filter_map(|mbuf| match self.lane(mbuf.data()) {
+        batch.filter_map(|mbuf| match self.output(mbuf.data()) {
             0 => Some(mbuf),
-            lane => {
-                cx.emit(lane, mbuf);
+            output => {
+                cx.emit(output, mbuf);
                 None
             }
         });
@@ -83,19 +131,19 @@ mod tests {
     }
 
     /// One whose hashes are no other ones tomorrow.
-    fn fixed(lanes: usize) -> Distribute {
+    fn fixed(outputs: usize) -> Distribute {
         Distribute {
             key: FlowKey::new([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210]),
-            ..Distribute::new(lanes)
+            ..Distribute::new(outputs)
         }
     }
 
-    /// How many of these frames take each lane.
+    /// How many of these frames take each output.
     fn spread(frames: impl Iterator<Item = Vec<u8>>) -> Vec<usize> {
         let spread = fixed(4);
-        frames.fold(vec![0; 4], |mut lanes, frame| {
-            lanes[spread.lane(&frame)] += 1;
-            lanes
+        frames.fold(vec![0; 4], |mut outputs, frame| {
+            outputs[spread.output(&frame)] += 1;
+            outputs
         })
     }
 
@@ -105,7 +153,7 @@ mod tests {
             |stream| (0..50).map(move |i| frame(&format!("10.0.0.{i}:{i}"), "10.0.1.1:7", Some(stream)));
         assert_eq!(spread((0..8).flat_map(frames)), [100; 4]);
         assert_eq!(spread(frames(6)), [0, 0, 50, 0]);
-        assert_eq!(fixed(4).lane(&[0; 60]), 0);
+        assert_eq!(fixed(4).output(&[0; 60]), 0);
     }
 
     #[test]
@@ -113,10 +161,10 @@ mod tests {
         for (host, far) in [("10.0.0.1", "10.0.1.1"), ("[fd00::1]", "[fd01::1]")] {
             let frames =
                 (0..400).map(|i| frame(&format!("{host}:{}", 49_152 + i), &format!("{far}:7"), None));
-            let lanes = spread(frames.clone());
-            assert!(lanes.iter().all(|n| (70..=130).contains(n)), "{lanes:?}");
+            let outputs = spread(frames.clone());
+            assert!(outputs.iter().all(|n| (70..=130).contains(n)), "{outputs:?}");
             for mut there in frames {
-                let lane = fixed(LANES).lane(&there);
+                let output = fixed(MOST_OUTPUTS).output(&there);
                 let layers = Layers::find(&there).expect("whole");
                 if layers.is_v6() {
                     ipv6::swap(&mut there, layers.ip)
@@ -124,7 +172,7 @@ mod tests {
                     ipv4::swap(&mut there, layers.ip)
                 }
                 udp::swap(&mut there, layers.l4);
-                assert_eq!(fixed(LANES).lane(&there), lane);
+                assert_eq!(fixed(MOST_OUTPUTS).output(&there), output);
             }
         }
     }
@@ -138,8 +186,8 @@ mod tests {
         ) {
             let mut known = frame("10.0.0.1:5", "10.0.0.2:7", Some(9));
             changes.into_iter().for_each(|(at, value)| known[at] = value);
-            prop_assert!(Distribute::new(3).lane(&bytes) < 3);
-            prop_assert!(Distribute::new(3).lane(&known[..cut]) < 3);
+            prop_assert!(Distribute::new(3).output(&bytes) < 3);
+            prop_assert!(Distribute::new(3).output(&known[..cut]) < 3);
         }
     }
 }

@@ -19,7 +19,7 @@ pub struct InterfaceAddr {
     pub tags: Tags,
 }
 
-/// All stations that a port is, at one Ethernet address and in the same VLANs.
+/// All addresses of a port, at one Ethernet address and in the same VLANs.
 #[derive(Debug, Clone)]
 pub struct InterfaceAddrs {
     /// The port's own addresses, of each kind one or none.
@@ -36,12 +36,12 @@ impl InterfaceAddrs {
         let bare = InterfaceAddr { mac, ip: Ipv4Addr::UNSPECIFIED.into(), tags };
         let all: BTreeSet<IpAddr> =
             own.iter().chain(more).copied().filter(|ip| !ip.is_unspecified()).collect();
-        let mut stations = Self { own: Vec::new(), bare, all: all.into_iter().collect() };
+        let mut addrs = Self { own: Vec::new(), bare, all: all.into_iter().collect() };
         // Where it has none of a kind, it asks as the first of those that its streams come from.
         let kinds = [IpAddr::is_ipv4, IpAddr::is_ipv6].map(|kind| own.iter().chain(more).find(|ip| kind(ip)));
         let named = kinds.into_iter().flatten().filter(|ip| !ip.is_unspecified());
-        stations.own = named.map(|ip| InterfaceAddr { ip: *ip, ..bare }).collect();
-        stations
+        addrs.own = named.map(|ip| InterfaceAddr { ip: *ip, ..bare }).collect();
+        addrs
     }
 
     /// The port's own addresses, of each kind one or none.
@@ -54,9 +54,9 @@ impl InterfaceAddrs {
         &self.bare
     }
 
-    /// The station that speaks to `other`: of its kind of address.
+    /// The address that is used towards `other`: of its family.
     pub fn like(&self, other: IpAddr) -> Option<&InterfaceAddr> {
-        self.own.iter().find(|station| station.ip.is_ipv4() == other.is_ipv4())
+        self.own.iter().find(|addr| addr.ip.is_ipv4() == other.is_ipv4())
     }
 
     /// Whether an address is one of these. Who has none takes everything.
@@ -119,13 +119,13 @@ impl InterfaceAddr {
         }
     }
 
-    /// Whether the frame is of the station's VLANs.
+    /// Whether the frame is of the interface's VLANs.
     #[inline]
     pub fn hears(&self, frame: &[u8]) -> bool {
         self.tags == Tags::NONE || self.tags.same_vlans(&Tags::of(frame))
     }
 
-    /// Turn a question for this station into its answer, in place: ARP, neighbour discovery and echo. False,
+    /// Turn a request for this address into its reply, in place: ARP, neighbour discovery and echo. False,
     /// and nothing changed, when it is none, or the answer [is longer](Self::longer).
     pub fn answer(&self, frame: &mut [u8]) -> bool {
         if self.ip.is_unspecified() || !self.hears(frame) {
@@ -147,7 +147,7 @@ impl InterfaceAddr {
         written.is_some()
     }
 
-    /// The length of the answer to `frame`, if it is a question for this station and shorter than its answer:
+    /// The length of the answer to `frame`, if it is a request for this address and shorter than its reply:
     /// one by somebody who has no address yet, and looks whether ours is free.
     pub fn longer(&self, frame: &[u8]) -> Option<usize> {
         let len = nd::FRAME + Tags::of(frame).bytes().len();
@@ -159,7 +159,7 @@ impl InterfaceAddr {
         Nd::parse(frame).filter(ours)
     }
 
-    /// Answer what the packet asks, in its place. False when it asks nothing of this station.
+    /// Turn the packet into its reply. False when it is no request for this address.
     pub fn respond(&self, mbuf: &mut Mbuf) -> bool {
         self.answer(mbuf.data_mut())
             || self.longer(mbuf.data()).is_some_and(|len| {
@@ -168,17 +168,17 @@ impl InterfaceAddr {
             })
     }
 
-    /// Ask who has an address; the length of the question. `None`: this station has none of that kind to be
+    /// Write an ARP request or a neighbour solicitation; its length. `None`: there is no own address of that family to be
     /// answered at.
-    pub fn ask(&self, wanted: &Wanted, out: &mut [u8]) -> Option<usize> {
+    pub fn solicit(&self, wanted: &Wanted, out: &mut [u8]) -> Option<usize> {
         match wanted.ip {
             IpAddr::V4(target) => Arp::request(self.mac, self.ipv4()?, target).emit_tagged(out, &wanted.tags),
             IpAddr::V6(target) => Nd::solicitation(self.mac, self.ipv6()?, target).emit(out, &wanted.tags),
         }
     }
 
-    /// Tell everybody whose address it is (RFC 5227 section 3, RFC 4861 section 7.2.6); the length of the frame.
-    pub fn tell(&self, out: &mut [u8]) -> Option<usize> {
+    /// Write an announcement of the address (RFC 5227 section 3, RFC 4861 section 7.2.6); the length of the frame.
+    pub fn announce(&self, out: &mut [u8]) -> Option<usize> {
         match self.ip {
             IpAddr::V4(_) => Arp::announcement(self.mac, self.ipv4()?).emit_tagged(out, &self.tags),
             IpAddr::V6(_) => Nd::announcement(self.mac, self.ipv6()?).emit(out, &self.tags),

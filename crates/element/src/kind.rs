@@ -10,6 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -24,6 +25,10 @@ pub trait ElementKind: DeserializeOwned + Serialize + JsonSchema + Send + Sync +
     const REPLICABLE: bool;
     /// Options that work, as JSON: for the reference, and for the tests that every kind must pass.
     const EXAMPLE: &'static str;
+    /// Whether other elements may lead to it.
+    const TAKES: bool = true;
+    /// Whether it works for a run only: it sends or measures the groups of a profile.
+    const OF_RUN: bool = false;
 
     /// What is wrong with the options beside their types. Keys are those of the options.
     fn check(&self) -> Vec<Problem> {
@@ -98,6 +103,30 @@ pub struct Build<'a> {
     pub ports: &'a [GraphPort],
     /// Files that packets are written to. They end when the graph has.
     pub captures: &'a mut Vec<Capture>,
+    /// What kinds of other crates need besides, and what they leave for those who made the graph.
+    pub extensions: &'a mut Extensions,
+}
+
+/// Values by their type: what only some kinds of elements know of.
+#[derive(Debug, Default)]
+pub struct Extensions(Vec<Box<dyn Any>>);
+
+impl Extensions {
+    /// Add one.
+    pub fn insert<T: Any>(&mut self, value: T) {
+        self.0.push(Box::new(value));
+    }
+
+    /// The one of this type, if there is one.
+    pub fn get_mut<T: Any>(&mut self) -> Option<&mut T> {
+        self.0.iter_mut().find_map(|value| value.downcast_mut())
+    }
+
+    /// Take it out.
+    pub fn take<T: Any>(&mut self) -> Option<T> {
+        let at = self.0.iter().position(|value| value.is::<T>())?;
+        self.0.swap_remove(at).downcast().ok().map(|value| *value)
+    }
 }
 
 impl Build<'_> {
@@ -132,6 +161,10 @@ pub struct KindEntry {
     pub replicable: bool,
     /// Options that work.
     pub example: &'static str,
+    /// Whether other elements may lead to it.
+    pub takes: bool,
+    /// Whether it works for a run only.
+    pub of_run: bool,
     read: Read,
     schema: fn(&mut SchemaGenerator) -> Schema,
 }
@@ -143,6 +176,8 @@ pub const fn kind<K: ElementKind>() -> KindEntry {
         drops: K::DROPS,
         replicable: K::REPLICABLE,
         example: K::EXAMPLE,
+        takes: K::TAKES,
+        of_run: K::OF_RUN,
         read: read::<K>,
         schema: |generator| K::json_schema(generator),
     }

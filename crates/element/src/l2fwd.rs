@@ -2,7 +2,7 @@
 //! through costs.
 
 use crate::kind::{Build, ElementKind};
-use dpdk::Batch;
+use dpdk::{Batch, Mbuf};
 use engine::{About, Cx, Element};
 use packet::ethernet;
 use profile::{Error as SetupError, Forward};
@@ -54,8 +54,15 @@ impl Element for L2fwd {
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         match self.0 {
             Forward::Io => {}
-            // The first segment has the addresses, however many there are.
-            Forward::Macswap => cx.sift(batch, |mbuf| macswap(mbuf.data_mut())),
+            Forward::Macswap => {
+                // The first segment has the addresses, however many there are.
+                let swapped = batch.data_mut().fold(true, |all, frame| macswap(frame).is_ok() & all);
+                if !swapped {
+                    // What still shares its bytes got none of its own.
+                    let keep = |mbuf: &mut Mbuf| mbuf.data().len() >= ethernet::LEN && !mbuf.is_shared();
+                    cx.sift(batch, |mbuf| if keep(mbuf) { Ok(()) } else { Err(TRUNCATED) });
+                }
+            }
         }
     }
 }

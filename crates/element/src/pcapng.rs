@@ -8,7 +8,7 @@
 use crate::capture::{compile, wall};
 use crate::capture_ring::{CaptureRingRx, CaptureRingTx, capture_ring};
 use crate::kind::{Build, ElementKind};
-use capture::{Capture, Packet, Source, Turn};
+use capture::{Capture, Packet, Source, SourceState};
 use dpdk::Batch;
 use engine::{About, Clock, Cx, Element};
 use pcap_file::DataLink;
@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 
 /// Bytes of the ring: at full rate some milliseconds.
 const RING: usize = 16 << 20;
-/// Packets handed over in one turn, so that a stop is noticed under any load.
-const TURN: usize = 1024;
+/// Packets handed over in one poll, so that a stop is noticed under any load.
+const POLL_MAX: usize = 1024;
 /// How often our clock is compared with the wall's.
 const ALIGN: Duration = Duration::from_secs(1);
 /// The ring has no room: the file's writer cannot keep up.
@@ -176,14 +176,14 @@ impl Source for Frames {
         DataLink::ETHERNET
     }
 
-    fn turn(&mut self, keep: &mut dyn FnMut(&Packet<'_>) -> ControlFlow<()>) -> Result<Turn, String> {
+    fn poll(&mut self, keep: &mut dyn FnMut(&Packet<'_>) -> ControlFlow<()>) -> Result<SourceState, String> {
         if self.aligned.1.elapsed() > ALIGN {
             self.aligned = (wall(&self.clock), Instant::now());
         }
-        for _ in 0..TURN {
+        for _ in 0..POLL_MAX {
             let Some(head) = self.ring.take(&mut self.data) else {
                 let over = self.stopped || self.ring.is_over();
-                return Ok(if over { Turn::Over } else { Turn::Quiet });
+                return Ok(if over { SourceState::Ended } else { SourceState::Idle });
             };
             let packet = Packet {
                 stamp: Duration::from_nanos(self.aligned.0.saturating_add(head.stamp)),
@@ -192,10 +192,10 @@ impl Source for Frames {
                 direction: None,
             };
             if keep(&packet).is_break() {
-                return Ok(Turn::Over);
+                return Ok(SourceState::Ended);
             }
         }
-        Ok(Turn::Busy)
+        Ok(SourceState::Busy)
     }
 
     fn stop(&mut self) {
@@ -256,9 +256,9 @@ mod tests {
             seen.push((packet.stamp.as_nanos(), packet.len, packet.data.len()));
             ControlFlow::Continue(())
         };
-        assert_eq!(frames.turn(&mut keep), Ok(Turn::Quiet));
+        assert_eq!(frames.poll(&mut keep), Ok(SourceState::Idle));
         frames.stop();
-        assert_eq!(frames.turn(&mut keep), Ok(Turn::Over));
+        assert_eq!(frames.poll(&mut keep), Ok(SourceState::Ended));
         assert_eq!(seen, [(1_005, 100, 64)]);
         assert!(!over.load(Ordering::Relaxed));
         drop(frames);

@@ -37,7 +37,7 @@ impl ElementKind for Options {
 #[derive(Debug)]
 pub struct Reflector(pub InterfaceAddrs);
 
-/// A UDP datagram for another address than the station's.
+/// A UDP datagram for another address than the interface's.
 const NOT_FOR_US: usize = Fault::NAMES.len();
 /// Its headers may be in order, but not all of it is at hand.
 const SEGMENTED: usize = NOT_FOR_US + 1;
@@ -55,7 +55,7 @@ const DROPS: [&str; SEGMENTED + 1] = {
 
 /// Send `frame` back, in place. Checksums stay right: no sum changes when its parts change places.
 #[inline]
-pub fn reflect(frame: &mut [u8], stations: &InterfaceAddrs) -> Result<(), usize> {
+pub fn reflect(frame: &mut [u8], addrs: &InterfaceAddrs) -> Result<(), usize> {
     let layers = match Layers::find(frame) {
         Ok(layers) if layers.protocol == protocol::UDP => layers,
         other => return Err(other.err().unwrap_or(Fault::NotUdp) as usize),
@@ -63,7 +63,7 @@ pub fn reflect(frame: &mut [u8], stations: &InterfaceAddrs) -> Result<(), usize>
     if layers.end - layers.l4 < udp::LEN {
         return Err(Fault::Truncated as usize);
     }
-    if !stations.bare().hears(frame) || !stations.takes(destination(frame, &layers)) {
+    if !addrs.bare().hears(frame) || !addrs.takes(destination(frame, &layers)) {
         return Err(NOT_FOR_US);
     }
     ethernet::swap(frame);
@@ -118,7 +118,7 @@ mod tests {
         frame
     }
 
-    fn station(ip: &str) -> InterfaceAddrs {
+    fn addr(ip: &str) -> InterfaceAddrs {
         one(ip).into()
     }
 
@@ -134,7 +134,7 @@ mod tests {
             ("1.1.1.1:5", "2.2.2.2:7", "0.0.0.0"),
         ] {
             let mut there = frame(from, to);
-            assert_eq!(reflect(&mut there, &station(ip)), Ok(()));
+            assert_eq!(reflect(&mut there, &addr(ip)), Ok(()));
             let mut back = frame(to, from);
             ethernet::swap(&mut back);
             assert_eq!(there, back);
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn what_is_not_for_it_is_named() {
-        let other = station("10.0.0.9");
+        let other = addr("10.0.0.9");
         let why = reflect(&mut frame("10.0.0.1:5", "10.0.0.2:7"), &other).expect_err("not for us");
         assert_eq!(DROPS[why], "not_for_us");
         let mut broken = frame("10.0.0.1:5", "10.0.0.9:7");

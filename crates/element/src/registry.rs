@@ -16,6 +16,7 @@ pub const KINDS: &[KindEntry] = &[
     kind::<crate::sample::Options>(),
     kind::<crate::pcapng::Options>(),
     kind::<crate::balance::Options>(),
+    kind::<crate::distribute::Options>(),
     kind::<crate::l2fwd::Options>(),
     kind::<crate::reflect::Options>(),
     kind::<crate::arp_nd::Options>(),
@@ -31,6 +32,13 @@ impl Registry {
     /// Of these lists.
     pub fn new(lists: &[&[KindEntry]]) -> Self {
         Self(lists.concat())
+    }
+
+    /// With the kinds of one more list.
+    #[must_use]
+    pub fn with(mut self, list: &[KindEntry]) -> Self {
+        self.0.extend_from_slice(list);
+        self
     }
 
     /// The kind of this name.

@@ -55,21 +55,21 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// One end of a packet's flow.
+/// Source or destination, for addresses and ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum AddressSide {
     Source,
     Destination,
 }
 
-/// The address of this end, as a number.
+/// The source or destination address, as a number.
 #[inline]
-fn address(frame: &[u8], meta: &Meta, end: End) -> Option<u128> {
+fn address(frame: &[u8], meta: &Meta, end: AddressSide) -> Option<u128> {
     if !meta.flags.has(MetaFlags::IP) {
         return None;
     }
     let ip = frame.get(usize::from(meta.l3)..)?;
-    let second = usize::from(end == End::Destination);
+    let second = usize::from(end == AddressSide::Destination);
     if meta.flags.has(MetaFlags::V6) {
         ip.get(8 + 16 * second..)?.first_chunk().map(|octets| u128::from_be_bytes(*octets))
     } else {
@@ -78,9 +78,9 @@ fn address(frame: &[u8], meta: &Meta, end: End) -> Option<u128> {
     }
 }
 
-/// The port of this end; of an ICMP query its identifier.
+/// The source or destination port; of an ICMP query its identifier.
 #[inline]
-fn port(frame: &[u8], meta: &Meta, end: End) -> Option<u16> {
+fn port(frame: &[u8], meta: &Meta, end: AddressSide) -> Option<u16> {
     if !meta.flags.has(MetaFlags::L4) {
         return None;
     }
@@ -88,7 +88,7 @@ fn port(frame: &[u8], meta: &Meta, end: End) -> Option<u16> {
     let at = match (meta.protocol, end) {
         (
             protocol::TCP | protocol::UDP | protocol::UDP_LITE | protocol::SCTP | protocol::DCCP,
-            End::Source,
+            AddressSide::Source,
         ) => 0,
         (protocol::TCP | protocol::UDP | protocol::UDP_LITE | protocol::SCTP | protocol::DCCP, _) => 2,
         (protocol::ICMP, _) if matches!(transport.first()?, 0 | 8 | 13 | 14) => 4,
@@ -153,7 +153,7 @@ impl InsideAddress {
         Self { key: FlowKey::shared(), inside: inside.into_iter().collect() }
     }
 
-    /// The replica for a subscriber's address and VLANs: who hands out outside ports must know.
+    /// The replica for a subscriber's address and VLANs: what allocates outside ports must know.
     pub fn owner(&self, address: IpAddr, vlans: [u16; 2], replicas: usize) -> usize {
         self.pick(number(address), vlans, replicas)
     }
@@ -170,7 +170,8 @@ impl Affinity for InsideAddress {
     #[inline]
     fn replica(&mut self, mbuf: &Mbuf, replicas: usize) -> usize {
         let Some(meta) = known(mbuf, &self.key) else { return 0 };
-        let end = if self.inside.contains(&meta.in_port) { End::Source } else { End::Destination };
+        let end =
+            if self.inside.contains(&meta.in_port) { AddressSide::Source } else { AddressSide::Destination };
         match address(mbuf.data(), &meta, end) {
             Some(address) => self.pick(address, meta.tags, replicas),
             // ARP and the like.
@@ -203,7 +204,7 @@ pub struct Overlap {
 }
 
 /// What comes for an outside address and port to the replica that owns it. ICMP errors go by the packet that they quote;
-/// later fragments and whatever nobody owns go by their address, all of one address to one replica.
+/// later fragments and ports without an owner go by their address, all of one address to one replica.
 #[derive(Debug, Clone)]
 pub struct PortBlocks {
     key: FlowKey,
@@ -240,8 +241,8 @@ impl PortBlocks {
 impl Affinity for PortBlocks {
     fn replica(&mut self, mbuf: &Mbuf, replicas: usize) -> usize {
         let (frame, Some(meta)) = (mbuf.data(), known(mbuf, &self.key)) else { return 0 };
-        let Some(to) = address(frame, &meta, End::Destination) else { return 0 };
-        let owner = match port(frame, &meta, End::Destination) {
+        let Some(to) = address(frame, &meta, AddressSide::Destination) else { return 0 };
+        let owner = match port(frame, &meta, AddressSide::Destination) {
             Some(port) => self.owner(to, port),
             None => quoted(frame, &meta).and_then(|(address, port)| self.owner(address, port)),
         };

@@ -68,7 +68,7 @@ pub(crate) struct Watch {
     stamp: u64,
     /// Ticks up to it that are not accounted for.
     spent: u64,
-    /// Something was done since, so that the stamp will not do for whoever asks.
+    /// Something was done since, so that the stamp is too old for the next reader.
     stale: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What elements and workers count. Written by one worker, read by anybody at any time.
+//! The counters of elements and workers: one writer, read by any thread at any time.
 
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ pub const REASONS: usize = 60;
 pub const BUILT_IN: [&str; 2] = ["refused", "overflow"];
 /// The next element had no room.
 pub(crate) const REFUSED: usize = 0;
-/// More went to one output at once than there was room for.
+/// More packets were emitted to one output in a batch than it had room for.
 pub(crate) const OVERFLOW: usize = 1;
 
 /// A counter with one writer. Not a read-modify-write instruction, which would cost twenty times as much.
@@ -145,7 +145,7 @@ impl ElementStats {
         }
     }
 
-    /// Mean packets that were worked on at once; 0 when there were none.
+    /// Mean packets per batch; 0 when there were none.
     pub fn packets_per_batch(&self) -> f64 {
         match self.batches {
             0 => 0.0,
@@ -168,7 +168,7 @@ pub struct WorkerStats {
     pub turns: u64,
     /// Ticks spent on packets.
     pub busy_cycles: u64,
-    /// Ticks spent looking for packets in vain, without sleep.
+    /// Ticks spent in polls that found no packets, without sleep.
     pub idle_cycles: u64,
     /// Nanoseconds asleep.
     pub slept_ns: u64,

@@ -5,7 +5,7 @@ use crate::counters::{BUILT_IN, Counters, OVERFLOW, REFUSED};
 use crate::mailbox::Mail;
 use dpdk::{BURST, Batch, Mbuf, RingRoom};
 
-/// What an element is, told once before it runs.
+/// The declaration of an element, read once before it runs.
 #[derive(Debug, Clone, Copy)]
 pub struct About {
     /// What kind of element, such as `reflector`.
@@ -26,7 +26,7 @@ pub struct About {
 /// element without outputs *refuses* what it leaves. Packets for other outputs go through [`Cx::emit`] or [`Cx::offer`].
 ///
 /// Every output has back-pressure: what the next element, or the ring to it, does not take comes back in
-/// [`refused`](Element::refused), to be kept and sent again. Who would rather not begin what cannot be sent asks
+/// [`refused`](Element::refused), to be kept and sent again. An element that must not begin what cannot be sent asks
 /// [`Cx::room`] first.
 /// Packets that end here end through [`Cx::sift`] or [`Cx::discard`], which count them by reason (or
 /// [`Cx::count`] does), or [`Cx::consume`], for a sink that has done its work.
@@ -66,7 +66,7 @@ pub trait Element: Send {
     }
 
     /// Called every few milliseconds and once at the end, off the packets' way: the place to send results to
-    /// whoever wants them.
+    /// the caller.
     fn tick(&mut self, now: u64) {
         let _now = now;
     }

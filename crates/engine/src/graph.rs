@@ -182,6 +182,19 @@ impl Graph {
         Some(ElementId(self.nodes.len() - 1))
     }
 
+    /// Add an element of which there are these instances, all of one kind. Without any nothing is added.
+    pub fn add_instances(
+        &mut self,
+        name: impl Into<String>,
+        instances: Vec<Box<dyn Element>>,
+    ) -> Option<ElementId> {
+        let mut instances = instances.into_iter();
+        let element = instances.next()?;
+        let more: Option<More> = (instances.len() > 0).then(|| Box::new(move |_| instances.next()) as More);
+        self.nodes.push(Node { name: name.into(), about: element.about(), element, more });
+        Some(ElementId(self.nodes.len() - 1))
+    }
+
     /// Give a rule that placements may name a name. `make` is called for each edge that leads to replicas that go by it.
     pub fn affinity<A: Affinity + 'static>(
         &mut self,

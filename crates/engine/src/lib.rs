@@ -17,7 +17,7 @@
 //! - up to 60 reasons to drop; timers in `timer::TimerWheel`, looked at from [`Element::poll`] with [`Cx::wake_at`].
 //!
 //! On the packet path nothing allocates, locks or waits. Counters are written by one worker each and read
-//! by anybody; whatever else an element has to tell it sends from [`Element::tick`].
+//! by any thread; other reports an element sends from [`Element::tick`].
 
 pub mod affinity;
 pub mod clock;
@@ -32,7 +32,6 @@ pub mod placement;
 pub mod port;
 mod replicas;
 mod run;
-pub mod topology;
 pub mod trace;
 mod worker;
 
@@ -46,4 +45,3 @@ pub use mailbox::{ControlError, Mail, Request};
 pub use parser::Parser;
 pub use placement::{Placement, Replicas, WorkerSpec};
 pub use run::{Engine, EngineError, Options, View};
-pub use topology::{CoreError, CoreRequest, Threads, Topology};

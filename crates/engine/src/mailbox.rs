@@ -6,7 +6,7 @@
 //! ```
 //! A worker looks into its mailbox when a bit says that there is something; that bit lies in the word it reads each turn
 //! anyway to learn whether it must stop. What an element does with a request it does with its own data: nothing is locked.
-//! A request should take no longer than a burst of packets does; who wants much asks for it page by page, each page a
+//! A request should take no longer than a burst of packets does; large answers are asked for page by page, each page a
 //! request that says where it begins and an answer that says where the next one does.
 
 use std::any::Any;
@@ -21,7 +21,7 @@ const CAPACITY: usize = 64;
 /// Requests that a worker answers between two turns.
 const AT_ONCE: usize = 8;
 
-/// Something that can be asked of an element, and what it answers.
+/// A request to an element, and the type of its reply.
 ///
 /// ```
 /// # use engine::Request;
@@ -48,12 +48,12 @@ impl fmt::Debug for Mail {
 
 impl Mail {
     /// If it is an `R`, answer it. If not, it is given back, to be tried as something else. Mail that nobody answers is
-    /// [`ControlError::NotUnderstood`] to who sent it.
+    /// [`ControlError::NotUnderstood`] to its sender.
     pub fn answer<R: Request>(self, answer: impl FnOnce(R) -> R::Reply) -> Result<(), Mail> {
         let Self { request, reply } = self;
         match request.downcast::<R>() {
             Ok(request) => {
-                // Its place is free: a request has one answer. Who asked may have stopped waiting.
+                // Its place is free: a request has one answer. The sender may have stopped waiting.
                 let _late = reply.try_send(Box::new(answer(*request)));
                 Ok(())
             }
@@ -92,7 +92,7 @@ const STOP: u8 = 1;
 /// There is mail.
 const MAIL: u8 = 2;
 
-/// What a worker looks at each turn.
+/// The word that a worker reads each turn.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Signal(AtomicU8);
@@ -124,7 +124,7 @@ impl Signal {
 
 /// Where mail for the elements of one worker is put in.
 #[derive(Debug, Clone)]
-pub(crate) struct Slot {
+pub(crate) struct MailSender {
     mail: SyncSender<(usize, Mail)>,
     signal: Arc<Signal>,
 }
@@ -137,13 +137,13 @@ pub(crate) struct Mailbox {
 }
 
 /// A mailbox.
-pub(crate) fn mailbox() -> (Slot, Mailbox) {
+pub(crate) fn mailbox() -> (MailSender, Mailbox) {
     let (put, take) = sync_channel(CAPACITY);
     let signal = Arc::<Signal>::default();
-    (Slot { mail: put, signal: Arc::clone(&signal) }, Mailbox { mail: take, signal })
+    (MailSender { mail: put, signal: Arc::clone(&signal) }, Mailbox { mail: take, signal })
 }
 
-impl Slot {
+impl MailSender {
     /// Ask the element at this place of the worker, called `name`, and wait for the answer.
     pub(crate) fn request<R: Request>(
         &self,
@@ -218,10 +218,10 @@ mod tests {
 
     #[test]
     fn a_request_is_answered_by_its_kind() {
-        let (slot, mailbox) = mailbox();
+        let (sender, mailbox) = mailbox();
         let asker = std::thread::spawn(move || {
-            let answers = (slot.request(100, "a", Double(21), LONG), slot.request(0, "a", Unknown, LONG));
-            slot.stop();
+            let answers = (sender.request(100, "a", Double(21), LONG), sender.request(0, "a", Unknown, LONG));
+            sender.stop();
             answers
         });
         while !mailbox.signal.must_stop() {
@@ -236,11 +236,11 @@ mod tests {
 
     #[test]
     fn what_waits_is_bounded_and_worked_off_in_parts() {
-        let (slot, mailbox) = mailbox();
+        let (sender, mailbox) = mailbox();
         for _ in 0..CAPACITY {
-            assert_eq!(slot.request(0, "a", Double(1), SHORT), Err(ControlError::Late("a".into())));
+            assert_eq!(sender.request(0, "a", Double(1), SHORT), Err(ControlError::Late("a".into())));
         }
-        assert_eq!(slot.request(0, "a", Double(1), SHORT), Err(ControlError::Busy("a".into())));
+        assert_eq!(sender.request(0, "a", Double(1), SHORT), Err(ControlError::Busy("a".into())));
         for _ in 0..CAPACITY / AT_ONCE {
             assert!(mailbox.signal.is_set());
             assert_eq!(serve(&mailbox), AT_ONCE);
@@ -250,6 +250,6 @@ mod tests {
         mailbox.signal.stop();
         assert!(mailbox.signal.must_stop() && mailbox.signal.is_set());
         drop(mailbox);
-        assert_eq!(slot.request(0, "a", Double(1), SHORT), Err(ControlError::Stopped("a".into())));
+        assert_eq!(sender.request(0, "a", Double(1), SHORT), Err(ControlError::Stopped("a".into())));
     }
 }

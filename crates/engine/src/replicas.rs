@@ -140,7 +140,7 @@ fn check(
     Ok(())
 }
 
-/// What a placement says of who runs where.
+/// Which elements a placement puts on which worker.
 struct Assignments {
     /// By name: the worker, and whether there is such an element.
     named: BTreeMap<String, (usize, bool)>,

@@ -4,7 +4,7 @@ use crate::counters::{BUILT_IN, Counters, ElementStats, WorkerCounters, WorkerSt
 use crate::element::About;
 use crate::graph::{EdgeView, Graph, GraphError};
 use crate::idle::IdlePolicy;
-use crate::mailbox::{ControlError, Request, Slot, mailbox};
+use crate::mailbox::{ControlError, MailSender, Request, mailbox};
 use crate::placement::Placement;
 use crate::replicas::PlacedGraph;
 use crate::trace::{self, Filter, TraceControl, Traced, Tracer};
@@ -67,13 +67,13 @@ pub struct Engine {
     view: View,
 }
 
-/// What is to be seen of a graph at work, from any thread. It outlives the engine, and shows then what was last.
+/// A view of a running graph for any thread. It outlives the engine, and then shows the last values.
 #[derive(Clone)]
 pub struct View {
     elements: Arc<[Watched]>,
     edges: Arc<[EdgeView]>,
     workers: Arc<[(Option<usize>, Arc<WorkerCounters>)]>,
-    slots: Arc<[Slot]>,
+    senders: Arc<[MailSender]>,
     control: Arc<TraceControl>,
 }
 
@@ -106,10 +106,10 @@ impl Engine {
         graph.check()?;
         let control = Arc::new(TraceControl::new(placement.workers.len()));
         let worker = || {
-            let (slot, mailbox) = mailbox();
-            (slot, Worker::new(options.idle, options.tick_ns, mailbox, Tracer::new(Arc::clone(&control))))
+            let (sender, mailbox) = mailbox();
+            (sender, Worker::new(options.idle, options.tick_ns, mailbox, Tracer::new(Arc::clone(&control))))
         };
-        let (slots, mut workers): (Vec<Slot>, Vec<Worker>) =
+        let (senders, mut workers): (Vec<MailSender>, Vec<Worker>) =
             placement.workers.iter().map(|_| worker()).unzip();
         // Where each element is within its worker.
         let mut places = Vec::new();
@@ -168,7 +168,8 @@ impl Engine {
         let cores: Vec<_> = placement.workers.iter().map(|worker| worker.core).collect();
         let watched =
             cores.iter().copied().zip(workers.iter().map(|worker| worker.counters.clone())).collect();
-        let view = View { elements: elements.into(), edges, workers: watched, slots: slots.into(), control };
+        let view =
+            View { elements: elements.into(), edges, workers: watched, senders: senders.into(), control };
         let mut engine = Self { threads: Vec::new(), view };
         let (ready, answers) = channel();
         for (number, (worker, core)) in workers.into_iter().zip(cores).enumerate() {
@@ -210,7 +211,7 @@ impl Engine {
     }
 
     fn halt(&mut self) {
-        self.view.slots.iter().for_each(Slot::stop);
+        self.view.senders.iter().for_each(MailSender::stop);
         // All workers are joined before the first is dropped: no port closes while others still use it.
         let workers: Vec<_> = self.threads.drain(..).map(JoinHandle::join).collect();
         if workers.iter().any(Result::is_err) {
@@ -262,10 +263,10 @@ impl View {
                 self.elements.iter().map(|element| element.name.as_str()).collect::<Vec<_>>().join(", ");
             return Err(ControlError::NoElement { name: name.into(), known });
         };
-        self.slots[element.worker].request(element.place, name, request, patience)
+        self.senders[element.worker].request(element.place, name, request, patience)
     }
 
-    /// Trace the next packets that come from a source and that the filter wants, at most [`trace::PACKETS`]. What
+    /// Trace the next packets that come from a source and match the filter, at most [`trace::PACKETS`]. What
     /// was traced before is forgotten. `filter` is called once for each worker.
     pub fn trace(&self, packets: usize, filter: impl Fn() -> Filter) {
         self.control.ask(packets, filter);

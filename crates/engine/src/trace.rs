@@ -1,8 +1,8 @@
-//! The way of single packets through a graph: which elements they passed, when, and what each did with them.
+//! Packet trace: the path of single packets through a graph: which elements they passed, when, and what each did with them.
 //!
-//! Off, it costs nothing: workers run a loop without it, and look at each tick whether they are asked for the other
+//! Off, it costs nothing: workers run a loop without it, and check at each tick whether they are to run the other
 //! one. On, a batch that holds a traced packet is handed on packet by packet, so that what an element counts
-//! meanwhile is what it did with that one. It ends by itself when the packets asked for have gone their way.
+//! meanwhile is what it did with that one. It ends by itself when as many packets as requested are through.
 //!
 //! A packet is known by its buffer while it is under way between elements, also over rings. What an element keeps
 //! and sends later begins anew, and so does what comes out of a port.
@@ -84,7 +84,7 @@ struct Note {
     fate: Fate,
 }
 
-/// What is shared by all who take part in one trace.
+/// What the workers and the reader of one trace share.
 pub(crate) struct Request {
     /// For the workers that do not take part yet.
     filters: Mutex<Vec<Filter>>,
@@ -94,7 +94,7 @@ pub(crate) struct Request {
     missing: AtomicUsize,
     /// Workers that still do, or will.
     present: AtomicUsize,
-    /// Nobody wants more of it.
+    /// The reader has ended it.
     ended: AtomicBool,
     /// Packets found.
     found: AtomicUsize,
@@ -126,20 +126,20 @@ impl Request {
         }
     }
 
-    /// Whether all packets that were asked for have gone their way, or nobody wants more.
+    /// Whether all packets that were asked for are through, or the reader has ended the trace.
     fn is_over(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
             || self.found.load(Ordering::Relaxed) >= self.packets
                 && self.buffers.iter().all(|buffer| buffer.load(Ordering::Relaxed) == 0)
     }
 
-    /// The packet in this buffer, if it is traced. Whoever has the buffer is the only one to ask.
+    /// The packet in this buffer, if it is traced. To be called by the owner of the buffer only.
     fn packet(&self, mbuf: &Mbuf) -> Option<usize> {
         self.buffers.iter().position(|buffer| buffer.load(Ordering::Relaxed) == mbuf.buffer())
     }
 }
 
-/// Where a trace is asked for, and workers see it.
+/// Requests for traces, seen by all workers.
 pub(crate) struct TraceControl {
     workers: usize,
     /// How many were asked for so far.
@@ -164,7 +164,7 @@ impl TraceControl {
         self.request.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// No more of it: workers leave with their next tick.
+    /// The trace is over: workers stop tracing with their next tick.
     pub(crate) fn end(&self) {
         if let Some(request) = self.request() {
             request.ended.store(true, Ordering::Relaxed);
@@ -209,9 +209,9 @@ pub(crate) struct Tracer {
     filter: Option<Filter>,
     notes: Vec<Note>,
     frames: Vec<(usize, usize, Vec<u8>)>,
-    /// Bit n: packet n is held here, and that was told.
+    /// Bit n: packet n is held here, and that is recorded.
     held: u64,
-    /// Bit n: packet n was refused here, and that was told. It may be so very often before it goes on.
+    /// Bit n: packet n was refused here, and that is recorded. It may be refused very often before it goes on.
     refused: u64,
 }
 

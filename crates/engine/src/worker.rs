@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Of so many turns with work, one is timed element by element.
 const TIMED: u32 = 16;
-/// After so many turns with work the worker looks at its watch, whether or not anybody asked for the time.
+/// After so many turns with work the worker reads the time stamp counter, needed or not.
 const LOOK: u32 = 4;
 
 /// Where an output leads.
@@ -161,7 +161,7 @@ impl Worker {
         }
     }
 
-    /// Account for the time since this was done last, spent on packets or in vain.
+    /// Account for the time since the last call, spent on packets or in empty polls.
     #[inline]
     fn account(&mut self, busy: bool) -> u64 {
         let spent = self.watch.lap();

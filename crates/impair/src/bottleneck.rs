@@ -59,7 +59,7 @@ pub(crate) struct Bottleneck<L> {
     /// When the line is free, ns, and 2^-32 ns.
     free_at: u64,
     fraction: u32,
-    /// The head was found to be dropped when its turn was foreseen.
+    /// CoDel has decided, ahead of time, that the head is dropped when it gets to the line.
     doomed: bool,
     rng: SmallRng,
 }
@@ -208,7 +208,7 @@ impl<L> Bottleneck<L> {
         let Some(line) = self.line else {
             let head = self.queue.pop_front()?;
             let burst = store.burst(&head.load);
-            self.leave(u64::from(burst.packets), burst.total());
+            self.uncount(u64::from(burst.packets), burst.total());
             return Some((now, head.load));
         };
         // Whether the packet before the head was dropped at the head's moment; and that moment.
@@ -229,7 +229,7 @@ impl<L> Bottleneck<L> {
             }
             let burst = store.burst(&head.load);
             if self.drops_head(start, since, burst.bytes_of(1), again) {
-                let dropped = self.cut(1, store)?;
+                let dropped = self.dequeue(1, store)?;
                 stats.codel_dropped.add(store.burst(&dropped).packets.into());
                 store.free(dropped);
                 again = true;
@@ -259,7 +259,7 @@ impl<L> Bottleneck<L> {
             let end = line.time(burst.bytes_of(count)) + u128::from(self.fraction);
             self.fraction = end as u32;
             self.free_at = start + (end >> 32) as u64;
-            let piece = self.cut(count, store)?;
+            let piece = self.dequeue(count, store)?;
             return Some((self.free_at, piece));
         }
     }
@@ -276,7 +276,7 @@ impl<L> Bottleneck<L> {
     }
 
     /// Take the first `count` packets of the head.
-    fn cut<C: PacketStore<Load = L>>(&mut self, count: u32, store: &mut C) -> Option<L> {
+    fn dequeue<C: PacketStore<Load = L>>(&mut self, count: u32, store: &mut C) -> Option<L> {
         let head = self.queue.front_mut()?;
         let burst = store.burst(&head.load);
         self.packets -= u64::from(count).min(self.packets);
@@ -289,7 +289,7 @@ impl<L> Bottleneck<L> {
         self.queue.pop_front().map(|head| head.load)
     }
 
-    fn leave(&mut self, packets: u64, bytes: u64) {
+    fn uncount(&mut self, packets: u64, bytes: u64) {
         self.packets -= packets.min(self.packets);
         self.bytes -= bytes.min(self.bytes);
     }

@@ -55,20 +55,23 @@ pub struct Impair {
     store: Mbufs,
     /// What the next element had no room for: it goes first, and nothing passes it.
     back: Batch,
-    /// Drops that the engine was told of.
-    told: [u64; DROPS.len()],
+    /// Drops that are counted with the engine already.
+    counted: [u64; DROPS.len()],
 }
 
 impl Impair {
+    /// Its reasons to drop.
+    pub const DROPS: &'static [&'static str] = &DROPS;
+
     /// Room for `capacity` packets on their way; duplicates come from `pool`.
     pub fn new(live: Live, pool: Mempool, capacity: usize) -> Self {
         let store = Mbufs { pool, copies: Batch::new() };
-        Self { path: Path::new(live, capacity), store, back: Batch::new(), told: [0; DROPS.len()] }
+        Self { path: Path::new(live, capacity), store, back: Batch::new(), counted: [0; DROPS.len()] }
     }
 
     /// Hand on what is due, and say when to come back.
     #[inline]
-    fn leave(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+    fn emit_due(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         self.back.move_to(batch);
         while batch.room() > 0
             && let Some(mbuf) = self.path.due(cx.now(), &mut self.store)
@@ -85,11 +88,11 @@ impl Impair {
             &counters.codel_dropped,
             &counters.queue_full,
         ];
-        for (reason, (now, told)) in now.into_iter().zip(&mut self.told).enumerate() {
+        for (reason, (now, counted)) in now.into_iter().zip(&mut self.counted).enumerate() {
             let now = now.get();
-            if now != *told {
-                cx.count(reason, now - *told);
-                *told = now;
+            if now != *counted {
+                cx.count(reason, now - *counted);
+                *counted = now;
             }
         }
     }
@@ -102,18 +105,18 @@ impl Element for Impair {
 
     #[inline]
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        self.path.turn(cx.now(), &mut self.store);
+        self.path.advance(cx.now(), &mut self.store);
         batch.filter_map(|mbuf| {
             self.path.offer(cx.now(), mbuf, &mut self.store);
             None
         });
-        self.leave(batch, cx);
+        self.emit_due(batch, cx);
     }
 
     #[inline]
     fn poll(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        self.path.turn(cx.now(), &mut self.store);
-        self.leave(batch, cx);
+        self.path.advance(cx.now(), &mut self.store);
+        self.emit_due(batch, cx);
     }
 
     fn refused(&mut self, _: usize, batch: &mut Batch, cx: &mut Cx<'_>) {

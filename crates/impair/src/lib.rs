@@ -1,4 +1,4 @@
-//! A network made exactly as bad as wanted: delay, jitter, loss, duplicates, order, damage, rate and queue.
+//! Link impairment: delay, jitter, loss, duplication, reordering, corruption, rate and queue, packet by packet.
 //!
 //! ```text
 //!  spec ──► live ──► path ─────────────────────────────────────────────────────────┐
@@ -11,7 +11,7 @@
 //! ```
 //! A [`Path`] is one direction, without input and output: the [`PacketStore`] it carries is a DPDK packet, or up to
 //! 64 KiB of TCP that the kernel handed over in one piece. Every decision is about a packet as it is on the
-//! wire; a piece of many packets is parted only where their fates part. The same seed and packets give the
+//! wire; a super-segment is split only where its packets are treated differently. The same seed and packets give the
 //! same decisions.
 
 pub mod element;

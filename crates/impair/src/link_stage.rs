@@ -2,7 +2,7 @@
 
 use crate::delay::Delays;
 use crate::delay_queue::DelayQueue;
-use crate::loss_model::{Chance, Losses, PacketDraws};
+use crate::loss_model::{Bernoulli, LossModel, PacketDraws};
 use crate::packet_store::PacketStore;
 use crate::spec::{BEHIND_MAX, Impairment, Reorder, ReorderBy};
 use crate::stats::Counters;
@@ -19,7 +19,7 @@ const OVERTAKEN_WITHIN: u64 = 100_000_000;
 pub(crate) struct Parameters {
     delays: Delays,
     overtaking: bool,
-    losses: Losses,
+    losses: LossModel,
     duplicate: Option<Share>,
     corrupt: Option<Share>,
     reorder: Option<Reorder>,
@@ -30,7 +30,7 @@ impl Parameters {
         Self {
             delays: Delays::new(&spec.delay),
             overtaking: spec.overtaking,
-            losses: Losses::new(spec.loss.as_ref()),
+            losses: LossModel::new(spec.loss.as_ref()),
             duplicate: spec.duplicate,
             corrupt: spec.corrupt,
             reorder: spec.reorder,
@@ -59,9 +59,9 @@ pub(crate) struct LinkStage<L> {
     /// The number of the next packet to which something happens.
     next: u64,
     loss: PacketDraws,
-    duplicate: Chance,
-    corrupt: Chance,
-    reorder: Chance,
+    duplicate: Bernoulli,
+    corrupt: Bernoulli,
+    reorder: Bernoulli,
     aside: VecDeque<Aside<L>>,
     /// For delays and bits.
     rng: SmallRng,
@@ -83,9 +83,9 @@ impl<L> LinkStage<L> {
             seen: 0,
             next: 0,
             loss: PacketDraws::new(generator(seed, 1)),
-            duplicate: Chance::new(generator(seed, 2)),
-            corrupt: Chance::new(generator(seed, 3)),
-            reorder: Chance::new(generator(seed, 4)),
+            duplicate: Bernoulli::new(generator(seed, 2)),
+            corrupt: Bernoulli::new(generator(seed, 3)),
+            reorder: Bernoulli::new(generator(seed, 4)),
             aside: VecDeque::with_capacity(BEHIND_MAX as usize),
             rng: generator(seed, 5),
             last: 0,
@@ -106,8 +106,8 @@ impl<L> LinkStage<L> {
     }
 
     fn foresee(&mut self) {
-        let chances = self.duplicate.at.min(self.corrupt.at).min(self.reorder.at);
-        self.next = self.loss.at.min(chances);
+        let next = self.duplicate.at.min(self.corrupt.at).min(self.reorder.at);
+        self.next = self.loss.at.min(next);
     }
 
     /// `load` begins its way at `at`.
@@ -149,10 +149,10 @@ impl<L> LinkStage<L> {
     fn event<C: PacketStore<Load = L>>(&mut self, at: u64, mut one: L, store: &mut C, stats: &Counters) {
         self.seen += 1;
         let seen = self.seen;
-        let hit = |chance: &mut Chance| {
-            let hit = chance.at == seen;
+        let hit = |draws: &mut Bernoulli| {
+            let hit = draws.at == seen;
             if hit {
-                chance.next(seen);
+                draws.next(seen);
             }
             hit
         };
@@ -196,7 +196,7 @@ impl<L> LinkStage<L> {
         }
     }
 
-    /// The latest packet overtook nobody: it was lost, or waits itself.
+    /// The latest packet overtook no other: it was lost, or waits itself.
     fn nobody_passed(&mut self) {
         self.aside.iter_mut().for_each(|aside| aside.after += 1);
     }
@@ -242,7 +242,7 @@ impl<L> LinkStage<L> {
             if *overtaking && left > 1 {
                 next = at + delays.draw(&mut self.rng);
             } else if !overtaking {
-                // Whoever would overtake leaves together with the one before.
+                // A packet that would overtake leaves together with the one before.
                 first = first.max(self.last);
                 self.last = first;
                 while same < left {

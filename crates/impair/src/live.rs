@@ -1,4 +1,4 @@
-//! Parameters that change while packets are on their way, and who may look.
+//! Parameters that change while packets are on their way, handed over without a lock on the packet path.
 
 use crate::link_stage::Parameters;
 use crate::record::Recording;
@@ -68,7 +68,7 @@ impl Schedule {
 struct Shared {
     /// There is a schedule that was not taken yet.
     fresh: AtomicBool,
-    /// That one; else the one before the last, for whoever sets the next to free.
+    /// That one; else the one before the last, which the next setter frees.
     next: Mutex<Box<Schedule>>,
     counters: Counters,
 }
@@ -174,7 +174,7 @@ impl Follower {
         &self.live
     }
 
-    /// When there is something to follow, if nobody sets something else.
+    /// When the timeline's next step is due, unless other parameters are set before.
     #[inline]
     pub(crate) fn next_at(&self) -> u64 {
         self.next
@@ -197,7 +197,7 @@ impl Follower {
         entries.get(self.at)
     }
 
-    /// Whoever sets holds the lock for the time of a move; if just now, the next turn will do.
+    /// A setter holds the lock for the time of a move; if it does just now, the next poll takes the parameters.
     #[cold]
     fn take_up(&mut self) -> bool {
         let Ok(mut next) = self.live.shared.next.try_lock() else { return false };

@@ -1,4 +1,4 @@
-//! Chances that are drawn once per event, not once per packet.
+//! Loss models and other random events, drawn once per event, not once per packet.
 //!
 //! Whether each of many packets is hit with probability p is the same as how many packets it takes to the
 //! next hit: 1 + floor(ln U / ln(1 - p)), U in (0, 1]. At one in a thousand that is a thousandth of the
@@ -23,17 +23,17 @@ fn wait(probability: f64, rng: &mut SmallRng) -> u64 {
     ((u.ln() / (-probability).ln_1p()) as u64).saturating_add(1)
 }
 
-/// Each packet is hit with the same probability.
+/// Bernoulli trials: each packet is hit with the same probability.
 #[derive(Debug)]
-pub(crate) struct Chance {
+pub(crate) struct Bernoulli {
     probability: f64,
     rng: SmallRng,
     /// The number of the next packet to be hit.
     pub(crate) at: u64,
 }
 
-impl Chance {
-    /// A chance that never comes, until it is set.
+impl Bernoulli {
+    /// Never hits, until it is set.
     pub(crate) fn new(rng: SmallRng) -> Self {
         Self { probability: 0.0, rng, at: NEVER }
     }
@@ -54,9 +54,9 @@ impl Chance {
     }
 }
 
-/// Which packets are lost, ready to be asked.
+/// The loss model with its parameters resolved.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Losses {
+pub(crate) enum LossModel {
     None,
     Independent(f64),
     Bursts(GilbertElliott),
@@ -64,7 +64,7 @@ pub(crate) enum Losses {
     List(Arc<[u64]>),
 }
 
-impl Losses {
+impl LossModel {
     /// From a checked specification.
     pub(crate) fn new(loss: Option<&Loss>) -> Self {
         match loss {
@@ -80,11 +80,11 @@ impl Losses {
 /// The next loss.
 #[derive(Debug)]
 pub(crate) struct PacketDraws {
-    losses: Losses,
+    losses: LossModel,
     rng: SmallRng,
     /// Whether the state of bursty loss is the bad one.
     bad: bool,
-    /// The number of the next packet that something is to be asked about.
+    /// The number of the next packet that needs a decision.
     pub(crate) at: u64,
     /// Whether that one is lost; if not, it is just time to ask again.
     lost: bool,
@@ -97,11 +97,11 @@ const SEARCH: usize = 64;
 impl PacketDraws {
     /// Nothing is lost, until it is set.
     pub(crate) fn new(rng: SmallRng) -> Self {
-        Self { losses: Losses::None, rng, bad: false, at: NEVER, lost: false }
+        Self { losses: LossModel::None, rng, bad: false, at: NEVER, lost: false }
     }
 
     /// From the packet after number `seen` on. Where it is so already nothing changes.
-    pub(crate) fn set(&mut self, losses: &Losses, seen: u64) {
+    pub(crate) fn set(&mut self, losses: &LossModel, seen: u64) {
         if *losses != self.losses {
             self.losses = losses.clone();
             self.bad = false;
@@ -120,14 +120,14 @@ impl PacketDraws {
     fn search(&mut self, seen: u64) {
         self.lost = true;
         self.at = match &self.losses {
-            Losses::None => NEVER,
-            Losses::Independent(probability) => seen.saturating_add(wait(*probability, &mut self.rng)),
-            Losses::Periodic(every) => (seen / every).saturating_add(1).saturating_mul(*every),
-            Losses::List(numbers) => {
+            LossModel::None => NEVER,
+            LossModel::Independent(probability) => seen.saturating_add(wait(*probability, &mut self.rng)),
+            LossModel::Periodic(every) => (seen / every).saturating_add(1).saturating_mul(*every),
+            LossModel::List(numbers) => {
                 let next = numbers.partition_point(|number| *number <= seen);
                 numbers.get(next).copied().unwrap_or(NEVER)
             }
-            Losses::Bursts(bursts) => {
+            LossModel::Bursts(bursts) => {
                 let (bursts, mut at) = (*bursts, seen);
                 for _ in 0..SEARCH {
                     let (share, change) = match self.bad {
@@ -166,7 +166,7 @@ mod tests {
     /// Of the first `packets` packets, those that are lost.
     fn lost(loss: Value, packets: u64) -> Vec<u64> {
         let mut lottery = PacketDraws::new(rng());
-        lottery.set(&Losses::new(Some(&from_value(loss).expect("a loss"))), 0);
+        lottery.set(&LossModel::new(Some(&from_value(loss).expect("a loss"))), 0);
         let mut lost = Vec::new();
         while lottery.at <= packets {
             let at = lottery.at;
@@ -242,15 +242,15 @@ mod tests {
 
     #[test]
     fn a_change_to_the_same_changes_nothing() {
-        let (mut chance, share) = (Chance::new(rng()), "1%".parse().ok());
-        chance.set(share, 0);
-        let at = chance.at;
-        chance.set(share, 1);
-        assert_eq!(chance.at, at);
-        chance.set(None, 2);
-        assert_eq!(chance.at, NEVER);
-        chance.set(share, 1000);
-        assert!(chance.at > 1000 && chance.at != NEVER);
+        let (mut draws, share) = (Bernoulli::new(rng()), "1%".parse().ok());
+        draws.set(share, 0);
+        let at = draws.at;
+        draws.set(share, 1);
+        assert_eq!(draws.at, at);
+        draws.set(None, 2);
+        assert_eq!(draws.at, NEVER);
+        draws.set(share, 1000);
+        assert!(draws.at > 1000 && draws.at != NEVER);
     }
 
     proptest! {

@@ -63,7 +63,7 @@ pub trait PacketStore {
     /// The same single packet again; `None` when there is no room for it.
     fn copy(&mut self, load: &Self::Load) -> Option<Self::Load>;
 
-    /// Flip one bit of a single packet so that its receiver can see it; `dice` says which.
+    /// Flip one bit of a single packet so that its receiver can see it; the random number `dice` says which.
     fn corrupt(&mut self, load: &mut Self::Load, dice: u64);
 
     /// The end of these packets.

@@ -31,10 +31,10 @@ impl<L> Path<L> {
         self.follower.live()
     }
 
-    /// Bring it up to `now`: parameters, and what begins to leave the bottleneck. Once before loads are
+    /// Advance to `now`: parameters of the timeline, and service of the bottleneck. Once before loads are
     /// [offered](Self::offer) or [taken](Self::due).
     #[inline]
-    pub fn turn<C: PacketStore<Load = L>>(&mut self, now: u64, store: &mut C) {
+    pub fn advance<C: PacketStore<Load = L>>(&mut self, now: u64, store: &mut C) {
         while let Some(entry) = self.follower.follow(now) {
             self.stage.set(&entry.parameters);
             self.bottleneck.set(entry.bottleneck.as_ref());
@@ -54,7 +54,7 @@ impl<L> Path<L> {
         if self.bottleneck.is_open() {
             return self.stage.take(now, load, store, stats);
         }
-        // Whoever begins to leave before this one came makes room for it.
+        // What began to leave the bottleneck before this packet came has made room for it.
         self.serve(now, store);
         self.bottleneck.offer(now, load, store, self.follower.live().counters());
         self.serve(now, store);
@@ -79,7 +79,7 @@ impl<L> Path<L> {
         Some(load)
     }
 
-    /// `packets` that came out were not taken by whoever is next.
+    /// `packets` that came out were refused by the next stage.
     pub fn not_taken(&mut self, packets: u64, bytes: u64) {
         let stats = self.follower.live().counters();
         stats.packets_out.add(packets.wrapping_neg());

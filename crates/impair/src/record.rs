@@ -1,4 +1,4 @@
-//! What was changed by hand, kept as a timeline that does it again.
+//! Interactive changes, recorded as a timeline that can be played again.
 
 use crate::spec::{LinkSpec, STEPS_MAX, Step, Timeline};
 use protocol::unit::Interval;
@@ -8,7 +8,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct Recording {
     first: LinkSpec,
-    /// Steps that were made, or will be if nobody changes anything.
+    /// Steps that were made, or are still to come from the timeline.
     steps: Vec<Step>,
     /// The repeating timeline under way: when it began, and the steps of one round.
     round: Option<(Duration, Duration, Vec<Step>)>,

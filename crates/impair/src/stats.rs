@@ -1,4 +1,4 @@
-//! What a direction counts. Written by the one who carries the packets, read by anybody at any time.
+//! The counters of a direction: one writer, which carries the packets, and readers at any time.
 
 use engine::counters::Count;
 use serde::{Deserialize, Serialize};
@@ -70,13 +70,13 @@ pub struct Stats {
     pub bytes_out: u64,
     /// Packets on their way now.
     pub held: u64,
-    /// Lost, as asked.
+    /// Lost by the loss model.
     pub lost: u64,
-    /// Sent twice, as asked.
+    /// Duplicated, as configured.
     pub duplicated: u64,
-    /// With one bit flipped, as asked.
+    /// With one bit flipped, as configured.
     pub corrupted: u64,
-    /// DelayQueue back for others to overtake, as asked.
+    /// Held back for others to overtake, as configured.
     pub reordered: u64,
     /// Dropped as the bottleneck's queue was full.
     pub tail_dropped: u64,
@@ -84,16 +84,16 @@ pub struct Stats {
     pub red_dropped: u64,
     /// Dropped by CoDel.
     pub codel_dropped: u64,
-    /// Dropped for want of memory: more was on its way than there is room for. Not asked for: such a run is
+    /// Dropped for want of memory: more was on its way than there is room for. Not configured: such a run is
     /// invalid.
     pub queue_full: u64,
-    /// Dropped as the other end did not take them. Not asked for either.
+    /// Dropped as the other end did not take them. Not configured either.
     pub not_taken: u64,
-    /// To be sent twice, but for want of memory sent once.
+    /// Duplicates that were not made for want of memory.
     pub no_copy: u64,
     /// Times that parameters changed, the first setting included.
     pub changes: u64,
-    /// How much later than meant packets left, median, ns.
+    /// How much later than scheduled packets left, median, ns.
     pub late_p50_ns: u64,
     /// The same, 99th percentile.
     pub late_p99_ns: u64,
@@ -102,7 +102,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// All that was dropped, asked for or not.
+    /// All drops, configured or not.
     pub fn dropped(&self) -> u64 {
         self.lost
             + self.tail_dropped

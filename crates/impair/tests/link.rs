@@ -356,8 +356,7 @@ fn iperf3_and_the_link_count_the_same_bytes() {
         return;
     };
     if Command::new("iperf3").arg("-v").output().is_err() {
-        eprintln!("skipped: iperf3 is not installed");
-        return;
+        return outcome::skipped("iperf3 is not installed");
     }
     let mut server = lab.hosts[1].run(|| {
         Command::new("iperf3").args(["-s", "-1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()

@@ -14,7 +14,7 @@ pub struct Catalogue {
     /// The counters that every group has.
     pub counters: [Counter; COUNTERS.len()],
     /// Why a flow or a message may fail.
-    pub failures: Vec<Kind>,
+    pub failures: Vec<FailureKind>,
 }
 
 /// One model.
@@ -32,7 +32,7 @@ pub struct Entry {
 
 /// One kind of failure.
 #[derive(Debug, Serialize)]
-pub struct Kind {
+pub struct FailureKind {
     /// Its name, `timeout` in `GROUP.errors.timeout`.
     pub name: &'static str,
     /// What it means.
@@ -47,7 +47,7 @@ impl Catalogue {
             let secrets = secrets(&schema, about.name);
             Some(Entry { about, defaults: Params::default_of(about.name)?, secrets })
         });
-        let failures = Failure::ALL.map(|kind| Kind { name: kind.name(), about: kind.about() });
+        let failures = Failure::ALL.map(|kind| FailureKind { name: kind.name(), about: kind.about() });
         Self { models: models.collect(), counters: COUNTERS, failures: failures.into() }
     }
 }

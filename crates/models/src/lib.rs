@@ -1,13 +1,13 @@
 //! Every model by name: the one list that profiles, transports, the schema and all that shows results are made from.
 //!
-//! A model is a module with `Params` (what a profile says; implements [`ModelParams`]), `Plan` (compiled once per group,
+//! A model is a module with `Params` (what a profile says; implements [`ModelParams`]), `Config` (compiled once per group,
 //! shared) and `Device` (one virtual device; implements [`Model`]). This crate stands above those that provide models,
 //! so that one may come from any of them. A device is an enum, not a `dyn`: thousands lie side by side, and a call costs
 //! a jump.
 
 mod catalogue;
 
-pub use catalogue::{Catalogue, Entry, Kind};
+pub use catalogue::{Catalogue, Entry, FailureKind};
 
 use protocol::describe::{Description, Identity, ModelParams, Paced, Repeats, Replies, Stateless};
 use protocol::meter::Failure;
@@ -50,9 +50,9 @@ macro_rules! registry {
             }
 
             /// Check, and prepare everything that is the same for all devices of the group.
-            pub fn compile(&self, target: &Target) -> Result<Plan, Problem> {
+            pub fn compile(&self, target: &Target) -> Result<Config, Problem> {
                 Ok(match self {
-                    $( Self::$name(params) => Plan::$name(Arc::new(params.compile(target)?)), )+
+                    $( Self::$name(params) => Config::$name(Arc::new(params.compile(target)?)), )+
                 })
             }
 
@@ -101,6 +101,11 @@ macro_rules! registry {
                 match self { $( Self::$name(params) => params.replies(), )+ }
             }
 
+            /// How many connections a device may have at a time.
+            pub fn connections(&self) -> u32 {
+                match self { $( Self::$name(params) => params.connections(), )+ }
+            }
+
             /// What the path of a target's URL would stand for; `None`: a URL has no path.
             pub fn path(&self) -> Option<&str> {
                 match self { $( Self::$name(params) => params.path(), )+ }
@@ -124,14 +129,14 @@ macro_rules! registry {
 
         /// What is the same for all devices of a group.
         #[derive(Debug, Clone)]
-        pub enum Plan {
-            $( $(#[$doc])* $name(Arc<$($module)::+::Plan>), )+
+        pub enum Config {
+            $( $(#[$doc])* $name(Arc<$($module)::+::Config>), )+
         }
 
-        impl Plan {
+        impl Config {
             /// A new device of this group.
             pub fn device(&self, index: u32) -> Device {
-                match self { $( Self::$name(plan) => Device::$name(plan.device(index)), )+ }
+                match self { $( Self::$name(config) => Device::$name(config.device(index)), )+ }
             }
         }
 
@@ -202,7 +207,7 @@ macro_rules! registry {
         pub fn fuzz(name: &str, data: &[u8]) {
             $( if <$($module)::+::Params as ModelParams>::DESCRIPTION.name == name {
                 let params = $($module)::+::Params::default();
-                return protocol::testing::noise(params, |plan| Arc::new(plan).device(0), data);
+                return protocol::testing::noise(params, |config| Arc::new(config).device(0), data);
             } )+
         }
     };

@@ -1,6 +1,13 @@
 //! The time of day, as text.
 
+use std::time::SystemTime;
+
 /// Now, UTC, RFC 3339 with milliseconds.
 pub fn now() -> String {
-    humantime::format_rfc3339_millis(std::time::SystemTime::now()).to_string()
+    text(SystemTime::now())
+}
+
+/// A moment, likewise.
+pub fn text(at: SystemTime) -> String {
+    humantime::format_rfc3339_millis(at).to_string()
 }

@@ -1,13 +1,13 @@
 //! One connection: a thread that reads calls and answers them, and one that writes what is in the outbox.
 
 use crate::caller::Caller;
+use crate::connection_limit::{ConnectionLimit, ConnectionPermit, full};
 use crate::core::Core;
 use crate::files::Door;
-use crate::lines::{End, LINE_MAX, Lines};
+use crate::lines::{LINE_MAX, LineError, Lines};
 use crate::method;
 use crate::outbox::Outbox;
 use crate::rpc::{self, Error, NO_REQUEST, NOT_ALLOWED, Request};
-use crate::seats::{Seat, Seats, full};
 use crate::stream::Stream;
 use crate::token::Token;
 use crate::waiting::Place;
@@ -30,11 +30,11 @@ pub struct Lock {
     /// Where it waits until then.
     pub place: Place,
     /// Where it goes then.
-    pub seats: Arc<Seats>,
+    pub limit: Arc<ConnectionLimit>,
 }
 
-/// Serve `stream` until it ends. It has a seat, or must open a lock to get one.
-pub fn serve(stream: Stream, core: &Arc<Core>, by: Result<Seat, Lock>) -> io::Result<()> {
+/// Serve `stream` until it ends. It has a permit, or must open a lock to get one.
+pub fn serve(stream: Stream, core: &Arc<Core>, by: Result<ConnectionPermit, Lock>) -> io::Result<()> {
     let (mut writer, ends) = (stream.clone(), stream.clone());
     let outbox = Arc::new(Outbox::new(move || ends.hang_up()));
     let caller = Caller {
@@ -44,9 +44,9 @@ pub fn serve(stream: Stream, core: &Arc<Core>, by: Result<Seat, Lock>) -> io::Re
         door: if by.is_ok() { Door::Socket } else { Door::Tcp },
         stream: stream.clone(),
     };
-    // Both threads hold the seat: it is free when nothing more is written.
-    let seat = Arc::new(OnceLock::new());
-    let held = Arc::clone(&seat);
+    // Both threads hold the permit: it is free when nothing more is written.
+    let permit = Arc::new(OnceLock::new());
+    let held = Arc::clone(&permit);
     let writing = move || {
         while let Some(line) = outbox.next() {
             if writer.write_all(line.as_bytes()).is_err() {
@@ -56,7 +56,7 @@ pub fn serve(stream: Stream, core: &Arc<Core>, by: Result<Seat, Lock>) -> io::Re
         outbox.hang_up();
         drop(held);
     };
-    let reading = move || read(Lines::new(stream), &caller, by, &seat);
+    let reading = move || read(Lines::new(stream), &caller, by, &permit);
     spawn("nd-write", writing)?;
     spawn("nd-read", reading)
 }
@@ -66,9 +66,14 @@ pub fn spawn(name: &str, f: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name.into()).spawn(f).map(drop)
 }
 
-fn read(mut lines: Lines<Stream>, caller: &Caller, by: Result<Seat, Lock>, seat: &OnceLock<Seat>) {
+fn read(
+    mut lines: Lines<Stream>,
+    caller: &Caller,
+    by: Result<ConnectionPermit, Lock>,
+    permit: &OnceLock<ConnectionPermit>,
+) {
     let Some(own) = by.map_or_else(|lock| admit(&mut lines, caller, lock), Some) else { return };
-    seat.get_or_init(|| own);
+    permit.get_or_init(|| own);
     while let Some(line) = next(&mut lines, caller, LINE_MAX, None) {
         respond(line, caller, |method, params| {
             tracing::debug!(session = caller.session, method, "call");
@@ -77,13 +82,13 @@ fn read(mut lines: Lines<Stream>, caller: &Caller, by: Result<Seat, Lock>, seat:
     }
 }
 
-/// A seat, if the token is shown: in time, and within a few lines.
-fn admit(lines: &mut Lines<Stream>, caller: &Caller, lock: Lock) -> Option<Seat> {
-    let Lock { token, place, seats } = lock;
+/// A permit, if the token is shown: in time, and within a few lines.
+fn admit(lines: &mut Lines<Stream>, caller: &Caller, lock: Lock) -> Option<ConnectionPermit> {
+    let Lock { token, place, limit } = lock;
     let late = Instant::now() + TOKEN_TIME;
     for _ in 0..TOKEN_TRIES {
         let line = next(lines, caller, TOKEN_LINE, Some(late))?;
-        let (mut shown, mut seat) = (false, None);
+        let (mut shown, mut permit) = (false, None);
         respond(line, caller, |method, params| {
             let text = params.get("token").and_then(Value::as_str).unwrap_or("");
             shown = method == "control.hello" && token.is(text);
@@ -93,12 +98,16 @@ fn admit(lines: &mut Lines<Stream>, caller: &Caller, lock: Lock) -> Option<Seat>
                 }
                 return Err(not_allowed("the token is missing or wrong"));
             }
-            seat = seats.take();
-            if seat.is_some() { Ok(Value::Bool(true)) } else { Err(full()) }
+            permit = limit.acquire();
+            if permit.is_some() { Ok(Value::Bool(true)) } else { Err(full()) }
         });
         if shown {
-            tracing::info!(session = caller.session, seated = seat.is_some(), "the token was shown over TCP");
-            return seat;
+            tracing::info!(
+                session = caller.session,
+                admitted = permit.is_some(),
+                "the token was shown over TCP"
+            );
+            return permit;
         }
     }
     None
@@ -113,12 +122,12 @@ fn next<'a>(
 ) -> Option<&'a [u8]> {
     let why = match lines.next(max, deadline) {
         Ok(line) => return Some(line.trim_ascii()),
-        Err(End::Closed) => return None,
-        Err(End::TooLong) => {
+        Err(LineError::Closed) => return None,
+        Err(LineError::TooLong) => {
             let what = format!("a line of over {max} bytes");
             Error::request(NO_REQUEST, what, "End each request with a line feed")
         }
-        Err(End::TooLate) => not_allowed(format!("no token within {} s", TOKEN_TIME.as_secs())),
+        Err(LineError::TooLate) => not_allowed(format!("no token within {} s", TOKEN_TIME.as_secs())),
     };
     tracing::warn!(session = caller.session, "hung up: {}", why.message);
     caller.outbox.answer(rpc::answer(&Value::Null, Err(why)));

@@ -72,7 +72,7 @@ impl Core {
 
     /// A connection has gone. If it was the writer's the lease runs on, for another to take over.
     pub fn forget(&self, session: Session) {
-        self.leave(session);
+        self.release(session);
         let _its_descriptor = lock(&self.writer).take_if(|(of, _)| *of == session);
         self.watchers.forget(session);
     }
@@ -95,7 +95,7 @@ impl Core {
     ) -> Result<Arc<Run>, Error> {
         self.free()?;
         let mut profile =
-            profile::load(&profile.to_string()).map_err(|errors| Error::all(BAD_PROFILE, &errors))?;
+            crate::profiles::load(&profile.to_string()).map_err(|errors| Error::all(BAD_PROFILE, &errors))?;
         files.of_profile(&mut profile)?;
         let id = format!("{}-{}", profile.name, self.runs.fetch_add(1, Ordering::Relaxed));
         let run = Run::load(id, profile, trial, &self.watchers)?;
@@ -166,8 +166,8 @@ impl Core {
     }
 
     /// Let another write.
-    pub fn leave(&self, session: Session) {
-        lock(&self.lease).leave(session, Instant::now());
+    pub fn release(&self, session: Session) {
+        lock(&self.lease).release(session, Instant::now());
     }
 
     /// Answer a call of `session`: a sign of life, at its beginning and at its end.
@@ -192,7 +192,7 @@ impl Core {
         };
         if gone {
             tracing::warn!(session, "the writer has gone while a call of his is under way");
-            self.leave(session);
+            self.release(session);
         }
     }
 

@@ -5,6 +5,7 @@
 use crate::rpc::{Error, NOT_ALLOWED};
 use profile::{Port, Profile, Transport};
 use std::path::{Component, Path, PathBuf};
+use stream::graph::kinds;
 
 /// The door by which a connection came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +68,17 @@ impl Files<'_> {
                 meant(format!("groups[{i}].frame.replay.file"), &mut replay.file)?;
             }
         }
-        let Transport::Dpdk(dpdk) = &profile.transport else { return Ok(()) };
+        let Transport::Dpdk(dpdk) = &mut profile.transport else { return Ok(()) };
+        for (name, element) in &mut dpdk.elements {
+            let kind = kinds().find(&element.kind).copied();
+            // What cannot be read is told when the graph is checked.
+            let at = format!("transport.dpdk.elements.{name}");
+            let mut settings = kind.and_then(|kind| kind.read(&element.options, &at).ok());
+            for (key, file) in settings.iter_mut().flat_map(|settings| settings.files()) {
+                meant(format!("{at}.{key}"), file)?;
+                element.options.insert(key.to_owned(), file.as_str().into());
+            }
+        }
         let check = |(i, port): (usize, &Port)| {
             self.device(&format!("transport.dpdk.ports[{i}].device"), &port.device)
         };

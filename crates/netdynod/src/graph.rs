@@ -1,16 +1,32 @@
 //! The graph of a profile, of the run, or of a link between ports, for those who watch.
 
+use crate::profiles;
 use crate::rpc::{BAD_PROFILE, Error, NOTHING_THERE};
 use crate::run::Run;
-use profile::Transport as Chosen;
+use profile::{Profile, Transport as Chosen};
 use run::Transport;
 use run::graph::GraphView;
 use serde_json::Value;
 use stream::Dpdk;
 
+fn load(profile: &Value) -> Result<Profile, Error> {
+    profiles::load(&profile.to_string()).map_err(|errors| Error::all(BAD_PROFILE, &errors))
+}
+
+/// The profile with its elements named, as what its ports' roles stand for.
+pub fn expanded(profile: &Value) -> Result<Profile, Error> {
+    let profile = load(profile)?;
+    match &profile.transport {
+        Chosen::Sockets(_) => Err(none()),
+        Chosen::Dpdk(_) => {
+            stream::graph::expanded(&profile).map_err(|errors| Error::all(BAD_PROFILE, &errors))
+        }
+    }
+}
+
 /// Of a profile: nothing is opened or started.
 pub fn planned(profile: &Value) -> Result<Box<dyn GraphView>, Error> {
-    let profile = profile::load(&profile.to_string()).map_err(|errors| Error::all(BAD_PROFILE, &errors))?;
+    let profile = load(profile)?;
     match &profile.transport {
         Chosen::Sockets(_) => None,
         Chosen::Dpdk(settings) => Dpdk::new(settings)?.graph(),

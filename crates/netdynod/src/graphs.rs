@@ -3,7 +3,7 @@
 use crate::files::Files;
 use crate::rpc::{BAD_PARAMS, BAD_PROFILE, Error, NOT_READY, NOTHING_THERE, TOO_MANY};
 use crate::trace_lock::TraceLock;
-use dataplane::graph::{CheckedGraph, GraphRun, kinds};
+use dataplane::graph::{CheckedGraph, GraphRun};
 use profile::Error as Fault;
 use run::graph::GraphView;
 use serde::Serialize;
@@ -11,6 +11,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use stream::graph::kinds;
 
 /// Graphs at a time.
 const GRAPHS: usize = 16;

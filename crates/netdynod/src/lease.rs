@@ -55,7 +55,7 @@ impl Lease {
     }
 
     /// `session` writes no more. Another may, at once; if nobody does the lease lapses as if he were silent.
-    pub fn leave(&mut self, session: Session, now: Instant) {
+    pub fn release(&mut self, session: Session, now: Instant) {
         if self.holds(session) {
             self.0 = Some(Writer { session: None, heard: now, busy: false });
         }
@@ -111,7 +111,7 @@ mod tests {
         lease.acquire(1, t);
         lease.heard(1, false, t);
         lease.heard(2, true, t + ALMOST);
-        lease.leave(2, t + ALMOST);
+        lease.release(2, t + ALMOST);
         assert!(lease.lapse(t + LEASE));
     }
 
@@ -119,11 +119,11 @@ mod tests {
     fn who_leaves_is_followed_by_another_or_by_the_end() {
         let (mut lease, t) = (Lease::default(), Instant::now());
         lease.acquire(1, t);
-        lease.leave(1, t);
+        lease.release(1, t);
         lease.heard(1, false, t + ALMOST);
         assert!(!lease.holds(1) && !lease.lapse(t + ALMOST));
         assert!(lease.acquire(2, t + ALMOST) && lease.holds(2));
-        lease.leave(2, t + ALMOST);
+        lease.release(2, t + ALMOST);
         assert!(!lease.lapse(t + LEASE) && lease.lapse(t + ALMOST + LEASE));
     }
 }

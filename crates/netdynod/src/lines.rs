@@ -16,7 +16,7 @@ pub trait Patient: Read {
 
 /// Why there is no further line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum LineError {
     /// The other side is done, or gone.
     Closed,
     /// It is longer than allowed.
@@ -39,28 +39,28 @@ impl<S: Patient> Lines<S> {
 
     /// The next line without its end, of at most `max` bytes, until `deadline`. What comes before the end of
     /// the stream is a line too.
-    pub fn next(&mut self, max: usize, deadline: Option<Instant>) -> Result<&[u8], End> {
+    pub fn next(&mut self, max: usize, deadline: Option<Instant>) -> Result<&[u8], LineError> {
         self.line.clear();
         self.line.shrink_to(USUAL);
         loop {
             let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
-                return Err(End::TooLate);
+                return Err(LineError::TooLate);
             }
-            self.reader.get_ref().patience(left).map_err(|_| End::Closed)?;
+            self.reader.get_ref().patience(left).map_err(|_| LineError::Closed)?;
             let chunk = match self.reader.fill_buf() {
                 Ok(chunk) => chunk,
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => continue,
-                Err(_) => return Err(End::Closed),
+                Err(_) => return Err(LineError::Closed),
             };
             if chunk.is_empty() {
-                return if self.line.is_empty() { Err(End::Closed) } else { Ok(&self.line) };
+                return if self.line.is_empty() { Err(LineError::Closed) } else { Ok(&self.line) };
             }
             let end = chunk.iter().position(|b| *b == b'\n');
             let part = &chunk[..end.unwrap_or(chunk.len())];
             if self.line.len() + part.len() > max {
-                return Err(End::TooLong);
+                return Err(LineError::TooLong);
             }
             self.line.extend_from_slice(part);
             let used = part.len() + usize::from(end.is_some());
@@ -101,7 +101,7 @@ mod tests {
             for line in ["one", "", "two\r", "last"] {
                 assert_eq!(lines.next(5, None), Ok(line.as_bytes()), "in pieces of {piece}");
             }
-            assert_eq!(lines.next(5, None), Err(End::Closed));
+            assert_eq!(lines.next(5, None), Err(LineError::Closed));
         }
     }
 
@@ -109,15 +109,15 @@ mod tests {
     fn a_line_has_its_limit() {
         for piece in 1..20 {
             assert_eq!(Lines::new(Pieces(b"12345\n", piece)).next(5, None), Ok(&b"12345"[..]));
-            assert_eq!(Lines::new(Pieces(b"123456\n", piece)).next(5, None), Err(End::TooLong));
-            assert_eq!(Lines::new(Pieces(b"123456", piece)).next(5, None), Err(End::TooLong));
+            assert_eq!(Lines::new(Pieces(b"123456\n", piece)).next(5, None), Err(LineError::TooLong));
+            assert_eq!(Lines::new(Pieces(b"123456", piece)).next(5, None), Err(LineError::TooLong));
         }
     }
 
     #[test]
     fn a_deadline_that_has_passed_is_not_stretched_by_what_came() {
         let past = Instant::now();
-        assert_eq!(Lines::new(Pieces(b"line\n", 1)).next(5, Some(past)), Err(End::TooLate));
+        assert_eq!(Lines::new(Pieces(b"line\n", 1)).next(5, Some(past)), Err(LineError::TooLate));
         let far = past + Duration::from_secs(3600);
         assert_eq!(Lines::new(Pieces(b"line\n", 1)).next(5, Some(far)), Ok(&b"line"[..]));
     }

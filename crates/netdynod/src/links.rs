@@ -29,7 +29,7 @@ const NAME_MAX: usize = 15;
 /// One end, as asked for.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct End {
+pub struct LinkEnd {
     /// Name of a namespace, or the path of its file; `None`: the one that the daemon is in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     namespace: Option<String>,
@@ -54,9 +54,9 @@ pub struct Carried {
     pub two_threads: bool,
     /// The threads' cores.
     pub cores: Vec<usize>,
-    /// PortBridge ports: use huge pages.
+    /// Between ports: use huge pages.
     pub huge_pages: bool,
-    /// PortBridge ports: memory for what is on its way.
+    /// Between ports: memory for what is on its way.
     pub memory: Size,
 }
 
@@ -64,7 +64,7 @@ fn mtu() -> u16 {
     1500
 }
 
-impl End {
+impl LinkEnd {
     fn what(&self) -> &str {
         self.device.as_ref().unwrap_or(&self.name)
     }
@@ -110,7 +110,7 @@ impl End {
 
 /// The counters of a direction.
 #[derive(Debug, Serialize)]
-pub struct Way {
+pub struct DirectionStats {
     #[serde(flatten)]
     stats: Stats,
     /// Frames that the kernel dropped before we could fetch them; in no other count, and not asked for.
@@ -127,17 +127,17 @@ pub struct Status {
     /// Why it carries nothing any more, if so.
     pub error: Option<Fault>,
     /// From a to b.
-    pub a_to_b: Way,
+    pub a_to_b: DirectionStats,
     /// From b to a.
-    pub b_to_a: Way,
+    pub b_to_a: DirectionStats,
 }
 
 /// A link as it was asked for.
 #[derive(Debug, Serialize)]
 pub struct About {
     link: String,
-    a: End,
-    b: End,
+    a: LinkEnd,
+    b: LinkEnd,
     spec: LinkSpec,
     elapsed: f64,
     error: Option<Fault>,
@@ -173,7 +173,7 @@ impl Carrier {
 }
 
 struct Entry {
-    ends: [End; 2],
+    ends: [LinkEnd; 2],
     spec: LinkSpec,
     began: Instant,
     link: Carrier,
@@ -187,8 +187,10 @@ impl Entry {
 
     fn status(&self, id: &str) -> Status {
         let ([there, back], missed) = (self.link.live().stats(), self.link.missed());
-        let (a_to_b, b_to_a) =
-            (Way { stats: there, missed: missed[0] }, Way { stats: back, missed: missed[1] });
+        let (a_to_b, b_to_a) = (
+            DirectionStats { stats: there, missed: missed[0] },
+            DirectionStats { stats: back, missed: missed[1] },
+        );
         Status { link: id.into(), elapsed: self.elapsed(), error: self.error(), a_to_b, b_to_a }
     }
 
@@ -218,7 +220,7 @@ impl Links {
     }
 
     /// Make both ends and carry frames between them. Gives the link's id.
-    pub fn start(&self, a: End, b: End, spec: LinkSpec, how: Carried) -> Result<String, Error> {
+    pub fn start(&self, a: LinkEnd, b: LinkEnd, spec: LinkSpec, how: Carried) -> Result<String, Error> {
         if self.lock().links.len() >= LINKS {
             let what = format!("there are {LINKS} links already");
             return Err(Error::new(TOO_MANY, "ND-104-11", "impair.start", what, "Stop one with impair.stop"));
@@ -296,7 +298,7 @@ impl Links {
     }
 }
 
-fn carry(a: &End, b: &End, spec: &LinkSpec, how: Carried) -> Result<Carrier, Error> {
+fn carry(a: &LinkEnd, b: &LinkEnd, spec: &LinkSpec, how: Carried) -> Result<Carrier, Error> {
     if let (Some(near), Some(far)) = (a.port("a")?, b.port("b")?) {
         let options = port_bridge::Options {
             huge_pages: how.huge_pages,
@@ -381,7 +383,7 @@ mod tests {
 
     #[test]
     fn names_and_addresses_of_ends_are_checked() {
-        let end = |name: &str, mac: Option<&str>| End {
+        let end = |name: &str, mac: Option<&str>| LinkEnd {
             namespace: Some("x".into()),
             name: name.into(),
             device: None,

@@ -3,6 +3,7 @@
 mod caller;
 mod clock;
 mod connection;
+mod connection_limit;
 mod core;
 mod files;
 mod graph;
@@ -17,10 +18,10 @@ mod machine;
 mod method;
 mod outbox;
 mod ports;
+mod profiles;
 mod reflect;
 mod rpc;
 mod run;
-mod seats;
 mod serve;
 mod server;
 mod session;
@@ -116,7 +117,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
                 () if *impair => links::schema(),
                 () if *models => serde_json::to_value(models::Catalogue::new())?,
                 () if *graph => dataplane::graph::schema::schema(&dataplane::graph::kinds()),
-                () if *elements => dataplane::graph::schema::reference(&dataplane::graph::kinds()),
+                () if *elements => dataplane::graph::schema::reference(&::stream::graph::kinds()),
                 () => profile::schema(),
             };
             print(&format!("{schema:#}\n"))?;

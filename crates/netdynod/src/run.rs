@@ -19,7 +19,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 use stream::Dpdk;
 
 /// How far a run has come.
@@ -53,7 +53,7 @@ pub struct Status {
     pub phase: Option<protocol::meter::Phase>,
     /// Seconds since the start.
     pub elapsed: f64,
-    /// Seconds until it is over, at most.
+    /// Seconds until it is over, at most, the wait for its start included.
     pub left: f64,
     /// What broke it.
     pub error: Option<SetupError>,
@@ -149,14 +149,14 @@ impl Run {
         self.watchers.publish("run.state", &self.status_of(progress));
     }
 
-    /// Start the workers, and a thread that gathers what they report.
-    pub fn start(self: &Arc<Self>) -> Result<(), Error> {
-        self.start_with(|gather| {
+    /// Start the workers, and a thread that gathers what they report. The run begins when `wait` has passed.
+    pub fn start(self: &Arc<Self>, wait: Duration) -> Result<(), Error> {
+        self.start_with(wait, |gather| {
             std::thread::Builder::new().name("nd-collect".into()).spawn(gather).map(drop)
         })
     }
 
-    fn start_with<S>(self: &Arc<Self>, spawn: S) -> Result<(), Error>
+    fn start_with<S>(self: &Arc<Self>, wait: Duration, spawn: S) -> Result<(), Error>
     where
         S: FnOnce(Box<dyn FnOnce() + Send>) -> io::Result<()>,
     {
@@ -170,6 +170,7 @@ impl Run {
         // the gatherer first: when there is no thread for it no worker has to be called back
         let (hand_over, handed) = channel();
         let (sender, samples) = channel();
+        let asked = Instant::now();
         let (run, cores) = (Arc::clone(self), self.transport.cores());
         let collector = Collector::new(Arc::clone(&self.plan), Arc::clone(&self.control), cores);
         let gather = move || {
@@ -184,7 +185,9 @@ impl Run {
             .and_then(|()| self.transport.start(Arc::clone(&self.plan), Arc::clone(&self.control), sender))
             .map_err(|e| self.fail(e))?;
         tracing::info!(run = %self.id, transport = self.transport_name, workers = workers.len(), "started");
-        self.control.go();
+        // what it took to get ready is part of the wait
+        let wait = wait.saturating_sub(asked.elapsed());
+        self.control.go_in(wait);
         {
             // Who wanted it may have gone meanwhile: then it has been stopped, and stays so.
             let mut progress = self.progress();
@@ -192,7 +195,7 @@ impl Run {
                 self.enter(&mut progress, State::Running);
             }
         }
-        let _it_waits = hand_over.send((workers, crate::clock::now()));
+        let _it_waits = hand_over.send((workers, crate::clock::text(SystemTime::now() + wait)));
         Ok(())
     }
 
@@ -255,6 +258,9 @@ impl Run {
         let mut progress = self.progress();
         if progress.state != State::Running {
             return Err(Error::state("only a running run can be paused", "See run.status"));
+        }
+        if self.control.now().is_none() {
+            return Err(Error::state("the run has not begun yet", "Stop it, or wait for its start"));
         }
         self.control.pause();
         self.enter(&mut progress, State::Paused);
@@ -325,7 +331,12 @@ impl Run {
             state: progress.state,
             phase: now.map(|n| self.control.window().phase(n)),
             elapsed: now.map_or(0.0, |n| seconds(n.0)),
-            left: if over { 0.0 } else { seconds(self.control.end().since(now.unwrap_or_default())) },
+            left: if over {
+                0.0
+            } else {
+                self.control.begins_in().as_secs_f64()
+                    + seconds(self.control.end().since(now.unwrap_or_default()))
+            },
             error: progress.error.clone(),
         }
     }

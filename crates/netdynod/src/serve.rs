@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// How long workers may take to leave when the daemon ends.
 const LEAVING: Duration = Duration::from_secs(2);
 /// How often the lease and the signals are looked at.
-const TURN: Duration = Duration::from_millis(100);
+const POLL: Duration = Duration::from_millis(100);
 
 /// Where to serve, and what to log.
 #[derive(Debug, Args)]
@@ -57,7 +57,7 @@ pub fn run(settings: &Serve) -> Result<()> {
     print(&format!("{ready}\n"))?;
     tracing::info!(socket = %settings.socket.display(), "ready");
     while !stop.load(Ordering::Relaxed) && !core.ending.load(Ordering::Relaxed) {
-        std::thread::sleep(TURN);
+        std::thread::sleep(POLL);
         core.watch_lease();
         core.links.tell(&core.watchers);
     }
@@ -79,12 +79,12 @@ fn end(core: &Core) {
     if let Some(run) = core.run() {
         run.abort();
         while run.is_active() && Instant::now() < until {
-            std::thread::sleep(TURN);
+            std::thread::sleep(POLL);
         }
     }
     drop(core.capture().take());
     core.links.clear();
     core.graphs.clear();
-    std::thread::sleep(TURN); // for the answer to core.shutdown to leave
+    std::thread::sleep(POLL); // for the answer to core.shutdown to leave
     tracing::info!("ended");
 }

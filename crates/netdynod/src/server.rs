@@ -1,9 +1,9 @@
 //! Takes connections: so many from the Unix socket, so many over TCP with the token, and a few without it.
 
 use crate::connection::{Lock, serve, spawn};
+use crate::connection_limit::{ConnectionLimit, full};
 use crate::core::Core;
 use crate::rpc;
-use crate::seats::{Seats, full};
 use crate::stream::Stream;
 use crate::token::Token;
 use crate::waiting::Waiting;
@@ -17,11 +17,11 @@ use std::time::Duration;
 
 /// Serve the Unix socket: who can open it may speak.
 pub fn unix(listener: UnixListener, core: &Arc<Core>) -> io::Result<()> {
-    let (core, seats) = (Arc::clone(core), Arc::new(Seats::default()));
+    let (core, limit) = (Arc::clone(core), Arc::new(ConnectionLimit::default()));
     let take = move || {
         let stream: Stream = listener.accept()?.0.into();
-        match seats.take() {
-            Some(seat) => serve(stream, &core, Ok(seat)),
+        match limit.acquire() {
+            Some(permit) => serve(stream, &core, Ok(permit)),
             None => refuse(stream),
         }
     };
@@ -31,7 +31,7 @@ pub fn unix(listener: UnixListener, core: &Arc<Core>) -> io::Result<()> {
 /// Serve TCP: the first call must show the token.
 pub fn tcp(listener: TcpListener, token: Token, core: &Arc<Core>) -> io::Result<()> {
     let (core, token) = (Arc::clone(core), Arc::new(token));
-    let (seats, waiting) = (Arc::new(Seats::default()), Waiting::default());
+    let (limit, waiting) = (Arc::new(ConnectionLimit::default()), Waiting::default());
     let take = move || {
         let (stream, from) = listener.accept()?;
         watch_over(&stream)?;
@@ -39,8 +39,8 @@ pub fn tcp(listener: TcpListener, token: Token, core: &Arc<Core>) -> io::Result<
         // Without a place it is closed, and its other end may try again.
         let Some(place) = waiting.enter(from.ip().to_canonical(), &stream) else { return Ok(()) };
         tracing::debug!(%from, "a connection over TCP that has to show the token");
-        let (token, seats) = (Arc::clone(&token), Arc::clone(&seats));
-        serve(stream, &core, Err(Lock { token, place, seats }))
+        let (token, limit) = (Arc::clone(&token), Arc::clone(&limit));
+        serve(stream, &core, Err(Lock { token, place, limit }))
     };
     spawn("nd-listen-tcp", move || forever(take))
 }

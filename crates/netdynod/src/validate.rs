@@ -1,6 +1,6 @@
 //! `netdynod validate`: what is wrong with profiles.
 
-use crate::{links, print, tell};
+use crate::{links, print, profiles, tell};
 use anyhow::Result;
 use clap::Args;
 use std::io::{self, Read};
@@ -32,7 +32,7 @@ pub fn run(args: &Validate) -> Result<bool> {
                 let found = links::read(&text).map(|found| spec = Some(found));
                 found.err().into_iter().collect()
             }
-            Ok(text) => match profile::load(&text) {
+            Ok(text) => match profiles::load(&text) {
                 Ok(profile) => {
                     advice = profile::advise(&profile);
                     advice.extend(profile::advise_here(&profile, &run::cpu::cores()));

@@ -13,10 +13,10 @@ pub const FRAME: usize = ethernet::LEN + LEN;
 /// Hardware Ethernet, protocol IPv4, lengths 6 and 4.
 const FIXED: [u8; 6] = [0, 1, 8, 0, 6, 4];
 
-/// What is asked or said.
+/// Request or reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// Who has the target address?
+    /// ARP request.
     Request,
     /// The sender has it.
     Reply,
@@ -27,13 +27,13 @@ pub enum Operation {
 pub struct Arp {
     /// Question or answer.
     pub operation: Operation,
-    /// Who speaks, in Ethernet.
+    /// Sender hardware address.
     pub sender_mac: Mac,
-    /// Who speaks, in IPv4.
+    /// Sender protocol address.
     pub sender: Ipv4Addr,
-    /// Who is meant, in Ethernet; zero in a question.
+    /// Target hardware address; zero in a request.
     pub target_mac: Mac,
-    /// Who is meant, in IPv4.
+    /// Target protocol address.
     pub target: Ipv4Addr,
 }
 
@@ -60,7 +60,7 @@ impl Arp {
         })
     }
 
-    /// Who has `target`? asked by the holder of `sender`.
+    /// A request for `target` by the holder of `sender`.
     pub fn request(sender_mac: Mac, sender: Ipv4Addr, target: Ipv4Addr) -> Self {
         Self { operation: Operation::Request, sender_mac, sender, target_mac: [0; 6], target }
     }
@@ -76,7 +76,7 @@ impl Arp {
         }
     }
 
-    /// Tell everybody who has `ip`: an announcement (RFC 5227 section 3).
+    /// An announcement of `ip` (RFC 5227 section 3).
     pub fn announcement(mac: Mac, ip: Ipv4Addr) -> Self {
         Self::request(mac, ip, ip)
     }

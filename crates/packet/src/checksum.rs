@@ -74,6 +74,16 @@ impl Sum {
     pub fn checksum(self) -> u16 {
         u16::from_be_bytes(complement(self.folded()).to_ne_bytes())
     }
+
+    /// Whether [`Sum::checksum`] is 0, as it is over what contains a right checksum: that is so for all multiples of
+    /// 65,535 but 0, and one multiplication tells those where folding takes a dozen instructions.
+    #[inline]
+    pub fn is_right(self) -> bool {
+        /// Times 65,535 it is 1, modulo 2^64: so that it divides multiples of 65,535, and makes all others larger than these become.
+        const INVERSE: u64 = 0xfffe_fffe_fffe_ffff;
+        const _: () = assert!(INVERSE.wrapping_mul(0xffff) == 1);
+        self.0.wrapping_mul(INVERSE).wrapping_sub(1) < u64::MAX / 0xffff
+    }
 }
 
 /// The checksum of what [`Sum::folded`] gave, or several of these added up, in the machine's own byte order: its
@@ -164,6 +174,13 @@ mod tests {
         #[test]
         fn fast_equals_plain(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
             prop_assert_eq!(of(&bytes), plain(&bytes));
+        }
+
+        #[test]
+        fn a_sum_is_right_where_the_checksum_is_zero(sum: u64, some in 0..=u64::MAX / 0xffff) {
+            for sum in [sum, sum & 0xffff, some * 0xffff, some * 0xffff + 1, 0, 0xffff, u64::MAX] {
+                prop_assert_eq!(Sum(sum).is_right(), Sum(sum).checksum() == 0, "{}", sum);
+            }
         }
 
         #[test]

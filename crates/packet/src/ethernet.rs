@@ -146,7 +146,7 @@ impl Ethernet {
     }
 }
 
-/// Send the frame back: swap destination and source. Too short a frame is left alone.
+/// Send the frame back: swap destination and source. Too short a frame is not changed.
 #[inline]
 pub fn swap(frame: &mut [u8]) {
     if let Some(addresses) = take_mut::<12>(frame, 0) {

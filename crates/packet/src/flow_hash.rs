@@ -5,7 +5,7 @@ use crate::parse::Parsed;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 
-/// The key of a flow hash. Who does not know it cannot choose flows whose hashes collide.
+/// The key of a flow hash. Without it no flows can be chosen whose hashes collide.
 #[derive(Clone, Copy)]
 pub struct FlowKey {
     key: [u64; 2],
@@ -17,7 +17,7 @@ impl FlowKey {
         Self { key }
     }
 
-    /// A key that nobody knows.
+    /// A random key.
     pub fn random() -> Self {
         // The standard library's hasher is keyed by the system's random numbers.
         let source = RandomState::new();
@@ -35,7 +35,7 @@ impl FlowKey {
     /// ICMP errors. Of what is not IP it is that of the Ethernet addresses.
     #[inline]
     pub fn hash(&self, frame: &[u8], parsed: &Parsed) -> u32 {
-        let Some(ip) = parsed.ip else { return self.of_stations(frame, parsed.kind) };
+        let Some(ip) = parsed.ip else { return self.of_macs(frame, parsed.kind) };
         let [source, destination] = match parsed.ports(frame) {
             Some(ports) if !ip.fragment => ports.map(u64::from),
             _ => [0; 2],
@@ -58,11 +58,11 @@ impl FlowKey {
     }
 
     #[inline]
-    fn of_stations(&self, frame: &[u8], kind: u16) -> u32 {
-        let station = |at| {
+    fn of_macs(&self, frame: &[u8], kind: u16) -> u32 {
+        let address = |at| {
             take::<6>(frame, at).map_or(0, |mac| mac.iter().fold(0, |all, byte| all << 8 | u64::from(*byte)))
         };
-        let (a, b) = sorted(station(0), station(6));
+        let (a, b) = sorted(address(0), address(6));
         self.mix(a ^ u64::from(kind) << 48, b)
     }
 
@@ -81,7 +81,7 @@ impl FlowKey {
     }
 }
 
-/// The key is nobody's business.
+/// The key is secret: it is not shown.
 impl std::fmt::Debug for FlowKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("FlowKey")

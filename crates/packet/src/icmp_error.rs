@@ -18,7 +18,7 @@ const HEADER: usize = 8;
 /// What became of the packet that is quoted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// Nobody listens at its port: it came as far as the host.
+    /// Port unreachable: the packet reached the host.
     Refused,
     /// It did not come there: no route or host, prohibited, too many hops, too big, a header that cannot be.
     Unreachable,
@@ -31,7 +31,7 @@ pub enum Fate {
 pub struct IcmpError {
     /// What became of the packet.
     pub fate: Fate,
-    /// What was quoted, if it can be told.
+    /// The quoted packet, as far as it can be parsed.
     pub quoted: Option<Quoted>,
 }
 
@@ -114,7 +114,7 @@ fn quoted_v6(packet: &[u8]) -> Option<Quoted> {
     let total = ipv6::LEN + usize::from(u16::from_be_bytes([head[4], head[5]]));
     let address = |at: usize| take::<16>(head, at).map(|octets| IpAddr::V6(Ipv6Addr::from(*octets)));
     let (source, destination) = (address(8)?, address(24)?);
-    // Frames of our own have no extension headers unless somebody put them in.
+    // Our own frames have no extension headers unless the recipe has them.
     (head[0] >> 4 == 6).then(|| quoted((source, destination), (head[6], ipv6::LEN, total), packet))?
 }
 

@@ -1,4 +1,4 @@
-//! Neighbour discovery for IPv6 over Ethernet (RFC 4861, RFC 2464): who has an address, and who says so.
+//! Neighbour solicitations and advertisements for IPv6 over Ethernet (RFC 4861, RFC 2464).
 //!
 //! ```text
 //!  0      1      2          4       8        24                          32
@@ -28,14 +28,14 @@ const ADVERTISEMENT: u8 = 136;
 /// Bytes in a message without options.
 const FIXED: usize = 24;
 
-/// What is asked or said.
+/// Solicitation or advertisement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// Who has the target address?
+    /// Neighbour solicitation.
     Solicitation,
     /// The sender has it.
     Advertisement {
-        /// Because somebody asked.
+        /// Solicited flag: it answers a solicitation.
         solicited: bool,
     },
 }
@@ -47,7 +47,7 @@ pub struct Nd {
     pub operation: Operation,
     /// The frame's source and destination.
     pub link: (Mac, Mac),
-    /// Who speaks; unspecified: somebody who looks whether the target is free (RFC 4862).
+    /// Source address; unspecified: duplicate address detection (RFC 4862).
     pub source: Ipv6Addr,
     /// To whom: one, or a group.
     pub destination: Ipv6Addr,
@@ -103,7 +103,7 @@ impl Nd {
         (valid && !target.is_multicast()).then_some(message)
     }
 
-    /// Who has `target`? asked by the holder of `source`.
+    /// A solicitation for `target` by the holder of `source`.
     pub fn solicitation(mac: Mac, source: Ipv6Addr, target: Ipv6Addr) -> Self {
         let destination = solicited_node(target);
         let link = (mac, group_mac(destination));
@@ -125,7 +125,7 @@ impl Nd {
         }
     }
 
-    /// Tell everybody who has `ip`, without being asked (section 7.2.6).
+    /// An unsolicited advertisement of `ip` (section 7.2.6).
     pub fn announcement(mac: Mac, ip: Ipv6Addr) -> Self {
         Self {
             operation: Operation::Advertisement { solicited: false },
@@ -220,9 +220,9 @@ mod tests {
         let said = ask.answer(YOURS);
         assert_eq!((said.link, said.source, said.destination), ((YOURS, MINE), ask.target, ask.source));
         assert_eq!(Nd::parse(&frame(&said)), Some(said));
-        // Without the option the frame says who asked.
+        // Without the option the frame's source address stands for it.
         assert_eq!(Nd { mac: None, ..ask }.answer(YOURS).link, (YOURS, MINE));
-        // Who looks whether the address is free has none to be answered at.
+        // Duplicate address detection has no address to answer to: all nodes get the advertisement.
         let probe = Nd { source: Ipv6Addr::UNSPECIFIED, mac: None, ..ask };
         assert_eq!(Nd::parse(&frame(&probe)), Some(probe));
         assert_eq!(frame(&probe).len(), FRAME - 8);

@@ -1,4 +1,4 @@
-//! Everything that later stages want to know of a frame, found in one pass.
+//! Offsets, lengths and addresses that later stages need, found in one pass.
 
 use crate::bytes::take;
 use crate::ethernet::{self, kind};

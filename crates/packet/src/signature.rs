@@ -10,7 +10,7 @@
 //! ```
 //! It sits in the payload, not in a header, so it survives NAT and routers; at the end of a frame it also stays
 //! where it is when tunnels are added or taken away on the way. The check is the internet checksum of the rest, against
-//! a constant: whatever one bit is changed to, even by who makes the datagram's checksum anew, it is no signature then.
+//! a constant: any single changed bit makes it invalid, also where the datagram's checksum was updated for the change.
 
 use crate::checksum::{Sum, complement, halves};
 
@@ -68,30 +68,35 @@ pub struct Signature {
 
 impl Signature {
     /// The signature of the frame whose innermost packet ends at `end`.
-    #[inline]
+    #[inline(always)] // A signature goes in registers, if it need not be handed on.
     pub fn find(frame: &[u8], end: usize) -> Option<Self> {
-        Self::parse(frame.get(place(end)?..end)?)
+        Self::read(frame.get(..end)?.get(place(end)?..)?.first_chunk()?)
     }
 
     /// Read a signature from the start of `payload`; `None` when it is too short or not ours.
     #[inline]
     pub fn parse(payload: &[u8]) -> Option<Self> {
-        let bytes: &[u8; LEN] = payload.first_chunk()?;
-        let [c0, c1, s0, s1, s2, sequence @ .., t0, t1, t2, t3, t4, t5, t6, t7] = bytes;
-        let (first, rest) = bytes.split_first_chunk::<8>()?;
-        let (second, last) = rest.split_first_chunk::<8>()?;
-        let unchecked = u64::from_be_bytes(*first) & (u64::MAX >> 16);
-        let last = last.first_chunk().map_or(0, |last| u16::from_be_bytes(*last));
-        let rest = Sum::ZERO.wide(unchecked).wide(u64::from_be_bytes(*second)).field(last);
-        if u16::from_ne_bytes([*c0, *c1]) != check(rest.folded()) {
+        Self::read(payload.first_chunk()?)
+    }
+
+    #[inline(always)]
+    fn read(bytes: &[u8; LEN]) -> Option<Self> {
+        let [first @ .., _, _, _, _, _, _, _, _, _, _] = bytes;
+        let [_, _, _, _, _, _, _, _, second @ .., _, _] = bytes;
+        let [.., l0, l1] = bytes;
+        let (first, second) = (u64::from_be_bytes(*first), u64::from_be_bytes(*second));
+        let last = u16::from_be_bytes([*l0, *l1]);
+        let (wire, unchecked) = ((first >> 48) as u16, first & (u64::MAX >> 16));
+        let rest = Sum::ZERO.wide(unchecked).wide(second).field(last);
+        // What `check` makes of the rest: the one's complement of its sum. Of the two zeros that has, the one that is made.
+        let zeros = wire ^ MAGIC;
+        if !rest.field(zeros).is_right() || zeros == 0xffff && rest != Sum::ZERO {
             return None;
         }
-        let mut wide = [0u8; 8];
-        wide[3..].copy_from_slice(sequence);
         Some(Self {
-            stream: u32::from_be_bytes([0, *s0, *s1, *s2]),
-            sequence: u64::from_be_bytes(wide),
-            sent_ns: u64::from_be_bytes([*t0, *t1, *t2, *t3, *t4, *t5, *t6, *t7]),
+            stream: (unchecked >> 24) as u32,
+            sequence: (unchecked & 0xff_ffff) << 16 | second >> 48,
+            sent_ns: second << 16 | u64::from(last),
         })
     }
 
@@ -113,47 +118,62 @@ impl Signature {
     }
 }
 
-/// A signature as it is written.
+/// Several signatures as they are written, part by part: each is computed for all of them, and written from where it was
+/// computed.
 #[derive(Debug, Clone, Copy)]
+pub(crate) struct Rows<const N: usize> {
+    first: [u64; N],
+    second: [u64; N],
+    last: [u64; N],
+    /// The sum of each, in few enough bits for [`complement`](crate::checksum::complement).
+    pub sums: [u64; N],
+}
+
+impl<const N: usize> Rows<N> {
+    pub(crate) const NONE: Self = Self { first: [0; N], second: [0; N], last: [0; N], sums: [0; N] };
+
+    /// Make of each what [`Signature::emit`] does.
+    #[inline]
+    pub(crate) fn fill(&mut self, streams: &[u32; N], sequences: &[u64; N], sent_ns: &[u64; N]) {
+        let parts = self.first.iter_mut().zip(&mut self.second).zip(&mut self.last).zip(&mut self.sums);
+        for ((((first, second), last), sum), ((stream, sequence), sent)) in
+            parts.zip(streams.iter().zip(sequences).zip(sent_ns))
+        {
+            let sequence = sequence & SEQUENCE_MAX;
+            *first = (u64::from(stream & STREAM_MAX) << 24 | sequence >> 16).to_be();
+            *second = (sequence << 48 | sent >> 16).to_be();
+            *last = u64::from((*sent as u16).to_be());
+            let rest = halves(*first) + halves(*second) + *last;
+            let check = check(rest as u32);
+            *first |= (u64::from(u16::from_be(check)) << 48).to_be();
+            *sum = rest + u64::from(check);
+        }
+    }
+
+    /// Each of them, with its sum.
+    #[inline]
+    pub(crate) fn iter(&mut self) -> impl Iterator<Item = (Row, &mut u64)> {
+        let parts = self.first.iter().zip(&self.second).zip(&self.last).zip(&mut self.sums);
+        parts.map(|(((first, second), last), sum)| {
+            (Row { first: *first, second: *second, last: *last as u16 }, sum)
+        })
+    }
+}
+
+/// A signature in the parts in which it is written: put together before, it would be read back in others.
 pub(crate) struct Row {
     first: u64,
     second: u64,
-    last: u64,
+    last: u16,
 }
 
 impl Row {
     #[inline]
-    pub(crate) fn bytes(&self) -> [u8; LEN] {
-        let mut out = [0; LEN];
+    pub(crate) fn write(&self, out: &mut [u8; LEN]) {
         out[0..8].copy_from_slice(&self.first.to_ne_bytes());
         out[8..16].copy_from_slice(&self.second.to_ne_bytes());
-        out[16..18].copy_from_slice(&(self.last as u16).to_ne_bytes());
-        out
+        out[16..18].copy_from_slice(&self.last.to_ne_bytes());
     }
-}
-
-/// What [`Signature::emit`] makes, for several at once: the rows, and the sum of each in few enough bits for
-/// [`complement`](crate::checksum::complement).
-#[inline]
-pub(crate) fn rows<const N: usize>(
-    streams: &[u32; N],
-    sequences: &[u64; N],
-    sent_ns: &[u64; N],
-) -> ([Row; N], [u64; N]) {
-    let (mut rows, mut sums) = ([Row { first: 0, second: 0, last: 0 }; N], [0; N]);
-    for ((((row, sum), stream), sequence), sent) in
-        rows.iter_mut().zip(&mut sums).zip(streams).zip(sequences).zip(sent_ns)
-    {
-        let sequence = sequence & SEQUENCE_MAX;
-        let first = (u64::from(stream & STREAM_MAX) << 24 | sequence >> 16).to_be();
-        let second = (sequence << 48 | sent >> 16).to_be();
-        let last = u64::from((*sent as u16).to_be());
-        let rest = halves(first) + halves(second) + last;
-        let check = check(rest as u32);
-        *row = Row { first: first | (u64::from(u16::from_be(check)) << 48).to_be(), second, last };
-        *sum = rest + u64::from(check);
-    }
-    (rows, sums)
 }
 
 #[cfg(test)]
@@ -200,7 +220,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever changes a bit may make the datagram's checksum right again: the signature is still none.
+        /// A changed bit is found even where the datagram's checksum was updated for it.
         #[test]
         fn no_bit_of_it_can_change_unseen(
             stream in 0..=STREAM_MAX, sequence in 0..=SEQUENCE_MAX, sent_ns: u64, bit in 0..8 * LEN,
@@ -208,9 +228,12 @@ mod tests {
             let mut bytes = [0u8; LEN];
             let sum = Signature { stream, sequence, sent_ns }.emit(&mut bytes);
             prop_assert_eq!(sum.checksum(), crate::checksum::of(&bytes), "the sum that checksums go by");
-            let (rows, sums) = rows(&[stream], &[sequence], &[sent_ns]);
-            prop_assert_eq!(rows[0].bytes(), bytes);
-            prop_assert_eq!(complement(sums[0] as u32).to_ne_bytes(), sum.checksum().to_be_bytes());
+            let mut rows = Rows::NONE;
+            rows.fill(&[stream], &[sequence], &[sent_ns]);
+            let mut written = [0u8; LEN];
+            rows.iter().for_each(|(row, _)| row.write(&mut written));
+            prop_assert_eq!(written, bytes);
+            prop_assert_eq!(complement(rows.sums[0] as u32).to_ne_bytes(), sum.checksum().to_be_bytes());
             bytes[bit / 8] ^= 1 << (bit % 8);
             prop_assert_eq!(Signature::parse(&bytes), None);
         }

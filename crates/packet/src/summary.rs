@@ -1,4 +1,4 @@
-//! One line that tells people what a frame is.
+//! A frame in one line of text.
 
 use crate::arp::{Arp, Operation};
 use crate::bytes::take;
@@ -108,7 +108,7 @@ mod tests {
         [&header[..], payload].concat()
     }
 
-    fn told(frame: &[u8]) -> String {
+    fn text(frame: &[u8]) -> String {
         summary(frame, frame.len())
     }
 
@@ -116,20 +116,20 @@ mod tests {
     fn each_kind_has_its_words() {
         let udp = [0xc0, 0, 0, 7, 0, 8, 0, 0];
         let plain = frame(&[8, 0], &v4(17, &udp));
-        assert_eq!(told(&plain), "10.0.0.1:49152 > 10.0.0.2:7 UDP, 42 B");
+        assert_eq!(text(&plain), "10.0.0.1:49152 > 10.0.0.2:7 UDP, 42 B");
         let tagged = frame(&[0x88, 0xa8, 0, 10, 0x81, 0, 0x20, 100, 8, 0], &v4(17, &udp));
-        assert_eq!(told(&tagged), "VLAN 10 VLAN 100 10.0.0.1:49152 > 10.0.0.2:7 UDP, 50 B");
+        assert_eq!(text(&tagged), "VLAN 10 VLAN 100 10.0.0.1:49152 > 10.0.0.2:7 UDP, 50 B");
         let mut tcp = [0; 20];
         (tcp[1], tcp[3], tcp[13]) = (80, 9, 0x12);
-        assert_eq!(told(&frame(&[8, 0], &v4(6, &tcp))), "10.0.0.1:80 > 10.0.0.2:9 TCP SYN ACK, 54 B");
+        assert_eq!(text(&frame(&[8, 0], &v4(6, &tcp))), "10.0.0.1:80 > 10.0.0.2:9 TCP SYN ACK, 54 B");
         assert_eq!(
-            told(&frame(&[8, 0], &v4(1, &[8, 0, 0, 0]))),
+            text(&frame(&[8, 0], &v4(1, &[8, 0, 0, 0]))),
             "10.0.0.1 > 10.0.0.2 ICMP echo request, 38 B"
         );
-        assert_eq!(told(&frame(&[8, 0], &v4(1, &[40; 4]))), "10.0.0.1 > 10.0.0.2 ICMP type 40, 38 B");
-        assert_eq!(told(&frame(&[8, 0], &v4(47, &[]))), "10.0.0.1 > 10.0.0.2 protocol 47, 34 B");
+        assert_eq!(text(&frame(&[8, 0], &v4(1, &[40; 4]))), "10.0.0.1 > 10.0.0.2 ICMP type 40, 38 B");
+        assert_eq!(text(&frame(&[8, 0], &v4(47, &[]))), "10.0.0.1 > 10.0.0.2 protocol 47, 34 B");
         assert_eq!(
-            told(&frame(&[0x88, 0xcc], &[0; 46])),
+            text(&frame(&[0x88, 0xcc], &[0; 46])),
             "02:00:00:00:00:01 > 02:00:00:00:00:02 type 0x88cc, 60 B"
         );
     }
@@ -140,27 +140,27 @@ mod tests {
         (header[0], header[5], header[6], header[23], header[39]) = (0x60, 8, 58, 1, 2);
         let mut solicitation = [0; 8];
         solicitation[0] = 135;
-        let line = told(&frame(&[0x86, 0xdd], &[&header[..], &solicitation].concat()));
+        let line = text(&frame(&[0x86, 0xdd], &[&header[..], &solicitation].concat()));
         assert_eq!(line, "::1 > ::2 ICMPv6 neighbour solicitation, 62 B");
         header[6] = 17;
-        let line = told(&frame(&[0x86, 0xdd], &[&header[..], &[0, 5, 0, 7, 0, 8, 0, 0]].concat()));
+        let line = text(&frame(&[0x86, 0xdd], &[&header[..], &[0, 5, 0, 7, 0, 8, 0, 0]].concat()));
         assert_eq!(line, "[::1]:5 > [::2]:7 UDP, 62 B");
         let ask = Arp::request([2, 0, 0, 0, 0, 1], [10, 0, 0, 1].into(), [10, 0, 0, 2].into());
         let mut out = [0; crate::arp::FRAME];
         ask.emit(&mut out);
-        assert_eq!(told(&out), "ARP who has 10.0.0.2? tell 10.0.0.1, 42 B");
+        assert_eq!(text(&out), "ARP who has 10.0.0.2? tell 10.0.0.1, 42 B");
         ask.answer([2, 0, 0, 0, 0, 2]).emit(&mut out);
-        assert_eq!(told(&out), "ARP 10.0.0.2 is at 02:00:00:00:00:02, 42 B");
+        assert_eq!(text(&out), "ARP 10.0.0.2 is at 02:00:00:00:00:02, 42 B");
     }
 
     #[test]
     fn what_is_cut_or_wrong_is_told_as_far_as_it_goes() {
         let udp = frame(&[8, 0], &v4(17, &[0xc0, 0, 0, 7, 0, 8, 0, 0]));
-        assert_eq!(summary(&udp[..38], 42), told(&udp));
+        assert_eq!(summary(&udp[..38], 42), text(&udp));
         let mut wrong = udp.clone();
         wrong[24] ^= 1;
-        assert_eq!(told(&wrong), "02:00:00:00:00:01 > 02:00:00:00:00:02 IP: a wrong checksum, 42 B");
-        assert_eq!(told(&udp[..13]), "13 B, not even a header");
+        assert_eq!(text(&wrong), "02:00:00:00:00:01 > 02:00:00:00:00:02 IP: a wrong checksum, 42 B");
+        assert_eq!(text(&udp[..13]), "13 B, not even a header");
     }
 
     proptest! {

@@ -20,6 +20,10 @@ pub const STAGES: usize = 10_000;
 pub const CORES: usize = 1_024;
 /// Most ports: as many as DPDK has room for.
 pub const PORTS: usize = 32;
+/// Most queues of a port in each direction.
+pub const QUEUES: u16 = 16;
+/// Most packets that a port receives or sends at once.
+pub const BURST: u16 = 128;
 /// Most workers of a placement.
 pub const WORKERS: usize = 1_024;
 /// Most elements of a worker.

@@ -1,8 +1,8 @@
 //! What a schema cannot say: names that must refer to something, values that must fit together.
 
+use crate::ceiling::{BURST, QUEUES};
 use crate::error::{BAD_REFERENCE, BAD_VALUE, CONFLICT, OUT_OF_RANGE};
 use crate::text::capital;
-use crate::text::listed;
 use crate::{Capture, Dpdk, Error, Group, Load, Port, Profile, Role, Target, Transport, model, threshold};
 use models::Params;
 use protocol::problem::{Problem, closest};
@@ -285,54 +285,7 @@ fn check_dpdk(profile: &Profile, dpdk: &Dpdk, add: &mut impl FnMut(Option<Error>
         let what = format!("the cable pair:{cable} has {ends} end{}", if *ends == 1 { "" } else { "s" });
         add(Some(Error::new(BAD_REFERENCE, "transport.dpdk.ports", what, "Use it on exactly two ports")));
     }
-    let mut placed = BTreeSet::new();
-    let all: Vec<String> = all_elements(dpdk).collect();
-    let names = || all.iter().map(String::as_str);
-    for (w, worker) in dpdk.placement.iter().enumerate() {
-        if worker.core.is_some() && (worker.node.is_some() || worker.threads.is_some()) {
-            let what = "a core that is named is not chosen by node or threads";
-            let at = format!("transport.dpdk.placement[{w}].core");
-            add(Some(Error::new(CONFLICT, at, what, "Give core, or node and threads")));
-        }
-        if w == 0 && worker.threads == Some(crate::Threads::Shared) {
-            let what = "the first worker has none before it to share a physical core with";
-            let at = "transport.dpdk.placement[0].threads";
-            add(Some(Error::new(CONFLICT, at, what, "Put it after the worker that it belongs to")));
-        }
-        for (e, element) in worker.elements.iter().enumerate() {
-            let at = format!("transport.dpdk.placement[{w}].elements[{e}]");
-            if !all.contains(element) {
-                let fix = match closest(element, names()) {
-                    Some(near) => format!("Did you mean {near:?}?"),
-                    None => format!("Use {}", listed(names())),
-                };
-                add(Some(Error::new(
-                    BAD_REFERENCE,
-                    at,
-                    format!("{element:?} is not an element of these ports"),
-                    fix,
-                )));
-            } else if !placed.insert(element.clone()) {
-                add(Some(Error::new(
-                    BAD_REFERENCE,
-                    at,
-                    format!("{element:?} is placed twice"),
-                    "Place each element once",
-                )));
-            }
-        }
-    }
-    if !dpdk.placement.is_empty() {
-        for missing in all.iter().filter(|e| !placed.contains(*e)) {
-            let what = format!("{missing:?} is placed nowhere");
-            add(Some(Error::new(
-                BAD_REFERENCE,
-                "transport.dpdk.placement",
-                what,
-                "Name it in a worker, or leave placement out",
-            )));
-        }
-    }
+    crate::placement::check(dpdk).into_iter().for_each(|error| add(Some(error)));
     for (i, group) in profile.groups.iter().enumerate() {
         let generators = || dpdk.ports.iter().filter(|p| p.role == Role::Generator);
         let found = match &group.port {
@@ -375,6 +328,11 @@ pub fn check_port(port: &Port, at: &str) -> Vec<Error> {
     if !(1..=QUEUES).contains(&port.queues) {
         let what = format!("a port has 1 to {QUEUES} queues, not {}", port.queues);
         errors.push(Error::new(OUT_OF_RANGE, format!("{at}.queues"), what, "Use one for each worker"));
+    }
+    if let Some(burst) = port.burst.filter(|burst| !(1..=BURST).contains(burst)) {
+        let what = format!("a burst has 1 to {BURST} packets, not {burst}");
+        let fix = "Leave it out for as many as a batch has";
+        errors.push(Error::new(OUT_OF_RANGE, format!("{at}.burst"), what, fix));
     }
     errors.extend(check_network(port, at));
     for (key, mac) in [("mac", &port.mac), ("peer_mac", &port.peer_mac)] {
@@ -468,28 +426,6 @@ fn check_impair(port: &Port, at: &str) -> Option<Error> {
         Some(wrong.under(&format!("{at}.impair_timeline")))
     };
     first.or_else(later).map(wrong)
-}
-
-/// Most queues of a port.
-const QUEUES: u16 = 16;
-
-/// What can be placed of a port, for each of its queues.
-fn elements_of(role: Role) -> &'static [&'static str] {
-    match role {
-        Role::Generator => &["generator", "receiver"],
-        Role::Reflector => &["reflector"],
-        Role::L2fwd => &["l2fwd"],
-    }
-}
-
-fn all_elements(dpdk: &Dpdk) -> impl Iterator<Item = String> + '_ {
-    dpdk.ports.iter().flat_map(|port| {
-        let lanes = (0..port.queues.min(QUEUES)).flat_map(move |i| {
-            let number = if port.queues > 1 { i.to_string() } else { String::new() };
-            elements_of(port.role).iter().map(move |element| format!("{}.{element}{number}", port.name))
-        });
-        lanes.chain(port.impair.as_ref().map(|_| format!("{}.impair", port.name)))
-    })
 }
 
 impl Profile {

@@ -70,8 +70,8 @@ impl Frame {
         self.layers.is_empty() && self.vary.is_empty() && self.replay.is_none()
     }
 
-    /// Whether frames are cut into several packets.
-    pub fn is_cut(&self) -> bool {
+    /// Whether frames are segmented.
+    pub fn is_segmented(&self) -> bool {
         self.layers.iter().any(|layer| matches!(layer, Layer::Tcp(tcp) if tcp.segment.is_some()))
     }
 

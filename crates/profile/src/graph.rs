@@ -4,7 +4,8 @@
 //! What kinds of elements there are is known to those who run graphs; here an element's options are JSON still.
 
 use crate::ceiling::{ELEMENTS, PORTS, WORKERS};
-use crate::{Address, Offloads, Port, Role, Several, Vlans, Worker, bounded};
+use crate::error::CONFLICT;
+use crate::{Address, Dpdk, Error, Offloads, Port, Role, Several, Vlans, Worker, bounded};
 use protocol::unit::Size;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,107 @@ pub struct GraphFile {
     pub memory: Size,
 }
 
+/// A direction of a port, by the name of its queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// `rx`.
+    Receive,
+    /// `tx`.
+    Transmit,
+}
+
+impl Direction {
+    /// In names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Receive => "rx",
+            Self::Transmit => "tx",
+        }
+    }
+}
+
+/// The port, direction and queue that `inside.rx` or `inside.rx1` names.
+pub fn queue(name: &str) -> Option<(&str, Direction, Option<u16>)> {
+    let (port, queue) = name.rsplit_once('.')?;
+    let (direction, number) = match (queue.strip_prefix("rx"), queue.strip_prefix("tx")) {
+        (Some(number), _) => (Direction::Receive, number),
+        (_, Some(number)) => (Direction::Transmit, number),
+        _ => return None,
+    };
+    let digits =
+        || number.bytes().all(|digit| digit.is_ascii_digit()) && (number == "0" || !number.starts_with('0'));
+    match number {
+        "" => Some((port, direction, None)),
+        number if digits() => Some((port, direction, Some(number.parse().ok()?))),
+        _ => None,
+    }
+}
+
+impl Dpdk {
+    /// Whether the elements are named, and the ports' roles say nothing.
+    pub fn has_graph(&self) -> bool {
+        !self.elements.is_empty() || !self.edges.is_empty() || !self.replicas.is_empty()
+    }
+
+    /// As a graph's file, with what its elements, edges and workers are if they are named here.
+    pub fn graph_file(&self) -> GraphFile {
+        let port = |port: &Port| (port.name.clone(), GraphPort::of(port));
+        GraphFile {
+            schema: None,
+            description: String::new(),
+            ports: self.ports.iter().map(port).collect(),
+            elements: self.elements.clone(),
+            edges: self.edges.clone(),
+            replicas: self.replicas.clone(),
+            placement: self.placement.clone(),
+            huge_pages: self.huge_pages,
+            memory: self.memory,
+        }
+    }
+
+    /// What each port is for, if its elements are named: those say it. A role that says something else is a fault.
+    pub(crate) fn settle_roles(&mut self) -> Vec<Error> {
+        if !self.has_graph() {
+            return Vec::new();
+        }
+        let mut errors = Vec::new();
+        for (i, port) in self.ports.iter_mut().enumerate() {
+            let names = |element: &&ElementSpec| {
+                element.options.get("port").and_then(Value::as_str) == Some(&port.name)
+            };
+            let kinds: Vec<&str> =
+                self.elements.values().filter(names).map(|element| element.kind.as_str()).collect();
+            let role = match &kinds[..] {
+                kinds if kinds.iter().any(|kind| matches!(*kind, "generator" | "receiver")) => {
+                    Role::Generator
+                }
+                kinds if kinds.contains(&"reflector") => Role::Reflector,
+                _ => Role::L2fwd,
+            };
+            let mut conflict = |key: &str, what: &str| {
+                let at = format!("transport.dpdk.ports[{i}].{key}");
+                errors.push(Error::new(CONFLICT, at, what, "Leave it out, or leave out elements and edges"));
+            };
+            if port.role != Role::default() && port.role != role {
+                conflict(
+                    "role",
+                    "the graph's elements say what the port is for, and they say something else",
+                );
+            }
+            let others = [
+                ("to", port.to.is_some()),
+                ("forward", port.forward.is_some()),
+                ("impair", port.impair.is_some()),
+            ];
+            for (key, _) in others.into_iter().filter(|(_, given)| *given) {
+                conflict(key, "a graph's elements say what is done with frames");
+            }
+            port.role = role;
+        }
+        errors
+    }
+}
+
 /// Most ports.
 pub const MOST_PORTS: usize = PORTS;
 
@@ -67,6 +169,10 @@ pub struct GraphPort {
     #[serde(default = "crate::one_queue")]
     #[schemars(range(min = 1, max = 16))]
     pub queues: u16,
+    /// Packets that are received or sent at once, 1 to 128. Default 128.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 128))]
+    pub burst: Option<u16>,
     /// Addresses that elements such as `reflector` and `arp-nd` answer for. Default: none.
     #[serde(default, skip_serializing_if = "Several::is_empty")]
     pub ip: Several<Address>,
@@ -79,6 +185,18 @@ pub struct GraphPort {
 }
 
 impl GraphPort {
+    /// What a graph's file says of a profile's port.
+    pub fn of(port: &Port) -> Self {
+        Self {
+            device: port.device.clone(),
+            queues: port.queues,
+            burst: port.burst,
+            ip: port.ip.clone(),
+            vlan: port.vlan.clone(),
+            mac: port.mac.clone(),
+        }
+    }
+
     /// As a port that nothing but the graph uses.
     pub fn port(&self, name: &str) -> Port {
         Port {
@@ -92,6 +210,7 @@ impl GraphPort {
             speed: None,
             role: Role::L2fwd,
             queues: self.queues,
+            burst: self.burst,
             offloads: Offloads::default(),
             to: None,
             forward: None,

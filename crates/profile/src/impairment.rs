@@ -57,7 +57,7 @@ pub struct Step {
 /// How one direction changes by itself.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct WayTimeline {
+pub struct DirectionTimeline {
     /// What changes when; in order of time.
     pub steps: Vec<WayStep>,
     /// Begin again from the start after this long. Default: the last step stays.
@@ -366,7 +366,7 @@ impl Timeline {
     }
 }
 
-impl WayTimeline {
+impl DirectionTimeline {
     /// Whether the values make sense, and make sense together.
     pub fn check(&self) -> Result<(), Problem> {
         check_times(self.steps.iter().map(|step| step.at), self.repeat)?;

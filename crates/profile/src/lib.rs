@@ -19,6 +19,7 @@ mod load;
 mod metric;
 mod model;
 mod offload;
+mod placement;
 pub mod secret;
 pub mod source;
 mod target;
@@ -31,15 +32,17 @@ pub use census::count as count_json;
 pub use check::{check_capture, check_port};
 pub use error::Error;
 pub use frame::Frame;
-pub use impairment::{Impairment, WayTimeline};
+pub use impairment::{DirectionTimeline, Impairment};
 pub use load::{load, read, read_value, schema};
-pub use metric::{Kind, Metric, Stat};
+pub use metric::{Metric, MetricKind, Stat};
 pub use model::that as models_that;
 pub use offload::{Offload, Offloads, Rule};
+pub use placement::check_worker;
 pub use target::Target;
 pub use text::printable;
 
 use ceiling::{CORES, ELEMENTS, GROUPS, PORTS, SOURCES, STAGES, TARGETS, THRESHOLDS, WORKERS};
+use graph::{ElementSpec, Replicas};
 use models::Params;
 use packet::frame::MacAddress;
 use protocol::unit::{BitRate, Interval, Rate, Size};
@@ -330,6 +333,21 @@ pub struct Dpdk {
     #[serde(default, deserialize_with = "bounded::list::<_, _, WORKERS>")]
     #[schemars(length(max = 1024))]
     pub placement: Vec<Worker>,
+    /// The elements by name, in place of those that the ports' roles stand for, which `netdyno graph PROFILE --expand` shows. A
+    /// name may begin with a port's: `a.generator`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub elements: BTreeMap<String, ElementSpec>,
+    /// With `elements`: what leads where, as in a graph's file: `a.rx -> a.receiver`.
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "bounded::list::<_, _, ELEMENTS>"
+    )]
+    #[schemars(length(max = 2048))]
+    pub edges: Vec<String>,
+    /// With `elements`: those of which there are several, each with its share of the packets.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub replicas: BTreeMap<String, Replicas>,
 }
 
 fn default_memory() -> Size {
@@ -366,7 +384,7 @@ pub struct Port {
     /// The port's speed, for rates that are a share of it. Default: what the port says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<BitRate>,
-    /// What the port is for. Default generator.
+    /// What the port is for: a preset of elements and edges. Default generator; with `transport.dpdk.elements` what those say.
     #[serde(default)]
     pub role: Role,
     /// Queues in each direction, 1 to 16, each with elements of its own (`a.generator0`, `a.receiver1`) that can be
@@ -374,9 +392,13 @@ pub struct Port {
     #[serde(default = "one_queue")]
     #[schemars(range(min = 1, max = 16))]
     pub queues: u16,
+    /// Packets that are received or sent at once, 1 to 128. Default 128.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 128))]
+    pub burst: Option<u16>,
     /// Work that the port does by itself: `auto`, `none`, or a list of some of `checksum`, `vlan`, `segment` and
     /// `timestamp`, each of which it must offer. What it does not do is done in software. Default auto: what it offers and
-    /// what helps, which are a NIC's look at the checksums of what it receives, its cutting of large frames, and time
+    /// what helps, which are RX checksum validation and TSO on NICs, and time
     /// stamps; `netdyno graph` and the result say what came of it.
     #[serde(default, skip_serializing_if = "Offloads::is_auto")]
     pub offloads: Offloads,
@@ -392,7 +414,7 @@ pub struct Port {
     pub impair: Option<Impairment>,
     /// How that changes while the run goes on. Default: it stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub impair_timeline: Option<WayTimeline>,
+    pub impair_timeline: Option<DirectionTimeline>,
 }
 
 fn one_queue() -> u16 {
@@ -468,7 +490,8 @@ pub struct Worker {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<Threads>,
     /// Elements, as `PORT.ELEMENT`: `a.generator`, `a.receiver`, `b.reflector`, `c.l2fwd`, `c.impair`; all but the
-    /// last with a number where the port has several queues: `a.generator0`.
+    /// last with a number where the port has several queues: `a.generator0`. A port's queues may be named, too: `a.rx`, `a.tx1`;
+    /// those that are not go with the elements they serve.
     #[serde(deserialize_with = "bounded::list::<_, _, ELEMENTS>")]
     #[schemars(length(max = 2048))]
     pub elements: Vec<String>,

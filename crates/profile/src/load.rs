@@ -4,7 +4,7 @@ use crate::bounded::TOO_MANY;
 use crate::census::document;
 use crate::error::{BAD_VALUE, MISSING_KEY, OUT_OF_RANGE, SYNTAX, UNKNOWN_KEY};
 use crate::text::capital;
-use crate::{Error, Profile};
+use crate::{Error, Profile, Transport};
 use protocol::problem::closest;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -28,8 +28,12 @@ pub fn load(text: &str) -> Result<Profile, Vec<Error>> {
         let what = "a profile is a JSON object, and this is not one";
         return Err(vec![Error::new(BAD_VALUE, "", what, fix)]);
     }
-    let profile: Profile = typed(text).map_err(|error| vec![error])?;
-    let errors = crate::check::check(&profile);
+    let mut profile: Profile = typed(text).map_err(|error| vec![error])?;
+    let mut errors = match &mut profile.transport {
+        Transport::Dpdk(dpdk) => dpdk.settle_roles(),
+        Transport::Sockets(_) => Vec::new(),
+    };
+    errors.extend(crate::check::check(&profile));
     if errors.is_empty() { Ok(profile) } else { Err(errors) }
 }
 

@@ -50,7 +50,7 @@ const STATS: [(&str, Stat); 9] = [
 
 /// What of a group is judged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// A delay, in nanoseconds: its name and which number of it.
     Delay(String, Stat),
     /// How late the generator was, in nanoseconds.
@@ -108,7 +108,7 @@ pub struct Metric {
     /// The group.
     pub group: String,
     /// What of it.
-    pub kind: Kind,
+    pub kind: MetricKind,
 }
 
 /// Whether `text` may be the name of a model's counter or index. Whether there is one is the model's to say.
@@ -142,33 +142,33 @@ impl FromStr for Metric {
         };
         let counters = Counts::default().named().map(|(name, _)| name);
         let (group, kind) = match parts.as_slice() {
-            [group, "delay", name, s] => (group, Kind::Delay((*name).to_owned(), delay(s)?)),
-            [group, "lateness", s] => (group, Kind::Lateness(stat(s)?)),
-            [group, "loss"] => (group, Kind::Loss),
-            [group, "ipdv", name, s] => (group, Kind::Ipdv((*name).to_owned(), stat(s)?)),
-            [group, "losses", "noticeable"] => (group, Kind::Noticeable),
-            [group, "losses", what, s] => (group, Kind::Losses(one_of(&LOSS_SPREADS, what)?, stat(s)?)),
-            [group, "reordering", share] => (group, Kind::Reordering(one_of(&ORDER_SHARES, share)?)),
+            [group, "delay", name, s] => (group, MetricKind::Delay((*name).to_owned(), delay(s)?)),
+            [group, "lateness", s] => (group, MetricKind::Lateness(stat(s)?)),
+            [group, "loss"] => (group, MetricKind::Loss),
+            [group, "ipdv", name, s] => (group, MetricKind::Ipdv((*name).to_owned(), stat(s)?)),
+            [group, "losses", "noticeable"] => (group, MetricKind::Noticeable),
+            [group, "losses", what, s] => (group, MetricKind::Losses(one_of(&LOSS_SPREADS, what)?, stat(s)?)),
+            [group, "reordering", share] => (group, MetricKind::Reordering(one_of(&ORDER_SHARES, share)?)),
             [group, "reordering", what, s] => {
-                (group, Kind::Disorder(one_of(&ORDER_SPREADS, what)?, stat(s)?))
+                (group, MetricKind::Disorder(one_of(&ORDER_SPREADS, what)?, stat(s)?))
             }
-            [group, "stalls", what] => (group, Kind::Stalls(one_of(&STALLS, what)?)),
-            [group, "errors"] => (group, Kind::Errors(None)),
+            [group, "stalls", what] => (group, MetricKind::Stalls(one_of(&STALLS, what)?)),
+            [group, "errors"] => (group, MetricKind::Errors(None)),
             [group, "errors", kind] if Failure::ALL.iter().any(|f| f.name() == *kind) => {
-                (group, Kind::Errors(Some((*kind).to_owned())))
+                (group, MetricKind::Errors(Some((*kind).to_owned())))
             }
             [group, "counts", name] if is_name(name) => {
-                (group, Kind::Count { name: (*name).to_owned(), rate: false })
+                (group, MetricKind::Count { name: (*name).to_owned(), rate: false })
             }
             [group, "counts", name, "rate"] if is_name(name) => {
-                (group, Kind::Count { name: (*name).to_owned(), rate: true })
+                (group, MetricKind::Count { name: (*name).to_owned(), rate: true })
             }
-            [group, "index", name] if is_name(name) => (group, Kind::Index((*name).to_owned())),
+            [group, "index", name] if is_name(name) => (group, MetricKind::Index((*name).to_owned())),
             [group, name] if counters.contains(name) => {
-                (group, Kind::Counter { name: (*name).to_owned(), rate: false })
+                (group, MetricKind::Counter { name: (*name).to_owned(), rate: false })
             }
             [group, name, "rate"] if counters.contains(name) => {
-                (group, Kind::Counter { name: (*name).to_owned(), rate: true })
+                (group, MetricKind::Counter { name: (*name).to_owned(), rate: true })
             }
             _ => {
                 return Err(format!(
@@ -193,22 +193,22 @@ impl fmt::Display for Metric {
         let stat = |s: &Stat| STATS.iter().find(|(_, x)| x == s).map_or("", |(n, _)| *n);
         write!(f, "{}.", self.group)?;
         match &self.kind {
-            Kind::Delay(name, s) => write!(f, "delay.{name}.{}", stat(s)),
-            Kind::Lateness(s) => write!(f, "lateness.{}", stat(s)),
-            Kind::Loss => f.write_str("loss"),
-            Kind::Ipdv(name, s) => write!(f, "ipdv.{name}.{}", stat(s)),
-            Kind::Reordering(share) => write!(f, "reordering.{share}"),
-            Kind::Disorder(what, s) => write!(f, "reordering.{what}.{}", stat(s)),
-            Kind::Noticeable => f.write_str("losses.noticeable"),
-            Kind::Losses(what, s) => write!(f, "losses.{what}.{}", stat(s)),
-            Kind::Stalls(what) => write!(f, "stalls.{what}"),
-            Kind::Errors(None) => f.write_str("errors"),
-            Kind::Errors(Some(kind)) => write!(f, "errors.{kind}"),
-            Kind::Count { name, rate: false } => write!(f, "counts.{name}"),
-            Kind::Count { name, rate: true } => write!(f, "counts.{name}.rate"),
-            Kind::Index(name) => write!(f, "index.{name}"),
-            Kind::Counter { name, rate: false } => f.write_str(name),
-            Kind::Counter { name, rate: true } => write!(f, "{name}.rate"),
+            MetricKind::Delay(name, s) => write!(f, "delay.{name}.{}", stat(s)),
+            MetricKind::Lateness(s) => write!(f, "lateness.{}", stat(s)),
+            MetricKind::Loss => f.write_str("loss"),
+            MetricKind::Ipdv(name, s) => write!(f, "ipdv.{name}.{}", stat(s)),
+            MetricKind::Reordering(share) => write!(f, "reordering.{share}"),
+            MetricKind::Disorder(what, s) => write!(f, "reordering.{what}.{}", stat(s)),
+            MetricKind::Noticeable => f.write_str("losses.noticeable"),
+            MetricKind::Losses(what, s) => write!(f, "losses.{what}.{}", stat(s)),
+            MetricKind::Stalls(what) => write!(f, "stalls.{what}"),
+            MetricKind::Errors(None) => f.write_str("errors"),
+            MetricKind::Errors(Some(kind)) => write!(f, "errors.{kind}"),
+            MetricKind::Count { name, rate: false } => write!(f, "counts.{name}"),
+            MetricKind::Count { name, rate: true } => write!(f, "counts.{name}.rate"),
+            MetricKind::Index(name) => write!(f, "index.{name}"),
+            MetricKind::Counter { name, rate: false } => f.write_str(name),
+            MetricKind::Counter { name, rate: true } => write!(f, "{name}.rate"),
         }
     }
 }

@@ -36,7 +36,7 @@ pub enum Offload {
     Checksum,
     /// To put VLAN tags into frames, and take them out.
     Vlan,
-    /// To cut large frames of TCP into packets (TCP segmentation offload): see `segment` of `tcp` in `frame.layers`.
+    /// To segment large frames of TCP (TCP segmentation offload): see `segment` of `tcp` in `frame.layers`.
     Segment,
     /// To stamp what it receives.
     Timestamp,

@@ -2,7 +2,7 @@
 //! metrics' units.
 
 use crate::error::{BAD_REFERENCE, BAD_VALUE, CONFLICT, OUT_OF_RANGE};
-use crate::metric::{Kind, Metric};
+use crate::metric::{Metric, MetricKind};
 use crate::text::listed;
 use crate::{Bound, Error, Group, Profile, Threshold, model};
 use protocol::problem::closest;
@@ -25,7 +25,10 @@ pub(crate) fn check(profile: &Profile, threshold: &Threshold, at: &str, add: &mu
         Some(group) => {
             let of_order = matches!(
                 metric.kind,
-                Kind::Reordering(_) | Kind::Disorder(..) | Kind::Noticeable | Kind::Losses(..)
+                MetricKind::Reordering(_)
+                    | MetricKind::Disorder(..)
+                    | MetricKind::Noticeable
+                    | MetricKind::Losses(..)
             );
             if of_order && !group.model.about().ordered {
                 let what = format!("messages of {} have no order", group.model.name());
@@ -74,13 +77,15 @@ pub(crate) fn check(profile: &Profile, threshold: &Threshold, at: &str, add: &mu
 fn named(group: &Group, metric: &Metric, at: String) -> Option<Error> {
     let about = group.model.about();
     let (what, name, there): (_, _, Vec<&str>) = match &metric.kind {
-        Kind::Delay(name, _) | Kind::Ipdv(name, _) => {
+        MetricKind::Delay(name, _) | MetricKind::Ipdv(name, _) => {
             ("measures no delay", name, about.delays.iter().map(|delay| delay.name).collect())
         }
-        Kind::Count { name, .. } => {
+        MetricKind::Count { name, .. } => {
             ("has no counter of its own", name, about.counters.iter().map(|counter| counter.name).collect())
         }
-        Kind::Index(name) => ("has no index", name, about.indices.iter().map(|index| index.name).collect()),
+        MetricKind::Index(name) => {
+            ("has no index", name, about.indices.iter().map(|index| index.name).collect())
+        }
         _ => return None,
     };
     if there.contains(&name.as_str()) {
@@ -95,30 +100,31 @@ fn named(group: &Group, metric: &Metric, at: String) -> Option<Error> {
 
 impl Bound {
     /// The bound in the metric's unit: nanoseconds, per second, a count or a ratio.
-    pub fn value(&self, kind: &Kind) -> Result<f64, String> {
+    pub fn value(&self, kind: &MetricKind) -> Result<f64, String> {
         match (self, kind) {
             (Bound::Number(n), _) if n.is_finite() => Ok(*n),
             (Bound::Number(n), _) => Err(format!("{n} is no bound")),
             (
                 Bound::Quantity(q),
-                Kind::Delay(..)
-                | Kind::Ipdv(..)
-                | Kind::Lateness(_)
-                | Kind::Disorder("late", _)
-                | Kind::Stalls("time" | "longest"),
+                MetricKind::Delay(..)
+                | MetricKind::Ipdv(..)
+                | MetricKind::Lateness(_)
+                | MetricKind::Disorder("late", _)
+                | MetricKind::Stalls("time" | "longest"),
             ) => q.parse::<Interval>().map(|i| i.ns() as f64).map_err(|e| e.to_string()),
-            (Bound::Quantity(q), Kind::Counter { rate: true, .. } | Kind::Count { rate: true, .. }) => {
-                q.parse::<Rate>().map(|r| r.0).map_err(|e| e.to_string())
-            }
+            (
+                Bound::Quantity(q),
+                MetricKind::Counter { rate: true, .. } | MetricKind::Count { rate: true, .. },
+            ) => q.parse::<Rate>().map(|r| r.0).map_err(|e| e.to_string()),
             (Bound::Quantity(q), _) => match q.strip_suffix('%').map(|p| p.trim().parse::<f64>()) {
                 Some(Ok(percent))
                     if matches!(
                         kind,
-                        Kind::Loss
-                            | Kind::Noticeable
-                            | Kind::Index(_)
-                            | Kind::Reordering(_)
-                            | Kind::Stalls("share" | "waiting")
+                        MetricKind::Loss
+                            | MetricKind::Noticeable
+                            | MetricKind::Index(_)
+                            | MetricKind::Reordering(_)
+                            | MetricKind::Stalls("share" | "waiting")
                     ) =>
                 {
                     Ok(percent / 100.0)

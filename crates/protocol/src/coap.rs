@@ -111,12 +111,12 @@ const REMEMBERED: usize = 8;
 const PENDING_MAX: u16 = 1024;
 /// Most exchanges between the oldest that waits and the newest.
 const SPAN_MAX: usize = 1 << 14;
-/// How many requests one callback sends before others get their turn.
+/// How many requests one callback sends before other devices are served.
 const BATCH: usize = 64;
 
 /// What is the same for all devices of a group.
 #[derive(Debug)]
-pub struct Plan {
+pub struct Config {
     request: Request,
     confirmable: bool,
     observe: bool,
@@ -133,11 +133,11 @@ pub struct Plan {
     expect: [u64; 4],
 }
 
-impl Plan {
+impl Config {
     /// A new device.
     pub fn device(self: &Arc<Self>, _index: u32) -> Device {
         Device {
-            plan: Arc::clone(self),
+            config: Arc::clone(self),
             exchanges: VecDeque::with_capacity(1),
             next: 0,
             base: Time::ZERO,
@@ -170,7 +170,7 @@ impl Plan {
 /// One virtual device.
 #[derive(Debug)]
 pub struct Device {
-    plan: Arc<Plan>,
+    config: Arc<Config>,
     /// The latest exchanges, oldest first; the last is number `next - 1`.
     exchanges: VecDeque<Exchange>,
     /// Number of the next exchange.
@@ -207,7 +207,7 @@ impl Model for Device {
         self.salt = cx.rng.random();
         self.clear();
         // the number 0 is the token of an observation
-        self.next = u64::from(self.plan.observe);
+        self.next = u64::from(self.config.observe);
         self.base = cx.intended;
         self.armed = Time::NEVER;
         self.running = true;
@@ -216,7 +216,7 @@ impl Model for Device {
         if let Some(rare) = &mut self.rare {
             **rare = Rare::default();
         }
-        if self.plan.observe {
+        if self.config.observe {
             self.begin(cx, Purpose::Register, cx.intended);
         }
         self.pump(cx);
@@ -250,7 +250,7 @@ impl Model for Device {
         }
         // one datagram was refused on its way: the transport has counted that, and the next request is sent when it is due
         let lost = matches!(why, Failure::Refused | Failure::Unreachable);
-        if lost && !self.plan.pace.closed_loop() && !self.plan.observe {
+        if lost && !self.config.pace.closed_loop() && !self.config.observe {
             if let Some(oldest) = self.exchanges.iter().position(|x| !x.stage.over()) {
                 self.over(cx, oldest, Stage::Failed);
             }
@@ -292,8 +292,8 @@ impl Device {
 
     /// Requests that fell due and will not be sent any more still count as intended.
     fn missed(&mut self, cx: &mut Cx<'_>) {
-        if !self.stopping && !self.plan.observe {
-            self.plan.pace.missed(cx, self.base, self.next, self.plan.count);
+        if !self.stopping && !self.config.observe {
+            self.config.pace.missed(cx, self.base, self.next, self.config.count);
         }
     }
 
@@ -314,20 +314,20 @@ impl Device {
     }
 
     fn more(&self, cx: &Cx<'_>) -> bool {
-        let wanted = self.plan.count == 0 || self.next < self.plan.count;
-        wanted && !self.stopping && !self.plan.observe && cx.loading()
+        let wanted = self.config.count == 0 || self.next < self.config.count;
+        wanted && !self.stopping && !self.config.observe && cx.loading()
     }
 
     /// Whether another request may be sent now (RFC 7252 section 4.7). In a closed loop it waits for a response, not only
     /// for an acknowledgement.
     fn room(&self) -> bool {
-        let waiting = if self.plan.pace.closed_loop() { self.pending } else { self.outstanding };
-        waiting < self.plan.nstart && self.pending < PENDING_MAX && self.exchanges.len() < SPAN_MAX
+        let waiting = if self.config.pace.closed_loop() { self.pending } else { self.outstanding };
+        waiting < self.config.nstart && self.pending < PENDING_MAX && self.exchanges.len() < SPAN_MAX
     }
 
     /// Send what is due, end the flow when nothing is left, set the timer.
     fn pump(&mut self, cx: &mut Cx<'_>) {
-        let pace = self.plan.pace;
+        let pace = self.config.pace;
         let mut fits = self.send_ready(cx);
         let mut batch = 0;
         while fits && self.room() && self.more(cx) {
@@ -338,7 +338,7 @@ impl Device {
             batch += 1;
             fits = batch <= BATCH && self.begin(cx, Purpose::Request, intended);
         }
-        if self.plan.observe {
+        if self.config.observe {
             fits &= self.observe(cx);
         }
         while self.exchanges.len() > REMEMBERED && self.exchanges.front().is_some_and(|x| x.stage.over()) {

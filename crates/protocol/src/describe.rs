@@ -235,13 +235,13 @@ pub trait ModelParams: Default {
     /// The model that they are of.
     const DESCRIPTION: &'static Description;
     /// What is the same for all devices of a group.
-    type Plan;
+    type Config;
 
     /// What cannot be said in the schema: whether the values make sense, and make sense together.
     fn check(&self) -> Result<(), Problem>;
 
     /// Check, and prepare everything that is the same for all devices of the group.
-    fn compile(&self, target: &Target) -> Result<Self::Plan, Problem>;
+    fn compile(&self, target: &Target) -> Result<Self::Config, Problem>;
 
     /// Whether every message is to be confirmed, so that silence is loss. As [`Description::confirmed`] says.
     fn confirmed(&self) -> bool {
@@ -282,6 +282,12 @@ pub trait ModelParams: Default {
     /// What may come back to one device without a pause, where that may be more than a socket's queue holds.
     fn replies(&self) -> Option<Replies> {
         None
+    }
+
+    /// How many connections a device may have at a time, all together: those that it asks for, and those that its
+    /// listening ones accept.
+    fn connections(&self) -> u32 {
+        1
     }
 
     /// What the path of a target's URL would stand for; `None`: a URL has no path.

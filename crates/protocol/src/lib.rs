@@ -14,6 +14,7 @@ pub mod meter;
 pub mod model;
 pub mod mqtt;
 pub mod pace;
+pub mod pacer;
 pub mod ping;
 pub mod problem;
 pub mod reorder_density;

@@ -67,7 +67,7 @@ impl Patterns {
 
 /// One stream's.
 #[derive(Debug, Clone)]
-pub struct Losses {
+pub struct LossTracker {
     /// Which numbers are missing of those up to `end`, at bit number modulo [`HORIZON`].
     missing: [u64; WORDS],
     /// Below it all is settled.
@@ -80,13 +80,13 @@ pub struct Losses {
     pub periods: (u32, u32),
 }
 
-impl Default for Losses {
+impl Default for LossTracker {
     fn default() -> Self {
         Self { missing: [0; WORDS], from: 0, end: 0, period: (0, 0), periods: (0, 0) }
     }
 }
 
-impl Losses {
+impl LossTracker {
     /// As if nothing had come yet.
     pub fn clear(&mut self) {
         *self = Self::default();
@@ -195,8 +195,8 @@ mod tests {
     }
 
     /// Of the numbers up to `sent`, these arrived.
-    fn patterns(arrived: &[u64], sent: u64) -> (Patterns, Losses) {
-        let (mut losses, mut into, mut next) = (Losses::default(), Patterns::default(), 0);
+    fn patterns(arrived: &[u64], sent: u64) -> (Patterns, LossTracker) {
+        let (mut losses, mut into, mut next) = (LossTracker::default(), Patterns::default(), 0);
         for number in arrived {
             if *number < next {
                 losses.came(*number);

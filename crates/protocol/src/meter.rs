@@ -78,7 +78,7 @@ pub enum Failure {
     Protocol,
     /// A well-formed answer that says no (HTTP status, CONNACK code, script mismatch).
     Rejected,
-    /// TLS did not come about.
+    /// The TLS handshake failed, or a record cannot be read.
     Tls,
     /// Out of local ports, file descriptors or buffers: the tester's own limit.
     Local,
@@ -114,7 +114,7 @@ impl Failure {
             Failure::Rejected => {
                 "A well-formed answer that says no (HTTP status, CONNACK code, script mismatch)."
             }
-            Failure::Tls => "TLS did not come about.",
+            Failure::Tls => "The TLS handshake failed, or a record cannot be read.",
             Failure::Local => {
                 "Out of local ports, file descriptors or buffers: a limit of the generator's own."
             }

@@ -63,7 +63,8 @@ pub trait Model {
     }
 
     /// How many messages fell due before `end`, by the clock alone, and have neither been sent nor counted as
-    /// intended: a live view counts these as they fall due.
+    /// intended: a live view counts these as they fall due. Where there are any, the model has asked to be woken by
+    /// now: others are not asked, except where a phase ends.
     fn behind(&self, end: Time) -> u64 {
         let _waits_for_answers = end;
         0
@@ -116,7 +117,7 @@ pub enum Ask {
 
 /// How a flow ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum FlowEnd {
     /// In good order.
     Completed,
     /// Not.
@@ -131,7 +132,7 @@ pub struct Outbox {
     pub bytes: Vec<u8>,
     /// Size of each datagram but the last; 0 when it is one.
     pub segment: usize,
-    /// Where these bytes go, on a listening datagram socket; `None`: back to who sent what was received.
+    /// Where these bytes go, on a listening datagram socket; `None`: to the sender of what was received.
     pub to: Option<SocketAddr>,
     /// What is asked of other connections than the one that the event is of, in order.
     pub asks: Vec<Ask>,
@@ -167,7 +168,7 @@ pub struct Cx<'a> {
     pub device: u32,
     /// Which connection the event is of; [`ConnId::FIRST`] where it is of none.
     pub conn: ConnId,
-    /// Who sent what was received, on a listening datagram socket.
+    /// The sender of what was received, on a listening datagram socket.
     pub peer: Option<SocketAddr>,
     /// Where bytes to send are appended.
     pub out: &'a mut Outbox,
@@ -184,7 +185,7 @@ pub struct Cx<'a> {
     /// When to call [`Model::timer`]; `None` leaves the timer as it is, [`Time::NEVER`] stops it.
     pub wake: Option<Time>,
     /// Set when the flow has ended.
-    pub end: Option<End>,
+    pub end: Option<FlowEnd>,
     /// What a failure looked like, for the log: the transport keeps the first few of each kind.
     pub complaint: Option<(Failure, String)>,
     /// Set in [`Model::closed`] when that was in order although the flow goes on: see [`Cx::excuse`].
@@ -273,7 +274,7 @@ impl<'a> Cx<'a> {
 
     /// The flow ended in good order. Does not close the connection: see [`Cx::close`].
     pub fn finish(&mut self) {
-        self.end = Some(End::Completed);
+        self.end = Some(FlowEnd::Completed);
     }
 
     /// In [`Model::closed`]: the other side was free to close (HTTP between two requests), and the flow goes
@@ -284,13 +285,13 @@ impl<'a> Cx<'a> {
 
     /// In [`Model::closed`]: the flow cannot go on. The transport has counted why.
     pub fn give_up(&mut self) {
-        self.end = Some(End::Failed);
+        self.end = Some(FlowEnd::Failed);
     }
 
     /// The flow failed. Counts `why` as [`Cx::failure`] does, closes the connection, keeps `what` for the log.
     pub fn fail(&mut self, at: Time, why: Failure, what: impl FnOnce() -> String) {
         self.failure(at, why, what);
-        self.end = Some(End::Failed);
+        self.end = Some(FlowEnd::Failed);
         self.link = Link::Close;
     }
 
@@ -322,7 +323,7 @@ impl<'a> Cx<'a> {
         self.unanswered(at.max(self.window.measure), what);
     }
 
-    /// What a failure that the transport counts looked like, in words of the protocol's.
+    /// Explain a failure that the transport counts in terms of the protocol.
     pub fn explain(&mut self, why: Failure, what: impl FnOnce() -> String) {
         self.complaint = Some((why, what()));
     }
@@ -370,7 +371,7 @@ impl<'a> Cx<'a> {
         self.at(at).counts.bytes_received += bytes as u64;
     }
 
-    /// A message came that nobody asked for, or not this time.
+    /// A message came that was not requested, or not in this flow.
     #[inline]
     pub fn unasked(&mut self, at: Time) {
         self.at(at).counts.messages_received += 1;

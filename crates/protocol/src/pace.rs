@@ -6,13 +6,14 @@
 use crate::fine_time;
 use crate::meter::Phase;
 use crate::model::Cx;
+use crate::pacer::Step;
 use crate::time::Time;
 use crate::unit::{Interval, Rate};
 
 /// The distance between two messages, in 2⁻³² ns, so that rates which do not divide a second stay exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    step: u128,
+    step: Step,
     /// How many messages fall due together.
     burst: u64,
 }
@@ -20,12 +21,12 @@ pub struct Pace {
 impl Pace {
     /// One message every `interval`. Zero: each message is due when the former is answered.
     pub fn every(interval: Interval) -> Self {
-        Self { step: fine_time::of_ns(interval.ns()), burst: 1 }
+        Self { step: Step(fine_time::of_ns(interval.ns())), burst: 1 }
     }
 
     /// So many messages a second; the rate must be above zero.
     pub fn per_second(rate: Rate) -> Self {
-        Self { step: fine_time::of_ns_f64(1e9 / rate.0), burst: 1 }
+        Self { step: Step(fine_time::of_ns_f64(1e9 / rate.0)), burst: 1 }
     }
 
     /// The same rate, `burst` messages at a time.
@@ -37,27 +38,26 @@ impl Pace {
     /// Whether messages wait for answers instead of for a time.
     #[inline]
     pub fn closed_loop(self) -> bool {
-        self.step == 0
+        self.step == Step(0)
     }
 
     /// When message `i` is due.
     #[inline]
     pub fn due(self, base: Time, i: u64) -> Time {
         let first = if self.burst == 1 { i } else { i - i % self.burst };
-        let after = fine_time::time(u128::from(first).saturating_mul(self.step));
+        let after = fine_time::time(self.step.nth(first));
         Time(base.0.saturating_add(after.0))
     }
 
     /// How many messages have fallen due up to and with `at`.
     #[inline]
     pub fn due_by(self, base: Time, at: Time) -> u64 {
-        if at < base || self.step == 0 {
+        if at < base || self.closed_loop() {
             return 0;
         }
         // due(i) ≤ at  ⇔  i·step < (at − base + 1)·2³²
-        let below = fine_time::of_ns(at.since(base)) + fine_time::LAST;
-        let bursts = below / self.step.saturating_mul(u128::from(self.burst));
-        u64::try_from(bursts).unwrap_or(u64::MAX).saturating_add(1).saturating_mul(self.burst)
+        let below = fine_time::of_ns(at.since(base)) + fine_time::LAST + 1;
+        Step(self.step.nth(self.burst)).count(below).saturating_mul(self.burst)
     }
 
     /// How many messages from `next` on (of `count`; 0: no end) fall due before `end`.
@@ -101,7 +101,7 @@ mod tests {
         let mut bench = Bench::new(());
         bench.window.measure = Time(100);
         bench.window.drain = Time(200);
-        let pace = Pace { step: fine_time::of_ns(10), burst: 1 };
+        let pace = Pace { step: Step(fine_time::of_ns(10)), burst: 1 };
         bench.now = Time(1000);
         // due at 0, 10, …; 5 were sent; 6..=10 (50 … 90) in the warm-up, ten in the measure phase, then none
         bench.call(|(), cx| pace.missed(cx, Time::ZERO, 5, 0));

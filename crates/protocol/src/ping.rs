@@ -74,7 +74,7 @@ const SIZE_MAX: Size = Size(65_507);
 const OUTSTANDING_MAX: u128 = 32_768;
 /// How many answered echoes are remembered to know duplicates by.
 const REMEMBERED: usize = 64;
-/// How many echoes one callback sends before others get their turn.
+/// How many echoes one callback sends before other devices are served.
 const BATCH: usize = 64;
 
 // RFC 792, RFC 4443 §4: types
@@ -89,7 +89,7 @@ const REPLY_V6: u8 = 129;
 
 /// What is the same for all devices of a group.
 #[derive(Debug)]
-pub struct Plan {
+pub struct Config {
     ipv6: bool,
     /// The payload, where the signature does not stand.
     payload: Box<[u8]>,
@@ -100,7 +100,7 @@ pub struct Plan {
 
 impl ModelParams for Params {
     const DESCRIPTION: &'static Description = &DESCRIPTION;
-    type Plan = Plan;
+    type Config = Config;
 
     fn check(&self) -> Result<(), Problem> {
         let Params { size, interval, timeout, .. } = *self;
@@ -116,9 +116,9 @@ impl ModelParams for Params {
         )
     }
 
-    fn compile(&self, target: &Target) -> Result<Plan, Problem> {
+    fn compile(&self, target: &Target) -> Result<Config, Problem> {
         self.check()?;
-        Ok(Plan {
+        Ok(Config {
             ipv6: target.ipv6,
             payload: (0..self.size.bytes()).map(|i| i as u8).collect(),
             pace: Pace::every(self.interval),
@@ -156,11 +156,11 @@ impl ModelParams for Params {
     }
 }
 
-impl Plan {
+impl Config {
     /// A new device.
     pub fn device(self: &Arc<Self>, _index: u32) -> Device {
         Device {
-            plan: Arc::clone(self),
+            config: Arc::clone(self),
             echoes: VecDeque::with_capacity(1),
             next: 0,
             base: Time::ZERO,
@@ -184,8 +184,9 @@ struct Echo {
 /// One virtual device.
 #[derive(Debug)]
 pub struct Device {
-    plan: Arc<Plan>,
-    /// The latest echoes, oldest first; the last is number `next - 1`.
+    config: Arc<Config>,
+    /// The latest echoes, oldest first; the last is number `next - 1`. Each has a time-out, is settled by an ICMP error too,
+    /// and in a closed loop was due when no number tells: a `SequenceWindow` would stand beside this, not in its place.
     echoes: VecDeque<Echo>,
     /// Number of the next echo.
     next: u64,
@@ -235,7 +236,7 @@ impl Model for Device {
             return;
         }
         // one echo could not be sent or was refused on its way: the next is tried when it is due
-        if why == Failure::Unreachable && !self.plan.pace.closed_loop() {
+        if why == Failure::Unreachable && !self.config.pace.closed_loop() {
             if let Some(oldest) = self.echoes.iter_mut().find(|echo| !echo.done) {
                 oldest.done = true;
             }
@@ -267,7 +268,7 @@ impl Model for Device {
 impl Device {
     fn missed(&mut self, cx: &mut Cx<'_>) {
         if !self.stopping {
-            self.plan.pace.missed(cx, self.base, self.next, self.plan.count);
+            self.config.pace.missed(cx, self.base, self.next, self.config.count);
         }
     }
 
@@ -288,13 +289,13 @@ impl Device {
     }
 
     fn more(&self, cx: &Cx<'_>) -> bool {
-        (self.plan.count == 0 || self.next < self.plan.count) && !self.stopping && cx.loading()
+        (self.config.count == 0 || self.next < self.config.count) && !self.stopping && cx.loading()
     }
 
     /// Give up on what is overdue, send what is due, end the flow when nothing is left.
     fn pump(&mut self, cx: &mut Cx<'_>) {
         while let Some(&Echo { intended, sent, done }) = self.echoes.front() {
-            let overdue = sent + self.plan.timeout <= cx.now;
+            let overdue = sent + self.config.timeout <= cx.now;
             if !(overdue || done && self.echoes.len() > REMEMBERED) {
                 break;
             }
@@ -303,7 +304,7 @@ impl Device {
                 cx.unanswered(intended, "no echo reply in time");
             }
         }
-        let pace = self.plan.pace;
+        let pace = self.config.pace;
         let mut batch = 0;
         while self.more(cx) {
             let free = !pace.closed_loop() || self.echoes.back().is_none_or(|last| last.done);
@@ -329,7 +330,7 @@ impl Device {
             return;
         }
         let mut at = match self.echoes.front() {
-            Some(oldest) => oldest.sent + self.plan.timeout,
+            Some(oldest) => oldest.sent + self.config.timeout,
             None => Time::NEVER,
         };
         if self.more(cx) && !pace.closed_loop() {
@@ -343,22 +344,22 @@ impl Device {
 
     /// Append an echo request (RFC 792 page 14, RFC 4443 §4.1); returns its length.
     fn emit(&self, cx: &mut Cx<'_>, intended: Time) -> usize {
-        let plan = &*self.plan;
-        let len = HEADER + plan.payload.len();
+        let config = &*self.config;
+        let len = HEADER + config.payload.len();
         let start = cx.out.bytes.len();
-        let request = if plan.ipv6 { REQUEST_V6 } else { REQUEST_V4 };
+        let request = if config.ipv6 { REQUEST_V6 } else { REQUEST_V4 };
         cx.out.bytes.extend_from_slice(&[request, 0, 0, 0]);
         // kernel ping sockets put their own identifier here
         cx.out.bytes.extend_from_slice(&(cx.device as u16).to_be_bytes());
         cx.out.bytes.extend_from_slice(&(self.next as u16).to_be_bytes());
-        cx.out.bytes.extend_from_slice(&plan.payload);
+        cx.out.bytes.extend_from_slice(&config.payload);
         let message = &mut cx.out.bytes[start..];
         if let Some(place) = message[HEADER..].first_chunk_mut() {
             let stream = cx.device & signature::STREAM_MAX;
             Signature { stream, sequence: self.next, sent_ns: intended.0 }.emit(place);
         }
         // over IPv6 the addresses are part of the sum (RFC 4443 §2.3): that is left to the network layer
-        if !plan.ipv6 {
+        if !config.ipv6 {
             let sum = checksum(message);
             message[2..4].copy_from_slice(&sum.to_be_bytes());
         }
@@ -370,10 +371,10 @@ impl Device {
         let Some((&[kind, code, ..], payload)) = bytes.split_first_chunk::<HEADER>() else {
             return Err("an ICMP message shorter than its header");
         };
-        if !self.plan.ipv6 && checksum(bytes) != 0 {
+        if !self.config.ipv6 && checksum(bytes) != 0 {
             return Err("an ICMP message with a wrong checksum");
         }
-        match (self.plan.ipv6, kind, code) {
+        match (self.config.ipv6, kind, code) {
             (false, REPLY_V4, 0) | (true, REPLY_V6, 0) => self.reply(cx, bytes, payload),
             (false, UNREACHABLE_V4 | EXCEEDED_V4, _) => {
                 // behind the IPv4 header are the first 8 bytes of what could not be delivered (RFC 792)
@@ -403,11 +404,11 @@ impl Device {
         // RFC 792, RFC 4443 §4.2: the data come back as they were
         let same = match Signature::parse(payload) {
             Some(mark) => {
-                let rest = payload.get(signature::LEN..) == self.plan.payload.get(signature::LEN..);
+                let rest = payload.get(signature::LEN..) == self.config.payload.get(signature::LEN..);
                 let time = echo.is_none_or(|intended| intended.0 == mark.sent_ns);
                 rest && time && mark.stream == cx.device & signature::STREAM_MAX && mark.sequence == number
             }
-            None => payload == &*self.plan.payload && payload.len() < signature::LEN,
+            None => payload == &*self.config.payload && payload.len() < signature::LEN,
         };
         if !same {
             return Err("a reply with another payload than the request");

@@ -1,8 +1,8 @@
 //! How far datagrams came from their places, and how many wait for those before them: reorder density and reorder
 //! buffer-occupancy density (RFC 5236), by its own algorithms of sections 7.1 and 7.2.
 //!
-//! Both run from a gap in the numbers until what it disturbed is settled. All that came in turn otherwise is at its
-//! place and waits for nothing, so it is not looked at: who shows the densities knows how many came in all.
+//! Both run from a gap in the numbers until what it disturbed is settled. All that came in order otherwise is at its
+//! place and waits for nothing, so it is not looked at: the result adds it from the number that came in all.
 
 /// The displacement threshold DT and the buffer-occupancy threshold BT: what is later is taken for lost.
 pub const THRESHOLD: usize = 64;
@@ -48,7 +48,7 @@ pub struct Density {
     buffer: Buffer,
     /// One past the highest number that came.
     next: u64,
-    /// How many arrivals were told, or came in turn and needed no telling.
+    /// How many arrivals were told, or came in order and needed no telling.
     told: u64,
 }
 
@@ -73,7 +73,7 @@ impl Density {
     }
 
     /// Arrival `index` is this number, which is not the one after the highest. All arrivals since the last one told
-    /// came in turn.
+    /// came in order.
     pub fn disturbed(&mut self, number: u64, index: u64, into: &mut Densities) {
         self.catch_up(index, into);
         self.places.arrived(number, self.next, true, into);
@@ -88,12 +88,12 @@ impl Density {
         while self.places.len > 0 {
             self.places.step(into);
         }
-        // what waits, waits in vain
+        // the missing numbers of what waits will not come
         self.buffer.len = 0;
         (self.places.furthest, self.buffer.most)
     }
 
-    /// What came in turn since: no more than the first of it, about twice the threshold, meets what came before.
+    /// What came in order since: no more than the first of it, about twice the threshold, meets what came before.
     fn catch_up(&mut self, index: u64, into: &mut Densities) {
         let upto = self.next + index.saturating_sub(self.told);
         for number in self.next..upto {
@@ -148,17 +148,17 @@ impl Ring {
     }
 }
 
-/// Whose turn it is when one comes: section 7.1, looking ahead by DT arrivals.
+/// The number expected when one comes: section 7.1, looking ahead by DT arrivals.
 #[derive(Debug, Clone)]
 struct Places {
     /// DT + 1 arrivals that have no place yet.
     window: Ring,
     len: usize,
-    /// How many of them there are up to the last that did not come in turn.
+    /// How many of them there are up to the last that did not come in order.
     disturbed: usize,
     /// The receive index, RI.
-    turn: u64,
-    /// Bit k: number `turn` + k came early, and has its place.
+    expected: u64,
+    /// Bit k: number `expected` + k came early, and has its place.
     early: u64,
     /// The largest displacement.
     furthest: u32,
@@ -166,7 +166,7 @@ struct Places {
 
 impl Places {
     fn new(threshold: usize) -> Self {
-        Self { window: Ring::new(threshold + 1), len: 0, disturbed: 0, turn: 0, early: 0, furthest: 0 }
+        Self { window: Ring::new(threshold + 1), len: 0, disturbed: 0, expected: 0, early: 0, furthest: 0 }
     }
 
     /// With `next` for the highest number that came before and one more.
@@ -179,9 +179,9 @@ impl Places {
             if !disturbs {
                 return;
             }
-            (self.turn, self.early) = (next, 0);
+            (self.expected, self.early) = (next, 0);
         }
-        if number < self.turn {
+        if number < self.expected {
             into.displaced_beyond += 1;
             return;
         }
@@ -196,22 +196,24 @@ impl Places {
     fn step(&mut self, into: &mut Densities) {
         let threshold = self.window.numbers.len() as u64 - 1;
         let number = self.window.at(0);
-        let came = number == self.turn || self.early & 1 != 0;
+        let came = number == self.expected || self.early & 1 != 0;
         if !came {
-            let waiting = (0..self.len).map(|i| self.window.at(i)).filter(|other| *other >= self.turn);
-            let early = (self.early != 0).then(|| self.turn + u64::from(self.early.trailing_zeros()));
+            let waiting = (0..self.len).map(|i| self.window.at(i)).filter(|other| *other >= self.expected);
+            let early = (self.early != 0).then(|| self.expected + u64::from(self.early.trailing_zeros()));
             // those between are lost
-            let turn = waiting.chain(early).min().unwrap_or(self.turn);
-            self.early =
-                u32::try_from(turn - self.turn).ok().and_then(|by| self.early.checked_shr(by)).unwrap_or(0);
-            self.turn = turn;
+            let expected = waiting.chain(early).min().unwrap_or(self.expected);
+            self.early = u32::try_from(expected - self.expected)
+                .ok()
+                .and_then(|by| self.early.checked_shr(by))
+                .unwrap_or(0);
+            self.expected = expected;
         }
         self.window.pop();
         self.len -= 1;
         self.disturbed = self.disturbed.saturating_sub(1);
-        let (early, late) = (number.saturating_sub(self.turn), self.turn.saturating_sub(number));
+        let (early, late) = (number.saturating_sub(self.expected), self.expected.saturating_sub(number));
         if early.max(late) <= threshold {
-            self.turn += 1;
+            self.expected += 1;
             self.early >>= 1;
             self.furthest = self.furthest.max(early.max(late) as u32);
             if early > 0 {
@@ -223,9 +225,9 @@ impl Places {
         } else {
             into.displaced_beyond += 1;
         }
-        // The rest came in turn. Nothing is left before it, but where a late one was too late for a place that it was
+        // The rest came in order. Nothing is left before it, but where a late one was too late for a place that it was
         // given: that place would stay empty, and displace by one all that follows.
-        if self.disturbed == 0 && (self.window.at(0) == self.turn || self.early != 0) {
+        if self.disturbed == 0 && (self.window.at(0) == self.expected || self.early != 0) {
             self.len = 0;
         }
     }
@@ -312,7 +314,7 @@ mod tests {
     /// Frequencies of displacements and of occupancies, zeros among them.
     type Frequencies = (BTreeMap<i64, u64>, BTreeMap<u64, u64>);
 
-    /// Only what does not come in turn is told.
+    /// Only what does not come in order is told.
     fn ours(numbers: &[u64], threshold: usize) -> (Frequencies, Densities) {
         let (mut density, mut into, mut next) = (Density::new(threshold), Densities::default(), 1);
         density.next = 1;
@@ -421,7 +423,7 @@ mod tests {
         let mut into = Densities::default();
         let mut density = Density::default();
         density.disturbed(11, 10, &mut into);
-        // a thousand million in turn; then one is late by one
+        // a thousand million in order; then one is late by one
         let much = 1_000_000_000;
         density.disturbed(much + 1, much - 1, &mut into);
         density.disturbed(much, much, &mut into);

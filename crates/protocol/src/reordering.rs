@@ -5,7 +5,7 @@
 //! each gap in the numbers, which datagram opened it: what arrives in order is never looked at.
 
 use crate::histogram::{DELAY_MAX_NS, histogram};
-use crate::loss_pattern::{Losses, Patterns};
+use crate::loss_pattern::{LossTracker, Patterns};
 use crate::reorder_density::{Densities, Density};
 use hdrhistogram::Histogram;
 use std::ops::Range;
@@ -94,9 +94,9 @@ impl Gaps {
     }
 }
 
-/// One datagram that did not come in turn.
+/// One datagram that did not come in order.
 #[derive(Debug, Clone, Copy)]
-pub struct Turn {
+pub struct OutOfOrder {
     /// Its number.
     pub number: u64,
     /// Which arrival of its stream it is, counted from 0 and without copies.
@@ -105,18 +105,18 @@ pub struct Turn {
     pub now: u64,
 }
 
-/// The order of one stream. Only what does not come in turn is told.
+/// The order of one stream. Only what does not come in order is told.
 #[derive(Debug, Clone)]
-pub struct Order {
+pub struct ReorderTracker {
     gaps: Gaps,
     density: Density,
-    losses: Losses,
+    losses: LossTracker,
 }
 
-impl Order {
+impl ReorderTracker {
     /// For one of `streams` streams: the more there are, the fewer gaps are kept of each.
     pub fn shared(streams: usize) -> Self {
-        Self { gaps: Gaps::shared(streams), density: Density::default(), losses: Losses::default() }
+        Self { gaps: Gaps::shared(streams), density: Density::default(), losses: LossTracker::default() }
     }
 
     /// As if nothing had come yet.
@@ -126,25 +126,25 @@ impl Order {
         self.losses.clear();
     }
 
-    /// `turn` came when number `first` was expected. With `count`, what it skipped counts as lost if it never comes.
+    /// `datagram` came when number `first` was expected. With `count`, what it skipped counts as lost if it never comes.
     #[cold]
-    pub fn skipped(&mut self, first: u64, turn: Turn, count: bool, into: &mut Reordering) {
-        self.gaps.skipped(first, turn.index, turn.now);
-        self.density.disturbed(turn.number, turn.index, &mut into.densities);
+    pub fn skipped(&mut self, first: u64, datagram: OutOfOrder, count: bool, into: &mut Reordering) {
+        self.gaps.skipped(first, datagram.index, datagram.now);
+        self.density.disturbed(datagram.number, datagram.index, &mut into.densities);
         if count {
-            self.losses.skipped(first, turn.number, &mut into.losses);
+            self.losses.skipped(first, datagram.number, &mut into.losses);
         }
     }
 
-    /// `turn` came after one with a higher number.
+    /// `datagram` came after one with a higher number.
     #[cold]
-    pub fn late(&mut self, turn: Turn, into: &mut Reordering) {
+    pub fn late(&mut self, datagram: OutOfOrder, into: &mut Reordering) {
         // `None`: too much was skipped since to know more
-        if let Some(late) = self.gaps.late(turn.number, turn.index, turn.now) {
+        if let Some(late) = self.gaps.late(datagram.number, datagram.index, datagram.now) {
             into.record(late);
         }
-        self.density.disturbed(turn.number, turn.index, &mut into.densities);
-        self.losses.came(turn.number);
+        self.density.disturbed(datagram.number, datagram.index, &mut into.densities);
+        self.losses.came(datagram.number);
     }
 
     /// Nothing comes after `index` arrivals, and none of the numbers `last`, which were the last. Gives what is to be
@@ -195,7 +195,7 @@ impl Reordering {
         self.by_three += u64::from(late.by_three);
     }
 
-    /// Whether all came, and in turn.
+    /// Whether all came, and in order.
     pub fn is_empty(&self) -> bool {
         self.extent.is_empty() && self.densities == Densities::default() && self.losses.is_empty()
     }

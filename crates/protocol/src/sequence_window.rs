@@ -4,7 +4,7 @@
 
 /// What an arrival is, by those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arrival {
+pub enum SequenceClass {
     /// With the number expected.
     InOrder,
     /// With a later one, also in order: those from this number on are missing so far.
@@ -13,7 +13,7 @@ pub enum Arrival {
     Reordered,
     /// Not for the first time.
     Duplicate,
-    /// Longer ago than the window reaches: nobody can tell whether it is late or a copy.
+    /// Below the window: late or a copy, which cannot be told.
     TooLate,
 }
 
@@ -59,16 +59,16 @@ impl<B: AsRef<[u64]> + AsMut<[u64]>> SequenceWindow<B> {
     /// `number` arrived where `next` (RFC 4737 section 4.2.1, NextExp) was expected, which is one past the highest so far
     /// and is brought up to date. All arrivals since the last one told were in order.
     #[inline]
-    pub fn arrived(&mut self, next: &mut u64, number: u64) -> Arrival {
+    pub fn arrived(&mut self, next: &mut u64, number: u64) -> SequenceClass {
         if number == *next {
             *next = number.saturating_add(1);
-            return Arrival::InOrder;
+            return SequenceClass::InOrder;
         }
         self.disturbed(next, number)
     }
 
     #[cold]
-    fn disturbed(&mut self, next: &mut u64, number: u64) -> Arrival {
+    fn disturbed(&mut self, next: &mut u64, number: u64) -> SequenceClass {
         let (expected, size) = (*next, self.size());
         self.mark(self.told, expected, false);
         self.told = expected;
@@ -77,18 +77,18 @@ impl<B: AsRef<[u64]> + AsMut<[u64]>> SequenceWindow<B> {
             *next = number.saturating_add(1);
             self.mark(number, *next, false);
             self.told = *next;
-            return Arrival::Ahead(expected);
+            return SequenceClass::Ahead(expected);
         }
         if expected - number > size {
-            return Arrival::TooLate;
+            return SequenceClass::TooLate;
         }
         let (word, bit) = ((number % size / 64) as usize, 1 << (number % 64));
-        let Some(missing) = self.missing.as_mut().get_mut(word) else { return Arrival::TooLate };
+        let Some(missing) = self.missing.as_mut().get_mut(word) else { return SequenceClass::TooLate };
         if *missing & bit == 0 {
-            return Arrival::Duplicate;
+            return SequenceClass::Duplicate;
         }
         *missing &= !bit;
-        Arrival::Reordered
+        SequenceClass::Reordered
     }
 
     /// Say of the numbers from `first` up to `end` whether they are missing.
@@ -114,14 +114,14 @@ impl<B: AsRef<[u64]> + AsMut<[u64]>> SequenceWindow<B> {
 
 #[cfg(test)]
 mod tests {
-    use super::Arrival::{Ahead, Duplicate, InOrder, Reordered, TooLate};
+    use super::SequenceClass::{Ahead, Duplicate, InOrder, Reordered, TooLate};
     use super::*;
     use proptest::prelude::*;
     use std::collections::HashSet;
 
     const SIZE: u64 = 1024;
 
-    fn arrivals(numbers: &[u64]) -> Vec<Arrival> {
+    fn arrivals(numbers: &[u64]) -> Vec<SequenceClass> {
         let (mut window, mut next) = (FixedWindow::<16>::default(), 0);
         numbers.iter().map(|number| window.arrived(&mut next, *number)).collect()
     }

@@ -12,8 +12,8 @@ use crate::meter::{Failure, Phase};
 use crate::model::{Cx, Model};
 use crate::pace::Pace;
 use crate::problem::Problem;
-use crate::reordering::Turn;
-use crate::sequence_window::Arrival;
+use crate::reordering::OutOfOrder;
+use crate::sequence_window::SequenceClass;
 use crate::target::{Carrier, Scheme, Target};
 use crate::time::Time;
 use crate::unit::{Interval, Rate, Size};
@@ -107,7 +107,7 @@ const WINDOW: (u64, u64) = (1 << 10, 1 << 20);
 
 /// What is the same for all devices of a group.
 #[derive(Debug)]
-pub struct Plan {
+pub struct Config {
     /// A whole payload; the signature goes over its start.
     payload: Box<[u8]>,
     batch: usize,
@@ -123,7 +123,7 @@ pub struct Plan {
 
 impl ModelParams for Params {
     const DESCRIPTION: &'static Description = &DESCRIPTION;
-    type Plan = Plan;
+    type Config = Config;
 
     fn check(&self) -> Result<(), Problem> {
         self.pace().map(drop)?;
@@ -138,11 +138,11 @@ impl ModelParams for Params {
         Problem::unless(burst_ok, "burst", || format!("{} is out of range", self.burst), "use 1 to 65536")
     }
 
-    fn compile(&self, _target: &Target) -> Result<Plan, Problem> {
+    fn compile(&self, _target: &Target) -> Result<Config, Problem> {
         self.check()?;
         let (size, pace) = (self.size.bytes(), self.pace()?);
         let away = pace.due_by(Time::ZERO, Time::ZERO + self.timeout.0);
-        Ok(Plan {
+        Ok(Config {
             payload: (0..size).map(|i| i as u8).collect(),
             batch: BATCH.min(BATCH_BYTES / size),
             pace,
@@ -233,11 +233,11 @@ impl Params {
     }
 }
 
-impl Plan {
+impl Config {
     /// A new device.
     pub fn device(self: &Arc<Self>, _index: u32) -> Device {
         Device {
-            plan: Arc::clone(self),
+            config: Arc::clone(self),
             replies: self.echo.then(|| Box::new(FlowReplies::new(self.window))),
             next: 0,
             base: Time::ZERO,
@@ -252,7 +252,7 @@ impl Plan {
 /// One virtual device.
 #[derive(Debug)]
 pub struct Device {
-    plan: Arc<Plan>,
+    config: Arc<Config>,
     /// With `echo` only.
     replies: Option<Box<FlowReplies>>,
     /// Number of the next datagram.
@@ -288,7 +288,7 @@ impl Model for Device {
         if self.running {
             self.datagram(cx, bytes);
             if self.is_back() && !self.more(cx) {
-                self.leave(cx);
+                self.finish_flow(cx);
             }
         }
         bytes.len()
@@ -321,19 +321,19 @@ impl Model for Device {
 
     #[inline]
     fn waiting_since(&self) -> Time {
-        if self.running && self.plan.listens { self.silent } else { Time::NEVER }
+        if self.running && self.config.listens { self.silent } else { Time::NEVER }
     }
 
     fn behind(&self, end: Time) -> u64 {
         let sends = self.running && !self.stopping;
-        if sends { self.plan.pace.pending(self.base, self.next, self.plan.count, end) } else { 0 }
+        if sends { self.config.pace.pending(self.base, self.next, self.config.count, end) } else { 0 }
     }
 }
 
 impl Device {
     fn missed(&mut self, cx: &mut Cx<'_>) {
         if !self.stopping {
-            self.plan.pace.missed(cx, self.base, self.next, self.plan.count);
+            self.config.pace.missed(cx, self.base, self.next, self.config.count);
         }
     }
 
@@ -356,10 +356,10 @@ impl Device {
         else {
             return;
         };
-        let due = |number| self.plan.pace.due(self.base, number);
+        let due = |number| self.config.pace.due(self.base, number);
         // what was lost in the warm-up is in no pattern, and a flow's end belongs to its last datagram
         let measure = cx.window.measure.0.checked_sub(1);
-        let warmup = measure.map_or(0, |last| self.plan.pace.due_by(self.base, Time(last)));
+        let warmup = measure.map_or(0, |last| self.config.pace.due_by(self.base, Time(last)));
         let last = replies.next.max(warmup)..self.next;
         let into = cx.at(due(self.next.saturating_sub(1))).reordering_mut();
         let back = replies.back();
@@ -382,7 +382,7 @@ impl Device {
         }
     }
 
-    fn leave(&mut self, cx: &mut Cx<'_>) {
+    fn finish_flow(&mut self, cx: &mut Cx<'_>) {
         self.end(cx);
         cx.finish();
         cx.close();
@@ -390,27 +390,27 @@ impl Device {
 
     #[inline]
     fn more(&self, cx: &Cx<'_>) -> bool {
-        (self.plan.count == 0 || self.next < self.plan.count) && !self.stopping && cx.loading()
+        (self.config.count == 0 || self.next < self.config.count) && !self.stopping && cx.loading()
     }
 
     /// Send what is due; wait for what is on its way; end.
     fn pump(&mut self, cx: &mut Cx<'_>) {
-        let plan = &*self.plan;
-        let size = plan.payload.len();
+        let config = &*self.config;
+        let size = config.payload.len();
         if let Some(replies) = self.replies.as_mut().filter(|_| cx.window.phase(cx.now) == Phase::Warmup) {
             replies.failed_warmup = cx.tally.failed;
         }
         let mut due = Time::NEVER;
         if self.more(cx) {
-            let left = if plan.count == 0 { u64::MAX } else { plan.count - self.next };
-            let most = left.min(plan.batch as u64);
+            let left = if config.count == 0 { u64::MAX } else { config.count - self.next };
+            let most = left.min(config.batch as u64);
             let stream = cx.device & signature::STREAM_MAX;
             let first = self.replies.as_ref().map_or(0, |replies| replies.first);
             let mut sent = 0;
-            due = plan.pace.due(self.base, self.next);
+            due = config.pace.due(self.base, self.next);
             while sent < most && due <= cx.now {
                 let start = cx.out.bytes.len();
-                cx.out.bytes.extend_from_slice(&plan.payload);
+                cx.out.bytes.extend_from_slice(&config.payload);
                 if let Some(place) = cx.out.bytes[start..].first_chunk_mut() {
                     Signature { stream, sequence: first + self.next, sent_ns: due.0 }.emit(place);
                 }
@@ -418,7 +418,7 @@ impl Device {
                 cx.late(due);
                 self.next += 1;
                 sent += 1;
-                due = plan.pace.due(self.base, self.next);
+                due = config.pace.due(self.base, self.next);
             }
             if sent > 0 {
                 cx.out.segment = size;
@@ -429,9 +429,9 @@ impl Device {
         if self.more(cx) {
             return cx.wake_at(due.max(cx.now));
         }
-        let until = self.quiet + plan.timeout;
-        if !plan.echo || self.is_back() || until <= cx.now {
-            self.leave(cx);
+        let until = self.quiet + config.timeout;
+        if !config.echo || self.is_back() || until <= cx.now {
+            self.finish_flow(cx);
         } else {
             cx.wake_at(until);
         }
@@ -439,12 +439,12 @@ impl Device {
 
     #[inline]
     fn datagram(&mut self, cx: &mut Cx<'_>, bytes: &[u8]) {
-        let plan = &*self.plan;
+        let config = &*self.config;
         let Some(replies) = &mut self.replies else { return cx.unasked(cx.now) };
         let mark = Signature::parse(bytes).filter(|mark| mark.stream == cx.device & signature::STREAM_MAX);
-        let same = bytes.get(signature::LEN..) == plan.payload.get(signature::LEN..);
+        let same = bytes.get(signature::LEN..) == config.payload.get(signature::LEN..);
         let Some(Signature { sequence, sent_ns, .. }) = mark.filter(|_| same) else {
-            return cx.corrupted(cx.now, || changed(&plan.payload, bytes));
+            return cx.corrupted(cx.now, || changed(&config.payload, bytes));
         };
         let (sent, number) = (Time(sent_ns), sequence.wrapping_sub(replies.first) & signature::SEQUENCE_MAX);
         if sent < self.base && number > signature::SEQUENCE_MAX / 2 {
@@ -452,31 +452,31 @@ impl Device {
             return cx.unasked(cx.now);
         }
         // the time follows from the number: what is changed in one of them shows
-        if number >= self.next || plan.pace.due(self.base, number) != sent {
+        if number >= self.next || config.pace.due(self.base, number) != sent {
             return cx
                 .corrupted(cx.now, || format!("number {sequence} with another time than it was sent at"));
         }
         cx.arrived(sent, bytes.len());
         let warmup = cx.window.phase(sent) == Phase::Warmup;
-        let turn = Turn { number, index: replies.back(), now: cx.now.0 };
+        let datagram = OutOfOrder { number, index: replies.back(), now: cx.now.0 };
         match replies.arrived(number) {
-            Arrival::InOrder => {}
-            Arrival::Ahead(first) => {
-                replies.order().skipped(first, turn, !warmup, cx.at(sent).reordering_mut());
+            SequenceClass::InOrder => {}
+            SequenceClass::Ahead(first) => {
+                replies.order().skipped(first, datagram, !warmup, cx.at(sent).reordering_mut());
             }
             // RFC 4737 §3: type-P-reordered
-            Arrival::Reordered => {
+            SequenceClass::Reordered => {
                 cx.tally.reordered = cx.tally.reordered.saturating_add(1);
                 let tally = cx.at(sent);
                 tally.counts.reordered += 1;
-                replies.order().late(turn, tally.reordering_mut());
+                replies.order().late(datagram, tally.reordering_mut());
             }
-            Arrival::Duplicate => {
+            SequenceClass::Duplicate => {
                 cx.tally.duplicates = cx.tally.duplicates.saturating_add(1);
                 cx.at(sent).counts.duplicates += 1;
                 return;
             }
-            Arrival::TooLate => return cx.unasked(sent),
+            SequenceClass::TooLate => return cx.unasked(sent),
         }
         replies.back[usize::from(!warmup)] += 1;
         // one that was lost before is not waited for, those sent after it are from now on

@@ -2,7 +2,7 @@
 
 use crate::describe::{Description, ModelParams, bit};
 use crate::meter::{Counts, DeviceTally, Failure, Phase, Tally, Window};
-use crate::model::{Ask, ConnId, Cx, End, Link, Model, Outbox};
+use crate::model::{Ask, ConnId, Cx, FlowEnd, Link, Model, Outbox};
 use crate::target::Target;
 use crate::time::Time;
 use rand::SeedableRng;
@@ -26,7 +26,7 @@ pub struct Bench<M> {
     /// Its timer.
     pub wake: Time,
     /// How the flow ended, once it did.
-    pub end: Option<End>,
+    pub end: Option<FlowEnd>,
     /// Whether the last loss of the connection was in order.
     pub excused: bool,
     /// What it complained about.
@@ -306,13 +306,13 @@ fn hear<M: Model>(bench: &mut Bench<M>, piece: &[u8], hoard: usize) {
 
 /// Noise for a device with these parameters, of which the first byte of `data` picks some: see [`assault`]. What the
 /// device knows of each message that it sent is checked.
-pub fn noise<P: ModelParams, M: Model>(mut params: P, device: impl Fn(P::Plan) -> M, data: &[u8]) {
+pub fn noise<P: ModelParams, M: Model>(mut params: P, device: impl Fn(P::Config) -> M, data: &[u8]) {
     let Some((&choice, data)) = data.split_first() else { return };
     let mut scheme = P::DESCRIPTION.schemes[0];
     let hoard = params.for_noise(choice, &mut scheme);
     let target = Target { scheme, host: "host".into(), port: 1, ipv6: bit(choice, 7) };
     let (sent, known) = match params.compile(&target) {
-        Ok(plan) => assault_on(Bench::of(device(plan), P::DESCRIPTION), data, hoard),
+        Ok(config) => assault_on(Bench::of(device(config), P::DESCRIPTION), data, hoard),
         Err(problem) => unreachable!("{problem}"),
     };
     let confirmed = params.confirmed();

@@ -42,7 +42,7 @@ impl Variation {
     }
 
     /// All of them.
-    pub fn spread(&self) -> Histogram<u64> {
+    pub fn distribution(&self) -> Histogram<u64> {
         let mut all = histogram();
         for (part, counts) in self.parts.iter().enumerate() {
             let lowest = if part == 0 { 0 } else { PART };
@@ -96,14 +96,14 @@ mod tests {
                 prop_assert!(expected.record((*value).min(DELAY_MAX_NS)).is_ok());
             }
             one.merge(&other);
-            let spread = one.spread();
-            let (found, wanted) = (spread.iter_recorded(), expected.iter_recorded());
+            let distribution = one.distribution();
+            let (found, wanted) = (distribution.iter_recorded(), expected.iter_recorded());
             prop_assert!(found.map(|at| (at.value_iterated_to(), at.count_at_value()))
                 .eq(wanted.map(|at| (at.value_iterated_to(), at.count_at_value()))));
             let mean = values.iter().map(|v| (*v).min(DELAY_MAX_NS) as f64).sum::<f64>() / values.len() as f64;
             prop_assert!((one.mean().unwrap_or(-1.0) - mean).abs() <= mean * 1e-9);
             one.clear();
-            prop_assert!(one.spread().is_empty() && one.mean().is_none());
+            prop_assert!(one.distribution().is_empty() && one.mean().is_none());
         }
     }
 }

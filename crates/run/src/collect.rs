@@ -149,13 +149,13 @@ impl Collector {
         }
         self.waiting.entry(sample.until).or_default().push(sample);
         let before = self.series.len();
-        self.cut();
+        self.close_intervals();
         &self.series[before..]
     }
 
     /// Make points of the intervals that are whole.
-    fn cut(&mut self) {
-        while let Some(until) = self.next_cut() {
+    fn close_intervals(&mut self) {
+        while let Some(until) = self.next_boundary() {
             let rest = self.waiting.split_off(&Time(until.0 + 1));
             let samples =
                 std::mem::replace(&mut self.waiting, rest).into_values().flatten().collect::<Vec<_>>();
@@ -167,7 +167,7 @@ impl Collector {
 
     /// The end of the next interval that is whole. What a worker reports when it leaves, somewhere in an interval
     /// of the others, goes with that interval.
-    fn next_cut(&self) -> Option<Time> {
+    fn next_boundary(&self) -> Option<Time> {
         let whole = self.left.iter().zip(&self.ends).filter(|(left, _)| !*left).map(|(_, end)| *end).min();
         let mut ends = self.waiting.keys().copied().filter(|end| whole.is_none_or(|whole| *end <= whole));
         let is_boundary = |end: &Time| self.waiting[end].iter().any(|sample| !self.is_last(sample));
@@ -237,7 +237,7 @@ impl Collector {
         // from one that ended without a word nothing more will come
         let lost: Vec<usize> = (0..self.left.len()).filter(|worker| !self.left[*worker]).collect();
         self.left.fill(true);
-        self.cut();
+        self.close_intervals();
         let window = self.control.window();
         let measured_ns = self.measured_for.saturating_sub(window.measure.0);
         let end = self.ends.iter().max().copied().unwrap_or_default();

@@ -1,11 +1,11 @@
 //! How a run is steered: its clock, its phases, pause, stop and abort.
 //!
-//! Written by the daemon and read by workers each turn of their loop; nobody waits for anybody.
+//! Written by the daemon and read by workers each turn of their loop, without locks.
 
 use protocol::meter::{Phase, Window};
 use protocol::time::Time;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How the run is steered. Written by the daemon, read by workers.
 #[derive(Debug)]
@@ -44,18 +44,32 @@ impl Control {
 
     /// Let the workers begin.
     pub fn go(&self) {
-        self.zero.store(self.elapsed(), Ordering::Release);
+        self.go_in(Duration::ZERO);
+    }
+
+    /// Let the workers begin when so much time has passed.
+    pub fn go_in(&self, wait: Duration) {
+        let wait = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
+        self.zero.store(self.elapsed().saturating_add(wait).min(u64::MAX - 1), Ordering::Release);
+    }
+
+    /// How long until the run begins; none once it has begun, or was never set going.
+    pub fn begins_in(&self) -> Duration {
+        match self.zero.load(Ordering::Acquire) {
+            u64::MAX => Duration::ZERO,
+            zero => Duration::from_nanos(zero.saturating_sub(self.elapsed())),
+        }
     }
 
     /// The run's time, `None` before it began. Stands still while paused.
     #[inline]
     pub fn now(&self) -> Option<Time> {
-        // the pause first: who sees it ended sees the zero that was moved before
+        // the pause first: if it is seen to have ended, so is the time zero that was moved before
         let paused = self.paused_at.load(Ordering::Acquire);
         let zero = self.zero.load(Ordering::Acquire);
         match (zero, paused) {
             (u64::MAX, _) => None,
-            (_, u64::MAX) => Some(Time(self.elapsed().saturating_sub(zero))),
+            (_, u64::MAX) => self.elapsed().checked_sub(zero).map(Time),
             (_, at) => Some(Time(at)),
         }
     }
@@ -95,12 +109,12 @@ impl Control {
         self.resume();
     }
 
-    /// Leave at once: no draining, no manners.
+    /// Abort: workers end without draining and without closing flows.
     pub fn abort(&self) {
         self.abort.store(true, Ordering::Relaxed);
     }
 
-    /// Whether workers must leave at once.
+    /// Whether the run is aborted.
     #[inline]
     pub fn aborted(&self) -> bool {
         self.abort.load(Ordering::Relaxed)
@@ -164,6 +178,25 @@ mod tests {
         let after = c.now().expect("going");
         assert!(after >= at.expect("going"));
         assert!(!c.is_paused());
+    }
+
+    #[test]
+    fn a_run_begins_when_it_was_told_to() {
+        let c = Control::new(S, S, S, S);
+        c.go_in(Duration::from_millis(20));
+        assert_eq!(c.now(), None);
+        assert!(c.begins_in() > Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(21));
+        assert!(c.now().is_some());
+        assert_eq!(c.begins_in(), Duration::ZERO);
+    }
+
+    #[test]
+    fn stopping_before_it_begins_aborts() {
+        let c = Control::new(S, S, S, S);
+        c.go_in(Duration::from_secs(3600));
+        c.stop();
+        assert!(c.aborted());
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl ThreadCpu {
         Self { schedstat: File::open(format!("/proc/self/task/{thread}/schedstat")).ok(), own: false }
     }
 
-    /// So far. Nothing of a thread that is gone.
+    /// CPU time so far; zero for a thread that has ended.
     pub fn now(&self) -> CpuTime {
         let told = self.schedstat.as_ref().and_then(read).unwrap_or_default();
         if !self.own {

@@ -1,4 +1,4 @@
-//! What became of each device over a whole run: kept by who drove it, and read page by page.
+//! What became of each device over a whole run: kept by the worker that drove it, and read page by page.
 
 use protocol::meter::DeviceTally;
 use std::fmt::Debug;
@@ -76,7 +76,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Counts what is asked of it.
+    /// Counts how often a summary is made.
     #[derive(Debug)]
     struct Counted(u16, u32, Arc<AtomicUsize>);
 

@@ -1,8 +1,8 @@
-//! The graph of a transport as those who watch see it, and the impaired ports in it.
+//! The graph of a transport as it is shown, and its impaired ports.
 
 use crate::sample::ElementCounts;
 use crate::setup_error::SetupError;
-use profile::{Impairment, WayTimeline};
+use profile::{DirectionTimeline, Impairment};
 use protocol::problem::Problem;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -20,7 +20,7 @@ pub trait GraphView: Send {
     /// What each worker did since the start; nothing before.
     fn workers(&self) -> Vec<WorkerCounts>;
 
-    /// Trace the next packets that `filter` (as in pcap-filter(7); empty: any) wants, until all went their way,
+    /// Trace the next packets that `filter` (as in pcap-filter(7); empty: any) matches, until all are through,
     /// `wait` is over, or `go_on` says no. One at a time: the next ends the one before. `None` before the start.
     fn trace(
         &self,
@@ -63,7 +63,7 @@ pub struct PortFacts {
     pub uses: Vec<&'static str>,
     /// What it offers to do, by its own word.
     pub offers: Vec<&'static str>,
-    /// Who does which work with what it sends and receives: `port`, `software`, or both.
+    /// Where each kind of work on its packets is done: `port`, `software`, or both.
     pub work: BTreeMap<&'static str, &'static str>,
 }
 
@@ -109,7 +109,7 @@ pub struct WorkerCounts {
     pub core: Option<usize>,
     /// Ticks of the time stamp counter spent on packets.
     pub busy_cycles: u64,
-    /// Ticks spent looking for packets in vain.
+    /// Ticks spent in polls that found no packets.
     pub idle_cycles: u64,
     /// Time asleep.
     pub slept_ns: u64,
@@ -131,7 +131,7 @@ pub struct TracedPacket {
 pub struct Trace {
     /// The packets, in the order they were found.
     pub packets: Vec<TracedPacket>,
-    /// Whether all that were asked for came, and went their way to its end.
+    /// Whether as many packets as requested came, and their traces are complete.
     pub complete: bool,
 }
 
@@ -141,26 +141,26 @@ pub trait ImpairedPort {
     fn port(&self) -> &str;
 
     /// Impair it so from now on, whatever the profile says of later; times of the timeline begin now. What is delayed
-    /// already arrives when it would have. `way` must have been [checked](Way::check).
-    fn set(&self, way: Way);
+    /// already arrives when it would have. `impairment` must have been [checked](PortImpairment::check).
+    fn set(&self, impairment: PortImpairment);
 }
 
 /// How one direction is impaired from a time on.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Way {
+pub struct PortImpairment {
     /// What holds at first.
     pub impair: Impairment,
     /// What changes later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub impair_timeline: Option<WayTimeline>,
+    pub impair_timeline: Option<DirectionTimeline>,
 }
 
-impl Way {
+impl PortImpairment {
     /// Whether the values make sense, and make sense together.
     pub fn check(&self) -> Result<(), Problem> {
         self.impair.check().map_err(|p| p.under("impair"))?;
-        let later = self.impair_timeline.as_ref().map_or(Ok(()), WayTimeline::check);
+        let later = self.impair_timeline.as_ref().map_or(Ok(()), DirectionTimeline::check);
         later.map_err(|p| p.under("impair_timeline"))
     }
 }

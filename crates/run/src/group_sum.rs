@@ -121,7 +121,7 @@ fn full(delays: &'static [Delay], tally: &Tally) -> BTreeMap<&'static str, Distr
 /// How they changed from message to message, where they did.
 fn variation(delays: &'static [Delay], tally: &Tally) -> BTreeMap<&'static str, Distribution> {
     let seen = delays.iter().zip(&tally.variation).filter(|(_, variation)| variation.mean().is_some());
-    seen.map(|(delay, variation)| (delay.name, Distribution::full(&variation.spread()))).collect()
+    seen.map(|(delay, variation)| (delay.name, Distribution::full(&variation.distribution()))).collect()
 }
 
 pub(crate) fn named(

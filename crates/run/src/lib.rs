@@ -23,6 +23,7 @@ mod sample;
 mod setup_error;
 pub mod stalls;
 mod tls;
+pub mod topology;
 mod transport;
 mod validity;
 

@@ -31,7 +31,7 @@ pub struct Trial {
     pub drain: Option<Interval>,
     /// Factor on every rate (open loop, frames) or number of devices (closed loop).
     pub load: Option<f64>,
-    /// Texts that are kept, told and logged nowhere, besides those that the schema marks.
+    /// Secrets besides those that the schema marks: texts that are not stored, reported or logged.
     pub secrets: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ pub struct Plan {
     pub factor: f64,
     /// The groups, in the profile's order.
     pub groups: Vec<GroupPlan>,
-    /// What is not to be kept, told or logged.
+    /// Texts that are not to be stored, reported or logged.
     pub secrets: Secrets,
 }
 
@@ -62,7 +62,7 @@ pub struct GroupPlan {
     /// What carries it.
     pub scheme: Scheme,
     /// The compiled model.
-    pub model: models::Plan,
+    pub model: models::Config,
     /// Whether every message is to be confirmed, so that silence is loss.
     pub confirmed: bool,
     /// Whether devices wait for answers at all, or for connections.
@@ -73,13 +73,15 @@ pub struct GroupPlan {
     pub verified: Option<Verified>,
     /// How many devices.
     pub devices: u32,
+    /// How many connections each of them may have at a time.
+    pub connections: u32,
     /// When flows begin.
     pub load: Load,
     /// Addresses to send from, in turn; empty: the kernel chooses.
     pub sources: Vec<IpAddr>,
     /// Longest wait for a connection.
     pub connect_timeout: u64,
-    /// Room for datagrams that come while nobody reads, bytes of each device's socket.
+    /// Receive buffer of each device's socket, bytes.
     pub receive_room: usize,
     /// For TLS: whom to trust, and the name to ask for.
     pub tls: Option<(Arc<rustls::ClientConfig>, ServerName<'static>)>,
@@ -140,7 +142,7 @@ impl Plan {
     }
 }
 
-/// The spacing of samples that was asked for, or as many times as much as keeps the series within bounds.
+/// The spacing of samples of the profile, or the multiple of it that keeps the series within bounds.
 fn spacing(phases: &profile::Phases, groups: usize) -> Interval {
     let run = [phases.warmup, phases.measure, phases.drain].iter().map(|phase| phase.0).sum::<Duration>();
     let points = POINTS.min(GROUP_POINTS / (groups as u64).max(1));
@@ -209,6 +211,7 @@ impl GroupPlan {
             scheme,
             model,
             devices: group.devices,
+            connections: group.model.connections(),
             load: group.load.clone(),
             sources,
             connect_timeout: group.connect_timeout.ns(),

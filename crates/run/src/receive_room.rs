@@ -1,4 +1,4 @@
-//! Room that a datagram socket needs for what may come while nobody reads.
+//! The receive buffer that a datagram socket needs between two reads.
 
 /// Least room of a queue that datagrams to be measured come to.
 pub const LEAST: usize = 1 << 20;
@@ -6,10 +6,10 @@ pub const LEAST: usize = 1 << 20;
 pub const MOST: usize = 64 << 20;
 /// What the kernel needs for a datagram besides its bytes.
 const OVERHEAD: f64 = 512.0;
-/// For how long nobody may read.
+/// The longest time between two reads.
 const PATIENCE_S: f64 = 0.5;
 
-/// Room for datagrams of `size` bytes that come at `rate` a second, `burst` at a time, while nobody reads for half a second.
+/// Room for datagrams of `size` bytes that come at `rate` a second, `burst` at a time, with half a second between two reads.
 pub fn room(rate: f64, burst: f64, size: f64) -> usize {
     let bytes = (rate * PATIENCE_S + burst) * (size + OVERHEAD);
     (bytes as usize).clamp(LEAST, MOST)

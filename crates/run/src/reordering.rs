@@ -1,6 +1,6 @@
 //! Order and loss of a group, as results give them.
 
-use crate::result::{Density, Disorder, Distribution, Losses};
+use crate::result::{Density, Disorder, Distribution, LossPattern};
 use hdrhistogram::Histogram;
 use protocol::describe::Description;
 use protocol::loss_pattern::DELTA;
@@ -26,21 +26,21 @@ pub(crate) fn disorder(tally: &Tally, model: &Description) -> Option<Disorder> {
         extent: Distribution::full(&reordering.extent),
         late: Distribution::full(&reordering.late),
         displaced: share(away + density.displaced_beyond),
-        displacement: spread(density.displaced.iter().map(|(at, n)| (at.unsigned_abs(), *n))),
-        waiting: spread(density.waiting.iter().map(|(at, n)| (*at, *n))),
+        displacement: distribution(density.displaced.iter().map(|(at, n)| (at.unsigned_abs(), *n))),
+        waiting: distribution(density.waiting.iter().map(|(at, n)| (*at, *n))),
         density,
     })
 }
 
 /// How what was lost lay. `None` where there is no order.
-pub(crate) fn losses(tally: &Tally, model: &Description) -> Option<Losses> {
+pub(crate) fn losses(tally: &Tally, model: &Description) -> Option<LossPattern> {
     if !model.ordered || tally.counts.messages_delivered == 0 {
         return None;
     }
     let none = Reordering::default();
     let patterns = &tally.reordering().unwrap_or(&none).losses;
     let lost = patterns.lost();
-    Some(Losses {
+    Some(LossPattern {
         delta: DELTA,
         noticeable: (lost > 0).then(|| patterns.noticeable(DELTA) as f64 / lost as f64),
         length: Distribution::full(&patterns.lengths),
@@ -69,7 +69,7 @@ fn density(seen: &Densities, delivered: u64) -> Density {
     }
 }
 
-fn spread(frequencies: impl Iterator<Item = (u64, u64)>) -> Distribution {
+fn distribution(frequencies: impl Iterator<Item = (u64, u64)>) -> Distribution {
     let mut all: Histogram<u64> = histogram();
     for (at, n) in frequencies {
         let _grown = all.record_n(at, n);

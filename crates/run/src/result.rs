@@ -1,6 +1,6 @@
 //! The trial result and the points of its series, as they leave the daemon (docs/reference/rpc.md).
 
-use crate::graph::{PortFacts, Way};
+use crate::graph::{PortFacts, PortImpairment};
 use crate::interfaces::Interfaces;
 use crate::plan::Verified;
 use crate::sample::ElementCounts;
@@ -169,7 +169,7 @@ pub struct Reason {
     pub limit: f64,
 }
 
-/// Whether the generator did what was asked of it.
+/// Validity: whether the generator offered what the profile asks for.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Validity {
     /// It did.
@@ -181,7 +181,7 @@ pub struct Validity {
 /// Per second of the measure phase, by when it happened; what was intended, by when it was due.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Rates {
-    /// Flows the load asked for.
+    /// Flows that the open loop intended.
     pub flows_intended: f64,
     /// Messages that fell due.
     pub messages_intended: f64,
@@ -234,7 +234,7 @@ pub struct Density {
 
 /// What was lost (RFC 3357).
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Losses {
+pub struct LossPattern {
     /// The loss constraint: a loss is noticeable that comes no more than so many messages after the one before.
     pub delta: u64,
     /// Share of the losses that are noticeable (section 6.1); null when nothing was lost.
@@ -307,7 +307,7 @@ pub struct GroupResult {
     /// What came out of order; null where messages have no order, or none was delivered.
     pub reordering: Option<Disorder>,
     /// How what was lost lay; null likewise.
-    pub losses: Option<Losses>,
+    pub losses: Option<LossPattern>,
     /// The generator's own lateness.
     pub lateness: Distribution,
     /// Whether every message asks for an answer, so that silence is loss.
@@ -318,7 +318,7 @@ pub struct GroupResult {
     pub errors: Vec<Failures>,
 }
 
-/// What really took place, in seconds.
+/// The phases as they took place, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PhaseLengths {
     /// Warm-up.
@@ -329,7 +329,7 @@ pub struct PhaseLengths {
     pub drain: f64,
 }
 
-/// A port's path was changed by hand.
+/// A change of a port's impairment by `run.impair`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Change {
     /// Seconds since the start.
@@ -338,7 +338,7 @@ pub struct Change {
     pub port: String,
     /// What held from then on.
     #[serde(flatten)]
-    pub way: Way,
+    pub impairment: PortImpairment,
 }
 
 /// The result of one trial.
@@ -360,7 +360,7 @@ pub struct TrialResult {
     pub stopped: Option<&'static str>,
     /// What broke it, if something did.
     pub error: Option<crate::SetupError>,
-    /// What was changed by hand while it ran, in order (dpdk).
+    /// Changes of impairment by `run.impair` while it ran, in order (dpdk).
     pub changes: Vec<Change>,
     /// Whether it can be trusted.
     pub validity: Validity,
@@ -370,7 +370,7 @@ pub struct TrialResult {
     pub workers: Vec<WorkerPoint>,
     /// Per interface, over the whole run.
     pub interfaces: Interfaces,
-    /// What each port is, and who does which work (dpdk).
+    /// Each port's driver and offloads, and where which work is done (dpdk).
     pub ports: Vec<PortFacts>,
     /// Per element (dpdk).
     pub elements: Vec<ElementCounts>,

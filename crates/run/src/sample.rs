@@ -56,13 +56,13 @@ pub struct ElementCounts {
     pub packets_out: u64,
     /// Packets dropped, by reason.
     pub drops: std::collections::BTreeMap<String, u64>,
-    /// Mean packets that came, or were made, at once: few when the element waits for others.
+    /// Mean packets per batch: few when the element waits for others.
     pub packets_per_batch: f64,
     /// Mean cost.
     pub cycles_per_packet: f64,
 }
 
-/// One failure, told.
+/// An example of a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailureExample {
     /// The group.

@@ -11,7 +11,8 @@ pub struct Stalls {
     pub time: u64,
     /// The longest wait that reached into the measure phase, ns.
     pub longest: u64,
-    /// Devices that were waiting longer than the limit when the sample ended.
+    /// Devices that were waiting longer than the limit when the sample ended: to the nanosecond where a phase ends, and
+    /// to a hundredth of the limit elsewhere.
     pub waiting: u32,
 }
 
@@ -32,11 +33,15 @@ impl Wait {
 
     /// The device has waited since `since` ([`Time::NEVER`]: not at all). A wait that began at another time ended now.
     #[inline]
-    pub fn see(&mut self, since: Time, now: Time, limit: u64, window: Window, into: &mut Stalls) {
+    pub fn see(&mut self, since: Time, now: Time, window: Window, into: &mut GroupWaits) {
         if since != self.since {
             let began = std::mem::replace(&mut self.since, since);
             if began != Time::NEVER {
-                self.over(began, now, limit, window, into);
+                into.ages.remove(began);
+                self.over(began, now, into.limit, window, &mut into.stalls);
+            }
+            if since != Time::NEVER {
+                into.ages.add(since);
             }
         }
     }
@@ -61,6 +66,95 @@ impl Wait {
     }
 }
 
+/// What a worker's devices of one group wait, kept up to date by [`Wait::see`]: a sample looks at no device.
+#[derive(Debug)]
+pub struct GroupWaits {
+    limit: u64,
+    stalls: Stalls,
+    ages: Ages,
+}
+
+impl GroupWaits {
+    /// No device waits. A wait longer than `limit` ns is a stall.
+    pub fn new(limit: u64) -> Self {
+        Self { limit, stalls: Stalls::default(), ages: Ages::new(limit) }
+    }
+
+    /// A wait longer than this is a stall, ns.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Since the last call, and how many devices are stalled at `at`.
+    pub fn take(&mut self, at: Time) -> Stalls {
+        Stalls { waiting: self.ages.stalled(at), ..std::mem::take(&mut self.stalls) }
+    }
+}
+
+/// Steps that are counted one by one: more than twice the limit.
+const STEPS: u64 = 512;
+/// Steps of a limit, at least.
+const STEPS_OF_LIMIT: u64 = 128;
+/// Shortest step, as a power of two of ns: 1 µs.
+const SHORTEST: u32 = 10;
+
+/// How many devices wait since when, in steps of less than a hundredth of the limit.
+#[derive(Debug)]
+struct Ages {
+    limit: u64,
+    /// A step is 2 to the power of this, ns.
+    shift: u32,
+    /// Devices by the step in which their wait began, from `first` on; number n at place n modulo [`STEPS`].
+    counts: Box<[u32; STEPS as usize]>,
+    first: u64,
+    /// Devices whose wait began before that.
+    stalled: u32,
+}
+
+impl Ages {
+    fn new(limit: u64) -> Self {
+        let shift = (limit / STEPS_OF_LIMIT).max(1).ilog2().max(SHORTEST);
+        Self { limit, shift, counts: Box::new([0; STEPS as usize]), first: 0, stalled: 0 }
+    }
+
+    #[inline]
+    fn count(&mut self, since: Time) -> &mut u32 {
+        let step = since.0 >> self.shift;
+        if step < self.first {
+            return &mut self.stalled;
+        }
+        if step - self.first >= STEPS {
+            // all of them are twice as old as the limit by now
+            self.go_on(step + 1 - STEPS);
+        }
+        &mut self.counts[(step % STEPS) as usize]
+    }
+
+    #[inline]
+    fn add(&mut self, since: Time) {
+        *self.count(since) += 1;
+    }
+
+    #[inline]
+    fn remove(&mut self, since: Time) {
+        *self.count(since) -= 1;
+    }
+
+    /// Steps before `first` are stalled.
+    fn go_on(&mut self, first: u64) {
+        for step in (self.first..first).take(STEPS as usize) {
+            self.stalled += std::mem::take(&mut self.counts[(step % STEPS) as usize]);
+        }
+        self.first = self.first.max(first);
+    }
+
+    /// Devices that have been waiting longer than the limit at `at`, as far as whole steps tell.
+    fn stalled(&mut self, at: Time) -> u32 {
+        self.go_on(at.since(Time(self.limit)) >> self.shift);
+        self.stalled
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,11 +169,13 @@ mod tests {
 
     /// What waits from one second to another add up to, one after the other.
     fn waits(waits: &[(u64, u64)]) -> (u64, u64) {
-        let (mut wait, mut sum) = (Wait::none(), Stalls::default());
+        let (mut wait, mut group) = (Wait::none(), GroupWaits::new(LIMIT));
         for (from, to) in waits {
-            wait.see(Time(from * S), Time(from * S), LIMIT, window(), &mut sum);
-            wait.see(Time::NEVER, Time(to * S), LIMIT, window(), &mut sum);
+            wait.see(Time(from * S), Time(from * S), window(), &mut group);
+            wait.see(Time::NEVER, Time(to * S), window(), &mut group);
         }
+        let sum = group.take(Time(30 * S));
+        assert_eq!(sum.waiting, 0, "it waits for nothing any more");
         (sum.time / S, sum.longest / S)
     }
 
@@ -101,12 +197,13 @@ mod tests {
 
     #[test]
     fn an_answer_to_one_of_several_ends_only_its_own_wait() {
-        let (mut wait, mut sum) = (Wait::none(), Stalls::default());
+        let (mut wait, mut group) = (Wait::none(), GroupWaits::new(LIMIT));
         // sent at 11 and 12 s, answered together at 15 s
-        wait.see(Time(11 * S), Time(11 * S), LIMIT, window(), &mut sum);
-        wait.see(Time(12 * S), Time(15 * S), LIMIT, window(), &mut sum);
+        wait.see(Time(11 * S), Time(11 * S), window(), &mut group);
+        wait.see(Time(12 * S), Time(15 * S), window(), &mut group);
         assert!(wait.is_stalled(Time(15 * S), LIMIT) && !wait.is_stalled(Time(14 * S), LIMIT));
-        wait.see(Time::NEVER, Time(15 * S), LIMIT, window(), &mut sum);
+        wait.see(Time::NEVER, Time(15 * S), window(), &mut group);
+        let sum = group.take(Time(15 * S));
         assert_eq!((sum.time / S, sum.longest / S), (4, 4), "no moment counts twice");
         assert!(!wait.is_stalled(Time(99 * S), LIMIT));
     }
@@ -116,14 +213,37 @@ mod tests {
         fn one_device_never_stalls_for_longer_than_there_was(
             steps in prop::collection::vec((0u64..30, 0u64..6), 0..40),
         ) {
-            let (mut wait, mut sum, mut now) = (Wait::none(), Stalls::default(), 0);
+            let (mut wait, mut group, mut now) = (Wait::none(), GroupWaits::new(LIMIT), 0);
             for (back, on) in steps {
                 now += on;
                 let since = if back == 0 { Time::NEVER } else { Time(now.saturating_sub(back) * S) };
-                wait.see(since, Time(now * S), LIMIT, window(), &mut sum);
+                wait.see(since, Time(now * S), window(), &mut group);
             }
+            let sum = group.take(Time(now * S));
             prop_assert!(sum.time <= 10 * S);
             prop_assert!(sum.time == 0 || sum.longest > LIMIT);
+        }
+
+        /// Against looking at each device.
+        #[test]
+        fn the_stalled_are_counted_without_a_look_at_them(
+            limit in prop::sample::select(vec![1, 1000, 100_000, 100_000_000, 2 * S, 3600 * S, u64::MAX]),
+            steps in prop::collection::vec((0usize..8, 0u64..4, 0u64..2_000, prop::bool::ANY), 1..400),
+        ) {
+            let (mut waits, mut group) = ([Wait::none(); 8], GroupWaits::new(limit));
+            let step = limit.min(3600 * S) / 300 + 1;
+            let mut now = 0;
+            for (device, back, on, ends) in steps {
+                now += on * step / 100;
+                let since = if ends { Time::NEVER } else { Time(now.saturating_sub(back * step)) };
+                waits[device].see(since, Time(now), window(), &mut group);
+                if back == 0 {
+                    let stalled = |limit| waits.iter().filter(|wait| wait.is_stalled(Time(now), limit)).count();
+                    let counted = group.take(Time(now)).waiting as usize;
+                    let late = limit.saturating_add((limit / 100).max(1 << SHORTEST));
+                    prop_assert!((stalled(late)..=stalled(limit)).contains(&counted), "{}", counted);
+                }
+            }
         }
     }
 }

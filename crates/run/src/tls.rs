@@ -76,7 +76,7 @@ fn roots(ca: Option<&str>) -> Result<RootCertStore, Problem> {
     Ok(store)
 }
 
-/// Why TLS did not come about, by its name in the library and with what to do.
+/// Why the TLS handshake failed, by its name in the library and with what to do.
 pub fn cause(error: &Error) -> String {
     let way = match error {
         Error::InvalidCertificate(why) => match why {

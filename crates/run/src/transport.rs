@@ -12,8 +12,8 @@ use std::thread::JoinHandle;
 
 /// Carries a plan's traffic. Its contract is `tests/contract.rs`; a new transport is one more subject there.
 ///
-/// It starts workers and leaves. From then on a worker looks at [`Control`] each turn of its loop, and sends a [`Sample`]
-/// at each boundary the control names. Nothing else passes between them, so a worker never waits for anybody.
+/// It starts workers and returns. From then on a worker looks at [`Control`] each turn of its loop, and sends a [`Sample`]
+/// at each boundary the control names. Nothing else passes between them, so a worker never waits.
 pub trait Transport {
     /// Check that all is there, then start the workers. They wait until [`Control::go`].
     fn start(

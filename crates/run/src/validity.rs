@@ -1,4 +1,4 @@
-//! Whether the generator did what was asked of it: each reason why a result cannot be trusted, with its code, value and
+//! Validity of a result, judged by what the generator did: each reason why a result cannot be trusted, with its code, value and
 //! limit.
 
 use crate::group_sum::GroupSum;
@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 
 /// What the verdict rests on.
 pub(crate) struct Evidence<'a> {
-    /// What was asked.
+    /// The plan.
     pub plan: &'a Plan,
-    /// What was done, in the plan's order.
+    /// The sums per group, in the plan's order.
     pub groups: &'a [GroupSum],
     /// CPU time of each worker over the measure phase.
     pub workers: &'a [WorkerPoint],
@@ -70,7 +70,7 @@ pub(crate) fn judge(evidence: &Evidence<'_>) -> Validity {
         lost(None, drops, what, &mut reasons);
     }
     for element in evidence.elements.values() {
-        // An impaired port: all else that it drops it was asked to.
+        // An impaired port: its other drops are configured.
         let Some(&full) = element.drops.get("queue_full") else { continue };
         let what = format!("{}: no memory to delay {full} more packets", element.name);
         reasons.push(Reason { code: "ND-90-07", group: None, what, value: full as f64, limit: 0.0 });

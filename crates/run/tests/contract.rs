@@ -171,12 +171,22 @@ fn transport(profile: &profile::Profile) -> Result<Box<dyn Transport>, SetupErro
 
 /// Run it to its end; `steer` is called when it has begun.
 fn start(profile: &Value, steer: impl FnOnce(&Control)) -> Result<Run, SetupError> {
+    start_sampled(profile, None, steer)
+}
+
+/// Run it to its end, with a sample each so many nanoseconds instead of the profile's.
+fn start_sampled(
+    profile: &Value,
+    sample: Option<u64>,
+    steer: impl FnOnce(&Control),
+) -> Result<Run, SetupError> {
     let profile = profile::load(&profile.to_string()).unwrap_or_else(|errors| panic!("{errors:#?}"));
     let transport = transport(&profile)?;
     let plan = Arc::new(Plan::new(profile, &Trial::default()).unwrap_or_else(|errors| panic!("{errors:#?}")));
     let phases = &plan.profile.phases;
     let (measure, drain) = (phases.measure.ns(), phases.drain.ns());
-    let control = Arc::new(Control::new(phases.warmup.ns(), measure, drain, phases.sample.ns()));
+    let sample = sample.unwrap_or(phases.sample.ns());
+    let control = Arc::new(Control::new(phases.warmup.ns(), measure, drain, sample));
     let (sender, receiver) = channel();
     let threads = transport.start(Arc::clone(&plan), Arc::clone(&control), sender)?;
     let mut collector = Collector::new(plan, Arc::clone(&control), transport.cores());
@@ -274,6 +284,15 @@ fn what_is_asked_is_intended_sent_and_counted(subject: Box<dyn Subject>) {
     assert!(run.result.validity.valid, "{:?}", run.reasons());
     let sent = run.total("messages_sent");
     assert_eq!(subject.arrived(&run), sent);
+}
+
+fn intervals_that_were_missed_are_told_before_the_run_ends(subject: Box<dyn Subject>) {
+    // more often than a transport looks, which then is as late as one that gets no CPU; how samples follow each other is
+    // checked of every run
+    let run = start_sampled(&subject.profile("2k/s"), Some(1_000_000), |_| ());
+    let run = run.unwrap_or_else(|why| panic!("{why}"));
+    let of_load = run.samples.iter().filter(|sample| sample.phase != Phase::Drain);
+    assert_eq!(of_load.count(), 700 * run.workers, "one a millisecond of warm-up and measurement");
 }
 
 fn what_cannot_be_sent_is_intended_all_the_same(subject: Box<dyn Subject>) {
@@ -418,6 +437,7 @@ macro_rules! contract {
 
 contract! {
     what_is_asked_is_intended_sent_and_counted
+    intervals_that_were_missed_are_told_before_the_run_ends
     what_cannot_be_sent_is_intended_all_the_same
     a_pause_sends_nothing_and_the_rest_comes_after_it
     a_stop_ends_the_load_and_waits_for_answers

@@ -12,14 +12,15 @@ mod several_tests;
 use endpoint::KernelSockets;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use protocol::target::Carrier;
-use run::{Control, GroupPlan, Plan, Sample, SetupError, Transport, cpu};
+use run::topology::{CoreRequest, worker_cores};
+use run::{Control, GroupPlan, Plan, Sample, SetupError, Transport};
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 
-/// Descriptors that the daemon needs besides one per device: those of as many connections to it as there may be, some
+/// Descriptors that the daemon needs besides those of devices: those of as many connections to it as there may be, some
 /// others, and those that each worker polls and reads its share of the CPU from.
 const OTHER_FILES: u64 = 256;
 const WORKER_FILES: u64 = 2;
@@ -33,17 +34,12 @@ pub struct Sockets {
 impl Sockets {
     /// One worker on each of these cores; none named: one worker on the last core that we may use.
     pub fn new(settings: &profile::Sockets) -> Result<Self, SetupError> {
-        let there = cpu::cores();
-        let mut cores = settings.cores.clone();
-        if cores.is_empty() {
-            cores.extend(there.last());
-        }
-        if let Some(core) = cores.iter().find(|c| !there.contains(c)) {
-            let what = format!("core {core} is not one this process may use");
-            let fix = format!("Use some of {there:?}");
-            return Err(SetupError::new("ND-92-06", "transport.sockets.cores", what, fix));
-        }
-        Ok(Self { cores })
+        let on = |core: &u16| CoreRequest { core: Some((*core).into()), ..CoreRequest::default() };
+        let requests: Vec<CoreRequest> = settings.cores.iter().map(on).collect();
+        let cores = worker_cores(&requests).map_err(|why| {
+            SetupError::new("ND-92-06", "transport.sockets.cores", why.to_string(), "Name some of those")
+        })?;
+        Ok(Self { cores: cores.into_iter().map(|core| core as u16).collect() })
     }
 }
 
@@ -70,11 +66,15 @@ impl Transport for Sockets {
     }
 }
 
+/// Open files that a run needs.
+fn files(plan: &Plan, workers: usize) -> u64 {
+    let of_devices = plan.groups.iter().map(|group| u64::from(group.devices) * u64::from(group.connections));
+    OTHER_FILES + WORKER_FILES * workers as u64 + of_devices.sum::<u64>()
+}
+
 /// Raise the limit of open files as far as the devices need; say how when that is not allowed.
 fn enough_files(plan: &Plan, workers: usize) -> Result<(), SetupError> {
-    let need = OTHER_FILES
-        + WORKER_FILES * workers as u64
-        + plan.groups.iter().map(|g| u64::from(g.devices)).sum::<u64>();
+    let need = files(plan, workers);
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
     if need <= soft {
         return Ok(());
@@ -85,7 +85,8 @@ fn enough_files(plan: &Plan, workers: usize) -> Result<(), SetupError> {
     {
         return Ok(());
     }
-    let what = format!("{need} open files are needed, one per device, and {hard} are allowed");
+    let what =
+        format!("{need} open files are needed, one per connection of a device, and {hard} are allowed");
     let fix = format!("Run `ulimit -n {need}` as root before the daemon starts, or use fewer devices");
     Err(SetupError::new("ND-92-01", "groups", what, fix))
 }
@@ -158,8 +159,7 @@ mod tests {
     /// Target, devices, sources.
     type Groups = [(&'static str, u32, Value)];
 
-    /// Whether these have enough with 100 ports.
-    fn enough(groups: &Groups) -> Result<(), SetupError> {
+    fn plan(groups: &Groups) -> Plan {
         let groups: Vec<Value> = (0..)
             .zip(groups)
             .map(|(i, (target, devices, source))| {
@@ -168,8 +168,21 @@ mod tests {
             })
             .collect();
         let text = json!({"name": "p", "groups": groups}).to_string();
-        let plan = Plan::new(profile::load(&text).expect("good"), &Trial::default()).expect("a plan");
-        enough_ports(&plan, 100)
+        Plan::new(profile::load(&text).expect("good"), &Trial::default()).expect("a plan")
+    }
+
+    /// Whether these have enough with 100 ports.
+    fn enough(groups: &Groups) -> Result<(), SetupError> {
+        enough_ports(&plan(groups), 100)
+    }
+
+    #[test]
+    fn each_connection_that_a_device_may_have_is_an_open_file() {
+        let mut plan =
+            plan(&[("tcp://127.0.0.1:81", 100, json!([])), ("udp://127.0.0.1:81", 1000, json!([]))]);
+        assert_eq!(files(&plan, 3), OTHER_FILES + 3 * WORKER_FILES + 1100);
+        plan.groups[0].connections = 20;
+        assert_eq!(files(&plan, 3), OTHER_FILES + 3 * WORKER_FILES + 3000);
     }
 
     #[test]

@@ -142,7 +142,10 @@ fn run(target: &str, nowhere: SocketAddr) -> (Seen, Counts) {
             "model": {{"script": {{"steps": [{{"send": "x"}}]}}}}}}]}}"#
     );
     let profile = profile::load(&text).unwrap_or_else(|e| panic!("{e:#?}"));
-    let plan = Arc::new(Plan::new(profile, &Trial::default()).unwrap_or_else(|e| panic!("{e:#?}")));
+    let mut plan = Plan::new(profile, &Trial::default()).unwrap_or_else(|e| panic!("{e:#?}"));
+    // a listener, three that it opens and accepts, and one to nowhere
+    plan.groups[0].connections = 8;
+    let plan = Arc::new(plan);
     let second = 1_000_000_000;
     let control = Arc::new(Control::new(0, 3_600 * second, second, second));
     let seen = Arc::new(Mutex::new(Seen::default()));
@@ -242,4 +245,77 @@ fn what_cannot_be_listened_on_is_told_to_the_model() {
     let mut counts = Counts::default();
     received.iter().flat_map(|sample| sample.groups).flatten().for_each(|tally| counts += &tally.counts);
     assert_eq!((counts.flows_failed, counts.failures[Failure::Local as usize]), (1, 1));
+}
+
+/// Listens, and has nothing to say to those who connect.
+struct Host(Arc<Mutex<Vec<SocketAddr>>>, u32);
+
+impl Model for Host {
+    fn start(&mut self, cx: &mut Cx<'_>) {
+        cx.listen(LISTENER, ([127, 0, 0, 1], 0).into());
+    }
+    fn listening(&mut self, _: &mut Cx<'_>, local: SocketAddr) {
+        self.0.lock().expect("no panic").push(local);
+    }
+    fn accepted(&mut self, _: &mut Cx<'_>, _: SocketAddr) {
+        self.1 += 1;
+    }
+    fn connected(&mut self, _: &mut Cx<'_>) {}
+    fn received(&mut self, _: &mut Cx<'_>, bytes: &[u8]) -> usize {
+        bytes.len()
+    }
+    fn timer(&mut self, _: &mut Cx<'_>) {}
+    fn closed(&mut self, _: &mut Cx<'_>, _: Failure) {}
+    fn stop(&mut self, cx: &mut Cx<'_>) {
+        assert_eq!(self.1, 2, "with the one that listens they are three");
+        cx.finish();
+    }
+    fn abandoned(&mut self, _: &mut Cx<'_>) {}
+    fn waiting_since(&self) -> Time {
+        Time::NEVER
+    }
+}
+
+#[test]
+fn no_more_connections_are_accepted_than_the_model_provides_for_and_others_are_counted() {
+    use std::io::Read;
+    let text = r#"{"name": "t", "groups": [{"name": "g", "target": "tcp://127.0.0.1:9",
+        "load": {"closed": {"flows": 1}}, "model": {"script": {"steps": [{"send": "x"}]}}}]}"#;
+    let profile = profile::load(text).unwrap_or_else(|e| panic!("{e:#?}"));
+    let mut plan = Plan::new(profile, &Trial::default()).unwrap_or_else(|e| panic!("{e:#?}"));
+    plan.groups[0].connections = 3;
+    let second = 1_000_000_000;
+    let control = Arc::new(Control::new(0, 3_600 * second, second, second));
+    let (samples, received) = channel();
+    let address = Arc::new(Mutex::new(Vec::new()));
+    let (theirs, told) = (Arc::clone(&control), Arc::clone(&address));
+    let worker = std::thread::spawn(move || {
+        let sockets = KernelSockets::new().expect("an epoll set");
+        let device = |_: &run::GroupPlan, _: u32| Host(Arc::clone(&told), 0);
+        Worker::with_devices(sockets, (0, 1), Arc::new(plan), theirs, samples, device).run();
+    });
+    control.go();
+    let mut to = None;
+    while to.is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+        to = address.lock().expect("no panic").first().copied();
+    }
+    let connect = |_| std::net::TcpStream::connect(to.expect("it listens")).expect("it is taken up");
+    let mut peers: Vec<std::net::TcpStream> = (0..5).map(connect).collect();
+    // three of them are hung up on, whichever they are
+    let mut hung_up = 0;
+    while hung_up < 3 {
+        peers.retain_mut(|peer| {
+            peer.set_read_timeout(Some(Duration::from_millis(10))).expect("a time");
+            let open = !matches!(peer.read(&mut [0]), Ok(0));
+            hung_up += u32::from(!open);
+            open
+        });
+    }
+    control.stop();
+    worker.join().expect("the worker ends");
+    let mut counts = Counts::default();
+    received.iter().flat_map(|sample| sample.groups).flatten().for_each(|tally| counts += &tally.counts);
+    assert_eq!((counts.failures[Failure::Local as usize], counts.failures.iter().sum::<u64>()), (3, 3));
+    assert_eq!((counts.flows_completed, peers.len()), (1, 2));
 }

@@ -1,36 +1,36 @@
 //! From the plan to the graph: ports opened, peers found, elements connected.
 
-use crate::expected::{self, Expected, Plain};
+use crate::expected;
 use crate::frames;
-use crate::generator::{Generator, Streams};
-use crate::pacer::Gaps;
+use crate::graph;
 use crate::peers;
-use crate::receiver::Receiver;
-use crate::report::{Report, Reporter, Run};
+use crate::report::{Report, RunContext};
+use crate::run_elements::{ReceivingPort, RunElements};
 use crate::rx_offload::RxOffload;
 use crate::schedule::{Schedule, Timing};
 use crate::segmenter::Segmenter;
-use crate::stream_table::Lane;
-use dataplane::impaired::{self, Impaired};
+use crate::streams::Streams;
+use capture::Capture;
+use dataplane::graph::CheckedGraph;
+use dataplane::graph::assemble::{Parts, Queues, assemble, placement};
+use dataplane::impaired::{self, Impaired, ImpairedElements};
 use dataplane::ports::{self, OpenPort, PortNeeds, has_memory, pci, setup_error};
 use dataplane::queue_pairs::QueuePairs;
-use dataplane::wiring::{self, Wiring};
 use dataplane::{link_up, offloads};
 use dpdk::{Eal, EalOptions, NodePools, Port};
-use element::arp_nd::ArpNd;
 use element::capture::{Captured, Taps};
-use element::distribute::Distribute;
-use element::l2fwd::L2fwd;
-use element::reflect::Reflector;
-use engine::Graph;
+use element::kind::{Extensions, GraphPort};
 use engine::port::{PortRx, PortTx};
+use engine::{Element, Graph, Placement};
 use packet::ethernet::TAG;
 use packet::signature::STREAM_MAX;
 use packet::{Flow, Mac};
-use profile::{Dpdk, Role};
+use profile::Dpdk;
 use protocol::meter::Tally;
+use protocol::pacer::Gaps;
 use run::graph::PortFacts;
 use run::{GroupPlan, Plan, SetupError};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -51,22 +51,24 @@ pub struct Built {
     pub graph: Graph,
     /// The ports by name, to read their counters.
     pub ports: Vec<(String, Port)>,
+    /// Where its elements run.
+    pub placement: Placement,
     /// Names of the elements that report, in the order of their numbers.
     pub reporters: Vec<String>,
-    /// Ports whose incoming frames are impaired.
+    /// Handles of the elements that impair.
     pub impaired: Vec<Impaired>,
-    /// How each port's queues are used.
-    pub lanes: Vec<QueuePairs>,
+    /// Files that elements write packets to.
+    pub captures: Vec<Capture>,
     /// What the ports are.
     pub facts: Vec<PortFacts>,
 }
 
 /// Make everything that `settings` and the plan ask for.
 pub fn build(
-    settings: &Dpdk,
-    taps: &[Taps],
-    plan: &Plan,
-    run: &Arc<Run>,
+    (settings, planned): (&Dpdk, &CheckedGraph),
+    (taps, cores): (&[Taps], &[usize]),
+    plan: &Arc<Plan>,
+    run: &Arc<RunContext>,
     to: &Sender<Report>,
 ) -> Result<Built, SetupError> {
     let options = EalOptions {
@@ -85,16 +87,21 @@ pub fn build(
     // Each queue in each direction may hold as many as it has room for.
     let more: u32 = settings.ports.iter().map(|port| u32::from(port.queues.saturating_sub(1)) * QUEUED).sum();
     let packets = (u64::from(PACKETS + more) * u64::from(ROOM) / u64::from(room)) as u32;
-    let ways = settings.ports.iter().filter(|port| port.impair.is_some()).count();
+    let ways = planned.of_kind(impaired::KIND).count();
     let (packets, on_the_way) = impaired::packets(settings.memory.0, ways, room.into(), packets);
     let pools =
         NodePools::new(eal, packets, room).map_err(|why| setup_error("transport.dpdk.memory", &why))?;
     let shared = PortNeeds { longest, steady: frames::steady(plan), ..PortNeeds::default() };
-    let mut needs = vec![shared; settings.ports.len()];
+    let need = |port: &profile::Port| PortNeeds {
+        direct: graph::is_direct(planned, &port.name),
+        queues: settings.has_graph().then(|| planned.named_queues(&port.name)),
+        ..shared.clone()
+    };
+    let mut needs: Vec<PortNeeds> = settings.ports.iter().map(need).collect();
     for (i, group) in plan.groups.iter().enumerate() {
-        let needs = &mut needs[sender(settings, plan, i)?];
+        let needs = &mut needs[sender(settings, planned, plan, i)?];
         needs.sources.extend(&group.sources);
-        needs.segments |= is_cut(plan, i);
+        needs.segments |= is_segmented(plan, i);
     }
     let mut opened = Vec::new();
     let mut order: Vec<usize> = (0..settings.ports.len()).collect();
@@ -109,32 +116,43 @@ pub fn build(
     link_up::links(&ports, &run.control)?;
     ports.iter_mut().for_each(|port| port.announce());
 
+    // How queues are used is known now, and with it what the roles stand for.
+    let queues: Vec<QueuePairs> = ports.iter().map(|port| port.queues).collect();
+    let checked = graph::of(settings, &queues).map_err(first_fault)?;
     let first_streams = first_streams(plan)?;
     let mut plain = Vec::new();
+    let generators: Vec<Vec<&str>> =
+        settings.ports.iter().map(|port| graph::generators(&checked, &port.name)).collect();
     let mut sending: Vec<Vec<Vec<Streams>>> =
-        ports.iter().map(|port| (0..port.queues.count).map(|_| Vec::new()).collect()).collect();
+        generators.iter().map(|all| all.iter().map(|_| Vec::new()).collect()).collect();
     for (i, group) in plan.groups.iter().enumerate() {
-        let on = sender(settings, plan, i)?;
+        let on = sender(settings, &checked, plan, i)?;
         let peer = peers::find(i, (&plan.profile.groups[i], group), on, &mut ports)?;
         let flow = flow(group, &ports[on], peer);
         plain.push(frames::plain(i, group, plan, flow.source.ip())?);
         let tags = peers::tags(&plan.profile.groups[i], &ports[on]);
         let does = ports[on].does;
         let (program, headers) =
-            frames::program(i, group, plan, &flow, offloads::left(does, is_cut(plan, i)))?;
+            frames::program(i, group, plan, &flow, offloads::left(does, is_segmented(plan, i)))?;
         // Of frames that are counted whole, no byte is a header.
         let headers = if headers > 0 { headers + tags.bytes().len() } else { 0 };
         let program = program.tagged(&tags);
-        let cut = program.cut();
-        let by_port = cut.filter(|cut| {
-            offloads::cuts(does, &ports[on].info, ports[on].mtu, (cut, ports[on].pool.segments(cut.whole())))
+        let segmentation = program.segmentation();
+        let by_port = segmentation.filter(|segmentation| {
+            offloads::segments_in_port(
+                does,
+                &ports[on].info,
+                ports[on].mtu,
+                (segmentation, ports[on].pool.segments(segmentation.whole())),
+            )
         });
-        let segments = by_port.map(|cut| offloads::segments(&cut, does));
-        let work = program.left().filter(|_| cut.is_none()).map(|carried| offloads::work(&carried, does));
+        let segments = by_port.map(|segmentation| offloads::segments(&segmentation, does));
+        let work =
+            program.left().filter(|_| segmentation.is_none()).map(|carried| offloads::work(&carried, does));
         let share = &mut ports[on].share;
         share.groups += 1;
         share.checksums += usize::from(work.or(segments).is_some());
-        share.cut += usize::from(cut.is_some());
+        share.segmented += usize::from(segmentation.is_some());
         share.segments += usize::from(segments.is_some());
         let timing = frames::timing(i, group, plan, &program, ports[on].speed())?;
         let lanes = sending[on].len();
@@ -149,7 +167,8 @@ pub fn build(
                     marked: program.is_marked(),
                     program: program.clone(),
                     work,
-                    segmenter: cut.map(|cut| Box::new(Segmenter::new(cut, segments))),
+                    segmenter: segmentation
+                        .map(|segmentation| Box::new(Segmenter::new(segmentation, segments))),
                     headers,
                     priority: plan.profile.groups[i].frame.as_ref().map_or(0, |frame| frame.priority),
                     from: devices.start,
@@ -160,84 +179,79 @@ pub fn build(
             }
         }
     }
-    let lanes: Vec<QueuePairs> = ports.iter().map(|port| port.queues).collect();
     let facts = ports.iter().map(OpenPort::facts).collect();
-    let mut built = Built {
-        eal,
-        graph: Graph::new(),
-        ports: Vec::new(),
+    let mut elements = RunElements {
+        streams: BTreeMap::new(),
+        receiving: BTreeMap::new(),
         reporters: Vec::new(),
-        impaired: Vec::new(),
-        lanes,
-        facts,
+        plain,
+        first_streams,
+        plan: Arc::clone(plan),
+        run: Arc::clone(run),
+        to: to.clone(),
     };
-    let alone = settings.ports.iter().filter(|port| port.role == Role::Generator).count() == 1;
-    for (open, streams) in ports.into_iter().zip(sending) {
-        let port = &open.settings.name;
+    let receives = |port: &&profile::Port| !graph::receivers(&checked, &port.name).is_empty();
+    let alone = settings.ports.iter().filter(receives).count() == 1;
+    let pool = ports.first().map(|port| port.pool.clone());
+    let (mut queues, mut places, mut opened) = (BTreeMap::new(), Vec::new(), Vec::new());
+    for ((open, streams), generators) in ports.into_iter().zip(sending).zip(&generators) {
+        let name = open.settings.name.clone();
         let rx_offload =
             RxOffload::of(&open.port, open.does).map_err(|why| setup_error("transport.dpdk", &why))?;
-        built.ports.push((port.clone(), open.port));
-        for ((i, tx), tap) in open.tx.into_iter().enumerate().zip(&open.taps.tx) {
-            let name = wiring::name(port, "tx", i, open.queues.tx);
-            built.graph.add(name, Captured::new(PortTx(tx), tap.clone()));
+        // Elsewhere a stream may come back on any port, or on any queue.
+        let all = alone && !open.queues.rss();
+        let receivers = graph::receivers(&checked, &name).len();
+        elements.receiving.insert(name.clone(), ReceivingPort { rx_offload, all, receivers });
+        for (generator, streams) in generators.iter().zip(streams) {
+            elements.streams.insert((*generator).to_owned(), (streams, open.pool.clone()));
         }
-        for ((i, rx), tap) in open.rx.into_iter().enumerate().zip(&open.taps.rx) {
-            let name = wiring::name(port, "rx", i, open.queues.rx);
-            built.graph.add(name, Captured::new(PortRx(rx), tap.clone()));
-        }
-        let seed = plan.profile.seed.wrapping_add(open.index as u64);
-        if let Some(impaired) = Impaired::new(open.settings, seed) {
-            built.graph.add(format!("{port}.impair"), impaired.element(&open.pool, on_the_way));
-            built.impaired.push(impaired);
-        }
-        if open.queues.spread() {
-            built.graph.add(format!("{port}.spread"), Distribute::new(open.queues.count));
-        }
-        for (lane, streams) in streams.into_iter().enumerate() {
-            let name = |kind: &str| wiring::name(port, kind, lane, open.queues.count);
-            match open.settings.role {
-                Role::Reflector => {
-                    built.graph.add(name("reflector"), Reflector(open.addrs.clone()));
-                }
-                Role::L2fwd => {
-                    let mode = open.settings.forward.unwrap_or_default();
-                    built.graph.add(name("l2fwd"), L2fwd(mode));
-                }
-                Role::Generator => {
-                    let mut reporter = |name: &str| {
-                        built.reporters.push(name.to_owned());
-                        Reporter::new(run.clone(), built.reporters.len() - 1, to.clone())
-                    };
-                    let (sends, receives) = (name("generator"), name("receiver"));
-                    let generator = Generator::new(streams, open.pool.clone(), reporter(&sends));
-                    let own = match open.queues.spread() {
-                        true => Lane::new(lane, open.queues.count),
-                        false => Lane::ALL,
-                    };
-                    // Elsewhere a stream may come back on any port, or on any queue.
-                    let all = alone && !open.queues.rss();
-                    let groups = expected(plan, &plain, &first_streams);
-                    let receiver = Receiver::new(groups, (own, all), reporter(&receives), rx_offload.clone());
-                    built.graph.add(sends, generator);
-                    built.graph.add(receives, receiver);
-                }
-            }
-        }
-        if open.settings.role == Role::Generator {
-            built.graph.add(format!("{port}.neighbour"), ArpNd(open.addrs));
-        }
+        let tx = open.tx.into_iter().zip(&open.taps.tx);
+        let tx =
+            tx.map(|(tx, tap)| Some(Box::new(Captured::new(PortTx(tx), tap.clone())) as Box<dyn Element>));
+        let rx = open.rx.into_iter().zip(&open.taps.rx);
+        let rx =
+            rx.map(|(rx, tap)| Some(Box::new(Captured::new(PortRx(rx), tap.clone())) as Box<dyn Element>));
+        queues.insert(name.clone(), Queues { rx: rx.collect(), tx: tx.collect() });
+        places.push(GraphPort { name: name.clone(), addrs: open.addrs });
+        opened.push((name, open.port));
     }
-    // What is missing here is found when the graph is checked.
-    for (from, output, to) in Wiring::new(settings, &built.lanes).edges {
-        if let (Some(from), Some(to)) = (built.graph.find(&from), built.graph.find(&to)) {
-            built.graph.connect_output(from, output, to);
-        }
-    }
-    Ok(built)
+    let pool = pool.map_or_else(|| pools.on(None), Ok);
+    let pool = pool.map_err(|why| setup_error("transport.dpdk.memory", &why))?;
+    let (mut captures, mut extensions) = (Vec::new(), Extensions::default());
+    extensions.insert(elements);
+    extensions.insert(ImpairedElements::new(plan.profile.seed, on_the_way));
+    let parts =
+        Parts { queues, ports: &places, pool: &pool, captures: &mut captures, extensions: &mut extensions };
+    let (graph, replicas) = assemble(&checked, parts).map_err(|why| in_profile(settings, why))?;
+    let placement = placement(&checked.file.placement, cores, &graph, replicas);
+    let impaired = extensions.take::<ImpairedElements>().map_or_else(Vec::new, |all| all.handles);
+    let reporters = extensions.take::<RunElements>().map_or_else(Vec::new, |all| all.reporters);
+    Ok(Built { eal, graph, placement, ports: opened, reporters, impaired, captures, facts })
 }
 
-fn is_cut(plan: &Plan, index: usize) -> bool {
-    plan.profile.groups.get(index).and_then(|group| group.frame.as_ref()).is_some_and(profile::Frame::is_cut)
+/// The first of several faults, where one can be told.
+pub fn first_fault(faults: Vec<SetupError>) -> SetupError {
+    let none =
+        || SetupError::new("ND-104-33", "transport.dpdk", "the graph cannot run", "Validate the profile");
+    faults.into_iter().next().unwrap_or_else(none)
+}
+
+/// A fault of a graph's file, by the place in the profile.
+fn in_profile(settings: &Dpdk, why: SetupError) -> SetupError {
+    let at = why.at.strip_prefix("ports.").and_then(|rest| {
+        let (name, key) = rest.split_once('.')?;
+        let number = settings.ports.iter().position(|port| port.name == name)?;
+        Some(format!("ports[{number}].{key}"))
+    });
+    SetupError { at: format!("transport.dpdk.{}", at.unwrap_or(why.at.clone())), ..why }
+}
+
+fn is_segmented(plan: &Plan, index: usize) -> bool {
+    plan.profile
+        .groups
+        .get(index)
+        .and_then(|group| group.frame.as_ref())
+        .is_some_and(profile::Frame::is_segmented)
 }
 
 /// Which of a group's devices each lane has. A recording that is played as it was, and devices that take turns in it,
@@ -270,19 +284,12 @@ fn first_streams(plan: &Plan) -> Result<Vec<u32>, SetupError> {
 }
 
 /// The number of the port that group `index` sends on.
-fn sender(settings: &Dpdk, plan: &Plan, index: usize) -> Result<usize, SetupError> {
+fn sender(settings: &Dpdk, graph: &CheckedGraph, plan: &Plan, index: usize) -> Result<usize, SetupError> {
     let wanted = plan.profile.groups.get(index).and_then(|group| group.port.as_deref());
-    let fits = |port: &profile::Port| {
-        port.role == Role::Generator && wanted.is_none_or(|wanted| wanted == port.name)
-    };
-    settings.ports.iter().position(fits).ok_or_else(|| {
-        let what = "no port with the role generator is there for the group".to_owned();
-        SetupError::new(
-            "ND-104-06",
-            format!("groups[{index}].port"),
-            what,
-            "Name one of transport.dpdk.ports",
-        )
+    graph::sender(settings, graph, wanted).ok_or_else(|| {
+        let what = "no port with a generator is there for the group".to_owned();
+        let fix = "Name one of transport.dpdk.ports";
+        SetupError::new("ND-104-06", format!("groups[{index}].port"), what, fix)
     })
 }
 
@@ -294,18 +301,4 @@ fn flow(group: &GroupPlan, port: &OpenPort<'_>, peer: Mac) -> Flow {
         source: SocketAddr::new(group.source(0).unwrap_or(own), expected::FIRST_SOURCE_PORT),
         destination: group.address,
     }
-}
-
-/// What a receiver must know of all groups.
-fn expected(plan: &Plan, plain: &[Option<Plain>], first_streams: &[u32]) -> Vec<Expected> {
-    let groups = plan.groups.iter().zip(plain).zip(first_streams).enumerate();
-    let group = |(i, ((group, plain), first)): (usize, ((&GroupPlan, &Option<Plain>), &u32))| Expected {
-        group: i,
-        streams: *first..first + group.devices,
-        meter: [(); 3].map(|()| Tally::of(group.about)),
-        delay: frames::delay(i, plan),
-        whole: plan.profile.groups[i].frame.is_some(),
-        plain: plain.clone(),
-    };
-    groups.map(group).collect()
 }

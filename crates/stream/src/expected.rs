@@ -36,10 +36,10 @@ pub struct Expected {
 pub struct Plain {
     /// Whether the target is to send them back.
     echo: bool,
-    peer: Ends,
+    peer: FlowAddress,
     /// Where they come from: device number n has number n modulo their count.
     sources: Vec<IpAddr>,
-    own: Vec<Ends>,
+    own: Vec<FlowAddress>,
     devices: u32,
     /// A bit for each payload length there is.
     lengths: Box<[u64]>,
@@ -47,7 +47,7 @@ pub struct Plain {
 
 /// An address as it stands in a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Ends {
+struct FlowAddress {
     octets: [u8; 16],
     len: usize,
     port: u16,
@@ -55,7 +55,7 @@ struct Ends {
     many: bool,
 }
 
-impl Ends {
+impl FlowAddress {
     fn new(ip: IpAddr, port: u16) -> Self {
         let (mut octets, len) = ([0; 16], if ip.is_ipv4() { 4 } else { 16 });
         match ip {
@@ -98,8 +98,8 @@ impl Plain {
         }
         Self {
             echo,
-            peer: Ends::new(peer.ip(), peer.port()),
-            own: sources.iter().map(|ip| Ends::new(*ip, 0)).collect(),
+            peer: FlowAddress::new(peer.ip(), peer.port()),
+            own: sources.iter().map(|ip| FlowAddress::new(*ip, 0)).collect(),
             sources,
             devices,
             lengths: lengths.into(),
@@ -137,7 +137,7 @@ impl Plain {
 
     /// Whether one of the devices sent what is quoted.
     pub fn is_quoted(&self, quoted: &Quoted) -> bool {
-        let to = Ends::new(quoted.destination.ip(), quoted.destination.port());
+        let to = FlowAddress::new(quoted.destination.ip(), quoted.destination.port());
         let from = self.sources.contains(&quoted.source.ip()) && self.has_port(quoted.source.port());
         quoted.protocol == UDP && to == self.peer && from
     }
@@ -151,7 +151,12 @@ impl Plain {
     /// in a tunnel: what has another length than any that was sent is then known by its signature alone.
     #[inline]
     pub fn is_as_sent(&self, payload: &[u8]) -> bool {
-        if self.is_length(payload.len()) { is_blank(payload) } else { !self.echo }
+        // The shortest have no room for anything but the signature.
+        if self.is_length(payload.len()) {
+            payload.len() == signature::LEN || is_blank(payload)
+        } else {
+            !self.echo
+        }
     }
 }
 

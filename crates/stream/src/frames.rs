@@ -1,7 +1,6 @@
 //! From a group of the profile to its frames and their times.
 
 use crate::expected::{Plain, SOURCE_PORTS};
-use crate::pacer::Gaps;
 use crate::schedule::Timing;
 use packet::frame::{Devices, Layer, Left, Program, Sizes};
 use packet::{FCS, Flow};
@@ -9,6 +8,7 @@ use profile::ceiling::RATE;
 use profile::frame::Replay;
 use profile::{Frame, Load};
 use protocol::describe::Stateless;
+use protocol::pacer::Gaps;
 use run::SetupError;
 use run::plan::{GroupPlan, Plan};
 use std::net::IpAddr;
@@ -165,7 +165,7 @@ pub fn timing(
     let frame = frame(plan, index);
     let devices = f64::from(group.devices.max(1));
     // Rates are of packets; a slot is a frame.
-    let packets = program.cut().map_or(1.0, |cut| cut.packets() as f64);
+    let packets = program.segmentation().map_or(1.0, |segmentation| segmentation.packets() as f64);
     let interval_ns = match (frame.and_then(|frame| frame.rate), params.rate, params.interval) {
         (Some(rate), _, _) => match rate.frames(program.mean_len(), speed) {
             Some(frames) => packets * devices * 1e9 / (frames * plan.factor),

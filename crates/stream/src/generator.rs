@@ -5,69 +5,54 @@
 //! has no room for is kept and sent first the next time: the generator loses nothing, it falls behind.
 
 use crate::report::{Kept, Report, Reporter, SentStreams, take};
-use crate::schedule::{Departure, Schedule};
-use crate::segmenter::Segmenter;
-use dpdk::{Batch, Mempool, TxWork};
+use crate::run_elements::{OUTSIDE, RunElements};
+use crate::schedule::Departure;
+use crate::streams::Streams;
+use dpdk::{Batch, Mempool};
+use element::kind::{Build, ElementKind};
 use engine::{About, Cx, Element};
-use packet::Program;
 use packet::frame::{Marks, ROWS};
+use profile::Error as SetupError;
 use protocol::meter::{DELAY_MAX_NS, Failure, Phase, Tally, Window};
 use protocol::time::Time;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
+
+/// The kind of element.
+pub const KIND: &str = "generator";
+
+/// Sends the groups of the profile that name its port, each datagram at its time. Several generators of one port share the groups'
+/// devices.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// The port whose groups it sends. Frames carry that port's addresses, whatever port they leave by.
+    pub port: String,
+}
+
+impl ElementKind for Options {
+    const KIND: &'static str = KIND;
+    const DROPS: &'static [&'static str] = &[];
+    const REPLICABLE: bool = false;
+    const EXAMPLE: &'static str = r#"{"port": "a"}"#;
+    const TAKES: bool = false;
+    const OF_RUN: bool = true;
+
+    fn ports(&self) -> Vec<(&'static str, &str)> {
+        vec![("port", &self.port)]
+    }
+
+    fn build(&self, cx: &mut Build<'_>) -> Result<Box<dyn Element>, SetupError> {
+        let (name, outside) = (cx.name, cx.fault("kind", OUTSIDE));
+        let run = cx.extensions.get_mut::<RunElements>().ok_or(outside)?;
+        let (streams, pool) = run.streams.remove(name).unwrap_or_else(|| (Vec::new(), cx.pool.clone()));
+        Ok(Box::new(Generator::new(streams, pool, run.reporter(name))))
+    }
+}
 
 /// What fell due at the very end of the load may still leave this much later.
 const GRACE: Duration = Duration::from_millis(1);
-
-/// One group's streams.
-#[derive(Debug)]
-pub struct Streams {
-    /// Number of the group in the plan.
-    pub group: usize,
-    /// When they send.
-    pub schedule: Schedule,
-    /// What they send.
-    pub program: Program,
-    /// Whether what they send shows who sent it, or when.
-    pub marked: bool,
-    /// What the port is to do with each frame.
-    pub work: Option<TxWork>,
-    /// Where each frame is to be cut into packets, which are what is counted.
-    pub segmenter: Option<Box<Segmenter>>,
-    /// Bytes of each frame that are headers, and not counted as sent.
-    pub headers: usize,
-    /// Which streams go first when the port cannot take all: those with the higher number.
-    pub priority: u8,
-    /// Which device of the group is the first here; the others follow.
-    pub from: u32,
-    /// Stream number of that device; those of the others follow.
-    pub first: u32,
-    /// Counts, by phase.
-    pub meter: [Tally; 3],
-    /// Flows under way, by the phase in which they began.
-    pub under_way: [u64; 3],
-}
-
-impl Streams {
-    /// How many packets a frame becomes.
-    fn packets(&self) -> u64 {
-        self.segmenter.as_ref().map_or(1, |segmenter| segmenter.packets() as u64)
-    }
-
-    /// When there is something to do next.
-    fn due(&self) -> Time {
-        let under_way = self.segmenter.as_ref().is_some_and(|segmenter| segmenter.left() > 0);
-        if under_way { Time::ZERO } else { self.schedule.due() }
-    }
-
-    /// Count `n` frames of `bytes` together that were due in `phase` and are sent.
-    #[inline]
-    fn count(&mut self, phase: Phase, n: usize, bytes: usize) {
-        let counts = &mut self.meter[phase as usize].counts;
-        counts.messages_intended += n as u64;
-        counts.messages_sent += n as u64;
-        counts.bytes_sent += bytes.saturating_sub(n * self.headers) as u64;
-    }
-}
 
 /// Element: makes the frames of one port's streams as they fall due.
 #[derive(Debug)]
@@ -154,9 +139,10 @@ fn send(
     let ready = if most > 0 { streams.schedule.ready(due_by, most) } else { 0 };
     // The pool's packets have room for the longest frame: see where it is made.
     let even = if streams.program.is_even() { streams.program.next_len() } else { 0 };
-    if ready == 0 || !pool.fill_frames(batch, have + ready, even) {
+    if ready == 0 {
         return false;
     }
+    let Some(mut fresh) = pool.fresh_frames(batch, have + ready, even) else { return false };
     // Fewer than were ready, if a flow that ended moved the next slot away.
     let Streams { schedule, meter, under_way, .. } = streams;
     let flows = |departure: &Departure| count_flow(meter, under_way, departure, window);
@@ -169,14 +155,13 @@ fn send(
         marks.devices[..taken].iter_mut().for_each(|device| *device += streams.from);
         taken
     };
-    batch.truncate(have + taken);
+    fresh.truncate(taken);
     let mut frames: [&mut [u8]; ROWS] = std::array::from_fn(|_| Default::default());
     if even > 0 {
-        frames.iter_mut().zip(batch.data_mut().skip(have)).for_each(|(frame, data)| *frame = data);
+        frames.iter_mut().zip(fresh.data_mut()).for_each(|(frame, data)| *frame = data);
     } else {
-        for (ahead, (frame, mbuf)) in frames.iter_mut().zip(&mut batch.frames_mut()[have..]).enumerate() {
-            *frame = mbuf.set_len(streams.program.len_ahead(ahead)).unwrap_or_default();
-        }
+        let lengths = fresh.with_lengths(|ahead| streams.program.len_ahead(ahead));
+        frames.iter_mut().zip(lengths).for_each(|(frame, data)| *frame = data);
     }
     let (frames, sent_ns) = (&mut frames[..taken], &marks.sent_ns[..taken]);
     let (Some(first), Some(last)) = (sent_ns.first(), sent_ns.last()) else { return false };
@@ -198,7 +183,7 @@ fn send(
     taken == ROWS
 }
 
-/// The same for frames that are cut: one after the other, and none is begun before the last one's packets are all there.
+/// The same for frames that are segmented: one after the other, and none is begun before the last one's packets are all there.
 /// Apart from `send`, so that it is not in the way of all others.
 #[cold]
 #[inline(never)]
@@ -252,7 +237,7 @@ fn count_flow(meter: &mut [Tally; 3], under_way: &mut [u64; 3], departure: &Depa
 
 impl Element for Generator {
     fn about(&self) -> About {
-        About { kind: "generator", takes: false, outputs: &["out"], drops: &[], polled: true }
+        About { kind: KIND, takes: Options::TAKES, outputs: &["out"], drops: Options::DROPS, polled: true }
     }
 
     fn poll(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

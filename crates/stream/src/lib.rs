@@ -1,45 +1,38 @@
 //! Stateless streams over DPDK ports: sent at their times, every datagram tracked and measured.
 //!
-//! ```text
-//!  generator port    generator ──► tx      rx ──► receiver ──► neighbour ──► tx
-//!  reflector port    rx ──► reflector ──► tx
-//!  l2fwd ports       rx ──► l2fwd ──► tx of the other
-//!  with impair       rx ──► impair ──► …
-//!  several queues    rx ──► spread ──► each lane's receiver, reflector or l2fwd; or rx0, rx1, … by RSS
-//! ```
-//! The profile's placement says which worker runs which of these; `tx` goes with what mostly sends, `rx` with
-//! what mostly receives.
+//! What a port's role stands for is a graph ([`dataplane::graph::preset`]), of elements of the kinds that all graphs can have and
+//! of two more that send and measure the groups of a run's profile.
 
 mod build;
 mod device_clock;
 mod expected;
 mod frames;
 mod generator;
+pub mod graph;
 #[cfg(any(test, feature = "testing"))]
 pub mod malformed;
-mod pacer;
 mod peers;
 mod receiver;
 mod report;
+mod run_elements;
 mod rx_offload;
 mod schedule;
 mod segmenter;
 mod stream_table;
+mod streams;
 mod summaries;
 mod supervisor;
 
 use capture::Source;
 use dataplane::engine_error;
+use dataplane::graph::CheckedGraph;
 use dataplane::impaired::Impaired;
 use dataplane::observe::Observer;
-use dataplane::queue_pairs::QueuePairs;
-use dataplane::wiring::{self, Wiring};
 use dataplane::workers;
 use element::capture::{PortCapture, Taps};
-use engine::{Engine, Options, Placement, View, WorkerSpec};
+use engine::{Engine, Options, View};
 use run::graph::{GraphView, ImpairedPort, PortFacts};
 use run::{Control, Plan, Sample, SetupError, Transport};
-use std::collections::BTreeSet;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -51,13 +44,13 @@ pub struct Dpdk {
     cores: Vec<u16>,
     /// Where frames can be copied, by port.
     taps: Vec<Taps>,
-    /// How each port's queues are used: as expected, until the ports are open.
-    lanes: Mutex<Vec<QueuePairs>>,
+    /// As it will be, unless ports have other queues than is expected.
+    planned: CheckedGraph,
     /// What is known of the ports once they are open.
     ports: Mutex<Vec<PortFacts>>,
     /// The graph, once it is at work.
     view: Mutex<Option<View>>,
-    /// The hands on ports that are impaired, once they are open.
+    /// The handles of elements that impair, once they are there.
     impaired: Mutex<Vec<Impaired>>,
 }
 
@@ -65,50 +58,23 @@ impl Dpdk {
     /// Workers as the settings place them; without a placement one worker runs all.
     pub fn new(settings: &profile::Dpdk) -> Result<Self, SetupError> {
         let cores = workers::cores(&settings.placement, "transport.dpdk.placement")?;
+        let planned = graph::of(settings, &graph::expected_queues(settings)).map_err(build::first_fault)?;
         let taps = settings.ports.iter().map(|port| Taps::new(port.queues.into())).collect();
-        let lanes = settings.ports.iter().map(|port| QueuePairs::expected(port, true)).collect();
         let cores = cores.into_iter().filter_map(|core| u16::try_from(core).ok()).collect();
         Ok(Self {
             settings: settings.clone(),
             cores,
             taps,
-            lanes: Mutex::new(lanes),
+            planned,
             ports: Mutex::default(),
             view: Mutex::default(),
             impaired: Mutex::default(),
         })
     }
 
-    fn wiring(&self) -> Wiring {
-        Wiring::new(&self.settings, &self.lanes.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// The settings' placement, with the elements that it does not name beside those they work for.
-    fn placement(&self) -> Placement {
-        let mut placement = Placement::single(None);
-        placement.workers = self
-            .cores
-            .iter()
-            .map(|core| WorkerSpec { core: Some((*core).into()), elements: Vec::new() })
-            .collect();
-        let wiring = self.wiring();
-        let mut placed = BTreeSet::new();
-        for (seat, worker) in placement.workers.iter_mut().zip(&self.settings.placement) {
-            for element in &worker.elements {
-                let beside = match wiring::kind(element) {
-                    "generator" => wiring.after(element),
-                    "receiver" | "reflector" | "l2fwd" => {
-                        [wiring.before(element), wiring.after(element)].concat()
-                    }
-                    "impair" => wiring.before(element),
-                    _ => Vec::new(),
-                };
-                // Several may lead to one port: it is with the first.
-                let all = std::iter::once(element.clone()).chain(beside);
-                seat.elements.extend(all.filter(|element| placed.insert(element.clone())));
-            }
-        }
-        placement
+    /// The workers' cores.
+    fn worker_cores(&self) -> Vec<usize> {
+        self.cores.iter().copied().map(usize::from).collect()
     }
 }
 
@@ -119,12 +85,12 @@ impl Transport for Dpdk {
         control: Arc<Control>,
         samples: Sender<Sample>,
     ) -> Result<Vec<JoinHandle<()>>, SetupError> {
-        let run = Arc::new(report::Run::new(control));
+        let run = Arc::new(report::RunContext::new(control));
         let (to, reports) = channel();
-        let built = build::build(&self.settings, &self.taps, &plan, &run, &to)?;
-        *self.lanes.lock().unwrap_or_else(PoisonError::into_inner) = built.lanes;
+        let cores = self.worker_cores();
+        let built = build::build((&self.settings, &self.planned), (&self.taps, &cores), &plan, &run, &to)?;
         *self.ports.lock().unwrap_or_else(PoisonError::into_inner) = built.facts;
-        let engine = Engine::start(built.eal, built.graph, &self.placement(), &Options::default());
+        let engine = Engine::start(built.eal, built.graph, &built.placement, &Options::default());
         let engine = engine.map_err(|why| engine_error(&why))?;
         *self.view.lock().unwrap_or_else(PoisonError::into_inner) = Some(engine.view());
         *self.impaired.lock().unwrap_or_else(PoisonError::into_inner) = built.impaired.clone();
@@ -133,7 +99,7 @@ impl Transport for Dpdk {
             run,
             engine,
             built.ports,
-            built.impaired,
+            (built.impaired, built.captures),
             &built.reporters,
             reports,
             samples,
@@ -154,7 +120,11 @@ impl Transport for Dpdk {
     fn graph(&self) -> Option<Box<dyn GraphView>> {
         let view = self.view.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Some(Box::new(Observer::new(self.wiring(), ports, &self.placement(), view)))
+        let cores = self.worker_cores();
+        Some(Box::new(match view {
+            Some(view) => Observer::of(view, ports, &cores.into_iter().map(Some).collect::<Vec<_>>()),
+            None => Observer::planned(&self.planned, ports, &cores),
+        }))
     }
 
     fn impaired(&self) -> Vec<Box<dyn ImpairedPort>> {

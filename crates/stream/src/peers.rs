@@ -69,7 +69,7 @@ pub fn find(
         }
     };
     let port = &mut ports[on];
-    let Some(station) = port.addrs.like(hop) else {
+    let Some(own) = port.addrs.like(hop) else {
         let kind = if hop.is_ipv4() { "IPv4" } else { "IPv6" };
         let what = format!("the port needs an {kind} address to ask for its peer's");
         return Err(unknown(
@@ -79,7 +79,7 @@ pub fn find(
         ));
     };
     let (wanted, queues) = (Wanted { ip: hop, tags }, (&mut port.rx[..], &mut port.tx[0]));
-    arp_nd::resolve((&port.addrs, station), &wanted, queues, &port.pool, PATIENCE).ok_or_else(|| {
+    arp_nd::resolve((&port.addrs, own), &wanted, queues, &port.pool, PATIENCE).ok_or_else(|| {
         let target = plan.address.ip();
         let (who, fix) = match hop == target {
             true => (

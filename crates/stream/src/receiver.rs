@@ -6,18 +6,26 @@
 
 use crate::expected::Expected;
 use crate::report::{Kept, Report, Reporter, take};
+use crate::run_elements::{OUTSIDE, RunElements};
 use crate::rx_offload::RxOffload;
 use crate::stream_table::{Lane, StreamTable, Unexpected};
 use dpdk::{Batch, Checked};
+use element::distribute::MOST_OUTPUTS;
+use element::kind::{Build, ElementKind};
 use engine::{About, Cx, Element};
 use packet::icmp_error::{Fate, IcmpError};
 use packet::layers::protocol::{ICMP, ICMPV6, UDP};
 use packet::signature::Signature;
 use packet::udp::Datagram;
 use packet::{Fault, Layers};
+use profile::Error as SetupError;
+use protocol::histogram::bucket_bits;
 use protocol::meter::{DELAY_MAX_NS, Failure, Phase, Window};
-use protocol::sequence_window::Arrival;
+use protocol::problem::Problem;
+use protocol::sequence_window::SequenceClass;
 use protocol::time::Time;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Reasons to drop: the faults of frames, and these.
 const OURS: [&str; 6] =
@@ -43,6 +51,70 @@ const DROPS: [&str; UNKNOWN_STREAM + OURS.len()] = {
     names
 };
 
+/// The kind of element.
+pub const KIND: &str = "receiver";
+
+/// Measures the datagrams of streams that come back, whatever port sent them; what is of no stream goes on by `other`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// The port whose frames it gets: what that port says of checksums and arrival times holds of them.
+    pub port: String,
+    /// The share of the streams that comes here, where a flow-distributor deals them out. Default: any may come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<Share>,
+}
+
+/// A share of the streams: every `of`th, from number `number` on.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Share {
+    /// The flow-distributor's output, from 0.
+    pub number: usize,
+    /// How many outputs it has, 1 to 16.
+    #[schemars(range(min = 1, max = 16))]
+    pub of: usize,
+}
+
+impl ElementKind for Options {
+    const KIND: &'static str = KIND;
+    const DROPS: &'static [&'static str] = &DROPS;
+    const REPLICABLE: bool = false;
+    const EXAMPLE: &'static str = r#"{"port": "a"}"#;
+    const OF_RUN: bool = true;
+
+    fn check(&self) -> Vec<Problem> {
+        let wrong = |share: &Share| share.number >= share.of || share.of > MOST_OUTPUTS;
+        let problem = |share: Share| {
+            let what = format!("there is no output {} of {}", share.number, share.of);
+            Problem::new(
+                "share.number",
+                what,
+                format!("Use 0 to one less than `of`, which is at most {MOST_OUTPUTS}"),
+            )
+        };
+        self.share.filter(wrong).map(problem).into_iter().collect()
+    }
+
+    fn outputs(&self) -> Vec<String> {
+        vec!["other".into()]
+    }
+
+    fn ports(&self) -> Vec<(&'static str, &str)> {
+        vec![("port", &self.port)]
+    }
+
+    fn build(&self, cx: &mut Build<'_>) -> Result<Box<dyn Element>, SetupError> {
+        let outside = cx.fault("kind", OUTSIDE);
+        let run = cx.extensions.get_mut::<RunElements>().ok_or(outside)?;
+        let lane = self.share.map_or(Lane::ALL, |share| Lane::new(share.number, share.of));
+        let port = run.receiving.get(&self.port).cloned().unwrap_or_default();
+        let all = port.all && (self.share.is_some() || port.receivers == 1);
+        let (groups, reporter) = (run.expected(), run.reporter(cx.name));
+        Ok(Box::new(Receiver::new(groups, (lane, all), reporter, port.rx_offload)))
+    }
+}
+
 /// Element: measures the frames of streams, and hands on what is of none.
 #[derive(Debug)]
 pub struct Receiver {
@@ -63,6 +135,34 @@ pub(super) struct Measured {
     /// The run's time zero on the clock that signatures use.
     zero: u64,
     window: Window,
+    run: DelayRun,
+}
+
+/// Delays that came one after the other and are one to the histogram that they go to. They are recorded there together: for each
+/// it would take as long as all else that is counted. Where more is offered than arrives in time, whole batches are such.
+#[derive(Debug)]
+struct DelayRun {
+    count: u64,
+    /// One of them.
+    delay: u64,
+    /// See [`bucket_bits`].
+    bits: u64,
+    /// Of which group, and in which phase.
+    of: (usize, usize),
+}
+
+impl DelayRun {
+    /// Of no group.
+    const NONE: Self = Self { count: 0, delay: 0, bits: 0, of: (usize::MAX, 0) };
+
+    /// Take one more, if it belongs here.
+    #[inline]
+    fn take(&mut self, (group, phase): (usize, usize), delay: u64) -> bool {
+        let other = (group ^ self.of.0) as u64 | (phase ^ self.of.1) as u64;
+        let takes = (delay ^ self.delay) & self.bits | other == 0;
+        self.count += u64::from(takes);
+        takes
+    }
 }
 
 /// What to do with a frame.
@@ -85,7 +185,27 @@ impl Measured {
         }
         let ends: Box<[u32]> = groups.iter().map(|group| group.streams.end).collect();
         let streams = StreamTable::new(ends.last().copied().unwrap_or(0), lane, all);
-        Self { groups, ends, streams, zero: 0, window }
+        Self { groups, ends, streams, zero: 0, window, run: DelayRun::NONE }
+    }
+
+    /// All frames that came together were looked at: what was put off is done.
+    #[inline]
+    pub(super) fn settle(&mut self) {
+        let DelayRun { count, delay, of: (group, phase), .. } =
+            std::mem::replace(&mut self.run, DelayRun::NONE);
+        if let Some(group) = self.groups.get_mut(group)
+            && let Some(h) = group.delay.and_then(|at| group.meter[phase].delays.get_mut(at))
+        {
+            let _grown = h.record_n(delay, count);
+        }
+    }
+
+    /// Record what came so far, and begin anew with this delay.
+    #[cold]
+    #[inline(never)]
+    fn begin_run(&mut self, of: (usize, usize), delay: u64) {
+        self.settle();
+        self.run = DelayRun { count: 1, delay, bits: bucket_bits(delay), of };
     }
 
     /// Number of the group that a stream belongs to, or one that there is none of.
@@ -202,7 +322,7 @@ impl Measured {
     }
 
     /// The frame arrived at `now`, ns.
-    #[inline]
+    #[inline(always)] // With all that it does to a frame that is as expected: a call for each of these steps costs as much.
     pub(super) fn frame(&mut self, frame: &[u8], now: u64) -> Verdict {
         match Datagram::plain(frame) {
             Some((datagram, layers)) => self.datagram(frame, &layers, &datagram, now),
@@ -215,27 +335,26 @@ impl Measured {
         match (said, Layers::find(frame)) {
             (Checked::Bad, _) => {
                 self.corrupted(frame, now);
-                Verdict::Bad(Fault::BadChecksum as usize)
+                return Verdict::Bad(Fault::BadChecksum as usize);
             }
             (Checked::Good, Ok(layers)) if layers.protocol == UDP => {
-                match Datagram::trusted(frame, &layers) {
-                    Ok(datagram) => self.datagram(frame, &layers, &datagram, now),
-                    Err(_) => self.frame(frame, now),
+                if let Ok(datagram) = Datagram::trusted(frame, &layers) {
+                    return self.datagram(frame, &layers, &datagram, now);
                 }
             }
             (Checked::Good, Ok(layers)) if !matches!(layers.protocol, ICMP | ICMPV6) => {
-                match Signature::find(frame, layers.end) {
-                    Some(signature) => self.signed(signature, frame.len(), now),
-                    None => self.frame(frame, now),
+                if let Some(signature) = Signature::find(frame, layers.end) {
+                    return self.signed(signature, frame.len(), now);
                 }
             }
-            // What is odd is looked at as if nothing had been said.
-            _ => self.frame(frame, now),
+            _ => {}
         }
+        // What is odd is looked at as if nothing had been said.
+        self.frame(frame, now)
     }
 
     /// A whole UDP datagram arrived.
-    #[inline]
+    #[inline(always)]
     fn datagram(&mut self, frame: &[u8], layers: &Layers, datagram: &Datagram<'_>, now: u64) -> Verdict {
         let Some(signature) = Signature::find(frame, layers.end) else {
             return self.unsigned(frame, layers, datagram, now);
@@ -287,7 +406,7 @@ impl Measured {
     }
 
     /// What was in a frame of group `at`: `bytes` in its datagram, of `len`.
-    #[inline]
+    #[inline(always)]
     fn arrived(
         &mut self,
         signature: Signature,
@@ -304,27 +423,25 @@ impl Measured {
         let phase = self.window.phase(Time(signature.sent_ns.saturating_sub(self.zero)));
         let tally = &mut group.meter[phase as usize];
         tally.counts.bytes_received += if group.whole { len } else { bytes } as u64;
-        let number = state.number(signature.sequence);
-        if number == state.next {
-            state.next = number.saturating_add(1);
-        } else {
+        if !state.follows(signature.sequence) {
+            let number = state.number(signature.sequence);
             let counts = phase != Phase::Warmup;
             let unexpected = Unexpected { number, now, counts };
-            if disturbed.arrived((state, place), unexpected, tally) == Arrival::Duplicate {
+            if disturbed.arrived((state, place), unexpected, tally) == SequenceClass::Duplicate {
                 return Verdict::Done;
             }
         }
         tally.counts.messages_delivered += 1;
         let delay = now.saturating_sub(signature.sent_ns).min(DELAY_MAX_NS);
-        if let Some(at) = group.delay {
-            if let Some(h) = tally.delays.get_mut(at) {
-                let _grown = h.record(delay);
-            }
-            if let Some(v) = tally.variation.get_mut(at).filter(|_| state.delivered > 0) {
-                v.record(delay.abs_diff(state.delay_last()));
-            }
+        if let Some(at) = group.delay
+            && let Some(v) = tally.variation.get_mut(at).filter(|_| state.delivered > 0)
+        {
+            v.record(delay.abs_diff(state.delay_last()));
         }
         state.delivered(delay);
+        if group.delay.is_some() && !self.run.take((at, phase as usize), delay) {
+            self.begin_run((at, phase as usize), delay);
+        }
         Verdict::Done
     }
 }
@@ -344,7 +461,7 @@ impl Receiver {
 
 impl Element for Receiver {
     fn about(&self) -> About {
-        About { kind: "receiver", takes: true, outputs: &["other"], drops: &DROPS, polled: false }
+        About { kind: KIND, takes: true, outputs: &["other"], drops: &DROPS, polled: false }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
@@ -377,6 +494,7 @@ impl Element for Receiver {
                 })
             }),
         }
+        measured.settle();
     }
 
     fn tick(&mut self, now: u64) {

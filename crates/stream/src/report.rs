@@ -12,7 +12,7 @@ use std::sync::mpsc::Sender;
 
 /// The run as elements see it.
 #[derive(Debug)]
-pub struct Run {
+pub struct RunContext {
     /// How it is steered.
     pub control: Arc<Control>,
     clock: Clock,
@@ -23,7 +23,7 @@ pub struct Run {
     ending: AtomicBool,
 }
 
-impl Run {
+impl RunContext {
     /// A run that has not begun.
     pub fn new(control: Arc<Control>) -> Self {
         Self {
@@ -110,7 +110,7 @@ pub struct SentStreams {
 /// An element's side of reporting.
 #[derive(Debug)]
 pub struct Reporter {
-    run: Arc<Run>,
+    run: Arc<RunContext>,
     element: usize,
     answered: u64,
     to: Sender<Report>,
@@ -118,13 +118,13 @@ pub struct Reporter {
 
 impl Reporter {
     /// For the element with this number.
-    pub fn new(run: Arc<Run>, element: usize, to: Sender<Report>) -> Self {
+    pub fn new(run: Arc<RunContext>, element: usize, to: Sender<Report>) -> Self {
         Self { run, element, answered: 0, to }
     }
 
     /// The run.
     #[inline]
-    pub fn run(&self) -> &Run {
+    pub fn run(&self) -> &RunContext {
         &self.run
     }
 

@@ -5,10 +5,10 @@
 
 mod flows;
 
-use crate::pacer::{Gaps, Pacer};
 use flows::Flows;
 use packet::frame::{Marks, ROWS};
-use protocol::fine_time::FRACTION;
+use protocol::fine_time::{self, FRACTION};
+use protocol::pacer::{Gaps, Pacer, Step};
 use protocol::time::Time;
 
 /// How a group sends.
@@ -73,7 +73,7 @@ impl Schedule {
         let every = timing.interval_ns * f64::from(timing.burst) / f64::from(devices);
         let through = timing.ramp_ns == 0 && timing.count == 0;
         let mut schedule = Self {
-            pacer: Pacer::new(every, &timing.gaps, seed),
+            pacer: Pacer::new(Step(fine_time::of_ns_f64(every)), &timing.gaps, seed),
             device: 0,
             in_burst: 0,
             sequences: vec![0; devices as usize],
@@ -152,12 +152,12 @@ impl Schedule {
         let constant = self.flows.is_none() && self.timing.burst == 1 && self.pacer.is_even();
         match &mut *self.sequences {
             [one] if constant && *one > 0 && (1..=ROWS).contains(&most) => {
-                let last = self.pacer.at + self.pacer.step * (most as u128 - 1);
+                let last = self.pacer.at + self.pacer.rate.0 * (most as u128 - 1);
                 let due = |at: u128| ((at >> FRACTION) as u64).saturating_add(zero);
                 marks.sent_ns[0] = due(self.pacer.at);
                 marks.sent_ns[most - 1] = due(last);
                 *one += most as u64;
-                self.pacer.at = last + self.pacer.step;
+                self.pacer.at = last + self.pacer.rate.0;
                 most
             }
             _ => self.take_all((now, most), (zero, first), marks, turn),
@@ -168,7 +168,7 @@ impl Schedule {
     /// streams.
     #[inline]
     fn take_plain(&mut self, now: Time, most: usize, marks: &mut Marks) -> usize {
-        let (mut at, step) = (self.pacer.at, self.pacer.step);
+        let (mut at, step) = (self.pacer.at, self.pacer.rate.0);
         let rows = marks.sent_ns[..most].iter_mut().zip(&mut marks.sequences).zip(&mut marks.devices);
         let mut taken = 0;
         if let [next] = &mut *self.sequences {

@@ -1,15 +1,15 @@
-//! Frames of TCP that leave as several packets: cut by the port, or here.
+//! Frames of TCP that leave as several packets: segmented by the port, or here.
 
 use dpdk::{Batch, Mempool, TxWork};
-use packet::frame::Cut;
+use packet::frame::Segmentation;
 
 /// Of one group's streams.
 #[derive(Debug)]
 pub struct Segmenter {
-    cut: Cut,
+    segmentation: Segmentation,
     /// How many packets a frame becomes.
     packets: usize,
-    /// What to tell the port, if that cuts.
+    /// What to tell the port, if that segments.
     work: Option<TxWork>,
     /// The frame under way.
     frame: Box<[u8]>,
@@ -18,10 +18,10 @@ pub struct Segmenter {
 }
 
 impl Segmenter {
-    /// With nothing under way. `work`: the port cuts.
-    pub fn new(cut: Cut, work: Option<TxWork>) -> Self {
-        let packets = cut.packets();
-        Self { cut, packets, work, frame: vec![0; cut.whole()].into(), made: packets }
+    /// With nothing under way. `work`: the port segments.
+    pub fn new(segmentation: Segmentation, work: Option<TxWork>) -> Self {
+        let packets = segmentation.packets();
+        Self { segmentation, packets, work, frame: vec![0; segmentation.whole()].into(), made: packets }
     }
 
     /// How many packets a frame becomes.
@@ -31,7 +31,7 @@ impl Segmenter {
 
     /// Bytes of a frame's packets together.
     pub fn bytes(&self) -> usize {
-        self.cut.bytes()
+        self.segmentation.bytes()
     }
 
     /// Packets of the frame under way that are still to be made.
@@ -70,8 +70,8 @@ impl Segmenter {
         }
         for (number, mbuf) in (self.made..).zip(&mut batch.frames_mut()[have..]) {
             // The pool's packets have room for the longest: see where it is made.
-            let out = mbuf.set_len(self.cut.packet_len(number)).unwrap_or_default();
-            self.cut.write(&self.frame, number, out);
+            let out = mbuf.set_len(self.segmentation.packet_len(number)).unwrap_or_default();
+            self.segmentation.write(&self.frame, number, out);
         }
         self.made += n;
     }

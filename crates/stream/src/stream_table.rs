@@ -4,10 +4,10 @@
 //! A receiver keeps the streams of its lane alone, in pages that are made when the first of their streams arrives: which
 //! port and queue a stream comes back on is not known before.
 
-use packet::signature::sequence_near;
+use packet::signature::{SEQUENCE_MAX, sequence_near};
 use protocol::meter::{DELAY_MAX_NS, DeviceTally, Tally};
-use protocol::reordering::{Order, Pattern, Reordering, Turn};
-use protocol::sequence_window::{Arrival, FixedWindow};
+use protocol::reordering::{OutOfOrder, Pattern, ReorderTracker, Reordering};
+use protocol::sequence_window::{FixedWindow, SequenceClass};
 
 /// How far back a duplicate is told from one that is only late, in datagrams.
 pub const WINDOW: usize = 1024;
@@ -53,6 +53,15 @@ impl StreamState {
         self.delivered += 1;
         self.delay_sum = self.delay_sum.saturating_add(delay);
         self.delay_max = self.delay_max.max(delay);
+    }
+
+    /// Whether the datagram that carries this much of its number is the one that is expected next, which then is the one
+    /// after it.
+    #[inline]
+    pub fn follows(&mut self, carried: u64) -> bool {
+        let follows = self.next & SEQUENCE_MAX == carried;
+        self.next = self.next.saturating_add(follows.into());
+        follows
     }
 
     /// The number of the datagram that carries this much of it.
@@ -140,7 +149,7 @@ pub struct DisturbedStreams {
 /// A stream's order, and what is to be said of it once nothing more comes.
 #[derive(Debug)]
 struct Ordered {
-    order: Order,
+    order: ReorderTracker,
     pattern: Pattern,
     place: u32,
 }
@@ -222,26 +231,26 @@ impl DisturbedStreams {
         (state, place): (&mut StreamState, u32),
         at: Unexpected,
         tally: &mut Tally,
-    ) -> Arrival {
-        let turn = Turn { number: at.number, index: state.delivered, now: at.now };
-        let Some(stream) = self.stream(state) else { return Arrival::TooLate };
+    ) -> SequenceClass {
+        let datagram = OutOfOrder { number: at.number, index: state.delivered, now: at.now };
+        let Some(stream) = self.stream(state) else { return SequenceClass::TooLate };
         let arrival = stream.window.arrived(&mut state.next, at.number);
         match arrival {
-            Arrival::InOrder => {}
-            Arrival::Ahead(first) => {
+            SequenceClass::InOrder => {}
+            SequenceClass::Ahead(first) => {
                 if let Some(order) = self.order(state, place) {
-                    order.skipped(first, turn, at.counts, tally.reordering_mut());
+                    order.skipped(first, datagram, at.counts, tally.reordering_mut());
                 }
             }
             // Too long ago to know: a late one is likelier than a copy.
-            Arrival::Reordered | Arrival::TooLate => {
+            SequenceClass::Reordered | SequenceClass::TooLate => {
                 tally.counts.reordered += 1;
                 stream.reordered = stream.reordered.saturating_add(1);
                 if let Some(order) = self.order(state, place) {
-                    order.late(turn, tally.reordering_mut());
+                    order.late(datagram, tally.reordering_mut());
                 }
             }
-            Arrival::Duplicate => {
+            SequenceClass::Duplicate => {
                 stream.duplicates = stream.duplicates.saturating_add(1);
                 tally.counts.duplicates += 1;
             }
@@ -280,7 +289,7 @@ impl DisturbedStreams {
     }
 
     /// The stream's order, if there is room for it.
-    fn order(&mut self, state: &StreamState, place: u32) -> Option<&mut Order> {
+    fn order(&mut self, state: &StreamState, place: u32) -> Option<&mut ReorderTracker> {
         /// There was none.
         const NONE: u32 = u32::MAX;
         let index = state.disturbed()?;
@@ -290,7 +299,7 @@ impl DisturbedStreams {
                 self.unordered += 1;
                 stream.order = NONE;
             } else {
-                let order = Order::shared(self.streams);
+                let order = ReorderTracker::shared(self.streams);
                 self.orders.push(Ordered { order, pattern: Pattern::default(), place });
                 stream.order = self.orders.len() as u32;
             }

@@ -1,14 +1,15 @@
 //! Watches a running graph and reports on it, beside the packets' way.
 
-use crate::report::{Report, Run};
+use crate::report::{Report, RunContext};
 use crate::summaries::Summaries;
+use capture::Capture;
 use dataplane::impaired::Impaired;
 use dataplane::link_watch::Watch;
 use dataplane::observe::counts;
-use dataplane::wiring;
 use dpdk::Port;
 use engine::{ElementStats, Engine};
-use protocol::meter::{Failure, Phase, Tally};
+use profile::graph::{Direction, queue};
+use protocol::meter::{Failure, Phase, Tally, Window};
 use protocol::time::Time;
 use run::cpu::{CpuTime, ThreadCpu};
 use run::flows::DeviceSummaries;
@@ -74,11 +75,13 @@ impl Balance {
 /// One run's supervisor.
 pub(super) struct Supervisor {
     plan: Arc<Plan>,
-    run: Arc<Run>,
+    run: Arc<RunContext>,
     /// Gone once stopped.
     engine: Option<Engine>,
     ports: Vec<(String, Port)>,
     impaired: Vec<Impaired>,
+    /// Files that elements write packets to: they end when the elements have.
+    captures: Vec<Capture>,
     watches: Vec<Watch>,
     /// A port that was lost, which ended the run.
     lost: Option<SetupError>,
@@ -117,10 +120,10 @@ impl Supervisor {
     #[expect(clippy::too_many_arguments, reason = "made in one place, from what was just built")]
     pub fn new(
         plan: Arc<Plan>,
-        run: Arc<Run>,
+        run: Arc<RunContext>,
         engine: Engine,
         ports: Vec<(String, Port)>,
-        impaired: Vec<Impaired>,
+        (impaired, captures): (Vec<Impaired>, Vec<Capture>),
         reporters: &[String],
         reports: Receiver<Report>,
         samples: Sender<Sample>,
@@ -150,6 +153,7 @@ impl Supervisor {
             lost: None,
             ports,
             impaired,
+            captures,
             reports,
             samples,
         }
@@ -179,15 +183,15 @@ impl Supervisor {
                 continue;
             }
             let window = control.window();
-            // A stop may have brought the phase's end forward.
-            let end = match window.phase(self.sampled) {
-                Phase::Warmup => window.measure,
-                Phase::Measure => window.drain,
-                Phase::Drain => Time::NEVER,
-            };
-            boundary = boundary.min(end);
+            boundary = boundary.min(self.end_of_phase(window));
             if now >= boundary {
                 self.gather();
+                self.sample(boundary, false);
+                boundary = control.boundary(boundary);
+            }
+            // Intervals with load that a supervisor without CPU missed: the drain's last sample has no part of them.
+            while now >= window.drain && self.sampled < window.drain {
+                boundary = boundary.min(self.end_of_phase(window));
                 self.sample(boundary, false);
                 boundary = control.boundary(boundary);
             }
@@ -204,7 +208,16 @@ impl Supervisor {
                 }
             }
         }
-        self.leave();
+        self.finish();
+    }
+
+    /// The end of the phase that the present sample is of, which a stop may have brought forward.
+    fn end_of_phase(&self, window: Window) -> Time {
+        match window.phase(self.sampled) {
+            Phase::Warmup => window.measure,
+            Phase::Measure => window.drain,
+            Phase::Drain => Time::NEVER,
+        }
     }
 
     /// When a port was lost, the load ends.
@@ -268,12 +281,15 @@ impl Supervisor {
         (0..self.balance.len()).all(|group| !self.echoes(group) || self.balance[group].unanswered() == [0; 3])
     }
 
-    fn leave(mut self) {
+    fn finish(mut self) {
         self.run.end();
         if let Some(engine) = self.engine.take() {
             // The threads are gone afterwards, so this is the last chance to ask the kernel about them.
             let cpu = self.cpu();
             self.last_elements = engine.stop();
+            for capture in &mut self.captures {
+                capture.stop();
+            }
             while let Ok(report) = self.reports.try_recv() {
                 self.add(report);
             }
@@ -367,18 +383,23 @@ impl Supervisor {
 
 /// The ports' counters since they were opened.
 fn interfaces(ports: &[(String, Port)], elements: &[ElementStats]) -> Interfaces {
-    let bytes = |name: &str, kind: &str| -> u64 {
-        elements.iter().filter(|e| wiring::is(&e.name, name, kind)).map(|e| e.bytes).sum()
+    let bytes = |name: &str, wanted: Direction| -> u64 {
+        // Of several queues under one name each has a number.
+        let is = |e: &&ElementStats| {
+            let element = e.name.split('#').next().unwrap_or_default();
+            matches!(queue(element), Some((port, direction, _)) if port == name && direction == wanted)
+        };
+        elements.iter().filter(is).map(|e| e.bytes).sum()
     };
     let read = |(name, port): &(String, Port)| {
         let stats = port.stats();
         // Some virtual ports count no bytes; their elements do.
-        let or = |own: u64, element: &str| if own > 0 { own } else { bytes(name, element) };
+        let or = |own: u64, element| if own > 0 { own } else { bytes(name, element) };
         let interface = Interface {
             rx_packets: stats.rx_packets,
-            rx_bytes: or(stats.rx_bytes, "rx"),
+            rx_bytes: or(stats.rx_bytes, Direction::Receive),
             tx_packets: stats.tx_packets,
-            tx_bytes: or(stats.tx_bytes, "tx"),
+            tx_bytes: or(stats.tx_bytes, Direction::Transmit),
             rx_dropped: stats.rx_missed + stats.rx_no_memory,
             tx_dropped: stats.tx_unfit,
             rx_errors: stats.rx_errors,

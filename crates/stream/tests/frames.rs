@@ -135,7 +135,7 @@ fn a_recording_is_replayed_at_its_own_pace_or_another() {
     if own[1] == 32 {
         assert_eq!(own[3], 8 * (60 + 100 + 1514 + 60));
     }
-    let drops = result["elements"].as_array().unwrap().iter().find(|e| e["name"] == "b.neighbour").unwrap();
+    let drops = result["elements"].as_array().unwrap().iter().find(|e| e["name"] == "b.arp-nd").unwrap();
     assert!(drops["drops"]["not_for_us"].as_u64().unwrap() >= own[1] + fast[1], "{drops}");
 }
 

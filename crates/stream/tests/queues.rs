@@ -68,7 +68,7 @@ fn where_a_port_has_no_rss_an_element_spreads() {
         // Half a second of five streams, at 1,000 a second each.
         let intended = result["groups"][0]["total"]["messages_intended"].as_u64().unwrap();
         assert!(intended.abs_diff(2_500) <= 5, "{intended}");
-        assert_eq!(element(&result, "a.spread").0, sent);
+        assert_eq!(element(&result, "a.flow-distributor").0, sent);
         let reflected = [0, 1].map(|i| element(&result, &format!("b.reflector{i}")).0);
         assert!(reflected[0] + reflected[1] == sent && reflected.iter().all(|n| *n > 0), "{reflected:?}");
         assert_eq!(result.pointer("/interfaces/a/tx_bytes"), Some(&json!(102 * sent)));

@@ -1,4 +1,4 @@
-//! Large frames of TCP that leave as several packets: what is counted is what is on the wire, whoever cuts.
+//! Large frames of TCP that leave as several packets: what is counted is what is on the wire, whoever segments them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -60,13 +60,13 @@ fn counter(name: &str) -> u64 {
 
 /// The kernel gets as many packets as we say, and looks at every checksum.
 #[test]
-fn the_kernel_counts_the_same_packets_whoever_cuts() {
+fn the_kernel_counts_the_same_packets_whoever_segments() {
     if !alone() {
         return;
     }
     let _alone = one_at_a_time();
     let v6 = || json!({"ipv6": {"source": "fd00::1", "destination": "fd00::2"}});
-    // DPDK's driver for taps does not cut IPv6, nor into packets of 1,460 bytes where 1,500 are the most.
+    // DPDK's driver for taps does not segment IPv6, nor into packets of 1,460 bytes where 1,500 are the most.
     for (offloads, ip, segment, by) in [
         (json!("auto"), json!({"ipv4": {}}), 1440, "software"),
         (json!(["segment"]), json!({"ipv4": {}}), 1440, "port"),
@@ -96,7 +96,7 @@ fn the_kernel_counts_the_same_packets_whoever_cuts() {
         let (sent, looked) = (total(&result, "messages_sent"), counter("InSegs") - looked);
         let who = format!("{offloads}, {segment}: {:#}", result["ports"]);
         // The kernel may ask who we are, to answer.
-        let answers = element(&result, "a.neighbour", "packets_out");
+        let answers = element(&result, "a.arp-nd", "packets_out");
         assert_eq!((work(&result, "segments"), last), (by, sent + answers), "{who}");
         let due = total(&result, "messages_intended");
         assert!(sent <= due && (sent % 21, due % 21) == (0, 0), "{due}: {who}");
@@ -104,7 +104,7 @@ fn the_kernel_counts_the_same_packets_whoever_cuts() {
     }
 }
 
-/// From virtio to vhost nothing is cut: what is counted is what it will be on a wire.
+/// From virtio to vhost nothing is segmented: what is counted is what it will be on a wire.
 #[test]
 fn large_packets_are_counted_as_what_they_stand_for() {
     let _alone = one_at_a_time();

@@ -250,8 +250,7 @@ fn a_stop_ends_the_load_early() {
 #[test]
 fn a_kernel_host_answers_over_veth() {
     // A namespace of this test's own thread: nothing of it is seen outside, and it ends with the thread.
-    if let Err(why) = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET) {
-        eprintln!("skipped: a network namespace needs root ({why})");
+    if !outcome::network_namespace() {
         return;
     }
     ip("link add left type veth peer name right");
@@ -261,8 +260,7 @@ fn a_kernel_host_answers_over_veth() {
     // Else the kernel leaves checksums to a network card that is not there.
     let off = Command::new("ethtool").args(["-K", "right", "tx", "off"]).output();
     if !off.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: ethtool is not installed");
-        return;
+        return outcome::skipped("ethtool is not installed");
     }
     let echo = std::net::UdpSocket::bind("10.9.1.2:7").unwrap();
     std::thread::spawn(move || {
@@ -286,8 +284,7 @@ fn a_kernel_host_answers_over_veth() {
 
 #[test]
 fn a_reflector_of_another_run_answers_over_veth() {
-    if let Err(why) = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET) {
-        eprintln!("skipped: a network namespace needs root ({why})");
+    if !outcome::network_namespace() {
         return;
     }
     ip("link add left type veth peer name right");
@@ -333,8 +330,7 @@ fn on_port(device: &str) -> Value {
 
 #[test]
 fn a_port_that_is_lost_ends_the_run_and_is_named() {
-    if let Err(why) = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET) {
-        eprintln!("skipped: a network namespace needs root ({why})");
+    if !outcome::network_namespace() {
         return;
     }
     let veth = ["link add left type veth peer name right", "link set left up", "link set right up"];
@@ -365,8 +361,7 @@ fn a_port_that_is_lost_ends_the_run_and_is_named() {
 
 #[test]
 fn a_tap_that_moves_to_another_namespace_is_not_lost() {
-    if let Err(why) = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET) {
-        eprintln!("skipped: a network namespace needs root ({why})");
+    if !outcome::network_namespace() {
         return;
     }
     let mut host =
@@ -447,8 +442,7 @@ fn a_capture_holds_what_was_sent_and_received() {
 
     let Ok(tshark) = Command::new("tshark").arg("-r").arg(&path).args(["-Y", "udp.dstport == 7"]).output()
     else {
-        eprintln!("skipped: tshark is not installed");
-        return;
+        return outcome::skipped("tshark is not installed");
     };
     assert_eq!(String::from_utf8_lossy(&tshark.stdout).lines().count() as u64, sent);
 }

@@ -10,10 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from netdyno import __version__, interrupt
+from netdyno import __version__
 from netdyno.cli import console
 from netdyno.cli.verb import Verbs
 from netdyno.errors import EXITS, PASS, Error
+from netdyno.system import interrupt
 
 EPILOG = "Exit codes: " + ", ".join(f"{code} {meaning}" for code, meaning in EXITS.items()) + "."
 
@@ -24,6 +25,7 @@ VERBS = {
     "validate": "validate:validate",
     "describe": "describe:describe",
     "impair": "impair:impair",
+    "bench": "bench:app",
     "compare": "compare:compare",
     "report": "report:report",
     "graph": "graph:graph",

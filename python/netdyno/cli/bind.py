@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from netdyno import binding
-from netdyno.checks_dpdk import others
 from netdyno.cli import console
-from netdyno.machine import VFIO, Machine
+from netdyno.doctor.dpdk import others
+from netdyno.system import binding
+from netdyno.system.machine import VFIO, Machine
 
 Nics = Annotated[list[str], typer.Argument(help="PCI addresses of NICs.", metavar="ADDRESS")]
 

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from netdyno import files
 from netdyno.cli import console, values
+from netdyno.core.result import Leg, Repetition, Result
 from netdyno.errors import INVALID, THRESHOLD, Error
-from netdyno.result import Leg, Result
-from netdyno.stats import compare as statistics
-from netdyno.stats.metric import Metric, all_of
+from netdyno.stats import unpaired
+from netdyno.stats.metric import GroupMetric, all_of
 from netdyno.store import Store, trusted
 from netdyno.store.store import read_result
 
@@ -41,6 +42,7 @@ def compare(
         ),
     ] = 0.05,
     fail: Annotated[bool, typer.Option("--fail", help="Exit 99 when something is worse.")] = False,
+    html: Annotated[Path | None, typer.Option(help="File for its page.", metavar="FILE")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
 ) -> None:
     """Compare two runs over their repetitions: change, Welch's test with Holm's correction, effect size.
@@ -51,12 +53,19 @@ def compare(
 
         netdyno compare 20260101-120000-http-3f2a latest
         netdyno compare before/result.json after/result.json --fail
+        netdyno compare before/result.json latest --html comparison.html
     """
     first, second = load(a), load(b)
     legs = pair(first, second)
     found = {x.name: _compare(x, y, metric or [], level) for x, y in legs}
     differences = differing(first.environment, second.environment)
     invalid = list(dict.fromkeys(result.id for result in (first, second) if not result.valid))
+    if html:
+        # loaded here, for the command to start sooner without
+        from netdyno.report import runs
+
+        text = runs.render(first, second, [(x, y, found[x.name]) for x, y in legs], differences, level)
+        files.write(html, text, shared=True)
     if as_json:
         document: dict[str, Any] = {
             "a": first.id, "b": second.id, "level": level, "environment": differences, "invalid": invalid,
@@ -102,34 +111,44 @@ def pair(a: Result, b: Result) -> list[tuple[Leg, Leg]]:
         return [(a.legs[0], b.legs[0])]
     others = {leg.name: leg for leg in b.legs}
     found = [(leg, others[leg.name]) for leg in a.legs if leg.name in others]
+    if "run" not in (a.kind, b.kind):
+        # of settings that were tried once nothing can be said
+        found = [(x, y) for x, y in found if min(x.summary.n, y.summary.n) > 1] or found
     if not found:
         raise Error("ND-104-27", "the runs have no leg in common", at=f"{a.id}, {b.id}")
     return found
 
 
-def _compare(a: Leg, b: Leg, wanted: list[str], level: float) -> list[statistics.Comparison]:
-    metrics = [Metric.parse(name) for name in wanted] or list(
-        dict.fromkeys(m for r in (*a.repetitions, *b.repetitions) for m in all_of(r))
-    )
+def _compare(a: Leg, b: Leg, wanted: list[str], level: float) -> list[unpaired.Difference]:
+    there = {str(m): m for r in (*a.repetitions, *b.repetitions) for m in all_of(r)}
+    metrics = [there.get(name) or GroupMetric.parse(name) for name in wanted] or list(there.values())
     values = [
-        {str(m): [v for r in leg.repetitions if (v := m.of(r)) is not None] for m in metrics}
-        for leg in (a, b)
+        {str(m): [v for r in _counted(leg) if (v := m.of(r)) is not None] for m in metrics} for leg in (a, b)
     ]
-    found = statistics.compare_all(
-        values[0], values[1], {str(m): m.smaller_is_better for m in metrics}, level
+    found = unpaired.compare_all(
+        values[0],
+        values[1],
+        {str(m): m.smaller_is_better for m in metrics},
+        level,
+        {str(m): m.unit for m in metrics},
     )
     if not found:
         raise Error("ND-104-27", "the runs have no metric in common", at=a.name)
     return found
 
 
-def sentence(c: statistics.Comparison) -> str:
+def _counted(leg: Leg) -> list[Repetition]:
+    """Of a study, the trials that count; a run with one that does not is invalid as a whole."""
+    return [r for r in leg.repetitions if r.validity.valid or not r.metrics]
+
+
+def sentence(c: unpaired.Difference) -> str:
     """What the repetitions show of one metric: difference, interval, and what they could have shown."""
     if c.interval is None or c.detectable is None:
         return (
             f"{c.metric}: no difference shown: one trial on a side says nothing of its noise; use --repeat 5"
         )
-    unit = Metric.parse(c.metric).unit
+    unit = c.unit
     low, high, apart, least = (console.number(x, unit) for x in (*c.interval, c.b - c.a, c.detectable))
     said = f"difference {apart}, interval {low} … {high}, minimum detectable effect {least}"
     if not c.significant:
@@ -138,8 +157,8 @@ def sentence(c: statistics.Comparison) -> str:
     return f"{c.metric}: {words[c.better]} ({said})"
 
 
-def _row(c: statistics.Comparison) -> list[str | Text]:
-    unit = Metric.parse(c.metric).unit
+def _row(c: unpaired.Difference) -> list[str | Text]:
+    unit = c.unit
     verdict = Text("")
     if c.p_holm is None:
         verdict = Text("one trial: no claim", style="dim")

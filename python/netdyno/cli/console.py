@@ -17,7 +17,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from netdyno import escape, secret
+from netdyno import escape
+from netdyno.core import secret
 from netdyno.errors import Error
 
 DEBUG = False
@@ -165,17 +166,27 @@ def delay(ns: float | None) -> str:
         return "–"
     for unit, factor in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if abs(ns) >= factor:
-            return f"{ns / factor:.3g} {unit}"
+            amount = ns / factor
+            return f"{amount:.3g} {unit}" if abs(amount) < 1000 else f"{amount:,.0f} {unit}"
     return f"{ns:.0f} ns"
+
+
+NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+"""In one of each unit of time."""
 
 
 def number(value: float | None, unit: str = "") -> str:
     """A number in the unit of a metric."""
     if value is None:
         return "–"
-    if unit == "ns":
-        return delay(value)
+    if unit in NANOSECONDS:
+        return delay(value * NANOSECONDS[unit])
     if unit == "ratio":
         return f"{value * 100:.4g}%"
+    if unit not in ("", "count", "/s"):
+        for scale, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+            if abs(value) >= scale and unit.endswith(("/s", "bytes")):
+                return f"{value / scale:.4g} {prefix}{unit}"
+        return f"{value:.4g} {unit}"
     text = f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.4g}"
     return text + (unit if unit == "/s" else "")

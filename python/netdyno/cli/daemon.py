@@ -10,12 +10,14 @@ from typing import Annotated
 
 import typer
 
-from netdyno import daemon, files, paths
+from netdyno import files, paths
 from netdyno.cli import console, values
 from netdyno.cli.verb import Verb, Verbs
-from netdyno.client import Client
+from netdyno.core import daemon
+from netdyno.core.address import Address
+from netdyno.core.client import Client
 from netdyno.errors import Error
-from netdyno.process import tail
+from netdyno.system.process import tail
 
 app = typer.Typer(
     help="Start, stop and ask the core daemon.",
@@ -26,6 +28,15 @@ app = typer.Typer(
 )
 
 Socket = Annotated[Path | None, typer.Option(help="The daemon's Unix socket.", metavar="PATH")]
+Listening = Annotated[
+    Address | None,
+    typer.Option(
+        "--socket",
+        help="The daemon's Unix socket, or tcp://HOST:PORT.",
+        metavar="ADDRESS",
+        parser=values.daemon("--socket"),
+    ),
+]
 
 
 def default_socket() -> Path:
@@ -87,26 +98,26 @@ def start(
 
 
 @app.command(cls=Verb)
-def stop(socket: Socket = None) -> None:
+def stop(socket: Listening = None) -> None:
     """Stop the daemon.
 
     While another program writes to it, it is left alone.
 
         netdyno daemon stop
     """
-    path = socket or default_socket()
-    with Client(path) as client:
+    where = socket or Address(default_socket())
+    with Client(where) as client:
         client.acquire()
         client.call("core.shutdown")
     until = time.monotonic() + 5.0
-    while path.exists() and time.monotonic() < until:
+    while where.path and where.path.exists() and time.monotonic() < until:
         time.sleep(0.05)
     console.out().print("stopped")
 
 
 @app.command(cls=Verb)
 def status(
-    socket: Socket = None,
+    socket: Listening = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
 ) -> None:
     """Ask the daemon who it is and what it does.
@@ -115,12 +126,12 @@ def status(
 
         netdyno daemon status --json
     """
-    path = socket or default_socket()
-    with Client(path) as client:
+    where = socket or Address(default_socket())
+    with Client(where) as client:
         about, running = client.call("core.describe"), client.call("run.status")
     if as_json:
-        console.document({"socket": str(path), "core": about, "run": running})
+        console.document({"socket": str(where), "core": about, "run": running})
         return
     console.out().print(
-        f"{about['name']} {about['version']}, pid {about['pid']}, serves {path}: {running['state']}"
+        f"{about['name']} {about['version']}, pid {about['pid']}, serves {where}: {running['state']}"
     )

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from netdyno import config, experiment, presets
+from netdyno import config
 from netdyno.cli.execute import Outputs, execute
+from netdyno.experiment import presets, spec
 
 
 def demo(
@@ -27,6 +28,6 @@ def demo(
         sudo netdyno demo
     """
     path = presets.experiment("demo")
-    wanted = experiment.load(config.read(path), str(path))
+    wanted = spec.load(config.read(path), str(path))
     outputs = Outputs(json=json, json_stream=json_stream, html=html, runs=runs)
     raise typer.Exit(execute(wanted, path.parent, outputs))

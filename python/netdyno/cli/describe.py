@@ -8,16 +8,23 @@ from typing import Annotated, Any
 
 import typer
 
-from netdyno import config, presets
-from netdyno.cli import console
-from netdyno.client import Client
-from netdyno.daemon import Daemon
-from netdyno.dut import DRIVERS, Dut
+from netdyno import config
+from netdyno.cli import console, values
+from netdyno.core.address import Address
+from netdyno.core.client import Client
+from netdyno.core.daemon import Daemon
+from netdyno.experiment import presets
+from netdyno.lab.dut import DRIVERS, Dut
 
 
 def describe(
     socket: Annotated[
-        Path | None, typer.Option(help="Ask the daemon that serves this socket.", metavar="PATH")
+        Address | None,
+        typer.Option(
+            help="Ask the daemon at this Unix socket or tcp://HOST:PORT.",
+            metavar="ADDRESS",
+            parser=values.daemon("--socket"),
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
 ) -> None:

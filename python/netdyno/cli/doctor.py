@@ -1,4 +1,4 @@
-"""`netdyno doctor`: what is there, what is missing, and the exact commands that mend it."""
+"""`netdyno doctor`: what is there, what is missing, and the exact commands that fix it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from netdyno import checks, checks_dpdk
-from netdyno.checks import Check
 from netdyno.cli import console
+from netdyno.doctor import checks, dpdk
+from netdyno.doctor.checks import Check
 from netdyno.errors import ENVIRONMENT
-from netdyno.machine import Machine
+from netdyno.system.machine import Machine
 
 _STYLES = {"ok": "green", "missing": "bold red", "optional": "yellow", "unknown": "dim"}
 
@@ -23,14 +23,14 @@ def doctor(
 
     For DPDK: its drivers, NICs and who drives them, huge pages, IOMMU, cores and their isolation; and one
     port of each kind is opened, in a namespace of its own, to see its queues and what it can do by itself.
-    Each thing that is missing comes with the command that mends it. Exit 0 when everything that is needed
+    Each thing that is missing comes with the command that fixes it. Exit 0 when everything that is needed
     is there, 92 when not. What is only useful does not count.
 
         netdyno doctor
     """
     machine = Machine()
     found: list[Check] = [one for check in checks.CHECKS for one in check()]
-    found += [one for check in (*checks_dpdk.CHECKS, checks_dpdk.kinds) for one in check(machine)]
+    found += [one for check in (*dpdk.CHECKS, dpdk.kinds) for one in check(machine)]
     if as_json:
         console.document([one.as_dict() for one in found])
     else:
@@ -40,6 +40,6 @@ def doctor(
         fixes = [(c.name, c.fix) for c in found if c.fix and c.state != "ok"]
         if fixes:
             console.out().print()
-            console.table(("to mend", "do"), fixes)
+            console.table(("to fix", "do"), fixes)
     if any(one.state == "missing" for one in found):
         raise typer.Exit(ENVIRONMENT)

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netdyno import files, journal, paths, secret, topology, validation
+from netdyno import files, paths
 from netdyno.cli import console, summary
 from netdyno.cli.plain import PlainLines
 from netdyno.cli.stream import JsonStream
+from netdyno.core import secret
+from netdyno.core.address import Address
+from netdyno.core.result import Result
 from netdyno.errors import Error
-from netdyno.experiment import Experiment
+from netdyno.experiment import validation
+from netdyno.experiment.runner import Campaign
+from netdyno.experiment.schedule import Schedule
+from netdyno.experiment.spec import Experiment
+from netdyno.experiment.verdict import exit_code
+from netdyno.experiment.view import Live, Plan
 from netdyno.export import junit
-from netdyno.interrupt import Interrupts
-from netdyno.result import Result
-from netdyno.runner import Campaign, exit_code
 from netdyno.store import Store
-from netdyno.undo import FORCE
-from netdyno.view import Live, Plan
+from netdyno.system import journal
+from netdyno.system.interrupt import Interrupts
+from netdyno.system.undo import FORCE
 
 if TYPE_CHECKING:
     from netdyno.export.prometheus import Exporter
@@ -88,20 +93,16 @@ class Views:
         self._each("close")
 
 
-Place = Callable[[str, str], str]
-"""From a leg and a place in its profile to what the user wrote."""
-
-
-def in_leg(leg: str, at: str) -> str:
-    """The place of a finding in an experiment."""
-    return f"legs.{leg}.profile.{at}"
-
-
 def execute(
-    experiment: Experiment, base: Path, outputs: Outputs, socket: Path | None = None, place: Place = in_leg
+    experiment: Experiment,
+    base: Path,
+    outputs: Outputs,
+    socket: Address | None = None,
+    place: validation.Placing = validation.in_leg,
+    schedule: Schedule | None = None,
 ) -> int:
-    """Run it and return the exit code."""
-    check(experiment, base, socket, place)
+    """Run it and return the exit code; without a `schedule` each variant as often as it says."""
+    validation.refuse(experiment, base, socket, place)
     put_back()
     views, stream, exporter = Views(), JsonStream(), _exporter(outputs.prometheus)
     if outputs.json_stream:
@@ -123,6 +124,7 @@ def execute(
             store=store,
             command=["netdyno", *sys.argv[1:]],
             socket=socket,
+            schedule=schedule,
         )
         result, folder = campaign.run()
     with console.heard():
@@ -148,19 +150,6 @@ def _warn_of_secrets(result: Result) -> None:
     captures = [one.capture for leg in result.legs for one in leg.repetitions if one.capture]
     if places := list(dict.fromkeys(place for capture in captures for place in capture.secrets)):
         console.note(f"the capture holds secrets ({', '.join(places)}): do not send it around")
-
-
-def check(experiment: Experiment, base: Path, socket: Path | None, place: Place) -> None:
-    """Refuse what cannot run, before anything is made or changed."""
-    ask = validation.with_daemon(socket) if socket else validation.of_profile
-    found = [
-        one | {"at": place(leg, one["at"])} for leg, one in validation.of_experiment(experiment, base, ask)
-    ]
-    found += [*validation.of_links(experiment, base), *validation.of_duts(experiment, base)]
-    if found:
-        raise Error.of(found[0] | ({"all": found} if len(found) > 1 else {}))
-    if any(leg.topology for leg in experiment.legs):
-        topology.need_root()
 
 
 def put_back() -> None:

@@ -6,19 +6,24 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import yaml
 
-from netdyno import paths, secret, validation
-from netdyno.cli import console, graph_run, graph_view, quick, values
-from netdyno.cli.run import choose
-from netdyno.client import Client, Subscription
-from netdyno.daemon import Daemon
+from netdyno import paths
+from netdyno.cli import console, graph_run, graph_view, values
+from netdyno.core import secret
+from netdyno.core.address import Address
+from netdyno.core.client import Client, Subscription
+from netdyno.core.daemon import Daemon
 from netdyno.errors import Error
-from netdyno.experiment import variants
-from netdyno.stats.units import seconds
+from netdyno.experiment import quick, validation
+from netdyno.experiment.choose import choose
+from netdyno.experiment.spec import variants
+from netdyno.units import seconds
 
 SLICE = 2.0
 """Seconds for which the daemon is asked to wait for traced packets at once."""
@@ -26,6 +31,8 @@ GONE = ("ND-91-21", "ND-91-22")
 """The daemon has gone: with its run, when it was started for that."""
 NONE = "ND-104-11"
 """What is watched is not there any more."""
+ORDER = ("ports", "elements", "edges", "replicas", "placement", "huge_pages", "memory")
+"""How a transport is written: what there is, what leads where, and where it runs."""
 Whose = dict[str, Any]
 """The link that is watched; nothing: the run."""
 
@@ -63,11 +70,23 @@ def graph(
             parser=values.time("--duration"),
         ),
     ] = None,
+    expand: Annotated[
+        bool,
+        typer.Option(
+            "--expand",
+            help="Print the profile with the elements, edges and placement that its roles stand for.",
+        ),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print what is there now, or at the end, as one JSON document.")
     ] = False,
     socket: Annotated[
-        Path | None, typer.Option(help="Watch the daemon that serves this socket.", metavar="PATH")
+        Address | None,
+        typer.Option(
+            help="Watch the daemon at this Unix socket or tcp://HOST:PORT.",
+            metavar="ADDRESS",
+            parser=values.daemon("--socket"),
+        ),
     ] = None,
 ) -> None:
     """Show the elements that a run over DPDK ports is made of, and what passes each of them.
@@ -77,16 +96,21 @@ def graph(
     live, with packets, drops by reason and cycles per packet. With --trace: what became of single packets,
     element by element. What is watched is not changed by it.
 
+    With --expand: the file or preset as a profile that names its elements, edges and placement, in place of
+    its ports' roles. It runs as it is, and may be changed: an element of your own before a receiver.
+
     With `run FILE`: run a graph of your own on ports, such as a firewall, a mirror or a load balancer, until
     Ctrl-C or for --duration.
 
         netdyno graph stream-64b
+        netdyno graph stream-64b --expand > mine.yaml
         netdyno graph
         netdyno graph --trace 10 --filter 'udp port 7'
         netdyno graph run examples/graphs/firewall.yaml --duration 60s
     """
     if file is not None or duration is not None or what == "run":
-        own(what, file, {"--trace": trace, "--filter": wanted, "--socket": socket})
+        others = {"--trace": trace, "--filter": wanted, "--socket": socket, "--expand": expand or None}
+        own(what, file, others)
         assert file is not None
         graph_run.run(file, seconds(duration) if duration else None, seconds(interval), as_json)
         return
@@ -96,8 +120,11 @@ def graph(
         if trace or socket:
             at = "--trace" if trace else "--socket"
             raise Error("ND-104-07", f"{at} is for a run under way", at=at, fix=f"Leave out {what}")
-        planned(what, as_json)
+        expanded(what, as_json) if expand else planned(what, as_json)
         return
+    if expand:
+        fix = "`netdyno graph stream-64b --expand` shows one"
+        raise Error("ND-104-22", "no file or preset says whose roles are meant", at="--expand", fix=fix)
     path, whose = subject(socket)
     with Client(path) as client:
         if trace:
@@ -122,21 +149,53 @@ def own(what: str | None, file: Path | None, others: dict[str, Any]) -> None:
             raise Error("ND-104-07", f"{name} is for what is under way", at=name, fix="Leave it out")
 
 
-def planned(what: str, as_json: bool) -> None:
-    """What would run, leg by leg."""
+def over_ports(what: str) -> dict[str, dict[str, Any]]:
+    """The profiles of a file or preset whose traffic goes over DPDK ports, by leg."""
     chosen = choose([what], quick.Quick())
     runs = {
-        one.name: secret.resolved(validation.as_run(one.leg, one.profile))[0]
+        one.name: validation.as_run(one.leg, one.profile)
         for one in variants(chosen.experiment, chosen.folder)
         if "dpdk" in (one.profile.get("transport") or {})
     }
     if not runs:
         fix = "`netdyno graph stream-64b` shows one"
         raise Error("ND-104-07", "none of its traffic goes over DPDK ports", at=what, fix=fix)
+    return runs
+
+
+@contextmanager
+def helper() -> Iterator[Client]:
+    """A daemon that is asked, and runs nothing."""
     with tempfile.TemporaryDirectory(prefix="netdyno-") as folder:
         base = Path(folder)
         with Daemon(base / "nd-graph.sock", base / "log") as daemon, daemon.connect() as client:
-            legs = {name: client.call("graph.describe", profile=profile) for name, profile in runs.items()}
+            yield client
+
+
+def expanded(what: str, as_json: bool) -> None:
+    """A profile with its elements named, that runs."""
+    runs = over_ports(what)
+    if len(runs) > 1:
+        legs = f"{len(runs)} legs of it go over DPDK ports: {', '.join(runs)}"
+        raise Error("ND-104-07", legs, at=what, fix="Name the profile of one of them")
+    profile = next(iter(runs.values()))
+    with helper() as client:
+        # what is secret is not printed: the graph does not depend on it
+        profile |= client.call("graph.expand", profile=secret.resolved(profile)[0])
+    if as_json:
+        console.document(profile)
+        return
+    settings = profile["transport"]["dpdk"]
+    profile["transport"] = {"dpdk": {key: settings[key] for key in ORDER if settings.get(key)}}
+    text = yaml.safe_dump(profile, sort_keys=False, allow_unicode=True, width=110)
+    console.out().print(text, markup=False, highlight=False, soft_wrap=True, end="")
+
+
+def planned(what: str, as_json: bool) -> None:
+    """What would run, leg by leg."""
+    runs = {name: secret.resolved(profile)[0] for name, profile in over_ports(what).items()}
+    with helper() as client:
+        legs = {name: client.call("graph.describe", profile=profile) for name, profile in runs.items()}
     if as_json:
         console.document({"legs": legs})
         return
@@ -144,12 +203,12 @@ def planned(what: str, as_json: bool) -> None:
         console.out().print(graph_view.table(graph_view.rows(shape), name if len(legs) > 1 else None))
 
 
-def find() -> Path:
+def find() -> Address:
     """The socket of the daemon whose run is under way."""
     return _only(_runs)[0]
 
 
-def subject(socket: Path | None) -> tuple[Path, Whose]:
+def subject(socket: Address | None) -> tuple[Address, Whose]:
     """The daemon that has something to watch, and what."""
     if socket is None:
         return _only(lambda client: _runs(client) or _made(client))
@@ -174,9 +233,9 @@ def _links(client: Client) -> list[tuple[str | None, Whose]]:
     return [(one["link"], {"link": one["link"]}) for one in made if "device" in one["a"]]
 
 
-def _only(look: Callable[[Client], list[tuple[str | None, Whose]]]) -> tuple[Path, Whose]:
+def _only(look: Callable[[Client], list[tuple[str | None, Whose]]]) -> tuple[Address, Whose]:
     """The one of all daemons that has what is looked for."""
-    found: dict[Path, tuple[str | None, Whose]] = {}
+    found: dict[Address, tuple[str | None, Whose]] = {}
     for path in sorted(paths.runtime().glob("*.sock")):
         try:
             with Client(path, timeout=5.0) as client:
@@ -184,15 +243,15 @@ def _only(look: Callable[[Client], list[tuple[str | None, Whose]]]) -> tuple[Pat
         except Error:
             continue
         if there:
-            found[path] = there[0]
+            found[Address(path)] = there[0]
     if not found:
         fix = "Start one with `netdyno run`, or name a file or preset; --socket for one of another user"
         raise Error("ND-104-28", "no run is under way", at=str(paths.runtime()), fix=fix)
     if len(found) > 1:
         fix = "Choose with --socket: " + ", ".join(f"{path} ({one})" for path, (one, _) in found.items())
         raise Error("ND-104-28", f"{len(found)} runs are under way", fix=fix)
-    path, (_, whose) = next(iter(found.items()))
-    return path, whose
+    where, (_, whose) = next(iter(found.items()))
+    return where, whose
 
 
 def watch(client: Client, whose: Whose, interval: float) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 from netdyno import config, paths
 from netdyno.cli import console, graph_view
 from netdyno.cli.execute import put_back
-from netdyno.client import Client
-from netdyno.daemon import Daemon
+from netdyno.core.client import Client
+from netdyno.core.daemon import Daemon
 from netdyno.errors import Error
-from netdyno.interrupt import Interrupts
+from netdyno.system.interrupt import Interrupts
 
 OPENING = 120.0
 """Seconds that ports may take to open: some wait for the process at their other end."""

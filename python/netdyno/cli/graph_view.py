@@ -11,11 +11,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from netdyno import portwork
 from netdyno.cli import console
+from netdyno.report import portwork
 
-HEADS = ("element", "worker", "core", "in", "out", "packets/s", "at once", "cycles/packet", "drops", "to")
-_RIGHT = ("in", "out", "packets/s", "at once", "cycles/packet")
+HEADS = ("element", "worker", "core", "in", "out", "packets/s", "pkts/batch", "cycles/packet", "drops", "to")
+_RIGHT = ("in", "out", "packets/s", "pkts/batch", "cycles/packet")
 
 
 class View(Protocol):
@@ -155,7 +155,7 @@ class Lines:
             name, worker, core, entered, left, rate, batch, cycles, drops, to = row
             place = f"worker {worker} core {core}"
             line = f"{when(status)} {name} {place}: in {entered} out {left}"
-            line += f" rate {rate} at once {batch} cycles {cycles}"
+            line += f" rate {rate} pkts/batch {batch} cycles {cycles}"
             print(f"{line} drops {drops or 'none'}" + (f" to {to}" if to else ""))
         sys.stdout.flush()
 

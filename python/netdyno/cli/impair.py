@@ -15,16 +15,19 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from netdyno import config, files, impairment, paths, validation
+from netdyno import config, files, paths
 from netdyno.cli import console, impair_run, values
 from netdyno.cli.execute import put_back
 from netdyno.cli.impair_view import View, view
+from netdyno.core.address import Address
 from netdyno.errors import Error
-from netdyno.hosts import Hosts
-from netdyno.interrupt import Interrupts, interrupted
-from netdyno.links import Device, Impaired, Links, Side
-from netdyno.stats.units import seconds
-from netdyno.topology import need_root
+from netdyno.experiment import validation
+from netdyno.lab import impairment
+from netdyno.lab.hosts import Hosts
+from netdyno.lab.links import Device, Impaired, Links, Side
+from netdyno.lab.topology import need_root
+from netdyno.system.interrupt import Interrupts, interrupted
+from netdyno.units import seconds
 
 ADDRESSES = "198.18.0.1/30,198.18.0.2/30"
 """Of the block that is set aside for such tests (RFC 2544 section 12, RFC 6890)."""
@@ -153,7 +156,12 @@ def impair(
         Path | None, typer.Option(help="Write what it did, to do it again with --spec.", metavar="FILE")
     ] = None,
     socket: Annotated[
-        Path | None, typer.Option(help="With --run: of the daemon that serves this socket.", metavar="PATH")
+        Address | None,
+        typer.Option(
+            help="With --run: of the daemon at this socket or tcp://HOST:PORT.",
+            metavar="ADDRESS",
+            parser=values.daemon("--socket"),
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the last counters as JSON.")] = False,
 ) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from netdyno.cli import console
 from netdyno.cli.graph import find
-from netdyno.client import Client
+from netdyno.core.address import Address
+from netdyno.core.client import Client
 from netdyno.errors import Error
 
 Spec = Mapping[str, Any]
@@ -25,7 +25,7 @@ def ends(text: str) -> dict[str, str]:
     return dict(zip(("a_to_b", "b_to_a"), reversed(names), strict=False))
 
 
-def change(into: Mapping[str, str], spec: Spec, socket: Path | None, as_json: bool) -> None:
+def change(into: Mapping[str, str], spec: Spec, socket: Address | None, as_json: bool) -> None:
     """From now on so."""
     ports = {port: way(spec, key) for key, port in into.items()}
     with Client(socket or find()) as client:

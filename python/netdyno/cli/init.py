@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from netdyno import config, files, presets
+from netdyno import config, files
 from netdyno.cli import console, values
 from netdyno.errors import Error
+from netdyno.experiment import presets
 
 COMMENTS = {
     "name": "A short name: letters, digits, - and _.",

@@ -12,7 +12,7 @@ from rich.text import Text
 from netdyno.report import units
 
 if TYPE_CHECKING:
-    from netdyno.cli.live import Group, State
+    from netdyno.cli.live_state import Group, State
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -193,6 +193,20 @@ def _errors(state: State, width: int, most: int) -> list[Text]:
     return lines
 
 
+def _model_counts(state: State, width: int, most: int) -> list[Text]:
+    """Counters and indices that the groups' models declare, since the start; no counters that are 0."""
+    lines = []
+    for group in state.groups.values():
+        shown = [f"{name} {units.count(n)}" for name, n in group.counts.own.items() if n]
+        if not shown:
+            continue
+        shown += [f"{name} {units.percent(value)}" for name, value in group.indices.items()]
+        line = Text("counts    ", style="dim", no_wrap=True)
+        line.append(_fit(_plain(f"{group.name}: {', '.join(shown)}"), width - 10).rstrip(), style="default")
+        lines.append(line)
+    return lines[:most]
+
+
 def _waiting(state: State, width: int, most: int) -> list[Text]:
     """Devices that wait for answers which do not come, for the groups with the most of them."""
     stalled = sorted((g for g in state.groups.values() if g.waiting), key=lambda g: -g.waiting)
@@ -277,6 +291,7 @@ def render_frame(state: State, width: int, height: int) -> Stack:
     parts: list[tuple[Callable[[int], list[Text]], int]] = [
         (lambda most: _waiting(state, width, most), 3),
         (lambda most: _errors(state, width, most), 3),
+        (lambda most: _model_counts(state, width, most), 3),
         (lambda most: _curves(state, width)[:most], 2),
         (lambda most: _cpu(state, width, most), max(2, height // 4)),
         (lambda most: _interfaces(state, width, most), max(1, height // 8)),

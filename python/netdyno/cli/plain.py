@@ -7,7 +7,8 @@ from typing import IO, Any
 
 from netdyno import escape
 from netdyno.cli.console import delay, main_delay
-from netdyno.view import SHORT, Plan, Silent
+from netdyno.core import models
+from netdyno.experiment.view import SHORT, Plan, Silent
 
 
 class PlainLines(Silent):
@@ -17,6 +18,7 @@ class PlainLines(Silent):
         self._to = to or sys.stderr
         self._cpu: dict[str, float] = {}
         self._order: list[str] = []
+        self._unwanted: dict[str, list[str]] = {}
         self._interval = 0.0
 
     def start(self, plan: Plan) -> None:
@@ -24,6 +26,7 @@ class PlainLines(Silent):
         self._cpu.clear()
         self._interval = 0.0
         self._order = [str(g["name"]) for g in plan.get("groups", [])]
+        self._unwanted = {str(g["name"]): _unwanted(str(g["protocol"])) for g in plan.get("groups", [])}
         groups = ", ".join(f"{g['devices']} × {g['name']} ({g['protocol']})" for g in plan.get("groups", []))
         length = f"{plan.get('duration', 0):.0f} s"
         if said := plan.get("description"):
@@ -40,6 +43,8 @@ class PlainLines(Silent):
         lines = []
         for name in sorted(groups, key=lambda n: self._order.index(n) if n in self._order else len(groups)):
             shown = _group(groups[name], dt, short)
+            counts = groups[name]["counts"]
+            shown += [f"{counts[key]} {key}" for key in self._unwanted.get(name, []) if counts.get(key)]
             if shown and (sample.get("phase") != "drain" or _moved(groups[name]["counts"])):
                 lines.append(f"{sample['t']:6.1f} s {sample.get('phase', ''):8} {name}: {', '.join(shown)}")
         for line in lines:
@@ -64,6 +69,11 @@ class PlainLines(Silent):
         print(escape.visible(line), file=self._to, flush=True)
 
 
+def _unwanted(protocol: str) -> list[str]:
+    """Counters that the model declares and of which less is better, such as retransmissions."""
+    return [counter.name for counter in models.find(protocol).counters if counter.better == "less"]
+
+
 def _moved(counts: dict[str, Any]) -> bool:
     keys = ("messages_intended", "messages_sent", "messages_delivered")
     return any(counts[key] for key in keys) or any(counts.get("failures", {}).values())
@@ -74,16 +84,16 @@ def _group(group: dict[str, Any], dt: float, short: bool) -> list[str]:
     shown = []
     if not short:
         shown = [
-            f"{counts['messages_intended'] / dt:.0f}/s intended",
-            f"{counts['messages_sent'] / dt:.0f}/s offered",
-            f"{counts['messages_delivered'] / dt:.0f}/s delivered",
+            f"{counts['messages_intended'] / dt:,.0f}/s intended",
+            f"{counts['messages_sent'] / dt:,.0f}/s offered",
+            f"{counts['messages_delivered'] / dt:,.0f}/s delivered",
         ]
         delays = group.get("delays", {})
         main = main_delay({name: one["count"] for name, one in delays.items()})
         if main:
             shown.append(f"{main} p50 {delay(delays[main]['p50'])} p99 {delay(delays[main]['p99'])}")
     if group.get("waiting"):
-        shown.append(f"{group['waiting']} waiting for answers")
+        shown.append(f"{group['waiting']:,} waiting for answers")
     failures = counts.get("failures", {})
-    shown += [f"{count} failed ({kind})" for kind, count in failures.items() if count]
+    shown += [f"{count:,} failed ({kind})" for kind, count in failures.items() if count]
     return shown

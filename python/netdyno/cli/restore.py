@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from netdyno import journal, paths
+from netdyno import paths
 from netdyno.cli import console
 from netdyno.errors import Error
-from netdyno.journal import Report
-from netdyno.undo import FORCE
+from netdyno.system import journal
+from netdyno.system.journal import Report
+from netdyno.system.undo import FORCE
 
 Json = Annotated[bool, typer.Option("--json", help="Print {undone, failed, left} as JSON.")]
 Force = Annotated[

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from netdyno import config, experiment, presets
-from netdyno.cli import quick, values
+from netdyno.cli import values
 from netdyno.cli.execute import Outputs, execute
+from netdyno.core.address import Address
 from netdyno.errors import Error
-from netdyno.experiment import Experiment
+from netdyno.experiment import quick
+from netdyno.experiment.choose import adjust, choose
 
 LOAD, OUTPUT = "Load", "Output"
 
@@ -29,6 +28,13 @@ def run(
     load: Annotated[
         float | None,
         typer.Option(help="Scale the load by X, above 0.", metavar="X", parser=values.number("--load", 0)),
+    ] = None,
+    threshold: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Judge by this too, like 'delay.response.p99 <= 50ms'; of each group where none is named.",
+            metavar="TEXT",
+        ),
     ] = None,
     repeat: Annotated[
         int | None,
@@ -158,7 +164,12 @@ def run(
         bool, typer.Option("--quiet", "-q", help="No live view.", rich_help_panel=OUTPUT)
     ] = False,
     socket: Annotated[
-        Path | None, typer.Option(help="Use the daemon that serves this socket.", metavar="PATH")
+        Address | None,
+        typer.Option(
+            help="Use the daemon at this Unix socket or tcp://HOST:PORT.",
+            metavar="ADDRESS",
+            parser=values.daemon("--socket"),
+        ),
     ] = None,
 ) -> None:
     """Run a load and judge what came of it.
@@ -173,6 +184,7 @@ def run(
 
         netdyno run mqtt://broker:1883 --devices 100 --qos 1
         netdyno run http://10.0.0.2/512 --rate 1000/s --duration 30s
+        netdyno run http://10.0.0.2/ --threshold 'delay.response.p99 <= 20ms' --threshold 'loss <= 0.1%'
         netdyno run ping://10.0.0.2 udp://10.0.0.2:7 --interval 10ms
         netdyno run iot-mixed --target broker=mqtt://10.0.0.2 --load 2 --repeat 5
         netdyno run mine.yaml --json --junit verdict.xml
@@ -192,7 +204,7 @@ def run(
     chosen = choose(what, options)
     trial = {"load": load, "measure": duration, "warmup": warmup}
     targets = _pairs(target or [])
-    wanted = adjust(chosen, trial, targets, repeat, _capture(capture, capture_filter))
+    wanted = adjust(chosen, trial, targets, repeat, _capture(capture, capture_filter), threshold or ())
     given = {f"targets.{name}": "--target" for name in targets}
     given |= {"phases.measure": "--duration"} if duration else {}
     given |= {"phases.warmup": "--warmup"} if warmup else {}
@@ -203,91 +215,6 @@ def run(
 
     outputs = Outputs(json, json_stream, html, junit, csv, prometheus, runs, quiet, store)
     raise typer.Exit(execute(wanted, chosen.folder, outputs, socket, place))
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """What is to be run."""
-
-    experiment: Experiment
-    folder: Path
-    """What its files are relative to."""
-    place: Callable[[str, str], str]
-    """From a leg and a place in its profile to what the user wrote."""
-
-
-def choose(what: list[str], options: quick.Quick) -> Chosen:
-    """What is meant on the command line."""
-    for one in what:
-        if hint := quick.no_url(one):
-            raise hint
-    if any(quick.is_url(one) for one in what):
-        if others := [one for one in what if not quick.is_url(one)]:
-            raise Error(
-                "ND-104-22", "URLs and files cannot be run together", at=others[0], fix="Run one at a time"
-            )
-        return Chosen(_wrap(quick.profile(what, options)), Path(), lambda _, at: quick.place(what, at))
-    if options != quick.Quick():
-        raise Error(
-            "ND-104-07",
-            "--devices, --rate and their like are for URLs; a profile says them itself",
-            at=what[0],
-            fix="Use --load, --duration or --target, or edit the profile",
-        )
-    if len(what) > 1:
-        raise Error("ND-104-22", "only one file or preset can be run at a time", at=" ".join(what))
-    name = what[0]
-    path = Path(name)
-    if presets.is_word(name):
-        found = presets.path(name)
-        if found is None:
-            raise presets.unknown(name, presets.names())
-        path = found
-    data = config.read(path)
-    if experiment.is_experiment(data):
-        loaded = experiment.load(data, name)
-        return Chosen(loaded, path.parent, lambda leg, at: f"{name}: legs.{leg}.profile.{at}")
-    if not isinstance(data, dict):
-        raise Error("ND-104-04", "it is neither a profile nor an experiment", at=name)
-    return Chosen(_wrap(data), path.parent, lambda _, at: f"{name}: {at}" if at else name)
-
-
-def _wrap(profile: dict[str, Any]) -> Experiment:
-    """A profile as an experiment of one leg."""
-    transport = profile.get("transport")
-    leg = next(iter(transport)) if isinstance(transport, dict) and transport else "sockets"
-    name = str(profile.get("name") or "profile")
-    if not experiment.is_name(name):
-        # what is wrong with it is for the core to say, as with all else in a profile
-        name = "profile"
-    return experiment.load({"name": name, "legs": [{"name": leg, "profile": profile}]}, name)
-
-
-def adjust(
-    chosen: Chosen,
-    trial: dict[str, Any],
-    targets: dict[str, str],
-    repeat: int | None,
-    capture: dict[str, str] | None,
-) -> Experiment:
-    """The experiment with what the command line changes."""
-    plain = chosen.experiment.model_dump(by_alias=True, exclude_none=True)
-    if repeat:
-        plain["repeat"] = repeat
-    for leg in plain["legs"]:
-        leg["trial"] = leg.get("trial", {}) | {k: v for k, v in trial.items() if v is not None}
-        profile = dict(experiment.resolve_profile(leg["profile"], chosen.folder))
-        if capture is not None:
-            profile["capture"] = experiment.table(profile.get("capture")) | capture
-        leg["profile"] = profile
-        named = experiment.table(profile.get("targets"))
-        known = {*named, *(group.get("target") for group in experiment.groups(profile))}
-        if unknown := targets.keys() - known:
-            names = ", ".join(sorted(map(str, named))) or "none"
-            what = f"the profile has no target {sorted(unknown)[0]!r}"
-            raise Error("ND-104-26", what, at="--target", fix=f"It has: {names}")
-        leg["targets"] = leg.get("targets", {}) | targets
-    return experiment.load(plain, chosen.experiment.name)
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:

@@ -43,14 +43,17 @@ def list_(
     if as_json:
         console.document([asdict(row) for row in rows])
         return
-    console.table(("id", "trials", "verdict", "valid", "folder"), [_row(row) for row in rows])
+    heads = ("id", "kind", "trials", "verdict", "valid", "what came of it, or its folder")
+    console.table(heads, [_row(row) for row in rows])
 
 
 def _row(row: Row) -> list[str | int | Text]:
     words = {"pass": ("pass", "green"), "none": ("no verdict", "yellow")}
     verdict = Text(*words.get(row.verdict, ("fail", "red"))) if row.state == "done" else Text(row.state)
+    if row.state == "done" and row.kind != "run" and row.verdict == "none":
+        verdict = Text("–", style="dim")
     folder = row.folder if Path(row.folder).exists() else "(gone)"
-    return [row.id, row.trials, verdict, "yes" if row.valid else "no", folder]
+    return [row.id, row.kind, row.trials, verdict, "yes" if row.valid else "no", row.finding or folder]
 
 
 @app.command(cls=Verb)

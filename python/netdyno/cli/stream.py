@@ -7,8 +7,8 @@ import sys
 from typing import Any
 
 from netdyno import escape
-from netdyno.result import Result
-from netdyno.view import Plan, Silent
+from netdyno.core.result import Result
+from netdyno.experiment.view import Plan, Silent
 
 
 class JsonStream(Silent):

@@ -7,16 +7,20 @@ from pathlib import Path
 
 from rich.text import Text
 
-from netdyno import models
-from netdyno.cli import console
+from netdyno.cli import bench_view, console
+from netdyno.core import models
+from netdyno.core.result import Estimate, FigureWarning, GroupSummary, Result
 from netdyno.errors import Error
-from netdyno.result import FigureWarning, GroupSummary, Result
-from netdyno.stats.metric import Metric
+from netdyno.stats.metric import GroupMetric
 
 
 def show(result: Result, folder: Path | None = None) -> None:
     """Print it on standard output."""
     out = console.out()
+    if result.search is not None:
+        bench_view.show(result, result.search)
+        _files(result, folder)
+        return
     out.print(_headline(result))
     if why := result.no_verdict:
         out.print(Text(f"  {why}", style="yellow"), soft_wrap=True)
@@ -28,6 +32,8 @@ def show(result: Result, folder: Path | None = None) -> None:
         extra = reason.model_extra or {}
         where = " ".join(str(part) for part in (extra.get("leg"), reason.group) if part)
         out.print(Text(f"  {reason.code} {where}: {reason.what}", style="yellow"))
+    if any(leg.summary.metrics for leg in result.legs):
+        _measured(result)
     for leg in result.legs:
         doubts = {one.metric: one for one in result.warnings if one.leg == leg.name}
         if leg.summary.groups:
@@ -66,7 +72,7 @@ def show(result: Result, folder: Path | None = None) -> None:
         for repetition in leg.repetitions:
             for witness in repetition.witnesses:
                 mark = "agrees" if witness.agree else "DISAGREES"
-                out.print(f"  {mark}: {witness.what} {witness.theirs:.0f}, we sent {witness.ours:.0f}")
+                out.print(f"  {mark}: {witness.what} {witness.theirs:,.0f}, we sent {witness.ours:,.0f}")
     if result.thresholds:
         out.print()
         console.table(
@@ -75,16 +81,53 @@ def show(result: Result, folder: Path | None = None) -> None:
             right=("bound", "value"),
             spare=("interval",),
         )
-    if folder:
-        out.print()
-        names = [
-            ("result", "result.json"),
-            ("report", result.files.report),
-            ("capture", result.files.capture),
-        ]
-        for what, name in names:
-            if name and (folder / name).exists():
-                out.print(Text(f"{what:8} {folder / name}"))
+    _files(result, folder)
+
+
+def _files(result: Result, folder: Path | None) -> None:
+    """Where it lies."""
+    if folder is None:
+        return
+    out = console.out()
+    out.print()
+    names = [
+        ("result", "result.json"),
+        ("report", result.files.report),
+        ("capture", result.files.capture),
+        ("study", result.files.study),
+    ]
+    for what, name in names:
+        if name and (folder / name).exists():
+            out.print(Text(f"{what:8} {folder / name}"))
+
+
+MOST_LEGS = 20
+"""Settings of a study that are shown."""
+
+
+def _measured(result: Result) -> None:
+    """What a study measured of each setting, those with most trials first."""
+    legs = sorted(result.legs, key=lambda leg: -leg.summary.n)[:MOST_LEGS]
+    names = list(dict.fromkeys(name for leg in legs for name in leg.summary.metrics))
+    units = {n: m.unit for leg in legs for r in leg.repetitions for n, m in r.metrics.items()}
+    rows = []
+    for leg in legs:
+        valid = sum(r.validity.valid for r in leg.repetitions)
+        count = f"{valid}" if valid == leg.summary.n else f"{valid} of {leg.summary.n}"
+        shown = [_estimate(leg.summary.metrics.get(name), units.get(name, "")) for name in names]
+        rows.append([leg.name, count, *shown])
+    out = console.out()
+    out.print()
+    console.table(("setting", "trials", *names), rows, right=("trials", *names))
+    if len(result.legs) > MOST_LEGS:
+        out.print(f"and {len(result.legs) - MOST_LEGS} more settings", style="dim")
+
+
+def _estimate(of: Estimate | None, unit: str) -> str:
+    if of is None:
+        return "–"
+    spread = f" ± {console.number(of.sd, unit)}" if of.sd is not None else ""
+    return console.number(of.mean, unit) + spread
 
 
 CHECKS = {
@@ -96,7 +139,7 @@ CHECKS = {
     "closed": "the server hung up too early: see its log and its limits",
     "protocol": "the answer is not of this protocol: check the port and the scheme",
     "rejected": "the server rejected the request: check path, credentials and its log",
-    "tls": "TLS did not come about: check the certificate, or use --insecure",
+    "tls": "the TLS handshake failed: check the certificate, or use --insecure",
     "local": "this machine ran out of ports, files or memory: see `netdyno doctor`",
 }
 """What to check when messages fail, by kind."""
@@ -173,7 +216,11 @@ def _headline(result: Result) -> Text:
     validity = ("valid", "green") if result.valid else ("INVALID", "bold red")
     verdicts = {"pass": ("verdict ", ("pass", "bold green")), "fail": ("verdict ", ("FAIL", "bold red"))}
     verdict = verdicts.get(result.verdict, (("no verdict", "bold yellow"),))
-    line = Text.assemble(*verdict, ", measurement ", validity)
+    if result.kind != "run" and result.verdict == "none":
+        line = Text(f"{result.kind}: {result.finding or 'nothing found'}")
+    else:
+        line = Text.assemble(*verdict)
+    line.append(", measurement ").append(*validity)
     if result.interrupted:
         line.append(", interrupted", style="yellow")
     if result.error:
@@ -211,7 +258,7 @@ def _row(group: GroupSummary, doubts: Collection[str]) -> list[str]:
 
 def _threshold(result: Result, index: int) -> list[str | Text]:
     t = result.thresholds[index]
-    unit = Metric.parse(t.metric).unit
+    unit = GroupMetric.parse(t.metric).unit
     if t.interval:
         interval = f"{console.number(t.interval[0], unit)} … {console.number(t.interval[1], unit)}"
     else:

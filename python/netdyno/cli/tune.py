@@ -21,9 +21,18 @@ VERBS = {
     "watch": "tune_watch:watch",
 }
 
+PANELS = {
+    "Look": ("params", "watch"),
+    "Find": ("screen", "search", "recommend"),
+    "Prove": ("calibrate", "compare", "cases"),
+    "Use": ("apply", "restore"),
+    "Research": ("learn", "reproduce"),
+}
+"""The verbs as help groups them: in the order in which one needs them."""
+
 app = typer.Typer(
-    help="Find kernel parameters that help a service, prove it, apply them, and take them back.",
-    cls=Verbs.of(VERBS),
+    help="Find kernel parameters that help a service, prove it, apply them, and restore them.",
+    cls=Verbs.of(VERBS, PANELS),
     no_args_is_help=True,
     rich_markup_mode="markdown",
     add_completion=False,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -11,13 +13,14 @@ from netdyno.cli import console, values
 from netdyno.cli.execute import put_back
 from netdyno.cli.tune_params import need_namespace, need_root
 from netdyno.errors import Error
-from netdyno.interrupt import Interrupts
-from netdyno.stats.units import seconds
-from netdyno.tuning import here, keep, owners, service
+from netdyno.system.interrupt import Interrupts
+from netdyno.tuning import chosen as chosen_by
+from netdyno.tuning import host_state, keep, owners, service
 from netdyno.tuning.apply import Applied
 from netdyno.tuning.apply import apply as put
 from netdyno.tuning.plan import Change, Plan, plan
 from netdyno.tuning.registry import registry
+from netdyno.units import seconds
 
 
 def apply(
@@ -25,8 +28,8 @@ def apply(
         str | None,
         typer.Argument(
             metavar="[SETTING]",
-            help="A file of names and values, or a known setting like paper-latency.",
-            autocompletion=values.known_setting,
+            help="A study, a known setting like paper-latency, or a file of names and values.",
+            autocompletion=values.setting_or_study,
         ),
     ] = None,
     single: Annotated[
@@ -41,6 +44,13 @@ def apply(
             autocompletion=values.service_class,
         ),
     ] = None,
+    best: Annotated[
+        str | None,
+        typer.Option("--best", help="Of a study with several objectives: best for this.", metavar="METRIC"),
+    ] = None,
+    unproven: Annotated[
+        bool, typer.Option("--unproven", help="Also a study's setting that was not proven.")
+    ] = False,
     where: Annotated[
         str | None,
         typer.Option(help="In a network namespace, as of a device under test.", metavar="NAMESPACE"),
@@ -60,7 +70,10 @@ def apply(
     dry: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was changed as JSON.")] = False,
 ) -> None:
-    """Put kernel parameters in force until Ctrl-C, and then put back what was.
+    """Apply kernel parameters until Ctrl-C, then restore the old values.
+
+    A study is named, or given as its file or the folder of its run: its winning setting is applied. What was
+    not proven better, or only on a simulation, is refused without --unproven.
 
     Only what differs is written, in an order in which every moment makes sense, and what the kernel makes of
     it is read back. What was is on disk before the first write: it is put back on Ctrl-C, by a watchdog
@@ -74,6 +87,8 @@ def apply(
         sudo netdyno tune apply --set net.core.somaxconn=8192 --set net.ipv4.tcp_rmem='4096 131072 64MiB'
 
         sudo netdyno tune apply mine.yaml --global --keep
+
+        sudo netdyno tune apply search-iperf3-tcp-3f2a61bc --where web --for 10min
     """
     if keep_it and length:
         raise Error("ND-104-07", "what is kept is not taken back", at="--keep and --for", fix="Leave one out")
@@ -81,7 +96,8 @@ def apply(
     if not dry:
         need_root("setting kernel parameters")
         put_back()
-    planned = _planned(setting, single or [], service_class, where, allow_global)
+    written = _written(setting, service_class, best, unproven)
+    planned = _planned(written, single or [], where, allow_global)
     if keep_it:
         keep.check(planned)
     for line in _remarks(planned):
@@ -120,10 +136,17 @@ def _keep(planned: Plan, as_json: bool) -> None:
         console.note(f"wrote {path}; `netdyno tune restore` takes it back")
 
 
-def _planned(
-    setting: str | None, single: list[str], service_class: str | None, where: str | None, allow_global: bool
-) -> Plan:
-    known = registry()
+@dataclass(frozen=True)
+class Written:
+    """Names and values as they were found somewhere."""
+
+    values: Mapping[str, Any]
+    general: bool
+    """For any machine: what this one does not have is left out."""
+
+
+def _written(setting: str | None, service_class: str | None, best: str | None, unproven: bool) -> Written:
+    """The setting that was named: a study's, a known one, a file's, or that of a class."""
     chosen = setting
     if service_class:
         if setting:
@@ -134,7 +157,26 @@ def _planned(
             raise Error(
                 "ND-104-07", "no setting is known for it", at=service_class, fix="Give --set, or a file"
             )
-    written: dict[str, Any] = dict(service.known(chosen).values) if chosen else {}
+    of_study = chosen not in service.settings() and chosen is not None
+    study = chosen_by.study(str(chosen)) if of_study else None
+    if study is None:
+        if best or unproven:
+            what, fix = "it says something of a study", "Name a study, or leave it out"
+            raise Error("ND-104-07", what, at="--best" if best else "--unproven", fix=fix)
+        return Written(service.known(chosen).values if chosen else {}, chosen in service.settings())
+    one = chosen_by.winner(study, best, unproven=unproven)
+    state = (
+        f"proven over {one.pairs} pairs on {study['bench']}"
+        if not one.objection
+        else f"not proven: {one.objection}"
+    )
+    best_for = f"best for {one.metric}, " if one.metric else ""
+    console.note(f"{study['name']}: {best_for}{state}")
+    return Written(one.setting, False)
+
+
+def _planned(setting: Written, single: list[str], where: str | None, allow_global: bool) -> Plan:
+    known, written = registry(), setting.values
     exact: dict[str, Any] = {}
     for text in single:
         name, equals, value = text.partition("=")
@@ -143,11 +185,11 @@ def _planned(
         exact[name.strip()] = value.strip()
     if not written and not exact:
         raise Error("ND-104-22", "there is nothing to set", fix="Give a setting, --set or --class")
-    devices = here.devices(where)
+    devices = host_state.devices(where)
     # what was named one by one is not left out
     asked = service.on_devices(known, exact, devices)
     general = service.on_devices(known, written, devices)
-    optional = general.keys() - asked.keys() if chosen in service.settings() else frozenset()
+    optional = general.keys() - asked.keys() if setting.general else frozenset()
     return plan(general | asked, where, allow_global=allow_global, optional=optional, known=known)
 
 

@@ -1,203 +1,24 @@
-"""What `netdyno tune` measures with: a bench by name, what can be tried on it, and how it goes meanwhile."""
+"""How the verbs of `netdyno tune` say figures, and how it goes meanwhile."""
 
 from __future__ import annotations
 
 import math
-import platform
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from netdyno import config, files, journal, presets
+from netdyno import files, units
 from netdyno.cli import console
 from netdyno.errors import Error
-from netdyno.interrupt import Interrupts, interrupted
-from netdyno.stats import units
-from netdyno.topology import need_root
-from netdyno.tuning import benches, service
-from netdyno.tuning.bench import NamespaceBench
+from netdyno.experiment.record import Record, TrialRecord
+from netdyno.stats.observation import Metric
 from netdyno.tuning.gain import change
-from netdyno.tuning.here import scope
-from netdyno.tuning.model import Bench, Metric, Observation, Scope, Setting, Tunable, Value
 from netdyno.tuning.recommend import Experience
-from netdyno.tuning.record import Record, Trial
-from netdyno.tuning.registry import registry, template
-from netdyno.tuning.simulated import Simulated
-from netdyno.tuning.space import Order, Space, axis, can_be_tried
-from netdyno.tuning.tried import Checked, Tried, look, machine, narrowed, ordered
-
-SIMULATED = "sim"
-
-
-@dataclass(frozen=True)
-class Driven:
-    """A bench, and what can be tried on it."""
-
-    bench: Bench
-    label: str
-    tunables: Mapping[str, Tunable]
-    starts: Mapping[str, Value]
-    usual: tuple[str, ...]
-    """Parameters that are tried when none are named."""
-    service: service.ServiceClass | None
-    """The class of service that is asked for."""
-    real: bool
-    """Whether its parameters are those of a kernel."""
-
-    def space(self, names: Sequence[str], memory: int | None) -> Space:
-        """The parameters that are named; a name may end in `*`."""
-        chosen = list(dict.fromkeys(n for name in names or self.usual for n in self._meant(name)))
-        if not names:
-            chosen = [n for n in chosen if can_be_tried(self.tunables[n], self.starts.get(n), memory)]
-        bounded, orders = self.tunables, tuple[Order, ...]()
-        if self.real:
-            known = registry()
-            bounded = narrowed(known, Tried(self.tunables, self.starts), chosen)
-            orders = ordered(known, chosen)
-        axes = (axis(bounded[n], self.starts.get(n), name=n, memory=memory) for n in chosen)
-        return Space(tuple(axes), orders)
-
-    def metrics(self, names: Sequence[str]) -> list[str]:
-        """The metrics that are named, or all."""
-        return list(names) or list(self.bench.metrics)
-
-    def _meant(self, name: str) -> list[str]:
-        if name.endswith("*"):
-            found = [n for n in self.tunables if n.startswith(name[:-1])]
-        else:
-            found = [n for n in self.tunables if name in (n, template(n))]
-        if not found:
-            fix = "`netdyno tune params` lists those of this machine"
-            raise Error("ND-104-50", f"there is no {name!r} to try on this bench", at="--param", fix=fix)
-        return found
-
-
-@dataclass(frozen=True)
-class Patient:
-    """A bench whose trials are not torn down halfway: the first interrupt waits for the one that is on."""
-
-    bench: Bench
-    interrupts: Interrupts
-
-    @property
-    def metrics(self) -> Mapping[str, Metric]:
-        """Those of the bench."""
-        return self.bench.metrics
-
-    def measure(self, setting: Setting, seed: int) -> Observation:
-        """One trial, unless there was an interrupt: what the one before saw is kept by then."""
-        if self.interrupts.count:
-            raise interrupted()
-        with self.interrupts.asking():
-            return self.bench.measure(setting, seed)
-
-
-@dataclass(frozen=True)
-class Asked:
-    """The options that say what to measure with."""
-
-    bench: str
-    options: Sequence[str] = ()
-    path: str | None = None
-    tuned: str = "server"
-    service: str | None = None
-    params: Sequence[str] = ()
-    baseline: Sequence[str] = ()
-    allow_global: bool = False
-
-
-@contextmanager
-def driven(asked: Asked) -> Iterator[Driven]:
-    """The bench that is asked for; interrupts leave nothing of it behind, and what was measured is kept."""
-    with ExitStack() as stack:
-        stack.enter_context(kept())
-        if asked.bench == SIMULATED:
-            bench = Simulated()
-            known = {t.name: t for t in bench.tunables}
-            yield Driven(bench, SIMULATED, known, bench.baseline, tuple(known), None, False)
-            return
-        made = _namespaces(asked)
-        need_root()
-        journal.restore()
-        interrupts = stack.enter_context(Interrupts().installed())
-        there = look(made)
-        of_class = service.read(asked.service) if asked.service else None
-        usual = of_class.tunables if of_class else sorted({t for c in _classes() for t in c.tunables})
-        names = tuple(n for n in there.tunables if n in usual or template(n) in usual)
-        yield Driven(
-            Patient(Checked(made, registry(), there.starts), interrupts), _label(asked, made),
-            there.tunables, there.starts, names, of_class, True,
-        )  # fmt: skip
-
-
-def _label(asked: Asked, made: NamespaceBench) -> str:
-    """The bench in the words that it was asked for with, and the kernel, which decides as much."""
-    if not presets.is_word(asked.bench):
-        return f"{made.spec.label} ({platform.release()})"
-    parts = [" ".join((asked.bench, *asked.options))]
-    parts += [f"over {asked.path}"] * bool(asked.path) + [f"tuning the {asked.tuned}"] * (
-        asked.tuned != "server"
-    )
-    parts += [f"from {', '.join(asked.baseline)}"] * bool(asked.baseline)
-    return f"{', '.join(parts)} ({platform.release()})"
-
-
-def _classes() -> list[service.ServiceClass]:
-    return [service.read(name) for name in service.classes()]
-
-
-def _namespaces(asked: Asked) -> NamespaceBench:
-    if asked.bench not in (*benches.names(), SIMULATED) and presets.is_word(asked.bench):
-        fix = f"There are: {', '.join((SIMULATED, *benches.names()))}"
-        raise Error("ND-104-31", f"there is no bench {asked.bench!r}", at="BENCH", fix=fix)
-    made = benches.spec(
-        asked.bench, asked.options, asked.path, "client" if asked.tuned == "client" else "server"
-    )
-    given = made.server if made.tuned == "server" else made.client
-    needed = machine(registry().tunables) if asked.allow_global else {}
-    changed = {made.tuned: given | _baseline(asked), "machine": made.machine | needed}
-    return NamespaceBench(made.model_copy(update=changed), allow_global=asked.allow_global)
-
-
-def _baseline(asked: Asked) -> dict[str, Value]:
-    """What the baseline is, where it is not what the machine has: `linux` is what Linux sets by itself."""
-    known = registry()
-    found: dict[str, Value] = {}
-    for text in asked.baseline:
-        if text == "linux":
-            plain = [n for n in known.tunables if "*" not in n]
-            found |= {
-                n: d for n in plain if _tried(n, asked) and (d := _default(known.find(n), asked)) is not None
-            }
-        else:
-            name, value = _pair(text, "--baseline")
-            found |= known.read({name: value})
-    return found
-
-
-def _tried(name: str, asked: Asked) -> bool:
-    """Whether a parameter is among those that are to be tried: no other is touched."""
-    if asked.params:
-        return any(name == p or (p.endswith("*") and name.startswith(p[:-1])) for p in asked.params)
-    of_class = [service.read(asked.service)] if asked.service else _classes()
-    return any(name in c.tunables for c in of_class)
-
-
-def _default(tunable: Tunable, asked: Asked) -> Value | None:
-    """The default of Linux, of what a namespace has for itself or may be set for the machine."""
-    return tunable.default if asked.allow_global or scope(tunable) is not Scope.GLOBAL else None
-
-
-def _pair(text: str, option: str) -> tuple[str, Any]:
-    name, equals, written = text.partition("=")
-    if not name or not equals:
-        raise Error("ND-104-04", f"{text!r} has no value", at=option, fix="Write it like NAME=VALUE")
-    return name, config.parse_text(written, option)
 
 
 @contextmanager
@@ -231,7 +52,7 @@ class Progress:
         self._last = 0.0
         record.on_trial = self._one
 
-    def _one(self, trial: Trial) -> None:
+    def _one(self, trial: TrialRecord) -> None:
         done, now = len(self._record.trials), time.monotonic()
         if now - self._last < self._every and trial.observation.valid:
             return
@@ -263,7 +84,7 @@ def quantity(value: float | None, unit: str) -> str:
     for scale, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= scale and unit.endswith(("/s", "bytes")):
             return f"{value / scale:.4g} {prefix}{unit}"
-    text = f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    text = f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
     return f"{text} {unit}".rstrip() if unit != "count" else text
 
 
@@ -307,7 +128,7 @@ def told(record: Record) -> None:
 def page(path: Path, documents: Sequence[dict[str, Any]]) -> None:
     """Write the page of studies."""
     # loaded here, for the other verbs to start sooner
-    from netdyno.report.study import render
+    from netdyno.report.studies import render
 
     files.write(path, render(documents), shared=True)
     console.note(f"page: {path}")

@@ -9,15 +9,15 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from netdyno import journal
 from netdyno.cli import console, values
-from netdyno.cli.tune_mends import COLOURS, mends
+from netdyno.cli.tune_watch_cases import COLOURS, watch_cases
 from netdyno.errors import THRESHOLD
-from netdyno.interrupt import Interrupts
-from netdyno.topology import need_root
+from netdyno.lab.topology import need_root
+from netdyno.stats.observation import Observation
+from netdyno.system import journal
+from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import cases as known
 from netdyno.tuning.cases import Outcome, Seen
-from netdyno.tuning.model import Observation
 
 
 def _complete(incomplete: str) -> Iterator[str]:
@@ -49,7 +49,7 @@ def cases(
         bool,
         typer.Option(
             "--watch",
-            help="Have `netdyno tune watch` mend each, and leave the controls alone.",
+            help="Have `netdyno tune watch` fix each, and leave the controls alone.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
@@ -61,7 +61,7 @@ def cases(
     does not show what it must.
 
     With --watch the limit stays in force and the load goes on, while `netdyno tune watch` looks at it: each
-    must be mended, and no control be touched.
+    must be fixed, and no control be touched.
 
         sudo netdyno tune cases
 
@@ -76,7 +76,7 @@ def cases(
     need_root()
     journal.restore()
     if watch:
-        mends(chosen, allow_global, as_json)
+        watch_cases(chosen, allow_global, as_json)
         return
     found: list[Outcome] = []
     interrupts = Interrupts()

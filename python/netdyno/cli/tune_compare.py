@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from netdyno import journal
 from netdyno.cli import console, values
 from netdyno.cli.tune_bench import duration, page, quantity
 from netdyno.cli.tune_options import (
@@ -31,20 +29,18 @@ from netdyno.cli.tune_options import (
 )
 from netdyno.cli.verb import again
 from netdyno.errors import THRESHOLD, Error
-from netdyno.interrupt import Interrupts
-from netdyno.stats.paired import detectable, pairs_for
-from netdyno.topology import need_root
-from netdyno.tuning import benches, study
-from netdyno.tuning import calibrate as calibrations
-from netdyno.tuning import trials as measuring
-from netdyno.tuning.bench import NamespaceBench, Spec
-from netdyno.tuning.benches import Chosen, Recorded
+from netdyno.experiment.pairs import Spare as Budget
+from netdyno.lab.topology import need_root
+from netdyno.stats.comparison import Comparison, Finding, Verdict, where_to
+from netdyno.stats.observation import Metric, Observation
+from netdyno.stats.winner import never_hit
+from netdyno.system import journal
+from netdyno.system.interrupt import Interrupts
+from netdyno.tuning import benches, comparing
+from netdyno.tuning.benches import Chosen
 from netdyno.tuning.calibrate import Calibration
-from netdyno.tuning.compare import Comparison, Finding, Verdict, judge, repeats, where_to
-from netdyno.tuning.model import Metric, Observation
-from netdyno.tuning.race import Standing, race
-from netdyno.tuning.record import Record
-from netdyno.tuning.trials import both, measure_pairs
+from netdyno.tuning.comparing import Wanted
+from netdyno.tuning.race import Standing
 
 
 def calibrate(
@@ -71,25 +67,12 @@ def calibrate(
     need_root()
     journal.restore()
     with Interrupts().installed() as interrupts:
-        found = _calibrate(_bench(made, interrupts), pairs, spare, level, seed)
+        on = comparing.bench(made, interrupts)
+        found = comparing.calibrate(on, pairs, spare, level, seed, Progress())
     if as_json:
         console.document(found.as_dict())
     else:
         show_calibration(found)
-
-
-def _bench(made: Spec, interrupts: Interrupts, allow_global: bool = False) -> NamespaceBench:
-    return NamespaceBench(made, allow_global, shield=interrupts.shielded)
-
-
-def _calibrate(bench: NamespaceBench, pairs: int, spare: int | None, level: float, seed: int) -> Calibration:
-    rest = budget("A/A", pairs, 2 * pairs, spare)
-    found = measure_pairs(bench, {}, {}, pairs, seed, spare=rest, progress=Progress("A/A"))
-    calibration = calibrations.calibration(
-        bench.spec.label, found, bench.metrics, level=level, again=rest.again
-    )
-    calibrations.save(calibration)
-    return calibration
 
 
 def compare(
@@ -156,106 +139,40 @@ def compare(
 
         sudo netdyno tune compare wrk baseline paper-latency tuned-network-latency mine.yaml
     """
-    made = benches.spec(bench, options or (), path, "client" if tuned == "client" else "server")
+    wanted = Wanted(
+        bench=benches.spec(bench, options or (), path, "client" if tuned == "client" else "server"),
+        a=a,
+        b=b,
+        pairs=pairs,
+        spare=spare,
+        level=level,
+        matters=matters,
+        metrics=metric or (),
+        order="abba" if order == "abba" else "shuffled",
+        seed=seed,
+        name=name,
+        fresh=fresh,
+        allow_global=allow_global,
+    )
     need_root()
     journal.restore()
     with Interrupts().installed() as interrupts:
-        there = benches.tunables(made)
-        base, *candidates = [benches.choose(text, there, allow_global) for text in (a, *b)]
-        same = next((one.name for one in candidates if one.setting == base.setting), None)
-        if same is not None:
-            fix = "`netdyno tune calibrate` compares a setting with itself"
-            raise Error("ND-104-07", "both come to the same on this bench", at=f"{a} and {same}", fix=fix)
-        if not as_json:
-            _left_out([base, *candidates])
-        on = _bench(made, interrupts, allow_global)
-        calibration = calibrations.load(made.label) or _calibrate(
-            on, max(4, pairs // 2), None, level, seed + 1
-        )
-        if not as_json:
-            show_calibration(calibration)
-        metrics = {k: m for k, m in on.metrics.items() if not metric or k in metric}
-        if not metrics:
-            fix = f"It measures: {', '.join(on.metrics)}"
-            raise Error("ND-104-52", f"the bench measures no {metric[0] if metric else ''!r}", fix=fix)
-        count = repeats(len(metrics), level, pairs)
-        if count > pairs:
-            console.note(f"{pairs} pairs can show nothing of {len(metrics)} metrics: {count} are measured")
-        if more := found_by(calibration, metrics, count, matters, level):
-            console.note(more)
-        rest = budget("compare", count, 2 * count, spare)
-        plan = {"a": dict(base.setting), "b": [dict(one.setting) for one in candidates], "seed": seed,
-                "order": order}  # fmt: skip
-        kept = study.Study.of("compare", made.label, plan, name)
-        if fresh:
-            kept.begin_anew()
-        standings: list[Standing] = []
-        with Record(kept.record, dict(kept.plan)) as record:
-            if len(candidates) > 1:
-                standings = race(
-                    Recorded(on, record, "race"), base.setting,
-                    [one.setting for one in candidates], next(iter(metrics)), seed, progress=Progress("race"),
-                )  # fmt: skip
-            winner = candidates[standings[0].candidate if standings else 0]
-            found = measure_pairs(
-                Recorded(on, record, "compare"), base.setting, winner.setting, count, seed + 2,
-                order="abba" if order == "abba" else "shuffled", spare=rest, progress=Progress("compare"),
-            )  # fmt: skip
-            trials = [one.document() for one in record.trials]
-        sides = [base, winner]
-        result = judge(
-            found, metrics, benches.mechanism(base.setting, winner.setting),
-            level=level, matters=matters, noise=calibration.known, again=rest.again,
-        )  # fmt: skip
-        document = _document(made, sides, calibration, result)
-        for one in document["metrics"]:
-            one["pairs"] = both(found, one["metric"]["name"])
-        document["race"] = [{"name": candidates[one.candidate].name, **asdict(one)} for one in standings]
-        written = kept.finish(document, trials, [])
+        found = comparing.compare(wanted, Progress(quiet=as_json), interrupts)
     if html:
-        page(html, [written])
+        page(html, [dict(found.document)])
     if as_json:
-        console.document(document)
+        console.document(found.document["result"])
     else:
-        _show_race(standings, [one.name for one in candidates])
-        show(result, sides)
-        console.note(f"kept in {kept.document}")
-    if result.too_few:
-        raise too_few(result.shortage, 2 * count, rest)
-    if fail and any(one.verdict is Verdict.WORSE for one in result.findings):
+        _show_race(found.standings, [one.name for one in found.candidates])
+        show(found.comparison, [found.a, found.b])
+        console.note(f"kept in {found.study.document}, as the run {found.document['run']}")
+    if found.comparison.too_few:
+        raise too_few(found.comparison.shortage, found.trials, found.spare)
+    if fail and any(one.verdict is Verdict.WORSE for one in found.comparison.findings):
         raise typer.Exit(THRESHOLD)
 
 
-def found_by(
-    noise: Calibration, metrics: Mapping[str, Metric], pairs: int, change: float, level: float
-) -> str:
-    """What so many pairs find by the noise of the bench, and how many find the least change that matters."""
-    known = {
-        name: noise.known[name] for name, m in metrics.items() if name in noise.known and not m.zero_is_best
-    }
-    seen, needed = [], pairs
-    for name, (spread, of) in known.items():
-        least = detectable(spread, of, pairs, level, tests=len(metrics))
-        if math.isfinite(least):
-            seen.append(f"{name} {share(least)}")
-            needed = max(needed, pairs_for(change, spread, of, 1000, level, len(metrics)))
-    if not seen:
-        return ""
-    said = f"minimum detectable effect ({pairs} pairs): {', '.join(seen)}"
-    more = f"--pairs {needed}" if needed < 1000 else "not even --pairs 1000"
-    return said + (f"; {more} would find {share(change)} in each" if needed > pairs else "")
-
-
-def budget(what: str, pairs: int, trials: int, spare: int | None) -> measuring.Spare:
-    """How many trials may be measured again, said before the first."""
-    rest = measuring.Spare(trials if spare is None else spare)
-    console.note(
-        f"{what}: {pairs} pairs, {trials} trials, and up to {rest.left} again where one is disturbed"
-    )
-    return rest
-
-
-def too_few(shortage: str, trials: int, rest: measuring.Spare) -> Error:
+def too_few(shortage: str, trials: int, rest: Budget) -> Error:
     """That too few pairs count, what became of them, and the command that goes on."""
     had = rest.left + rest.again.total()
     fix = f"Repeat with `{again('--spare', had + trials)}`: what is valid is kept"
@@ -265,24 +182,30 @@ def too_few(shortage: str, trials: int, rest: measuring.Spare) -> Error:
 class Progress:
     """A line on standard error for each trial, with the time that is left."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, quiet: bool = False) -> None:
+        self._quiet = quiet
         self._began = time.monotonic()
+        self._what = ""
 
-    def __call__(self, done: int, of: int, seen: Observation) -> None:
+    def note(self, text: str) -> None:
+        """Something worth knowing."""
+        console.note(text)
+
+    def noise(self, found: Calibration) -> None:
+        """What the bench can show."""
+        if not self._quiet:
+            show_calibration(found)
+
+    def trial(self, what: str, done: int, of: int, seen: Observation) -> None:
         """After a trial."""
+        if what != self._what or done == 1:
+            self._what, self._began = what, self._began if done > 1 else time.monotonic()
         left = (time.monotonic() - self._began) / done * (of - done)
         why = "" if seen.valid else f": does not count, {seen.why}"
-        console.note(f"{self._what}: trial {done} of {of}, {duration(left)} left{why}")
+        console.note(f"{what}: trial {done} of {of}, {duration(left)} left{why}")
 
 
-def _left_out(sides: list[Chosen]) -> None:
-    for side in sides:
-        for name, why in side.left_out.items():
-            console.note(f"{side.name}: without {name}, which {why}")
-
-
-def _show_race(standings: list[Standing], names: list[str]) -> None:
+def _show_race(standings: Sequence[Standing], names: list[str]) -> None:
     if not standings:
         return
     rows = [
@@ -295,16 +218,6 @@ def _show_race(standings: list[Standing], names: list[str]) -> None:
         for one in standings
     ]
     console.table(("candidate", "blocks", "gain", ""), rows, "the race, which proves nothing")
-
-
-def _document(made: Spec, sides: list[Chosen], noise: Calibration, result: Comparison) -> dict[str, Any]:
-    def side(one: Chosen) -> dict[str, Any]:
-        return {"name": one.name, "setting": dict(one.setting), "left_out": dict(one.left_out)}
-
-    return {
-        "bench": made.label, "a": side(sides[0]), "b": side(sides[1]), "calibration": noise.as_dict(),
-        **result.as_dict(),
-    }  # fmt: skip
 
 
 def show_calibration(found: Calibration) -> None:
@@ -348,6 +261,9 @@ def show(result: Comparison, sides: list[Chosen]) -> None:
 
 def remarks(result: Comparison) -> Iterator[str]:
     """What a verdict alone does not tell: what would have been found, and where means say otherwise."""
+    differs = {Verdict.BETTER, Verdict.WORSE, Verdict.UNEXPLAINED} & {f.verdict for f in result.findings}
+    if not differs and never_hit(one.a for one in result.counters):
+        yield "the baseline never hit this limit: no counter of the mechanism moved"
     for one in result.findings:
         if one.verdict is Verdict.NOT_SHOWN and math.isfinite(one.detectable):
             seen = f"minimum detectable effect ({one.effect.n} pairs): {share(one.detectable)}"

@@ -5,30 +5,35 @@ from __future__ import annotations
 import itertools
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from netdyno import environment, journal
+from netdyno import units
 from netdyno.cli import console, values
-from netdyno.cli.tune_bench import Patient, Progress, experience_page, kept, told
+from netdyno.cli.tune_bench import Progress, experience_page, kept, told
 from netdyno.cli.tune_options import Html, Json, Name, Seed
 from netdyno.errors import Error
-from netdyno.interrupt import Interrupts
-from netdyno.stats import units
-from netdyno.topology import need_root
+from netdyno.experiment import entry
+from netdyno.experiment.measurer import Measurer
+from netdyno.experiment.record import Record, folder
+from netdyno.experiment.study import Study
+from netdyno.lab.topology import need_root
+from netdyno.stats.observation import Setting
+from netdyno.system import environment, journal
+from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import benches, service
 from netdyno.tuning.bench import NamespaceBench, Spec
-from netdyno.tuning.here import scope
+from netdyno.tuning.driven import Patient
+from netdyno.tuning.host_state import scope
 from netdyno.tuning.learn import Place
 from netdyno.tuning.learn import learn as run
-from netdyno.tuning.model import Bench, Scope, Setting
+from netdyno.tuning.model import Scope
 from netdyno.tuning.recommend import Experience, judge
-from netdyno.tuning.record import Record, folder
 from netdyno.tuning.registry import registry
-from netdyno.tuning.study import Study
-from netdyno.tuning.tried import Checked, Tried, look, machine
+from netdyno.tuning.tunable_bench import Checked, Tried, look, machine
 
 SERVICES = (
     "iperf3-tcp reverse=true seconds=3 omit=1",
@@ -112,7 +117,7 @@ def learn(
             }  # fmt: skip
             study = Study.of("learn", "grid", plan, name)
 
-            def bench(place: Place) -> Bench:
+            def bench(place: Place) -> Measurer:
                 return Patient(Checked(made[place.name], registry(), there.starts), interrupts)
 
             with Record(study.record, dict(study.plan)) as record:
@@ -124,8 +129,15 @@ def learn(
                 told(record)
     to = experience or folder() / "experience.json"
     found.write(to)
+    measured = {name: metric for one in made.values() for name, metric in one.metrics.items()}
+    judgement = judge(found).document() if found.contexts else None
+    entry.finish(
+        study, {"experience": asdict(found), "judgement": judgement}, record.trials, [], measured,
+        finding=f"{len(found.contexts)} contexts, {len(chosen)} settings",
+        leg=lambda trial: trial.phase.removesuffix(" again"),
+    )  # fmt: skip
     if html:
-        experience_page(html, found, judgement=judge(found).document() if found.contexts else None)
+        experience_page(html, found, judgement=judgement)
     if as_json:
         console.document({"experience": str(to), "contexts": len(found.contexts)})
         return

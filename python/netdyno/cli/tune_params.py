@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from netdyno import namespace
 from netdyno.cli import console, values
 from netdyno.errors import Error
-from netdyno.tuning import here, service
-from netdyno.tuning.here import Here
+from netdyno.system import namespace
+from netdyno.tuning import host_state, service
+from netdyno.tuning.host_state import HostState
 from netdyno.tuning.model import Scope
 from netdyno.tuning.registry import registry
 
@@ -49,7 +49,7 @@ def params(
     """
     need_namespace(where)
     known = registry()
-    wanted = here.names(known, here.devices(where))
+    wanted = host_state.names(known, host_state.devices(where))
     if service_class:
         of_class = service.read(service_class).tunables
         wanted = [n for n in wanted if n in of_class or known.find(n).name in of_class]
@@ -58,7 +58,7 @@ def params(
         if not wanted:
             what = f"no tunable has {' or '.join(map(repr, names))} in its name"
             raise Error("ND-104-40", what, fix="`netdyno tune params --all` lists them all")
-    found = list(here.look(known, wanted, where).values())
+    found = list(host_state.look(known, wanted, where).values())
     if as_json:
         console.document([_document(one) for one in found])
         return
@@ -91,7 +91,7 @@ def need_root(why: str) -> None:
         raise Error("ND-92-22", f"{why} needs root", fix="Run it with sudo")
 
 
-def remarks(one: Here) -> list[str]:
+def remarks(one: HostState) -> list[str]:
     """What one should know before setting it."""
     found: list[str] = []
     if one.state != "there":
@@ -107,7 +107,7 @@ def _value(value: Any) -> str:
     return "–" if value is None else str(value)
 
 
-def _range(one: Here) -> str:
+def _range(one: HostState) -> str:
     tunable = one.tunable
     if tunable.choices:
         return " ".join(map(str, tunable.choices))
@@ -116,7 +116,7 @@ def _range(one: Here) -> str:
     return f"{one.low} to {one.high} {tunable.unit}".rstrip()
 
 
-def _describe(one: Here) -> None:
+def _describe(one: HostState) -> None:
     tunable, out = one.tunable, console.out()
     said = f" = {_value(one.value)}" + "".join(f", {r}" for r in remarks(one))
     out.print(Text.assemble((one.name, "bold"), said))
@@ -141,7 +141,7 @@ def _describe(one: Here) -> None:
             out.print(f"  {head:13} {text}", markup=False)
 
 
-def _document(one: Here) -> dict[str, Any]:
+def _document(one: HostState) -> dict[str, Any]:
     plain = asdict(one.tunable) | {"low": one.low, "high": one.high, "scope": one.scope}
     return {"name": one.name, "value": one.value, "state": one.state} | {
         key: value for key, value in plain.items() if key != "name"

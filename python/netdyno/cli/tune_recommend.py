@@ -8,17 +8,16 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from netdyno import paths
+from netdyno import paths, units
 from netdyno.cli import console, values
 from netdyno.cli.tune_bench import experience_page, quantity, times
 from netdyno.cli.tune_options import Html, Json
 from netdyno.cli.tune_params import need_namespace
 from netdyno.errors import Error
-from netdyno.stats import units
+from netdyno.experiment.record import folder
 from netdyno.tuning.features import FEATURES, Features, sample
 from netdyno.tuning.recommend import Experience, Judgement, Proposal, judge
 from netdyno.tuning.recommend import recommend as propose
-from netdyno.tuning.record import folder
 
 
 def recommend(

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from netdyno import files, journal
+from netdyno import files
 from netdyno.cli import console, values
 from netdyno.cli.tune_bench import duration, page
-from netdyno.cli.tune_compare import VERDICTS, budget, change, lost_to, not_counted, remarks, spread, too_few
+from netdyno.cli.tune_compare import (
+    VERDICTS,
+    Progress,
+    change,
+    lost_to,
+    not_counted,
+    remarks,
+    spread,
+    too_few,
+)
 from netdyno.cli.tune_options import Fresh, Global, Html, Json, Level, Seed, Spare
-from netdyno.interrupt import Interrupts
+from netdyno.lab.topology import need_root
 from netdyno.report.forest import change as change_of
 from netdyno.report.forest import forest
-from netdyno.topology import need_root
-from netdyno.tuning import benches, study, tables
-from netdyno.tuning.bench import NamespaceBench
-from netdyno.tuning.compare import finite
-from netdyno.tuning.model import Observation
-from netdyno.tuning.record import Record
-from netdyno.tuning.tables import Filled, Line, Run, Seen
-from netdyno.tuning.trials import both
+from netdyno.stats.observation import Observation
+from netdyno.system import journal
+from netdyno.system.interrupt import Interrupts
+from netdyno.tuning import tables
+from netdyno.tuning.reproducing import Wanted
+from netdyno.tuning.reproducing import reproduce as run
+from netdyno.tuning.tables import Filled, Line, Run
 
 
 def _complete(incomplete: str) -> Iterator[str]:
@@ -87,56 +93,23 @@ def reproduce(
     made = tables.read(name)
     need_root()
     journal.restore()
-    factor = load if load is not None else min(1.0, len(os.sched_getaffinity(0)) / made.processors)
-    least = made.least(level)
-    count = max(repeat or made.repeat, least)
-    specs = {key: tables.scaled(spec, factor, length) for key, spec in made.benches.items()}
+    wanted = Wanted(made, load, length, repeat, spare, level, seed, allow_global, fresh)
     with Interrupts().installed() as interrupts:
-        there = benches.tunables(next(iter(specs.values())))
-        chosen = {one: benches.choose(one, there, allow_global) for one in made.settings}
-        notes = [
-            f"{s.name}: without {n}, which {why}" for s in chosen.values() for n, why in s.left_out.items()
-        ]
-        for line in [f"load × {factor:.3g} of the paper's, time × {length:g}", *notes]:
-            console.note(line)
-        if (repeat or made.repeat) < least:
-            console.note(f"with fewer than {least} blocks nothing can be shown: {least} are measured")
-        trials = count * len(made.benches) * len(chosen)
-        rest = budget("reproduce", count, trials, spare)
-        settings = {key: one.setting for key, one in chosen.items()}
-        plan = {"settings": {k: dict(v) for k, v in settings.items()}, "seed": seed,
-                "benches": {key: spec.label for key, spec in specs.items()}}  # fmt: skip
-        kept = study.Study.of("reproduce", made.name, plan)
-        if fresh:
-            kept.begin_anew()
-        made_benches = {
-            key: NamespaceBench(spec, allow_global, shield=interrupts.shielded) for key, spec in specs.items()
-        }
-        with Record(kept.record, dict(kept.plan)) as record:
-            seen = tables.run(
-                made, made_benches, settings, record, repeat=count, seed=seed, spare=rest, told=_told
-            )
-            kept_trials = [one.document() for one in record.trials]
-        filled = tables.fill(made, chosen, seen, level=level)
-        document = {"load": factor, "length": length, "repeat": count, "left_out": notes,
-                    "benches": plan["benches"],
-                    "tables": [_document(one, seen) for one in filled]}  # fmt: skip
-        written = kept.finish(document, kept_trials, [])
+        found = run(wanted, Progress(), interrupts, _told)
     if html:
-        page(html, [written])
+        page(html, [dict(found.document)])
     if figures:
-        _draw(figures, filled)
+        _draw(figures, found.filled)
     if as_json:
-        console.document(document)
+        console.document(found.document["result"])
     else:
-        for one in filled:
+        for one in found.filled:
             _show(one)
-        if rest.again:
-            console.note(f"measured again: {lost_to(rest.again)}")
-        console.note(f"kept in {kept.document}")
-    short = [c for one in filled for c in one.comparisons.values() if c.too_few]
-    if short:
-        raise too_few(min(short, key=lambda c: c.pairs).shortage, trials, rest)
+        if found.spare.again:
+            console.note(f"measured again: {lost_to(found.spare.again)}")
+        console.note(f"kept in {found.study.document}, as the run {found.document['run']}")
+    if short := found.short:
+        raise too_few(min(short, key=lambda c: c.pairs).shortage, found.trials, found.spare)
 
 
 def _told(done: int, of: int, one: Run, seen: Observation, left: float) -> None:
@@ -144,7 +117,7 @@ def _told(done: int, of: int, one: Run, seen: Observation, left: float) -> None:
     console.note(f"trial {done} of {of}: {one.bench}, {one.setting}; {duration(left)} left{why}")
 
 
-def _draw(folder: Path, filled: list[Filled]) -> None:
+def _draw(folder: Path, filled: Sequence[Filled]) -> None:
     files.folder(folder)
     for one in filled:
         labels = ((f"{line.row.bench} {line.row.metric}", line.finding) for line in one.lines)
@@ -153,18 +126,6 @@ def _draw(folder: Path, filled: list[Filled]) -> None:
         path = folder / f"{re.sub(r'[^a-z0-9]+', '-', one.table.name.lower()).strip('-')}.svg"
         files.write(path, forest(one.table.name, about, changes), shared=True)
         console.note(f"figure: {path}")
-
-
-def _document(one: Filled, seen: Seen) -> dict[str, Any]:
-    rows = [
-        {"bench": line.row.bench, "metric": line.row.metric, "paper": line.row.paper,
-         "pairs": both(tables.pairs(seen, line.row.bench, one.table.setting), line.row.metric),
-         "finding": finite(asdict(line.finding)) if line.finding else None}
-        for line in one.lines
-    ]  # fmt: skip
-    counters = {key: made.as_dict()["counters"] for key, made in one.comparisons.items()}
-    return {"name": one.table.name, "about": one.table.about, "setting": one.table.setting, "rows": rows,
-            "counters": counters}  # fmt: skip
 
 
 def _show(one: Filled) -> None:

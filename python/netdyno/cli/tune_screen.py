@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from netdyno.cli import console, values
-from netdyno.cli.tune_bench import Asked, Progress, driven, page, quantity, sized, told
+from netdyno.cli.tune_bench import Progress, kept, page, quantity, sized, told
 from netdyno.cli.tune_options import (
     Baseline,
     BenchOrSim,
@@ -27,12 +27,14 @@ from netdyno.cli.tune_options import (
     Tuned,
     Way,
 )
+from netdyno.experiment import entry
+from netdyno.experiment.record import Record
+from netdyno.experiment.study import Study
+from netdyno.stats.observation import Metric
+from netdyno.tuning.driven import Asked, driven
 from netdyno.tuning.gain import of_bench
-from netdyno.tuning.model import Metric
-from netdyno.tuning.record import Record
 from netdyno.tuning.screen import Effect, Screening, cost
 from netdyno.tuning.screen import screen as run
-from netdyno.tuning.study import Study
 
 
 def screen(
@@ -76,7 +78,7 @@ def screen(
     """
     names = param or []
     asked = Asked(bench, options or [], path, tuned, service, names, baseline or [], allow_global)
-    with driven(asked) as on:
+    with kept(), driven(asked) as on:
         space = on.space(names, memory)
         metrics = on.metrics(metric or [])
         wanted = of_bench(on.bench.metrics, metrics)
@@ -90,14 +92,17 @@ def screen(
             Progress(record, count, wanted)
             found = run(on.bench, space, metrics, record, trajectories=trajectories, seed=seed, level=level)
             told(record)
-            document = study.finish(found.document(), [t.document() for t in record.trials], space.document())
+            document = entry.finish(
+                study, found.document(), record.trials, space.document(), on.bench.metrics,
+                finding=f"matter: {', '.join(found.survivors()) or 'none of them'}",
+            )  # fmt: skip
     if html:
         page(html, [document])
     if as_json:
         console.document({k: v for k, v in document.items() if k != "trials"})
         return
     show(found)
-    console.note(f"kept in {study.document}")
+    console.note(f"kept in {study.document}, as the run {document['run']}")
 
 
 def show(found: Screening) -> None:

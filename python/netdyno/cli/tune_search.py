@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from netdyno import units
 from netdyno.cli import console, values
-from netdyno.cli.tune_bench import Asked, Driven, Progress, changed, driven, limit, page, quantity, told
+from netdyno.cli.tune_bench import Progress, changed, kept, limit, page, quantity, told
 from netdyno.cli.tune_compare import not_counted, remarks
 from netdyno.cli.tune_options import (
     Baseline,
@@ -33,16 +34,17 @@ from netdyno.cli.tune_options import (
 )
 from netdyno.cli.verb import again
 from netdyno.errors import Error
-from netdyno.stats import units
-from netdyno.tuning import study as studies
-from netdyno.tuning.compare import Verdict
+from netdyno.experiment import entry
+from netdyno.experiment import study as studies
+from netdyno.experiment.record import Record
+from netdyno.stats.comparison import Verdict
+from netdyno.stats.observation import Setting
+from netdyno.stats.pairs import cause
+from netdyno.tuning.driven import Asked, Driven, driven
 from netdyno.tuning.gain import of_bench
-from netdyno.tuning.model import Setting
 from netdyno.tuning.prove import Limit, Planned, Proof
-from netdyno.tuning.record import Record
 from netdyno.tuning.search import Budget, Found, Goal, most_trials
 from netdyno.tuning.search import search as run
-from netdyno.tuning.trials import cause
 
 
 def search(
@@ -124,7 +126,7 @@ def search(
     names = param or _survivors(before)
     asked = Asked(bench, options or [], path, tuned, service, names, baseline or [], allow_global)
     budget = Budget(trials, units.seconds(time) if time else math.inf, patience, pairs, spare)
-    with driven(asked) as on:
+    with kept(), driven(asked) as on:
         space = on.space(names, memory)
         goal = _goal(on, objective or [], most or [])
         hints = _hints(before, goal)
@@ -151,14 +153,17 @@ def search(
                 before_proof=announce,
             )  # fmt: skip
             told(record)
-            document = study.finish(found.document(), [t.document() for t in record.trials], space.document())
+            document = entry.finish(
+                study, found.document(), record.trials, space.document(), on.bench.metrics,
+                finding=found.said, valid=not found.too_few,
+            )  # fmt: skip
     if html:
         page(html, [*([before] if before else []), document])
     if as_json:
         console.document({k: v for k, v in document.items() if k != "trials"})
     else:
         show(found)
-        console.note(f"kept in {study.document}")
+        console.note(f"kept in {study.document}, as the run {document['run']}")
     if found.too_few and found.planned:
         worst = min(found.proofs, key=lambda p: p.comparison.pairs)
         more = found.planned.spare + found.planned.pairs * found.planned.arms

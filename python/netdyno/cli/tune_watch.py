@@ -16,10 +16,10 @@ from netdyno import files
 from netdyno.cli import console, values
 from netdyno.cli.execute import put_back
 from netdyno.cli.tune_params import need_namespace, need_root
-from netdyno.interrupt import Interrupts
-from netdyno.stats.units import seconds
+from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import watch as core
 from netdyno.tuning.watching import Watching, document, recorded, words
+from netdyno.units import seconds
 
 
 def _complete(incomplete: str) -> Iterator[str]:

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from netdyno import config, experiment, presets, validation
+from netdyno import config
 from netdyno.cli import console, values
 from netdyno.errors import CONFIGURATION, Error
+from netdyno.experiment import presets, spec, validation
 
 
 def validate(
@@ -60,11 +61,11 @@ def findings(name: str) -> tuple[list[validation.Finding], list[validation.Findi
         data = config.read(path)
         if isinstance(data, dict) and _is_table(data):
             return [], []
-        if not experiment.is_experiment(data):
+        if not spec.is_experiment(data):
             # the files that it names are beside it
-            whole = experiment.resolve_profile(data, path.parent) if isinstance(data, dict) else data
+            whole = spec.resolve_profile(data, path.parent) if isinstance(data, dict) else data
             return validation.reviewed(whole)
-        wanted = experiment.load(data, "")
+        wanted = spec.load(data, "")
         errors, advice = validation.review_experiment(wanted, path.parent)
         return [
             *errors,
@@ -79,7 +80,7 @@ def findings(name: str) -> tuple[list[validation.Finding], list[validation.Findi
 
 def _is_table(data: dict[str, Any]) -> bool:
     """Whether it is a table of tuning, which is checked then."""
-    if data.get("format") in (None, experiment.FORMAT):
+    if data.get("format") in (None, spec.FORMAT):
         return False
     # a part of the application that other files need nothing of
     from netdyno.tuning import tables

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
-from netdyno import paths, presets
+from netdyno import paths, units
+from netdyno.core.address import Address
 from netdyno.errors import Error
-from netdyno.stats import units
+from netdyno.experiment import presets
 from netdyno.store import NAME, Store
 
 
@@ -43,6 +44,25 @@ def number(option: str, above: float, most: float = float("inf")) -> Callable[[s
     return read
 
 
+def share(option: str) -> Callable[[str], float]:
+    """A share, above 0 and at most 1: `0.5%` or 0.005."""
+    wanted = "a share above 0 and at most 100%, like 0.5% or 0.005"
+
+    def read(text: str) -> float:
+        # a default comes as the number that it is
+        text = str(text)
+        number, percent = (text[:-1].strip(), 0.01) if text.endswith("%") else (text, 1.0)
+        try:
+            value = float(number) * percent
+        except ValueError:
+            raise _refused(text, wanted, option) from None
+        if not 0 < value <= 1:
+            raise _refused(text, wanted, option, "ND-104-05")
+        return value
+
+    return read
+
+
 def one_of(option: str, *choices: str) -> Callable[[str], str]:
     """One of several words."""
 
@@ -50,6 +70,18 @@ def one_of(option: str, *choices: str) -> Callable[[str], str]:
         if text not in choices:
             raise _refused(text, f"one of {', '.join(choices)}", option)
         return text
+
+    return read
+
+
+def daemon(option: str) -> Callable[[str], Address]:
+    """Where a daemon listens."""
+
+    def read(text: str) -> Address:
+        try:
+            return Address.of(text)
+        except Error as e:
+            raise Error(e.code, e.what, at=e.at or option, fix=e.fix) from e
 
     return read
 
@@ -118,6 +150,14 @@ def known_setting(incomplete: str) -> Iterator[str]:
     from netdyno.tuning import service
 
     return (name for name in service.settings() if name.startswith(incomplete))
+
+
+def setting_or_study(incomplete: str) -> Iterator[str]:
+    """Settings of the kernel and studies that begin so."""
+    from netdyno.experiment.record import folder
+
+    yield from known_setting(incomplete)
+    yield from sorted(p.stem for p in folder().glob("*.json") if p.stem.startswith(incomplete))
 
 
 def workload(incomplete: str) -> Iterator[str]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import inspect
 import shlex
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from importlib import import_module
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from netdyno import interrupt
 from netdyno.errors import Error
+from netdyno.system import interrupt
 
 _running: list[str] = []
 """The words of the command line that is being run."""
@@ -52,13 +52,18 @@ class Verbs(TyperGroup):
         return _plain(super().get_params(ctx))
 
     @classmethod
-    def of(cls, where: Mapping[str, str]) -> type[Verbs]:
-        """The list of the verbs that `where` names: verb → `file:function` below `netdyno.cli`."""
+    def of(cls, where: Mapping[str, str], panels: Mapping[str, Sequence[str]] | None = None) -> type[Verbs]:
+        """The list of the verbs that `where` names: verb → `file:function` below `netdyno.cli`.
+
+        `panels` groups them in the help: heading → verbs, in that order.
+        """
+        headings = {verb: panel for panel, verbs in (panels or {}).items() for verb in verbs}
+        order = sorted(where, key=lambda verb: list(headings).index(verb) if verb in headings else -1)
 
         class Listed(cls):  # type: ignore[valid-type, misc]
             def __init__(self, **more: Any) -> None:
                 super().__init__(**more)
-                self.commands = _Lazy(where)
+                self.commands = _Lazy({verb: where[verb] for verb in order}, headings)
 
         return Listed
 
@@ -66,13 +71,15 @@ class Verbs(TyperGroup):
 class _Lazy(MutableMapping[str, Any]):
     """Commands by verb. Loading all of them takes most of a second, and a command line needs one."""
 
-    def __init__(self, where: Mapping[str, str]) -> None:
+    def __init__(self, where: Mapping[str, str], headings: Mapping[str, str]) -> None:
         self._known: dict[str, Any] = dict(where)
+        self._headings = headings
 
     def __getitem__(self, verb: str) -> Any:
         one = self._known[verb]
         if isinstance(one, str):
             one = self._known[verb] = _loaded(verb, one)
+            one.rich_help_panel = self._headings.get(verb)
         return one
 
     def __setitem__(self, verb: str, command: Any) -> None:

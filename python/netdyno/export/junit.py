@@ -6,8 +6,8 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from netdyno import files
+from netdyno.core.result import Result
 from netdyno.escape import lines, visible
-from netdyno.result import Result
 
 
 def junit(result: Result) -> str:

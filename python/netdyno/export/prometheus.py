@@ -7,11 +7,12 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest, start_http_server
 
-from netdyno import escape, files, models
+from netdyno import escape, files
+from netdyno.core import models
+from netdyno.core.model import Counts
+from netdyno.core.result import Result
 from netdyno.errors import Error
-from netdyno.model import Counts
-from netdyno.result import Result
-from netdyno.view import Plan, Silent
+from netdyno.experiment.view import Plan, Silent
 
 
 class Exporter(Silent):

@@ -5,6 +5,7 @@ out by `template/`; the modules in `assets/` only draw, sort, switch the languag
 Every text is a gettext message: `locale/en.po` and `locale/ko.po`.
 """
 
-from netdyno.report.render import render, render_folder
+from netdyno.report.render import render
+from netdyno.report.studies import render_folder
 
 __all__ = ["render", "render_folder"]

@@ -11,7 +11,7 @@ from netdyno.report.quantity import shown
 from netdyno.report.text import M, Msg
 
 Found = Mapping[str, Any]
-"""A finding as `netdyno.tuning.compare` writes it."""
+"""A finding as `netdyno.stats.comparison` writes it."""
 
 MARKS = {"better": "good", "worse": "bad"}
 FURTHEST = math.log(16)

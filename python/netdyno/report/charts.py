@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
-from netdyno.model import GroupSample, Quantiles, Sample
+from netdyno.core.model import GroupSample, Quantiles, Sample
+from netdyno.core.result import Repetition
 from netdyno.report import percentiles
 from netdyno.report.series import (
     by_samples,
@@ -19,10 +20,8 @@ from netdyno.report.series import (
     without_stub,
 )
 from netdyno.report.text import Data, M, Msg, label
-from netdyno.result import Repetition
 
 Column = Sequence[float | None]
-Unit = Literal["/s", "ns", "count", "cpu", "bit/s"]
 
 
 def line(text: Msg | Data, values: Column, color: int, dash: int = 0, **more: Any) -> dict[str, Any]:
@@ -36,12 +35,12 @@ def view(text: Msg | Data, lines: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def chart(
-    name: str, title: Msg, unit: Unit, views: list[dict[str, Any]], *, log: bool = False, x: Column = ()
+    name: str, title: Msg | Data, unit: str, views: list[dict[str, Any]], *, log: bool = False, x: Column = ()
 ) -> dict[str, Any]:
     """A chart; with `x` a percentile curve, else over the trial's time."""
     return {
         "id": name,
-        "title": title.json(),
+        "title": label(title),
         "unit": unit,
         "views": views,
         "log": log,
@@ -50,10 +49,20 @@ def chart(
     }
 
 
+def samples_of(repetition: Repetition) -> list[Sample]:
+    """Its points as they are drawn."""
+    names = [g.name for g in repetition.groups]
+    return coarsen(in_order(without_stub(repetition.series), names))
+
+
+def frame(repetition: Repetition, samples: Sequence[Sample]) -> dict[str, Any]:
+    """The time that its charts run over."""
+    return {"t": [rounded(s.t) for s in samples], "phases": _phases(repetition)}
+
+
 def trial(repetition: Repetition) -> dict[str, Any]:
     """Everything the page draws of one trial."""
-    names = [g.name for g in repetition.groups]
-    samples = coarsen(in_order(without_stub(repetition.series), names))
+    samples = samples_of(repetition)
     charts = [
         load(samples),
         latency(samples),
@@ -65,11 +74,7 @@ def trial(repetition: Repetition) -> dict[str, Any]:
         lateness(samples),
         interfaces(samples),
     ]
-    return {
-        "t": [rounded(s.t) for s in samples],
-        "phases": _phases(repetition),
-        "charts": [c for c in charts if c["views"]],
-    }
+    return frame(repetition, samples) | {"charts": [c for c in charts if c["views"]]}
 
 
 def _phases(repetition: Repetition) -> list[dict[str, Any]]:

@@ -17,6 +17,8 @@ from netdyno.report.quantity import scale, shown
 from netdyno.report.study import Study, StudyPage, document, facts
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
+from netdyno.report.winning import winning
+from netdyno.stats.winner import never_hit
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def _compared(study: Study) -> Comparison:
     charts: dict[str, list[dict[str, Any]]] = {}
     noise = {one["metric"]["name"]: one for one in found["calibration"]["noise"]}
     block = _block(0, M("Effect on each metric"), about, rows, sides, found["counters"], charts, noise)
-    state, verdict, lead = _verdict([row.found for row in rows if row.found])
+    state, verdict, lead = _verdict([row.found for row in rows if row.found], found["counters"])
     said = [
         M("{metric}: {change} ({verdict})", metric=Data(row.metric), change=shift(row.found),
           verdict=words(row.found["verdict"]))
@@ -104,10 +106,11 @@ def _compared(study: Study) -> Comparison:
     ]
     if left := {**found["a"]["left_out"], **found["b"]["left_out"]}:
         said.append(M("Left out: {what}", what=Data(", ".join(left))))
+    won, copies = winning(study)
     return Comparison(
         f"{sides[1]} / {sides[0]}", facts([study], study), state, verdict, lead, said, charts,
         [document(study), _series(study["name"], sides, rows)], [block], _noise(found["calibration"]),
-        _race(found.get("race", [])),
+        _race(found.get("race", [])), winning=won, copies=copies,
     )  # fmt: skip
 
 
@@ -151,7 +154,9 @@ def _tables(study: Study) -> Comparison:
     )  # fmt: skip
 
 
-def _verdict(found: Sequence[Mapping[str, Any]]) -> tuple[str, Msg, Msg]:
+def _verdict(
+    found: Sequence[Mapping[str, Any]], counters: Sequence[Mapping[str, Any]]
+) -> tuple[str, Msg, Msg]:
     verdicts = {one["verdict"] for one in found}
     if {"better", "worse"} <= verdicts:
         return "invalid", M("A trade-off"), M("Something is proven better, and something worse.")
@@ -169,7 +174,13 @@ def _verdict(found: Sequence[Mapping[str, Any]]) -> tuple[str, Msg, Msg]:
         )
     if not verdicts or "too few pairs" in verdicts:
         return "invalid", M("Too few pairs"), M("Too few pairs of trials are valid for anything to be shown.")
-    return "invalid", M("Not proven"), M("No difference is shown that counts.")
+    if "unexplained" in verdicts:
+        lead = M("The second setting is better, but no counter of what was changed moved.")
+        return "invalid", M("Not proven"), lead
+    lead = M("No difference is shown that counts.")
+    if never_hit(c["a"] for c in counters):
+        lead = M("No difference is shown that counts: the baseline never hit this limit.")
+    return "same", M("No difference shown"), lead
 
 
 def _block(

@@ -20,6 +20,7 @@ from netdyno.report.render import whole
 from netdyno.report.study import StudyPage
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
+from netdyno.report.winning import proposed
 
 CLEAR = math.log(1.05)
 """A gain, or a loss, that is marked."""
@@ -64,6 +65,7 @@ def build(
         state, verdict, lead, said = _proposed(experience, proposal)
     plain = {"experience": experience, "judgement": judgement, "proposal": proposal}
     text = json.dumps(plain, indent=1, ensure_ascii=False) + "\n"
+    won, copies = proposed(proposal["setting"]) if proposal else ([], {})
     return ExperiencePage(
         proposal["setting"] or "recommend" if proposal else "experience",
         about, state, verdict, lead, said,
@@ -76,6 +78,7 @@ def build(
         _expected(proposal) if proposal else None, _intervals(proposal) if proposal else [],
         _nearest(experience, proposal) if proposal else None,
         _judged(judgement) if judgement else None, _known(settings, contexts),
+        winning=won, copies=copies,
     )  # fmt: skip
 
 

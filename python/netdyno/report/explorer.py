@@ -14,6 +14,8 @@ from netdyno.report.quantity import shown, sized
 from netdyno.report.study import Study, StudyPage, document, facts
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
+from netdyno.report.winning import winning
+from netdyno.stats.winner import never_hit
 
 
 @dataclass(frozen=True)
@@ -63,9 +65,10 @@ def build(studies: Sequence[Study]) -> Explorer:
         state, verdict, lead, said = _of_screening(main)
     if found := charts_of_parameters(studies):
         charts["parameters"] = found
+    won, copies = winning(main)
     return Explorer(
         str(main["name"]), facts(studies, main), state, verdict, lead, said, charts,
-        [document(s) for s in studies], effects, trade, tried,
+        [document(s) for s in studies], effects, trade, tried, winning=won, copies=copies,
     )  # fmt: skip
 
 
@@ -177,6 +180,8 @@ def _of_search(study: Study) -> tuple[str, Msg, Msg, list[Msg]]:
             )  # fmt: skip
         else:
             said.append(M("{metric}: {verdict}.", metric=what, verdict=words(proof["verdict"])))
+            if never_hit(c["a"] for c in proof["comparison"]["counters"]):
+                said.append(M("{metric}: the baseline never hit this limit.", metric=what))
         if proof.get("failed", [0, 0])[0] > proof.get("failed", [0, 0])[1]:
             said.append(M("{metric}: {n} trials failed with it.", metric=what, n=str(proof["failed"][0])))
         said += lost(proof["comparison"])
@@ -190,8 +195,9 @@ def _of_search(study: Study) -> tuple[str, Msg, Msg, list[Msg]]:
         lead = M(
             "What was found best was measured again, in turn with the baseline, and is not proven better."
         )
-        return "fail", M("Not proven"), lead, said
-    return "invalid", M("Nothing better"), M("No setting looked better than the baseline."), said
+        worse = any(proof["verdict"] == "worse" for proof in found["proofs"])
+        return "fail" if worse else "same", M("Not proven"), lead, said
+    return "same", M("Nothing better"), M("No setting looked better than the baseline."), said
 
 
 def _finding_of(proof: Mapping[str, Any], metric: str) -> Mapping[str, Any] | None:

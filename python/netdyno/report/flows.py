@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from netdyno.result import Repetition, Result
+from netdyno.core.result import Repetition, Result
 
 #: At most so many devices are put into the page, the worst ones first.
 LIMIT = 25_000

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from netdyno.report.change import drawn
-from netdyno.tuning.compare import Finding, Verdict
+from netdyno.stats.comparison import Finding, Verdict
 
 COLOURS = {Verdict.BETTER: "#0a7d33", Verdict.WORSE: "#b3261e", Verdict.UNEXPLAINED: "#8a6d00"}
 ROW, LEFT, MIDDLE, RIGHT, TOP = 26, 230, 420, 150, 46

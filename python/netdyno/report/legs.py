@@ -1,26 +1,18 @@
-"""One leg of the page: headline figures, what holds over the repetitions, then each trial."""
+"""One leg of the page: its figures, all repetitions, then each trial."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from netdyno.model import Distribution, GroupResult
+from netdyno.core.model import Distribution
+from netdyno.core.result import Estimate, FigureWarning, Leg, Repetition
 from netdyno.report import flows, tables, units
+from netdyno.report.figures import Figure, messages
 from netdyno.report.series import POINTS, by_samples
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
 from netdyno.report.verdict import reason
-from netdyno.result import Estimate, FigureWarning, Leg, Repetition
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A number worth large letters."""
-
-    label: Msg
-    value: str
-    note: Msg | Data | None = None
 
 
 @dataclass
@@ -44,13 +36,19 @@ class LegView:
     phases: Msg | None
     warnings: list[Msg]
     figures: list[Figure]
+    devices: Msg | None
     summary: Table
     repetitions: Table
     trials: list[TrialView] = field(default_factory=list)
 
 
-def leg_view(leg: Leg, all_flows: Sequence[flows.Flow], warnings: Sequence[FigureWarning] = ()) -> LegView:
-    """What the page says of a leg."""
+def leg_view(
+    leg: Leg,
+    all_flows: Sequence[flows.Flow],
+    warnings: Sequence[FigureWarning] = (),
+    shown: Sequence[Figure] = (),
+) -> LegView:
+    """What the page says of a leg; `shown` are its figures, unless they stand at the top of the page."""
     reps = leg.repetitions
     several = len(reps) > 1
     phases = None
@@ -66,7 +64,8 @@ def leg_view(leg: Leg, all_flows: Sequence[flows.Flow], warnings: Sequence[Figur
         leg,
         phases,
         late(warnings),
-        figures(leg),
+        list(shown),
+        _devices(reps),
         summary(leg) if several else Table(M("All repetitions"), []),
         repetitions(reps) if several else Table(M("Repetitions"), []),
     )
@@ -83,6 +82,15 @@ def leg_view(leg: Leg, all_flows: Sequence[flows.Flow], warnings: Sequence[Figur
             )
         )
     return view
+
+
+def _devices(reps: Sequence[Repetition]) -> Msg | None:
+    if not reps:
+        return None
+    devices, groups = units.count(sum(g.devices for g in reps[0].groups)), len(reps[0].groups)
+    if groups == 1:
+        return M("{n} devices", n=devices)
+    return M("{n} devices in {groups} groups", n=devices, groups=str(groups))
 
 
 def late(warnings: Sequence[FigureWarning]) -> list[Msg]:
@@ -109,55 +117,6 @@ def _merged(rep: Repetition) -> Msg | None:
         "The charts join neighbours of {n} intervals: counts are added, of percentiles the worst is shown. "
         "The downloads hold every interval.",
         n=units.count(len(rep.series)),
-    )
-
-
-def figures(leg: Leg) -> list[Figure]:
-    """Five numbers that say most of it, over all repetitions."""
-    reps = leg.repetitions
-    if not reps:
-        return []
-    every = [g for r in reps for g in r.groups]
-    intended, sent, delivered = _messages(every)
-    time = sum(r.phases.measure for r in reps)
-    rate = delivered / time if time else None
-    found = [
-        Figure(
-            M("Devices"),
-            units.count(sum(g.devices for g in reps[0].groups)),
-            M("in {n} groups", n=str(len(reps[0].groups))) if len(reps[0].groups) > 1 else None,
-        ),
-        Figure(
-            M("Delivered per second"),
-            units.rate(rate),
-            M("{share} of the intended load", share=units.percent(delivered / intended))
-            if intended
-            else None,
-        ),
-        Figure(
-            M("Loss"),
-            units.percent((sent - delivered) / sent if sent else None),
-            M("{lost} of {sent} messages", lost=units.count(sent - delivered), sent=units.count(sent)),
-        ),
-    ]
-    groups = leg.summary.groups or every
-    slow = [(d.p99, g.name, name) for g in groups for name, d in g.delays.items() if d.count]
-    if slow:
-        p99, group, name = max(slow)
-        found.append(Figure(M("Slowest 99th percentile"), units.duration(p99), Data(f"{group} · {name}")))
-    cpu = [w.cpu for r in reps for w in r.workers]
-    if cpu:
-        found.append(Figure(M("CPU of the generator"), units.percent(max(cpu)), M("of its busiest core")))
-    return found
-
-
-def _messages(groups: Sequence[GroupResult]) -> tuple[int, int, int]:
-    """Intended, sent and delivered messages of all of them."""
-    counts = [g.measured for g in groups]
-    return (
-        sum(c.messages_intended for c in counts),
-        sum(c.messages_sent for c in counts),
-        sum(c.messages_delivered for c in counts),
     )
 
 
@@ -242,7 +201,7 @@ def repetitions(reps: Sequence[Repetition]) -> Table:
         ],
     )
     for i, rep in enumerate(reps):
-        intended, sent, delivered = _messages(rep.groups)
+        intended, sent, delivered = messages(rep.groups)
         ratios = (
             sent / intended if intended else None,
             delivered / rep.phases.measure if rep.phases.measure else None,

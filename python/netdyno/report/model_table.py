@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from netdyno import models
-from netdyno.model import GroupResult
+from netdyno.core import models
+from netdyno.core.model import GroupResult
+from netdyno.core.result import Repetition
 from netdyno.report import units
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M
-from netdyno.result import Repetition
 
 
 def own(rep: Repetition) -> Table:

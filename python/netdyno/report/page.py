@@ -9,15 +9,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from netdyno.report import charts, flows, units
+from netdyno.core.result import Result
+from netdyno.report import charts, factor_charts, factors, flows, judged, units
+from netdyno.report.figures import figures
 from netdyno.report.inline import packed
 from netdyno.report.legs import LegView, leg_view
-from netdyno.report.locale import catalogues
+from netdyno.report.locale import LANGUAGES, catalogue, catalogues
+from netdyno.report.opening import Opening, opening, paragraph
+from netdyno.report.search import SearchView, search_view
 from netdyno.report.series_csv import series_csv
-from netdyno.report.table import Cell, Column, Table, number
-from netdyno.report.text import Data, M, Msg
-from netdyno.report.verdict import Verdict, margin, name_of, verdict
-from netdyno.result import Result, ThresholdResult
+from netdyno.report.text import M, Msg
+from netdyno.report.thresholds import Judged
+from netdyno.report.thresholds import judged as thresholds
+from netdyno.report.verdict import Verdict, verdict
 
 
 @dataclass(frozen=True)
@@ -42,14 +46,23 @@ class Page:
     result: Result
     facts: list[tuple[Msg, str]]
     verdict: Verdict
-    thresholds: Table
-    bullets: list[Bullet | None]
+    opening: Opening
+    failed: Judged
+    passed: Judged
+    charts: dict[str, list[dict[str, Any]]]
+    """By the place in the page where they go."""
+    copies: dict[str, dict[str, str]]
+    """Texts to paste: name → language → text."""
     legs: list[LegView]
     environment: list[tuple[str, list[tuple[str, str]]]]
     profiles: list[tuple[str, str]]
     downloads: list[Download]
     beside: list[str]
     flows_cut: Msg | None
+    judged: Msg | None
+    factor_notes: list[Msg]
+    search: SearchView | None = None
+    """What a search found."""
 
     def data(self) -> dict[str, Any]:
         """What the page's scripts read."""
@@ -59,78 +72,9 @@ class Page:
             "names": [leg.leg.name for leg in self.legs],
             "indices": [[r.index for r in leg.leg.repetitions] for leg in self.legs],
             "downloads": carried(self.downloads),
+            "charts": self.charts,
+            "copies": self.copies,
         }
-
-
-@dataclass(frozen=True)
-class Bullet:
-    """A value against its bound, in units of the drawing's width (0 to 100)."""
-
-    value: float
-    bound: float
-    low: float | None
-    high: float | None
-    kind: str
-    passed: bool
-
-
-def bullet(t: ThresholdResult) -> Bullet | None:
-    """The drawing of a threshold; the bound stands at two thirds, what is beyond the end is cut there."""
-    if t.value is None or t.value == t.bound == 0:
-        return None
-    span = t.bound * 1.5 if t.bound > 0 else max(t.value * 1.2, 1.0)
-
-    def at(x: float) -> float:
-        return round(min(100.0, max(0.0, 100 * x / span)), 2)
-
-    low, high = t.interval or (None, None)
-    return Bullet(
-        at(t.value),
-        at(t.bound),
-        None if low is None else at(low),
-        None if high is None else at(high),
-        t.kind,
-        t.passed,
-    )
-
-
-def thresholds(result: Result) -> Table:
-    """Each condition with its value, interval and number of repetitions."""
-    table = Table(
-        M("Thresholds"),
-        [
-            Column(M("Holds"), numeric=False),
-            Column(M("Condition"), numeric=False),
-            Column(M("Limit")),
-            Column(M("Value")),
-            Column(M("Interval over the repetitions")),
-            Column(M("n")),
-            Column(M("Distance"), numeric=False),
-        ],
-    )
-    for t in result.thresholds:
-        unit = units.unit_of(t.metric)
-        name = name_of(t.metric)
-        holds = Cell(M("yes"), 1, mark="good") if t.passed else Cell(M("no"), 0, mark="bad")
-        interval = Cell(units.NONE)
-        if t.interval is not None:
-            low, high = (units.show(max(0.0, x), unit) for x in t.interval)
-            interval = number(
-                units.span(low, high),
-                t.interval[0],
-                note=M("{confidence} confidence", confidence=units.exact(units.percent(t.confidence))),
-            )
-        code = f"{t.leg} / {t.metric}" if t.leg else t.metric
-        table.add(
-            holds,
-            Cell(name, t.metric, Data(code) if not isinstance(name, Data) else None),
-            number(f"{'≤' if t.kind == 'max' else '≥'} {units.exact(units.show(t.bound, unit))}", t.bound),
-            number(units.show(t.value, unit), t.value),
-            interval,
-            number(str(t.n), t.n),
-            Cell(margin(t) or "", None),
-        )
-    return table
 
 
 def environment(env: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -201,6 +145,7 @@ def build(result: Result, raw: str, flows_csv: str, series: str) -> Page:
             n=units.count(len(kept)),
             total=units.count(len(every)),
         )
+    varied = factors.factors(result)
     downloads = [
         Download("result.json", "application/json", raw, M("everything, as the program reads it")),
         Download(
@@ -210,14 +155,46 @@ def build(result: Result, raw: str, flows_csv: str, series: str) -> Page:
     if every:
         text = flows_csv if flows_csv and cut is None else flows.write(kept)
         downloads.append(Download("flows.csv", "text/csv", text, M("what each device delivered")))
+    failed, passed = thresholds(result)
     shown = {"capture", "log", "profile"}
+    plot = judged.judged(result)
+    places = {"judged": plot.charts}
+    searched = search_view(result)
+    if searched:
+        places["search"] = searched.charts
+    if varied:
+        places["factors"] = factor_charts.factor_charts(varied, result)
+        downloads += [
+            Download(
+                "factors.csv", "text/csv", factors.rows_csv(varied), M("metrics of each repetition by level")
+            ),
+            Download(
+                "factors.json",
+                "application/json",
+                json.dumps(factors.document(varied), indent=1, ensure_ascii=False) + "\n",
+                M("metrics by level, with means and intervals"),
+            ),
+        ]
     return Page(
         result=result,
         facts=facts(result),
         verdict=verdict(result),
-        thresholds=thresholds(result),
-        bullets=[bullet(t) for t in result.thresholds],
-        legs=[leg_view(leg, every, [w for w in result.warnings if w.leg == leg.name]) for leg in result.legs],
+        opening=opening(result),
+        failed=failed,
+        passed=passed,
+        charts={name: found for name, found in places.items() if found},
+        judged=plot.about,
+        factor_notes=[note for note in factor_charts.notes(varied) if note] if varied else [],
+        copies={"paragraph": {language: paragraph(result, catalogue(language)) for language in LANGUAGES}},
+        legs=[
+            leg_view(
+                leg,
+                every,
+                [w for w in result.warnings if w.leg == leg.name],
+                figures(leg, result.thresholds) if len(result.legs) > 1 else (),
+            )
+            for leg in result.legs
+        ],
         environment=environment(result.environment),
         profiles=[
             (leg.name, json.dumps(leg.repetitions[0].profile, indent=2, ensure_ascii=False))
@@ -227,4 +204,5 @@ def build(result: Result, raw: str, flows_csv: str, series: str) -> Page:
         downloads=downloads,
         beside=[str(v) for k, v in result.files.model_dump().items() if k in shown and v],
         flows_cut=cut,
+        search=searched,
     )

@@ -12,11 +12,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from netdyno import escape, reading
+from netdyno.core.result import Result
 from netdyno.report import inline, page, units
 from netdyno.report.flows import Distribution
 from netdyno.report.locale import LANGUAGES
 from netdyno.report.text import END, ISOLATE, M, html
-from netdyno.result import Result
 
 
 def _shown(value: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import isfinite
 
-from netdyno.model import Counts, GroupSample, Quantiles, Sample, WorkerSample
+from netdyno.core.model import Counts, GroupSample, Quantiles, Sample, WorkerSample
 
 #: More points than this are merged before they are drawn; the downloads keep them all.
 POINTS = 2000

@@ -7,8 +7,8 @@ import io
 from typing import Any
 
 from netdyno import escape
-from netdyno.model import COUNTERS, Quantiles
-from netdyno.result import Result
+from netdyno.core.model import COUNTERS, Quantiles
+from netdyno.core.result import Result
 
 STATS = tuple(Quantiles.model_fields)
 

@@ -1,4 +1,4 @@
-"""The page of a tuning's study: what all of them have, and which page is whose."""
+"""The page of a tuning's study: what all of them have."""
 
 from __future__ import annotations
 
@@ -9,11 +9,23 @@ from typing import Any
 
 from netdyno.report.locale import catalogues
 from netdyno.report.page import Download, carried, when
-from netdyno.report.render import whole
+from netdyno.report.table import Table
 from netdyno.report.text import M, Msg
 
 Study = Mapping[str, Any]
-"""A document as `netdyno.tuning.study` writes it."""
+"""A document as `netdyno.experiment.study` writes it."""
+
+
+@dataclass(frozen=True)
+class Winning:
+    """A setting that a study proposes."""
+
+    name: str
+    """Under which its texts to copy are."""
+    title: Msg
+    proven: bool
+    about: Msg
+    table: Table
 
 
 @dataclass(frozen=True)
@@ -29,6 +41,9 @@ class StudyPage:
     charts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """By the place in the page where they go."""
     downloads: list[Download] = field(default_factory=list)
+    winning: list[Winning] = field(default_factory=list, kw_only=True)
+    """Settings to use, with texts to copy."""
+    copies: dict[str, dict[str, str]] = field(default_factory=dict, kw_only=True)
 
     def data(self) -> dict[str, Any]:
         """What the page's scripts read."""
@@ -37,17 +52,8 @@ class StudyPage:
             "legs": [],
             "charts": self.charts,
             "downloads": carried(self.downloads),
+            "copies": self.copies,
         }
-
-
-def render(studies: Sequence[Study]) -> str:
-    """The page of a comparison or of tables; of a screening, a search, or both: one self-contained file."""
-    # each builds upon this module
-    from netdyno.report import comparison, explorer
-
-    if studies[0]["kind"] in ("compare", "reproduce"):
-        return whole("comparison.html.j2", comparison.build(studies[0]))
-    return whole("explorer.html.j2", explorer.build(studies))
 
 
 def facts(studies: Sequence[Study], main: Study) -> list[tuple[Msg, str]]:

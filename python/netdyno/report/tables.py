@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from netdyno import portwork
-from netdyno.model import Distribution, GroupResult, Stalls
-from netdyno.report import model_table, units
+from netdyno.core.model import Distribution, GroupResult, Stalls
+from netdyno.core.result import Repetition
+from netdyno.report import model_table, portwork, units
 from netdyno.report.series import by_samples
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M
-from netdyno.result import Repetition
 
 
 def groups(rep: Repetition) -> Table:
@@ -364,7 +363,7 @@ def elements(rep: Repetition) -> Table:
             Column(M("Packets out")),
             Column(M("Dropped")),
             Column(M("Reasons"), numeric=False),
-            Column(M("Packets at once")),
+            Column(M("Packets per batch")),
             Column(M("Cycles per packet")),
         ],
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-#: Narrow no-break space: groups digits and stands before units.
+#: Narrow no-break space: stands before units. Thousands have a comma, as everywhere in netdyno.
 THIN = "\u202f"
 #: What stands for a number that is not there.
 NONE = "–"
@@ -26,14 +26,14 @@ def significant(x: float, digits: int = 3) -> str:
     rounded = round(x, places)
     # Rounding may have carried into a new digit: 9.996 -> 10.0.
     places = digits - 1 - math.floor(math.log10(abs(rounded)))
-    return f"{rounded:,.{max(0, places)}f}".replace(",", THIN)
+    return f"{rounded:,.{max(0, places)}f}"
 
 
 def count(n: float | None) -> str:
     """A count: every digit of it, grouped."""
     if n is None or not _usable(n):
         return NONE
-    return f"{round(n):,}".replace(",", THIN)
+    return f"{round(n):,}"
 
 
 def duration(ns: float | None, digits: int = 3) -> str:
@@ -83,7 +83,7 @@ def exact(text: str) -> str:
 def span(low: str, high: str) -> str:
     """Two formatted numbers as a range; a unit that both have is said once."""
     number, _, unit = low.rpartition(THIN)
-    if number and not unit.isdigit() and high.endswith(THIN + unit):
+    if number and high.endswith(THIN + unit):
         low = number
     return f"{low} … {high}"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from netdyno.model import Reason
+from netdyno.core.model import Reason
+from netdyno.core.result import CheckResult, Result, ThresholdResult
 from netdyno.report import units
 from netdyno.report.text import Data, M, Msg
-from netdyno.result import CheckResult, Result, ThresholdResult
 
 STATS = {
     "min": M("minimum"),
@@ -27,6 +27,10 @@ STALLS = {
 }
 
 
+MOST = 6
+"""Failing conditions that the verdict says; the tables have all."""
+
+
 @dataclass
 class Verdict:
     """`state` is one of pass, fail, none, invalid; the rest is said in words."""
@@ -42,13 +46,13 @@ class Verdict:
 def verdict(result: Result) -> Verdict:
     """Validity before verdict: what was not measured properly is neither good nor bad."""
     failed = [t for t in result.thresholds if not t.passed]
-    held = M(
-        "{n} of {total} thresholds hold.",
+    passing = M(
+        "{n} of {total} thresholds pass.",
         n=str(len(result.thresholds) - len(failed)),
         total=str(len(result.thresholds)),
     )
     if not result.thresholds:
-        held = M("No thresholds were set.")
+        passing = M("No thresholds were set.")
     if not result.valid:
         lead = M(
             "The generator did not do what was asked. Do not judge the system under test by these numbers."
@@ -56,25 +60,36 @@ def verdict(result: Result) -> Verdict:
         if not result.reasons:
             lead = M("There is no complete measurement. Nothing can be said about the system under test.")
         said = Verdict("invalid", M("Not valid"), lead)
-        said.points = worst_reasons(result.reasons)
+        reasons = worst_reasons(result.reasons)
+        said.points = reasons[:MOST]
+        if len(reasons) > MOST:
+            said.points.append(M("{n} more reasons stand at the trials.", n=str(len(reasons) - MOST)))
         said.original = list(dict.fromkeys(r.what for r in result.reasons if r.what))
     elif result.verdict == "pass":
-        return Verdict("pass", M("Pass"), M("The measurement is valid. {held}", held=held))
+        return Verdict("pass", M("Pass"), M("The measurement is valid. {passing}", passing=passing))
     elif result.verdict == "none":
-        lead = M("The measurement is valid. {held}", held=held)
+        lead = M("The measurement is valid. {passing}", passing=passing)
         if result.error or result.interrupted:
             lead = M("The run ended before all was measured, so nothing is judged.")
         said = Verdict("none", M("No verdict"), lead)
     else:
-        said = Verdict("fail", M("Fail"), M("The measurement is valid. {held}", held=held))
-    said.points += [missed(t) for t in failed]
-    said.points += [unheld(c) for c in result.checks if not c.passed]
+        said = Verdict("fail", M("Fail"), M("The measurement is valid. {passing}", passing=passing))
+    several = len(result.legs) > 1
+    points = [_of_leg(t.leg, missed(t), several) for t in failed]
+    points += [_of_leg(c.leg, failing(c), several) for c in result.checks if not c.passed]
+    said.points += points[:MOST]
+    if len(points) > MOST:
+        said.points.append(M("{n} more fail; they stand below.", n=str(len(points) - MOST)))
     if result.interrupted:
         said.points.append(M("The run was interrupted."))
     if result.error:
         error = result.error
         said.original.append(" ".join(str(error[k]) for k in ("code", "at", "what", "fix") if error.get(k)))
     return said
+
+
+def _of_leg(leg: str, text: Msg, several: bool) -> Msg:
+    return M("{leg}, {text}", leg=Data(leg), text=text) if several and leg else text
 
 
 def worst_reasons(reasons: Sequence[Reason]) -> list[Msg]:
@@ -176,7 +191,7 @@ def margin(t: ThresholdResult) -> Msg | None:
     if t.value is None:
         return M("nothing was measured")
     if t.bound == 0:
-        return M("none is allowed") if t.value > 0 and t.kind == "max" else M("none")
+        return M("none is allowed") if t.value > 0 and t.kind == "max" else M("at the limit")
     if t.value >= 2 * t.bound > 0:
         return M("{n} times the limit", n=units.significant(t.value / t.bound, 2))
     away = units.percent(abs(t.value - t.bound) / abs(t.bound), 2)
@@ -185,8 +200,8 @@ def margin(t: ThresholdResult) -> Msg | None:
     return M("{away} above", away=away) if t.value > t.bound else M("{away} below", away=away)
 
 
-def unheld(c: CheckResult) -> Msg:
-    """A check that does not hold."""
+def failing(c: CheckResult) -> Msg:
+    """A check that fails."""
     group = Data(c.group)
     if c.check == "stalls":
         return M(
@@ -199,11 +214,11 @@ def unheld(c: CheckResult) -> Msg:
 
 
 def missed(t: ThresholdResult) -> Msg:
-    """A threshold that does not hold, and by how much."""
+    """A threshold that fails, and by how much."""
     unit = units.unit_of(t.metric)
     name = name_of(t.metric)
     if t.value is None:
-        return M("{name}: nothing was measured, so the threshold cannot hold.", name=name)
+        return M("{name}: nothing was measured, so the threshold fails.", name=name)
     beyond = t.value > t.bound if t.kind == "max" else t.value < t.bound
     bound = units.exact(units.show(t.bound, unit))
     values = {"name": name, "value": units.show(t.value, unit), "bound": bound}

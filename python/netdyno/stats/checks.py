@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from netdyno import models
-from netdyno.model import GroupResult, Trial
-from netdyno.result import CheckResult
-from netdyno.stats.metric import Metric
+from netdyno.core import models
+from netdyno.core.model import GroupResult, Trial
+from netdyno.core.result import CheckResult
+from netdyno.stats.metric import GroupMetric
 
 STALLED = 0.01
 """The largest share of the time that devices may spend in stalls."""
@@ -30,8 +30,8 @@ def checks(leg: str, profile: Mapping[str, Any], trials: Sequence[Trial]) -> lis
     return found
 
 
-def _stalls(threshold: Mapping[str, Any]) -> Metric | None:
-    metric = Metric.parse(str(threshold["metric"]))
+def _stalls(threshold: Mapping[str, Any]) -> GroupMetric | None:
+    metric = GroupMetric.parse(str(threshold["metric"]))
     return metric if metric.kind == "stalls" else None
 
 

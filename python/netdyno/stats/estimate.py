@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from netdyno.result import Estimate
+from netdyno.core.result import Estimate
 
 
 def mean(values: Sequence[float]) -> float:

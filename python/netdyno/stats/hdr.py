@@ -11,8 +11,8 @@ from typing import Any
 
 from hdrh.histogram import HdrHistogram
 
+from netdyno.core.model import Distribution
 from netdyno.errors import Error
-from netdyno.model import Distribution
 
 LARGEST = 1_200_000_000_000
 """Twice the core's longest delay of ten minutes, in nanoseconds."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from netdyno.result import FigureWarning, GroupSummary
+from netdyno.core.result import FigureWarning, GroupSummary
 
 SHARE = 0.2
 """Lateness above this share of a delay's percentile is a warning on that figure."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from netdyno import models
+from netdyno.core import models
+from netdyno.core.model import COUNTERS, Distribution, Quantiles, Trial
+from netdyno.core.result import Measured, Repetition
 from netdyno.errors import Error
-from netdyno.model import COUNTERS, Distribution, Quantiles, Trial
 
 STATS = ("min", "mean", "p50", "p90", "p99", "p999", "max")
 VARIATION = ("pdv", "jitter")
@@ -32,18 +33,20 @@ _NAME = re.compile(r"[a-z0-9_]+")
 
 
 @dataclass(frozen=True)
-class Metric:
+class GroupMetric:
     """One number of one group."""
 
     group: str
     kind: str
-    """`delay`, `ipdv`, `lateness`, `loss`, `losses`, `reordering`, `stalls`, `errors`, `counts`, `index` or
-    `counter`."""
+    """`delay`, `ipdv`, `lateness`, `loss`, `losses`, `reordering`, `stalls`, `errors`, `counts`, `index`,
+    `counter`; `measured`: what a workload measured by itself, which no group has."""
     name: str = ""
     stat: str = ""
+    said: Measured | None = field(default=None, compare=False)
+    """Unit and direction of what was measured."""
 
     @classmethod
-    def parse(cls, text: str) -> Metric:
+    def parse(cls, text: str) -> GroupMetric:
         """A metric's name, as it stands in a profile."""
         match text.split("."):
             case [group, "delay", name, stat] if stat in STATS + VARIATION:
@@ -89,6 +92,8 @@ class Metric:
     @property
     def smaller_is_better(self) -> bool | None:
         """Which way is better; None when neither is."""
+        if self.kind == "measured":
+            return {"lower": True, "higher": False}.get(self.said.better if self.said else "")
         if self.kind == "losses":
             return self.name not in ("distance", "between")
         if self.kind not in ("counter", "counts", "index"):
@@ -110,6 +115,8 @@ class Metric:
     @property
     def unit(self) -> str:
         """The unit of its values."""
+        if self.kind == "measured":
+            return self.said.unit if self.said else "count"
         if self.kind in ("delay", "ipdv", "lateness") or (self.kind, self.name) == ("reordering", "late"):
             return "ns"
         if self.kind == "stalls":
@@ -120,6 +127,9 @@ class Metric:
 
     def of(self, trial: Trial) -> float | None:
         """Its value in one trial; None when nothing of it was measured."""
+        if self.kind == "measured":
+            found = trial.metrics.get(self.name) if isinstance(trial, Repetition) else None
+            return found.value if found else None
         group = next((g for g in trial.groups if g.name == self.group), None)
         if group is None:
             return None
@@ -166,7 +176,8 @@ class Metric:
         return group.lateness if self.kind == "lateness" else group.delays.get(self.name)
 
     def __str__(self) -> str:
-        parts = [self.group, self.kind if self.kind != "counter" else "", self.name, self.stat]
+        kind = "" if self.kind in ("counter", "measured") else self.kind
+        parts = [self.group, kind, self.name, self.stat]
         return ".".join(part for part in parts if part)
 
 
@@ -175,19 +186,21 @@ def _stat(of: Quantiles | None, name: str) -> float | None:
     return None if value is None else float(value)
 
 
-def all_of(trial: Trial) -> Iterator[Metric]:
+def all_of(trial: Trial) -> Iterator[GroupMetric]:
     """The metrics worth comparing in a trial."""
+    if isinstance(trial, Repetition):
+        yield from (GroupMetric("", "measured", name, said=one) for name, one in trial.metrics.items())
     for group in trial.groups:
-        yield Metric(group.name, "counter", "messages_delivered", "rate")
-        yield Metric(group.name, "loss")
+        yield GroupMetric(group.name, "counter", "messages_delivered", "rate")
+        yield GroupMetric(group.name, "loss")
         if group.reordering:
-            yield Metric(group.name, "reordering", "ratio")
-            yield Metric(group.name, "reordering", "displaced")
+            yield GroupMetric(group.name, "reordering", "ratio")
+            yield GroupMetric(group.name, "reordering", "displaced")
         if group.losses and group.losses.length.count:
-            yield Metric(group.name, "losses", "length", "mean")
-        yield Metric(group.name, "errors")
+            yield GroupMetric(group.name, "losses", "length", "mean")
+        yield GroupMetric(group.name, "errors")
         for name, delay in group.delays.items():
             if delay.count:
                 yield from (
-                    Metric(group.name, "delay", name, stat) for stat in ("mean", "p50", "p99", "p999")
+                    GroupMetric(group.name, "delay", name, stat) for stat in ("mean", "p50", "p99", "p999")
                 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from netdyno import models
-from netdyno.model import Counts, Density, Disorder, GroupResult, Losses, Reason, Stalls
-from netdyno.result import GroupSummary, Leg, Repetition, Summary
+from netdyno.core import models
+from netdyno.core.model import Counts, Density, Disorder, GroupResult, Losses, Reason, Stalls
+from netdyno.core.result import GroupSummary, Leg, Repetition, Summary
 from netdyno.stats import hdr
 from netdyno.stats.estimate import estimate, mean
 
@@ -18,7 +18,12 @@ def summarise(repetitions: Sequence[Repetition], confidence: float = 0.95) -> Su
     groups = [
         _group([g for r in repetitions for g in r.groups if g.name == name], confidence) for name in names
     ]
-    return Summary(n=len(repetitions), confidence=confidence, groups=groups)
+    counted = [r for r in repetitions if r.validity.valid]
+    measured = {
+        name: estimate([r.metrics[name].value for r in counted if name in r.metrics], confidence)
+        for name in dict.fromkeys(name for r in counted for name in r.metrics)
+    }
+    return Summary(n=len(repetitions), confidence=confidence, groups=groups, metrics=measured)
 
 
 def _group(parts: Sequence[GroupResult], confidence: float) -> GroupSummary:

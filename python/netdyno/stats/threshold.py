@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from netdyno.model import Trial
-from netdyno.result import ThresholdResult
+from netdyno.core.model import Trial
+from netdyno.core.result import ThresholdResult
 from netdyno.stats.estimate import mean, positive_interval, t_interval
-from netdyno.stats.metric import Metric
-from netdyno.stats.units import bound
+from netdyno.stats.metric import GroupMetric
+from netdyno.units import bound
 
 
-def _located(
-    metric: Metric, values: Sequence[float], confidence: float
+def located(
+    metric: GroupMetric, values: Sequence[float], confidence: float
 ) -> tuple[float | None, tuple[float, float] | None]:
     """A value over repetitions and its interval, from one estimator."""
     if not values:
@@ -39,9 +39,9 @@ def judge(leg: str, threshold: Mapping[str, Any], trials: Sequence[Trial]) -> Th
     kind = "max" if threshold.get("max") is not None else "min"
     limit = bound(threshold[kind])
     confidence = float(threshold.get("confidence", 0.95))
-    metric = Metric.parse(str(threshold["metric"]))
+    metric = GroupMetric.parse(str(threshold["metric"]))
     values = [value for trial in trials if (value := metric.of(trial)) is not None]
-    value, interval = _located(metric, values, confidence)
+    value, interval = located(metric, values, confidence)
     if value is None:
         passed = False
     elif kind == "max":

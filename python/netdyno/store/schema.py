@@ -42,5 +42,9 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX runs_started ON runs(started);
     CREATE INDEX metrics_metric ON metrics(metric);
     """,
+    """
+    ALTER TABLE runs ADD COLUMN kind TEXT NOT NULL DEFAULT 'run';
+    ALTER TABLE runs ADD COLUMN finding TEXT NOT NULL DEFAULT '';
+    """,
 )
 """Version n of the schema is what the first n entries make."""

@@ -20,11 +20,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from netdyno import files, paths, proc, reading
+from netdyno import files, paths, reading
+from netdyno.core.result import Leg, Repetition, Result
 from netdyno.errors import Error
-from netdyno.result import Leg, Repetition, Result
 from netdyno.stats.metric import all_of
 from netdyno.store.schema import MIGRATIONS
+from netdyno.system import proc
 
 NAME = "runs.sqlite"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
@@ -46,6 +47,9 @@ class Row:
     verdict: str
     trials: int
     folder: str
+    kind: str = "run"
+    finding: str = ""
+    """What came of a study."""
 
 
 class Store:
@@ -70,13 +74,18 @@ class Store:
         owner = f"{os.getpid()} {proc.start_time(os.getpid())}"
         with self._change() as db:
             db.execute(
-                "INSERT INTO runs (id, name, started, state, verdict, owner, folder, environment, document) "
-                "VALUES (?, ?, ?, 'running', 'none', ?, ?, ?, ?)",
+                "INSERT INTO runs (id, kind, name, started, state, verdict, owner, folder, environment, "
+                "document) VALUES (?, ?, ?, ?, 'running', 'none', ?, ?, ?, ?)",
                 (
-                    result.id, result.name, result.started, owner, str(folder.absolute()),
+                    result.id, result.kind, result.name, result.started, owner, str(folder.absolute()),
                     json.dumps(result.environment), _pack(_skeleton(result)),
                 ),
             )  # fmt: skip
+
+    def update(self, result: Result) -> None:
+        """A run that is under way has legs that it had not when it began."""
+        with self._change() as db:
+            db.execute("UPDATE runs SET document = ? WHERE id = ?", (_pack(_skeleton(result)), result.id))
 
     def add(self, run: str, leg: Leg, repetition: Repetition) -> None:
         """A trial of a run is over."""
@@ -103,10 +112,10 @@ class Store:
         with self._change() as db:
             db.execute(
                 "UPDATE runs SET state = 'done', finished = ?, valid = ?, verdict = ?, environment = ?, "
-                "document = ? WHERE id = ?",
+                "document = ?, finding = ? WHERE id = ?",
                 (
                     result.finished, result.valid, result.verdict, json.dumps(result.environment),
-                    _pack(_skeleton(result)), result.id,
+                    _pack(_skeleton(result)), result.finding, result.id,
                 ),
             )  # fmt: skip
 
@@ -122,21 +131,24 @@ class Store:
     def rows(self, limit: int | None = None) -> list[Row]:
         """Runs, the latest first."""
         query = (
-            "SELECT id, name, started, finished, state, valid, verdict, folder, owner, "
+            "SELECT id, name, started, finished, state, valid, verdict, folder, owner, kind, finding, "
             "(SELECT count(*) FROM trials WHERE run = runs.id) FROM runs "
             "ORDER BY started DESC, id DESC LIMIT ?"
         )
         with self._told(), closing(self._db.execute(query, (-1 if limit is None else limit,))) as found:
             return [
-                Row(r[0], r[1], r[2], r[3], _state(r[4], r[8]), bool(r[5]), r[6], r[9], r[7]) for r in found
+                Row(r[0], r[1], r[2], r[3], _state(r[4], r[8]), bool(r[5]), r[6], r[11], r[7], r[9], r[10])
+                for r in found
             ]
 
     def resolve(self, name: str) -> str:
-        """The id that is meant: an id, its unambiguous beginning or end, or `latest`."""
-        ids = [row.id for row in self.rows()]
+        """The id that is meant: an id, its unambiguous beginning or end, a study's name, or `latest`."""
+        rows = self.rows()
+        ids = [row.id for row in rows]
         if name in ("latest", "last") and ids:
             return ids[0]
         found = [i for i in ids if i == name] or [i for i in ids if i.startswith(name) or i.endswith(name)]
+        found = found or [row.id for row in rows if row.kind != "run" and row.name == name]
         if len(found) == 1:
             return found[0]
         if found:

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from netdyno import namespace, sysctl
 from netdyno.errors import Error
-from netdyno.journal import Journal
+from netdyno.stats.observation import Value
+from netdyno.system import namespace, sysctl
+from netdyno.system.journal import Journal
 from netdyno.tuning import owners
 from netdyno.tuning.apply import alone, apply
-from netdyno.tuning.model import Value
 from netdyno.tuning.plan import plan
 from netdyno.tuning.registry import registry
 

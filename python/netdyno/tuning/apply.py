@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
-from netdyno import files, namespace, paths
+from netdyno import files, paths
 from netdyno.errors import Error
-from netdyno.journal import Journal, journal
+from netdyno.stats.observation import Value
+from netdyno.system import namespace
+from netdyno.system.journal import Journal, journal
 from netdyno.tuning import access, owners
-from netdyno.tuning.model import Value
 from netdyno.tuning.plan import Change, Plan, Step, plan
 from netdyno.tuning.watchdog import Watchdog
 

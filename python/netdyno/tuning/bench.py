@@ -18,17 +18,19 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from netdyno import impairment, namespace, sysctl
 from netdyno.config import Config
 from netdyno.errors import Error
-from netdyno.journal import Journal, journal
-from netdyno.links import UNASKED
-from netdyno.topology import End, Host, Link, Network, Topology
+from netdyno.lab import impairment
+from netdyno.lab.counters import Sampler, Where
+from netdyno.lab.links import UNASKED
+from netdyno.lab.network import Network
+from netdyno.lab.sockets import Glances
+from netdyno.lab.topology import End, Host, Link, Topology
+from netdyno.lab.workload import WORKLOADS, Site, Workload
+from netdyno.stats.observation import Metric, Observation, Setting
+from netdyno.system import namespace, sysctl
+from netdyno.system.journal import Journal, journal
 from netdyno.tuning.applied import applied, is_tunable
-from netdyno.tuning.counters import Sampler, Where
-from netdyno.tuning.model import Metric, Observation, Setting
-from netdyno.tuning.sockets import Glances
-from netdyno.workload import WORKLOADS, Site, Workload
 
 CLIENT, SERVER = "198.18.0.1", "198.18.0.2"
 """Addresses for benchmarks (RFC 2544 appendix C.2.2)."""

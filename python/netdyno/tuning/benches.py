@@ -11,18 +11,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from netdyno import config, presets
+from netdyno import config
 from netdyno.errors import Error
-from netdyno.journal import journal
-from netdyno.topology import Network
-from netdyno.tuning import here, service
+from netdyno.experiment import presets
+from netdyno.experiment.measurer import Measurer
+from netdyno.experiment.record import Record
+from netdyno.lab.network import Network
+from netdyno.lab.workload import WORKLOADS
+from netdyno.stats.observation import Metric, Observation, Setting
+from netdyno.system.journal import journal
+from netdyno.tuning import host_state, service
 from netdyno.tuning.applied import applied
 from netdyno.tuning.bench import HostName, Spec, path, topology, workload
-from netdyno.tuning.here import Here
-from netdyno.tuning.model import Bench, Metric, Observation, Scope, Setting
-from netdyno.tuning.record import Record
+from netdyno.tuning.host_state import HostState
+from netdyno.tuning.model import Scope
 from netdyno.tuning.registry import registry
-from netdyno.workload import WORKLOADS
 
 BASELINE = "baseline"
 DEVICE = "eth0"
@@ -65,7 +68,7 @@ class Chosen:
     """What a known setting has that cannot be set on the bench, and why."""
 
 
-def choose(text: str, there: Mapping[str, Here], allow_global: bool) -> Chosen:
+def choose(text: str, there: Mapping[str, HostState], allow_global: bool) -> Chosen:
     """`baseline`, a known setting like `paper-latency`, a file, or `NAME=VALUE,NAME=VALUE`.
 
     Of a known setting, what cannot be set on the bench is left out; all else is refused.
@@ -90,7 +93,7 @@ def choose(text: str, there: Mapping[str, Here], allow_global: bool) -> Chosen:
     return Chosen(text, {k: v for k, v in found.items() if k not in left_out}, left_out)
 
 
-def _refused(one: Here | None, allow_global: bool) -> str:
+def _refused(one: HostState | None, allow_global: bool) -> str:
     if one is None or one.state == "missing":
         return "is missing on this bench"
     if one.scope is Scope.GLOBAL and not allow_global:
@@ -98,11 +101,11 @@ def _refused(one: Here | None, allow_global: bool) -> str:
     return "cannot be set on this bench" if one.state == "read-only" else ""
 
 
-def tunables(made: Spec) -> dict[str, Here]:
+def tunables(made: Spec) -> dict[str, HostState]:
     """Everything that the tuned host of a bench has, as it is at the baseline."""
     with _host(made) as space:
         known = registry()
-        return here.look(known, here.names(known, [DEVICE]), space)
+        return host_state.look(known, host_state.names(known, [DEVICE]), space)
 
 
 @contextmanager
@@ -131,7 +134,7 @@ class Recorded:
     measured again moves no other: with more to spare the same comparison goes on.
     """
 
-    bench: Bench
+    bench: Measurer
     record: Record
     phase: str
     _asked: Counter[tuple[int, str]] = field(default_factory=Counter)

@@ -12,13 +12,13 @@ from typing import Any
 
 from netdyno import files, paths, reading
 from netdyno.errors import Error
-from netdyno.proc import boot_id
-from netdyno.stats.compare import holm
+from netdyno.stats.comparison import repeats, where_to
 from netdyno.stats.estimate import mean, sd
+from netdyno.stats.observation import Metric
 from netdyno.stats.paired import autocorrelation, detectable, effect, least_pairs, log_spread
-from netdyno.tuning.compare import repeats, where_to
-from netdyno.tuning.model import Metric
-from netdyno.tuning.trials import Pair, both, lost, valid
+from netdyno.stats.pairs import Pair, both, lost, valid
+from netdyno.stats.unpaired import holm
+from netdyno.system.proc import boot_id
 
 LEAST = 2
 """Pairs without which there is no noise to tell."""

@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from netdyno.errors import INTERRUPTED, Error
+from netdyno.experiment.pairs import Progress, measure_pairs
 from netdyno.stats.estimate import mean
+from netdyno.stats.observation import Observation, Setting
 from netdyno.stats.paired import signed_rank
-from netdyno.tuning import here
+from netdyno.stats.pairs import Limits, Pair
+from netdyno.tuning import host_state
 from netdyno.tuning.applied import file, is_tunable
 from netdyno.tuning.bench import NamespaceBench, Spec, path
-from netdyno.tuning.model import Observation, Scope, Setting
+from netdyno.tuning.model import Scope
 from netdyno.tuning.registry import registry
-from netdyno.tuning.trials import Limits, Pair, Progress, measure_pairs
 
 Rule = Literal["vanishes", "grows", "falls", "same", "stays"]
 
@@ -285,7 +287,7 @@ def unready(case: Case, allow_global: bool) -> str:
 
 def of_machine(name: str) -> bool:
     """Whether namespaces of this kernel have no value of their own."""
-    return not is_tunable(name) or here.scope(registry().find(name)) is Scope.GLOBAL
+    return not is_tunable(name) or host_state.scope(registry().find(name)) is Scope.GLOBAL
 
 
 def run(

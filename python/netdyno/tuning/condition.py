@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from netdyno.errors import Error
-from netdyno.tuning.model import Value
+from netdyno.stats.observation import Value
 
 _COMPARE: dict[str, Callable[[int, int], bool]] = {
     "<": operator.lt,

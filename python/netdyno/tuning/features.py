@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from netdyno.tuning import sockets
-from netdyno.tuning.counters import Where, moved, read
+from netdyno.lab import sockets
+from netdyno.lab.counters import Where, moved, read
 
 Features = Mapping[str, float]
 """By name; what cannot be told is left out."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from netdyno.errors import Error
-from netdyno.tuning.model import Metric, Observation
+from netdyno.stats.observation import Metric, Observation
 
 LEAST = 1e-3
 """The smallest share of its reference that a ratio counts: nothing at all is no infinite loss."""

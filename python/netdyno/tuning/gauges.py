@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from netdyno.tuning.sockets import Connection
+from netdyno.lab.sockets import Connection
 
 FAR = 5.0
 """Milliseconds of round trip from which on a path is long."""

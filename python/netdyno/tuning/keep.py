@@ -7,9 +7,9 @@ from pathlib import Path
 
 from netdyno import files
 from netdyno.errors import Error
+from netdyno.stats.observation import Value
 from netdyno.tuning import access
 from netdyno.tuning.apply import Applied
-from netdyno.tuning.model import Value
 from netdyno.tuning.plan import Plan, Step
 
 ETC = Path("/etc")

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from netdyno.experiment.measurer import Measurer
+from netdyno.experiment.record import Record, TrialRecord
 from netdyno.stats.estimate import mean
+from netdyno.stats.observation import Metric, Setting
 from netdyno.stats.paired import blocks
 from netdyno.tuning.features import Features, completed, features
 from netdyno.tuning.gain import gain, has
-from netdyno.tuning.model import Bench, Metric, Setting
 from netdyno.tuning.recommend import Context, Experience
-from netdyno.tuning.record import Record, Trial
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Place:
 
 def learn(
     places: Sequence[Place],
-    bench: Callable[[Place], Bench],
+    bench: Callable[[Place], Measurer],
     settings: Mapping[str, Setting],
     record: Record,
     machine: Mapping[str, Any],
@@ -47,9 +48,9 @@ def learn(
     for number, place in enumerate(places):
         made = bench(place)
         metric = made.metrics[place.metric]
-        seen: list[dict[int, Trial]] = []
+        seen: list[dict[int, TrialRecord]] = []
         for index, block in enumerate(blocks(len(arms), pairs, seed + number)):
-            trials: dict[int, Trial] = {}
+            trials: dict[int, TrialRecord] = {}
             for arm in block:
                 phase = f"{place.name}: {names[arm - 1] if arm else 'baseline'}"
                 trials[arm] = record.fair(

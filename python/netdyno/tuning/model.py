@@ -1,15 +1,12 @@
-"""The words that all of tuning shares: what can be set, what was set, what was seen."""
+"""What can be tuned: a kernel parameter, its scope, how it is read and written, and what it may be."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Literal
 
-Value = int | str
-Setting = Mapping[str, Value]
-"""Names of tunables and their values: `{"net.core.somaxconn": 8192, "dev.eth0.rps_cpus": "3"}`."""
+from netdyno.stats.observation import Value
 
 
 class Scope(StrEnum):
@@ -84,41 +81,3 @@ class Tunable:
 
 NOT_TAKEN = "refused: "
 """How the reason begins why a trial failed whose setting the kernel, or another parameter, does not allow."""
-
-
-@dataclass(frozen=True)
-class Observation:
-    """What one trial saw."""
-
-    setting: Setting
-    metrics: Mapping[str, float]
-    counters: Mapping[str, float]
-    """By how much each counter moved during the trial."""
-    valid: bool = True
-    why: str = ""
-    """Why it is not valid."""
-    started: float = 0.0
-    """Seconds since 1970."""
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class Metric:
-    """Something measured, and which way is better."""
-
-    name: str
-    unit: str
-    better: Literal["higher", "lower"]
-    zero_is_best: bool = False
-    """Counts of what should not happen: ratios of them mean nothing, differences do."""
-
-
-class Bench(Protocol):
-    """Measures settings; real or simulated. What screens, searches, compares and recommends drives one."""
-
-    @property
-    def metrics(self) -> Mapping[str, Metric]:
-        """What it measures, by name."""
-
-    def measure(self, setting: Setting, seed: int) -> Observation:
-        """One trial with a difference from the baseline; nothing different is the baseline itself."""

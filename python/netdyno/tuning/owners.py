@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from netdyno import journal, proc
 from netdyno.errors import Error
+from netdyno.system import journal, proc
 from netdyno.tuning.access import files
 from netdyno.tuning.plan import Plan
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.tuning import access, here
+from netdyno.stats.observation import Value
+from netdyno.tuning import access, host_state
 from netdyno.tuning.access import Target
-from netdyno.tuning.here import Here, Now
-from netdyno.tuning.model import Scope, Value
+from netdyno.tuning.host_state import HostState, Now
+from netdyno.tuning.model import Scope
 from netdyno.tuning.registry import Registry, device_of, registry, several
 
 _FIRST = ("channels", "ring", "coalesce", "feature")
@@ -87,7 +88,7 @@ def plan(
 ) -> Plan:
     """What to write for a setting to be in force. What is optional is left out where it cannot be set."""
     known = known or registry()
-    found = here.look(known, setting, where)
+    found = host_state.look(known, setting, where)
     left_out: dict[str, str] = {}
     faults: list[Error] = []
     for name, one in found.items():
@@ -97,8 +98,8 @@ def plan(
         elif fault is not None:
             faults.append(fault)
     wanted = {name: value for name, value in setting.items() if name not in left_out}
-    now = here.reader(known, where)
-    then = here.holding(wanted, now)
+    now = host_state.reader(known, where)
+    then = host_state.holding(wanted, now)
     for name, value in wanted.items():
         faults += known.faults(name, value, lambda condition: condition.holds(then))
     if faults:
@@ -115,7 +116,7 @@ def plan(
     return Plan(where, _steps(known, found, changes, where, now), tuple(same), left_out, tuple(advice))
 
 
-def _refusal(one: Here, value: Value, allow_global: bool) -> Error | None:
+def _refusal(one: HostState, value: Value, allow_global: bool) -> Error | None:
     if one.state == "missing":
         fix = "`netdyno tune params` shows what is there"
         return Error("ND-104-43", f"{one.name} is missing here", at=one.name, fix=fix)
@@ -134,7 +135,7 @@ def _refusal(one: Here, value: Value, allow_global: bool) -> Error | None:
 
 
 def _steps(
-    known: Registry, found: Mapping[str, Here], changes: Sequence[Change], where: str | None, now: Now
+    known: Registry, found: Mapping[str, HostState], changes: Sequence[Change], where: str | None, now: Now
 ) -> tuple[Step, ...]:
     grouped: dict[tuple[str | None, Target], list[tuple[str, Change]]] = {}
     for change in changes:
@@ -160,7 +161,7 @@ def _ordered(known: Registry, steps: list[Step], now: Now) -> list[Step]:
     ordered: list[Step] = []
     while steps:
         for step in steps:
-            then = here.holding(done | {c.name: c.new for c in step.changes}, now)
+            then = host_state.holding(done | {c.name: c.new for c in step.changes}, now)
             if all(c.holds(then) is not False for c in asked):
                 break
         else:

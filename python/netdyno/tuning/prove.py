@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from netdyno.experiment.measurer import Measurer
+from netdyno.experiment.pairs import Spare
+from netdyno.experiment.record import Record, TrialRecord
+from netdyno.stats.comparison import Comparison, Finding, Verdict, judge
+from netdyno.stats.observation import Metric, Setting
 from netdyno.stats.paired import blocks, detectable, least_pairs, pairs_for
-from netdyno.tuning.compare import Comparison, Finding, Verdict, judge
-from netdyno.tuning.model import Bench, Metric, Setting
-from netdyno.tuning.record import Record, Trial
-from netdyno.tuning.trials import Spare
 
 MATTERS = 0.05
 """The least change that a proof is planned for."""
@@ -35,7 +36,7 @@ class Limit:
     name: str
     most: float
 
-    def broken(self, trial: Trial) -> float:
+    def broken(self, trial: TrialRecord) -> float:
         """By how much a trial exceeds it; what is not there is not exceeded."""
         seen = trial.observation
         return seen.metrics.get(self.name, seen.counters.get(self.name, self.most)) - self.most
@@ -88,21 +89,21 @@ def plan(
 class Measured:
     """The trials of one setting."""
 
-    trials: tuple[Trial, ...]
+    trials: tuple[TrialRecord, ...]
     """One for each block."""
     failed: tuple[str, ...] = ()
     """Why those saw nothing that did not, also those that were measured again."""
 
 
 def measure(
-    bench: Bench, record: Record, planned: Planned, settings: Sequence[Setting], seed: int
+    bench: Measurer, record: Record, planned: Planned, settings: Sequence[Setting], seed: int
 ) -> tuple[list[Measured], Spare]:
     """What was measured of each setting, in blocks of drawn order, and what is left to spare."""
     spare = Spare(planned.spare)
-    trials: list[list[Trial]] = [[] for _ in settings]
+    trials: list[list[TrialRecord]] = [[] for _ in settings]
     failed: list[list[str]] = [[] for _ in settings]
 
-    def note(which: int, trial: Trial) -> None:
+    def note(which: int, trial: TrialRecord) -> None:
         if not trial.observation.metrics:
             failed[which].append(trial.observation.why)
 

@@ -10,11 +10,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from netdyno.experiment.measurer import Measurer
+from netdyno.experiment.pairs import Progress
 from netdyno.stats.estimate import mean, sd
+from netdyno.stats.observation import Observation, Setting
 from netdyno.stats.paired import blocks
+from netdyno.stats.pairs import Limits, gated
 from netdyno.tuning.gain import gain, has
-from netdyno.tuning.model import Bench, Observation, Setting
-from netdyno.tuning.trials import Limits, Progress, gated
 
 STAGES = (2, 4, 8)
 
@@ -33,7 +35,7 @@ class Standing:
 
 
 def race(
-    bench: Bench,
+    bench: Measurer,
     base: Setting,
     candidates: Sequence[Setting],
     metric: str,

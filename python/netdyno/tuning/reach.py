@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from netdyno import namespace, proc
 from netdyno.errors import Error
-from netdyno.journal import Journal
-from netdyno.tuning.counters import output
+from netdyno.lab.counters import output
+from netdyno.system import namespace, proc
+from netdyno.system.journal import Journal
 
 PIDFD_GETFD = 438
 """The number of the system call, the same on all machines since Linux 5.6."""

@@ -20,9 +20,9 @@ from typing import Any
 from netdyno import files, reading
 from netdyno.errors import Error
 from netdyno.stats.estimate import mean
+from netdyno.stats.observation import Setting
 from netdyno.stats.ranks import SignedRanks
 from netdyno.tuning.features import NEEDED, Features, distance
-from netdyno.tuning.model import Setting
 
 FORMAT = 1
 NEIGHBOURS = 3

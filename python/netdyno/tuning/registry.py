@@ -13,11 +13,13 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from netdyno import config, namespace, paths
+from netdyno import config, paths
 from netdyno.errors import Error
-from netdyno.stats.units import SIZES, TIMES
+from netdyno.stats.observation import Value
+from netdyno.system import namespace
 from netdyno.tuning.condition import Condition
-from netdyno.tuning.model import Access, Scale, Scope, Tunable, Value
+from netdyno.tuning.model import Access, Scale, Scope, Tunable
+from netdyno.units import SIZES, TIMES
 
 DOCS = {
     "ip-sysctl": "https://docs.kernel.org/networking/ip-sysctl.html",

@@ -20,11 +20,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.stats.compare import among, holm
+from netdyno.experiment.measurer import Measurer
+from netdyno.experiment.record import Record, TrialRecord
 from netdyno.stats.estimate import mean, sd
+from netdyno.stats.observation import Metric, Value
+from netdyno.stats.unpaired import among, holm
 from netdyno.tuning.gain import centre, gain, has, of_bench
-from netdyno.tuning.model import NOT_TAKEN, Bench, Metric, Value
-from netdyno.tuning.record import Record, Trial
+from netdyno.tuning.model import NOT_TAKEN
 from netdyno.tuning.space import Axis, Space
 
 LEVELS = 4
@@ -106,7 +108,7 @@ class Screening:
     effects: tuple[Effect, ...]
     """By metric, the largest first."""
     failed: int
-    trials: tuple[Trial, ...] = field(repr=False, default=())
+    trials: tuple[TrialRecord, ...] = field(repr=False, default=())
 
     def of(self, metric: str) -> list[Effect]:
         """The effects on one metric, the largest first."""
@@ -198,7 +200,7 @@ def _twice(space: Space) -> int:
 
 
 def screen(
-    bench: Bench,
+    bench: Measurer,
     space: Space,
     metrics: Sequence[str],
     record: Record,
@@ -209,9 +211,9 @@ def screen(
 ) -> Screening:
     """Walk the trajectories with trials of the baseline between them, and judge."""
     wanted = of_bench(bench.metrics, metrics)
-    baseline: list[Trial] = []
-    walked: list[tuple[Trajectory, list[Trial]]] = []
-    pairs: list[tuple[Trial, Trial]] = []
+    baseline: list[TrialRecord] = []
+    walked: list[tuple[Trajectory, list[TrialRecord]]] = []
+    pairs: list[tuple[TrialRecord, TrialRecord]] = []
 
     def rest(count: int) -> None:
         for _ in range(count):
@@ -224,7 +226,7 @@ def screen(
     # those that the walks leave no gap for come first, where they also warm up what is cold
     rest(max(1, LEAST_AA - trajectories))
     for number, trajectory in enumerate(plan(space, trajectories, seed)):
-        points, trials = trajectory.points(), list[Trial]()
+        points, trials = trajectory.points(), list[TrialRecord]()
         twice = random.Random(_seed(seed, number + 1, 0)).sample(range(len(points)), _twice(space))
         for i, point in enumerate(points):
             setting, own = space.setting(point), _seed(seed, number + 1, i)
@@ -240,9 +242,9 @@ def screen(
 def judge(
     space: Space,
     metrics: Sequence[Metric],
-    baseline: Sequence[Trial],
-    walked: Sequence[tuple[Trajectory, Sequence[Trial]]],
-    pairs: Sequence[tuple[Trial, Trial]],
+    baseline: Sequence[TrialRecord],
+    walked: Sequence[tuple[Trajectory, Sequence[TrialRecord]]],
+    pairs: Sequence[tuple[TrialRecord, TrialRecord]],
     level: float,
 ) -> Screening:
     """What the trials of a screening say."""
@@ -289,7 +291,7 @@ class Noise:
     """Degrees of freedom that it was estimated with."""
 
 
-def _walking(metric: Metric, reference: float, pairs: Sequence[tuple[Trial, Trial]]) -> Noise:
+def _walking(metric: Metric, reference: float, pairs: Sequence[tuple[TrialRecord, TrialRecord]]) -> Noise:
     """From places that were measured twice; of all walks together, as each parameter takes a step on each."""
     apart = [
         gain(metric, b.observation.metrics[metric.name], reference)
@@ -301,7 +303,7 @@ def _walking(metric: Metric, reference: float, pairs: Sequence[tuple[Trial, Tria
 
 
 def _effect(
-    axis: Axis, metric: Metric, reference: float, walked: Sequence[tuple[Trajectory, Sequence[Trial]]]
+    axis: Axis, metric: Metric, reference: float, walked: Sequence[tuple[Trajectory, Sequence[TrialRecord]]]
 ) -> Effect:
     steps: list[tuple[Step, float]] = []
     failed = 0

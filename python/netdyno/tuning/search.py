@@ -17,14 +17,15 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from netdyno.errors import Error
+from netdyno.experiment.measurer import Measurer
+from netdyno.experiment.record import Record, TrialRecord
+from netdyno.stats.comparison import Verdict, finite
 from netdyno.stats.estimate import sd
+from netdyno.stats.observation import Metric, Setting
 from netdyno.stats.paired import least_pairs
 from netdyno.tuning import pareto
-from netdyno.tuning.compare import Verdict, finite
 from netdyno.tuning.gain import centre, gain, has, of_bench
-from netdyno.tuning.model import Bench, Metric, Setting
 from netdyno.tuning.prove import EXTRA, MOST, Candidate, Limit, Planned, Proof, measure, plan, prove
-from netdyno.tuning.record import Record, Trial
 from netdyno.tuning.space import Point, Space
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Tried:
     """One setting that was measured."""
 
     setting: Setting
-    trial: Trial
+    trial: TrialRecord
     gains: Mapping[str, float]
     """Empty when it failed."""
     broken: tuple[str, ...]
@@ -102,7 +103,7 @@ class Found:
     """One for each objective."""
     ended: str
     """budget, time, patience."""
-    baseline: tuple[Trial, ...] = field(repr=False, default=())
+    baseline: tuple[TrialRecord, ...] = field(repr=False, default=())
     planned: Planned | None = None
     """How the proof was measured; none where nothing looked better."""
 
@@ -110,6 +111,12 @@ class Found:
     def too_few(self) -> bool:
         """Whether something cannot be told, as too few pairs of the proof count."""
         return any(p.verdict is Verdict.TOO_FEW for p in self.proofs)
+
+    @property
+    def said(self) -> str:
+        """What came of it, in a sentence."""
+        told = [f"for {p.objective}: {p.comparison.said}" for p in self.proofs]
+        return "; ".join(told) or "nothing looked better than the baseline"
 
     @property
     def proven(self) -> bool:
@@ -144,7 +151,7 @@ class Found:
 
 
 def search(
-    bench: Bench,
+    bench: Measurer,
     space: Space,
     goal: Goal,
     record: Record,
@@ -277,7 +284,7 @@ def _point(space: Space, params: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _measured(bench: Bench, record: Record, setting: Setting, index: int, seed: int) -> Trial:
+def _measured(bench: Measurer, record: Record, setting: Setting, index: int, seed: int) -> TrialRecord:
     """A trial; one that is not valid has a second chance, as it may have been the machine's fault."""
     trial = record.measure(bench, "search", index, setting, _seed(seed, 1, index))
     if trial.observation.valid:
@@ -286,7 +293,7 @@ def _measured(bench: Bench, record: Record, setting: Setting, index: int, seed: 
 
 
 def _gains(
-    metrics: Mapping[str, Metric], goal: Goal, reference: Mapping[str, float], trial: Trial
+    metrics: Mapping[str, Metric], goal: Goal, reference: Mapping[str, float], trial: TrialRecord
 ) -> dict[str, float]:
     seen = trial.observation
     if not has(seen, *goal.objectives):
@@ -294,7 +301,7 @@ def _gains(
     return {n: gain(m, seen.metrics[n], reference[n]) for n, m in metrics.items() if has(seen, n)}
 
 
-def _broken(goal: Goal, trial: Trial) -> tuple[str, ...]:
+def _broken(goal: Goal, trial: TrialRecord) -> tuple[str, ...]:
     return tuple(limit.name for limit in goal.limits if limit.broken(trial) > 0)
 
 
@@ -310,7 +317,7 @@ def _advances(one: Tried, tried: Sequence[Tried], goal: Goal, spread: Mapping[st
 
 def _proven(
     found: Found,
-    bench: Bench,
+    bench: Measurer,
     space: Space,
     record: Record,
     budget: Budget,
@@ -346,7 +353,7 @@ def _proven(
 
 
 def trimmed(
-    bench: Bench,
+    bench: Measurer,
     record: Record,
     goal: Goal,
     objective: str,

@@ -8,8 +8,9 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
-from netdyno import config, paths, presets
-from netdyno.tuning.model import Metric, Value
+from netdyno import config, paths
+from netdyno.experiment import presets
+from netdyno.stats.observation import Metric, Value
 from netdyno.tuning.registry import Registry
 
 

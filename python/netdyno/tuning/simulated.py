@@ -15,16 +15,8 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from netdyno.tuning.model import (
-    Access,
-    Metric,
-    Observation,
-    Scale,
-    Scope,
-    Setting,
-    Tunable,
-    Value,
-)
+from netdyno.stats.observation import Metric, Observation, Setting, Value
+from netdyno.tuning.model import Access, Scale, Scope, Tunable
 
 MSS = 1448
 DOC = "https://docs.kernel.org/networking/ip-sysctl.html"

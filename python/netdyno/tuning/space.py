@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from netdyno.errors import Error
-from netdyno.tuning.model import Scale, Setting, Tunable, Value
+from netdyno.stats.observation import Setting, Value
+from netdyno.tuning.model import Scale, Tunable
 
 Point = Mapping[str, float]
 """A place on each axis, from 0 to 1."""

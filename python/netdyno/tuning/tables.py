@@ -15,17 +15,20 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from netdyno import config, paths, presets
+from netdyno import config, paths
 from netdyno.config import Config
 from netdyno.errors import Error
+from netdyno.experiment import presets
+from netdyno.experiment.measurer import Measurer
+from netdyno.experiment.pairs import Spare
+from netdyno.experiment.record import Record, TrialRecord
+from netdyno.stats.comparison import Comparison, Finding, judge
+from netdyno.stats.observation import Observation, Setting
 from netdyno.stats.paired import blocks, least_pairs
+from netdyno.stats.pairs import Limits, Pair
 from netdyno.tuning import benches
 from netdyno.tuning.bench import Spec, workload
 from netdyno.tuning.benches import BASELINE, Chosen
-from netdyno.tuning.compare import Comparison, Finding, judge
-from netdyno.tuning.model import Bench, Observation, Setting
-from netdyno.tuning.record import Record, Trial
-from netdyno.tuning.trials import Limits, Pair, Spare
 
 FORMAT = "netdyno-tuning/1"
 
@@ -177,7 +180,7 @@ Told = Callable[[int, int, Run, Observation, float], None]
 
 def run(
     tables: Tables,
-    made: Mapping[str, Bench],
+    made: Mapping[str, Measurer],
     settings: Mapping[str, Setting],
     record: Record,
     *,
@@ -197,7 +200,7 @@ def run(
     for place, one in enumerate(plan, 1):
         index = one.block * len(settings) + list(settings).index(one.setting)
 
-        def after(trial: Trial, place: int = place, one: Run = one) -> None:
+        def after(trial: TrialRecord, place: int = place, one: Run = one) -> None:
             nonlocal done
             done += 1
             took[one.bench].append(trial.took)
@@ -254,6 +257,21 @@ def fill(tables: Tables, chosen: Mapping[str, Chosen], seen: Seen, *, level: flo
         lines = tuple(Line(row, _finding(comparisons[row.bench], row.metric)) for row in table.rows)
         found.append(Filled(table, lines, comparisons))
     return found
+
+
+def leg(trial: TrialRecord, settings: Mapping[str, Setting]) -> str:
+    """Whose trial it is: `wrk baseline`."""
+    return f"{trial.phase.partition(' again ')[0]} {list(settings)[trial.index % len(settings)]}"
+
+
+def said(filled: Sequence[Filled]) -> str:
+    """What came of all tables, in a sentence."""
+    told = [
+        f"{one.table.name} {bench}: {found.said}"
+        for one in filled
+        for bench, found in one.comparisons.items()
+    ]
+    return "; ".join(told)
 
 
 def pairs(seen: Seen, bench: str, setting: str) -> list[Pair]:

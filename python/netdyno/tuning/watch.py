@@ -19,7 +19,7 @@ from pydantic import model_validator
 
 from netdyno import config, paths
 from netdyno.errors import Error
-from netdyno.tuning.model import Value
+from netdyno.stats.observation import Value
 from netdyno.tuning.registry import Registry
 
 SEEN, BINDING = 4, 2

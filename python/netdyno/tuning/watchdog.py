@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from netdyno import journal, proc
+from netdyno.system import journal, proc
 
 PATIENCE = 10.0
 """Seconds for a process whose pipe has ended to be gone."""

@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from netdyno import namespace, sysctl
 from netdyno.errors import Error
-from netdyno.journal import Journal, journal
-from netdyno.tuning import counters, gauges, here, reach, sockets
+from netdyno.lab import counters, sockets
+from netdyno.stats.observation import Value
+from netdyno.system import namespace, sysctl
+from netdyno.system.journal import Journal, journal
+from netdyno.tuning import gauges, host_state, reach
 from netdyno.tuning.apply import apply
-from netdyno.tuning.model import Scope, Value
+from netdyno.tuning.model import Scope
 from netdyno.tuning.plan import plan
 from netdyno.tuning.registry import registry
 from netdyno.tuning.watch import Action, Freeze, Revert, Rule, Sample, Say, Set, Traffic, Watcher, bounds
@@ -75,7 +77,7 @@ class Watching:
         self._notes = notes or journal()
         self._known = registry()
         names = {rule.tunable for rule in rules.values()}
-        found = here.look(self._known, names, where)
+        found = host_state.look(self._known, names, where)
         may = {
             name for name, one in found.items()
             if one.state == "there" and (allow_global or one.scope is not Scope.GLOBAL)
@@ -236,7 +238,7 @@ class Watching:
         rates["listen.refused"] = max(0.0, dropped - sum(others))
         values = {
             name: one.value
-            for name, one in here.look(self._known, self._usable, self.where).items()
+            for name, one in host_state.look(self._known, self._usable, self.where).items()
             if one.value is not None
         }
         self._look()
@@ -285,7 +287,7 @@ class Watching:
         """Whether setting it would change something, asked for only when its counter moves."""
         if not any(rates.get(rule.counter) for rule in self.rules.values() if rule.tunable == name):
             return True
-        now = here.reader(self._known, self.where)
+        now = host_state.reader(self._known, self.where)
         return not any(True for _ in self._known.advice(name, lambda condition: condition.holds(now)))
 
 

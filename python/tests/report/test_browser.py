@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
+from netdyno.core.result import Result
 from netdyno.escape import visible
 from netdyno.report import render
 from netdyno.report.locale import catalogue
 from netdyno.report.series_csv import series_csv
-from netdyno.result import Result
 from tests.report.conftest import Browser
 
 #: Letters that stand in every language: units, and what has only one name.
 EVERYWHERE = re.compile(
-    r"(?<![A-Za-z])(?:I?PDV|RFC|[kMG]?bit/s|[kMG]?B|ms|µs|ns|min|s|h|k|M|CPU|netdyno|pps)(?![A-Za-z])"
+    r"(?<![A-Za-z])(?:netdyno tune \w+|sysctl\.conf|I?PDV|RFC|[kMG]?bit/s|[kMG]?B|ms|µs|ns|min|s|h|k|M|CPU|DUT|PNG|Markdown|netdyno|pps)(?![A-Za-z])"
 )
 #: Text nodes and spoken attributes that the page itself says, without names and numbers out of the result.
 SPOKEN = """
@@ -191,14 +191,98 @@ def test_tables_sort_by_keyboard(browser: Browser, folder: Path) -> None:
     from selenium.webdriver.common.keys import Keys
 
     browser.open((folder / "report.html").as_uri() + "?lang=en")
-    column = "return [...document.querySelectorAll('.thresholds tbody tr')].map((r) => Number(r.cells[3].dataset.s))"
+    browser.js("document.querySelector('#thresholds details').open = true")
+    column = "return [...document.querySelectorAll('#thresholds details tbody tr')].map((r) => Number(r.cells[3].dataset.s))"
     before = browser.js(column)
-    browser.js("document.querySelectorAll('.thresholds thead button')[3].focus()")
+    assert len(before) == 5
+    browser.js("document.querySelectorAll('#thresholds details thead button')[3].focus()")
     browser.press(Keys.ENTER)
     assert browser.js(column) == sorted(before)
     browser.press(Keys.SPACE)
     assert browser.js(column) == sorted(before, reverse=True)
-    assert browser.js("return document.querySelectorAll('.thresholds th')[3].ariaSort") == "descending"
+    assert (
+        browser.js("return document.querySelectorAll('#thresholds details th')[3].ariaSort") == "descending"
+    )
+
+
+def test_it_opens_with_figures_and_what_was_judged(browser: Browser, folder: Path) -> None:
+    browser.open((folder / "report.html").as_uri() + "?lang=en")
+    browser.wait("document.querySelector('[data-chart=judged-repetitions] canvas')")
+    places = browser.js(
+        """return ['#verdict', '[data-charts=judged]', '#thresholds', '#leg-0']
+          .map((s) => document.querySelector(s).getBoundingClientRect().top)"""
+    )
+    assert places == sorted(places)
+    spoken = browser.js(
+        "return [...document.querySelectorAll('[data-charts=judged] .plot')].map((p) => p.getAttribute('aria-label'))"
+    )
+    assert len(spoken) == 2
+    assert all("limit ≤\u00a05\u202fms" in one for one in spoken)
+    assert "95\u202f% interval" in spoken[1]
+    # the limit is drawn: without it the plot is another
+    drawn = """const c = document.querySelector('[data-chart=judged] canvas');
+      const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+      const bad = getComputedStyle(document.documentElement).getPropertyValue('--bad').trim();
+      const rgb = [1, 3, 5].map((i) => parseInt(bad.slice(i, i + 2), 16)).join();
+      let n = 0;
+      for (let i = 0; i < d.length; i += 4) if (d.slice(i, i + 3).join() === rgb) n += 1;
+      return n;"""
+    assert browser.js(drawn) > 100
+
+
+def test_passed_thresholds_are_folded_and_open_by_keyboard_and_on_paper(
+    browser: Browser, folder: Path
+) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    browser.open((folder / "report.html").as_uri() + "?lang=en")
+    rows = "return [...document.querySelectorAll('#thresholds tbody tr')].filter((r) => r.checkVisibility()).length"
+    assert browser.js(rows) == 1
+    browser.js("dispatchEvent(new Event('beforeprint'))")
+    assert browser.js(rows) == 6
+    browser.js("dispatchEvent(new Event('afterprint'))")
+    assert browser.js(rows) == 1
+    browser.js("document.querySelector('#thresholds summary').focus()")
+    browser.press(Keys.ENTER)
+    assert browser.js(rows) == 6
+
+
+def test_the_summary_is_copied_in_the_language_of_the_page(browser: Browser, address: str) -> None:
+    browser.open(address + "?lang=en")
+    browser.driver.execute_cdp_cmd(
+        "Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
+    )
+    for name, word in (("en", "**Fail: iot-demo.**"), ("ko", "**불합격: iot-demo.**")):
+        language(browser, name)
+        browser.js("document.querySelector('[data-copy=paragraph]').click()")
+        browser.wait("document.querySelector('.paste .said').textContent")
+        text = browser.driver.execute_async_script(
+            "const done = arguments[0]; navigator.clipboard.readText().then(done, (e) => done(String(e)))"
+        )
+        assert text.startswith(word)
+        assert text == browser.js("return document.querySelector('[data-copied=paragraph]').textContent")
+
+
+def test_a_plot_is_saved_as_a_picture(browser: Browser, folder: Path) -> None:
+    import struct
+
+    browser.open((folder / "report.html").as_uri() + "?lang=en")
+    browser.wait("document.querySelector('[data-chart=load] canvas')")
+    width, height = browser.js(
+        "const c = document.querySelector('[data-chart=load] canvas'); return [c.width, c.height]"
+    )
+    browser.js("document.querySelector('[data-chart=load] .tools button').click()")
+    path = browser.downloads / "load.png"
+    deadline = time.monotonic() + 10
+    while not (path.exists() and path.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    data = path.read_bytes()
+    assert data.startswith(b"\x89PNG")
+    wide, high = struct.unpack(">II", data[16:24])
+    # title above and legend below
+    assert wide > width
+    assert high > height + 40
+    assert browser.complaints() == []
 
 
 def test_devices_sort_and_filter(browser: Browser, folder: Path) -> None:

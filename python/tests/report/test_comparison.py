@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from netdyno.experiment.study import Study
 from netdyno.report import comparison
-from netdyno.report.study import render
+from netdyno.report.studies import render
+from netdyno.stats.comparison import finite, judge
+from netdyno.stats.observation import Metric, Observation
+from netdyno.stats.pairs import Pair, both
 from netdyno.tuning.calibrate import calibration
-from netdyno.tuning.compare import finite, judge
-from netdyno.tuning.model import Metric, Observation
-from netdyno.tuning.study import Study
-from netdyno.tuning.trials import Pair, both
 from tests.report.conftest import Browser
 from tests.report.test_browser import language, speaks_both
 
@@ -47,7 +47,7 @@ def compared() -> dict[str, Any]:
     for one in found["metrics"]:
         one["pairs"] = both(pairs, one["metric"]["name"])
     sides = {"a": {"name": "baseline", "setting": {}, "left_out": {}},
-             "b": {"name": "paper-latency", "setting": {}, "left_out": {"net.core.busy_poll": "is missing"}}}  # fmt: skip
+             "b": {"name": "paper-latency", "setting": {"net.core.somaxconn": 8192}, "left_out": {"net.core.busy_poll": "is missing"}}}  # fmt: skip
     race = [{"name": "paper-latency", "candidate": 0, "blocks": 2, "gain": 0.1, "left": None}]
     result = {"bench": "wrk", **sides, "calibration": noise.as_dict(), **found, "race": race}
     return Study.of("compare", "wrk", {}).finish(result, [], [])
@@ -130,6 +130,16 @@ def test_it_says_what_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert block.counters.rows[0][-1].sort == 1
     raw = next(d for d in page.downloads if d.name.endswith(".csv"))
     assert len(raw.text.splitlines()) == 1 + 3 * 8
+    assert [one.title.plain() for one in page.winning] == ["Best for \u2068latency_mean, loss\u2069"]
+    null = json.loads(json.dumps(study))
+    for one in null["result"]["metrics"]:
+        one["verdict"] = "no effect"
+    grey = comparison.build(null)
+    assert (grey.state, grey.verdict.id) == ("same", "No difference shown")
+    assert "never hit" not in grey.lead.plain()
+    for counter in null["result"]["counters"]:
+        counter["a"] = 0.0
+    assert comparison.build(null).lead.id.endswith("the baseline never hit this limit.")
     worse = json.loads(json.dumps(study))
     for one in worse["result"]["metrics"]:
         one["verdict"] = "worse" if one["verdict"] == "better" else one["verdict"]

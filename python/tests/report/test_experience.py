@@ -13,6 +13,7 @@ import pytest
 from netdyno.cli.app import call
 from netdyno.report import experience as page
 from netdyno.report import units
+from netdyno.tuning import service
 from netdyno.tuning.recommend import Context, Experience, judge, recommend
 from tests.report.conftest import Browser
 from tests.report.test_browser import language, speaks_both
@@ -111,6 +112,13 @@ def test_it_says_what_is_known() -> None:
     assert [len(row) for row in found.nearest.rows] == [5] * 5
     shown = [row[1].text for row in found.nearest.rows[:3]]
     assert shown == [units.duration(9e7), units.count(9e6), units.percent(0)]
+    # the values of what is proposed, to copy; where nothing is, there are none
+    setting = PAGES["proposed"]["proposal"]["setting"]
+    (one,) = found.winning
+    values = service.known(setting).values
+    assert [row[0].sort for row in one.table.rows] == list(values)
+    assert found.copies["winner-0-command"]["en"] == f"sudo netdyno tune apply {setting}\n"
+    assert build(**PAGES["unlike"]).winning == []
     doubtful = json.loads(json.dumps(PAGES["proposed"]["proposal"]))
     doubtful["expected"][0]["interval"] = [-0.1, 1.0]
     assert build(proposal=doubtful).verdict.id == "Proposed, with doubt"

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from netdyno.report import explorer
-from netdyno.report.study import render
+from netdyno.experiment.record import Record
+from netdyno.experiment.study import Study
+from netdyno.report import explorer, winning
+from netdyno.report.studies import render
 from netdyno.tuning.prove import Limit
-from netdyno.tuning.record import Record
 from netdyno.tuning.screen import screen
 from netdyno.tuning.search import Budget, Goal, search
 from netdyno.tuning.simulated import Simulated
 from netdyno.tuning.space import space
-from netdyno.tuning.study import Study
 from tests.report.conftest import Browser
 from tests.report.test_browser import speaks_both
 
@@ -157,6 +157,70 @@ def test_hostile_names_do_nothing(browser: Browser, tmp_path: Path, studies: lis
     assert browser.js("return window.pwned") is None
     assert browser.js("return document.querySelectorAll('img').length") == 0
     assert browser.complaints() == []
+
+
+def test_winning_values_are_shown_and_copied(
+    browser: Browser, folder: Path, studies: list[dict[str, Any]]
+) -> None:
+    setting = studies[1]["result"]["proofs"][0]["setting"]
+    browser.open((folder / "one.html").as_uri() + "?lang=en")
+    rows = browser.js(
+        "return [...document.querySelectorAll('#winner-0 tbody tr')].map((r) => [...r.cells].map((c) => c.textContent.trim()))"
+    )
+    assert {name: value for name, _, value in rows} == {name: str(v) for name, v in setting.items()}
+    browser.driver.execute_cdp_cmd(
+        "Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
+    )
+    copied = []
+    for name in ("sysctl", "command"):
+        browser.js("document.querySelector(`[data-copy='winner-0-${arguments[0]}']`).click()", name)
+        browser.wait(f"document.querySelector('[data-copy=winner-0-{name}] ~ .said').textContent")
+        copied.append(
+            browser.driver.execute_async_script(
+                "const done = arguments[0]; navigator.clipboard.readText().then(done, (e) => done(String(e)))"
+            )
+        )
+    conf, command = copied
+    assert f"net.ipv4.tcp_congestion_control = {setting['net.ipv4.tcp_congestion_control']}\n" in conf
+    # a simulation proves nothing of a machine
+    assert command == f"sudo netdyno tune apply {studies[1]['name']} --unproven\n"
+    assert "on a simulation" in browser.js("return document.querySelector('#winner-0 .under').textContent")
+
+
+def test_lines_of_sysctl_conf() -> None:
+    setting = {
+        "net.core.somaxconn": 8192,
+        "net.ipv4.tcp_wmem.max": 67108864,
+        "net.ipv4.tcp_rmem.default": 262144,
+        "net.ipv4.ip_local_port_range.low": 1024,
+        "dev.eth0.gro_flush_timeout": 20000,
+    }
+    text = winning.sysctl_conf("x", setting, {"net.ipv4.ip_local_port_range.high": 61000})
+    assert text.splitlines() == [
+        "# netdyno: x",
+        "net.core.somaxconn = 8192",
+        "# dev.eth0.gro_flush_timeout = 20000 belongs to a device: netdyno tune apply sets it",
+        "net.ipv4.tcp_wmem = 4096 16384 67108864",
+        # how large the third is by itself depends on the memory
+        "# net.ipv4.tcp_rmem.default = 262144: the other numbers of net.ipv4.tcp_rmem differ from machine to machine",
+        "net.ipv4.ip_local_port_range = 1024 61000",
+    ]
+
+
+def test_a_null_result_is_grey(studies: list[dict[str, Any]]) -> None:
+    null = json.loads(json.dumps(studies[1]))
+    null["result"]["proven"] = False
+    for proof in null["result"]["proofs"]:
+        proof |= {"proven": False, "verdict": "no effect"}
+        for counter in proof["comparison"]["counters"]:
+            counter["a"] = 0.0
+    page = explorer.build([null])
+    assert page.state == "same"
+    assert "\u2068throughput\u2069: the baseline never hit this limit." in [one.plain() for one in page.said]
+    null["result"]["proofs"][0]["comparison"]["counters"][0]["a"] = 3.0
+    assert not any("never hit" in one.plain() for one in explorer.build([null]).said)
+    null["result"]["proofs"][0]["verdict"] = "worse"
+    assert explorer.build([null]).state == "fail"
 
 
 def test_it_says_what_is_proven_and_what_is_not(studies: list[dict[str, Any]]) -> None:

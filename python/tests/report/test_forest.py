@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netdyno.report.forest import LEFT, MIDDLE, Change, change, forest
+from netdyno.stats.comparison import Finding, Verdict
+from netdyno.stats.observation import Metric
 from netdyno.stats.paired import effect
-from netdyno.tuning.compare import Finding, Verdict
-from netdyno.tuning.model import Metric
 
 SVG = "{http://www.w3.org/2000/svg}"
 ZERO = LEFT + MIDDLE / 2

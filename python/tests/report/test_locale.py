@@ -60,9 +60,9 @@ def test_reader_knows_continued_lines_escapes_and_fuzzy() -> None:
 
 
 def test_messages_nest_and_isolate_what_names_hold() -> None:
-    inner = M("{n} of {total} thresholds hold.", n="1", total="2")
+    inner = M("{n} of {total} thresholds pass.", n="1", total="2")
     assert (
-        M("The measurement is valid. {held}", held=inner)
+        M("The measurement is valid. {passing}", passing=inner)
         .plain(catalogue("ko"))
         .startswith("측정은 유효합니다.")
     )

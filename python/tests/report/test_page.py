@@ -11,14 +11,27 @@ from typing import Any
 import pytest
 from hdrh.histogram import HdrHistogram
 
-from netdyno.model import Sample
-from netdyno.report import charts, flows, inline, percentiles, render, render_folder, tables
+from netdyno.core.model import Sample
+from netdyno.core.result import Result
+from netdyno.report import (
+    charts,
+    flows,
+    inline,
+    judged,
+    opening,
+    percentiles,
+    render,
+    render_folder,
+    tables,
+    thresholds,
+)
 from netdyno.report.legs import leg_view
+from netdyno.report.locale import catalogue
 from netdyno.report.page import build, environment
 from netdyno.report.series import coarsen, in_order, without_stub
 from netdyno.report.series_csv import series_csv
 from netdyno.report.verdict import verdict
-from netdyno.result import Result
+from netdyno.stats.metric import GroupMetric
 
 Json = dict[str, Any]
 
@@ -91,6 +104,138 @@ def test_alike_reasons_are_said_once(result: Json) -> None:
     assert "a · web" in said[0].plain()
     assert "42.0" in said[0].plain()
     assert "worst of 3" in said[0].plain()
+
+
+def test_figures_have_the_limits_that_they_were_judged_by(result: Json) -> None:
+    one = typed(result, legs=result["legs"][:1])
+    throughput, loss, slow, generator, dut = opening.opening(one).figures
+    assert (slow.value.replace("\u202f", " "), slow.mark) == ("6.51 ms", "bad")
+    assert slow.limit is not None and slow.limit.plain() == "limit ≤\u00a05\u202fms"
+    assert throughput.limit is not None and "sensors" in throughput.limit.plain()
+    assert loss.mark == "good"
+    assert generator.sort == max(w.cpu for r in one.legs[0].repetitions for w in r.workers)
+    series = [
+        p.cpu
+        for r in one.legs[0].repetitions
+        for p in r.dut["mosquitto"].cpu_series
+        if r.phases.warmup < p.t <= r.phases.warmup + r.phases.measure
+    ]
+    assert dut.sort == pytest.approx(sum(series) / len(series))
+    assert opening.opening(typed(result, thresholds=[], legs=result["legs"][:1])).figures[2].limit is None
+
+
+def test_failing_legs_and_thresholds_stand_first(result: Json) -> None:
+    turned = typed(result, legs=[*reversed(result["legs"])])
+    assert [row[1].sort for row in opening.opening(turned).legs.rows] == ["iot mixed", "fast path"]
+    many = typed(result, legs=[result["legs"][1] | {"name": str(i)} for i in range(9)] + result["legs"][:1])
+    o = opening.opening(many)
+    assert [len(o.legs.rows), len(o.passed.rows)] == [1, 9]
+    failed, passed = thresholds.judged(typed(result))
+    assert [row[1].sort for row in failed.table.rows] == ["web.delay.request.p99"]
+    assert len(passed.table.rows) == len(passed.bullets) == 5
+
+
+@pytest.mark.parametrize(
+    ("metric", "kind", "bound", "unit"),
+    [("web.delay.request.p99", "max", 5e6, "ns"), ("sensors.loss", "max", 0.001, "ratio"),
+     ("sensors.messages_delivered.rate", "min", 2900, "/s"), ("sensors.errors.timeout", "max", 10, "count"),
+     ("web.lateness.p99", "max", 1e6, "ns")],
+)  # fmt: skip
+def test_the_plot_is_of_what_was_judged(
+    result: Json, metric: str, kind: str, bound: float, unit: str
+) -> None:
+    t = {
+        "leg": "iot mixed",
+        "metric": metric,
+        "bound": bound,
+        "kind": kind,
+        "value": 1.0,
+        "passed": False,
+        "n": 2,
+    }
+    over_time, each = judged.judged(typed(result, thresholds=[t])).charts
+    assert over_time["limit"]["value"] == each["limit"]["value"] == bound
+    assert over_time["unit"] == each["unit"] == unit
+    values = over_time["views"][0]["lines"][0]["values"]
+    assert len(values) == len(over_time["trial"]["t"])
+    reps = typed(result).legs[0].repetitions
+    found = [GroupMetric.parse(metric).of(r) for r in reps]
+    assert each["views"][0]["lines"][0]["values"] == found
+    if metric == "sensors.messages_delivered.rate":
+        worst = reps[found.index(min(found))]
+        assert values[5] == pytest.approx(
+            worst.series[5].groups["sensors"].counts.messages_delivered, rel=1e-5
+        )
+    if unit == "count":
+        # counted from where the phase begins that the limit is of
+        assert values[0] is None
+        assert values[-1] >= max(found)
+
+
+def test_what_fails_unasked_is_plotted_too(result: Json) -> None:
+    check = {"leg": "iot mixed", "group": "web", "check": "delivery", "value": 0, "limit": 1, "passed": False}
+    (one,) = judged.judged(typed(result, thresholds=[], checks=[check])).charts
+    assert one["title"] == {"t": "Messages per second"}
+    assert judged.judged(typed(result, thresholds=[])).charts == []
+
+
+def test_a_search_opens_with_what_it_found(result: Json) -> None:
+    trial = {
+        "number": 1,
+        "leg": "64B@load=20000",
+        "load": 20000,
+        "seconds": 1,
+        "sent": 20000,
+        "lost": 0,
+        "loss": 0,
+    }
+    found = {"goal": "ndr", "loss_ratio": 0, "load": 20000, "bits": 1.024e7, "interval": [19e3, 21e3],
+             "limit": "dut", "stop": "resolution", "trials": 11}  # fmt: skip
+    part = {"name": "64B", "frame": 64, "most": 30000, "findings": [found], "trials": [trial]}
+    search = {"kind": "throughput", "strategy": "binary", "unit": "frames/s", "resolution": 0.01,
+              "confidence": 0.99, "seconds": 1, "planned": 20, "valid": True, "parts": [part]}  # fmt: skip
+    legs = [leg | {"levels": {"load": i}} for i, leg in enumerate(result["legs"])]
+    one = typed(result, search=search, legs=legs)
+    assert opening.opening(one).legs.rows == []
+    # a load above the edge is meant to fail, and what was tried is no grid of levels
+    assert judged.judged(one).charts == []
+    assert "factors" not in build(one, "{}", "", "").charts
+    assert "| 64B | NDR | 20,000 /s | 10.2 Mbit/s |" in opening.paragraph(one)
+
+
+def test_many_reasons_are_not_all_said_at_the_top(result: Json) -> None:
+    reasons = [
+        {"code": "ND-90-03", "what": "", "value": 0.5, "limit": 0.2, "leg": f"leg {i}"} for i in range(20)
+    ]
+    said = verdict(typed(result, valid=False, reasons=reasons, thresholds=[])).points
+    assert len(said) == 7
+    assert said[-1].plain() == "14 more reasons stand at the trials."
+
+
+def test_of_passed_thresholds_one_with_a_margin_is_plotted(result: Json) -> None:
+    passed = [t | {"passed": True} for t in result["thresholds"]]
+    passed = [next(t for t in passed if t["metric"] == "probe.errors"), *passed]
+    about = judged.judged(typed(result, thresholds=passed)).about
+    assert about is not None
+    assert about.plain().startswith("Judged by \u2068iot mixed / sensors.delay.publish.p99\u2069 ≤")
+    assert judged.judged(typed(result, thresholds=passed[:1])).charts
+
+
+def test_the_paragraph_says_it_all_and_is_plain_markdown(result: Json) -> None:
+    text = opening.paragraph(typed(result))
+    assert text.startswith("**Fail: iot-demo.** The measurement is valid. 5 of 6 thresholds pass.")
+    assert "| iot mixed | 4,241 /s ✓ sensors: 2,994 /s, limit ≥ 2,900 /s |" in text
+    assert "AMD EPYC 7543" in text
+    assert text.rstrip().endswith("`netdyno demo --repetitions 2`")
+    assert "**불합격: iot-demo.**" in opening.paragraph(typed(result), catalogue("ko"))
+    alone = opening.paragraph(typed(result, legs=result["legs"][:1], thresholds=[]))
+    assert "| Throughput | Loss |" in alone
+    assert "iot mixed" not in alone
+    evil = typed(result, name="[a](b) | <x>\n# `c`", command=["a`b"], id="`x`")
+    said = opening.paragraph(evil)
+    assert r"\[a\](b) \| \<x\> \# \`c\`" in said
+    assert said.splitlines()[-1].count("`") == 4
+    assert [line for line in said.splitlines() if line.startswith("#")] == []
 
 
 def test_nothing_measured_is_not_blamed_on_the_generator(result: Json) -> None:

@@ -11,7 +11,7 @@ def plain(text: str) -> str:
 
 @pytest.mark.parametrize(
     ("ns", "text"),
-    [(0, "0 ns"), (850, "850 ns"), (1_234, "1.23 µs"), (999.6, "1 000 ns"), (12_345_678, "12.3 ms"),
+    [(0, "0 ns"), (850, "850 ns"), (1_234, "1.23 µs"), (999.6, "1,000 ns"), (12_345_678, "12.3 ms"),
      (1.2e9, "1.20 s"), (75e9, "75.0 s"), (None, "–"), (float("nan"), "–")],
 )  # fmt: skip
 def test_duration(ns: float | None, text: str) -> None:
@@ -34,23 +34,23 @@ def test_percent_never_rounds_up_to_all(ratio: float, text: str) -> None:
 
 
 def test_rates_and_counts() -> None:
-    assert plain(units.rate(4241.37)) == "4 241 /s"
+    assert plain(units.rate(4241.37)) == "4,241 /s"
     assert plain(units.rate(1_477_245)) == "1.477 M/s"
     assert plain(units.rate(2.5)) == "2.50 /s"
     assert plain(units.scaled(12_345_678, "bit/s")) == "12.3 Mbit/s"
-    assert plain(units.count(59_089_828)) == "59 089 828"
+    assert plain(units.count(59_089_828)) == "59,089,828"
 
 
 def test_a_chosen_limit_has_no_false_zeros() -> None:
-    assert [plain(units.exact(t)) for t in ("5.00 ms", "0.100 %", "95.0 %", "100 ms", "1 000 /s", "2.50 s")] == [
-        "5 ms", "0.1 %", "95 %", "100 ms", "1 000 /s", "2.5 s",
+    assert [plain(units.exact(t)) for t in ("5.00 ms", "0.100 %", "95.0 %", "100 ms", "1,000 /s", "2.50 s")] == [
+        "5 ms", "0.1 %", "95 %", "100 ms", "1,000 /s", "2.5 s",
     ]  # fmt: skip
 
 
 def test_span_says_a_shared_unit_once() -> None:
     assert plain(units.span(units.duration(1.65e6), units.duration(1.79e6))) == "1.65 … 1.79 ms"
     assert plain(units.span(units.duration(900e3), units.duration(1.1e6))) == "900 µs … 1.10 ms"
-    assert plain(units.span(units.count(12_345), units.count(23_345))) == "12 345 … 23 345"
+    assert plain(units.span(units.count(12_345), units.count(23_345))) == "12,345 … 23,345"
 
 
 @pytest.mark.parametrize(

@@ -10,24 +10,28 @@ from typing import Any
 
 import pytest
 
+import netdyno
 from netdyno.cli import tune_compare
 from netdyno.cli.app import call
 from netdyno.errors import Error
-from netdyno.tuning import benches, study
+from netdyno.experiment import study
+from netdyno.experiment.pairs import Spare, measure_pairs
+from netdyno.experiment.record import Record
+from netdyno.lab import topology
+from netdyno.stats.pairs import valid
+from netdyno.tuning import benches, comparing
 from netdyno.tuning.bench import Spec
-from netdyno.tuning.here import Here
+from netdyno.tuning.host_state import HostState
 from netdyno.tuning.model import Scope
-from netdyno.tuning.record import Record
 from netdyno.tuning.registry import registry
-from netdyno.tuning.trials import Spare, measure_pairs, valid
 
 from ..conftest import root
 from .test_paired import Noisy
 from .test_verdicts import Stolen
 
 
-def one(name: str, scope: Scope = Scope.NAMESPACE, state: Any = "there") -> Here:
-    return Here(name, registry().find(name), scope, state, 1, 0, 10)
+def one(name: str, scope: Scope = Scope.NAMESPACE, state: Any = "there") -> HostState:
+    return HostState(name, registry().find(name), scope, state, 1, 0, 10)
 
 
 THERE = {
@@ -118,7 +122,7 @@ def noisy(monkeypatch: pytest.MonkeyPatch) -> None:
             large = setting.get("net.core.somaxconn", 0) > 5000
             return super().measure({"gain": 60, "moves": 9} if large else {}, seed)
 
-    monkeypatch.setattr(tune_compare, "NamespaceBench", Made)
+    monkeypatch.setattr(comparing, "NamespaceBench", Made)
     monkeypatch.setattr(tune_compare, "need_root", lambda: None)
     monkeypatch.setattr(benches, "tunables", lambda spec: THERE)
 
@@ -207,7 +211,7 @@ def test_a_comparison_of_too_few_pairs_says_what_it_lost_and_how_to_go_on(
             seen = super().measure(setting, seed)
             return replace(seen, counters={**seen.counters, "TcpExtListenOverflows": float(not setting)})
 
-    monkeypatch.setattr(tune_compare, "NamespaceBench", Made)
+    monkeypatch.setattr(comparing, "NamespaceBench", Made)
     monkeypatch.setattr(tune_compare, "need_root", lambda: None)
     monkeypatch.setattr(benches, "tunables", lambda spec: THERE)
     share = 0.0
@@ -231,3 +235,30 @@ def test_a_comparison_of_too_few_pairs_says_what_it_lost_and_how_to_go_on(
     share = 1.0
     assert call(["tune", "calibrate", "wrk"]) == 90
     assert "0 of the 2 that a noise takes, 8 lost to steal" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_script_compares_as_the_verb_does(noisy: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topology, "need_root", lambda: None)
+    told: list[tuple[int, int]] = []
+    study = netdyno.compare(
+        {"net.core.somaxconn": 4000}, {"net.core.somaxconn": 8192}, workload="ab", pairs=8,
+        on_trial=lambda done, of: told.append((done, of)),
+    )  # fmt: skip
+    assert study.valid
+    assert study.verdict("throughput") == "better"
+    assert "throughput better" in study.said
+    assert len(study.pairs("throughput")) == 8
+    assert told[-1] == (16, 16)
+    frame = study.to_pandas()
+    assert frame.loc["throughput", "low"] > 0
+    assert frame.loc["throughput", "verdict"] == "better"
+    assert "net.core.somaxconn=8192" in study._repr_html_()
+    # the run that it is kept as has both settings with their trials
+    kept = netdyno.load(study.run)
+    assert {leg.name: len(leg.repetitions) for leg in kept.result.legs} == {
+        "net.core.somaxconn=4000": 8,
+        "net.core.somaxconn=8192": 8,
+    }
+    with pytest.raises(netdyno.Error) as refused:
+        study.pairs("none")
+    assert refused.value.code == "ND-104-52"

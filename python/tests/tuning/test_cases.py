@@ -10,10 +10,10 @@ import pytest
 
 from netdyno.cli.app import call
 from netdyno.errors import Error
+from netdyno.lab.workload import WORKLOADS
+from netdyno.stats.observation import Observation
 from netdyno.tuning import cases
 from netdyno.tuning.cases import CONTROL_PAIRS, Case, Check, look
-from netdyno.tuning.model import Observation
-from netdyno.workload import WORKLOADS
 
 from ..conftest import root
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netdyno.tuning import counters, sockets
+from netdyno.lab import counters, sockets
+from netdyno.stats.comparison import known
 
 SNMP = """\
 Tcp: RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens CurrEstab RetransSegs
@@ -101,9 +102,9 @@ def test_counters_move_and_gauges_are_told_as_they_are() -> None:
 
 def test_a_counter_is_found_on_whichever_host_or_device_it_is() -> None:
     there = {"TcpExtTW": 1.0, "client/TcpExtTW": 2.0, "dev.eth0.tx_dropped": 0.0, "dev.eth0.tx_bytes": 9.0}
-    assert counters.known(["TcpExtTW"], there) == ["TcpExtTW", "client/TcpExtTW"]
-    assert counters.known(["dev.*.tx_dropped"], there) == ["dev.eth0.tx_dropped"]
-    assert counters.known(["dev.*.rx_dropped", "TcpExt"], there) == []
+    assert known(["TcpExtTW"], there) == ["TcpExtTW", "client/TcpExtTW"]
+    assert known(["dev.*.tx_dropped"], there) == ["dev.eth0.tx_dropped"]
+    assert known(["dev.*.rx_dropped", "TcpExt"], there) == []
 
 
 def test_what_tcp_knows_of_its_connections() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netdyno.tuning import sockets
+from netdyno.lab import sockets
 from netdyno.tuning.gauges import Connections, ports_taken, shortage
 
 MOST = 212992

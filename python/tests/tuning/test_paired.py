@@ -13,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from netdyno.experiment.pairs import Spare, measure_pairs
 from netdyno.stats import paired
-from netdyno.tuning import calibrate, race, trials
-from netdyno.tuning.compare import Verdict, judge, repeats
-from netdyno.tuning.model import Metric, Observation, Setting
+from netdyno.stats.comparison import Verdict, judge, repeats
+from netdyno.stats.observation import Metric, Observation, Setting
+from netdyno.stats.pairs import Limits, disturbed, valid
+from netdyno.tuning import calibrate, race
 
 METRICS = {
     "throughput": Metric("throughput", "bit/s", "higher"),
@@ -140,7 +142,7 @@ def test_a_against_a_is_claimed_no_more_often_than_stated(noise: dict[str, Any])
     level, claims = 0.05, 0
     for run in range(200):
         bench = Noisy(run, **noise)
-        pairs = trials.measure_pairs(bench, {}, {"moves": 9}, 8, run)
+        pairs = measure_pairs(bench, {}, {"moves": 9}, 8, run)
         found = judge(pairs, METRICS, ["TcpExtListenOverflows"], level=level)
         assert found.mechanism
         claims += any(one.verdict in (Verdict.BETTER, Verdict.WORSE) for one in found.findings)
@@ -153,7 +155,7 @@ def test_a_race_among_equals_claims_no_more_often_than_stated() -> None:
     for run in range(200):
         bench = Noisy(run, resemblance=0.5)
         winner = race.race(bench, {}, equals, "throughput", run)[0].candidate
-        pairs = trials.measure_pairs(bench, {}, equals[winner], 8, run + 1)
+        pairs = measure_pairs(bench, {}, equals[winner], 8, run + 1)
         found = judge(pairs, METRICS, ["TcpExtListenOverflows"])
         claims += any(one.verdict in (Verdict.BETTER, Verdict.WORSE) for one in found.findings)
     assert claims / 200 <= 0.05
@@ -161,7 +163,7 @@ def test_a_race_among_equals_claims_no_more_often_than_stated() -> None:
 
 def test_a_win_needs_its_mechanism() -> None:
     def verdicts(setting: Setting) -> dict[str, Verdict]:
-        pairs = trials.measure_pairs(Noisy(1), {}, setting, 8, 1)
+        pairs = measure_pairs(Noisy(1), {}, setting, 8, 1)
         found = judge(pairs, METRICS, ["TcpExtListenOverflows"])
         return {one.metric.name: one.verdict for one in found.findings}
 
@@ -205,20 +207,20 @@ def test_a_disturbed_trial_is_measured_again() -> None:
             return Observation(setting, seen.metrics, counters, seconds=1.0)
 
     told: list[tuple[int, int]] = []
-    spare = trials.Spare(8)
-    pairs = trials.measure_pairs(
+    spare = Spare(8)
+    pairs = measure_pairs(
         Disturbed(1), {}, {}, 4, 1, spare=spare, progress=lambda n, of, _: told.append((n, of))
     )
-    assert len(trials.valid(pairs)) == 4
+    assert len(valid(pairs)) == 4
     # each in its own place, and no more than that
     assert told[-1] == (10, 10)
     assert (spare.left, spare.again) == (6, {"steal": 2})
     assert judge(pairs, METRICS, [], again=spare.again).again == {"steal": 2}
-    strict = trials.measure_pairs(Disturbed(1), {}, {}, 2, 1, limits=trials.Limits(steal=0.001))
-    assert trials.valid(strict) == []
+    strict = measure_pairs(Disturbed(1), {}, {}, 2, 1, limits=Limits(steal=0.001))
+    assert valid(strict) == []
     assert strict[0][0].why == "steal 1%"
     assert judge(strict, METRICS, []).lost == {"steal": 2}
-    assert trials.disturbed({"psi.memory.full": 5e5, "psi.io.full": 9e5}, 1.0, trials.Limits()) == (
+    assert disturbed({"psi.memory.full": 5e5, "psi.io.full": 9e5}, 1.0, Limits()) == (
         "memory pressure 50%, disk pressure 90%"
     )
 
@@ -252,14 +254,14 @@ def test_a_race_counts_what_can_be_nothing() -> None:
 
 
 def test_a_calibration_tells_the_noise_and_is_kept() -> None:
-    pairs = trials.measure_pairs(Noisy(1), {}, {}, 12, 1)
+    pairs = measure_pairs(Noisy(1), {}, {}, 12, 1)
     made = calibrate.calibration("noisy over nothing", pairs, METRICS)
     noise = {one.metric.name: one for one in made.noise}
     assert 0.03 < noise["throughput"].spread < 0.12
     assert 0.03 < noise["throughput"].detectable < 0.25
     assert noise["failed"].detectable == math.inf
     assert all(one.p > 0.05 for one in made.noise)
-    resembling = calibrate.calibration("x", trials.measure_pairs(Noisy(1, 0.95), {}, {}, 30, 1), METRICS)
+    resembling = calibrate.calibration("x", measure_pairs(Noisy(1, 0.95), {}, {}, 30, 1), METRICS)
     assert resembling.noise[0].resemblance > 0.5
     calibrate.save(made)
     assert calibrate.load("noisy over nothing") == made
@@ -270,6 +272,6 @@ def test_a_calibration_tells_the_noise_and_is_kept() -> None:
 
 def test_a_calibration_is_for_as_many_pairs_as_a_comparison_takes() -> None:
     """Six pairs prove nothing of three metrics: the change is that which a comparison of eight would see."""
-    made = calibrate.calibration("x", trials.measure_pairs(Noisy(1), {}, {}, 5, 1), METRICS)
+    made = calibrate.calibration("x", measure_pairs(Noisy(1), {}, {}, 5, 1), METRICS)
     assert (made.pairs, made.for_pairs) == (5, 7)
     assert made.noise[0].detectable < math.inf

@@ -10,12 +10,12 @@ import pytest
 from netdyno.cli import tune_recommend
 from netdyno.cli.app import call
 from netdyno.errors import Error
+from netdyno.experiment.record import Record
+from netdyno.stats.observation import Observation, Setting
 from netdyno.tuning import features as looking
 from netdyno.tuning.features import distance, features
 from netdyno.tuning.learn import Place, learn
-from netdyno.tuning.model import Observation, Setting
 from netdyno.tuning.recommend import BASELINE, Case, Context, Experience, Judgement, judge, recommend
-from netdyno.tuning.record import Record
 from netdyno.tuning.simulated import CC, IDLE, RMEM, WMEM, Simulated
 from netdyno.tuning.simulated import Path as Way
 

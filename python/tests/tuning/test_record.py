@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from netdyno.errors import Error
-from netdyno.tuning.record import Record, read
+from netdyno.experiment.record import Record, read
 from netdyno.tuning.simulated import QUEUE, Simulated
 
 PLAN = {"what": "test", "seed": 1}

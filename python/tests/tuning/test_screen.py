@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from netdyno.errors import Error
-from netdyno.tuning.model import Observation, Scale, Setting
-from netdyno.tuning.record import Record
+from netdyno.experiment.record import Record
+from netdyno.stats.observation import Observation, Setting
+from netdyno.tuning.model import Scale
 from netdyno.tuning.screen import Screening, cost, plan, screen
 from netdyno.tuning.simulated import CC, IDLE, INERT, QUEUE, RMEM, WMEM, Simulated
 from netdyno.tuning.space import axis, space

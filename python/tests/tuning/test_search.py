@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from netdyno.errors import Error
+from netdyno.experiment.record import Record, read
+from netdyno.stats.comparison import Verdict, where_to
+from netdyno.stats.observation import Observation, Setting
+from netdyno.stats.pairs import Limits, gated
 from netdyno.tuning import pareto
-from netdyno.tuning.compare import Verdict, where_to
-from netdyno.tuning.model import Observation, Setting
 from netdyno.tuning.prove import MOST, Limit, Planned, Proof, plan
-from netdyno.tuning.record import Record, read
 from netdyno.tuning.search import Budget, Found, Goal, corners, search
 from netdyno.tuning.simulated import CC, GRO, IDLE, INERT, METRICS, QUEUE, RMEM, WMEM, Simulated
 from netdyno.tuning.simulated import Path as Way
 from netdyno.tuning.space import space
-from netdyno.tuning.trials import Limits, gated
 
 FAST = Goal(("throughput",), (Limit("failed", 0),))
 BOTH = Goal(("throughput", "latency_p99"), (Limit("failed", 0),))

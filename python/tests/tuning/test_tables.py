@@ -14,10 +14,10 @@ import pytest
 from netdyno.cli import tune_reproduce
 from netdyno.cli.app import call
 from netdyno.errors import Error
-from netdyno.tuning import benches, tables
-from netdyno.tuning.model import Metric, Observation, Setting
-from netdyno.tuning.record import Record
-from netdyno.workload import WORKLOADS
+from netdyno.experiment.record import Record
+from netdyno.lab.workload import WORKLOADS
+from netdyno.stats.observation import Metric, Observation, Setting
+from netdyno.tuning import benches, comparing, tables
 
 from .test_benches import one
 from .test_paired import Noisy
@@ -139,7 +139,7 @@ def test_the_verb_says_what_was_left_out_and_keeps_what_it_found(
     there = {"net.core.somaxconn": one("net.core.somaxconn")}
     monkeypatch.setattr(tune_reproduce, "need_root", lambda: None)
     monkeypatch.setattr(benches, "tunables", lambda spec: there)
-    monkeypatch.setattr(tune_reproduce, "NamespaceBench", lambda spec, allow, shield: Web(spec.workload))
+    monkeypatch.setattr(comparing, "NamespaceBench", lambda spec, allow, shield: Web(spec.workload))
     figures = ["--figures", str(small.with_name("figures")), "--html", str(small.with_name("page.html"))]
     assert call(["tune", "reproduce", str(small), "--load", "0.5", "--repeat", "8", *figures]) == 0
     assert "web latency_mean" in small.with_name("figures").joinpath("table-1.svg").read_text()
@@ -172,9 +172,7 @@ def test_what_steal_takes_of_a_table_is_measured_again_or_said(
     there = {"net.core.somaxconn": one("net.core.somaxconn")}
     monkeypatch.setattr(tune_reproduce, "need_root", lambda: None)
     monkeypatch.setattr(benches, "tunables", lambda spec: there)
-    monkeypatch.setattr(
-        tune_reproduce, "NamespaceBench", lambda spec, allow, shield: Disturbed(spec.workload)
-    )
+    monkeypatch.setattr(comparing, "NamespaceBench", lambda spec, allow, shield: Disturbed(spec.workload))
     command = ["tune", "reproduce", str(small), "--load", "0.5", "--repeat", "8"]
     assert call([*command, "--spare", "4", "--json"]) == 90
     out, err = capsys.readouterr()

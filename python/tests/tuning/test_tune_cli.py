@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from netdyno.cli.app import call
-from netdyno.cli.tune_bench import Patient
 from netdyno.errors import Error
-from netdyno.interrupt import Interrupts
-from netdyno.tuning.model import Observation, Setting
-from netdyno.tuning.record import Record, read
+from netdyno.experiment.record import Record, read
+from netdyno.stats.observation import Observation, Setting
+from netdyno.system.interrupt import Interrupts
+from netdyno.tuning.driven import Patient
 from netdyno.tuning.simulated import Simulated
 
 SCREEN = ["tune", "screen", "sim", "--trajectories", "4"]
@@ -25,6 +25,7 @@ SEARCH = ["tune", "search", "sim", "--for", "throughput", "--limit", "failed=0",
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("NETDYNO_STATE", str(tmp_path))
+    monkeypatch.setenv("NETDYNO_RUNS", str(tmp_path / "runs"))
     return tmp_path / "tuning"
 
 

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from netdyno.errors import Error
+from netdyno.experiment.pairs import Spare, measure_pairs
 from netdyno.stats import paired
-from netdyno.stats.compare import among, holm
+from netdyno.stats.comparison import Comparison, Verdict, judge
+from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.stats.ranks import SignedRanks
-from netdyno.tuning import calibrate, trials
-from netdyno.tuning.compare import Comparison, Verdict, judge
-from netdyno.tuning.model import Metric, Observation, Setting
+from netdyno.stats.unpaired import among, holm
+from netdyno.tuning import calibrate
 
 LEVELS = st.sampled_from([0.01, 0.0125, 0.05, 0.1, 0.3, 0.5])
 COUNTS = st.integers(-3, 3).map(float)
@@ -126,9 +127,9 @@ class Stolen:
         return Observation(setting, {"throughput": value}, counters, seconds=1.0)
 
 
-def compared(bench: Stolen, spare: int | None = None, pairs: int = 8) -> tuple[Comparison, trials.Spare]:
-    rest = trials.Spare(2 * pairs if spare is None else spare)
-    found = trials.measure_pairs(bench, {}, {"x": 1}, pairs, 1, spare=rest)
+def compared(bench: Stolen, spare: int | None = None, pairs: int = 8) -> tuple[Comparison, Spare]:
+    rest = Spare(2 * pairs if spare is None else spare)
+    found = measure_pairs(bench, {}, {"x": 1}, pairs, 1, spare=rest)
     return judge(found, bench.metrics, ["TcpExtTW"], again=rest.again), rest
 
 
@@ -171,7 +172,7 @@ def test_what_fails_by_itself_has_but_half_of_the_spare() -> None:
 
 
 def test_a_calibration_of_too_few_pairs_is_none() -> None:
-    pairs = trials.measure_pairs(Stolen(1.0), {}, {}, 4, 1)
+    pairs = measure_pairs(Stolen(1.0), {}, {}, 4, 1)
     with pytest.raises(Error, match="0 of the 2 that a noise takes, 4 lost to steal") as caught:
         calibrate.calibration("x", pairs, Stolen.metrics)
     assert (caught.value.code, caught.value.exit_code) == ("ND-90-31", 90)

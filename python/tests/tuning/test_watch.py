@@ -12,7 +12,7 @@ import pytest
 
 from netdyno.cli.app import call
 from netdyno.errors import Error
-from netdyno.tuning.model import Value
+from netdyno.stats.observation import Value
 from netdyno.tuning.registry import registry
 from netdyno.tuning.watch import (
     Action,

@@ -1,20 +1,28 @@
 //! A graph's file, read strictly and checked: everything that is wrong is told at once, and nothing is opened.
 
-use crate::graph::edges::{self, Edge, End, Ends, listed};
+use crate::graph::edges::{self, Edge, EdgeEnd, Ends, listed};
+use crate::queue_pairs::NamedQueues;
 use dpdk::Device;
 use element::kind::{Settings, is_name};
 use element::registry::Registry;
-use profile::graph::{Affinity, ElementSpec, GraphFile, GraphPort, MOST_PORTS, Replicas};
-use profile::{Error, Worker, read_value};
+use profile::graph::{Affinity, Direction, ElementSpec, GraphFile, GraphPort, MOST_PORTS, Replicas, queue};
+use profile::{Error, check_worker, read_value};
 use protocol::problem::closest;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// Faults that are told: who has more looks at these first.
 const FAULTS: usize = 100;
 /// Most replicas of an element.
 const REPLICAS: usize = 32;
+
+impl fmt::Debug for CheckedGraph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CheckedGraph({:?})", self.names())
+    }
+}
 
 /// A graph that can be opened.
 pub struct CheckedGraph {
@@ -26,53 +34,69 @@ pub struct CheckedGraph {
     pub edges: Vec<Edge>,
 }
 
-/// A direction of a port, by the name of its queues.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
-    /// `rx`.
-    Receive,
-    /// `tx`.
-    Transmit,
-}
-
-impl Direction {
-    /// In names.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Receive => "rx",
-            Self::Transmit => "tx",
-        }
-    }
-}
-
-/// The port, direction and queue that `inside.rx` or `inside.rx1` names.
-pub fn queue(name: &str) -> Option<(&str, Direction, Option<u16>)> {
-    let (port, queue) = name.rsplit_once('.')?;
-    let (direction, number) = match (queue.strip_prefix("rx"), queue.strip_prefix("tx")) {
-        (Some(number), _) => (Direction::Receive, number),
-        (_, Some(number)) => (Direction::Transmit, number),
-        _ => return None,
-    };
-    let digits =
-        || number.bytes().all(|digit| digit.is_ascii_digit()) && (number == "0" || !number.starts_with('0'));
-    match number {
-        "" => Some((port, direction, None)),
-        number if digits() => Some((port, direction, Some(number.parse().ok()?))),
-        _ => None,
-    }
-}
-
 impl CheckedGraph {
     /// Read and check `value`. Bad form gives faults of the parts that are badly formed; content is checked in the rest.
     pub fn read(value: &Value, registry: &Registry) -> Result<Self, Vec<Error>> {
-        let mut checker = Checker { registry, faults: Vec::new(), broken: BTreeSet::new() };
+        let mut checker = Checker::new(registry, false);
         let checked = checker.read(value);
-        let mut faults = checker.faults;
-        faults.truncate(FAULTS);
-        match checked {
-            Some(checked) if faults.is_empty() => Ok(checked),
-            _ => Err(faults),
+        checker.end(checked)
+    }
+
+    /// Check the graph of a run, whose ports and workers are checked with the rest of its profile.
+    pub fn of_run(file: GraphFile, registry: &Registry) -> Result<Self, Vec<Error>> {
+        let mut checker = Checker::new(registry, true);
+        let checked = checker.content(file, true);
+        checker.end(Some(checked)).map_err(|mut faults| {
+            faults.iter_mut().for_each(|fault| fault.at = format!("transport.dpdk.{}", fault.at));
+            faults
+        })
+    }
+
+    /// How many queues of a port the edges name: those that are numbered, or all of them.
+    pub fn named_queues(&self, port: &str) -> NamedQueues {
+        let numbers = |wanted| {
+            let ends = self.edges.iter().flat_map(|edge| [&edge.from, &edge.to]);
+            let own =
+                ends.filter_map(|name| queue(name)).filter(|(of, way, _)| *of == port && *way == wanted);
+            own.map(|(.., number)| number.map(|number| usize::from(number) + 1)).collect::<Vec<_>>()
+        };
+        let named = |direction| match numbers(direction) {
+            all if all.contains(&None) => None,
+            all => Some(all.into_iter().flatten().max().unwrap_or(1)),
+        };
+        NamedQueues { rx: named(Direction::Receive), tx: named(Direction::Transmit) }
+    }
+
+    /// The names of all that edges connect, in the order in which they do.
+    pub fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for name in self.edges.iter().flat_map(|edge| [&edge.from, &edge.to]) {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
         }
+        names
+    }
+
+    /// What leads to `name`.
+    pub fn before<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.edges.iter().filter(move |edge| edge.to == name).map(|edge| edge.from.as_str())
+    }
+
+    /// Where `name` leads.
+    pub fn after<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.edges.iter().filter(move |edge| edge.from == name).map(|edge| edge.to.as_str())
+    }
+
+    /// The kind of the element of this name.
+    pub fn kind(&self, name: &str) -> Option<&str> {
+        self.file.elements.get(name).map(|spec| spec.kind.as_str())
+    }
+
+    /// The elements of a kind, by name.
+    pub fn of_kind(&self, kind: &str) -> impl Iterator<Item = (&str, &dyn Settings)> {
+        let is = move |name: &str| self.file.elements.get(name).is_some_and(|spec| spec.kind == kind);
+        self.settings.iter().filter(move |(name, _)| is(name)).map(|(name, own)| (name.as_str(), &**own))
     }
 }
 
@@ -81,9 +105,24 @@ struct Checker<'a> {
     faults: Vec<Error>,
     /// Elements and ports that are there, but cannot be read.
     broken: BTreeSet<String>,
+    /// It is a run's graph.
+    of_run: bool,
 }
 
-impl Checker<'_> {
+impl<'a> Checker<'a> {
+    fn new(registry: &'a Registry, of_run: bool) -> Self {
+        Self { registry, faults: Vec::new(), broken: BTreeSet::new(), of_run }
+    }
+
+    fn end(self, checked: Option<CheckedGraph>) -> Result<CheckedGraph, Vec<Error>> {
+        let mut faults = self.faults;
+        faults.truncate(FAULTS);
+        match checked {
+            Some(checked) if faults.is_empty() => Ok(checked),
+            _ => Err(faults),
+        }
+    }
+
     fn fault(
         &mut self,
         code: &'static str,
@@ -117,18 +156,40 @@ impl Checker<'_> {
         self.readable::<GraphPort>(&mut value, "ports");
         self.readable::<ElementSpec>(&mut value, "elements");
         self.readable::<Replicas>(&mut value, "replicas");
-        let file: GraphFile = read_value(&value, "").map_err(|fault| self.faults.push(fault)).ok()?;
-        self.ports(&file);
+        // A key that is wrong is taken out, so that the rest can be read.
+        let mut connected = true;
+        loop {
+            let fault = match read_value::<GraphFile>(&value, "") {
+                Ok(file) => return Some(self.content(file, connected)),
+                Err(fault) => fault,
+            };
+            let key = fault.at.split(['.', '[']).next().unwrap_or_default().to_owned();
+            self.faults.push(fault);
+            let there = value.as_object_mut().and_then(|all| all.remove(&key)).is_some();
+            if !there || key == "ports" {
+                return None;
+            }
+            connected &= !matches!(key.as_str(), "edges" | "elements");
+        }
+    }
+
+    /// Check what was read. `connected`: the edges could be read, too.
+    fn content(&mut self, file: GraphFile, connected: bool) -> CheckedGraph {
+        if !self.of_run {
+            self.ports(&file);
+        }
         let settings = self.elements(&file);
         let ends = self.ends(&file, &settings);
         self.ways_to_name_queues(&file);
         let edges = edges::read(&file.edges, &ends, &mut self.faults);
-        let ends = used(ends, &file);
-        let optional = |name: &str| matches!(queue(name), Some((_, Direction::Transmit, _)));
-        edges::check(&edges, &ends, optional, &mut self.faults);
+        if connected {
+            let ends = used(ends, &file);
+            let optional = |name: &str| matches!(queue(name), Some((_, Direction::Transmit, _)));
+            edges::check(&edges, &ends, optional, &mut self.faults);
+        }
         self.replicas(&file, &edges);
         self.placement(&file);
-        Some(CheckedGraph { file, settings, edges })
+        CheckedGraph { file, settings, edges }
     }
 
     fn ports(&mut self, file: &GraphFile) {
@@ -145,10 +206,6 @@ impl Checker<'_> {
                 self.fault("ND-104-04", format!("{at}.device"), why.what(), why.fix());
             }
             self.faults.extend(profile::check_port(&port.port(name), &at));
-            if file.elements.contains_key(name) {
-                let what = format!("a port and an element are called {name:?}");
-                self.fault("ND-104-06", format!("elements.{name}"), what, "Give each its own name");
-            }
         }
     }
 
@@ -163,7 +220,13 @@ impl Checker<'_> {
         let mut all = BTreeMap::new();
         for (name, spec) in &file.elements {
             let at = format!("elements.{name}");
-            self.name(name, &at);
+            // One that serves a port may be called after it.
+            let of_port = name.rsplit_once('.').filter(|(port, _)| file.ports.contains_key(*port));
+            self.name(of_port.map_or(name, |(_, own)| own), &at);
+            if file.ports.contains_key(name) || of_port.is_some() && queue(name).is_some() {
+                let what = format!("a port, or a queue of one, and an element are called {name:?}");
+                self.fault("ND-104-06", &at, what, "Give each its own name");
+            }
             let Some(kind) = self.registry.find(&spec.kind) else {
                 let known = || self.registry.kinds().map(|kind| kind.name);
                 let fix = match closest(&spec.kind, known()) {
@@ -179,6 +242,13 @@ impl Checker<'_> {
                 self.broken.insert(name.clone());
                 continue;
             };
+            if kind.of_run && !self.of_run {
+                let what = format!("a {} is for the groups of a profile, and here are none", kind.name);
+                let fix = "Write the graph under transport.dpdk of a profile: `netdyno graph PROFILE --expand` shows one";
+                self.fault("ND-104-33", format!("{at}.kind"), what, fix);
+                self.broken.insert(name.clone());
+                continue;
+            }
             let settings = match kind.read(&spec.options, &at) {
                 Ok(settings) => settings,
                 Err(faults) => {
@@ -211,7 +281,9 @@ impl Checker<'_> {
     fn ends(&self, file: &GraphFile, settings: &BTreeMap<String, Box<dyn Settings>>) -> Ends {
         let mut ends = Ends::new();
         for (name, settings) in settings {
-            ends.insert(name.clone(), End { outputs: Some(settings.outputs()), takes: true });
+            let kind = file.elements.get(name).and_then(|spec| self.registry.find(&spec.kind));
+            let takes = kind.is_none_or(|kind| kind.takes);
+            ends.insert(name.clone(), EdgeEnd { outputs: Some(settings.outputs()), takes });
         }
         let queues = file.ports.iter().map(|(name, port)| (name, port.queues));
         let unread =
@@ -224,7 +296,7 @@ impl Checker<'_> {
                     Direction::Receive => None,
                     Direction::Transmit => Some(Vec::new()),
                 };
-                let end = End { outputs, takes: direction == Direction::Transmit };
+                let end = EdgeEnd { outputs, takes: direction == Direction::Transmit };
                 let all = format!("{name}.{}", direction.name());
                 ends.insert(all.clone(), end.clone());
                 if queues > 1 {
@@ -233,7 +305,7 @@ impl Checker<'_> {
             }
         }
         for name in &self.broken {
-            ends.insert(name.clone(), End { outputs: None, takes: true });
+            ends.insert(name.clone(), EdgeEnd { outputs: None, takes: true });
         }
         ends
     }
@@ -308,7 +380,9 @@ impl Checker<'_> {
     fn placement(&mut self, file: &GraphFile) {
         let mut placed = BTreeSet::new();
         for (w, worker) in file.placement.iter().enumerate() {
-            self.worker(w, worker);
+            if !self.of_run {
+                self.faults.extend(check_worker(worker, w, &format!("placement[{w}]")));
+            }
             for (e, element) in worker.elements.iter().enumerate() {
                 let at = format!("placement[{w}].elements[{e}]");
                 if !self.can_be_placed(file, element) {
@@ -332,27 +406,6 @@ impl Checker<'_> {
                     );
                 }
             }
-        }
-    }
-
-    fn worker(&mut self, number: usize, worker: &Worker) {
-        if worker.core.is_some() && (worker.node.is_some() || worker.threads.is_some()) {
-            let what = "a core that is named is not chosen by node or threads";
-            self.fault(
-                "ND-104-07",
-                format!("placement[{number}].core"),
-                what,
-                "Give core, or node and threads",
-            );
-        }
-        if number == 0 && worker.threads == Some(profile::Threads::Shared) {
-            let what = "the first worker has none before it to share a physical core with";
-            self.fault(
-                "ND-104-07",
-                "placement[0].threads",
-                what,
-                "Put it after the worker that it belongs to",
-            );
         }
     }
 
@@ -387,26 +440,24 @@ fn names(file: &GraphFile) -> Vec<String> {
     file.elements.keys().cloned().chain(queues).collect()
 }
 
-/// Without the names of queues that the edges do not use: all of a direction are meant together, or each by itself.
+/// Without the names of queues that the edges do not use: all of a direction are meant together, or each by itself, and then there
+/// are as many as the highest number says.
 fn used(mut ends: Ends, file: &GraphFile) -> Ends {
-    let single = |all: &str| {
-        let named = |word: &str| {
-            queue(word).is_some_and(|(port, direction, number)| {
-                number.is_some() && format!("{port}.{}", direction.name()) == all
-            })
-        };
-        file.edges.iter().any(|line| line.split("->").any(|word| named(word.trim())))
+    let words: BTreeSet<&str> = file.edges.iter().flat_map(|line| line.split("->")).map(str::trim).collect();
+    let highest = |of: &str, way: Direction| {
+        let own = words.iter().filter_map(|word| queue(word)).filter(|(port, d, _)| *port == of && *d == way);
+        own.filter_map(|(.., number)| number).max()
     };
-    let names: Vec<String> = ends.keys().cloned().collect();
-    for name in names {
-        let Some((port, direction, number)) = queue(&name) else { continue };
-        let all = format!("{port}.{}", direction.name());
-        let whole = file.edges.iter().any(|line| line.split("->").any(|word| word.trim() == all));
-        // Both ways of naming them are left if the edges use both: then an output is connected twice, or not at all.
-        if number.is_some() != single(&all) && !(number.is_none() && whole) {
-            ends.remove(&name);
+    let keep = |name: &str| {
+        let Some((port, direction, number)) = queue(name) else { return true };
+        match (number, highest(port, direction)) {
+            (Some(number), Some(highest)) => number <= highest,
+            (Some(_), None) => false,
+            // Both ways of naming them are left if the edges use both: then an output is connected twice, or not at all.
+            (None, highest) => highest.is_none() || words.contains(name),
         }
-    }
+    };
+    ends.retain(|name, _| keep(name));
     ends
 }
 

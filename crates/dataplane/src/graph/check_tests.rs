@@ -83,7 +83,7 @@ fn each_fault_is_named_with_place_and_remedy() {
             json!("insid"),
             "at elements.parse.port: there is no port \"insid\". Did you mean \"inside\"?",
         ),
-        ("/elements/inside", json!({"kind": "discard"}), "a port and an element are called \"inside\""),
+        ("/elements/inside", json!({"kind": "discard"}), "an element are called \"inside\""),
         ("/elements/a.b", json!({"kind": "discard"}), "at elements.a.b: \"a.b\" cannot be a name"),
         ("/elements/parse", json!({"port": "inside"}), "at elements.parse: the key \"kind\" is missing"),
         ("/ports/inside/device", json!("nul"), "at ports.inside.device"),

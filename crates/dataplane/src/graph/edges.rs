@@ -13,7 +13,7 @@ const ROW: usize = 256;
 
 /// An element or a port's queue, as edges see it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct End {
+pub struct EdgeEnd {
     /// Names of its outputs; `None`: they are not known, since what says so is wrong.
     pub outputs: Option<Vec<String>>,
     /// Whether it takes packets.
@@ -32,7 +32,7 @@ pub struct Edge {
 }
 
 /// What there is, by name.
-pub type Ends = BTreeMap<String, End>;
+pub type Ends = BTreeMap<String, EdgeEnd>;
 
 /// Read all edges; what is wrong goes to `faults`.
 pub fn read(lines: &[String], ends: &Ends, faults: &mut Vec<Error>) -> Vec<Edge> {
@@ -214,7 +214,7 @@ mod tests {
     fn ends() -> Ends {
         let end = |name: &str, takes, outputs: &[&str]| {
             let outputs = Some(outputs.iter().map(|output| (*output).to_owned()).collect());
-            (name.to_owned(), End { outputs, takes })
+            (name.to_owned(), EdgeEnd { outputs, takes })
         };
         BTreeMap::from([
             end("in.rx", false, &["out"]),

@@ -4,8 +4,10 @@
 //!  file ──► check (nothing is opened) ──► run: ports opened, elements built, placed, started
 //! ```
 
+pub mod assemble;
 pub mod check;
 pub mod edges;
+pub mod preset;
 pub mod run;
 pub mod schema;
 
@@ -16,5 +18,5 @@ use element::registry::{KINDS, Registry};
 
 /// The kinds of elements that graphs of this program can have.
 pub fn kinds() -> Registry {
-    Registry::new(&[KINDS])
+    Registry::new(&[KINDS, crate::impaired::KINDS])
 }

@@ -1,17 +1,20 @@
 //! A graph's file at work: ports opened, elements built and placed, and all of it watched until it ends.
 
-use crate::graph::check::{CheckedGraph, Direction, copies, queue};
+use crate::graph::assemble::{Parts, Queues, assemble, placement};
+use crate::graph::check::CheckedGraph;
+use crate::impaired::{self, Impaired, ImpairedElements};
 use crate::link_up;
 use crate::link_watch::Watch;
 use crate::observe::Observer;
 use crate::ports::{self, OpenPort, PortNeeds, has_memory, pci, setup_error};
+use crate::queue_pairs::NamedQueues;
 use crate::workers;
 use capture::Capture;
-use dpdk::{Eal, EalOptions, Mempool, NodePools, Port, RxQueue, TxQueue};
+use dpdk::{Eal, EalOptions, NodePools, Port};
 use element::capture::Taps;
-use element::kind::{Build, GraphPort};
+use element::kind::{Extensions, GraphPort};
 use engine::port::{PortRx, PortTx};
-use engine::{Element, Engine, EngineError, Graph, Options, Placement, Replicas, WorkerSpec};
+use engine::{Element, Engine, EngineError, Options};
 use profile::Error as SetupError;
 use run::Control;
 use run::graph::PortFacts;
@@ -51,12 +54,6 @@ impl fmt::Debug for GraphRun {
     }
 }
 
-/// A port's queues that no element has yet.
-struct Queues {
-    rx: Vec<Option<RxQueue>>,
-    tx: Vec<Option<TxQueue>>,
-}
-
 impl GraphRun {
     /// Open the ports and start the graph.
     pub fn start(graph: &CheckedGraph) -> Result<Self, SetupError> {
@@ -74,32 +71,47 @@ impl GraphRun {
             file.ports.values().map(|port| u32::from(port.queues.saturating_sub(1)) * QUEUED).sum();
         // Clones are packets, too: as many again.
         let memory = |why: dpdk::Error| setup_error("memory", &why);
-        let pools = NodePools::new(eal, 2 * (PACKETS + more), ROOM).map_err(memory)?;
+        let ways = graph.of_kind(impaired::KIND).count();
+        let (packets, on_the_way) = impaired::packets(file.memory.0, ways, ROOM.into(), 2 * (PACKETS + more));
+        let pools = NodePools::new(eal, packets, ROOM).map_err(memory)?;
         let settings: Vec<profile::Port> = file.ports.iter().map(|(name, port)| port.port(name)).collect();
         let taps: Vec<Taps> = settings.iter().map(|port| Taps::new(port.queues.into())).collect();
-        let opened = open(eal, &settings, &taps, &pools)?;
+        let queues: Vec<NamedQueues> = file.ports.keys().map(|name| graph.named_queues(name)).collect();
+        let opened = open(eal, (&settings, &queues), &taps, &pools)?;
         // Clones come from where the first port's packets come from.
         let pool =
             opened.first().map_or_else(|| pools.on(None), |port| pools.of(&port.port)).map_err(memory)?;
         let (mut queues, mut watched, mut facts, mut places) =
             (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
+        let boxed = |rx| Some(Box::new(PortRx(rx)) as Box<dyn Element>);
         for port in opened {
             let name = port.settings.name.clone();
             facts.push(port.facts());
             places.push(GraphPort { name: name.clone(), addrs: port.addrs });
             watched.push((name.clone(), port.port));
-            let (rx, tx) = (port.rx.into_iter().map(Some).collect(), port.tx.into_iter().map(Some).collect());
+            let rx = port.rx.into_iter().map(boxed).collect();
+            let tx = port.tx.into_iter().map(|tx| Some(Box::new(PortTx(tx)) as Box<dyn Element>)).collect();
             queues.insert(name, Queues { rx, tx });
         }
-        let mut captures = Vec::new();
-        let (built, replicas) = build(graph, &pool, &places, queues, &mut captures)?;
-        let placement = placement(graph, &cores, &built, replicas);
+        let (mut captures, mut extensions) = (Vec::new(), Extensions::default());
+        extensions.insert(ImpairedElements::new(0, on_the_way));
+        let parts = Parts {
+            queues,
+            ports: &places,
+            pool: &pool,
+            captures: &mut captures,
+            extensions: &mut extensions,
+        };
+        let (built, replicas) = assemble(graph, parts)?;
+        let placement = placement(&graph.file.placement, &cores, &built, replicas);
         let engine =
             Engine::start(eal, built, &placement, &Options::default()).map_err(|why| refused(&why))?;
         let watch = |(name, port): (String, Port)| (name, Watch::new(&port));
         let watches = Watches { ports: watched.into_iter().map(watch).collect(), ended: None };
         let cores = cores.into_iter().map(Some).collect();
         let view = engine.view();
+        let handles = extensions.take::<ImpairedElements>().map_or_else(Vec::new, |all| all.handles);
+        handles.iter().for_each(Impaired::begin);
         Ok(Self { engine: Some(engine), captures, watches: Mutex::new(watches), facts, cores, view })
     }
 
@@ -138,17 +150,18 @@ impl GraphRun {
 
 fn open<'a>(
     eal: &'static Eal,
-    settings: &'a [profile::Port],
+    (settings, queues): (&'a [profile::Port], &[NamedQueues]),
     taps: &'a [Taps],
     pools: &NodePools,
 ) -> Result<Vec<OpenPort<'a>>, SetupError> {
-    let needs = PortNeeds { longest: LONGEST, steady: true, ..PortNeeds::default() };
     let control = Control::new(0, 1, 0, 1);
     let mut order: Vec<usize> = (0..settings.len()).collect();
     // Those that wait for another process come last: that may be this one.
     order.sort_by_key(|index| link_up::connects(&settings[*index]));
     let mut opened = Vec::new();
     for index in order {
+        let queues = Some(queues[index]);
+        let needs = PortNeeds { longest: LONGEST, steady: true, queues, ..PortNeeds::default() };
         let attempt = || ports::open(eal, (index, &settings[index], &taps[index]), pools, &needs);
         let port = link_up::open(&settings[index], &control, attempt);
         let at = |why: SetupError| {
@@ -162,160 +175,6 @@ fn open<'a>(
     }
     opened.sort_by_key(|port| port.index);
     Ok(opened)
-}
-
-/// The graph, and how often each of its elements is there.
-fn build(
-    checked: &CheckedGraph,
-    pool: &Mempool,
-    ports: &[GraphPort],
-    mut queues: BTreeMap<String, Queues>,
-    captures: &mut Vec<Capture>,
-) -> Result<(Graph, BTreeMap<String, Replicas>), SetupError> {
-    let (mut graph, mut replicas) = (Graph::new(), BTreeMap::new());
-    let mut names: Vec<&str> =
-        checked.edges.iter().flat_map(|edge| [edge.from.as_str(), edge.to.as_str()]).collect();
-    names.sort_unstable();
-    names.dedup();
-    for name in names {
-        let Some((port, direction, number)) = queue(name) else { continue };
-        let Some(own) = queues.get_mut(port) else { continue };
-        let found: Vec<Box<dyn Element>> = match (direction, number) {
-            (Direction::Receive, None) => {
-                own.rx.iter_mut().filter_map(|rx| Some(Box::new(PortRx(rx.take()?)) as _)).collect()
-            }
-            (Direction::Receive, Some(n)) => own
-                .rx
-                .get_mut(usize::from(n))
-                .and_then(Option::take)
-                .map(|rx| Box::new(PortRx(rx)) as _)
-                .into_iter()
-                .collect(),
-            (Direction::Transmit, None) => {
-                let count = own.tx.len().min(most_before(checked, name));
-                own.tx
-                    .iter_mut()
-                    .take(count)
-                    .filter_map(|tx| Some(Box::new(PortTx(tx.take()?)) as _))
-                    .collect()
-            }
-            (Direction::Transmit, Some(n)) => own
-                .tx
-                .get_mut(usize::from(n))
-                .and_then(Option::take)
-                .map(|tx| Box::new(PortTx(tx)) as _)
-                .into_iter()
-                .collect(),
-        };
-        if found.is_empty() {
-            let what = format!(
-                "the port {port} has no queue {name}: it has {} that receive and {} that send",
-                own.rx.len(),
-                own.tx.len()
-            );
-            let fix = format!("Use {port}.{}, which is all that it has", direction.name());
-            return Err(SetupError::new("ND-92-12", format!("ports.{port}.queues"), what, fix));
-        }
-        let affinity = if direction == Direction::Transmit {
-            tx_affinity(checked, name, found.len())
-        } else {
-            "upstream"
-        };
-        add(&mut graph, &mut replicas, name, found, affinity);
-    }
-    for (name, settings) in &checked.settings {
-        let wanted = checked.file.replicas.get(name);
-        let count = wanted.map_or(1, |replicas| replicas.count);
-        let mut all = Vec::new();
-        for _ in 0..count {
-            all.push(settings.build(&mut Build { name, pool, ports, captures })?);
-        }
-        let affinity = wanted.map_or("flow", |replicas| replicas.affinity.name());
-        add(&mut graph, &mut replicas, name, all, affinity);
-    }
-    for edge in &checked.edges {
-        if let (Some(from), Some(to)) = (graph.find(&edge.from), graph.find(&edge.to)) {
-            graph.connect_output(from, edge.output, to);
-        }
-    }
-    Ok((graph, replicas))
-}
-
-/// Add an element, as often as there are instances of it.
-fn add(
-    graph: &mut Graph,
-    replicas: &mut BTreeMap<String, Replicas>,
-    name: &str,
-    instances: Vec<Box<dyn Element>>,
-    affinity: &str,
-) {
-    let count = instances.len();
-    if count > 1 {
-        replicas.insert(name.to_owned(), Replicas { count, affinity: affinity.to_owned() });
-    }
-    let mut instances = instances.into_iter();
-    graph.add_replicable(name, move |_| instances.next());
-}
-
-/// The most instances of an element that leads to the queues called `name`.
-fn most_before(checked: &CheckedGraph, name: &str) -> usize {
-    let before = checked.edges.iter().filter(|edge| edge.to == name);
-    before.map(|edge| copies(&checked.file, &edge.from)).max().unwrap_or(1)
-}
-
-/// Where all before are as many as the queues, each has its own.
-fn tx_affinity(checked: &CheckedGraph, name: &str, queues: usize) -> &'static str {
-    let mut before = checked.edges.iter().filter(|edge| edge.to == name);
-    // How many receive queues there are is known when the port is open, and then it may be fewer.
-    let same = |from: &str| queue(from).is_none() && copies(&checked.file, from) == queues;
-    if before.all(|edge| same(&edge.from)) { "upstream" } else { "flow" }
-}
-
-/// The file's placement, by the engine's names.
-fn placement(
-    checked: &CheckedGraph,
-    cores: &[usize],
-    graph: &Graph,
-    replicas: BTreeMap<String, Replicas>,
-) -> Placement {
-    let mut placement = Placement::single(None);
-    let specs = cores.iter().enumerate().map(|(i, core)| {
-        let elements = checked.file.placement.get(i).map(|worker| &worker.elements[..]).unwrap_or_default();
-        let elements = elements.iter().flat_map(|name| placed(name, graph, &replicas)).collect();
-        WorkerSpec { core: Some(*core), elements }
-    });
-    placement.workers = specs.collect();
-    placement.replicas = replicas;
-    placement
-}
-
-/// What a name in the placement means: an element, or queues that are there.
-fn placed(name: &str, graph: &Graph, replicas: &BTreeMap<String, Replicas>) -> Vec<String> {
-    let there = |name: &str| graph.find(name).is_some();
-    if there(name) || name.contains('#') {
-        return vec![name.to_owned()];
-    }
-    match queue(name) {
-        // All queues of a direction, each of which the edges name by itself.
-        Some((_, _, None)) => graph
-            .names()
-            .filter(|known| {
-                queue(known).is_some_and(|(.., number)| number.is_some())
-                    && known.trim_end_matches(|c: char| c.is_ascii_digit()) == name
-            })
-            .map(str::to_owned)
-            .collect(),
-        Some((port, direction, Some(number))) => {
-            let all = format!("{port}.{}", direction.name());
-            let count = replicas.get(&all).map_or(0, |replicas| replicas.count);
-            match usize::from(number) {
-                number if number < count => vec![format!("{all}#{number}")],
-                0 if there(&all) => vec![all],
-                _ => Vec::new(),
-            }
-        }
-        None => Vec::new(),
-    }
 }
 
 /// Why the engine did not start, by what the file says.

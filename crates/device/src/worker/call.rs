@@ -3,7 +3,7 @@
 use super::{State, Worker};
 use crate::endpoint::{Connection, Endpoint};
 use protocol::meter::Failure;
-use protocol::model::{ConnId, Cx, End, Link, Model};
+use protocol::model::{ConnId, Cx, FlowEnd, Link, Model};
 use protocol::target::Carrier;
 use protocol::time::Time;
 use run::FailureExample;
@@ -15,7 +15,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         self.call_on(i, intended, ConnId::FIRST, None, f).0
     }
 
-    pub(super) fn call_closed(&mut self, i: u32, intended: Time, why: Failure) -> (Option<End>, bool) {
+    pub(super) fn call_closed(&mut self, i: u32, intended: Time, why: Failure) -> (Option<FlowEnd>, bool) {
         let ((), ended, excused) =
             self.call_on(i, intended, ConnId::FIRST, None, |device, cx| device.closed(cx, why));
         (ended, excused)
@@ -29,7 +29,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         conn: ConnId,
         peer: Option<SocketAddr>,
         f: impl FnOnce(&mut D, &mut Cx<'_>) -> R,
-    ) -> (R, Option<End>, bool) {
+    ) -> (R, Option<FlowEnd>, bool) {
         let slot = &mut self.slots[i as usize];
         let g = usize::from(slot.group);
         self.outbox.clear();
@@ -74,17 +74,14 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     #[inline]
     pub(super) fn see_wait(&mut self, i: u32) {
         let slot = &mut self.slots[i as usize];
-        let group = &mut self.groups[usize::from(slot.group)];
-        if !group.waits {
-            return;
-        }
+        let Some(waits) = &mut self.groups[usize::from(slot.group)].waits else { return };
         let since = match slot.state {
             State::Active if slot.connect_by == Time::NEVER => slot.device.waiting_since(),
             // what is to be sent again has waited longer
             State::Active => slot.connect_asked.min(slot.device.waiting_since()),
             State::Idle | State::Resting | State::Done => Time::NEVER,
         };
-        slot.wait.see(since, self.now, group.stall, self.window, &mut group.stalls);
+        slot.wait.see(since, self.now, self.window, waits);
     }
 
     /// What is asked of the connection that the event is of, then of others.

@@ -6,7 +6,7 @@ use super::{State, Worker};
 use crate::conn_error::ConnError;
 use crate::endpoint::{Connection, Endpoint, Event, Input, To, Token};
 use protocol::meter::Failure;
-use protocol::model::{End, Model, Outbox};
+use protocol::model::{FlowEnd, Model, Outbox};
 use protocol::time::Time;
 use std::time::Duration;
 
@@ -244,7 +244,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 if ended.is_some() {
                     self.hang_up(i);
                 }
-            } else if !(excused || (why == Failure::Closed && ended == Some(End::Completed))) {
+            } else if !(excused || (why == Failure::Closed && ended == Some(FlowEnd::Completed))) {
                 self.count_failure(g, why, 1);
                 self.slots[i as usize].tally.failed += 1;
                 self.complain(g, why, &broken);

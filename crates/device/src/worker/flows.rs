@@ -4,7 +4,7 @@ use super::{State, Worker};
 use crate::conn_error::ConnError;
 use crate::endpoint::{Connection, Endpoint};
 use protocol::meter::{Failure, record};
-use protocol::model::{End, Model, Outbox};
+use protocol::model::{FlowEnd, Model, Outbox};
 use protocol::time::Time;
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         self.call(i, intended, |device, cx| device.start(cx));
     }
 
-    pub(super) fn flow_ended(&mut self, i: u32, end: End) {
+    pub(super) fn flow_ended(&mut self, i: u32, end: FlowEnd) {
         let slot = &mut self.slots[i as usize];
         if slot.state != State::Active {
             return;
@@ -121,11 +121,11 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         group.active -= 1;
         group.retiring -= u32::from(retires);
         match end {
-            End::Completed => {
+            FlowEnd::Completed => {
                 group.meter[self.window.phase(slot.begun) as usize].counts.flows_completed += 1;
                 slot.tally.flows.1 += 1;
             }
-            End::Failed => {
+            FlowEnd::Failed => {
                 group.meter[self.window.counted(self.now) as usize].counts.flows_failed += 1;
             }
         }
@@ -141,8 +141,10 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                     slot.state = State::Resting;
                     slot.begun = due;
                     slot.asked = self.now;
-                    self.timers
-                        .set(i, if end == End::Failed { self.now + REST_AFTER_FAILURE } else { self.now });
+                    self.timers.set(
+                        i,
+                        if end == FlowEnd::Failed { self.now + REST_AFTER_FAILURE } else { self.now },
+                    );
                 }
                 None => group.idle.push_back(i),
             }
@@ -155,8 +157,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             group.idle.push_back(i);
         } else {
             let rest = match end {
-                End::Completed => group.flow_interval,
-                End::Failed => group.flow_interval.max(REST_AFTER_FAILURE),
+                FlowEnd::Completed => group.flow_interval,
+                FlowEnd::Failed => group.flow_interval.max(REST_AFTER_FAILURE),
             };
             self.rest(i, self.now + rest);
         }
@@ -198,7 +200,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                         self.refusals(i);
                         if full {
                             self.slots[i as usize].held = Some(wake);
-                            self.timers.set(i, self.now + RETRY);
+                            self.retry_until = self.now + RETRY;
+                            self.timers.set(i, self.retry_until);
                             continue;
                         }
                     }
@@ -249,8 +252,17 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
 
     /// Whether all flows have ended, and their last words have been said.
     pub(super) fn is_quiet(&mut self) -> bool {
-        let over = self.draining && self.groups.iter().all(|g| g.active == 0) && !self.others_close();
-        over && (0..self.slots.len() as u32).filter(|i| !self.last_words(*i)).count() == 0
+        if !self.draining || self.groups.iter().any(|g| g.active > 0) || self.others_close() {
+            return false;
+        }
+        // no flow begins any more: whose connection is to close is looked for once
+        let closing = |i: &u32| self.slots[*i as usize].conn.as_ref().is_some_and(|conn| conn.closing);
+        let all = || (0..self.slots.len() as u32).filter(closing).collect();
+        let mut left: Vec<u32> = self.closing.take().unwrap_or_else(all);
+        left.retain(|i| !self.last_words(*i));
+        let quiet = left.is_empty();
+        self.closing = Some(left);
+        quiet
     }
 
     /// Try again with what the socket had no room for when its flow ended. Whether nothing is left.

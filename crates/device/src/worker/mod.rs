@@ -92,6 +92,8 @@ pub struct Worker<E: Endpoint, D: Model = Device> {
     /// Those of them that could not be opened.
     stillborn: Vec<(u32, ConnId, ConnError)>,
     timers: Timers,
+    /// The latest timer of a device that waits for its socket to take datagrams again.
+    retry_until: Time,
     endpoint: E,
     now: Time,
     window: Window,
@@ -105,6 +107,8 @@ pub struct Worker<E: Endpoint, D: Model = Device> {
     complaints: Vec<FailureExample>,
     cpu: ThreadCpu,
     draining: bool,
+    /// When all flows have ended: the devices whose connection has yet to send its last bytes.
+    closing: Option<Vec<u32>>,
     // since the last sample
     sampled: Time,
     boundary: Time,
@@ -168,6 +172,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         Self {
             number,
             timers: Timers::new(slots.len()),
+            retry_until: Time::ZERO,
             rng: SmallRng::seed_from_u64(
                 plan.profile.seed.wrapping_mul(0x9e37_79b9).wrapping_add(number as u64),
             ),
@@ -190,6 +195,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             complaints: Vec::new(),
             cpu,
             draining: false,
+            closing: None,
             sampled: Time::ZERO,
             wall_then: Time::ZERO,
         }
@@ -210,11 +216,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 continue;
             }
             self.tick();
-            // a stop may have brought the end of the load forward: what comes after it is not of this interval
-            let load_over = self.now >= self.window.drain && self.sampled < self.window.drain;
-            if self.now >= self.boundary || load_over {
-                self.sample(None);
-            }
+            self.report();
             if self.now >= self.window.drain {
                 self.drain();
                 if self.is_quiet() || self.now >= self.control.end() {
@@ -233,7 +235,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             }
             events.clear();
             if let Err(why) = self.endpoint.poll(wait, &mut events) {
-                return self.leave(Err(why));
+                return self.finish(Err(why));
             }
             for event in &events {
                 self.tick();
@@ -244,7 +246,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             self.mend();
         }
         self.give_up_flows();
-        self.leave(Ok(()));
+        self.finish(Ok(()));
     }
 
     #[inline]

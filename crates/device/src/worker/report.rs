@@ -2,33 +2,74 @@
 
 use super::{Slot, State, Worker};
 use crate::endpoint::Endpoint;
-use protocol::meter::Phase;
+use protocol::meter::{Phase, Window};
 use protocol::model::Model;
 use protocol::time::Time;
 use run::flows::{DeviceSummaries, Flow};
+use run::stalls::Stalls;
 use run::{Sample, SetupError};
 
+/// Timers that a sample looks at, at most: fewer than a millisecond's work.
+const LOOKS: usize = 4096;
+
 impl<E: Endpoint, D: Model> Worker<E, D> {
-    pub(super) fn leave(mut self, how: Result<(), SetupError>) {
+    pub(super) fn finish(mut self, how: Result<(), SetupError>) {
         self.sample(Some(how));
     }
 
-    /// What fell due before `end` was intended, whether or not there was time to send it; and who has been waiting
-    /// too long then.
-    fn survey(&mut self, end: Time) {
-        let (measure, drain) = (end.min(self.window.measure), end.min(self.window.drain));
+    /// Send the sample whose end has come.
+    pub(super) fn report(&mut self) {
+        if self.now >= self.boundary {
+            self.sample(None);
+        }
+        // the end of the load, which a stop may have brought forward, and all that a worker that had no CPU missed before
+        // it: what comes later is of no interval with load
+        while self.now >= self.window.drain && self.sampled < self.window.drain {
+            self.sample(None);
+        }
+    }
+
+    /// Whether a phase with load ends at `end`, where the present sample does: what is told then is in the result.
+    fn ends_phase(&self, end: Time) -> bool {
+        [self.window.measure, self.window.drain].into_iter().any(|at| self.sampled < at && at <= end)
+    }
+
+    /// What fell due before `end` was intended, whether or not there was time to send it. A device with such messages has
+    /// a timer that is late or waits for its socket, so no others are looked at, and of many that are late only the first.
+    /// What is missed like this is counted when it is sent, or where the phase ends.
+    fn count_behind(&mut self, end: Time) {
         let mut behind = vec![[0; 2]; self.groups.len()];
-        for slot in self.slots.iter().filter(|slot| slot.state == State::Active) {
-            let (warmup, all) = (slot.device.behind(measure), slot.device.behind(drain));
-            let [of_warmup, of_measure] = &mut behind[usize::from(slot.group)];
-            *of_warmup += warmup;
-            *of_measure += all - warmup;
-            let group = &mut self.groups[usize::from(slot.group)];
-            group.stalls.waiting += u32::from(slot.wait.is_stalled(end, group.stall));
+        if !self.draining {
+            let window = self.window;
+            let mut look = |slot: &Slot<E::Conn, D>| look_behind(slot, end, window, &mut behind);
+            if self.ends_phase(end) {
+                self.slots.iter().for_each(&mut look);
+            } else {
+                // who sent something after the end wants to go on by now at the latest
+                let late = self.timers.overdue(self.now.max(self.retry_until), LOOKS);
+                late.for_each(|i| look(&self.slots[i as usize]));
+            }
         }
         for (group, behind) in self.groups.iter_mut().zip(behind) {
             group.count_behind(behind);
         }
+    }
+
+    /// What devices waited for answers.
+    fn take_stalls(&mut self, end: Time) -> Vec<Stalls> {
+        let waits = self.groups.iter_mut().map(|group| group.waits.as_mut());
+        let mut stalls: Vec<Stalls> =
+            waits.map(|waits| waits.map_or_else(Stalls::default, |waits| waits.take(end))).collect();
+        if self.ends_phase(end) {
+            stalls.iter_mut().for_each(|stalls| stalls.waiting = 0);
+            for slot in &self.slots {
+                let g = usize::from(slot.group);
+                let waits = self.groups[g].waits.as_ref();
+                let stalled = waits.is_some_and(|waits| slot.wait.is_stalled(end, waits.limit()));
+                stalls[g].waiting += u32::from(stalled);
+            }
+        }
+        stalls
     }
 
     pub(super) fn sample(&mut self, last: Option<Result<(), SetupError>>) {
@@ -43,7 +84,8 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 Phase::Drain => Time::NEVER,
             }),
         };
-        self.survey(until);
+        self.count_behind(until);
+        let stalls = self.take_stalls(until);
         let flow =
             |slot: &Slot<E::Conn, D>| Flow { group: slot.group, device: slot.index, tally: slot.tally };
         let devices = last.is_some().then(|| {
@@ -57,7 +99,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             phase,
             groups: self.groups.iter_mut().map(|group| group.take_meter(until, self.window)).collect(),
             active: self.groups.iter().map(|g| g.active).collect(),
-            stalls: self.groups.iter_mut().map(|g| std::mem::take(&mut g.stalls)).collect(),
+            stalls,
             ran: cpu.ran.saturating_sub(self.cpu_then.ran),
             waited: cpu.waited.saturating_sub(self.cpu_then.waited),
             took: self.now.since(self.wall_then),
@@ -74,4 +116,16 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         // the collector may be gone already: then nobody wants it
         let _nobody = self.samples.send(sample);
     }
+}
+
+/// Add what device `slot` has yet to send of what fell due before `end`, by phase.
+fn look_behind<C, D: Model>(slot: &Slot<C, D>, end: Time, window: Window, behind: &mut [[u64; 2]]) {
+    if slot.state != State::Active {
+        return;
+    }
+    let warmup = slot.device.behind(end.min(window.measure));
+    let all = slot.device.behind(end.min(window.drain));
+    let [of_warmup, of_measure] = &mut behind[usize::from(slot.group)];
+    *of_warmup += warmup;
+    *of_measure += all - warmup;
 }

@@ -1,10 +1,13 @@
 use super::*;
 use crate::endpoint::{Closed, Connection, Event, Input, To, Token};
-use protocol::meter::Phase;
+use protocol::meter::{Failure, Phase};
+use protocol::model::Cx;
 use run::{GroupPlan, SetupError, Trial};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::mpsc::channel;
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, channel};
 
 /// An endpoint whose connections receive what the test puts there.
 #[derive(Default)]
@@ -77,15 +80,22 @@ impl Endpoint for Scripted {
     }
 }
 
-/// A worker with one device, in a run that has begun; nothing goes on unless the test does it.
-fn worker(target: &str, model: &str) -> Worker<Scripted> {
-    let text =
-        format!(r#"{{"name": "t", "groups": [{{"name": "g", "target": "{target}", "model": {model}}}]}}"#);
+const HOUR: u64 = 3_600_000_000_000;
+
+/// So many devices in a run that has begun.
+fn trial(target: &str, model: &str, devices: u32) -> (Arc<Plan>, Arc<Control>) {
+    let group = format!(r#"{{"name": "g", "target": "{target}", "devices": {devices}, "model": {model}}}"#);
+    let text = format!(r#"{{"name": "t", "groups": [{group}]}}"#);
     let profile = profile::load(&text).unwrap_or_else(|e| panic!("{e:#?}"));
     let plan = Arc::new(Plan::new(profile, &Trial::default()).unwrap_or_else(|e| panic!("{e:#?}")));
-    let hour = 3_600_000_000_000;
-    let control = Arc::new(Control::new(0, hour, 0, hour));
+    let control = Arc::new(Control::new(0, HOUR, 0, HOUR));
     control.go();
+    (plan, control)
+}
+
+/// A worker with one device, in a run that has begun; nothing goes on unless the test does it.
+fn worker(target: &str, model: &str) -> Worker<Scripted> {
+    let (plan, control) = trial(target, model, 1);
     let mut worker = Worker::new(Scripted::default(), 0, 1, plan, control, channel().0);
     worker.tick();
     worker
@@ -164,4 +174,126 @@ fn a_connection_is_waited_for_no_longer_when_another_timer_comes_first() {
     worker.fire_timers();
     assert_eq!(worker.slots[0].wake, Time::NEVER, "it fired");
     assert_eq!(worker.timers.next(), by);
+}
+
+/// A device whose next message is due at one time, and that counts how often it is asked about it.
+struct Due {
+    at: Time,
+    asked: Rc<Cell<u64>>,
+}
+
+impl Model for Due {
+    fn start(&mut self, cx: &mut Cx<'_>) {
+        cx.wake_at(self.at);
+    }
+
+    fn connected(&mut self, _: &mut Cx<'_>) {}
+
+    fn received(&mut self, _: &mut Cx<'_>, bytes: &[u8]) -> usize {
+        bytes.len()
+    }
+
+    fn timer(&mut self, cx: &mut Cx<'_>) {
+        cx.sent(self.at, 1);
+        self.at = Time::NEVER;
+    }
+
+    fn closed(&mut self, _: &mut Cx<'_>, _: Failure) {}
+
+    fn stop(&mut self, _: &mut Cx<'_>) {}
+
+    fn abandoned(&mut self, _: &mut Cx<'_>) {}
+
+    fn waiting_since(&self) -> Time {
+        Time::ZERO
+    }
+
+    fn behind(&self, end: Time) -> u64 {
+        self.asked.set(self.asked.get() + 1);
+        u64::from(self.at < end)
+    }
+}
+
+/// `devices` with a flow under way each, the first `late` of which have a message due at 1 s and the others one in half
+/// an hour; what they count that are asked about it.
+fn due(devices: u32, late: u32) -> (Worker<Scripted, Due>, Receiver<Sample>, Rc<Cell<u64>>) {
+    let (plan, control) = trial("udp://127.0.0.1:9", r#"{"stream": {"rate": "1/s"}}"#, devices);
+    let (asked, (samples, taken)) = (Rc::new(Cell::new(0)), channel());
+    let device = |_: &GroupPlan, index| {
+        let at = Time(if index < late { 1_000_000_000 } else { HOUR / 2 });
+        Due { at, asked: Rc::clone(&asked) }
+    };
+    let mut worker = Worker::with_devices(Scripted::default(), (0, 1), plan, control, samples, device);
+    worker.tick();
+    (0..devices).for_each(|i| worker.begin(i, Time::ZERO));
+    (worker, taken, asked)
+}
+
+/// What a sample at `at` says is intended and who is stalled, and how many devices were asked for it.
+fn sampled(
+    worker: &mut Worker<Scripted, Due>,
+    taken: &Receiver<Sample>,
+    asked: &Cell<u64>,
+    at: u64,
+) -> (u64, u32, u64) {
+    asked.set(0);
+    (worker.now, worker.boundary) = (Time(at), Time(at));
+    worker.sample(None);
+    let sample = taken.try_recv().expect("a sample");
+    let intended = sample.groups[0].iter().map(|tally| tally.counts.messages_intended).sum();
+    (intended, sample.stalls[0].waiting, asked.get())
+}
+
+/// Fire so many timers that were due at the last sample.
+fn fire(worker: &mut Worker<Scripted, Due>, timers: usize) {
+    for _ in 0..timers {
+        let (i, due) = worker.timers.pop(worker.sampled).expect("one is late");
+        worker.call(i, due, |device, cx| device.timer(cx));
+    }
+}
+
+#[test]
+fn a_sample_asks_no_device_but_those_that_are_late() {
+    for devices in [10, 100_000] {
+        let (mut worker, taken, asked) = due(devices, 3);
+        assert_eq!(sampled(&mut worker, &taken, &asked, 500_000_000), (0, 0, 0), "nothing is due");
+        // each is asked about two phases
+        assert_eq!(sampled(&mut worker, &taken, &asked, 1_500_000_000), (3, 0, 6));
+        assert_eq!(
+            sampled(&mut worker, &taken, &asked, 3_000_000_000),
+            (0, devices, 6),
+            "they wait for over 2 s"
+        );
+        fire(&mut worker, 3);
+        assert_eq!(sampled(&mut worker, &taken, &asked, 3_500_000_000), (0, devices, 0), "each counts once");
+        // where a phase ends all are asked
+        let (intended, stalled, asked) = sampled(&mut worker, &taken, &asked, HOUR);
+        assert_eq!((intended, stalled, asked), (u64::from(devices) - 3, devices, 2 * u64::from(devices)));
+    }
+}
+
+#[test]
+fn where_many_are_late_a_sample_asks_some_and_none_is_left_out_in_the_end() {
+    let (mut worker, taken, asked) = due(10_000, 10_000);
+    let (first, _, looks) = sampled(&mut worker, &taken, &asked, 1_500_000_000);
+    assert_eq!((first, looks), (4096, 2 * 4096));
+    assert_eq!(sampled(&mut worker, &taken, &asked, 2_000_000_000).0, 0, "nothing more is known");
+    fire(&mut worker, 64);
+    let (more, ..) = sampled(&mut worker, &taken, &asked, 2_500_000_000);
+    assert_eq!(more, 64, "those sent were counted, and 64 others come up");
+    let (rest, ..) = sampled(&mut worker, &taken, &asked, HOUR);
+    assert_eq!(first + more + rest, 10_000);
+}
+
+#[test]
+fn a_worker_that_had_no_cpu_where_the_load_ended_straddles_no_phases() {
+    let second = 1_000_000_000;
+    let (mut worker, taken, _) = due(2, 0);
+    worker.control = Arc::new(Control::new(2 * second, 2 * second, second, second));
+    worker.window = worker.control.window();
+    worker.boundary = worker.control.boundary(Time::ZERO);
+    worker.now = Time(4 * second + second / 2);
+    worker.report();
+    let ends: Vec<u64> = taken.try_iter().map(|sample| sample.until.0 / second).collect();
+    assert_eq!((ends, worker.sampled), (vec![1, 2, 3, 4], Time(4 * second)));
 }

@@ -26,8 +26,7 @@ pub fn alone() -> Result<(), String> {
     pinned
         .and_then(|()| sched_setaffinity(Pid::from_raw(0), &here))
         .map_err(|why| format!("no core of its own ({why})"))?;
-    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
-        .map_err(|why| format!("a network namespace needs root ({why})"))?;
+    outcome::unshare_network()?;
     for which in ["all", "default"] {
         // Absent where the kernel has no IPv6, which is as quiet.
         let path = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
@@ -41,7 +40,7 @@ pub fn ip(arguments: &str) {
     assert!(status.success(), "ip {arguments}");
 }
 
-/// Frame number `i` of those that every port must carry: of any length up to 1514 bytes, from a made-up station to
+/// Frame number `i` of those that every port must carry: of any length up to 1514 bytes, from a made-up address to
 /// everybody, with bytes that look like chance.
 pub fn frame(i: u32) -> Vec<u8> {
     let mut seed = u64::from(i) << 32 | 0x9e37_79b9;
@@ -79,7 +78,7 @@ pub fn read_pcap(path: &Path) -> Vec<Vec<u8>> {
     frames
 }
 
-/// `n` frames of 60 bytes, numbered from `first` in byte 20 on, from a made-up station to everybody.
+/// `n` frames of 60 bytes, numbered from `first` in byte 20 on, from a made-up address to the broadcast address.
 pub fn frames(pool: &Mempool, first: u32, n: usize) -> Batch {
     let mut batch = Batch::new();
     assert!(pool.fill(&mut batch, n));

@@ -72,10 +72,10 @@ impl Rig {
     fn advance(&mut self, now: u64) {
         while self.path.next_at() <= now {
             let at = self.path.next_at();
-            self.path.turn(at, &mut self.store);
+            self.path.advance(at, &mut self.store);
             self.take(at);
         }
-        self.path.turn(now, &mut self.store);
+        self.path.advance(now, &mut self.store);
         self.take(now);
     }
 

@@ -1,8 +1,8 @@
 //! The loop that carries frames from one end to the other when their time has come.
 
+use super::frame_store::{FrameStore, Piece, Received};
 use super::link_scheduling::{LinkScheduling, Rest};
 use super::memory::Supplier;
-use super::slots::{Piece, Received, Slots};
 use super::{Error, Place, Tap};
 use crate::live::{Direction, LiveLink};
 use crate::packet_store::PacketStore;
@@ -45,35 +45,35 @@ impl Default for Options {
     }
 }
 
-/// Parts of super-segments that can be on their way beyond what fills all slots.
+/// Parts of super-segments that can be on their way beyond what fills all buffers.
 const PARTS: usize = 65_536;
 /// Frames read from one side before the other is looked at.
-const TURN: usize = 4;
-/// Longest sleep: who stops the link, or changes its parameters, waits no longer.
+const READ_BURST: usize = 4;
+/// Longest sleep: a stop or a change of parameters takes effect after no more than that.
 const NAP: u64 = 20_000_000;
 
 /// Frames of one direction.
-struct Lane {
+struct LinkDirection {
     from: Arc<Tap>,
     to: Arc<Tap>,
     path: Path<Piece>,
-    slots: Slots,
+    store: FrameStore,
 }
 
-impl Lane {
+impl LinkDirection {
     /// Read some frames, write those that are due. Says whether there was anything.
-    fn turn(&mut self, clock: &Clock) -> Result<bool, Error> {
+    fn forward(&mut self, clock: &Clock) -> Result<bool, Error> {
         let mut worked = false;
         let mut now = clock.now();
-        self.path.turn(now, &mut self.slots);
-        for _ in 0..TURN {
+        self.path.advance(now, &mut self.store);
+        for _ in 0..READ_BURST {
             worked |= self.release(now);
-            match self.slots.receive(&*self.from) {
+            match self.store.receive(&*self.from) {
                 Ok(Received::Nothing) => break,
                 Ok(Received::Piece(piece)) => {
-                    // Read after the frame: one that came while this thread was put aside would leave early by as much.
+                    // Read after the frame: one that came while this thread was preempted would leave early by as much.
                     now = clock.now();
-                    self.path.offer(now, piece, &mut self.slots);
+                    self.path.offer(now, piece, &mut self.store);
                 }
                 Ok(Received::NoRoom(burst)) => {
                     now = clock.now();
@@ -93,10 +93,10 @@ impl Lane {
 
     fn release(&mut self, now: u64) -> bool {
         let mut worked = false;
-        while let Some(piece) = self.path.due(now, &mut self.slots) {
+        while let Some(piece) = self.path.due(now, &mut self.store) {
             worked = true;
-            let burst = self.slots.burst(&piece);
-            if self.slots.send(piece, &*self.to).is_err() {
+            let burst = self.store.burst(&piece);
+            if self.store.send(piece, &*self.to).is_err() {
                 // The other end is down, or takes no such frame.
                 self.path.not_taken(burst.packets.into(), burst.total());
             }
@@ -123,27 +123,27 @@ impl Link {
             what: "memory for frames on their way",
             why: why.to_string(),
         };
-        let mut lanes = Vec::new();
+        let mut directions = Vec::new();
         let live = Arc::new(LiveLink::new(spec));
         let supplier = Supplier::start().map_err(memory)?;
         for (i, way) in [Direction::AToB, Direction::BToA].into_iter().enumerate() {
-            let slots = Slots::new(options.large, options.small, &supplier).map_err(memory)?;
+            let store = FrameStore::new(options.large, options.small, &supplier).map_err(memory)?;
             let capacity = options.large + options.small + PARTS;
             let path = Path::new(live.direction(way).clone(), capacity);
-            lanes.push(Lane { from: ends[i].clone(), to: ends[1 - i].clone(), path, slots });
+            directions.push(LinkDirection { from: ends[i].clone(), to: ends[1 - i].clone(), path, store });
         }
         let mut link = Self { live, ends, stop: Arc::default(), ended: Arc::default(), threads: Vec::new() };
         let spin = options.spin.ns();
-        let shares: Vec<Vec<Lane>> = if options.two_threads {
-            lanes.into_iter().map(|lane| vec![lane]).collect()
+        let shares: Vec<Vec<LinkDirection>> = if options.two_threads {
+            directions.into_iter().map(|direction| vec![direction]).collect()
         } else {
-            vec![lanes]
+            vec![directions]
         };
-        for (i, mut lanes) in shares.into_iter().enumerate() {
+        for (i, mut directions) in shares.into_iter().enumerate() {
             let (stop, ended) = (link.stop.clone(), link.ended.clone());
             let (core, realtime) = (options.cores.get(i).copied(), options.realtime);
             let thread = std::thread::Builder::new().name(format!("impair{i}")).spawn(move || {
-                if let Err(why) = carry(&mut lanes, spin, core, realtime, &stop) {
+                if let Err(why) = carry(&mut directions, spin, core, realtime, &stop) {
                     tracing::warn!(%why, "the link ended");
                     let _first = ended.set(why);
                     stop.store(true, Ordering::Relaxed);
@@ -188,7 +188,7 @@ impl Drop for Link {
 }
 
 fn carry(
-    lanes: &mut [Lane],
+    directions: &mut [LinkDirection],
     spin: u64,
     core: Option<usize>,
     realtime: bool,
@@ -206,9 +206,9 @@ fn carry(
     // Sleeps end when they should, not up to 50 µs later. Where this is refused they do that.
     let _default = rustix::thread::set_current_timer_slack(NonZero::new(1));
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("waiting for frames"))?;
-    for lane in lanes.iter() {
+    for direction in directions.iter() {
         let frames = (epoll::EventData::new_u64(0), epoll::EventFlags::IN);
-        epoll::add(&epoll, &*lane.from, frames.0, frames.1).map_err(system("waiting for frames"))?;
+        epoll::add(&epoll, &*direction.from, frames.0, frames.1).map_err(system("waiting for frames"))?;
     }
     let clock = Clock::get();
     let mut events = Vec::with_capacity(2);
@@ -216,15 +216,15 @@ fn carry(
         if core.is_some() { LinkScheduling::alone() } else { LinkScheduling::new(spin, realtime) };
     while !stop.load(Ordering::Relaxed) {
         let mut worked = false;
-        for lane in lanes.iter_mut() {
-            worked |= lane.turn(&clock)?;
+        for direction in directions.iter_mut() {
+            worked |= direction.forward(&clock)?;
         }
         let now = clock.now();
         if worked {
             scheduling.works(now);
             continue;
         }
-        let next = lanes.iter().map(|lane| lane.path.next_at()).min().unwrap_or(u64::MAX);
+        let next = directions.iter().map(|direction| direction.path.next_at()).min().unwrap_or(u64::MAX);
         let nap = match scheduling.rests(now, next.saturating_sub(now)) {
             Rest::Nap(nap) => nap,
             Rest::Yield => {

@@ -21,7 +21,7 @@ const SHARE: u64 = 4;
 /// What can be saved up of them.
 const SAVED: u64 = 2_000_000;
 
-/// Who has a core stays awake on it when something is due within this time, ns.
+/// With a core of its own the thread spins when something is due within this time, ns.
 const AHEAD: u64 = 20_000_000;
 
 /// Niceness 0 and -20 on the scale of 0 to 99 that goes against it.
@@ -119,7 +119,7 @@ impl LinkScheduling {
         match self.awake {
             true if self.first => Rest::Yield,
             true => Rest::Spin,
-            // Who cannot afford to be awake before it is due sleeps until then.
+            // Without CPU time to spin before it is due, the thread sleeps until then.
             false if !self.alone && self.saved < self.spin => Rest::Nap(free),
             false => Rest::Nap(free - self.spin),
         }

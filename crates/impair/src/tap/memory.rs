@@ -16,7 +16,7 @@ const AHEAD: usize = 3;
 /// Orders that can wait: of both pools of both directions.
 const ORDERS: usize = 4 * AHEAD;
 
-/// Gets memory ready; ends when nobody is left to ask for it.
+/// Gets memory ready; ends when the last pool that orders from it is gone.
 #[derive(Debug, Clone)]
 pub(crate) struct Supplier(SyncSender<SyncSender<MmapMut>>);
 
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn who_is_not_supplied_in_time_helps_himself() {
-        // Nobody takes orders.
+        // Orders that no supplier takes.
         let (orders, _waiting) = sync_channel(ORDERS);
         let mut pool = Pool::new(PIECE / 2, 9, Supplier(orders)).expect("memory");
         let mut count = 0;

@@ -5,11 +5,11 @@
 //! carries a gigabit per second or two. No `unsafe` is needed: `tun-rs` makes the devices, `rustix` and
 //! `memmap2` do the rest.
 
+mod frame_store;
 mod link;
 mod link_scheduling;
 mod memory;
 mod segment;
-mod slots;
 
 pub use link::{Link, Options};
 
@@ -62,7 +62,7 @@ pub enum Error {
         /// The system's word for it.
         why: String,
     },
-    /// An end is gone, with its namespace or by itself.
+    /// An interface was removed, with its namespace or by itself.
     #[error("the interface {name} is gone ({why})")]
     Gone {
         /// Its name.

@@ -37,9 +37,9 @@ enum Carrier {
     Udp,
 }
 
-/// What a frame is made of. Made from its bytes; to be used with the same bytes.
+/// Lengths and header offsets of a frame, segmented or not. Made from its bytes; to be used with the same bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct FrameLayout {
     /// Bytes of the frame, without the virtio-net header.
     pub(crate) len: u32,
     /// Packets on the wire.
@@ -69,8 +69,8 @@ fn native(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|field| u16::from_ne_bytes(*field))
 }
 
-impl Shape {
-    /// The shape of a frame behind its virtio-net header. What cannot be taken apart counts as one packet.
+impl FrameLayout {
+    /// The layout of a frame behind its virtio-net header. What cannot be taken apart counts as one packet.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let len = bytes.len().saturating_sub(VNET) as u32;
         let one =

@@ -14,28 +14,29 @@ pub struct Host {
 }
 
 impl Host {
-    /// `None` where there are no rights for it, or no taps.
+    /// `None`, and the test is skipped, where there are no rights for it, or no taps.
     pub fn new() -> Option<Self> {
         if !Path::new("/dev/net/tun").exists() {
-            eprintln!("skipped: there is no /dev/net/tun");
+            outcome::skipped("there is no /dev/net/tun");
             return None;
         }
         let (work, todo) = channel::<Work>();
         let (ready, namespace) = channel();
         std::thread::spawn(move || {
-            if let Err(why) = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET) {
-                eprintln!("skipped: a network namespace needs root ({why})");
-                return;
+            if let Err(why) = outcome::unshare_network() {
+                return drop(ready.send(Err(why)));
             }
             // Only what the tests send is on the link, from the first packet on.
             for scope in ["all", "default"] {
                 let _none = std::fs::write(format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6"), "1");
             }
             let thread = std::fs::read_link("/proc/thread-self").unwrap();
-            ready.send(PathBuf::from("/proc").join(thread).join("ns/net")).unwrap();
+            ready.send(Ok(PathBuf::from("/proc").join(thread).join("ns/net"))).unwrap();
             todo.into_iter().for_each(|work| work());
         });
-        Some(Self { work, namespace: namespace.recv().ok()? })
+        let namespace =
+            namespace.recv().expect("the host says how it began").map_err(outcome::skipped).ok()?;
+        Some(Self { work, namespace })
     }
 
     /// What `work` says, done there.

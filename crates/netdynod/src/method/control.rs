@@ -33,6 +33,6 @@ pub fn heartbeat(caller: &Caller, _: Nothing) -> Answer {
 /// Let another write.
 pub fn release(caller: &Caller, _: Nothing) -> Answer {
     caller.core.as_writer(caller.session)?;
-    caller.core.leave(caller.session);
+    caller.core.release(caller.session);
     Ok(Value::Bool(true))
 }

@@ -2,8 +2,8 @@
 
 use super::{Answer, Nothing};
 use crate::caller::Caller;
+use crate::connection_limit::CONNECTIONS;
 use crate::lines::LINE_MAX;
-use crate::seats::CONNECTIONS;
 use crate::watchers::SUBSCRIPTIONS;
 use crate::{machine, ports};
 use models::Catalogue;

@@ -4,7 +4,7 @@
 use super::run::loaded;
 use super::{Answer, Nothing};
 use crate::caller::Caller;
-use crate::graph::{of, planned};
+use crate::graph::{expanded, of, planned};
 use crate::graphs;
 use crate::rpc::{BAD_PARAMS, Error};
 use crate::run::Run;
@@ -147,6 +147,24 @@ pub fn describe(caller: &Caller, params: Describe) -> Answer {
     Ok(json!({
         "run": id, "workers": workers, "elements": elements, "edges": shape.edges, "ports": shape.ports
     }))
+}
+
+/// A profile.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expand {
+    profile: Value,
+}
+
+/// The DPDK transport of a profile with its elements, edges and placement named, as what its ports' roles stand for.
+pub fn expand(_: &Caller, params: Expand) -> Answer {
+    let profile = json!(expanded(&params.profile)?);
+    let mut transport = profile["transport"].clone();
+    for port in transport["dpdk"]["ports"].as_array_mut().into_iter().flatten() {
+        // The elements say it.
+        port.as_object_mut().map(|port| port.remove("role"));
+    }
+    Ok(json!({"transport": transport}))
 }
 
 /// Of the loaded run, or of a link.

@@ -2,7 +2,7 @@
 
 use super::{Answer, Nothing};
 use crate::caller::Caller;
-use crate::links::{self, Carried, End};
+use crate::links::{self, Carried, LinkEnd};
 use profile::impairment::preset::PRESETS;
 use protocol::unit::Size;
 use serde::Deserialize;
@@ -27,12 +27,12 @@ pub fn validate(params: Validate) -> Answer {
     Ok(json!({"errors": errors}))
 }
 
-/// PortBridge what, how, and carried by whom.
+/// The two ends, the impairment, and the threads that carry it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Start {
-    a: End,
-    b: End,
+    a: LinkEnd,
+    b: LinkEnd,
     #[serde(default = "unimpaired")]
     spec: Value,
     #[serde(default)]

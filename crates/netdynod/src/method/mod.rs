@@ -51,6 +51,7 @@ pub fn call(caller: &Caller, name: &str, params: Map<String, Value>) -> Answer {
         "graph.stop" => graph::stop(caller, take(params)?),
         "graph.list" => graph::list(caller, take(params)?),
         "graph.describe" => graph::describe(caller, take(params)?),
+        "graph.expand" => graph::expand(caller, take(params)?),
         "graph.stats" => graph::stats(caller, take(params)?),
         "graph.trace" => graph::trace(caller, take(params)?),
         "impair.presets" => impair::presets(take(params)?),

@@ -22,6 +22,6 @@ pub fn validate(params: Validate) -> Answer {
         Value::String(text) => text,
         other => other.to_string(),
     };
-    let errors = profile::load(&text).err().unwrap_or_default();
+    let errors = crate::profiles::load(&text).err().unwrap_or_default();
     Ok(json!({"errors": errors}))
 }

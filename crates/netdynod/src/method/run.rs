@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What to run, and what to change about it.
 #[derive(Debug, Deserialize)]
@@ -70,9 +71,38 @@ fn steer(caller: &Caller, f: impl FnOnce(&Arc<Run>) -> Result<(), Error>) -> Ans
     Ok(json!(run.status()))
 }
 
-/// Begin to send.
-pub fn start(caller: &Caller, _: Nothing) -> Answer {
-    steer(caller, Run::start)
+/// The longest wait for a start.
+const LONGEST_WAIT: f64 = 3600.0;
+
+/// When to begin.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Start {
+    /// Seconds since 1970, UTC, by this machine's clock; at once when missing.
+    at: Option<f64>,
+}
+
+impl Start {
+    /// How long until then.
+    fn wait(&self) -> Result<Duration, Error> {
+        let Some(at) = self.at else { return Ok(Duration::ZERO) };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let wait = at - now;
+        if (0.0..=LONGEST_WAIT).contains(&wait) {
+            return Ok(Duration::from_secs_f64(wait));
+        }
+        let what = if wait < 0.0 {
+            format!("that was {:.3} s ago by this machine's clock", -wait)
+        } else {
+            format!("that is more than {LONGEST_WAIT} s ahead by this machine's clock")
+        };
+        Err(Error::params("at", what))
+    }
+}
+
+/// Begin to send, at once or at a time, so that several machines begin together.
+pub fn start(caller: &Caller, params: Start) -> Answer {
+    steer(caller, |run| run.start(params.wait()?))
 }
 
 /// Stop the run's clock.

@@ -3,7 +3,7 @@
 use super::Run;
 use crate::rpc::{BAD_PARAMS, Error, TOO_MANY};
 use profile::Error as Fault;
-use run::graph::{ImpairedPort, Way};
+use run::graph::{ImpairedPort, PortImpairment};
 use run::result::Change;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -13,20 +13,23 @@ use std::sync::PoisonError;
 const CHANGES: usize = 1_000;
 
 /// Read and check what is to hold of the path into `port`.
-pub fn taken(port: &str, way: &Value) -> Result<Way, Error> {
+pub fn taken(port: &str, impairment: &Value) -> Result<PortImpairment, Error> {
     let under = |inner: &str| if inner.is_empty() { port.into() } else { format!("{port}.{inner}") };
     let refuse = |fault: Fault| Error::of(BAD_PARAMS, &Fault { at: under(&fault.at), ..fault });
-    let way: Way = profile::read(&way.to_string()).map_err(refuse)?;
-    way.check().map_err(|p| refuse(Fault::new("ND-104-05", p.key, p.what, p.fix)))?;
-    Ok(way)
+    let impairment: PortImpairment = profile::read(&impairment.to_string()).map_err(refuse)?;
+    impairment.check().map_err(|p| refuse(Fault::new("ND-104-05", p.key, p.what, p.fix)))?;
+    Ok(impairment)
 }
 
 impl Run {
     /// From now on so: all of these ports, or none when one of them cannot be.
-    pub fn impair(&self, ports: BTreeMap<String, Way>) -> Result<(), Error> {
+    pub fn impair(&self, ports: BTreeMap<String, PortImpairment>) -> Result<(), Error> {
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.is_active() {
-            return Err(Error::state("the run is not under way", "Change its paths while it is `running`"));
+            return Err(Error::state(
+                "the run is not under impairment",
+                "Change its paths while it is `running`",
+            ));
         }
         let there = self.transport.impaired();
         let find =
@@ -38,10 +41,10 @@ impl Run {
             return Err(Error::new(TOO_MANY, "ND-104-11", "run.impair", what, fix));
         }
         let t = self.status().elapsed;
-        for (hand, (port, way)) in hands.into_iter().zip(ports) {
-            hand.set(way.clone());
+        for (hand, (port, impairment)) in hands.into_iter().zip(ports) {
+            hand.set(impairment.clone());
             tracing::info!(run = %self.id, %port, "its path was changed by hand");
-            changes.push(Change { t, port, way });
+            changes.push(Change { t, port, impairment });
         }
         Ok(())
     }

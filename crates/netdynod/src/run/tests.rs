@@ -43,7 +43,7 @@ fn loaded(stub: Stub) -> (Arc<Run>, Arc<Outbox>) {
 }
 
 /// The statuses told so far, up to one in `state`.
-fn told(outbox: &Outbox, state: &str) -> Vec<Value> {
+fn statuses(outbox: &Outbox, state: &str) -> Vec<Value> {
     let mut all: Vec<Value> = Vec::new();
     while all.last().is_none_or(|last| last["state"] != state) {
         let line = outbox.next().expect("it is told");
@@ -61,21 +61,21 @@ fn states(statuses: &[Value]) -> Vec<&str> {
 /// What must hold after a start that failed for the reason `code`.
 fn has_failed(run: &Arc<Run>, outbox: &Outbox, error: &Error, code: &str) {
     assert_eq!((error.code, &error.data["code"]), (NOT_READY, &json!(code)));
-    let told = told(outbox, "failed");
-    assert_eq!(states(&told), ["failed"], "it is not told that it runs");
-    assert_eq!(told[0]["error"], error.data);
+    let all = statuses(outbox, "failed");
+    assert_eq!(states(&all), ["failed"], "it is not told that it runs");
+    assert_eq!(all[0]["error"], error.data);
     assert_eq!(run.status().state, State::Failed);
     assert!(!run.is_active(), "another can be loaded in its place");
     assert!(run.control.aborted(), "no worker is left waiting");
     assert_eq!(run.result().unwrap_err(), *error);
-    assert_eq!(run.start().unwrap_err().code, crate::rpc::WRONG_STATE);
+    assert_eq!(run.start(Duration::ZERO).unwrap_err().code, crate::rpc::WRONG_STATE);
     assert!(!run.stop("stopped"));
 }
 
 #[test]
 fn a_start_that_fails_is_told() {
     let (run, outbox) = loaded(Stub { refuses: true, ..Stub::default() });
-    let error = run.start().unwrap_err();
+    let error = run.start(Duration::ZERO).unwrap_err();
     has_failed(&run, &outbox, &error, "ND-92-07");
 }
 
@@ -84,7 +84,7 @@ fn without_a_thread_to_gather_nothing_is_started() {
     let stub = Stub::default();
     let samples = Arc::clone(&stub.samples);
     let (run, outbox) = loaded(stub);
-    let error = run.start_with(|_| Err(io::ErrorKind::WouldBlock.into())).unwrap_err();
+    let error = run.start_with(Duration::ZERO, |_| Err(io::ErrorKind::WouldBlock.into())).unwrap_err();
     has_failed(&run, &outbox, &error, "ND-92-05");
     assert!(samples.lock().unwrap().is_none());
 }
@@ -95,12 +95,12 @@ fn a_lease_that_lapses_stops_the_run_and_is_told() {
     let samples = Arc::clone(&stub.samples);
     let (run, outbox) = loaded(stub);
     assert!(!run.stop("lease"), "it has not begun to send");
-    run.start().unwrap();
+    run.start(Duration::ZERO).unwrap();
     run.pause().unwrap();
     assert!(run.stop("lease"));
     assert!(!run.stop("stopped"), "it sends no more");
     *samples.lock().unwrap() = None;
-    assert_eq!(states(&told(&outbox, "done")), ["running", "paused", "draining", "done"]);
+    assert_eq!(states(&statuses(&outbox, "done")), ["running", "paused", "draining", "done"]);
     assert_eq!(run.result().unwrap().stopped, Some("lease"));
 }
 
@@ -112,14 +112,14 @@ fn each_step_has_its_time() {
     assert_eq!(run.pause().unwrap_err().code, crate::rpc::WRONG_STATE);
     assert_eq!(run.resume().unwrap_err().code, crate::rpc::WRONG_STATE);
     assert_eq!(run.result().unwrap_err().code, NOTHING_THERE);
-    run.start().unwrap();
-    assert!(run.start().is_err() && run.resume().is_err());
+    run.start(Duration::ZERO).unwrap();
+    assert!(run.start(Duration::ZERO).is_err() && run.resume().is_err());
     run.pause().unwrap();
     assert!(run.pause().is_err());
     run.resume().unwrap();
     assert!(run.stop("stopped"));
     assert!(run.pause().is_err() && run.resume().is_err());
     *samples.lock().unwrap() = None;
-    assert_eq!(states(&told(&outbox, "done")), ["running", "paused", "running", "draining", "done"]);
-    assert!(run.start().is_err());
+    assert_eq!(states(&statuses(&outbox, "done")), ["running", "paused", "running", "draining", "done"]);
+    assert!(run.start(Duration::ZERO).is_err());
 }

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 fn capturing(daemon: &Daemon) -> Option<Client> {
     let mut writer = daemon.connect();
     if writer.get("core.describe")["rights"]["net_raw"] == false {
-        eprintln!("skipped: CAP_NET_RAW is needed");
+        outcome::skipped("it needs CAP_NET_RAW");
         return None;
     }
     writer.get("control.acquire");
@@ -160,7 +160,7 @@ fn files_that_never_end_or_never_begin_are_refused() {
 }
 
 #[test]
-fn a_writer_who_is_lost_in_a_call_leaves_his_seat() {
+fn a_writer_who_is_lost_in_a_call_loses_the_lease() {
     let daemon = Daemon::start();
     let (mut writer, mut other) = (daemon.connect(), daemon.connect());
     writer.get("control.acquire");

@@ -2,7 +2,7 @@
 
 use crate::daemon::{Client, Daemon, loaded, profile, sink, states};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 fn sent(result: &Value) -> u64 {
     result["groups"][0]["total"]["messages_sent"].as_u64().unwrap()
@@ -30,6 +30,47 @@ fn what_the_result_counts_is_what_arrived() {
         1
     );
     writer.fails("run.start", json!({}), -32003);
+}
+
+fn since_1970() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64()
+}
+
+#[test]
+fn a_run_begins_at_the_time_that_was_given() {
+    let (daemon, sink) = (Daemon::start(), sink());
+    let mut writer = loaded(&daemon, &sink, "200ms");
+    writer.get("stats.subscribe");
+    let data = writer.fails("run.start", json!({"at": since_1970() - 5.0}), -32602);
+    assert!(data["what"].as_str().unwrap().contains("s ago"), "{data:?}");
+    writer.fails("run.start", json!({"at": since_1970() + 3700.0}), -32602);
+    assert_eq!(writer.get("run.status")["state"], "loaded", "a refused start changes nothing");
+    let at = since_1970() + 1.0;
+    writer.call("run.start", json!({"at": at}));
+    let waiting = writer.get("run.status");
+    if since_1970() < at - 0.1 {
+        assert_eq!((&waiting["phase"], &waiting["elapsed"]), (&Value::Null, &json!(0.0)));
+        writer.fails("run.pause", json!({}), -32003);
+    }
+    writer.told_until("done");
+    let result = writer.get("run.result");
+    let started = humantime::parse_rfc3339(result["started"].as_str().unwrap()).unwrap();
+    let off = started.duration_since(UNIX_EPOCH).unwrap().as_secs_f64() - at;
+    // what is written has milliseconds
+    assert!(off.abs() < 0.002, "{off} s");
+    assert!(sent(&result) >= 2);
+}
+
+#[test]
+fn a_start_that_is_waited_for_can_be_stopped() {
+    let (daemon, sink) = (Daemon::start(), sink());
+    let mut writer = loaded(&daemon, &sink, "60s");
+    writer.get("stats.subscribe");
+    writer.call("run.start", json!({"at": since_1970() + 600.0}));
+    writer.get("run.stop");
+    writer.told_until("done");
+    assert_eq!(writer.get("run.result")["stopped"], "stopped");
+    assert!(sink.recv(&mut [0; 2048]).is_err(), "nothing was sent");
 }
 
 #[test]

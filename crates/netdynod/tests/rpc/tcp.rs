@@ -81,7 +81,7 @@ fn strangers_do_not_take_the_owners_places() {
     assert_eq!(owner.get("run.status")["state"], "idle");
     assert_eq!(daemon.connect().get("run.status")["state"], "idle");
     assert_eq!(strangers[0].line(), None, "who came first left first");
-    // none of them has taken one of the 64 seats
+    // none of them has taken one of the 64 permits
     strangers.clear();
     let known = |_| {
         let mut client = Client::tcp(&address);

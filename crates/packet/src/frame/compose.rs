@@ -1,12 +1,12 @@
 //! From layers to a program: headers laid out, fields found, sums made.
 
-use super::cut::{self, Cut};
 use super::error::FrameError;
 use super::flow::Flow;
 use super::headers::{self, Placed, Site};
 use super::layer::Layer;
-use super::program::{Order, Part, Program, Step, TARGETS, Target, Variant};
+use super::program::{Part, Program, Step, TARGETS, Target, Variant, VariantOrder};
 use super::recipe::{Devices, Recipe, Sizes};
+use super::segmentation::{self, Segmentation};
 use super::select::{self, Selected};
 use crate::bytes::take_mut;
 use crate::checksum::Sum;
@@ -44,16 +44,16 @@ impl Program {
     }
 }
 
-/// Make the program for a port that makes checksums. Of frames in which it would not know what to do, none is left to it:
+/// Make the program for a port that makes checksums. Of frames that it does not support, none is left to it:
 /// [`Program::left`] says so.
 pub fn compose_for(recipe: &Recipe<'_>, left: Left) -> Result<Program, FrameError> {
     let placed = headers::place(recipe.layers)?;
     let mut selected = select::select(recipe.vary, &placed, recipe.seed)?;
     let steady = !selected.iter().any(|one| one.field.name == "protocol");
     let carried = headers::carried(&placed).filter(|_| steady);
-    let cut = Cut::of(recipe, &placed, &selected, carried.filter(|carried| carried.tcp))?;
-    // What is cut gets its checksums then.
-    let left = if cut.is_some() && left == Left::Nothing { Left::Transport } else { left };
+    let segmentation = Segmentation::of(recipe, &placed, &selected, carried.filter(|carried| carried.tcp))?;
+    // What is segmented gets its checksums then.
+    let left = if segmentation.is_some() && left == Left::Nothing { Left::Transport } else { left };
     let carried = carried.filter(|_| left != Left::Nothing);
     let makes = carried.map_or([None; 2], |carried| {
         let ip = (left == Left::All && !carried.v6).then_some(carried.ip + 10);
@@ -91,14 +91,14 @@ pub fn compose_for(recipe: &Recipe<'_>, left: Left) -> Result<Program, FrameErro
     let order = match recipe.sizes {
         Sizes::Cycle(cycle) => {
             let number = |size: &usize| sizes.binary_search(size).unwrap_or(0) as u16;
-            Order::cycle(cycle.iter().map(number).collect())
+            VariantOrder::cycle(cycle.iter().map(number).collect())
         }
-        Sizes::Random(..) => Order::random(recipe.seed, sizes.len()),
+        Sizes::Random(..) => VariantOrder::random(recipe.seed, sizes.len()),
     };
     let targets = targets.into_iter().map(|(target, _)| target).collect();
     let program = Program::new(variants.into(), order, steps.into(), targets);
     Ok(match carried {
-        Some(carried) => program.leaving(carried, cut),
+        Some(carried) => program.leaving(carried, segmentation),
         None => program,
     })
 }
@@ -111,7 +111,7 @@ fn variant(
     selected: &[Selected],
     (size, left): (usize, [Option<usize>; 2]),
 ) -> Result<(Variant, Vec<(Target, Site)>), FrameError> {
-    let longest = if cut::wanted(placed).is_some() { cut::LONGEST } else { LONGEST };
+    let longest = if segmentation::wanted(placed).is_some() { segmentation::LONGEST } else { LONGEST };
     if !(SHORTEST..=longest).contains(&size) {
         let what = format!("a frame of {size} bytes (without FCS) is not between {SHORTEST} and {longest}");
         return Err(FrameError::new("size", what, "Choose another size; 64B is the smallest with FCS"));

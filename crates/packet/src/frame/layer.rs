@@ -256,7 +256,7 @@ pub struct TcpLayer {
     pub flags: String,
     /// Window. Default 0.
     pub window: u16,
-    /// Most payload of a packet, 64–16000 bytes: a frame, then up to 65,000 bytes long, leaves as several packets, cut
+    /// Most payload of a packet, 64–16000 bytes: a frame, then up to 65,000 bytes long, leaves as several packets, segmented
     /// by the port (TCP segmentation offload) or in software. Needs `measured: false` and one size of frames.
     /// Default: a frame is a packet.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -10,7 +10,6 @@
 mod address;
 mod carried;
 mod compose;
-mod cut;
 mod error;
 mod field;
 mod flow;
@@ -18,13 +17,13 @@ mod headers;
 mod layer;
 mod program;
 mod recipe;
+mod segmentation;
 mod select;
 mod vary;
 
 pub use address::MacAddress;
 pub use carried::Carried;
 pub use compose::{Left, compose, compose_for};
-pub use cut::{Cut, longest_packet};
 pub use error::FrameError;
 pub use flow::Flow;
 pub use headers::tags;
@@ -34,6 +33,7 @@ pub use layer::{
 };
 pub use program::{Marks, Program, ROWS, Written};
 pub use recipe::{Devices, Recipe, Sizes};
+pub use segmentation::{Segmentation, longest_packet};
 pub use vary::{Change, Range, Steps, Value, Vary};
 
 #[cfg(test)]

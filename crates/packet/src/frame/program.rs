@@ -2,11 +2,11 @@
 //! decided once for all, and sums are made for several frames at once.
 
 use super::carried::Carried;
-use super::cut::Cut;
+use super::segmentation::Segmentation;
 use super::vary::Values;
 use crate::checksum::{Sum, complement, halves};
 use crate::ethernet::Tags;
-use crate::signature::{self, Signature};
+use crate::signature::{self, Row, Rows, Signature};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -86,14 +86,14 @@ pub(super) struct Target {
 
 /// Which variant comes next.
 #[derive(Debug, Clone)]
-pub(super) enum Order {
+pub(super) enum VariantOrder {
     /// These, and again.
     Cycle { numbers: Box<[u16]>, at: usize },
     /// Any below this number.
     Random { below: usize, rng: SmallRng },
 }
 
-impl Order {
+impl VariantOrder {
     /// These, and again.
     pub fn cycle(numbers: Box<[u16]>) -> Self {
         Self::Cycle { numbers, at: 0 }
@@ -120,10 +120,10 @@ impl Order {
 /// Most frames that are written at a time.
 pub const ROWS: usize = 128;
 
-/// Sums and the like are made for a multiple of so many frames at once, whether or not there are as many.
+/// Vectorised loops over frames run over a multiple of so many rows, whether or not there are as many frames.
 const LANES: usize = 16;
 
-/// Who sends each frame, and what its signature says, if it is measured.
+/// The device that sends each frame, and its signature, if it is measured.
 #[derive(Debug, Clone)]
 pub struct Marks {
     /// Number of the device, for fields that are its own.
@@ -155,7 +155,7 @@ impl Marks {
 #[derive(Debug, Clone)]
 pub struct Program {
     variants: Box<[Variant]>,
-    order: Order,
+    order: VariantOrder,
     /// Numbers of the variants that come next; the first `picked` are chosen, and one always is.
     picks: [u16; ROWS],
     picked: usize,
@@ -166,10 +166,10 @@ pub struct Program {
     sums: Box<[[u32; ROWS]]>,
     /// The same for what is put into a window, and for the values of one field.
     scratch: Box<[[u64; ROWS]; 2]>,
-    /// Whose checksums are left to the port, or to who cuts.
+    /// Where the checksums are that the port or the segmenter fills in.
     left: Option<Carried>,
-    /// How frames are cut.
-    cut: Option<Cut>,
+    /// How frames are segmented.
+    segmentation: Option<Segmentation>,
 }
 
 /// What was written.
@@ -187,7 +187,7 @@ impl Program {
     /// From what was composed.
     pub(super) fn new(
         variants: Box<[Variant]>,
-        mut order: Order,
+        mut order: VariantOrder,
         steps: Box<[Step]>,
         targets: Box<[Target]>,
     ) -> Self {
@@ -195,20 +195,31 @@ impl Program {
         picks[0] = order.next();
         let sums = vec![[0; ROWS]; targets.len()].into();
         let scratch = Box::new([[0; ROWS]; 2]);
-        Self { variants, order, picks, picked: 1, steps, targets, sums, scratch, left: None, cut: None }
+        Self {
+            variants,
+            order,
+            picks,
+            picked: 1,
+            steps,
+            targets,
+            sums,
+            scratch,
+            left: None,
+            segmentation: None,
+        }
     }
 
-    /// The same, whose checksums there are left to the port, and which are cut so.
-    pub(super) fn leaving(self, left: Carried, cut: Option<Cut>) -> Self {
-        Self { left: Some(left), cut, ..self }
+    /// The same, whose checksums there are left to the port, and which are segmented so.
+    pub(super) fn leaving(self, left: Carried, segmentation: Option<Segmentation>) -> Self {
+        Self { left: Some(left), segmentation, ..self }
     }
 
-    /// How frames are to be cut before they are packets, by the port or by who sends them.
-    pub fn cut(&self) -> Option<Cut> {
-        self.cut
+    /// How frames are to be segmented, by the port or by the generator.
+    pub fn segmentation(&self) -> Option<Segmentation> {
+        self.segmentation
     }
 
-    /// Whose checksums are left to the port that sends the frames: it is to be told.
+    /// The headers whose checksums are left to the port that sends the frames.
     pub fn left(&self) -> Option<Carried> {
         self.left
     }
@@ -218,7 +229,7 @@ impl Program {
         let variant =
             |bytes: Vec<u8>| Variant { bytes: bytes.into(), sums: [Sum::ZERO; TARGETS], signature: None };
         let variants: Box<[Variant]> = frames.into_iter().take(1 << 16).map(variant).collect();
-        let order = Order::cycle((0..variants.len()).map(|number| number as u16).collect());
+        let order = VariantOrder::cycle((0..variants.len()).map(|number| number as u16).collect());
         Self::new(variants, order, Box::new([]), Box::new([]))
     }
 
@@ -240,7 +251,7 @@ impl Program {
         }
         self.targets.iter_mut().for_each(|target| target.at = moved(target.at));
         self.left = self.left.map(|left| Carried { ip: moved(left.ip), l4: moved(left.l4), ..left });
-        self.cut = self.cut.map(|cut| cut.moved(more.len()));
+        self.segmentation = self.segmentation.map(|segmentation| segmentation.moved(more.len()));
         self
     }
 
@@ -280,16 +291,16 @@ impl Program {
 
     /// Bytes in a packet on average, without FCS.
     pub fn mean_len(&self) -> f64 {
-        if let Some(cut) = &self.cut {
-            return cut.bytes() as f64 / cut.packets() as f64;
+        if let Some(segmentation) = &self.segmentation {
+            return segmentation.bytes() as f64 / segmentation.packets() as f64;
         }
         let len = |number: usize| self.variants.get(number).map_or(0.0, |variant| variant.bytes.len() as f64);
         match &self.order {
-            Order::Cycle { numbers, .. } => {
+            VariantOrder::Cycle { numbers, .. } => {
                 numbers.iter().map(|number| len(usize::from(*number))).sum::<f64>()
                     / numbers.len().max(1) as f64
             }
-            Order::Random { below, .. } => (0..*below).map(len).sum::<f64>() / *below as f64,
+            VariantOrder::Random { below, .. } => (0..*below).map(len).sum::<f64>() / *below as f64,
         }
     }
 
@@ -378,28 +389,29 @@ impl Program {
         if self.variants.iter().all(|variant| variant.signature.is_none()) {
             return;
         }
+        let mut rows = Rows::NONE;
         let streams = marks.streams.as_chunks::<LANES>().0.iter();
         let times = marks.sequences.as_chunks::<LANES>().0.iter().zip(marks.sent_ns.as_chunks::<LANES>().0);
         for (some, (frames, (streams, (sequences, sent_ns)))) in
             frames.chunks_mut(LANES).zip(streams.zip(times)).enumerate()
         {
-            let (rows, mut sums) = signature::rows(streams, sequences, sent_ns);
+            rows.fill(streams, sequences, sent_ns);
             let from = some * LANES;
             if let [Variant { signature: Some(at), .. }] = &*self.variants {
-                for (frame, row) in frames.iter_mut().zip(&rows) {
-                    put(frame, *at, |_| row.bytes());
+                for (frame, (row, _)) in frames.iter_mut().zip(rows.iter()) {
+                    sign(frame, *at, &row);
                 }
             } else {
                 let picks = &self.picks[from..];
-                for (((frame, row), pick), sum) in frames.iter_mut().zip(&rows).zip(picks).zip(&mut sums) {
+                for ((frame, (row, sum)), pick) in frames.iter_mut().zip(rows.iter()).zip(picks) {
                     match self.variants.get(usize::from(*pick)).and_then(|variant| variant.signature) {
-                        Some(at) => put(frame, at, |_| row.bytes()),
+                        Some(at) => sign(frame, at, &row),
                         None => *sum = 0,
                     }
                 }
             }
             let covering = self.targets.iter().zip(&mut self.sums).filter(|(target, _)| target.signature);
-            covering.for_each(|(_, total)| plus(&mut total[from..], &sums));
+            covering.for_each(|(_, total)| plus(&mut total[from..], &rows.sums));
         }
     }
 
@@ -468,6 +480,13 @@ fn store(frames: &mut [&mut [u8]], step: &Step, values: &mut [u64]) {
         4 => values.iter_mut().for_each(|value| *value = halves(u64::from((*value as u32).to_be()))),
         _ => values.iter_mut().for_each(|value| *value = halves(value.to_be())),
     }
+}
+
+/// Write a signature at `at`, if the frame reaches that far.
+#[inline]
+fn sign(frame: &mut [u8], at: usize, row: &Row) {
+    let place = frame.get_mut(at..at + signature::LEN).and_then(|place| place.first_chunk_mut());
+    place.into_iter().for_each(|place| row.write(place));
 }
 
 /// Write what stands at `at` anew, if the frame reaches that far.

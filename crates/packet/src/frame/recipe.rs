@@ -69,7 +69,7 @@ pub struct Recipe<'a> {
     pub measured: bool,
     /// Addresses and ports that the layers leave open.
     pub flow: &'a Flow,
-    /// Who sends, if it is not one alone.
+    /// The devices that send, if there are several.
     pub devices: Devices<'a>,
     /// Seed of everything random.
     pub seed: u64,

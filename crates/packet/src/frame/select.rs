@@ -64,7 +64,7 @@ pub(super) fn select(vary: &[Vary], placed: &[Placed<'_>], seed: u64) -> Result<
 }
 
 /// Let what differs from device to device vary with the device: the source port and address of the outermost
-/// headers, where nobody has said what they are.
+/// headers, where the recipe does not give them.
 pub(super) fn devices(all: &mut Vec<Selected>, placed: &[Placed<'_>], flow: &Flow, devices: &Devices<'_>) {
     let mut add = |layer: &str, name: &str, values: Vec<u64>, prefix: Option<u64>| {
         let Ok((field, at)) = find(&format!("{layer}.{name}"), placed, "") else { return };

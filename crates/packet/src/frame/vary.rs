@@ -81,12 +81,12 @@ pub(super) struct Values {
     step: u64,
     /// Frames until that is not so any more: the last step was made, or a value was held long enough.
     left: u64,
-    kind: Kind,
+    kind: Progression,
     each: u64,
 }
 
 #[derive(Debug, Clone)]
-enum Kind {
+enum Progression {
     /// With a step of its own where values are held for several frames.
     Steps {
         from: u64,
@@ -111,7 +111,7 @@ impl Values {
     /// From `from` in wrapping steps.
     pub fn steps(from: u64, step: u64, count: u64, each: u64) -> Self {
         let count = count.max(1);
-        let values = Self::new(Kind::Steps { from, step, count, at: 0 }, from, each);
+        let values = Self::new(Progression::Steps { from, step, count, at: 0 }, from, each);
         if values.each == 1 { Self { step, left: count, ..values } } else { values }
     }
 
@@ -120,26 +120,26 @@ impl Values {
         let mut rng = SmallRng::seed_from_u64(seed);
         let span = to.saturating_sub(from);
         let now = from + rng.random_range(0..=span);
-        Self::new(Kind::Random { from, span, rng }, now, each)
+        Self::new(Progression::Random { from, span, rng }, now, each)
     }
 
     /// One after the other; of none it makes zeros.
     pub fn list(values: Vec<u64>, each: u64) -> Self {
         let now = values.first().copied().unwrap_or(0);
-        Self::new(Kind::List { values: values.into(), at: 0 }, now, each)
+        Self::new(Progression::List { values: values.into(), at: 0 }, now, each)
     }
 
     /// By the number of the device that sends, and again.
     pub fn of_devices(values: Vec<u64>) -> Self {
-        Self::new(Kind::Device(values.into()), 0, 1)
+        Self::new(Progression::Device(values.into()), 0, 1)
     }
 
-    /// Whether they depend on who sends.
+    /// Whether they depend on the device that sends.
     pub fn is_of_devices(&self) -> bool {
-        matches!(self.kind, Kind::Device(_))
+        matches!(self.kind, Progression::Device(_))
     }
 
-    fn new(kind: Kind, now: u64, each: u64) -> Self {
+    fn new(kind: Progression, now: u64, each: u64) -> Self {
         let each = each.max(1);
         Self { now, step: 0, left: each, kind, each }
     }
@@ -147,7 +147,7 @@ impl Values {
     /// The values for the next frames, which these devices send.
     #[inline]
     pub fn fill(&mut self, out: &mut [u64], devices: &[u32]) {
-        if let Kind::Device(values) = &self.kind {
+        if let Progression::Device(values) = &self.kind {
             for (out, device) in out.iter_mut().zip(devices) {
                 let device = *device as usize;
                 let at = if device < values.len() { device } else { device % values.len().max(1) };
@@ -167,7 +167,7 @@ impl Values {
             }
             self.left -= straight as u64;
             if self.left == 0 {
-                self.turn();
+                self.next_line();
             } else {
                 self.now = now;
             }
@@ -177,22 +177,22 @@ impl Values {
 
     /// The line ends: begin the next.
     #[inline]
-    fn turn(&mut self) {
+    fn next_line(&mut self) {
         self.left = self.each;
         match &mut self.kind {
-            Kind::Steps { from, count, .. } if self.each == 1 => {
+            Progression::Steps { from, count, .. } if self.each == 1 => {
                 (self.now, self.left) = (*from, *count);
             }
-            Kind::Steps { from, step, count, at } => {
+            Progression::Steps { from, step, count, at } => {
                 *at = if *at + 1 < *count { *at + 1 } else { 0 };
                 self.now = if *at == 0 { *from } else { self.now.wrapping_add(*step) };
             }
-            Kind::Random { from, span, rng } => self.now = *from + rng.random_range(0..=*span),
-            Kind::List { values, at } => {
+            Progression::Random { from, span, rng } => self.now = *from + rng.random_range(0..=*span),
+            Progression::List { values, at } => {
                 *at = if *at + 1 < values.len() { *at + 1 } else { 0 };
                 self.now = values.get(*at).copied().unwrap_or(0);
             }
-            Kind::Device(_) => {}
+            Progression::Device(_) => {}
         }
     }
 }

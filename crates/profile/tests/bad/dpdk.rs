@@ -15,7 +15,7 @@ fn each_fault_of_ports_is_named_with_its_place_and_a_remedy() {
         keys.as_object().unwrap().iter().for_each(|(key, value)| port[key] = value.clone());
         profile.to_string()
     };
-    let cut = json!([{"ethernet": {}}, {"ipv4": {}}, {"tcp": {"segment": 1460}}]);
+    let segmented = json!([{"ethernet": {}}, {"ipv4": {}}, {"tcp": {"segment": 1460}}]);
     judge(vec![
         ("cut off", "{\"name\": \"x\"".into(), "ND-104-01", "", "EOF"),
         (
@@ -73,6 +73,13 @@ fn each_fault_of_ports_is_named_with_its_place_and_a_remedy() {
             "ND-104-05",
             "transport.dpdk.ports[0].queues",
             "1 to 16",
+        ),
+        (
+            "a longer burst than a batch",
+            d("/transport/dpdk/ports/0/burst", json!(129)),
+            "ND-104-05",
+            "transport.dpdk.ports[0].burst",
+            "1 to 128",
         ),
         (
             "a VLAN as text",
@@ -188,18 +195,18 @@ fn each_fault_of_ports_is_named_with_its_place_and_a_remedy() {
             "a list of some of",
         ),
         (
-            "signatures in frames that are cut",
-            d("/groups/0/frame", json!({"layers": cut, "size": {"fixed": "9000B"}})),
+            "signatures in frames that are segmented",
+            d("/groups/0/frame", json!({"layers": segmented, "size": {"fixed": "9000B"}})),
             "ND-104-07",
             "groups[0].frame.layers[2].tcp.segment",
             "\"measured\": false",
         ),
         (
             "less than a segment",
-            d("/groups/0/frame", json!({"layers": cut, "size": {"fixed": "1000B"}, "measured": false})),
+            d("/groups/0/frame", json!({"layers": segmented, "size": {"fixed": "1000B"}, "measured": false})),
             "ND-104-07",
             "groups[0].frame.layers[2].tcp.segment",
-            "nothing to cut",
+            "fits into one segment",
         ),
         (
             "time stamps of a reflector",

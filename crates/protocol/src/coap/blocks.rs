@@ -2,7 +2,7 @@
 
 use super::exchange::{Exchange, Part, Purpose};
 use super::wire::{Block, Code, Message, size_of_szx};
-use super::{Device, Plan};
+use super::{Config, Device};
 use crate::meter::Failure;
 use crate::model::Cx;
 use std::fmt;
@@ -47,7 +47,7 @@ pub enum Wrong {
     Number,
 }
 
-impl Plan {
+impl Config {
     /// What follows from the response `message` to the message that `x` is at, of a body of `body` bytes.
     pub(super) fn follow(&self, x: &Exchange, body: usize, message: &Message<'_>) -> Result<Next, Wrong> {
         if let Some(option) = message.options.unrecognized {
@@ -179,10 +179,10 @@ impl Device {
         message: &Message<'_>,
     ) -> Result<Next, Wrong> {
         let body = match x.part {
-            Part::Request => self.plan.request.body_len(self.fill(cx.device, x, i), &mut cx.out.bytes),
+            Part::Request => self.config.request.body_len(self.fill(cx.device, x, i), &mut cx.out.bytes),
             Part::Response => 0,
         };
-        self.plan.follow(x, body, message)
+        self.config.follow(x, body, message)
     }
 
     /// Do what follows from the response to exchange `i`.

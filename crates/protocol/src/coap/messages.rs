@@ -1,7 +1,7 @@
 //! What comes: to which exchange a message belongs, and what is answered to it (RFC 7252 sections 4 and 5).
 
 use super::exchange::{Purpose, Stage};
-use super::wire::{self, Code, Header, Kind, Message, Writer};
+use super::wire::{self, Code, Header, Message, MessageType, Writer};
 use super::{ACKNOWLEDGEMENT, Device, SEPARATE};
 use crate::meter::Failure;
 use crate::model::Cx;
@@ -21,7 +21,7 @@ impl Device {
     }
 
     /// Answer a message with an empty one (RFC 7252 section 4.2). At most one in each callback, before all else.
-    fn reply(&self, cx: &mut Cx<'_>, kind: Kind, id: u16) {
+    fn reply(&self, cx: &mut Cx<'_>, kind: MessageType, id: u16) {
         Writer::begin(&mut cx.out.bytes, kind, Code::EMPTY, id, &[]);
         cx.out.segment = wire::HEADER;
         cx.at(cx.now).counts.bytes_sent += wire::HEADER as u64;
@@ -29,8 +29,8 @@ impl Device {
 
     /// Reject a message: with a reset if it is confirmable, else by passing it over (sections 4.2 and 4.3).
     fn reject(&self, cx: &mut Cx<'_>, header: Header) {
-        if header.kind == Kind::Con {
-            self.reply(cx, Kind::Rst, header.id);
+        if header.kind == MessageType::Con {
+            self.reply(cx, MessageType::Rst, header.id);
         }
     }
 
@@ -39,7 +39,8 @@ impl Device {
             Ok(message) => message,
             Err(what) => {
                 self.reject(cx, header);
-                let about = matches!(header.kind, Kind::Ack | Kind::Rst).then(|| self.find_id(header.id));
+                let about = matches!(header.kind, MessageType::Ack | MessageType::Rst)
+                    .then(|| self.find_id(header.id));
                 return match about.flatten() {
                     Some(i) => self.fail(cx, i, Failure::Protocol, || what.to_string()),
                     None => cx.corrupted(cx.now, || what.to_string()),
@@ -47,10 +48,10 @@ impl Device {
             }
         };
         match (header.kind, header.code.class()) {
-            (Kind::Rst, _) => self.reset(cx, header),
-            (Kind::Ack, _) if header.code == Code::EMPTY => self.acknowledged(cx, header),
-            (Kind::Ack, 2..) => self.piggybacked(cx, &message, bytes.len()),
-            (Kind::Con | Kind::Non, 2..) => self.separate(cx, &message, bytes.len()),
+            (MessageType::Rst, _) => self.reset(cx, header),
+            (MessageType::Ack, _) if header.code == Code::EMPTY => self.acknowledged(cx, header),
+            (MessageType::Ack, 2..) => self.piggybacked(cx, &message, bytes.len()),
+            (MessageType::Con | MessageType::Non, 2..) => self.separate(cx, &message, bytes.len()),
             // a ping (section 4.3), or a request, of which a client takes none
             _ => {
                 self.reject(cx, header);
@@ -69,7 +70,7 @@ impl Device {
 
     /// The response comes later (section 5.2.2).
     fn acknowledged(&mut self, cx: &mut Cx<'_>, header: Header) {
-        let Some(i) = self.find_id(header.id).filter(|_| self.plan.confirmable) else {
+        let Some(i) = self.find_id(header.id).filter(|_| self.config.confirmable) else {
             return cx.unasked(cx.now);
         };
         if self.exchanges[i].stage == Stage::Acknowledged {
@@ -79,7 +80,7 @@ impl Device {
         self.confirm(cx, i);
         self.set(i, Stage::Acknowledged);
         let x = &mut self.exchanges[i];
-        x.due = x.sent + self.plan.timeout;
+        x.due = x.sent + self.config.timeout;
         self.soonest = self.soonest.min(x.due);
     }
 
@@ -87,14 +88,14 @@ impl Device {
     pub(super) fn confirm(&mut self, cx: &mut Cx<'_>, i: usize) {
         let x = &mut self.exchanges[i];
         let first = !std::mem::replace(&mut x.confirmed, true) && x.purpose != Purpose::Fetch;
-        if first && self.plan.confirmable {
+        if first && self.config.confirmable {
             cx.delay(x.intended, ACKNOWLEDGEMENT);
         }
     }
 
     /// A response inside the acknowledgement (section 5.2.1).
     fn piggybacked(&mut self, cx: &mut Cx<'_>, message: &Message<'_>, len: usize) {
-        let ours = self.find_id(message.header.id).filter(|_| self.plan.confirmable);
+        let ours = self.find_id(message.header.id).filter(|_| self.config.confirmable);
         match ours {
             // section 5.3.2: message ID and token must match
             Some(i) if message.token != self.token(i).to_be_bytes() => {
@@ -112,13 +113,13 @@ impl Device {
         let header = message.header;
         // section 4.5: what comes again is acknowledged again, and processed once
         if self.rare.as_ref().is_some_and(|rare| rare.recent.has(header.id)) {
-            if header.kind == Kind::Con {
-                self.reply(cx, Kind::Ack, header.id);
+            if header.kind == MessageType::Con {
+                self.reply(cx, MessageType::Ack, header.id);
             }
             cx.at(cx.now).counts.duplicates += 1;
             return;
         }
-        let observes = self.plan.observe && message.token == self.salt.to_be_bytes();
+        let observes = self.config.observe && message.token == self.salt.to_be_bytes();
         let found = self.find(message.token).filter(|i| self.exchanges[*i].waits());
         if !observes && found.is_none() {
             return self.stray(cx, message);
@@ -126,12 +127,12 @@ impl Device {
         self.rare.get_or_insert_default().recent.add(header.id);
         if message.options.unrecognized.is_some() {
             self.reject(cx, header);
-        } else if header.kind == Kind::Con {
-            self.reply(cx, Kind::Ack, header.id);
+        } else if header.kind == MessageType::Con {
+            self.reply(cx, MessageType::Ack, header.id);
         }
         match found {
             Some(i) if !observes => {
-                if self.plan.confirmable {
+                if self.config.confirmable {
                     cx.count(self.exchanges[i].intended, SEPARATE);
                 }
                 self.response(cx, i, message, len);
@@ -144,8 +145,8 @@ impl Device {
     fn stray(&mut self, cx: &mut Cx<'_>, message: &Message<'_>) {
         match self.find(message.token).map(|i| self.exchanges[i]) {
             Some(x) => {
-                if message.header.kind == Kind::Con {
-                    self.reply(cx, Kind::Ack, message.header.id);
+                if message.header.kind == MessageType::Con {
+                    self.reply(cx, MessageType::Ack, message.header.id);
                 }
                 if x.stage == Stage::Failed {
                     cx.unasked(x.intended);
@@ -155,8 +156,8 @@ impl Device {
             }
             None => {
                 // RFC 7641 section 3.2: also a notification that is not confirmable, so that the server sends no more
-                if message.options.observe.is_some() && message.header.kind == Kind::Non {
-                    self.reply(cx, Kind::Rst, message.header.id);
+                if message.options.observe.is_some() && message.header.kind == MessageType::Non {
+                    self.reply(cx, MessageType::Rst, message.header.id);
                 }
                 self.reject(cx, message.header);
                 cx.unasked(cx.now);

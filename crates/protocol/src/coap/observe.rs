@@ -75,7 +75,7 @@ impl Device {
 
     /// Whether the server keeps us as an observer.
     pub(super) fn observing(&self) -> bool {
-        self.plan.observe && self.observed().is_some_and(|observed| observed.registered)
+        self.config.observe && self.observed().is_some_and(|observed| observed.registered)
     }
 
     /// When the observation has to be renewed.
@@ -88,7 +88,7 @@ impl Device {
 
     /// The exchange that registers or deregisters, if one is under way.
     pub(super) fn observation(&self) -> Option<usize> {
-        if !self.plan.observe {
+        if !self.config.observe {
             return None;
         }
         self.exchanges.iter().position(|x| {
@@ -103,7 +103,7 @@ impl Device {
         if self.observation().is_some() || self.failed {
             return true;
         }
-        let enough = self.plan.count > 0 && observed.notified >= self.plan.count;
+        let enough = self.config.count > 0 && observed.notified >= self.config.count;
         if self.stopping || enough || !cx.loading() {
             return self.begin(cx, Purpose::Deregister, cx.now);
         }
@@ -163,8 +163,11 @@ impl Device {
             }
             (None, None) => {
                 // section 4.2: an error, or a response without the option, is the last
-                let why =
-                    if self.plan.expects(message.header.code) { Failure::Closed } else { Failure::Rejected };
+                let why = if self.config.expects(message.header.code) {
+                    Failure::Closed
+                } else {
+                    Failure::Rejected
+                };
                 cx.failure(cx.now, why, || format!("the server ended the observation: {}", Answer(message)));
                 self.failed = true;
             }
@@ -184,8 +187,8 @@ impl Device {
             return;
         }
         // RFC 7959 section 2.6: a notification carries the first block, the others are asked for
-        let first = Exchange::of(Purpose::Fetch, cx.now, Part::Request, self.plan.request.szx);
-        let next = match self.plan.follow(&first, 0, message) {
+        let first = Exchange::of(Purpose::Fetch, cx.now, Part::Request, self.config.request.szx);
+        let next = match self.config.follow(&first, 0, message) {
             Ok(next) => next,
             Err(wrong) => {
                 cx.failure(cx.now, Failure::Protocol, || wrong.to_string());

@@ -2,7 +2,7 @@
 
 use super::request::{BLOCK_MAX, Request};
 use super::wire::{Block, Code};
-use super::{DESCRIPTION, Plan};
+use super::{Config, DESCRIPTION};
 use crate::describe::{Description, ModelParams, Paced, Repeats};
 use crate::pace::Pace;
 use crate::problem::Problem;
@@ -135,14 +135,14 @@ const DEFAULT_INTERVAL: Interval = Interval::secs(1);
 
 impl ModelParams for Params {
     const DESCRIPTION: &'static Description = &DESCRIPTION;
-    type Plan = Plan;
+    type Config = Config;
 
     fn check(&self) -> Result<(), Problem> {
-        self.plan(None).map(drop)
+        self.config(None).map(drop)
     }
 
-    fn compile(&self, target: &Target) -> Result<Plan, Problem> {
-        self.plan(Some(target))
+    fn compile(&self, target: &Target) -> Result<Config, Problem> {
+        self.config(Some(target))
     }
 
     fn paced(&self) -> Option<Paced> {
@@ -193,7 +193,7 @@ impl ModelParams for Params {
 }
 
 impl Params {
-    fn plan(&self, target: Option<&Target>) -> Result<Plan, Problem> {
+    fn config(&self, target: Option<&Target>) -> Result<Config, Problem> {
         let pace = self.pace()?;
         let request = self.request(target)?;
         Problem::unless(
@@ -228,7 +228,7 @@ impl Params {
         let what = || format!("{} is out of range", self.max_response);
         Problem::unless(response, "max_response", what, "use 1B to 1GiB")?;
         let longest = (self.ack_timeout.ns() as f64 * self.ack_random_factor) as u64;
-        Ok(Plan {
+        Ok(Config {
             request,
             confirmable: self.confirmable,
             observe: self.observe,

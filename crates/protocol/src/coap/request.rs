@@ -1,7 +1,7 @@
 //! A request as it is written: its options, its body and the block of it that a message carries.
 
 use super::exchange::{Exchange, Part, Purpose};
-use super::wire::{self, Block, Code, Kind, Writer, size_of_szx};
+use super::wire::{self, Block, Code, MessageType, Writer, size_of_szx};
 use crate::template::{Template, Values};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -63,7 +63,7 @@ impl Request {
     /// Append the message that exchange `x` is at.
     pub fn write(&self, out: &mut Vec<u8>, confirmable: bool, x: &Exchange, token: [u8; 4], fill: Fill) {
         let body = if x.part == Part::Request { self.body_len(fill, out) } else { 0 };
-        let kind = if confirmable { Kind::Con } else { Kind::Non };
+        let kind = if confirmable { MessageType::Con } else { MessageType::Non };
         let mut writer = Writer::begin(out, kind, self.method, x.id, &token);
         if let Some(host) = &self.host {
             writer.option(wire::URI_HOST, host);

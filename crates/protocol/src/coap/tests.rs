@@ -3,18 +3,18 @@
 use super::*;
 use crate::describe::ModelParams;
 use crate::meter::Phase;
-use crate::model::{End, Link};
+use crate::model::{FlowEnd, Link};
 use crate::target::Target;
 use crate::testing::{Bench, noise};
 use proptest::prelude::*;
-use wire::{Block, Kind, Writer};
+use wire::{Block, MessageType, Writer};
 
 mod blockwise;
 mod messaging;
 mod observing;
 mod parameters;
 
-fn plan(json: &str) -> Arc<Plan> {
+fn config(json: &str) -> Arc<Config> {
     let params: Params = serde_json::from_str(json).expect(json);
     let target = Target { scheme: DESCRIPTION.schemes[0], host: "192.0.2.1".into(), port: 5683, ipv6: false };
     Arc::new(params.compile(&target).expect(json))
@@ -33,7 +33,7 @@ struct Ladder {
 impl Ladder {
     fn of(json: &str) -> Self {
         Self {
-            bench: Bench::of(plan(json).device(0), &DESCRIPTION),
+            bench: Bench::of(config(json).device(0), &DESCRIPTION),
             sent: VecDeque::new(),
             first: None,
             token: Vec::new(),
@@ -114,7 +114,7 @@ impl Ladder {
             match who {
                 ">" => assert_eq!(self.next().as_deref(), Some(what), "{line}"),
                 "<" => {
-                    let bytes = self.told(what);
+                    let bytes = self.message(what);
                     self.hear(&bytes);
                 }
                 "@" => self.until_ms(what.parse().expect("milliseconds")),
@@ -126,17 +126,17 @@ impl Ladder {
 
     /// A message of the server's: type, identifier (in acknowledgements and resets the device's), code, then options and
     /// payload: `2:0/1/64` Block2, `1:…` Block1, `obs=` Observe, `age=` Max-Age, `etag=`, `opt=` any, `token=`, `[64]` bytes.
-    fn told(&self, text: &str) -> Vec<u8> {
+    fn message(&self, text: &str) -> Vec<u8> {
         let mut words = text.split(' ');
         let mut word = || words.next().unwrap_or_default();
         let kind = match word() {
-            "CON" => Kind::Con,
-            "NON" => Kind::Non,
-            "ACK" => Kind::Ack,
-            _ => Kind::Rst,
+            "CON" => MessageType::Con,
+            "NON" => MessageType::Non,
+            "ACK" => MessageType::Ack,
+            _ => MessageType::Rst,
         };
         let mut id: u16 = word().parse().expect("an identifier");
-        if matches!(kind, Kind::Ack | Kind::Rst) {
+        if matches!(kind, MessageType::Ack | MessageType::Rst) {
             id = id.wrapping_add(self.first.expect("a first message"));
         }
         let code = match word() {
@@ -244,7 +244,7 @@ fn a_device_is_small() {
 proptest! {
     #[test]
     fn nothing_that_comes_breaks_a_device(data in prop::collection::vec(any::<u8>(), 0..600)) {
-        noise(Params::default(), |plan| Arc::new(plan).device(0), &data);
+        noise(Params::default(), |config| Arc::new(config).device(0), &data);
     }
 
     /// What looks like a message of the server's more than noise does.
@@ -269,7 +269,7 @@ proptest! {
         for (kind, code, back, ours, mut options, payload, wait) in messages {
             while ladder.next().is_some() {}
             let last = ladder.bench.model.last_id;
-            let kind = [Kind::Con, Kind::Non, Kind::Ack, Kind::Rst][usize::from(kind)];
+            let kind = [MessageType::Con, MessageType::Non, MessageType::Ack, MessageType::Rst][usize::from(kind)];
             let mut out = Vec::new();
             let token = if ours { ladder.token.clone() } else { vec![1; 4] };
             let mut writer = Writer::begin(&mut out, kind, Code(code), last.wrapping_sub(back), &token);

@@ -56,7 +56,7 @@ impl Device {
 
     /// Begin an exchange. False: it does not fit behind what this callback sends, and is to be tried again at once.
     pub(super) fn begin(&mut self, cx: &mut Cx<'_>, purpose: Purpose, intended: Time) -> bool {
-        let i = self.add(Exchange::of(purpose, intended, Part::Request, self.plan.request.szx));
+        let i = self.add(Exchange::of(purpose, intended, Part::Request, self.config.request.szx));
         let fits = self.transmit(cx, i);
         if !fits && purpose == Purpose::Request {
             // it has not begun before it leaves
@@ -115,7 +115,7 @@ impl Device {
         x.begun = true;
         let token = self.token(i).to_be_bytes();
         let fill = self.fill(cx.device, &x, i);
-        self.plan.request.write(&mut cx.out.bytes, self.plan.confirmable, &x, token, fill);
+        self.config.request.write(&mut cx.out.bytes, self.config.confirmable, &x, token, fill);
         let len = cx.out.bytes.len() - start;
         if start > 0 && cx.out.segment != len {
             cx.out.bytes.truncate(start);
@@ -130,10 +130,10 @@ impl Device {
         }
         if x.tries == 0 {
             x.sent = cx.now;
-            x.wait = self.plan.first_wait(cx);
+            x.wait = self.config.first_wait(cx);
         }
-        x.due = x.sent + self.plan.timeout;
-        if self.plan.confirmable {
+        x.due = x.sent + self.config.timeout;
+        if self.config.confirmable {
             x.due = x.due.min(cx.now + Duration::from_nanos(x.wait));
         }
         self.exchanges[i] = x;
@@ -146,7 +146,7 @@ impl Device {
     /// What the places of templates are filled with: the same each time that a message of this exchange is sent.
     pub(super) fn fill(&self, device: u32, x: &Exchange, i: usize) -> Fill {
         // an observation is of one resource
-        let (seq, now) = if self.plan.observe { (0, self.base) } else { (self.number(i), x.began) };
+        let (seq, now) = if self.config.observe { (0, self.base) } else { (self.number(i), x.began) };
         Fill { values: Values { device, seq, now }, seed: u64::from(self.salt) << 32 | (seq & 0xffff_ffff) }
     }
 
@@ -166,8 +166,8 @@ impl Device {
                 continue;
             }
             // RFC 7252 section 4.2: a sender may give up before MAX_RETRANSMIT
-            let over = x.sent + self.plan.timeout <= cx.now;
-            if x.stage == Stage::Sent && !over && x.tries < self.plan.max_retransmit {
+            let over = x.sent + self.config.timeout <= cx.now;
+            if x.stage == Stage::Sent && !over && x.tries < self.config.max_retransmit {
                 x.tries += 1;
                 x.wait = x.wait.saturating_mul(2);
                 self.set(i, Stage::Ready);

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Message types (section 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MessageType {
     /// Confirmable.
     Con = 0,
     /// Non-confirmable.
@@ -151,7 +151,7 @@ pub enum Malformed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// Its type.
-    pub kind: Kind,
+    pub kind: MessageType,
     /// Length of its token; more than [`TOKEN_MAX`] is an error.
     pub token: u8,
     /// Its code.
@@ -168,10 +168,10 @@ impl Header {
             return Err(Malformed::Version(first >> 6));
         }
         let kind = match first >> 4 & 3 {
-            0 => Kind::Con,
-            1 => Kind::Non,
-            2 => Kind::Ack,
-            _ => Kind::Rst,
+            0 => MessageType::Con,
+            1 => MessageType::Non,
+            2 => MessageType::Ack,
+            _ => MessageType::Rst,
         };
         Ok(Self { kind, token: first & 15, code: Code(code), id: u16::from_be_bytes([high, low]) })
     }
@@ -285,7 +285,7 @@ pub struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     /// Append the header and the token.
-    pub fn begin(out: &'a mut Vec<u8>, kind: Kind, code: Code, id: u16, token: &[u8]) -> Self {
+    pub fn begin(out: &'a mut Vec<u8>, kind: MessageType, code: Code, id: u16, token: &[u8]) -> Self {
         let [high, low] = id.to_be_bytes();
         out.extend_from_slice(&[1 << 6 | (kind as u8) << 4 | token.len() as u8, code.0, high, low]);
         out.extend_from_slice(token);

@@ -23,13 +23,16 @@ fn the_examples_of_the_rfc() {
     ] {
         let id = 0x7d34 + token.len() as u16;
         let mut out = Vec::new();
-        let mut writer = Writer::begin(&mut out, Kind::Con, GET, id, token);
+        let mut writer = Writer::begin(&mut out, MessageType::Con, GET, id, token);
         writer.option(URI_PATH, b"temperature");
         writer.payload(|_| {});
         assert_eq!(out, bytes(request));
         let response = bytes(response);
         let read = read(&response).expect("a response");
-        assert_eq!(read.header, Header { kind: Kind::Ack, token: token.len() as u8, code: CONTENT, id });
+        assert_eq!(
+            read.header,
+            Header { kind: MessageType::Ack, token: token.len() as u8, code: CONTENT, id }
+        );
         assert_eq!((read.token, read.payload), (token, &b"22.3 C"[..]));
         assert_eq!(read.options, Options::default());
         assert_eq!(read.header.code.to_string(), "2.05");
@@ -143,7 +146,7 @@ proptest! {
         long in 0usize..1000, payload in prop::collection::vec(any::<u8>(), 0..100),
     ) {
         let mut out = vec![1, 2, 3];
-        let mut writer = Writer::begin(&mut out, Kind::Non, CONTENT, id, &token);
+        let mut writer = Writer::begin(&mut out, MessageType::Non, CONTENT, id, &token);
         writer.option(ETAG, &etag);
         writer.uint(OBSERVE, observe);
         writer.uint(MAX_AGE, max_age);
@@ -153,7 +156,7 @@ proptest! {
         writer.option(100 + unknown, &vec![7; long]);
         writer.payload(|out| out.extend_from_slice(&payload));
         let read = read(&out[3..]).expect("our own");
-        prop_assert_eq!(read.header, Header { kind: Kind::Non, token: token.len() as u8, code: CONTENT, id });
+        prop_assert_eq!(read.header, Header { kind: MessageType::Non, token: token.len() as u8, code: CONTENT, id });
         prop_assert_eq!((read.token, read.payload), (&token[..], &payload[..]));
         prop_assert_eq!(read.options, Options {
             observe: Some(observe),

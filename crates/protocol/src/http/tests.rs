@@ -1,20 +1,22 @@
 use super::wire::HEAD_MAX;
 use super::*;
+use crate::describe::ModelParams;
 use crate::meter::{Phase, Window};
-use crate::model::{End, Link};
+use crate::model::{FlowEnd, Link};
+use crate::target::Target;
 use crate::testing::{Bench, assault};
 use proptest::prelude::*;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
-fn plan(json: &str) -> Arc<Plan> {
+fn config(json: &str) -> Arc<Config> {
     let params: Params = serde_json::from_str(json).expect(json);
     let target = Target { scheme: SCHEMES[0], host: "web".into(), port: 80, ipv6: false };
     Arc::new(params.compile(&target).expect(json))
 }
 
 fn bench(json: &str) -> Bench<Device> {
-    Bench::new(plan(json).device(0))
+    Bench::new(config(json).device(0))
 }
 
 fn problem(json: &str) -> String {
@@ -81,7 +83,7 @@ fn one_request_follows_the_other_and_the_flow_ends_well() {
     web.feed(&OK[20..]);
     assert_eq!(web.end, None);
     web.feed(OK);
-    assert_eq!((web.end, web.link), (Some(End::Completed), Link::Close));
+    assert_eq!((web.end, web.link), (Some(FlowEnd::Completed), Link::Close));
     let counts = web.measured();
     assert_eq!((counts.messages_intended, counts.messages_sent, counts.messages_delivered), (2, 2, 2));
     assert_eq!(counts.bytes_received, 2 * OK.len() as u64);
@@ -102,7 +104,7 @@ fn a_slow_server_shows_as_delay_from_the_intended_time() {
     // due at 0, 10 and 20 ms, all answered at 100
     assert_eq!(web.delay(RESPONSE), (3, 100));
     assert_eq!(web.tally.delay_sum, 270_000_000);
-    assert_eq!(web.end, Some(End::Completed));
+    assert_eq!(web.end, Some(FlowEnd::Completed));
 }
 
 #[test]
@@ -113,7 +115,7 @@ fn requests_are_pipelined_up_to_the_depth() {
     web.feed(&[OK, OK].concat());
     assert_eq!(web.sent_text().matches("GET").count(), 2);
     web.feed(&[OK, OK, OK].concat());
-    assert_eq!(web.end, Some(End::Completed));
+    assert_eq!(web.end, Some(FlowEnd::Completed));
 }
 
 #[test]
@@ -129,7 +131,7 @@ fn what_was_pipelined_behind_a_close_is_asked_again() {
     let again = web.sent_text();
     assert!(again.starts_with("GET /1 ") && again.contains("GET /2 "), "{again}");
     web.feed(&[OK, OK].concat());
-    assert_eq!(web.end, Some(End::Completed));
+    assert_eq!(web.end, Some(FlowEnd::Completed));
     assert_eq!(web.measured().messages_sent, 3, "each counts once");
 }
 
@@ -144,7 +146,7 @@ fn without_keep_alive_each_request_has_its_connection() {
             web.connected();
         }
     }
-    assert_eq!((web.connects, web.end), (3, Some(End::Completed)));
+    assert_eq!((web.connects, web.end), (3, Some(FlowEnd::Completed)));
     assert_eq!(web.measured().messages_delivered, 3);
 }
 
@@ -160,7 +162,7 @@ fn a_body_may_end_with_the_connection() {
     web.connected();
     web.feed(b"HTTP/1.0 200 OK\r\n\r\n");
     web.closed(Failure::Closed);
-    assert_eq!(web.end, Some(End::Completed));
+    assert_eq!(web.end, Some(FlowEnd::Completed));
     assert_eq!(web.measured().messages_delivered, 2);
 }
 
@@ -176,7 +178,7 @@ fn an_idle_connection_may_be_closed() {
     assert_eq!(web.connects, 2);
     web.connected();
     web.feed(OK);
-    assert_eq!(web.end, Some(End::Completed));
+    assert_eq!(web.end, Some(FlowEnd::Completed));
 }
 
 #[test]
@@ -187,7 +189,7 @@ fn a_connection_lost_in_a_response_fails_the_flow() {
         web.feed(&OK[..part]);
         web.closed(Failure::Closed);
         assert!(!web.excused);
-        assert_eq!(web.end, Some(End::Failed));
+        assert_eq!(web.end, Some(FlowEnd::Failed));
         web.run_to_ms(60_000);
         assert_eq!(web.connects, 1, "a new flow is up to the load");
     }
@@ -202,7 +204,7 @@ fn statuses_that_are_not_expected_are_rejected_and_the_flow_goes_on() {
     }
     assert_eq!((web.measured().messages_delivered, web.failures(Failure::Rejected)), (1, 2));
     assert_eq!(web.complaints, ["status 404", "status 201"]);
-    assert_eq!(web.end, Some(End::Completed));
+    assert_eq!(web.end, Some(FlowEnd::Completed));
 }
 
 #[test]
@@ -212,11 +214,11 @@ fn interim_responses_are_skipped_but_not_a_switch() {
     web.feed(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n");
     assert_eq!(web.measured().messages_delivered, 0);
     web.feed(OK);
-    assert_eq!((web.measured().messages_delivered, web.end), (1, Some(End::Completed)));
+    assert_eq!((web.measured().messages_delivered, web.end), (1, Some(FlowEnd::Completed)));
     let mut web = bench("{}");
     web.up();
     web.feed(b"HTTP/1.1 101 Switching Protocols\r\n\r\n");
-    assert_eq!((web.failures(Failure::Protocol), web.end), (1, Some(End::Failed)));
+    assert_eq!((web.failures(Failure::Protocol), web.end), (1, Some(FlowEnd::Failed)));
 }
 
 #[test]
@@ -226,7 +228,10 @@ fn malformed_answers_fail_the_flow_and_the_next_one_runs() {
         let mut web = bench("{}");
         web.up();
         web.feed(bad.as_bytes());
-        assert_eq!((web.failures(Failure::Protocol), web.end, web.link), (1, Some(End::Failed), Link::Close));
+        assert_eq!(
+            (web.failures(Failure::Protocol), web.end, web.link),
+            (1, Some(FlowEnd::Failed), Link::Close)
+        );
         web.up();
         web.feed(OK);
         assert_eq!(web.measured().messages_delivered, 1);
@@ -251,7 +256,7 @@ fn the_longest_head_is_what_the_profile_says() {
         web.feed(head(limit).as_bytes());
         assert_eq!((web.measured().messages_delivered, web.end), (1, None), "{json}");
         web.feed(head(limit + 1).as_bytes());
-        assert_eq!((web.failures(Failure::Protocol), web.end), (1, Some(End::Failed)), "{json}");
+        assert_eq!((web.failures(Failure::Protocol), web.end), (1, Some(FlowEnd::Failed)), "{json}");
         assert_eq!(web.complaints, [format!("response head longer than {limit} bytes: see head_limit")]);
     }
     assert!(problem(r#"{"head_limit": "1023B"}"#).contains("1KiB to 512KiB"));
@@ -265,7 +270,7 @@ fn no_answer_in_time_fails_the_flow() {
     web.run_to_ms(1999);
     assert_eq!(web.end, None);
     web.run_to_ms(2000);
-    assert_eq!((web.end, web.failures(Failure::Timeout)), (Some(End::Failed), 1));
+    assert_eq!((web.end, web.failures(Failure::Timeout)), (Some(FlowEnd::Failed), 1));
     web.now = Time(10_000_000_000);
     web.up();
     web.run_to_ms(11_000);
@@ -273,7 +278,7 @@ fn no_answer_in_time_fails_the_flow() {
     web.run_to_ms(12_999);
     assert_eq!(web.end, None, "the second request left at 11 s");
     web.run_to_ms(13_000);
-    assert_eq!((web.end, web.failures(Failure::Timeout)), (Some(End::Failed), 2));
+    assert_eq!((web.end, web.failures(Failure::Timeout)), (Some(FlowEnd::Failed), 2));
 }
 
 #[test]
@@ -286,7 +291,7 @@ fn stop_waits_for_what_is_on_its_way() {
     assert_eq!(web.end, None);
     web.run_to_ms(40);
     web.feed(OK);
-    assert_eq!(web.end, Some(End::Completed));
+    assert_eq!(web.end, Some(FlowEnd::Completed));
     let counts = web.measured();
     // due at 0, 10, 20 and 30 ms
     assert_eq!((counts.messages_intended, counts.messages_sent, counts.messages_delivered), (4, 1, 1));
@@ -295,7 +300,7 @@ fn stop_waits_for_what_is_on_its_way() {
     idle.up();
     idle.feed(OK);
     idle.stop();
-    assert_eq!((idle.end, idle.link), (Some(End::Completed), Link::Close));
+    assert_eq!((idle.end, idle.link), (Some(FlowEnd::Completed), Link::Close));
 }
 
 #[test]
@@ -390,7 +395,7 @@ fn wrong_parameters_are_explained() {
     assert!(problem(r#"{"expect": []}"#).contains("no status"));
     assert!(problem(r#"{"timeout": "0s"}"#).contains("zero"));
     assert!(problem(r#"{"size": "17MiB"}"#).contains("16MiB"));
-    plan(r#"{"size": "16MiB", "pipelining": 1024, "expect": ["599", "1xx"]}"#);
+    config(r#"{"size": "16MiB", "pipelining": 1024, "expect": ["599", "1xx"]}"#);
 }
 
 proptest! {
@@ -407,7 +412,7 @@ proptest! {
             rest = after;
         }
         web.feed(rest);
-        prop_assert_eq!(web.end, Some(End::Completed));
+        prop_assert_eq!(web.end, Some(FlowEnd::Completed));
         prop_assert_eq!(web.measured().bytes_received, answer.len() as u64);
         prop_assert_eq!((web.measured().messages_delivered, web.failures(Failure::Rejected)), (2, 1));
     }
@@ -424,7 +429,7 @@ proptest! {
         let mut mixed = vec![OK.len() as u8 - 1];
         mixed.extend_from_slice(OK);
         mixed.extend_from_slice(&data);
-        assault(plan(&json).device(0), &mixed, HEAD_MAX);
+        assault(config(&json).device(0), &mixed, HEAD_MAX);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a device makes of what the broker says.
 
 use super::*;
+use ::packet::signature::{self, Signature};
 
 impl Device {
     /// A packet came.
@@ -13,9 +14,9 @@ impl Device {
             }
             // §3.2: CONNACK is the first packet the broker sends, AUTH needs our asking
             Packet::ConnAck { .. } => return Err(Malformed::Unexpected("CONNACK")),
-            Packet::Disconnect { code, properties } if self.plan.version == Version::V5 => {
+            Packet::Disconnect { code, properties } if self.config.version == Version::V5 => {
                 let why = properties.text(property::REASON_STRING).unwrap_or_default();
-                let text = refusal(self.plan.version, "DISCONNECT", *code);
+                let text = refusal(self.config.version, "DISCONNECT", *code);
                 self.lost(cx, Failure::Closed, || format!("{text} {why}").trim_end().into());
             }
             _ if self.state == State::Greeting => {
@@ -25,12 +26,12 @@ impl Device {
                 if self.state != State::Subscribing || *id != self.last_id {
                     return Err(Malformed::Unasked("SUBACK", *id));
                 }
-                if codes.len() != self.plan.filters.len() {
+                if codes.len() != self.config.filters.len() {
                     return Err(Malformed::Size("SUBACK"));
                 }
                 match codes.iter().find(|code| **code >= 0x80) {
                     Some(code) => {
-                        let text = refusal(self.plan.version, "SUBACK", *code);
+                        let text = refusal(self.config.version, "SUBACK", *code);
                         self.lost(cx, Failure::Rejected, || text);
                     }
                     None => self.ready(cx),
@@ -62,7 +63,7 @@ impl Device {
                         Err(_) => false,
                     });
                 // §3.7.2.1: 0x92, packet identifier not found, is no error while recovering
-                let code = if known || self.plan.version == Version::V311 { 0 } else { 0x92 };
+                let code = if known || self.config.version == Version::V311 { 0 } else { 0x92 };
                 self.send(cx, &Packet::PubComp(Ack { code, ..Ack::of(ack.id) }));
             }
             Packet::PingResp if self.pinged != Time::NEVER => self.pinged = Time::NEVER,
@@ -84,23 +85,23 @@ impl Device {
         code: u8,
         said: Properties<'_>,
     ) -> Result<(), Malformed> {
-        let plan = Arc::clone(&self.plan);
+        let config = Arc::clone(&self.config);
         if code != 0 {
-            self.lost(cx, Failure::Rejected, || refusal(plan.version, "CONNACK", code));
+            self.lost(cx, Failure::Rejected, || refusal(config.version, "CONNACK", code));
             return Ok(());
         }
         // §3.2.2.2: a session that we asked to forget
-        if session && plan.clean {
+        if session && config.clean {
             return Err(Malformed::Unexpected("a kept session"));
         }
-        let message = &plan.message;
+        let message = &config.message;
         if let Some(most) = said.number(property::MAXIMUM_QOS).filter(|most| u32::from(message.qos) > *most)
-            && plan.publishes
+            && config.publishes
         {
             self.lost(cx, Failure::Rejected, || format!("the broker takes QoS {most} at most"));
             return Ok(());
         }
-        if plan.publishes && message.retain && said.number(property::RETAIN_AVAILABLE) == Some(0) {
+        if config.publishes && message.retain && said.number(property::RETAIN_AVAILABLE) == Some(0) {
             self.lost(cx, Failure::Rejected, || "the broker retains no messages".into());
             return Ok(());
         }
@@ -128,7 +129,7 @@ impl Device {
                 rare.received.clear();
             }
         }
-        if plan.filters.is_empty() || session && self.base != Time::NEVER {
+        if config.filters.is_empty() || session && self.base != Time::NEVER {
             self.ready(cx);
         } else {
             self.subscribe(cx);
@@ -176,7 +177,7 @@ impl Device {
                 }
             }
         }
-        // a retained message was sent who knows when; a mark from the future is not ours
+        // the age of a retained message says nothing of the path; a mark from the future is not ours
         let mark = publish.payload.last_chunk::<{ signature::LEN }>().and_then(|last| Signature::parse(last));
         match mark.filter(|mark| !publish.retain && mark.sent_ns <= cx.now.0) {
             Some(mark) => {
@@ -202,7 +203,7 @@ impl Device {
         if ack.code < 0x80 {
             cx.delivered(message.intended, PUBLISH);
         } else {
-            cx.failure(cx.now, Failure::Rejected, || refusal(self.plan.version, name, ack.code));
+            cx.failure(cx.now, Failure::Rejected, || refusal(self.config.version, name, ack.code));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a profile says about `mqtt`, and whether it makes sense.
 
 use super::version::Version;
-use super::{DESCRIPTION, Message, Plan, field};
+use super::{Config, DESCRIPTION, Message, field};
 use crate::describe::{Description, Identity, ModelParams, Paced, Repeats};
 use crate::pace::Pace;
 use crate::problem::Problem;
@@ -199,14 +199,14 @@ const PACKET_MAX: Size = Size(field::REMAINING_MAX as u64 + 5);
 
 impl ModelParams for Params {
     const DESCRIPTION: &'static Description = &DESCRIPTION;
-    type Plan = Plan;
+    type Config = Config;
 
     fn check(&self) -> Result<(), Problem> {
-        self.plan().map(drop)
+        self.config().map(drop)
     }
 
-    fn compile(&self, _target: &Target) -> Result<Plan, Problem> {
-        self.plan()
+    fn compile(&self, _target: &Target) -> Result<Config, Problem> {
+        self.config()
     }
 
     fn confirmed(&self) -> bool {
@@ -261,7 +261,7 @@ impl Params {
         self.client_id.get_or_insert_with(|| format!("nd{token}{{device}}"));
     }
 
-    fn plan(&self) -> Result<Plan, Problem> {
+    fn config(&self) -> Result<Config, Problem> {
         let v5 = self.version == Version::V5;
         Problem::unless(self.qos <= 2, "qos", || no_qos(self.qos), "use 0, 1 or 2")?;
         // a group's own takes this one's place before it runs
@@ -339,7 +339,7 @@ impl Params {
         )?;
         self.reconnect.check().map_err(|p| p.under("reconnect"))?;
         let optional = |key, text: &Option<String>| text.as_ref().map(|text| datum(key, text)).transpose();
-        Ok(Plan {
+        Ok(Config {
             version: self.version,
             client_id,
             username: optional("username", &self.username)?,

@@ -47,7 +47,7 @@ pub enum Value<'a> {
 }
 
 /// How a property is written.
-pub(super) enum Kind {
+pub(super) enum PropertyType {
     Flag,
     Byte,
     Two,
@@ -59,7 +59,7 @@ pub(super) enum Kind {
 }
 
 /// §2.2.2.2, table 2-4: how each property is written, and a bit for each packet type it may be in.
-pub(super) fn kind(id: u8) -> Option<(Kind, u16)> {
+pub(super) fn property_type(id: u8) -> Option<(PropertyType, u16)> {
     const fn bits(types: &[u8]) -> u16 {
         let (mut bits, mut i) = (0, 0);
         while i < types.len() {
@@ -72,30 +72,30 @@ pub(super) fn kind(id: u8) -> Option<(Kind, u16)> {
     const OPEN: u16 = bits(&[CONNECT, CONNACK]);
     const SAID: u16 = bits(&[CONNACK]);
     Some(match id {
-        0x01 => (Kind::Flag, MESSAGE),
-        0x02 => (Kind::Four, MESSAGE),
-        0x03 | 0x08 => (Kind::Text, MESSAGE),
-        0x09 => (Kind::Data, MESSAGE),
-        0x0b => (Kind::Variable, bits(&[PUBLISH, SUBSCRIBE])),
-        0x11 => (Kind::Four, bits(&[CONNECT, CONNACK, DISCONNECT])),
-        0x12 => (Kind::Text, SAID),
-        0x13 => (Kind::Two, SAID),
-        0x15 => (Kind::Text, bits(&[CONNECT, CONNACK, AUTH])),
-        0x16 => (Kind::Data, bits(&[CONNECT, CONNACK, AUTH])),
-        0x17 | 0x19 => (Kind::Flag, bits(&[CONNECT])),
-        0x18 => (Kind::Four, bits(&[WILL])),
-        0x1a => (Kind::Text, SAID),
-        0x1c => (Kind::Text, bits(&[CONNACK, DISCONNECT])),
+        0x01 => (PropertyType::Flag, MESSAGE),
+        0x02 => (PropertyType::Four, MESSAGE),
+        0x03 | 0x08 => (PropertyType::Text, MESSAGE),
+        0x09 => (PropertyType::Data, MESSAGE),
+        0x0b => (PropertyType::Variable, bits(&[PUBLISH, SUBSCRIBE])),
+        0x11 => (PropertyType::Four, bits(&[CONNECT, CONNACK, DISCONNECT])),
+        0x12 => (PropertyType::Text, SAID),
+        0x13 => (PropertyType::Two, SAID),
+        0x15 => (PropertyType::Text, bits(&[CONNECT, CONNACK, AUTH])),
+        0x16 => (PropertyType::Data, bits(&[CONNECT, CONNACK, AUTH])),
+        0x17 | 0x19 => (PropertyType::Flag, bits(&[CONNECT])),
+        0x18 => (PropertyType::Four, bits(&[WILL])),
+        0x1a => (PropertyType::Text, SAID),
+        0x1c => (PropertyType::Text, bits(&[CONNACK, DISCONNECT])),
         0x1f => {
             let said = [CONNACK, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBACK, DISCONNECT, AUTH];
-            (Kind::Text, bits(&said))
+            (PropertyType::Text, bits(&said))
         }
-        0x21 | 0x22 => (Kind::Two, OPEN),
-        0x23 => (Kind::Two, bits(&[PUBLISH])),
-        0x24 => (Kind::Byte, SAID),
-        0x25 | 0x28..=0x2a => (Kind::Flag, SAID),
-        0x26 => (Kind::Pair, u16::MAX),
-        0x27 => (Kind::Four, OPEN),
+        0x21 | 0x22 => (PropertyType::Two, OPEN),
+        0x23 => (PropertyType::Two, bits(&[PUBLISH])),
+        0x24 => (PropertyType::Byte, SAID),
+        0x25 | 0x28..=0x2a => (PropertyType::Flag, SAID),
+        0x26 => (PropertyType::Pair, u16::MAX),
+        0x27 => (PropertyType::Four, OPEN),
         _ => return None,
     })
 }
@@ -171,19 +171,19 @@ impl<'a> Properties<'a> {
 /// One property, and where it may be.
 fn property<'a>(rest: &mut Reader<'a>) -> Result<(u8, Value<'a>, u16)> {
     let id = rest.u8()?;
-    let (kind, places) = kind(id).ok_or(Malformed::Property(id))?;
+    let (kind, places) = property_type(id).ok_or(Malformed::Property(id))?;
     let value = match kind {
-        Kind::Flag => match rest.u8()? {
+        PropertyType::Flag => match rest.u8()? {
             flag @ 0..=1 => Value::Number(u32::from(flag)),
             _ => return Err(Malformed::Property(id)),
         },
-        Kind::Byte => Value::Number(u32::from(rest.u8()?)),
-        Kind::Two => Value::Number(u32::from(rest.u16()?)),
-        Kind::Four => Value::Number(rest.u32()?),
-        Kind::Variable => Value::Number(rest.variable()?),
-        Kind::Text => Value::Text(rest.text()?),
-        Kind::Data => Value::Data(rest.data()?),
-        Kind::Pair => Value::Pair(rest.text()?, rest.text()?),
+        PropertyType::Byte => Value::Number(u32::from(rest.u8()?)),
+        PropertyType::Two => Value::Number(u32::from(rest.u16()?)),
+        PropertyType::Four => Value::Number(rest.u32()?),
+        PropertyType::Variable => Value::Number(rest.variable()?),
+        PropertyType::Text => Value::Text(rest.text()?),
+        PropertyType::Data => Value::Data(rest.data()?),
+        PropertyType::Pair => Value::Pair(rest.text()?, rest.text()?),
     };
     Ok((id, value, places))
 }
@@ -191,10 +191,10 @@ fn property<'a>(rest: &mut Reader<'a>) -> Result<(u8, Value<'a>, u16)> {
 /// Append one property.
 pub fn put(out: &mut Vec<u8>, id: u8, value: Value<'_>) {
     out.push(id);
-    match (value, kind(id)) {
-        (Value::Number(n), Some((Kind::Flag | Kind::Byte, _))) => out.push(n as u8),
-        (Value::Number(n), Some((Kind::Two, _))) => out.extend_from_slice(&(n as u16).to_be_bytes()),
-        (Value::Number(n), Some((Kind::Variable, _))) => variable(out, n as usize),
+    match (value, property_type(id)) {
+        (Value::Number(n), Some((PropertyType::Flag | PropertyType::Byte, _))) => out.push(n as u8),
+        (Value::Number(n), Some((PropertyType::Two, _))) => out.extend_from_slice(&(n as u16).to_be_bytes()),
+        (Value::Number(n), Some((PropertyType::Variable, _))) => variable(out, n as usize),
         (Value::Number(n), _) => out.extend_from_slice(&n.to_be_bytes()),
         (Value::Text(text), _) => datum(out, text.as_bytes()),
         (Value::Data(data), _) => datum(out, data),

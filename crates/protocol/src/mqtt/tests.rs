@@ -1,13 +1,15 @@
 use super::*;
 use crate::describe::ModelParams;
 use crate::meter::Phase;
-use crate::model::{End, Link};
+use crate::model::{FlowEnd, Link};
 use crate::target::Target;
 use crate::testing::{Bench, assault};
 use crate::unit::Size;
 use proptest::prelude::*;
 
-fn plan(json: &str) -> Arc<Plan> {
+mod session;
+
+fn config(json: &str) -> Arc<Config> {
     let params: Params = serde_json::from_str(json).expect(json);
     let target = Target { scheme: SCHEMES[0], host: "broker".into(), port: 1883, ipv6: false };
     Arc::new(params.compile(&target).expect(json))
@@ -36,9 +38,9 @@ impl std::ops::DerefMut for Talk {
 
 impl Talk {
     fn new(json: &str) -> Self {
-        let plan = plan(json);
-        let version = plan.version;
-        Self(Bench::new(plan.device(0)), version)
+        let config = config(json);
+        let version = config.version;
+        Self(Bench::new(config.device(0)), version)
     }
 
     /// Connected and welcomed; what was said until then is forgotten.
@@ -106,7 +108,7 @@ fn the_flow_of_the_paper() {
         talk.ack(id as u16);
     }
     assert_eq!(talk.heard(), "DISCONNECT\n");
-    assert_eq!((talk.end, talk.link), (Some(End::Completed), Link::Close));
+    assert_eq!((talk.end, talk.link), (Some(FlowEnd::Completed), Link::Close));
     let counts = talk.measured();
     assert_eq!((counts.messages_intended, counts.messages_sent, counts.messages_delivered), (3, 3, 3));
     assert_eq!((talk.delay(CONNECT), talk.delay(CONNACK), talk.delay(PUBLISH)), ((1, 2), (1, 3), (3, 4)));
@@ -134,7 +136,7 @@ fn more_may_be_in_flight_and_be_acknowledged_in_any_order() {
     talk.ack(2);
     assert!(talk.heard().starts_with("PUBLISH q1 #4 "));
     [4, 1, 3].into_iter().for_each(|id| talk.ack(id));
-    assert_eq!(talk.end, Some(End::Completed));
+    assert_eq!(talk.end, Some(FlowEnd::Completed));
 }
 
 #[test]
@@ -151,7 +153,7 @@ fn without_interval_the_next_follows_the_acknowledgement() {
     assert_eq!(talk.end, None, "one is on its way");
     talk.heard();
     talk.ack(10);
-    assert_eq!((talk.heard().as_str(), talk.end), ("DISCONNECT\n", Some(End::Completed)));
+    assert_eq!((talk.heard().as_str(), talk.end), ("DISCONNECT\n", Some(FlowEnd::Completed)));
 }
 
 #[test]
@@ -215,228 +217,7 @@ fn subscribers_measure_from_publish_to_arrival() {
     talk.say(&publish(1, 9, b"late"));
     assert_eq!(talk.heard(), "PUBACK #9\n");
     talk.run_to_ms(1020);
-    assert_eq!((talk.heard().as_str(), talk.end), ("DISCONNECT\n", Some(End::Completed)));
-}
-
-#[test]
-fn everything_that_can_be_said_in_connect_is_said() {
-    let mut talk = Talk::new(
-        r#"{"version": "5.0", "client_id": "c{device}", "username": "u{device}", "password": "p", "clean_session": false,
-            "session_expiry": "1h", "keep_alive": "0s", "max_packet": "64KiB",
-            "will": {"topic": "gone/{device}", "payload": "bye", "qos": 1, "retain": true}}"#,
-    );
-    talk.up();
-    assert_eq!(talk.heard(), "CONNECT \"c0\" keep=0 will=gone/0 q1 user=u0 0x11=3600 0x27=65536\n");
-}
-
-#[test]
-fn what_a_version_5_broker_asks_is_done() {
-    let mut talk = Talk::new(
-        r#"{"version": "5.0", "interval": "0s", "max_inflight": 9, "client_id": "", "reconnect": {"fixed": {}}}"#,
-    );
-    talk.up();
-    talk.heard();
-    let mut said = Vec::new();
-    property::put(&mut said, property::RECEIVE_MAXIMUM, Value::Number(2));
-    property::put(&mut said, property::SERVER_KEEP_ALIVE, Value::Number(4));
-    property::put(&mut said, property::ASSIGNED_CLIENT_ID, Value::Text("yours"));
-    property::put(&mut said, property::MAXIMUM_PACKET_SIZE, Value::Number(40));
-    talk.say(&Packet::ConnAck { session_present: false, code: 0, properties: property::written(&said) });
-    assert_eq!(talk.heard().lines().count(), 2, "receive maximum");
-    talk.run_to_ms(3000);
-    assert_eq!(talk.heard(), "PINGREQ\n", "server keep alive");
-    talk.say(&Packet::PingResp);
-    talk.say(&Packet::PubAck(Ack { id: 1, code: 0x97, ..Ack::default() }));
-    talk.say(&Packet::PubAck(Ack { id: 2, code: 0x10, ..Ack::default() }));
-    assert_eq!((talk.measured().messages_delivered, talk.failures(Failure::Rejected)), (1, 1));
-    assert_eq!(talk.complaints, ["PUBACK 0x97, quota exceeded"]);
-    talk.heard();
-    let mut why = Vec::new();
-    property::put(&mut why, property::REASON_STRING, Value::Text("maintenance"));
-    talk.say(&Packet::Disconnect { code: 0x8b, properties: property::written(&why) });
-    assert_eq!(talk.complaints[1], "DISCONNECT 0x8b, server shutting down maintenance");
-    talk.run_to_ms(4000);
-    talk.connected();
-    assert!(talk.heard().starts_with("CONNECT \"yours\" "), "keeps the name it was given");
-}
-
-#[test]
-fn what_a_version_5_broker_cannot_do_is_not_asked_of_it() {
-    let refused = |json: &str, id: u8, number: u32| {
-        let mut talk = Talk::new(json);
-        talk.up();
-        talk.heard();
-        let mut said = Vec::new();
-        property::put(&mut said, id, Value::Number(number));
-        talk.say(&Packet::ConnAck { session_present: false, code: 0, properties: property::written(&said) });
-        assert_eq!(talk.heard(), "");
-        assert_eq!((talk.end, talk.failures(Failure::Rejected)), (Some(End::Failed), 1));
-        talk.complaints.remove(0)
-    };
-    let qos = refused(r#"{"version": "5.0"}"#, property::MAXIMUM_QOS, 0);
-    assert_eq!(qos, "the broker takes QoS 0 at most");
-    let retain = refused(r#"{"version": "5.0", "retain": true}"#, property::RETAIN_AVAILABLE, 0);
-    assert_eq!(retain, "the broker retains no messages");
-    let size = refused(r#"{"version": "5.0", "size": "32B"}"#, property::MAXIMUM_PACKET_SIZE, 42);
-    assert_eq!(size, "a PUBLISH has 43 bytes, the broker takes 42");
-}
-
-#[test]
-fn a_refusal_fails_the_flow_and_says_why() {
-    let mut talk = Talk::new("{}");
-    talk.up();
-    talk.say(&Packet::ConnAck { session_present: false, code: 5, properties: Properties::default() });
-    assert_eq!((talk.end, talk.link, talk.failures(Failure::Rejected)), (Some(End::Failed), Link::Close, 1));
-    assert_eq!(talk.complaints, ["CONNACK 0x05, not authorized"]);
-    let mut talk = Talk::welcomed(r#"{"subscribe": [{"topic": "secret"}]}"#);
-    talk.say(&Packet::SubAck { id: 1, properties: Properties::default(), codes: &[0x80] });
-    assert_eq!((talk.end, talk.failures(Failure::Rejected)), (Some(End::Failed), 1));
-}
-
-#[test]
-fn a_broker_of_the_other_version_is_told_from_a_broken_one() {
-    // each broker in its own words: 3.1.1 §3.1.2.2 and §3.2.2.3, 5.0 §3.1.2.2
-    let cases: [(&str, &[u8], &str); 4] = [
-        ("5.0", b"\x20\x02\x00\x01", "CONNACK 0x01, protocol version refused: the broker does not speak 5.0"),
-        (
-            "5.0",
-            b"\x20\x03\x00\x84\x00",
-            "CONNACK 0x84, protocol version refused: the broker does not speak 5.0",
-        ),
-        (
-            "3.1.1",
-            b"\x20\x02\x00\x01",
-            "CONNACK 0x01, protocol version refused: the broker does not speak 3.1.1",
-        ),
-        (
-            "3.1.1",
-            b"\x20\x03\x00\x84\x00",
-            "CONNACK 0x84, protocol version refused: the broker does not speak 3.1.1",
-        ),
-    ];
-    for (version, answer, what) in cases {
-        let mut talk = Talk::new(&format!(r#"{{"version": "{version}"}}"#));
-        talk.up();
-        talk.feed(answer);
-        assert_eq!((talk.end, talk.failures(Failure::Rejected)), (Some(End::Failed), 1), "{what}");
-        assert!(talk.complaints[0].starts_with(what), "{:?}", talk.complaints);
-    }
-    let mut shut = Talk::new(r#"{"version": "5.0"}"#);
-    shut.up();
-    shut.closed(Failure::Closed);
-    assert!(
-        shut.complaints[0].contains("without CONNACK: does the broker speak MQTT 5.0"),
-        "{:?}",
-        shut.complaints
-    );
-    let mut later = Talk::welcomed("{}");
-    later.closed(Failure::Closed);
-    assert!(later.complaints.is_empty());
-}
-
-#[test]
-fn keep_alive_is_kept_and_silence_noticed() {
-    let mut talk = Talk::welcomed(r#"{"publish": false, "keep_alive": "10s", "ack_timeout": "2s"}"#);
-    talk.run_to_ms(7499);
-    assert_eq!(talk.heard(), "");
-    talk.run_to_ms(7500);
-    assert_eq!(talk.heard(), "PINGREQ\n");
-    talk.say(&Packet::PingResp);
-    talk.run_to_ms(15_000);
-    assert_eq!(talk.heard(), "PINGREQ\n");
-    talk.run_to_ms(16_999);
-    assert_eq!(talk.end, None);
-    talk.run_to_ms(17_000);
-    assert_eq!((talk.end, talk.failures(Failure::Timeout)), (Some(End::Failed), 1));
-}
-
-#[test]
-fn each_wait_has_its_limit() {
-    let json = r#"{"connect_timeout": "3s", "ack_timeout": "2s", "subscribe": [{"topic": "t"}]}"#;
-    let timeout = |talk: &mut Talk, ms: u64, what: &str| {
-        talk.run_to_ms(ms - 1);
-        assert_eq!(talk.end, None, "{what}");
-        talk.run_to_ms(ms);
-        assert_eq!((talk.end, talk.failures(Failure::Timeout)), (Some(End::Failed), 1));
-        assert_eq!(talk.complaints, [what]);
-    };
-    let mut talk = Talk::new(json);
-    talk.start();
-    timeout(&mut talk, 3000, "no connection in time");
-    let mut talk = Talk::new(json);
-    talk.up();
-    timeout(&mut talk, 3000, "no CONNACK in time");
-    let mut talk = Talk::welcomed(json);
-    timeout(&mut talk, 3000, "no SUBACK in time");
-    let mut talk = Talk::welcomed(json);
-    talk.say(&Packet::SubAck { id: 1, properties: Properties::default(), codes: &[0] });
-    timeout(&mut talk, 2000, "no acknowledgement in time");
-}
-
-#[test]
-fn a_lost_device_comes_back_as_it_was_told() {
-    let mut talk = Talk::welcomed(
-        r#"{"interval": "1s", "payload": "{seq}", "reconnect": {"fixed": {"delay": "500ms", "attempts": 2}}}"#,
-    );
-    talk.heard();
-    talk.ack(1);
-    talk.run_to_ms(900);
-    talk.closed(Failure::Reset);
-    assert_eq!((talk.end, talk.connects), (None, 1));
-    talk.run_to_ms(1400);
-    assert_eq!((talk.connects, talk.link), (2, Link::Connect));
-    talk.closed(Failure::Refused);
-    talk.run_to_ms(2100);
-    assert_eq!(talk.connects, 3);
-    talk.connected();
-    talk.welcome(false);
-    assert_eq!(talk.heard(), "PUBLISH q1 #2 nd/0 1\n", "the one due at 1 s");
-    talk.ack(2);
-    assert_eq!(talk.heard(), "PUBLISH q1 #3 nd/0 2\n", "and the one due at 2 s");
-    assert_eq!((talk.delay(PUBLISH).0, talk.tally.delay_max), (2, 1_100_000_000));
-    // the count of attempts began anew with CONNACK
-    for _ in 0..3 {
-        talk.closed(Failure::Refused);
-        let later = talk.now + Duration::from_millis(500);
-        talk.run_to(later);
-    }
-    assert_eq!(talk.end, Some(End::Failed));
-}
-
-#[test]
-fn pauses_double_up_to_the_longest() {
-    let mut talk = Talk::welcomed(r#"{"reconnect": {"backoff": {"min": "100ms", "max": "1s"}}}"#);
-    for longest in [100, 200, 400, 800, 1000, 1000] {
-        let connects = talk.connects;
-        talk.closed(Failure::Refused);
-        let lost = talk.now.0;
-        assert!((longest / 2..=longest).contains(&((talk.wake.0 - lost) / 1_000_000)));
-        talk.run_to(Time(lost + longest * 1_000_000));
-        assert_eq!(talk.connects, connects + 1);
-    }
-}
-
-#[test]
-fn a_kept_session_goes_on_where_it_was() {
-    let json = r#"{"clean_session": false, "interval": "0s", "max_inflight": 2, "qos": 2, "payload": "{seq}",
-        "reconnect": {"fixed": {"delay": "1ms"}}}"#;
-    let mut talk = Talk::welcomed(json);
-    talk.say(&Packet::PubRec(Ack::of(1)));
-    talk.heard();
-    talk.closed(Failure::Reset);
-    talk.run_to_ms(1);
-    talk.connected();
-    talk.welcome(true);
-    assert_eq!(talk.heard(), "PUBREL #1\nPUBLISH q2 #2 dup nd/0 1\n");
-    talk.say(&Packet::PubComp(Ack::of(1)));
-    assert_eq!(talk.measured().messages_delivered, 1);
-    // the broker forgot: what was in flight is lost, and says so by not being delivered
-    talk.heard();
-    talk.closed(Failure::Reset);
-    talk.run_to_ms(2);
-    talk.connected();
-    talk.welcome(false);
-    assert!(talk.heard().starts_with("PUBLISH q2 #4 nd/0 3\n"));
+    assert_eq!((talk.heard().as_str(), talk.end), ("DISCONNECT\n", Some(FlowEnd::Completed)));
 }
 
 #[test]
@@ -520,7 +301,7 @@ fn what_is_waited_for_to_the_end_is_unanswered() {
     lingers.stop();
     assert_eq!(lingers.end, None);
     lingers.abandon();
-    assert_eq!((lingers.end, lingers.failures(Failure::Unanswered)), (Some(End::Completed), 0));
+    assert_eq!((lingers.end, lingers.failures(Failure::Unanswered)), (Some(FlowEnd::Completed), 0));
 }
 
 #[test]
@@ -549,7 +330,7 @@ fn what_the_broker_must_not_send_fails_the_flow() {
         talk.up();
         talk.welcome(false);
         talk.feed(bytes);
-        assert_eq!((talk.end, talk.link), (Some(End::Failed), Link::Close), "{what}");
+        assert_eq!((talk.end, talk.link), (Some(FlowEnd::Failed), Link::Close), "{what}");
         assert_eq!((talk.failures(Failure::Protocol), talk.complaints.join("")), (1, what.to_owned()));
         // and the next flow is as good as the first
         talk.up();
@@ -576,13 +357,13 @@ fn stop_counts_what_was_due_and_leaves_in_order() {
     talk.heard();
     talk.run_to_ms(50);
     talk.ack(1);
-    assert_eq!((talk.heard().as_str(), talk.end), ("DISCONNECT\n", Some(End::Completed)));
+    assert_eq!((talk.heard().as_str(), talk.end), ("DISCONNECT\n", Some(FlowEnd::Completed)));
     let counts = talk.measured();
     assert_eq!((counts.messages_intended, counts.messages_sent, counts.messages_delivered), (5, 1, 1));
     assert_eq!(talk.counts(Phase::Drain).messages_intended, 0);
     let mut rude = Talk::welcomed(r#"{"publish": false, "clean_disconnect": false}"#);
     rude.stop();
-    assert_eq!((rude.heard().as_str(), rude.end, rude.link), ("", Some(End::Completed), Link::Close));
+    assert_eq!((rude.heard().as_str(), rude.end, rude.link), ("", Some(FlowEnd::Completed), Link::Close));
 }
 
 #[test]
@@ -649,11 +430,11 @@ fn wrong_parameters_are_explained() {
     );
     let topic = |len: usize| format!(r#"{{"topic": "{}"}}"#, "x".repeat(len));
     assert!(problem(&topic(65_536)).contains("65535"));
-    plan(&topic(65_535));
-    plan(
+    config(&topic(65_535));
+    config(
         r#"{"size": "18B", "mark": true, "max_inflight": 1024, "keep_alive": "65535s", "max_packet": "64B"}"#,
     );
-    plan(r#"{"subscribe": [{"topic": "+/a/+/#"}, {"topic": "{device}"}], "size": "16MiB"}"#);
+    config(r#"{"subscribe": [{"topic": "+/a/+/#"}, {"topic": "{device}"}], "size": "16MiB"}"#);
 }
 
 proptest! {
@@ -672,7 +453,7 @@ proptest! {
             rest = after;
         }
         talk.feed(rest);
-        prop_assert_eq!(talk.end, Some(End::Completed));
+        prop_assert_eq!(talk.end, Some(FlowEnd::Completed));
         let counts = talk.measured();
         prop_assert_eq!((counts.messages_delivered, counts.messages_received), (3, 2));
         prop_assert_eq!(counts.bytes_received as usize, 4 + answer.len());
@@ -698,20 +479,6 @@ proptest! {
         let mut mixed = if v5 { b"\x04\x20\x03\x00\x00\x00\x05\x90\x04\x00\x01\x00\x02".to_vec() }
             else { b"\x03\x20\x02\x00\x00\x04\x90\x03\x00\x01\x02".to_vec() };
         mixed.extend_from_slice(&data);
-        assault(plan(&json).device(0), &mixed, 1024);
+        assault(config(&json).device(0), &mixed, 1024);
     }
-}
-
-#[test]
-fn accepted_and_resumed_sessions_and_what_was_sent_again_are_counted() {
-    let mut talk =
-        Talk::welcomed(r#"{"clean_session": false, "count": 1, "reconnect": {"fixed": {"delay": "1s"}}}"#);
-    assert!(!talk.heard().is_empty(), "a publish is on its way");
-    talk.closed(Failure::Reset);
-    let now = talk.now.0 / 1_000_000;
-    talk.run_to_ms(now + 1_000);
-    talk.connected();
-    talk.welcome(true);
-    let counted = [SESSIONS, SESSIONS_RESUMED, PUBLISHES_RESENT].map(|counter| talk.own(counter));
-    assert_eq!(counted, [2, 1, 1]);
 }

@@ -1,4 +1,4 @@
-use super::super::property::{Kind, Value, kind, put, written as properties};
+use super::super::property::{PropertyType, Value, property_type, put, written as properties};
 use super::*;
 use proptest::prelude::*;
 
@@ -142,15 +142,15 @@ fn text() -> impl Strategy<Value = String> {
 /// Properties that may be in a packet of this type.
 fn some_properties(packet: u8) -> impl Strategy<Value = Vec<u8>> {
     let ids: Vec<u8> =
-        (1..=0x2a).filter(|id| kind(*id).is_some_and(|(_, at)| at >> packet & 1 == 1)).collect();
+        (1..=0x2a).filter(|id| property_type(*id).is_some_and(|(_, at)| at >> packet & 1 == 1)).collect();
     let most = ids.len();
     (prop::sample::subsequence(ids, 0..=most), text(), 1u32..=1).prop_map(|(ids, text, one)| {
         let mut out = Vec::new();
         for id in ids {
-            let value = match kind(id) {
-                Some((Kind::Text, _)) => Value::Text(&text),
-                Some((Kind::Data, _)) => Value::Data(text.as_bytes()),
-                Some((Kind::Pair, _)) => Value::Pair(&text, &text),
+            let value = match property_type(id) {
+                Some((PropertyType::Text, _)) => Value::Text(&text),
+                Some((PropertyType::Data, _)) => Value::Data(text.as_bytes()),
+                Some((PropertyType::Pair, _)) => Value::Pair(&text, &text),
                 _ => Value::Number(one),
             };
             put(&mut out, id, value);

@@ -1,17 +1,17 @@
 use super::*;
 use crate::meter::Phase;
-use crate::model::End;
+use crate::model::FlowEnd;
 use crate::testing::{Bench, assault};
 use proptest::prelude::*;
 
-fn plan(json: &str, ipv6: bool) -> Arc<Plan> {
+fn config(json: &str, ipv6: bool) -> Arc<Config> {
     let params: Params = serde_json::from_str(json).expect(json);
     let target = Target { scheme: SCHEMES[0], host: "h".into(), port: 0, ipv6 };
     Arc::new(params.compile(&target).expect(json))
 }
 
 fn bench(json: &str) -> Bench<Device> {
-    Bench::new(plan(json, false).device(0))
+    Bench::new(config(json, false).device(0))
 }
 
 /// What a host answers to each request in `sent` (RFC 1122 §3.2.2.6).
@@ -44,7 +44,7 @@ fn requests_look_as_the_rfcs_have_them() {
     v4.start();
     assert_eq!(v4.out.segment, 12);
     assert_eq!(v4.sent(), [8, 0, 0xf5, 0xfb, 0, 0, 0, 0, 0, 1, 2, 3]);
-    let mut v6 = Bench::new(plan(r#"{"size": "20B"}"#, true).device(0));
+    let mut v6 = Bench::new(config(r#"{"size": "20B"}"#, true).device(0));
     v6.start();
     let sent = v6.sent();
     assert_eq!((sent.len(), &sent[..8], &sent[26..]), (28, &[128, 0, 0, 0, 0, 0, 0, 0][..], &[18, 19][..]));
@@ -57,13 +57,13 @@ fn requests_look_as_the_rfcs_have_them() {
 #[test]
 fn replies_give_the_round_trip() {
     for (json, ipv6) in [(r#"{"count": 3}"#, false), (r#"{"count": 3, "size": "0B"}"#, true)] {
-        let mut ping = Bench::new(plan(json, ipv6).device(0));
+        let mut ping = Bench::new(config(json, ipv6).device(0));
         ping.start();
         for i in 0..3 {
             ping.run_to_ms(1000 * i + 20);
             answer(&mut ping);
         }
-        assert_eq!(ping.end, Some(End::Completed));
+        assert_eq!(ping.end, Some(FlowEnd::Completed));
         assert_eq!(ping.delay(ROUND_TRIP), (3, 20));
         assert_eq!(ping.measured().messages_delivered, 3);
         assert_eq!(ping.measured().bytes_sent, ping.measured().bytes_received);
@@ -82,7 +82,7 @@ fn what_does_not_come_back_is_lost_and_what_comes_late_too() {
     ping.datagram(&replies(&first, 64)[0]);
     assert_eq!((ping.measured().messages_delivered, ping.measured().messages_received), (0, 1));
     ping.run_to_ms(400);
-    assert_eq!((ping.failures(Failure::Unanswered), ping.end), (2, Some(End::Completed)));
+    assert_eq!((ping.failures(Failure::Unanswered), ping.end), (2, Some(FlowEnd::Completed)));
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn an_echo_that_nothing_comes_of_is_lost_in_the_phase_it_was_due_in() {
     broken.start();
     broken.run_to_ms(2_500);
     broken.closed(Failure::Local);
-    assert_eq!((broken.end, broken.failures(Failure::Unanswered)), (Some(End::Failed), 2));
+    assert_eq!((broken.end, broken.failures(Failure::Unanswered)), (Some(FlowEnd::Failed), 2));
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn an_icmp_error_ends_the_wait_for_its_echo() {
     let sum = checksum(&error);
     error[2..4].copy_from_slice(&sum.to_be_bytes());
     ping.datagram(&error);
-    assert_eq!((ping.failures(Failure::Unreachable), ping.end), (1, Some(End::Completed)));
+    assert_eq!((ping.failures(Failure::Unreachable), ping.end), (1, Some(FlowEnd::Completed)));
     // told by the socket instead: the next echo is tried when it is due
     let mut ping = bench(r#"{"count": 2}"#);
     ping.start();
@@ -212,11 +212,11 @@ fn an_icmp_error_ends_the_wait_for_its_echo() {
     ping.sent();
     ping.run_to_ms(1000);
     answer(&mut ping);
-    assert_eq!((ping.measured().messages_delivered, ping.end), (1, Some(End::Completed)));
+    assert_eq!((ping.measured().messages_delivered, ping.end), (1, Some(FlowEnd::Completed)));
     let mut denied = bench("{}");
     denied.start();
     denied.closed(Failure::Local);
-    assert_eq!(denied.end, Some(End::Failed));
+    assert_eq!(denied.end, Some(FlowEnd::Failed));
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn stop_waits_for_replies() {
     ping.stop();
     assert_eq!(ping.end, None);
     answer(&mut ping);
-    assert_eq!(ping.end, Some(End::Completed));
+    assert_eq!(ping.end, Some(FlowEnd::Completed));
     assert_eq!((ping.measured().messages_intended, ping.counts(Phase::Drain).messages_intended), (2, 0));
 }
 
@@ -241,16 +241,16 @@ fn wrong_parameters_are_explained() {
     assert!(problem(r#"{"size": "65508B"}"#).starts_with("size"));
     assert!(problem(r#"{"timeout": "0s"}"#).starts_with("timeout"));
     assert!(problem(r#"{"interval": "1us", "timeout": "32768us"}"#).contains("32768 echoes"));
-    plan(r#"{"interval": "1us", "timeout": "32767us", "size": "65507B"}"#, false);
+    config(r#"{"interval": "1us", "timeout": "32767us", "size": "65507B"}"#, false);
 }
 
 proptest! {
-    /// Whoever changes it may make the message's checksum right again.
+    /// A router that changes a byte may update the checksum, too.
     #[test]
     fn no_bit_of_the_payload_can_change_unseen(
         size in 0u32..200, bit: prop::sample::Index, ipv6: bool, fix: bool, asked in 0u64..3,
     ) {
-        let mut ping = Bench::new(plan(&format!(r#"{{"size": "{size}B"}}"#), ipv6).device(0));
+        let mut ping = Bench::new(config(&format!(r#"{{"size": "{size}B"}}"#), ipv6).device(0));
         ping.start();
         for second in 1..=asked {
             answer(&mut ping);
@@ -279,6 +279,6 @@ proptest! {
         data in prop::collection::vec(any::<u8>(), 0..300), size in 0u32..40, ipv6: bool, interval in 0u32..3,
     ) {
         let json = format!(r#"{{"size": "{size}B", "interval": "{interval}ms", "timeout": "5ms"}}"#);
-        assault(plan(&json, ipv6).device(0), &data, usize::MAX);
+        assault(config(&json, ipv6).device(0), &data, usize::MAX);
     }
 }

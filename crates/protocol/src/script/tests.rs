@@ -1,21 +1,24 @@
+use super::compile::STEPS_MAX;
 use super::*;
+use crate::describe::ModelParams;
 use crate::meter::Phase;
-use crate::model::{End, Link};
+use crate::model::{FlowEnd, Link};
+use crate::target::Target;
 use crate::testing::{Bench, assault};
 use proptest::prelude::*;
 
-fn plan(json: &str, scheme: usize) -> Arc<Plan> {
+fn config(json: &str, scheme: usize) -> Arc<Config> {
     let params: Params = serde_json::from_str(json).expect(json);
     let target = Target { scheme: SCHEMES[scheme], host: "h".into(), port: 25, ipv6: false };
     Arc::new(params.compile(&target).expect(json))
 }
 
 fn tcp(steps: &str) -> Bench<Device> {
-    Bench::new(plan(&format!(r#"{{"steps": {steps}}}"#), 0).device(0))
+    Bench::new(config(&format!(r#"{{"steps": {steps}}}"#), 0).device(0))
 }
 
 fn udp(steps: &str) -> Bench<Device> {
-    Bench::new(plan(&format!(r#"{{"steps": {steps}}}"#), 2).device(0))
+    Bench::new(config(&format!(r#"{{"steps": {steps}}}"#), 2).device(0))
 }
 
 fn problem(steps: &str) -> String {
@@ -46,7 +49,7 @@ fn a_mail_server_is_talked_to() {
     assert_eq!(mail.sent_text(), "QUIT\r\n");
     mail.run_to_ms(18);
     mail.feed(b"221 bye");
-    assert_eq!((mail.end, mail.link), (Some(End::Completed), Link::Close));
+    assert_eq!((mail.end, mail.link), (Some(FlowEnd::Completed), Link::Close));
     assert_eq!((mail.delay(CONNECT), mail.delay(STEP), mail.delay(FLOW)), ((1, 1), (2, 4), (1, 18)));
     let counts = mail.measured();
     assert_eq!((counts.messages_sent, counts.messages_delivered, counts.messages_received), (2, 2, 2));
@@ -60,7 +63,7 @@ fn what_came_during_a_delay_is_there_after_it() {
     early.run_to_ms(4);
     assert_eq!(early.end, None);
     early.run_to_ms(5);
-    assert_eq!(early.end, Some(End::Completed));
+    assert_eq!(early.end, Some(FlowEnd::Completed));
 }
 
 #[test]
@@ -70,13 +73,13 @@ fn repeats_count_nest_and_number_their_sends() {
             {"send": "."}]"#,
     );
     loops.up();
-    assert_eq!((loops.sent_text().as_str(), loops.end), ("012;456;.", Some(End::Completed)));
+    assert_eq!((loops.sent_text().as_str(), loops.end), ("012;456;.", Some(FlowEnd::Completed)));
     // more than one turn's worth of steps
     let mut long = tcp(r#"[{"repeat": {"count": 1000, "steps": [{"send": "x"}]}}]"#);
     long.up();
     assert_eq!(long.end, None);
     long.run_to_ms(0);
-    assert_eq!((long.sent().len(), long.end), (1000, Some(End::Completed)));
+    assert_eq!((long.sent().len(), long.end), (1000, Some(FlowEnd::Completed)));
 }
 
 #[test]
@@ -89,7 +92,7 @@ fn an_endless_repeat_ends_with_the_load_and_says_farewell() {
     assert_eq!(echo.end, None, "one answer is on its way");
     echo.sent();
     echo.feed(b"b");
-    assert_eq!((echo.sent_text().as_str(), echo.end), ("bye", Some(End::Completed)));
+    assert_eq!((echo.sent_text().as_str(), echo.end), ("bye", Some(FlowEnd::Completed)));
     assert_eq!(echo.measured().messages_delivered, 11);
     assert_eq!(echo.counts(Phase::Drain).messages_sent, 0);
 }
@@ -102,21 +105,21 @@ fn each_wait_has_its_limit() {
     silent.run_to_ms(99);
     assert_eq!(silent.end, None);
     silent.run_to_ms(100);
-    assert_eq!((silent.end, silent.failures(Failure::Timeout)), (Some(End::Failed), 1));
+    assert_eq!((silent.end, silent.failures(Failure::Timeout)), (Some(FlowEnd::Failed), 1));
     let mut other = tcp(steps);
     other.up();
     other.feed(b"no");
     other.run_to_ms(100);
-    assert_eq!((other.end, other.failures(Failure::Rejected)), (Some(End::Failed), 1));
+    assert_eq!((other.end, other.failures(Failure::Rejected)), (Some(FlowEnd::Failed), 1));
     assert_eq!(other.complaints, ["not what step 1 expects: no"]);
     let mut never = tcp(steps);
     never.start();
     never.run_to_ms(5000);
-    assert_eq!((never.end, never.failures(Failure::Timeout)), (Some(End::Failed), 1));
+    assert_eq!((never.end, never.failures(Failure::Timeout)), (Some(FlowEnd::Failed), 1));
     let mut lost = tcp(steps);
     lost.up();
     lost.closed(Failure::Closed);
-    assert_eq!((lost.end, lost.excused), (Some(End::Failed), false));
+    assert_eq!((lost.end, lost.excused), (Some(FlowEnd::Failed), false));
 }
 
 #[test]
@@ -124,12 +127,12 @@ fn a_server_may_close_after_its_goodbye() {
     let goodbye = r#"{"send": "QUIT"}, {"expect": "221"}, {"delay": "1s"}"#;
     let repeat = |count: u32| format!(r#"[{{"repeat": {{"count": {count}, "steps": [{goodbye}]}}}}]"#);
     for (steps, ended) in [
-        (format!("[{goodbye}]"), End::Completed),
-        (repeat(1), End::Completed),
-        (repeat(2), End::Failed),
-        (repeat(0), End::Failed),
-        (format!(r#"[{goodbye}, {{"send": "again"}}]"#), End::Failed),
-        (format!(r#"[{goodbye}, {{"expect": "more"}}]"#), End::Failed),
+        (format!("[{goodbye}]"), FlowEnd::Completed),
+        (repeat(1), FlowEnd::Completed),
+        (repeat(2), FlowEnd::Failed),
+        (repeat(0), FlowEnd::Failed),
+        (format!(r#"[{goodbye}, {{"send": "again"}}]"#), FlowEnd::Failed),
+        (format!(r#"[{goodbye}, {{"expect": "more"}}]"#), FlowEnd::Failed),
     ] {
         for why in [Failure::Closed, Failure::Reset] {
             let mut mail = tcp(&steps);
@@ -137,12 +140,12 @@ fn a_server_may_close_after_its_goodbye() {
             mail.feed(b"221 bye");
             assert_eq!(mail.end, None, "{steps}");
             mail.closed(why);
-            assert_eq!((mail.end, mail.excused), (Some(ended), ended == End::Completed), "{steps}");
+            assert_eq!((mail.end, mail.excused), (Some(ended), ended == FlowEnd::Completed), "{steps}");
         }
         let mut early = tcp(&steps);
         early.up();
         early.closed(Failure::Closed);
-        assert_eq!((early.end, early.excused), (Some(End::Failed), false), "no goodbye: {steps}");
+        assert_eq!((early.end, early.excused), (Some(FlowEnd::Failed), false), "no goodbye: {steps}");
     }
 }
 
@@ -190,12 +193,12 @@ fn what_is_kept_has_a_limit() {
     flood.feed(&vec![b'a'; KEPT_MAX]);
     assert_eq!(flood.end, None);
     flood.feed(b"a");
-    assert_eq!((flood.end, flood.failures(Failure::Protocol)), (Some(End::Failed), 1));
+    assert_eq!((flood.end, flood.failures(Failure::Protocol)), (Some(FlowEnd::Failed), 1));
     let mut last = tcp(r#"[{"expect": "ab"}]"#);
     last.up();
     last.feed(&vec![b'a'; KEPT_MAX]);
     last.feed(b"b");
-    assert_eq!(last.end, Some(End::Completed));
+    assert_eq!(last.end, Some(FlowEnd::Completed));
 }
 
 #[test]
@@ -211,14 +214,14 @@ fn over_udp_a_datagram_is_a_message() {
         assert_eq!(dns.end, None);
         dns.datagram(bytes);
     }
-    assert_eq!((dns.end, dns.measured().messages_received), (Some(End::Completed), 4));
+    assert_eq!((dns.end, dns.measured().messages_received), (Some(FlowEnd::Completed), 4));
     let mut early = udp(r#"[{"send": "a"}, {"delay": "5ms"}, {"expect": "b"}]"#);
     early.start();
     (0..3).for_each(|_| early.datagram(&[b'x'; 30_000]));
     assert_eq!(early.measured().messages_received, 1, "no room for the third");
     early.datagram(b"b");
     early.run_to_ms(5);
-    assert_eq!(early.end, Some(End::Completed));
+    assert_eq!(early.end, Some(FlowEnd::Completed));
 }
 
 #[test]
@@ -227,7 +230,7 @@ fn escapes_are_bytes() {
     bytes.up();
     assert_eq!(bytes.sent(), b"\x00\xff{\t\0\\{");
     bytes.feed(b"{\r\n");
-    assert_eq!(bytes.end, Some(End::Completed));
+    assert_eq!(bytes.end, Some(FlowEnd::Completed));
 }
 
 #[test]
@@ -272,7 +275,7 @@ proptest! {
             rest = after;
         }
         talk.feed(rest);
-        prop_assert_eq!(talk.end, Some(End::Completed));
+        prop_assert_eq!(talk.end, Some(FlowEnd::Completed));
         prop_assert_eq!((talk.measured().messages_delivered, talk.measured().messages_received), (1, 2));
     }
 
@@ -280,6 +283,6 @@ proptest! {
     fn nothing_that_comes_breaks_a_device(data in prop::collection::vec(any::<u8>(), 0..400), scheme in 0usize..3) {
         let json = r#"{"timeout": "20ms", "steps": [{"repeat": {"count": 0, "steps": [{"send": "a"},
             {"expect_regex": "[a-z]"}, {"expect_hex": "00"}, {"delay": "1ms"}, {"expect": "a"}]}}]}"#;
-        assault(plan(json, scheme).device(0), &data, KEPT_MAX);
+        assault(config(json, scheme).device(0), &data, KEPT_MAX);
     }
 }

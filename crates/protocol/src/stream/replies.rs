@@ -1,7 +1,7 @@
 //! Which datagrams of a flow came back.
 
-use crate::reordering::Order;
-use crate::sequence_window::{Arrival, SequenceWindow};
+use crate::reordering::ReorderTracker;
+use crate::sequence_window::{SequenceClass, SequenceWindow};
 use packet::signature::SEQUENCE_MAX;
 
 /// Streams among which the memory for gaps is shared out, as each of many has little.
@@ -14,7 +14,7 @@ pub(super) struct FlowReplies {
     pub(super) next: u64,
     window: SequenceWindow,
     /// From the first gap on.
-    pub(super) order: Option<Box<Order>>,
+    pub(super) order: Option<Box<ReorderTracker>>,
     /// The number on the wire of the flow's first datagram: flows go on where those before them ended.
     pub(super) first: u64,
     /// How many different datagrams came back, of those due in the warm-up and of those due later.
@@ -54,12 +54,12 @@ impl FlowReplies {
         self.back[0] + self.back[1]
     }
 
-    pub(super) fn order(&mut self) -> &mut Order {
-        self.order.get_or_insert_with(|| Box::new(Order::shared(SHARE)))
+    pub(super) fn order(&mut self) -> &mut ReorderTracker {
+        self.order.get_or_insert_with(|| Box::new(ReorderTracker::shared(SHARE)))
     }
 
     #[inline]
-    pub(super) fn arrived(&mut self, number: u64) -> Arrival {
+    pub(super) fn arrived(&mut self, number: u64) -> SequenceClass {
         self.window.arrived(&mut self.next, number)
     }
 }

@@ -1,17 +1,17 @@
 use super::*;
 use crate::meter::Phase;
-use crate::model::End;
+use crate::model::FlowEnd;
 use crate::testing::{Bench, assault};
 use proptest::prelude::*;
 
-fn plan(json: &str) -> Arc<Plan> {
+fn config(json: &str) -> Arc<Config> {
     let params: Params = serde_json::from_str(json).expect(json);
     let target = Target { scheme: SCHEMES[0], host: "h".into(), port: 9, ipv6: false };
     Arc::new(params.compile(&target).expect(json))
 }
 
 fn bench(json: &str) -> Bench<Device> {
-    Bench::new(plan(json).device(0))
+    Bench::new(config(json).device(0))
 }
 
 /// The datagrams sent since the last time.
@@ -49,7 +49,7 @@ fn reflected_datagrams_are_delivered_and_the_flow_ends_with_the_last() {
         stream.now = Time(ms * 1_000_000 + 300_000);
         sent.iter().for_each(|bytes| stream.datagram(bytes));
     }
-    assert_eq!(stream.end, Some(End::Completed));
+    assert_eq!(stream.end, Some(FlowEnd::Completed));
     assert_eq!((stream.measured().messages_delivered, stream.tally.delay_max), (5, 300_000));
 }
 
@@ -72,7 +72,7 @@ fn order_duplicates_and_loss_are_told_apart() {
     stream.run_to_ms(99);
     assert_eq!(stream.end, None);
     stream.run_to_ms(100);
-    assert_eq!(stream.end, Some(End::Completed));
+    assert_eq!(stream.end, Some(FlowEnd::Completed));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn it_waits_from_the_first_datagram_after_the_last_that_came_back() {
     assert_eq!(stream.model.waiting_since(), Time(10_000_000));
     stream.run_to_ms(25);
     let sent = datagrams(&mut stream);
-    // the first of the two is lost, and nobody waits for it
+    // the first of the two is lost and not waited for
     stream.datagram(&sent[1]);
     assert_eq!(stream.model.waiting_since(), Time::NEVER);
     stream.run_to_ms(9_000);
@@ -109,7 +109,7 @@ fn places_and_losses_are_told_when_the_flow_ends() {
         stream.datagram(&sent[i]);
     }
     stream.run_to_ms(100);
-    assert_eq!(stream.end, Some(End::Completed));
+    assert_eq!(stream.end, Some(FlowEnd::Completed));
     let order = stream.tally_of(Phase::Measure).reordering().expect("there is some");
     assert_eq!((order.densities.early[0], order.densities.late[0]), (1, 1));
     assert_eq!(order.densities.waiting[..5], [1, 1, 1, 1, 0], "for the two that were lost");
@@ -130,7 +130,7 @@ fn what_was_lost_in_the_warm_up_is_in_no_pattern() {
             sent.iter().filter(|_| ms < 4).for_each(|bytes| stream.datagram(bytes));
         }
         stream.run_to_ms(200);
-        assert_eq!(stream.end, Some(End::Completed));
+        assert_eq!(stream.end, Some(FlowEnd::Completed));
         let of = |phase| stream.tally_of(phase).reordering().map_or(0, |order| order.losses.lost());
         (of(Phase::Warmup), of(Phase::Measure))
     };
@@ -149,7 +149,7 @@ fn delays_vary_from_message_to_message() {
         sent.iter().for_each(|bytes| stream.datagram(bytes));
     }
     let ipdv = &stream.tally_of(Phase::Measure).variation[ROUND_TRIP];
-    let (mean, ipdv) = (ipdv.mean(), ipdv.spread());
+    let (mean, ipdv) = (ipdv.mean(), ipdv.distribution());
     let at = |ns: u64| ipdv.count_at(ns);
     assert_eq!(mean, Some(200_000.0));
     assert_eq!((ipdv.len(), at(0), at(200_000), at(400_000)), (3, 1, 1, 1));
@@ -162,7 +162,7 @@ fn one_way_is_only_sent() {
     assert_eq!(datagrams(&mut stream).len(), BATCH, "no more in one send");
     stream.run_to(Time(1));
     assert_eq!(datagrams(&mut stream).len(), 100 - BATCH);
-    assert_eq!((stream.end, stream.measured().messages_sent), (Some(End::Completed), 100));
+    assert_eq!((stream.end, stream.measured().messages_sent), (Some(FlowEnd::Completed), 100));
     let mut large = bench(r#"{"echo": false, "size": "9000B", "burst": 64}"#);
     large.start();
     assert_eq!(datagrams(&mut large).len(), 7, "65507 bytes in one send");
@@ -289,7 +289,7 @@ fn stop_counts_what_was_due() {
     stream.stop();
     assert_eq!(stream.model.behind(Time(10_000_000)), 0, "counted now");
     assert_eq!((stream.measured().messages_sent, stream.measured().messages_intended), (2, 10));
-    assert_eq!(stream.end, Some(End::Completed));
+    assert_eq!(stream.end, Some(FlowEnd::Completed));
 }
 
 #[test]
@@ -306,8 +306,8 @@ fn wrong_parameters_are_explained() {
     assert!(problem(r#"{"interval": "0s"}"#).starts_with("interval"));
     assert!(problem(r#"{"burst": 0}"#).contains("1 to 65536"));
     assert!(problem(r#"{"burst": 65537}"#).contains("1 to 65536"));
-    plan(r#"{"size": "18B", "rate": "100M/s", "burst": 65536}"#);
-    plan(r#"{"size": "65507B"}"#);
+    config(r#"{"size": "18B", "rate": "100M/s", "burst": 65536}"#);
+    config(r#"{"size": "65507B"}"#);
 }
 
 proptest! {
@@ -340,7 +340,7 @@ proptest! {
         data in prop::collection::vec(any::<u8>(), 0..300), echo: bool, count in 0u32..50, burst in 1u32..9,
     ) {
         let json = format!(r#"{{"echo": {echo}, "count": {count}, "burst": {burst}, "size": "20B"}}"#);
-        let (sent, known) = assault(plan(&json).device(0), &data, usize::MAX);
+        let (sent, known) = assault(config(&json).device(0), &data, usize::MAX);
         prop_assert!(!echo || sent <= known, "of {known} of {sent} is known what became of them");
     }
 }

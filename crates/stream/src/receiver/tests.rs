@@ -37,6 +37,7 @@ fn each_datagram_counts_in_the_phase_it_was_meant_for() {
     for (sequence, sent) in [(0, 1499), (1, 1500)] {
         assert!(matches!(measured.frame(&frame(0, sequence, sent), 2_000_000), Verdict::Done));
     }
+    measured.settle();
     let [warmup, measure, drain] = &measured.groups[0].meter;
     assert_eq!((warmup.counts.messages_delivered, measure.counts.messages_delivered), (1, 1));
     assert_eq!(drain.counts, Default::default());
@@ -137,7 +138,7 @@ fn plain(v6: bool, sizes: &[usize], echo: bool) -> Measured {
     of(Expected { group: 0, streams: 0..2, meter, delay: Some(0), whole: false, plain: Some(plain) })
 }
 
-/// PortBridge whom the frames of a device go.
+/// Source and destination of a device's frames.
 fn ours(v6: bool, device: u16) -> Flow {
     let ends = |own: [&str; 2]| [own[0].parse().expect("an address"), own[1].parse().expect("an address")];
     let [mut source, destination]: [std::net::SocketAddr; 2] = match v6 {

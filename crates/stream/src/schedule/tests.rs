@@ -247,3 +247,16 @@ fn a_sample_looks_at_those_that_rest_and_at_no_other() {
     assert_eq!(slots.pending(due), 0);
     assert_eq!(slots.pending(Time(due.0 + 1)), 2);
 }
+
+/// What a seed stands for is in results that others repeat.
+#[test]
+fn a_seed_gives_the_times_that_it_always_gave() {
+    let times = |gaps| {
+        let mut slots = Schedule::new(&Timing { gaps, interval_ns: 777.7, devices: 3, ..timing() }, 42);
+        let times: Vec<u64> = (0..5000).map(|_| slots.take().due.0).collect();
+        [times[0], times[1], times[2], times[999], times[4999]]
+    };
+    assert_eq!(times(Gaps::Constant), [0, 259, 518, 258974, 1295907]);
+    assert_eq!(times(Gaps::Poisson), [0, 275, 396, 249133, 1280012]);
+    assert_eq!(times(Gaps::Given([100, 0, 2500].into())), [0, 100, 100, 865800, 4331700]);
+}

@@ -1,9 +1,9 @@
 use super::*;
-use crate::pacer::Gaps;
 use crate::report::{Kept, SentStreams};
 use crate::schedule::{Schedule, Timing};
 use crate::summaries::Summaries;
 use proptest::prelude::*;
+use protocol::pacer::Gaps;
 use run::flows::DeviceSummaries;
 
 const MILLION: u32 = 1_000_000;
@@ -16,7 +16,7 @@ fn arrive(table: &mut StreamTable, stream: u32, number: u64, tally: &mut Tally) 
         state.next += 1;
     } else {
         let unexpected = Unexpected { number, now: 0, counts: true };
-        if disturbed.arrived((state, place), unexpected, tally) == Arrival::Duplicate {
+        if disturbed.arrived((state, place), unexpected, tally) == SequenceClass::Duplicate {
             return false;
         }
     }

@@ -2,6 +2,7 @@
 
 import { tr } from "./i18n.js";
 import { tick, percentile } from "./format.js";
+import { marksPlugin, reached } from "./marks.js";
 import { theme, DASHES } from "./theme.js";
 
 const HEIGHT = 210;
@@ -59,15 +60,20 @@ const decades = (u, splits) => splits.map((s) => (s && Math.abs(Math.log10(s) - 
 /** Points stand clear of the edges; choices have their places, and numbers begin where they do. */
 function pointRange(view) {
   const [low, high] = [Math.min(...view.x), Math.max(...view.x)];
+  if (view.ticks && view.xlog) return [low / (high / low) ** 0.08, high * (high / low) ** 0.08];
   if (view.names) return [-0.5, view.names.length - 0.5];
   if (view.xlog) return uPlot.rangeLog(low, high, 10, true);
+  if (view.ticks && view.even) return [low - 0.5, high + 0.5];
   const pad = (high - low || Math.abs(high) || 1) * 0.05;
   return [low - pad, high + pad];
 }
 
 /** Round limits for logarithms, and something to show when there is nothing. */
-const logRange = (u, low, high) => (low === null || low <= 0 ? [1, 10] : uPlot.rangeLog(low, high, 10, false));
-const zeroRange = (u, low, high) => (!high || high <= 0 ? [0, 1] : uPlot.rangeNum(0, high, { min: { pad: 0, soft: 0, mode: 1 }, max: { pad: 0.08 } }));
+const logRange = (marks) => (u, low, high) => (low === null || low <= 0 ? [1, 10] : uPlot.rangeLog(Math.min(low, ...marks), Math.max(high, ...marks), 10, false));
+const zeroRange = (marks) => (u, low, high) => {
+  const most = Math.max(high ?? 0, ...marks);
+  return most <= 0 ? [0, 1] : uPlot.rangeNum(0, most, { min: { pad: 0, soft: 0, mode: 1 }, max: { pad: 0.08 } });
+};
 
 /**
  * @param {HTMLElement} where
@@ -81,7 +87,20 @@ export function draw(where, spec, view, context) {
   const time = spec.kind === "time";
   const points = spec.kind === "points";
   const x = points ? view.x : time ? context.t : spec.x;
+  const log = view.log ?? spec.log;
   const few = x.length < 3;
+  const marks = reached(spec, view);
+  // Levels are written where they stand; of neighbours too close for both the later one is left out.
+  const levels = (u, splits) => {
+    const gap = (text) => text.length * 7 + 8;
+    let free = -Infinity;
+    return splits.map((s, i) => {
+      const at = u.valToPos(s, "x");
+      if (at - gap(view.ticks[i]) / 2 < free) return "";
+      free = at + gap(view.ticks[i]) / 2;
+      return view.ticks[i];
+    });
+  };
   const axis = { stroke: colours.ink, font: colours.font, grid: { stroke: colours.grid, width: 1 }, ticks: { show: false } };
   const options = {
     width: where.clientWidth || 480,
@@ -96,7 +115,7 @@ export function draw(where, spec, view, context) {
     },
     scales: {
       x: points ? { time: false, distr: view.xlog ? 3 : 1, range: pointRange(view) } : { time: false, distr: time ? 1 : 3, range: time ? [0, Math.max(x.at(-1) ?? 1, context.phases.at(-1)?.to ?? 0)] : [1, Math.max(x.at(-1) ?? 10, 10)] },
-      y: spec.log ? { distr: 3, range: logRange } : { range: zeroRange },
+      y: log ? { distr: 3, range: logRange(marks) } : { range: zeroRange(marks) },
     },
     axes: [
       {
@@ -104,15 +123,18 @@ export function draw(where, spec, view, context) {
         space: time ? 55 : 48,
         size: 30,
         ...(points ? { size: 26, label: tr(view.xlabel), labelFont: colours.font, labelSize: 18 } : {}),
+        ...(view.ticks ? { splits: () => view.x } : {}),
         ...(points && (view.names || view.xunit === "id") ? { incrs: WHOLE } : {}),
-        values: points
+        values: view.ticks
+          ? levels
+          : points
           ? (u, splits) => (view.xlog ? decades(u, splits) : splits).map((s) => (view.names ? (view.names[s] ?? "") : tick(s, view.xunit)))
           : time
           ? (u, splits) => splits.map((s) => tick(s, "s"))
           : (u, splits) => decades(u, splits).map(percentile),
-        ...(time || (points && !view.xlog) ? {} : { filter: (u, splits) => splits, grid: { ...axis.grid, filter: decades } }),
+        ...(view.ticks ? { filter: (u, splits) => splits } : time || (points && !view.xlog) ? {} : { filter: (u, splits) => splits, grid: { ...axis.grid, filter: decades } }),
       },
-      { ...axis, ...(spec.log ? { grid: { ...axis.grid, filter: decades } } : {}), ...(unit === "count" ? { incrs: WHOLE } : {}), size: 62, space: 34, values: (u, splits) => splits.map((s) => tick(s, unit)) },
+      { ...axis, ...(log ? { grid: { ...axis.grid, filter: decades } } : {}), ...(unit === "count" ? { incrs: WHOLE } : {}), size: 62, space: 34, values: (u, splits) => splits.map((s) => tick(s, unit)) },
     ],
     series: [
       {},
@@ -129,7 +151,7 @@ export function draw(where, spec, view, context) {
       })),
     ],
     hooks: { setCursor: [(u) => context.onCursor(u.cursor.idx ?? null)] },
-    plugins: time ? [phasesPlugin(context.phases, colours)] : [],
+    plugins: [...(time ? [phasesPlugin(context.phases, colours)] : []), marksPlugin(spec, view, colours)],
   };
   return new uPlot(options, [x, ...view.lines.map((line) => line.values)], where);
 }

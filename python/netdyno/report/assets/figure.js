@@ -4,7 +4,9 @@ import { element, onLanguage, say, tr } from "./i18n.js";
 import { percentile, show } from "./format.js";
 import { onTheme } from "./theme.js";
 import { draw, moveCursor } from "./chart.js";
+import { limitOf } from "./marks.js";
 import { legend } from "./legend.js";
+import { picture, savePicture } from "./png.js";
 
 let made = 0;
 
@@ -16,6 +18,7 @@ function places(spec, view, trial) {
 
 /** A place in words. */
 function placed(spec, view, x) {
+  if (view.ticks) return view.ticks[view.x.indexOf(x)];
   if (spec.kind === "points") return view.names ? view.names[x] : show(x, view.xunit);
   return spec.kind === "time" ? show(x, "s") : percentile(x);
 }
@@ -36,7 +39,7 @@ function summary(spec, view, trial) {
     if (!values.length) return { t: "{line}: no data.", a: { line: line.label } };
     const mean = values.reduce((a, b) => a + b, 0) / values.length;
     const [low, high] = [Math.min(...values), Math.max(...values)].map((v) => show(v, unit));
-    if (spec.log || spec.kind === "points") return { t: "{line}: from {low} to {high}.", a: { line: line.label, low, high } };
+    if ((view.log ?? spec.log) || spec.kind === "points") return { t: "{line}: from {low} to {high}.", a: { line: line.label, low, high } };
     return { t: "{line}: mean {mean}, from {low} to {high}.", a: { line: line.label, mean: show(mean, unit), low, high } };
   });
 }
@@ -54,7 +57,11 @@ function dataTable(spec, view, trial) {
   const body = table.createTBody();
   places(spec, view, trial).forEach((x, i) => {
     const row = body.insertRow();
-    for (const text of [placed(spec, view, x), ...view.lines.map((l) => show(l.values[i], unit))]) {
+    const value = (l) => {
+      const shown = show(l.values[i], unit);
+      return typeof l.low?.[i] === "number" ? `${shown} (${show(l.low[i], unit)} … ${show(l.high[i], unit)})` : shown;
+    };
+    for (const text of [placed(spec, view, x), ...view.lines.map(value)]) {
       const cell = row.insertCell();
       cell.className = "n";
       cell.textContent = text;
@@ -73,7 +80,14 @@ export function figure(spec, trial, sync) {
   const caption = document.createElement("figcaption");
   const title = element("h4", spec.title);
   title.id = id;
-  caption.append(title);
+  const tools = document.createElement("span");
+  tools.className = "tools";
+  const save = element("button", { t: "PNG" }, "press");
+  save.type = "button";
+  say(save, { t: "Save this plot as PNG" }, "title");
+  say(save, { t: "Save this plot as PNG" }, "aria-label");
+  tools.append(save);
+  caption.append(title, tools);
   const plot = document.createElement("div");
   plot.className = "plot";
   plot.tabIndex = 0;
@@ -90,7 +104,7 @@ export function figure(spec, trial, sync) {
   let hidden = new Set();
   let chart = null;
   let key = null;
-  if (spec.views.length > 1) caption.append(chooser());
+  if (spec.views.length > 1) tools.prepend(chooser());
 
   function chooser() {
     const select = document.createElement("select");
@@ -137,7 +151,8 @@ export function figure(spec, trial, sync) {
       t: trial.t, phases: trial.phases, sync, hidden,
       onCursor: (index) => key.update(index, view.unit ?? spec.unit),
     });
-    plot.setAttribute("aria-label", [tr(spec.title), ...summary(spec, view, trial).map(tr)].join(" – "));
+    const marks = [limitOf(spec, view)?.label, view.band?.label].filter(Boolean);
+    plot.setAttribute("aria-label", [tr(spec.title), ...[...summary(spec, view, trial), ...marks].map(tr)].join(" – "));
   }
 
   /** What the cursor stands on, for those who hear the page. */
@@ -163,6 +178,12 @@ export function figure(spec, trial, sync) {
     }
   });
   details.addEventListener("toggle", fillTable);
+  save.addEventListener("click", () => {
+    if (!chart) return;
+    const shown = view.lines.filter((_, i) => !hidden.has(i));
+    const title = [tr(spec.title), ...(spec.views.length > 1 ? [tr(view.label)] : [])].join(" – ");
+    savePicture(picture(chart.ctx.canvas, title, shown), `${spec.id}.png`);
+  });
   onLanguage(redraw);
   onTheme(redraw);
   new ResizeObserver(() => {

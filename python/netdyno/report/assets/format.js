@@ -16,7 +16,7 @@ export function significant(x, digits = 3) {
 /** @param {string} text */
 function group(text) {
   const [whole, part] = text.split(".");
-  const grouped = whole.replace(/\B(?=(\d{3})+$)/g, THIN);
+  const grouped = whole.replace(/\B(?=(\d{3})+$)/g, ",");
   return part ? `${grouped}.${part}` : grouped;
 }
 
@@ -45,6 +45,7 @@ export function show(x, unit) {
     case "number":
       return significant(x, 4);
     case "cpu":
+    case "ratio":
       return `${significant(x * 100)}${THIN}%`;
     case "bit/s":
       return scaled(x, "bit/s", 3);

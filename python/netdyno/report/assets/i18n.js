@@ -65,6 +65,11 @@ function apply() {
   for (const listener of listeners) listener();
 }
 
+/** The language that the page has now. */
+export function current() {
+  return language;
+}
+
 /** @param {() => void} listener called after each change of the language */
 export function onLanguage(listener) {
   listeners.push(listener);

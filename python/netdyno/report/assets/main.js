@@ -3,6 +3,7 @@
 import { startLanguage } from "./i18n.js";
 import { startTheme } from "./theme.js";
 import { startDownloads } from "./store.js";
+import { startCopies } from "./copy.js";
 import { figure } from "./figure.js";
 import { startTables } from "./tables.js";
 import { readFlows, flowTable } from "./flows.js";
@@ -29,6 +30,7 @@ startTheme();
 startLanguage(page.catalogues);
 startTables();
 startDownloads(page.downloads);
+startCopies(page.copies ?? {});
 for (const choice of document.querySelectorAll("[data-trials]")) {
   const leg = choice.getAttribute("data-trials");
   choice.addEventListener("change", (event) => {
@@ -40,7 +42,7 @@ for (const choice of document.querySelectorAll("[data-trials]")) {
 }
 for (const place of document.querySelectorAll("[data-charts]")) {
   const nothing = { t: [], phases: [] };
-  place.append(...page.charts[place.getAttribute("data-charts")].map((spec) => figure(spec, nothing, "")));
+  place.append(...page.charts[place.getAttribute("data-charts")].map((spec) => figure(spec, spec.trial ?? nothing, "")));
 }
 const filled = [...document.querySelectorAll(".trial:not([hidden])")].map(fill);
 Promise.all(filled).then(() => requestAnimationFrame(() => document.documentElement.setAttribute("data-ready", "")));

@@ -13,6 +13,8 @@ export function theme() {
     lines: [0, 1, 2, 3, 4, 5].map((i) => get(`--line-${i}`)),
     grid: get("--grid"),
     ink: get("--muted"),
+    text: get("--ink"),
+    bad: get("--bad"),
     shade: get("--shade"),
     paper: get("--paper"),
     font: `11px ${get("--sans")}`,
@@ -30,10 +32,19 @@ export function startTheme() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
   addEventListener("beforeprint", () => {
     document.documentElement.dataset.print = "";
+    // What is folded on a screen is read on paper.
+    for (const details of document.querySelectorAll("details.folded:not([open])")) {
+      details.dataset.unfolded = "";
+      details.open = true;
+    }
     changed();
   });
   addEventListener("afterprint", () => {
     delete document.documentElement.dataset.print;
+    for (const details of document.querySelectorAll("details[data-unfolded]")) {
+      delete details.dataset.unfolded;
+      details.open = false;
+    }
     changed();
   });
 }

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from netdyno import namespace
-from netdyno.tuning.model import Value
+from netdyno.stats.observation import Value
+from netdyno.system import namespace
 
 T = TypeVar("T")
 Values = Mapping[str, Value]

@@ -12,9 +12,9 @@ from collections.abc import Set
 from dataclasses import dataclass
 from functools import cache
 
+from netdyno.stats.observation import Value
 from netdyno.tuning.access.base import Saved, Target, Values, there
 from netdyno.tuning.access.files import DEVICES, put_files
-from netdyno.tuning.model import Value
 
 SIOCETHTOOL = 0x8946
 GSSET_INFO, GSTRINGS = 0x37, 0x1B

@@ -7,8 +7,8 @@ import os
 from collections.abc import Set
 from pathlib import Path
 
+from netdyno.stats.observation import Value
 from netdyno.tuning.access.base import Saved, Target, Values, value
-from netdyno.tuning.model import Value
 
 PROC = Path("/proc/sys")
 DEVICES = Path("/sys/class/net")

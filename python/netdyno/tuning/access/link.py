@@ -9,9 +9,9 @@ import subprocess
 from collections.abc import Set
 from typing import Any
 
-from netdyno.process import find
+from netdyno.stats.observation import Value
+from netdyno.system.process import find
 from netdyno.tuning.access.base import Saved, Target, Values, there
-from netdyno.tuning.model import Value
 
 
 class Link:

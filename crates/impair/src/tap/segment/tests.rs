@@ -113,14 +113,14 @@ impl Super {
 
 /// What a kernel would put on the wire for `bytes`: each packet with its checksum.
 fn on_the_wire(bytes: &[u8]) -> Vec<Vec<u8>> {
-    let shape = Shape::of(bytes);
-    let packets = (0..shape.packets).map(|at| {
+    let layout = FrameLayout::of(bytes);
+    let packets = (0..layout.packets).map(|at| {
         let mut out = [0; VNET + HEADERS_MAX];
-        let mut packet = match shape.part(bytes, at, 1, &mut out) {
+        let mut packet = match layout.part(bytes, at, 1, &mut out) {
             Some((len, payload)) => [&out[..len], &bytes[payload]].concat(),
             None => bytes.to_vec(),
         };
-        assert_eq!(packet.len() - VNET, shape.frame_len(at) as usize);
+        assert_eq!(packet.len() - VNET, layout.frame_len(at) as usize);
         complete(&mut packet);
         packet.split_off(VNET)
     });
@@ -140,9 +140,9 @@ fn is_right(frame: &[u8]) {
 }
 
 fn any_super() -> impl Strategy<Value = Super> {
-    let shape = (any::<bool>(), any::<bool>(), 0usize..=2, (0usize..=10).prop_map(|words| words * 4));
+    let layout = (any::<bool>(), any::<bool>(), 0usize..=2, (0usize..=10).prop_map(|words| words * 4));
     let rest = (1u16..3000, 2usize..40_000, any::<u8>(), any::<u16>(), any::<u32>());
-    (shape, rest).prop_map(|((v6, udp, tags, options), (mss, payload, flags, id, sequence))| {
+    (layout, rest).prop_map(|((v6, udp, tags, options), (mss, payload, flags, id, sequence))| {
         let mss = mss.max((payload / 1000 + 1) as u16);
         Super { v6, udp, tags, options, mss, payload: payload.max(usize::from(mss) + 1), flags, id, sequence }
     })
@@ -162,10 +162,10 @@ fn the_arithmetic_of_one_train() {
         sequence: 0xffff_ff00,
     };
     let bytes = burst.bytes();
-    let shape = Shape::of(&bytes);
-    assert_eq!((shape.packets, shape.headers, shape.frame_len(0), shape.frame_len(3)), (4, 66, 1514, 76));
+    let layout = FrameLayout::of(&bytes);
+    assert_eq!((layout.packets, layout.headers, layout.frame_len(0), layout.frame_len(3)), (4, 66, 1514, 76));
     let mut out = [0; VNET + HEADERS_MAX];
-    let (len, payload) = shape.part(&bytes, 1, 2, &mut out).expect("two in the middle");
+    let (len, payload) = layout.part(&bytes, 1, 2, &mut out).expect("two in the middle");
     assert_eq!((len, payload.len()), (VNET + 66, 2896));
     assert_eq!(out[..2], [1, 1], "still a burst, checksum still wanted");
     let frame = &out[VNET..];
@@ -173,9 +173,9 @@ fn the_arithmetic_of_one_train() {
     assert_eq!(field(frame, 18), Some(0), "the identification wraps");
     assert_eq!(frame[38..42], (0xffff_ff00u32.wrapping_add(1448)).to_be_bytes());
     assert_eq!(frame[47], 0x10, "neither first nor last: ACK only");
-    let (_, payload) = shape.part(&bytes, 3, 1, &mut out).expect("the last");
+    let (_, payload) = layout.part(&bytes, 3, 1, &mut out).expect("the last");
     assert_eq!((payload.len(), out[1], out[VNET + 47]), (10, 0, 0x19));
-    assert!(shape.part(&bytes, 3, 2, &mut out).is_none());
+    assert!(layout.part(&bytes, 3, 2, &mut out).is_none());
 }
 
 proptest! {
@@ -185,19 +185,19 @@ proptest! {
         cuts in proptest::collection::vec(any::<u16>(), 0..6),
     ) {
         let bytes = burst.bytes();
-        let shape = Shape::of(&bytes);
-        prop_assert_eq!(shape.packets, burst.packets());
+        let layout = FrameLayout::of(&bytes);
+        prop_assert_eq!(layout.packets, burst.packets());
         let naive = burst.naive();
         naive.iter().for_each(|frame| is_right(frame));
         // Cut anywhere, then segmented as the kernel would: the same packets.
-        let mut cuts: Vec<u16> = cuts.into_iter().map(|cut| cut % shape.packets).collect();
-        cuts.extend([0, shape.packets]);
+        let mut cuts: Vec<u16> = cuts.into_iter().map(|cut| cut % layout.packets).collect();
+        cuts.extend([0, layout.packets]);
         cuts.sort_unstable();
         cuts.dedup();
         let mut wire = Vec::new();
         for pair in cuts.windows(2) {
             let mut out = [0; VNET + HEADERS_MAX];
-            let (len, payload) = shape.part(&bytes, pair[0], pair[1] - pair[0], &mut out).expect("a part");
+            let (len, payload) = layout.part(&bytes, pair[0], pair[1] - pair[0], &mut out).expect("a part");
             let part = [&out[..len], &bytes[payload]].concat();
             prop_assert_eq!(part[1] == 0, pair[1] - pair[0] == 1);
             wire.extend(on_the_wire(&part));
@@ -212,13 +212,13 @@ proptest! {
         let mut frame = burst.bytes();
         if let Some(byte) = frame.get_mut(at) { *byte = with; }
         for bytes in [&mut bytes, &mut frame] {
-            let shape = Shape::of(bytes);
-            for first in [0, 1, shape.packets - 1] {
-                let _part = shape.part(bytes, first, 1, &mut out);
-                let _len = shape.frame_len(first);
+            let layout = FrameLayout::of(bytes);
+            for first in [0, 1, layout.packets - 1] {
+                let _part = layout.part(bytes, first, 1, &mut out);
+                let _len = layout.frame_len(first);
             }
             bytes.truncate(cut);
-            let _shape = Shape::of(bytes);
+            let _layout = FrameLayout::of(bytes);
             complete(bytes);
         }
     }

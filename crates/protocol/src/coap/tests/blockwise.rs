@@ -11,7 +11,7 @@ fn completes(json: &str, ladder: &str, blocks: u64) -> Ladder {
     played.play(ladder);
     assert_eq!(
         (played.delivered(), played.bench.end),
-        (1, Some(End::Completed)),
+        (1, Some(FlowEnd::Completed)),
         "{:?}",
         played.bench.complaints
     );
@@ -178,7 +178,7 @@ fn the_blocks_of_a_body_are_of_one_body() {
             values: crate::template::Values { device: 0, seq: 0, now: Time::ZERO },
             seed: u64::from(model.salt) << 32,
         };
-        model.plan.request.write(&mut out, true, &x, [0; 4], fill);
+        model.config.request.write(&mut out, true, &x, [0; 4], fill);
         let at = out.iter().position(|byte| *byte == 0xff).expect("a payload");
         out.split_off(at + 1)
     };
@@ -203,7 +203,7 @@ fn what_is_wrong_with_a_block_fails_the_request() {
         let mut ladder = Ladder::start(json);
         ladder.play(&format!("{first}\n < ACK 0 {answer}"));
         assert_eq!((ladder.failures(Failure::Protocol), ladder.complaint().as_str()), (1, what), "{answer}");
-        assert_eq!(ladder.bench.end, Some(End::Completed), "{answer}");
+        assert_eq!(ladder.bench.end, Some(FlowEnd::Completed), "{answer}");
     }
     for (answer, why, what) in [
         ("2.05 2:2/1/64 [64]", Failure::Protocol, "a block at byte 128 where byte 64 was due"),

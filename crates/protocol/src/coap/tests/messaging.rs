@@ -13,7 +13,7 @@ fn a_piggybacked_response() {
          @ 20
          < ACK 0 2.05 [6]",
     );
-    assert_eq!((ladder.bench.end, ladder.bench.link), (Some(End::Completed), Link::Close));
+    assert_eq!((ladder.bench.end, ladder.bench.link), (Some(FlowEnd::Completed), Link::Close));
     assert_eq!((ladder.bench.delay(RESPONSE), ladder.bench.delay(ACKNOWLEDGEMENT)), ((1, 20), (1, 20)));
     let counts = ladder.bench.measured();
     assert_eq!((counts.messages_sent, counts.messages_delivered), (1, 1));
@@ -37,7 +37,7 @@ fn a_confirmable_request_is_sent_again_until_it_is_acknowledged() {
          < ACK 0 2.05 [6]
          < ACK 0 2.05 [6]",
     );
-    assert_eq!(ladder.bench.end, Some(End::Completed));
+    assert_eq!(ladder.bench.end, Some(FlowEnd::Completed));
     assert_eq!(ladder.bench.delay(RESPONSE), (1, 6010), "a retransmission does not begin the delay anew");
     assert_eq!((ladder.bench.own(RETRANSMISSIONS), ladder.bench.measured().messages_sent), (2, 1));
 }
@@ -61,7 +61,7 @@ fn in_the_end_it_is_given_up() {
     );
     assert_eq!(ladder.bench.end, None);
     ladder.play("@ 62000");
-    assert_eq!((ladder.failures(Failure::Unanswered), ladder.bench.end), (1, Some(End::Completed)));
+    assert_eq!((ladder.failures(Failure::Unanswered), ladder.bench.end), (1, Some(FlowEnd::Completed)));
     assert_eq!(ladder.bench.own(RETRANSMISSIONS), 4);
     // a shorter patience ends it before
     let mut short = Ladder::start(r#"{"path": "/t", "count": 1, "ack_random_factor": 1.0, "timeout": "3s"}"#);
@@ -107,7 +107,7 @@ fn a_separate_response() {
         );
         let acknowledged = if first.is_empty() { 1500 } else { 30 };
         assert_eq!(ladder.bench.delay(ACKNOWLEDGEMENT), (1, acknowledged));
-        assert_eq!(ladder.bench.end, Some(End::Completed));
+        assert_eq!(ladder.bench.end, Some(FlowEnd::Completed));
     }
     // its acknowledgement is lost, and it comes again: acknowledged again, counted apart
     let mut ladder = Ladder::start(r#"{"path": "/t", "interval": "10s"}"#);
@@ -162,7 +162,7 @@ fn a_reset_ends_the_request() {
         let mut ladder = Ladder::start(json);
         assert!(ladder.next().expect("a request").ends_with("GET /temperature"));
         ladder.play("< RST 0\n < RST 0");
-        assert_eq!((ladder.failures(Failure::Reset), ladder.bench.end), (1, Some(End::Completed)));
+        assert_eq!((ladder.failures(Failure::Reset), ladder.bench.end), (1, Some(FlowEnd::Completed)));
     }
 }
 
@@ -246,11 +246,11 @@ fn what_the_protocol_does_not_allow_fails_its_request() {
     ] {
         let mut ladder = Ladder::start(ONCE);
         ladder.play("> CON 0 GET /temperature");
-        let bytes = ladder.told(answer);
+        let bytes = ladder.message(answer);
         ladder.hear(&bytes);
         assert_eq!(ladder.next().as_deref(), reply, "{answer}");
         assert_eq!((ladder.failures(Failure::Protocol), ladder.complaint().as_str()), (1, what), "{answer}");
-        assert_eq!(ladder.bench.end, Some(End::Completed));
+        assert_eq!(ladder.bench.end, Some(FlowEnd::Completed));
     }
     // elective ones are passed over
     let mut ladder = Ladder::start(ONCE);
@@ -294,12 +294,12 @@ fn a_refused_datagram_ends_its_request_and_the_next_is_sent_when_it_is_due() {
     ladder.bench.closed(Failure::Refused);
     ladder.settle();
     ladder.play("@ 1000\n > CON 1 GET /t\n < ACK 1 2.05");
-    assert_eq!((ladder.delivered(), ladder.bench.end), (1, Some(End::Completed)));
+    assert_eq!((ladder.delivered(), ladder.bench.end), (1, Some(FlowEnd::Completed)));
     // in a closed loop the flow is over, and so it is when the socket cannot be used
     for (json, why) in [(r#"{"interval": "0s"}"#, Failure::Refused), ("{}", Failure::Local)] {
         let mut ladder = Ladder::start(json);
         ladder.bench.closed(why);
-        assert_eq!((ladder.bench.end, ladder.bench.wake), (Some(End::Failed), Time::NEVER));
+        assert_eq!((ladder.bench.end, ladder.bench.wake), (Some(FlowEnd::Failed), Time::NEVER));
     }
 }
 

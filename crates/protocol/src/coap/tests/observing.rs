@@ -27,7 +27,7 @@ fn notifications_are_received_until_the_load_ends() {
          < NON 702 2.05 obs=61 [6]
          < ACK 1 2.05 [6]",
     );
-    assert_eq!((ladder.bench.end, ladder.bench.link), (Some(End::Completed), Link::Close));
+    assert_eq!((ladder.bench.end, ladder.bench.link), (Some(FlowEnd::Completed), Link::Close));
     assert_eq!((ladder.delivered(), ladder.bench.own(NOTIFICATIONS)), (2, 3));
 }
 
@@ -43,7 +43,7 @@ fn a_count_of_notifications_ends_the_flow() {
          > NON 1 GET /t obs=1
          < NON 4 2.05 [1]",
     );
-    assert_eq!((ladder.delivered(), ladder.bench.end), (2, Some(End::Completed)));
+    assert_eq!((ladder.delivered(), ladder.bench.end), (2, Some(FlowEnd::Completed)));
 }
 
 /// Section 3.4.
@@ -89,7 +89,7 @@ fn an_observation_is_renewed_when_nothing_comes() {
     assert_eq!((ladder.delivered(), ladder.bench.own(NOTIFICATIONS)), (2, 0));
     // the server is gone
     ladder.until_ms(300_000);
-    assert_eq!((ladder.failures(Failure::Unanswered), ladder.bench.end), (1, Some(End::Failed)));
+    assert_eq!((ladder.failures(Failure::Unanswered), ladder.bench.end), (1, Some(FlowEnd::Failed)));
 }
 
 #[test]
@@ -118,12 +118,12 @@ fn a_server_that_keeps_no_observers_fails_the_flow() {
     ] {
         let mut ladder = Ladder::start(OBSERVE);
         ladder.play(&format!("> CON 0 GET /temperature obs=0\n < ACK 0 {answer}"));
-        assert_eq!((ladder.failures(why), ladder.bench.end), (1, Some(End::Failed)), "{answer}");
+        assert_eq!((ladder.failures(why), ladder.bench.end), (1, Some(FlowEnd::Failed)), "{answer}");
         assert_eq!(ladder.bench.link, Link::Close);
     }
     let mut ladder = Ladder::start(OBSERVE);
     ladder.play("> CON 0 GET /temperature obs=0\n < RST 0");
-    assert_eq!((ladder.failures(Failure::Reset), ladder.bench.end), (1, Some(End::Failed)));
+    assert_eq!((ladder.failures(Failure::Reset), ladder.bench.end), (1, Some(FlowEnd::Failed)));
 }
 
 /// Section 4.2, and 3.2 of RFC 7252 for what it does not allow.
@@ -139,7 +139,7 @@ fn the_server_may_end_an_observation() {
         let mut ladder = Ladder::start(OBSERVE);
         ladder.play("> CON 0 GET /temperature obs=0\n < ACK 0 2.05 obs=1 [1]");
         ladder.play(&format!("< {last}\n {reply}"));
-        assert_eq!((ladder.failures(why), ladder.bench.end), (1, Some(End::Failed)), "{last}");
+        assert_eq!((ladder.failures(why), ladder.bench.end), (1, Some(FlowEnd::Failed)), "{last}");
     }
 }
 
@@ -157,7 +157,7 @@ fn a_large_representation_is_fetched() {
     let observation = ladder.bench.model.salt.to_be_bytes();
     let hear = |ladder: &mut Ladder, text: &str| {
         ladder.token = observation.to_vec();
-        let bytes = ladder.told(text);
+        let bytes = ladder.message(text);
         ladder.hear(&bytes);
     };
     hear(&mut ladder, "NON 5 2.05 obs=2 2:0/1/128 [128]");
@@ -182,7 +182,7 @@ fn notifications_without_end_cost_nothing() {
     let mut ladder = Ladder::start(OBSERVE);
     ladder.play("> CON 0 GET /temperature obs=0\n < ACK 0 2.05 obs=1 [1]");
     for i in 2..100_000u32 {
-        let bytes = ladder.told(&format!("CON {} 2.05 obs={i} [1]", i % 60_000));
+        let bytes = ladder.message(&format!("CON {} 2.05 obs={i} [1]", i % 60_000));
         ladder.hear(&bytes);
         ladder.sent.clear();
     }

@@ -63,7 +63,7 @@ fn wrong_parameters_are_explained() {
         assert!(problem.starts_with(start), "{json}: {problem}");
     }
     let segment = "{random:255}";
-    plan(&format!(
+    config(&format!(
         r#"{{"path": "/{segment}/{segment}?{segment}", "block_size": "16B", "method": "PUT", "size": "16MiB", "nstart": 1024,
             "ack_random_factor": 10, "max_retransmit": 20, "max_response": "1GiB", "rate": "10M/s", "expect": ["2.31", "5.xx"]}}"#
     ));
@@ -97,12 +97,15 @@ fn a_url_becomes_options() {
 /// Section 4.8.2.
 #[test]
 fn the_defaults_are_those_of_the_rfc() {
-    let mut plan = plan("{}");
-    let plan = Arc::get_mut(&mut plan).expect("the only one");
-    assert_eq!((plan.ack_timeout, plan.max_retransmit, plan.nstart), ((2_000_000_000, 1_000_000_000), 4, 1));
-    assert_eq!(plan.timeout, Interval::secs(93).0);
-    assert_eq!(super::plan(r#"{"confirmable": false}"#).timeout, Interval::secs(2).0);
-    assert_eq!(super::plan(r#"{"max_retransmit": 0, "ack_timeout": "1s"}"#).timeout, Interval::ms(1500).0);
+    let mut config = config("{}");
+    let config = Arc::get_mut(&mut config).expect("the only one");
+    assert_eq!(
+        (config.ack_timeout, config.max_retransmit, config.nstart),
+        ((2_000_000_000, 1_000_000_000), 4, 1)
+    );
+    assert_eq!(config.timeout, Interval::secs(93).0);
+    assert_eq!(super::config(r#"{"confirmable": false}"#).timeout, Interval::secs(2).0);
+    assert_eq!(super::config(r#"{"max_retransmit": 0, "ack_timeout": "1s"}"#).timeout, Interval::ms(1500).0);
 }
 
 #[test]

@@ -1,0 +1,342 @@
+"""`netdyno bench`: look for the highest load that meets a goal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from netdyno import units
+from netdyno.cli import bench_run, values
+from netdyno.cli.execute import Outputs
+from netdyno.cli.verb import Verb, Verbs
+
+app = typer.Typer(
+    name="bench",
+    cls=Verbs,
+    no_args_is_help=True,
+    help="Find the highest load that meets a goal, and what happens there (RFC 2544, 9004, 9971).",
+    rich_markup_mode="markdown",
+)
+
+OUTPUT = "Output"
+What = Annotated[
+    str,
+    typer.Argument(
+        help="Profile, preset, or experiment with one leg.", metavar="WHAT", autocompletion=values.any_preset
+    ),
+]
+Topology = Annotated[Path | None, typer.Option(help="Hosts and links to make, and DUTs.", metavar="FILE")]
+Load = Annotated[
+    float | None,
+    typer.Option(
+        help="Search up to X times the profile's load.", metavar="X", parser=values.number("--load", 0)
+    ),
+]
+Resolution = Annotated[
+    float,
+    typer.Option(
+        help="How close the bounds are to be, like 0.5%.",
+        metavar="SHARE",
+        parser=values.share("--resolution"),
+    ),
+]
+Sizes = Annotated[
+    str | None,
+    typer.Option(
+        help="Frame sizes with FCS: 64,512, rfc2544, ipv6, jumbo, imix, genome:LETTERS.", metavar="LIST"
+    ),
+]
+Strategy = Annotated[
+    str,
+    typer.Option(
+        help="binary (RFC 2544) or mlr (RFC 9971).",
+        metavar="NAME",
+        parser=values.one_of("--strategy", "binary", "mlr"),
+    ),
+]
+Duration = Annotated[
+    float | None,
+    typer.Option(
+        help="Length of a trial, like 60s; else the profile's.",
+        metavar="TIME",
+        parser=lambda text: units.TIME.value(text, "--duration") / 1e9,
+    ),
+]
+Repeat = Annotated[
+    int | None,
+    typer.Option(
+        help="Trials near the edge, or of the figure, up to 1000.",
+        metavar="N",
+        parser=values.whole("--repeat", 1, 1000),
+    ),
+]
+Goals = Annotated[
+    str,
+    typer.Option(help="ndr (no loss), pdr (a share), or ndr,pdr.", metavar="GOALS"),
+]
+LossRatio = Annotated[
+    float,
+    typer.Option(
+        help="The share that pdr may lose, like 0.5%.", metavar="SHARE", parser=values.share("--loss")
+    ),
+]
+At = Annotated[
+    float | None,
+    typer.Option(
+        help="At this share of the highest load, in place of a search.",
+        metavar="SHARE",
+        parser=values.share("--at"),
+    ),
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Result as one JSON document on stdout.", rich_help_panel=OUTPUT)
+]
+Html = Annotated[
+    Path | None, typer.Option(help="Copy the report here.", metavar="FILE", rich_help_panel=OUTPUT)
+]
+Runs = Annotated[
+    Path | None, typer.Option(help="Folder for run folders.", metavar="DIR", rich_help_panel=OUTPUT)
+]
+Dry = Annotated[
+    bool, typer.Option("--dry-run", help="Say which trials are planned and how long they take, and end.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No live view.", rich_help_panel=OUTPUT)]
+
+
+@app.command("throughput", cls=Verb)
+def throughput(
+    what: What,
+    topology: Topology = None,
+    load: Load = None,
+    goal: Goals = "ndr",
+    loss: LossRatio = 0.005,
+    resolution: Resolution = 0.005,
+    sizes: Sizes = None,
+    strategy: Strategy = "binary",
+    duration: Duration = None,
+    repeat: Repeat = None,
+    json: Json = False,
+    html: Html = None,
+    runs: Runs = None,
+    dry_run: Dry = False,
+    quiet: Quiet = False,
+) -> None:
+    """The highest load of which no frame, or at most a share, is lost.
+
+    The load of the profile is the highest that is tried. The table has, for each frame size, the highest
+    load that lost nothing in any trial, and an interval for the load at which half of the trials lose
+    something. Where these are far apart the DUT does not do the same every time, and a line says so. Trials
+    that the machine disturbed are measured again and counted apart. A load that our own generator cannot
+    offer bounds us, not the DUT.
+
+        netdyno bench throughput imix --sizes rfc2544 --duration 60s
+        netdyno bench throughput two-port.yaml --goal ndr,pdr --strategy mlr --dry-run
+        netdyno bench throughput examples/bench-policer.yaml --sizes 64 --json
+    """
+    goals = bench_run.loss_goals(goal, loss)
+    options = bench_run.Options(
+        "throughput", what, topology, load, goals, resolution, sizes, strategy, duration, repeat,
+        outputs=bench_run.outputs(json, html, runs, quiet), dry_run=dry_run,
+    )  # fmt: skip
+    raise typer.Exit(bench_run.run(options))
+
+
+@app.command("loss", cls=Verb)
+def loss(
+    what: What,
+    topology: Topology = None,
+    load: Load = None,
+    step: Annotated[
+        float,
+        typer.Option(
+            help="From one load to the next, as a share of the highest.",
+            metavar="SHARE",
+            parser=values.share("--step"),
+        ),
+    ] = 0.1,
+    sizes: Sizes = None,
+    duration: Duration = None,
+    json: Json = False,
+    html: Html = None,
+    runs: Runs = None,
+    dry_run: Dry = False,
+    quiet: Quiet = False,
+) -> None:
+    """Loss over load: 100 %, 90 %, … until two loads in a row lose nothing (RFC 2544 §26.3).
+
+    The load of the profile is 100 %; `--load` scales it.
+
+        netdyno bench loss imix --sizes 64,1518 --step 5%
+    """
+    options = bench_run.Options(
+        "loss", what, topology, load, bench_run.loss_goals("ndr", 0.0), sizes=sizes, duration=duration,
+        step=step, outputs=bench_run.outputs(json, html, runs, quiet), dry_run=dry_run,
+    )  # fmt: skip
+    raise typer.Exit(bench_run.run(options))
+
+
+@app.command("back-to-back", cls=Verb)
+def back_to_back(
+    what: What,
+    topology: Topology = None,
+    load: Load = None,
+    resolution: Resolution = 0.005,
+    sizes: Sizes = None,
+    duration: Duration = None,
+    repeat: Repeat = None,
+    json: Json = False,
+    html: Html = None,
+    runs: Runs = None,
+    dry_run: Dry = False,
+    quiet: Quiet = False,
+) -> None:
+    """The longest burst at the highest load of which no frame is lost, and the buffer behind it (RFC 9004).
+
+    The throughput is found first. Bursts are as long as a trial at most.
+
+        netdyno bench back-to-back imix --sizes 64 --duration 2s
+    """
+    options = bench_run.Options(
+        "back-to-back", what, topology, load, bench_run.loss_goals("ndr", 0.0), resolution, sizes,
+        duration=duration, repeat=repeat, outputs=bench_run.outputs(json, html, runs, quiet), dry_run=dry_run,
+    )  # fmt: skip
+    raise typer.Exit(bench_run.run(options))
+
+
+def _held(
+    kind: str,
+    what: str,
+    topology: Path | None,
+    load: float | None,
+    at: float | None,
+    resolution: float,
+    sizes: str | None,
+    strategy: str,
+    duration: float | None,
+    repeat: int | None,
+    outputs: Outputs,
+    dry_run: bool,
+) -> None:
+    """Kinds that find the throughput first, and then hold a load."""
+    options = bench_run.Options(
+        kind, what, topology, load, bench_run.loss_goals("ndr", 0.0), resolution, sizes, strategy, duration,
+        repeat, at=at, outputs=outputs, dry_run=dry_run,
+    )  # fmt: skip
+    raise typer.Exit(bench_run.run(options))
+
+
+@app.command("latency", cls=Verb)
+def latency(
+    what: What,
+    topology: Topology = None,
+    load: Load = None,
+    at: At = None,
+    resolution: Resolution = 0.005,
+    sizes: Sizes = None,
+    strategy: Strategy = "binary",
+    duration: Duration = None,
+    repeat: Repeat = None,
+    json: Json = False,
+    html: Html = None,
+    runs: Runs = None,
+    dry_run: Dry = False,
+    quiet: Quiet = False,
+) -> None:
+    """Latency at the throughput, or at a share of the highest load (RFC 2544 §26.2, RFC 8219 §7).
+
+    RFC 2544 asks for 20 trials of 120 s; trials of the search before are a quarter as long.
+
+        netdyno bench latency imix --sizes 64 --duration 120s --repeat 20
+        netdyno bench latency imix --at 50% --repeat 3
+    """
+    outputs = bench_run.outputs(json, html, runs, quiet)
+    _held(
+        "latency", what, topology, load, at, resolution, sizes, strategy, duration, repeat, outputs, dry_run
+    )
+
+
+@app.command("recovery", cls=Verb)
+def recovery(
+    what: What,
+    topology: Topology = None,
+    load: Load = None,
+    at: At = None,
+    resolution: Resolution = 0.005,
+    sizes: Sizes = None,
+    strategy: Strategy = "binary",
+    duration: Duration = None,
+    repeat: Repeat = None,
+    json: Json = False,
+    html: Html = None,
+    runs: Runs = None,
+    dry_run: Dry = False,
+    quiet: Quiet = False,
+) -> None:
+    """How long frames are lost after an overload has ended (RFC 2544 §26.5).
+
+    The overload is 110 % of the throughput, for the length of a trial; then 50 % of it is sent. The time is
+    that of the last loss, to an interval of the series.
+
+        netdyno bench recovery imix --sizes 64 --duration 60s --repeat 3
+    """
+    outputs = bench_run.outputs(json, html, runs, quiet)
+    _held(
+        "recovery", what, topology, load, at, resolution, sizes, strategy, duration, repeat, outputs, dry_run
+    )
+
+
+@app.command("reset", cls=Verb)
+def reset(
+    what: What,
+    topology: Topology = None,
+    load: Load = None,
+    at: At = None,
+    resolution: Resolution = 0.005,
+    sizes: Sizes = None,
+    strategy: Strategy = "binary",
+    duration: Duration = None,
+    repeat: Repeat = None,
+    json: Json = False,
+    html: Html = None,
+    runs: Runs = None,
+    dry_run: Dry = False,
+    quiet: Quiet = False,
+) -> None:
+    """How long the DUT forwards nothing when its driver starts it anew (RFC 6201).
+
+    The experiment has one DUT. The time is the number of lost frames over their rate.
+
+        netdyno bench reset router.yaml --at 100% --duration 5s --repeat 3
+    """
+    outputs = bench_run.outputs(json, html, runs, quiet)
+    _held("reset", what, topology, load, at, resolution, sizes, strategy, duration, repeat, outputs, dry_run)
+
+
+@app.command("rate", cls=Verb)
+def rate(
+    what: What,
+    topology: Topology = None,
+    load: Load = None,
+    resolution: Resolution = 0.02,
+    duration: Duration = None,
+    repeat: Repeat = None,
+    json: Json = False,
+    html: Html = None,
+    runs: Runs = None,
+    dry_run: Dry = False,
+    quiet: Quiet = False,
+) -> None:
+    """The highest load at which every threshold of a profile holds.
+
+    Loads are flows per second of an open loop, devices of a closed one, up to the profile's or `--load`
+    times it.
+
+        netdyno bench rate http --load 10 --duration 5s
+    """
+    options = bench_run.Options(
+        "rate", what, topology, load, bench_run.thresholds(), resolution, duration=duration, repeat=repeat,
+        outputs=bench_run.outputs(json, html, runs, quiet), dry_run=dry_run,
+    )  # fmt: skip
+    raise typer.Exit(bench_run.run(options))

@@ -1,0 +1,125 @@
+"""What a search found, on a terminal."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from netdyno.cli import console
+from netdyno.core.result import Result
+from netdyno.core.search import SearchFinding, SearchPart, SearchReport
+from netdyno.search import words
+
+NAMES = {
+    "recovery_time": "recovery time",
+    "recovery_time.max": "recovery time, longest",
+    "reset_time": "reset time",
+    "reset_time.max": "reset time, longest",
+    "implied_buffer_time": "implied DUT buffer time",
+    "corrected_buffer_time": "corrected DUT buffer time",
+}
+"""Figures in words; delays have their metric's name."""
+BAR = 40
+"""Columns of the longest bar of a plot."""
+
+
+def show(result: Result, search: SearchReport) -> None:
+    """Tables, a plot, and what could not be told."""
+    state = ("valid", "green") if search.valid else ("INCOMPLETE", "bold red")
+    how = f" by {search.strategy} search" if search.strategy in ("binary", "mlr") else ""
+    title = Text.assemble((search.kind, "bold"), f"{how}, measurement ", state)
+    console.out().print(title)
+    rows = [row(search, part, one) for part in search.parts for one in part.findings]
+    if rows:
+        console.table(
+            ("frame", "goal", "found", "bit/s", "of line", "between", "limit", "trials"),
+            rows,
+            right=("found", "bit/s", "of line"),
+            spare=("limit", "bit/s"),
+        )
+    for part in search.parts:
+        if search.kind == "loss":
+            _curve(search, part)
+        _figures(part)
+        for one in part.findings:
+            for note in one.notes:
+                console.out().print(Text(f"  {part.name}: {note}", style="yellow"), soft_wrap=True)
+    if len(search.parts) > 1 and search.kind != "loss":
+        _plot(search)
+    for note in search.notes:
+        console.out().print(Text(f"  note: {note}"), soft_wrap=True)
+
+
+def unit_of(search: SearchReport, one: SearchFinding) -> str:
+    """The unit of a finding's load."""
+    return "frames" if one.goal == "back-to-back" else search.unit
+
+
+def row(search: SearchReport, part: SearchPart, one: SearchFinding) -> list[str]:
+    """A row of the table of findings."""
+    unit = unit_of(search, one)
+    between = "–"
+    if one.interval:
+        between = f"{words.load(one.interval[0], unit)} – {words.load(one.interval[1], unit)}"
+    again = f" (+{one.disturbed} disturbed)" if one.disturbed else ""
+    again += f" (+{one.short} not offered)" if one.short else ""
+    return [
+        part.name,
+        one.goal.upper() if one.loss_ratio is not None else one.goal,
+        words.load(one.load, unit),
+        words.si(one.bits, "bit/s") if one.bits else "–",
+        f"{one.line:.2%}" if one.line else "–",
+        between,
+        LIMITS[one.limit],
+        f"{one.trials}{again}",
+    ]
+
+
+LIMITS = {
+    "dut": "the DUT",
+    "offered": "the load offered",
+    "generator": "our generator",
+    "lowest": "fails at the lowest load",
+}
+"""What bounds a finding from above."""
+
+
+def _figures(part: SearchPart) -> None:
+    for name, value in part.figures.items():
+        if name.endswith("_time") or name.endswith("_time.max"):
+            shown = console.delay(value * 1e9)
+        elif name in ("trials", "load"):
+            continue
+        else:
+            shown = console.delay(value)
+        console.out().print(Text(f"  {part.name}: {NAMES.get(name, name)} {shown}"))
+
+
+def _curve(search: SearchReport, part: SearchPart) -> None:
+    """Loss over load, highest first."""
+    counted = [one for one in part.trials if one.counts]
+    most = max((one.loss for one in counted), default=0.0) or 1.0
+    console.table(
+        ("load", "of highest", "loss", ""),
+        [
+            [
+                words.load(one.load, search.unit),
+                f"{one.load / part.most:.0%}",
+                console.number(one.loss, "ratio"),
+                "█" * round(BAR * one.loss / most),
+            ]
+            for one in counted
+        ],
+        f"{part.name}: frame loss over load",
+        right=("load", "of highest", "loss"),
+    )
+
+
+def _plot(search: SearchReport) -> None:
+    """The first goal over the parts."""
+    found = [(part.name, part.findings[0].load or 0.0) for part in search.parts if part.findings]
+    most = max((load for _, load in found), default=0.0) or 1.0
+    console.table(
+        ("frame", "", ""),
+        [[name, "█" * round(BAR * load / most), words.load(load, search.unit)] for name, load in found],
+        f"{search.kind} over frame size",
+    )

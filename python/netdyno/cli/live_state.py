@@ -1,0 +1,216 @@
+"""What the live view knows of a run: the samples taken into one state."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+from netdyno.core import models
+from netdyno.core.model import Counts, GroupSample, Quantiles, Sample, WorkerSample
+from netdyno.experiment.view import SHORT, Plan
+from netdyno.report.series import by_samples
+
+HISTORY = 240
+"""Points of the small curves that are kept."""
+
+
+@dataclass
+class Group:
+    """One row: the last interval, and sums since the start."""
+
+    name: str
+    protocol: str = ""
+    devices: int = 0
+    active: int = 0
+    intended: float = 0
+    offered: float = 0
+    delivered_rate: float = 0
+    delay: Quantiles | None = None
+    delay_of: str = ""
+    sent: int = 0
+    delivered: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    counts: Counts = field(default_factory=Counts)
+    """Everything counted since the start, what the model counts of its own among it."""
+    waiting: int = 0
+    """Devices that wait for an answer longer than their limit."""
+    confirmed: bool = True
+    """Whether the other side confirms every message; else only a delivery shows that anybody counts."""
+
+    @property
+    def errors(self) -> int:
+        """Failures of every kind."""
+        return self.failures.total()
+
+    @property
+    def open(self) -> float | None:
+        """Share of what was sent that is not confirmed: in flight or lost; once all is drained, lost."""
+        if not self.sent or not (self.confirmed or self.delivered):
+            return None
+        return max(0, self.sent - self.delivered) / self.sent
+
+    @property
+    def indices(self) -> dict[str, float]:
+        """The indices that the model declares, where they are defined."""
+        values = {index.name: index.of(self.counts) for index in models.find(self.protocol).indices}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass
+class State:
+    """All that the screen shows."""
+
+    title: str = ""
+    target: str = ""
+    description: str = ""
+    transport: str = ""
+    leg: str = ""
+    repetition: int = 1
+    repetitions: int = 1
+    trial: int = 1
+    trials: int = 1
+    duration: float = 0
+    elapsed: float = 0
+    left: float = 0
+    phase: str = ""
+    run_state: str = "idle"
+    groups: dict[str, Group] = field(default_factory=dict)
+    throughput: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    p99: deque[float | None] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    p99_of: str = ""
+    workers: list[tuple[str, float]] = field(default_factory=list)
+    duts: dict[str, float] = field(default_factory=dict)
+    interfaces: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Per second."""
+    warnings: dict[str, str] = field(default_factory=dict)
+    logs: deque[str] = field(default_factory=lambda: deque(maxlen=100))
+    limits: tuple[float, float, float] = (10e6, 0.99, 0.2)
+    """Lateness at the 99th percentile, least share offered, share of starved time."""
+    interval: float = 0
+    """The longest time between two points so far."""
+    asked: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Flows and messages per group in the measure phase: what was asked for, what was offered."""
+    late: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Per group in the measure phase: what fell due, and about how much of it was later than the limit."""
+    waited: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Per core in the measure phase: intervals, and the sum of the shares it waited for its CPU."""
+    error: str = ""
+
+
+def begin(plan: Plan, logs: deque[str]) -> State:
+    """The state at the start of a trial."""
+    state = State(logs=logs)
+    state.title, state.target = plan.get("title", ""), plan.get("target", "")
+    state.description = plan.get("description", "")
+    state.transport, state.leg = plan.get("transport", ""), plan.get("leg", "")
+    state.repetition, state.repetitions = plan.get("repetition", 1), plan.get("repetitions", 1)
+    state.trial, state.trials = plan.get("trial", 1), plan.get("trials", 1)
+    state.duration = plan.get("duration", 0.0)
+    given = (plan.get("lateness_p99"), plan.get("offered"), plan.get("starved"))
+    late, offered, starved = (d if g is None else g for g, d in zip(given, state.limits, strict=True))
+    state.limits = (late, offered, starved)
+    state.left = state.duration
+    for g in plan.get("groups") or []:
+        name = str(g.get("name", ""))
+        protocol, devices = str(g.get("protocol", "")), int(g.get("devices") or 0)
+        state.groups[name] = Group(name, protocol, devices, confirmed=g.get("confirmed", True))
+    return state
+
+
+def take(state: State, sample: Sample) -> None:
+    """Put one point of the series into the state."""
+    dt = sample.dt or 1.0
+    state.interval = max(state.interval, dt)
+    state.phase = sample.phase or state.phase
+    state.elapsed, state.left = sample.elapsed or sample.t, sample.left
+    for name, point in sample.groups.items():
+        group, c = state.groups.setdefault(name, Group(name)), point.counts
+        group.active, group.waiting = point.devices_active, point.waiting or 0
+        group.sent += c.messages_sent
+        group.delivered += c.messages_delivered
+        group.failures.update(c.failures)
+        group.counts = Counts.total((group.counts, c))
+        if sample.phase == "measure":
+            _judge(state, name, point)
+    if sample.phase == "measure":
+        for worker in sample.workers:
+            _starved(state, _core(worker), worker.starved)
+    if dt >= SHORT * state.interval:
+        _rates(state, sample, dt)
+
+
+def _rates(state: State, sample: Sample, dt: float) -> None:
+    worst: tuple[float, str] | None = None
+    for name, point in sample.groups.items():
+        group, c = state.groups[name], point.counts
+        group.intended, group.offered = c.messages_intended / dt, c.messages_sent / dt
+        group.delivered_rate = c.messages_delivered / dt
+        delays = by_samples({d: q.count for d, q in point.delays.items()})
+        group.delay_of = delays[0] if delays else group.delay_of
+        group.delay = point.delays[delays[0]] if delays else None
+        if group.delay is not None and (worst is None or group.delay.p99 > worst[0]):
+            worst = (group.delay.p99, f"{name} {delays[0]}")
+    state.throughput.append(sum(g.delivered_rate for g in state.groups.values()))
+    state.p99.append(worst[0] if worst else None)
+    state.p99_of = worst[1] if worst else state.p99_of
+    state.workers = [(_core(w), w.cpu) for w in sample.workers]
+    # packets of DPDK ports pass no loopback: what is there is somebody else's
+    seen = {n: c for n, c in sample.interfaces.items() if n != "lo" or state.transport != "dpdk"}
+    state.interfaces = {n: {k: v / dt for k, v in c.items()} for n, c in seen.items()}
+
+
+def _core(worker: WorkerSample) -> str:
+    return f"core {worker.worker if worker.core is None else worker.core}"
+
+
+def _warn(state: State, key: str, text: str | None) -> None:
+    """Say at once what would make the run invalid, and take it back when it got better."""
+    if text:
+        state.warnings[key] = text
+    else:
+        state.warnings.pop(key, None)
+
+
+def _starved(state: State, name: str, share: float) -> None:
+    n, total = state.waited.get(name, (0, 0.0))
+    state.waited[name] = n, total = n + 1, total + share
+    over = total / n > state.limits[2]
+    _warn(
+        state, f"starved {name}", f"{name} waited for its CPU {total / n:.0%} of the time" if over else None
+    )
+
+
+def _judge(state: State, name: str, point: GroupSample) -> None:
+    limit, least, _ = state.limits
+    c = point.counts
+    for what, asked, offered in (
+        ("flows", c.flows_intended, c.flows_started),
+        ("messages", c.messages_intended, c.messages_sent),
+    ):
+        key = f"{name} {what}"
+        before = state.asked.get(key, (0, 0))
+        state.asked[key] = due, left = before[0] + asked, before[1] + offered
+        short = bool(due) and left / due < least
+        _warn(state, key, f"{name}: only {left / due:.1%} of the intended {what} offered" if short else None)
+    due, late = state.late.get(name, (0, 0.0))
+    due, late = due + point.lateness.count, late + point.lateness.count * share_over(point.lateness, limit)
+    state.late[name] = due, late
+    ms = f"{limit / 1e6:g} ms"
+    _warn(
+        state,
+        f"{name} late",
+        f"{name}: {late / due:.1%} went out over {ms} late" if late > 0.01 * due else None,
+    )
+
+
+def share_over(q: Quantiles, limit: float) -> float:
+    """About how much of a distribution is above a limit: between two quantiles, by logarithm."""
+    below, last = 0.0, max(1.0, q.min)
+    if last > limit:
+        return 1.0
+    for share, value in ((0.5, q.p50), (0.9, q.p90), (0.99, q.p99), (0.999, q.p999), (1.0, q.max)):
+        if value > limit:
+            return 1.0 - below - (share - below) * math.log(limit / last) / math.log(value / last)
+        below, last = share, max(last, value)
+    return 0.0

@@ -1,0 +1,273 @@
+"""The daemon's client: JSON-RPC 2.0, one object a line, over a Unix socket or TCP.
+
+A reader thread sorts what comes in: answers wake the call that waits for them, notifications go to the
+subscriptions. While the client is the writer a second thread keeps the lease.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from netdyno.core.address import Address
+from netdyno.core.model import Sample, Status, Trial
+from netdyno.errors import Error, placed
+
+HEARTBEAT = 1.0
+"""Seconds between heartbeats; the daemon's lease ends after 3."""
+
+LONGEST = 1 << 30
+"""Bytes of a line. A result with its whole series is one."""
+
+_RPC_CODES = {
+    -32001: "ND-92-36",
+    -32002: "ND-104-04",
+    -32003: "ND-104-28",
+    -32004: "ND-104-28",
+    -32005: "ND-92-35",
+    -32006: "ND-104-28",
+    -32600: "ND-104-28",
+    -32601: "ND-104-28",
+    -32602: "ND-104-28",
+}
+
+
+@dataclass(frozen=True)
+class Event:
+    """A notification: a sample of the series, or a new status of the run."""
+
+    sample: dict[str, Any] | None = None
+    status: Status | None = None
+
+
+class Subscription:
+    """Events in the order in which the daemon sent them."""
+
+    def __init__(self) -> None:
+        self._queue: queue.Queue[Event | Error] = queue.Queue()
+
+    def put(self, event: Event | Error) -> None:
+        """Hand an event over; called by the reader thread."""
+        self._queue.put(event)
+
+    def next(self, timeout: float | None = None) -> Event | None:
+        """The next event, or None when none came in time. Raises when the connection is lost."""
+        try:
+            event = self._queue.get(timeout=timeout)
+        except queue.Empty:
+            return None
+        if isinstance(event, Error):
+            raise event
+        return event
+
+    def __iter__(self) -> Iterator[Event]:
+        while True:
+            event = self.next()
+            if event is not None:
+                yield event
+                if event.status is not None and event.status.ended:
+                    return
+
+
+class Client:
+    """One connection to a daemon."""
+
+    def __init__(self, address: Address | Path | str, timeout: float = 30.0) -> None:
+        self.address = address if isinstance(address, Address) else Address.of(address)
+        self.path = str(self.address)
+        self.timeout = timeout
+        try:
+            self._socket = self.address.connect()
+        except OSError as e:
+            raise Error(
+                "ND-91-21",
+                f"no daemon answers: {e.strerror or e}",
+                at=self.path,
+                fix="Start one with `netdyno daemon start`" + (" --tcp" if self.address.remote else ""),
+            ) from e
+        self._sending = threading.Lock()
+        self._last = 0
+        self._waiting: dict[int, queue.Queue[dict[str, Any] | Error]] = {}
+        self._subscriptions: list[Subscription] = []
+        self._lost: Error | None = None
+        self._closed = threading.Event()
+        self._heart: threading.Thread | None = None
+        self._resting = threading.Event()
+        self._reader = threading.Thread(target=self._read, name="rpc-reader", daemon=True)
+        self._reader.start()
+        if self.address.remote:
+            try:
+                self.call("control.hello", token=self.address.token)
+            except BaseException:
+                self.close()
+                raise
+
+    def call(self, method: str, *, timeout: float | None = None, **params: Any) -> Any:
+        """Send one request and wait for its answer. Arguments that are None are left out."""
+        answer: queue.Queue[dict[str, Any] | Error] = queue.Queue(1)
+        with self._sending:
+            if self._lost:
+                raise self._lost
+            self._last += 1
+            number = self._last
+            self._waiting[number] = answer
+            request = {
+                "jsonrpc": "2.0",
+                "id": number,
+                "method": method,
+                "params": {k: v for k, v in params.items() if v is not None},
+            }
+            try:
+                self._socket.sendall(json.dumps(request).encode() + b"\n")
+            except OSError as e:
+                self._waiting.pop(number, None)
+                raise self._lost or self._loss(e.strerror or str(e)) from e
+        wait = self.timeout if timeout is None else timeout
+        try:
+            reply = answer.get(timeout=wait)
+        except queue.Empty:
+            self._waiting.pop(number, None)
+            raise Error(
+                "ND-91-22",
+                f"no answer to {method} within {wait:g} s",
+                at=self.path,
+                fix="See the daemon's log; the machine may be overloaded",
+            ) from None
+        if isinstance(reply, Error):
+            raise reply
+        if "error" in reply:
+            raise _error(method, reply["error"])
+        return reply.get("result")
+
+    def acquire(self) -> None:
+        """Become the writer, and keep the lease until `release` or `close`."""
+        self.call("control.acquire")
+        self._resting.clear()
+        self._heart = threading.Thread(target=self._beat, name="rpc-heart", daemon=True)
+        self._heart.start()
+
+    def release(self) -> None:
+        """Let another connection write."""
+        self._resting.set()
+        if self._heart:
+            self._heart.join(timeout=2 * HEARTBEAT)
+            self._heart = None
+        self.call("control.release")
+
+    def subscribe(self) -> Subscription:
+        """Samples and changes of state from now on."""
+        subscription = Subscription()
+        self._subscriptions.append(subscription)
+        self.call("stats.subscribe")
+        return subscription
+
+    def status(self) -> Status:
+        """Where the run is."""
+        return Status.model_validate(self.call("run.status"))
+
+    def result(self) -> Trial:
+        """What the trial found."""
+        return Trial.model_validate(self.call("run.result", timeout=max(self.timeout, 60.0)))
+
+    def flows(self, page: int = 10_000) -> Iterator[list[Any]]:
+        """The per-device summary, row by row."""
+        offset = 0
+        while True:
+            answer = self.call("run.flows", offset=offset, limit=page)
+            rows = answer["flows"]
+            yield from rows
+            offset += len(rows)
+            if not rows or offset >= answer["total"]:
+                return
+
+    def close(self) -> None:
+        """Hang up; the daemon takes that as a release."""
+        self._closed.set()
+        self._resting.set()
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._reader.join(timeout=2.0)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _loss(self, why: str) -> Error:
+        return Error(
+            "ND-91-21",
+            f"the connection to the daemon was lost: {why}",
+            at=self.path,
+            fix="See the daemon's log for why it ended",
+        )
+
+    def _beat(self) -> None:
+        while not self._resting.wait(HEARTBEAT):
+            try:
+                self.call("control.heartbeat", timeout=5.0)
+            except Error:
+                if self._lost or self._closed.is_set():
+                    return
+
+    def _read(self) -> None:
+        why = "it closed the connection"
+        try:
+            with self._socket.makefile("rb") as lines:
+                while line := lines.readline(LONGEST):
+                    if not line.endswith(b"\n"):
+                        raise ValueError(f"it sends a line cut short, or of more than {LONGEST:,} bytes")
+                    message = json.loads(line)
+                    if not isinstance(message, dict):
+                        raise ValueError("it sends what is no JSON-RPC")
+                    self._sort(message)
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as e:
+            why = str(e)
+        with self._sending:
+            self._lost = self._loss(why)
+        for answer in list(self._waiting.values()):
+            answer.put(self._lost)
+        if not self._closed.is_set():
+            for subscription in self._subscriptions:
+                subscription.put(self._lost)
+
+    def _sort(self, message: dict[str, Any]) -> None:
+        number = message.get("id")
+        if number is not None:
+            waiting = self._waiting.pop(number, None)
+            if waiting:
+                waiting.put(message)
+            return
+        params = message.get("params") or {}
+        if message.get("method") == "stats.sample":
+            event = Event(sample=params)
+        elif message.get("method") == "run.state":
+            event = Event(status=Status.model_validate(params))
+        else:
+            return
+        for subscription in self._subscriptions:
+            subscription.put(event)
+
+
+def typed(sample: dict[str, Any]) -> Sample:
+    """A sample as the model has it."""
+    return Sample.model_validate(sample)
+
+
+def _error(method: str, error: dict[str, Any]) -> Error:
+    data = error.get("data")
+    number = int(error.get("code", 0))
+    if isinstance(data, dict) and data.get("code"):
+        return Error.of(placed({"what": error.get("message"), **data}))
+    return Error(_RPC_CODES.get(number, "ND-91-24"), str(error.get("message", "failed")), at=method)

@@ -1,0 +1,338 @@
+"""`result.json`: everything one experiment found, in one document (`netdyno-result/1`).
+
+The report, the store, `--json` and every later reader build on this shape. Delays are nanoseconds.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from netdyno.core.model import Counts, Disorder, Distribution, Losses, Model, Reason, Stalls, Trial
+from netdyno.core.search import SearchReport
+
+FORMAT = "netdyno-result/1"
+
+
+class CpuPoint(Model):
+    """CPU of a DUT over the interval that ends at `t` seconds after the start of the load.
+
+    1.0 is one core; a DUT with several processes can use more.
+    """
+
+    t: float
+    """End of the interval, seconds."""
+    cpu: float
+    """Cores in use."""
+
+
+class DutReport(Model):
+    """What was seen of a DUT from outside the load."""
+
+    driver: str = ""
+    """Its driver."""
+    version: str = ""
+    """Of its program."""
+    host: str = ""
+    """Where it stood in the topology."""
+    cpu_series: list[CpuPoint] = Field(default_factory=list)
+    """Its CPU over time."""
+    counters_before: dict[str, float] = Field(default_factory=dict)
+    """What it had counted before the load."""
+    counters_after: dict[str, float] = Field(default_factory=dict)
+    """And after it."""
+    died: str | None = None
+    """Why it ended by itself, with its last words."""
+
+
+class Witness(Model):
+    """One thing counted by us and by somebody else."""
+
+    what: str
+    """What was counted, and by whom: `broker: PUBLISH received ($SYS)`."""
+    ours: float
+    """Our count."""
+    theirs: float
+    """Theirs."""
+    agree: bool
+    """Whether they are equal."""
+
+
+class CaptureReport(Model):
+    """How the capture of a trial went."""
+
+    path: str = ""
+    """The file."""
+    interface: str = ""
+    """Where it listened."""
+    packets: int = 0
+    """Packets written."""
+    bytes: int = 0
+    """Bytes of the file."""
+    dropped: int = 0
+    """Packets that passed and could not be taken."""
+    state: str = "stopped"
+    """`stopped` at the end of the run, `full` at its limit, or `failed`."""
+    error: str | None = None
+    """Why it failed."""
+    secrets: list[str] = Field(default_factory=list)
+    """Places in the profile of secrets that it holds as they went over the network."""
+
+
+class LinkReport(Model):
+    """What an impaired link of the topology did, in packets as they are on the wire."""
+
+    a: str
+    """One end: the host and its interface."""
+    b: str
+    """The other."""
+    a_to_b: dict[str, int] = Field(default_factory=dict)
+    """Counters from a to b, as `impair.stats` of the [RPC](rpc.md) has them."""
+    b_to_a: dict[str, int] = Field(default_factory=dict)
+    """Counters from b to a."""
+
+
+class Measured(Model):
+    """One figure of a trial, from whatever measured it."""
+
+    value: float
+    """In `unit`."""
+    unit: str = ""
+    """`s`, `bit/s`, `1/s`, `ratio`, `count` …"""
+    better: Literal["higher", "lower", "neither"] = "neither"
+    """Which way is better."""
+
+
+class Repetition(Trial):
+    """A trial, and what was seen around it."""
+
+    index: int = 0
+    """Place of this trial in the order they were run."""
+    dut: dict[str, DutReport] = Field(default_factory=dict)
+    """Devices under test by name."""
+    witnesses: list[Witness] = Field(default_factory=list)
+    """Counts held against those of others."""
+    capture: CaptureReport | None = None
+    """How its capture went; none: nothing was captured."""
+    links: list[LinkReport] = Field(default_factory=list)
+    """Impaired links of the topology."""
+    metrics: dict[str, Measured] = Field(default_factory=dict)
+    """What a workload or a simulation measured by itself; what the core measured is in `groups`."""
+    counters: dict[str, float] = Field(default_factory=dict)
+    """Of studies: by how much counters of the kernel moved."""
+    steal: float | None = None
+    """Share of the processors' time that the hypervisor gave to others during the trial; None: not known."""
+
+
+class Estimate(Model):
+    """A mean over repetitions, with its interval when there are at least two."""
+
+    n: int
+    """Repetitions."""
+    mean: float
+    """Mean."""
+    sd: float | None = None
+    """Standard deviation."""
+    interval: tuple[float, float] | None = None
+    """Of the mean; none with fewer than two."""
+
+
+class GroupSummary(Model):
+    """A group over all repetitions of a leg: histograms merged, counts added, rates averaged."""
+
+    name: str
+    """Name in the profile."""
+    protocol: str = ""
+    """Its model."""
+    target: str = ""
+    """The URL it was pointed at."""
+    devices: int = 0
+    """Virtual devices."""
+    measured: Counts = Field(default_factory=Counts)
+    """Added up."""
+    indices: dict[str, float | None] = Field(default_factory=dict)
+    """Of the counters added up, by the names that the [model](models.md) gives them."""
+    rates: dict[str, Estimate] = Field(default_factory=dict)
+    """Averaged, per second."""
+    loss: Estimate | None = None
+    """Averaged."""
+    delays: dict[str, Distribution] = Field(default_factory=dict)
+    """Merged."""
+    ipdv: dict[str, Distribution] = Field(default_factory=dict)
+    """Merged."""
+    reordering: Disorder | None = None
+    """Merged; shares are of all delivered messages."""
+    losses: Losses | None = None
+    """Merged."""
+    lateness: Distribution = Field(default_factory=Distribution)
+    """Merged."""
+    stalls: Stalls | None = None
+    """Time added, shares averaged, the longest of all."""
+
+
+class Summary(Model):
+    """A leg over all its repetitions."""
+
+    n: int = 0
+    """Repetitions."""
+    confidence: float = 0.95
+    """Of the intervals."""
+    groups: list[GroupSummary] = Field(default_factory=list)
+    """In the order of the profile."""
+    metrics: dict[str, Estimate] = Field(default_factory=dict)
+    """Of studies: each metric over the trials that count."""
+
+
+class Leg(Model):
+    """One profile in one topology, repeated."""
+
+    name: str
+    """With its levels."""
+    transport: str = "sockets"
+    """`sockets` or `dpdk`; of studies the bench."""
+    levels: dict[str, Any] = Field(default_factory=dict)
+    """Levels of the experiment's factors that this leg stands for; of studies the parameters set."""
+    repetitions: list[Repetition] = Field(default_factory=list)
+    """In the order in which they ran."""
+    summary: Summary = Field(default_factory=Summary)
+    """Over all of them."""
+
+
+class ThresholdResult(Model):
+    """One condition, judged over the repetitions of its leg."""
+
+    leg: str = ""
+    """Where it was judged."""
+    metric: str
+    """What was judged."""
+    bound: float
+    """In the metric's unit."""
+    kind: Literal["max", "min"]
+    """Which side is good."""
+    value: float | None
+    """Over all repetitions: of times the geometric mean of each one's figure, of `min` and `max` the extreme
+    of all, else the mean. None: nothing was measured."""
+    interval: tuple[float, float] | None = None
+    """Of that value at `confidence`; None with fewer than two repetitions, and for `min` and `max`."""
+    confidence: float = 0.95
+    """Of the interval."""
+    passed: bool
+    """Whether it holds."""
+    n: int = 0
+    """Repetitions."""
+
+
+class CheckResult(Model):
+    """A condition that every group is held to without being asked; it can fail a run, never pass one."""
+
+    leg: str = ""
+    """Where it was judged."""
+    group: str
+    """The group."""
+    check: Literal["delivery", "stalls"]
+    """`delivery`: something was delivered; `stalls`: devices did not wait for answers that do not come."""
+    value: float | None
+    """Of the worst repetition. Delivery: messages delivered and flows completed in the measure phase; stalls:
+    share of the time spent in stalls."""
+    limit: float
+    """Delivery: at least; stalls: at most."""
+    passed: bool
+    """Whether it holds."""
+    what: str = ""
+    """What was seen, in words."""
+
+
+class FigureWarning(Model):
+    """A figure that is not to be taken as it stands."""
+
+    leg: str = ""
+    """Where it stands."""
+    group: str = ""
+    """The group."""
+    metric: str
+    """Which figure, as thresholds name it."""
+    value: float
+    """The figure; nanoseconds."""
+    limit: float
+    """The generator's lateness at the same percentile, above a fifth of the figure; nanoseconds."""
+    what: str
+    """In words."""
+
+
+class Files(Model):
+    """Names of what lies beside `result.json`."""
+
+    capture: str | None = None
+    """Packets, pcapng."""
+    flows: str | None = None
+    """A row for each device."""
+    series: str | None = None
+    """A row for each group and interval."""
+    profile: str | None = None
+    """As it was given."""
+    study: str | None = None
+    """Of a study: its document, with every trial and counter."""
+    log: str | None = None
+    """Of the core, a JSON object a line."""
+    report: str | None = None
+    """To open in a browser."""
+
+
+class Result(Model):
+    """The whole result of an experiment."""
+
+    format: str = FORMAT
+    """Which format this is."""
+    id: str
+    """Name of the run and of its folder."""
+    kind: str = "run"
+    """`run`; a study of settings: `compare`, `screen`, `search`, `reproduce`, `learn`."""
+    finding: str = ""
+    """Of a study: what came of it, in a sentence."""
+    name: str
+    """Of the experiment."""
+    started: str
+    """UTC."""
+    finished: str = ""
+    """UTC."""
+    valid: bool = False
+    """Whether every trial can be trusted."""
+    verdict: Literal["pass", "fail", "none"] = "none"
+    """`pass`: there are thresholds, and they and all checks hold; `fail`: one does not; `none`, no verdict:
+    nothing was judged, or the environment or the user ended the experiment early."""
+    interrupted: bool = False
+    """Whether the user ended it early."""
+    error: dict[str, Any] | None = None
+    """What ended the experiment early: {code, at, what, fix}."""
+    reasons: list[Reason] = Field(default_factory=list)
+    """Why it is not valid."""
+    thresholds: list[ThresholdResult] = Field(default_factory=list)
+    """Each one, judged."""
+    checks: list[CheckResult] = Field(default_factory=list)
+    """What is judged without being asked for."""
+    warnings: list[FigureWarning] = Field(default_factory=list)
+    """Figures that are not to be taken as they stand."""
+    legs: list[Leg] = Field(default_factory=list)
+    """What was run."""
+    search: SearchReport | None = None
+    """What a search looked for and found: then a leg is a load. None: all that was run was known before."""
+    environment: dict[str, Any] = Field(default_factory=dict)
+    """The machine, its kernel and versions."""
+    files: Files = Field(default_factory=Files)
+    """What lies beside this file."""
+    command: list[str] = Field(default_factory=list)
+    """How it was called."""
+
+    @property
+    def no_verdict(self) -> str:
+        """Why there is no verdict; empty where there is one."""
+        if self.verdict != "none" or self.kind != "run":
+            return ""
+        if self.interrupted:
+            return "no verdict: the run was interrupted"
+        if self.error:
+            return f"no verdict: the run ended early ({self.error.get('code')})"
+        if self.search:
+            return "no verdict: a search finds a figure and judges none"
+        return "no verdict: there are no thresholds to judge by"

@@ -1,0 +1,119 @@
+"""The section `search` of a result: what a search looked for, tried and found."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from netdyno.core.model import Model
+
+
+class SearchTrial(Model):
+    """One trial of a search."""
+
+    number: int
+    """Its place among all trials of the run."""
+    leg: str
+    """The leg that has all that was measured."""
+    load: float
+    """Intended load, in the unit of the search."""
+    seconds: float
+    """Length of its measure phase."""
+    sent: int
+    """What was offered in it."""
+    lost: int
+    """What of it did not arrive."""
+    loss: float
+    """As a share."""
+    met: list[str] = Field(default_factory=list)
+    """Goals that it met."""
+    broken: list[str] = Field(default_factory=list)
+    """Thresholds of the profile that did not hold."""
+    counts: bool = True
+    """Whether it is evidence."""
+    why: str = ""
+    """Why it is not: what disturbed it, or that our generator did not offer the load."""
+
+
+class SearchFinding(Model):
+    """What was found of one goal."""
+
+    goal: str
+    """Its name."""
+    words: str = ""
+    """What it asks for."""
+    loss_ratio: float | None = None
+    """The loss that it allows; None where it is of another kind."""
+    load: float | None
+    """The highest load that met the goal in every trial, with none failing below; None: there is none."""
+    bits: float | None = None
+    """The same in bits per second of frames with FCS."""
+    line: float | None = None
+    """The same as a share of what the link carries, where its speed is known."""
+    interval: tuple[float, float] | None = None
+    """Of the load at which half of the trials meet the goal, at the search's confidence; None where nothing
+    failed, or nothing passed."""
+    bounds: tuple[float | None, float | None] | None = None
+    """MLRsearch: relevant lower and upper bound (RFC 9971)."""
+    conditional: float | None = None
+    """MLRsearch: conditional throughput (RFC 9971)."""
+    limit: Literal["dut", "offered", "generator", "lowest"]
+    """What bounds it: the DUT; the highest load that was to be offered; our own generator; or even the lowest
+    load failed."""
+    stop: str
+    """Why the search ended: `resolution`, `trials`, `disturbed`, `interrupted`."""
+    trials: int
+    """That count."""
+    disturbed: int = 0
+    """Measured again, as something disturbed them."""
+    short: int = 0
+    """In which our generator did not offer the load."""
+    failed_near: tuple[int, int] = (0, 0)
+    """Trials at the interval that failed the goal, and all there."""
+    notes: list[str] = Field(default_factory=list)
+    """What could not be told apart, in words."""
+
+
+class SearchPart(Model):
+    """A search at one frame size, or of a profile as it is."""
+
+    name: str
+    """The frame size, or the leg."""
+    frame: float | None = None
+    """Mean bytes of its frames, with FCS."""
+    most: float
+    """The highest load that was to be tried."""
+    line: float | None = None
+    """The highest load that the link carries, where its speed is known."""
+    findings: list[SearchFinding] = Field(default_factory=list)
+    """By goal."""
+    figures: dict[str, float] = Field(default_factory=dict)
+    """What else was found, by name: delays in nanoseconds, times in seconds."""
+    trials: list[SearchTrial] = Field(default_factory=list)
+    """In the order in which they ran."""
+
+
+class SearchReport(Model):
+    """A search and what it found."""
+
+    kind: str
+    """throughput, loss, back-to-back, latency, recovery, reset or rate."""
+    strategy: str
+    """How loads were chosen: `binary`, `mlr`, `steps` of a curve, or `none` where the load was given."""
+    unit: str
+    """Of loads: `frames/s`, `frames` (of a burst), `flows/s`, `devices`, `x` (times the profile's load)."""
+    resolution: float
+    """How far apart bounds were to be, as a share."""
+    confidence: float
+    """Of the intervals."""
+    seconds: float
+    """Length of a trial's measure phase."""
+    planned: int
+    """Trials that were expected."""
+    valid: bool
+    """Whether every part ended with trials that count."""
+    parts: list[SearchPart] = Field(default_factory=list)
+    """By frame size."""
+    notes: list[str] = Field(default_factory=list)
+    """What differs from the standards, and why."""

@@ -1,0 +1,262 @@
+"""Secrets of a profile: named in place of written, read when a run starts, and kept or told nowhere.
+
+    password: {env: BROKER_PASSWORD}                 # or {file: broker.password}
+    headers: {Authorization: {env: API_AUTHORIZATION}}
+
+Any text of a group's model can be named so. A secret that is written into the profile is used too; in what is
+kept of the run `***` stands in its place. What counts as one the schema of the core marks.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from netdyno import reading
+from netdyno.core import models
+from netdyno.errors import Error
+
+HIDDEN = "***"
+LONGEST = 64 * 1024
+"""Bytes of a file with a secret; more is no secret but a mistake."""
+SHORTEST = 4
+"""A shorter one stands in too many words to be looked for in texts."""
+
+_PARTS = (
+    "auth", "token", "secret", "password", "passwd", "cookie", "credential", "session", "signature",
+    "api-key", "api_key", "apikey", "access-key", "access_key",
+)  # fmt: skip
+_WHOLE = ("key", "sig", "pass", "pwd", "jwt", "code")
+_USER = re.compile(r"(?<=://)[^/?#\s@]+@")
+_PARAMETER = re.compile(r"(?<=[?&])([^=&?#\s'\"]+)=([^&#\s'\"]+)")
+
+Place = tuple[str | int, ...]
+_known: set[str] = set()
+
+
+def is_named(name: str) -> bool:
+    """Whether the value of a header field or parameter of this name is secret."""
+    name = name.lower()
+    return name in _WHOLE or any(part in name for part in _PARTS)
+
+
+def learn(*values: str) -> None:
+    """From now on these are replaced in all that is told."""
+    _known.update(value for value in values if len(value) >= SHORTEST and value != HIDDEN)
+
+
+def hide(text: str) -> str:
+    """A text without the secrets that are known, and without those in URLs."""
+    # one that holds another goes whole
+    for value in sorted(_known, key=len, reverse=True):
+        text = text.replace(value, HIDDEN)
+    return url(text)
+
+
+def hide_in(value: Any) -> Any:
+    """Plain data with `hide` done to its texts."""
+    if isinstance(value, str):
+        return hide(value)
+    if isinstance(value, Mapping):
+        return {key: hide_in(one) for key, one in value.items()}
+    return [hide_in(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def url(text: str) -> str:
+    """A text whose URLs and paths name no user and tell no secret parameter."""
+    return _query(_USER.sub(f"{HIDDEN}@", text))
+
+
+def _query(text: str) -> str:
+    def shown(found: re.Match[str]) -> str:
+        return f"{found[1]}={HIDDEN}" if is_named(found[1]) else found[0]
+
+    return _PARAMETER.sub(shown, text)
+
+
+def is_secret(path: str) -> bool:
+    """Whether a path into a profile, as factors have it, leads to a secret."""
+    parts = path.split(".")
+    marks = [_mark(model, key) for model, key in itertools.pairwise(parts)]
+    return True in marks or ("names" in marks and is_named(parts[-1]))
+
+
+def resolve(profile: Any) -> tuple[Any, list[str], list[dict[str, Any]]]:
+    """The profile as the core takes it, the secrets that it names elsewhere, and what is wrong with those."""
+    if not isinstance(profile, Mapping):
+        return profile, [], []
+    made = copy.deepcopy(dict(profile))
+    values: list[str] = []
+    wrong: list[dict[str, Any]] = []
+    for place, value in _texts(profile):
+        try:
+            if isinstance(value, Mapping):
+                found = _read(value, _named(place))
+                _set(made, place, found)
+                values.append(found)
+            elif HIDDEN in value and _hides(place, value):
+                fix = "Name it as {env: NAME} or {file: PATH}, or write it there again"
+                raise Error("ND-104-60", "this secret was not kept with the run", at=_named(place), fix=fix)
+            elif is_marked(place):
+                learn(value)
+        except Error as e:
+            wrong.append(e.as_dict())
+    learn(*values)
+    return made, values, wrong
+
+
+def resolved(profile: Any) -> tuple[Any, list[str]]:
+    """The same; raises when something is wrong."""
+    made, values, wrong = resolve(profile)
+    if wrong:
+        raise Error.of(wrong[0] | ({"all": wrong} if len(wrong) > 1 else {}))
+    return made, values
+
+
+def kept(profile: Any, named: Any = None) -> Any:
+    """The profile as it may be kept; what `named` names elsewhere is named in it too."""
+    if not isinstance(profile, Mapping):
+        return profile
+    made = copy.deepcopy(dict(profile))
+    for place, value in _texts(profile):
+        if isinstance(value, str):
+            _set(made, place, HIDDEN if is_marked(place) else _query(value))
+    for place, value in _texts(named) if isinstance(named, Mapping) else ():
+        if isinstance(value, Mapping) and _has(made, place):
+            _set(made, place, dict(value))
+    targets = made.get("targets")
+    if isinstance(targets, Mapping):
+        made["targets"] = {name: url(one) if isinstance(one, str) else one for name, one in targets.items()}
+    for group in _groups(made):
+        if isinstance(group.get("target"), str):
+            group["target"] = url(group["target"])
+    return made
+
+
+def in_the_open(profile: Any) -> list[str]:
+    """Places of secrets that a capture of the run will hold: those that do not go through TLS."""
+    if not isinstance(profile, Mapping):
+        return []
+    groups, targets = _groups(profile), profile.get("targets")
+    found = []
+    for place, value in _texts(profile):
+        group = groups[int(place[1])]
+        target = str(group.get("target", ""))
+        if isinstance(targets, Mapping):
+            target = str(targets.get(target, target))
+        safe = any(scheme.name == target.partition("://")[0] and scheme.tls for scheme in models.schemes())
+        secret = isinstance(value, Mapping) or is_marked(place) or _query(value) != value
+        if secret and not safe:
+            found.append(_named(place))
+    return found
+
+
+def located(profile: dict[str, Any], folder: Path) -> None:
+    """Name the files with secrets, which are beside the profile, so that they are found from anywhere."""
+    for place, value in list(_texts(profile)):
+        if isinstance(value, Mapping) and "file" in value:
+            _set(profile, place, {"file": str((folder / value["file"]).absolute())})
+
+
+def is_marked(place: Place) -> bool:
+    """Whether what stands at a place is secret even if it is written there."""
+    model = [str(part) for part in place[3:]]
+    mark = _mark(*model[:2]) if len(model) > 1 else None
+    return mark is True or (mark == "names" and is_named(model[-1]))
+
+
+def _mark(model: str, key: str) -> Any:
+    """How the model marks a key: `True`, secret whatever it says; `names`, entries secret by their names."""
+    return models.find(model).secrets.get(key)
+
+
+def _hides(place: Place, text: str) -> bool:
+    """Whether the `***` in a text is what was left of a secret."""
+    return text == HIDDEN if is_marked(place) else f"={HIDDEN}" in text and _query(text) == text
+
+
+def _groups(profile: Mapping[str, Any]) -> list[dict[str, Any]]:
+    listed = profile.get("groups")
+    # all of them, for their numbers to be those of the profile
+    return [one if isinstance(one, dict) else {} for one in listed] if isinstance(listed, list) else []
+
+
+def _texts(profile: Mapping[str, Any]) -> Iterator[tuple[Place, Any]]:
+    """Texts of the groups' models, written or named, with their places."""
+    for number, group in enumerate(_groups(profile)):
+        yield from _inside(group.get("model"), ("groups", number, "model"))
+
+
+def _inside(value: Any, place: Place) -> Iterator[tuple[Place, Any]]:
+    if isinstance(value, str) or is_reference(value):
+        yield place, value
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from _inside(one, (*place, key))
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from _inside(one, (*place, number))
+
+
+def is_reference(value: Any) -> bool:
+    """Whether a value says where a secret is."""
+    return isinstance(value, Mapping) and len(value) == 1 and isinstance(_where(value)[1], str)
+
+
+def _where(value: Mapping[str, Any]) -> tuple[str, Any]:
+    return next(((kind, value[kind]) for kind in ("env", "file") if kind in value), ("", None))
+
+
+def _read(value: Mapping[str, Any], at: str) -> str:
+    kind, name = _where(value)
+    if kind == "env":
+        text = os.environ.get(name)
+        if text is None:
+            raise Error("ND-104-60", f"the environment has no {name}", at=at, fix=f"export {name}=…")
+    else:
+        text = _file(Path(name), at)
+    if not text:
+        raise Error("ND-104-60", f"the secret in {name} is empty", at=at, fix="Write it there")
+    try:
+        text.encode()
+    except UnicodeEncodeError as e:
+        raise Error("ND-104-60", f"the secret in {name} is not text in UTF-8", at=at) from e
+    return text
+
+
+def _file(path: Path, at: str) -> str:
+    """The text of a file, of which the last line end is no part."""
+    try:
+        data = reading.content(path, LONGEST)
+    except Error as e:
+        what = f"the secret in {path} cannot be read: {e.what}"
+        raise Error("ND-104-60", what, at=at, fix=e.fix or "Name a file with the secret alone") from e
+    try:
+        return data.decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as e:
+        raise Error("ND-104-60", f"the secret in {path} is not text in UTF-8", at=at) from e
+
+
+def _set(document: Any, place: Place, value: Any) -> None:
+    for part in place[:-1]:
+        document = document[part]
+    document[place[-1]] = value
+
+
+def _has(document: Any, place: Place) -> bool:
+    try:
+        for part in place:
+            document = document[part]
+    except (LookupError, TypeError):
+        return False
+    return True
+
+
+def _named(place: Place) -> str:
+    """A place as the core writes it."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")

@@ -1,0 +1,1 @@
+"""Experiments: from a specification to trials, and from trials to a verdict."""

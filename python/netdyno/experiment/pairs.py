@@ -1,0 +1,95 @@
+"""Trials in pairs: A beside B, in an order drawn by coins, each again where it was disturbed.
+
+A trial is measured again in its own place, before the next: which setting comes first was drawn before, so
+that what disturbs a place does so whichever setting is there, and the tests stay exact.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from netdyno.experiment.measurer import Measurer
+from netdyno.stats.observation import Observation, Setting
+from netdyno.stats.paired import Order, design
+from netdyno.stats.pairs import Limits, Pair, cause, gated
+
+Progress = Callable[[int, int, Observation], None]
+"""Told after each trial: how many are done, of how many, and what it saw."""
+
+
+@dataclass
+class Spare:
+    """Trials that may be measured again, of all that is measured together."""
+
+    left: int
+    again: Counter[str] = field(default_factory=Counter)
+    """How many were, by what they were lost to."""
+
+    def __post_init__(self) -> None:
+        """Half of it may go to trials that saw nothing: they failed by themselves, and mostly do again."""
+        self._for_failures = self.left // 2
+
+    def take(self, seen: Observation) -> bool:
+        """Whether a trial that does not count may be measured again; then it is one of them."""
+        failed = not seen.metrics
+        if self.left <= 0 or (failed and self._for_failures <= 0):
+            return False
+        self.left -= 1
+        self._for_failures -= failed
+        self.again[cause(seen)] += 1
+        return True
+
+
+def settled(
+    measure: Callable[[int], Observation],
+    spare: Spare,
+    limits: Limits | None = None,
+    after: Callable[[Observation], None] = lambda seen: None,
+) -> Observation:
+    """A trial, again as long as it does not count and there are any to spare.
+
+    `measure` is told how often it was measured before.
+    """
+    attempt = 0
+    while True:
+        seen = gated(measure(attempt), limits or Limits())
+        again = not seen.valid and spare.take(seen)
+        after(seen)
+        if not again:
+            return seen
+        attempt += 1
+
+
+def measure_pairs(
+    bench: Measurer,
+    a: Setting,
+    b: Setting,
+    pairs: int,
+    seed: int,
+    *,
+    order: Order = "shuffled",
+    limits: Limits | None = None,
+    spare: Spare | None = None,
+    progress: Progress = lambda done, of, seen: None,
+) -> list[Pair]:
+    """Measure A and B in pairs. A disturbed trial is measured again as long as there are any to `spare`, by
+    default as many as are planned; what is left invalid then stays so."""
+    rest = Spare(2 * pairs) if spare is None else spare
+    found: list[Pair] = []
+    done, before = 0, rest.again.total()
+
+    def after(seen: Observation) -> None:
+        nonlocal done
+        done += 1
+        progress(done, 2 * pairs + rest.again.total() - before, seen)
+
+    def trial(arm: Setting, number: int) -> Observation:
+        return settled(lambda _: bench.measure(arm, seed * 100_003 + number), rest, limits, after)
+
+    for number, a_first in enumerate(design(pairs, seed, order)):
+        first = trial(a if a_first else b, number)
+        second = trial(b if a_first else a, number)
+        found.append((first, second) if a_first else (second, first))
+    return found

@@ -1,0 +1,251 @@
+"""Profiles for those who have none yet: from `mqtt://host` and a few options."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from netdyno.core import models
+from netdyno.core.models import Description, Scheme
+from netdyno.errors import Error
+from netdyno.units import bound
+
+
+@dataclass(frozen=True)
+class Quick:
+    """The options of a quick form; None: what suits the protocol."""
+
+    devices: int | None = None
+    rate: str | None = None
+    interval: str | None = None
+    count: int | None = None
+    qos: int | None = None
+    size: str | None = None
+    open: bool | None = None
+    source: tuple[str, ...] = ()
+    insecure: bool = False
+    connection_per_request: bool = False
+
+
+FASTEST = 100e6
+"""Messages per second of one device: beyond, the time between two has no meaning."""
+
+
+def is_url(text: str) -> bool:
+    """Whether an argument is a target and not a file or preset."""
+    return "://" in text
+
+
+_HOST = re.compile(
+    r"(localhost|\d+(\.\d+){3}|\[[0-9a-fA-F:]+\]|[\w-]+(\.[\w-]+)+|[\w-]+(?=:))(:\d+)?(/.*)?", re.ASCII
+)
+
+
+def no_url(text: str) -> Error | None:
+    """That an argument was meant for a URL and is none, with the URL that may be meant."""
+    if is_url(text) or Path(text).suffix in (".json", ".yaml", ".yml") or Path(text).exists():
+        return None
+    scheme, colon, rest = text.partition(":")
+    if colon and scheme in models.quick():
+        fix = f"Write {scheme}://{rest.lstrip('/') or 'HOST'}"
+        return Error("ND-104-26", "a URL has :// after its scheme", at=text, fix=fix)
+    if not _HOST.fullmatch(text):
+        return None
+    host = text.partition("/")[0]
+    bare = host if host.endswith("]") else host.rpartition(":")[0] or host
+    port = host[len(bare) :]
+    *some, last = [_meant(model, text, bare, port) for model in models.all_models() if model.quick]
+    fix = f"Say how to speak to a host: {', '.join(some)} or {last}"
+    return Error("ND-104-26", "it is no URL, no file and no preset", at=text, fix=fix)
+
+
+def _meant(model: Description, text: str, bare: str, port: str) -> str:
+    """The URL that a host alone would be for a model."""
+    scheme = model.schemes[0]
+    if scheme.carrier == "icmp":
+        return f"{scheme.name}://{bare}"
+    if model.quick and model.quick.path:
+        return f"{scheme.name}://{text}"
+    return f"{scheme.name}://{bare}{port or f':{scheme.port or 7}'}"
+
+
+_OPTIONS = {
+    "source": "--source", "devices": "--devices", "load.open.rate": "--rate", "rate": "--rate",
+    "size": "--size", "interval": "--interval", "count": "--count", "requests": "--count", "qos": "--qos",
+}  # fmt: skip
+
+
+def place(urls: Sequence[str], at: str) -> str:
+    """Where on the command line a place in the made profile comes from: an option, else the URL."""
+    found = re.match(r"groups\[(\d+)\]\.(?:model\.\w+\.)?([\w.]+)", at)
+    if found is None:
+        return at
+    return _OPTIONS.get(found[2]) or urls[int(found[1])]
+
+
+def profile(urls: Sequence[str], options: Quick) -> dict[str, Any]:
+    """A profile with one group for each URL."""
+    known = models.quick()
+    spoken = [_scheme(url, known) for url in urls]
+    if options.connection_per_request and not any(scheme.connects for scheme in spoken):
+        what = f"{urls[0].partition('://')[0]}:// has no connections"
+        raise Error("ND-104-07", what, at="--connection-per-request", fix="Leave it out")
+    groups: list[dict[str, Any]] = []
+    for i, (url, scheme) in enumerate(zip(urls, spoken, strict=True)):
+        model = known[scheme.name]
+        name = model.name if len(urls) == 1 else f"{model.name}-{i + 1}"
+        groups.append(_group(name, model, scheme, url, options))
+    # who asks for nothing more wants to know at least whether it worked, and whether all of it did
+    thresholds = [
+        {"metric": f"{group['name']}.{what}", "max": 0}
+        for group in groups
+        for what in (("errors", "loss") if _confirmed(group) else ("errors",))
+    ]
+    name = "-".join(dict.fromkeys(known[scheme.name].name for scheme in spoken))
+    said = "; ".join(_said(group, options) for group in groups)
+    return {"name": name, "description": said, "groups": groups, "thresholds": thresholds}
+
+
+def _scheme(url: str, known: Mapping[str, Description]) -> Scheme:
+    """The scheme of a URL that a model can be started with."""
+    name = url.partition("://")[0]
+    if found := known[name].scheme(name) if name in known else None:
+        return found
+    without = " or ".join(model.name for model in models.all_models() if not model.quick)
+    raise Error(
+        "ND-104-26",
+        f"there is no quick form for {name}://",
+        at=url,
+        fix=f"Use one of {', '.join(known)}; others need a profile with the model {without}",
+    )
+
+
+def _confirmed(group: dict[str, Any]) -> bool:
+    """Whether silence is loss: not where nobody confirms a message."""
+    model, given = models.of_group(group)
+    return model.confirms(given)
+
+
+def _said(group: dict[str, Any], o: Quick) -> str:
+    """What the options come to, for the header of the run."""
+    quick = models.of_group(group)[0].quick
+    assert quick is not None, "it was made from a URL"
+    n, many = group["devices"], group["devices"] != 1
+    what = quick.messages
+    unit = quick.device + "s" * many
+    kept = "kept " if quick.device == "connection" else ""
+    if "open" in group["load"]:
+        said = f"{o.rate} flows, each on a connection of its own, {n} {unit} at most"
+    elif o.rate is not None:
+        said = f"{o.rate} {what} in all, over {n} {kept}{unit}, each on its own schedule"
+    elif o.connection_per_request:
+        said = f"one connection per request, {n} at a time, each when the last is answered"
+    elif o.interval is not None:
+        said = f"{what} every {o.interval} on each of {n} {kept}{unit}"
+    else:
+        said = f"{what} over {n} {kept}{unit}"
+    return f"{group['name']}: {said}"
+
+
+def pool(rate: float) -> int:
+    """How many connections share a rate: each asks once a second at least, and a hundred times at most."""
+    return min(1000, max(min(50, math.ceil(rate)), math.ceil(rate / 100), 1))
+
+
+def _share(model: dict[str, Any], quick: models.Quick, rate: float, devices: int) -> dict[str, Any]:
+    """Each device sends at its share of the rate, on a schedule of its own that does not wait for answers.
+
+    The devices begin one after the other over the time from one message of a device to its next: those of all
+    are evenly spread.
+    """
+    if rate <= 0:
+        raise Error(
+            "ND-104-05", "a rate of 0 sends nothing", at="--rate", fix="Use a rate above 0, like 100/s"
+        )
+    if rate > FASTEST * devices:
+        what = f"{rate:g}/s are more than {devices} device{'s' * (devices != 1)} can send"
+        raise Error("ND-104-05", what, at="--rate", fix="Ask for less, or for more --devices")
+    each = f"{devices / rate * 1e9:.0f}ns"
+    if quick.rate:
+        model[quick.rate] = f"{rate / devices:.12g}/s"
+    else:
+        model[quick.interval] = each
+    return {"ramp": each} if devices > 1 else {}
+
+
+def _fitting(o: Quick) -> None:
+    """Refuse options that say two things about the same, or nothing at all."""
+
+    def refuse(what: str, at: str, fix: str) -> Error:
+        return Error("ND-104-07", what, at=at, fix=fix)
+
+    if o.open and o.rate is None:
+        raise refuse("an open load needs a rate", "--open", "Add --rate 100/s")
+    if o.rate is None:
+        return
+    if o.open is False:
+        raise refuse("a closed load has no rate", "--closed", "Use --interval, or leave --closed out")
+    if o.open or o.connection_per_request:
+        return
+    if o.interval is not None:
+        raise refuse(
+            "--rate and --interval both say when messages are due",
+            "--interval",
+            "Use one: --rate is of all devices together, --interval of each",
+        )
+    if o.count is not None and o.count > 0:
+        raise refuse(
+            "a rate over kept connections has no end, --count gives flows one",
+            "--count",
+            "Leave it out, or add --open: flows of so many messages then begin at that rate, each on a "
+            "connection of its own",
+        )
+
+
+def _group(name: str, about: Description, scheme: Scheme, url: str, o: Quick) -> dict[str, Any]:
+    quick = about.quick
+    assert quick is not None, "it was looked up by its scheme"
+    model: dict[str, Any] = {}
+    if o.size is not None:
+        if refused := quick.size.get("refused"):
+            raise Error("ND-104-07", refused["why"], at="--size", fix=refused["fix"])
+        model[quick.size["key"]] = o.size
+    if o.interval is not None:
+        model[quick.interval] = o.interval
+    model |= {key: value for option, key in quick.options if (value := getattr(o, option, None)) is not None}
+    _fitting(o)
+    # an open flow that never ended would fill every device with the first ones
+    alone = o.connection_per_request and scheme.connects
+    is_open = bool(o.open) or (alone and o.rate is not None)
+    model[quick.count] = o.count if o.count is not None else int(is_open or alone)
+    target = url
+    if quick.path:
+        parts = urlsplit(url)
+        path = parts.path + (f"?{parts.query}" if parts.query else "")
+        if path:
+            model[quick.path] = path
+            target = f"{parts.scheme}://{parts.netloc}"
+    load: dict[str, Any] = {"closed": {}}
+    devices = o.devices or quick.devices * (20 if is_open else 1)
+    if is_open:
+        load = {"open": {"rate": o.rate}}
+    elif o.rate is not None:
+        devices = o.devices or (pool(bound(o.rate)) if scheme.connects else 1)
+        load = {"closed": _share(model, quick, bound(o.rate), devices)}
+    group: dict[str, Any] = {
+        "name": name,
+        "target": target,
+        "model": {about.name: model},
+        "devices": devices,
+        "load": load,
+    }
+    if o.source:
+        group["source"] = list(o.source)
+    if o.insecure and scheme.tls:
+        group["tls"] = {"insecure": True}
+    return group

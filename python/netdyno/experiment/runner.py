@@ -1,0 +1,282 @@
+"""Run an experiment: its trials in order, each kept as soon as it is over, and the verdict at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from netdyno import errors, escape, files
+from netdyno.core import secret
+from netdyno.core.address import Address
+from netdyno.core.result import Files, Leg, Result
+from netdyno.errors import Error
+from netdyno.experiment.schedule import Fixed, Place, Schedule
+from netdyno.experiment.spec import Experiment, Variant, run_id, variants
+from netdyno.experiment.trial import Outcome, Runner, Setting
+from netdyno.experiment.verdict import judge_all
+from netdyno.experiment.view import Live, Plan
+from netdyno.store import Store
+from netdyno.system import environment
+from netdyno.system.interrupt import Interrupts
+from netdyno.system.journal import journal
+
+FLOWS = (
+    "leg", "repetition", "group", "device", "flows_started", "flows_completed", "sent", "delivered", "failed",
+    "delay_mean_ns", "delay_max_ns", "duplicates", "reordered", "loss_periods", "longest_loss", "furthest",
+    "most_waiting",
+)  # fmt: skip
+PORT = ("name", "device", "driver", "rx_queues", "tx_queues", "uses", "work")
+"""What of a DPDK port belongs to the environment: not its address, which a virtual one makes up."""
+PARTIAL = "samples.jsonl"
+"""Samples as they come; what is left of a trial when we are killed. Gone once the result holds them."""
+
+
+@dataclass
+class Campaign:
+    """An experiment under way."""
+
+    experiment: Experiment
+    base: Path
+    """Folder that profile files are relative to."""
+    runs: Path
+    live: Live
+    interrupts: Interrupts
+    store: Store | None = None
+    command: list[str] = field(default_factory=list)
+    capture: bool = True
+    socket: Address | None = None
+    schedule: Schedule | None = None
+    """What runs when; none: every variant of the experiment, repeated."""
+
+    def run(self) -> tuple[Result, Path]:
+        """Run all trials; the result is whole also when it ended early."""
+        schedule = self.schedule or Fixed(self.experiment, variants(self.experiment, self.base))
+        found = {variant.name: variant for variant in schedule.variants}
+        identity = run_id(self.experiment.name)
+        folder = files.within(self.runs, identity)
+        result = Result(
+            id=identity,
+            name=self.experiment.name,
+            started=_now(),
+            legs=[_leg(variant) for variant in found.values()],
+            environment=environment.collect(),
+            files=Files(profile="profile.json", log="log.jsonl"),
+            command=[secret.hide(one) for one in self.command],
+        )
+        _write_profiles(folder, found)
+        if self.store:
+            self.store.begin(result, folder)
+        self.live.log(f"run {identity}")
+        flows = _Table(folder / "flows.csv")
+        try:
+            number = 0
+            while place := schedule.next():
+                number += 1
+                self._known(result, found, place.variant)
+                outcome, good = self._trial(result, folder, flows, place, number)
+                schedule.tell(place, outcome)
+                if not good:
+                    break
+        except Error as e:
+            self._ended(result, e)
+        finally:
+            with self.interrupts.shielded():
+                schedule.conclude(result)
+                self._finish(result, folder, found, flows)
+        self._refuse(result, folder)
+        return result, folder
+
+    def _known(self, result: Result, found: dict[str, Variant], variant: Variant) -> None:
+        """A variant that a search came to has its leg, in the store as well, before its first trial."""
+        if variant.name in found:
+            return
+        found[variant.name] = variant
+        result.legs.append(_leg(variant))
+        if self.store:
+            self.store.update(result)
+
+    def _refuse(self, result: Result, folder: Path) -> None:
+        """Input that the core does not take is no run: raise its error, and leave nothing."""
+        if result.error is None or any(leg.repetitions for leg in result.legs):
+            return
+        error = Error.of(result.error)
+        if error.exit_code == errors.CONFIGURATION:
+            shutil.rmtree(folder, ignore_errors=True)
+            if self.store:
+                self.store.delete(result.id, missing_ok=True)
+            raise error
+
+    def _trial(
+        self,
+        result: Result,
+        folder: Path,
+        flows: _Table,
+        place: Place,
+        number: int,
+    ) -> tuple[Outcome, bool]:
+        """Run one trial and keep it; False: there is no point in going on."""
+        variant, count = place.variant, max(number, place.trials)
+        plan = Plan(
+            id=result.id, title=result.name, leg=variant.name, transport=_transport(variant), trial=number,
+            trials=count, repetition=place.repetition, repetitions=place.repetitions,
+        )  # fmt: skip
+        self.live.log(f"trial {number} of {count}: {variant.name}, repetition {place.repetition}")
+        path = folder / ("capture.pcapng" if number == 1 else f"capture-{number}.pcapng")
+        with files.told(folder / PARTIAL):
+            partial = files.open_private(folder / PARTIAL, "w")
+        with _closing(partial):
+            token = f"{result.id[-4:]}{number}"
+            setting = Setting(
+                token=token, folder=folder, live=self.live, interrupts=self.interrupts, plan=plan,
+                capture=path if self.capture else None, socket=self.socket, each=_keeper(partial),
+                actions=place.actions,
+            )  # fmt: skip
+            outcome = Runner(variant, setting).run()
+        failures = [outcome.error] if outcome.error else []
+        with self.interrupts.shielded():
+            try:
+                self._keep(result, folder, variant, number, outcome, flows)
+            except Error as e:
+                failures.append(e)
+        if outcome.captured and result.files.capture is None and path.exists():
+            result.files.capture = path.name
+        if self.interrupts.count:
+            result.interrupted = True
+        for failure in failures:
+            self._ended(result, failure)
+        return outcome, not (failures or result.interrupted)
+
+    def _ended(self, result: Result, error: Error) -> None:
+        """Note what ended the experiment early; what was measured until then stays."""
+        error = Error.of(secret.hide_in(error.as_dict()))
+        if error.exit_code == errors.INTERRUPTED:
+            result.interrupted = True
+            return
+        earlier = result.error
+        found = list((earlier.get("all") or [earlier]) if earlier else [])
+        found += [one for one in error.all or [error.as_dict()] if one not in found]
+        result.error = (earlier or error.as_dict()) | ({"all": found} if len(found) > 1 else {})
+
+    def _keep(
+        self, result: Result, folder: Path, variant: Variant, number: int, outcome: Outcome, flows: _Table
+    ) -> None:
+        known = result.environment.setdefault("interfaces", [])
+        known += [about for about in outcome.interfaces if about not in known]
+        result.environment.setdefault("versions", {}).update(outcome.versions)
+        if outcome.repetition is None:
+            return
+        outcome.repetition.index = number
+        if outcome.repetition.ports:
+            ports = result.environment.setdefault("ports", [])
+            found = [{key: port[key] for key in PORT if key in port} for port in outcome.repetition.ports]
+            ports += [port for port in found if port not in ports]
+        leg = next(leg for leg in result.legs if leg.name == variant.name)
+        leg.repetitions.append(outcome.repetition)
+        if outcome.repetition.version:
+            result.environment["versions"]["netdynod"] = outcome.repetition.version
+        if self.store:
+            self.store.add(result.id, leg, outcome.repetition)
+        flows.add([variant.name, number, *row] for row in outcome.flows)
+
+    def _finish(self, result: Result, folder: Path, found: dict[str, Variant], flows: _Table) -> None:
+        judge_all(result, {v.name: v.profile for v in found.values()}, self.experiment.confidence)
+        result.finished = _now()
+        result.files.flows = "flows.csv" if (folder / "flows.csv").exists() else None
+        try:
+            flows.close()
+            save(result, folder)
+            with contextlib.suppress(OSError):
+                (folder / PARTIAL).unlink()
+        except Error as e:
+            # the store, on its own disk, and whoever watches still get it
+            self._ended(result, e)
+            result.verdict = "none"
+        finally:
+            if self.store:
+                self.store.finish(result)
+            journal().undo_all()
+
+
+def _leg(variant: Variant) -> Leg:
+    return Leg(name=variant.name, transport=_transport(variant), levels=variant.levels)
+
+
+def _write_profiles(folder: Path, found: dict[str, Variant]) -> None:
+    """What is run, as it was given; of variants that a search comes to, the trials have theirs."""
+    profiles = {name: secret.kept(variant.profile) for name, variant in found.items()}
+    profile = next(iter(profiles.values())) if len(profiles) == 1 else profiles
+    files.write(folder / "profile.json", json.dumps(profile, indent=2) + "\n")
+
+
+def save(result: Result, folder: Path) -> None:
+    """Write `result.json`, `series.csv` and `report.html`."""
+    from netdyno.report import render_folder
+    from netdyno.report.series_csv import series_csv
+
+    files.write(folder / "series.csv", series_csv(result))
+    result.files.series = "series.csv"
+    result.files.report = "report.html"
+    files.write(folder / "result.json", json.dumps(result.model_dump(mode="json"), indent=2) + "\n")
+    files.write(folder / "report.html", render_folder(folder))
+
+
+class _Table:
+    """`flows.csv`, begun with its first row."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[str] | None = None
+
+    def add(self, rows: Iterable[list[Any]]) -> None:
+        """Append rows, and see them to the disk."""
+        with files.told(self._path):
+            first = self._file is None
+            if self._file is None:
+                self._file = files.open_private(self._path, "w")
+            writer = csv.writer(self._file, lineterminator="\n")
+            if first:
+                writer.writerow(FLOWS)
+            writer.writerows([escape.cell(value) for value in row] for row in rows)
+            self._file.flush()
+
+    def close(self) -> None:
+        """No more rows."""
+        if self._file:
+            with files.told(self._path):
+                self._file.close()
+
+
+@contextlib.contextmanager
+def _closing(file: IO[str]) -> Iterator[None]:
+    """Close it; what it still held and a full disk does not take is told with the result."""
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            file.close()
+
+
+def _keeper(file: IO[str]) -> Any:
+    def keep(sample: dict[str, Any]) -> None:
+        # a full disk is told when the result is written; the run goes on in memory until then
+        with contextlib.suppress(OSError, ValueError):
+            file.write(json.dumps(sample) + "\n")
+            file.flush()
+
+    return keep
+
+
+def _transport(variant: Variant) -> str:
+    return str(next(iter(variant.profile.get("transport") or {"sockets": None})))
+
+
+def _now() -> str:
+    return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,445 @@
+"""One trial: topology, devices under test and daemon fresh, the run, and everything taken away again."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from netdyno import paths
+from netdyno.core import models, secret
+from netdyno.core.address import Address
+from netdyno.core.client import Client, Subscription
+from netdyno.core.daemon import Daemon
+from netdyno.core.model import Phases, Reason, Sample, Trial, Validity
+from netdyno.core.result import CaptureReport, CpuPoint, DutReport, LinkReport, Repetition
+from netdyno.errors import Error
+from netdyno.experiment import ports
+from netdyno.experiment.spec import Variant, bind_targets, table
+from netdyno.experiment.view import Live, Plan, plain
+from netdyno.experiment.witness import witnesses
+from netdyno.lab.counters import parse_cpu
+from netdyno.lab.dut import DRIVERS, Dut, Place
+from netdyno.lab.links import UNASKED
+from netdyno.lab.network import Network
+from netdyno.system import environment
+from netdyno.system.interrupt import Interrupts
+from netdyno.units import bound, seconds
+
+
+@dataclass
+class Outcome:
+    """What a trial leaves: a repetition if there was any, and why it ended early if it did."""
+
+    repetition: Repetition | None = None
+    error: Error | None = None
+    flows: list[list[Any]] = field(default_factory=list)
+    captured: bool = False
+    interfaces: list[dict[str, Any]] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Action:
+    """Something that is done to a DUT while a trial runs."""
+
+    after: float
+    """Seconds after the load began."""
+    dut: str
+    do: Callable[[Dut], None]
+
+
+@dataclass
+class Setting:
+    """What is around a trial."""
+
+    token: str
+    """Short name of the run, for namespaces and sockets."""
+    folder: Path
+    live: Live
+    interrupts: Interrupts
+    plan: Plan
+    capture: Path | None = None
+    socket: Address | None = None
+    """A daemon that already runs; none: one is started for the trial."""
+    each: Callable[[dict[str, Any]], None] = lambda _: None
+    """Told every sample as it comes."""
+    actions: tuple[Action, ...] = ()
+    """What is done while it runs, in the order of time."""
+
+
+class Runner:
+    """Runs one trial of a variant."""
+
+    def __init__(self, variant: Variant, setting: Setting) -> None:
+        self.variant = variant
+        self.leg = variant.leg
+        self.setting = setting
+        self.duts: dict[str, Dut] = {}
+        self.reports: dict[str, DutReport] = {}
+        self.bound: dict[str, tuple[str, str | None]] = {}
+        self.series: list[dict[str, Any]] = []
+        self.outcome = Outcome()
+        self._cpu: dict[str, tuple[float, float]] = {}
+        self._began = 0.0
+        self._captured: CaptureReport | None = None
+        self._ticks: Mapping[str, float] = {}
+        self._network: Network | None = None
+        self._hosts = list(self.leg.topology.hosts) if self.leg.topology else []
+        self._rounds = itertools.cycle(self._hosts)
+
+    def run(self) -> Outcome:
+        """Run it. Errors are in the outcome, beside what was measured until then."""
+        interrupts = self.setting.interrupts
+        stack = ExitStack()
+        try:
+            self._run(stack)
+        except Error as e:
+            self.outcome.error = e
+        finally:
+            with interrupts.shielded():
+                self._down(stack)
+        return self.outcome
+
+    def _down(self, stack: ExitStack) -> None:
+        try:
+            stack.close()
+        except Error as e:
+            if self.outcome.error:
+                self.setting.live.log(str(e))
+            else:
+                self.outcome.error = e
+
+    def _run(self, stack: ExitStack) -> None:
+        leg, setting = self.leg, self.setting
+        network: Network | None = None
+        if leg.topology:
+            network = self._network = Network(leg.topology, setting.token, log=setting.folder / "links.jsonl")
+            network.up()
+            stack.callback(network.down)
+        for name, spec in leg.duts.items():
+            dut = DRIVERS[spec.driver](self._place(name, network), spec.options)
+            stack.callback(dut.teardown)
+            dut.setup()
+            self.duts[name] = dut
+            version = dut.version()
+            host = spec.host or ""
+            self.reports[name] = DutReport(driver=spec.driver, version=version, host=host)
+            self.outcome.versions[spec.driver] = version
+        self._environment(network)
+        urls = {name: dut.urls() for name, dut in self.duts.items()}
+        self.bound = {name: (url, dut) for name, url, dut in bind_targets(leg, self.variant.profile, urls)}
+        generator = leg.topology.generator if leg.topology else None
+        namespace = network.namespace(generator) if network and generator else None
+        if setting.socket:
+            client = Client(setting.socket)
+            # one that ran before may be of another version
+            models.learn(client.call("core.describe"))
+            daemon = None
+        else:
+            socket = paths.runtime() / f"nd-{setting.token}.sock"
+            daemon = Daemon(socket, setting.folder / "log.jsonl", namespace=namespace)
+            stack.callback(daemon.stop)
+            client = daemon.connect()
+        stack.callback(client.close)
+        try:
+            self._measure(client)
+        except Error as e:
+            self._partial(e)
+            # the daemon's own end explains the lost connection better
+            if daemon and e.code == "ND-91-21":
+                daemon.process.wait(1.0)
+                daemon.check()
+            raise
+
+    def _place(self, name: str, network: Network | None) -> Place:
+        spec = self.leg.duts[name]
+        log = self.setting.folder / f"dut-{name}.log"
+        if network is None or spec.host is None:
+            return Place(name, "127.0.0.1", cores=spec.cores, log=log)
+        return Place(name, network.address(spec.host), network.namespace(spec.host), spec.cores, log)
+
+    def _environment(self, network: Network | None) -> None:
+        if network:
+            for host in network.topology.hosts:
+                for end in network.topology.ends(host):
+                    about = environment.interface(network.namespace(host), end.name)
+                    self.outcome.interfaces.append({"host": host, **about})
+
+    def _measure(self, client: Client) -> None:
+        setting, profile = self.setting, self.variant.profile
+        client.acquire()
+        targets = {name: url for name, (url, _) in self.bound.items()}
+        trial = self.leg.trial.model_dump(exclude_none=True)
+        attached = {name: dut.attached() for name, dut in self.duts.items()}
+        whole, named = secret.resolved(ports.attach(profile, attached))
+        if named:
+            trial["secrets"] = named
+        loaded = client.call(
+            "run.load", profile=whole, targets=targets or None, trial=trial or None, timeout=60.0
+        )
+        self._announce(loaded["groups"])
+        events = client.subscribe()
+        capture = profile.get("capture")
+        if capture is not None and setting.capture:
+            client.call("capture.start", path=_capture(client, setting), **capture)
+            self.outcome.captured = True
+            if places := self._in_the_open():
+                setting.live.log(f"the capture will hold secrets as they are: {', '.join(places)}")
+        # each driver waits for its own counters to settle: all at once
+        self._counters("counters_before")
+        for name, dut in self.duts.items():
+            self._cpu[name] = (time.monotonic(), dut.cpu())
+        self._ticks = _ticks()
+        client.call("run.start")
+        self._began = time.monotonic()
+        with setting.interrupts.asking():
+            failure = self._watch(client, events)
+        if self.outcome.captured:
+            with contextlib.suppress(Error):
+                self._captured = CaptureReport.model_validate(client.call("capture.stop"))
+                self._captured.secrets = self._in_the_open()
+        with setting.interrupts.shielded():
+            self._collect(client, failure)
+            self._judge_capture()
+
+    def _in_the_open(self) -> list[str]:
+        """Places of secrets that go over the network as they are."""
+        profile = self.variant.profile
+        bound = {name: url for name, (url, _) in self.bound.items()}
+        return secret.in_the_open(profile | {"targets": {**table(profile.get("targets")), **bound}})
+
+    def _judge_capture(self) -> None:
+        """Say when the capture has not everything that passed."""
+        about = self._captured
+        if about is None:
+            return
+        if about.state == "failed":
+            what = f"the capture ended after {about.packets} packets: {about.error}"
+            fix = "Make room there, or set a smaller capture.limit; the measurement itself is kept"
+            raise Error("ND-92-09", what, at=about.path, fix=fix)
+        if about.state == "full":
+            self.setting.live.log(f"the capture is full: its limit came after {about.packets} packets")
+        if about.dropped:
+            self.setting.live.log(
+                f"the capture lacks {about.dropped} packets: there was no time to take them"
+            )
+
+    def _announce(self, groups: list[dict[str, Any]]) -> None:
+        profile, plan = self.variant.profile, self.setting.plan
+        phases = {"warmup": "2s", "measure": "10s", "drain": "3s"} | dict(profile.get("phases") or {})
+        phases |= self.leg.trial.model_dump(exclude_none=True, exclude={"load"})
+        lengths = {name: seconds(phases[name]) for name in ("warmup", "measure", "drain")}
+        limits: dict[str, Any] = {"lateness_p99": "10ms", "offered": 0.99, "starved": 0.2}
+        limits |= dict(profile.get("validity") or {})
+        plan["groups"] = groups
+        plan["description"] = str(profile.get("description") or "")
+        plan["phases"] = lengths
+        plan["duration"] = sum(lengths.values())
+        plan["target"] = ", ".join(dict.fromkeys(str(group["target"]) for group in groups))
+        plan["thresholds"] = list(profile.get("thresholds") or [])
+        plan["lateness_p99"] = bound(limits["lateness_p99"])
+        plan["offered"], plan["starved"] = float(limits["offered"]), float(limits["starved"])
+        self.setting.live.start(plan)
+
+    def _watch(self, client: Client, events: Subscription) -> Error | None:
+        """Until the run is over; asks it to stop on an interrupt or when a DUT ends."""
+        live, interrupts = self.setting.live, self.setting.interrupts
+        failure: Error | None = None
+        asked = False
+        # its ports may share memory with a DUT: when that dies, the core is about to say which went with it
+        grace = 1.0 if "dpdk" in (self.variant.profile.get("transport") or {}) else 0.0
+        stop_at = math.inf
+        actions = list(self.setting.actions)
+        while True:
+            event = events.next(0.2 if not actions else 0.02)
+            if actions and time.monotonic() - self._began >= actions[0].after:
+                action = actions.pop(0)
+                action.do(self.duts[action.dut])
+            if event and event.sample:
+                self.series.append(event.sample)
+                self.setting.each(event.sample)
+                self._cpu_point(float(event.sample["t"]))
+                live.sample(event.sample)
+            elif event and event.status:
+                live.state(plain(event.status))
+                if event.status.ended:
+                    return failure or self._vanished(self._hosts)
+            if interrupts.count and not asked:
+                live.log("interrupted: stopping and keeping what was measured; once more to stop at once")
+                client.call("run.stop")
+                asked = True
+            died = next((name for name, dut in self.duts.items() if not dut.alive()), None)
+            if died and failure is None:
+                words = self.reports[died].died = self.duts[died].death()
+                failure = Error("ND-91-23", words, at=died, fix="What was measured until then is kept")
+                live.log(str(failure))
+                stop_at = time.monotonic() + grace
+            if time.monotonic() >= stop_at and not asked:
+                client.call("run.stop")
+                asked = True
+            if failure is None and (failure := self._lost_link()):
+                live.log(str(failure))
+                client.call("run.stop")
+                asked = True
+
+    def _lost_link(self) -> Error | None:
+        """Why a link carries nothing any more, if one does not."""
+        if self._network is None:
+            return None
+        try:
+            for _ in self._network.impaired():
+                pass
+        except Error as e:
+            return e
+        # one host a call, one after the other: this is asked while load is on
+        return self._vanished(itertools.islice(self._rounds, 1))
+
+    def _vanished(self, hosts: Iterable[str]) -> Error | None:
+        """That a cable is gone; ports of DPDK and impaired links say so themselves."""
+        if self._network is None or "dpdk" in (self.variant.profile.get("transport") or {}):
+            return None
+        what = self._network.gone(hosts)
+        fix = "Something outside netdyno took it away; what was measured until then is kept"
+        return Error("ND-91-27", f"{what} is gone", fix=fix) if what else None
+
+    def _cpu_point(self, t: float) -> None:
+        now = time.monotonic()
+        for name, dut in self.duts.items():
+            if not dut.alive():
+                continue
+            then, before = self._cpu[name]
+            used = dut.cpu()
+            share = max(0.0, used - before) / (now - then) if now > then else 0.0
+            self._cpu[name] = (now, used)
+            self.reports[name].cpu_series.append(CpuPoint(t=t, cpu=round(share, 4)))
+            self.setting.live.dut(name, share)
+
+    def _counters(self, when: str) -> None:
+        def read(name: str, dut: Dut) -> None:
+            try:
+                setattr(self.reports[name], when, dut.counters())
+            except (OSError, Error, ValueError) as e:
+                self.setting.live.log(f"{name}: its counters cannot be read: {e}")
+
+        alive = [(name, dut) for name, dut in self.duts.items() if dut.alive()]
+        readers = [threading.Thread(target=read, args=one) for one in alive]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+
+    def _collect(self, client: Client, failure: Error | None) -> None:
+        status = client.status()
+        if status.state == "failed":
+            known = status.error if isinstance(status.error, Mapping) else {"what": status.error}
+            failure = failure or Error.of(known)
+            try:
+                trial = client.result()
+            except Error:
+                raise failure from None
+        else:
+            trial = client.result()
+        self.outcome.flows = list(client.flows())
+        with contextlib.suppress(Error):
+            client.release()
+        self._counters("counters_after")
+        self._keep(trial)
+        if failure:
+            raise failure
+        if trial.error:
+            raise Error.of(trial.error)
+        if trial.stopped == "lease":
+            what = "the run stopped because the daemon heard nothing from us for 3 s"
+            raise Error("ND-91-22", what, fix="The machine may be overloaded")
+
+    def _keep(self, trial: Trial) -> None:
+        repetition = Repetition.model_validate(trial.model_dump() | {"dut": self.reports})
+        repetition.profile = secret.kept(trial.profile, self.variant.profile)
+        for group in repetition.groups:
+            for failure in group.errors:
+                failure.example = failure.example and secret.hide(failure.example)
+        repetition.capture = self._captured
+        repetition.steal = _steal(self._ticks, _ticks())
+        repetition.witnesses = witnesses(trial, self.duts, self.reports, self._reached())
+        self._keep_links(repetition)
+        self.outcome.repetition = repetition
+
+    def _keep_links(self, repetition: Repetition) -> None:
+        """What impaired links did; what nobody asked them to do makes the trial invalid."""
+        with contextlib.suppress(Error):
+            for link, stats in self._network.impaired() if self._network else ():
+                ends = [f"{end.host}.{end.name}" for end in (link.a, link.b)]
+                ways = {way: stats[way] for way in ("a_to_b", "b_to_a")}
+                repetition.links.append(LinkReport(a=ends[0], b=ends[1], **ways))
+                unasked = sum(int(way[key]) for way in ways.values() for key in UNASKED)
+                if unasked:
+                    what = f"the link {ends[0]} – {ends[1]} had no room for some packets"
+                    repetition.validity.reasons.append(
+                        Reason(code="ND-90-21", what=what, value=unasked, limit=0)
+                    )
+                    repetition.validity.valid = False
+
+    def _reached(self) -> dict[str, str]:
+        """Which DUT each group's load reaches."""
+        found: dict[str, str] = {}
+        for group in self.variant.profile.get("groups") or []:
+            dut = self.bound.get(str(group.get("target")), ("", None))[1]
+            if dut:
+                found[str(group["name"])] = dut
+        return found
+
+    def _partial(self, error: Error) -> None:
+        """The daemon is gone or does not answer: what its samples told is what is left."""
+        if self.outcome.repetition is not None or not self.series:
+            return
+        what = f"the run was lost: {error.what}"
+        samples = [Sample.model_validate(one) for one in self.series]
+        last = samples[-1]
+        trial = Trial(
+            run=self.setting.token,
+            profile=self.variant.profile,
+            transport=str(self.setting.plan.get("transport", "sockets")),
+            phases=Phases(measure=sum(s.dt for s in samples if s.phase == "measure")),
+            stopped="failed",
+            error=error.as_dict(),
+            validity=Validity(
+                valid=False,
+                reasons=[
+                    Reason(code="ND-90-05", what=what, value=last.elapsed, limit=last.elapsed + last.left)
+                ],
+            ),
+            series=samples,
+        )
+        self._keep(trial)
+
+
+def _ticks() -> Mapping[str, float]:
+    """What the kernel counted of all processors so far."""
+    with contextlib.suppress(OSError):
+        return parse_cpu(Path("/proc/stat").read_text(encoding="ascii", errors="replace"))
+    return {}
+
+
+def _steal(before: Mapping[str, float], after: Mapping[str, float]) -> float | None:
+    whole = after.get("cpu.all", 0.0) - before.get("cpu.all", 0.0)
+    if not before or whole <= 0:
+        return None
+    return round(max(0.0, after["cpu.steal"] - before["cpu.steal"]) / whole, 6)
+
+
+def _capture(client: Client, setting: Setting) -> str:
+    """Where the core writes the capture: beside the result, or on its own machine in its folder for files."""
+    assert setting.capture is not None
+    if not client.address.remote:
+        return str(setting.capture.absolute())
+    name = f"{setting.folder.name}-{setting.capture.name}"
+    setting.live.log(f"the capture stays with the daemon at {client.address}, as {name}")
+    return name

@@ -1,0 +1,196 @@
+"""What is wrong with profiles and experiments, before anything starts. The core is the one validator."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from netdyno.core import daemon, models, secret
+from netdyno.core.address import Address
+from netdyno.core.client import Client
+from netdyno.errors import Error, placed
+from netdyno.experiment import ports
+from netdyno.experiment.spec import Experiment, LegSpec, bind_targets, table, variants
+from netdyno.lab import topology
+from netdyno.lab.dut import DRIVERS, Place
+from netdyno.lab.dut.server import Server
+
+CPUS = Path("/sys/devices/system/cpu")
+Finding = dict[str, Any]
+Ask = Callable[[Any], list[Finding]]
+
+
+def _anywhere() -> dict[str, str]:
+    """What a device under test may turn out to be: its addresses come with the topology."""
+    return {
+        scheme.name: f"{scheme.name}://192.0.2.1" + ("" if scheme.port or scheme.carrier == "icmp" else ":7")
+        for scheme in models.schemes()
+        if not scheme.tls
+    }
+
+
+def of_profile(profile: Any) -> list[Finding]:
+    """What the core's program finds wrong with a profile."""
+    return reviewed(profile)[0]
+
+
+def reviewed(profile: Any) -> tuple[list[Finding], list[Finding]]:
+    """The same, and what it advises to look at again where nothing is wrong."""
+    made, _, wrong = secret.resolve(profile)
+    if wrong:
+        return wrong, []
+    said = _core(made)
+    return [placed(error) for error in said["errors"]], [placed(one) for one in said["advice"]]
+
+
+def of_impairment(spec: Any) -> list[Finding]:
+    """What it finds wrong with how a link is to be impaired."""
+    return [placed(error) for error in _core(spec, "--impair")["errors"]]
+
+
+def impairment(spec: Any, at: str) -> dict[str, Any]:
+    """How a link is to be impaired, with all that was left out; raises when it makes no sense."""
+    found = _core(spec, "--impair")
+    for error in found["errors"]:
+        raise Error.of(under(at, placed(error)))
+    return dict(found["spec"])
+
+
+def _core(document: Any, *options: str) -> dict[str, Any]:
+    """What the core's program says of a document."""
+    done = subprocess.run(
+        [str(daemon.program()), "validate", "-", "--json", *options],
+        input=json.dumps(document, default=str),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    try:
+        said = json.loads(done.stdout)
+        return {
+            "errors": list(said["errors"]),
+            "advice": list(said.get("advice") or ()),
+            "spec": said.get("spec"),
+        }
+    except (ValueError, KeyError, TypeError) as e:
+        words = done.stderr.strip().splitlines()
+        what = f"the daemon cannot validate: {words[-1] if words else f'status {done.returncode}'}"
+        raise Error("ND-92-21", what, at=str(daemon.program()), fix="Build it again with `./do setup`") from e
+
+
+def of_experiment(wanted: Experiment, folder: Path, ask: Ask = of_profile) -> Iterator[tuple[str, Finding]]:
+    """What is wrong with each variant: its name and the finding, whose place is one in its profile."""
+    for variant in variants(wanted, folder):
+        for finding in ask(as_run(variant.leg, variant.profile)):
+            yield variant.name, finding
+
+
+def review_experiment(wanted: Experiment, folder: Path) -> tuple[list[Finding], list[Finding]]:
+    """What is wrong with all its variants, and what to look at again."""
+    errors: list[Finding] = []
+    advice: list[Finding] = []
+    for variant in variants(wanted, folder):
+        at = f"legs.{variant.name}.profile"
+        for found, said in zip((errors, advice), reviewed(as_run(variant.leg, variant.profile)), strict=True):
+            found.extend(under(at, one) for one in said)
+    return errors, advice
+
+
+def of_links(wanted: Experiment, folder: Path) -> Iterator[Finding]:
+    """What is wrong with the impaired links of each variant's topology."""
+    for variant in variants(wanted, folder):
+        topology = variant.leg.topology
+        for number, link in enumerate(topology.links if topology else ()):
+            if link.impair is not None:
+                at = f"legs.{variant.name}.topology.links[{number}].impair"
+                yield from (under(at, finding) for finding in of_impairment(link.impair))
+
+
+def of_duts(wanted: Experiment, folder: Path) -> Iterator[Finding]:
+    """What a run would find out about the devices under test only when their network is up."""
+    for variant in variants(wanted, folder):
+        taken: dict[tuple[str | None, int, int], str] = {}
+        for name, spec in variant.leg.duts.items():
+            at = f"legs.{variant.name}.duts.{name}"
+            if away := [core for core in spec.cores if not (CPUS / f"cpu{core}").is_dir()]:
+                what = f"there is no core {away[0]} here"
+                yield Error("ND-104-05", what, at=f"{at}.cores", fix="Use cores of this machine").as_dict()
+            try:
+                address = _address(variant.leg, spec.host)
+            except Error as e:
+                yield e.as_dict() | {"at": f"{at}.host"}
+                continue
+            dut = DRIVERS[spec.driver](Place(name, address), spec.options)
+            for kind, port in dut.ports() if isinstance(dut, Server) else ():
+                other = taken.setdefault((spec.host, kind, port), name)
+                if other != name:
+                    what = f"{other} and {name} both listen on port {port} of {spec.host or 'this machine'}"
+                    fix = "Give one of them another port in its options"
+                    yield Error("ND-104-07", what, at=f"{at}.options", fix=fix).as_dict()
+
+
+def _address(leg: LegSpec, host: str | None) -> str:
+    if leg.topology is None or host is None:
+        return "127.0.0.1"
+    return leg.topology.address(host)
+
+
+def under(at: str, finding: Finding) -> Finding:
+    """A finding in something that stands at some place."""
+    inner = str(finding.get("at") or "")
+    return finding | {"at": f"{at}.{inner}" if inner else at}
+
+
+def as_run(leg: LegSpec, profile: Mapping[str, Any]) -> dict[str, Any]:
+    """A profile with what the leg makes of it: targets that it binds, and its lengths."""
+    made = ports.attach(
+        profile,
+        {
+            name: DRIVERS[dut.driver](Place(name, "192.0.2.1"), dut.options).attached()
+            for name, dut in leg.duts.items()
+        },
+    )
+    urls = dict.fromkeys(leg.duts, _anywhere())
+    if bound := {name: url for name, url, _ in bind_targets(leg, made, urls)}:
+        made["targets"] = table(made.get("targets")) | bound
+    if lengths := leg.trial.model_dump(exclude_none=True, exclude={"load"}):
+        made["phases"] = table(made.get("phases")) | lengths
+    return made
+
+
+def with_daemon(socket: Address) -> Ask:
+    """Asks a daemon that runs already."""
+
+    def ask(profile: Any) -> list[Finding]:
+        made, _, wrong = secret.resolve(profile)
+        if wrong:
+            return wrong
+        with Client(socket) as client:
+            return [placed(error) for error in client.call("profile.validate", profile=made)["errors"]]
+
+    return ask
+
+
+Placing = Callable[[str, str], str]
+"""From a leg and a place in its profile to what the user wrote."""
+
+
+def in_leg(leg: str, at: str) -> str:
+    """The place of a finding in an experiment."""
+    return f"legs.{leg}.profile.{at}"
+
+
+def refuse(
+    experiment: Experiment, base: Path, socket: Address | None = None, place: Placing = in_leg
+) -> None:
+    """Refuse what cannot run, before anything is made or changed."""
+    ask = with_daemon(socket) if socket else of_profile
+    found = [one | {"at": place(leg, one["at"])} for leg, one in of_experiment(experiment, base, ask)]
+    found += [*of_links(experiment, base), *of_duts(experiment, base)]
+    if found:
+        raise Error.of(found[0] | ({"all": found} if len(found) > 1 else {}))
+    if any(leg.topology for leg in experiment.legs):
+        topology.need_root()

@@ -1,0 +1,66 @@
+"""What an experiment comes to: summaries, validity, thresholds, checks, the verdict and the exit code."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from netdyno import errors
+from netdyno.core.model import Reason
+from netdyno.core.result import Result
+from netdyno.core.search import SearchReport
+from netdyno.errors import Error
+from netdyno.stats import lateness
+from netdyno.stats.checks import checks
+from netdyno.stats.summary import summarise, validity
+from netdyno.stats.threshold import judge
+
+DUT_ENDED = "ND-91-23"
+"""The one error that says something of the system under test: it did not survive the load."""
+
+
+def judge_all(result: Result, profiles: dict[str, dict[str, Any]], confidence: float) -> None:
+    """Summaries, validity, thresholds, checks and verdict from the repetitions there are."""
+    result.thresholds, result.checks, result.warnings = [], [], []
+    for leg in result.legs:
+        leg.summary = summarise(leg.repetitions, confidence)
+        # a leg that was never run is not judged; that the experiment ended early decides
+        for threshold in (profiles[leg.name].get("thresholds") or []) if leg.repetitions else []:
+            result.thresholds.append(judge(leg.name, threshold, leg.repetitions))
+        result.warnings += lateness.warnings(leg.name, leg.summary.groups)
+        result.checks += checks(leg.name, profiles[leg.name], leg.repetitions)
+    result.valid, result.reasons = validity(result.legs)
+    if result.search is not None:
+        # it goes where thresholds and checks do not hold, and has left out what was disturbed
+        result.thresholds, result.checks, result.warnings = [], [], []
+        result.valid = result.search.valid
+        result.reasons = [] if result.valid else result.reasons or _disturbed(result.search)
+    result.verdict = verdict(result)
+
+
+def _disturbed(search: SearchReport) -> list[Reason]:
+    """Why a search did not come to its end, where its trials were valid by themselves."""
+    found = dict.fromkeys(one.why for part in search.parts for one in part.trials if one.why)
+    steal = {why: "ND-90-03" if why.startswith("steal") else "ND-90-02" for why in found}
+    return [Reason(code=code, what=why) for why, code in steal.items()]
+
+
+def verdict(result: Result) -> Literal["pass", "fail", "none"]:
+    """What thresholds and checks come to; none where nothing was judged, or not to the end."""
+    if result.error and result.error.get("code") == DUT_ENDED:
+        return "fail"
+    if result.error or result.interrupted:
+        return "none"
+    if not (all(t.passed for t in result.thresholds) and all(c.passed for c in result.checks)):
+        return "fail"
+    return "pass" if result.thresholds else "none"
+
+
+def exit_code(result: Result) -> int:
+    """What the process ends with: an error first, then validity, then the verdict."""
+    if result.interrupted:
+        return errors.INTERRUPTED
+    if result.error:
+        return Error.of(result.error).exit_code
+    if not result.valid:
+        return errors.INVALID
+    return errors.THRESHOLD if result.verdict == "fail" else errors.PASS

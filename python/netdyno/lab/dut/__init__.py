@@ -1,0 +1,16 @@
+"""Devices under test: one driver a file, one contract (`base.py`), one registry line here."""
+
+from netdyno.lab.dut.base import Dut, Place
+from netdyno.lab.dut.mosquitto import Mosquitto
+from netdyno.lab.dut.nginx import Nginx
+from netdyno.lab.dut.reflector import Reflector
+from netdyno.lab.dut.reflector_dpdk import ReflectorDpdk
+
+DRIVERS: dict[str, type[Dut]] = {
+    "mosquitto": Mosquitto,
+    "nginx": Nginx,
+    "reflector": Reflector,
+    "reflector-dpdk": ReflectorDpdk,
+}
+
+__all__ = ["DRIVERS", "Dut", "Place"]

@@ -1,0 +1,79 @@
+"""From what is typed to how a link treats packets: `delay`, `jitter`, `loss`, …, for one way or both."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from netdyno.errors import Error
+from netdyno.units import SIZE, TIME, seconds
+
+WAYS = ("a_to_b", "b_to_a")
+KEYS = ("delay", "jitter", "loss", "duplicate", "reorder", "corrupt", "rate", "limit")
+"""What can be said of a way in a word; a specification can say more."""
+BEHIND = 3
+"""Packets that a reordered one is held back by: more than TCP takes for a late one (RFC 5681 section 3.2)."""
+
+
+def words(text: str, at: str) -> dict[str, str]:
+    """`delay=40ms,loss=1%` by key."""
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        key, equals, value = part.strip().partition("=")
+        if not equals or key not in KEYS or not value:
+            fix = f"Write it like delay=40ms,loss=1%; there are {', '.join(KEYS)}"
+            raise Error("ND-104-04", f"{part.strip()!r} says nothing of a way", at=at, fix=fix)
+        found[key] = value
+    return found
+
+
+def changed(spec: Mapping[str, Any], ways: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """A specification with these words said of its ways: `{"a_to_b": {"delay": "40ms"}}`."""
+    made: dict[str, Any] = copy.deepcopy(dict(spec))
+    for way, said in ways.items():
+        if said:
+            made[way] = _way(made.get(way) or {}, said)
+    return made
+
+
+def _way(base: Mapping[str, Any], said: Mapping[str, str]) -> dict[str, Any]:
+    way: dict[str, Any] = dict(base)
+    if "delay" in said or "jitter" in said:
+        way["delay"] = _delay(way.get("delay") or {"constant": "0s"}, said)
+    if "loss" in said:
+        way["loss"] = {"independent": said["loss"]}
+    for key in ("duplicate", "corrupt"):
+        if key in said:
+            way[key] = said[key]
+    if "reorder" in said:
+        way["reorder"] = {"share": said["reorder"], "by": {"packets": BEHIND}}
+    if "rate" in said or "limit" in said:
+        way["bottleneck"] = _bottleneck(way.get("bottleneck") or {}, said)
+    return way
+
+
+def _delay(before: Mapping[str, Any], said: Mapping[str, str]) -> dict[str, Any]:
+    mean = TIME.text(said["delay"], "delay") if "delay" in said else before.get("constant")
+    if "jitter" not in said:
+        return {"constant": mean}
+    if mean is None:
+        raise Error(
+            "ND-104-07", "jitter is around a delay, and here is none", at="jitter", fix="Give the delay too"
+        )
+    middle, around = (round(seconds(text) * 1e9) for text in (mean, TIME.text(said["jitter"], "jitter")))
+    if around > middle:
+        raise Error(
+            "ND-104-07", f"{said['jitter']} is more than the delay, {mean}", at="jitter", fix="Give less"
+        )
+    return {"uniform": {"from": f"{middle - around}ns", "to": f"{middle + around}ns"}}
+
+
+def _bottleneck(before: Mapping[str, Any], said: Mapping[str, str]) -> dict[str, Any]:
+    made = dict(before) | ({"rate": said["rate"]} if "rate" in said else {})
+    if "rate" not in made:
+        raise Error("ND-104-07", "a limit is of the queue before a rate", at="limit", fix="Give the rate too")
+    if text := said.get("limit"):
+        bound = {"packets": int(text)} if text.isdecimal() else {"bytes": SIZE.text(text, "limit")}
+        made["queue"] = {"tail_drop": bound}
+    return made

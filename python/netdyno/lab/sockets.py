@@ -1,0 +1,205 @@
+"""What TCP knows of each connection: `ss -ti` as data, and a summary over all of them."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import struct
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from netdyno.errors import Error
+from netdyno.lab.counters import output
+from netdyno.system import namespace
+
+_RATE = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9}
+
+
+@dataclass(frozen=True)
+class Connection:
+    """One TCP connection as `ss` shows it."""
+
+    state: str
+    local: str
+    peer: str
+    congestion: str = ""
+    """Congestion control."""
+    values: Mapping[str, float] = field(default_factory=dict)
+    """`rtt` and `minrtt` in ms, `cwnd`, `delivery_rate` in bit/s, `retrans`, `busy` in ms, `rwnd_limited` and
+    `sndbuf_limited` as shares of the busy time, `sndbuf_limited_ms`, `bytes_acked`, the receive buffer `rb`.
+    What is zero is not there: `ss` leaves it out."""
+
+    @property
+    def port(self) -> int | None:
+        """The local port."""
+        text = self.local.rpartition(":")[2]
+        return int(text) if text.isascii() and text.isdigit() else None
+
+
+def parse(text: str) -> list[Connection]:
+    """The lines of `ss -tinOH`; what is no connection is left out."""
+    found = []
+    for line in text.splitlines():
+        cells = line.split()
+        if len(cells) < 5 or not all(cell.isascii() and cell.isdigit() for cell in cells[1:3]):
+            continue
+        rest = cells[5:]
+        values: dict[str, float] = {"recv_q": float(cells[1]), "send_q": float(cells[2])}
+        values |= _values(rest)
+        names = [cell for cell in rest if re.fullmatch(r"[a-z][a-z0-9_]*", cell)]
+        congestion = next((name for name in names if name not in _FLAGS), "")
+        found.append(Connection(cells[0], cells[3], cells[4], congestion, values))
+    return found
+
+
+_FLAGS = {
+    "ts",
+    "sack",
+    "ecn",
+    "ecnseen",
+    "fastopen",
+    "cwnd",
+    "send",
+    "app_limited",
+    "pacing_rate",
+    "delivery_rate",
+}
+
+
+def _values(cells: Sequence[str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for cell, following in itertools.pairwise([*cells, ""]):
+        name, colon, value = cell.partition(":")
+        if not colon:
+            # `delivery_rate 14Mbps`: the value is a word of its own
+            if name in ("delivery_rate", "pacing_rate", "send") and (rate := _rate(following)) is not None:
+                found[name] = rate
+            elif name == "app_limited":
+                found[name] = 1.0
+            continue
+        if name in ("rwnd_limited", "sndbuf_limited"):
+            if share := re.search(r"^(\d+)ms\(([\d.]+)%\)", value):
+                found |= {f"{name}_ms": _float(share[1]), name: _float(share[2]) / 100}
+        elif name == "skmem":
+            if buffer := re.search(r",rb(\d+)", value):
+                found["rb"] = _float(buffer[1])
+        elif name == "rtt":
+            mean, _, var = value.partition("/")
+            found |= {key: _float(v) for key, v in (("rtt", mean), ("rttvar", var)) if _numeric(v)}
+        elif name == "retrans":
+            found |= (
+                {"retrans": _float(value.rpartition("/")[2])} if _numeric(value.rpartition("/")[2]) else {}
+            )
+        elif name in ("busy",) and value.endswith("ms") and _numeric(value[:-2]):
+            found[name] = _float(value[:-2])
+        elif _numeric(value):
+            found[name] = _float(value)
+    return found
+
+
+def _numeric(text: str) -> bool:
+    return re.fullmatch(r"\d{1,18}(\.\d{1,9})?", text) is not None
+
+
+def _float(text: str) -> float:
+    return float(text) if _numeric(text) else 0.0
+
+
+def _rate(text: str) -> float | None:
+    found = re.fullmatch(r"(\d{1,18}(?:\.\d{1,9})?)([KMG]?)bps", text)
+    return float(found[1]) * _RATE[found[2]] if found else None
+
+
+def read(space: str | None, *options: str) -> list[Connection]:
+    """The connections of a namespace now."""
+    program = shutil.which("ss") or "/usr/bin/ss"
+    return parse(namespace.inside(space, lambda: output(program, "-tinOH", *options)))
+
+
+def waiting(space: str | None) -> list[Connection]:
+    """The connections of a namespace that are in TIME-WAIT."""
+    program = shutil.which("ss") or "/usr/bin/ss"
+    return parse_waiting(namespace.inside(space, lambda: output(program, "-tanH", "state", "time-wait")))
+
+
+def parse_waiting(text: str) -> list[Connection]:
+    """The lines of `ss -tanH state time-wait`, which does not say the state then."""
+    lines = (line.split() for line in text.splitlines())
+    return [Connection("TIME-WAIT", cells[2], cells[3]) for cells in lines if len(cells) > 3]
+
+
+def summary(connections: Sequence[Connection]) -> dict[str, float]:
+    """Over all that moved data, as counters: `tcp.rtt_ms` (median), `tcp.rwnd_limited` (by busy time), …"""
+    live = [c.values for c in connections if c.values.get("busy")]
+    if not live:
+        return {}
+    busy = sum(v["busy"] for v in live)
+
+    def middle(name: str) -> float:
+        known = sorted(v[name] for v in live if name in v)
+        return known[len(known) // 2] if known else 0.0
+
+    return {
+        "tcp.connections": float(len(live)),
+        "tcp.rtt_ms": middle("rtt"),
+        "tcp.min_rtt_ms": middle("minrtt"),
+        "tcp.cwnd": middle("cwnd"),
+        "tcp.snd_wnd": middle("snd_wnd"),
+        "tcp.delivery_rate": sum(v.get("delivery_rate", 0.0) for v in live),
+        "tcp.retransmitted": sum(v.get("retrans", 0.0) for v in live),
+        "tcp.rwnd_limited": sum(v.get("rwnd_limited", 0.0) * v["busy"] for v in live) / busy,
+        "tcp.sndbuf_limited": sum(v.get("sndbuf_limited", 0.0) * v["busy"] for v in live) / busy,
+    }
+
+
+class Glances:
+    """Looks at a namespace's connections now and then: short ones are seen in passing."""
+
+    def __init__(self, space: str | None, every: float = 0.25) -> None:
+        self._space, self._every = space, every
+        self._looks: list[dict[str, float]] = []
+        self._failed: Exception | None = None
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def summary(self) -> dict[str, float]:
+        """As of one look, in the middle of those that saw a connection at work.
+
+        Raises what kept it from looking.
+        """
+        if self._failed:
+            raise self._failed
+        names = {name for look in self._looks for name in look}
+        return {name: median([look[name] for look in self._looks if name in look]) for name in sorted(names)}
+
+    def _run(self) -> None:
+        while not self._end.wait(self._every):
+            try:
+                seen = summary(read(self._space))
+            except (OSError, Error) as e:
+                self._failed = e
+                return
+            if seen:
+                self._looks.append(seen)
+
+    def __enter__(self) -> Glances:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join(10.0)
+
+
+_INFO = struct.Struct("=8B24I")
+"""The beginning of struct tcp_info (linux/tcp.h), which only ever grew at its end."""
+
+
+def congestion_window(info: bytes) -> int | None:
+    """Packets in the congestion window, from getsockopt(TCP_INFO)."""
+    if len(info) < _INFO.size:
+        return None
+    return int(_INFO.unpack_from(info)[8 + 18])

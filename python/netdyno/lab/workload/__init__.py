@@ -1,0 +1,17 @@
+"""Workloads: what loads a service, so that a change of its kernel can be judged by what the service gives."""
+
+from netdyno.lab.workload.base import Seen, Site, Workload
+from netdyno.lab.workload.connects import ConnectBurst, ConnectRate, HalfOpen
+from netdyno.lab.workload.core import HttpOpen, MqttOpen, StreamOpen
+from netdyno.lab.workload.datagrams import UdpBurst
+from netdyno.lab.workload.flows import FlowCompletion
+from netdyno.lab.workload.iperf3 import Iperf3Tcp, Iperf3Udp
+from netdyno.lab.workload.web import Ab, Wrk
+
+_ALL: tuple[type[Workload], ...] = (
+    Iperf3Tcp, Iperf3Udp, Ab, Wrk, HttpOpen, MqttOpen, StreamOpen, ConnectBurst, ConnectRate, HalfOpen,
+    FlowCompletion, UdpBurst,
+)  # fmt: skip
+WORKLOADS: dict[str, type[Workload]] = {one.name: one for one in _ALL}
+
+__all__ = ["WORKLOADS", "Seen", "Site", "Workload"]

@@ -1,0 +1,146 @@
+"""The contract of a workload: what serves, what loads it, and what comes out.
+
+A workload starts servers of its own in one namespace and loads them from another. It changes nothing of the
+kernel: that is for the bench. Adding one costs its file and a line in `__init__.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from netdyno import config
+from netdyno.errors import Error
+from netdyno.lab.dut.base import Place, Settings
+from netdyno.stats.observation import Metric
+from netdyno.system.journal import Journal, journal
+from netdyno.system.process import Process, find
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a workload runs: two namespaces joined by a path."""
+
+    client: str | None
+    server: str | None
+    """Namespaces; None: the one that we are in."""
+    address: str
+    """Of the server."""
+    folder: Path
+    """For logs."""
+    notes: Journal = field(default_factory=journal)
+
+    def place(self, name: str) -> Place:
+        """For a server that is a device under test."""
+        return Place(name, self.address, self.server, log=self.folder / f"{name}.log", notes=self.notes)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a workload saw in one trial."""
+
+    metrics: Mapping[str, float]
+    counters: Mapping[str, float] = field(default_factory=dict)
+    """What it counted of the kernel's doings itself, as `tcp.cwnd_after_idle`."""
+    wrong: str = ""
+    """Why the trial does not count, if it does not."""
+
+
+class Workload(ABC):
+    """One kind of load."""
+
+    name: ClassVar[str]
+    about: ClassVar[str]
+    """In a sentence."""
+    Options: ClassVar[type[Settings]]
+    metrics: ClassVar[Mapping[str, Metric]]
+    programs: ClassVar[Mapping[str, str]] = {}
+    """Programs that it needs, and the packages that they come from."""
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        self.options: Any = config.check(
+            self.Options, dict(options or {}), "ND-104-24", f"workload.{self.name}"
+        )
+        self._stack = contextlib.ExitStack()
+
+    def serve(self, site: Site) -> None:
+        """Start what serves. On failure nothing of it is left."""
+        for program, package in self.programs.items():
+            find(program, package)
+        more_files()
+        with contextlib.ExitStack() as stack:
+            self.open(site, stack)
+            self._stack = stack.pop_all()
+
+    @abstractmethod
+    def open(self, site: Site, stack: contextlib.ExitStack) -> None:
+        """Start servers, each with its end on the stack."""
+
+    @abstractmethod
+    def run(self, site: Site, seed: int) -> Seen:
+        """Load it once."""
+
+    def stop(self) -> None:
+        """End what serves."""
+        stack, self._stack = self._stack, contextlib.ExitStack()
+        stack.close()
+
+    @property
+    def label(self) -> str:
+        """What it is, with the options that are not the usual ones."""
+        shown = [f"{k}={v}" for k, v in self.options.model_dump(exclude_defaults=True).items()]
+        return " ".join([self.name, *shown])
+
+
+def metric_table(*metrics: Metric) -> dict[str, Metric]:
+    """By name."""
+    return {one.name: one for one in metrics}
+
+
+def background(site: Site, command: Sequence[str], name: str, stack: contextlib.ExitStack) -> Process:
+    """A server that is a program, until the stack closes."""
+    made = Process(command, log=site.folder / f"{name}.log", namespace=site.server, notes=site.notes)
+    stack.callback(made.stop)
+    return made
+
+
+def load(site: Site, command: Sequence[str], seconds: float) -> str:
+    """Run a load generator to its end, at most so long; what it printed."""
+    name = Path(command[0]).name
+    log = site.folder / f"{name}-client.log"
+    process = Process(command, log=log, namespace=site.client, pipe_output=True, notes=site.notes)
+    printed: list[bytes] = []
+    reader = threading.Thread(target=lambda: printed.append(process.output.read()), daemon=True)
+    reader.start()
+    try:
+        status = process.wait(seconds)
+        if status is None:
+            what = f"it did not end within {seconds:g} s"
+            raise Error("ND-91-25", what, at=" ".join(command), fix="Give it less to do, or more time")
+        reader.join(5.0)
+    finally:
+        process.stop()
+    text = b"".join(printed).decode(errors="replace")
+    if status:
+        words = process.tail(3) or text.strip()[-300:]
+        raise Error("ND-91-25", f"it ended with status {status}: {words}", at=" ".join(command))
+    return text
+
+
+def unreadable(program: str, text: str) -> Error:
+    """That a load generator printed something else than expected."""
+    shown = " ".join(text.split())[-200:] or "nothing"
+    return Error("ND-91-25", f"{program} printed no result: {shown}", fix="See its log in the run's folder")
+
+
+def more_files(wanted: int = 1 << 20) -> None:
+    """Let this process open as many files as it may: our own workloads hold thousands of sockets."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, wanted)), hard))

@@ -1,0 +1,174 @@
+"""Our own models through the daemon, open loop: requests come when they come, and waiting is measured too."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from netdyno import paths
+from netdyno.core.daemon import Daemon
+from netdyno.core.model import Trial
+from netdyno.errors import Error
+from netdyno.lab.dut.base import Dut, Settings
+from netdyno.lab.dut.mosquitto import Mosquitto
+from netdyno.lab.dut.nginx import Nginx
+from netdyno.lab.dut.reflector import Reflector
+from netdyno.lab.workload.base import Seen, Site, Workload, metric_table
+from netdyno.stats.metric import GroupMetric as Name
+from netdyno.stats.observation import Metric
+
+WARMUP, DRAIN = 0.5, 2.0
+"""Seconds."""
+
+
+class Options(Settings):
+    """Settings of open-loop load."""
+
+    rate: float = Field(default=500, gt=0, le=10_000_000)
+    """Flows, or datagrams, a second."""
+    seconds: float = Field(default=5, gt=0, le=3600)
+    """How long it is measured."""
+    size: int = Field(default=64, ge=16, le=8950)
+    """Bytes of an answer, a message or a datagram."""
+    devices: int = Field(default=200, ge=1, le=1_000_000)
+    """Who sends them."""
+
+
+class _Core(Workload):
+    Options = Options
+    delay: ClassVar[str]
+    """Which delay of the model is told."""
+    metrics: ClassVar = metric_table(
+        Metric("delivered", "/s", "higher"),
+        Metric("delay_p50", "ms", "lower"),
+        Metric("delay_p99", "ms", "lower"),
+        Metric("loss", "ratio", "lower", zero_is_best=True),
+        Metric("failed", "", "lower", zero_is_best=True),
+    )
+
+    @abstractmethod
+    def dut(self, site: Site) -> Dut:
+        """What it loads."""
+
+    @abstractmethod
+    def group(self, urls: Mapping[str, str]) -> dict[str, Any]:
+        """The group of the profile."""
+
+    def open(self, site: Site, stack: contextlib.ExitStack) -> None:
+        """Start the server and a daemon on the client."""
+        dut = self.dut(site)
+        stack.callback(dut.teardown)
+        dut.setup()
+        self._urls = dut.urls()
+        where = paths.runtime() / f"nd-load-{secrets.token_hex(6)}.sock"
+        log = site.folder / "load.jsonl"
+        self._daemon = Daemon(where, log, namespace=site.client, notes=site.notes)
+        stack.callback(self._daemon.stop)
+
+    def run(self, site: Site, seed: int) -> Seen:
+        """One run of the profile."""
+        with self._daemon.connect() as client:
+            client.acquire()
+            client.call("run.load", profile=self.profile(seed), timeout=60.0)
+            events = client.subscribe()
+            client.call("run.start")
+            until = time.monotonic() + self.options.seconds + WARMUP + DRAIN + 30
+            while not client.status().ended:
+                events.next(0.2)
+                if time.monotonic() > until:
+                    raise Error("ND-91-22", "the run does not end", at=self.label, fix="See the daemon's log")
+            status = client.status()
+            if status.state == "failed":
+                known = status.error if isinstance(status.error, Mapping) else {"what": status.error}
+                raise Error.of(known)
+            result = client.result()
+            # the next trial may come before the daemon has noticed that we hung up
+            client.release()
+            return seen(result, self.delay)
+
+    def profile(self, seed: int) -> dict[str, Any]:
+        """What is run."""
+        o = self.options
+        group = {"name": "load", "devices": o.devices, **self.group(self._urls)}
+        phases = {"warmup": f"{WARMUP}s", "measure": f"{o.seconds}s", "drain": f"{DRAIN}s"}
+        return {"name": self.name, "seed": seed % (1 << 32), "phases": phases, "groups": [group]}
+
+
+class HttpOpen(_Core):
+    """Requests at a rate, each on a connection of its own."""
+
+    name = "http"
+    about = "requests to nginx at a rate, each on a new connection, open loop"
+    delay = "response"
+    programs: ClassVar[Mapping[str, str]] = {"nginx": "nginx"}
+
+    def dut(self, site: Site) -> Dut:
+        """nginx."""
+        return Nginx(site.place("nginx"), {"sizes": (self.options.size,)})
+
+    def group(self, urls: Mapping[str, str]) -> dict[str, Any]:
+        """One request a flow."""
+        model = {"http": {"path": f"/{self.options.size}", "requests": 1}}
+        return {"target": urls["http"], "model": model, "load": {"open": {"rate": f"{self.options.rate}/s"}}}
+
+
+class MqttOpen(_Core):
+    """Sensors that connect, publish and leave, at a rate."""
+
+    name = "mqtt"
+    about = "sensors that connect to Mosquitto, publish three times and leave, at a rate, open loop"
+    delay = "publish"
+    programs: ClassVar[Mapping[str, str]] = {"mosquitto": "mosquitto"}
+
+    def dut(self, site: Site) -> Dut:
+        """Mosquitto."""
+        return Mosquitto(site.place("mosquitto"))
+
+    def group(self, urls: Mapping[str, str]) -> dict[str, Any]:
+        """Three messages a flow."""
+        model = {"mqtt": {"qos": 1, "count": 3, "size": f"{self.options.size}B"}}
+        return {"target": urls["mqtt"], "model": model, "load": {"open": {"rate": f"{self.options.rate}/s"}}}
+
+
+class StreamOpen(_Core):
+    """Datagrams at a rate, reflected."""
+
+    name = "stream"
+    about = "datagrams at a rate to our own reflector and back, open loop"
+    delay = "round_trip"
+
+    def dut(self, site: Site) -> Dut:
+        """Our reflector."""
+        return Reflector(site.place("reflector"), {"udp": 8083, "tcp": 8083})
+
+    def group(self, urls: Mapping[str, str]) -> dict[str, Any]:
+        """Each device sends its share of the rate."""
+        o = self.options
+        model = {
+            "stream": {"size": f"{o.size}B", "rate": f"{o.rate / o.devices}/s", "count": 0, "echo": True}
+        }
+        return {"target": urls["udp"], "model": model, "load": {"closed": {}}}
+
+
+def seen(trial: Trial, delay: str) -> Seen:
+    """The metrics of a trial of one group; it does not count if the generator did not do its part."""
+
+    def value(name: str) -> float | None:
+        return Name.parse(f"load.{name}").of(trial)
+
+    metrics = {
+        "delivered": value("messages_delivered.rate"),
+        "loss": value("loss"),
+        "failed": value("errors"),
+    }
+    for stat in ("p50", "p99"):
+        found = value(f"delay.{delay}.{stat}")
+        metrics[f"delay_{stat}"] = found / 1e6 if found is not None else None
+    wrong = "; ".join(one.what or one.code for one in trial.validity.reasons)
+    return Seen({k: v for k, v in metrics.items() if v is not None}, wrong=wrong)

@@ -1,0 +1,110 @@
+"""A burst of datagrams at a reader that sleeps, over a way that may be slow."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from typing import ClassVar
+
+from pydantic import Field
+
+from netdyno.errors import Error
+from netdyno.lab.dut.base import Settings
+from netdyno.lab.workload.base import Seen, Site, Workload, metric_table
+from netdyno.stats.observation import Metric
+from netdyno.system import namespace
+
+PORT = 8082
+UDP_SEGMENT = 103
+"""linux/udp.h: one send of many datagrams."""
+SO_RCVBUFFORCE = 33
+ETH_P_ALL = 3
+SEGMENTS = 64
+"""Datagrams of one send at most, in every kernel that can do it."""
+
+
+class Options(Settings):
+    """Settings of the burst."""
+
+    datagrams: int = Field(default=16384, ge=1, le=10_000_000)
+    """How many."""
+    size: int = Field(default=64, ge=1, le=1472)
+    """Bytes of each."""
+    together: int = Field(default=1, ge=1, le=SEGMENTS)
+    """Datagrams handed to the kernel at once (UDP GSO)."""
+    buffer: int = Field(default=0, ge=0, le=1 << 30)
+    """Bytes that the reader's buffer has whatever the kernel's parameters say; 0: as they say."""
+    taps: int = Field(default=0, ge=0, le=1000)
+    """Packet sockets on the server that see every packet, which makes its receive path slow."""
+    sender_core: int | None = Field(default=None, ge=0)
+    """Core that sends."""
+
+
+class UdpBurst(Workload):
+    """Send, wait, and read what is there."""
+
+    name = "udp-burst"
+    about = "a burst of datagrams at a reader that sleeps meanwhile"
+    Options = Options
+    metrics: ClassVar = metric_table(Metric("loss", "ratio", "lower", zero_is_best=True))
+
+    def open(self, site: Site, stack: contextlib.ExitStack) -> None:
+        """Bind the reader."""
+        o = self.options
+
+        def make() -> socket.socket:
+            made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            if o.buffer:
+                made.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, o.buffer)
+            made.bind((site.address, PORT))
+            return made
+
+        def tap() -> socket.socket:
+            made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+            # it need only look at packets, not keep them
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+            return made
+
+        self.reader = stack.enter_context(namespace.inside(site.server, make))
+        for _ in range(o.taps):
+            stack.enter_context(namespace.inside(site.server, tap))
+
+    def run(self, site: Site, seed: int) -> Seen:
+        """Send, then read."""
+        o = self.options
+        namespace.inside(site.client, lambda: self._send(site))
+        got = received(self.reader, o.datagrams)
+        return Seen({"loss": 1 - got / o.datagrams})
+
+    def _send(self, site: Site) -> None:
+        o = self.options
+        if o.sender_core is not None:
+            # of this thread, which ends with the burst
+            try:
+                os.sched_setaffinity(0, {o.sender_core})
+            except OSError as e:
+                raise Error("ND-92-06", f"core {o.sender_core}: {e.strerror}", at=self.name) from e
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
+            sender.connect((site.address, PORT))
+            if o.together > 1:
+                sender.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, o.size)
+            left = o.datagrams
+            while left:
+                now = min(left, o.together)
+                with contextlib.suppress(ConnectionRefusedError):
+                    sender.send(b"x" * (o.size * now))
+                left -= now
+
+
+def received(reader: socket.socket, most: int) -> int:
+    """Datagrams that are there, and that still come within a third of a second of each other."""
+    reader.settimeout(0.3)
+    got, until = 0, time.monotonic() + 30
+    with contextlib.suppress(TimeoutError):
+        while got < most and time.monotonic() < until:
+            reader.recv(65535)
+            got += 1
+    return got

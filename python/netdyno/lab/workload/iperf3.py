@@ -1,0 +1,192 @@
+"""iperf3: bulk TCP, and UDP at a rate."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from netdyno.errors import Error
+from netdyno.lab import sockets
+from netdyno.lab.dut.base import Settings
+from netdyno.lab.workload.base import Seen, Site, Workload, background, load, metric_table, unreadable
+from netdyno.stats.observation import Metric
+from netdyno.system import namespace
+from netdyno.system.process import find
+
+PORT = 5201
+GRACE = 30.0
+"""Seconds beyond its own time that a client may take to connect and to tell its result."""
+
+
+class TcpOptions(Settings):
+    """Settings of bulk TCP."""
+
+    seconds: float = Field(default=5, gt=0, le=3600)
+    """How long it sends."""
+    streams: int = Field(default=1, ge=1, le=128)
+    """Connections at once."""
+    length: str = Field(default="128K", pattern=r"^[0-9]+[KM]?$")
+    """Bytes of each write."""
+    omit: float = Field(default=0, ge=0, le=60)
+    """Seconds at the beginning that do not count: slow start."""
+    reverse: bool = False
+    """The server sends."""
+
+
+class UdpOptions(Settings):
+    """Settings of UDP at a rate."""
+
+    seconds: float = Field(default=5, gt=0, le=3600)
+    """How long it sends."""
+    streams: int = Field(default=1, ge=1, le=128)
+    """Streams at once."""
+    rate: str = Field(default="50M", pattern=r"^[0-9.]+[KMG]?$")
+    """Bit/s of each stream."""
+    length: int = Field(default=1200, ge=16, le=65507)
+    """Bytes of each datagram."""
+
+
+class _Iperf3(Workload):
+    programs: ClassVar[Mapping[str, str]] = {"iperf3": "iperf3"}
+
+    def open(self, site: Site, stack: contextlib.ExitStack) -> None:
+        """Start the server and wait until it listens."""
+        command = [find("iperf3", "iperf3"), "-s", "-B", site.address, "-p", str(PORT), "--forceflush"]
+        server = background(site, command, "iperf3-server", stack)
+        until = time.monotonic() + 10
+        while time.monotonic() < until and server.exited() is None:
+            # looked at and not connected to: a connection would be taken for a client
+            if listening(site.server, PORT):
+                return
+            time.sleep(0.02)
+        raise Error("ND-92-25", f"iperf3 -s does not listen: {server.tail() or 'no log'}", at=site.address)
+
+    def client(self, site: Site, *more: str) -> dict[str, Any]:
+        """Run a client; its JSON."""
+        o = self.options
+        command = [
+            find("iperf3", "iperf3"), "-c", site.address, "-p", str(PORT), "-J",
+            "-t", f"{max(1, round(o.seconds))}", "-P", str(o.streams), "-l", str(o.length), *more,
+        ]  # fmt: skip
+        text = load(site, command, o.seconds + getattr(o, "omit", 0) + GRACE)
+        return document(text)
+
+
+class Iperf3Tcp(_Iperf3):
+    """Bulk TCP."""
+
+    name = "iperf3-tcp"
+    about = "bulk transfer over TCP, closed loop (iperf3)"
+    Options = TcpOptions
+    metrics: ClassVar = metric_table(
+        Metric("throughput", "bit/s", "higher"),
+        Metric("retransmits", "", "lower", zero_is_best=True),
+    )
+
+    def run(self, site: Site, seed: int) -> Seen:
+        """Send, and look at the sender's connections shortly before the end."""
+        o = self.options
+        more = (["-O", f"{round(o.omit)}"] if o.omit else []) + (["-R"] if o.reverse else [])
+        sender = site.server if o.reverse else site.client
+        with Glance(sender, o.omit + o.seconds * 0.8, PORT) as glance:
+            plain = self.client(site, *more)
+        return Seen(tcp(plain), glance.seen)
+
+
+class Iperf3Udp(_Iperf3):
+    """UDP at a rate."""
+
+    name = "iperf3-udp"
+    about = "datagrams at a fixed rate (iperf3 -u)"
+    Options = UdpOptions
+    metrics: ClassVar = metric_table(
+        Metric("throughput", "bit/s", "higher"),
+        Metric("loss", "ratio", "lower", zero_is_best=True),
+        Metric("jitter", "ms", "lower"),
+    )
+
+    def run(self, site: Site, seed: int) -> Seen:
+        """Send."""
+        return Seen(udp(self.client(site, "-u", "-b", self.options.rate)))
+
+
+class Glance:
+    """A look at the connections of a namespace some seconds from now, while somebody else works."""
+
+    def __init__(self, space: str | None, after: float, port: int) -> None:
+        import threading
+
+        self.seen: dict[str, float] = {}
+        self._space, self._port = space, port
+        self._timer = threading.Timer(max(0.1, after), self._look)
+
+    def _look(self) -> None:
+        filters = [f"( sport = :{self._port} or dport = :{self._port} )"]
+        self.seen.update(sockets.summary(sockets.read(self._space, *filters)))
+
+    def __enter__(self) -> Glance:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        self._timer.join(5.0)
+
+
+def listening(space: str | None, port: int) -> bool:
+    """Whether some TCP socket of a namespace listens on a port."""
+    from netdyno.lab.counters import NET
+
+    def look() -> bool:
+        for name in ("tcp", "tcp6"):
+            with contextlib.suppress(OSError):
+                for line in (NET / name).read_text().splitlines()[1:]:
+                    cells = line.split()
+                    if len(cells) > 3 and cells[3] == "0A" and cells[1].endswith(f":{port:04X}"):
+                        return True
+        return False
+
+    return namespace.inside(space, look)
+
+
+def document(text: str) -> dict[str, Any]:
+    """What `iperf3 -J` printed."""
+    try:
+        plain = json.loads(text)
+    except (ValueError, RecursionError):
+        raise unreadable("iperf3", text) from None
+    if not isinstance(plain, dict) or plain.get("error") or not isinstance(plain.get("end"), dict):
+        raise unreadable("iperf3", str(plain.get("error", text) if isinstance(plain, dict) else text))
+    return plain
+
+
+def tcp(plain: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics of a TCP client's JSON."""
+    return {
+        "throughput": _number(plain, "sum_received", "bits_per_second"),
+        "retransmits": _number(plain, "sum_sent", "retransmits"),
+    }
+
+
+def udp(plain: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics of a UDP client's JSON."""
+    lost, sent = _number(plain, "sum", "lost_packets"), _number(plain, "sum", "packets")
+    loss = lost / sent if sent else 1.0
+    return {
+        "throughput": _number(plain, "sum", "bits_per_second") * (1 - loss),
+        "loss": loss,
+        "jitter": _number(plain, "sum", "jitter_ms"),
+    }
+
+
+def _number(plain: Mapping[str, Any], part: str, key: str) -> float:
+    found = plain["end"].get(part)
+    value = found.get(key) if isinstance(found, dict) else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise unreadable("iperf3", f"there is no {part}.{key}")
+    return float(value)

@@ -1,0 +1,200 @@
+"""The section of a search: what was found at each frame size, the trials, and their plots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from netdyno.core.result import Result
+from netdyno.core.search import SearchFinding, SearchPart, SearchReport, SearchTrial
+from netdyno.report import units
+from netdyno.report.points import chart, points
+from netdyno.report.table import Cell, Column, Table, data, number
+from netdyno.report.text import Data, M, Msg
+
+LIMITS: Mapping[str, Msg] = {
+    "dut": M("the DUT"),
+    "offered": M("the load offered"),
+    "generator": M("our generator"),
+    "lowest": M("fails at the lowest load"),
+}
+UNITS = {"frames/s": "/s", "flows/s": "/s"}
+"""Of loads, as charts and tables write them; others are counts."""
+
+
+@dataclass(frozen=True)
+class SearchView:
+    """What the template shows."""
+
+    kind: str
+    found: Table
+    figures: Table
+    trials: Table
+    notes: list[Data] = field(default_factory=list)
+    charts: list[dict[str, Any]] = field(default_factory=list)
+
+
+def search_view(result: Result) -> SearchView | None:
+    """The section; none where nothing was searched."""
+    search = result.search
+    if search is None:
+        return None
+    said = [Data(f"{part.name}: {note}") for part in search.parts for f in part.findings for note in f.notes]
+    return SearchView(
+        search.kind,
+        _found(search),
+        _figures(search),
+        _trials(search),
+        [*said, *map(Data, search.notes)],
+        _charts(search),
+    )
+
+
+def _unit(search: SearchReport, finding: SearchFinding | None = None) -> str:
+    if finding is not None and finding.goal == "back-to-back":
+        return "count"
+    return UNITS.get(search.unit, "count")
+
+
+def _found(search: SearchReport) -> Table:
+    heads = [M("Found"), M("bit/s"), M("Of line rate"), M("Interval of the edge")]
+    table = Table(
+        M("What was found"),
+        [
+            Column(M("Frame size"), numeric=False),
+            Column(M("Goal"), numeric=False),
+            *map(Column, heads),
+            Column(M("Bounded by"), numeric=False),
+            Column(M("Trials")),
+        ],
+    )
+    for part in search.parts:
+        for one in part.findings:
+            table.add(*_row(search, part, one))
+    return table
+
+
+def _row(search: SearchReport, part: SearchPart, one: SearchFinding) -> list[Cell]:
+    unit = _unit(search, one)
+    interval = Cell(units.NONE)
+    if one.interval:
+        low, high = (units.show(x, unit) for x in one.interval)
+        note = M("{confidence} confidence", confidence=units.exact(units.percent(search.confidence)))
+        interval = number(units.span(low, high), one.interval[0], note=note)
+    apart = None
+    if one.disturbed or one.short:
+        apart = M("{n} more did not count", n=str(one.disturbed + one.short))
+    return [
+        data(part.name),
+        data(one.goal.upper() if one.loss_ratio is not None else one.goal),
+        number(units.show(one.load, unit), one.load, mark="good" if one.limit == "dut" else ""),
+        number(units.show(one.bits, "bit/s"), one.bits),
+        number(units.percent(one.line) if one.line else units.NONE, one.line),
+        interval,
+        Cell(LIMITS[one.limit], one.limit),
+        number(str(one.trials), one.trials, note=apart),
+    ]
+
+
+def _figures(search: SearchReport) -> Table:
+    table = Table(
+        M("What was measured there"),
+        [Column(M("Frame size"), numeric=False), Column(M("Figure"), numeric=False), Column(M("Value"))],
+    )
+    for part in search.parts:
+        for name, value in part.figures.items():
+            if name in ("trials", "load"):
+                continue
+            is_time = "_time" in name
+            shown = units.duration(value * 1e9 if is_time else value)
+            table.add(data(part.name), data(name), number(shown, value))
+    return table
+
+
+def _trials(search: SearchReport) -> Table:
+    unit = UNITS.get(search.unit, "count")
+    table = Table(
+        M("Trials of the search"),
+        [
+            Column(M("Trial")),
+            Column(M("Frame size"), numeric=False),
+            Column(M("Load")),
+            Column(M("Sent")),
+            Column(M("Lost")),
+            Column(M("Loss")),
+            Column(M("Goals met"), numeric=False),
+            Column(M("Left out"), numeric=False),
+        ],
+    )
+    for part in search.parts:
+        for one in part.trials:
+            table.add(
+                number(str(one.number), one.number),
+                data(part.name),
+                number(units.show(one.load, unit), one.load),
+                number(units.count(one.sent), one.sent),
+                number(units.count(one.lost), one.lost),
+                number(units.percent(one.loss), one.loss),
+                data(", ".join(one.met) or units.NONE),
+                data(one.why),
+            )
+    return table
+
+
+def _charts(search: SearchReport) -> list[dict[str, Any]]:
+    """Loss over load of a curve; else what was found over frame size; and the search, trial by trial."""
+    unit = UNITS.get(search.unit, "count")
+    kinds = {
+        "met": (M("Every goal met"), 0),
+        "failed": (M("A goal not met"), 1),
+        "out": (M("Left out"), 3),
+    }
+    made = []
+    if search.kind == "loss":
+        views = [
+            points(
+                Data(part.name),
+                M("Load"),
+                unit,
+                [(one.load, one.loss, "loss") for one in part.trials if one.counts],
+                {"loss": (M("Loss"), 0)},
+                joined=["loss"],
+            )
+            for part in search.parts
+        ]
+        made.append(chart("loss-curve", M("Loss over load"), "ratio", views))
+    elif sum(bool(part.frame and part.findings) for part in search.parts) > 1:
+        made.append(_over_size(search, unit))
+    views = [
+        points(
+            Data(part.name),
+            M("Trial"),
+            "id",
+            [(one.number, one.load, _kind(part, one)) for one in part.trials],
+            kinds,
+        )
+        for part in search.parts
+    ]
+    made.append(chart("search-trials", M("The search, trial by trial"), unit, views))
+    return [one for one in made if one["views"]]
+
+
+def _kind(part: SearchPart, one: SearchTrial) -> str:
+    if not one.counts:
+        return "out"
+    wanted = {found.goal for found in part.findings if found.goal != "back-to-back"}
+    return "met" if one.met and wanted <= set(one.met) else "failed"
+
+
+def _over_size(search: SearchReport, unit: str) -> dict[str, Any]:
+    goals = list(dict.fromkeys(f.goal for part in search.parts for f in part.findings))
+    kinds = {goal: (Data(goal.upper()), place) for place, goal in enumerate(goals)}
+    shown = [
+        (part.frame, one.load, one.goal)
+        for part in search.parts
+        for one in part.findings
+        if part.frame and one.load is not None
+    ]
+    view = points(M("Frame size"), M("Frame size"), "count", shown, kinds, joined=goals)
+    return chart("over-size", M("Found over frame size"), unit, [view])

@@ -1,0 +1,107 @@
+"""The table of thresholds: what fails first, what passes folded, and each value drawn beside its limit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from netdyno.core.result import Result, ThresholdResult
+from netdyno.report import units
+from netdyno.report.table import Cell, Column, Table, number
+from netdyno.report.text import Data, M, Msg
+from netdyno.report.verdict import margin, name_of
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Thresholds of one kind: all that fail, or all that pass."""
+
+    table: Table
+    bullets: list[Bullet | None]
+
+
+@dataclass(frozen=True)
+class Bullet:
+    """A value against its bound, in units of the drawing's width (0 to 100)."""
+
+    value: float
+    bound: float
+    low: float | None
+    high: float | None
+    kind: str
+    passed: bool
+
+
+def bullet(t: ThresholdResult) -> Bullet | None:
+    """The drawing of a threshold; the bound stands at two thirds, what is beyond the end is cut there."""
+    if t.value is None or t.value == t.bound == 0:
+        return None
+    span = t.bound * 1.5 if t.bound > 0 else max(t.value * 1.2, 1.0)
+
+    def at(x: float) -> float:
+        return round(min(100.0, max(0.0, 100 * x / span)), 2)
+
+    low, high = t.interval or (None, None)
+    return Bullet(
+        at(t.value),
+        at(t.bound),
+        None if low is None else at(low),
+        None if high is None else at(high),
+        t.kind,
+        t.passed,
+    )
+
+
+def judged(result: Result) -> tuple[Judged, Judged]:
+    """Thresholds that fail, and those that pass."""
+    failed = [t for t in result.thresholds if not t.passed]
+    passed = [t for t in result.thresholds if t.passed]
+    return (
+        Judged(_table(M("Thresholds that fail"), failed), [bullet(t) for t in failed]),
+        Judged(_table(M("Thresholds that pass"), passed), [bullet(t) for t in passed]),
+    )
+
+
+def limit(t: ThresholdResult) -> str:
+    """A limit as people write it: `≤ 5 ms`."""
+    sign = "≤" if t.kind == "max" else "≥"
+    return f"{sign}\u00a0{units.exact(units.show(t.bound, units.unit_of(t.metric)))}"
+
+
+def _table(caption: Msg, thresholds: Sequence[ThresholdResult]) -> Table:
+    """Each condition with its value, interval and number of repetitions."""
+    table = Table(
+        caption,
+        [
+            Column(M("Pass"), numeric=False),
+            Column(M("Condition"), numeric=False),
+            Column(M("Limit")),
+            Column(M("Value")),
+            Column(M("Interval over the repetitions")),
+            Column(M("n")),
+            Column(M("Margin"), numeric=False),
+        ],
+    )
+    for t in thresholds:
+        unit = units.unit_of(t.metric)
+        name = name_of(t.metric)
+        passes = Cell(M("yes"), 1, mark="good") if t.passed else Cell(M("no"), 0, mark="bad")
+        interval = Cell(units.NONE)
+        if t.interval is not None:
+            low, high = (units.show(max(0.0, x), unit) for x in t.interval)
+            interval = number(
+                units.span(low, high),
+                t.interval[0],
+                note=M("{confidence} confidence", confidence=units.exact(units.percent(t.confidence))),
+            )
+        code = f"{t.leg} / {t.metric}" if t.leg else t.metric
+        table.add(
+            passes,
+            Cell(name, t.metric, Data(code) if not isinstance(name, Data) else None),
+            number(limit(t), t.bound),
+            number(units.show(t.value, unit), t.value),
+            interval,
+            number(str(t.n), t.n),
+            Cell(margin(t) or "", None),
+        )
+    return table

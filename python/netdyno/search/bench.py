@@ -1,0 +1,105 @@
+"""From what somebody asks to a search that is ready to run, with what it will take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from netdyno import units
+from netdyno.errors import Error
+from netdyno.experiment.spec import Experiment, LegSpec, resolve_profile, table
+from netdyno.search.gate import spare, undisturbed
+from netdyno.search.kind import KINDS
+from netdyno.search.load import Axis, axis
+from netdyno.search.mlr import Relevant
+from netdyno.search.schedule import Search
+from netdyno.search.simulated import SimulatedDut
+from netdyno.search.sizes import Size
+from netdyno.search.trial import Ask, Space, run
+from netdyno.search.wanted import Kind, Part, Wanted
+
+TYPICAL = 0.613
+"""Capacity of the DUT, as a share of the highest load, by which the number of trials is told: halving takes
+as many at any."""
+AROUND = 2.0
+"""Seconds that a trial takes besides its phases: daemon, topology and DUTs are set up for each."""
+LONG = 60.0
+"""Least length of a trial of the throughput (RFC 2544 §24)."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a search is expected to take."""
+
+    trials: int
+    seconds: float
+
+
+def prepare(
+    name: str, experiment: Experiment, base: Path, wanted: Wanted, sizes: Sequence[tuple[str, Size]]
+) -> tuple[Search, Estimate]:
+    """A search of a kind over the one leg of an experiment, at each frame size."""
+    kind, leg = KINDS[name], only_leg(experiment, base)
+    if name == "rate" and not table(leg.profile).get("thresholds"):
+        what = "the profile has no thresholds, so that there is nothing a load could fail to keep"
+        fix = "Add thresholds, like {metric: web.delay.response.p99, max: 50ms}"
+        raise Error("ND-104-07", what, at="thresholds", fix=fix)
+    axes = [(label, axis(leg, size)) for label, size in sizes] or [(leg.name, axis(leg))]
+    parts, whole, length = [], 0, 0.0
+    for label, one in axes:
+        space, unit = kind.space(one, wanted)
+        asked = planned(kind, one, space, wanted)
+        # what is said to come is a search in which no trial is disturbed
+        whole += len(asked)
+        length += sum(trial_time(kind, one, ask, wanted) for ask in asked)
+        relevant: dict[str, Relevant] = {}
+        strategy = undisturbed(kind.strategy(one, space, wanted, relevant), spare(len(asked)))
+        part = Part(label, one, space, unit, strategy, len(asked))
+        part.relevant = relevant
+        parts.append(part)
+    return Search(kind, wanted, parts, notes(kind, wanted)), Estimate(whole, length)
+
+
+def only_leg(experiment: Experiment, base: Path) -> LegSpec:
+    """The leg that is searched, with its profile."""
+    if len(experiment.legs) != 1 or experiment.factors:
+        what = f"it has {len(experiment.legs)} legs and {len(experiment.factors)} factors"
+        fix = "A search is of one leg without factors: name a profile, or an experiment with one leg"
+        raise Error("ND-104-07", what, at=experiment.name, fix=fix)
+    leg = experiment.legs[0]
+    return leg.model_copy(update={"profile": resolve_profile(leg.profile, base)})
+
+
+def planned(kind: Kind, one: Axis, space: Space, wanted: Wanted) -> list[Ask]:
+    """The trials that a search takes on a DUT that does the same every time."""
+    dut, asked = SimulatedDut(space.most * TYPICAL), list[Ask]()
+
+    def measure(ask: Ask) -> object:
+        asked.append(ask)
+        if ask.shape == "burst":
+            dut.capacity = space.most * space.seconds * TYPICAL / ask.seconds
+        return dut(ask)
+
+    run(kind.strategy(one, space, wanted, {}), measure)  # type: ignore[arg-type]
+    return asked
+
+
+def trial_time(kind: Kind, one: Axis, ask: Ask, wanted: Wanted) -> float:
+    """Seconds that a trial takes, with all around it."""
+    leg = kind.leg(one, ask, wanted)
+    phases = {"warmup": "2s", "measure": "10s", "drain": "3s"} | table(table(leg.profile).get("phases"))
+    phases |= leg.trial.model_dump(exclude_none=True, exclude={"load"})
+    # what is on its way arrives long before the drain phase is over
+    times = [units.seconds(phases[name]) for name in ("warmup", "measure")]
+    return sum(times) + min(1.0, units.seconds(phases["drain"])) + AROUND
+
+
+def notes(kind: Kind, wanted: Wanted) -> list[str]:
+    """What differs from the standards, with its reason."""
+    found = []
+    if kind.rfc.startswith("RFC 2544") and wanted.seconds < LONG:
+        found.append(
+            f"trials of {wanted.seconds:g} s; RFC 2544 §24 asks for {LONG:g} s or more: --duration {LONG:g}s"
+        )
+    return found

@@ -1,0 +1,47 @@
+"""The search of RFC 2544 §26.1: halve between a load that meets the goal and one that does not.
+
+It begins at the highest load. Trials of a goal before are used again, so that NDR and PDR together take
+fewer than one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from netdyno.search.trial import Ask, Goal, LoadTrial, Space, Strategy
+
+
+def binary(goals: Sequence[Goal], space: Space) -> Strategy:
+    """One goal after the other, each down to the resolution."""
+    seen: list[LoadTrial] = []
+    first = yield Ask(space.most, space.seconds)
+    seen.append(first)
+    for goal in goals:
+        low, high = bounds(goal, seen, space)
+        while high - low > space.resolution * high:
+            load = space.round((low + high) / 2)
+            if not low < load < high:
+                break
+            trial = yield Ask(load, space.seconds)
+            seen.append(trial)
+            if _good(goal, trial):
+                low = load
+            else:
+                high = load
+            if high <= space.bottom:
+                break
+    return "resolution"
+
+
+def bounds(goal: Goal, trials: Sequence[LoadTrial], space: Space) -> tuple[float, float]:
+    """The loads that the goal's edge is between, by trials so far; equal: it is met at the highest load."""
+    high = min((one.load for one in trials if not _good(goal, one)), default=None)
+    if high is None:
+        return space.most, space.most
+    low = max((one.load for one in trials if _good(goal, one) and one.load < high), default=0.0)
+    return low, high
+
+
+def _good(goal: Goal, trial: LoadTrial) -> bool:
+    # a load that our side could not offer is none to search at, whatever came of it
+    return not trial.short and goal.met(trial)

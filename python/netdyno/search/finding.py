@@ -1,0 +1,141 @@
+"""What the trials of a search come to for one goal: a load, the interval of the edge, and what is not known.
+
+The load is the one that RFC 2544 asks for: the highest of which no trial failed the goal, with none
+failing below. The interval is of the edge, the load at which half of the trials meet the goal. On a DUT that
+does the same every time they lie within the resolution of each other; on one that does not, the interval is
+the figure to compare, and the load is a little below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+from netdyno.search.edge import Edge, estimate, near, passes
+from netdyno.search.trial import Goal, LoadTrial, Space, counted
+
+Limit = Literal["dut", "offered", "generator", "lowest"]
+"""What bounds the load from above: the DUT; the highest load that was to be offered; our own generator; or
+nothing was found, as the lowest load fails too."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found of one goal."""
+
+    goal: str
+    load: float | None
+    """The highest load that met the goal in every trial, none failing below; none: there is none."""
+    interval: tuple[float, float] | None
+    """Of the edge; none where nothing failed, or nothing passed."""
+    limit: Limit
+    stop: str
+    """Why the search ended: resolution, trials, disturbed, interrupted."""
+    trials: int
+    """That count."""
+    disturbed: int
+    """That do not, and were measured again."""
+    short: int
+    """Of which our own generator did not offer the load."""
+    failed_near: tuple[int, int] = (0, 0)
+    """At the interval: how many trials failed the goal, of how many."""
+    notes: tuple[str, ...] = field(default=())
+    """What could not be told apart, in words."""
+
+    @property
+    def resolved(self) -> bool:
+        """Whether the search came to its end."""
+        return self.stop == "resolution"
+
+
+def finding(
+    goal: Goal, trials: Sequence[LoadTrial], space: Space, stop: str, shown: Callable[[float], str]
+) -> Finding:
+    """Judge all trials of a search by one goal; `shown` writes a load."""
+    seen = counted(trials)
+    edge = estimate(goal, trials, space)
+    load = passes(goal, trials)
+    short = [one for one in trials if one.short and not one.disturbed]
+    limit: Limit = "dut"
+    if edge is None:
+        limit = "generator" if short else "offered"
+    elif load is None:
+        limit = "lowest"
+    interval, failed, notes = None, (0, 0), []
+    if edge is not None and load is not None:
+        interval, changed = _interval(goal, seen, space, edge, shown)
+        notes += changed
+        at = near(trials, edge, space)
+        failed = (sum(not goal.met(one) for one in at), len(at))
+        wide = (interval[1] - interval[0]) / interval[1] > space.resolution
+        if wide and stop in ("trials", "resolution"):
+            notes.append(
+                f"between {shown(interval[0])} and {shown(interval[1])}; {failed[0]} of {failed[1]} trials "
+                f"there {_failed(goal)} (resolution of {space.resolution:.3g} not reached)"
+            )
+    if short:
+        lowest = min(one.load for one in short)
+        notes.append(f"our own generator did not offer {shown(lowest)}: no evidence against the DUT")
+    if limit == "offered" and load is not None:
+        notes.append(f"nothing failed up to the highest load offered, {shown(load)}")
+    if limit == "lowest":
+        notes.append(f"even the lowest load, {shown(space.bottom)}, failed")
+    if stop == "disturbed":
+        notes.append("too many trials were disturbed: ended before its resolution")
+    return Finding(
+        goal.name,
+        load,
+        interval,
+        limit,
+        stop,
+        trials=len(seen),
+        disturbed=sum(bool(one.disturbed) for one in trials),
+        short=len(short),
+        failed_near=failed,
+        notes=tuple(notes),
+    )
+
+
+SIDES = 2
+"""Trials on each side of the edge that a part must have to be held against another."""
+
+
+def _both(goal: Goal, trials: Sequence[LoadTrial]) -> bool:
+    met = sum(goal.met(one) for one in trials)
+    return min(met, len(trials) - met) >= SIDES
+
+
+def _failed(goal: Goal) -> str:
+    """What a trial did that did not meet a goal."""
+    if goal.ratio is None:
+        return "did not keep the thresholds"
+    return f"lost more than {goal.ratio:.3g}" if goal.ratio else "lost frames"
+
+
+def _interval(
+    goal: Goal, seen: Sequence[LoadTrial], space: Space, edge: Edge, shown: Callable[[float], str]
+) -> tuple[tuple[float, float], list[str]]:
+    """The interval; where parts of the trials contradict each other it spans both, and that is said."""
+    low, high = edge.interval()
+    half = len(seen) // 2
+    after_failure = [now for before, now in pairwise(seen) if not goal.met(before)]
+    after_pass = [now for before, now in pairwise(seen) if goal.met(before)]
+    notes = []
+    for one, other, words in (
+        (seen[:half], seen[half:], "the DUT changed during the search: {a} in its first half, {b} after"),
+        (
+            after_pass,
+            after_failure,
+            "the DUT depends on the trial before: {a} after a pass, {b} after a failure",
+        ),
+    ):
+        # a part without trials on both sides says little: where a search goes next follows from what came
+        parts = [estimate(goal, part, space) if _both(goal, part) else None for part in (one, other)]
+        spans = [part.interval() for part in parts if part is not None]
+        if len(spans) == 2 and (spans[0][1] < spans[1][0] or spans[1][1] < spans[0][0]):
+            texts = [f"{shown(a)} to {shown(b)}" for a, b in spans]
+            notes.append(words.format(a=texts[0], b=texts[1]))
+            low, high = min(low, spans[0][0], spans[1][0]), max(high, spans[0][1], spans[1][1])
+    return (low, high), notes

@@ -1,0 +1,16 @@
+"""Kinds of searches, one a file; `netdyno bench` has a verb for each."""
+
+from __future__ import annotations
+
+from netdyno.search.kind.back_to_back import BackToBack
+from netdyno.search.kind.latency import Latency
+from netdyno.search.kind.loss import Loss
+from netdyno.search.kind.recovery import Recovery
+from netdyno.search.kind.reset import Reset
+from netdyno.search.kind.throughput import Rate, Throughput
+from netdyno.search.wanted import Kind
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind for kind in (Throughput(), Loss(), BackToBack(), Latency(), Recovery(), Reset(), Rate())
+}
+"""By name."""

@@ -1,0 +1,72 @@
+"""Latency at throughput (RFC 2544 §26.2, RFC 8219 §7): the load is found, then held for longer trials.
+
+RFC 2544 takes one tagged frame of each of 20 trials of 120 s. Here every frame is measured, from the time at
+which it was due; typical latency (median) and worst-case latency (99.9th percentile) are those of RFC 8219
+§7.2.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from netdyno.core.search import SearchFinding
+from netdyno.search import strategies
+from netdyno.search.edge import passes
+from netdyno.search.kind.throughput import Throughput, reported
+from netdyno.search.load import Axis
+from netdyno.search.mlr import Relevant
+from netdyno.search.trial import Ask, Goal, LoadTrial, Space, Strategy, counted, first
+from netdyno.search.wanted import Part, Wanted
+
+SEARCHING = 4
+"""Trials of the search are shorter than those that latency is taken from by this."""
+
+
+class Latency(Throughput):
+    """At the highest load without loss, or at a share of the highest load."""
+
+    name = "latency"
+    rfc = "RFC 2544 §26.2"
+
+    def strategy(self, axis: Axis, space: Space, wanted: Wanted, relevant: dict[str, Relevant]) -> Strategy:
+        """The search, then the trials at what it found."""
+        return held(wanted, space, relevant)
+
+    def judge(self, part: Part, wanted: Wanted) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
+        """The mean over the trials that were held, of each figure."""
+        found = [] if wanted.at else [reported(part, wanted, 0)]
+        at = at_last(part.trials, part.space)
+        names = dict.fromkeys(name for one in at for name in one.figures)
+        figures = {"load": at[0].load, "trials": float(len(at))} if at else {}
+        for name in names:
+            figures[name] = statistics.fmean(one.figures[name] for one in at if name in one.figures)
+        return found, figures
+
+
+def held(wanted: Wanted, space: Space, relevant: dict[str, Relevant], shape: str = "") -> Strategy:
+    """Find the load, unless it is given, and hold it as often as asked."""
+    seen: list[LoadTrial] = []
+    load: float | None = None if wanted.at is None else space.most * wanted.at
+    if load is None:
+        short = replace(space, seconds=space.seconds / SEARCHING)
+        why = yield from first(strategies.made(wanted, short, relevant), seen)
+        load = lowest(wanted.goals, seen)
+        if load is None or why == "disturbed":
+            return why
+    for _ in range(max(1, wanted.repeat)):
+        yield Ask(load, space.seconds, shape)
+    return "resolution"
+
+
+def lowest(goals: Sequence[Goal], seen: Sequence[LoadTrial]) -> float | None:
+    """The load that meets every goal."""
+    loads = [passes(goal, seen) for goal in goals]
+    return None if None in loads else min(load for load in loads if load is not None)
+
+
+def at_last(trials: Sequence[LoadTrial], space: Space) -> list[LoadTrial]:
+    """The trials of full length at the load that was held: the last ones."""
+    seen = [one for one in counted(trials) if one.seconds >= space.seconds]
+    return [one for one in seen if one.load == seen[-1].load] if seen else []

@@ -1,0 +1,79 @@
+"""Reset: for how long a DUT forwards nothing when it is started anew (RFC 2544 §26.6, RFC 6201).
+
+The DUT is stopped and started by its driver while frames are sent at a steady rate. The time is the number
+of lost frames over the rate (RFC 6201, frame-loss method).
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from netdyno import units
+from netdyno.core.search import SearchFinding
+from netdyno.errors import Error
+from netdyno.experiment.trial import Action
+from netdyno.lab.dut import Dut
+from netdyno.search.kind.latency import held
+from netdyno.search.kind.throughput import Throughput, reported
+from netdyno.search.load import Axis
+from netdyno.search.mlr import Relevant
+from netdyno.search.trial import Ask, Space, Strategy, counted
+from netdyno.search.wanted import Part, Wanted
+
+SHAPE = "reset"
+WHEN = 0.25
+"""Of the measure phase: what remains must be longer than the reset."""
+
+
+class Reset(Throughput):
+    """The time that a restart of the DUT takes."""
+
+    name = "reset"
+    rfc = "RFC 6201"
+
+    def space(self, axis: Axis, wanted: Wanted) -> tuple[Space, str]:
+        """That of the throughput, which comes first unless a share is given."""
+        if len(axis.leg.duts) != 1:
+            what = f"the leg has {len(axis.leg.duts)} devices under test, and one is to be started anew"
+            fix = "Give an experiment with one leg and one dut"
+            raise Error("ND-104-07", what, at=f"legs.{axis.leg.name}.duts", fix=fix)
+        return super().space(axis, wanted)
+
+    def strategy(self, axis: Axis, space: Space, wanted: Wanted, relevant: dict[str, Relevant]) -> Strategy:
+        """The throughput, unless a share is given, and resets."""
+        return held(wanted, space, relevant, SHAPE)
+
+    def actions(self, axis: Axis, ask: Ask) -> tuple[Action, ...]:
+        """The DUT is started anew."""
+        if ask.shape != SHAPE:
+            return ()
+        (name,) = axis.leg.duts
+        warmup = dict(axis.leg.trial.model_dump(exclude_none=True)).get("warmup")
+        profile = axis.leg.profile if isinstance(axis.leg.profile, dict) else {}
+        before = warmup or dict(profile.get("phases") or {}).get("warmup", "2s")
+        return (Action(units.seconds(str(before)) + ask.seconds * WHEN, name, restart),)
+
+    def judge(self, part: Part, wanted: Wanted) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
+        """The mean time over the resets, and the longest."""
+        found = [] if wanted.at else [reported(part, wanted, 0)]
+        resets = [one for one in counted(part.trials) if one.shape == SHAPE]
+        times = [reset_time(one.lost, one.sent, one.seconds) for one in resets]
+        if not times:
+            return found, {}
+        return found, {
+            "reset_time": statistics.fmean(times),
+            "reset_time.max": max(times),
+            "trials": float(len(times)),
+        }
+
+
+def reset_time(lost: int, sent: int, seconds: float) -> float:
+    """Lost frames over the rate at which they were sent."""
+    return lost / (sent / seconds) if sent else seconds
+
+
+def restart(dut: Dut) -> None:
+    """Stop a DUT and start it with the same settings."""
+    dut.teardown()
+    dut.setup()

@@ -1,0 +1,85 @@
+"""Throughput: the highest load of which no frame, or at most a share, is lost (RFC 2544 §26.1, RFC 9971)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from netdyno.core.search import SearchFinding
+from netdyno.experiment.spec import LegSpec
+from netdyno.experiment.trial import Action
+from netdyno.search import strategies, words
+from netdyno.search.finding import finding
+from netdyno.search.load import Axis
+from netdyno.search.mlr import Relevant
+from netdyno.search.trial import Ask, Space, Strategy
+from netdyno.search.wanted import Part, Wanted
+
+
+class Throughput:
+    """Of a profile, at each frame size."""
+
+    name = "throughput"
+    rfc = "RFC 2544 §26.1"
+    exact = False
+
+    def space(self, axis: Axis, wanted: Wanted) -> tuple[Space, str]:
+        """Up to the load of the profile."""
+        space = Space(axis.most, wanted.resolution, wanted.seconds, step=axis.step)
+        return space, axis.unit
+
+    def strategy(self, axis: Axis, space: Space, wanted: Wanted, relevant: dict[str, Relevant]) -> Strategy:
+        """As asked."""
+        return strategies.made(wanted, space, relevant)
+
+    def leg(self, axis: Axis, ask: Ask, wanted: Wanted) -> LegSpec:
+        """The profile at that load."""
+        return axis.at(ask.load, ask.seconds)
+
+    def actions(self, axis: Axis, ask: Ask) -> tuple[Action, ...]:
+        """None."""
+        return ()
+
+    def judge(self, part: Part, wanted: Wanted) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
+        """A finding for each goal."""
+        return [reported(part, wanted, number) for number in range(len(wanted.goals))], {}
+
+
+class Rate(Throughput):
+    """The highest load of a profile at which its thresholds hold."""
+
+    name = "rate"
+    rfc = ""
+
+
+def reported(
+    part: Part, wanted: Wanted, number: int, shape: str = "", unit: str = "", space: Space | None = None
+) -> SearchFinding:
+    """What was found of one goal, as the result has it."""
+    goal, axis = wanted.goals[number], part.axis
+    found = finding(
+        goal,
+        [one for one in part.trials if one.shape == shape],
+        space or part.space,
+        part.stop or "interrupted",
+        lambda one: words.load(one, unit or part.unit),
+    )
+    relevant = part.relevant.get(goal.name)
+    in_frames = found.load is not None and (unit or part.unit) == "frames/s"
+    return SearchFinding(
+        goal=goal.name,
+        words=goal.words,
+        loss_ratio=goal.ratio,
+        load=found.load,
+        bits=axis.bits(found.load) if in_frames and found.load is not None else None,
+        line=found.load / axis.line if in_frames and found.load is not None and axis.line else None,
+        interval=found.interval,
+        bounds=(relevant.lower, relevant.upper) if relevant else None,
+        conditional=relevant.conditional if relevant else None,
+        limit=found.limit,
+        stop=found.stop,
+        trials=found.trials,
+        disturbed=found.disturbed,
+        short=found.short,
+        failed_near=found.failed_near,
+        notes=list(found.notes),
+    )

@@ -1,0 +1,133 @@
+"""From a trial of the experiment system to what strategies see of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from netdyno.core.model import Distribution, GroupResult
+from netdyno.core.result import Repetition
+from netdyno.errors import Error
+from netdyno.search.trial import Ask, LoadTrial
+from netdyno.stats import hdr
+from netdyno.stats.pairs import Limits
+from netdyno.stats.threshold import judge
+from netdyno.units import bound
+
+OURS = frozenset({"ND-90-01", "ND-90-04", "ND-90-21"})
+"""Reasons of invalidity that say that we, or a link that we make, cannot carry the load."""
+BURST = 10e6
+"""How late the generator may be at most, in nanoseconds, for a loss to be the DUT's."""
+
+
+def observed(
+    ask: Ask,
+    repetition: Repetition,
+    profile: Mapping[str, Any],
+    number: int,
+    limits: Limits | None = None,
+    *,
+    exact: bool = False,
+) -> LoadTrial:
+    """What one trial showed of a load.
+
+    `exact`: how much was lost matters, and not only whether it is more than a goal allows.
+    """
+    counts = [(group, *_lost(group)) for group in repetition.groups]
+    judged = [one for one in counts if one[2] is not None]
+    if not judged:
+        raise Error(
+            "ND-104-07",
+            "no group of the profile is told whether its messages arrive, so that loss is not known",
+            fix="Use a group whose messages come back or are confirmed",
+        )
+    sent = sum(sent for _, sent, _ in judged)
+    lost = sum(lost or 0 for _, _, lost in judged)
+    broken = tuple(
+        str(one["metric"])
+        for one in profile.get("thresholds") or []
+        if not judge("", one, [repetition]).passed
+    )
+    short = any(reason.code in OURS for reason in repetition.validity.reasons)
+    bad = bool(lost or broken)
+    return LoadTrial(
+        load=ask.load,
+        seconds=ask.seconds,
+        sent=sent,
+        lost=lost,
+        broken=broken,
+        short=short,
+        disturbed=""
+        if short
+        else _disturbed(repetition, profile, bad, lost / sent if sent else 0.0, limits or Limits(), exact),
+        figures=_figures(repetition),
+        number=number,
+        shape=ask.shape,
+    )
+
+
+def _lost(group: GroupResult) -> tuple[int, int | None]:
+    """What a group sent, and lost of it on the way; our own receive queue's losses are none of the DUT's."""
+    counts = group.measured
+    if group.loss is None and counts.messages_sent:
+        return counts.messages_sent, None
+    lost = counts.messages_sent - counts.messages_delivered - counts.receive_drops
+    # nothing was sent of a group that failed before it could
+    return max(counts.messages_sent, counts.messages_intended and 1), max(
+        0, lost, (not counts.messages_sent) and 1
+    )
+
+
+def _disturbed(
+    repetition: Repetition, profile: Mapping[str, Any], bad: bool, share: float, limits: Limits, exact: bool
+) -> str:
+    """What disturbed a trial, by no fault of the DUT; nothing if nothing did."""
+    if repetition.steal is not None and repetition.steal > limits.steal:
+        return f"steal {repetition.steal:.0%}"
+    if reasons := repetition.validity.reasons:
+        return "; ".join(dict.fromkeys(reason.what for reason in reasons))
+    # a generator that was late sends what fell due at once: what a DUT loses of such a burst is no evidence,
+    # while a DUT that loses nothing of it has done more than was asked
+    limit = min(BURST, bound((profile.get("validity") or {}).get("lateness_p99", BURST)))
+    late = max((group.lateness.max for group in repetition.groups), default=0.0)
+    if bad and late > limit and (exact or share <= _sent_late(repetition, limit)):
+        return f"the generator was late by {late / 1e6:.3g} ms and sent a burst"
+    return ""
+
+
+def _sent_late(repetition: Repetition, limit: float) -> float:
+    """The share of the frames that was sent in such bursts: of more loss they cannot be the reason."""
+    # a tenth of the limit: a burst is as long as its first frame is late, and its last frame is hardly so
+    return max((_later_than(group.lateness, limit / 10) for group in repetition.groups), default=0.0)
+
+
+def _later_than(lateness: Distribution, limit: float) -> float:
+    """The share of values above a limit; where only quantiles are known, at most."""
+    if lateness.count and lateness.hdr:
+        counts = hdr.decode(lateness.hdr)
+        return _share_above(counts, limit)
+    shares = {"p50": 0.5, "p90": 0.1, "p99": 0.01, "p999": 0.001}
+    return min((share for name, share in shares.items() if getattr(lateness, name) <= limit), default=1.0)
+
+
+def _share_above(counts: Any, limit: float) -> float:
+    whole = max(1, counts.get_total_count())
+    above = sum(
+        item.count_added_in_this_iter_step
+        for item in counts.get_recorded_iterator()
+        if item.value_iterated_to > limit
+    )
+    return float(above / whole)
+
+
+def _figures(repetition: Repetition) -> dict[str, float]:
+    """What else was measured, in a few numbers; delays in nanoseconds."""
+    found: dict[str, float] = {}
+    for group in repetition.groups:
+        for name, delay in group.delays.items():
+            if delay.count:
+                for stat in ("min", "mean", "p50", "p99", "p999", "max"):
+                    found[f"{group.name}.{name}.{stat}"] = float(getattr(delay, stat))
+                if delay.pdv is not None:
+                    found[f"{group.name}.{name}.pdv"] = delay.pdv
+    return found

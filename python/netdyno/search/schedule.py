@@ -1,0 +1,154 @@
+"""A search as a schedule of the experiment system: each load is a leg; what comes back decides the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from netdyno.core.result import Result
+from netdyno.core.search import SearchPart, SearchReport, SearchTrial
+from netdyno.experiment.schedule import Place
+from netdyno.experiment.spec import Variant
+from netdyno.experiment.trial import Outcome
+from netdyno.search.edge import CONFIDENCE
+from netdyno.search.observe import observed
+from netdyno.search.trial import Ask, LoadTrial
+from netdyno.search.wanted import Kind, Part, Wanted
+
+
+class Search:
+    """The parts of a search, one after the other."""
+
+    def __init__(self, kind: Kind, wanted: Wanted, parts: Sequence[Part], notes: Sequence[str] = ()) -> None:
+        self.kind, self.wanted, self.parts = kind, wanted, parts
+        self.planned = sum(part.planned for part in parts)
+        self.notes = list(notes)
+        self._ask: Ask | None = None
+        self._at = 0
+        self._number = 0
+        self._tried: dict[str, int] = {}
+
+    @property
+    def strategy(self) -> str:
+        """How loads are chosen, in a word."""
+        if self.kind.name == "loss":
+            return "steps"
+        return "none" if self.wanted.at is not None else self.wanted.strategy
+
+    @property
+    def variants(self) -> Sequence[Variant]:
+        """None is known before the first trial."""
+        return ()
+
+    def next(self) -> Place | None:
+        """The trial that the strategy of the part at hand asks for."""
+        while self._at < len(self.parts):
+            part = self.parts[self._at]
+            if self._ask is None and not part.stop:
+                self._step(part, None)
+            if self._ask is not None:
+                return self._place(part, self._ask)
+            self._at += 1
+        return None
+
+    def _step(self, part: Part, seen: LoadTrial | None) -> None:
+        try:
+            self._ask = next(part.strategy) if seen is None else part.strategy.send(seen)
+        except StopIteration as end:
+            self._ask, part.stop = None, str(end.value or "resolution")
+
+    def _place(self, part: Part, ask: Ask) -> Place:
+        self._number += 1
+        leg = self.kind.leg(part.axis, ask, self.wanted)
+        name = leg_name(part, ask)
+        assert isinstance(leg.profile, dict)
+        levels = {"load": ask.load, "unit": _unit(part, ask)}
+        if part.axis.frame:
+            levels["frame"] = part.axis.frame
+        self._tried[name] = self._tried.get(name, 0) + 1
+        left = sum(one.planned for one in self.parts[self._at + 1 :])
+        expected = max(self._number, self._number - len(part.trials) - 1 + part.planned + left)
+        return Place(
+            Variant(name, leg, leg.profile, levels),
+            self._tried[name],
+            0,
+            expected,
+            self.kind.actions(part.axis, ask),
+        )
+
+    def tell(self, place: Place, outcome: Outcome) -> None:
+        """Let the strategy know."""
+        part, ask = self.parts[self._at], self._ask
+        if ask is None or outcome.repetition is None or outcome.error is not None:
+            return
+        seen = observed(ask, outcome.repetition, place.variant.profile, self._number, exact=self.kind.exact)
+        part.trials.append(seen)
+        part.legs[seen.number] = place.variant.name
+        part.repetitions[seen.number] = outcome.repetition
+        self._step(part, seen)
+
+    def conclude(self, result: Result) -> None:
+        """The section `search` of the result."""
+        parts = [self._reported(part) for part in self.parts if part.trials]
+        self.notes += [said for part in self.parts if (said := _ended_early(part))]
+        done = all(part.stop and part.stop != "disturbed" for part in self.parts)
+        result.search = SearchReport(
+            kind=self.kind.name,
+            strategy=self.strategy,
+            unit=self.parts[0].unit,
+            resolution=self.wanted.resolution,
+            confidence=CONFIDENCE,
+            seconds=self.wanted.seconds,
+            planned=self.planned,
+            valid=done and not result.interrupted and bool(parts),
+            parts=parts,
+            notes=self.notes,
+        )
+
+    def _reported(self, part: Part) -> SearchPart:
+        findings, figures = self.kind.judge(part, self.wanted)
+        return SearchPart(
+            name=part.name,
+            frame=part.axis.frame,
+            most=part.space.most,
+            line=part.axis.line,
+            findings=list(findings),
+            figures=dict(figures),
+            trials=[self._trial(part, one) for one in part.trials],
+        )
+
+    def _trial(self, part: Part, one: LoadTrial) -> SearchTrial:
+        why = one.disturbed or ("our generator did not offer the load" if one.short else "")
+        return SearchTrial(
+            number=one.number,
+            leg=part.legs[one.number],
+            load=one.load,
+            seconds=one.seconds,
+            sent=one.sent,
+            lost=one.lost,
+            loss=one.loss,
+            met=[goal.name for goal in self.wanted.goals if goal.met(one)],
+            broken=list(one.broken),
+            counts=not why,
+            why=why,
+        )
+
+
+def _ended_early(part: Part) -> str:
+    """That a part did not come to its end, and what most of its trials were lost to."""
+    lost = [one.disturbed for one in part.trials if one.disturbed]
+    if part.stop != "disturbed":
+        return ""
+    return f"{part.name}: ended early, as {len(lost)} trials were disturbed, the last one: {lost[-1]}"
+
+
+def _unit(part: Part, ask: Ask) -> str:
+    return "frames" if ask.shape == "burst" else part.unit
+
+
+def leg_name(part: Part, ask: Ask) -> str:
+    """Of the leg of one load: `64B@load=11800000`; the name of the part alone tells parts apart."""
+    shape = f",{ask.shape}" if ask.shape else ""
+    whole = f"{ask.load:.0f}" if ask.load >= 1000 else f"{ask.load:.6g}"
+    # trials of another length at a load are not its repetitions
+    length = "" if ask.seconds == part.space.seconds else f",{ask.seconds:g}s"
+    return f"{part.name}@load={whole}{length}{shape}"

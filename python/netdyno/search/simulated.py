@@ -1,0 +1,74 @@
+"""DUTs whose capacity is known: for tests of searches, and of what misleads them.
+
+A DUT forwards up to its capacity and loses the rest. In each trial the capacity differs a little (noise);
+over the trials it may go up or down (drift); after an overload it may be lower for one trial (hysteresis).
+And some trials lose frames because the machine was disturbed, which its counters tell.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from netdyno.search.trial import Ask, LoadTrial
+from netdyno.stats.pairs import Limits, disturbed
+
+
+@dataclass
+class SimulatedDut:
+    """A DUT with a known capacity, tried at a load."""
+
+    capacity: float
+    """Frames per second that it forwards, at the first trial."""
+    noise: float = 0.0
+    """Standard deviation of its capacity from trial to trial, as a share of it."""
+    drift: float = 0.0
+    """By how much its capacity grows from trial to trial, as a share of it."""
+    hysteresis: float = 0.0
+    """By how much it is lower in the trial after an overload, as a share of it."""
+    steal: float = 0.0
+    """Share of the trials in which the hypervisor takes the processors away."""
+    offered: float = float("inf")
+    """The highest load that our own generator can offer."""
+    seed: int = 1
+    trials: int = 0
+    """How many there were."""
+    _overloaded: bool = False
+    _random: random.Random = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Everything drawn follows from the seed."""
+        self._random = random.Random(self.seed)
+
+    @property
+    def truth(self) -> float:
+        """The middle of its capacity in the next trial, without noise."""
+        return self.capacity * (1 + self.drift * self.trials)
+
+    def __call__(self, ask: Ask) -> LoadTrial:
+        """One trial."""
+        capacity = self.truth * (1 + self._random.gauss(0, self.noise))
+        if self._overloaded:
+            capacity *= 1 - self.hysteresis
+        self.trials += 1
+        load = min(ask.load, self.offered)
+        self._overloaded = load > capacity
+        sent = max(1, round(load * ask.seconds))
+        lost = max(0, sent - round(capacity * ask.seconds)) if load > capacity else 0
+        counters: Mapping[str, float] = {"cpu.all": 1000.0, "cpu.steal": 0.0}
+        if self._random.random() < self.steal:
+            # a burst that followed a pause is lost, whatever the load
+            lost = max(lost, round(sent * self._random.uniform(0.001, 0.1)))
+            counters = {"cpu.all": 1000.0, "cpu.steal": self._random.uniform(60.0, 300.0)}
+        return LoadTrial(
+            load=ask.load,
+            seconds=ask.seconds,
+            sent=sent,
+            lost=min(lost, sent),
+            broken=("simulated.loss",) if lost else (),
+            short=load < ask.load * 0.99,
+            disturbed=disturbed(counters, ask.seconds, Limits()),
+            number=self.trials,
+            shape=ask.shape,
+        )

@@ -1,0 +1,70 @@
+"""Frame sizes that standards ask for, and the mean size of what a profile sends; bytes with FCS."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from netdyno import units
+from netdyno.errors import Error
+
+RFC2544 = (64, 128, 256, 512, 1024, 1280, 1518)
+"""RFC 2544 §9.1, Ethernet."""
+IPV6 = (84, 128, 256, 512, 768, 1024, 1280, 1518)
+"""RFC 8219 §5.1. 84 bytes are the smallest frame of IPv6 with the payload that IPv4 has room for in 64."""
+JUMBO = (1522, 2048, 4096, 8192, 9216)
+"""RFC 5180 §5.1.1, where the media take them."""
+NAMED: Mapping[str, tuple[int, ...]] = {"rfc2544": RFC2544, "ipv6": IPV6, "jumbo": JUMBO}
+IMIX = ((64, 7), (594, 4), (1518, 1))
+"""What `{imix: {}}` of a profile sends: sizes and weights."""
+GENOME = dict(
+    zip("abcdefghijz", (64, 128, 256, 512, 1024, 1280, 1518, 2112, 9000, 16_000, 1518), strict=True)
+)
+"""Letters of an IMIX genome (RFC 6985)."""
+LEAST, MOST = 64, 16_000
+WIRE = 20
+"""Bytes on the wire besides: preamble and gap between frames."""
+HEADERS = {4: 14 + 20 + 8 + 4, 6: 14 + 40 + 8 + 4}
+"""Ethernet with FCS, IP and UDP around the payload of a stream, by version of IP."""
+
+Size = Mapping[str, Any]
+"""As `frame.size` of a profile has it: `{"fixed": "64B"}`, `{"imix": {}}`."""
+
+
+def read(text: str) -> list[tuple[str, Size]]:
+    """Sizes as they stand behind --sizes: `64,512`, `rfc2544`, `ipv6,jumbo`, `imix`, `genome:aaadg`."""
+    found: dict[str, Size] = {}
+    for word in (part.strip() for part in text.split(",")):
+        if word in NAMED:
+            found |= {f"{size}B": {"fixed": f"{size}B"} for size in NAMED[word]}
+        elif word == "imix":
+            found["imix"] = {"imix": {}}
+        elif word.startswith("genome:") and word[7:] and set(word[7:]) <= GENOME.keys():
+            found[f"genome-{word[7:]}"] = {"genome": word[7:]}
+        elif word.removesuffix("B").isdigit() and LEAST <= int(word.removesuffix("B")) <= MOST:
+            size = int(word.removesuffix("B"))
+            found[f"{size}B"] = {"fixed": f"{size}B"}
+        else:
+            fix = f"Use bytes from {LEAST} to {MOST:,} with FCS, {', '.join(NAMED)}, imix or genome:LETTERS"
+            raise Error("ND-104-04", f"{word!r} is no frame size", at="--sizes", fix=f"{fix}, with commas")
+    return list(found.items())
+
+
+def mean(size: Size) -> float | None:
+    """The mean size of frames, with FCS; none where it cannot be said here."""
+    match size:
+        case {"fixed": one}:
+            return units.bound(one)
+        case {"imix": _}:
+            return _weighted(IMIX)
+        case {"mix": [*shares]}:
+            return _weighted([(units.bound(one["size"]), float(one["weight"])) for one in shares])
+        case {"genome": str(letters)} if letters and set(letters) <= GENOME.keys():
+            return sum(GENOME[letter] for letter in letters) / len(letters)
+        case {"random": {"from": low, "to": high}}:
+            return (units.bound(low) + units.bound(high)) / 2
+    return None
+
+
+def _weighted(shares: Any) -> float:
+    return float(sum(size * weight for size, weight in shares) / sum(weight for _, weight in shares))

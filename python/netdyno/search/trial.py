@@ -1,0 +1,135 @@
+"""What strategies and the trials that they ask for say to each other. Pure: no clock, no I/O.
+
+A strategy is a generator: it yields the load that it wants tried, and is sent what the trial showed. The
+load axis has a unit (frames per second, flows per second, devices, frames of a burst); strategies need not
+know which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A trial that a strategy wants."""
+
+    load: float
+    seconds: float
+    shape: str = ""
+    """How the load is offered, where it is not steady: `burst`, `recovery`, `reset`."""
+
+
+@dataclass(frozen=True)
+class LoadTrial:
+    """What one trial showed at one load."""
+
+    load: float
+    """The intended load, in the unit of the axis."""
+    seconds: float
+    """How long it was offered."""
+    sent: int
+    """What our side offered: frames, or messages."""
+    lost: int
+    """What of it did not come back."""
+    broken: tuple[str, ...] = ()
+    """Thresholds of the profile that did not hold."""
+    short: bool = False
+    """Our own generator did not offer the load: it bounds us, and says nothing of the DUT."""
+    disturbed: str = ""
+    """What disturbed it, by no fault of the DUT; nothing: nothing did."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """Whatever else was measured."""
+    number: int = 0
+    """Its place in the order in which all ran, from 1."""
+    shape: str = ""
+    """As it was asked for."""
+
+    @property
+    def loss(self) -> float:
+        """Share of what was offered that did not come back; nothing offered is all lost."""
+        return self.lost / self.sent if self.sent else 1.0
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a load is to meet: a predicate on a trial."""
+
+    name: str
+    met: Callable[[LoadTrial], bool] = field(compare=False)
+    words: str = ""
+    """What it means, in words that continue "the highest load …"."""
+    ratio: float | None = None
+    """The loss ratio that it allows; none where it is of another kind."""
+
+
+def loss_goal(name: str, ratio: float) -> Goal:
+    """The highest load of which at most this share is lost; 0: no frame (RFC 2544 §26.1)."""
+    words = f"with at most {ratio:.4g} lost" if ratio else "without a lost frame"
+    return Goal(name, lambda seen: seen.loss <= ratio, words, ratio)
+
+
+def threshold_goal() -> Goal:
+    """The highest load at which every threshold of the profile holds."""
+    return Goal("thresholds", lambda seen: not seen.broken, "that keeps the thresholds")
+
+
+@dataclass(frozen=True)
+class Space:
+    """Where to look: the loads there are, and how fine."""
+
+    most: float
+    """The highest load to try: what the medium carries, or what the profile says."""
+    resolution: float = 0.005
+    """How far apart the bounds may be in the end, as a share of the upper one."""
+    seconds: float = 10.0
+    """Length of a trial."""
+    least: float = 0.0
+    """The lowest load to try; 0: the resolution's share of the highest."""
+    step: float = 0.0
+    """Loads are whole multiples of it; 0: any load."""
+
+    @property
+    def bottom(self) -> float:
+        """The lowest load to try."""
+        return max(self.least or self.most * self.resolution, self.step)
+
+    def round(self, load: float) -> float:
+        """The nearest load there is."""
+        # loads that are meant to be the same are the same: trials at a load are counted together
+        fine = self.step or self.most * self.resolution / 8
+        steps = round(load / fine)
+        return min(self.most, max(self.bottom, steps * fine))
+
+
+Strategy = Generator[Ask, LoadTrial, str]
+"""Yields what it wants tried and is sent what that showed; returns why it stopped."""
+
+
+def run(strategy: Strategy, measure: Callable[[Ask], LoadTrial]) -> tuple[list[LoadTrial], str]:
+    """Drive a strategy to its end: all trials in order, and why it stopped."""
+    seen: list[LoadTrial] = []
+    try:
+        ask = next(strategy)
+        while True:
+            seen.append(measure(ask))
+            ask = strategy.send(seen[-1])
+    except StopIteration as end:
+        return seen, str(end.value or "")
+
+
+def first(strategy: Strategy, seen: list[LoadTrial]) -> Strategy:
+    """A strategy as the first part of another one; its trials are added to `seen`."""
+    try:
+        ask = next(strategy)
+        while True:
+            seen.append((yield ask))
+            ask = strategy.send(seen[-1])
+    except StopIteration as end:
+        return str(end.value or "")
+
+
+def counted(trials: Sequence[LoadTrial]) -> list[LoadTrial]:
+    """The trials that are evidence: not disturbed, and with the load that was asked for."""
+    return [one for one in trials if not one.disturbed and not one.short]

@@ -1,0 +1,78 @@
+"""What somebody asks of a search, and what a kind of search is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from netdyno.core.result import Repetition
+from netdyno.core.search import SearchFinding
+from netdyno.experiment.spec import LegSpec
+from netdyno.experiment.trial import Action
+from netdyno.search.load import Axis
+from netdyno.search.mlr import Relevant
+from netdyno.search.trial import Ask, Goal, LoadTrial, Space, Strategy
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Options of a search."""
+
+    goals: tuple[Goal, ...]
+    strategy: str = "binary"
+    resolution: float = 0.005
+    seconds: float = 10.0
+    """Length of a trial."""
+    repeat: int = 12
+    """Trials near the edge, for each goal; of latency and the like, how often each is measured."""
+    step: float = 0.1
+    """Of a loss curve, as a share of the highest load."""
+    at: float | None = None
+    """Latency, recovery and reset: the load as a share of the highest, in place of a search for it."""
+
+
+@dataclass
+class Part:
+    """The search at one frame size, under way."""
+
+    name: str
+    axis: Axis
+    space: Space
+    unit: str
+    strategy: Strategy
+    planned: int
+    trials: list[LoadTrial] = field(default_factory=list)
+    legs: dict[int, str] = field(default_factory=dict)
+    """Which leg has a trial, by the trial's number."""
+    repetitions: dict[int, Repetition] = field(default_factory=dict)
+    """Kept where a kind needs more of a trial than strategies do."""
+    relevant: dict[str, Relevant] = field(default_factory=dict)
+    """What MLRsearch reports."""
+    stop: str = ""
+    """Why it ended; empty: it did not."""
+
+
+class Kind(Protocol):
+    """A kind of search: which loads it tries, how it offers one, and what it makes of the trials."""
+
+    name: str
+    rfc: str
+    """The section that it follows."""
+    exact: bool
+    """Whether how much is lost matters, and not only whether it is more than a goal allows."""
+
+    def space(self, axis: Axis, wanted: Wanted) -> tuple[Space, str]:
+        """Where it looks, and the unit of its loads."""
+
+    def strategy(self, axis: Axis, space: Space, wanted: Wanted, relevant: dict[str, Relevant]) -> Strategy:
+        """What it tries."""
+
+    def leg(self, axis: Axis, ask: Ask, wanted: Wanted) -> LegSpec:
+        """The leg that offers a load."""
+
+    def actions(self, axis: Axis, ask: Ask) -> tuple[Action, ...]:
+        """What is done to the DUT during a trial."""
+
+    def judge(self, part: Part, wanted: Wanted) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
+        """Findings, and further figures."""

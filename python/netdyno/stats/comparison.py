@@ -1,0 +1,239 @@
+"""Is B better than A, worse, or the same? Judged over pairs of trials; pure.
+
+The verdict is read off the interval, which is that of the test, corrected for all that was tested: a metric
+is better or worse where it excludes no change, and nowhere else. For a win a counter that says how it came
+about must have moved too. A loss needs no explanation. Where too few pairs count for any difference to be
+shown, that is the verdict.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from netdyno.stats.estimate import mean
+from netdyno.stats.observation import Metric
+from netdyno.stats.paired import Effect, detectable, effect, least_pairs, signed_rank
+from netdyno.stats.pairs import Pair, both, lost, valid
+from netdyno.stats.unpaired import among, holm
+
+
+class Verdict(StrEnum):
+    """What is known of a difference."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    UNEXPLAINED = "unexplained"
+    """It would be a win, but no counter of the mechanism moved."""
+    NO_EFFECT = "no effect"
+    """Whatever the difference is, it is too small to matter."""
+    NOT_SHOWN = "not shown"
+    """It may be something or nothing: more pairs would tell."""
+    TOO_FEW = "too few pairs"
+    """Whatever they had shown, so few pairs can prove nothing."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A counter of the mechanism."""
+
+    name: str
+    a: float
+    b: float
+    """Means over trials."""
+    p: float
+    moved: bool
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is known of one metric."""
+
+    metric: Metric
+    effect: Effect
+    p_holm: float
+    detectable: float
+    """The least change that these pairs could find."""
+    verdict: Verdict
+
+    def shown(self, by: float) -> str:
+        """A change of the metric: a share, or a difference where ratios mean nothing."""
+        if self.effect.absolute:
+            return f"{by:+,.4g}"
+        return f"{by:+.1%}" if by < 1 else f"× {1 + by:.3g}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A and B over all metrics."""
+
+    findings: tuple[Finding, ...]
+    counters: tuple[Moved, ...]
+    pairs: int
+    dropped: int
+    """Pairs that do not count."""
+    level: float
+    matters: float
+    takes: int = 0
+    """Pairs with fewer of which nothing could be shown of any metric."""
+    lost: Mapping[str, int] = field(default_factory=dict)
+    """Of the pairs that do not count: how many were lost to what."""
+    again: Mapping[str, int] = field(default_factory=dict)
+    """Trials that were measured again, by what they were lost to."""
+
+    @property
+    def too_few(self) -> bool:
+        """Whether something cannot be told for want of pairs."""
+        return self.pairs < self.takes or any(f.verdict is Verdict.TOO_FEW for f in self.findings)
+
+    @property
+    def shortage(self) -> str:
+        """How many pairs are missing, and what became of them."""
+        takes = max([self.takes, *(f.effect.takes for f in self.findings if f.verdict is Verdict.TOO_FEW)])
+        count = min([self.pairs, *(f.effect.n for f in self.findings)])
+        return f"too few valid pairs: {count} of the {takes} it takes" + where_to(self.lost, self.dropped)
+
+    def verdict(self, metric: str) -> Verdict:
+        """Of one metric."""
+        return next(one.verdict for one in self.findings if one.metric.name == metric)
+
+    @property
+    def mechanism(self) -> bool:
+        """Whether a counter that explains a difference moved."""
+        return any(one.moved for one in self.counters)
+
+    @property
+    def said(self) -> str:
+        """What is known, in a sentence."""
+        if self.too_few:
+            return self.shortage
+        shown = [
+            f"{f.metric.name} {f.verdict.value}: {f.shown(f.effect.change)}"
+            for f in self.findings
+            if f.verdict in (Verdict.BETTER, Verdict.WORSE, Verdict.UNEXPLAINED)
+        ]
+        rest = [f.metric.name for f in self.findings if f.verdict is Verdict.NOT_SHOWN]
+        same = [f.metric.name for f in self.findings if f.verdict is Verdict.NO_EFFECT]
+        shown += [f"no difference shown in {', '.join(rest)}"] * bool(rest)
+        shown += [f"no effect on {', '.join(same)}"] * bool(same)
+        return "; ".join(shown) or "nothing was measured in both"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, which has no infinity."""
+        plain = asdict(self)
+        plain["metrics"] = plain.pop("findings")
+        return dict(finite(plain))
+
+
+def judge(
+    pairs: Sequence[Pair],
+    metrics: Mapping[str, Metric],
+    mechanism: Sequence[str],
+    *,
+    level: float = 0.05,
+    matters: float = 0.05,
+    noise: Mapping[str, tuple[float, int]] | None = None,
+    again: Mapping[str, int] | None = None,
+) -> Comparison:
+    """Judge pairs of trials.
+
+    `mechanism`: the counters that say how a win came about. `matters`: the least change that is worth the
+    name. `noise`: from a calibration, the spread of each metric and from how many pairs it is known. `again`:
+    how many trials were measured again, by what they were lost to.
+    """
+    counted, gone = valid(pairs), lost(pairs)
+    wanted, takes = dict(again or {}), least_pairs(level, len(metrics))
+    if not counted:
+        return Comparison((), (), 0, len(pairs), level, matters, takes, gone, wanted)
+    seen = {name: 0.0 for pair in counted for one in pair for name in one.counters}
+    moved = tuple(_moved(name, counted, level) for name in known(mechanism, seen))
+    sides = {name: found for name in metrics if (found := both(counted, name))}
+    alone = [_effect(metrics[name], found, level, 1).p for name, found in sides.items()]
+    findings = []
+    for (name, found), p, tests in zip(sides.items(), holm(alone), among(alone, level), strict=True):
+        metric = metrics[name]
+        e = _effect(metric, found, level, tests)
+        spread, pairs_known = (noise or {}).get(name) or (_spread(e), e.n)
+        least = math.inf if e.absolute else detectable(spread, pairs_known, e.n, level, tests=tests)
+        verdict = _verdict(metric, e, matters, any(one.moved for one in moved))
+        findings.append(Finding(metric, e, p, least, verdict))
+    return Comparison(
+        tuple(findings), moved, len(counted), len(pairs) - len(counted), level, matters,
+        least_pairs(level, len(sides)), gone, wanted,
+    )  # fmt: skip
+
+
+def where_to(lost: Mapping[str, int], dropped: int) -> str:
+    """What the pairs were lost to that do not count: `, 3 lost to steal`."""
+    if not dropped:
+        return ""
+    counted = Counter(lost).most_common()
+    return ", " + ", ".join(f"{count} lost to {what}" for what, count in counted)
+
+
+def repeats(metrics: int, level: float, wanted: int = 8) -> int:
+    """As many pairs as are wanted, or as it takes to prove anything at all of so many metrics."""
+    return max(wanted, least_pairs(level, metrics))
+
+
+def _effect(metric: Metric, sides: Sequence[tuple[float, float]], level: float, tests: int) -> Effect:
+    a, b = zip(*sides, strict=True)
+    return effect(a, b, absolute=metric.zero_is_best, level=level, tests=tests)
+
+
+def _verdict(metric: Metric, e: Effect, matters: float, explained: bool) -> Verdict:
+    if e.interval is None:
+        return Verdict.TOO_FEW
+    if e.differs:
+        if (e.change > 0) != (metric.better == "higher"):
+            return Verdict.WORSE
+        return Verdict.BETTER if explained else Verdict.UNEXPLAINED
+    bound = matters * abs(e.a) if e.absolute else matters
+    # a trial that is far off is in the mean, and not in the middle of the pairs
+    near = -bound <= e.interval[0] and e.interval[1] <= bound and abs(e.b - e.a) <= matters * abs(e.a)
+    return Verdict.NO_EFFECT if near else Verdict.NOT_SHOWN
+
+
+def _spread(e: Effect) -> float:
+    """The noise, where no calibration tells it: from how the two sides vary by themselves."""
+    return math.hypot(e.a_sd / e.a if e.a else 0.0, e.b_sd / e.b if e.b else 0.0)
+
+
+def _moved(name: str, pairs: Sequence[Pair], level: float) -> Moved:
+    a = [one.counters.get(name, 0.0) for one, _ in pairs]
+    b = [one.counters.get(name, 0.0) for _, one in pairs]
+    p = signed_rank([y - x for x, y in zip(a, b, strict=True)])
+    # with the few pairs of a quick check no test can tell: there every pair must agree, and by much
+    apart = max(a) < min(b) or max(b) < min(a)
+    few = len(pairs) < least_pairs(level)
+    return Moved(name, mean(a), mean(b), p, apart if few else p <= level)
+
+
+def known(names: Iterable[str], counters: Mapping[str, float]) -> list[str]:
+    """Those of the names that are counted here, also under the name of another host or device."""
+    return [
+        key for key in counters
+        for name in names
+        if key == name or key.rpartition("/")[2] == name or _of_device(key, name)
+    ]  # fmt: skip
+
+
+def _of_device(key: str, name: str) -> bool:
+    head, star, tail = name.partition("*")
+    plain = key.rpartition("/")[2]
+    return (
+        bool(star) and plain.startswith(head) and plain.endswith(tail) and len(plain) > len(head) + len(tail)
+    )
+
+
+def finite(value: Any) -> Any:
+    """Without infinities and what is no number, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: finite(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,339 @@
+"""The journal: what a run changes outside itself, written down before it is changed.
+
+Each process appends to a file of its own, fsynced entry by entry, so that concurrent runs never touch each
+other's. A file whose owner is dead (pid, start time and boot do not match a living process) is replayed
+backwards by the next start or by `netdyno restore`. Undoing is idempotent: an entry says what *may* have
+been changed. An entry that is `kept` is a change made to last, as a NIC's driver is; only `netdyno restore`
+undoes those. The ways to undo are in `undo.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from netdyno import files, paths
+from netdyno.errors import Error
+from netdyno.system import proc
+from netdyno.system.proc import boot_id, start_time
+from netdyno.system.undo import FORCE, TakenOverError, undo
+
+
+@dataclass
+class Report:
+    """What a replay did."""
+
+    undone: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    """What somebody else has changed since, and is left as it is."""
+
+
+class Journal:
+    """The journal of this process."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder or paths.state() / "journal"
+        self._lock = threading.RLock()
+        self._file: int | None = None
+        self._path: Path | None = None
+        self._owner: int | None = None
+        self._open: dict[int, dict[str, Any]] = {}
+        self._last = 0
+
+    def write(self, kind: str, **data: Any) -> int:
+        """Note what is about to be changed; returns the entry's number. On disk when this returns."""
+        with self._lock:
+            self._last += 1
+            entry = {"seq": self._last, "kind": kind, **data}
+            self._open[self._last] = entry
+            try:
+                self._append(entry)
+            except Error:
+                # an interrupt is one too
+                del self._open[self._last]
+                if not self._open:
+                    with contextlib.suppress(OSError):
+                        self._remove()
+                raise
+            return self._last
+
+    def became(self, made: Mapping[int, Any]) -> None:
+        """Note what changes came to: what is otherwise when it is to be undone is somebody else's by then."""
+        with self._lock:
+            self._append({"became": {str(number): value for number, value in made.items()}})
+            for number, value in made.items():
+                self._open[number]["made"] = value
+
+    def undo(self, *numbers: int) -> None:
+        """Undo these entries, last one first. Raises when one cannot be undone; the others are."""
+        failed: list[str] = []
+        taken: list[str] = []
+        with self._lock:
+            for number in sorted(numbers, reverse=True):
+                entry = self._open.get(number)
+                if entry is None:
+                    continue
+                try:
+                    undo(entry)
+                except TakenOverError as e:
+                    taken.append(e.what)
+                    continue
+                except (OSError, Error) as e:
+                    failed.append(f"{describe(entry)}: {e}")
+                    continue
+                del self._open[number]
+                # without this line it would be undone once more, which does nothing
+                with contextlib.suppress(Error):
+                    self._append({"undone": number})
+            if not self._open:
+                self._remove()
+        if failed:
+            fix = "Run `netdyno restore` once the cause is gone"
+            raise Error("ND-92-31", "; ".join(failed + taken), fix=fix)
+        if taken:
+            raise Error("ND-92-41", "; ".join(taken), fix=FORCE)
+
+    def undo_all(self) -> None:
+        """Undo everything that is still open."""
+        self.undo(*list(self._open))
+
+    def forget(self, *numbers: int) -> None:
+        """Leave changes as they are from now on, all at once: they are somebody else's, or noted anew."""
+        with self._lock:
+            self._append({"undone": list(numbers)})
+            for number in numbers:
+                self._open.pop(number, None)
+            if not self._open:
+                self._remove()
+
+    def entry(self, number: int) -> dict[str, Any]:
+        """A change that is not undone yet."""
+        return dict(self._open[number])
+
+    @property
+    def path(self) -> Path:
+        """The file; there is one while something is not undone."""
+        return self.folder / f"{os.getpid()}-{start_time(os.getpid())}.jsonl"
+
+    @property
+    def open_entries(self) -> int:
+        """How many changes are not undone yet."""
+        return len(self._open)
+
+    def _append(self, entry: dict[str, Any]) -> None:
+        try:
+            if self._file is None or self._owner != os.getpid():
+                self._create()
+            assert self._file is not None
+            # begins a line of its own also after one that a full disk cut short
+            line = b"\n" + json.dumps(entry).encode() + b"\n"
+            if os.write(self._file, line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._file)
+        except OSError as e:
+            full = e.errno in (errno.ENOSPC, errno.EDQUOT)
+            raise Error(
+                "ND-92-27" if full else "ND-92-32",
+                f"the journal cannot be written: {e.strerror}",
+                at=str(self._path or self.folder),
+                fix=f"Make {'room' if full else 'rights'} there, or set NETDYNO_STATE to another folder",
+            ) from e
+
+    def _create(self) -> None:
+        # after a fork the parent's entries stay the parent's
+        if self._owner is not None and self._owner != os.getpid():
+            self._open.clear()
+        self._owner = os.getpid()
+        _own(self.folder)
+        born = start_time(self._owner)
+        path = self.folder / f"{self._owner}-{born}.jsonl"
+        fresh = path.with_suffix(".new")
+        self._path = path
+        fresh.unlink(missing_ok=True)
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.open(fresh, flags, files.PRIVATE_FILE)
+        try:
+            head = {"owner": self._owner, "start": born, "boot": boot_id()}
+            os.write(file, json.dumps(head).encode() + b"\n")
+            os.fsync(file)
+            # appears whole, so that a restore never sees a journal without its owner
+            fresh.rename(path)
+            _sync_folder(self.folder)
+        except (OSError, Error):
+            os.close(file)
+            fresh.unlink(missing_ok=True)
+            raise
+        self._file = file
+
+    def _remove(self) -> None:
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+            self._path = None
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def describe(entry: dict[str, Any]) -> str:
+    """An entry for people: `namespace nd-3f2a-server`."""
+    if words := entry.get("words"):
+        return str(words)
+    rest = ", ".join(str(v) for k, v in entry.items() if k not in ("seq", "kind", "kept"))
+    return f"{entry.get('kind')} {rest}"
+
+
+def left_behind(entry: dict[str, Any]) -> bool:
+    """Whether a change was not made to last."""
+    return not entry.get("kept")
+
+
+def restore(
+    folder: Path | None = None,
+    wanted: Callable[[dict[str, Any]], bool] = left_behind,
+    only: Path | None = None,
+    force: bool = False,
+) -> Report:
+    """Undo what dead processes left and is wanted undone; what belongs to living ones is left alone, and
+    what somebody else has changed since only if not forced."""
+    folder = folder or paths.state() / "journal"
+    report = Report()
+    if not files.trusted(folder).is_dir():
+        return report
+    _clear(folder)
+    for path in [only] if only else sorted(folder.glob("*.jsonl")):
+        try:
+            with contextlib.suppress(FileNotFoundError), _opened(path) as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue
+                if path.exists():
+                    _replay(path, file, report, wanted, force)
+        except OSError as e:
+            report.failed.append(f"{path}: {e.strerror or e}")
+    return report
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """A journal to read and to add to. What it says is done with our rights: it must be ours."""
+    handle = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or about.st_nlink > 1:
+            raise PermissionError(errno.EPERM, "it is not a journal of this user, and is not replayed")
+        if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise PermissionError(errno.EPERM, "others may write it, and it is not replayed")
+        return os.fdopen(handle, "r+b")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def _clear(folder: Path) -> None:
+    """Take away journals that a process was killed over before it had begun: they say nothing."""
+    for path in folder.glob("*.new"):
+        pid, _, born = path.stem.partition("-")
+        if not (pid.isdecimal() and born.isdecimal() and proc.alive(int(pid), int(born))):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def open_of(path: Path) -> tuple[int | None, list[dict[str, Any]]]:
+    """Whose journal it is, if that one lives, and what it has changed and not put back yet."""
+    try:
+        with _opened(path) as file:
+            head, left = _open_of(list(_entries(file.read())))
+    except (FileNotFoundError, PermissionError):
+        return None, []
+    return (int(head["owner"]) if _lives(head) else None), left
+
+
+def _lives(head: dict[str, Any]) -> bool:
+    return head.get("boot") == boot_id() and start_time(int(head["owner"])) == head["start"]
+
+
+def _open_of(entries: list[dict[str, Any]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    head = entries[0] if entries and "owner" in entries[0] else {}
+    done = set[int]()
+    made: dict[int, Any] = {}
+    for entry in entries:
+        made |= {int(number): value for number, value in entry.get("became", {}).items()}
+        undone = entry.get("undone", [])
+        done |= set(undone if isinstance(undone, list) else [undone])
+    left = [entry for entry in entries if "kind" in entry and entry["seq"] not in done]
+    return head, [e | {"made": made[e["seq"]]} if e["seq"] in made else e for e in left]
+
+
+def _replay(
+    path: Path, file: IO[bytes], report: Report, wanted: Callable[[dict[str, Any]], bool], force: bool
+) -> None:
+    head, left = _open_of(list(_entries(file.read())))
+    if _lives(head):
+        return
+    same_boot = head.get("boot") == boot_id()
+    over = []
+    for entry in filter(wanted, reversed(left)):
+        try:
+            if undo(entry, same_boot=same_boot, force=force):
+                report.undone.append(describe(entry))
+            over.append(entry)
+        except TakenOverError as e:
+            report.left.append(e.what)
+        except (OSError, Error) as e:
+            report.failed.append(f"{describe(entry)}: {e}")
+    if len(over) == len(left):
+        path.unlink(missing_ok=True)
+        return
+    # without these lines they would be undone once more, which does nothing
+    with contextlib.suppress(OSError):
+        file.write(b"".join(b"\n" + json.dumps({"undone": e["seq"]}).encode() + b"\n" for e in over))
+
+
+def _entries(content: bytes) -> Iterator[dict[str, Any]]:
+    for line in content.split(b"\n"):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            # the last line of a writer that was killed: its change had not begun
+            continue
+        if isinstance(entry, dict):
+            yield entry
+
+
+def _own(folder: Path) -> None:
+    """The folder of journals, ours alone, with what made it impossible as the system says it."""
+    try:
+        files.own(folder)
+    except Error as e:
+        if isinstance(e.__cause__, OSError) and e.code != "ND-92-38":
+            raise e.__cause__ from None
+        raise
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+_journal: Journal | None = None
+
+
+def journal() -> Journal:
+    """This process's journal."""
+    global _journal  # noqa: PLW0603 - one per process is the point
+    if _journal is None or _journal.folder != paths.state() / "journal":
+        _journal = Journal()
+    return _journal

@@ -1,0 +1,60 @@
+"""The setting that a study found, to be applied: by the study's name, its document, or its run's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from netdyno import reading
+from netdyno.errors import Error
+from netdyno.experiment import study as studies
+from netdyno.experiment.record import folder
+from netdyno.stats.winner import KINDS, Winner, winners
+
+_KEYS = {"format", "kind", "name", "result", "trials"}
+
+
+def study(name: str) -> dict[str, Any] | None:
+    """The study of that name or in that file; None where it is something else, such as a known setting."""
+    path = Path(name)
+    if path.is_dir():
+        path = path / "study.json"
+        return studies.read(str(path)) if path.is_file() else None
+    if path.suffix == ".json":
+        return studies.read(name) if path.is_file() and _is_study(path) else None
+    if path.name != name or not (folder() / f"{name}.json").is_file():
+        return None
+    return studies.read(name)
+
+
+def _is_study(path: Path) -> bool:
+    try:
+        made = reading.record(path)
+    except (OSError, ValueError, Error):
+        return False
+    return isinstance(made, dict) and made.keys() >= _KEYS
+
+
+def winner(found: dict[str, Any], metric: str | None = None, *, unproven: bool = False) -> Winner:
+    """What it proposes, for a metric or its first objective; if not proven, only where that is asked for."""
+    name = str(found["name"])
+    if found["kind"] not in KINDS:
+        what = f"a study of the kind {found['kind']} ends with no setting to apply"
+        fix = "Give a search or a comparison: `netdyno tune search`, `netdyno tune compare`"
+        raise Error("ND-104-54", what, at=name, fix=fix)
+    listed = [one for one in winners(found) if one.setting]
+    if not listed:
+        what = "nothing looked better than the baseline"
+        raise Error("ND-104-54", what, at=name, fix="There is nothing to apply; search with more --trials")
+    if metric is not None:
+        of = [one for one in listed if metric in one.metric.split(", ")]
+        if not of:
+            fix = f"It has: {', '.join(one.metric for one in listed)}"
+            raise Error("ND-104-52", f"it was not searched for {metric!r}", at=f"{name} and --best", fix=fix)
+        listed = of
+    one = next((one for one in listed if one.proven), listed[0])
+    if one.objection and not unproven:
+        what = f"its setting is not proven: {one.objection}"
+        fix = "Measure it again, with more --pairs; or add --unproven to try it all the same"
+        raise Error("ND-104-54", what, at=name, fix=fix)
+    return one

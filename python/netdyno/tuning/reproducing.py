@@ -1,0 +1,112 @@
+"""The tables of a paper measured here, from what is wanted to what came of them: `tune reproduce`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from netdyno.experiment import entry
+from netdyno.experiment.pairs import Spare
+from netdyno.experiment.record import Record
+from netdyno.experiment.study import Study
+from netdyno.stats.comparison import Comparison, finite
+from netdyno.stats.pairs import both
+from netdyno.system.interrupt import Interrupts
+from netdyno.tuning import benches, comparing, tables
+from netdyno.tuning.comparing import Teller
+from netdyno.tuning.tables import Filled, Seen, Tables, Told
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to measure, and how well."""
+
+    tables: Tables
+    load: float | None = None
+    """Scales the load; none: by the processors of this machine."""
+    length: float = 1.0
+    """Scales times."""
+    repeat: int | None = None
+    """Blocks; none: as many as the tables say."""
+    spare: int | None = None
+    level: float = 0.05
+    seed: int = 1
+    allow_global: bool = False
+    fresh: bool = False
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """What came of it."""
+
+    filled: Sequence[Filled]
+    document: Mapping[str, Any]
+    """As it is kept."""
+    study: Study
+    spare: Spare
+    trials: int
+    """That were planned."""
+
+    @property
+    def short(self) -> list[Comparison]:
+        """Those of which nothing can be said for want of pairs."""
+        return [c for one in self.filled for c in one.comparisons.values() if c.too_few]
+
+
+def reproduce(wanted: Wanted, teller: Teller, interrupts: Interrupts, told: Told) -> Reproduced:
+    """Choose settings, measure block by block, fill the tables, keep them. The same call goes on."""
+    made, length, level = wanted.tables, wanted.length, wanted.level
+    factor = wanted.load
+    if factor is None:
+        factor = min(1.0, len(os.sched_getaffinity(0)) / made.processors)
+    least = made.least(level)
+    asked = wanted.repeat or made.repeat
+    count = max(asked, least)
+    specs = {key: tables.scaled(spec, factor, length) for key, spec in made.benches.items()}
+    there = benches.tunables(next(iter(specs.values())))
+    chosen = {one: benches.choose(one, there, wanted.allow_global) for one in made.settings}
+    notes = [f"{s.name}: without {n}, which {why}" for s in chosen.values() for n, why in s.left_out.items()]
+    for line in [f"load × {factor:.3g} of the paper's, time × {length:g}", *notes]:
+        teller.note(line)
+    if asked < least:
+        teller.note(f"with fewer than {least} blocks nothing can be shown: {least} are measured")
+    trials = count * len(made.benches) * len(chosen)
+    rest = comparing.budget("reproduce", count, trials, wanted.spare, teller)
+    settings = {key: one.setting for key, one in chosen.items()}
+    labels = {key: spec.label for key, spec in specs.items()}
+    plan = {"settings": {k: dict(v) for k, v in settings.items()}, "seed": wanted.seed, "benches": labels}
+    study = Study.of("reproduce", made.name, plan)
+    if wanted.fresh:
+        study.begin_anew()
+    stands = {key: comparing.bench(spec, interrupts, wanted.allow_global) for key, spec in specs.items()}
+    with Record(study.record, dict(study.plan)) as record:
+        seen = tables.run(
+            made, stands, settings, record, repeat=count, seed=wanted.seed, spare=rest, told=told
+        )
+        kept = list(record.trials)
+    filled = tables.fill(made, chosen, seen, level=level)
+    document = {
+        "load": factor, "length": length, "repeat": count, "left_out": notes, "benches": labels,
+        "tables": [_document(one, seen) for one in filled],
+    }  # fmt: skip
+    short = any(c.too_few for one in filled for c in one.comparisons.values())
+    measured = {name: metric for one in stands.values() for name, metric in one.metrics.items()}
+    written = entry.finish(
+        study, document, kept, [], measured, finding=tables.said(filled), valid=not short,
+        leg=lambda trial: tables.leg(trial, settings),
+    )  # fmt: skip
+    return Reproduced(filled, written, study, rest, trials)
+
+
+def _document(one: Filled, seen: Seen) -> dict[str, Any]:
+    rows = [
+        {"bench": line.row.bench, "metric": line.row.metric, "paper": line.row.paper,
+         "pairs": both(tables.pairs(seen, line.row.bench, one.table.setting), line.row.metric),
+         "finding": finite(asdict(line.finding)) if line.finding else None}
+        for line in one.lines
+    ]  # fmt: skip
+    counters = {key: made.as_dict()["counters"] for key, made in one.comparisons.items()}
+    return {"name": one.table.name, "about": one.table.about, "setting": one.table.setting, "rows": rows,
+            "counters": counters}  # fmt: skip

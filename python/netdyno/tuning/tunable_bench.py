@@ -1,0 +1,172 @@
+"""A bench as a screening or a search drives it: what can be tried on it, from which values, and what cannot
+go."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from netdyno.errors import Error
+from netdyno.experiment.measurer import Measurer
+from netdyno.lab.network import Network
+from netdyno.stats.observation import Metric, Observation, Setting, Value
+from netdyno.stats.pairs import Limits, gated
+from netdyno.system import sysctl
+from netdyno.tuning import host_state
+from netdyno.tuning.applied import applied
+from netdyno.tuning.bench import NamespaceBench, topology
+from netdyno.tuning.model import NOT_TAKEN, Scope, Tunable
+from netdyno.tuning.registry import Registry, registry
+from netdyno.tuning.space import Order
+
+NOT_SET = "ND-92-33"
+REFUSED = (NOT_SET, "ND-104-05", "ND-104-07", "ND-104-43")
+"""Errors that are about the setting, and not about the bench."""
+CONGESTION = "net.ipv4.tcp_congestion_control"
+ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What can be tried on a bench."""
+
+    tunables: Mapping[str, Tunable]
+    """By their names in a setting, with the bounds of its devices."""
+    starts: Mapping[str, Value]
+    """What they are in the baseline."""
+
+
+def look(bench: NamespaceBench) -> Tried:
+    """The tunables of the host that is tuned, as they are when nothing was set."""
+    known = registry()
+    with _network(bench) as network:
+        space = network.namespace(bench.spec.tuned)
+        seen = host_state.look(known, host_state.names(known, host_state.devices(space)), space)
+        found = {
+            name: one
+            for name, one in seen.items()
+            if one.state == "there"
+            and one.value is not None
+            and (one.scope is not Scope.GLOBAL or bench.allow_global)
+            and one.tunable.values in ("number", "choice")
+        }
+        tunables = {n: replace(one.tunable, low=one.low, high=one.high) for n, one in found.items()}
+        for name, one in found.items():
+            if one.tunable.choices and one.scope is not Scope.GLOBAL:
+                tunables[name] = replace(tunables[name], choices=_accepted(bench, space, one))
+            elif one.scope is Scope.DEVICE and not _settable(bench, space, one):
+                del tunables[name]
+    found = {name: found[name] for name in tunables}
+    starts = {n: one.value for n, one in found.items() if one.value is not None}
+    return Tried(tunables, starts | _values(bench, known))
+
+
+def _accepted(bench: NamespaceBench, space: str, one: host_state.HostState) -> tuple[Value, ...]:
+    """The choices that this kernel takes: it may lack some, and a namespace may not have all."""
+    if one.name == CONGESTION and ALLOWED in bench.spec.machine:
+        return tuple(str(bench.spec.machine[ALLOWED]).split())
+
+    return tuple(choice for choice in one.tunable.choices if _refusal(bench, space, one.name, choice) is None)
+
+
+def _settable(bench: NamespaceBench, space: str, one: host_state.HostState) -> bool:
+    """Whether this device takes any other number: not every kind has what each parameter is about."""
+    others = [value for value in (one.high, one.low) if value is not None and value != one.value]
+    refusals = [_refusal(bench, space, one.name, value) for value in others]
+    return not others or any(why is None or why.code != NOT_SET for why in refusals)
+
+
+def _refusal(bench: NamespaceBench, space: str, name: str, value: Value) -> Error | None:
+    try:
+        with applied({name: value}, space, False, bench.notes):
+            return None
+    except Error as e:
+        return e
+
+
+def narrowed(known: Registry, there: Tried, names: Iterable[str]) -> dict[str, Tunable]:
+    """Tunables with bounds that keep what they require of those that are not tried and stay as they are."""
+    wanted = set(names)
+    found = {name: there.tunables[name] for name in wanted}
+    for name in wanted:
+        for kind, one in known.conditions(name):
+            mine, other = (one.name, one.other) if one.name == name else (one.other, one.name)
+            start = there.starts.get(other)
+            if kind != "requires" or mine != name or other in wanted or not isinstance(start, int):
+                continue
+            tunable, upper = found[name], (one.compared in ("<", "<=")) == (one.name == name)
+            if one.compared not in ("<", "<=", ">", ">=") or tunable.low is None or tunable.high is None:
+                continue
+            step = 0 if one.compared.endswith("=") else 1
+            if upper:
+                found[name] = replace(tunable, high=min(tunable.high, start - step))
+            else:
+                found[name] = replace(tunable, low=max(tunable.low, start + step))
+    return found
+
+
+def ordered(known: Registry, names: Iterable[str]) -> tuple[Order, ...]:
+    """Which of these must be below which, all of them being tried."""
+    wanted, found = set(names), {}
+    for name in wanted:
+        for kind, one in known.conditions(name):
+            if kind != "requires" or not {one.name, one.other} <= wanted or one.compared[0] not in "<>":
+                continue
+            lower, upper = (one.name, one.other) if one.compared[0] == "<" else (one.other, one.name)
+            found[lower, upper] = Order(lower, upper, 0 if one.compared.endswith("=") else 1)
+    return tuple(found[key] for key in sorted(found))
+
+
+def _values(bench: NamespaceBench, known: Registry) -> dict[str, Value]:
+    """What the bench sets whatever the setting, as far as it is a tunable."""
+    given = bench.spec.server if bench.spec.tuned == "server" else bench.spec.client
+    return {name: value for name, value in given.items() if name in known.tunables}
+
+
+def machine(names: Iterable[str]) -> dict[str, str | int]:
+    """What the whole machine must allow, for all of these to be tried in a namespace."""
+    if CONGESTION not in names:
+        return {}
+    return {ALLOWED: sysctl.read(None, "net.ipv4.tcp_available_congestion_control") or ""}
+
+
+@contextmanager
+def _network(bench: NamespaceBench) -> Iterator[Network]:
+    with (
+        tempfile.TemporaryDirectory(prefix="nd-look-") as folder,
+        Network(
+            topology(bench.spec), f"t{secrets.token_hex(3)}", bench.notes, Path(folder) / "links.jsonl"
+        ) as network,
+    ):
+        yield network
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A bench that refuses what the kernel would, as a trial that failed; a disturbed one does not count."""
+
+    bench: Measurer
+    registry: Registry
+    starts: Mapping[str, Value]
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        """Those of the bench."""
+        return self.bench.metrics
+
+    def measure(self, setting: Setting, seed: int) -> Observation:
+        """One trial, unless the setting contradicts itself."""
+        now = host_state.holding(setting, self.starts.get)
+        for name, value in setting.items():
+            for fault in self.registry.faults(name, value, lambda condition: condition.holds(now)):
+                return Observation(setting, {}, {}, valid=False, why=NOT_TAKEN + fault.what)
+        try:
+            return gated(self.bench.measure(setting, seed), Limits())
+        except Error as e:
+            if e.code not in REFUSED:
+                raise
+            return Observation(setting, {}, {}, valid=False, why=NOT_TAKEN + e.what)

@@ -1,0 +1,255 @@
+"""Kinds of searches on profiles: what a load is, how it is offered, and what the trials come to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdyno.core.model import Counts, GroupSample, Sample
+from netdyno.errors import Error
+from netdyno.experiment.spec import LegSpec, load
+from netdyno.search import sizes
+from netdyno.search.bench import prepare
+from netdyno.search.kind import KINDS
+from netdyno.search.kind.back_to_back import BURST, buffer_times
+from netdyno.search.kind.recovery import EXTRA, overload, recovered
+from netdyno.search.kind.reset import reset_time
+from netdyno.search.load import axis
+from netdyno.search.simulated import SimulatedDut
+from netdyno.search.trial import Ask, LoadTrial, loss_goal, run
+from netdyno.search.wanted import Wanted
+
+NDR = (loss_goal("ndr", 0.0),)
+
+
+def profile(*groups: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {
+        "name": "p",
+        "phases": {"warmup": "100ms", "measure": "1s", "drain": "100ms"},
+        "targets": {"peer": "udp://10.0.0.2:7", "six": "udp://[fd00::2]:7"},
+        "transport": {"dpdk": {"ports": [{"name": "a", "device": "pair:x", "speed": "10Gbit/s"}]}},
+        "groups": list(groups),
+    } | changes
+
+
+def stream(
+    name: str, rate: dict[str, str], size: dict[str, Any] | None = None, **more: Any
+) -> dict[str, Any]:
+    frame = {"rate": rate} | ({"size": size} if size else {})
+    return {"name": name, "target": "peer", "port": "a", "model": {"stream": {}}, "frame": frame} | more
+
+
+def leg(made: dict[str, Any], **more: Any) -> LegSpec:
+    return LegSpec.model_validate({"name": "leg", "profile": made} | more)
+
+
+# ---- loads
+
+
+def test_loads_are_frames_of_all_groups() -> None:
+    one = axis(
+        leg(
+            profile(
+                stream("x", {"frames": "30k/s"}, {"fixed": "64B"}),
+                stream("y", {"frames": "10k/s"}, {"fixed": "128B"}),
+            )
+        )
+    )
+    assert (one.unit, one.most, one.frame) == ("frames/s", 40_000, 80)
+    assert one.line == pytest.approx(10e9 / 8 / 100)
+    assert one.bits(1000) == 1000 * 80 * 8
+    offered = one.at(20_000, 2.5)
+    assert isinstance(offered.profile, dict)
+    rates = [group["frame"]["rate"]["frames"] for group in offered.profile["groups"]]
+    assert [float(rate.removesuffix("/s")) for rate in rates] == [15_000, 5_000]
+    assert offered.trial.measure == "2500000us" and offered.trial.load is None
+
+
+@pytest.mark.parametrize(
+    ("rate", "size", "frames"),
+    [
+        ({"line": "100%"}, {"fixed": "64B"}, 14_880_952),
+        ({"line": "50%"}, {"fixed": "1518B"}, 812_744 / 2),
+        ({"l1": "1Gbit/s"}, {"imix": {}}, 1e9 / 8 / (4342 / 12 + 20)),
+        ({"l2": "1Gbit/s"}, {"fixed": "512B"}, 1e9 / 8 / 512),
+        ({"frames": "5M/s"}, {"genome": "aag"}, 5e6),
+    ],
+)
+def test_rates_are_those_of_the_profile(rate: dict[str, str], size: dict[str, Any], frames: float) -> None:
+    """Line rates as in RFC 2544 Appendix B, for 10 Gbit/s."""
+    assert axis(leg(profile(stream("x", rate, size)))).most == pytest.approx(frames, rel=1e-6)
+
+
+def test_models_that_are_paced_by_devices_get_a_rate_of_frames() -> None:
+    group = {
+        "name": "x",
+        "target": "peer",
+        "devices": 4,
+        "model": {"stream": {"rate": "100/s", "size": "18B"}},
+    }
+    one = axis(leg(profile(group)))
+    assert (one.most, one.frame) == (400, 64)
+    offered = one.at(200, 1.0).profile
+    assert isinstance(offered, dict)
+    assert "rate" not in offered["groups"][0]["model"]["stream"]
+    sockets = axis(leg(profile(group, transport={"sockets": {}}))).at(200, 1.0).profile
+    assert isinstance(sockets, dict)
+    assert float(sockets["groups"][0]["model"]["stream"]["rate"].removesuffix("/s")) == 50
+
+
+def test_open_loops_are_flows_and_closed_ones_devices() -> None:
+    web: dict[str, Any] = {"name": "w", "target": "peer", "model": {"http": {}}, "devices": 50}
+    opened = axis(leg(profile(web | {"load": {"open": {"rate": "2k/s"}}}, transport={"sockets": {}})))
+    assert (opened.unit, opened.most) == ("flows/s", 2000)
+    assert opened.at(500, 1.0).trial.load == 0.25
+    closed = axis(leg(profile(web, transport={"sockets": {}}), trial={"load": 2.0}))
+    assert (closed.unit, closed.most, closed.step) == ("devices", 100, 1)
+    assert closed.at(25, 1.0).trial.load == 0.5
+
+
+def test_sizes_are_read() -> None:
+    assert [name for name, _ in sizes.read("rfc2544")] == [
+        f"{n}B" for n in (64, 128, 256, 512, 1024, 1280, 1518)
+    ]
+    assert [name for name, _ in sizes.read("ipv6,jumbo")][:2] == ["84B", "128B"]
+    assert sizes.read("64, 1518B ,imix,genome:aad") == [
+        ("64B", {"fixed": "64B"}),
+        ("1518B", {"fixed": "1518B"}),
+        ("imix", {"imix": {}}),
+        ("genome-aad", {"genome": "aad"}),
+    ]
+    for wrong in ("63", "16001", "small", "genome:", "genome:q", ""):
+        with pytest.raises(Error, match="is no frame size"):
+            sizes.read(wrong)
+
+
+def test_a_size_has_room_for_what_is_measured() -> None:
+    group = {"name": "x", "target": "six", "model": {"stream": {"rate": "1k/s"}}}
+    made = profile(group, transport={"sockets": {}})
+    fits = axis(leg(made), {"fixed": "84B"})
+    assert fits.frame == 84
+    assert (
+        isinstance(fits.leg.profile, dict)
+        and fits.leg.profile["groups"][0]["model"]["stream"]["size"] == "18B"
+    )
+    with pytest.raises(Error, match="no room"):
+        axis(leg(made), {"fixed": "83B"})
+
+
+# ---- kinds
+
+
+def wanted(**changes: Any) -> Wanted:
+    return Wanted(goals=NDR, seconds=1.0, **changes)
+
+
+def test_latency_is_held_at_what_was_found() -> None:
+    kind, one = KINDS["latency"], axis(leg(profile(stream("x", {"frames": "1M/s"}, {"fixed": "64B"}))))
+    options = wanted(repeat=3)
+    space, _ = kind.space(one, options)
+    trials, _ = run(kind.strategy(one, space, options, {}), SimulatedDut(0.6e6))
+    *search, a, b, c = trials
+    assert a.load == b.load == c.load == pytest.approx(0.6e6, rel=0.006) and a.load <= 0.6e6
+    assert {one.seconds for one in search} == {0.25} and {a.seconds, b.seconds, c.seconds} == {1.0}
+    at_half, _ = run(kind.strategy(one, space, wanted(repeat=2, at=0.5), {}), SimulatedDut(0.6e6))
+    assert [one.load for one in at_half] == [0.5e6, 0.5e6]
+
+
+def test_a_buffer_is_found_by_its_burst() -> None:
+    """A DUT that forwards 600 kpps and holds 400 frames: a burst at 1 Mpps fills it after 1,000 frames."""
+    kind, one = KINDS["back-to-back"], axis(leg(profile(stream("x", {"frames": "1M/s"}, {"fixed": "64B"}))))
+    options = wanted(repeat=20)
+    space, _ = kind.space(one, options)
+    steady = SimulatedDut(0.6e6)
+
+    def measure(ask: Ask) -> LoadTrial:
+        if ask.shape != BURST:
+            return steady(ask)
+        sent = round(ask.load)
+        waiting = sent * (1 - 0.6)
+        return LoadTrial(ask.load, ask.seconds, sent, max(0, round(waiting - 400)), shape=BURST)
+
+    trials, _ = run(kind.strategy(one, space, options, {}), measure)
+    longest = max(one.load for one in trials if one.shape == BURST and not one.lost)
+    assert longest == pytest.approx(1000, rel=0.02)
+    times = buffer_times(1000, 0.6e6, 1e6)
+    assert times["implied_buffer_time"] == pytest.approx(1e-3)
+    assert times["corrected_buffer_time"] == pytest.approx(400 / 1e6)
+    sent = kind.leg(one, Ask(1000, 1.0, BURST), options)
+    assert isinstance(sent.profile, dict) and sent.trial.warmup == "0s"
+    assert sent.profile["groups"][0]["model"]["stream"]["count"] == 1000
+    assert sent.profile["groups"][0]["load"] == {"closed": {"flows": 1}}
+
+
+def test_an_overload_ends_with_the_warm_up() -> None:
+    one = axis(leg(profile(stream("x", {"frames": "1M/s"}, {"fixed": "64B"}, devices=2))))
+    made = overload(one, Ask(0.5e6, 4.0, "recovery"))
+    assert isinstance(made.profile, dict) and made.trial.warmup == "4000000us"
+    steady, extra = made.profile["groups"]
+    rates = [float(group["frame"]["rate"]["frames"].removesuffix("/s")) for group in (steady, extra)]
+    assert rates == pytest.approx([0.25e6, 0.30e6]) and sum(rates) == pytest.approx(1.1 * 0.5e6)
+    # all devices together send what is due in the warm-up, and no more
+    assert extra["model"]["stream"]["count"] * 2 == pytest.approx(0.30e6 * 4)
+    assert (extra["name"], steady["name"]) == ("x" + EXTRA, "x")
+
+
+def sample(t: float, phase: str, sent: int, came: int) -> Sample:
+    counts = Counts(messages_sent=sent, messages_delivered=came)
+    late = GroupSample(counts=Counts(messages_sent=50, messages_delivered=1))
+    return Sample(t=t, phase=phase, groups={"x": GroupSample(counts=counts), "x" + EXTRA: late})
+
+
+def test_the_last_loss_is_the_recovery() -> None:
+    warmup = [sample(0.5, "warmup", 100, 60), sample(1.0, "warmup", 100, 60)]
+    clean = [sample(t, "measure", 50, 50) for t in (1.4, 1.5, 1.6)]
+    lossy = [
+        *warmup,
+        sample(1.1, "measure", 50, 40),
+        sample(1.2, "measure", 50, 50),
+        sample(1.3, "measure", 50, 49),
+    ]
+    assert recovered([*lossy, *clean]) == pytest.approx(0.3)
+    assert recovered([*warmup, *clean]) == 0.0
+    # one that was lost while another was on its way is known by the count of the whole trial
+    assert recovered([*warmup, *clean], lost=1) == pytest.approx(0.4)
+    # one more arrives than was sent where it was on its way: that is no loss
+    assert recovered([*warmup, sample(1.1, "measure", 50, 49), sample(1.2, "measure", 50, 51)]) == 0.0
+
+
+def test_a_reset_is_lost_frames_over_their_rate() -> None:
+    assert reset_time(lost=250, sent=1000, seconds=4.0) == 1.0
+    assert reset_time(lost=0, sent=1000, seconds=4.0) == 0.0
+
+
+def test_a_reset_needs_one_dut() -> None:
+    with pytest.raises(Error, match="0 devices under test"):
+        KINDS["reset"].space(axis(leg(profile(stream("x", {"frames": "1k/s"}, {"fixed": "64B"})))), wanted())
+    dut = {"far": {"driver": "reflector"}}
+    one = axis(leg(profile(stream("x", {"frames": "1k/s"}, {"fixed": "64B"})), duts=dut))
+    (action,) = KINDS["reset"].actions(one, Ask(1000, 4.0, "reset"))
+    assert (action.dut, action.after) == ("far", pytest.approx(0.1 + 1.0))
+    assert KINDS["reset"].actions(one, Ask(1000, 4.0)) == ()
+
+
+# ---- estimates
+
+
+def test_what_it_will_take_is_known_before() -> None:
+    made = profile(stream("x", {"frames": "1M/s"}))
+    experiment = load({"name": "e", "legs": [{"name": "l", "profile": made}]}, "e")
+    search, estimate = prepare("throughput", experiment, Path(), wanted(), sizes.read("64,1518"))
+    assert [part.name for part in search.parts] == ["64B", "1518B"]
+    assert estimate.trials == sum(part.planned for part in search.parts)
+    # warm-up, measure, drain and what is around a trial
+    assert estimate.seconds == pytest.approx(estimate.trials * (0.1 + 1.0 + 0.1 + 2.0))
+    taken, _ = run(search.parts[0].strategy, SimulatedDut(0.31e6))
+    assert len(taken) == pytest.approx(search.parts[0].planned, abs=6)
+
+
+def test_a_search_is_of_one_leg() -> None:
+    made = {"name": "l", "profile": profile(stream("x", {"frames": "1k/s"}))}
+    two = load({"name": "e", "legs": [made, made | {"name": "m"}]}, "e")
+    with pytest.raises(Error, match="2 legs"):
+        prepare("throughput", two, Path(), wanted(), [])

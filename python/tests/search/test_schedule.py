@@ -1,0 +1,248 @@
+"""A search as an experiment: what it keeps, what a trial says of itself, and what is left when it is interrupted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdyno.cli import summary
+from netdyno.core.model import Counts, Distribution, GroupResult, Phases, Reason, Validity
+from netdyno.core.result import Repetition, Result
+from netdyno.errors import Error
+from netdyno.experiment import runner
+from netdyno.experiment.runner import Campaign
+from netdyno.experiment.spec import Variant, load
+from netdyno.experiment.trial import Outcome, Setting
+from netdyno.experiment.verdict import exit_code
+from netdyno.experiment.view import Silent
+from netdyno.report import render
+from netdyno.search import sizes
+from netdyno.search.bench import prepare
+from netdyno.search.observe import observed
+from netdyno.search.trial import Ask, loss_goal
+from netdyno.search.wanted import Wanted
+from netdyno.stats import hdr
+from netdyno.store import Store
+from netdyno.system.interrupt import Interrupts
+
+PROFILE: dict[str, Any] = {
+    "name": "p",
+    "phases": {"warmup": "0s", "measure": "1s", "drain": "0s"},
+    "transport": {"dpdk": {"ports": [{"name": "a", "device": "pair:x"}]}},
+    "groups": [
+        {
+            "name": "x",
+            "target": "udp://10.0.0.2:7",
+            "port": "a",
+            "model": {"stream": {"echo": False}},
+            "frame": {"size": {"fixed": "64B"}, "rate": {"frames": "100k/s"}},
+        }
+    ],
+}
+CAPACITY = 61_234
+
+
+def repetition(sent: int, lost: int, **changes: Any) -> Repetition:
+    counts = Counts(messages_intended=sent, messages_sent=sent, messages_delivered=sent - lost)
+    group = GroupResult(
+        name="x", protocol="stream", measured=counts, total=counts, loss=lost / sent,
+        lateness=changes.pop("lateness", Distribution()),
+    )  # fmt: skip
+    made = {"run": "r", "groups": [group], "phases": Phases(measure=1.0), "steal": 0.0, "profile": PROFILE}
+    return Repetition(**(made | changes))
+
+
+def seen(sent: int = 1000, lost: int = 0, **changes: Any) -> Any:
+    return observed(Ask(1000.0, 1.0), repetition(sent, lost, **changes), PROFILE, 1)
+
+
+# ---- what a trial says of itself
+
+
+def test_a_trial_is_counts_of_what_was_sent() -> None:
+    one = seen(1000, 3)
+    assert (one.sent, one.lost, one.loss, one.disturbed, one.short) == (1000, 3, 0.003, "", False)
+
+
+def test_what_disturbed_a_trial_is_told() -> None:
+    assert seen(steal=0.051).disturbed == "steal 5%"
+    assert seen(steal=0.049).disturbed == ""
+    starved = Validity(valid=False, reasons=[Reason(code="ND-90-03", what="worker 0 waited")])
+    assert seen(validity=starved).disturbed == "worker 0 waited"
+
+
+def test_a_load_that_was_not_offered_is_short_and_not_disturbed() -> None:
+    for code in ("ND-90-01", "ND-90-04", "ND-90-21"):
+        reasons = [Reason(code=code, what="less"), Reason(code="ND-90-02", what="late")]
+        one = seen(lost=5, validity=Validity(valid=False, reasons=reasons))
+        assert (one.short, one.disturbed) == (True, "")
+
+
+def test_what_is_lost_of_a_burst_of_ours_is_no_evidence() -> None:
+    """Ten in a thousand were late by up to 12 ms: they may have been lost of a burst, and no more than they."""
+    late = Distribution(count=1000, p50=10e3, p90=50e3, p99=900e3, p999=12e6, max=12e6)
+    assert seen(1000, 10, lateness=late).disturbed.startswith("the generator was late by 12 ms")
+    assert seen(1000, 11, lateness=late).disturbed == ""
+    # of a curve it matters how much was lost
+    curve = observed(Ask(1000.0, 1.0), repetition(1000, 500, lateness=late), PROFILE, 1, exact=True)
+    assert curve.disturbed
+    # nothing was lost of it: that is more than was asked for
+    assert seen(1000, 0, lateness=late).disturbed == ""
+    assert seen(1000, 10, lateness=late.model_copy(update={"max": 9e6})).disturbed == ""
+
+
+def test_how_many_were_late_is_counted_where_the_histogram_is_there() -> None:
+    counts = hdr.empty()
+    counts.record_value(20_000, 980)
+    counts.record_value(12_000_000, 20)
+    late = Distribution(
+        count=1000, p50=20e3, p90=20e3, p99=12e6, p999=12e6, max=12e6, hdr=counts.encode().decode()
+    )
+    assert seen(1000, 20, lateness=late).disturbed.startswith("the generator was late by 12 ms")
+    assert seen(1000, 21, lateness=late).disturbed == ""
+
+
+def test_loss_that_nobody_can_tell_is_refused() -> None:
+    made = repetition(1000, 0)
+    made.groups[0].loss = None
+    with pytest.raises(Error, match="loss is not known"):
+        observed(Ask(1.0, 1.0), made, PROFILE, 1)
+
+
+# ---- the search as an experiment
+
+
+class Simulated:
+    """In place of a trial over real ports."""
+
+    stop_after = 10**6
+    steal_of: tuple[int, ...] = ()
+    ran = 0
+    interrupts: Interrupts | None = None
+
+    def __init__(self, variant: Variant, setting: Setting) -> None:
+        self.variant, self.setting = variant, setting
+
+    def run(self) -> Outcome:
+        cls = type(self)
+        cls.ran += 1
+        rate = float(self.variant.profile["groups"][0]["frame"]["rate"]["frames"].removesuffix("/s"))
+        sent = round(rate)
+        steal = 0.2 if cls.ran in cls.steal_of else 0.0
+        lost = max(0, sent - CAPACITY, round(sent * 0.01) if steal else 0)
+        if cls.ran == cls.stop_after:
+            self.setting.interrupts.count = 1
+        return Outcome(repetition(sent, lost, steal=steal, profile=self.variant.profile))
+
+
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch) -> type[Simulated]:
+    class Fresh(Simulated):
+        pass
+
+    monkeypatch.setattr(runner, "Runner", Fresh)
+    return Fresh
+
+
+def searched(
+    tmp_path: Path, store: Store | None = None, what: str = "64", **changes: Any
+) -> tuple[Result, Path]:
+    experiment = load({"name": "s", "legs": [{"name": "leg", "profile": PROFILE}]}, "s")
+    wanted = Wanted(goals=(loss_goal("ndr", 0.0),), seconds=1.0, repeat=20, **changes)
+    search, _ = prepare("throughput", experiment, tmp_path, wanted, sizes.read(what))
+    return Campaign(
+        experiment=experiment, base=tmp_path, runs=tmp_path / "runs", live=Silent(), interrupts=Interrupts(),
+        store=store, schedule=search,
+    ).run()  # fmt: skip
+
+
+def test_each_load_is_a_leg_of_an_ordinary_result(tmp_path: Path, simulated: type[Simulated]) -> None:
+    with Store(tmp_path / "runs.sqlite") as store:
+        result, folder = searched(tmp_path, store)
+        assert result.search is not None
+        (part,) = result.search.parts
+        (found,) = part.findings
+        assert found.load == pytest.approx(CAPACITY, rel=0.006) and found.load <= CAPACITY
+        assert found.interval is not None and found.interval[0] <= CAPACITY <= found.interval[1]
+        assert found.bits == found.load * 64 * 8
+        assert (result.valid, result.verdict, exit_code(result)) == (True, "none", 0)
+        assert "judges none" in result.no_verdict
+        legs = {leg.name: leg for leg in result.legs}
+        assert sum(len(leg.repetitions) for leg in result.legs) == len(part.trials) == simulated.ran
+        for one in part.trials:
+            (there,) = [r for r in legs[one.leg].repetitions if r.index == one.number]
+            assert there.groups[0].measured.messages_sent == one.sent
+            assert legs[one.leg].levels["load"] == one.load
+        # what lies in the folder and in the store is the same
+        read = Result.model_validate_json((folder / "result.json").read_text())
+        assert read.search == result.search
+        kept = store.get(result.id)
+        assert kept.search == result.search
+        assert [leg.name for leg in kept.legs] == [leg.name for leg in result.legs]
+    page = render(result)
+    assert 'id="search"' in page and "What was found" in page
+
+
+def test_a_disturbed_trial_is_kept_counted_apart_and_measured_again(
+    tmp_path: Path, simulated: type[Simulated]
+) -> None:
+    simulated.steal_of = (2, 3, 7)
+    result, _ = searched(tmp_path)
+    assert result.search is not None and result.valid
+    (part,) = result.search.parts
+    out = [one for one in part.trials if not one.counts]
+    assert [one.number for one in out] == [2, 3, 7] and {one.why for one in out} == {"steal 20%"}
+    assert part.trials[3].load == out[0].load == out[1].load
+    assert part.findings[0].disturbed == 3
+    assert part.findings[0].load == pytest.approx(CAPACITY, rel=0.006)
+
+
+def test_too_many_of_them_make_the_measurement_invalid(tmp_path: Path, simulated: type[Simulated]) -> None:
+    simulated.steal_of = tuple(range(3, 1000))
+    result, _ = searched(tmp_path)
+    assert result.search is not None and not result.search.valid
+    assert exit_code(result) == 90
+    assert [(reason.code, reason.what) for reason in result.reasons] == [("ND-90-03", "steal 20%")]
+    assert any("ended early" in note for note in result.search.notes)
+    assert simulated.ran < 2 + 60
+
+
+def test_what_an_interrupted_search_found_is_kept(
+    tmp_path: Path, simulated: type[Simulated], capsys: pytest.CaptureFixture[str]
+) -> None:
+    simulated.stop_after = 6
+    result, folder = searched(tmp_path, what="64,128")
+    assert result.search is not None and result.interrupted and exit_code(result) == 105
+    (part,) = result.search.parts
+    (found,) = part.findings
+    assert len(part.trials) == simulated.ran == 6
+    assert (found.stop, found.load) == ("interrupted", max(one.load for one in part.trials if not one.lost))
+    summary.show(result, folder)
+    assert "INCOMPLETE" in capsys.readouterr().out
+
+
+def test_sizes_are_searched_one_after_the_other(
+    tmp_path: Path, simulated: type[Simulated], capsys: pytest.CaptureFixture[str]
+) -> None:
+    result, folder = searched(tmp_path, what="64,imix", strategy="mlr")
+    assert result.search is not None
+    assert [part.name for part in result.search.parts] == ["64B", "imix"]
+    assert [part.frame for part in result.search.parts] == pytest.approx([64, 4342 / 12])
+    numbers = [one.number for part in result.search.parts for one in part.trials]
+    assert numbers == list(range(1, simulated.ran + 1))
+    for part in result.search.parts:
+        (found,) = part.findings
+        assert found.bounds is not None and found.bounds[0] is not None and found.bounds[1] is not None
+        assert found.bounds[0] <= CAPACITY <= found.bounds[1]
+    summary.show(result, folder)
+    shown = capsys.readouterr().out
+    assert "throughput over frame size" in shown and "kpps" in shown
+
+
+def test_results_without_a_search_are_read_as_before() -> None:
+    old = {"id": "r", "name": "n", "started": "2026-01-01T00:00:00Z", "legs": [{"name": "sockets"}]}
+    result = Result.model_validate(old)
+    assert result.search is None
+    assert 'id="search"' not in render(result)

@@ -1,0 +1,104 @@
+"""The third outcome of tests: when it is legal, how it is counted, and what it never hides."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import inconclusive
+import pytest
+from inconclusive import Inconclusive, Verdict, stolen_share
+
+PLUGIN = Path(inconclusive.__file__).parent
+
+
+@dataclass(frozen=True)
+class Reason:
+    """As in a result."""
+
+    code: str
+    what: str
+
+
+LATE = Reason("ND-90-02", "generator lateness p99 21.6 ms (limit 10 ms)")
+LOST = Reason("ND-90-04", "3 packets lost")
+
+
+def test_steal_is_a_share_of_all_cpu_time() -> None:
+    assert stolen_share((1000, 20), (1100, 32)) == 0.12
+    assert stolen_share((1000, 20), (1000, 20)) == 0
+
+
+@pytest.mark.parametrize(("stolen", "legal"), [(4, False), (5, True), (12, True)])
+def test_steal_makes_inconclusive_from_its_limit_on(
+    monkeypatch: pytest.MonkeyPatch, stolen: int, legal: bool
+) -> None:
+    monkeypatch.setattr(inconclusive, "cpu_times", lambda: (1000, 20))
+    verdict = Verdict()
+    monkeypatch.setattr(inconclusive, "cpu_times", lambda: (1100, 20 + stolen))
+    if legal:
+        with pytest.raises(Inconclusive, match=f"steal {stolen}%"):
+            verdict.undisturbed()
+    else:
+        verdict.undisturbed()
+
+
+def test_a_run_is_inconclusive_for_want_of_time_alone() -> None:
+    verdict = Verdict()
+    verdict.valid([])
+    with pytest.raises(Inconclusive, match=r"ND-90-02: generator lateness p99 21\.6 ms"):
+        verdict.valid([LATE])
+    for faulty in ([LOST], [LATE, LOST]):
+        with pytest.raises(AssertionError, match="ND-90-04"):
+            verdict.valid(faulty)
+
+
+def test_trials_lost_to_steal_are_inconclusive() -> None:
+    Verdict().lost_to_steal({"memory pressure": 2})
+    with pytest.raises(Inconclusive, match="3 trials lost to steal"):
+        Verdict().lost_to_steal({"steal": 3})
+
+
+TESTS = """
+from types import SimpleNamespace
+import pytest
+
+LATE = SimpleNamespace(code="ND-90-02", what="late")
+
+def test_passes(verdict):
+    verdict.valid([])
+
+def test_late(verdict):
+    verdict.valid([LATE])
+
+def test_wrong(verdict):
+    assert 1 == 2
+
+@pytest.mark.root
+def test_of_root():
+    pass
+"""
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "beside others"])
+def test_it_is_counted_apart_and_said(tmp_path: Path, workers: list[str]) -> None:
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["inconclusive"]\n')
+    (tmp_path / "test_it.py").write_text(TESTS.replace('pytest_plugins = ["inconclusive"]\n', ""))
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {PLUGIN}\n")
+
+    def run(*more: str) -> tuple[int, str]:
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *workers, *more]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        return done.returncode, done.stdout
+
+    code, said = run()
+    assert code == 1
+    assert "1 failed" in said
+    assert "1 inconclusive" in said
+    assert "INCONCLUSIVE: test_it.py::test_late: ND-90-02: late (steal " in said
+    code, said = run("-k", "not wrong")
+    assert code == 0
+    assert "1 inconclusive" in said
+    assert run("-m", "not root", "-k", "root")[0] == 5, "none is left"

@@ -1,0 +1,77 @@
+"""A study is a run: listed, shown, reported and compared like every other, and entered once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdyno import paths
+from netdyno.cli.app import call
+from netdyno.experiment.entry import setting_name
+from netdyno.store import Store
+
+SEARCH = ["tune", "search", "sim", "--for", "throughput", "--limit", "failed=0", "--trials", "12"]
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert call(list(arguments)) == 0
+    return capsys.readouterr().out
+
+
+@pytest.fixture(autouse=True)
+def _runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NETDYNO_RUNS", str(tmp_path / "runs"))
+
+
+def test_a_study_is_listed_shown_and_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    said(capsys, *SEARCH)
+    (row,) = json.loads(said(capsys, "runs", "list", "--json"))
+    assert (row["kind"], row["state"], row["valid"]) == ("search", "done", True)
+    assert "throughput better" in row["finding"]
+    shown = said(capsys, "runs", "show", "latest")
+    assert row["finding"] in shown
+    assert "bit/s" in shown
+    result: dict[str, Any] = json.loads(said(capsys, "runs", "show", row["name"], "--json"))
+    baseline = next(leg for leg in result["legs"] if leg["name"] == "baseline")
+    figure = baseline["repetitions"][0]["metrics"]["throughput"]
+    assert (figure["unit"], figure["better"]) == ("bit/s", "higher")
+    assert baseline["summary"]["metrics"]["throughput"]["n"] == len(baseline["repetitions"])
+    assert sum(len(leg["repetitions"]) for leg in result["legs"]) == row["trials"]
+    page = Path(said(capsys, "report", "latest").strip())
+    assert page == paths.runs() / row["id"] / "report.html"
+    assert "Proven better" in page.read_text()
+
+
+def test_gone_on_with_it_stays_one_run_and_another_seed_is_another(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for seed in ("1", "1", "2"):
+        said(capsys, *SEARCH, "--seed", seed)
+    rows = json.loads(said(capsys, "runs", "list", "--json"))
+    assert len(rows) == 2
+    compared = json.loads(said(capsys, "compare", rows[0]["id"], rows[1]["id"], "--json"))
+    (throughput,) = [row for row in compared["legs"]["baseline"] if row["metric"] == "throughput"]
+    assert throughput["unit"] == "bit/s"
+    # the same baseline: what differs is its noise
+    assert not throughput["significant"]
+    assert throughput["interval"][0] < 0 < throughput["interval"][1]
+
+
+def test_a_study_survives_its_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    said(capsys, *SEARCH)
+    with Store() as store:
+        (row,) = store.rows()
+        for file in Path(row.folder).iterdir():
+            file.unlink()
+    assert "baseline" in said(capsys, "runs", "show", "latest")
+
+
+def test_a_setting_has_a_short_name_of_its_own() -> None:
+    assert setting_name({}) == "baseline"
+    assert setting_name({"net.core.somaxconn": 8192}) == "net.core.somaxconn=8192"
+    many = {f"net.core.parameter_{n}": n for n in range(9)}
+    assert setting_name(many) == setting_name(dict(reversed(many.items()))) != setting_name(many | {"x": 1})
+    assert setting_name(many).startswith("9 parameters ")

@@ -1,0 +1,92 @@
+"""Lint: the Python package's parts import downwards only, and no files import in a circle.
+
+`python3 tools/python_imports.py` lists what is wrong and ends with 1, or says nothing. Imports inside of
+functions count: they hide a circle, they do not undo it.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from imports import circles
+
+PACKAGE = Path(__file__).resolve().parent.parent / "python" / "netdyno"
+
+# From the bottom to the top: a part may import those of the lines before its own.
+LAYERS = [
+    ["errors", "escape"],
+    ["files", "units"],
+    ["paths", "reading"],
+    ["config"],
+    ["system"],
+    ["core"],
+    ["stats"],
+    ["store", "report"],
+    ["lab"],
+    ["experiment"],
+    ["export", "search"],
+    ["tuning"],
+    ["doctor", "api"],
+    ["cli"],
+]
+
+Module = tuple[str, ...]
+
+
+def modules() -> dict[Module, Path]:
+    """The package's files by their path of modules."""
+    found = {}
+    for file in sorted(PACKAGE.rglob("*.py")):
+        parts = file.relative_to(PACKAGE).with_suffix("").parts
+        found[parts[:-1] if parts[-1] == "__init__" else parts] = file
+    return found
+
+
+def imports(file: Path, there: dict[Module, Path]) -> Iterator[Module]:
+    """The files of the package that one imports."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "netdyno":
+            base = tuple(str(node.module).split(".")[1:])
+            for alias in node.names:
+                yield (*base, alias.name) if (*base, alias.name) in there else base
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.startswith("netdyno."):
+                    yield tuple(alias.name.split(".")[1:])
+
+
+def faults() -> Iterator[str]:
+    """What is wrong, a line each."""
+    there = modules()
+    level = {part: at for at, parts in enumerate(LAYERS) for part in parts}
+    graph = {module: {to for to in imports(file, there) if to != module} for module, file in there.items()}
+    for module, targets in graph.items():
+        if not module or module == ("__main__",):
+            continue
+        name = "/".join(module)
+        if module[0] not in level:
+            yield f"netdyno/{name}: has no place in LAYERS of tools/python_imports.py"
+            continue
+        for to in sorted(targets):
+            if to and to[0] != module[0] and level.get(to[0], -1) >= level[module[0]]:
+                yield f"netdyno/{name}: imports {'.'.join(to)}, which is not below it"
+    # a package and its own files may know each other
+    apart = {
+        module: {to for to in targets if to[: len(module)] != module and module[: len(to)] != to}
+        for module, targets in graph.items()
+    }
+    for circle in circles(apart):
+        yield f"these files import in a circle: {', '.join('/'.join(module) for module in circle)}"
+
+
+def main() -> int:
+    """Print what is wrong."""
+    wrong = list(faults())
+    print("\n".join(wrong), end="\n" if wrong else "")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
