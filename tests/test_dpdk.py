@@ -61,10 +61,7 @@ def test_a_pair_carries_every_frame_however_it_is_placed(lab: Lab, placement: li
     assert 3000 < sent == total.messages_delivered <= total.messages_intended <= 6000
     assert (total.duplicates, total.reordered, total.failures) == (0, 0, {})
     delay = trial.groups[0].delays["round_trip"]
-    delivered = trial.groups[0].measured.messages_delivered
-    if delay.count < delivered and delay.p99 > 100e6:
-        pytest.xfail(f"known fault: {delivered - delay.count} delays are missing where workers got no CPU")
-    assert delay.count == delivered > 2500
+    assert delay.count == trial.groups[0].measured.messages_delivered > 2500
     assert 0 < delay.min <= delay.p50 <= delay.p99 <= delay.max
     # what one end sent the other got, and the elements in between lost none
     a, b = trial.interfaces["a"], trial.interfaces["b"]

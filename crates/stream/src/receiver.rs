@@ -155,13 +155,11 @@ impl DelayRun {
     /// Of no group.
     const NONE: Self = Self { count: 0, delay: 0, bits: 0, of: (usize::MAX, 0) };
 
-    /// Take one more, if it belongs here.
+    /// Whether one more belongs here.
     #[inline]
-    fn take(&mut self, (group, phase): (usize, usize), delay: u64) -> bool {
+    fn holds(&self, (group, phase): (usize, usize), delay: u64) -> bool {
         let other = (group ^ self.of.0) as u64 | (phase ^ self.of.1) as u64;
-        let takes = (delay ^ self.delay) & self.bits | other == 0;
-        self.count += u64::from(takes);
-        takes
+        (delay ^ self.delay) & self.bits | other == 0
     }
 }
 
@@ -439,8 +437,12 @@ impl Measured {
             v.record(delay.abs_diff(state.delay_last()));
         }
         state.delivered(delay);
-        if group.delay.is_some() && !self.run.take((at, phase as usize), delay) {
-            self.begin_run((at, phase as usize), delay);
+        if group.delay.is_some() {
+            let of = (at, phase as usize);
+            match self.run.holds(of, delay) {
+                true => self.run.count += 1,
+                false => self.begin_run(of, delay),
+            }
         }
         Verdict::Done
     }

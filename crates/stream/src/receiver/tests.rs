@@ -432,3 +432,32 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #[test]
+    fn each_delivered_message_has_a_delay(
+        batches in proptest::collection::vec((proptest::collection::vec(0u64..40, 1..32), any::<u64>(), any::<bool>()), 1..20),
+    ) {
+        let mut measured = measured();
+        let mut sums = [(); 3].map(|()| Tally::new(1));
+        let mut sequence = 0;
+        for (shifts, value, taken) in batches {
+            for shift in shifts {
+                let delay = (value >> 24) >> shift;
+                let now = 2_000 + delay;
+                measured.frame(&frame(0, sequence, now - delay), now);
+                sequence += 1;
+            }
+            measured.settle();
+            if taken {
+                let report = take(&mut measured.groups[0].meter);
+                sums.iter_mut().zip(&report).for_each(|(sum, more)| sum.merge(more));
+            }
+        }
+        let report = take(&mut measured.groups[0].meter);
+        sums.iter_mut().zip(&report).for_each(|(sum, more)| sum.merge(more));
+        for sum in &sums {
+            prop_assert_eq!(sum.delays[0].len(), sum.counts.messages_delivered);
+        }
+    }
+}
