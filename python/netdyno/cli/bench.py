@@ -9,7 +9,6 @@ import typer
 
 from netdyno import units
 from netdyno.cli import bench_run, values
-from netdyno.cli.execute import Outputs
 from netdyno.cli.verb import Verb, Verbs
 
 app = typer.Typer(
@@ -205,113 +204,64 @@ def back_to_back(
     raise typer.Exit(bench_run.run(options))
 
 
-def _held(
-    kind: str,
-    what: str,
-    topology: Path | None,
-    load: float | None,
-    at: float | None,
-    resolution: float,
-    sizes: str | None,
-    strategy: str,
-    duration: float | None,
-    repeat: int | None,
-    outputs: Outputs,
-    dry_run: bool,
-) -> None:
-    """Kinds that find the throughput first, and then hold a load."""
-    options = bench_run.Options(
-        kind, what, topology, load, bench_run.loss_goals("ndr", 0.0), resolution, sizes, strategy, duration,
-        repeat, at=at, outputs=outputs, dry_run=dry_run,
-    )  # fmt: skip
-    raise typer.Exit(bench_run.run(options))
+def _at_throughput(kind: str, about: str) -> None:
+    """Add a verb that finds the throughput first, and then holds a load."""
+
+    def verb(
+        what: What,
+        topology: Topology = None,
+        load: Load = None,
+        at: At = None,
+        resolution: Resolution = 0.005,
+        sizes: Sizes = None,
+        strategy: Strategy = "binary",
+        duration: Duration = None,
+        repeat: Repeat = None,
+        json: Json = False,
+        html: Html = None,
+        runs: Runs = None,
+        dry_run: Dry = False,
+        quiet: Quiet = False,
+    ) -> None:
+        options = bench_run.Options(
+            kind, what, topology, load, bench_run.loss_goals("ndr", 0.0), resolution, sizes, strategy,
+            duration, repeat, at=at, outputs=bench_run.outputs(json, html, runs, quiet), dry_run=dry_run,
+        )  # fmt: skip
+        raise typer.Exit(bench_run.run(options))
+
+    verb.__doc__ = about
+    app.command(kind, cls=Verb)(verb)
 
 
-@app.command("latency", cls=Verb)
-def latency(
-    what: What,
-    topology: Topology = None,
-    load: Load = None,
-    at: At = None,
-    resolution: Resolution = 0.005,
-    sizes: Sizes = None,
-    strategy: Strategy = "binary",
-    duration: Duration = None,
-    repeat: Repeat = None,
-    json: Json = False,
-    html: Html = None,
-    runs: Runs = None,
-    dry_run: Dry = False,
-    quiet: Quiet = False,
-) -> None:
+_at_throughput(
+    "latency",
     """Latency at the throughput, or at a share of the highest load (RFC 2544 §26.2, RFC 8219 §7).
 
     RFC 2544 asks for 20 trials of 120 s; trials of the search before are a quarter as long.
 
         netdyno bench latency imix --sizes 64 --duration 120s --repeat 20
         netdyno bench latency imix --at 50% --repeat 3
-    """
-    outputs = bench_run.outputs(json, html, runs, quiet)
-    _held(
-        "latency", what, topology, load, at, resolution, sizes, strategy, duration, repeat, outputs, dry_run
-    )
-
-
-@app.command("recovery", cls=Verb)
-def recovery(
-    what: What,
-    topology: Topology = None,
-    load: Load = None,
-    at: At = None,
-    resolution: Resolution = 0.005,
-    sizes: Sizes = None,
-    strategy: Strategy = "binary",
-    duration: Duration = None,
-    repeat: Repeat = None,
-    json: Json = False,
-    html: Html = None,
-    runs: Runs = None,
-    dry_run: Dry = False,
-    quiet: Quiet = False,
-) -> None:
+    """,
+)
+_at_throughput(
+    "recovery",
     """How long frames are lost after an overload has ended (RFC 2544 §26.5).
 
     The overload is 110 % of the throughput, for the length of a trial; then 50 % of it is sent. The time is
     that of the last loss, to an interval of the series.
 
         netdyno bench recovery imix --sizes 64 --duration 60s --repeat 3
-    """
-    outputs = bench_run.outputs(json, html, runs, quiet)
-    _held(
-        "recovery", what, topology, load, at, resolution, sizes, strategy, duration, repeat, outputs, dry_run
-    )
-
-
-@app.command("reset", cls=Verb)
-def reset(
-    what: What,
-    topology: Topology = None,
-    load: Load = None,
-    at: At = None,
-    resolution: Resolution = 0.005,
-    sizes: Sizes = None,
-    strategy: Strategy = "binary",
-    duration: Duration = None,
-    repeat: Repeat = None,
-    json: Json = False,
-    html: Html = None,
-    runs: Runs = None,
-    dry_run: Dry = False,
-    quiet: Quiet = False,
-) -> None:
+    """,
+)
+_at_throughput(
+    "reset",
     """How long the DUT forwards nothing when its driver starts it anew (RFC 6201).
 
     The experiment has one DUT. The time is the number of lost frames over their rate.
 
         netdyno bench reset router.yaml --at 100% --duration 5s --repeat 3
-    """
-    outputs = bench_run.outputs(json, html, runs, quiet)
-    _held("reset", what, topology, load, at, resolution, sizes, strategy, duration, repeat, outputs, dry_run)
+    """,
+)
 
 
 @app.command("rate", cls=Verb)

@@ -50,6 +50,15 @@ class WrkOptions(WebOptions):
     """Connections at once, kept open."""
 
 
+PER_REQUEST = (
+    Metric("latency_mean", "ms", "lower"),
+    Metric("latency_p99", "ms", "lower"),
+    Metric("latency_max", "ms", "lower"),
+    Metric("failed", "", "lower", zero_is_best=True),
+)
+"""What both clients say of requests."""
+
+
 class _Web(Workload):
     def open(self, site: Site, stack: contextlib.ExitStack) -> None:
         """Start nginx."""
@@ -73,10 +82,7 @@ class Ab(_Web):
     programs: ClassVar[Mapping[str, str]] = {"ab": "apache2-utils", "nginx": "nginx"}
     metrics: ClassVar = metric_table(
         Metric("requests", "/s", "higher"),
-        Metric("latency_mean", "ms", "lower"),
-        Metric("latency_p99", "ms", "lower"),
-        Metric("latency_max", "ms", "lower"),
-        Metric("failed", "", "lower", zero_is_best=True),
+        *PER_REQUEST,
     )
 
     def run(self, site: Site, seed: int) -> Seen:
@@ -98,10 +104,7 @@ class Wrk(_Web):
     metrics: ClassVar = metric_table(
         Metric("requests", "/s", "higher"),
         Metric("transfer", "B/s", "higher"),
-        Metric("latency_mean", "ms", "lower"),
-        Metric("latency_p99", "ms", "lower"),
-        Metric("latency_max", "ms", "lower"),
-        Metric("failed", "", "lower", zero_is_best=True),
+        *PER_REQUEST,
     )
 
     def run(self, site: Site, seed: int) -> Seen:
