@@ -69,7 +69,7 @@ CODES: dict[str, str] = {
     "ND-90-30": "The baseline cannot be measured",
     "ND-90-31": "Too few pairs of trials are valid",
     "ND-90-32": "Nothing is proposed, as too little is known of such a service",
-    "ND-90-33": "A trial of a study does not count",
+    "ND-90-33": "A trial of a study was discarded",
     "ND-92-20": "The daemon's program was not found",
     "ND-92-21": "The daemon did not start",
     "ND-92-22": "Root is needed",

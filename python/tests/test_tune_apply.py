@@ -1,4 +1,4 @@
-"""Applying under fault: whatever moment it is killed at, everything is as it was after a restore."""
+"""Applying under fault: whatever moment it is killed at, old values restored after a restore."""
 
 import json
 import os

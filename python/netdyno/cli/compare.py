@@ -38,11 +38,13 @@ def compare(
     level: Annotated[
         float,
         typer.Option(
-            help="Chance of any false claim, up to 0.5.", metavar="P", parser=values.number("--level", 0, 0.5)
+            help="Significance level, over all metrics (Holm), up to 0.5.",
+            metavar="P",
+            parser=values.number("--level", 0, 0.5),
         ),
     ] = 0.05,
-    fail: Annotated[bool, typer.Option("--fail", help="Exit 99 when something is worse.")] = False,
-    html: Annotated[Path | None, typer.Option(help="File for its page.", metavar="FILE")] = None,
+    fail: Annotated[bool, typer.Option("--fail", help="Exit 99 if any metric is worse.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write the report page here.", metavar="FILE")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
 ) -> None:
     """Compare two runs over their repetitions: change, Welch's test with Holm's correction, effect size.

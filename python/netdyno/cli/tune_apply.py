@@ -1,4 +1,4 @@
-"""`netdyno tune apply`: put a setting in force, and take it back."""
+"""`netdyno tune apply`: apply a setting, and restore the old values."""
 
 from __future__ import annotations
 
@@ -49,22 +49,25 @@ def apply(
         typer.Option("--best", help="Of a study with several objectives: best for this.", metavar="METRIC"),
     ] = None,
     unproven: Annotated[
-        bool, typer.Option("--unproven", help="Also a study's setting that was not proven.")
+        bool, typer.Option("--unproven", help="Apply a study's setting even if it was not proven.")
     ] = False,
     where: Annotated[
         str | None,
         typer.Option(help="In a network namespace, as of a device under test.", metavar="NAMESPACE"),
     ] = None,
     allow_global: Annotated[
-        bool, typer.Option("--global", help="Also what holds for the whole machine.")
+        bool, typer.Option("--global", help="Also parameters of the whole machine, not of a namespace.")
     ] = False,
     keep_it: Annotated[
-        bool, typer.Option("--keep", help="Let it last, over the next boot too, and return.")
+        bool, typer.Option("--keep", help="Make it persistent across reboots, and return.")
     ] = False,
     length: Annotated[
         str | None,
         typer.Option(
-            "--for", help="Take it back after so long.", metavar="TIME", parser=values.time("--for")
+            "--for",
+            help="Restore the old values after this time.",
+            metavar="TIME",
+            parser=values.time("--for"),
         ),
     ] = None,
     dry: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
@@ -72,15 +75,15 @@ def apply(
 ) -> None:
     """Apply kernel parameters until Ctrl-C, then restore the old values.
 
-    A study is named, or given as its file or the folder of its run: its winning setting is applied. What was
-    not proven better, or only on a simulation, is refused without --unproven.
+    A study is named, or given as its file or the folder of its run: its winning setting is applied. A setting
+    that was not proven better, or only on a simulation, is refused without --unproven.
 
-    Only what differs is written, in an order in which every moment makes sense, and what the kernel makes of
-    it is read back. What was is on disk before the first write: it is put back on Ctrl-C, by a watchdog
-    should netdyno be killed, and by the next start or `netdyno restore` otherwise. Needs root.
+    Only values that differ are written, in an order that is valid at every step (a minimum before its
+    maximum), and each is read back. The old values are on disk before the first write: they are restored on
+    Ctrl-C, by a watchdog if netdyno is killed, else by the next start or `netdyno restore`. Needs root.
 
-    What holds for the whole machine is refused without --global; of a known setting or a class it is left
-    out, with what this machine does not have.
+    Parameters of the whole machine are refused without --global; from a known setting or a class they are
+    skipped, like those that this kernel lacks.
 
         sudo netdyno tune apply --class latency --where web --dry-run
 
@@ -91,7 +94,9 @@ def apply(
         sudo netdyno tune apply search-iperf3-tcp-3f2a61bc --where web --for 10min
     """
     if keep_it and length:
-        raise Error("ND-104-07", "what is kept is not taken back", at="--keep and --for", fix="Leave one out")
+        raise Error(
+            "ND-104-07", "a persistent setting has no end", at="--keep and --for", fix="Leave one out"
+        )
     need_namespace(where)
     if not dry:
         need_root("setting kernel parameters")
@@ -113,14 +118,14 @@ def apply(
             applied = put(planned, watched=True)
         try:
             _show(planned, applied.changes, as_json, "is now")
-            console.note("Ctrl-C puts it back")
+            console.note("Ctrl-C restores the old values")
             end = time.monotonic() + seconds(length) if length else float("inf")
             while not interrupts.count and time.monotonic() < end:
                 time.sleep(min(0.1, max(0.0, end - time.monotonic())))
         finally:
             with interrupts.shielded():
                 applied.restore()
-    console.note("everything is as it was")
+    console.note("old values restored")
 
 
 def _keep(planned: Plan, as_json: bool) -> None:
@@ -133,7 +138,7 @@ def _keep(planned: Plan, as_json: bool) -> None:
             raise
         _show(planned, applied.changes, as_json, "is now")
     for path in written:
-        console.note(f"wrote {path}; `netdyno tune restore` takes it back")
+        console.note(f"wrote {path}; `netdyno tune restore` undoes it")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How the verbs of `netdyno tune` say figures, and how it goes meanwhile."""
+"""How the verbs of `netdyno tune` say figures, and progress."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def kept() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        console.note("what was measured is kept: the same command goes on with it")
+        console.note("measured trials are kept: run the same command to resume")
         raise
     except Error as e:
         if e.code == "ND-105-20":
-            console.note("what was measured is kept: the same command goes on with it")
+            console.note("measured trials are kept: run the same command to resume")
         raise
 
 
@@ -63,7 +63,7 @@ class Progress:
             for m in self._metrics
             if m.name in seen.metrics
         ]
-        said = ", ".join(shown) if seen.valid else f"does not count: {seen.why}"
+        said = ", ".join(shown) if seen.valid else f"discarded: {seen.why}"
         left = max(0, self.trials - done) * self._record.took / max(1, done)
         print(
             f"{done:4}/{self.trials} {trial.phase.split(' {')[0]}: {said}; {duration(left)} left",
@@ -119,10 +119,10 @@ def times(better_by: float | None) -> str:
 def told(record: Record) -> None:
     """Say what was measured, and what was there already."""
     if not record.fresh:
-        console.note("all of its trials were measured before; --fresh measures anew")
+        console.note("all trials reused from an earlier run; --fresh measures them again")
     elif record.fresh < len(record.trials):
-        console.note(f"{len(record.trials) - record.fresh} of its trials were measured before")
-    console.note(f"trials took {duration(record.took)} in all")
+        console.note(f"{len(record.trials) - record.fresh} trials reused from an earlier run")
+    console.note(f"trials took {duration(record.took)} in total")
 
 
 def page(path: Path, documents: Sequence[dict[str, Any]]) -> None:

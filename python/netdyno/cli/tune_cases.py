@@ -27,23 +27,23 @@ def _complete(incomplete: str) -> Iterator[str]:
 def cases(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME", help="Only these; default all.", autocompletion=_complete),
+        typer.Argument(metavar="NAME", help="Cases to run; default all.", autocompletion=_complete),
     ] = None,
-    list_them: Annotated[bool, typer.Option("--list", help="Only say what there is.")] = False,
+    list_them: Annotated[bool, typer.Option("--list", help="List the cases and exit.")] = False,
     pairs: Annotated[
         int,
         typer.Option(
-            help="Pairs of trials of each; what is noisy takes 8 at least.",
+            help="Pairs of trials of each case; at least 8 for noisy ones.",
             metavar="N",
             parser=values.whole("--pairs", 1, 100),
         ),
     ] = 2,
     allow_global: Annotated[
         bool,
-        typer.Option("--global", help="Those too that change parameters of the whole machine for a while."),
+        typer.Option("--global", help="Include cases that change parameters of the whole machine meanwhile."),
     ] = False,
     seed: Annotated[
-        int, typer.Option(help="Of the order of trials.", metavar="N", parser=values.whole("--seed", 0))
+        int, typer.Option(help="Seed of the order of trials.", metavar="N", parser=values.whole("--seed", 0))
     ] = 1,
     watch: Annotated[
         bool,
@@ -56,12 +56,12 @@ def cases(
 ) -> None:
     """Run cases in which one kernel parameter is known to help, and controls in which none does.
 
-    Each makes two namespaces and a path between them, lets a limit bind, lifts it, and looks at the counter
-    of that limit and at its effect. Nothing outside is changed, unless --global says so. Exits 99 when a case
-    does not show what it must.
+    Each case makes two namespaces and a path between them, loads it until a limit binds, raises the limit,
+    and checks the limit's counter and its effect. Nothing outside is changed, except with --global. Exits 99
+    when a case does not show its effect.
 
-    With --watch the limit stays in force and the load goes on, while `netdyno tune watch` looks at it: each
-    must be fixed, and no control be touched.
+    With --watch the limit stays and the load goes on, while `netdyno tune watch` runs: it must fix each
+    case, and must not touch the controls.
 
         sudo netdyno tune cases
 

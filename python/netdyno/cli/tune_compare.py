@@ -54,10 +54,10 @@ def calibrate(
     seed: Seed = 1,
     as_json: Json = False,
 ) -> None:
-    """Measure a bench against itself: its noise, and the least change that so many pairs can show.
+    """Measure a bench against itself: its noise and its minimum detectable effect.
 
-    Everything is made anew for each trial, in namespaces of its own. A trial that the machine disturbed is
-    measured again. What it finds is kept for a day, for `netdyno tune compare` on the same bench. Needs root.
+    Each trial has new namespaces and servers. A disturbed trial (steal, pressure) is repeated. The result is
+    kept for a day, for `netdyno tune compare` on the same bench. Needs root.
 
         sudo netdyno tune calibrate wrk
 
@@ -99,12 +99,12 @@ def compare(
     matters: Annotated[
         float,
         typer.Option(
-            help="The least change worth the name.", metavar="SHARE", parser=values.number("--matters", 0, 10)
+            help="Smallest change that matters.", metavar="SHARE", parser=values.number("--matters", 0, 10)
         ),
     ] = 0.05,
     metric: Annotated[
         list[str] | None,
-        typer.Option(help="Only this one: fewer questions, clearer answers.", metavar="METRIC"),
+        typer.Option(help="Test only this metric: fewer tests, more power.", metavar="METRIC"),
     ] = None,
     order: Annotated[
         str,
@@ -119,19 +119,18 @@ def compare(
     name: Name = None,
     fresh: Fresh = False,
     html: Html = None,
-    fail: Annotated[bool, typer.Option("--fail", help="Exit 99 when something is worse.")] = False,
+    fail: Annotated[bool, typer.Option("--fail", help="Exit 99 if any metric is worse.")] = False,
     as_json: Json = False,
 ) -> None:
     """Compare two settings on a bench, in pairs of trials in randomised order.
 
-    A win counts if it survives the correction for all metrics and a counter of its mechanism moved. First the
-    bench is held against itself, unless `netdyno tune calibrate` did so today. There are never fewer pairs
-    than can show anything. A trial that the machine disturbed is measured again, up to --spare times in all;
-    if too few pairs are left all the same, it says so and exits with 90. Interrupted, the same command goes
-    on. Needs root.
+    A change is claimed if it is significant after Holm's correction over all metrics and a counter of its
+    mechanism moved. First the bench is calibrated (A/A), unless that was done today. There are never fewer
+    pairs than the test needs. Disturbed trials are repeated, up to --spare times in all; if too few valid
+    pairs remain, it exits with 90. After an interrupt, the same command resumes. Needs root.
 
-    Several candidates race first, by the first metric: 2, 4, then 8 blocks, after each of which the hopeless
-    leave. The winner was lucky too, so that only fresh pairs count.
+    Several candidates race first, by the first metric: 2, 4, then 8 blocks, with the worst eliminated after
+    each round. The winner's gain in the race is biased upwards, so only fresh pairs are tested.
 
         sudo netdyno tune compare ab baseline paper-latency --set concurrency=400
 
@@ -165,7 +164,7 @@ def compare(
     else:
         _show_race(found.standings, [one.name for one in found.candidates])
         show(found.comparison, [found.a, found.b])
-        console.note(f"kept in {found.study.document}, as the run {found.document['run']}")
+        console.note(f"stored in {found.study.document}, run {found.document['run']}")
     if found.comparison.too_few:
         raise too_few(found.comparison.shortage, found.trials, found.spare)
     if fail and any(one.verdict is Verdict.WORSE for one in found.comparison.findings):
@@ -201,7 +200,7 @@ class Progress:
         if what != self._what or done == 1:
             self._what, self._began = what, self._began if done > 1 else time.monotonic()
         left = (time.monotonic() - self._began) / done * (of - done)
-        why = "" if seen.valid else f": does not count, {seen.why}"
+        why = "" if seen.valid else f": discarded, {seen.why}"
         console.note(f"{what}: trial {done} of {of}, {duration(left)} left{why}")
 
 
@@ -217,14 +216,16 @@ def _show_race(standings: Sequence[Standing], names: list[str]) -> None:
         )
         for one in standings
     ]
-    console.table(("candidate", "blocks", "gain", ""), rows, "the race, which proves nothing")
+    console.table(
+        ("candidate", "blocks", "gain", ""), rows, "the race; its gains are biased and prove nothing"
+    )
 
 
 def show_calibration(found: Calibration) -> None:
     """The noise of a bench, in words."""
     rows = [
         (one.metric.name, spread(one.mean, one.sd, one.metric), share(one.spread),
-         least(one.detectable), f"{one.resemblance:+.2f}", f"{one.p:.2g}")
+         least(one.detectable), f"{one.autocorrelation:+.2f}", f"{one.p:.2g}")
         for one in found.noise
     ]  # fmt: skip
     seen = f"minimum detectable effect ({found.for_pairs} pairs)"
@@ -320,9 +321,7 @@ def least(value: float) -> str:
 
 def not_counted(found: Comparison | Calibration) -> str:
     """How many pairs do not count, and how many trials were measured again, with what they were lost to."""
-    said = (
-        f"; {found.dropped} more do not count{where_to(found.lost, found.dropped)}" if found.dropped else ""
-    )
+    said = f"; {found.dropped} more discarded{where_to(found.lost, found.dropped)}" if found.dropped else ""
     return said + (f"; measured again: {lost_to(found.again)}" if found.again else "")
 
 

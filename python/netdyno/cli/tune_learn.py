@@ -54,7 +54,7 @@ SETTINGS = (
 def learn(
     workload: Annotated[
         list[str] | None,
-        typer.Option(help="A workload with its options, as 'iperf3-tcp reverse=true'.", metavar="WORKLOAD"),
+        typer.Option(help="Workload with its options, as 'iperf3-tcp reverse=true'.", metavar="WORKLOAD"),
     ] = None,
     rtt: Annotated[list[str] | None, typer.Option(help="A round trip time.", metavar="TIME")] = None,
     loss: Annotated[list[str] | None, typer.Option(help="A loss, either way.", metavar="SHARE")] = None,
@@ -65,16 +65,16 @@ def learn(
     ] = None,
     baseline: Annotated[
         list[str] | None,
-        typer.Option(help="What the baseline is where it is not this machine's.", metavar="NAME=VALUE"),
+        typer.Option(help="Baseline value, where it differs from this machine's.", metavar="NAME=VALUE"),
     ] = None,
     pairs: Annotated[
         int,
         typer.Option(
-            help="Trials of each setting at a place.", metavar="N", parser=values.whole("--pairs", 1, 100)
+            help="Trials of each setting per context.", metavar="N", parser=values.whole("--pairs", 1, 100)
         ),
     ] = 2,
     allow_global: Annotated[
-        bool, typer.Option("--global", help="Let namespaces use every congestion control, meanwhile.")
+        bool, typer.Option("--global", help="Allow all congestion controls in namespaces during the run.")
     ] = False,
     seed: Seed = 1,
     name: Name = None,
@@ -86,8 +86,8 @@ def learn(
 ) -> None:
     """Measure known settings beside the baseline, for each service over each path of a grid.
 
-    It runs unattended for as long as it takes, says how long that is, and goes on where it was when it is
-    run again. What comes out is the experience of this machine: `netdyno tune recommend` rests on it alone.
+    It runs unattended, shows the time left, and resumes when it is run again. The result is this machine's
+    experience file, the only data that `netdyno tune recommend` uses.
 
         sudo netdyno tune learn --global
 
@@ -142,7 +142,7 @@ def learn(
         console.document({"experience": str(to), "contexts": len(found.contexts)})
         return
     show(found)
-    console.note(f"kept in {to}")
+    console.note(f"stored in {to}")
 
 
 def _grid(

@@ -31,7 +31,7 @@ Tuned = Annotated[
     str,
     typer.Option(
         "--tune",
-        help="The host that is tuned: server or client.",
+        help="Host to tune: server or client.",
         metavar="HOST",
         parser=values.one_of("--tune", "server", "client"),
     ),
@@ -40,14 +40,16 @@ Service = Annotated[
     str | None,
     typer.Option(
         "--class",
-        help="A class of service: what to try for it, and what is wanted.",
+        help="Class of service: its parameters and objectives.",
         metavar="CLASS",
         autocompletion=values.service_class,
     ),
 ]
 Baseline = Annotated[
     list[str] | None,
-    typer.Option(help="Begin with this value, or with all of linux itself.", metavar="NAME=VALUE"),
+    typer.Option(
+        help="Baseline value, or a file of values; `linux` for the kernel's defaults.", metavar="NAME=VALUE"
+    ),
 ]
 Param = Annotated[
     list[str] | None,
@@ -55,7 +57,7 @@ Param = Annotated[
 ]
 Memory = Annotated[
     int | None,
-    typer.Option(help="No buffer larger than this.", metavar="SIZE", parser=values.octets("--memory")),
+    typer.Option(help="Upper bound of buffer sizes.", metavar="SIZE", parser=values.octets("--memory")),
 ]
 Pairs = Annotated[
     int, typer.Option(help="Pairs of trials.", metavar="N", parser=values.whole("--pairs", 2, 1000))
@@ -63,7 +65,7 @@ Pairs = Annotated[
 Spare = Annotated[
     int | None,
     typer.Option(
-        help="Trials that may be measured again where they were disturbed; default: as many as are planned.",
+        help="Disturbed trials that may be repeated; default: as many as are planned.",
         metavar="N",
         parser=values.whole("--spare", 0, 100_000),
     ),
@@ -71,16 +73,18 @@ Spare = Annotated[
 Level = Annotated[
     float,
     typer.Option(
-        help="Chance of any false claim, up to 0.5.", metavar="P", parser=values.number("--level", 0, 0.5)
+        help="Significance level, over all metrics (Holm), up to 0.5.",
+        metavar="P",
+        parser=values.number("--level", 0, 0.5),
     ),
 ]
 Seed = Annotated[
-    int, typer.Option(help="Of the order of trials.", metavar="N", parser=values.whole("--seed", 0))
+    int, typer.Option(help="Seed of the order of trials.", metavar="N", parser=values.whole("--seed", 0))
 ]
 Global = Annotated[
-    bool, typer.Option("--global", help="Also what holds for the whole machine, for the time of the trials.")
+    bool, typer.Option("--global", help="Also set parameters of the whole machine during the trials.")
 ]
-Name = Annotated[str | None, typer.Option(help="Name to keep it under.", metavar="NAME")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Measure all anew.")]
-Html = Annotated[Path | None, typer.Option(help="File for its page.", metavar="FILE")]
+Name = Annotated[str | None, typer.Option(help="Name of the study.", metavar="NAME")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Discard earlier trials and measure again.")]
+Html = Annotated[Path | None, typer.Option(help="Write the report page here.", metavar="FILE")]
 Json = Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")]

@@ -1,4 +1,4 @@
-"""`netdyno tune params`: what can be tuned, and what it is here."""
+"""`netdyno tune params`: tunable parameters and their current values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from netdyno.tuning.registry import registry
 
 def params(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Only those whose name has this in it.")
+        list[str] | None, typer.Argument(metavar="NAME", help="Only parameters whose name contains this.")
     ] = None,
     service_class: Annotated[
         str | None,
@@ -32,16 +32,15 @@ def params(
         ),
     ] = None,
     where: Annotated[
-        str | None, typer.Option(help="As they are in a network namespace.", metavar="NAMESPACE")
+        str | None, typer.Option(help="Values in a network namespace.", metavar="NAMESPACE")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Those too that are missing here.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Also parameters that this kernel lacks.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all that is known as JSON.")] = False,
 ) -> None:
-    """Show kernel parameters of the network: what they do, what they are here, what they may be.
+    """Show kernel parameters of the network: meaning, current value and range.
 
-    Says what is read-only or missing here, what holds for the whole machine, and what is inert, which means
-    that it changes nothing.
-    What is there for a device is shown for each of them.
+    Remarks name parameters that are read-only or missing here, global (of the whole machine), or inert
+    (without effect in this kernel). Parameters of a network device are shown for each device.
 
         netdyno tune params somaxconn
 

@@ -26,16 +26,16 @@ def recommend(
     ] = None,
     seconds: Annotated[
         float,
-        typer.Option(help="How long to look.", metavar="S", parser=values.number("--seconds", 0, 3600)),
+        typer.Option(help="How long to observe.", metavar="S", parser=values.number("--seconds", 0, 3600)),
     ] = 10,
     experience: Annotated[
-        Path | None, typer.Option(help="What `netdyno tune learn` wrote.", metavar="FILE")
+        Path | None, typer.Option(help="Experience file written by `netdyno tune learn`.", metavar="FILE")
     ] = None,
     rtt: Annotated[
         str | None,
         typer.Option(
             "--rtt",
-            help="Round trip time of its clients, where none is seen.",
+            help="Round-trip time of its clients, if it cannot be measured.",
             metavar="TIME",
             parser=values.time("--rtt"),
         ),
@@ -44,22 +44,22 @@ def recommend(
         float | None,
         typer.Option(
             "--rate",
-            help="What it delivers to all of them, where none is seen.",
+            help="Its total rate to all clients, if it cannot be measured.",
             metavar="RATE",
             parser=values.bits("--rate"),
         ),
     ] = None,
     judged: Annotated[
-        bool, typer.Option("--judge", help="Only say how good such proposals are, on what is known.")
+        bool, typer.Option("--judge", help="Cross-validate the recommender on known contexts and exit.")
     ] = False,
     html: Html = None,
     as_json: Json = False,
 ) -> None:
-    """Look at what a service does, and propose the setting that helped where it was like this.
+    """Observe a service, and propose the setting that helped in the most similar measured contexts.
 
-    Nothing is changed. It says what it expects and within which interval, from which measured contexts; where
-    nothing is expected to help, it proposes nothing. Where the round trip time or the rate of the service is
-    not known, or the service is unlike all that was measured, it says so and exits with 90.
+    Nothing is changed. It shows the expected gain with its interval and the contexts it comes from; where no
+    setting is expected to help, it proposes none. If the round-trip time or the rate of the service is
+    unknown, or no measured context is similar, it exits with 90.
 
         netdyno tune recommend --where web
 
@@ -138,7 +138,7 @@ def show(known: Experience, features: Features, proposal: Proposal) -> None:
         out.print(Text(f"nothing is proposed: {proposal.why}", style="yellow"))
         return
     sure = next(e.sure for e in proposal.expected if e.setting == proposal.setting)
-    doubt = "" if sure else ", which may also be none: measure it before you trust it"
+    doubt = "" if sure else " (the interval includes no gain: measure it first)"
     out.print(Text(f"proposed: {proposal.setting}{doubt}", style="green" if sure else "yellow"))
     for name, value in known.settings[proposal.setting].items():
         out.print(f"  {name} = {value}", markup=False)

@@ -50,7 +50,7 @@ def reproduce(
     load: Annotated[
         float | None,
         typer.Option(
-            help="Share of the paper's load; default: this machine's processors over its.",
+            help="Load, as a share of the paper's; default: this machine's CPUs / the paper's.",
             metavar="FACTOR",
             parser=values.number("--load", 0, 1),
         ),
@@ -58,13 +58,15 @@ def reproduce(
     length: Annotated[
         float,
         typer.Option(
-            help="Share of the paper's time.", metavar="FACTOR", parser=values.number("--length", 0, 1)
+            help="Duration of trials, as a share of the paper's.",
+            metavar="FACTOR",
+            parser=values.number("--length", 0, 1),
         ),
     ] = 1.0,
     repeat: Annotated[
         int | None,
         typer.Option(
-            help="Blocks; default the file's.", metavar="N", parser=values.whole("--repeat", 2, 10_000)
+            help="Blocks; default: as the file says.", metavar="N", parser=values.whole("--repeat", 2, 10_000)
         ),
     ] = None,
     spare: Spare = None,
@@ -73,18 +75,17 @@ def reproduce(
     allow_global: Global = False,
     fresh: Fresh = False,
     figures: Annotated[
-        Path | None, typer.Option(help="Folder for a drawing of each table (SVG).", metavar="FOLDER")
+        Path | None, typer.Option(help="Folder for an SVG figure of each table.", metavar="FOLDER")
     ] = None,
     html: Html = None,
     as_json: Json = False,
 ) -> None:
     """Measure the tables of a paper: its settings against the defaults, with its tools.
 
-    Both hosts are namespaces of this machine, so that all runs on the same processors; what a setting has
-    for network cards or for the whole machine is left out, and said, unless --global allows the latter.
-    It goes on by itself for as long as it takes, and after a break where it was. There are never fewer blocks
-    than can show anything; a trial that the machine disturbed is measured again, up to --spare times in all.
-    Needs root.
+    Both hosts are namespaces of this machine, and share its CPUs. Parameters of NICs are skipped, and those
+    of the whole machine unless --global is given; the output lists them. It runs unattended and resumes
+    after a break. There are never fewer blocks than the test needs; disturbed trials are repeated, up to
+    --spare times in all. Needs root.
 
         sudo netdyno tune reproduce
 
@@ -107,13 +108,13 @@ def reproduce(
             _show(one)
         if found.spare.again:
             console.note(f"measured again: {lost_to(found.spare.again)}")
-        console.note(f"kept in {found.study.document}, as the run {found.document['run']}")
+        console.note(f"stored in {found.study.document}, run {found.document['run']}")
     if short := found.short:
         raise too_few(min(short, key=lambda c: c.pairs).shortage, found.trials, found.spare)
 
 
 def _told(done: int, of: int, one: Run, seen: Observation, left: float) -> None:
-    why = "" if seen.valid else f": does not count, {seen.why}"
+    why = "" if seen.valid else f": discarded, {seen.why}"
     console.note(f"trial {done} of {of}: {one.bench}, {one.setting}; {duration(left)} left{why}")
 
 

@@ -1,4 +1,4 @@
-"""`netdyno tune restore`: take back settings that were kept, or left by a process that was killed."""
+"""`netdyno tune restore`: restore values changed by `apply --keep` or by a killed process."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from netdyno.tuning import keep, owners
 
 
 def restore(force: Force = False, as_json: Json = False) -> None:
-    """Take back what `netdyno tune apply --keep` made last, and what a killed process left set.
+    """Undo what `netdyno tune apply --keep` made persistent, and what a killed process left changed.
 
-    What a process that still runs holds is left alone: it puts back itself when it ends. What is not as it
-    was set any more is somebody else's: it is left, and named, unless --force is given.
+    Values of a process that still runs are left alone: it restores them when it ends. Values that others
+    changed since are left and named, unless --force is given.
 
         sudo netdyno tune restore
     """
     report = replayed(_ours, force)
     for pid in sorted({pid for pid, _ in owners.held(paths.state() / "journal")}):
         console.note(f"process {pid} still holds a setting; end it with Ctrl-C")
-    told(report, as_json, "nothing was left set")
+    told(report, as_json, "nothing to restore")
 
 
 def _ours(entry: dict[str, Any]) -> bool:

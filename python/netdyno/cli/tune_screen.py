@@ -1,4 +1,4 @@
-"""`netdyno tune screen`: which parameters matter for a load at all."""
+"""`netdyno tune screen`: which parameters affect a load."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def screen(
     allow_global: Global = False,
     param: Param = None,
     metric: Annotated[
-        list[str] | None, typer.Option(help="A metric to look at; default: all.", metavar="METRIC")
+        list[str] | None, typer.Option(help="Metric to analyse; default: all.", metavar="METRIC")
     ] = None,
     trajectories: Annotated[
         int,
         typer.Option(
-            help="Walks: so often each parameter is changed.",
+            help="Trajectories of Morris's method: how often each parameter is changed.",
             metavar="N",
             parser=values.whole("--trajectories", 2, 100),
         ),
@@ -65,12 +65,11 @@ def screen(
     html: Html = None,
     as_json: Json = False,
 ) -> None:
-    """Find which parameters matter, by changing one after the other on walks through all of them.
+    """Find which parameters matter, by one-at-a-time changes along trajectories.
 
-    Morris's elementary effects: each walk changes every parameter once, beginning anywhere, so that what
-    only matters together with others is found too. Trials of the baseline between the walks tell how much
-    the bench varies by itself; of what does not stand out of that no effect is shown. Interrupted, the same
-    command goes on.
+    Morris's elementary effects: each trajectory starts at a random setting and changes every parameter once,
+    so that interactions are found too. Baseline trials between trajectories measure the noise; an effect
+    within it is not claimed. After an interrupt, the same command resumes.
 
         netdyno tune screen sim --trajectories 8
 
@@ -102,7 +101,7 @@ def screen(
         console.document({k: v for k, v in document.items() if k != "trials"})
         return
     show(found)
-    console.note(f"kept in {study.document}, as the run {document['run']}")
+    console.note(f"stored in {study.document}, run {document['run']}")
 
 
 def show(found: Screening) -> None:

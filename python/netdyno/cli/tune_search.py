@@ -1,4 +1,4 @@
-"""`netdyno tune search`: look for a setting that is better, and prove it."""
+"""`netdyno tune search`: search for a better setting, and prove it."""
 
 from __future__ import annotations
 
@@ -57,36 +57,36 @@ def search(
     allow_global: Global = False,
     objective: Annotated[
         list[str] | None,
-        typer.Option("--for", help="A metric to make better; several give a trade-off.", metavar="METRIC"),
+        typer.Option("--for", help="Metric to improve; several give a Pareto set.", metavar="METRIC"),
     ] = None,
     param: Param = None,
     screened: Annotated[
         str | None,
-        typer.Option("--screened", help="Try what mattered in this screening.", metavar="STUDY"),
+        typer.Option(
+            "--screened", help="Search only the parameters that mattered in this screening.", metavar="STUDY"
+        ),
     ] = None,
     most: Annotated[
         list[str] | None,
-        typer.Option("--limit", help="What must not be exceeded, like failed=0.", metavar="METRIC=MOST"),
+        typer.Option("--limit", help="Constraint, like failed=0.", metavar="METRIC=MOST"),
     ] = None,
     memory: Memory = None,
     trials: Annotated[
         int,
         typer.Option(
-            help="At most so many, without those of the proof.",
+            help="Maximum number of trials, excluding the proof.",
             metavar="N",
             parser=values.whole("--trials", 5, 10_000),
         ),
     ] = 30,
     time: Annotated[
         str | None,
-        typer.Option(
-            help="At most so long, without the proof.", metavar="TIME", parser=values.time("--time")
-        ),
+        typer.Option(help="Maximum time, excluding the proof.", metavar="TIME", parser=values.time("--time")),
     ] = None,
     patience: Annotated[
         int | None,
         typer.Option(
-            help="End after so many trials without anything better.",
+            help="Stop after N trials without improvement.",
             metavar="N",
             parser=values.whole("--patience", 1),
         ),
@@ -94,7 +94,7 @@ def search(
     pairs: Annotated[
         int | None,
         typer.Option(
-            help="Fresh pairs of trials of the proof; default: as many as the noise asks for.",
+            help="Fresh pairs of trials for the proof; default: from the noise.",
             metavar="N",
             parser=values.whole("--pairs", 2, 1000),
         ),
@@ -107,14 +107,13 @@ def search(
     html: Html = None,
     as_json: Json = False,
 ) -> None:
-    """Look for the best setting, and measure the best again, in turn with the baseline.
+    """Search for the best setting, and prove it in fresh pairs of trials with the baseline.
 
-    A model of what was seen proposes each trial: a tree-structured Parzen estimator for one objective,
-    NSGA-II for several. What the best does not need is taken out of it. It was lucky too, so it is proven
-    with fresh pairs of trials, or said not to be: as many as the noise asks for, and never fewer than can
-    prove anything. What is disturbed is measured again, up to --spare times in all; if too few pairs are left
-    all the same, it says so and exits with 90. Interrupted, the same command goes on; with more --trials or a
-    larger --spare too.
+    Trials are proposed by a tree-structured Parzen estimator for one objective, by NSGA-II for several.
+    Parameters that the best setting does not need are removed from it. Its gain in the search is biased
+    upwards, so it is tested with fresh pairs: as many as the noise requires, never fewer than the test needs.
+    Disturbed trials are repeated, up to --spare times in all; if too few valid pairs remain, it exits with
+    90. After an interrupt the same command resumes, also with more --trials or a larger --spare.
 
         netdyno tune search sim --for throughput --limit failed=0
 
@@ -163,7 +162,7 @@ def search(
         console.document({k: v for k, v in document.items() if k != "trials"})
     else:
         show(found)
-        console.note(f"kept in {study.document}, as the run {document['run']}")
+        console.note(f"stored in {study.document}, run {document['run']}")
     if found.too_few and found.planned:
         worst = min(found.proofs, key=lambda p: p.comparison.pairs)
         more = found.planned.spare + found.planned.pairs * found.planned.arms
@@ -244,17 +243,17 @@ def show(found: Found) -> None:
             ]
             for number, i in enumerate(found.front, 1)
         ]  # fmt: skip
-        title = "Pareto set, each measured once: nothing is better in one and not worse in another"
+        title = "Pareto set, each measured once"
         console.table(("", *found.goal.objectives, "setting"), rows, title)
     if not found.proofs:
-        console.out().print("nothing looked better than the baseline")
+        console.out().print("no setting was better than the baseline")
         return
     table = [
         [name, quantity(found.reference[name], m.unit), *(_cell(p, name) for p in found.proofs)]
         for name, m in found.metrics.items()
     ]
     heads = [f"best for {p.objective}" for p in found.proofs]
-    console.table(("metric", "baseline", *heads), table, "measured again, in pairs with the baseline")
+    console.table(("metric", "baseline", *heads), table, "proof: fresh pairs with the baseline")
     for p in found.proofs:
         out = console.out()
         out.print(f"\nbest for {p.objective}: {words(p.setting)}", markup=False)

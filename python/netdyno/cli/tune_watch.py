@@ -1,4 +1,4 @@
-"""`netdyno tune watch`: raise what binds, while it binds, and take back what does not help."""
+"""`netdyno tune watch`: raise limits that bind, and undo what does not help."""
 
 from __future__ import annotations
 
@@ -32,43 +32,44 @@ def watch(
         str | None, typer.Option(help="A network namespace, as of a service.", metavar="NAMESPACE")
     ] = None,
     allow_global: Annotated[
-        bool, typer.Option("--global", help="Also what holds for the whole machine.")
+        bool, typer.Option("--global", help="Also parameters of the whole machine, not of a namespace.")
     ] = False,
     rules: Annotated[
         Path | None,
-        typer.Option(help="Rules of your own, in place of those that come with netdyno.", metavar="FILE"),
+        typer.Option(help="Own rules, in place of the built-in ones.", metavar="FILE"),
     ] = None,
     leave: Annotated[
         list[str] | None,
         typer.Option(
             "--not",
-            help="Leave this alone: a rule, or a parameter; net.ipv4.* are all of these.",
+            help="Exclude a rule or a parameter; wildcards like net.ipv4.*.",
             metavar="NAME",
             autocompletion=_complete,
         ),
     ] = None,
     new_only: Annotated[
-        bool, typer.Option("--new-only", help="Leave sockets alone that are open already.")
+        bool, typer.Option("--new-only", help="Do not change sockets that are already open.")
     ] = False,
     length: Annotated[
         str | None,
-        typer.Option("--for", help="End after so long.", metavar="TIME", parser=values.time("--for")),
+        typer.Option("--for", help="Stop after this time.", metavar="TIME", parser=values.time("--for")),
     ] = None,
     record: Annotated[
         Path | None,
-        typer.Option(help="Keep what each second was like, as lines of JSON.", metavar="FILE"),
+        typer.Option(help="Record each second's counters as JSON lines.", metavar="FILE"),
     ] = None,
-    dry: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each action.")] = False,
 ) -> None:
-    """Watch the kernel's counters, and raise a parameter when it binds.
+    """Watch the kernel's counters, and raise a parameter when it limits.
 
-    Looks once a second. When the counter of a parameter says in several windows that it is what limits, it is
-    raised by one step; then netdyno looks whether that helped. What made it worse or did not help is put back
-    and left alone for a long while; what helped stays until the end. Nothing is ever lowered below what it
-    was. When somebody else changes one of these parameters, it leaves everything alone from then on.
+    Samples once a second. When a parameter's counter shows in several windows that it limits, the parameter
+    is raised by one step, and its effect is checked. A step that made it worse or did not help is undone and
+    not repeated for a long while; one that helped stays until the end. No value is set below its old one.
+    When somebody else changes one of these parameters, all changes stop.
 
-    Says why for all it does. At the end, however it ends, everything is as it was. Needs root.
+    Each action is printed with its reason. At the end, however it ends, the old values are restored. Needs
+    root.
 
         sudo netdyno tune watch --where web --dry-run
 
@@ -107,7 +108,7 @@ def watch(
             names = ", ".join(sorted({rule.tunable for rule in watching.rules.values()}))
             console.note(f"watching {names}")
             if watching.left_out:
-                console.note(f"left out, as missing here or without --global: {', '.join(watching.left_out)}")
+                console.note(f"skipped, not available here or need --global: {', '.join(watching.left_out)}")
             end = time.monotonic() + seconds(length) if length else float("inf")
             while not interrupts.count and time.monotonic() < end:
                 with interrupts.shielded():
@@ -117,4 +118,4 @@ def watch(
             with interrupts.shielded():
                 watching.close()
     if not dry:
-        console.note("everything is as it was")
+        console.note("old values restored")

@@ -95,7 +95,7 @@ def _compared(study: Study) -> Comparison:
         for row in rows if row.found
     ]  # fmt: skip
     if found["dropped"]:
-        said.append(M("{n} more pairs do not count.", n=str(found["dropped"])))
+        said.append(M("{n} more pairs were discarded.", n=str(found["dropped"])))
     said += lost(found)
     said += [
         M("{metric}: the means say otherwise, as a few trials are far off.", metric=Data(row.metric))
@@ -322,12 +322,14 @@ def _noise(calibration: Mapping[str, Any]) -> Table:
     )  # fmt: skip
     for one in calibration["noise"]:
         seen, trusted = one["detectable"], one["p"] > calibration["level"]
+        # older studies call it resemblance
+        lag_1 = one["autocorrelation"] if "autocorrelation" in one else one["resemblance"]
         table.add(
             data(one["metric"]["name"]),
             number(measured(one["mean"], one["sd"], one["metric"]["unit"]), one["mean"]),
             number(units.percent(one["spread"]), one["spread"]),
             number(least(seen), seen),
-            number(f"{one['resemblance']:+.2f}", one["resemblance"]),
+            number(f"{lag_1:+.2f}", lag_1),
             number(units.significant(one["p"], 2), one["p"], mark="" if trusted else "bad"),
         )
     return table

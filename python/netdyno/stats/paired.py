@@ -188,7 +188,7 @@ def pairs_for(
 
 
 def autocorrelation(values: Sequence[float]) -> float:
-    """How much each trial resembles the one before: from -1 to 1, 0 for no resemblance."""
+    """Lag-1 autocorrelation of the trials, -1 to 1."""
     m = mean(values) if values else 0.0
     whole = math.fsum((v - m) ** 2 for v in values)
     if whole == 0:

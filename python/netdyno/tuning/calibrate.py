@@ -40,8 +40,8 @@ class Noise:
     detectable: float
     """The least change that a comparison of `for_pairs` finds with a power of 80 %; infinite of counts that
     can be nothing."""
-    resemblance: float
-    """How much each trial resembles the one before."""
+    autocorrelation: float
+    """Lag-1 autocorrelation of the trials."""
     p: float
     """Of the test whether A differs from A, corrected: it should not."""
 

@@ -32,9 +32,11 @@ class Noisy:
 
     metrics: Mapping[str, Metric] = METRICS
 
-    def __init__(self, seed: int, resemblance: float = 0.0, tails: bool = False, drift: float = 0.0) -> None:
+    def __init__(
+        self, seed: int, autocorrelation: float = 0.0, tails: bool = False, drift: float = 0.0
+    ) -> None:
         self.draw = random.Random(f"noisy {seed}")
-        self.resemblance, self.tails, self.drift = resemblance, tails, drift
+        self.autocorrelation, self.tails, self.drift = autocorrelation, tails, drift
         self.state = [0.0, 0.0]
         self.trials = 0
 
@@ -42,7 +44,7 @@ class Noisy:
         self.trials += 1
         for i in range(2):
             fresh = self.draw.gauss(0, 0.05) * (8 if self.tails and self.draw.random() < 0.1 else 1)
-            self.state[i] = self.resemblance * self.state[i] + fresh
+            self.state[i] = self.autocorrelation * self.state[i] + fresh
         gain = float(setting.get("gain", 0)) / 100
         metrics = {
             "throughput": 1e9 * math.exp(self.state[0] + self.drift * self.trials + gain),
@@ -134,7 +136,13 @@ def test_what_is_detectable_is_detected() -> None:
 
 @pytest.mark.parametrize(
     "noise",
-    [{}, {"resemblance": 0.9}, {"resemblance": -0.6}, {"tails": True}, {"resemblance": 0.7, "drift": 0.01}],
+    [
+        {},
+        {"autocorrelation": 0.9},
+        {"autocorrelation": -0.6},
+        {"tails": True},
+        {"autocorrelation": 0.7, "drift": 0.01},
+    ],
     ids=["even", "resembling", "alternating", "tails", "drifting"],
 )
 def test_a_against_a_is_claimed_no_more_often_than_stated(noise: dict[str, Any]) -> None:
@@ -153,7 +161,7 @@ def test_a_race_among_equals_claims_no_more_often_than_stated() -> None:
     """The winner of each race, measured afresh."""
     claims, equals = 0, [{"moves": 9, "n": n} for n in range(4)]
     for run in range(200):
-        bench = Noisy(run, resemblance=0.5)
+        bench = Noisy(run, autocorrelation=0.5)
         winner = race.race(bench, {}, equals, "throughput", run)[0].candidate
         pairs = measure_pairs(bench, {}, equals[winner], 8, run + 1)
         found = judge(pairs, METRICS, ["TcpExtListenOverflows"])
@@ -226,7 +234,7 @@ def test_a_disturbed_trial_is_measured_again() -> None:
 
 
 def test_a_race_finds_who_is_fast_with_few_trials() -> None:
-    bench = Noisy(3, resemblance=0.5)
+    bench = Noisy(3, autocorrelation=0.5)
     candidates: list[Setting] = [{"gain": gain} for gain in (0, 5, 40, -10, -40, 10, 3, 1)]
     told: list[tuple[int, int]] = []
     found = race.race(bench, {}, candidates, "throughput", 1, progress=lambda n, of, _: told.append((n, of)))
@@ -262,7 +270,7 @@ def test_a_calibration_tells_the_noise_and_is_kept() -> None:
     assert noise["failed"].detectable == math.inf
     assert all(one.p > 0.05 for one in made.noise)
     resembling = calibrate.calibration("x", measure_pairs(Noisy(1, 0.95), {}, {}, 30, 1), METRICS)
-    assert resembling.noise[0].resemblance > 0.5
+    assert resembling.noise[0].autocorrelation > 0.5
     calibrate.save(made)
     assert calibrate.load("noisy over nothing") == made
     assert calibrate.load("another") is None

@@ -55,7 +55,7 @@ def test_the_same_command_again_measures_nothing(capsys: pytest.CaptureFixture[s
     first, _ = capsys.readouterr()
     assert call(SEARCH) == 0
     again, err = capsys.readouterr()
-    assert "all of its trials were measured before" in err
+    assert "all trials reused from an earlier run" in err
     assert again == first
     assert call([*SEARCH, "--fresh"]) == 0
     assert "measured before" not in capsys.readouterr().err
@@ -82,7 +82,7 @@ def test_one_that_is_killed_goes_on(state: Path, tmp_path: Path) -> None:
         env=os.environ, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert f"{before} of its trials were measured before" in done.stderr
+    assert f"{before} trials reused from an earlier run" in done.stderr
     whole = json.loads(done.stdout)["result"]
     assert call([*SCREEN, "--name", "whole", "--json"]) == 0
     assert json.loads((state / "whole.json").read_text())["result"] == whole
