@@ -37,7 +37,7 @@ LITTLE: dict[str, dict[str, Any]] = {
     "http": {"seconds": 0.5, "rate": 100},
     "mqtt": {"seconds": 0.5, "rate": 50},
     "stream": {"seconds": 0.5, "rate": 500, "devices": 5},
-    "connect-burst": {"connections": 50, "stall": 0.5},
+    "connect-burst": {"connections": 50, "stall": 0.9},
     "connect-rate": {"seconds": 0.1},
     "half-open": {"half_open": 20, "connections": 5},
     "flow-completion": {"flows": 2, "size": "10kB"},
