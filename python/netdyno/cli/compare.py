@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +15,8 @@ from netdyno import files
 from netdyno.cli import console, values
 from netdyno.core.result import Leg, Repetition, Result
 from netdyno.errors import INVALID, THRESHOLD, Error
-from netdyno.stats import unpaired
+from netdyno.search import words
+from netdyno.stats import searches, unpaired
 from netdyno.stats.metric import GroupMetric, all_of
 from netdyno.store import Store, trusted
 from netdyno.store.store import read_result
@@ -53,12 +56,17 @@ def compare(
     invalid run it exits 90. With one repetition there is a change but no claim; use `netdyno run --repeat 5`
     on both sides.
 
+    Of two searches of `netdyno bench` the loads that were found are compared, goal by goal: they differ where
+    their intervals do not overlap.
+
         netdyno compare 20260101-120000-http-3f2a latest
         netdyno compare before/result.json after/result.json --fail
         netdyno compare before/result.json latest --html comparison.html
     """
     first, second = load(a), load(b)
-    legs = pair(first, second)
+    # of a search each leg is a load that was tried once: what was found is compared
+    edges = searches.compare(first.search, second.search) if first.search and second.search else []
+    legs = [] if edges else pair(first, second)
     found = {x.name: _compare(x, y, metric or [], level) for x, y in legs}
     differences = differing(first.environment, second.environment)
     invalid = list(dict.fromkeys(result.id for result in (first, second) if not result.valid))
@@ -66,12 +74,13 @@ def compare(
         # loaded here, for the command to start sooner without
         from netdyno.report import runs
 
-        text = runs.render(first, second, [(x, y, found[x.name]) for x, y in legs], differences, level)
+        text = runs.render(first, second, [(x, y, found[x.name]) for x, y in legs], edges, differences, level)
         files.write(html, text, shared=True)
     if as_json:
         document: dict[str, Any] = {
             "a": first.id, "b": second.id, "level": level, "environment": differences, "invalid": invalid,
             "legs": {name: [asdict(c) for c in rows] for name, rows in found.items()},
+            "searches": [searches.document(one) for one in edges],
         }  # fmt: skip
         console.document(document)
     else:
@@ -81,6 +90,8 @@ def compare(
             console.note(f"warning: the measurement of {name} is invalid; do not draw conclusions from it")
         if differences:
             console.note(f"warning: the environments differ in {', '.join(differences)}")
+        if edges:
+            _show_searches(edges)
         for name, rows in found.items():
             console.table(
                 ("metric", "A", "B", "change", "p (Holm)", "effect", ""),
@@ -92,8 +103,34 @@ def compare(
     if invalid:
         raise typer.Exit(INVALID)
     worse = any(c.better is False for rows in found.values() for c in rows)
+    worse = worse or any(one.better is False for one in edges)
     if fail and worse:
         raise typer.Exit(THRESHOLD)
+
+
+def _show_searches(edges: Sequence[searches.FoundChange]) -> None:
+    def between(interval: tuple[float, float] | None, unit: str) -> str:
+        if interval is None:
+            return "–"
+        low, high = interval
+        return (
+            f"≥ {words.load(low, unit)}"
+            if math.isinf(high)
+            else (f"{words.load(low, unit)} – {words.load(high, unit)}")
+        )
+
+    verdicts = {True: ("better", "green"), False: ("worse", "bold red"), None: ("no difference shown", "dim")}
+    rows: list[list[str | Text]] = [
+        [
+            one.part, one.goal, words.load(one.a, one.unit), words.load(one.b, one.unit),
+            f"{one.change:+.2%}" if one.change is not None else "–",
+            between(one.a_interval, one.unit), between(one.b_interval, one.unit),
+            Text(*verdicts[one.better]) if one.claimed else Text("no interval: no claim", style="dim"),
+        ]
+        for one in edges
+    ]  # fmt: skip
+    heads = ("frame", "goal", "A", "B", "change", "interval of A", "interval of B", "")
+    console.table(heads, rows, "what the searches found", right=heads[2:5])
 
 
 def load(name: str) -> Result:

@@ -19,11 +19,14 @@ from netdyno.report.page import Download, when
 from netdyno.report.points import Trial, chart, points
 from netdyno.report.quantity import scale, shown
 from netdyno.report.render import whole
+from netdyno.report.search import UNITS
 from netdyno.report.study import StudyPage
 from netdyno.report.table import Cell, Column, Table, number
 from netdyno.report.text import Data, M, Msg
 from netdyno.report.verdict import name_of
 from netdyno.stats.metric import GroupMetric
+from netdyno.stats.searches import FoundChange
+from netdyno.stats.searches import document as document_of
 from netdyno.stats.unpaired import Difference
 
 OURS = ("ns", "ratio", "/s", "count")
@@ -57,17 +60,33 @@ class Runs(StudyPage):
 
     sides: list[Side] = field(default_factory=list)
     notices: list[Msg] = field(default_factory=list)
+    searches: Table | None = None
+    """What two searches found."""
 
 
 Compared = Sequence[tuple[Leg, Leg, Sequence[Difference]]]
 
 
-def render(a: Result, b: Result, legs: Compared, differences: Sequence[str], level: float) -> str:
+def render(
+    a: Result,
+    b: Result,
+    legs: Compared,
+    edges: Sequence[FoundChange],
+    differences: Sequence[str],
+    level: float,
+) -> str:
     """The page as one file."""
-    return whole("runs.html.j2", build(a, b, legs, differences, level))
+    return whole("runs.html.j2", build(a, b, legs, edges, differences, level))
 
 
-def build(a: Result, b: Result, legs: Compared, differences: Sequence[str], level: float) -> Runs:
+def build(
+    a: Result,
+    b: Result,
+    legs: Compared,
+    edges: Sequence[FoundChange],
+    differences: Sequence[str],
+    level: float,
+) -> Runs:
     """Its contents."""
     every = [(x, c) for x, _, found in legs for c in found]
     several = len(legs) > 1
@@ -78,14 +97,21 @@ def build(a: Result, b: Result, legs: Compared, differences: Sequence[str], leve
     document = {
         "a": a.id, "b": b.id, "level": level, "environment": list(differences), "invalid": invalid,
         "legs": {x.name: [asdict(c) for c in found] for x, _, found in legs},
+        "searches": [document_of(one) for one in edges],
     }  # fmt: skip
     downloads = [
         Download("comparison.json", "application/json", json.dumps(document, indent=1) + "\n",
                  M("each metric with its test and interval")),
-        Download("repetitions.csv", "text/csv", _values(legs), M("each metric in each repetition")),
     ]  # fmt: skip
+    if legs:
+        values = _values(legs)
+        downloads.append(Download("repetitions.csv", "text/csv", values, M("each metric in each repetition")))
     facts = [(M("A"), a.id), (M("Started"), when(a.started)), (M("B"), b.id), (M("Started"), when(b.started))]
-    state, verdict, lead = _verdict([c for _, c in every], bool(invalid))
+    state, verdict, lead = (
+        _verdict_of_searches(edges, bool(invalid))
+        if edges
+        else _verdict([c for _, c in every], bool(invalid))
+    )
     name = f"{a.name} / {b.name}" if a.name != b.name else a.name
     return Runs(
         name,
@@ -98,7 +124,64 @@ def build(a: Result, b: Result, legs: Compared, differences: Sequence[str], leve
         downloads,
         sides,
         _notices(a, b, invalid, differences),
+        _searches(edges) if edges else None,
     )
+
+
+def _verdict_of_searches(edges: Sequence[FoundChange], invalid: bool) -> tuple[str, Msg, Msg]:
+    if invalid:
+        return "invalid", M("Not valid"), M("One of the runs is not valid, so the change is not judged.")
+    better, worse = (sum(one.better is way for one in edges) for way in (True, False))
+    count = {"better": str(better), "worse": str(worse), "total": str(len(edges))}
+    if better and worse:
+        return (
+            "invalid",
+            M("A trade-off"),
+            M("B carries more at {better} of {total} goals and less at {worse}.", **count),
+        )
+    if worse:
+        return "fail", M("Worse"), M("B carries less at {worse} of {total} goals.", **count)
+    if better:
+        return "pass", M("Better"), M("B carries more at {better} of {total} goals.", **count)
+    if not any(one.claimed for one in edges):
+        return "invalid", M("No claim"), M("Neither search has an interval to judge by.")
+    return "same", M("No difference shown"), M("The intervals of both searches overlap at every goal.")
+
+
+def _searches(edges: Sequence[FoundChange]) -> Table:
+    table = Table(
+        M("What the searches found"),
+        [
+            Column(M("Frame size"), numeric=False), Column(M("Goal"), numeric=False), Column(M("A")),
+            Column(M("B")), Column(M("Change")), Column(M("Interval of A")), Column(M("Interval of B")),
+            Column(M("Finding"), numeric=False),
+        ],
+    )  # fmt: skip
+    words = {True: M("better"), False: M("worse"), None: M("no difference shown")}
+    for one in edges:
+        unit = UNITS.get(one.unit, "count")
+        mark = {True: "good", False: "bad", None: ""}[one.better]
+        finding = words[one.better] if one.claimed else M("no interval: no claim")
+        table.add(
+            Cell(Data(one.part), one.part),
+            Cell(Data(one.goal.upper()), one.goal),
+            number(units.show(one.a, unit), one.a),
+            number(units.show(one.b, unit), one.b),
+            number(ratio(one.change) if one.change is not None else units.NONE, one.change),
+            _edge(one.a_interval, unit),
+            _edge(one.b_interval, unit),
+            Cell(finding, mark, mark=mark),
+        )
+    return table
+
+
+def _edge(interval: tuple[float, float] | None, unit: str) -> Cell:
+    if interval is None:
+        return Cell(units.NONE)
+    low, high = interval
+    if math.isinf(high):
+        return number(f"≥ {units.show(low, unit)}", low)
+    return number(units.span(units.show(low, unit), units.show(high, unit)), low)
 
 
 def _notices(a: Result, b: Result, invalid: Sequence[str], differences: Sequence[str]) -> list[Msg]:

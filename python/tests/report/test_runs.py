@@ -53,7 +53,7 @@ def built(a: dict[str, Any], b: dict[str, Any]) -> runs.Runs:
         legs.append(
             (x, y, unpaired.compare_all(*values, {P99: True, RATE: False}, 0.05, {P99: "ns", RATE: "/s"}))
         )
-    return runs.build(first, second, legs, [], 0.05)
+    return runs.build(first, second, legs, [], [], 0.05)
 
 
 def test_each_outcome_has_its_words_and_colour(result: dict[str, Any]) -> None:

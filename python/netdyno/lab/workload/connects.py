@@ -96,7 +96,7 @@ class ConnectBurst(Workload):
         with self._stalled():
             clients = begin(site, o.connections)
             try:
-                # from the last one begun on: a client that gets no CPU begins late, and has as long as the others
+                # from the last one on: a client that gets no CPU begins late, and has as long as the others
                 connected(clients, o.stall)
                 time.sleep(max(0.0, until - time.monotonic()))
             finally:
