@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from inconclusive import Verdict
-from lab import Done, Lab
+from lab import PATIENT, Done, Lab
 
 from netdyno.core.search import SearchReport
 
@@ -80,6 +80,13 @@ def test_a_loss_curve_ends_where_nothing_is_lost(lab: Lab, verdict: Verdict) -> 
         # the burst may pass, and a trial may be a little longer or shorter than a second
         assert one.loss == pytest.approx(max(0.0, 1 - RATE / one.load), abs=0.03)
     assert [one.lost for one in counted[-2:]] == [0, 0]
+    # resumed, every trial is there already, and the same is found without a frame
+    file = lab.write("p.json", wanted)
+    again = lab.run("bench", "loss", file, "--step", "20%", "-q", "--resume", done.result.id).result
+    assert again.resumed == done.result.id and again.search is not None
+    assert all(one.taken_over for leg in again.legs for one in leg.repetitions)
+    same = [(one.load, one.lost) for one in again.search.parts[0].trials if one.counts]
+    assert same == [(one.load, one.lost) for one in counted]
     lab.clean()
 
 
@@ -87,7 +94,7 @@ def test_a_reset_is_seen_by_the_frames_that_it_costs(lab: Lab, verdict: Verdict)
     wanted = {
         "name": "reset",
         "phases": {"warmup": "200ms", "measure": "3s", "drain": "500ms", "sample": "200ms"},
-        "validity": {"lateness_p99": "1s", "offered": 0.5, "starved": 1.0},
+        "validity": PATIENT,
         "targets": {"far": "udp://127.0.0.1:7"},
         "groups": [{"name": "s", "target": "far", "model": {"stream": {"rate": "500/s", "size": "64B"}}}],
     }

@@ -163,6 +163,37 @@ def test_runs_report_and_compare(profile: Path, tmp_path: Path, capsys: pytest.C
     assert Path(rows[1]["folder"]).exists()
 
 
+def test_a_run_that_ended_early_is_resumed(
+    profile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as bad:
+        bad.setenv("FAKE_INVALID", "1")
+        assert app.call(["run", str(profile), "-q"]) == 90
+    assert app.call(["run", str(profile), "-q", "--resume", "latest"]) == 0
+    first, _ = result(tmp_path)
+    # what was not valid is measured again, what was is taken over, and more of it may be asked for
+    assert [one.taken_over for one in first.legs[0].repetitions] == [False]
+    assert app.call(["run", str(profile), "-q", "--repeat", "3", "--resume", first.id]) == 0
+    second, _ = result(tmp_path)
+    assert second.resumed == first.id
+    assert [(one.index, one.taken_over) for one in second.legs[0].repetitions] == [
+        (1, True), (2, False), (3, False),
+    ]  # fmt: skip
+    assert second.legs[0].repetitions[0].groups == first.legs[0].repetitions[0].groups
+    assert second.legs[0].summary.n == 3
+    # another load is another trial
+    assert app.call(["run", str(profile), "-q", "--load", "0.5", "--resume", second.id]) == 0
+    third, folder = result(tmp_path)
+    assert [one.taken_over for one in third.legs[0].repetitions] == [False]
+    document = json.loads((folder / "result.json").read_text())
+    document["environment"]["kernel"] = "another"
+    elsewhere = tmp_path / "elsewhere.json"
+    elsewhere.write_text(json.dumps(document))
+    capsys.readouterr()
+    assert app.call(["run", str(profile), "-q", "--resume", str(elsewhere)]) == 104
+    assert "was run on another machine: kernel" in capsys.readouterr().err
+
+
 def test_describe_doctor_and_restore(fake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert app.call(["describe", "--json"]) == 0
     about = json.loads(capsys.readouterr().out)

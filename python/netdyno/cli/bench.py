@@ -89,6 +89,14 @@ At = Annotated[
         parser=values.share("--at"),
     ),
 ]
+Resume = Annotated[
+    str | None,
+    typer.Option(
+        help="Take over the valid trials of this run, which ended early.",
+        metavar="RUN",
+        autocompletion=values.stored_run,
+    ),
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Result as one JSON document on stdout.", rich_help_panel=OUTPUT)
 ]
@@ -116,6 +124,7 @@ def throughput(
     strategy: Strategy = "binary",
     duration: Duration = None,
     repeat: Repeat = None,
+    resume: Resume = None,
     json: Json = False,
     html: Html = None,
     runs: Runs = None,
@@ -138,6 +147,7 @@ def throughput(
     options = bench_run.Options(
         "throughput", what, topology, load, goals, resolution, sizes, strategy, duration, repeat,
         outputs=bench_run.outputs(json, html, runs, quiet), dry_run=dry_run,
+        resume=resume,
     )  # fmt: skip
     raise typer.Exit(bench_run.run(options))
 
@@ -157,6 +167,7 @@ def loss(
     ] = 0.1,
     sizes: Sizes = None,
     duration: Duration = None,
+    resume: Resume = None,
     json: Json = False,
     html: Html = None,
     runs: Runs = None,
@@ -172,6 +183,7 @@ def loss(
     options = bench_run.Options(
         "loss", what, topology, load, bench_run.loss_goals("ndr", 0.0), sizes=sizes, duration=duration,
         step=step, outputs=bench_run.outputs(json, html, runs, quiet), dry_run=dry_run,
+        resume=resume,
     )  # fmt: skip
     raise typer.Exit(bench_run.run(options))
 
@@ -185,6 +197,7 @@ def back_to_back(
     sizes: Sizes = None,
     duration: Duration = None,
     repeat: Repeat = None,
+    resume: Resume = None,
     json: Json = False,
     html: Html = None,
     runs: Runs = None,
@@ -200,6 +213,7 @@ def back_to_back(
     options = bench_run.Options(
         "back-to-back", what, topology, load, bench_run.loss_goals("ndr", 0.0), resolution, sizes,
         duration=duration, repeat=repeat, outputs=bench_run.outputs(json, html, runs, quiet), dry_run=dry_run,
+        resume=resume,
     )  # fmt: skip
     raise typer.Exit(bench_run.run(options))
 
@@ -217,6 +231,7 @@ def _at_throughput(kind: str, about: str) -> None:
         strategy: Strategy = "binary",
         duration: Duration = None,
         repeat: Repeat = None,
+        resume: Resume = None,
         json: Json = False,
         html: Html = None,
         runs: Runs = None,
@@ -226,6 +241,7 @@ def _at_throughput(kind: str, about: str) -> None:
         options = bench_run.Options(
             kind, what, topology, load, bench_run.loss_goals("ndr", 0.0), resolution, sizes, strategy,
             duration, repeat, at=at, outputs=bench_run.outputs(json, html, runs, quiet), dry_run=dry_run,
+            resume=resume,
         )  # fmt: skip
         raise typer.Exit(bench_run.run(options))
 
@@ -272,6 +288,7 @@ def rate(
     resolution: Resolution = 0.02,
     duration: Duration = None,
     repeat: Repeat = None,
+    resume: Resume = None,
     json: Json = False,
     html: Html = None,
     runs: Runs = None,
@@ -288,5 +305,6 @@ def rate(
     options = bench_run.Options(
         "rate", what, topology, load, bench_run.thresholds(), resolution, duration=duration, repeat=repeat,
         outputs=bench_run.outputs(json, html, runs, quiet), dry_run=dry_run,
+        resume=resume,
     )  # fmt: skip
     raise typer.Exit(bench_run.run(options))

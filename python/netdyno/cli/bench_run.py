@@ -34,6 +34,7 @@ class Options:
     at: float | None = None
     outputs: Outputs = field(default_factory=Outputs)
     dry_run: bool = False
+    resume: str | None = None
 
 
 def loss_goals(text: str, ratio: float) -> tuple[Goal, ...]:
@@ -76,7 +77,7 @@ def run(options: Options) -> int:
         _plan(options, search, estimate)
         return PASS
     console.note(_said(options, search.wanted, len(search.parts), estimate))
-    return execute(experiment, chosen.folder, options.outputs, None, chosen.place, search)
+    return execute(experiment, chosen.folder, options.outputs, None, chosen.place, search, options.resume)
 
 
 def _said(options: Options, wanted: Wanted, parts: int, estimate: bench.Estimate) -> str:

@@ -18,8 +18,9 @@ from netdyno.errors import INVALID, THRESHOLD, Error
 from netdyno.search import words
 from netdyno.stats import searches, unpaired
 from netdyno.stats.metric import GroupMetric, all_of
-from netdyno.store import Store, trusted
-from netdyno.store.store import read_result
+from netdyno.store import trusted
+from netdyno.store.store import stored
+from netdyno.system import environment
 
 
 @trusted("A or B")
@@ -63,12 +64,12 @@ def compare(
         netdyno compare before/result.json after/result.json --fail
         netdyno compare before/result.json latest --html comparison.html
     """
-    first, second = load(a), load(b)
+    first, second = stored(a), stored(b)
     # of a search each leg is a load that was tried once: what was found is compared
     edges = searches.compare(first.search, second.search) if first.search and second.search else []
     legs = [] if edges else pair(first, second)
     found = {x.name: _compare(x, y, metric or [], level) for x, y in legs}
-    differences = differing(first.environment, second.environment)
+    differences = environment.differences(first.environment, second.environment)
     invalid = list(dict.fromkeys(result.id for result in (first, second) if not result.valid))
     if html:
         # loaded here, for the command to start sooner without
@@ -131,17 +132,6 @@ def _show_searches(edges: Sequence[searches.FoundChange]) -> None:
     ]  # fmt: skip
     heads = ("frame", "goal", "A", "B", "change", "interval of A", "interval of B", "")
     console.table(heads, rows, "what the searches found", right=heads[2:5])
-
-
-def load(name: str) -> Result:
-    """A run by id, folder or file."""
-    path = Path(name)
-    if path.is_dir():
-        path = path / "result.json"
-    if path.is_file():
-        return read_result(path)
-    with Store() as store:
-        return store.get(store.resolve(name))
 
 
 def pair(a: Result, b: Result) -> list[tuple[Leg, Leg]]:
@@ -213,16 +203,3 @@ def _row(c: unpaired.Difference) -> list[str | Text]:
         f"{c.effect:+.2f}" if c.effect is not None else "–",
         verdict,
     ]
-
-
-def differing(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
-    """What of the environments could explain a difference."""
-    found = [
-        key for key in ("kernel", "memory_bytes", "clocksource", "hypervisor") if a.get(key) != b.get(key)
-    ]
-    for part in ("cpu", "sysctl", "versions"):
-        x, y = a.get(part) or {}, b.get(part) or {}
-        found += [f"{part}.{key}" for key in sorted(x.keys() | y.keys()) if x.get(key) != y.get(key)]
-    if (a.get("git") or {}) != (b.get("git") or {}):
-        found.append("git")
-    return found

@@ -17,6 +17,7 @@ from netdyno.core.address import Address
 from netdyno.core.result import Result
 from netdyno.errors import Error
 from netdyno.experiment import validation
+from netdyno.experiment.resume import Earlier
 from netdyno.experiment.runner import Campaign
 from netdyno.experiment.schedule import Schedule
 from netdyno.experiment.spec import Experiment
@@ -24,7 +25,8 @@ from netdyno.experiment.verdict import exit_code
 from netdyno.experiment.view import Live, Plan
 from netdyno.export import junit
 from netdyno.store import Store
-from netdyno.system import journal
+from netdyno.store.store import stored
+from netdyno.system import environment, journal
 from netdyno.system.interrupt import Interrupts
 from netdyno.system.undo import FORCE
 
@@ -100,9 +102,11 @@ def execute(
     socket: Address | None = None,
     place: validation.Placing = validation.in_leg,
     schedule: Schedule | None = None,
+    resume: str | None = None,
 ) -> int:
     """Run it and return the exit code; without a `schedule` each variant as often as it says."""
     validation.refuse(experiment, base, socket, place)
+    earlier = Earlier(stored(resume), environment.collect()) if resume else None
     put_back()
     views, stream, exporter = Views(), JsonStream(), _exporter(outputs.prometheus)
     if outputs.json_stream:
@@ -125,6 +129,7 @@ def execute(
             command=["netdyno", *sys.argv[1:]],
             socket=socket,
             schedule=schedule,
+            earlier=earlier,
         )
         result, folder = campaign.run()
     with console.heard():

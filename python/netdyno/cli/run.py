@@ -44,6 +44,14 @@ def run(
             parser=values.whole("--repeat", 1, 10_000),
         ),
     ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            help="Take over the valid trials of this run, which ended early.",
+            metavar="RUN",
+            autocompletion=values.stored_run,
+        ),
+    ] = None,
     duration: Annotated[
         str | None,
         typer.Option(
@@ -214,7 +222,7 @@ def run(
         return given.get(at) or chosen.place(leg, at)
 
     outputs = Outputs(json, json_stream, html, junit, csv, prometheus, runs, quiet, store)
-    raise typer.Exit(execute(wanted, chosen.folder, outputs, socket, place))
+    raise typer.Exit(execute(wanted, chosen.folder, outputs, socket, place, resume=resume))
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:

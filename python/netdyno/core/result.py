@@ -123,6 +123,10 @@ class Repetition(Trial):
     """Of studies: by how much counters of the kernel moved."""
     steal: float | None = None
     """Share of the processors' time that the hypervisor gave to others during the trial; None: not known."""
+    digest: str = ""
+    """Of what was run: trials with the same digest had the same load on the same hosts."""
+    taken_over: bool = False
+    """Whether it was measured in the run that this one resumed."""
 
 
 class Estimate(Model):
@@ -317,6 +321,8 @@ class Result(Model):
     """What was run."""
     search: SearchReport | None = None
     """What a search looked for and found: then a leg is a load. None: all that was run was known before."""
+    resumed: str = ""
+    """Run whose valid trials were taken over; their captures and flows lie in its folder."""
     environment: dict[str, Any] = Field(default_factory=dict)
     """The machine, its kernel and versions."""
     files: Files = Field(default_factory=Files)

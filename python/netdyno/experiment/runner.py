@@ -18,6 +18,7 @@ from netdyno.core import secret
 from netdyno.core.address import Address
 from netdyno.core.result import Files, Leg, Result
 from netdyno.errors import Error
+from netdyno.experiment.resume import Earlier, digest
 from netdyno.experiment.schedule import Fixed, Place, Schedule
 from netdyno.experiment.spec import Experiment, Variant, run_id, variants
 from netdyno.experiment.trial import Outcome, Runner, Setting
@@ -55,6 +56,8 @@ class Campaign:
     socket: Address | None = None
     schedule: Schedule | None = None
     """What runs when; none: every variant of the experiment, repeated."""
+    earlier: Earlier | None = None
+    """A run to go on with."""
 
     def run(self) -> tuple[Result, Path]:
         """Run all trials; the result is whole also when it ended early."""
@@ -70,6 +73,7 @@ class Campaign:
             environment=environment.collect(),
             files=Files(profile="profile.json", log="log.jsonl"),
             command=[secret.hide(one) for one in self.command],
+            resumed=self.earlier.id if self.earlier else "",
         )
         _write_profiles(folder, found)
         if self.store:
@@ -81,7 +85,9 @@ class Campaign:
             while place := schedule.next():
                 number += 1
                 self._known(result, found, place.variant)
-                outcome, good = self._trial(result, folder, flows, place, number)
+                outcome, good = self._taken(result, folder, flows, place, number) or self._trial(
+                    result, folder, flows, place, number
+                )
                 schedule.tell(place, outcome)
                 if not good:
                     break
@@ -113,6 +119,19 @@ class Campaign:
             if self.store:
                 self.store.delete(result.id, missing_ok=True)
             raise error
+
+    def _taken(
+        self, result: Result, folder: Path, flows: _Table, place: Place, number: int
+    ) -> tuple[Outcome, bool] | None:
+        """A trial of the run that this one resumes, in place of a new one; none: it has none left."""
+        found = self.earlier.take(place.variant) if self.earlier else None
+        if found is None:
+            return None
+        self.live.log(f"trial {number}: {place.variant.name}, taken over from {result.resumed}")
+        outcome = Outcome(repetition=found.model_copy(update={"taken_over": True}))
+        with self.interrupts.shielded():
+            self._keep(result, folder, place.variant, number, outcome, flows)
+        return outcome, not self.interrupts.count
 
     def _trial(
         self,
@@ -174,6 +193,7 @@ class Campaign:
         if outcome.repetition is None:
             return
         outcome.repetition.index = number
+        outcome.repetition.digest = digest(variant)
         if outcome.repetition.ports:
             ports = result.environment.setdefault("ports", [])
             found = [{key: port[key] for key in PORT if key in port} for port in outcome.repetition.ports]

@@ -341,3 +341,14 @@ def _state(state: str, owner: str) -> str:
         return state
     pid, _, start = owner.partition(" ")
     return "running" if proc.alive(int(pid), int(start)) else "lost"
+
+
+def stored(name: str) -> Result:
+    """A run by id, folder or file."""
+    path = Path(name)
+    if path.is_dir():
+        path = path / "result.json"
+    if path.is_file():
+        return read_result(path)
+    with Store() as store:
+        return store.get(store.resolve(name))

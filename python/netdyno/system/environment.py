@@ -52,6 +52,19 @@ def collect(
     }
 
 
+def differences(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
+    """What of the environments could explain a difference."""
+    found = [
+        key for key in ("kernel", "memory_bytes", "clocksource", "hypervisor") if a.get(key) != b.get(key)
+    ]
+    for part in ("cpu", "sysctl", "versions"):
+        x, y = a.get(part) or {}, b.get(part) or {}
+        found += [f"{part}.{key}" for key in sorted(x.keys() | y.keys()) if x.get(key) != y.get(key)]
+    if (a.get("git") or {}) != (b.get("git") or {}):
+        found.append("git")
+    return found
+
+
 def cpu() -> dict[str, Any]:
     """Model, cores, and what moves their speed."""
     model = re.search(r"model name\s*:\s*(.+)", _read("/proc/cpuinfo") or "")

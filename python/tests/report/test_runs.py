@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from netdyno.cli import app
-from netdyno.cli.compare import load, pair
+from netdyno.cli.compare import pair
 from netdyno.core.result import Result
 from netdyno.report import runs
 from netdyno.stats import unpaired
 from netdyno.stats.metric import GroupMetric
+from netdyno.store.store import stored
 from tests.report.conftest import Browser
 from tests.report.test_browser import language, speaks_both
 
@@ -98,7 +99,7 @@ def test_the_command_writes_a_page_that_opens(
     page = tmp_path / "comparison.html"
     both = [str(tmp_path / "a.json"), str(tmp_path / "b.json")]
     assert app.call(["compare", *both, "--html", str(page)]) == 0
-    assert load(both[0]).id == "a"
+    assert stored(both[0]).id == "a"
     browser.open(page.as_uri() + "?lang=en")
     browser.wait("document.querySelector('.chart canvas')")
     assert browser.js("return document.querySelector('#verdict-word').textContent") == "Worse"
