@@ -353,6 +353,8 @@ ahead() {
     AHEAD=$!
 }
 ahead_is_done() {
+    # now that it is waited for it is as good as others
+    [ -z "$AHEAD" ] || { echo 0 >"/proc/$AHEAD/autogroup"; } 2>/dev/null || true
     [ -z "$AHEAD" ] || tail --pid="$AHEAD" -f /dev/null # a stage is no parent of it, and cannot wait
     AHEAD=
 }
