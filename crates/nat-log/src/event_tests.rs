@@ -1,0 +1,56 @@
+use super::*;
+use proptest::prelude::*;
+
+fn endpoint() -> impl Strategy<Value = Endpoint> {
+    any::<(u32, u16)>().prop_map(|(address, port)| Endpoint { address: Ipv4Addr::from_bits(address), port })
+}
+
+fn tags() -> impl Strategy<Value = Tags> {
+    prop_oneof![
+        Just(Tags::default()),
+        (1..4095u16).prop_map(|outer| Tags { outer, inner: 0 }),
+        (1..4095u16, 1..4095u16).prop_map(|(outer, inner)| Tags { outer, inner }),
+    ]
+}
+
+/// Any event.
+pub(crate) fn event() -> impl Strategy<Value = Event> {
+    let who = || (endpoint(), tags(), endpoint(), endpoint());
+    (any::<u64>(), 0..13u8, who(), any::<(u8, u32, [u64; 4])>()).prop_map(|(at_ms, kind, who, rest)| {
+        let ((inside, tags, outside, remote), (protocol, limit, count)) = (who, rest);
+        let volume =
+            Volume { packets_up: count[0], bytes_up: count[1], packets_down: count[2], bytes_down: count[3] };
+        let session = Session { inside, tags, outside, remote, protocol };
+        let mapping = Mapping { inside, tags, outside, protocol };
+        let (first, last) = (inside.port, outside.port);
+        let block = Block { inside: inside.address, tags, outside: outside.address, first, last };
+        let what = match kind {
+            0 => What::SessionCreated(session),
+            1 => What::SessionDeleted(session, volume),
+            2 => What::MappingCreated(mapping),
+            3 => What::MappingDeleted(mapping),
+            4 => What::BlockAllocated(block),
+            5 => What::BlockReleased(block),
+            6 => What::AddressesExhausted { pool: limit },
+            7 => What::PortsExhausted { outside: outside.address, protocol },
+            8 => What::QuotaExceeded(Quota::Sessions { limit }),
+            9 => What::QuotaExceeded(Quota::Mappings { limit }),
+            10 => What::QuotaExceeded(Quota::Subscribers { limit }),
+            11 => What::QuotaExceeded(Quota::PerSubscriber { limit, inside: inside.address, tags }),
+            _ => What::QuotaExceeded(Quota::Fragments { limit, inside: inside.address, tags }),
+        };
+        Event { at_ms, what }
+    })
+}
+
+proptest! {
+    #[test]
+    fn words_keep_the_event(event in event()) {
+        prop_assert_eq!(Event::from_words(event.to_words()), Some(event));
+    }
+
+    #[test]
+    fn any_words_are_an_event_or_none(words in any::<Words>()) {
+        let _either = Event::from_words(words);
+    }
+}

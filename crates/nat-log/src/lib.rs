@@ -1,0 +1,19 @@
+//! The log of a NAT: which subscriber had which outside address and port, and when (RFC 6888 section 4).
+//!
+//! ```text
+//!  packet worker ──Producer::push──► queue ──Logger::turn──► ipfix::Exporter or syslog::Formatter ──► Sender ──► collector
+//!   (never waits)                (bounded; what does not fit is counted, and the count is in the log)
+//! ```
+//! Encoders and queue know neither clock nor socket. [`Sender`] and [`Logger`] belong on a thread of their own.
+
+mod event;
+pub mod ipfix;
+mod logger;
+mod queue;
+mod sender;
+pub mod syslog;
+
+pub use event::{Block, Endpoint, Event, Mapping, Quota, Session, Tags, Volume, What};
+pub use logger::{Encode, Logger, Statistics};
+pub use queue::{Consumer, Producer, queue};
+pub use sender::{Framing, Sender, Transport};

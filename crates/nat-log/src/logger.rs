@@ -1,0 +1,191 @@
+//! From the workers' queues to a collector.
+
+use crate::event::Event;
+use crate::ipfix::Out;
+use crate::queue::Consumer;
+use crate::sender::Sender;
+use crate::{ipfix, syslog};
+
+/// Events that are encoded and sent together, and sent again when a TCP connection broke meanwhile.
+const BATCH: usize = 512;
+
+/// Makes messages of events.
+pub trait Encode {
+    /// A new transport session begins: nothing that was said before is known.
+    fn restart(&mut self);
+    /// Write an event; messages that are complete go to `out`.
+    fn event(&mut self, now_ms: u64, event: &Event, out: Out<'_>);
+    /// Write that `total` events were lost, `new` of them since this was last said.
+    fn lost(&mut self, now_ms: u64, new: u64, total: u64, out: Out<'_>);
+    /// Complete what was begun.
+    fn flush(&mut self, now_ms: u64, out: Out<'_>);
+}
+
+impl Encode for ipfix::Exporter {
+    fn restart(&mut self) {
+        self.restart();
+    }
+
+    fn event(&mut self, now_ms: u64, event: &Event, out: Out<'_>) {
+        self.event(now_ms, event, out);
+    }
+
+    fn lost(&mut self, now_ms: u64, _new: u64, total: u64, out: Out<'_>) {
+        self.lost(now_ms, total, out);
+    }
+
+    fn flush(&mut self, now_ms: u64, out: Out<'_>) {
+        self.flush(now_ms, out);
+    }
+}
+
+impl Encode for syslog::Formatter {
+    fn restart(&mut self) {}
+
+    fn event(&mut self, _now_ms: u64, event: &Event, out: Out<'_>) {
+        out(self.event(event), 1);
+    }
+
+    fn lost(&mut self, now_ms: u64, new: u64, total: u64, out: Out<'_>) {
+        out(self.lost(now_ms, new, total), 0);
+    }
+
+    fn flush(&mut self, _now_ms: u64, _out: Out<'_>) {}
+}
+
+/// What became of the events.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Events handed to the kernel. Over UDP nobody knows whether they arrived.
+    pub events: u64,
+    /// Messages handed to the kernel.
+    pub messages: u64,
+    /// Bytes of these messages.
+    pub bytes: u64,
+    /// Messages that the kernel did not take.
+    pub errors: u64,
+    /// Events lost: the queue was full, or over UDP a message was not taken.
+    pub lost: u64,
+    /// Refusals that were not logged, because there were too many in a second.
+    pub suppressed: u64,
+}
+
+/// Takes events from the workers' queues, and sends them to one collector.
+///
+/// Over TCP, events stay in the queue while there is no connection, and a batch whose sending failed is sent again: a collector
+/// may see an event twice. What the kernel had taken when a connection broke is not sent again. Over UDP they are sent as
+/// they come.
+#[derive(Debug)]
+pub struct Logger<E> {
+    encoder: E,
+    sender: Sender,
+    queues: Vec<Consumer>,
+    batch: Vec<Event>,
+    statistics: Statistics,
+    /// Over UDP: events in messages that were not taken.
+    refused: u64,
+    reported: u64,
+}
+
+impl<E: Encode> Logger<E> {
+    /// From these queues, one of each worker.
+    pub fn new(encoder: E, sender: Sender, queues: Vec<Consumer>) -> Self {
+        let batch = Vec::with_capacity(BATCH);
+        Self { encoder, sender, queues, batch, statistics: Statistics::default(), refused: 0, reported: 0 }
+    }
+
+    /// Send what there is, and say how many events that were. An event waits for this call, so it should come ten times a second
+    /// or more, more often where the queues are short.
+    pub fn turn(&mut self, now_ms: u64) -> u64 {
+        let before = self.statistics.events;
+        loop {
+            let (ready, new) = self.sender.ready(now_ms);
+            if new {
+                self.encoder.restart();
+            }
+            if !ready {
+                break;
+            }
+            self.fill();
+            let more = self.batch.len() == BATCH;
+            if self.send(now_ms).is_err() && self.sender.keeps() {
+                break;
+            }
+            self.batch.clear();
+            if !more {
+                break;
+            }
+        }
+        self.statistics.events - before
+    }
+
+    /// What became of the events so far.
+    pub fn statistics(&self) -> Statistics {
+        let suppressed = self.queues.iter().map(Consumer::suppressed).sum();
+        Statistics { lost: self.lost(), suppressed, ..self.statistics }
+    }
+
+    /// Whether all workers are gone, and all that they said is sent.
+    pub fn is_over(&mut self) -> bool {
+        self.batch.is_empty() && self.reported == self.lost() && self.queues.iter_mut().all(Consumer::is_over)
+    }
+
+    fn lost(&self) -> u64 {
+        self.refused + self.queues.iter().map(Consumer::lost).sum::<u64>()
+    }
+
+    /// Take events from all queues in turn.
+    fn fill(&mut self) {
+        loop {
+            let before = self.batch.len();
+            for queue in &mut self.queues {
+                if self.batch.len() == BATCH {
+                    return;
+                }
+                self.batch.extend(queue.pop());
+            }
+            if self.batch.len() == before {
+                return;
+            }
+        }
+    }
+
+    fn send(&mut self, now_ms: u64) -> Result<(), ()> {
+        let lost = self.lost();
+        let Self { encoder, sender, statistics, batch, refused, reported, .. } = self;
+        let mut sent = Ok(());
+        let mut out = |message: &[u8], events: u32| {
+            // After a break in the stream, the rest of the batch waits.
+            if sent.is_err() && sender.keeps() {
+                return;
+            }
+            match sender.send(now_ms, message) {
+                Ok(()) => {
+                    statistics.events += u64::from(events);
+                    statistics.messages += 1;
+                    statistics.bytes += message.len() as u64;
+                }
+                Err(_) => {
+                    statistics.errors += 1;
+                    *refused += if sender.keeps() { 0 } else { u64::from(events) };
+                    sent = Err(());
+                }
+            }
+        };
+        for event in batch.iter() {
+            encoder.event(now_ms, event, &mut out);
+        }
+        if lost > *reported {
+            encoder.lost(now_ms, lost - *reported, lost, &mut out);
+        }
+        encoder.flush(now_ms, &mut out);
+        if sent.is_ok() {
+            *reported = lost;
+        }
+        sent
+    }
+}
+
+#[cfg(test)]
+#[path = "logger_tests.rs"]
+mod tests;

@@ -1,0 +1,161 @@
+use super::*;
+use crate::event::{Block, What};
+use crate::queue::queue;
+use crate::sender::{Framing, Transport};
+use std::io::Read;
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+const NOW: u64 = 1_700_000_000_000;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn block(first: u16) -> Event {
+    let (inside, outside) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(192, 0, 2, 1));
+    let block = Block { inside, tags: Default::default(), outside, first, last: first + 63 };
+    Event { at_ms: NOW, what: What::BlockAllocated(block) }
+}
+
+fn syslog() -> syslog::Formatter {
+    syslog::Formatter::new(Default::default()).expect("a configuration")
+}
+
+fn ipfix() -> ipfix::Exporter {
+    ipfix::Exporter::new(Default::default()).expect("a configuration")
+}
+
+fn udp() -> (UdpSocket, Sender) {
+    let collector = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    collector.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let to = collector.local_addr().expect("an address");
+    (collector, Sender::new(Transport::Udp, to))
+}
+
+fn datagram(socket: &UdpSocket) -> Vec<u8> {
+    let mut bytes = vec![0; 65_536];
+    let len = socket.recv(&mut bytes).expect("a datagram");
+    bytes.truncate(len);
+    bytes
+}
+
+fn accept(listener: &TcpListener) -> TcpStream {
+    let (stream, _) = listener.accept().expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    stream
+}
+
+/// A syslog message by its length in front.
+fn counted(stream: &mut TcpStream) -> String {
+    let (mut len, mut byte) = (0, [0]);
+    loop {
+        stream.read_exact(&mut byte).expect("a digit");
+        match byte[0] {
+            b' ' => break,
+            digit => len = 10 * len + usize::from(digit - b'0'),
+        }
+    }
+    let mut message = vec![0; len];
+    stream.read_exact(&mut message).expect("a message");
+    String::from_utf8(message).expect("UTF-8")
+}
+
+#[test]
+fn two_workers_log_to_one_collector_and_losses_are_said() {
+    let (collector, sender) = udp();
+    let ((mut first, from_first), (mut second, from_second)) = (queue(2), queue(2));
+    let mut logger = Logger::new(syslog(), sender, vec![from_first, from_second]);
+    for _ in 0..3 {
+        first.push(block(1024));
+    }
+    second.push(block(2048));
+    assert_eq!(logger.turn(NOW), 3);
+    let lines: Vec<String> =
+        (0..4).map(|_| String::from_utf8(datagram(&collector)).expect("UTF-8")).collect();
+    let ports = |line: &String| line.contains("first=\"1024\"");
+    assert_eq!(lines.iter().map(ports).collect::<Vec<_>>(), [true, false, true, false]);
+    assert!(
+        lines[3].contains("events-lost") && lines[3].ends_with("lost=\"1\" total=\"1\"]"),
+        "{}",
+        lines[3]
+    );
+    assert_eq!(logger.turn(NOW), 0);
+    let Statistics { events, messages, errors, lost, .. } = logger.statistics();
+    assert_eq!((events, messages, errors, lost), (3, 4, 0, 1));
+    drop((first, second));
+    assert!(logger.is_over());
+}
+
+#[test]
+fn a_collector_that_is_gone_is_counted_and_no_fault() {
+    let (collector, sender) = udp();
+    let address = collector.local_addr().expect("an address");
+    drop(collector);
+    let (mut producer, consumer) = queue(64);
+    let mut logger = Logger::new(ipfix(), sender, vec![consumer]);
+    for _ in 0..10 {
+        producer.push(block(1024));
+        logger.turn(NOW);
+    }
+    let collector = UdpSocket::bind(address).expect("the same port");
+    collector.set_read_timeout(Some(PATIENCE)).expect("a time");
+    // The template is announced again in time.
+    producer.push(block(1024));
+    logger.turn(NOW + 60_000);
+    let message = datagram(&collector);
+    assert_eq!(message[16..18], [0, 2]);
+    let Statistics { events, lost, .. } = logger.statistics();
+    assert_eq!(events + lost, 11);
+}
+
+#[test]
+fn over_tcp_events_wait_for_the_collector() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    let (mut producer, consumer) = queue(4);
+    let sender = Sender::new(Transport::Tcp(Framing::OctetCounting), address);
+    let mut logger = Logger::new(syslog(), sender, vec![consumer]);
+    producer.push(block(1024));
+    assert_eq!(logger.turn(NOW), 0);
+    let listener = TcpListener::bind(address).expect("the same port");
+    // Back-off: 500 ms after the first failure, then a second.
+    assert_eq!(logger.turn(NOW + 499), 0);
+    assert_eq!(logger.turn(NOW + 500), 1);
+    let mut stream = accept(&listener);
+    assert!(counted(&mut stream).contains("first=\"1024\""));
+    drop((stream, listener));
+    // The collector has closed: this is seen before an event is given away.
+    while logger.sender.ready(NOW + 501).0 {
+        std::thread::yield_now();
+    }
+    producer.push(block(2048));
+    assert_eq!(logger.turn(NOW + 502), 0);
+    let listener = TcpListener::bind(address).expect("the same port");
+    assert_eq!(logger.turn(NOW + 100_000), 1);
+    assert!(counted(&mut accept(&listener)).contains("first=\"2048\""));
+    assert_eq!(logger.statistics().lost, 0);
+}
+
+#[test]
+fn a_new_connection_is_a_new_transport_session() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let address = listener.local_addr().expect("an address");
+    let (mut producer, consumer) = queue(4);
+    let mut logger =
+        Logger::new(ipfix(), Sender::new(Transport::Tcp(Framing::Plain), address), vec![consumer]);
+    for now_ms in [NOW, NOW + 100_000] {
+        producer.push(block(1024));
+        assert_eq!(logger.turn(now_ms), 1);
+        let mut head = [0; 18];
+        let mut stream = accept(&listener);
+        stream.read_exact(&mut head).expect("a message");
+        assert_eq!(head[8..12], [0; 4], "sequence number");
+        assert_eq!(head[16..], [0, 2], "the template");
+        drop(stream);
+        // Wait until its end is seen here, by an attempt that is too early to open another.
+        logger.sender.retry_at(u64::MAX);
+        while logger.sender.ready(now_ms).0 {
+            std::thread::yield_now();
+        }
+        logger.sender.retry_at(0);
+    }
+}
