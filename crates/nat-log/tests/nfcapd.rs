@@ -43,8 +43,17 @@ impl Collector {
         Some(collector)
     }
 
+    /// Whether it has read what it was sent, and waits for more.
+    fn waits(&self) -> bool {
+        let state = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("a process");
+        listens(self.port) && state.contains(") S ")
+    }
+
     /// Have it write its file.
     fn stop(mut self) {
+        while !self.waits() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill").success());
         self.child.wait().expect("a child");
@@ -76,7 +85,7 @@ fn sessions_and_mappings_are_read_back() {
     let events = ["4", "5", "8", "9", "16", "17"];
     for (record, event) in records.iter().zip(events) {
         let has = |name, value: &str| {
-            assert!(record.iter().any(|field| *field == (name, value)), "{name} {value}: {record:?}");
+            assert!(record.contains(&(name, value)), "{name} {value}: {record:?}");
         };
         let number = record.iter().find(|(name, _)| *name == "nat event").map(|(_, value)| *value);
         assert_eq!(number.and_then(|value| value.split(':').next()), Some(event), "{record:?}");

@@ -42,8 +42,8 @@ pub fn events() -> Vec<Event> {
     .collect()
 }
 
-/// Whether a UDP socket on this machine has the port.
+/// Whether a UDP socket on this machine has the port, and has read all that came.
 pub fn listens(port: u16) -> bool {
     let sockets = std::fs::read_to_string("/proc/net/udp").expect("proc is mounted");
-    sockets.contains(&format!(":{port:04X} 00000000:0000"))
+    sockets.contains(&format!(":{port:04X} 00000000:0000 07 00000000:00000000 "))
 }
