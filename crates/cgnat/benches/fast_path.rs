@@ -1,0 +1,124 @@
+//! The fast path alone: parse, hash, look up, refresh, count, rewrite; 64-byte UDP of random sessions, up and down.
+//!
+//!     cargo bench -p cgnat [-- SESSIONS …]
+//!
+//! Prints the median of rounds, and the fastest. A round takes each of 16,384 buffers of 2 KiB once, in bursts of 32; frames are written
+//! before the clock starts.
+
+use cgnat::config::{Config, PoolAddress};
+use cgnat::{BURST, Frame, Nat, Side, Verdict};
+use packet::Flow;
+use packet::frame::Program;
+use packet::signature::Signature;
+use rand::{Rng, SeedableRng, rngs::SmallRng};
+use std::hint::black_box;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Instant;
+
+const RING: usize = 16_384;
+const BUFFER: usize = 2_048;
+const ROUNDS: usize = 41;
+/// 64 B on the wire with the FCS.
+const SIZE: usize = 60;
+const PER_SUBSCRIBER: u32 = 64;
+const REMOTE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(198, 51, 100, 9)), 53);
+
+fn write(frame: &mut [u8], source: SocketAddr, destination: SocketAddr) {
+    let flow = Flow { source_mac: [2; 6], destination_mac: [4; 6], source, destination };
+    let mark = Signature { stream: 1, sequence: 2, sent_ns: 3 };
+    match Program::udp(&flow, SIZE) {
+        Ok(mut program) => drop(program.write(frame, 0, &mark)),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The address of a subscriber and a port of it.
+fn inside(session: u32) -> SocketAddr {
+    let address = Ipv4Addr::from_bits(0x0a00_0000 + session / PER_SUBSCRIBER);
+    (address, 10_000 + (session % PER_SUBSCRIBER) as u16).into()
+}
+
+fn bench(sessions: u32) {
+    let config = Config {
+        sessions: sessions as usize,
+        subscribers: (sessions / PER_SUBSCRIBER) as usize + 1,
+        pool: (0..sessions.div_ceil(60_000) + 1)
+            .map(|i| PoolAddress::whole(Ipv4Addr::from_bits(0xcb00_7100 + i)))
+            .collect(),
+        ports_per_block: 64,
+        log_sessions: false,
+        ..Config::default()
+    };
+    let mut nat = Nat::new(config).unwrap_or_else(|error| panic!("{error}"));
+    let mut frame = vec![0; SIZE];
+    let begun = Instant::now();
+    for session in 0..sessions {
+        write(&mut frame, inside(session), REMOTE);
+        let mut frames = [Frame::new(&mut frame).unwrap_or_else(|reason| panic!("{}", reason.name()))];
+        nat.process(Side::Inside, &mut frames, 1_000);
+        assert!(matches!(frames[0].verdict, Verdict::Forward(_)), "{:?}", frames[0].verdict);
+    }
+    let make = begun.elapsed().as_nanos() as f64 / f64::from(sessions);
+    let outside: Vec<SocketAddr> = {
+        let mut all = vec![REMOTE; sessions as usize];
+        for (_, session) in nat.sessions() {
+            let number = (session.inside().address - 0x0a00_0000) * PER_SUBSCRIBER
+                + u32::from(session.inside().port)
+                - 10_000;
+            all[number as usize] =
+                (Ipv4Addr::from_bits(session.outside().address), session.outside().port).into();
+        }
+        all
+    };
+    let mut ring = vec![0; RING * BUFFER];
+    let mut rng = SmallRng::seed_from_u64(7);
+    let mut times = [Vec::new(), Vec::new()];
+    for round in 0..2 * ROUNDS {
+        let side = if round % 2 == 0 { Side::Inside } else { Side::Outside };
+        for buffer in ring.chunks_exact_mut(BUFFER) {
+            let session = rng.random_range(0..sessions);
+            match side {
+                Side::Inside => write(&mut buffer[..SIZE], inside(session), REMOTE),
+                Side::Outside => write(&mut buffer[..SIZE], REMOTE, outside[session as usize]),
+            }
+        }
+        let begun = Instant::now();
+        for buffers in ring.chunks_exact_mut(BURST * BUFFER) {
+            let mut heads: [&mut [u8]; BURST] = std::array::from_fn(|_| <&mut [u8]>::default());
+            for (head, buffer) in heads.iter_mut().zip(buffers.chunks_exact_mut(BUFFER)) {
+                cgnat::prefetch(&buffer[0]);
+                *head = &mut buffer[..SIZE];
+            }
+            let mut frames =
+                heads.map(|head| Frame::new(head).unwrap_or_else(|reason| panic!("{}", reason.name())));
+            nat.process(side, &mut frames, 2_000 + round as u64);
+            black_box(&frames);
+        }
+        times[round % 2].push(begun.elapsed().as_nanos() as f64 / RING as f64);
+    }
+    let forwarded = nat.forwarded();
+    assert_eq!(
+        forwarded.up + forwarded.down - forwarded.slow,
+        (2 * ROUNDS * RING) as u64,
+        "{:?}",
+        nat.drops()
+    );
+    let [up, down] = times.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        (times[ROUNDS / 2], times[0])
+    });
+    println!(
+        "{sessions:>10} sessions: up {:.1} ns (fastest {:.1}), down {:.1} ns (fastest {:.1}); made in {make:.0} ns each, {:.1} B each",
+        up.0,
+        up.1,
+        down.0,
+        down.1,
+        nat.memory().total() as f64 / f64::from(sessions),
+    );
+}
+
+fn main() {
+    let asked: Vec<u32> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
+    let all = if asked.is_empty() { vec![1_000, 64_000, 1_000_000, 10_000_000] } else { asked };
+    all.into_iter().for_each(bench);
+}

@@ -1,0 +1,107 @@
+//! What a log is made of: sessions and port blocks that come and go, in a queue that a logger drains.
+
+use crate::key::{Endpoint, Realm};
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+
+/// Packets and bytes of a session since it began or was last reported.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Volume {
+    /// From the inside.
+    pub packets_up: u64,
+    /// From the inside.
+    pub bytes_up: u64,
+    /// From the outside.
+    pub packets_down: u64,
+    /// From the outside.
+    pub bytes_down: u64,
+}
+
+/// What a session is known by outside of the NAT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionRecord {
+    /// The subscriber's endpoint.
+    pub inside: Endpoint,
+    /// Its tags.
+    pub realm: Realm,
+    /// What stands for it outside.
+    pub outside: Endpoint,
+    /// Whom it talks to.
+    pub remote: Endpoint,
+    /// 1, 6 or 17.
+    pub protocol: u8,
+}
+
+/// Consecutive ports of an address that belong to one subscriber.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockRecord {
+    /// The subscriber's address.
+    pub inside: Ipv4Addr,
+    /// Its tags.
+    pub realm: Realm,
+    /// The address outside.
+    pub outside: Ipv4Addr,
+    /// First and last port.
+    pub ports: (u16, u16),
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// A session began.
+    SessionCreated(SessionRecord),
+    /// A session is over.
+    SessionEnded(SessionRecord, Volume),
+    /// A session goes on; its counters begin anew.
+    SessionInterim(SessionRecord, Volume),
+    /// A subscriber got a port block.
+    BlockAllocated(BlockRecord),
+    /// A subscriber's port block is free again.
+    BlockReleased(BlockRecord),
+    /// A new flow was refused for the want of sessions or ports, or by a limit.
+    Refused(crate::Reason, Ipv4Addr, Realm),
+}
+
+/// What happened, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// Time in ns.
+    pub at: u64,
+    /// What.
+    pub what: What,
+}
+
+/// A bounded queue. What does not fit is counted, not waited for.
+#[derive(Debug)]
+pub struct Events {
+    queue: VecDeque<Event>,
+    capacity: usize,
+    lost: u64,
+}
+
+impl Events {
+    /// Room for so many.
+    pub fn new(capacity: usize) -> Self {
+        Self { queue: VecDeque::with_capacity(capacity), capacity, lost: 0 }
+    }
+
+    /// Add one at the end.
+    #[inline]
+    pub fn push(&mut self, at: u64, what: What) {
+        if self.queue.len() < self.capacity {
+            self.queue.push_back(Event { at, what });
+        } else {
+            self.lost += 1;
+        }
+    }
+
+    /// Take the first.
+    pub fn pop(&mut self) -> Option<Event> {
+        self.queue.pop_front()
+    }
+
+    /// How many did not fit.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+}

@@ -1,0 +1,72 @@
+//! Sessions whose time has come.
+
+use crate::cpu;
+use crate::expiry::CHUNK;
+use crate::nat::Nat;
+use crate::session::{Session, State, Tick, tick};
+
+impl Nat {
+    /// Look at sessions that are due, about `budget` of them. Whether more are.
+    pub(crate) fn expire(&mut self, now: u64, budget: usize) -> bool {
+        let time = tick(now);
+        let mut due = [0; CHUNK];
+        let mut looked = 0;
+        while looked < budget {
+            let count = self.wheel.pop(time, &mut due);
+            if count == 0 {
+                return false;
+            }
+            looked += count;
+            let due = &due[..count.min(CHUNK)];
+            for index in due {
+                if let Some(session) = self.sessions.at(*index) {
+                    cpu::prefetch(session);
+                }
+            }
+            self.prefetch_over(due, time);
+            for index in due {
+                self.look_at(*index, time, now);
+            }
+        }
+        true
+    }
+
+    fn look_at(&mut self, index: u32, time: Tick, now: u64) {
+        let Some(session) = self.sessions.at(index) else { return };
+        if !session.is_alive() {
+            if session.state == State::Ended as u8 {
+                self.sessions.release(index);
+            }
+            return;
+        }
+        let idle = self.idle.of(session);
+        if is_over(session, idle, time) {
+            self.end(index, now);
+            self.sessions.release(index);
+        } else {
+            self.wheel.push(index, time, session.last_seen.wrapping_add(idle));
+        }
+    }
+
+    /// Ask for the buckets of those that are over: finding them takes longer than removing them.
+    fn prefetch_over(&self, due: &[u32], time: Tick) {
+        for index in due {
+            let Some(session) = self.sessions.at(*index).filter(|session| session.is_alive()) else {
+                continue;
+            };
+            if is_over(session, self.idle.of(session), time) {
+                let mut hashes = [0; 2];
+                self.hasher.hash_all(&[session.up_key(), session.down_key()], &mut hashes);
+                let (table, mappings) = (self.table.view(), self.mappings.view());
+                hashes.iter().for_each(|hash| table.prefetch(*hash));
+                self.mapping_hashes(session).iter().for_each(|hash| mappings.prefetch(*hash));
+            }
+        }
+    }
+}
+
+/// Whether nothing was seen of a session for `idle`. A packet that was stamped after `time` was read is no long time ago.
+fn is_over(session: &Session, idle: u32, time: Tick) -> bool {
+    let since = time.wrapping_sub(session.last_seen);
+    since >= idle && since <= u32::MAX / 2
+}

@@ -1,0 +1,216 @@
+//! Packets in pieces, in any order (RFC 4787 REQ-14): the first piece is translated as a packet, and the others as the first was. Those that
+//! come before it wait, so many and so long at most.
+
+use crate::config::Config;
+use crate::headers::Headers;
+use crate::key::{Endpoint, Realm};
+use crate::nat::Nat;
+use crate::outbox::{Outbox, Slot};
+use crate::reason::Reason;
+use crate::rewrite::{self, End};
+use crate::verdict::{Forward, Side, Stop};
+use packet::layers::protocol;
+use std::collections::{HashMap, VecDeque};
+
+/// Pieces of one packet that may wait.
+const WAITING: usize = 8;
+
+/// What pieces of one packet have in common (RFC 791 section 3.2), and where they come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Whole {
+    source: u32,
+    destination: u32,
+    realm: Realm,
+    id: u16,
+    protocol: u8,
+    side: Side,
+}
+
+/// What is known of a packet.
+#[derive(Debug, Clone, Copy)]
+enum Known {
+    /// The first piece did not come yet; these wait.
+    Waiting([Slot; WAITING], u8),
+    /// The first piece was translated to these addresses, and went there.
+    Translated(u32, u32, Forward),
+    /// The first piece was dropped.
+    Dropped,
+}
+
+/// Packets whose pieces are under way.
+#[derive(Debug)]
+pub struct Fragments {
+    known: HashMap<Whole, Known>,
+    /// When each is forgotten.
+    order: VecDeque<(u64, Whole)>,
+    capacity: usize,
+    /// Pieces that wait, and how many may.
+    held: usize,
+    most_held: usize,
+    wait: u64,
+}
+
+impl Fragments {
+    /// As many as the configuration says.
+    pub fn new(config: &Config) -> Self {
+        let capacity = config.fragmented_packets;
+        Self {
+            // Twice the room: so it never grows, whatever was removed.
+            known: HashMap::with_capacity(2 * capacity),
+            order: VecDeque::with_capacity(capacity),
+            capacity,
+            held: 0,
+            most_held: config.held_fragments,
+            wait: config.timeouts.fragment,
+        }
+    }
+
+    /// Forget those whose time has come; how many pieces were dropped by that.
+    pub fn expire(&mut self, now: u64, outbox: &mut Outbox) -> usize {
+        let mut dropped = 0;
+        while self.order.front().is_some_and(|(until, _)| *until <= now) {
+            let Some((_, whole)) = self.order.pop_front() else { break };
+            if let Some(Known::Waiting(slots, count)) = self.known.remove(&whole) {
+                for slot in slots.iter().take(count.into()) {
+                    outbox.discard(*slot);
+                }
+                dropped += usize::from(count);
+            }
+        }
+        self.held -= dropped;
+        dropped
+    }
+
+    /// Remember what is known. `false`: of as many packets as may be something is known already.
+    fn learn(&mut self, whole: Whole, known: Known, now: u64) -> bool {
+        if let Some(there) = self.known.get_mut(&whole) {
+            *there = known;
+            return true;
+        }
+        if self.known.len() >= self.capacity {
+            return false;
+        }
+        self.known.insert(whole, known);
+        self.order.push_back((now.saturating_add(self.wait), whole));
+        true
+    }
+}
+
+impl Nat {
+    /// A piece of a packet.
+    pub(crate) fn fragment(
+        &mut self,
+        side: Side,
+        frame: &mut [u8],
+        headers: &Headers,
+        now: u64,
+    ) -> Result<Forward, Stop> {
+        let Headers { source, destination, realm, l3, protocol: carried, .. } = *headers;
+        let header: &[u8; 20] =
+            frame.get(l3.into()..).and_then(|rest| rest.first_chunk()).ok_or(Reason::Truncated)?;
+        let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let (id, offset) = (word(4), usize::from(word(6) & 0x1fff) * 8);
+        // Ports and flags are in the first piece, whole, or they are not to be trusted (RFC 1858, RFC 3128).
+        let tiny =
+            if offset == 0 { headers.is(Headers::SHORT) } else { carried == protocol::TCP && offset < 20 };
+        if tiny {
+            return Err(Reason::FragmentTiny.into());
+        }
+        let (from, to) = (source.address, destination.address);
+        let whole = Whole { source: from, destination: to, realm, id, protocol: carried, side };
+        if offset > 0 {
+            return self.later(side, frame, headers, whole, now);
+        }
+        let result = self.whole(side, frame, headers, now);
+        let known = match result {
+            Ok(forward) => {
+                let address =
+                    |end| frame.get(usize::from(l3) + end..).and_then(|rest| rest.first_chunk()).copied();
+                let [source, destination] = [12, 16].map(|end| address(end).map_or(0, u32::from_be_bytes));
+                Known::Translated(source, destination, forward)
+            }
+            Err(_) => Known::Dropped,
+        };
+        let before = self.fragments.known.get(&whole).copied();
+        self.fragments.learn(whole, known, now);
+        if let Some(Known::Waiting(slots, count)) = before {
+            self.fragments.held -= usize::from(count);
+            for slot in slots.iter().take(count.into()) {
+                self.release(*slot, known);
+            }
+        }
+        result
+    }
+
+    /// A piece that is not the first.
+    fn later(
+        &mut self,
+        side: Side,
+        frame: &mut [u8],
+        headers: &Headers,
+        whole: Whole,
+        now: u64,
+    ) -> Result<Forward, Stop> {
+        match self.fragments.known.get(&whole).copied() {
+            Some(Known::Translated(source, destination, forward)) => {
+                readdress(frame, headers.l3.into(), source, destination).ok_or(Reason::Truncated)?;
+                Ok(forward)
+            }
+            Some(Known::Dropped) => Err(Reason::FragmentOfDropped.into()),
+            waiting => {
+                // What could never be translated is not worth the room.
+                let ours = match side {
+                    Side::Inside => self.config.inside.iter().any(|prefix| prefix.has(whole.source)),
+                    Side::Outside => {
+                        let remote = Endpoint::new(whole.source, 0);
+                        self.pool.has(whole.destination) || self.is_exempt(remote)
+                    }
+                };
+                if !ours {
+                    return Err(Reason::NoMapping.into());
+                }
+                let (mut slots, count) = match waiting {
+                    Some(Known::Waiting(slots, count)) => (slots, count),
+                    _ => ([0; WAITING], 0),
+                };
+                let fragments = &mut self.fragments;
+                let room = fragments.held < fragments.most_held
+                    && usize::from(count) < WAITING
+                    && (waiting.is_some() || fragments.known.len() < fragments.capacity);
+                let packet = frame.get(headers.l3.into()..headers.end.into()).unwrap_or(&[]);
+                let slot = room.then(|| self.outbox.keep(packet)).flatten().ok_or(Reason::FragmentsFull)?;
+                slots[usize::from(count)] = slot;
+                fragments.held += 1;
+                fragments.learn(whole, Known::Waiting(slots, count + 1), now);
+                Err(Stop::Held)
+            }
+        }
+    }
+
+    /// The first piece came: so does this one.
+    fn release(&mut self, slot: Slot, known: Known) {
+        let hops = self.outbox.get_mut(slot).get(8).copied().unwrap_or(0);
+        match known {
+            Known::Translated(source, destination, forward)
+                if hops > 1 && readdress(self.outbox.get_mut(slot), 0, source, destination).is_some() =>
+            {
+                self.outbox.send(slot, forward);
+            }
+            _ => {
+                self.outbox.discard(slot);
+                self.drops.count(Reason::FragmentOfDropped);
+            }
+        }
+    }
+}
+
+/// Give a piece the addresses that the first one got, and use up a hop.
+fn readdress(frame: &mut [u8], l3: usize, source: u32, destination: u32) -> Option<()> {
+    let header: &[u8; 20] = frame.get(l3..)?.first_chunk()?;
+    let address =
+        |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    let delta = |old, new| rewrite::deltas(Endpoint::new(old, 0), Endpoint::new(new, 0), protocol::ICMP).0;
+    let (from, to) = (delta(address(12), source), delta(address(16), destination));
+    rewrite::address(frame, l3, End::Source, source, from, true)?;
+    rewrite::address(frame, l3, End::Destination, destination, to, false)
+}

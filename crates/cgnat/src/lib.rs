@@ -1,0 +1,52 @@
+//! Carrier-grade NAT as pure logic: packets in, packets out. No I/O, no clock (time is told, in ns), and on the way of a packet no
+//! allocation and no lock.
+//!
+//! ```text
+//!  frames ─▶ Headers::of ─▶ fast: hash → bucket → session → rewrite ─▶ verdicts
+//!                             └─ not a plain packet of a steady session ─▶ slow ─▶ verdicts, outputs
+//!                                    subscriber → mapping (port block) → session → table, timers, log
+//! ```
+//! A [`Nat`] is one worker's: it shares nothing. A *session* is a pair of endpoints with a protocol; a *mapping* is the outside
+//! endpoint that stands for an inside one, and lives as long as its sessions; a *subscriber* is a private address with its VLAN tags,
+//! and has *port blocks* of one outside address.
+
+pub mod config;
+mod cpu;
+pub mod event;
+mod expire;
+mod expiry;
+mod fast;
+mod fragment;
+mod hash;
+pub mod headers;
+mod icmp;
+mod icmp_reply;
+pub mod key;
+mod lifecycle;
+mod mapping;
+mod memory;
+mod nat;
+mod outbox;
+mod pool;
+mod reason;
+mod rewrite;
+pub mod session;
+mod sessions;
+mod slow;
+pub mod subscriber;
+mod syn_hold;
+mod table;
+mod tcp;
+mod verdict;
+
+pub use config::{Config, ConfigError};
+pub use cpu::prefetch;
+pub use event::{Event, What};
+pub use fast::BURST;
+pub use headers::Headers;
+pub use key::{Endpoint, Realm};
+pub use nat::{Forwarded, Memory, Nat};
+pub use pool::Pool;
+pub use reason::{Drops, Reason};
+pub use session::Session;
+pub use verdict::{Forward, Frame, Side, Verdict};

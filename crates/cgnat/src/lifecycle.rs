@@ -1,0 +1,370 @@
+//! Sessions and subscribers that come and go.
+
+use crate::event::{BlockRecord, What};
+use crate::key::{Endpoint, Realm};
+use crate::mapping::Mapped;
+use crate::nat::Nat;
+use crate::pool::{Wish, class};
+use crate::reason::Reason;
+use crate::rewrite;
+use crate::session::{NONE, Session, State, Traffic, tick};
+use crate::subscriber::{BLOCKS, Subscriber};
+use packet::layers::protocol;
+use std::net::Ipv4Addr;
+
+/// Next hops of subscribers for which nothing else was said: one towards them, one away from them.
+const HOP: u16 = 0;
+
+/// A flow that is to become a session.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Flow {
+    pub inside: Endpoint,
+    pub remote: Endpoint,
+    pub protocol: u8,
+    pub realm: Realm,
+    pub state: State,
+}
+
+impl Nat {
+    /// The hashes under which packets of a session find it.
+    fn session_hashes(&self, session: &Session) -> [u64; 2] {
+        let mut hashes = [0; 2];
+        self.hasher.hash_all(&[session.up_key(), session.down_key()], &mut hashes);
+        hashes
+    }
+
+    /// Begin a session from the inside.
+    pub(crate) fn open(&mut self, flow: &Flow, now: u64) -> Result<u32, Reason> {
+        let mapped = self.mapped_inside(flow.inside, flow.protocol, flow.realm);
+        match mapped {
+            Some(mapped @ Mapped::Static(_)) => self.open_on(flow, mapped, now),
+            Some(mapped) if self.shares_mappings(flow.protocol) => self.open_on(flow, mapped, now),
+            _ => {
+                let subscriber = self.admit(flow.inside.address, flow.realm, now)?;
+                self.allows(subscriber)?;
+                let outside = self.take_endpoint(subscriber, flow, now)?;
+                let flags = if self.shares_mappings(flow.protocol) { Session::SHARED } else { 0 };
+                let opened = self.begin(flow, outside, subscriber, flags, None, now);
+                if opened.is_err() {
+                    self.pool.release_port(outside.address, outside.port, class(flow.protocol), now);
+                }
+                opened
+            }
+        }
+    }
+
+    /// Begin a session, from either side, on a mapping that is there.
+    pub(crate) fn open_on(&mut self, flow: &Flow, mapped: Mapped, now: u64) -> Result<u32, Reason> {
+        let subscriber = self.admit(flow.inside.address, flow.realm, now)?;
+        self.allows(subscriber)?;
+        match mapped {
+            Mapped::Session(of) => {
+                let outside = self.sessions.at(of).map(Session::outside).ok_or(Reason::NoMapping)?;
+                self.begin(flow, outside, subscriber, Session::SHARED, Some(of), now)
+            }
+            Mapped::Static(number) => {
+                let forward = self.forwards.get(number as usize).ok_or(Reason::NoMapping)?;
+                let outside = forward.outside_endpoint();
+                self.begin(flow, outside, subscriber, Session::STATIC, None, now)
+            }
+        }
+    }
+
+    /// Whether a subscriber may have one session more.
+    fn allows(&self, subscriber: u32) -> Result<(), Reason> {
+        if !self.sessions.has_room() {
+            return Err(Reason::SessionsFull);
+        }
+        match self.subscribers.at(subscriber) {
+            Some(line) if line.sessions >= self.config.sessions_per_subscriber => {
+                Err(Reason::SubscriberSessions)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn begin(
+        &mut self,
+        flow: &Flow,
+        outside: Endpoint,
+        subscriber: u32,
+        flags: u8,
+        of: Option<u32>,
+        now: u64,
+    ) -> Result<u32, Reason> {
+        let (l3_delta, l4_delta) = rewrite::deltas(flow.inside, outside, flow.protocol);
+        let hops = self.subscribers.at(subscriber).map_or((HOP, HOP), |line| (line.up_hop, line.down_hop));
+        let hairpin = if self.pool.has(flow.remote.address) { Session::HAIRPIN } else { 0 };
+        let session = Session {
+            inside: flow.inside.address,
+            remote: flow.remote.address,
+            outside: outside.address,
+            inside_port: flow.inside.port,
+            remote_port: flow.remote.port,
+            outside_port: outside.port,
+            state: flow.state as u8,
+            flags: flags | hairpin,
+            protocol_realm: u32::from(flow.protocol) << 24 | flow.realm,
+            l3_delta,
+            l4_delta,
+            up_hop: hops.0,
+            down_hop: hops.1,
+            last_seen: tick(now),
+            subscriber,
+            next: NONE,
+            previous: NONE,
+            up: Traffic::default(),
+            down: Traffic::default(),
+        };
+        let index = self.sessions.take(session).ok_or(Reason::SessionsFull)?;
+        let [up, down] = self.session_hashes(&session);
+        // The tables have room for what the sessions have room for, so none of these fails; if one did, nothing would be left.
+        let found = self.table.insert(up, index) && self.table.insert(down, index);
+        let mapped = flags & Session::SHARED == 0 || self.join_mapping(index, of);
+        let now_tick = tick(now);
+        let timed = self.wheel.push(index, now_tick, now_tick.wrapping_add(self.idle.of(&session)));
+        if !(found && mapped && timed) {
+            self.table.remove(up, index);
+            self.table.remove(down, index);
+            if flags & Session::SHARED != 0 && mapped {
+                let session = self.sessions.at(index).copied().unwrap_or(session);
+                self.leave_mapping(index, &session);
+            }
+            self.sessions.release(index);
+            return Err(Reason::SessionsFull);
+        }
+        if let Some(line) = self.subscribers.at_mut(subscriber) {
+            line.sessions += 1;
+        }
+        if self.config.log_sessions {
+            self.events.push(now, What::SessionCreated(session.record()));
+        }
+        Ok(index)
+    }
+
+    /// End a session. Its line stays until its timer comes, or is given back by who calls.
+    pub(crate) fn end(&mut self, index: u32, now: u64) {
+        let Some(session) = self.sessions.at(index).copied().filter(Session::is_alive) else { return };
+        let [up, down] = self.session_hashes(&session);
+        self.table.remove(up, index);
+        self.table.remove(down, index);
+        let last = if session.has(Session::SHARED) { self.leave_mapping(index, &session) } else { true };
+        if let Some(line) = self.sessions.at_mut(index) {
+            line.state = State::Ended as u8;
+        }
+        if self.config.log_sessions {
+            self.events.push(now, What::SessionEnded(session.record(), session.volume()));
+        }
+        if last && !session.has(Session::STATIC) {
+            self.pool.release_port(session.outside, session.outside_port, class(session.protocol()), now);
+            self.shed_block(session.subscriber, session.outside(), now);
+        }
+        let Some(line) = self.subscribers.at_mut(session.subscriber) else { return };
+        line.sessions = line.sessions.saturating_sub(1);
+        if line.sessions == 0 {
+            line.idle_since = tick(now);
+            if !line.has(Subscriber::QUEUED) {
+                line.flags |= Subscriber::QUEUED;
+                self.idle_subscribers.push_back(session.subscriber);
+            }
+        }
+    }
+
+    /// End all sessions of a subscriber, such as when its lease is over. How many there were.
+    pub fn end_subscriber(&mut self, inside: Ipv4Addr, realm: Realm, now: u64) -> usize {
+        let Some(subscriber) = self.subscribers.find(&self.hasher, inside.to_bits(), realm) else { return 0 };
+        let mut ended = 0;
+        for index in 0..self.sessions.get().len() as u32 {
+            let its = |session: &Session| session.is_alive() && session.subscriber == subscriber;
+            if self.subscribers.at(subscriber).is_none_or(|line| line.sessions == 0) {
+                break;
+            }
+            if self.sessions.at(index).is_some_and(its) {
+                self.end(index, now);
+                ended += 1;
+            }
+        }
+        ended
+    }
+
+    /// By which next hops a subscriber is reached, and reaches the world; sessions that begin from now on use them.
+    pub fn set_hops(
+        &mut self,
+        inside: Ipv4Addr,
+        realm: Realm,
+        up: u16,
+        down: u16,
+        now: u64,
+    ) -> Result<(), Reason> {
+        let number = self.admit(inside.to_bits(), realm, now)?;
+        if let Some(line) = self.subscribers.at_mut(number) {
+            (line.up_hop, line.down_hop) = (up, down);
+        }
+        Ok(())
+    }
+
+    /// The subscriber with this address and these tags, which begins to be one if it may.
+    fn admit(&mut self, inside: u32, realm: Realm, now: u64) -> Result<u32, Reason> {
+        if let Some(number) = self.subscribers.find(&self.hasher, inside, realm) {
+            return Ok(number);
+        }
+        if !self.config.inside.iter().any(|prefix| prefix.has(inside)) {
+            return Err(Reason::NotInside);
+        }
+        let mut line = Subscriber {
+            inside,
+            realm,
+            address: NONE,
+            sessions: 0,
+            blocks: [NONE; BLOCKS],
+            block_count: 0,
+            flags: 0,
+            up_hop: HOP,
+            down_hop: HOP,
+            idle_since: tick(now),
+            next: NONE,
+        };
+        if let Some(prefix) = self.config.deterministic {
+            // RFC 7422: the address says all, so an address with tags, of which there may be many, cannot be one of these.
+            if !prefix.has(inside) || realm != 0 {
+                return Err(Reason::NotInside);
+            }
+            let index = u64::from(inside - prefix.address.to_bits());
+            let (address, block) = self.pool.fixed_block(index).ok_or(Reason::PoolExhausted)?;
+            (line.address, line.blocks[0], line.block_count) = (address, block, 1);
+            line.flags |= Subscriber::FIXED;
+        }
+        let number = self.subscribers.add(&self.hasher, line).ok_or(Reason::SubscribersFull)?;
+        // Until it has a session it is idle.
+        if let Some(line) = self.subscribers.at_mut(number) {
+            line.flags |= Subscriber::QUEUED;
+            self.idle_subscribers.push_back(number);
+        }
+        Ok(number)
+    }
+
+    /// An outside endpoint for an inside one that has none.
+    fn take_endpoint(&mut self, subscriber: u32, flow: &Flow, now: u64) -> Result<Endpoint, Reason> {
+        let class = class(flow.protocol);
+        let udp = flow.protocol == protocol::UDP && self.config.port_parity;
+        let wish = if udp { Wish::Parity(flow.inside.port) } else { Wish::Any };
+        let line = *self.subscribers.at(subscriber).ok_or(Reason::SubscribersFull)?;
+        // Contiguity (RFC 4787 section 4.2.3): RTCP's port is the one after RTP's.
+        if udp
+            && flow.inside.port % 2 == 1
+            && let Some(Mapped::Session(rtp)) = self.mapped_inside(
+                Endpoint::new(flow.inside.address, flow.inside.port - 1),
+                flow.protocol,
+                flow.realm,
+            )
+            && let Some(rtp) = self.sessions.at(rtp).map(Session::outside)
+            && let Some((number, block)) = self.pool.block_of(rtp.address, rtp.port)
+            && rtp.port % 2 == 0
+            && let Some(port) = self.pool.take_port(number, block, class, Wish::Exactly(rtp.port + 1), 0, now)
+        {
+            return Ok(Endpoint::new(rtp.address, port));
+        }
+        let found = |nat: &mut Self, blocks: &[u32], wish| {
+            blocks.iter().find_map(|block| {
+                let random = nat.draw();
+                nat.pool.take_port(line.address, *block, class, wish, random, now)
+            })
+        };
+        if let Some(port) = found(self, line.blocks(), wish) {
+            return Ok(Endpoint::new(self.pool.address(line.address), port));
+        }
+        let more = self.take_block(subscriber, now);
+        let (line, refused) = (*self.subscribers.at(subscriber).ok_or(Reason::SubscribersFull)?, more.err());
+        // A new block has ports of every kind; without one any port is better than none.
+        let blocks = line.blocks();
+        let port = match refused {
+            None => blocks.last().and_then(|block| {
+                let random = self.draw();
+                self.pool.take_port(line.address, *block, class, wish, random, now)
+            }),
+            Some(_) if wish != Wish::Any => blocks.iter().find_map(|block| {
+                let random = self.draw();
+                self.pool.take_port(line.address, *block, class, Wish::Any, random, now)
+            }),
+            Some(_) => None,
+        };
+        let address = self.pool.address(line.address);
+        port.map(|port| Endpoint::new(address, port)).ok_or(refused.unwrap_or(Reason::SubscriberPorts))
+    }
+
+    /// One block more for a subscriber, of its own address: paired pooling (RFC 4787 REQ-2).
+    fn take_block(&mut self, subscriber: u32, now: u64) -> Result<(), Reason> {
+        let line = *self.subscribers.at(subscriber).ok_or(Reason::SubscribersFull)?;
+        if line.block_count >= u16::from(self.config.blocks_per_subscriber) || line.has(Subscriber::FIXED) {
+            return Err(Reason::SubscriberPorts);
+        }
+        let random = self.draw();
+        let address = match line.block_count {
+            0 => self.pool.pick_address(random).ok_or(Reason::PoolExhausted)?,
+            _ => line.address,
+        };
+        let random = self.draw();
+        let block = self.pool.take_block(address, random).ok_or(Reason::PoolExhausted)?;
+        if let Some(line) = self.subscribers.at_mut(subscriber) {
+            line.address = address;
+            line.blocks[usize::from(line.block_count)] = block;
+            line.block_count += 1;
+        }
+        let record = self.block_record(&line, address, block);
+        self.events.push(now, What::BlockAllocated(record));
+        Ok(())
+    }
+
+    fn block_record(&self, line: &Subscriber, address: u32, block: u32) -> BlockRecord {
+        let (outside, ports) = self.pool.ports(address, block);
+        BlockRecord { inside: line.inside(), realm: line.realm, outside, ports }
+    }
+
+    /// Give back the block of an endpoint that is free again, if none of its ports is in use and it is not the only one.
+    fn shed_block(&mut self, subscriber: u32, outside: Endpoint, now: u64) {
+        let Some((_, block)) = self.pool.block_of(outside.address, outside.port) else { return };
+        let Some(line) = self.subscribers.at_mut(subscriber) else { return };
+        if line.block_count < 2 || line.has(Subscriber::FIXED) || self.pool.used(block) > 0 {
+            return;
+        }
+        let Some(at) = line.blocks().iter().position(|its| *its == block) else { return };
+        line.block_count -= 1;
+        line.blocks.swap(at, usize::from(line.block_count));
+        line.blocks[usize::from(line.block_count)] = NONE;
+        let line = *line;
+        self.give_back(&line, block, now);
+    }
+
+    fn give_back(&mut self, line: &Subscriber, block: u32, now: u64) {
+        self.pool.release_block(line.address, block);
+        let record = self.block_record(line, line.address, block);
+        self.events.push(now, What::BlockReleased(record));
+    }
+
+    /// Subscribers that had no session for long enough are none any more.
+    pub(crate) fn expire_subscribers(&mut self, now: u64) {
+        /// A call's work is bounded.
+        const LOOKS: usize = 64;
+        for _ in 0..LOOKS {
+            let Some(number) = self.idle_subscribers.front().copied() else { return };
+            let Some(line) = self.subscribers.at(number).copied() else { return };
+            let idle = tick(now).wrapping_sub(line.idle_since);
+            if line.sessions == 0 && idle < self.idle.subscriber {
+                return;
+            }
+            self.idle_subscribers.pop_front();
+            if line.sessions > 0 {
+                if let Some(line) = self.subscribers.at_mut(number) {
+                    line.flags &= !Subscriber::QUEUED;
+                }
+                continue;
+            }
+            if !line.has(Subscriber::FIXED) {
+                for block in line.blocks() {
+                    self.give_back(&line, *block, now);
+                }
+            }
+            self.subscribers.remove(&self.hasher, number);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Large arrays, zeroed, in pages of 2 MB where the kernel gives them: a random access then misses the cache, and not the TLB too.
+
+use memmap2::{Advice, MmapMut};
+use std::marker::PhantomData;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// What a [`Pages`] may hold: plain data of which zeros are a value.
+pub trait Plain: FromBytes + IntoBytes + KnownLayout + Immutable {}
+impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> Plain for T {}
+
+/// A fixed number of `T`s, which begin as zeros. What is not touched yet takes no memory.
+#[derive(Debug)]
+pub struct Pages<T> {
+    map: MmapMut,
+    len: usize,
+    of: PhantomData<T>,
+}
+
+impl<T: Plain> Pages<T> {
+    /// Room for `len` of them.
+    pub fn new(len: usize) -> std::io::Result<Self> {
+        let bytes = len.saturating_mul(size_of::<T>()).max(1);
+        let map = MmapMut::map_anon(bytes)?;
+        #[cfg(target_os = "linux")]
+        {
+            // A kernel without transparent huge pages says no; small pages are right, and slower.
+            let _refused = map.advise(Advice::HugePage);
+        }
+        Ok(Self { map, len, of: PhantomData })
+    }
+
+    /// All of them.
+    #[inline]
+    pub fn get(&self) -> &[T] {
+        <[T]>::ref_from_bytes_with_elems(self.bytes(), self.len).unwrap_or(&[])
+    }
+
+    /// All of them, to be changed.
+    #[inline]
+    pub fn get_mut(&mut self) -> &mut [T] {
+        let bytes = self.len * size_of::<T>();
+        <[T]>::mut_from_bytes_with_elems(self.map.get_mut(..bytes).unwrap_or_default(), self.len)
+            .unwrap_or_default()
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.map.get(..self.len * size_of::<T>()).unwrap_or(&[])
+    }
+
+    /// Bytes that it takes when all is touched.
+    pub fn size(&self) -> usize {
+        self.map.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_begin_as_zeros_and_keep_what_is_written() {
+        let mut pages = Pages::<u64>::new(1_000_000).unwrap();
+        assert!(pages.get().iter().all(|value| *value == 0));
+        pages.get_mut()[999_999] = 7;
+        assert_eq!((pages.get().len(), pages.get()[999_999], pages.size()), (1_000_000, 7, 8_000_000));
+        assert!(Pages::<u64>::new(0).unwrap().get().is_empty());
+    }
+}

@@ -1,0 +1,272 @@
+//! One worker's NAT: everything it knows, and nothing that it shares.
+
+use crate::config::{Config, ConfigError, StaticForward};
+use crate::event::{Event, Events};
+use crate::expiry::Wheel;
+use crate::fragment::Fragments;
+use crate::hash::Hasher;
+use crate::icmp_reply::Replies;
+use crate::key::{Endpoint, Key};
+use crate::outbox::Outbox;
+use crate::pool::Pool;
+use crate::reason::{Drops, Reason};
+use crate::session::{Session, State, ticks};
+use crate::sessions::Sessions;
+use crate::subscriber::{Subscriber, Subscribers};
+use crate::syn_hold::SynHold;
+use crate::table::Table;
+use crate::verdict::{Forward, Frame, Side, Stop, Verdict};
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+
+/// What was forwarded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Forwarded {
+    /// Packets from the inside.
+    pub up: u64,
+    /// Packets from the outside.
+    pub down: u64,
+    /// Of both, those that the slow path decided.
+    pub slow: u64,
+}
+
+/// Bytes that tables take when full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// The session table's buckets.
+    pub table: usize,
+    /// The sessions.
+    pub sessions: usize,
+    /// What finds mappings.
+    pub mappings: usize,
+    /// The timer wheel.
+    pub timers: usize,
+    /// Subscribers and what finds them.
+    pub subscribers: usize,
+}
+
+impl Memory {
+    /// All together.
+    pub fn total(&self) -> usize {
+        self.table + self.sessions + self.mappings + self.timers + self.subscribers
+    }
+}
+
+/// Idle times in ticks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Idle {
+    udp: u32,
+    icmp: u32,
+    established: u32,
+    transitory: u32,
+    pub(crate) subscriber: u32,
+}
+
+impl Idle {
+    /// How long a session lives without packets.
+    #[inline]
+    pub(crate) fn of(&self, session: &Session) -> u32 {
+        match session.state() {
+            State::Open if session.protocol() == packet::layers::protocol::ICMP => self.icmp,
+            State::Open => self.udp,
+            State::Established | State::FinUp | State::FinDown => self.established,
+            _ => self.transitory,
+        }
+    }
+}
+
+/// One worker's NAT. Time is told, in ns; frames are changed in place.
+#[derive(Debug)]
+pub struct Nat {
+    pub(crate) config: Config,
+    pub(crate) hasher: Hasher,
+    /// Under a secret of its own, so that no port tells anything of the tables.
+    random: Hasher,
+    drawn: u128,
+    pub(crate) table: Table,
+    pub(crate) sessions: Sessions,
+    pub(crate) mappings: Table,
+    pub(crate) wheel: Wheel,
+    pub(crate) idle: Idle,
+    pub(crate) subscribers: Subscribers,
+    /// Those without sessions, by the time at which that began.
+    pub(crate) idle_subscribers: VecDeque<u32>,
+    pub(crate) pool: Pool,
+    pub(crate) forwards: Vec<StaticForward>,
+    pub(crate) fragments: Fragments,
+    pub(crate) syns: SynHold,
+    pub(crate) replies: Replies,
+    pub(crate) outbox: Outbox,
+    pub(crate) events: Events,
+    pub(crate) drops: Drops,
+    pub(crate) forwarded: Forwarded,
+}
+
+impl Nat {
+    /// With the memory that the configuration asks for.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        let pool = Pool::new(&config)?;
+        if let Some(prefix) = config.deterministic {
+            let (blocks, _) = pool.blocks();
+            if prefix.size() > blocks {
+                return Err(ConfigError::Deterministic { subscribers: prefix.size(), blocks });
+            }
+        }
+        let mut other = config.seed;
+        other.iter_mut().for_each(|byte| *byte = !*byte);
+        let (hasher, random) = (Hasher::new(config.seed), Hasher::new(other));
+        let timeouts = &config.timeouts;
+        let idle = Idle {
+            udp: ticks(timeouts.udp),
+            icmp: ticks(timeouts.icmp),
+            established: ticks(timeouts.tcp_established),
+            transitory: ticks(timeouts.tcp_transitory),
+            subscriber: ticks(timeouts.idle_subscriber),
+        };
+        let forwards = config.static_forwards.clone();
+        let mut nat = Self {
+            table: Table::new(2 * config.sessions, 60)?,
+            sessions: Sessions::new(config.sessions)?,
+            // The packet path does not look here: it may be fuller.
+            mappings: Table::new(2 * (config.sessions + forwards.len()), 85)?,
+            wheel: Wheel::new(config.sessions)?,
+            subscribers: Subscribers::new(config.subscribers)?,
+            idle_subscribers: VecDeque::with_capacity(config.subscribers),
+            fragments: Fragments::new(&config),
+            syns: SynHold::new(&config),
+            replies: Replies::new(&config),
+            outbox: Outbox::new(config.held_fragments + 64),
+            events: Events::new(config.events),
+            drops: Drops::default(),
+            forwarded: Forwarded::default(),
+            drawn: 0,
+            idle,
+            pool,
+            forwards,
+            hasher,
+            random,
+            config,
+        };
+        nat.index_forwards();
+        Ok(nat)
+    }
+
+    /// Translate a burst of frames that came in by one side. Each gets its verdict; drops are counted.
+    pub fn process(&mut self, side: Side, frames: &mut [Frame<'_>], now: u64) {
+        for burst in frames.chunks_mut(crate::fast::BURST) {
+            match side {
+                Side::Inside => self.fast::<true>(burst, now),
+                Side::Outside => self.fast::<false>(burst, now),
+            }
+            for frame in burst.iter_mut().filter(|frame| frame.verdict == Verdict::Pending) {
+                frame.verdict = self.process_slow(side, frame, now);
+            }
+        }
+    }
+
+    fn process_slow(&mut self, side: Side, frame: &mut Frame<'_>, now: u64) -> Verdict {
+        match self.slow(side, frame.bytes, &frame.headers, now) {
+            Ok(forward) => {
+                match side {
+                    Side::Inside => self.forwarded.up += 1,
+                    Side::Outside => self.forwarded.down += 1,
+                }
+                self.forwarded.slow += 1;
+                Verdict::Forward(forward)
+            }
+            Err(Stop::Held) => Verdict::Held,
+            Err(Stop::Drop(reason)) => {
+                self.drops.count(reason);
+                Verdict::Drop(reason)
+            }
+        }
+    }
+
+    /// Let time pass: sessions, fragments, held SYNs and subscribers whose time has come are over. At most about `budget`
+    /// sessions are looked at; the answer is whether more are due.
+    pub fn advance(&mut self, now: u64, budget: usize) -> bool {
+        let more = self.expire(now, budget);
+        self.expire_subscribers(now);
+        for _ in 0..self.fragments.expire(now, &mut self.outbox) {
+            self.drops.count(Reason::FragmentTimeout);
+        }
+        self.answer_syns(now);
+        more
+    }
+
+    /// The next packet that the NAT sends by itself, from its IP header on: an ICMP error, or a fragment that was held.
+    pub fn pop_output(&mut self) -> Option<(Forward, &[u8])> {
+        self.outbox.pop()
+    }
+
+    /// The next record for the log.
+    pub fn pop_event(&mut self) -> Option<Event> {
+        self.events.pop()
+    }
+
+    /// Records that found no room.
+    pub fn events_lost(&self) -> u64 {
+        self.events.lost()
+    }
+
+    /// Drops, by reason.
+    pub fn drops(&self) -> &Drops {
+        &self.drops
+    }
+
+    /// What was forwarded.
+    pub fn forwarded(&self) -> Forwarded {
+        self.forwarded
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// All sessions, with their numbers.
+    pub fn sessions(&self) -> impl Iterator<Item = (u32, &Session)> {
+        self.sessions.alive()
+    }
+
+    /// How many sessions there are.
+    pub fn session_count(&self) -> usize {
+        self.table.len() / 2
+    }
+
+    /// All subscribers, with their numbers.
+    pub fn subscribers(&self) -> impl Iterator<Item = (u32, &Subscriber)> {
+        self.subscribers.iter()
+    }
+
+    /// Bytes the tables take when full.
+    pub fn memory(&self) -> Memory {
+        Memory {
+            table: self.table.size(),
+            sessions: self.sessions.size(),
+            mappings: self.mappings.size(),
+            timers: self.wheel.size(),
+            subscribers: self.subscribers.size(),
+        }
+    }
+
+    /// A number that nobody can guess.
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.drawn += 1;
+        self.random.hash(Key(self.drawn))
+    }
+
+    /// Who may have an endpoint of the pool in deterministic mode (RFC 7422): its address. `None`: nobody, or the mode is another.
+    pub fn deterministic_subscriber(&self, outside: Endpoint) -> Option<Ipv4Addr> {
+        let prefix = self.config.deterministic?;
+        let index =
+            self.pool.index_of(outside.address, outside.port).filter(|index| *index < prefix.size())?;
+        Some(Ipv4Addr::from_bits(prefix.address.to_bits().wrapping_add(index as u32)))
+    }
+}

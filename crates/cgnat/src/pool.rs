@@ -1,0 +1,397 @@
+//! Outside addresses, their port blocks, and the ports in them.
+//!
+//! Of each port of a block there are three bits for each of TCP, UDP and ICMP: it is in use, it was in use in this period of rest, or in
+//! the one before. A period is the time for which a port rests (RFC 6888 REQ-8), so it rests once to twice as long, and no list of
+//! resting ports can grow.
+
+use crate::config::{Config, ConfigError};
+use crate::key::Endpoint;
+use crate::memory::Pages;
+use std::net::Ipv4Addr;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// TCP, UDP and ICMP number their ports apart.
+pub const CLASSES: usize = 3;
+const KINDS: usize = 3;
+const USED: usize = 0;
+const RESTING: usize = 1;
+const RESTED: usize = 2;
+
+/// The class of a protocol.
+#[inline]
+pub fn class(protocol: u8) -> usize {
+    match protocol {
+        packet::layers::protocol::TCP => 0,
+        packet::layers::protocol::UDP => 1,
+        _ => 2,
+    }
+}
+
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct Block {
+    /// Ports in use, of all classes.
+    used: u32,
+    /// The period in which its bits were last looked at.
+    period: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Address {
+    address: u32,
+    first_port: u16,
+    /// Its first block, and how many it has.
+    block: u32,
+    blocks: u32,
+    /// Blocks that nobody has.
+    free: u32,
+}
+
+/// Whether a port should be even, odd, or a certain one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// Any.
+    Any,
+    /// Even or odd as this one.
+    Parity(u16),
+    /// This one only.
+    Exactly(u16),
+}
+
+/// All addresses of a worker.
+#[derive(Debug)]
+pub struct Pool {
+    addresses: Vec<Address>,
+    /// Numbers of addresses in the order of addresses and ports, to find one.
+    sorted: Vec<u32>,
+    blocks: Pages<Block>,
+    /// A bit for each block: somebody has it.
+    taken: Pages<u64>,
+    bits: Pages<u64>,
+    /// Words of 64 ports.
+    words: usize,
+    size: u32,
+    period_ns: u64,
+}
+
+impl Pool {
+    /// Of what the configuration says.
+    pub fn new(config: &Config) -> Result<Self, ConfigError> {
+        let size = u32::from(config.ports_per_block);
+        let mut addresses = Vec::with_capacity(config.pool.len());
+        let mut block = 0;
+        for pool in &config.pool {
+            // Blocks begin at an even port, so that parity within a block is that of the port.
+            let first = u32::from(*pool.ports.start()).next_multiple_of(2);
+            let blocks = (u32::from(*pool.ports.end()) + 1).saturating_sub(first) / size;
+            if blocks == 0 {
+                return Err(ConfigError::NoBlock(pool.address));
+            }
+            let address = pool.address.to_bits();
+            addresses.push(Address { address, first_port: first as u16, block, blocks, free: blocks });
+            // The next address begins at a whole word of `taken`.
+            block += blocks.next_multiple_of(64);
+        }
+        let mut sorted: Vec<u32> = (0..addresses.len() as u32).collect();
+        sorted.sort_by_key(|at| (addresses[*at as usize].address, addresses[*at as usize].first_port));
+        let words = size as usize / 64;
+        let blocks = block as usize;
+        Ok(Self {
+            addresses,
+            sorted,
+            blocks: Pages::new(blocks)?,
+            taken: Pages::new(blocks / 64)?,
+            bits: Pages::new(blocks * CLASSES * KINDS * words)?,
+            words,
+            size,
+            period_ns: config.timeouts.port_quarantine,
+        })
+    }
+
+    /// How many addresses there are.
+    pub fn addresses(&self) -> usize {
+        self.addresses.len()
+    }
+
+    /// How many blocks, and how many of them nobody has.
+    pub fn blocks(&self) -> (u64, u64) {
+        self.addresses.iter().fold((0, 0), |(all, free), address| {
+            (all + u64::from(address.blocks), free + u64::from(address.free))
+        })
+    }
+
+    /// Whether an address is one of the pool.
+    #[inline]
+    pub fn has(&self, address: u32) -> bool {
+        let found = self.sorted.partition_point(|at| self.addresses[*at as usize].address < address);
+        self.sorted.get(found).is_some_and(|at| self.addresses[*at as usize].address == address)
+    }
+
+    /// The address of this number.
+    pub fn address(&self, number: u32) -> u32 {
+        self.addresses.get(number as usize).map_or(0, |address| address.address)
+    }
+
+    /// First and last port of a block, and its address.
+    pub fn ports(&self, number: u32, block: u32) -> (Ipv4Addr, (u16, u16)) {
+        let Some(address) = self.addresses.get(number as usize) else {
+            return (Ipv4Addr::UNSPECIFIED, (0, 0));
+        };
+        let first = u32::from(address.first_port) + (block - address.block) * self.size;
+        (Ipv4Addr::from_bits(address.address), (first as u16, (first + self.size - 1) as u16))
+    }
+
+    /// The number of an address that has a free block, from a random one on.
+    pub fn pick_address(&self, random: u64) -> Option<u32> {
+        let count = self.addresses.len();
+        let from = (((random >> 32) * count as u64) >> 32) as usize;
+        (from..count).chain(0..from).find(|at| self.addresses[*at].free > 0).map(|at| at as u32)
+    }
+
+    /// Take a free block of an address, a random one.
+    pub fn take_block(&mut self, number: u32, random: u64) -> Option<u32> {
+        let address = self.addresses.get_mut(number as usize).filter(|address| address.free > 0)?;
+        let words =
+            address.block as usize / 64..(address.block as usize + address.blocks as usize).div_ceil(64);
+        let taken = self.taken.get_mut().get_mut(words)?;
+        let last = address.blocks as usize % 64;
+        let count = taken.len();
+        let within = |word: usize| if word + 1 == count && last > 0 { (1u64 << last) - 1 } else { u64::MAX };
+        let bit = pick(count, random, |word| !taken[word] & within(word))?;
+        taken[bit / 64] |= 1 << (bit % 64);
+        address.free -= 1;
+        Some(address.block + bit as u32)
+    }
+
+    /// Take the block that the arithmetic of RFC 7422 says: the so-many-eth of all. Whoever else asks gets it too.
+    pub fn fixed_block(&self, index: u64) -> Option<(u32, u32)> {
+        let mut left = index;
+        for (number, address) in self.addresses.iter().enumerate() {
+            if left < u64::from(address.blocks) {
+                return Some((number as u32, address.block + left as u32));
+            }
+            left -= u64::from(address.blocks);
+        }
+        None
+    }
+
+    /// The so-many-eth of all blocks that an endpoint is in: the way back of [`Pool::fixed_block`].
+    pub fn index_of(&self, address: u32, port: u16) -> Option<u64> {
+        let (number, block) = self.block_of(address, port)?;
+        let before: u64 =
+            self.addresses.iter().take(number as usize).map(|address| u64::from(address.blocks)).sum();
+        Some(before + u64::from(block - self.addresses.get(number as usize)?.block))
+    }
+
+    /// Give a block back.
+    pub fn release_block(&mut self, number: u32, block: u32) {
+        let Some(address) = self.addresses.get_mut(number as usize) else { return };
+        if let Some(word) = self.taken.get_mut().get_mut(block as usize / 64) {
+            let bit = 1 << (block % 64);
+            address.free += u32::from(*word & bit != 0);
+            *word &= !bit;
+        }
+    }
+
+    /// How many ports of a block are in use.
+    pub fn used(&self, block: u32) -> u32 {
+        self.blocks.get().get(block as usize).map_or(0, |block| block.used)
+    }
+
+    /// The number of the address and the block of an endpoint.
+    pub fn block_of(&self, address: u32, port: u16) -> Option<(u32, u32)> {
+        // The last whose first port is not above.
+        let after = self.sorted.partition_point(|at| {
+            let this = &self.addresses[*at as usize];
+            (this.address, this.first_port) <= (address, port)
+        });
+        let number = *self.sorted.get(after.checked_sub(1)?)?;
+        let this = self.addresses.get(number as usize).filter(|this| this.address == address)?;
+        let at = u32::from(port - this.first_port) / self.size;
+        (at < this.blocks).then_some((number, this.block + at))
+    }
+
+    fn base(&self, block: u32, class: usize) -> usize {
+        (block as usize * CLASSES + class) * KINDS * self.words
+    }
+
+    /// Let the periods that have passed pass for a block.
+    fn turn(&mut self, block: u32, now: u64) {
+        let period = (now / self.period_ns) as u32;
+        let from = self.base(block, 0);
+        let Some(this) = self.blocks.get_mut().get_mut(block as usize) else { return };
+        let passed = period.wrapping_sub(this.period);
+        if passed == 0 {
+            return;
+        }
+        this.period = period;
+        let words = self.words;
+        for class in self.bits.get_mut()[from..from + CLASSES * KINDS * words].chunks_exact_mut(KINDS * words)
+        {
+            let (resting, rested) = class[RESTING * words..].split_at_mut(words);
+            if passed == 1 {
+                rested.copy_from_slice(resting);
+            } else {
+                rested.fill(0);
+            }
+            resting.fill(0);
+        }
+    }
+
+    /// Take a port of a block for a protocol, a random one of those that fit.
+    pub fn take_port(
+        &mut self,
+        number: u32,
+        block: u32,
+        class: usize,
+        wish: Wish,
+        random: u64,
+        now: u64,
+    ) -> Option<u16> {
+        self.turn(block, now);
+        let (_, (first, last)) = self.ports(number, block);
+        let (base, words) = (self.base(block, class), self.words);
+        let bits = self.bits.get_mut().get_mut(base..base + KINDS * words)?;
+        let fits = match wish {
+            Wish::Any | Wish::Exactly(_) => u64::MAX,
+            Wish::Parity(port) => 0x5555_5555_5555_5555 << (port % 2),
+        };
+        let free = |word: usize| {
+            !(bits[USED * words + word] | bits[RESTING * words + word] | bits[RESTED * words + word]) & fits
+        };
+        let bit = match wish {
+            Wish::Exactly(port) => {
+                let at = (first..=last).contains(&port).then(|| usize::from(port - first))?;
+                (free(at / 64) >> (at % 64) & 1 == 1).then_some(at)?
+            }
+            _ => pick(words, random, free)?,
+        };
+        bits[USED * words + bit / 64] |= 1 << (bit % 64);
+        self.blocks.get_mut()[block as usize].used += 1;
+        Some(first + bit as u16)
+    }
+
+    /// Keep a port from being given away; it does not count as use of its block.
+    pub fn reserve(&mut self, endpoint: Endpoint, class: usize) {
+        let Some((number, block)) = self.block_of(endpoint.address, endpoint.port) else { return };
+        let (_, (first, _)) = self.ports(number, block);
+        let at = usize::from(endpoint.port - first);
+        let base = self.base(block, class);
+        if let Some(word) = self.bits.get_mut().get_mut(base + USED * self.words + at / 64) {
+            *word |= 1 << (at % 64);
+        }
+    }
+
+    /// Give a port back; it rests.
+    pub fn release_port(&mut self, address: u32, port: u16, class: usize, now: u64) {
+        let Some((number, block)) = self.block_of(address, port) else { return };
+        self.turn(block, now);
+        let (_, (first, _)) = self.ports(number, block);
+        let at = usize::from(port - first);
+        let (base, words) = (self.base(block, class), self.words);
+        let Some(bits) = self.bits.get_mut().get_mut(base..base + KINDS * words) else { return };
+        let bit = 1 << (at % 64);
+        if bits[USED * words + at / 64] & bit != 0 {
+            bits[USED * words + at / 64] &= !bit;
+            bits[RESTING * words + at / 64] |= bit;
+            self.blocks.get_mut()[block as usize].used -= 1;
+        }
+    }
+}
+
+/// A set bit of `words` words, the first from a random place on.
+fn pick(words: usize, random: u64, word: impl Fn(usize) -> u64) -> Option<usize> {
+    let from = (((random >> 32) * (words as u64 * 64)) >> 32) as usize;
+    let low = (1u64 << (from % 64)) - 1;
+    let first = word(from / 64);
+    let found = |at: usize, bits: u64| (bits != 0).then(|| at * 64 + bits.trailing_zeros() as usize);
+    found(from / 64, first & !low)
+        .or_else(|| (from / 64 + 1..words).chain(0..from / 64).find_map(|at| found(at, word(at))))
+        .or_else(|| found(from / 64, first & low))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{PoolAddress, SECOND};
+    use std::collections::HashSet;
+
+    fn pool() -> Pool {
+        let address = |last| PoolAddress { address: Ipv4Addr::new(203, 0, 113, last), ports: 1025..=1300 };
+        let config = Config { ports_per_block: 64, pool: vec![address(2), address(1)], ..Config::default() };
+        Pool::new(&config).unwrap()
+    }
+
+    const ONE: u32 = 0xcb00_7101;
+
+    #[test]
+    fn blocks_are_taken_once_and_come_back() {
+        let mut pool = pool();
+        assert_eq!(pool.blocks(), (8, 8));
+        let blocks: Vec<u32> = std::iter::from_fn(|| pool.take_block(1, 0x8000_0000_0000_0000)).collect();
+        assert_eq!(blocks.iter().collect::<HashSet<_>>().len(), 4);
+        assert_eq!((pool.blocks(), pool.pick_address(u64::MAX)), ((8, 4), Some(0)));
+        let ports: HashSet<_> = blocks.iter().map(|block| pool.ports(1, *block).1).collect();
+        assert_eq!(ports, HashSet::from([(1026, 1089), (1090, 1153), (1154, 1217), (1218, 1281)]));
+        pool.release_block(1, blocks[2]);
+        pool.release_block(1, blocks[2]);
+        assert_eq!((pool.blocks(), pool.take_block(1, 7)), ((8, 5), Some(blocks[2])));
+    }
+
+    #[test]
+    fn endpoints_are_found_in_their_blocks() {
+        let mut pool = pool();
+        let block = pool.take_block(1, 0).unwrap();
+        let (address, (first, last)) = pool.ports(1, block);
+        assert_eq!(
+            (pool.block_of(ONE, first), pool.block_of(ONE, last)),
+            (Some((1, block)), Some((1, block)))
+        );
+        assert_eq!(
+            (address.to_bits(), pool.block_of(ONE, 1025), pool.block_of(ONE, 1282)),
+            (ONE, None, None)
+        );
+        assert!(pool.has(ONE) && !pool.has(ONE + 2) && !pool.has(0));
+        for index in 0..8 {
+            let (number, block) = pool.fixed_block(index).unwrap();
+            let (address, (first, _)) = pool.ports(number, block);
+            assert_eq!(pool.index_of(address.to_bits(), first + 63), Some(index));
+        }
+        assert_eq!(pool.fixed_block(8), None);
+    }
+
+    #[test]
+    fn a_port_rests_for_two_minutes_at_least() {
+        let mut pool = pool();
+        let block = pool.take_block(1, 0).unwrap();
+        let (_, (first, _)) = pool.ports(1, block);
+        let mut take =
+            |pool: &mut Pool, now| pool.take_port(1, block, 1, Wish::Exactly(first + 3), 0, now * SECOND);
+        for freed in [10, 119, 125, 240, 363, 1000] {
+            let mut pool = self::pool();
+            assert_eq!(pool.take_block(1, 0), Some(block));
+            assert_eq!(take(&mut pool, freed), Some(first + 3));
+            pool.release_port(ONE, first + 3, 1, freed * SECOND);
+            for wait in [1, 60, 119] {
+                assert_eq!(take(&mut pool, freed + wait), None, "freed at {freed}, {wait} later");
+            }
+            assert_eq!(take(&mut pool, freed + 240), Some(first + 3), "freed at {freed}");
+        }
+        // Other protocols number their ports apart.
+        assert!(pool.take_port(1, block, 0, Wish::Exactly(first), 0, 0).is_some());
+        assert!(pool.take_port(1, block, 1, Wish::Exactly(first), 0, 0).is_some());
+        assert_eq!((pool.take_port(1, block, 1, Wish::Exactly(first), 0, 0), pool.used(block)), (None, 2));
+    }
+
+    #[test]
+    fn all_ports_are_found_and_parity_is_kept() {
+        let mut pool = pool();
+        let block = pool.take_block(1, 0).unwrap();
+        for (wish, least) in [(Wish::Parity(7), 1), (Wish::Any, 0)] {
+            let ports: HashSet<u16> =
+                (0..32u64).map(|i| pool.take_port(1, block, 1, wish, i << 60, 0).unwrap()).collect();
+            assert!(ports.len() == 32 && ports.iter().all(|port| port % 2 == least));
+        }
+        assert_eq!(pool.take_port(1, block, 1, Wish::Any, 0, 0), None);
+    }
+}

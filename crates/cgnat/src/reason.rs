@@ -1,0 +1,115 @@
+//! Why a packet is dropped. Every drop has one, and is counted under it.
+
+use packet::Fault;
+
+macro_rules! reasons {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
+        /// Why a packet is dropped.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Reason { $($(#[doc = $doc])+ $variant,)+ }
+
+        impl Reason {
+            /// The names in counters, in the order of the variants: `Reason::NAMES[reason as usize]`.
+            pub const NAMES: [&'static str; [$($name),+].len()] = [$($name),+];
+            /// All of them.
+            pub const ALL: [Self; Self::NAMES.len()] = [$(Self::$variant),+];
+        }
+    };
+}
+
+reasons! {
+    /// It ends within a header.
+    Truncated = "truncated",
+    /// It is not IPv4.
+    NotIpv4 = "not_ipv4",
+    /// Its headers or lengths cannot be.
+    Malformed = "malformed",
+    /// A checksum is wrong.
+    BadChecksum = "bad_checksum",
+    /// A protocol other than TCP, UDP and ICMP.
+    Protocol = "protocol",
+    /// An ICMP message that is neither a query nor an error that is translated.
+    IcmpType = "icmp_type",
+    /// An ICMP error whose quoted packet cannot be read.
+    IcmpQuote = "icmp_quote",
+    /// An ICMP error about an ICMP error.
+    IcmpNested = "icmp_nested",
+    /// An ICMP error about a packet of no session.
+    IcmpNoSession = "icmp_no_session",
+    /// Its hops are used up.
+    Ttl = "ttl",
+    /// Its source is none of the inside prefixes.
+    NotInside = "not_inside",
+    /// From the outside, to an endpoint without mapping.
+    NoMapping = "no_mapping",
+    /// From the outside, to a mapping whose filter does not know the sender.
+    Filtered = "filtered",
+    /// From the outside, a TCP segment that begins no connection.
+    NotSyn = "not_syn",
+    /// There are as many sessions as there may be.
+    SessionsFull = "sessions_full",
+    /// The subscriber has as many sessions as it may have.
+    SubscriberSessions = "subscriber_sessions",
+    /// There are as many subscribers as there may be.
+    SubscribersFull = "subscribers_full",
+    /// All ports of the subscriber's blocks are taken, and it may have no further block.
+    SubscriberPorts = "subscriber_ports",
+    /// No address has a free port block.
+    PoolExhausted = "pool_exhausted",
+    /// Fragments of more packets are under way than there may be, or longer ones.
+    FragmentsFull = "fragments_full",
+    /// A fragment that overlaps the headers of its packet, or a first one without them.
+    FragmentTiny = "fragment_tiny",
+    /// The first fragment of the packet was dropped.
+    FragmentOfDropped = "fragment_of_dropped",
+    /// The first fragment did not come in time.
+    FragmentTimeout = "fragment_timeout",
+    /// Longer than the next link takes.
+    TooBig = "too_big",
+}
+
+impl Reason {
+    /// The name in counters.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
+impl From<Fault> for Reason {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Truncated => Self::Truncated,
+            Fault::NotIp => Self::NotIpv4,
+            Fault::BadChecksum => Self::BadChecksum,
+            _ => Self::Malformed,
+        }
+    }
+}
+
+/// How many packets were dropped, by reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drops([u64; Reason::NAMES.len()]);
+
+impl Default for Drops {
+    fn default() -> Self {
+        Self([0; Reason::NAMES.len()])
+    }
+}
+
+impl Drops {
+    /// One more.
+    #[inline]
+    pub fn count(&mut self, reason: Reason) {
+        self.0[reason as usize] += 1;
+    }
+
+    /// How many for this reason.
+    pub fn of(&self, reason: Reason) -> u64 {
+        self.0[reason as usize]
+    }
+
+    /// All reasons there were, with their counts.
+    pub fn iter(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
+        Reason::ALL.into_iter().map(|reason| (reason, self.of(reason))).filter(|(_, count)| *count > 0)
+    }
+}

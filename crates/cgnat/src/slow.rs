@@ -1,0 +1,268 @@
+//! Packets that are no plain ones of a steady session: they open and close sessions, come in pieces, report errors, or go back in.
+
+use crate::event::What;
+use crate::headers::Headers;
+use crate::icmp_reply::Error;
+use crate::key::{Endpoint, Key};
+use crate::lifecycle::Flow;
+use crate::nat::Nat;
+use crate::reason::Reason;
+use crate::rewrite::{self, End};
+use crate::session::{Session, State, tick};
+use crate::tcp;
+use crate::verdict::{Forward, Side, Stop};
+use packet::layers::protocol;
+
+/// A packet on its way through the slow path.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Way {
+    /// What it is now: a packet that goes back in is translated twice.
+    pub headers: Headers,
+    /// Whether this passage uses up a hop.
+    pub hop: bool,
+    pub now: u64,
+}
+
+impl Nat {
+    pub(crate) fn slow(
+        &mut self,
+        side: Side,
+        frame: &mut [u8],
+        headers: &Headers,
+        now: u64,
+    ) -> Result<Forward, Stop> {
+        if headers.is(Headers::LAST_HOP) {
+            self.report(side, frame, headers, Error::TimeExceeded, now);
+            return Err(Reason::Ttl.into());
+        }
+        let result = if headers.is(Headers::FRAGMENT) {
+            self.fragment(side, frame, headers, now)
+        } else {
+            self.whole(side, frame, headers, now)
+        };
+        if let Err(Stop::Drop(reason)) = result {
+            self.refuse(side, frame, headers, reason, now);
+        }
+        result
+    }
+
+    /// Say why a new flow was refused: in the log, and to the subscriber (RFC 5508 REQ-8).
+    fn refuse(&mut self, side: Side, frame: &[u8], headers: &Headers, reason: Reason, now: u64) {
+        use Reason::{
+            NotInside, PoolExhausted, SessionsFull, SubscriberPorts, SubscriberSessions, SubscribersFull,
+        };
+        let limits =
+            [NotInside, PoolExhausted, SessionsFull, SubscriberPorts, SubscriberSessions, SubscribersFull];
+        if side == Side::Inside && limits.contains(&reason) {
+            self.report(side, frame, headers, Error::Prohibited, now);
+            if reason != NotInside {
+                let address = std::net::Ipv4Addr::from_bits(headers.source.address);
+                self.events.push(now, What::Refused(reason, address, headers.realm));
+            }
+        }
+    }
+
+    /// A packet, or the first piece of one.
+    pub(crate) fn whole(
+        &mut self,
+        side: Side,
+        frame: &mut [u8],
+        headers: &Headers,
+        now: u64,
+    ) -> Result<Forward, Stop> {
+        let way = Way { headers: *headers, hop: true, now };
+        match (headers.protocol, side) {
+            (protocol::ICMP, _) => self.icmp(side, frame, &way),
+            (protocol::TCP | protocol::UDP, _) if headers.is(Headers::SHORT) => Err(Reason::Truncated.into()),
+            (protocol::TCP | protocol::UDP, Side::Inside) => self.up(frame, &way),
+            (protocol::TCP | protocol::UDP, Side::Outside) => self.down(frame, &way),
+            _ if side == Side::Inside && self.is_exempt(headers.destination) => {
+                self.untouched(side, frame, &way)
+            }
+            _ if side == Side::Outside && self.is_exempt_answer(headers) => self.untouched(side, frame, &way),
+            _ => Err(Reason::Protocol.into()),
+        }
+    }
+
+    pub(crate) fn find_up(&self, inside: Endpoint, remote: Endpoint, carried: u8, realm: u32) -> Option<u32> {
+        let key = Key::up(inside, remote, carried, realm);
+        let sessions = self.sessions.get();
+        self.table.find(self.hasher.hash(key), |index| {
+            sessions.get(index as usize).is_some_and(|session| session.up_key() == key)
+        })
+    }
+
+    pub(crate) fn find_down(&self, remote: Endpoint, outside: Endpoint, carried: u8) -> Option<u32> {
+        let key = Key::down(remote, outside, carried);
+        let sessions = self.sessions.get();
+        self.table.find(self.hasher.hash(key), |index| {
+            sessions.get(index as usize).is_some_and(|session| session.down_key() == key)
+        })
+    }
+
+    /// Whether translation is turned off for this destination (RFC 6888 REQ-6).
+    pub(crate) fn is_exempt(&self, to: Endpoint) -> bool {
+        self.config.exempt.iter().any(|exempt| {
+            exempt.destination.has(to.address)
+                && exempt.ports.as_ref().is_none_or(|ports| ports.contains(&to.port))
+        })
+    }
+
+    /// Whether a packet from the outside is for an inside address that is spoken to without translation.
+    fn is_exempt_answer(&self, headers: &Headers) -> bool {
+        let inside = self.config.inside.iter().any(|prefix| prefix.has(headers.destination.address));
+        inside && self.is_exempt(headers.source)
+    }
+
+    /// Forward without translation.
+    pub(crate) fn untouched(&mut self, side: Side, frame: &mut [u8], way: &Way) -> Result<Forward, Stop> {
+        let Headers { source, l3, .. } = way.headers;
+        self.fits(side, frame, way)?;
+        rewrite::address(frame, l3.into(), End::Source, source.address, 0, way.hop)
+            .ok_or(Reason::Truncated)?;
+        let to = if side == Side::Inside { Side::Outside } else { Side::Inside };
+        Ok(Forward { to, hop: 0, realm: 0 })
+    }
+
+    /// Whether the next link takes it; if not, and it may not be cut, its sender is told (RFC 4787 REQ-13).
+    fn fits(&mut self, side: Side, frame: &[u8], way: &Way) -> Result<(), Stop> {
+        let mtu = if side == Side::Inside { self.config.mtu.outside } else { self.config.mtu.inside };
+        if way.headers.len() <= u64::from(mtu) {
+            return Ok(());
+        }
+        let whole = frame.get(usize::from(way.headers.l3) + 6).is_some_and(|flags| flags & 0x40 != 0);
+        if whole && way.hop {
+            self.report(side, frame, &way.headers, Error::TooBig(mtu), way.now);
+        }
+        Err(Reason::TooBig.into())
+    }
+
+    /// A packet from the inside.
+    pub(crate) fn up(&mut self, frame: &mut [u8], way: &Way) -> Result<Forward, Stop> {
+        let Headers { source, destination, protocol: carried, realm, l4, .. } = way.headers;
+        let flags = if carried == protocol::TCP { tcp::flags(frame, l4.into()) } else { 0 };
+        let found = self.find_up(source, destination, carried, realm);
+        if found.is_none() {
+            if self.is_exempt(destination) {
+                return self.untouched(Side::Inside, frame, way);
+            }
+            if carried == protocol::TCP && !tcp::opens(flags) {
+                return Err(Reason::NotSyn.into());
+            }
+        }
+        self.fits(Side::Inside, frame, way)?;
+        let index = match found {
+            Some(index) => index,
+            None => {
+                let state = if carried == protocol::TCP { State::SynUp } else { State::Open };
+                let flow = Flow { inside: source, remote: destination, protocol: carried, realm, state };
+                self.open(&flow, way.now)?
+            }
+        };
+        let session = self.touch(index, flags, true, way)?;
+        self.clamp(frame, way, flags);
+        let deltas = (session.l3_delta, session.l4_delta);
+        rewrite::endpoint(frame, &way.headers, End::Source, session.outside(), deltas, way.hop)
+            .ok_or(Reason::Truncated)?;
+        if session.has(Session::HAIRPIN) {
+            return self.down(frame, &back_in(way, session.outside(), destination));
+        }
+        Ok(Forward { to: Side::Outside, hop: session.up_hop, realm: 0 })
+    }
+
+    /// A packet from the outside, or one that goes back in.
+    pub(crate) fn down(&mut self, frame: &mut [u8], way: &Way) -> Result<Forward, Stop> {
+        let Headers { source, destination, protocol: carried, l4, .. } = way.headers;
+        let flags = if carried == protocol::TCP { tcp::flags(frame, l4.into()) } else { 0 };
+        let index = match self.find_down(source, destination, carried) {
+            Some(index) => index,
+            None if self.is_exempt_answer(&way.headers) => return self.untouched(Side::Outside, frame, way),
+            None => match self.accept(source, destination, carried, flags, way.now) {
+                Ok(index) => index,
+                // An unsolicited SYN is answered later or never (RFC 5382 REQ-4); one that goes back in as well.
+                Err(Reason::NoMapping | Reason::Filtered)
+                    if carried == protocol::TCP
+                        && tcp::opens(flags)
+                        && self.pool.has(destination.address) =>
+                {
+                    return Err(self.hold_syn(frame, way));
+                }
+                Err(reason) => return Err(reason.into()),
+            },
+        };
+        self.fits(Side::Outside, frame, way)?;
+        let session = self.touch(index, flags, false, way)?;
+        self.clamp(frame, way, flags);
+        let deltas = (!session.l3_delta, !session.l4_delta);
+        rewrite::endpoint(frame, &way.headers, End::Destination, session.inside(), deltas, way.hop)
+            .ok_or(Reason::Truncated)?;
+        Ok(Forward { to: Side::Inside, hop: session.down_hop, realm: session.realm() })
+    }
+
+    /// Begin a session from the outside, if there is a mapping whose filter lets it.
+    fn accept(
+        &mut self,
+        remote: Endpoint,
+        outside: Endpoint,
+        carried: u8,
+        flags: u8,
+        now: u64,
+    ) -> Result<u32, Reason> {
+        use crate::mapping::Mapped;
+        let mapped = self.mapped_outside(outside, carried).ok_or(Reason::NoMapping)?;
+        let (inside, realm) = match mapped {
+            Mapped::Session(_) if self.filters(carried) => return Err(Reason::Filtered),
+            Mapped::Session(of) => {
+                let session = self.sessions.at(of).ok_or(Reason::NoMapping)?;
+                (session.inside(), session.realm())
+            }
+            Mapped::Static(number) => {
+                let forward = self.forwards.get(number as usize).ok_or(Reason::NoMapping)?;
+                (forward.inside_endpoint(), forward.realm)
+            }
+        };
+        if carried == protocol::TCP && !tcp::opens(flags) {
+            return Err(Reason::NotSyn);
+        }
+        let state = if carried == protocol::TCP { State::SynDown } else { State::Open };
+        self.open_on(&Flow { inside, remote, protocol: carried, realm, state }, mapped, now)
+    }
+
+    /// What a packet changes in its session: state, time, counters. What it is then.
+    pub(crate) fn touch(&mut self, index: u32, flags: u8, up: bool, way: &Way) -> Result<Session, Reason> {
+        let refresh_inbound = self.config.refresh_inbound;
+        let session = self.sessions.at_mut(index).ok_or(Reason::NoMapping)?;
+        let tcp = session.protocol() == protocol::TCP;
+        let before = session.state();
+        let after = if tcp { tcp::next(before, flags, up) } else { before };
+        session.state = after as u8;
+        let refreshes = if tcp { tcp::refreshes(before, after) } else { up || refresh_inbound };
+        if refreshes {
+            session.last_seen = tick(way.now);
+        }
+        let traffic = if up { &mut session.up } else { &mut session.down };
+        traffic.add(way.headers.len());
+        let due = traffic.is_due();
+        let seen = *session;
+        if due {
+            (session.up, session.down) = Default::default();
+            self.events.push(way.now, What::SessionInterim(seen.record(), seen.volume()));
+        }
+        Ok(seen)
+    }
+
+    fn clamp(&self, frame: &mut [u8], way: &Way, flags: u8) {
+        let segment = usize::from(way.headers.l4)..usize::from(way.headers.end);
+        if let (Some(most), true, Some(segment)) =
+            (self.config.mss, flags & tcp::SYN != 0, frame.get_mut(segment))
+        {
+            tcp::clamp_mss(segment, most);
+        }
+    }
+}
+
+/// The way of a packet whose source was translated and whose destination is an address of the pool (RFC 4787 REQ-9: its source is
+/// the outside endpoint).
+pub(crate) fn back_in(way: &Way, source: Endpoint, destination: Endpoint) -> Way {
+    Way { headers: Headers { source, destination, realm: 0, ..way.headers }, hop: false, now: way.now }
+}

@@ -1,0 +1,143 @@
+//! Who is behind the NAT: {private address, tags} → outside address, port blocks, next hops, and how much of what it has.
+
+use crate::hash::Hasher;
+use crate::key::{Key, Realm};
+use crate::memory::Pages;
+use crate::session::NONE;
+use crate::table::Table;
+use std::net::Ipv4Addr;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Port blocks that a subscriber may have at most.
+pub const BLOCKS: usize = 8;
+
+/// One subscriber, in one cache line.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, align(64))]
+pub struct Subscriber {
+    pub(crate) inside: u32,
+    pub(crate) realm: u32,
+    /// The number of its address in the pool.
+    pub(crate) address: u32,
+    pub(crate) sessions: u32,
+    pub(crate) blocks: [u32; BLOCKS],
+    pub(crate) block_count: u16,
+    pub(crate) flags: u16,
+    pub(crate) up_hop: u16,
+    pub(crate) down_hop: u16,
+    /// When its last session ended.
+    pub(crate) idle_since: u32,
+    /// Of a free line, the next free one.
+    pub(crate) next: u32,
+}
+
+const _: () = assert!(size_of::<Subscriber>() == 64);
+
+impl Subscriber {
+    const TAKEN: u16 = 1;
+    /// It waits in the queue of those that may be idle.
+    pub(crate) const QUEUED: u16 = 2;
+    /// Its address and blocks are computed, or given by the operator: they are not released.
+    pub(crate) const FIXED: u16 = 4;
+
+    /// Its private address.
+    pub fn inside(&self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.inside)
+    }
+
+    /// Its tags.
+    pub fn realm(&self) -> Realm {
+        self.realm
+    }
+
+    /// How many sessions it has.
+    pub fn sessions(&self) -> u32 {
+        self.sessions
+    }
+
+    /// Its port blocks, by number.
+    pub fn blocks(&self) -> &[u32] {
+        self.blocks.get(..self.block_count.into()).unwrap_or(&[])
+    }
+
+    pub(crate) fn has(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// All subscribers.
+#[derive(Debug)]
+pub struct Subscribers {
+    lines: Pages<Subscriber>,
+    table: Table,
+    free: u32,
+    fresh: u32,
+}
+
+impl Subscribers {
+    /// Room for `capacity`.
+    pub fn new(capacity: usize) -> std::io::Result<Self> {
+        Ok(Self { lines: Pages::new(capacity)?, table: Table::new(capacity, 60)?, free: NONE, fresh: 0 })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// Bytes it takes when all is touched.
+    pub fn size(&self) -> usize {
+        self.lines.size() + self.table.size()
+    }
+
+    /// One of them.
+    pub fn at(&self, number: u32) -> Option<&Subscriber> {
+        self.lines.get().get(number as usize)
+    }
+
+    pub(crate) fn at_mut(&mut self, number: u32) -> Option<&mut Subscriber> {
+        self.lines.get_mut().get_mut(number as usize)
+    }
+
+    /// The number of the one with this address and these tags.
+    pub fn find(&self, hasher: &Hasher, inside: u32, realm: Realm) -> Option<u32> {
+        let lines = self.lines.get();
+        self.table.find(hasher.hash(Key::subscriber(inside, realm)), |number| {
+            lines.get(number as usize).is_some_and(|line| line.inside == inside && line.realm == realm)
+        })
+    }
+
+    /// Add one that is not there yet. `None`: there is no room.
+    pub(crate) fn add(&mut self, hasher: &Hasher, subscriber: Subscriber) -> Option<u32> {
+        let number = if self.free != NONE { self.free } else { self.fresh };
+        let line = self.lines.get_mut().get_mut(number as usize)?;
+        if !self.table.insert(hasher.hash(Key::subscriber(subscriber.inside, subscriber.realm)), number) {
+            return None;
+        }
+        if self.free != NONE {
+            self.free = line.next;
+        } else {
+            self.fresh += 1;
+        }
+        *line = Subscriber { flags: subscriber.flags | Subscriber::TAKEN, ..subscriber };
+        Some(number)
+    }
+
+    pub(crate) fn remove(&mut self, hasher: &Hasher, number: u32) {
+        let Some(line) = self.lines.get_mut().get_mut(number as usize) else { return };
+        self.table.remove(hasher.hash(Key::subscriber(line.inside, line.realm)), number);
+        *line = Subscriber { next: self.free, ..zerocopy::FromZeros::new_zeroed() };
+        self.free = number;
+    }
+
+    /// All of them, with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Subscriber)> {
+        let used = self.lines.get()[..self.fresh as usize].iter().enumerate();
+        used.filter(|(_, line)| line.has(Subscriber::TAKEN)).map(|(number, line)| (number as u32, line))
+    }
+}
