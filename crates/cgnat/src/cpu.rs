@@ -2,7 +2,9 @@
 #![allow(unsafe_code)]
 
 use crate::key::Key;
-use crate::table::SLOTS;
+
+/// Tags of a bucket.
+pub const SLOTS: usize = 10;
 
 /// Ask for the cache line of `what`, without waiting for it.
 #[inline(always)]

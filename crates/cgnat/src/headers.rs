@@ -3,7 +3,9 @@
 use crate::key::{self, Endpoint, Realm};
 use crate::reason::Reason;
 use packet::Parsed;
+use packet::checksum::Sum;
 use packet::layers::protocol;
+use packet::{ethernet, ipv4};
 
 /// Where the headers of an IPv4 packet are, and between which endpoints it goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,8 +45,50 @@ impl Headers {
     /// Of a frame. What is no IPv4, or broken, is a reason to drop it.
     #[inline]
     pub fn of(frame: &[u8]) -> Result<Self, Reason> {
+        if let Some(plain) = Self::plain(frame) {
+            return Ok(plain);
+        }
         let parsed = Parsed::of(frame)?;
         Self::parsed(frame, &parsed)
+    }
+
+    /// Of what most frames are: TCP or UDP in whole IPv4 packets without tags or options. `None`: anything else, or broken. It is what
+    /// [`Parsed::of`] finds, in a third of the time.
+    #[inline(always)]
+    fn plain(frame: &[u8]) -> Option<Self> {
+        const L3: usize = ethernet::LEN;
+        const L4: usize = L3 + ipv4::LEN;
+        let head: &[u8; L4 + 8] = frame.first_chunk()?;
+        let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+        let double = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        // EtherType, version and header length; no fragment.
+        if double(L3 - 2) & 0xffff_ff00 != 0x0800_4500 || word(L3 + 6) & 0x3fff != 0 {
+            return None;
+        }
+        let (end, protocol) = (L3 + usize::from(word(L3 + 2)), head[L3 + 9]);
+        let mut special = if head[L3 + 8] <= 1 { Self::LAST_HOP } else { 0 };
+        let least = match protocol {
+            protocol::UDP => L4 + 8,
+            protocol::TCP => {
+                special |= if frame.get(L4 + 13)? & 0b0000_0111 != 0 { Self::TCP_CONTROL } else { 0 };
+                L4 + 20
+            }
+            _ => return None,
+        };
+        if end < least || end > frame.len().min(u16::MAX.into()) || !Sum::ZERO.bytes(&head[L3..L4]).is_right()
+        {
+            return None;
+        }
+        Some(Self {
+            source: Endpoint::new(double(L3 + 12), word(L4)),
+            destination: Endpoint::new(double(L3 + 16), word(L4 + 2)),
+            realm: 0,
+            l3: L3 as u16,
+            l4: L4 as u16,
+            end: end as u16,
+            protocol,
+            special,
+        })
     }
 
     /// Of a frame that was parsed before.
@@ -107,5 +151,39 @@ impl Headers {
     /// Whether there are none, which cannot be.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packet::checksum;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Frames that are nearly right, so that each condition decides for some.
+        #[test]
+        fn the_short_way_finds_what_the_long_one_finds(
+            rest in proptest::collection::vec(any::<u8>(), 0..60),
+            protocol in prop_oneof![Just(6u8), Just(17), Just(1), any::<u8>()],
+            first in prop_oneof![8 => Just(0x45u8), 1 => any::<u8>()],
+            fragment in prop_oneof![4 => Just(0u16), 4 => Just(0x4000), 1 => any::<u16>()],
+            hops in 0u8..4,
+            longer in -3i32..3,
+            wrong in prop_oneof![8 => Just(0u8), 1 => any::<u8>()],
+            kind in prop_oneof![8 => Just(0x0800u16), 1 => Just(0x8100), 1 => any::<u16>()],
+        ) {
+            let [f0, f1] = fragment.to_be_bytes();
+            let [t0, t1] = ((20 + rest.len() as i32 + longer) as u16).to_be_bytes();
+            let mut ip = [first, 0, t0, t1, 0, 7, f0, f1, hops, protocol, 0, 0, 10, 0, 0, 1, 198, 51, 100, 2];
+            let [c0, c1] = checksum::of(&ip).to_be_bytes();
+            (ip[10], ip[11]) = (c0 ^ wrong, c1);
+            let frame = [&[2; 12], &kind.to_be_bytes()[..], &ip, &rest].concat();
+            let long = Parsed::of(&frame).map_err(Reason::from).and_then(|parsed| Headers::parsed(&frame, &parsed));
+            if let Some(short) = Headers::plain(&frame) {
+                prop_assert_eq!(Ok(short), long);
+            }
+            prop_assert_eq!(Headers::of(&frame), long);
+        }
     }
 }

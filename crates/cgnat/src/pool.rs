@@ -365,7 +365,7 @@ mod tests {
         let mut pool = pool();
         let block = pool.take_block(1, 0).unwrap();
         let (_, (first, _)) = pool.ports(1, block);
-        let mut take =
+        let take =
             |pool: &mut Pool, now| pool.take_port(1, block, 1, Wish::Exactly(first + 3), 0, now * SECOND);
         for freed in [10, 119, 125, 240, 363, 1000] {
             let mut pool = self::pool();

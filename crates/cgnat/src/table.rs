@@ -8,12 +8,9 @@
 //! ends where no count says that something went further: nothing is left behind where an entry goes, and no rehash is ever due.
 //! A tag is 16 bits of the hash; whether an index is the right one, the caller sees at what it stands for.
 
-use crate::cpu;
+use crate::cpu::{self, SLOTS};
 use crate::memory::Pages;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-
-/// Entries of a bucket.
-pub const SLOTS: usize = 10;
 
 /// One cache line. A tag of 0 is an empty place.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]

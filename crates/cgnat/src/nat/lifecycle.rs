@@ -1,9 +1,9 @@
 //! Sessions and subscribers that come and go.
 
+use super::Nat;
+use super::mapping::Mapped;
 use crate::event::{BlockRecord, What};
 use crate::key::{Endpoint, Realm};
-use crate::mapping::Mapped;
-use crate::nat::Nat;
 use crate::pool::{Wish, class};
 use crate::reason::Reason;
 use crate::rewrite;

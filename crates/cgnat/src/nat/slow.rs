@@ -1,27 +1,18 @@
 //! Packets that are no plain ones of a steady session: they open and close sessions, come in pieces, report errors, or go back in.
 
+use super::Nat;
+use super::icmp_reply::Error;
+use super::lifecycle::Flow;
+use super::tcp;
+use super::way::{Way, back_in};
 use crate::event::What;
 use crate::headers::Headers;
-use crate::icmp_reply::Error;
 use crate::key::{Endpoint, Key};
-use crate::lifecycle::Flow;
-use crate::nat::Nat;
 use crate::reason::Reason;
 use crate::rewrite::{self, End};
 use crate::session::{Session, State, tick};
-use crate::tcp;
 use crate::verdict::{Forward, Side, Stop};
 use packet::layers::protocol;
-
-/// A packet on its way through the slow path.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Way {
-    /// What it is now: a packet that goes back in is translated twice.
-    pub headers: Headers,
-    /// Whether this passage uses up a hop.
-    pub hop: bool,
-    pub now: u64,
-}
 
 impl Nat {
     pub(crate) fn slow(
@@ -208,7 +199,7 @@ impl Nat {
         flags: u8,
         now: u64,
     ) -> Result<u32, Reason> {
-        use crate::mapping::Mapped;
+        use super::mapping::Mapped;
         let mapped = self.mapped_outside(outside, carried).ok_or(Reason::NoMapping)?;
         let (inside, realm) = match mapped {
             Mapped::Session(_) if self.filters(carried) => return Err(Reason::Filtered),
@@ -259,10 +250,4 @@ impl Nat {
             tcp::clamp_mss(segment, most);
         }
     }
-}
-
-/// The way of a packet whose source was translated and whose destination is an address of the pool (RFC 4787 REQ-9: its source is
-/// the outside endpoint).
-pub(crate) fn back_in(way: &Way, source: Endpoint, destination: Endpoint) -> Way {
-    Way { headers: Headers { source, destination, realm: 0, ..way.headers }, hop: false, now: way.now }
 }

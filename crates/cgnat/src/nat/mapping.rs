@@ -1,9 +1,9 @@
 //! Mappings: which outside endpoint stands for an inside one. A mapping is the ring of its sessions, so it costs two entries that find it
 //! and no memory of its own.
 
+use super::Nat;
 use crate::config::{Filtering, Mapping, PerProtocol};
 use crate::key::{Endpoint, Key};
-use crate::nat::Nat;
 use crate::session::Session;
 use packet::layers::protocol;
 

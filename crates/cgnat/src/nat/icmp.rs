@@ -1,13 +1,13 @@
 //! ICMP (RFC 5508): queries are flows whose identifier is their port; errors are translated by the packet that they quote, and neither
 //! keep a session alive nor end it.
 
+use super::Nat;
+use super::way::{Way, back_in};
 use crate::headers::Headers;
 use crate::key::Endpoint;
-use crate::nat::Nat;
 use crate::reason::Reason;
 use crate::rewrite::{self, End};
 use crate::session::Session;
-use crate::slow::{Way, back_in};
 use crate::verdict::{Forward, Side, Stop};
 use packet::checksum;
 use packet::layers::protocol;

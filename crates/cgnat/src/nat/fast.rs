@@ -4,10 +4,10 @@
 //! and packets rewritten. Two cache lines a packet, and up to 32 under way at once. What is not a plain packet of a steady session is
 //! left for the slow path.
 
+use super::Nat;
 use crate::cpu;
 use crate::event::What;
 use crate::key::Key;
-use crate::nat::Nat;
 use crate::rewrite::{self, End};
 use crate::session::{NONE, Session, tick};
 use crate::verdict::{Forward, Frame, Side, Verdict};

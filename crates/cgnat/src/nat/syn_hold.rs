@@ -1,11 +1,11 @@
 //! SYNs from the outside that nobody asked for (RFC 5382 REQ-4): answered after 6 s, unless the inside opens the same connection by then.
 
+use super::Nat;
+use super::icmp_reply::Error;
+use super::way::Way;
 use crate::config::Config;
-use crate::icmp_reply::Error;
 use crate::key::Endpoint;
-use crate::nat::Nat;
 use crate::reason::Reason;
-use crate::slow::Way;
 use crate::verdict::{Forward, Side, Stop};
 use packet::layers::protocol;
 use std::collections::VecDeque;

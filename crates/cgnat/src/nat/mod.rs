@@ -1,11 +1,26 @@
 //! One worker's NAT: everything it knows, and nothing that it shares.
 
+mod expire;
+mod fast;
+mod fragment;
+mod icmp;
+mod icmp_reply;
+mod lifecycle;
+mod mapping;
+mod slow;
+mod syn_hold;
+mod tcp;
+mod way;
+
+pub use fast::BURST;
+
+use self::fragment::Fragments;
+use self::icmp_reply::Replies;
+use self::syn_hold::SynHold;
 use crate::config::{Config, ConfigError, StaticForward};
 use crate::event::{Event, Events};
 use crate::expiry::Wheel;
-use crate::fragment::Fragments;
 use crate::hash::Hasher;
-use crate::icmp_reply::Replies;
 use crate::key::{Endpoint, Key};
 use crate::outbox::Outbox;
 use crate::pool::Pool;
@@ -13,7 +28,6 @@ use crate::reason::{Drops, Reason};
 use crate::session::{Session, State, ticks};
 use crate::sessions::Sessions;
 use crate::subscriber::{Subscriber, Subscribers};
-use crate::syn_hold::SynHold;
 use crate::table::Table;
 use crate::verdict::{Forward, Frame, Side, Stop, Verdict};
 use std::collections::VecDeque;
@@ -154,7 +168,7 @@ impl Nat {
 
     /// Translate a burst of frames that came in by one side. Each gets its verdict; drops are counted.
     pub fn process(&mut self, side: Side, frames: &mut [Frame<'_>], now: u64) {
-        for burst in frames.chunks_mut(crate::fast::BURST) {
+        for burst in frames.chunks_mut(BURST) {
             match side {
                 Side::Inside => self.fast::<true>(burst, now),
                 Side::Outside => self.fast::<false>(burst, now),

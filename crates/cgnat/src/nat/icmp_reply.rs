@@ -1,9 +1,9 @@
 //! ICMP errors of the NAT's own (RFC 5508 REQ-8 and REQ-10, RFC 1812 section 4.3), so many a second at most.
 
+use super::Nat;
+use super::icmp::Kind;
 use crate::config::{Config, SECOND};
 use crate::headers::Headers;
-use crate::icmp::Kind;
-use crate::nat::Nat;
 use crate::verdict::{Forward, Side};
 use packet::checksum::Sum;
 use packet::ipv4::{self, Ipv4};

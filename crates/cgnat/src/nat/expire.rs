@@ -1,8 +1,8 @@
 //! Sessions whose time has come.
 
+use super::Nat;
 use crate::cpu;
 use crate::expiry::CHUNK;
-use crate::nat::Nat;
 use crate::session::{Session, State, Tick, tick};
 
 impl Nat {

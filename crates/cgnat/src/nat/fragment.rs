@@ -1,10 +1,10 @@
 //! Packets in pieces, in any order (RFC 4787 REQ-14): the first piece is translated as a packet, and the others as the first was. Those that
 //! come before it wait, so many and so long at most.
 
+use super::Nat;
 use crate::config::Config;
 use crate::headers::Headers;
 use crate::key::{Endpoint, Realm};
-use crate::nat::Nat;
 use crate::outbox::{Outbox, Slot};
 use crate::reason::Reason;
 use crate::rewrite::{self, End};
