@@ -97,8 +97,10 @@ pub struct Timeouts {
     pub icmp: u64,
     /// TCP that is open: 2 h 4 min (RFC 5382 REQ-5).
     pub tcp_established: u64,
-    /// TCP that is being opened, closed or was reset: 4 min (RFC 5382 REQ-5).
-    pub tcp_transitory: u64,
+    /// TCP that is being opened: 4 min (RFC 5382 REQ-5); it may be shorter (RFC 7857 section 2.1).
+    pub tcp_opening: u64,
+    /// TCP that is closed or was reset: 4 min (RFC 5382 REQ-5).
+    pub tcp_closing: u64,
     /// An unsolicited SYN before it is answered: 6 s (RFC 5382 REQ-4).
     pub unsolicited_syn: u64,
     /// Between a port's last use and its next: 120 s (RFC 6888 REQ-8).
@@ -115,7 +117,8 @@ impl Default for Timeouts {
             udp: 300 * SECOND,
             icmp: 60 * SECOND,
             tcp_established: 7_440 * SECOND,
-            tcp_transitory: 240 * SECOND,
+            tcp_opening: 240 * SECOND,
+            tcp_closing: 240 * SECOND,
             unsolicited_syn: 6 * SECOND,
             port_quarantine: 120 * SECOND,
             fragment: 2 * SECOND,
@@ -334,7 +337,8 @@ impl Config {
         within("mtu", self.mtu.inside.min(self.mtu.outside).into(), 576, u16::MAX.into())?;
         // RFC 5382 REQ-5, RFC 4787 REQ-5, RFC 5508 REQ-2.
         within("timeouts.tcp_established", self.timeouts.tcp_established, 7_440 * SECOND, 1 << 50)?;
-        within("timeouts.tcp_transitory", self.timeouts.tcp_transitory, 240 * SECOND, 1 << 50)?;
+        within("timeouts.tcp_opening", self.timeouts.tcp_opening, SECOND, 1 << 50)?;
+        within("timeouts.tcp_closing", self.timeouts.tcp_closing, 240 * SECOND, 1 << 50)?;
         within("timeouts.udp", self.timeouts.udp, 120 * SECOND, 1 << 50)?;
         within("timeouts.icmp", self.timeouts.icmp, 60 * SECOND, 1 << 50)?;
         within("timeouts.port_quarantine", self.timeouts.port_quarantine, SECOND, 1 << 50)?;

@@ -72,7 +72,8 @@ pub(crate) struct Idle {
     udp: u32,
     icmp: u32,
     established: u32,
-    transitory: u32,
+    opening: u32,
+    closing: u32,
     pub(crate) subscriber: u32,
 }
 
@@ -84,7 +85,8 @@ impl Idle {
             State::Open if session.protocol() == packet::layers::protocol::ICMP => self.icmp,
             State::Open => self.udp,
             State::Established | State::FinUp | State::FinDown => self.established,
-            _ => self.transitory,
+            State::SynUp | State::SynDown => self.opening,
+            _ => self.closing,
         }
     }
 }
@@ -135,7 +137,8 @@ impl Nat {
             udp: ticks(timeouts.udp),
             icmp: ticks(timeouts.icmp),
             established: ticks(timeouts.tcp_established),
-            transitory: ticks(timeouts.tcp_transitory),
+            opening: ticks(timeouts.tcp_opening),
+            closing: ticks(timeouts.tcp_closing),
             subscriber: ticks(timeouts.idle_subscriber),
         };
         let forwards = config.static_forwards.clone();

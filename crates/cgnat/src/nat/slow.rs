@@ -39,17 +39,12 @@ impl Nat {
 
     /// Say why a new flow was refused: in the log, and to the subscriber (RFC 5508 REQ-8).
     fn refuse(&mut self, side: Side, frame: &[u8], headers: &Headers, reason: Reason, now: u64) {
-        use Reason::{
-            NotInside, PoolExhausted, SessionsFull, SubscriberPorts, SubscriberSessions, SubscribersFull,
-        };
-        let limits =
-            [NotInside, PoolExhausted, SessionsFull, SubscriberPorts, SubscriberSessions, SubscribersFull];
+        use Reason::{PoolExhausted, SessionsFull, SubscriberPorts, SubscriberSessions, SubscribersFull};
+        let limits = [PoolExhausted, SessionsFull, SubscriberPorts, SubscriberSessions, SubscribersFull];
         if side == Side::Inside && limits.contains(&reason) {
             self.report(side, frame, headers, Error::Prohibited, now);
-            if reason != NotInside {
-                let address = std::net::Ipv4Addr::from_bits(headers.source.address);
-                self.events.push(now, What::Refused(reason, address, headers.realm));
-            }
+            let address = std::net::Ipv4Addr::from_bits(headers.source.address);
+            self.events.push(now, What::Refused(reason, address, headers.realm));
         }
     }
 

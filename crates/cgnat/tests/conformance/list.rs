@@ -1,39 +1,43 @@
 cases! {
-    rfc4787_req1_mapping_is_endpoint_independent
-    rfc4787_req2_address_pooling_is_paired
-    rfc4787_req3_ports_are_not_overloaded
-    rfc4787_req3_no_port_is_shared_on_exhaustion
-    rfc4787_req3a_client_ports_stay_above_1023
-    rfc4787_req4_port_parity_is_kept
-    rfc4787_sec4_2_3_rtcp_follows_rtp
-    rfc4787_req5_udp_mapping_lives_five_minutes
-    rfc4787_req6_outbound_packets_refresh
-    rfc4787_req6_one_session_refreshes_the_mapping
-    rfc4787_req6_inbound_refresh_can_be_turned_on
-    rfc4787_req7_overlapping_inside_addresses_are_told_apart
-    rfc4787_req8_filtering_is_endpoint_independent
-    rfc4787_req8_filtering_can_be_address_and_port_dependent
-    rfc4787_req9_hairpinning
+    mss_is_clamped
+    rfc1858_pieces_of_a_dropped_packet_are_dropped
     rfc4787_req11_behaviour_is_deterministic
     rfc4787_req12_icmp_does_not_end_a_mapping
     rfc4787_req13_too_big_with_df_is_reported
     rfc4787_req14_fragments_in_order
     rfc4787_req14_fragments_out_of_order
     rfc4787_req14a_held_fragments_are_bounded
+    rfc4787_req1_mapping_is_endpoint_independent
+    rfc4787_req2_address_pooling_is_paired
+    rfc4787_req3_no_port_is_shared_on_exhaustion
+    rfc4787_req3_ports_are_not_overloaded
+    rfc4787_req3a_client_ports_stay_above_1023
+    rfc4787_req4_port_parity_is_kept
+    rfc4787_req5_udp_mapping_lives_five_minutes
+    rfc4787_req6_inbound_refresh_can_be_turned_on
+    rfc4787_req6_one_session_refreshes_the_mapping
+    rfc4787_req6_outbound_packets_refresh
+    rfc4787_req7_overlapping_inside_addresses_are_told_apart
+    rfc4787_req8_filtering_can_be_address_and_port_dependent
+    rfc4787_req8_filtering_is_endpoint_independent
+    rfc4787_req9_hairpinning
+    rfc4787_sec4_2_3_rtcp_follows_rtp
+    rfc5382_req10_icmp_does_not_end_a_connection
     rfc5382_req1_mapping_is_endpoint_independent
+    rfc5382_req2_opened_from_the_outside
     rfc5382_req2_three_way_handshake
     rfc5382_req2a_simultaneous_open
-    rfc5382_req2_opened_from_the_outside
     rfc5382_req3_filtering_is_configurable
-    rfc5382_req4_unsolicited_syn_is_answered_after_six_seconds
     rfc5382_req4_simultaneous_open_silences_the_held_syn
+    rfc5382_req4_unsolicited_syn_is_answered_after_six_seconds
     rfc5382_req4a_silence_by_policy
     rfc5382_req5_established_lives_two_hours_four_minutes
     rfc5382_req5_transitory_lives_four_minutes
     rfc5382_req7_ports_are_not_overloaded
     rfc5382_req8_hairpinning
     rfc5382_req9_unreachable_is_translated
-    rfc5382_req10_icmp_does_not_end_a_connection
+    rfc5508_req10_time_exceeded_is_sent
+    rfc5508_req11_other_messages_are_dropped
     rfc5508_req1_queries_pass
     rfc5508_req1a_query_mapping_is_endpoint_independent
     rfc5508_req2_query_lives_sixty_seconds
@@ -41,15 +45,17 @@ cases! {
     rfc5508_req3c_transport_checksum_of_the_quote_does_not_count
     rfc5508_req4_error_from_outside_without_mapping_is_dropped
     rfc5508_req4_errors_from_outside_are_translated
-    rfc5508_req5_errors_from_inside_are_translated
     rfc5508_req5_error_from_inside_without_mapping_is_dropped
+    rfc5508_req5_errors_from_inside_are_translated
     rfc5508_req6_errors_neither_refresh_nor_end
     rfc5508_req7_hairpinned_errors_pass
     rfc5508_req8_refusals_are_reported
     rfc5508_req9_own_errors_are_limited
-    rfc5508_req10_time_exceeded_is_sent
-    rfc5508_req11_other_messages_are_dropped
     rfc5508_sec4_nested_errors_are_dropped
+    rfc6888_req11_nothing_is_evicted
+    rfc6888_req12_destinations_need_not_be_logged
+    rfc6888_req14_a_block_is_one_record
+    rfc6888_req15_ports_are_hard_to_guess
     rfc6888_req1_udp_zero_checksum_stays_zero
     rfc6888_req2_address_pooling_is_paired_over_protocols
     rfc6888_req3_pool_addresses_need_not_be_contiguous
@@ -58,20 +64,18 @@ cases! {
     rfc6888_req6_translation_can_be_turned_off
     rfc6888_req8_ports_rest
     rfc6888_req9_static_forwards_reach_the_inside
-    rfc6888_req11_nothing_is_evicted
-    rfc6888_req12_destinations_need_not_be_logged
-    rfc6888_req14_a_block_is_one_record
-    rfc6888_req15_ports_are_hard_to_guess
     rfc7422_deterministic_ports
-    rfc7857_sec2_reset_is_kept_four_minutes
-    rfc7857_sec2_forged_reset_does_not_end_a_connection
-    rfc7857_sec2_half_closed_stays_open
+    rfc7857_sec11_query_mapping_ends_with_its_last_session
+    rfc7857_sec2_1_opening_and_closing_times_are_apart
+    rfc7857_sec2_2_forged_reset_does_not_end_a_connection
+    rfc7857_sec2_2_reset_is_kept_four_minutes
     rfc7857_sec2_closed_is_kept_four_minutes
+    rfc7857_sec2_half_closed_stays_open
     rfc7857_sec2_nothing_but_a_syn_begins_a_connection
-    rfc7857_sec3_mapping_of_each_protocol_is_its_own
-    rfc7857_sec5_filtering_is_per_protocol
-    rfc7857_sec6_inbound_packets_do_not_refresh
-    rfc7857_sec9_port_parity_can_be_turned_off
-    rfc7857_sec11_fragments_of_a_dropped_packet_are_dropped
-    mss_is_clamped
+    rfc7857_sec5_mapping_of_each_protocol_is_its_own
+    rfc7857_sec6_filtering_is_per_protocol
+    rfc7857_sec7_1_outbound_errors_do_not_refresh
+    rfc7857_sec7_inbound_packets_do_not_refresh
+    rfc7857_sec8_port_parity_can_be_turned_off
+    rfc7857_sec9_ports_are_random
 }

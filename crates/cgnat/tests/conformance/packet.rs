@@ -121,7 +121,7 @@ impl Packet {
             6 => {
                 let options =
                     self.mss.map(|mss| [&[2, 4][..], &mss.to_be_bytes()].concat()).unwrap_or_default();
-                let offset = (20 + options.len() as u8) / 4 << 4;
+                let offset = ((20 + options.len() as u8) / 4) << 4;
                 let head = [0, 0, 0, 1, 0, 0, 0, 1, offset, self.flags, 0xff, 0xff, 0, 0, 0, 0];
                 [&ports[..], &head, &options, if self.flags & 2 != 0 { &[] } else { &payload }].concat()
             }
@@ -155,7 +155,7 @@ impl Packet {
             segment[at..at + 2].copy_from_slice(&sum.to_be_bytes());
         }
         let (id, offset) = self.fragment.unwrap_or((0, 0));
-        let bits = offset / 8 | u16::from(self.more) << 13 | u16::from(self.df) << 14;
+        let bits = (offset / 8) | (u16::from(self.more) << 13) | (u16::from(self.df) << 14);
         let total = (20 + segment.len()) as u16;
         let mut header = [0u8; 20];
         (header[0], header[8], header[9]) = (0x45, self.ttl.unwrap_or(64), self.protocol);

@@ -61,6 +61,7 @@ fn configure(config: &mut Config, key: &str, value: &str) {
         "deterministic" => config.deterministic = Some(prefix(value)),
         "held" => config.held_fragments = number() as usize,
         "errors" => config.icmp_errors_per_second = number(),
+        "opening" => config.timeouts.tcp_opening = u64::from(number()) * SECOND,
         "silent" => config.addresses.outside = None,
         "log-sessions" => config.log_sessions = value == "on",
         "forward" => {

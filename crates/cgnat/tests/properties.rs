@@ -1,0 +1,337 @@
+//! What holds for every history: the NAT agrees with a model made of maps, and no bytes break it.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+#[path = "conformance/packet.rs"]
+mod packet;
+
+use ::packet::Parsed;
+use cgnat::config::{Config, Filtering, PoolAddress, SECOND};
+use cgnat::{Endpoint, Frame, Nat, Side, Verdict};
+use packet::Packet;
+use proptest::prelude::*;
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+
+const UDP: u64 = 300 * SECOND;
+const REMOTE: u32 = 0xc633_6400;
+const BLOCK: u16 = 64;
+
+fn config() -> Config {
+    let pool = |last| PoolAddress { address: Ipv4Addr::new(203, 0, 113, last), ports: 1024..=1407 };
+    Config {
+        sessions: 64,
+        subscribers: 8,
+        pool: vec![pool(1), pool(2)],
+        ports_per_block: BLOCK,
+        blocks_per_subscriber: 2,
+        sessions_per_subscriber: 40,
+        seed: [3; 32],
+        ..Config::default()
+    }
+}
+
+/// A frame, translated.
+fn send(nat: &mut Nat, side: Side, frame: &mut [u8], now: u64) -> Verdict {
+    match Frame::new(frame) {
+        Err(reason) => Verdict::Drop(reason),
+        Ok(frame) => {
+            let mut frames = [frame];
+            nat.process(side, &mut frames, now);
+            frames[0].verdict
+        }
+    }
+}
+
+fn udp(from: Endpoint, to: Endpoint, vlan: u16) -> Vec<u8> {
+    let tags = if vlan == 0 { String::new() } else { format!(" vlan {vlan}") };
+    Packet::parse(&format!("udp {from} > {to}{tags}")).unwrap().frame()
+}
+
+/// Source and destination of an untagged or tagged frame, whose checksums are right.
+fn ends(frame: &[u8]) -> (Endpoint, Endpoint) {
+    let parsed = Parsed::of(frame).unwrap();
+    assert!(parsed.is_intact(frame));
+    let addresses = parsed.addresses(frame).unwrap();
+    let address = |at: usize| u32::from_be_bytes(addresses[at..at + 4].try_into().unwrap());
+    let [from, to] = parsed.ports(frame).unwrap();
+    (Endpoint::new(address(0), from), Endpoint::new(address(4), to))
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Up {
+        subscriber: u32,
+        vlan: u16,
+        port: u16,
+        remote: u16,
+    },
+    /// To the so-many-eth mapping there ever was.
+    Down {
+        mapping: usize,
+        remote: u16,
+    },
+    Wait(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0u32..3, 0u16..3, 0u16..30, 0u16..4)
+            .prop_map(|(subscriber, vlan, port, remote)| Step::Up { subscriber, vlan, port, remote }),
+        4 => (any::<usize>(), 0u16..6).prop_map(|(mapping, remote)| Step::Down { mapping, remote }),
+        1 => (0u64..400).prop_map(Step::Wait),
+    ]
+}
+
+type Inside = (Endpoint, u16);
+
+/// What should be.
+#[derive(Debug, Default)]
+struct Model {
+    /// When a session was last refreshed.
+    sessions: HashMap<(Inside, Endpoint), u64>,
+    mappings: HashMap<Inside, Endpoint>,
+}
+
+impl Model {
+    /// Forget what is certainly over, and say whether all the others are certainly alive.
+    fn at(&mut self, now: u64) -> bool {
+        self.sessions.retain(|_, last| now - *last < UDP + SECOND);
+        self.mappings.retain(|inside, _| self.sessions.keys().any(|(its, _)| its == inside));
+        self.sessions.values().all(|last| now - *last < UDP - SECOND)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn it_agrees_with_a_model_of_maps(steps in proptest::collection::vec(step(), 1..200), stricter: bool) {
+        let mut config = config();
+        if stricter {
+            config.filtering.udp = Filtering::AddressAndPortDependent;
+        }
+        let mut nat = Nat::new(config).unwrap();
+        let mut model = Model::default();
+        let mut now = 1_000 * SECOND;
+        let mut ever = vec![Endpoint::new(0xcb00_7101, 1024)];
+        for step in steps {
+            now += SECOND / 10;
+            while nat.advance(now, 10) {}
+            // Where a session may be over or not, time passes until it is.
+            while !model.at(now) {
+                now += SECOND / 2;
+                while nat.advance(now, 10) {}
+            }
+            match step {
+                Step::Wait(seconds) => {
+                    for _ in 0..seconds {
+                        now += SECOND;
+                        nat.advance(now, 100);
+                    }
+                }
+                Step::Up { subscriber, vlan, port, remote } => {
+                    let inside = (Endpoint::new(0x0a00_0002 + subscriber, 4000 + port), vlan);
+                    let remote = Endpoint::new(REMOTE, 50 + remote);
+                    let original = udp(inside.0, remote, vlan);
+                    let mut frame = original.clone();
+                    match send(&mut nat, Side::Inside, &mut frame, now) {
+                        Verdict::Forward(forward) => {
+                            prop_assert_eq!(forward.to, Side::Outside);
+                            let (outside, to) = ends(&frame);
+                            prop_assert_eq!(to, remote);
+                            prop_assert!(matches!(outside.address, 0xcb00_7101 | 0xcb00_7102), "{}", outside);
+                            if let Some(known) = model.mappings.get(&inside) {
+                                prop_assert_eq!(outside, *known);
+                            }
+                            // No other endpoint has it, and no other subscriber has its block.
+                            for (other, theirs) in &model.mappings {
+                                let block = |endpoint: &Endpoint| (endpoint.address, endpoint.port / BLOCK);
+                                if *other != inside {
+                                    prop_assert_ne!(*theirs, outside);
+                                    let same = (other.0.address, other.1) == (inside.0.address, inside.1);
+                                    prop_assert!(same || block(theirs) != block(&outside));
+                                    prop_assert!(!same || theirs.address == outside.address, "paired pooling");
+                                }
+                            }
+                            model.mappings.insert(inside, outside);
+                            model.sessions.insert((inside, remote), now);
+                            ever.push(outside);
+                            // The way back undoes the way there.
+                            let mut back = udp(remote, outside, 0);
+                            prop_assert!(matches!(send(&mut nat, Side::Outside, &mut back, now), Verdict::Forward(_)));
+                            prop_assert_eq!(ends(&back), (remote, inside.0));
+                        }
+                        Verdict::Drop(_) => prop_assert!(
+                            !model.sessions.contains_key(&(inside, remote)),
+                            "a session is never refused"
+                        ),
+                        other => prop_assert!(false, "{:?}", other),
+                    }
+                }
+                Step::Down { mapping, remote } => {
+                    let outside = ever[mapping % ever.len()];
+                    let remote = Endpoint::new(REMOTE, 50 + remote);
+                    let inside = model.mappings.iter().find(|(_, its)| **its == outside).map(|(inside, _)| *inside);
+                    let mut frame = udp(remote, outside, 0);
+                    match (send(&mut nat, Side::Outside, &mut frame, now), inside) {
+                        (Verdict::Forward(forward), Some(inside)) => {
+                            let known = model.sessions.contains_key(&(inside, remote));
+                            prop_assert_eq!((ends(&frame), forward.to), ((remote, inside.0), Side::Inside));
+                            prop_assert_eq!(forward.realm, u32::from(inside.1) << 12);
+                            prop_assert!(known || !stricter);
+                            if !known {
+                                model.sessions.insert((inside, remote), now);
+                            }
+                        }
+                        (Verdict::Forward(_), None) => prop_assert!(false, "nobody has {}", outside),
+                        (Verdict::Drop(_), Some(inside)) => {
+                            prop_assert!(!model.sessions.contains_key(&(inside, remote)));
+                        }
+                        (Verdict::Drop(_), _) => {}
+                        other => prop_assert!(false, "{:?}", other),
+                    }
+                }
+            }
+            if model.at(now) {
+                prop_assert_eq!(nat.session_count(), model.sessions.len());
+                prop_assert_eq!(nat.sessions().count(), model.sessions.len());
+            }
+        }
+        // When all is over nothing is left.
+        for _ in 0..1_000 {
+            now += SECOND;
+            nat.advance(now, 100);
+        }
+        prop_assert_eq!((nat.session_count(), nat.subscribers().count()), (0, 0));
+        let (all, free) = nat.pool().blocks();
+        prop_assert_eq!(all, free);
+    }
+
+    /// Frames that are nearly right, in bursts, from both sides: none breaks it, and no inside address gets out.
+    #[test]
+    fn no_bytes_break_it(
+        frames in proptest::collection::vec(
+            (0usize..12, proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4), 0usize..20, any::<bool>()),
+            1..80,
+        ),
+        right: bool,
+    ) {
+        let kinds = [
+            "udp 10.0.0.2:4000 > 198.51.100.9:53",
+            "udp 198.51.100.9:53 > 203.0.113.1:1100",
+            "tcp 10.0.0.2:4000 > 198.51.100.9:80 SYN mss 1460",
+            "tcp 198.51.100.9:80 > 203.0.113.1:1100 SYN,ACK",
+            "tcp 10.0.0.2:4000 > 198.51.100.9:80 RST",
+            "icmp echo 10.0.0.2:7 > 198.51.100.9",
+            "icmp 3/3 198.51.100.9 > 203.0.113.1 [ udp 203.0.113.1:1100 > 198.51.100.9:53 ]",
+            "icmp 11/0 10.0.0.2 > 198.51.100.9 [ udp 198.51.100.9:53 > 10.0.0.2:4000 ]",
+            "udp 10.0.0.2:4000 > 198.51.100.9:53 frag 7 0 more",
+            "piece 17 10.0.0.2 > 198.51.100.9 frag 7 16",
+            "udp 10.0.0.3:4000 > 203.0.113.1:1100 vlan 10.20",
+            "tcp 198.51.100.9:80 > 203.0.113.1:1100 SYN",
+        ];
+        let mut config = config();
+        config.mss = Some(1200);
+        config.addresses.inside = Some(Ipv4Addr::new(10, 0, 0, 1));
+        config.addresses.outside = Some(Ipv4Addr::new(203, 0, 113, 254));
+        let mut nat = Nat::new(config).unwrap();
+        let mut now = SECOND;
+        for (kind, changes, cut, up) in frames {
+            let mut bytes = Packet::parse(kinds[kind]).unwrap().frame();
+            for (at, value) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = value;
+            }
+            bytes.truncate(bytes.len() - cut.min(bytes.len()));
+            if right && bytes.len() >= 34 {
+                // So that what was changed gets past the header's checksum.
+                bytes[24..26].fill(0);
+                let sum = ::packet::checksum::of(&bytes[14..34]).to_be_bytes();
+                bytes[24..26].copy_from_slice(&sum);
+            }
+            now += SECOND / 3;
+            let side = if up { Side::Inside } else { Side::Outside };
+            if let Verdict::Forward(forward) = send(&mut nat, side, &mut bytes, now)
+                && forward.to == Side::Outside
+            {
+                let parsed = Parsed::of(&bytes).unwrap();
+                prop_assert_eq!(&parsed.addresses(&bytes).unwrap()[..3], &[203, 0, 113][..]);
+            }
+            nat.advance(now, 50);
+            while let Some((_, ip)) = nat.pop_output() {
+                let text = packet::text(ip, 0);
+                // What is quoted may be wrong, what is sent is not.
+                prop_assert!(!text.ends_with("badsum"), "{}", text);
+            }
+        }
+        while nat.advance(now + 20_000 * SECOND, 1_000) {}
+    }
+}
+
+/// All that a session needs, its mapping included, where each session has a mapping of its own and a subscriber has 64.
+#[test]
+fn a_session_takes_at_most_112_bytes() {
+    for sessions in [1 << 20, 10_000_000] {
+        let pool = (0..200).map(|i| PoolAddress::whole(Ipv4Addr::from_bits(0xcb00_7100 + i))).collect();
+        let nat =
+            Nat::new(Config { sessions, subscribers: sessions / 64, pool, ..Config::default() }).unwrap();
+        let each = nat.memory().total() as f64 / sessions as f64;
+        assert!(each <= 112.0, "{each} B of {:?}", nat.memory());
+    }
+}
+
+/// Sessions come, go, and come again; no table grows, none forgets a place.
+#[test]
+fn places_are_used_again() {
+    let pool = (0..4).map(|i| PoolAddress::whole(Ipv4Addr::new(203, 0, 113, i))).collect();
+    let config =
+        Config { sessions: 30_000, subscribers: 1_000, pool, ports_per_block: 64, ..Config::default() };
+    let mut nat = Nat::new(config).unwrap();
+    let (before, mut now) = (nat.memory(), SECOND);
+    for round in 0..4u32 {
+        for session in 0..30_000u32 {
+            let inside = Endpoint::new(0x0a00_0000 + session / 60, 4_000 + (session % 60) as u16);
+            let remote = Endpoint::new(REMOTE + round, 53);
+            let verdict = send(&mut nat, Side::Inside, &mut udp(inside, remote, 0), now);
+            assert!(matches!(verdict, Verdict::Forward(_)), "round {round}, session {session}: {verdict:?}");
+        }
+        assert_eq!(nat.session_count(), 30_000);
+        for _ in 0..700 {
+            now += SECOND;
+            while nat.advance(now, 1_000) {}
+        }
+        assert_eq!((nat.session_count(), nat.subscribers().count()), (0, 0));
+        while nat.pop_event().is_some() {}
+    }
+    assert_eq!(nat.memory(), before);
+}
+
+/// A call's work is bounded, whatever is due.
+#[test]
+fn expiry_is_done_in_portions() {
+    let config = Config { sessions: 2_000, pool: config().pool, blocks_per_subscriber: 1, ..config() };
+    let mut nat = Nat::new(Config { sessions_per_subscriber: 2_000, ..config }).unwrap();
+    for port in 0..1_000 {
+        let remote = Endpoint::new(REMOTE, port);
+        send(&mut nat, Side::Inside, &mut udp(Endpoint::new(0x0a00_0002, 4_000), remote, 0), SECOND);
+    }
+    assert_eq!(nat.session_count(), 1_000);
+    // They are looked at a first time after a round of the wheel, and found alive.
+    let mut now = SECOND;
+    for _ in 0..300 {
+        now += SECOND;
+        while nat.advance(now, 1_000) {}
+    }
+    now += 5 * SECOND;
+    let mut calls = 0;
+    while nat.advance(now, 100) {
+        calls += 1;
+        assert!(
+            nat.session_count() >= 1_000_usize.saturating_sub(calls * 114),
+            "{} left after {calls}",
+            nat.session_count()
+        );
+    }
+    assert_eq!(nat.session_count(), 0);
+}
