@@ -33,7 +33,7 @@ def cases(
     pairs: Annotated[
         int,
         typer.Option(
-            help="Pairs of trials of each case; at least 8 for noisy ones.",
+            help="Pairs of trials of each case; at least 11 for noisy controls.",
             metavar="N",
             parser=values.whole("--pairs", 1, 100),
         ),

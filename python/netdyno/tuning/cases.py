@@ -28,9 +28,9 @@ from netdyno.tuning.registry import registry
 
 Rule = Literal["vanishes", "grows", "falls", "same", "stays"]
 
-LEVEL = 0.01
-"""Chance that a control whose metric is noisy is said to have an effect."""
-CONTROL_PAIRS = 8
+LEVEL = 0.001
+"""Chance that a control whose metric is noisy is said to have an effect: it is run often, and must fail for a fault alone."""
+CONTROL_PAIRS = 11
 """The fewest pairs with which an effect could be claimed at this level."""
 NEAR = 0.05
 """Share by which what stays the same may differ."""
