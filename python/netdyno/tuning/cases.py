@@ -29,7 +29,7 @@ from netdyno.tuning.registry import registry
 Rule = Literal["vanishes", "grows", "falls", "same", "stays"]
 
 LEVEL = 0.001
-"""Chance that a control whose metric is noisy is said to have an effect: it is run often, and must fail for a fault alone."""
+"""Chance that a control whose metric is noisy is said to have an effect. It is run often."""
 CONTROL_PAIRS = 11
 """The fewest pairs with which an effect could be claimed at this level."""
 NEAR = 0.05
