@@ -1,7 +1,7 @@
 //! One client (RFC 2131 section 4.4).
 
 use super::message::{Kind, Reply, Request};
-use super::set::Shared;
+use super::shared::Shared;
 use super::terms::{Terms, Times};
 use super::wire::Way;
 use super::{Event, Ignored, Lost, SECOND};

@@ -8,14 +8,17 @@ mod event;
 mod machine;
 mod message;
 mod set;
+mod shared;
 mod terms;
+mod verdict;
 mod wire;
 
 pub use config::Config;
-pub use event::{Event, Ignored, Known, Lost, Verdict};
+pub use event::{Event, Known, Lost};
 pub use machine::State;
 pub use set::{AddError, Clients};
 pub use terms::Terms;
+pub use verdict::{Ignored, Verdict};
 
 /// Nanoseconds in a second.
 pub(crate) const SECOND: u64 = 1_000_000_000;

@@ -1,14 +1,13 @@
-//! Very many clients, and what they share.
+//! Very many clients.
 
 use super::machine::{Client, State};
-use super::message::{self, Reply, Request};
-use super::wire::{self, Way};
-use super::{Config, Event, Ignored, Known, Terms, Verdict};
+use super::message::{self, Reply};
+use super::shared::Shared;
+use super::{Config, Event, Ignored, Known, Terms, Verdict, wire};
 use crate::mac;
 use packet::Mac;
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use rand::Rng;
+use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv4Addr;
 
 /// Why a client was not added.
@@ -23,60 +22,6 @@ pub enum AddError {
     /// There are as many as there may be.
     #[error("there are {0} clients, which is the limit")]
     Full(usize),
-}
-
-/// What clients share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub config: Config,
-    pub random: SmallRng,
-    frames: VecDeque<Vec<u8>>,
-    events: VecDeque<Event>,
-    /// Who has an address.
-    holders: HashMap<Ipv4Addr, Mac>,
-    known: HashMap<Mac, Known>,
-}
-
-impl Shared {
-    /// Send a request.
-    pub(super) fn send(&mut self, way: &Way, request: &Request, xid: u32, secs: u16) {
-        let message = message::request(request, way.mac, xid, secs, &self.config);
-        self.frames.extend(message.and_then(|message| wire::frame(way, &self.config.tags, &message)));
-    }
-
-    /// Say what happened.
-    pub(super) fn tell(&mut self, event: Event) {
-        self.events.push_back(event);
-    }
-
-    /// Whether no other client has it.
-    pub(super) fn is_free(&self, address: Ipv4Addr, mac: Mac) -> Result<(), Ignored> {
-        match self.holders.get(&address) {
-            Some(holder) if *holder != mac => Err(Ignored::Taken),
-            _ => Ok(()),
-        }
-    }
-
-    /// It has this address.
-    pub(super) fn holds(&mut self, mac: Mac, address: Ipv4Addr) {
-        self.holders.insert(address, mac);
-        if self.known.len() < self.config.most || self.known.contains_key(&mac) {
-            self.known.insert(mac, Known { mac, address, bound: true });
-        }
-    }
-
-    /// It no longer has it, and would like it again.
-    pub(super) fn frees(&mut self, mac: Mac, address: Ipv4Addr) {
-        self.holders.remove(&address);
-        if let Some(known) = self.known.get_mut(&mac) {
-            known.bound = false;
-        }
-    }
-
-    /// It is not to ask for what it had.
-    pub(super) fn forget(&mut self, mac: Mac) {
-        self.known.remove(&mac);
-    }
 }
 
 /// DHCP clients, one a hardware address. After each call what is to be sent is in [`transmit`](Self::transmit) and what
@@ -94,14 +39,7 @@ pub struct Clients {
 impl Clients {
     /// None yet. Who knows the seed knows the `xid` of all exchanges: take a random one.
     pub fn new(config: Config, seed: u64) -> Self {
-        let shared = Shared {
-            config,
-            random: SmallRng::seed_from_u64(seed),
-            frames: VecDeque::new(),
-            events: VecDeque::new(),
-            holders: HashMap::new(),
-            known: HashMap::new(),
-        };
+        let shared = Shared::new(config, seed);
         Self { clients: HashMap::new(), due: BTreeSet::new(), shared, ignored: [0; Ignored::NAMES.len()] }
     }
 
