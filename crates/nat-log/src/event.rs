@@ -128,6 +128,8 @@ pub enum What {
     SessionCreated(Session),
     /// A session is over.
     SessionDeleted(Session, Volume),
+    /// A session goes on; its counters begin anew.
+    SessionInterim(Session, Volume),
     /// A mapping began.
     MappingCreated(Mapping),
     /// A mapping is over.
@@ -185,6 +187,7 @@ const QUOTA_MAPPINGS: u8 = 10;
 const QUOTA_SUBSCRIBER: u8 = 11;
 const QUOTA_SUBSCRIBERS: u8 = 12;
 const QUOTA_FRAGMENTS: u8 = 13;
+const SESSION_INTERIM: u8 = 14;
 
 /// Everything that any event has.
 struct Flat {
@@ -234,6 +237,7 @@ impl Flat {
         match what {
             What::SessionCreated(session) => Self::session(SESSION_CREATED, session, Volume::default()),
             What::SessionDeleted(session, volume) => Self::session(SESSION_DELETED, session, volume),
+            What::SessionInterim(session, volume) => Self::session(SESSION_INTERIM, session, volume),
             What::MappingCreated(mapping) => Self::mapping(MAPPING_CREATED, mapping),
             What::MappingDeleted(mapping) => Self::mapping(MAPPING_DELETED, mapping),
             What::BlockAllocated(block) => Self::block(BLOCK_ALLOCATED, block),
@@ -269,6 +273,7 @@ impl Flat {
         Some(match kind {
             SESSION_CREATED => What::SessionCreated(session),
             SESSION_DELETED => What::SessionDeleted(session, volume),
+            SESSION_INTERIM => What::SessionInterim(session, volume),
             MAPPING_CREATED => What::MappingCreated(mapping),
             MAPPING_DELETED => What::MappingDeleted(mapping),
             BLOCK_ALLOCATED => What::BlockAllocated(block),

@@ -16,7 +16,7 @@ fn tags() -> impl Strategy<Value = Tags> {
 /// Any event.
 pub(crate) fn event() -> impl Strategy<Value = Event> {
     let who = || (endpoint(), tags(), endpoint(), endpoint());
-    (any::<u64>(), 0..13u8, who(), any::<(u8, u32, [u64; 4])>()).prop_map(|(at_ms, kind, who, rest)| {
+    (any::<u64>(), 0..14u8, who(), any::<(u8, u32, [u64; 4])>()).prop_map(|(at_ms, kind, who, rest)| {
         let ((inside, tags, outside, remote), (protocol, limit, count)) = (who, rest);
         let volume =
             Volume { packets_up: count[0], bytes_up: count[1], packets_down: count[2], bytes_down: count[3] };
@@ -36,7 +36,8 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
             8 => What::QuotaExceeded(Quota::Sessions { limit }),
             9 => What::QuotaExceeded(Quota::Mappings { limit }),
             10 => What::QuotaExceeded(Quota::Subscribers { limit }),
-            11 => What::QuotaExceeded(Quota::PerSubscriber { limit, inside: inside.address, tags }),
+            11 => What::SessionInterim(session, volume),
+            12 => What::QuotaExceeded(Quota::PerSubscriber { limit, inside: inside.address, tags }),
             _ => What::QuotaExceeded(Quota::Fragments { limit, inside: inside.address, tags }),
         };
         Event { at_ms, what }

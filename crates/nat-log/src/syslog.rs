@@ -136,7 +136,7 @@ impl Formatter {
                 self.destination(remote)?;
                 self.tags(tags)
             }
-            What::SessionDeleted(session, volume) => {
+            What::SessionDeleted(session, volume) | What::SessionInterim(session, volume) => {
                 let crate::Session { inside, tags, outside, remote, protocol } = session;
                 let crate::Volume { packets_up, bytes_up, packets_down, bytes_down } = volume;
                 self.mapping(Mapping { inside, tags, outside, protocol })?;
@@ -200,6 +200,7 @@ fn kind(what: What) -> (u8, &'static str) {
     match what {
         What::SessionCreated(_) => (INFORMATIONAL, "session-create"),
         What::SessionDeleted(..) => (INFORMATIONAL, "session-delete"),
+        What::SessionInterim(..) => (INFORMATIONAL, "session-interim"),
         What::MappingCreated(_) => (INFORMATIONAL, "mapping-create"),
         What::MappingDeleted(_) => (INFORMATIONAL, "mapping-delete"),
         What::BlockAllocated(_) => (INFORMATIONAL, "block-allocate"),

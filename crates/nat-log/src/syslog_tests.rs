@@ -51,6 +51,12 @@ fn an_event_is_a_line() {
             "session-delete",
             format!("{flow} {volumes} vlan=\"100\" cvlan=\"7\""),
         ),
+        (
+            What::SessionInterim(session, volume),
+            6,
+            "session-interim",
+            format!("{flow} {volumes} vlan=\"100\" cvlan=\"7\""),
+        ),
         (What::MappingCreated(mapping), 6, "mapping-create", format!("proto=\"17\" {endpoints}")),
         (What::MappingDeleted(mapping), 6, "mapping-delete", format!("proto=\"17\" {endpoints}")),
         (What::BlockAllocated(block), 6, "block-allocate", ports.into()),

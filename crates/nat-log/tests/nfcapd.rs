@@ -71,7 +71,7 @@ fn sessions_and_mappings_are_read_back() {
     for event in events() {
         assert!(producer.push(event));
     }
-    assert_eq!(logger.turn(AT), 13);
+    assert_eq!(logger.turn(AT), 14);
     collector.stop();
     let nfdump = Command::new("nfdump").arg("-R").arg(folder.path()).args(["-o", "raw"]).output();
     let text = String::from_utf8(nfdump.expect("nfdump").stdout).expect("UTF-8");
@@ -82,7 +82,7 @@ fn sessions_and_mappings_are_read_back() {
         .map(|fields: Vec<_>| fields.iter().map(|(name, value)| (name.trim(), value.trim())).collect())
         .collect();
     // It keeps records that have an address, and of natEvent the number.
-    let events = ["4", "5", "8", "9", "16", "17"];
+    let events = ["4", "5", "0", "8", "9", "16", "17"];
     for (record, event) in records.iter().zip(events) {
         let has = |name, value: &str| {
             assert!(record.contains(&(name, value)), "{name} {value}: {record:?}");

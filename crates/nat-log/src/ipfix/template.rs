@@ -147,9 +147,10 @@ enum Kind {
     QuotaSubscribers,
     QuotaFragments,
     Lost,
+    SessionInterim,
 }
 
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 13] = [
     Kind::SessionCreate,
     Kind::SessionDelete,
     Kind::Mapping,
@@ -162,6 +163,7 @@ const KINDS: [Kind; 12] = [
     Kind::QuotaSubscribers,
     Kind::QuotaFragments,
     Kind::Lost,
+    Kind::SessionInterim,
 ];
 
 /// A template: a kind of record, with as many tags.
@@ -182,6 +184,7 @@ impl Template {
         let (kind, tags) = match event.what {
             What::SessionCreated(session) => (Kind::SessionCreate, session.tags),
             What::SessionDeleted(session, _) => (Kind::SessionDelete, session.tags),
+            What::SessionInterim(session, _) => (Kind::SessionInterim, session.tags),
             What::MappingCreated(mapping) | What::MappingDeleted(mapping) => (Kind::Mapping, mapping.tags),
             What::BlockAllocated(block) | What::BlockReleased(block) => (Kind::Block, block.tags),
             What::AddressesExhausted { .. } => (Kind::Addresses, Tags::default()),
@@ -237,6 +240,12 @@ impl Template {
                 &[],
             ),
             Kind::Lost => (&LOST, &[], &[]),
+            // RFC 8158 has no such event: a flow record with what passed, without `natEvent`.
+            Kind::SessionInterim => (
+                &[F::ObservationTimeMilliseconds, F::NatInstanceId],
+                const { &join(MAPPING, DESTINATION) },
+                &VOLUME,
+            ),
         };
         start.iter().chain(a).chain(b).chain(&TAGS[..self.tags]).copied()
     }
@@ -328,7 +337,9 @@ impl Values {
         let (nobody, untagged) = (Ipv4Addr::UNSPECIFIED, Tags::default());
         match what {
             What::SessionCreated(it) => session(NatEvent::Nat44SessionCreate, it, Volume::default()),
-            What::SessionDeleted(it, volume) => session(NatEvent::Nat44SessionDelete, it, volume),
+            What::SessionDeleted(it, volume) | What::SessionInterim(it, volume) => {
+                session(NatEvent::Nat44SessionDelete, it, volume)
+            }
             What::MappingCreated(it) => mapping(NatEvent::Nat44BibCreate, it),
             What::MappingDeleted(it) => mapping(NatEvent::Nat44BibDelete, it),
             What::BlockAllocated(it) => block(NatEvent::PortBlockAllocation, it),

@@ -77,6 +77,26 @@ fn a_session_behind_two_tags_is_deleted() {
 }
 
 #[test]
+fn a_session_that_goes_on_is_a_flow_without_event() {
+    golden(
+        What::SessionInterim(
+            session(Tags::default()),
+            Volume { packets_up: 3, bytes_up: 180, packets_down: 4, bytes_down: 5000 },
+        ),
+        "0002 003c 0124 000d
+         0143 0008 01cf 0004
+         0008 0004 00e1 0004 0004 0001 0007 0002 00e3 0002
+         000c 0004 000b 0002
+         012a 0008 00e7 0008 012b 0008 00e8 0008
+         0124 0043
+         0000018bcfe568fa 00000001
+         0a000007 c0000201 06 9c40 0400
+         c6336409 01bb
+         0000000000000003 00000000000000b4 0000000000000004 0000000000001388",
+    );
+}
+
+#[test]
 fn a_mapping_is_created_and_deleted() {
     let mapping = Mapping { inside: INSIDE, tags: Tags::default(), outside: OUTSIDE, protocol: 17 };
     let template = "0002 0028 0106 0008

@@ -25,6 +25,7 @@ pub fn events() -> Vec<Event> {
     [
         What::SessionCreated(session(one)),
         What::SessionDeleted(session(two), volume),
+        What::SessionInterim(session(untagged), volume),
         What::MappingCreated(mapping),
         What::MappingDeleted(mapping),
         What::BlockAllocated(block),
