@@ -100,12 +100,13 @@ impl Traffic {
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
 pub struct Session {
-    pub(crate) inside: u32,
-    pub(crate) remote: u32,
+    // In this order what each direction compares lies together: a key is two or three loads.
     pub(crate) outside: u32,
-    pub(crate) inside_port: u16,
-    pub(crate) remote_port: u16,
+    pub(crate) remote: u32,
+    pub(crate) inside: u32,
     pub(crate) outside_port: u16,
+    pub(crate) remote_port: u16,
+    pub(crate) inside_port: u16,
     pub(crate) state: u8,
     pub(crate) flags: u8,
     /// Protocol in the highest byte, realm in the others.

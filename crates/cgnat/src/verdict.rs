@@ -49,11 +49,16 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// A frame to be decided. What is broken comes back with the reason to drop it.
+    /// A frame to be parsed and decided.
     #[inline]
-    pub fn new(bytes: &'a mut [u8]) -> Result<Self, Reason> {
-        let headers = Headers::of(bytes)?;
-        Ok(Self { bytes, headers, verdict: Verdict::Pending })
+    pub fn new(bytes: &'a mut [u8]) -> Self {
+        Self::parsed(bytes, Headers::default())
+    }
+
+    /// One that was parsed before.
+    #[inline]
+    pub fn parsed(bytes: &'a mut [u8], headers: Headers) -> Self {
+        Self { bytes, headers, verdict: Verdict::Pending }
     }
 }
 

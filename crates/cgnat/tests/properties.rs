@@ -33,13 +33,10 @@ fn config() -> Config {
 
 /// A frame, translated.
 fn send(nat: &mut Nat, side: Side, frame: &mut [u8], now: u64) -> Verdict {
-    match Frame::new(frame) {
-        Err(reason) => Verdict::Drop(reason),
-        Ok(frame) => {
-            let mut frames = [frame];
-            nat.process(side, &mut frames, now);
-            frames[0].verdict
-        }
+    {
+        let mut frames = [Frame::new(frame)];
+        nat.process(side, &mut frames, now);
+        frames[0].verdict
     }
 }
 

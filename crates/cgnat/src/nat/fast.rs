@@ -1,13 +1,15 @@
 //! The way of most packets, in bursts: what a packet will need is asked for while others are worked on.
 //!
-//! Three rounds over the burst: keys are hashed and buckets asked for; tags are matched and sessions asked for; sessions are verified
+//! Rounds over the burst: headers are asked for; they are parsed, keys are hashed and buckets asked for; tags are matched and sessions asked for; sessions are verified
 //! and packets rewritten. Two cache lines a packet, and up to 32 under way at once. What is not a plain packet of a steady session is
 //! left for the slow path.
 
 use super::Nat;
 use crate::cpu;
 use crate::event::What;
+use crate::headers::Headers;
 use crate::key::Key;
+use crate::reason::Reason;
 use crate::rewrite::{self, End};
 use crate::session::{NONE, Session, tick};
 use crate::verdict::{Forward, Frame, Side, Verdict};
@@ -25,13 +27,25 @@ impl Nat {
         let mut keys = [Key::default(); BURST];
         let mut hashes = [0u64; BURST];
         let mut indices = [NONE; BURST];
-        for (frame, key) in frames.iter().zip(&mut keys) {
-            let headers = &frame.headers;
-            *key = if UP {
-                Key::up(headers.source, headers.destination, headers.protocol, headers.realm)
-            } else {
-                Key::down(headers.source, headers.destination, headers.protocol)
-            };
+        for frame in frames.iter() {
+            cpu::prefetch(&*frame.bytes);
+        }
+        for (frame, key) in frames.iter_mut().zip(&mut keys) {
+            // From the registers into which it is parsed: loads that do not fit the stores before would wait for these.
+            if !frame.headers.are_known()
+                && let Some(headers) = Headers::plain(frame.bytes)
+            {
+                *key = key_of::<UP>(&headers);
+                frame.headers = headers;
+                continue;
+            }
+            if let Err(reason) = parse(frame) {
+                self.drops.count(reason);
+                frame.verdict = Verdict::Drop(reason);
+                // Nothing that the fast path takes.
+                frame.headers.special = Headers::OTHER;
+            }
+            *key = key_of::<UP>(&frame.headers);
         }
         self.hasher.hash_all(&keys[..count], &mut hashes[..count]);
         let table = self.table.view();
@@ -99,4 +113,20 @@ impl Nat {
             self.forwarded.down += done;
         }
     }
+}
+
+/// What a packet's session is found by.
+#[inline(always)]
+fn key_of<const UP: bool>(headers: &Headers) -> Key {
+    let Headers { source, destination, protocol, realm, .. } = *headers;
+    if UP { Key::up(source, destination, protocol, realm) } else { Key::down(source, destination, protocol) }
+}
+
+/// Parse a frame that is no plain one, unless it was parsed before.
+#[inline(never)]
+fn parse(frame: &mut Frame<'_>) -> Result<(), Reason> {
+    if !frame.headers.are_known() {
+        frame.headers = Headers::of(frame.bytes)?;
+    }
+    Ok(())
 }

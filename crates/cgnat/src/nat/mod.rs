@@ -169,7 +169,7 @@ impl Nat {
         Ok(nat)
     }
 
-    /// Translate a burst of frames that came in by one side. Each gets its verdict; drops are counted.
+    /// Translate a burst of frames that came in by one side; those are parsed that are not yet. Each gets its verdict; drops are counted.
     pub fn process(&mut self, side: Side, frames: &mut [Frame<'_>], now: u64) {
         for burst in frames.chunks_mut(BURST) {
             match side {

@@ -133,13 +133,10 @@ impl Player {
         let packet =
             Packet::parse(&filled(what, &self.vars)).unwrap_or_else(|error| panic!("{what}: {error}"));
         let mut bytes = packet.frame();
-        let verdict = match Frame::new(&mut bytes) {
-            Err(reason) => Verdict::Drop(reason),
-            Ok(frame) => {
-                let mut frames = [frame];
-                self.nat.process(side, &mut frames, self.now);
-                frames[0].verdict
-            }
+        let verdict = {
+            let mut frames = [Frame::new(&mut bytes)];
+            self.nat.process(side, &mut frames, self.now);
+            frames[0].verdict
         };
         match verdict {
             Verdict::Forward(forward) => {
