@@ -28,6 +28,8 @@ pub enum State {
     Free,
     /// It is over; its line is free when its timer comes.
     Ended,
+    /// No session: a mapping that was asked for.
+    Pinned,
     /// The inside sent a SYN.
     SynUp,
     /// The outside sent a SYN.
@@ -48,9 +50,10 @@ pub enum State {
 
 impl State {
     /// All of them, by number.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Free,
         Self::Ended,
+        Self::Pinned,
         Self::SynUp,
         Self::SynDown,
         Self::FinUp,

@@ -67,6 +67,9 @@ impl Nat {
 
 /// Whether nothing was seen of a session for `idle`. A packet that was stamped after `time` was read is no long time ago.
 fn is_over(session: &Session, idle: u32, time: Tick) -> bool {
+    if session.state == State::Pinned as u8 {
+        return false;
+    }
     let since = time.wrapping_sub(session.last_seen);
     since >= idle && since <= u32::MAX / 2
 }

@@ -43,14 +43,25 @@ impl Nat {
                 let subscriber = self.admit(flow.inside.address, flow.realm, now)?;
                 self.allows(subscriber)?;
                 let outside = self.take_endpoint(subscriber, flow, now)?;
-                let flags = if self.shares_mappings(flow.protocol) { Session::SHARED } else { 0 };
-                let opened = self.begin(flow, outside, subscriber, flags, None, now);
-                if opened.is_err() {
-                    self.pool.release_port(outside.address, outside.port, class(flow.protocol), now);
-                }
-                opened
+                self.open_with(flow, outside, subscriber, now)
             }
         }
+    }
+
+    /// Begin a session with an outside endpoint that was taken for it.
+    pub(crate) fn open_with(
+        &mut self,
+        flow: &Flow,
+        outside: Endpoint,
+        subscriber: u32,
+        now: u64,
+    ) -> Result<u32, Reason> {
+        let flags = if self.shares_mappings(flow.protocol) { Session::SHARED } else { 0 };
+        let opened = self.begin(flow, outside, subscriber, flags, None, now);
+        if opened.is_err() {
+            self.pool.release_port(outside.address, outside.port, class(flow.protocol), now);
+        }
+        opened
     }
 
     /// Begin a session, from either side, on a mapping that is there.
@@ -71,7 +82,7 @@ impl Nat {
     }
 
     /// Whether a subscriber may have one session more.
-    fn allows(&self, subscriber: u32) -> Result<(), Reason> {
+    pub(crate) fn allows(&self, subscriber: u32) -> Result<(), Reason> {
         if !self.sessions.has_room() {
             return Err(Reason::SessionsFull);
         }
@@ -119,7 +130,8 @@ impl Nat {
         let index = self.sessions.take(session).ok_or(Reason::SessionsFull)?;
         let [up, down] = self.session_hashes(&session);
         // The tables have room for what the sessions have room for, so none of these fails; if one did, nothing would be left.
-        let found = self.table.insert(up, index) && self.table.insert(down, index);
+        let pinned = flow.state == State::Pinned;
+        let found = pinned || self.table.insert(up, index) && self.table.insert(down, index);
         let mapped = flags & Session::SHARED == 0 || self.join_mapping(index, of);
         let now_tick = tick(now);
         let timed = self.wheel.push(index, now_tick, now_tick.wrapping_add(self.idle.of(&session)));
@@ -204,7 +216,7 @@ impl Nat {
     }
 
     /// The subscriber with this address and these tags, which begins to be one if it may.
-    fn admit(&mut self, inside: u32, realm: Realm, now: u64) -> Result<u32, Reason> {
+    pub(crate) fn admit(&mut self, inside: u32, realm: Realm, now: u64) -> Result<u32, Reason> {
         if let Some(number) = self.subscribers.find(&self.hasher, inside, realm) {
             return Ok(number);
         }

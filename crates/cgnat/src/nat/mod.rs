@@ -7,6 +7,7 @@ mod icmp;
 mod icmp_reply;
 mod lifecycle;
 mod mapping;
+mod pin;
 mod slow;
 mod syn_hold;
 mod tcp;
@@ -247,7 +248,7 @@ impl Nat {
         &self.pool
     }
 
-    /// All sessions, with their numbers.
+    /// All sessions, with their numbers; among them mappings that were asked for, with the state [`State::Pinned`].
     pub fn sessions(&self) -> impl Iterator<Item = (u32, &Session)> {
         self.sessions.alive()
     }

@@ -197,7 +197,9 @@ impl Nat {
         use super::mapping::Mapped;
         let mapped = self.mapped_outside(outside, carried).ok_or(Reason::NoMapping)?;
         let (inside, realm) = match mapped {
-            Mapped::Session(_) if self.filters(carried) => return Err(Reason::Filtered),
+            Mapped::Session(of) if self.filters(carried) && !self.is_pinned(of) => {
+                return Err(Reason::Filtered);
+            }
             Mapped::Session(of) => {
                 let session = self.sessions.at(of).ok_or(Reason::NoMapping)?;
                 (session.inside(), session.realm())
