@@ -15,9 +15,9 @@ CRATES = TOP / "crates"
 
 # From the bottom to the top: a crate may use those of the lines before its own.
 LAYERS = [
-    ["dpdk-sys", "nat-log", "outcome", "packet", "pcp", "timer"],
+    ["dpdk-sys", "outcome", "packet", "pcp", "timer"],
     ["cgnat", "dhcp", "dpdk", "protocol"],
-    ["engine", "models"],
+    ["engine", "models", "nat-log"],
     ["profile"],
     ["impair", "capture"],
     ["element", "run"],

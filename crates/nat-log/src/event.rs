@@ -331,7 +331,3 @@ impl Event {
         Some(Self { at_ms, what: flat.what()? })
     }
 }
-
-#[cfg(test)]
-#[path = "event_tests.rs"]
-pub(crate) mod event_tests;

@@ -1,5 +1,6 @@
-use super::*;
+use crate::event::*;
 use proptest::prelude::*;
+use std::net::Ipv4Addr;
 
 fn endpoint() -> impl Strategy<Value = Endpoint> {
     any::<(u32, u16)>().prop_map(|(address, port)| Endpoint { address: Ipv4Addr::from_bits(address), port })

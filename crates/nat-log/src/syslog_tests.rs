@@ -1,5 +1,5 @@
 use super::*;
-use crate::event::event_tests::event;
+use crate::event_tests::event;
 use crate::{Block, Session, Volume};
 use proptest::prelude::*;
 use std::net::Ipv4Addr;

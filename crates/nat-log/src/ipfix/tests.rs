@@ -1,5 +1,5 @@
 use super::*;
-use crate::event::event_tests::event;
+use crate::event_tests::event;
 use crate::{Block, Endpoint, Mapping, Quota, Session, Tags, Volume, What};
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -211,7 +211,7 @@ fn templates_come_again_after_the_interval_and_after_a_restart() {
     assert_eq!(say(&mut exporter, AT, 2), [2, 256]);
     assert_eq!(say(&mut exporter, AT + 59_999, 1), [256]);
     assert_eq!(say(&mut exporter, AT + 60_000, 1), [2, 256]);
-    assert_eq!(say(&mut exporter, AT + 119_999, 0), []);
+    assert!(say(&mut exporter, AT + 119_999, 0).is_empty());
     assert_eq!(say(&mut exporter, AT + 120_000, 0), [2]);
     exporter.restart();
     assert_eq!(say(&mut exporter, AT + 120_001, 1), [2, 256]);

@@ -1,0 +1,157 @@
+//! From the records of a NAT worker to events of the log.
+
+use crate::event::{Block, Endpoint, Event, Quota, Session, Tags, Volume, What};
+use crate::queue::Producer;
+use cgnat::event::{BlockRecord, SessionRecord};
+use cgnat::{Nat, Realm, Reason};
+use std::net::Ipv4Addr;
+
+/// One worker's records. It belongs to the worker, beside its [`Nat`].
+#[derive(Debug)]
+pub struct Source {
+    producer: Producer,
+    clock: Clock,
+    limits: Limits,
+    /// Of what the NAT says that it lost.
+    counted: u64,
+}
+
+/// What the NAT's time 0 is by the clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Clock {
+    /// Milliseconds since 1970-01-01 UTC.
+    pub zero_ms: u64,
+}
+
+/// What is said about a refusal.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    sessions: u32,
+    subscribers: u32,
+    fragments: u32,
+    sessions_of_one: u32,
+    ports_of_one: u32,
+}
+
+impl Source {
+    /// Of a NAT with this configuration.
+    pub fn new(producer: Producer, config: &cgnat::Config, clock: Clock) -> Self {
+        let bounded = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
+        let limits = Limits {
+            sessions: bounded(config.sessions),
+            subscribers: bounded(config.subscribers),
+            fragments: bounded(config.fragmented_packets),
+            sessions_of_one: config.sessions_per_subscriber,
+            ports_of_one: u32::from(config.ports_per_block) * u32::from(config.blocks_per_subscriber),
+        };
+        Self { producer, clock, limits, counted: 0 }
+    }
+
+    /// Hand over what the NAT recorded, and count what it had no room for. Neither waits nor allocates: called by the worker between
+    /// two bursts.
+    pub fn drain(&mut self, nat: &mut Nat) {
+        while let Some(event) = nat.pop_event() {
+            if let Some(event) = self.event(&event) {
+                self.producer.push(event);
+            }
+        }
+        self.producer.lose(nat.events_lost().saturating_sub(self.counted));
+        self.counted = nat.events_lost();
+    }
+
+    /// `None` for a refusal that is not for the want of anything.
+    fn event(&self, event: &cgnat::Event) -> Option<Event> {
+        let what = match event.what {
+            cgnat::What::SessionCreated(record) => What::SessionCreated(session(record)),
+            cgnat::What::SessionEnded(record, passed) => {
+                What::SessionDeleted(session(record), volume(passed))
+            }
+            cgnat::What::SessionInterim(record, passed) => {
+                What::SessionInterim(session(record), volume(passed))
+            }
+            cgnat::What::BlockAllocated(record) => What::BlockAllocated(block(record)),
+            cgnat::What::BlockReleased(record) => What::BlockReleased(block(record)),
+            cgnat::What::Refused(reason, inside, realm) => self.refusal(reason, inside, tags(realm))?,
+        };
+        Some(Event { at_ms: self.clock.zero_ms.saturating_add(event.at / 1_000_000), what })
+    }
+
+    fn refusal(&self, reason: Reason, inside: Ipv4Addr, tags: Tags) -> Option<What> {
+        let Limits { sessions, subscribers, fragments, sessions_of_one, ports_of_one } = self.limits;
+        Some(What::QuotaExceeded(match reason {
+            Reason::PoolExhausted => return Some(What::AddressesExhausted { pool: 0 }),
+            Reason::SessionsFull => Quota::Sessions { limit: sessions },
+            Reason::SubscribersFull => Quota::Subscribers { limit: subscribers },
+            Reason::SubscriberSessions => Quota::PerSubscriber { limit: sessions_of_one, inside, tags },
+            Reason::SubscriberPorts => Quota::PerSubscriber { limit: ports_of_one, inside, tags },
+            Reason::FragmentsFull => Quota::Fragments { limit: fragments, inside, tags },
+            _ => return None,
+        }))
+    }
+}
+
+/// A NAT keeps an outer and an inner id in twelve bits each.
+fn tags(realm: Realm) -> Tags {
+    Tags { outer: (realm >> 12 & 0xfff) as u16, inner: (realm & 0xfff) as u16 }
+}
+
+fn endpoint(endpoint: cgnat::Endpoint) -> Endpoint {
+    Endpoint { address: Ipv4Addr::from_bits(endpoint.address), port: endpoint.port }
+}
+
+fn session(record: SessionRecord) -> Session {
+    Session {
+        inside: endpoint(record.inside),
+        tags: tags(record.realm),
+        outside: endpoint(record.outside),
+        remote: endpoint(record.remote),
+        protocol: record.protocol,
+    }
+}
+
+fn block(record: BlockRecord) -> Block {
+    let (first, last) = record.ports;
+    Block { inside: record.inside, tags: tags(record.realm), outside: record.outside, first, last }
+}
+
+fn volume(passed: cgnat::event::Volume) -> Volume {
+    let cgnat::event::Volume { packets_up, bytes_up, packets_down, bytes_down } = passed;
+    Volume { packets_up, bytes_up, packets_down, bytes_down }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue;
+
+    #[test]
+    fn records_keep_their_meaning() {
+        let config = cgnat::Config { sessions: 9, sessions_per_subscriber: 5, ..cgnat::Config::default() };
+        let (producer, _consumer) = queue(4);
+        let source = Source::new(producer, &config, Clock { zero_ms: 1_700_000_000_000 });
+        let inside = Ipv4Addr::new(10, 0, 0, 7);
+        let realm = 100 << 12 | 7;
+        let tags = Tags { outer: 100, inner: 7 };
+        let event = |what| source.event(&cgnat::Event { at: 250_999_999, what });
+        let of = |last_of_address, port| {
+            cgnat::Endpoint::new(Ipv4Addr::new(10, 0, 0, last_of_address).to_bits(), port)
+        };
+        let record =
+            SessionRecord { inside: of(7, 1), realm, outside: of(8, 2), remote: of(9, 3), protocol: 17 };
+        let at = |last_of_address, port| Endpoint { address: Ipv4Addr::new(10, 0, 0, last_of_address), port };
+        let want = Session { inside: at(7, 1), tags, outside: at(8, 2), remote: at(9, 3), protocol: 17 };
+        let at_ms = 1_700_000_000_250;
+        assert_eq!(
+            event(cgnat::What::SessionCreated(record)),
+            Some(Event { at_ms, what: What::SessionCreated(want) })
+        );
+        let refused = |reason| event(cgnat::What::Refused(reason, inside, realm)).map(|event| event.what);
+        assert_eq!(refused(Reason::SessionsFull), Some(What::QuotaExceeded(Quota::Sessions { limit: 9 })));
+        assert_eq!(
+            refused(Reason::SubscriberSessions),
+            Some(What::QuotaExceeded(Quota::PerSubscriber { limit: 5, inside, tags }))
+        );
+        assert_eq!(refused(Reason::PoolExhausted), Some(What::AddressesExhausted { pool: 0 }));
+        assert_eq!(refused(Reason::Filtered), None);
+    }
+}
