@@ -37,9 +37,9 @@ impl Kind {
 
 /// A packet that an error quotes.
 #[derive(Debug, Clone, Copy)]
-struct Quote {
-    source: Endpoint,
-    destination: Endpoint,
+pub(crate) struct Quote {
+    pub(crate) source: Endpoint,
+    pub(crate) destination: Endpoint,
     protocol: u8,
     /// Where its IP header is, and what it carries.
     l3: usize,
@@ -48,7 +48,7 @@ struct Quote {
 
 impl Quote {
     /// The packet quoted in the message at `l4`, as far as `end`.
-    fn of(frame: &[u8], l4: usize, end: usize) -> Result<Self, Reason> {
+    pub(crate) fn of(frame: &[u8], l4: usize, end: usize) -> Result<Self, Reason> {
         let l3 = l4 + HEADER;
         let packet = frame.get(l3..end).ok_or(Reason::IcmpQuote)?;
         let header: &[u8; 20] = packet.first_chunk().ok_or(Reason::IcmpQuote)?;

@@ -177,7 +177,7 @@ impl Nat {
             line.idle_since = tick(now);
             if !line.has(Subscriber::QUEUED) {
                 line.flags |= Subscriber::QUEUED;
-                self.idle_subscribers.push_back(session.subscriber);
+                self.idle_subscribers.push_back((session.subscriber, tick(now)));
             }
         }
     }
@@ -250,7 +250,7 @@ impl Nat {
         // Until it has a session it is idle.
         if let Some(line) = self.subscribers.at_mut(number) {
             line.flags |= Subscriber::QUEUED;
-            self.idle_subscribers.push_back(number);
+            self.idle_subscribers.push_back((number, tick(now)));
         }
         Ok(number)
     }
@@ -358,13 +358,17 @@ impl Nat {
         /// A call's work is bounded.
         const LOOKS: usize = 64;
         for _ in 0..LOOKS {
-            let Some(number) = self.idle_subscribers.front().copied() else { return };
-            let Some(line) = self.subscribers.at(number).copied() else { return };
-            let idle = tick(now).wrapping_sub(line.idle_since);
-            if line.sessions == 0 && idle < self.idle.subscriber {
+            let Some((number, since)) = self.idle_subscribers.front().copied() else { return };
+            if tick(now).wrapping_sub(since) < self.idle.subscriber {
                 return;
             }
             self.idle_subscribers.pop_front();
+            let Some(line) = self.subscribers.at(number).copied() else { continue };
+            // It had sessions meanwhile: it waits again, at most as long as it did.
+            if line.sessions == 0 && tick(now).wrapping_sub(line.idle_since) < self.idle.subscriber {
+                self.idle_subscribers.push_back((number, line.idle_since));
+                continue;
+            }
             if line.sessions > 0 {
                 if let Some(line) = self.subscribers.at_mut(number) {
                     line.flags &= !Subscriber::QUEUED;

@@ -14,6 +14,7 @@ mod tcp;
 mod way;
 
 pub use fast::BURST;
+pub(crate) use icmp::Quote;
 
 use self::fragment::Fragments;
 use self::icmp_reply::Replies;
@@ -26,7 +27,7 @@ use crate::key::{Endpoint, Key};
 use crate::outbox::Outbox;
 use crate::pool::Pool;
 use crate::reason::{Drops, Reason};
-use crate::session::{Session, State, ticks};
+use crate::session::{Session, State, Tick, ticks};
 use crate::sessions::Sessions;
 use crate::subscriber::{Subscriber, Subscribers};
 use crate::table::Table;
@@ -106,8 +107,8 @@ pub struct Nat {
     pub(crate) wheel: Wheel,
     pub(crate) idle: Idle,
     pub(crate) subscribers: Subscribers,
-    /// Those without sessions, by the time at which that began.
-    pub(crate) idle_subscribers: VecDeque<u32>,
+    /// Those that had no session when they were put here, and since when.
+    pub(crate) idle_subscribers: VecDeque<(u32, Tick)>,
     pub(crate) pool: Pool,
     pub(crate) forwards: Vec<StaticForward>,
     pub(crate) fragments: Fragments,

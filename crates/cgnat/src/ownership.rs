@@ -1,0 +1,148 @@
+//! Which worker a packet is for: those from the inside by subscriber, those from the outside by who owns the port they go to. Both directions
+//! of a session meet on one worker, so nothing is shared.
+
+use crate::config::PoolAddress;
+use crate::hash::Hasher;
+use crate::headers::Headers;
+use crate::key::{Endpoint, Key, Realm};
+use crate::nat::Quote;
+use crate::verdict::Side;
+use packet::layers::protocol;
+
+#[derive(Debug, Clone, Copy)]
+struct Range {
+    address: u32,
+    first: u16,
+    last: u16,
+    worker: usize,
+}
+
+/// Who owns what, the same for all who ask.
+#[derive(Debug, Clone)]
+pub struct Ownership {
+    ranges: Vec<Range>,
+    workers: usize,
+    hasher: Hasher,
+}
+
+impl Ownership {
+    /// Of the pool of each worker. Where an address is split among workers, pieces of packets that name no port go to the first of them:
+    /// give whole addresses to workers wherever there are enough.
+    pub fn new(pools: &[Vec<PoolAddress>], seed: [u8; 32]) -> Self {
+        let mut ranges: Vec<Range> = Vec::new();
+        for (worker, pool) in pools.iter().enumerate() {
+            ranges.extend(pool.iter().map(|pool| Range {
+                address: pool.address.to_bits(),
+                first: *pool.ports.start(),
+                last: *pool.ports.end(),
+                worker,
+            }));
+        }
+        ranges.sort_by_key(|range| (range.address, range.first));
+        Self { ranges, workers: pools.len().max(1), hasher: Hasher::new(seed) }
+    }
+
+    /// The worker of a subscriber.
+    #[inline]
+    pub fn subscriber(&self, address: u32, realm: Realm) -> usize {
+        let hash = self.hasher.hash(Key::subscriber(address, realm)) >> 32;
+        ((hash * self.workers as u64) >> 32) as usize
+    }
+
+    /// The worker of an outside endpoint. `None`: it is nobody's.
+    #[inline]
+    pub fn outside(&self, endpoint: Endpoint) -> Option<usize> {
+        let after = self
+            .ranges
+            .partition_point(|range| (range.address, range.first) <= (endpoint.address, endpoint.port));
+        let range = self.ranges.get(after.checked_sub(1)?)?;
+        (range.address == endpoint.address && endpoint.port <= range.last).then_some(range.worker)
+    }
+
+    /// The worker of an outside address, by its first port.
+    fn address(&self, address: u32) -> Option<usize> {
+        let at = self.ranges.partition_point(|range| range.address < address);
+        self.ranges.get(at).filter(|range| range.address == address).map(|range| range.worker)
+    }
+
+    /// The worker of a packet. `None`: it goes to an address of nobody's.
+    #[inline]
+    pub fn worker(&self, side: Side, frame: &[u8], headers: &Headers) -> Option<usize> {
+        let Headers { source, destination, realm, .. } = *headers;
+        let quote = (headers.protocol == protocol::ICMP)
+            .then(|| Quote::of(frame, headers.l4.into(), headers.end.into()).ok())
+            .flatten()
+            .filter(|_| matches!(frame.get(usize::from(headers.l4)), Some(3 | 11 | 12)));
+        match (side, quote) {
+            // What an error quotes says whose it is: a router between may report it.
+            (Side::Inside, Some(quote)) => Some(self.subscriber(quote.destination.address, realm)),
+            (Side::Inside, None) => Some(self.subscriber(source.address, realm)),
+            (Side::Outside, Some(quote)) => self.outside(quote.source),
+            (Side::Outside, None) if headers.is(Headers::FRAGMENT) => self.address(destination.address),
+            // The identifier of an answer is its receiver's.
+            (Side::Outside, None) if headers.protocol == protocol::ICMP => {
+                self.outside(Endpoint::new(destination.address, source.port))
+            }
+            (Side::Outside, None) => self.outside(destination),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn ownership() -> Ownership {
+        let range = |last, ports| PoolAddress { address: Ipv4Addr::new(203, 0, 113, last), ports };
+        let pools = [vec![range(1, 1024..=9999), range(2, 1024..=65535)], vec![range(1, 10_000..=65535)]];
+        Ownership::new(&pools, [1; 32])
+    }
+
+    #[test]
+    fn endpoints_lead_to_their_owners() {
+        let ownership = ownership();
+        let at = |last: u32, port| ownership.outside(Endpoint::new(0xcb00_7100 + last, port));
+        assert_eq!([at(1, 1023), at(1, 1024), at(1, 9999)], [None, Some(0), Some(0)]);
+        assert_eq!(
+            [at(1, 10_000), at(1, 65535), at(2, 2000), at(3, 2000)],
+            [Some(1), Some(1), Some(0), None]
+        );
+    }
+
+    #[test]
+    fn subscribers_spread_and_stay() {
+        let ownership = ownership();
+        let first = (0..10_000).filter(|i| ownership.subscriber(0x0a00_0000 + i, 7) == 0).count();
+        assert!((4_700..5_300).contains(&first), "{first}");
+        assert_eq!(ownership.subscriber(1, 2), ownership.subscriber(1, 2));
+    }
+
+    #[test]
+    fn both_directions_and_their_errors_meet() {
+        use packet::frame::{Flow, Program};
+        use packet::signature::Signature;
+        let ownership = ownership();
+        let flow = Flow {
+            source_mac: [2; 6],
+            destination_mac: [4; 6],
+            source: ([198, 51, 100, 9], 53).into(),
+            destination: ([203, 0, 113, 1], 20_000).into(),
+        };
+        let mut frame = vec![0; 80];
+        let mark = Signature { stream: 1, sequence: 2, sent_ns: 3 };
+        let _written = Program::udp(&flow, 80).unwrap().write(&mut frame, 0, &mark);
+        let headers = Headers::of(&frame).unwrap();
+        assert_eq!(ownership.worker(Side::Outside, &frame, &headers), Some(1));
+        // An error from the outside quotes a packet from the owned endpoint.
+        let mut quoted = frame[14..].to_vec();
+        packet::ipv4::swap(&mut quoted, 0);
+        packet::udp::swap(&mut quoted, 20);
+        let mut error = frame.clone();
+        error.truncate(34);
+        error.extend([3, 3, 0, 0, 0, 0, 0, 0]);
+        error.extend(&quoted[..28]);
+        let headers = Headers { protocol: 1, end: error.len() as u16, ..headers };
+        assert_eq!(ownership.worker(Side::Outside, &error, &headers), Some(1));
+    }
+}
