@@ -88,6 +88,17 @@ fn an_event_is_a_line() {
     }
 }
 
+/// What an event takes, with the headers of UDP and IPv4: the volume of a log is reckoned by it.
+#[test]
+fn bytes_per_event() {
+    let tags = Tags::default();
+    let session = Session { inside: INSIDE, tags, outside: OUTSIDE, remote: REMOTE, protocol: 6 };
+    let block = Block { inside: INSIDE.address, tags, outside: OUTSIDE.address, first: 1024, last: 1535 };
+    assert_eq!(line(What::SessionCreated(session)).len() + 28, 217);
+    assert_eq!(line(What::SessionDeleted(session, Volume::default())).len() + 28, 267);
+    assert_eq!(line(What::BlockAllocated(block)).len() + 28, 169);
+}
+
 #[test]
 fn losses_are_a_line() {
     let mut formatter = formatter();
