@@ -112,6 +112,11 @@ impl Subscribers {
         })
     }
 
+    /// Ask for the bucket in which a subscriber is looked for.
+    pub(crate) fn prefetch(&self, hasher: &Hasher, inside: u32, realm: Realm) {
+        self.table.view().prefetch(hasher.hash(Key::subscriber(inside, realm)));
+    }
+
     /// Add one that is not there yet. `None`: there is no room.
     pub(crate) fn add(&mut self, hasher: &Hasher, subscriber: Subscriber) -> Option<u32> {
         let number = if self.free != NONE { self.free } else { self.fresh };

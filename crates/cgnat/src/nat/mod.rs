@@ -23,6 +23,7 @@ use crate::config::{Config, ConfigError, StaticForward};
 use crate::event::{Event, Events};
 use crate::expiry::Wheel;
 use crate::hash::Hasher;
+use crate::headers::Headers;
 use crate::key::{Endpoint, Key};
 use crate::outbox::Outbox;
 use crate::pool::Pool;
@@ -178,8 +179,25 @@ impl Nat {
                 Side::Inside => self.fast::<true>(burst, now),
                 Side::Outside => self.fast::<false>(burst, now),
             }
+            self.prefetch_slow(side, burst);
             for frame in burst.iter_mut().filter(|frame| frame.verdict == Verdict::Pending) {
                 frame.verdict = self.process_slow(side, frame, now);
+            }
+        }
+    }
+
+    /// Ask for what new flows of a burst look up first.
+    fn prefetch_slow(&self, side: Side, frames: &[Frame<'_>]) {
+        for frame in frames.iter().filter(|frame| frame.verdict == Verdict::Pending) {
+            let Headers { source, destination, protocol, realm, .. } = frame.headers;
+            match side {
+                Side::Inside => {
+                    self.mappings.view().prefetch(self.hasher.hash(Key::inside(source, protocol, realm)));
+                    self.subscribers.prefetch(&self.hasher, source.address, realm);
+                }
+                Side::Outside => {
+                    self.mappings.view().prefetch(self.hasher.hash(Key::outside(destination, protocol)));
+                }
             }
         }
     }
