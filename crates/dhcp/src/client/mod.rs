@@ -2,6 +2,10 @@
 //!
 //! [`Clients`] is given frames and the time, and gives frames and events. Each hardware address has the states of RFC
 //! 2131 figure 5. Times are nanoseconds of a clock that never goes back; a seed decides what is random.
+//!
+//! It does not answer ARP: who owns the set does so for the addresses it has, without which servers that send by their kernel
+//! (ISC's, when a lease is renewed) cannot reach it. Frames with a wrong UDP checksum are nobody's, also those of a kernel that
+//! left it to a virtual interface: there `ethtool -K IF tx off` helps.
 
 mod config;
 mod event;
