@@ -263,3 +263,58 @@ fn why_a_lease_ended() {
     assert!(!rig.watcher.poll(2000, &mut ended).unwrap());
     assert_eq!(told, [(1, Ended::Released), (2, Ended::Declined), (3, Ended::Expired)]);
 }
+
+/// A server that writes and cleans up while we read, without a pause: whenever we look, nothing is lost or repeated.
+#[test]
+fn a_server_that_cleans_up_all_the_time() {
+    let mut rig = Rig::new("leases", Format::Kea);
+    let path = rig.folder.path().to_path_buf();
+    let writer = std::thread::spawn(move || {
+        let at = |name: &str| path.join(name);
+        let text = |name: &str| fs::read_to_string(at(name)).unwrap_or_default();
+        for round in 0..200_u64 {
+            let mut file = OpenOptions::new().append(true).create(true).open(at("leases")).unwrap();
+            for line in 0..5 {
+                let number = round * 5 + line;
+                file.write_all(kea((number % 100) as u8 + 1, 10_000 + number).as_bytes()).unwrap();
+            }
+            fs::rename(at("leases"), at("leases.1")).unwrap();
+            fs::write(at("leases"), HEADER).unwrap();
+            let mut last = std::collections::BTreeMap::new();
+            let both = text("leases.2") + &text("leases.1");
+            for line in both.lines().filter(|line| !line.starts_with("address")) {
+                last.insert(line.split(',').next().unwrap(), line);
+            }
+            let lines: String = last.values().map(|line| format!("{line}\n")).collect();
+            fs::write(at("leases.output"), HEADER.to_string() + &lines).unwrap();
+            fs::rename(at("leases.output"), at("leases.completed")).unwrap();
+            let _first = fs::remove_file(at("leases.2"));
+            fs::remove_file(at("leases.1")).unwrap();
+            fs::rename(at("leases.completed"), at("leases.2")).unwrap();
+        }
+    });
+    let mut ends = std::collections::HashMap::new();
+    loop {
+        let done = writer.is_finished();
+        while rig
+            .watcher
+            .poll(0, |event| match event {
+                LeaseEvent::Granted(lease) => assert_eq!(ends.insert(lease.address, lease.expires), None),
+                LeaseEvent::Renewed(lease) => {
+                    let before = ends.insert(lease.address, lease.expires).unwrap();
+                    assert!(before < lease.expires, "{lease:?} after {before:?}");
+                }
+                LeaseEvent::Ended(..) => panic!("{event:?}"),
+            })
+            .unwrap()
+        {}
+        if done {
+            break;
+        }
+    }
+    writer.join().unwrap();
+    let expected =
+        (1..=100).map(|last| (std::net::Ipv4Addr::new(192, 0, 2, last), Some(10_899 + u64::from(last))));
+    assert_eq!(ends, expected.collect());
+    assert_eq!(rig.watcher.faults().count(), 0);
+}
