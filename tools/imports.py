@@ -21,7 +21,8 @@ LAYERS = [
     ["profile"],
     ["impair", "capture"],
     ["element", "run"],
-    ["device", "dataplane"],
+    ["device", "nat"],
+    ["dataplane"],
     ["sockets", "stream"],
     ["testbed", "netdynod"],
 ]

@@ -20,7 +20,7 @@ fn eal() -> &'static Eal {
 fn every_kind_builds_what_it_says() {
     let pool = Mempool::new(eal(), 1023, 2048).unwrap();
     let addrs = InterfaceAddrs::new([2; 6], Tags::NONE, &[], &[]);
-    let ports = [GraphPort { name: "a".into(), addrs }];
+    let ports = ["a", "b"].map(|name| GraphPort { name: name.into(), addrs: addrs.clone() });
     let folder = tempfile::tempdir().unwrap();
     for kind in kinds().kinds() {
         let mut options: Map<String, Value> = serde_json::from_str(kind.example).unwrap();

@@ -175,13 +175,9 @@ impl Nat {
     /// Translate a burst of frames that came in by one side; those are parsed that are not yet. Each gets its verdict; drops are counted.
     pub fn process(&mut self, side: Side, frames: &mut [Frame<'_>], now: u64) {
         for burst in frames.chunks_mut(BURST) {
-            match side {
-                Side::Inside => self.fast::<true>(burst, now),
-                Side::Outside => self.fast::<false>(burst, now),
-            }
-            self.prefetch_slow(side, burst);
+            self.process_steady(side, burst, now);
             for frame in burst.iter_mut().filter(|frame| frame.verdict == Verdict::Pending) {
-                frame.verdict = self.process_slow(side, frame, now);
+                self.process_pending(side, frame, now);
             }
         }
     }
@@ -200,6 +196,21 @@ impl Nat {
                 }
             }
         }
+    }
+
+    /// Of at most [`BURST`] frames, decide on the plain packets of steady sessions; the others stay [`Verdict::Pending`].
+    #[inline]
+    pub fn process_steady(&mut self, side: Side, frames: &mut [Frame<'_>], now: u64) {
+        match side {
+            Side::Inside => self.fast::<true>(frames, now),
+            Side::Outside => self.fast::<false>(frames, now),
+        }
+        self.prefetch_slow(side, frames);
+    }
+
+    /// Decide on a frame that is left.
+    pub fn process_pending(&mut self, side: Side, frame: &mut Frame<'_>, now: u64) {
+        frame.verdict = self.process_slow(side, frame, now);
     }
 
     fn process_slow(&mut self, side: Side, frame: &mut Frame<'_>, now: u64) -> Verdict {

@@ -18,5 +18,5 @@ use element::registry::{KINDS, Registry};
 
 /// The kinds of elements that graphs of this program can have.
 pub fn kinds() -> Registry {
-    Registry::new(&[KINDS, crate::impaired::KINDS])
+    Registry::new(&[KINDS, crate::impaired::KINDS, nat::KINDS])
 }

@@ -1,0 +1,62 @@
+//! The Ethernet header of a packet that goes on: new addresses, and the tags of the side that it goes to.
+
+use dpdk::Mbuf;
+use packet::Mac;
+use packet::ethernet::{self, TAG, Tags, kind};
+
+/// The tags that stand for a realm: none, one, or a service tag and another.
+fn tags(realm: u32) -> Tags {
+    let ids = [(realm >> 12 & 0xfff) as u16, (realm & 0xfff) as u16];
+    let used = if realm == 0 { 0 } else { 1 + usize::from(ids[1] != 0) };
+    Tags::vlans(&ids[..used]).unwrap_or(Tags::NONE)
+}
+
+/// Give the IP packet that begins at `l3` an Ethernet header. `false`: there is no room before it.
+#[inline]
+pub fn rewrite(mbuf: &mut Mbuf, l3: usize, realm: u32, (to, from): (Mac, Mac)) -> bool {
+    if realm == 0 && l3 == ethernet::LEN {
+        return write(mbuf.data_mut(), &Tags::NONE, (to, from));
+    }
+    let tags = tags(realm);
+    let wanted = ethernet::LEN + tags.bytes().len();
+    let moved = match wanted.checked_sub(l3) {
+        Some(more) => mbuf.prepend(more).is_some(),
+        None => mbuf.adjust(l3 - wanted),
+    };
+    moved && write(mbuf.data_mut(), &tags, (to, from))
+}
+
+#[inline]
+fn write(frame: &mut [u8], tags: &Tags, (to, from): (Mac, Mac)) -> bool {
+    const ADDRESSES: usize = 12;
+    let len = tags.bytes().len();
+    let Some(header) = frame.get_mut(..ADDRESSES + len + 2) else { return false };
+    header[..6].copy_from_slice(&to);
+    header[6..ADDRESSES].copy_from_slice(&from);
+    header[ADDRESSES..ADDRESSES + len].copy_from_slice(tags.bytes());
+    header[ADDRESSES + len..].copy_from_slice(&kind::IPV4.to_be_bytes());
+    true
+}
+
+const _: () = assert!(TAG * 2 + ethernet::LEN <= 64, "a header fits into any headroom");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_realm_is_its_tags() {
+        assert_eq!(tags(0), Tags::NONE);
+        assert_eq!(Some(tags(7 << 12)), Tags::vlans(&[7]));
+        assert_eq!(Some(tags(7 << 12 | 9)), Tags::vlans(&[7, 9]));
+    }
+
+    #[test]
+    fn addresses_tags_and_type_stand_before_the_packet() {
+        let mut frame = [0xee; 20];
+        assert!(write(&mut frame, &tags(7 << 12), ([1; 6], [2; 6])));
+        assert_eq!(frame[..18], [1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 0x81, 0, 0, 7, 8, 0]);
+        assert_eq!(frame[18..], [0xee; 2]);
+        assert!(!write(&mut frame[..13], &Tags::NONE, ([1; 6], [2; 6])));
+    }
+}
