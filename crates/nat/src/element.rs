@@ -5,7 +5,7 @@ use crate::next_hops::{GATEWAY, NextHops, UNKNOWN};
 use crate::options::Options;
 use ::element::interface_addr::{InterfaceAddrs, Wanted};
 use ::element::kind::ElementKind;
-use cgnat::{BURST, Config, ConfigError, Forward, Frame, Headers, Reason, Side, Verdict};
+use cgnat::{BURST, Config, ConfigError, Forward, Frame, Reason, Side, Verdict};
 use dpdk::{Batch, Mbuf, Mempool, MetaFlags};
 use engine::{About, Cx, Element};
 use packet::{Mac, ipv4};
@@ -100,7 +100,11 @@ impl Nat {
 
     fn side(&self, mbuf: &Mbuf) -> Option<Side> {
         let port = mbuf.meta()?.in_port;
-        [Side::Inside, Side::Outside].into_iter().zip(&self.ports).find(|(_, of)| of.number == port).map(|(s, _)| s)
+        [Side::Inside, Side::Outside]
+            .into_iter()
+            .zip(&self.ports)
+            .find(|(_, of)| of.number == port)
+            .map(|(s, _)| s)
     }
 
     /// Whether a packet is for the box itself, or is no IP.
@@ -121,21 +125,10 @@ impl Nat {
 
     /// Translate packets of one side, at most [`BURST`].
     fn translate(&mut self, side: Side, mbufs: &mut [Mbuf], now: u64, decisions: &mut [Decision]) {
-        let mut frames: [Frame<'_>; BURST] = std::array::from_fn(|_| Frame {
-            bytes: &mut [],
-            headers: Headers::default(),
-            verdict: Verdict::Pending,
-        });
-        let mut places = [0; BURST];
-        let mut count = 0;
-        for (place, (mbuf, decision)) in mbufs.iter_mut().zip(decisions.iter_mut()).enumerate() {
-            match Frame::new(mbuf.data_mut()) {
-                Ok(frame) => {
-                    (frames[count], places[count]) = (frame, place);
-                    count += 1;
-                }
-                Err(reason) => decision.verdict = Verdict::Drop(reason),
-            }
+        let count = mbufs.len().min(BURST);
+        let mut frames: [Frame<'_>; BURST] = std::array::from_fn(|_| Frame::new(&mut []));
+        for (frame, mbuf) in frames.iter_mut().zip(mbufs.iter_mut()) {
+            *frame = Frame::new(mbuf.data_mut());
         }
         let frames = &mut frames[..count];
         self.nat.process_steady(side, frames, now);
@@ -145,8 +138,8 @@ impl Nat {
             }
             self.nat.process_pending(side, frame, now);
         }
-        for (frame, place) in frames.iter().zip(places) {
-            decisions[place] = Decision { verdict: frame.verdict, l3: frame.headers.l3 };
+        for (frame, decision) in frames.iter().zip(decisions) {
+            *decision = Decision { verdict: frame.verdict, l3: frame.headers.l3 };
         }
     }
 

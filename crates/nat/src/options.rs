@@ -2,8 +2,8 @@
 
 use crate::element::{DROPS, Nat, OUTPUTS};
 use ::element::kind::{Build, ElementKind};
-use cgnat::config::{Filtering, PoolAddress, Prefix};
 use cgnat::Config;
+use cgnat::config::{Filtering, PoolAddress, Prefix};
 use engine::Element;
 use profile::{Address, Error};
 use protocol::problem::Problem;
