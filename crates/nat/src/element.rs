@@ -2,15 +2,15 @@
 
 use crate::link;
 use crate::next_hops::{GATEWAY, NextHops, UNKNOWN};
-use crate::options::Options;
 use ::element::interface_addr::{InterfaceAddrs, Wanted};
-use ::element::kind::ElementKind;
 use cgnat::{BURST, Config, ConfigError, Forward, Frame, Reason, Side, Verdict};
 use dpdk::{Batch, Mbuf, Mempool, MetaFlags};
 use engine::{About, Cx, Element};
 use packet::{Mac, ipv4};
 use std::net::{IpAddr, Ipv4Addr};
 
+/// What it is called.
+pub const KIND: &str = "nat";
 /// Its outputs; what is left in a batch goes to the first.
 pub const OUTPUTS: [&str; 4] = ["outside", "inside", "inside_local", "outside_local"];
 const INSIDE: usize = 1;
@@ -209,7 +209,7 @@ impl Nat {
 
 impl Element for Nat {
     fn about(&self) -> About {
-        About { kind: Options::KIND, takes: true, outputs: &OUTPUTS, drops: &DROPS, polled: true }
+        About { kind: KIND, takes: true, outputs: &OUTPUTS, drops: &DROPS, polled: true }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

@@ -1,6 +1,6 @@
 //! What a graph says of a NAT.
 
-use crate::element::{DROPS, Nat, OUTPUTS};
+use crate::element::{DROPS, KIND, Nat, OUTPUTS};
 use ::element::kind::{Build, ElementKind};
 use cgnat::Config;
 use cgnat::config::{Filtering, PoolAddress, Prefix};
@@ -123,7 +123,7 @@ impl Options {
 }
 
 impl ElementKind for Options {
-    const KIND: &'static str = "nat";
+    const KIND: &'static str = KIND;
     const DROPS: &'static [&'static str] = &DROPS;
     const REPLICABLE: bool = false;
     const EXAMPLE: &'static str =
