@@ -75,6 +75,8 @@ pub struct Nat {
     pool: Mempool,
     advanced: u64,
     asked: u64,
+    /// Fragments whose time was over, as far as they are counted here.
+    timeouts: u64,
 }
 
 /// Whether its parser found an IP header.
@@ -95,7 +97,7 @@ impl Nat {
         let outside = ports[1].addrs.bare();
         let proxied = InterfaceAddrs::new(outside.mac, outside.tags, &pooled, &[]);
         let (nat, hops) = (cgnat::Nat::new(config)?, NextHops::new(HOSTS));
-        Ok(Self { nat, ports, gateway, proxied, hops, pool, advanced: 0, asked: 0 })
+        Ok(Self { nat, ports, gateway, proxied, hops, pool, advanced: 0, asked: 0, timeouts: 0 })
     }
 
     fn side(&self, mbuf: &Mbuf) -> Option<Side> {
@@ -147,6 +149,10 @@ impl Nat {
     fn learn(&mut self, frame: &Frame<'_>, now: u64) {
         let Some(mac) = frame.bytes.get(6..12).and_then(|mac| Mac::try_from(mac).ok()) else { return };
         let headers = &frame.headers;
+        // What only pretends to be a subscriber takes no room.
+        if !self.nat.config().inside.iter().any(|prefix| prefix.has(headers.source.address)) {
+            return;
+        }
         if let Some(hop) = self.hops.learn(headers.source.address, headers.realm, mac) {
             // Who may be no subscriber gets nothing, as the packet's own verdict will say.
             let host = Ipv4Addr::from_bits(headers.source.address);
@@ -269,6 +275,10 @@ impl Element for Nat {
         if now.saturating_sub(self.advanced) >= TURN {
             self.nat.advance(now, BUDGET);
             self.advanced = now;
+            // They were held, and are dropped without a packet at hand.
+            let timeouts = self.nat.drops().of(Reason::FragmentTimeout);
+            cx.count(Reason::FragmentTimeout as usize, timeouts - self.timeouts);
+            self.timeouts = timeouts;
         }
         self.send_own(batch, cx);
         if !self.hops.has_gateway() && now.saturating_sub(self.asked) >= ASK {

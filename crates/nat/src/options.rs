@@ -109,6 +109,8 @@ impl Options {
             blocks_per_subscriber: self.blocks_per_subscriber,
             sessions_per_subscriber: self.sessions_per_subscriber,
             mss: self.mss,
+            // Nobody reads them here.
+            events: 0,
             ..Config::default()
         };
         if !self.subscribers.is_empty() {
