@@ -51,6 +51,12 @@ def test_names_are_resolved(tmp_path: Path) -> None:
         for identity in ("20260101-120000-x-0001", "20260102-120000-y-0002"):
             store.put(result(identity), tmp_path)
         assert store.resolve("latest") == "20260102-120000-y-0002"
+        # of two that began in the same second, the one that was begun last
+        same = result("20260102-120000-y-0001")
+        same.started = "20260102-120000-y-0002"
+        store.put(same, tmp_path)
+        assert store.resolve("latest") == same.id
+        store.delete(same.id)
         assert store.resolve("0001") == "20260101-120000-x-0001"
         for name in ("2026", "nothing"):
             with pytest.raises(Error) as wrong:

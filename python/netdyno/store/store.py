@@ -133,7 +133,7 @@ class Store:
         query = (
             "SELECT id, name, started, finished, state, valid, verdict, folder, owner, kind, finding, "
             "(SELECT count(*) FROM trials WHERE run = runs.id) FROM runs "
-            "ORDER BY started DESC, id DESC LIMIT ?"
+            "ORDER BY started DESC, rowid DESC LIMIT ?"  # ids of one second are in no order
         )
         with self._told(), closing(self._db.execute(query, (-1 if limit is None else limit,))) as found:
             return [
