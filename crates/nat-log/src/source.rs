@@ -6,10 +6,10 @@ use cgnat::event::{BlockRecord, SessionRecord};
 use cgnat::{Nat, Realm, Reason};
 use std::net::Ipv4Addr;
 
-/// One worker's records. It belongs to the worker, beside its [`Nat`].
+/// One worker's records, for as many collectors as there are queues. It belongs to the worker, beside its [`Nat`].
 #[derive(Debug)]
 pub struct Source {
-    producer: Producer,
+    queues: Vec<Producer>,
     clock: Clock,
     limits: Limits,
     /// Of what the NAT says that it lost.
@@ -34,8 +34,8 @@ struct Limits {
 }
 
 impl Source {
-    /// Of a NAT with this configuration.
-    pub fn new(producer: Producer, config: &cgnat::Config, clock: Clock) -> Self {
+    /// Of a NAT with this configuration. Each queue gets all records.
+    pub fn new(queues: Vec<Producer>, config: &cgnat::Config, clock: Clock) -> Self {
         let bounded = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
         let limits = Limits {
             sessions: bounded(config.sessions),
@@ -44,19 +44,31 @@ impl Source {
             sessions_of_one: config.sessions_per_subscriber,
             ports_of_one: u32::from(config.ports_per_block) * u32::from(config.blocks_per_subscriber),
         };
-        Self { producer, clock, limits, counted: 0 }
+        Self { queues, clock, limits, counted: 0 }
     }
 
-    /// Hand over what the NAT recorded, and count what it had no room for. Neither waits nor allocates: called by the worker between
-    /// two bursts.
-    pub fn drain(&mut self, nat: &mut Nat) {
-        while let Some(event) = nat.pop_event() {
+    /// Say anew what the NAT's time 0 is: the two clocks drift apart, and the system's may be set.
+    pub fn set_clock(&mut self, clock: Clock) {
+        self.clock = clock;
+    }
+
+    /// Hand over what the NAT recorded, `most` records at most, and count what it had no room for. Whether there may be more. Neither
+    /// waits nor allocates: called by the worker between two bursts.
+    pub fn drain(&mut self, nat: &mut Nat, most: usize) -> bool {
+        let mut more = true;
+        for _ in 0..most {
+            let Some(event) = nat.pop_event() else {
+                more = false;
+                break;
+            };
             if let Some(event) = self.event(&event) {
-                self.producer.push(event);
+                self.queues.iter_mut().for_each(|queue| _ = queue.push(event));
             }
         }
-        self.producer.lose(nat.events_lost().saturating_sub(self.counted));
-        self.counted = nat.events_lost();
+        let lost = nat.events_lost().saturating_sub(self.counted);
+        self.queues.iter_mut().for_each(|queue| queue.lose(lost));
+        self.counted += lost;
+        more
     }
 
     /// `None` for a refusal that is not for the want of anything.
@@ -128,7 +140,7 @@ mod tests {
     fn records_keep_their_meaning() {
         let config = cgnat::Config { sessions: 9, sessions_per_subscriber: 5, ..cgnat::Config::default() };
         let (producer, _consumer) = queue(4);
-        let source = Source::new(producer, &config, Clock { zero_ms: 1_700_000_000_000 });
+        let source = Source::new(vec![producer], &config, Clock { zero_ms: 1_700_000_000_000 });
         let inside = Ipv4Addr::new(10, 0, 0, 7);
         let realm = 100 << 12 | 7;
         let tags = Tags { outer: 100, inner: 7 };

@@ -46,19 +46,20 @@ fn a_session_and_its_port_block_come_and_go() {
     let (producer, consumer) = queue(64);
     let formatter = syslog::Formatter::new(syslog::Config::default()).expect("a configuration");
     let mut logger = Logger::new(formatter, sender, vec![consumer]);
-    let mut source = Source::new(producer, &config, Clock { zero_ms: 1_700_000_000_000 });
+    let mut source = Source::new(vec![producer], &config, Clock { zero_ms: 1_700_000_000_000 });
     let mut nat = Nat::new(config).expect("a NAT");
 
     let mut bytes = frame(SocketAddr::from(([10, 0, 0, 7], 40_000)));
     let mut frames = [Frame::new(&mut bytes)];
     nat.process(Side::Inside, &mut frames, SECOND);
     assert!(matches!(frames[0].verdict, Verdict::Forward(_)), "{:?}", frames[0].verdict);
-    source.drain(&mut nat);
+    // A budget that is used up says that there may be more.
+    assert!(source.drain(&mut nat, 1) && !source.drain(&mut nat, 2));
     logger.turn(0);
     for second in 2..2000 {
         while nat.advance(second * SECOND, 64) {}
     }
-    source.drain(&mut nat);
+    assert!(!source.drain(&mut nat, 100));
     drop(source);
     logger.turn(0);
     assert!(logger.is_over());
