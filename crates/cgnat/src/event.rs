@@ -71,18 +71,25 @@ pub struct Event {
     pub what: What,
 }
 
+/// A second, ns.
+const SECOND: u64 = 1_000_000_000;
+/// Refusals of a second that are told; who is refused asks again and again, and would take the room of what must be told.
+const REFUSALS: u32 = 100;
+
 /// A bounded queue. What does not fit is counted, not waited for.
 #[derive(Debug)]
 pub struct Events {
     queue: VecDeque<Event>,
     capacity: usize,
     lost: u64,
+    /// A second, and refusals of it that were told.
+    refusals: (u64, u32),
 }
 
 impl Events {
     /// Room for so many.
     pub fn new(capacity: usize) -> Self {
-        Self { queue: VecDeque::with_capacity(capacity), capacity, lost: 0 }
+        Self { queue: VecDeque::with_capacity(capacity), capacity, lost: 0, refusals: (0, 0) }
     }
 
     /// Add one at the end.
@@ -95,6 +102,18 @@ impl Events {
         }
     }
 
+    /// Add a refusal, unless enough of this second were told: how many there were the counters of drops say.
+    pub fn push_refusal(&mut self, at: u64, what: What) {
+        let second = at / SECOND;
+        if self.refusals.0 != second {
+            self.refusals = (second, 0);
+        }
+        if self.refusals.1 < REFUSALS {
+            self.refusals.1 += 1;
+            self.push(at, what);
+        }
+    }
+
     /// Take the first.
     pub fn pop(&mut self) -> Option<Event> {
         self.queue.pop_front()
@@ -103,5 +122,31 @@ impl Events {
     /// How many did not fit.
     pub fn lost(&self) -> u64 {
         self.lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Reason;
+
+    #[test]
+    fn refusals_leave_room_for_what_must_be_told() {
+        let mut events = Events::new(150);
+        let refused = What::Refused(Reason::PoolExhausted, Ipv4Addr::LOCALHOST, 0);
+        for at in 0..1_000 {
+            events.push_refusal(SECOND + at, refused);
+        }
+        let block = BlockRecord {
+            inside: Ipv4Addr::LOCALHOST,
+            realm: 0,
+            outside: Ipv4Addr::LOCALHOST,
+            ports: (1, 2),
+        };
+        events.push(SECOND + 1_000, What::BlockAllocated(block));
+        events.push_refusal(2 * SECOND, refused);
+        let told: Vec<What> = std::iter::from_fn(|| events.pop()).map(|event| event.what).collect();
+        assert_eq!((told.len(), events.lost()), (102, 0));
+        assert_eq!((told[100], told[101]), (What::BlockAllocated(block), refused));
     }
 }

@@ -10,6 +10,7 @@
 //! endpoint that stands for an inside one, and lives as long as its sessions; a *subscriber* is a private address with its VLAN tags,
 //! and has *port blocks* of one outside address.
 
+pub mod binding;
 pub mod config;
 mod cpu;
 pub mod event;
@@ -30,6 +31,7 @@ pub mod subscriber;
 mod table;
 mod verdict;
 
+pub use binding::{Binding, Bindings, Hop, Mac, Source};
 pub use config::{Config, ConfigError};
 pub use cpu::prefetch;
 pub use event::{Event, What};

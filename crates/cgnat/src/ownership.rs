@@ -1,13 +1,14 @@
 //! Which worker a packet is for: those from the inside by subscriber, those from the outside by who owns the port they go to. Both directions
 //! of a session meet on one worker, so nothing is shared.
 
-use crate::config::PoolAddress;
+use crate::config::{PoolAddress, StaticForward};
 use crate::hash::Hasher;
 use crate::headers::Headers;
 use crate::key::{Endpoint, Key, Realm};
 use crate::nat::Quote;
 use crate::verdict::Side;
 use packet::layers::protocol;
+use std::collections::HashMap;
 
 #[derive(Debug, Clone, Copy)]
 struct Range {
@@ -23,6 +24,8 @@ pub struct Ownership {
     ranges: Vec<Range>,
     workers: usize,
     hasher: Hasher,
+    /// Subscribers that are elsewhere than their hash says.
+    pinned: HashMap<(u32, Realm), usize>,
 }
 
 impl Ownership {
@@ -39,12 +42,30 @@ impl Ownership {
             }));
         }
         ranges.sort_by_key(|range| (range.address, range.first));
-        Self { ranges, workers: pools.len().max(1), hasher: Hasher::new(seed) }
+        Self { ranges, workers: pools.len().max(1), hasher: Hasher::new(seed), pinned: HashMap::new() }
+    }
+
+    /// Who is reached from the outside by a static forward is with the worker that has the forward's endpoint. The forward
+    /// that cannot be: its subscriber is with another worker, by another forward, or its address is nobody's.
+    pub fn pin(&mut self, forwards: &[StaticForward]) -> Result<(), StaticForward> {
+        for forward in forwards {
+            let worker = self.endpoint(forward.outside_endpoint()).ok_or(*forward)?;
+            let subscriber = (forward.inside_endpoint().address, forward.realm);
+            if *self.pinned.entry(subscriber).or_insert(worker) != worker {
+                return Err(*forward);
+            }
+        }
+        Ok(())
     }
 
     /// The worker of a subscriber.
     #[inline]
     pub fn subscriber(&self, address: u32, realm: Realm) -> usize {
+        if !self.pinned.is_empty()
+            && let Some(worker) = self.pinned.get(&(address, realm))
+        {
+            return *worker;
+        }
         let hash = self.hasher.hash(Key::subscriber(address, realm)) >> 32;
         ((hash * self.workers as u64) >> 32) as usize
     }
@@ -57,6 +78,11 @@ impl Ownership {
             .partition_point(|range| (range.address, range.first) <= (endpoint.address, endpoint.port));
         let range = self.ranges.get(after.checked_sub(1)?)?;
         (range.address == endpoint.address && endpoint.port <= range.last).then_some(range.worker)
+    }
+
+    /// The worker that has an outside endpoint; ports that clients do not use are with the address.
+    pub fn endpoint(&self, endpoint: Endpoint) -> Option<usize> {
+        self.outside(endpoint).or_else(|| self.address(endpoint.address))
     }
 
     /// The worker of an outside address, by its first port.
@@ -83,7 +109,7 @@ impl Ownership {
             (Side::Outside, None) if headers.protocol == protocol::ICMP => {
                 self.outside(Endpoint::new(destination.address, source.port))
             }
-            (Side::Outside, None) => self.outside(destination),
+            (Side::Outside, None) => self.endpoint(destination),
         }
     }
 }
@@ -108,6 +134,27 @@ mod tests {
             [at(1, 10_000), at(1, 65535), at(2, 2000), at(3, 2000)],
             [Some(1), Some(1), Some(0), None]
         );
+    }
+
+    #[test]
+    fn who_has_a_static_forward_is_with_its_endpoint() {
+        let mut ownership = ownership();
+        let forward = |outside: (u8, u16), inside| StaticForward {
+            protocol: 6,
+            outside: (Ipv4Addr::new(203, 0, 113, outside.0), outside.1),
+            inside: (Ipv4Addr::new(10, 0, 0, inside), 80),
+            realm: 0,
+        };
+        for inside in 1..20 {
+            // A port below those of clients is with the address, whose first ports are worker 0's.
+            ownership.pin(&[forward((1, 80), inside), forward((1, 20_000), inside + 100)]).unwrap();
+            assert_eq!(ownership.subscriber(0x0a00_0000 + u32::from(inside), 0), 0);
+            assert_eq!(ownership.subscriber(0x0a00_0064 + u32::from(inside), 0), 1);
+        }
+        assert_eq!(ownership.endpoint(Endpoint::new(0xcb00_7101, 80)), Some(0));
+        let elsewhere = forward((1, 20_001), 1);
+        assert_eq!(ownership.pin(&[elsewhere]), Err(elsewhere));
+        assert!(ownership.pin(&[forward((9, 80), 1)]).is_err(), "nobody's address");
     }
 
     #[test]

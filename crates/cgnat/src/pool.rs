@@ -13,6 +13,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// TCP, UDP and ICMP number their ports apart.
 pub const CLASSES: usize = 3;
 const KINDS: usize = 3;
+/// The first port that clients use (RFC 4787 section 4.2.1).
+const FIRST: u16 = 1024;
 const USED: usize = 0;
 const RESTING: usize = 1;
 const RESTED: usize = 2;
@@ -40,6 +42,8 @@ struct Block {
 struct Address {
     address: u32,
     first_port: u16,
+    /// The ports that this worker has of it.
+    ports: (u16, u16),
     /// Its first block, and how many it has.
     block: u32,
     blocks: u32,
@@ -72,6 +76,8 @@ pub struct Pool {
     words: usize,
     size: u32,
     period_ns: u64,
+    /// Blocks of all addresses, and those of them that nobody has.
+    totals: (u64, u64),
 }
 
 impl Pool {
@@ -79,7 +85,7 @@ impl Pool {
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
         let size = u32::from(config.ports_per_block);
         let mut addresses = Vec::with_capacity(config.pool.len());
-        let mut block = 0;
+        let (mut block, mut total) = (0, 0);
         for pool in &config.pool {
             // Blocks begin at an even port, so that parity within a block is that of the port.
             let first = u32::from(*pool.ports.start()).next_multiple_of(2);
@@ -88,7 +94,9 @@ impl Pool {
                 return Err(ConfigError::NoBlock(pool.address));
             }
             let address = pool.address.to_bits();
-            addresses.push(Address { address, first_port: first as u16, block, blocks, free: blocks });
+            let ports = (*pool.ports.start(), *pool.ports.end());
+            addresses.push(Address { address, first_port: first as u16, ports, block, blocks, free: blocks });
+            total += u64::from(blocks);
             // The next address begins at a whole word of `taken`.
             block += blocks.next_multiple_of(64);
         }
@@ -105,6 +113,7 @@ impl Pool {
             words,
             size,
             period_ns: config.timeouts.port_quarantine,
+            totals: (total, total),
         })
     }
 
@@ -115,9 +124,7 @@ impl Pool {
 
     /// How many blocks, and how many of them nobody has.
     pub fn blocks(&self) -> (u64, u64) {
-        self.addresses.iter().fold((0, 0), |(all, free), address| {
-            (all + u64::from(address.blocks), free + u64::from(address.free))
-        })
+        self.totals
     }
 
     /// Whether an address is one of the pool.
@@ -125,6 +132,17 @@ impl Pool {
     pub fn has(&self, address: u32) -> bool {
         let found = self.sorted.partition_point(|at| self.addresses[*at as usize].address < address);
         self.sorted.get(found).is_some_and(|at| self.addresses[*at as usize].address == address)
+    }
+
+    /// Whether what goes to an endpoint of the pool is for this worker: another one may have other ports of the address. Ports
+    /// that clients do not use, and packets without any, are for who has the first of the others.
+    pub fn is_here(&self, to: Endpoint) -> bool {
+        let found = self.sorted.partition_point(|at| self.addresses[*at as usize].address < to.address);
+        let its = self.sorted[found..].iter().map(|at| &self.addresses[*at as usize]);
+        its.take_while(|this| this.address == to.address).any(|this| {
+            let low = to.port < FIRST && this.ports.0 <= FIRST;
+            low || (this.ports.0..=this.ports.1).contains(&to.port)
+        })
     }
 
     /// The address of this number.
@@ -160,6 +178,7 @@ impl Pool {
         let bit = pick(count, random, |word| !taken[word] & within(word))?;
         taken[bit / 64] |= 1 << (bit % 64);
         address.free -= 1;
+        self.totals.1 -= 1;
         Some(address.block + bit as u32)
     }
 
@@ -188,7 +207,9 @@ impl Pool {
         let Some(address) = self.addresses.get_mut(number as usize) else { return };
         if let Some(word) = self.taken.get_mut().get_mut(block as usize / 64) {
             let bit = 1 << (block % 64);
-            address.free += u32::from(*word & bit != 0);
+            let given_back = u32::from(*word & bit != 0);
+            address.free += given_back;
+            self.totals.1 += u64::from(given_back);
             *word &= !bit;
         }
     }
@@ -352,6 +373,9 @@ mod tests {
             (ONE, None, None)
         );
         assert!(pool.has(ONE) && !pool.has(ONE + 2) && !pool.has(0));
+        let here = |port| pool.is_here(Endpoint::new(ONE, port));
+        assert_eq!([80, 1024, 1025, 1300, 1301].map(here), [false, false, true, true, false]);
+        assert!(!pool.is_here(Endpoint::new(ONE + 2, 1100)));
         for index in 0..8 {
             let (number, block) = pool.fixed_block(index).unwrap();
             let (address, (first, _)) = pool.ports(number, block);

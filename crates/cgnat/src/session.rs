@@ -63,6 +63,23 @@ impl State {
         Self::Established,
         Self::Open,
     ];
+    /// The name in listings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Ended => "ended",
+            Self::Pinned => "mapping",
+            Self::SynUp => "syn-up",
+            Self::SynDown => "syn-down",
+            Self::FinUp => "fin-up",
+            Self::FinDown => "fin-down",
+            Self::FinBoth => "fin-both",
+            Self::Reset => "reset",
+            Self::Established => "established",
+            Self::Open => "open",
+        }
+    }
+
     /// Packets of sessions in a state from here on need no look at the state.
     const STEADY: u8 = Self::Established as u8;
 }
@@ -185,6 +202,13 @@ impl Session {
     /// Packets and bytes from the outside since it began or was reported.
     pub fn down(&self) -> Traffic {
         self.down
+    }
+
+    /// For how long no packet of it came, in ns, to 1 ms.
+    pub fn idle(&self, now: u64) -> u64 {
+        let idle = tick(now).wrapping_sub(self.last_seen);
+        // A packet that was stamped after `now` was read is no long time ago.
+        if idle > u32::MAX / 2 { 0 } else { u64::from(idle) << 20 }
     }
 
     #[inline]

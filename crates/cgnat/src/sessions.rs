@@ -48,6 +48,11 @@ impl Sessions {
         self.lines.get_mut().get_mut(index as usize)
     }
 
+    /// How many lines were ever used.
+    pub fn used(&self) -> u32 {
+        self.fresh
+    }
+
     /// Whether a line is free.
     pub fn has_room(&self) -> bool {
         self.free != NONE || (self.fresh as usize) < self.lines.get().len()
@@ -76,10 +81,14 @@ impl Sessions {
 
     /// Sessions that are not over, with their numbers.
     pub fn alive(&self) -> impl Iterator<Item = (u32, &Session)> {
-        self.lines.get()[..self.fresh as usize]
-            .iter()
-            .enumerate()
-            .filter(|(_, session)| session.is_alive())
-            .map(|(index, session)| (index as u32, session))
+        self.alive_from(0, self.fresh).0
+    }
+
+    /// Of `lines` lines from number `from` on, the sessions that are not over; and the line to go on from, if there are more.
+    pub fn alive_from(&self, from: u32, lines: u32) -> (impl Iterator<Item = (u32, &Session)>, Option<u32>) {
+        let end = from.saturating_add(lines).min(self.fresh);
+        let page = self.lines.get().get(from as usize..end as usize).unwrap_or(&[]);
+        let alive = page.iter().zip(from..).filter(|(session, _)| session.is_alive());
+        (alive.map(|(session, number)| (number, session)), (end < self.fresh).then_some(end))
     }
 }

@@ -142,7 +142,18 @@ impl Subscribers {
 
     /// All of them, with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Subscriber)> {
-        let used = self.lines.get()[..self.fresh as usize].iter().enumerate();
-        used.filter(|(_, line)| line.has(Subscriber::TAKEN)).map(|(number, line)| (number as u32, line))
+        self.iter_from(0, self.fresh).0
+    }
+
+    /// Those in `lines` lines from number `from` on; and the line to go on from, if there are more.
+    pub fn iter_from(
+        &self,
+        from: u32,
+        lines: u32,
+    ) -> (impl Iterator<Item = (u32, &Subscriber)>, Option<u32>) {
+        let end = from.saturating_add(lines).min(self.fresh);
+        let page = self.lines.get().get(from as usize..end as usize).unwrap_or(&[]);
+        let taken = page.iter().zip(from..).filter(|(line, _)| line.has(Subscriber::TAKEN));
+        (taken.map(|(line, number)| (number, line)), (end < self.fresh).then_some(end))
     }
 }

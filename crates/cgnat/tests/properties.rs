@@ -332,3 +332,30 @@ fn expiry_is_done_in_portions() {
     }
     assert_eq!(nat.session_count(), 0);
 }
+
+/// Who is gone leaves no session behind, and the others keep theirs.
+#[test]
+fn the_sessions_of_those_who_are_gone_end() {
+    let config = Config { sessions: 10_000, sessions_per_subscriber: 100, ..config() };
+    let mut nat = Nat::new(config).unwrap();
+    for subscriber in 0..4u32 {
+        let inside = 0x0a00_0002 + subscriber;
+        nat.set_hops(inside.into(), 0, 1, 10 + subscriber as u16, SECOND).unwrap();
+        for port in 0..50 {
+            let frame = &mut udp(Endpoint::new(inside, 4_000 + port), Endpoint::new(REMOTE, 53), 0);
+            assert!(matches!(send(&mut nat, Side::Inside, frame, SECOND), Verdict::Forward(_)));
+        }
+    }
+    nat.end_hop(11);
+    nat.end_hop(13);
+    assert!(nat.advance(SECOND, 1), "a few lines at a time");
+    assert_eq!(nat.pop_ended_hop(), None);
+    while nat.advance(SECOND, 1) {}
+    let mut done: Vec<u16> = std::iter::from_fn(|| nat.pop_ended_hop()).collect();
+    done.sort_unstable();
+    assert_eq!((done, nat.session_count()), (vec![11, 13], 100));
+    let left = |nat: &Nat, of: u32| nat.sessions().filter(|(_, one)| one.inside().address == of).count();
+    assert_eq!([0, 1, 2, 3].map(|i| left(&nat, 0x0a00_0002 + i)), [50, 0, 50, 0]);
+    // what began while it was looked for lies behind, or before
+    assert!(!nat.advance(SECOND, 1));
+}

@@ -105,7 +105,7 @@ impl Nat {
     ) -> Result<u32, Reason> {
         let (l3_delta, l4_delta) = rewrite::deltas(flow.inside, outside, flow.protocol);
         let hops = self.subscribers.at(subscriber).map_or((HOP, HOP), |line| (line.up_hop, line.down_hop));
-        let hairpin = if self.pool.has(flow.remote.address) { Session::HAIRPIN } else { 0 };
+        let hairpin = if self.pool.is_here(flow.remote) { Session::HAIRPIN } else { 0 };
         let session = Session {
             inside: flow.inside.address,
             remote: flow.remote.address,
@@ -182,23 +182,6 @@ impl Nat {
         }
     }
 
-    /// End all sessions of a subscriber, such as when its lease is over. How many there were.
-    pub fn end_subscriber(&mut self, inside: Ipv4Addr, realm: Realm, now: u64) -> usize {
-        let Some(subscriber) = self.subscribers.find(&self.hasher, inside.to_bits(), realm) else { return 0 };
-        let mut ended = 0;
-        for index in 0..self.sessions.get().len() as u32 {
-            let its = |session: &Session| session.is_alive() && session.subscriber == subscriber;
-            if self.subscribers.at(subscriber).is_none_or(|line| line.sessions == 0) {
-                break;
-            }
-            if self.sessions.at(index).is_some_and(its) {
-                self.end(index, now);
-                ended += 1;
-            }
-        }
-        ended
-    }
-
     /// By which next hops a subscriber is reached, and reaches the world; sessions that begin from now on use them.
     pub fn set_hops(
         &mut self,
@@ -213,6 +196,14 @@ impl Nat {
             (line.up_hop, line.down_hop) = (up, down);
         }
         Ok(())
+    }
+
+    /// A subscriber is reached by no next hop that is known, until [`Nat::set_hops`] says another.
+    pub fn forget_hops(&mut self, inside: Ipv4Addr, realm: Realm) {
+        let found = self.subscribers.find(&self.hasher, inside.to_bits(), realm);
+        if let Some(line) = found.and_then(|number| self.subscribers.at_mut(number)) {
+            (line.up_hop, line.down_hop) = (HOP, HOP);
+        }
     }
 
     /// The subscriber with this address and these tags, which begins to be one if it may.

@@ -157,11 +157,13 @@ impl Nat {
 }
 
 impl crate::config::StaticForward {
-    pub(crate) fn inside_endpoint(&self) -> Endpoint {
+    /// Where it leads to.
+    pub fn inside_endpoint(&self) -> Endpoint {
         Endpoint::new(self.inside.0.to_bits(), self.inside.1)
     }
 
-    pub(crate) fn outside_endpoint(&self) -> Endpoint {
+    /// Where it is reached.
+    pub fn outside_endpoint(&self) -> Endpoint {
         Endpoint::new(self.outside.0.to_bits(), self.outside.1)
     }
 }

@@ -1,5 +1,6 @@
 //! One worker's NAT: everything it knows, and nothing that it shares.
 
+mod ending;
 mod expire;
 mod fast;
 mod fragment;
@@ -7,6 +8,7 @@ mod icmp;
 mod icmp_reply;
 mod lifecycle;
 mod mapping;
+mod pages;
 mod pin;
 mod slow;
 mod syn_hold;
@@ -16,6 +18,7 @@ mod way;
 pub use fast::BURST;
 pub(crate) use icmp::Quote;
 
+use self::ending::Endings;
 use self::fragment::Fragments;
 use self::icmp_reply::Replies;
 use self::syn_hold::SynHold;
@@ -35,6 +38,9 @@ use crate::table::Table;
 use crate::verdict::{Forward, Frame, Side, Stop, Verdict};
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
+
+/// Lines that are looked at for sessions to end, for each session that is looked at for its time: they lie in a row.
+const LINES: usize = 8;
 
 /// What was forwarded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -112,6 +118,7 @@ pub struct Nat {
     pub(crate) idle_subscribers: VecDeque<(u32, Tick)>,
     pub(crate) pool: Pool,
     pub(crate) forwards: Vec<StaticForward>,
+    pub(crate) endings: Endings,
     pub(crate) fragments: Fragments,
     pub(crate) syns: SynHold,
     pub(crate) replies: Replies,
@@ -153,6 +160,7 @@ impl Nat {
             wheel: Wheel::new(config.sessions)?,
             subscribers: Subscribers::new(config.subscribers)?,
             idle_subscribers: VecDeque::with_capacity(config.subscribers),
+            endings: Endings::default(),
             fragments: Fragments::new(&config),
             syns: SynHold::new(&config),
             replies: Replies::new(&config),
@@ -236,6 +244,7 @@ impl Nat {
     pub fn advance(&mut self, now: u64, budget: usize) -> bool {
         let more = self.expire(now, budget);
         self.expire_subscribers(now);
+        let more = self.advance_endings(now, LINES * budget) || more;
         for _ in 0..self.fragments.expire(now, &mut self.outbox) {
             self.drops.count(Reason::FragmentTimeout);
         }

@@ -44,7 +44,7 @@ impl Nat {
         if side == Side::Inside && limits.contains(&reason) {
             self.report(side, frame, headers, Error::Prohibited, now);
             let address = std::net::Ipv4Addr::from_bits(headers.source.address);
-            self.events.push(now, What::Refused(reason, address, headers.realm));
+            self.events.push_refusal(now, What::Refused(reason, address, headers.realm));
         }
     }
 

@@ -1,0 +1,59 @@
+//! Sessions that end because there is nobody behind a next hop any more, such as when a lease is over.
+//!
+//! They are looked for in all lines, a few at a time, for all next hops that have waited when a search began: thousands of
+//! subscribers that go at once cost one search.
+
+use super::Nat;
+use crate::binding::Hop;
+
+/// Next hops under way.
+#[derive(Debug, Default)]
+pub struct Endings {
+    /// Those that wait for the next search.
+    waiting: Vec<Hop>,
+    /// Those that are looked for, in order.
+    current: Vec<Hop>,
+    /// Where the search goes on.
+    cursor: u32,
+    /// Those by which no session goes any more.
+    done: Vec<Hop>,
+}
+
+impl Nat {
+    /// End all sessions that go by a next hop; [`Nat::pop_ended_hop`] tells when there is none left. None may begin meanwhile.
+    pub fn end_hop(&mut self, hop: Hop) {
+        self.endings.waiting.push(hop);
+    }
+
+    /// A next hop by which no session goes any more.
+    pub fn pop_ended_hop(&mut self) -> Option<Hop> {
+        self.endings.done.pop()
+    }
+
+    /// Look for them in the next `budget` lines; whether there are more.
+    pub(crate) fn advance_endings(&mut self, now: u64, budget: usize) -> bool {
+        let endings = &mut self.endings;
+        if endings.current.is_empty() {
+            if endings.waiting.is_empty() {
+                return false;
+            }
+            endings.current.append(&mut endings.waiting);
+            endings.current.sort_unstable();
+            endings.cursor = 0;
+        }
+        let lines = self.sessions.used();
+        let last = self.endings.cursor.saturating_add(budget as u32).min(lines);
+        for index in self.endings.cursor..last {
+            let gone = |hop: Hop| self.endings.current.binary_search(&hop).is_ok();
+            if self.sessions.at(index).is_some_and(|session| session.is_alive() && gone(session.down_hop)) {
+                self.end(index, now);
+            }
+        }
+        self.endings.cursor = last;
+        if last >= lines {
+            let endings = &mut self.endings;
+            endings.done.append(&mut endings.current);
+        }
+        !self.endings.current.is_empty() || !self.endings.waiting.is_empty()
+    }
+}
