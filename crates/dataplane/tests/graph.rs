@@ -2,19 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod common;
+
+use common::{End, counts, eal, start};
 use dataplane::graph::{CheckedGraph, GraphRun, kinds};
 use dataplane::impaired::ImpairedElements;
-use dpdk::{Batch, Eal, EalOptions, Mempool, Port, PortConfig, RxQueue, TxQueue};
+use dpdk::Mempool;
 use element::interface_addr::InterfaceAddrs;
 use element::kind::{Build, Extensions, GraphPort};
 use packet::ethernet::Tags;
-use run::graph::GraphView;
+use run::graph::GraphView as _;
 use serde_json::{Map, Value, json};
-use std::time::{Duration, Instant};
-
-fn eal() -> &'static Eal {
-    Eal::start(&EalOptions::default()).expect("DPDK starts without huge pages")
-}
 
 #[test]
 fn every_kind_builds_what_it_says() {
@@ -31,51 +29,19 @@ fn every_kind_builds_what_it_says() {
         let (mut captures, mut extensions) = (Vec::new(), Extensions::default());
         extensions.insert(ImpairedElements::new(0, 16));
         let extensions = &mut extensions;
-        let mut build = Build { name: "x", pool: &pool, ports: &ports, captures: &mut captures, extensions };
+        let mut build = Build {
+            name: "x",
+            replica: 0,
+            replicas: 1,
+            pool: &pool,
+            ports: &ports,
+            captures: &mut captures,
+            extensions,
+        };
         let about = settings.build(&mut build).unwrap_or_else(|why| panic!("{}: {why}", kind.name)).about();
         assert_eq!((about.kind, about.takes), (kind.name, true));
         assert_eq!(about.outputs, settings.outputs(), "{}", kind.name);
         assert_eq!(about.drops, kind.drops, "{}", kind.name);
-    }
-}
-
-/// The test's end of a cable, whose other end is a port of the graph.
-struct End {
-    _port: Port,
-    rx: RxQueue,
-    tx: TxQueue,
-    pool: Mempool,
-}
-
-impl End {
-    fn new(cable: &str) -> Self {
-        let pool = Mempool::new(eal(), 2047, 2048).unwrap();
-        let port = Port::open(eal(), &format!("pair:{cable}")).unwrap();
-        let (mut rx, mut tx) = port.start(&PortConfig::default(), &pool).unwrap();
-        Self { _port: port, rx: rx.pop().unwrap(), tx: tx.pop().unwrap(), pool }
-    }
-
-    fn send(&mut self, frames: &[Vec<u8>]) {
-        for frame in frames {
-            let mut batch = Batch::new();
-            batch.push(self.pool.packet(frame).unwrap()).unwrap();
-            self.tx.send(&mut batch);
-            assert!(batch.is_empty());
-        }
-    }
-
-    /// So many frames, however long they take, in order of their bytes: replicas may overtake each other.
-    fn take(&mut self, count: usize) -> Vec<Vec<u8>> {
-        let (mut found, mut batch) = (Vec::new(), Batch::new());
-        let end = Instant::now() + Duration::from_secs(60);
-        while found.len() < count && Instant::now() < end {
-            self.rx.receive(&mut batch);
-            found.extend(batch.frames().iter().map(|mbuf| mbuf.data().to_vec()));
-            batch.clear();
-            std::thread::yield_now();
-        }
-        found.sort();
-        found
     }
 }
 
@@ -97,18 +63,6 @@ fn frame(port: u16, vlans: &[u16]) -> Vec<u8> {
     packet::Program::udp(&flow, 100).unwrap().write(&mut frame, 0, &signature);
     frame.splice(12..12, Tags::vlans(vlans).unwrap().bytes().iter().copied());
     frame
-}
-
-fn start(graph: &Value) -> GraphRun {
-    let checked = CheckedGraph::read(graph, &kinds()).unwrap_or_else(|why| panic!("{why:?}"));
-    GraphRun::start(&checked).unwrap_or_else(|why| panic!("{why}"))
-}
-
-/// What an element took, handed on, and dropped.
-fn counts(view: &dyn GraphView, name: &str) -> (u64, u64, u64) {
-    let all = view.elements();
-    let one = all.iter().find(|one| one.name == name).unwrap_or_else(|| panic!("{name}: {all:?}"));
-    (one.packets_in, one.packets_out, one.drops.values().sum())
 }
 
 #[test]

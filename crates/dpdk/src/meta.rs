@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 ///
 /// It goes along over rings, and into clones and copies. Bytes that come before the packet or are taken off its front make it
 /// invalid, as does a new length that ends before [`end`](Meta::end). Rewriting a header in place does not: whoever changes an
-/// address or a port that `hash` was made of, and has later stages that go by it, writes it anew.
+/// address or a port that `hash` was made of, and has later stages that go by it, writes it anew. A stage that knows the
+/// subscriber may write that in place of it: [`MetaFlags::SUBSCRIBER`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C, align(8))]
 pub struct Meta {
@@ -61,6 +62,8 @@ impl MetaFlags {
     pub const L4: Self = Self(1 << 4);
     /// All checksums of it that there are were found right.
     pub const CHECKED: Self = Self(1 << 5);
+    /// Its sender is a known subscriber: [`Meta::hash`] is the number of the next hop towards it.
+    pub const SUBSCRIBER: Self = Self(1 << 6);
 
     /// Whether it has all of these.
     #[inline]

@@ -4,6 +4,7 @@ use crate::interface_addr::InterfaceAddrs;
 use capture::Capture;
 use dpdk::Mempool;
 use engine::Element;
+pub use engine::MakeAffinity;
 use profile::Error;
 use protocol::problem::Problem;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -23,6 +24,8 @@ pub trait ElementKind: DeserializeOwned + Serialize + JsonSchema + Send + Sync +
     const DROPS: &'static [&'static str];
     /// Whether there may be several of one element, each with a share of the flows. Not of one whose state all packets share.
     const REPLICABLE: bool;
+    /// Whether several of one element divide what they keep, so that packets go to who has it: the affinity `owner`.
+    const OWNED: bool = false;
     /// Options that work, as JSON: for the reference, and for the tests that every kind must pass.
     const EXAMPLE: &'static str;
     /// Whether other elements may lead to it.
@@ -50,6 +53,12 @@ pub trait ElementKind: DeserializeOwned + Serialize + JsonSchema + Send + Sync +
         Vec::new()
     }
 
+    /// Of an [`OWNED`](ElementKind::OWNED) kind: what says who has what. Asked when all replicas are built.
+    fn owner(&self, cx: &mut Build<'_>) -> Result<Option<MakeAffinity>, Error> {
+        let _of_no_use = cx;
+        Ok(None)
+    }
+
     /// Make the element.
     fn build(&self, cx: &mut Build<'_>) -> Result<Box<dyn Element>, Error>;
 }
@@ -62,6 +71,8 @@ pub trait Settings: Send + Sync {
     fn ports(&self) -> Vec<(&'static str, &str)>;
     /// See [`ElementKind::files`].
     fn files(&mut self) -> Vec<(&'static str, &mut String)>;
+    /// See [`ElementKind::owner`].
+    fn owner(&self, cx: &mut Build<'_>) -> Result<Option<MakeAffinity>, Error>;
     /// See [`ElementKind::build`].
     fn build(&self, cx: &mut Build<'_>) -> Result<Box<dyn Element>, Error>;
 }
@@ -77,6 +88,10 @@ impl<K: ElementKind> Settings for K {
 
     fn files(&mut self) -> Vec<(&'static str, &mut String)> {
         ElementKind::files(self)
+    }
+
+    fn owner(&self, cx: &mut Build<'_>) -> Result<Option<MakeAffinity>, Error> {
+        ElementKind::owner(self, cx)
     }
 
     fn build(&self, cx: &mut Build<'_>) -> Result<Box<dyn Element>, Error> {
@@ -97,6 +112,10 @@ pub struct GraphPort {
 pub struct Build<'a> {
     /// The element's name in the graph.
     pub name: &'a str,
+    /// Which of its replicas it is.
+    pub replica: usize,
+    /// How many there are.
+    pub replicas: usize,
     /// Packets of its own come from here.
     pub pool: &'a Mempool,
     /// The ports, by number.
@@ -159,6 +178,8 @@ pub struct KindEntry {
     pub drops: &'static [&'static str],
     /// Whether it may be replicated.
     pub replicable: bool,
+    /// Whether its replicas divide what they keep.
+    pub owned: bool,
     /// Options that work.
     pub example: &'static str,
     /// Whether other elements may lead to it.
@@ -175,6 +196,7 @@ pub const fn kind<K: ElementKind>() -> KindEntry {
         name: K::KIND,
         drops: K::DROPS,
         replicable: K::REPLICABLE,
+        owned: K::OWNED,
         example: K::EXAMPLE,
         takes: K::TAKES,
         of_run: K::OF_RUN,

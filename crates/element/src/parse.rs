@@ -1,8 +1,7 @@
 //! The kind of element that parses packets, once for all stages behind it.
 
 use crate::kind::{Build, ElementKind};
-use engine::{Element, Parser};
-use packet::Fault;
+use engine::{Element, Parser, parser};
 use profile::Error as SetupError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,19 +19,9 @@ pub struct Options {
     pub verify: bool,
 }
 
-const DROPS: [&str; Fault::NAMES.len() + 1] = {
-    let mut names = ["scattered"; Fault::NAMES.len() + 1];
-    let mut i = 0;
-    while i < Fault::NAMES.len() {
-        names[i] = Fault::NAMES[i];
-        i += 1;
-    }
-    names
-};
-
 impl ElementKind for Options {
     const KIND: &'static str = "parser";
-    const DROPS: &'static [&'static str] = &DROPS;
+    const DROPS: &'static [&'static str] = &parser::DROPS;
     const REPLICABLE: bool = true;
     const EXAMPLE: &'static str = r#"{"verify": true}"#;
 

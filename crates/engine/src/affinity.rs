@@ -31,6 +31,9 @@ pub trait Affinity: Send {
     }
 }
 
+/// Makes a rule, once for each edge that leads to the stage.
+pub type MakeAffinity = Box<dyn Fn() -> Box<dyn Affinity> + Send>;
+
 /// A share of `0..replicas` for a hash, without a division.
 #[inline]
 fn share(hash: u32, replicas: usize) -> usize {

@@ -1,6 +1,6 @@
 //! Elements and the edges between them.
 
-use crate::affinity::Affinity;
+use crate::affinity::{Affinity, MakeAffinity};
 use crate::counters::REASONS;
 use crate::element::{About, Element};
 use serde::Serialize;
@@ -28,8 +28,6 @@ pub(crate) struct Node {
 
 /// See [`Node::more`].
 pub(crate) type More = Box<dyn FnMut(usize) -> Option<Box<dyn Element>> + Send>;
-/// Makes the rule for one edge that leads to replicas.
-pub(crate) type MakeAffinity = Box<dyn Fn() -> Box<dyn Affinity> + Send>;
 
 /// Elements and edges: what is done with packets, not where.
 #[derive(Default)]
@@ -202,6 +200,11 @@ impl Graph {
         make: impl Fn() -> A + Send + 'static,
     ) {
         self.affinities.insert(name.into(), Box::new(move || Box::new(make())));
+    }
+
+    /// The same, of a rule that is in a box already.
+    pub fn boxed_affinity(&mut self, name: impl Into<String>, make: MakeAffinity) {
+        self.affinities.insert(name.into(), make);
     }
 
     /// Connect the first output of `from` to `to`.

@@ -27,7 +27,7 @@ pub mod element;
 pub mod graph;
 mod idle;
 pub mod mailbox;
-mod parser;
+pub mod parser;
 pub mod placement;
 pub mod port;
 mod replicas;
@@ -35,7 +35,7 @@ mod run;
 pub mod trace;
 mod worker;
 
-pub use affinity::Affinity;
+pub use affinity::{Affinity, MakeAffinity};
 pub use clock::Clock;
 pub use counters::{ElementStats, WorkerStats};
 pub use element::{About, Cx, Element};

@@ -14,7 +14,7 @@ pub struct Parser {
 }
 
 /// Its reasons to drop: those of [`Fault`], and one more.
-const DROPS: [&str; Fault::NAMES.len() + 1] = {
+pub const DROPS: [&str; Fault::NAMES.len() + 1] = {
     let mut names = ["scattered"; Fault::NAMES.len() + 1];
     let mut i = 0;
     while i < Fault::NAMES.len() {
@@ -38,7 +38,9 @@ impl Parser {
         Self { verify: true, ..self }
     }
 
-    fn parse(&self, mbuf: &mut Mbuf) -> Result<(), usize> {
+    /// Write what there is to know of a packet into its [`Meta`]. What is broken is a reason of [`DROPS`].
+    #[inline]
+    pub fn parse(&self, mbuf: &mut Mbuf) -> Result<(), usize> {
         if !mbuf.is_whole() {
             return Err(Fault::NAMES.len());
         }
@@ -56,7 +58,7 @@ impl Parser {
 }
 
 /// What was parsed, in the form in which it is kept with the packet.
-pub(crate) fn meta(frame: &[u8], parsed: &Parsed, hash: u32, in_port: u16) -> Meta {
+pub fn meta(frame: &[u8], parsed: &Parsed, hash: u32, in_port: u16) -> Meta {
     let Parsed { tags, tagged, kind, l3, ip } = *parsed;
     let Some(ip) = ip else {
         let end = u16::try_from(frame.len()).unwrap_or(u16::MAX);

@@ -8,12 +8,12 @@
 //! A distributor sits on the worker of the element that hands on; edges to replicas on other workers are rings as ever, one
 //! for each pair, so that a replica's packets stay in order.
 
-use crate::affinity::{FLOW, ROUND_ROBIN, RoundRobin, SymmetricFlow, UPSTREAM};
+use crate::affinity::{FLOW, MakeAffinity, ROUND_ROBIN, RoundRobin, SymmetricFlow, UPSTREAM};
 use crate::distributor::{Distributor, MOST};
 use crate::element::Element;
-use crate::graph::{Edge, Graph, GraphError, MakeAffinity, Node};
+use crate::graph::{Edge, Graph, GraphError, Node};
 use crate::placement::{Placement, Replicas};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A graph as it runs.
 pub(crate) struct PlacedGraph {
@@ -26,6 +26,8 @@ impl PlacedGraph {
     /// From a graph that was checked.
     pub(crate) fn new(graph: Graph, placement: &Placement) -> Result<Self, GraphError> {
         let mut assigned = Assignments::of(placement)?;
+        let rule_of = |name: &str| placement.replicas.get(name).map(|replicas| replicas.affinity.as_str());
+        let own: BTreeSet<String> = graph.affinities.keys().cloned().collect();
         let mut affinities = built_in();
         affinities.extend(graph.affinities);
         check(&graph.nodes, placement, &affinities)?;
@@ -57,7 +59,7 @@ impl PlacedGraph {
         for edge in &graph.edges {
             let ((from_name, from), (to_name, _)) = (&abouts[edge.from], &abouts[edge.to]);
             let (before, after) = (&instances[edge.from], &instances[edge.to]);
-            let rule = placement.replicas.get(to_name).map(|replicas| replicas.affinity.as_str());
+            let rule = rule_of(to_name);
             match rule {
                 Some(UPSTREAM) => {
                     if before.len() != after.len() {
@@ -68,6 +70,16 @@ impl PlacedGraph {
                             before: before.len(),
                         });
                     }
+                    for (from, to) in before.iter().zip(after) {
+                        placed.connect(*from, edge.output, *to);
+                    }
+                }
+                // Both go by one rule of the graph's: what came to one goes on to the one of the same number.
+                Some(rule)
+                    if own.contains(rule)
+                        && rule_of(from_name) == Some(rule)
+                        && before.len() == after.len() =>
+                {
                     for (from, to) in before.iter().zip(after) {
                         placed.connect(*from, edge.output, *to);
                     }

@@ -1,21 +1,41 @@
-//! A carrier-grade NAT at work on ports: the pure logic of [`cgnat`] as an element, with what the links need.
+//! A carrier-grade NAT at work on ports: the pure logic of [`cgnat`] as elements, with what the links need.
 //!
 //! ```text
-//!  inside.rx ─▶ parser ─┐          ┌─▶ inside        ─▶ inside.tx
-//!                       ├─▶ nat ───┼─▶ outside       ─▶ outside.tx
-//!  outside.rx ─▶ parser ┘          ├─▶ inside_local  ─▶ arp-nd ─▶ inside.tx
-//!                                  └─▶ outside_local ─▶ arp-nd ─▶ outside.tx
+//!  inside.rx ──▶ validity ──▶ nat ──▶ conntrack ──▶ outside.tx
+//!  outside.rx ─▶ validity ──────────▶ conntrack ──▶ inside.tx
+//!                   └─▶ local ──▶ nat-host ──▶ tx of the same port
 //! ```
+//! Run-to-completion and pipeline are placements of the same elements. Of `nat` and `conntrack` there may be several, each with
+//! its subscribers and its share of the pool: [`owner`] says which of them a packet is for.
 
-mod element;
+mod addresses;
+mod behaviour;
+mod bind;
+mod conntrack;
+pub mod control;
+mod headers;
+mod host;
+mod leases;
 mod link;
-mod next_hops;
+pub mod log;
+mod nat;
+mod neighbours;
 mod options;
+mod owner;
+mod shared;
+#[cfg(test)]
+mod testing;
+mod validity;
 
-pub use element::Nat;
+pub use conntrack::Conntrack;
 pub use options::Options;
 
 use ::element::kind::{KindEntry, kind};
 
 /// The kinds of this crate.
-pub const KINDS: &[KindEntry] = &[kind::<Options>()];
+pub const KINDS: &[KindEntry] = &[
+    kind::<validity::Options>(),
+    kind::<nat::Options>(),
+    kind::<options::Options>(),
+    kind::<host::Options>(),
+];

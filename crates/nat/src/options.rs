@@ -1,32 +1,35 @@
-//! What a graph says of a NAT.
+//! What a graph says of a NAT's sessions, and what each of several workers has of them.
 
-use crate::element::{DROPS, KIND, Nat, OUTPUTS};
-use ::element::kind::{Build, ElementKind};
-use cgnat::Config;
-use cgnat::config::{Filtering, PoolAddress, Prefix};
+use crate::addresses;
+use crate::behaviour::{Filter, IdleTimes, PortForward, exemptions};
+use crate::conntrack::{Conntrack, DROPS, Links, OUTPUTS};
+use crate::log::{Log, LogOptions};
+use crate::nat::most_subscribers;
+use crate::owner::Owner;
+use crate::shared::Shared;
+use ::element::interface_addr::InterfaceAddrs;
+use ::element::kind::{Build, ElementKind, MakeAffinity};
+use cgnat::config::{Addresses, PoolAddress, StaticForward};
+use cgnat::{Config, Ownership};
 use engine::Element;
 use profile::{Address, Error};
 use protocol::problem::Problem;
-use rand::TryRngCore;
-use rand::rngs::OsRng;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
-/// Largest pool, in addresses.
-const POOL: u64 = 1 << 16;
+pub use crate::control::KIND;
 
-/// A carrier-grade NAT (RFC 6888) between two ports, on one worker. Packets come to it from a parser of each port; those to the
-/// ports' own addresses, and what is no IP, leave by `inside_local` and `outside_local`.
+/// The sessions of a carrier-grade NAT (RFC 6888) between two ports. Packets from the inside come to it from a `nat`, those from the
+/// outside from a `validity`. Several of it, with the affinity `owner`, have an equal share each of the pool and of the room.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
     /// The port towards the subscribers. Its address is their gateway.
     pub inside: String,
-    /// The port towards the rest of the world. It answers ARP for the addresses of the pool.
+    /// The port towards the rest of the world.
     pub outside: String,
-    /// The router outside, which everything is sent to.
-    pub gateway: Ipv4Addr,
     /// Outside addresses, or prefixes of them.
     pub pool: Vec<Address>,
     /// Who is a subscriber. Default: the private addresses of RFC 1918 and RFC 6598.
@@ -48,30 +51,34 @@ pub struct Options {
     #[serde(default = "sessions_per_subscriber")]
     pub sessions_per_subscriber: u32,
     /// Who may answer to a UDP mapping (RFC 4787 section 5). Default endpoint_independent.
-    #[serde(default)]
-    pub udp_filtering: Filter,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp_filtering: Option<Filter>,
+    /// Who may answer to a TCP mapping (RFC 5382 REQ-3). Default address_and_port_dependent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp_filtering: Option<Filter>,
+    /// Outside endpoints that always lead to inside ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forwards: Vec<PortForward>,
+    /// Destinations that are forwarded untranslated (RFC 6888 REQ-6).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exempt: Vec<Address>,
+    /// A prefix of subscribers whose address and ports follow from their own address alone (RFC 7422), so that nothing need be
+    /// logged. One worker only. Default: ports are drawn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deterministic: Option<Address>,
+    /// Idle times after which sessions are over.
+    #[serde(default, skip_serializing_if = "IdleTimes::is_default")]
+    pub timeouts: IdleTimes,
+    /// Where sessions and port blocks are logged. Default: nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogOptions>,
     /// The largest MSS that a SYN may ask for. Default: as it asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mss: Option<u16>,
 }
 
-/// Who may answer to a mapping.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Filter {
-    /// Everybody.
-    #[default]
-    EndpointIndependent,
-    /// Whom the subscriber sent to, from the port it sent to.
-    AddressAndPortDependent,
-}
-
 fn sessions() -> usize {
     1 << 20
-}
-
-fn most_subscribers() -> usize {
-    1 << 14
 }
 
 fn ports_per_block() -> u16 {
@@ -86,74 +93,109 @@ fn sessions_per_subscriber() -> u32 {
     8192
 }
 
-/// An IPv4 prefix; an address by itself is one of 32 bits.
-fn prefix(address: &Address) -> Option<Prefix> {
-    let IpAddr::V4(ip) = address.ip else { return None };
-    Some(Prefix::new(ip, address.prefix.unwrap_or(32)))
+/// The share of a pool that worker `index` of `count` has: whole addresses, or where there are fewer than workers, ports of each.
+fn share(pool: &[PoolAddress], block: u16, index: usize, count: usize) -> Vec<PoolAddress> {
+    if pool.len() >= count {
+        return pool.iter().skip(index).step_by(count).cloned().collect();
+    }
+    let (block, count) = (u32::from(block), count as u32);
+    pool.iter()
+        .filter_map(|whole| {
+            let (first, last) = (u32::from(*whole.ports.start()), u32::from(*whole.ports.end()));
+            let blocks = (last + 1 - first) / block;
+            let (from, to) = (blocks * index as u32 / count, blocks * (index as u32 + 1) / count);
+            let ports = (first + from * block) as u16..=(first + to * block).saturating_sub(1) as u16;
+            (to > from).then_some(PoolAddress { address: whole.address, ports })
+        })
+        .collect()
 }
 
 impl Options {
-    /// As the NAT takes it.
+    /// As the NAT takes it, if there is one worker.
     fn config(&self) -> Config {
-        let pool = self.pool.iter().filter_map(prefix).flat_map(|prefix| {
-            let bits = prefix.bits.min(32);
-            let first = prefix.address.to_bits() & u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
-            let last = (prefix.size() - 1).min(POOL) as u32;
-            (0..=last).map(move |i| PoolAddress::whole(Ipv4Addr::from_bits(first.wrapping_add(i))))
-        });
         let mut config = Config {
-            pool: pool.collect(),
+            pool: addresses::all(&self.pool).map(PoolAddress::whole).collect(),
             sessions: self.sessions,
             subscribers: self.most_subscribers,
             ports_per_block: self.ports_per_block,
             blocks_per_subscriber: self.blocks_per_subscriber,
             sessions_per_subscriber: self.sessions_per_subscriber,
             mss: self.mss,
-            // Nobody reads them here.
+            // Nobody reads them without a log.
             events: 0,
             ..Config::default()
         };
         if !self.subscribers.is_empty() {
-            config.inside = self.subscribers.iter().filter_map(prefix).collect();
+            config.inside = addresses::prefixes(&self.subscribers);
         }
-        config.filtering.udp = match self.udp_filtering {
-            Filter::EndpointIndependent => Filtering::EndpointIndependent,
-            Filter::AddressAndPortDependent => Filtering::AddressAndPortDependent,
-        };
+        let filtering = &mut config.filtering;
+        filtering.udp = self.udp_filtering.map_or(filtering.udp, Into::into);
+        filtering.tcp = self.tcp_filtering.map_or(filtering.tcp, Into::into);
+        config.static_forwards = self.forwards.iter().map(Into::into).collect();
+        config.exempt = exemptions(&self.exempt);
+        config.deterministic = self.deterministic.as_slice().iter().find_map(addresses::prefix);
+        config.timeouts = self.timeouts.over(config.timeouts);
+        if let Some(log) = &self.log {
+            log.configure(&mut config);
+        }
         config
+    }
+
+    /// As worker `index` of `count` takes it, and who of them owns what. An error is a key, and what is wrong with it.
+    fn config_of(
+        &self,
+        index: usize,
+        count: usize,
+        seed: [u8; 32],
+    ) -> Result<(Config, Ownership), (String, String)> {
+        let mut config = self.config();
+        if count > 1 && config.deterministic.is_some() {
+            return Err(("deterministic".into(), "several workers cannot divide it".into()));
+        }
+        let pools: Vec<Vec<PoolAddress>> =
+            (0..count).map(|i| share(&config.pool, self.ports_per_block, i, count)).collect();
+        let mut ownership = Ownership::new(&pools, seed);
+        ownership.pin(&config.static_forwards).map_err(|wrong| {
+            let at = config.static_forwards.iter().position(|one| *one == wrong).unwrap_or(0);
+            let why = "its subscriber has another forward, to ports that another worker has";
+            (format!("forwards[{at}].outside"), why.to_owned())
+        })?;
+        let is_ours = |forward: &StaticForward| ownership.endpoint(forward.outside_endpoint()) == Some(index);
+        config.static_forwards.retain(is_ours);
+        config.seed = seed;
+        config.pool = pools.get(index).cloned().unwrap_or_default();
+        config.sessions = self.sessions.div_ceil(count);
+        config.subscribers = self.most_subscribers.div_ceil(count);
+        Ok((config, ownership))
     }
 }
 
 impl ElementKind for Options {
     const KIND: &'static str = KIND;
     const DROPS: &'static [&'static str] = &DROPS;
-    const REPLICABLE: bool = false;
-    const EXAMPLE: &'static str =
-        r#"{"inside": "a", "outside": "b", "gateway": "203.0.113.1", "pool": ["203.0.113.16/28"]}"#;
+    const REPLICABLE: bool = true;
+    const OWNED: bool = true;
+    const EXAMPLE: &'static str = r#"{"inside": "a", "outside": "b", "pool": ["203.0.113.16/28"]}"#;
 
     fn check(&self) -> Vec<Problem> {
-        let mut problems = Vec::new();
-        let lists = [("pool", &self.pool), ("subscribers", &self.subscribers)];
-        for (key, list) in lists {
-            for (i, address) in list.iter().enumerate().filter(|(_, address)| prefix(address).is_none()) {
-                let what = format!("{address} is not IPv4");
-                problems.push(Problem::new(format!("{key}[{i}]"), what, "Use IPv4: NAT64 is not there"));
-            }
+        let mut problems = addresses::problems("pool", &self.pool);
+        problems.extend(addresses::not_ipv4("exempt", &self.exempt));
+        if self.deterministic.is_some_and(|own| addresses::prefix(&own).is_none()) {
+            problems.push(Problem::new("deterministic", "it is no IPv4 prefix", "Use one like 10.0.0.0/22"));
         }
+        problems.extend(addresses::not_ipv4("subscribers", &self.subscribers));
+        let log = self.log.iter().flat_map(LogOptions::check);
+        problems.extend(log.map(|problem| problem.under("log")));
         if self.inside == self.outside {
             let what = "inside and outside are the same port";
             problems.push(Problem::new("outside", what, "Give each side a port of its own"));
-        }
-        let size: u64 = self.pool.iter().filter_map(prefix).map(|prefix| prefix.size()).sum();
-        if size > POOL {
-            let what = format!("{size} addresses are more than a pool can have");
-            problems.push(Problem::new("pool", what, "Use at most 65,536"));
         }
         if problems.is_empty()
             && let Err(why) = self.config().check()
         {
             let why = why.to_string();
             let (key, what) = why.split_once(": ").unwrap_or(("pool", &why));
+            let key = if key == "static_forwards" { "forwards" } else { key };
             problems.push(Problem::new(key, what, "See docs/reference/elements.md"));
         }
         problems
@@ -167,13 +209,87 @@ impl ElementKind for Options {
         vec![("inside", &self.inside), ("outside", &self.outside)]
     }
 
+    fn owner(&self, cx: &mut Build<'_>) -> Result<Option<MakeAffinity>, Error> {
+        Ok(Some(Owner::maker(Shared::of(cx)?)))
+    }
+
     fn build(&self, cx: &mut Build<'_>) -> Result<Box<dyn Element>, Error> {
         let (inside, outside) = (cx.port("inside", &self.inside)?, cx.port("outside", &self.outside)?);
         let sides = [inside, outside].map(|(number, port)| (number as u16, port.addrs.clone()));
-        let mut config = self.config();
-        // Nobody is to know what ports and places in tables are drawn from.
-        OsRng.try_fill_bytes(&mut config.seed).map_err(|why| cx.fault("inside", &why.to_string()))?;
-        let nat = Nat::new(config, sides, self.gateway, cx.pool.clone());
-        Ok(Box::new(nat.map_err(|why| cx.fault("sessions", &why.to_string()))?))
+        let (replica, replicas, name) = (cx.replica, cx.replicas.max(1), cx.name.to_owned());
+        let shared = Shared::of(cx)?;
+        let is_ours = shared.is_conntrack(&name);
+        let Some(end) = shared.session_end(replica).filter(|_| is_ours) else {
+            return Err(cx.fault("inside", "a graph can have one NAT, and this is another"));
+        };
+        let neighbours = shared.neighbours(replica);
+        let links = Links { gateway: Arc::clone(&shared.gateway), neighbours, end };
+        let seed = shared.seed;
+        let (mut config, ownership) =
+            self.config_of(replica, replicas, seed).map_err(|(key, why)| cx.fault(&key, &why))?;
+        config.addresses = Addresses { inside: ipv4(&sides[0].1), outside: ipv4(&sides[1].1) };
+        // The first says it; the others would say the same.
+        let _said = Shared::of(cx)?.ownership.set((sides[0].0, ownership));
+        let log = self.log.as_ref().map(|log| Log::start(log, &config, replica as u32)).transpose();
+        let log = log.map_err(|why| cx.fault("log", &why.to_string()))?;
+        let pool = cx.pool.clone();
+        let sides = [(sides[0].0, &sides[0].1), (sides[1].0, &sides[1].1)];
+        let made = Conntrack::new(config, sides, links, log, pool);
+        Ok(Box::new(made.map_err(|why| cx.fault("sessions", &why.to_string()))?))
+    }
+}
+
+/// A port's own IPv4 address.
+fn ipv4(addrs: &InterfaceAddrs) -> Option<Ipv4Addr> {
+    addrs.own().iter().find_map(|own| match own.ip {
+        IpAddr::V4(ip) => Some(ip),
+        IpAddr::V6(_) => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cgnat::Endpoint;
+
+    fn pool(count: u8) -> Vec<PoolAddress> {
+        (1..=count).map(|last| PoolAddress::whole(Ipv4Addr::new(203, 0, 113, last))).collect()
+    }
+
+    #[test]
+    fn workers_share_addresses_or_ports_and_nothing_twice() {
+        for (addresses, workers) in [(1, 1), (1, 2), (1, 3), (2, 3), (4, 2), (5, 2), (16, 16)] {
+            let pool = pool(addresses);
+            let shares: Vec<_> = (0..workers).map(|i| share(&pool, 512, i, workers)).collect();
+            let mut all: Vec<_> = shares
+                .iter()
+                .flatten()
+                .map(|one| (one.address, *one.ports.start(), *one.ports.end()))
+                .collect();
+            all.sort_unstable();
+            assert!(
+                all.windows(2).all(|pair| pair[0].0 != pair[1].0 || pair[0].2 < pair[1].1),
+                "{addresses} {workers}: {all:?}"
+            );
+            let ports = |one: &PoolAddress| u32::from(*one.ports.end()) - u32::from(*one.ports.start()) + 1;
+            let sizes: Vec<u32> = shares.iter().map(|own| own.iter().map(ports).sum()).collect();
+            assert_eq!(sizes.iter().sum::<u32>(), u32::from(addresses) * 64_512, "{addresses} {workers}");
+            assert!(sizes.iter().all(|size| *size >= 512), "{sizes:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_worker_has_is_a_right_configuration() {
+        let options = r#"{"inside": "a", "outside": "b", "pool": ["203.0.113.16/31"], "sessions": 1000}"#;
+        let options: Options = serde_json::from_str(options).unwrap();
+        for i in 0..3 {
+            let (config, ownership) = options.config_of(i, 3, [7; 32]).unwrap();
+            config.check().unwrap();
+            assert_eq!(config.sessions, 334);
+            for own in &config.pool {
+                let endpoint = Endpoint::new(own.address.to_bits(), *own.ports.start());
+                assert_eq!(ownership.endpoint(endpoint), Some(i));
+            }
+        }
     }
 }

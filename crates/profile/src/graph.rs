@@ -237,8 +237,9 @@ pub struct Replicas {
     /// How many, 1 to 32. They are called `NAME#0`, `NAME#1` and so on, and can be placed one by one.
     #[schemars(range(min = 1, max = 32))]
     pub count: usize,
-    /// What decides which of them a packet goes to: `flow` (both directions of a flow to one), `round_robin`, or `upstream`:
-    /// each goes on with the packets of the replica, or the receive queue, of its own number. Default flow.
+    /// What decides which of them a packet goes to: `flow` (both directions of a flow to one), `round_robin`, `upstream`:
+    /// each goes on with the packets of the replica, or the receive queue, of its own number; or `owner`, for kinds that divide
+    /// what they keep, such as the subscribers of a NAT. Default flow.
     #[serde(default)]
     pub affinity: Affinity,
 }
@@ -254,6 +255,8 @@ pub enum Affinity {
     RoundRobin,
     /// The one before with the same number.
     Upstream,
+    /// The one that has the subscriber, as the kind of element knows.
+    Owner,
 }
 
 impl Affinity {
@@ -263,6 +266,7 @@ impl Affinity {
             Self::Flow => "flow",
             Self::RoundRobin => "round_robin",
             Self::Upstream => "upstream",
+            Self::Owner => "owner",
         }
     }
 }

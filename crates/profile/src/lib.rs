@@ -446,7 +446,8 @@ impl Vlans {
         }
     }
 
-    fn is_empty(&self) -> bool {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
         self.ids().is_empty()
     }
 }

@@ -5,7 +5,7 @@ use capture::Capture;
 use dpdk::Mempool;
 use element::kind::{Build, Extensions, GraphPort};
 use engine::{Element, Graph, Placement, Replicas, WorkerSpec};
-use profile::graph::{Direction, queue};
+use profile::graph::{Affinity, Direction, queue};
 use profile::{Error as SetupError, Worker};
 use std::collections::BTreeMap;
 
@@ -43,10 +43,17 @@ pub fn assemble(
         let (instances, affinity) = match (checked.settings.get(name), queue(name)) {
             (Some(settings), _) => {
                 let wanted = checked.file.replicas.get(name);
-                let mut build = Build { name, pool, ports, captures, extensions };
-                let all = (0..wanted.map_or(1, |replicas| replicas.count))
-                    .map(|_| settings.build(&mut build))
-                    .collect::<Result<Vec<_>, SetupError>>()?;
+                let count = wanted.map_or(1, |replicas| replicas.count);
+                let mut build =
+                    Build { name, replica: 0, replicas: count, pool, ports, captures, extensions };
+                let mut all = Vec::new();
+                for replica in 0..count {
+                    build.replica = replica;
+                    all.push(settings.build(&mut build)?);
+                }
+                if let Some(make) = settings.owner(&mut build)? {
+                    graph.boxed_affinity(Affinity::Owner.name(), make);
+                }
                 (all, wanted.map_or("flow", |replicas| replicas.affinity.name()))
             }
             (None, Some((port, direction, number))) => {

@@ -356,6 +356,15 @@ impl<'a> Checker<'a> {
                     "Leave it out, or use several elements behind a distribute",
                 );
             }
+            let owned = self.registry.find(&spec.kind).is_some_and(|kind| kind.owned);
+            if replicas.count > 1 && owned != (replicas.affinity == Affinity::Owner) {
+                let (what, fix) = if owned {
+                    (format!("several {} divide what they keep", spec.kind), "Use the affinity owner")
+                } else {
+                    (format!("no {} owns what it works on", spec.kind), "Use flow, round_robin or upstream")
+                };
+                self.fault("ND-104-33", format!("{at}.affinity"), what, fix);
+            }
             if replicas.affinity == Affinity::Upstream {
                 let before = edges.iter().filter(|edge| edge.to == *name);
                 if let Some((from, count)) = before

@@ -118,6 +118,11 @@ fn each_fault_is_named_with_place_and_remedy() {
             "at replicas.acl.affinity: \"flows\" is not a known choice. Did you mean \"flow\"?",
         ),
         (
+            "/replicas/acl/affinity",
+            json!("owner"),
+            "at replicas.acl.affinity: no classifier owns what it works on",
+        ),
+        (
             "/placement/1",
             json!({"elements": ["parse"]}),
             "at placement[1].elements[0]: \"parse\" is placed twice",
@@ -170,4 +175,19 @@ fn queues_are_told_from_elements() {
     for name in ["in", "in.rxx", "in.rx01", "in.rx-1", "rx", "in.out", "in.rx99999999"] {
         assert_eq!(queue(name), None, "{name}");
     }
+}
+
+#[test]
+fn those_that_divide_what_they_keep_get_their_own() {
+    let graph = |affinity: &str| {
+        json!({
+            "ports": {"a": {"device": "null"}, "b": {"device": "null"}},
+            "elements": {"conntrack": {"kind": "conntrack", "inside": "a", "outside": "b", "pool": ["203.0.113.1"]}},
+            "edges": ["a.rx -> conntrack", "b.rx -> conntrack", "conntrack.outside -> b.tx", "conntrack.inside -> a.tx"],
+            "replicas": {"conntrack": {"count": 2, "affinity": affinity}},
+        })
+    };
+    assert_eq!(faults(&graph("owner")), Vec::<String>::new());
+    let said = faults(&graph("flow"));
+    assert!(said[0].contains("at replicas.conntrack.affinity: several conntrack divide"), "{said:?}");
 }

@@ -120,6 +120,11 @@ impl GraphRun {
         Observer::of(self.view.clone(), self.facts.clone(), &self.cores)
     }
 
+    /// The engine's view of it: its elements can be asked.
+    pub fn view(&self) -> engine::View {
+        self.view.clone()
+    }
+
     /// The files that packets are written to.
     pub fn captures(&self) -> Vec<capture::Status> {
         self.captures.iter().map(Capture::status).collect()

@@ -1,0 +1,81 @@
+//! Graphs from files at work, and the ends of cables to their ports.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(dead_code, reason = "not every test uses all of it")]
+
+use dataplane::graph::{CheckedGraph, GraphRun, kinds};
+use dpdk::{Batch, Eal, EalOptions, Mempool, Port, PortConfig, RxQueue, TxQueue};
+use run::graph::GraphView;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+pub fn eal() -> &'static Eal {
+    Eal::start(&EalOptions::default()).expect("DPDK starts without huge pages")
+}
+
+/// Says which frames are not looked at.
+pub type Ignores = Box<dyn Fn(&[u8]) -> bool>;
+
+/// The test's end of a cable, whose other end is a port of the graph.
+pub struct End {
+    _port: Port,
+    rx: RxQueue,
+    tx: TxQueue,
+    pool: Mempool,
+    /// Frames that are not looked at.
+    pub ignores: Ignores,
+}
+
+impl End {
+    pub fn new(cable: &str) -> Self {
+        let pool = Mempool::new(eal(), 2047, 2048).unwrap();
+        let port = Port::open(eal(), &format!("pair:{cable}")).unwrap();
+        let (mut rx, mut tx) = port.start(&PortConfig::default(), &pool).unwrap();
+        Self { _port: port, rx: rx.pop().unwrap(), tx: tx.pop().unwrap(), pool, ignores: Box::new(|_| false) }
+    }
+
+    pub fn send(&mut self, frames: &[Vec<u8>]) {
+        for frame in frames {
+            let mut batch = Batch::new();
+            batch.push(self.pool.packet(frame).unwrap()).unwrap();
+            self.tx.send(&mut batch);
+            assert!(batch.is_empty());
+        }
+    }
+
+    /// So many frames, however long they take, in order of their bytes: replicas may overtake each other.
+    pub fn take(&mut self, count: usize) -> Vec<Vec<u8>> {
+        self.take_within(count, Duration::from_secs(60))
+    }
+
+    /// So many frames, if they come soon.
+    pub fn take_soon(&mut self, count: usize) -> Vec<Vec<u8>> {
+        self.take_within(count, Duration::from_millis(50))
+    }
+
+    fn take_within(&mut self, count: usize, patience: Duration) -> Vec<Vec<u8>> {
+        let (mut found, mut batch) = (Vec::new(), Batch::new());
+        let end = Instant::now() + patience;
+        while found.len() < count && Instant::now() < end {
+            self.rx.receive(&mut batch);
+            let frames = batch.frames().iter().map(|mbuf| mbuf.data());
+            found.extend(frames.filter(|frame| !(self.ignores)(frame)).map(<[u8]>::to_vec));
+            batch.clear();
+            std::thread::yield_now();
+        }
+        found.sort();
+        found
+    }
+}
+
+pub fn start(graph: &Value) -> GraphRun {
+    let checked = CheckedGraph::read(graph, &kinds()).unwrap_or_else(|why| panic!("{why:?}"));
+    GraphRun::start(&checked).unwrap_or_else(|why| panic!("{why}"))
+}
+
+/// What an element took, handed on, and dropped.
+pub fn counts(view: &dyn GraphView, name: &str) -> (u64, u64, u64) {
+    let all = view.elements();
+    let one = all.iter().find(|one| one.name == name).unwrap_or_else(|| panic!("{name}: {all:?}"));
+    (one.packets_in, one.packets_out, one.drops.values().sum())
+}

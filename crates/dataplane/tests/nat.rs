@@ -1,0 +1,310 @@
+//! The NAT's elements between ports, placed in every way: packets of subscribers come out with addresses of the pool, answers
+//! go back to who asked, and nobody else's packets get in.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::{End, counts, start};
+use packet::arp::{Arp, Operation};
+use packet::signature::Signature;
+use packet::{Flow, Mac, Program, ipv4};
+use run::graph::GraphView;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+const ROUTER: (Ipv4Addr, Mac) = (Ipv4Addr::new(203, 0, 113, 1), [2, 0, 0, 0, 9, 1]);
+const OUTSIDE: Mac = [2, 0, 0, 0, 9, 2];
+const INSIDE: Mac = [2, 0, 0, 0, 9, 3];
+const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 9);
+const SUBSCRIBERS: u8 = 40;
+
+fn subscriber(number: u8) -> (Ipv4Addr, Mac) {
+    (Ipv4Addr::new(10, 0, 0, number), [2, 0, 0, 0, 0, number])
+}
+
+fn graph(name: &str, pool: &str, more: &Value) -> Value {
+    let mut graph = json!({
+        "ports": {
+            "inside": {"device": format!("pair:{name}-in"), "ip": "10.0.0.254/24", "mac": "02:00:00:00:09:03"},
+            "outside": {"device": format!("pair:{name}-out"), "ip": "203.0.113.2/24", "mac": "02:00:00:00:09:02"},
+        },
+        "elements": {
+            "in-validity": {"kind": "validity", "port": "inside"},
+            "out-validity": {"kind": "validity", "port": "outside"},
+            "nat": {"kind": "nat", "most_subscribers": 1000},
+            "conntrack": {
+                "kind": "conntrack", "inside": "inside", "outside": "outside", "pool": [pool],
+                "sessions": 4096, "most_subscribers": 1000, "udp_filtering": "address_and_port_dependent",
+            },
+            "in-host": {"kind": "nat-host", "port": "inside"},
+            "out-host": {"kind": "nat-host", "port": "outside", "gateway": "203.0.113.1", "answers_for": [pool]},
+        },
+        "edges": [
+            "inside.rx -> in-validity",
+            "in-validity.out -> nat -> conntrack",
+            "outside.rx -> out-validity",
+            "out-validity.out -> conntrack",
+            "conntrack.outside -> outside.tx",
+            "conntrack.inside -> inside.tx",
+            "in-validity.local -> in-host -> inside.tx",
+            "out-validity.local -> out-host -> outside.tx",
+        ],
+    });
+    for (key, value) in more.as_object().unwrap() {
+        graph[key] = value.clone();
+    }
+    graph
+}
+
+fn datagram(from: (Ipv4Addr, Mac), port: u16, to: (SocketAddr, Mac), sequence: u64) -> Vec<u8> {
+    let flow = Flow {
+        source_mac: from.1,
+        destination_mac: to.1,
+        source: SocketAddr::new(from.0.into(), port),
+        destination: to.0,
+    };
+    let mut frame = vec![0; 80];
+    let signature = Signature { stream: 1, sequence: sequence as _, sent_ns: 3 };
+    Program::udp(&flow, 80).unwrap().write(&mut frame, 0, &signature);
+    frame
+}
+
+fn ports(frame: &[u8]) -> (u16, u16) {
+    (u16::from_be_bytes([frame[34], frame[35]]), u16::from_be_bytes([frame[36], frame[37]]))
+}
+
+/// The router tells where it is, when it is asked.
+fn be_router(far: &mut End) {
+    let asked = far.take(1);
+    let question = Arp::parse(&asked[0]).unwrap();
+    assert_eq!(
+        (question.operation, question.target, question.sender_mac),
+        (Operation::Request, ROUTER.0, OUTSIDE)
+    );
+    let mut answer = [0; packet::arp::FRAME];
+    question.answer(ROUTER.1).emit(&mut answer);
+    far.send(&[answer.to_vec()]);
+}
+
+/// What an element dropped, by reason: both ports' together, and all replicas'.
+fn dropped(view: &dyn GraphView, name: &str) -> BTreeMap<String, u64> {
+    let mut drops = BTreeMap::new();
+    let is_it = |one: &str| one.split('#').next().is_some_and(|one| one.ends_with(name));
+    for element in view.elements().iter().filter(|one| is_it(&one.name)) {
+        for (reason, count) in element.drops.iter().filter(|(_, count)| **count > 0) {
+            *drops.entry((*reason).to_string()).or_default() += *count;
+        }
+    }
+    drops
+}
+
+fn translates_both_ways(name: &str, pool: &str, more: &Value) {
+    let run = start(&graph(name, pool, more));
+    let (mut near, mut far) = (End::new(&format!("{name}-in")), End::new(&format!("{name}-out")));
+    be_router(&mut far);
+    // Until the answer has come to it there is no way out.
+    let server = SocketAddr::new(SERVER.into(), 53);
+    let probe = datagram(subscriber(250), 999, (server, INSIDE), 0);
+    // Other questions of the box, and more of these.
+    let payload = probe[42..].to_vec();
+    far.ignores = Box::new(|frame| frame[12..14] != [8, 0]);
+    let mut tries = 0;
+    while {
+        near.send(std::slice::from_ref(&probe));
+        far.take_soon(1).is_empty()
+    } {
+        tries += 1;
+        assert!(tries < 1_000, "no way out");
+    }
+    far.ignores = Box::new(move |frame| frame[12..14] != [8, 0] || frame[42..] == payload);
+    let sent: BTreeMap<u8, Vec<u8>> =
+        (1..=SUBSCRIBERS).map(|i| (i, datagram(subscriber(i), 5_000, (server, INSIDE), i.into()))).collect();
+    near.send(&sent.values().cloned().collect::<Vec<_>>());
+    let out: Vec<Vec<u8>> = far.take(sent.len());
+    assert_eq!(out.len(), sent.len());
+    let mut endpoints = BTreeSet::new();
+    for frame in &out {
+        assert_eq!(frame[..12], [ROUTER.1, OUTSIDE].concat());
+        let (source, destination) = ipv4::addresses(frame, 14).unwrap();
+        assert_eq!(
+            (source.octets()[..3].to_vec(), destination, ports(frame).1),
+            (vec![203, 0, 113], SERVER, 53)
+        );
+        assert!(packet::Parsed::of(frame).unwrap().is_intact(frame), "checksums");
+        assert!(endpoints.insert((source, ports(frame).0)), "two subscribers have one endpoint");
+    }
+    // What was asked comes back as it was sent, but for the hops.
+    let answers: Vec<Vec<u8>> = out
+        .iter()
+        .map(|frame| {
+            let mut answer = frame.clone();
+            answer[..12].copy_from_slice(&[OUTSIDE, ROUTER.1].concat());
+            ipv4::swap(&mut answer, 14);
+            packet::udp::swap(&mut answer, 34);
+            answer
+        })
+        .collect();
+    far.send(&answers);
+    let back = near.take(answers.len());
+    assert_eq!(back.len(), answers.len());
+    let mut heard = BTreeSet::new();
+    for frame in &back {
+        let (source, destination) = ipv4::addresses(frame, 14).unwrap();
+        let number = destination.octets()[3];
+        assert_eq!((source, ports(frame)), (SERVER, (53, 5_000)));
+        assert_eq!(frame[..12], [subscriber(number).1, INSIDE].concat(), "to whom it is");
+        assert_eq!(frame[42..], sent[&number][42..], "what it carries");
+        assert!(packet::Parsed::of(frame).unwrap().is_intact(frame), "checksums");
+        assert!(heard.insert(number), "twice");
+    }
+    // Nobody else gets in: not from another address, nor to an endpoint that is nobody's.
+    let (address, port) = *endpoints.first().unwrap();
+    let stranger = (Ipv4Addr::new(198, 51, 100, 66), ROUTER.1);
+    let unasked = [
+        datagram(stranger, 53, (SocketAddr::new(address.into(), port), OUTSIDE), 1),
+        datagram((SERVER, ROUTER.1), 53, (SocketAddr::new(address.into(), port ^ 0x4000), OUTSIDE), 2),
+    ];
+    far.send(&unasked);
+    // Who pretends to be no subscriber gets no further than the table; who is broken not even there.
+    let mut broken = sent[&1].clone();
+    broken[70] ^= 1;
+    let forged = datagram((Ipv4Addr::new(192, 0, 2, 1), [2, 0, 0, 0, 0, 1]), 1, (server, INSIDE), 3);
+    near.send(&[broken, forged, sent[&2].clone()]);
+    assert_eq!(far.take(1).len(), 1, "the others' packets go on");
+    let end = Instant::now() + Duration::from_secs(60);
+    let refused = || {
+        let all = dropped(&run.observe(), "conntrack");
+        all.iter().filter(|(reason, _)| *reason != "no_next_hop").map(|(_, count)| count).sum::<u64>()
+    };
+    while refused() < 2 && Instant::now() < end {
+        std::thread::yield_now();
+    }
+    assert!(near.take_soon(1).is_empty(), "a stranger was let in");
+    assert_eq!(run.ended(), None);
+    let (view, _) = run.stop();
+    assert_eq!(dropped(&view, "validity"), BTreeMap::from([("bad_checksum".into(), 1)]));
+    assert_eq!(dropped(&view, "nat"), BTreeMap::from([("not_inside".into(), 1)]));
+    let mut refused = dropped(&view, "conntrack");
+    refused.remove("no_next_hop");
+    assert_eq!(refused, BTreeMap::from([("filtered".into(), 1), ("no_mapping".into(), 1)]));
+}
+
+#[test]
+fn everything_on_one_worker() {
+    translates_both_ways("nat-one", "203.0.113.16/30", &json!({}));
+}
+
+#[test]
+fn a_stage_on_each_worker() {
+    let placement = json!({"placement": [
+        {"elements": ["inside.rx", "outside.rx"]},
+        {"elements": ["in-validity", "out-validity"]},
+        {"elements": ["nat"]},
+        {"elements": ["conntrack"]},
+        {"elements": ["inside.tx", "outside.tx", "in-host", "out-host"]},
+    ]});
+    translates_both_ways("nat-pipe", "203.0.113.16/30", &placement);
+}
+
+#[test]
+fn several_workers_with_their_own_subscribers() {
+    let replicas = json!({"count": 2, "affinity": "owner"});
+    // Of one address each worker has half of the ports; of four each has two.
+    for (name, pool) in [("nat-one-ip", "203.0.113.16/32"), ("nat-four", "203.0.113.16/30")] {
+        let more = json!({
+            "replicas": {"nat": replicas, "conntrack": replicas},
+            "placement": [
+                {"elements": ["inside.rx", "outside.rx", "nat#0", "conntrack#0"]},
+                {"elements": ["nat#1", "conntrack#1"]},
+            ],
+        });
+        translates_both_ways(name, pool, &more);
+    }
+}
+
+#[test]
+fn both_workers_have_work() {
+    let replicas = json!({"count": 2, "affinity": "owner"});
+    let more = json!({
+        "replicas": {"nat": replicas, "conntrack": replicas},
+        "placement": [{"elements": ["inside.rx", "nat#0", "conntrack#0"]}, {"elements": ["nat#1", "conntrack#1"]}],
+    });
+    let run = start(&graph("nat-both", "203.0.113.16/32", &more));
+    let (mut near, mut far) = (End::new("nat-both-in"), End::new("nat-both-out"));
+    be_router(&mut far);
+    let server = SocketAddr::new(SERVER.into(), 53);
+    let sent: Vec<_> =
+        (1..=200).map(|i| datagram(subscriber(i), 5_000, (server, INSIDE), i.into())).collect();
+    near.send(&sent);
+    let end = Instant::now() + Duration::from_secs(60);
+    let seen = |name: &str| counts(&run.observe(), name).0;
+    while seen("conntrack#0") + seen("conntrack#1") < 200 && Instant::now() < end {
+        std::thread::yield_now();
+    }
+    // A subscriber stays with its worker from one stage to the next.
+    assert_eq!((seen("nat#0"), seen("nat#1")), (seen("conntrack#0"), seen("conntrack#1")));
+    assert!(seen("nat#0") > 50 && seen("nat#1") > 50, "{} {}", seen("nat#0"), seen("nat#1"));
+    run.stop();
+}
+
+/// Only who has a lease gets through, and only from its own Ethernet address.
+#[test]
+fn subscribers_by_lease() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kea-leases4.csv");
+    let header = "address,hwaddr,client_id,valid_lifetime,expire,subnet_id,fqdn_fwd,fqdn_rev,hostname,state,user_context";
+    let line = |lifetime| format!("10.0.0.1,02:00:00:00:00:01,,{lifetime},4000000000,1,0,0,,0,\n");
+    std::fs::write(&file, format!("{header}\n{}", line(3600))).unwrap();
+    let mut graph = graph("nat-lease", "203.0.113.16/32", &json!({}));
+    graph["elements"]["nat"]["leases"] = json!({"file": file.to_str().unwrap(), "server": "kea"});
+    let run = start(&graph);
+    let (mut near, mut far) = (End::new("nat-lease-in"), End::new("nat-lease-out"));
+    be_router(&mut far);
+    far.ignores = Box::new(|frame| frame[12..14] != [8, 0]);
+    let server = SocketAddr::new(SERVER.into(), 53);
+    let sends = |near: &mut End, from, number| near.send(&[datagram(from, 5_000, (server, INSIDE), number)]);
+    // It gets through once the lease was read and the router has answered.
+    let end = Instant::now() + Duration::from_secs(60);
+    let until_out = |near: &mut End, far: &mut End| {
+        while {
+            sends(near, subscriber(1), 1);
+            far.take_soon(1).is_empty()
+        } {
+            assert!(Instant::now() < end, "no way out");
+        }
+    };
+    until_out(&mut near, &mut far);
+    let before = dropped(&run.observe(), "nat");
+    sends(&mut near, subscriber(2), 2);
+    sends(&mut near, (subscriber(1).0, subscriber(2).1), 3);
+    let count = |reason: &str| dropped(&run.observe(), "nat").get(reason).copied().unwrap_or(0);
+    let was = |reason: &str| before.get(reason).copied().unwrap_or(0);
+    while count("spoofed") == was("spoofed") || count("not_bound") == was("not_bound") {
+        assert!(Instant::now() < end, "{:?}", dropped(&run.observe(), "nat"));
+        std::thread::yield_now();
+    }
+    // The lease is over, and so is the way out.
+    use std::io::Write as _;
+    let mut leases = std::fs::OpenOptions::new().append(true).open(&file).unwrap();
+    leases.write_all(line(0).as_bytes()).unwrap();
+    let refused = count("not_bound");
+    while count("not_bound") == refused {
+        assert!(Instant::now() < end, "a lease that is over still holds");
+        sends(&mut near, subscriber(1), 4);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // It comes back.
+    leases.write_all(line(3600).as_bytes()).unwrap();
+    let come_back = Instant::now() + Duration::from_secs(60);
+    far.take_soon(usize::MAX);
+    while {
+        sends(&mut near, subscriber(1), 5);
+        far.take_soon(1).is_empty()
+    } {
+        assert!(Instant::now() < come_back, "it did not come back");
+    }
+    run.stop();
+}

@@ -1,0 +1,137 @@
+//! The box itself, on one of its ports: it answers for its addresses, and those of the pool, and asks where the router is.
+
+use crate::addresses;
+use crate::neighbours::Neighbour;
+use crate::shared::Shared;
+use ::element::interface_addr::{InterfaceAddr, InterfaceAddrs, Wanted};
+use ::element::kind::{Build, ElementKind};
+use dpdk::{Batch, Mempool};
+use engine::{About, Cx, Element};
+use profile::{Address, Error};
+use protocol::problem::Problem;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+const KIND: &str = "nat-host";
+const DROPS: [&str; 2] = ["not_for_us", "segmented"];
+const NOT_FOR_US: usize = 0;
+const SEGMENTED: usize = 1;
+
+/// Time between two questions for the router's address, ns: while it is unknown, and to learn that it is another one.
+const ASK: u64 = 1_000_000_000;
+const ASK_AGAIN: u64 = 30 * ASK;
+/// Bytes of a question, and of the shortest frame.
+const QUESTION: usize = 60;
+
+/// A NAT's own addresses on a port: answers ARP, neighbour discovery and echo for them, and ARP for those of the pool. Towards the
+/// outside it asks for the router's Ethernet address, to which everything is sent.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// The port.
+    pub port: String,
+    /// Addresses, or prefixes of them, that it answers ARP for besides the port's own: those of the pool.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers_for: Vec<Address>,
+    /// The router that everything goes to. Default: there is none on this port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<Ipv4Addr>,
+}
+
+impl ElementKind for Options {
+    const KIND: &'static str = KIND;
+    const DROPS: &'static [&'static str] = &DROPS;
+    const REPLICABLE: bool = false;
+    const EXAMPLE: &'static str = r#"{"port": "b", "answers_for": ["203.0.113.16/28"]}"#;
+
+    fn check(&self) -> Vec<Problem> {
+        addresses::problems("answers_for", &self.answers_for)
+    }
+
+    fn ports(&self) -> Vec<(&'static str, &str)> {
+        vec![("port", &self.port)]
+    }
+
+    fn build(&self, cx: &mut Build<'_>) -> Result<Box<dyn Element>, Error> {
+        let addrs = cx.port("port", &self.port)?.1.addrs.clone();
+        let own: Vec<IpAddr> = addrs.own().iter().map(|addr| addr.ip).collect();
+        let more: Vec<IpAddr> = addresses::all(&self.answers_for).map(IpAddr::V4).collect();
+        let bare = addrs.bare();
+        let all = InterfaceAddrs::new(bare.mac, bare.tags, &own, &more);
+        let router = match self.gateway {
+            None => None,
+            Some(gateway) => {
+                let wanted = Wanted { ip: gateway.into(), tags: bare.tags };
+                let known = Arc::clone(&Shared::of(cx)?.gateway);
+                let Some(own) = all.like(gateway.into()).copied() else {
+                    return Err(cx.fault("gateway", "the port has no IPv4 address to ask from"));
+                };
+                Some(Router { wanted, own, known, asked: None })
+            }
+        };
+        Ok(Box::new(Host { addrs: all, router, pool: cx.pool.clone() }))
+    }
+}
+
+/// The router that everything goes to.
+#[derive(Debug)]
+struct Router {
+    wanted: Wanted,
+    /// Who asks.
+    own: InterfaceAddr,
+    known: Arc<Neighbour>,
+    asked: Option<u64>,
+}
+
+/// Element: the box itself, on one of its ports.
+#[derive(Debug)]
+struct Host {
+    addrs: InterfaceAddrs,
+    router: Option<Router>,
+    /// For its questions.
+    pool: Mempool,
+}
+
+impl Element for Host {
+    fn about(&self) -> About {
+        About { kind: KIND, takes: true, outputs: &["out"], drops: &DROPS, polled: self.router.is_some() }
+    }
+
+    fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        batch.retain(|mbuf| {
+            if !mbuf.is_whole() {
+                cx.count(SEGMENTED, 1);
+                return false;
+            }
+            if let Some(router) = &self.router
+                && let Some(mac) = router.wanted.heard(mbuf.data())
+            {
+                router.known.set(mac);
+                // It may have asked something, too; what is no question has done its work.
+                return self.addrs.respond(mbuf);
+            }
+            let answered = self.addrs.respond(mbuf);
+            cx.count(NOT_FOR_US, u64::from(!answered));
+            answered
+        });
+    }
+
+    fn poll(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        let Some(router) = &mut self.router else { return };
+        let now = cx.now();
+        let pause = if router.known.mac().is_some() { ASK_AGAIN } else { ASK };
+        let due = router.asked.map_or(now, |asked| asked + pause);
+        if now < due {
+            cx.wake_at(due);
+            return;
+        }
+        router.asked = Some(now);
+        cx.wake_at(now + ASK);
+        let Some(mut mbuf) = self.pool.packet(&[0; QUESTION]) else { return };
+        if router.own.solicit(&router.wanted, mbuf.data_mut()).is_some() {
+            let _batch_was_empty = batch.push(mbuf);
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The log of a connection tracker: which subscriber had which outside address and ports, and when, to collectors.
+//!
+//! ```text
+//!  worker   Nat ──Log::drain─┬─▶ queue ─▶ thread ─▶ IPFIX collector
+//!        (never waits)       └─▶ queue ─▶ thread ─▶ syslog collector
+//! ```
+//! Each replica has a log of its own, with a thread for each collector: a collector that is slow or gone holds up neither packets nor the other
+//! one. To a collector, replicas are exporters of their own: their IPFIX observation domains are numbered on.
+
+use cgnat::Nat;
+use nat_log::{Clock, Encode, Framing, Logger, Producer, Sender, Source, Transport, ipfix, queue, syslog};
+use protocol::problem::Problem;
+use protocol::unit::Interval;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::borrow::Cow;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender as Keep, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Records that the NAT keeps until they are drained.
+const EVENTS: usize = 1 << 16;
+/// Records that are drained at once: some 10 µs.
+const BUDGET: usize = 256;
+/// Time between two looks at the system's clock, ns.
+const SET_CLOCK: u64 = 1_000_000_000;
+/// Time between two looks into a queue.
+const PAUSE: Duration = Duration::from_millis(10);
+/// What is left at the end is sent for so long, if the collector takes it.
+const LINGER: Duration = Duration::from_secs(1);
+/// And waited for so long: a connection attempt may be under way.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Bounds of [`LogOptions::queue`], in events.
+const QUEUE: std::ops::RangeInclusive<usize> = 64..=1 << 24;
+/// The least MTU: the longest template and its record, with the headers of UDP and IPv6.
+const LEAST_MTU: u16 = (ipfix::MIN_MESSAGE + 48) as u16;
+
+/// Where sessions and port blocks are logged (RFC 6888 section 4): to an IPFIX collector, a syslog collector, or both.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LogOptions {
+    /// The IPFIX collector (RFC 7011, RFC 8158): its address and port, like `192.0.2.9:4739`, with `tcp://` before it for TCP. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipfix: Option<Collector>,
+    /// The syslog collector (RFC 5424): its address and port, like `192.0.2.9:514`, with `tcp://` before it for TCP. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub syslog: Option<Collector>,
+    /// Log each session with its remote endpoint, and not port blocks only; docs/reference/nat-log.md says how much that is. Default false.
+    #[serde(default)]
+    pub sessions: bool,
+    /// Events of a replica that may wait for each collector, 64 to 16777216, 64 bytes each. What does not fit is counted. Default 65536.
+    #[serde(default = "queue_len")]
+    pub queue: usize,
+    /// The number of this NAT in each record: `natInstanceID` of IPFIX, `instance` of syslog. Default 1.
+    #[serde(default = "one")]
+    pub instance: u32,
+    /// The IPFIX observation domain of the first replica; each further one has the next number. Default 1.
+    #[serde(default = "one")]
+    pub domain: u32,
+    /// The MTU of the path to the IPFIX collector, 240 to 65535 bytes: messages are no longer. Default 1500.
+    #[serde(default = "mtu")]
+    pub mtu: u16,
+    /// How often IPFIX templates are sent again over UDP, 1s to 24h. Default 60s.
+    #[serde(default = "templates")]
+    pub templates: Interval,
+    /// The syslog facility, 0 to 23; 16 is local0. Default 16.
+    #[serde(default = "facility")]
+    pub facility: u8,
+    /// The name of this host in syslog messages: up to 255 printable ASCII characters without spaces. Default `-`, for none.
+    #[serde(default = "nobody")]
+    pub host: String,
+    /// Your private enterprise number (IANA), in the name of syslog's structured data. Default 32473, that of documentation (RFC 5612).
+    #[serde(default = "documentation")]
+    pub enterprise: u32,
+}
+
+fn queue_len() -> usize {
+    1 << 16
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn mtu() -> u16 {
+    1500
+}
+
+fn templates() -> Interval {
+    Interval::secs(60)
+}
+
+fn facility() -> u8 {
+    16
+}
+
+fn nobody() -> String {
+    "-".into()
+}
+
+fn documentation() -> u32 {
+    32473
+}
+
+/// A collector: an address, a port, and how it is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Collector {
+    /// Address and port.
+    pub address: SocketAddr,
+    /// Over TCP; else over UDP.
+    pub tcp: bool,
+}
+
+impl FromStr for Collector {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (tcp, address) = match text.split_once("://") {
+            None => (false, text),
+            Some(("udp", address)) => (false, address),
+            Some(("tcp", address)) => (true, address),
+            Some((other, _)) => {
+                return Err(format!("a collector is reached by udp:// or tcp://, not {other:?}"));
+            }
+        };
+        let address: SocketAddr = address
+            .parse()
+            .map_err(|_| format!("{address:?} is not an IP address and a port, like 192.0.2.9:4739"))?;
+        if address.port() == 0 || address.ip().is_unspecified() {
+            return Err(format!("{address} is nobody's address"));
+        }
+        Ok(Self { address, tcp })
+    }
+}
+
+impl fmt::Display for Collector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", if self.tcp { "tcp://" } else { "" }, self.address)
+    }
+}
+
+impl<'de> Deserialize<'de> for Collector {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl Serialize for Collector {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for Collector {
+    fn schema_name() -> Cow<'static, str> {
+        "Collector".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "pattern": r"^((udp|tcp)://)?([0-9.]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$",
+            "description": "An IP address and a port, over UDP, or with `tcp://` before them over TCP, like 192.0.2.9:4739"
+        })
+    }
+}
+
+impl LogOptions {
+    /// What is wrong with it. Keys are those of the options.
+    pub fn check(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let mut unless = |holds: bool, key: &str, what: String, fix: &str| {
+            if !holds {
+                problems.push(Problem::new(key, what, fix));
+            }
+        };
+        let collector = self.ipfix.is_some() || self.syslog.is_some();
+        unless(
+            collector,
+            "",
+            "the log has no collector".into(),
+            "Name one in ipfix or syslog, or leave the log out",
+        );
+        let within = format!("{} events cannot wait", self.queue);
+        unless(QUEUE.contains(&self.queue), "queue", within, "Use 64 to 16777216");
+        let short = format!("an MTU of {} bytes has no room for a record and its template", self.mtu);
+        unless(self.mtu >= LEAST_MTU, "mtu", short, "Use 240 to 65535");
+        let often = (1..=86_400).contains(&self.templates.0.as_secs());
+        let fix = "Use 1s to 24h";
+        unless(often, "templates", format!("templates cannot be sent every {}", self.templates), fix);
+        if let Err(fault) = syslog::Formatter::new(self.syslog_config()) {
+            let key = match fault {
+                syslog::Fault::Facility(_) => "facility",
+                syslog::Fault::Header { .. } => "host",
+                syslog::Fault::Instance(_) => "instance",
+            };
+            unless(false, key, fault.to_string(), "See docs/reference/nat-log.md");
+        }
+        problems
+    }
+
+    /// Let a NAT record what this log is to have. Without a log, [`events`](cgnat::Config::events) is to be 0.
+    pub fn configure(&self, config: &mut cgnat::Config) {
+        config.events = EVENTS;
+        config.log_sessions = self.sessions;
+    }
+
+    fn syslog_config(&self) -> syslog::Config {
+        syslog::Config {
+            facility: self.facility,
+            host: self.host.clone(),
+            enterprise: self.enterprise,
+            instance: self.instance.to_string(),
+            ..syslog::Config::default()
+        }
+    }
+
+    fn ipfix_config(&self, collector: Collector, replica: u32) -> ipfix::Config {
+        let refresh = u64::try_from(self.templates.0.as_millis()).unwrap_or(u64::MAX);
+        ipfix::Config {
+            domain: self.domain.wrapping_add(replica),
+            instance: self.instance,
+            max_message: ipfix::payload(self.mtu.into(), collector.address.is_ipv6()),
+            // A stream loses none (RFC 7011 section 10.4).
+            refresh_ms: if collector.tcp { 0 } else { refresh },
+        }
+    }
+}
+
+/// The log of one replica. It belongs to the worker, beside its [`Nat`]. Dropping it sends what is left, for a second at most,
+/// to a collector that takes it.
+#[derive(Debug)]
+pub struct Log {
+    /// Before the threads: its queues are closed when they are to end.
+    source: Source,
+    threads: Vec<Thread>,
+    /// When the clock was set.
+    set: Option<u64>,
+}
+
+/// A thread that sends to one collector. It ends when this is dropped.
+#[derive(Debug)]
+struct Thread {
+    lost: Arc<AtomicU64>,
+    /// Hung up to end it.
+    keep: Option<Keep<()>>,
+    /// Hung up when it has ended.
+    ended: Receiver<()>,
+}
+
+impl Log {
+    /// Start the threads of a replica, the so-many-eth of its element, whose NAT has this configuration. No collector need be there.
+    pub fn start(options: &LogOptions, config: &cgnat::Config, replica: u32) -> io::Result<Self> {
+        let (mut queues, mut threads) = (Vec::new(), Vec::new());
+        let refused = |why: &dyn fmt::Display| io::Error::new(io::ErrorKind::InvalidInput, why.to_string());
+        if let Some(to) = options.ipfix {
+            let exporter =
+                ipfix::Exporter::new(options.ipfix_config(to, replica)).map_err(|why| refused(&why))?;
+            let sender = sender(to, Framing::Plain);
+            threads.push(start(format!("ipfix{replica}"), exporter, sender, options.queue, &mut queues)?);
+        }
+        if let Some(to) = options.syslog {
+            let formatter = syslog::Formatter::new(options.syslog_config()).map_err(|why| refused(&why))?;
+            let sender = sender(to, Framing::OctetCounting);
+            threads.push(start(format!("syslog{replica}"), formatter, sender, options.queue, &mut queues)?);
+        }
+        // What the NAT's time 0 is, is said with the first records.
+        let source = Source::new(queues, config, Clock { zero_ms: 0 });
+        Ok(Self { source, threads, set: None })
+    }
+
+    /// Hand over what the NAT recorded until `now`, in the NAT's time: some of it, as packets wait. Whether there may be more: then it is to
+    /// be called again after the next burst, else from time to time. Neither waits nor allocates.
+    pub fn drain(&mut self, nat: &mut Nat, now: u64) -> bool {
+        if self.set.is_none_or(|set| now.saturating_sub(set) >= SET_CLOCK) {
+            self.set = Some(now);
+            self.source.set_clock(Clock { zero_ms: wall_ms().saturating_sub(now / 1_000_000) });
+        }
+        self.source.drain(nat, BUDGET)
+    }
+
+    /// Records that did not reach a collector, as far as is known here: the queue was full, or over UDP the kernel did not take them. One that
+    /// reached neither of two is counted twice.
+    pub fn lost(&self) -> u64 {
+        self.threads.iter().map(|thread| thread.lost.load(Ordering::Relaxed)).sum()
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        drop(self.keep.take());
+        // What is said is nothing: it hangs up. If it takes too long it is left to itself.
+        let _hung_up = self.ended.recv_timeout(PATIENCE);
+    }
+}
+
+fn sender(collector: Collector, framing: Framing) -> Sender {
+    Sender::new(if collector.tcp { Transport::Tcp(framing) } else { Transport::Udp }, collector.address)
+}
+
+fn wall_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Start a thread that sends; the end of its queue that takes events goes to `queues`.
+fn start<E: Encode + Send + 'static>(
+    name: String,
+    encoder: E,
+    sender: Sender,
+    capacity: usize,
+    queues: &mut Vec<Producer>,
+) -> io::Result<Thread> {
+    let (producer, consumer) = queue(capacity);
+    let logger = Logger::new(encoder, sender, vec![consumer]);
+    let lost = Arc::<AtomicU64>::default();
+    let ((keep, kept), (end, ended)) = (channel(), channel::<()>());
+    let counted = Arc::clone(&lost);
+    std::thread::Builder::new().name(format!("log-{name}")).spawn(move || {
+        send(logger, &counted, &kept);
+        drop(end);
+    })?;
+    queues.push(producer);
+    Ok(Thread { lost, keep: Some(keep), ended })
+}
+
+/// Send what comes, until nobody keeps this thread and all is sent, or the collector takes no more.
+fn send<E: Encode>(mut logger: Logger<E>, lost: &AtomicU64, kept: &Receiver<()>) {
+    let mut ending: Option<Instant> = None;
+    loop {
+        let sent = logger.turn(wall_ms());
+        lost.store(logger.statistics().lost, Ordering::Relaxed);
+        if logger.is_over() {
+            return;
+        }
+        if ending.is_some_and(|since| sent == 0 || since.elapsed() >= LINGER) {
+            tracing::warn!("a NAT's log ended before its collector had taken all of it");
+            return;
+        }
+        if ending.is_some() {
+            std::thread::sleep(PAUSE);
+        } else if kept.recv_timeout(PAUSE) == Err(RecvTimeoutError::Disconnected) {
+            ending = Some(Instant::now());
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "log_tests.rs"]
+mod tests;

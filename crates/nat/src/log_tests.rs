@@ -1,0 +1,199 @@
+use super::*;
+use crate::testing::{NOW, REMOTE, config, inside, send};
+use serde_json::json;
+use std::net::{SocketAddrV4, TcpListener, UdpSocket};
+
+const WAIT: Duration = Duration::from_secs(20);
+
+fn options(value: serde_json::Value) -> LogOptions {
+    serde_json::from_value(value).expect("options")
+}
+
+fn collector() -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.set_read_timeout(Some(WAIT)).expect("a time");
+    socket
+}
+
+fn datagram(socket: &UdpSocket) -> Vec<u8> {
+    let mut bytes = vec![0; 65_536];
+    let len = socket.recv(&mut bytes).expect("a datagram");
+    bytes.truncate(len);
+    bytes
+}
+
+fn line(socket: &UdpSocket) -> String {
+    String::from_utf8(datagram(socket)).expect("UTF-8")
+}
+
+/// A NAT that records what these options want, and its log.
+fn logged(options: &LogOptions) -> (Nat, Log) {
+    let mut config = config();
+    options.configure(&mut config);
+    let log = Log::start(options, &config, 3).expect("a log");
+    (Nat::new(config).expect("a NAT"), log)
+}
+
+/// Ask until it is so.
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let end = Instant::now() + WAIT;
+    while !so() {
+        assert!(Instant::now() < end, "not within {WAIT:?}: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn collectors_are_read_and_written_alike() {
+    for (text, written) in [
+        ("192.0.2.9:4739", "192.0.2.9:4739"),
+        ("udp://192.0.2.9:514", "192.0.2.9:514"),
+        ("tcp://[2001:db8::9]:4739", "tcp://[2001:db8::9]:4739"),
+    ] {
+        let read: Collector = text.parse().expect(text);
+        assert_eq!((read.to_string(), read.tcp), (written.to_owned(), text.starts_with("tcp")));
+        assert_eq!(read.to_string().parse::<Collector>(), Ok(read));
+    }
+    for text in [
+        "",
+        "192.0.2.9",
+        "192.0.2.9:0",
+        "0.0.0.0:514",
+        "collector:514",
+        "tls://192.0.2.9:6514",
+        "192.0.2.9:65536",
+    ] {
+        assert!(text.parse::<Collector>().is_err_and(|why| !why.is_empty()), "{text}");
+    }
+}
+
+#[test]
+fn options_have_defaults_and_no_unknown_keys() {
+    let read = options(json!({"ipfix": "192.0.2.9:4739"}));
+    assert_eq!((read.check(), read.sessions, read.queue, read.mtu), (vec![], false, 65_536, 1500));
+    let shown = json!(read);
+    assert_eq!((&shown["templates"], &shown["host"]), (&json!("60s"), &json!("-")));
+    assert_eq!(options(shown), read);
+    let unknown = json!({"ipfix": "192.0.2.9:4739", "netflow": "192.0.2.9:2055"});
+    assert!(serde_json::from_value::<LogOptions>(unknown).is_err());
+    let mut config = config();
+    read.configure(&mut config);
+    assert!(config.events > 0 && !config.log_sessions);
+}
+
+/// Each limit has a value that passes and one that does not.
+#[test]
+fn what_cannot_be_is_refused_by_its_key() {
+    for (key, good, bad) in [
+        ("queue", json!(64), json!(63)),
+        ("queue", json!(1 << 24), json!((1 << 24) + 1)),
+        ("mtu", json!(240), json!(239)),
+        ("mtu", json!(65_535), json!(0)),
+        ("templates", json!("1s"), json!("900ms")),
+        ("templates", json!("24h"), json!("86401s")),
+        ("facility", json!(23), json!(24)),
+        ("host", json!("h".repeat(255)), json!("h".repeat(256))),
+        ("host", json!("cgn1.example.net"), json!("cgn 1")),
+    ] {
+        let mut value = json!({"ipfix": "192.0.2.9:4739", "syslog": "192.0.2.9:514"});
+        value[key] = good;
+        assert_eq!(options(value.clone()).check(), [], "{key}");
+        value[key] = bad;
+        let problems = options(value).check();
+        assert_eq!(problems.iter().map(|one| one.key.as_str()).collect::<Vec<_>>(), [key]);
+        assert!(problems.iter().all(|one| !one.what.is_empty() && !one.fix.is_empty()), "{problems:?}");
+    }
+    assert_eq!(options(json!({})).check().len(), 1, "a log for nobody");
+}
+
+#[test]
+fn a_session_reaches_both_collectors_with_the_time_it_began() {
+    let (ipfix, syslog) = (collector(), collector());
+    let address = |socket: &UdpSocket| socket.local_addr().expect("an address").to_string();
+    let (mut nat, mut log) = logged(&options(
+        json!({"ipfix": address(&ipfix), "syslog": address(&syslog), "sessions": true, "host": "cgn1"}),
+    ));
+    send(&mut nat, inside(1, 7), REMOTE);
+    assert!(!log.drain(&mut nat, NOW + 1));
+    let lines = [line(&syslog), line(&syslog)];
+    assert!(lines[0].contains("cgn1 netdyno - block-allocate"), "{}", lines[0]);
+    assert!(
+        lines[1].contains("session-create") && lines[1].contains("in=\"10.0.0.1\" inport=\"7\""),
+        "{}",
+        lines[1]
+    );
+    // By the system's clock, not the NAT's.
+    assert!(lines.iter().all(|line| line.starts_with("<134>1 20")), "{lines:?}");
+    let message = datagram(&ipfix);
+    // IPFIX, and the domain of replica 3.
+    assert_eq!((&message[..2], &message[12..16]), (&[0, 10][..], &[0, 0, 0, 4][..]));
+    assert_eq!(log.lost(), 0);
+}
+
+#[test]
+fn port_blocks_alone_are_logged_unless_sessions_are_wanted() {
+    let syslog = collector();
+    let (mut nat, mut log) =
+        logged(&options(json!({"syslog": syslog.local_addr().expect("an address").to_string()})));
+    send(&mut nat, inside(1, 7), REMOTE);
+    send(&mut nat, inside(2, 7), REMOTE);
+    log.drain(&mut nat, NOW + 1);
+    // What is left is sent when it ends.
+    drop(log);
+    let lines = [line(&syslog), line(&syslog)];
+    assert!(lines.iter().all(|line| line.contains("block-allocate")), "{lines:?}");
+    syslog.set_nonblocking(true).expect("so");
+    assert!(syslog.recv(&mut [0]).is_err(), "nothing else");
+}
+
+#[test]
+fn as_much_is_drained_at_once_as_packets_can_wait_for() {
+    let syslog = collector();
+    let (mut nat, mut log) = logged(&options(
+        json!({"syslog": syslog.local_addr().expect("an address").to_string(), "sessions": true}),
+    ));
+    for port in 1..=BUDGET as u16 {
+        send(&mut nat, inside(1, 7), SocketAddrV4::new(*REMOTE.ip(), port));
+    }
+    // The sessions, and the block of their mapping.
+    assert_eq!([log.drain(&mut nat, NOW), log.drain(&mut nat, NOW)], [true, false]);
+}
+
+#[test]
+fn what_a_queue_cannot_hold_is_counted_and_nobody_waits() {
+    // A port that refuses, of no other test: over TCP events wait for the collector.
+    let gone = TcpListener::bind("127.77.0.2:0").expect("a socket");
+    let to = format!("tcp://{}", gone.local_addr().expect("an address"));
+    drop(gone);
+    let (mut nat, mut log) = logged(&options(json!({"syslog": to, "sessions": true, "queue": 64})));
+    for port in 1..=100 {
+        send(&mut nat, inside(1, 7), SocketAddrV4::new(*REMOTE.ip(), port));
+    }
+    log.drain(&mut nat, NOW);
+    // 101 events, for 64 of which there is room.
+    until("losses are counted", || log.lost() == 37);
+    // It ends, though the collector does not come.
+    let mut thread = log.threads.pop().expect("a thread");
+    drop(log);
+    drop(thread.keep.take());
+    assert_eq!(thread.ended.recv_timeout(WAIT), Err(RecvTimeoutError::Disconnected));
+}
+
+#[test]
+fn what_the_nat_had_no_room_for_is_counted_too() {
+    let syslog = collector();
+    let options =
+        options(json!({"syslog": syslog.local_addr().expect("an address").to_string(), "sessions": true}));
+    let mut config = config();
+    options.configure(&mut config);
+    config.events = 5;
+    let mut log = Log::start(&options, &config, 0).expect("a log");
+    let mut nat = Nat::new(config).expect("a NAT");
+    for port in 1..=10 {
+        send(&mut nat, inside(1, 7), SocketAddrV4::new(*REMOTE.ip(), port));
+    }
+    log.drain(&mut nat, NOW);
+    until("losses are counted", || log.lost() == 6);
+    let lines: Vec<String> = (0..6).map(|_| line(&syslog)).collect();
+    assert!(lines[5].contains("events-lost") && lines[5].ends_with("total=\"6\"]"), "{lines:?}");
+}

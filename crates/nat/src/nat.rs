@@ -1,0 +1,281 @@
+//! The NAT table as an element: whose packet is this, and by which next hop do answers go.
+
+use crate::addresses;
+use crate::bind::Bind;
+use crate::headers;
+use crate::leases::{LeaseFile, Leases};
+use crate::neighbours::{Neighbours, is_of_one};
+use crate::owner::Owner;
+use crate::shared::{Ended, Shared, TableEnd};
+use ::element::kind::{Build, ElementKind, MakeAffinity};
+use cgnat::config::{Prefix, SECOND};
+use cgnat::{Bindings, Config, Hop, Mac, Ownership, Realm, Source};
+use dpdk::{Batch, Mbuf, Meta, MetaFlags};
+use engine::{About, Cx, Element, Mail};
+use profile::{Address, Error};
+use protocol::problem::Problem;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::mpsc::TrySendError;
+use std::sync::{Arc, OnceLock};
+
+const KIND: &str = "nat";
+const DROPS: [&str; 5] = ["not_ipv4", "not_inside", "not_bound", "spoofed", "table_full"];
+const NOT_IPV4: usize = 0;
+const NOT_INSIDE: usize = 1;
+const NOT_BOUND: usize = 2;
+const SPOOFED: usize = 3;
+const TABLE_FULL: usize = 4;
+
+/// Time between two looks at what is idle, ns.
+const TURN: u64 = 500_000;
+/// Lines that are looked at in one of them.
+const BUDGET: usize = 64;
+/// What leases say that is done in one of them.
+const BINDS: usize = 64;
+/// A learned binding is over when it was silent for as long as the longest session may be: 2 h 4 min (RFC 5382 REQ-5).
+const IDLE: u64 = 7_440 * SECOND;
+
+/// The NAT table: private address and VLAN tags → Ethernet address, for what comes from subscribers. Who is no subscriber gets no
+/// further. Bindings are learned from what subscribers send, as ARP would; or else they are given, and then a packet that comes
+/// from another Ethernet address than its sender's is dropped as `spoofed`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// Who is a subscriber. Default: the private addresses of RFC 1918 and RFC 6598.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subscribers: Vec<Address>,
+    /// Bindings there may be, of all workers: 64 bytes each. Default 16384; a worker has 65534 at most.
+    #[serde(default = "most_subscribers")]
+    pub most_subscribers: usize,
+    /// The lease file of the DHCP server that subscribers have their addresses from: who has a lease is bound, and no longer
+    /// than that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leases: Option<LeaseFile>,
+    /// Whether bindings are learned from what subscribers send. Default: where there is no lease file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learn: Option<bool>,
+}
+
+pub fn most_subscribers() -> usize {
+    1 << 14
+}
+
+impl ElementKind for Options {
+    const KIND: &'static str = KIND;
+    const DROPS: &'static [&'static str] = &DROPS;
+    const REPLICABLE: bool = true;
+    const OWNED: bool = true;
+    const EXAMPLE: &'static str = r#"{"subscribers": ["10.0.0.0/8"]}"#;
+
+    fn check(&self) -> Vec<Problem> {
+        let mut problems = addresses::not_ipv4("subscribers", &self.subscribers);
+        if self.most_subscribers == 0 {
+            let what = "there is no room for a subscriber";
+            problems.push(Problem::new("most_subscribers", what, "Use 1 or more"));
+        }
+        problems.extend(self.leases.as_ref().and_then(|leases| leases.check("leases")));
+        problems
+    }
+
+    fn owner(&self, cx: &mut Build<'_>) -> Result<Option<MakeAffinity>, Error> {
+        Ok(Some(Owner::maker(Shared::of(cx)?)))
+    }
+
+    fn build(&self, cx: &mut Build<'_>) -> Result<Box<dyn Element>, Error> {
+        let (replica, replicas) = (cx.replica, cx.replicas);
+        let shared = Shared::of(cx)?;
+        let (seed, neighbours, end) = (shared.seed, shared.neighbours(replica), shared.table_end(replica));
+        let ownership = Arc::clone(&shared.ownership);
+        let Some(end) = end else {
+            return Err(cx.fault("subscribers", "a graph can have one NAT, and this is another"));
+        };
+        let most = self.most_subscribers.div_ceil(replicas.max(1));
+        let table =
+            Bindings::new(most, seed).map_err(|why| cx.fault("most_subscribers", &why.to_string()))?;
+        let inside = match addresses::prefixes(&self.subscribers) {
+            none if none.is_empty() => Config::default().inside,
+            some => some,
+        };
+        let leases = self.leases.as_ref().map(|file| Leases::follow(file, self.most_subscribers));
+        let leases = leases.transpose().map_err(|why| cx.fault("leases.file", &why.to_string()))?;
+        let learn = self.learn.unwrap_or(leases.is_none());
+        let nat = Nat {
+            table,
+            inside,
+            learn,
+            leases,
+            told: None,
+            replica,
+            ownership,
+            neighbours,
+            end,
+            advanced: 0,
+        };
+        Ok(Box::new(nat))
+    }
+}
+
+/// Element: lets through what subscribers send, and says by which next hop answers go.
+#[derive(Debug)]
+struct Nat {
+    table: Bindings,
+    inside: Vec<Prefix>,
+    learn: bool,
+    leases: Option<Leases>,
+    /// What was told and cannot be done yet.
+    told: Option<Bind>,
+    /// Which of the replicas this is, and who of them owns what.
+    replica: usize,
+    ownership: Arc<OnceLock<(u16, Ownership)>>,
+    neighbours: Arc<Neighbours>,
+    end: TableEnd,
+    advanced: u64,
+}
+
+/// Who sent a packet.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sender {
+    hash: u64,
+    inside: u32,
+    realm: Realm,
+    mac: Mac,
+}
+
+impl Sender {
+    fn of(mbuf: &Mbuf, meta: &Meta) -> Option<Self> {
+        let headers = headers::of(mbuf, meta)?;
+        let mac = *mbuf.data().get(6..)?.first_chunk()?;
+        Some(Self { hash: 0, inside: headers.source.address, realm: headers.realm, mac })
+    }
+}
+
+impl Nat {
+    /// By which next hop answers to a packet go, or why there are none.
+    #[inline]
+    fn admit(&mut self, sender: &Sender, now: u64) -> Result<Hop, usize> {
+        let Sender { hash, inside, realm, mac } = *sender;
+        match self.table.source(hash, inside, realm, mac, now) {
+            Source::Bound(hop) => Ok(hop),
+            seen => self.admit_new(sender, seen, now),
+        }
+    }
+
+    #[cold]
+    fn admit_new(&mut self, sender: &Sender, seen: Source, now: u64) -> Result<Hop, usize> {
+        let Sender { inside, realm, mac, .. } = *sender;
+        if !self.inside.iter().any(|prefix| prefix.has(inside)) {
+            return Err(NOT_INSIDE);
+        }
+        match seen {
+            // What is sent to a group everybody would read: nobody is there.
+            _ if !is_of_one(mac) => Err(SPOOFED),
+            Source::Unknown if !self.learn => Err(NOT_BOUND),
+            Source::Elsewhere if !self.learn => Err(SPOOFED),
+            _ => self.bind(inside, realm, mac, false, now).ok_or(match seen {
+                Source::Unknown => TABLE_FULL,
+                _ => SPOOFED,
+            }),
+        }
+    }
+
+    fn bind(&mut self, inside: u32, realm: Realm, mac: Mac, given: bool, now: u64) -> Option<Hop> {
+        let hop = self.table.bind(inside, realm, mac, given, now)?;
+        self.neighbours.set(hop, mac);
+        Some(hop)
+    }
+
+    /// Do what leases say, some of it at a time.
+    fn follow(&mut self, now: u64) {
+        for _ in 0..BINDS {
+            let Some(told) = self.told.take().or_else(|| self.leases.as_mut()?.next()) else { return };
+            let (inside, realm) = (told.inside.to_bits(), told.realm);
+            let owner = self.ownership.get().map(|(_, ownership)| ownership.subscriber(inside, realm));
+            if owner.is_some_and(|owner| owner != self.replica) {
+                continue;
+            }
+            match told.mac {
+                Some(mac) if self.bind(inside, realm, mac, true, now).is_none() => {
+                    tracing::warn!("there is no room for {}, which has a lease", told.inside);
+                }
+                None if self.table.find(inside, realm).is_some() && !self.end(inside, realm) => {
+                    self.told = Some(told);
+                    return;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// End a binding: nobody is reached by its next hop from now on, and who keeps its sessions ends them. `false`: that one
+    /// has too much to end already, and will be told later.
+    fn end(&mut self, inside: u32, realm: Realm) -> bool {
+        let Some(hop) = self.table.find(inside, realm).map(|binding| binding.hop()) else { return false };
+        match self.end.ended.try_send(Ended { inside, realm, hop }) {
+            Err(TrySendError::Full(_)) => return false,
+            Err(TrySendError::Disconnected(_)) => self.table.release_hop(hop),
+            Ok(()) => {}
+        }
+        self.neighbours.clear(hop);
+        self.table.unbind(inside, realm).is_some()
+    }
+}
+
+impl Element for Nat {
+    fn about(&self) -> About {
+        About { kind: KIND, takes: true, outputs: &["out"], drops: &DROPS, polled: true }
+    }
+
+    fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        let now = cx.now();
+        let mut senders = [const { None }; dpdk::BURST];
+        for (sender, mbuf) in senders.iter_mut().zip(batch.frames()) {
+            let Some(meta) = mbuf.meta() else { continue };
+            let Some(mut found) = Sender::of(mbuf, &meta) else { continue };
+            found.hash = self.table.hash(found.inside, found.realm);
+            self.table.prefetch(found.hash);
+            *sender = Some((found, meta));
+        }
+        let mut senders = senders.iter();
+        batch.filter_map(|mut mbuf| {
+            let Some((sender, meta)) = senders.next()? else {
+                cx.count(NOT_IPV4, 1);
+                return None;
+            };
+            match self.admit(sender, now) {
+                // In place of the flow's hash: no later stage goes by that, and all packets of a subscriber have the same.
+                Ok(hop) => {
+                    let flags = meta.flags.with(MetaFlags::SUBSCRIBER);
+                    mbuf.set_meta(Meta { hash: hop.into(), flags, ..*meta });
+                }
+                Err(reason) => {
+                    cx.count(reason, 1);
+                    return None;
+                }
+            }
+            Some(mbuf)
+        });
+    }
+
+    fn poll(&mut self, _: &mut Batch, cx: &mut Cx<'_>) {
+        let now = cx.now();
+        if now.saturating_sub(self.advanced) >= TURN {
+            self.advanced = now;
+            while let Ok(hop) = self.end.released.try_recv() {
+                self.table.release_hop(hop);
+            }
+            self.follow(now);
+            if let Some(idle) = self.table.next_idle(IDLE, now, BUDGET) {
+                let _later_if_not_now = self.end(idle.inside(), idle.realm());
+            }
+        }
+        cx.wake_at(self.advanced + TURN);
+    }
+
+    fn control(&mut self, mail: Mail, now: u64) {
+        let _not_understood = mail.answer(|Bind { inside, realm, mac }| match mac {
+            Some(mac) => self.bind(inside.to_bits(), realm, mac, true, now).is_some(),
+            None => self.end(inside.to_bits(), realm),
+        });
+    }
+}

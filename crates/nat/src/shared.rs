@@ -1,0 +1,126 @@
+//! What the elements of one NAT have in common. It is made with the first of them, and found by the others.
+
+use crate::neighbours::{Neighbour, Neighbours};
+use ::element::kind::Build;
+use cgnat::{Hop, Ownership, Realm};
+use profile::Error;
+use rand::TryRngCore;
+use rand::rngs::OsRng;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+
+/// Endings under way between two elements.
+const ENDINGS: usize = 1_024;
+
+/// A subscriber whose binding is over: its sessions are to end, and then nothing goes by its next hop any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// Its private address.
+    pub inside: u32,
+    /// Its tags.
+    pub realm: Realm,
+    /// The next hop towards it.
+    pub hop: Hop,
+}
+
+/// What the NAT table of a worker and its sessions tell each other.
+#[derive(Debug)]
+pub struct Pair {
+    /// Where next hops are: written by the NAT table.
+    pub neighbours: Arc<Neighbours>,
+    /// From the NAT table.
+    ended: (Option<SyncSender<Ended>>, Option<Receiver<Ended>>),
+    /// And back.
+    released: (Option<SyncSender<Hop>>, Option<Receiver<Hop>>),
+}
+
+impl Pair {
+    fn new() -> Self {
+        let ((tell, told), (release, released)) = (sync_channel(ENDINGS), sync_channel(ENDINGS));
+        let neighbours = Arc::new(Neighbours::new());
+        Self { neighbours, ended: (Some(tell), Some(told)), released: (Some(release), Some(released)) }
+    }
+}
+
+/// The NAT table's end.
+#[derive(Debug)]
+pub struct TableEnd {
+    /// Tells whose binding is over.
+    pub ended: SyncSender<Ended>,
+    /// Next hops that are free.
+    pub released: Receiver<Hop>,
+}
+
+/// The sessions' end.
+#[derive(Debug)]
+pub struct SessionEnd {
+    /// Whose binding is over.
+    pub ended: Receiver<Ended>,
+    /// Tells which next hop is free.
+    pub released: SyncSender<Hop>,
+}
+
+/// What the elements of one NAT have in common.
+#[derive(Debug)]
+pub struct Shared {
+    /// What hashes are drawn from.
+    pub seed: [u8; 32],
+    /// The number of the inside port, and who owns what: said by the first of the elements that keep sessions.
+    pub ownership: Arc<OnceLock<(u16, Ownership)>>,
+    /// The router outside.
+    pub gateway: Arc<Neighbour>,
+    /// By replica.
+    pairs: Vec<Pair>,
+    /// The element that keeps sessions.
+    conntrack: Option<String>,
+}
+
+impl Shared {
+    /// Of the graph that is being built.
+    pub fn of<'a>(cx: &'a mut Build<'_>) -> Result<&'a mut Self, Error> {
+        if cx.extensions.get_mut::<Self>().is_none() {
+            let mut seed = [0; 32];
+            // Nobody is to know what ports and places in tables are drawn from.
+            OsRng.try_fill_bytes(&mut seed).map_err(|why| cx.fault("inside", &why.to_string()))?;
+            let shared = Self {
+                seed,
+                ownership: Arc::default(),
+                gateway: Arc::default(),
+                pairs: Vec::new(),
+                conntrack: None,
+            };
+            cx.extensions.insert(shared);
+        }
+        let none = Error::new("ND-104-06", format!("elements.{}", cx.name), "no state to share", "");
+        cx.extensions.get_mut::<Self>().ok_or(none)
+    }
+
+    fn pair(&mut self, replica: usize) -> &mut Pair {
+        while self.pairs.len() <= replica {
+            self.pairs.push(Pair::new());
+        }
+        &mut self.pairs[replica]
+    }
+
+    /// Where the next hops of a replica are.
+    pub fn neighbours(&mut self, replica: usize) -> Arc<Neighbours> {
+        Arc::clone(&self.pair(replica).neighbours)
+    }
+
+    /// For the NAT table of this number, once.
+    pub fn table_end(&mut self, replica: usize) -> Option<TableEnd> {
+        let pair = self.pair(replica);
+        Some(TableEnd { ended: pair.ended.0.take()?, released: pair.released.1.take()? })
+    }
+
+    /// For the sessions of this number, once.
+    pub fn session_end(&mut self, replica: usize) -> Option<SessionEnd> {
+        let pair = self.pair(replica);
+        Some(SessionEnd { ended: pair.ended.1.take()?, released: pair.released.0.take()? })
+    }
+
+    /// Whether `name` is the element that keeps sessions: the first that asks is.
+    pub fn is_conntrack(&mut self, name: &str) -> bool {
+        self.conntrack.get_or_insert_with(|| name.to_owned()) == name
+    }
+}
