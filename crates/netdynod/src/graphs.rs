@@ -107,6 +107,11 @@ impl Graphs {
         Ok(Box::new(entry.graph.observe()))
     }
 
+    /// What its elements can be asked through. It outlives the graph.
+    pub fn view(&self, id: &str) -> Result<engine::View, Error> {
+        self.lock().graphs.get(id).map(|entry| entry.graph.view()).ok_or_else(|| none(id))
+    }
+
     /// End a graph: how it did to its end, and its elements, whose counters are the last.
     pub fn stop(&self, id: &str) -> Result<(Status, Box<dyn GraphView>), Error> {
         let entry = self.lock().graphs.remove(id).ok_or_else(|| none(id))?;

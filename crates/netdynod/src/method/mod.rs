@@ -7,6 +7,7 @@ mod core;
 mod graph;
 mod impair;
 mod log;
+mod nat;
 mod ports;
 mod profile;
 mod run;
@@ -61,6 +62,9 @@ pub fn call(caller: &Caller, name: &str, params: Map<String, Value>) -> Answer {
         "impair.stats" => impair::stats(caller, take(params)?),
         "impair.stop" => impair::stop(caller, take(params)?),
         "impair.list" => impair::list(caller, take(params)?),
+        "nat.sessions" => nat::sessions(caller, take(params)?),
+        "nat.subscribers" => nat::subscribers(caller, take(params)?),
+        "nat.status" => nat::status(caller, take(params)?),
         "log.tail" => log::tail(caller, take(params)?),
         _ => Err(Error::method(name)),
     }

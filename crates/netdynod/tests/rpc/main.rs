@@ -9,6 +9,7 @@ mod graph;
 mod impairing;
 mod life;
 mod limits;
+mod nat;
 mod running;
 mod tcp;
 mod watching;

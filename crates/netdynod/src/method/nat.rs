@@ -1,0 +1,330 @@
+//! `nat.*`: what the connection trackers of a graph have: sessions and subscribers page by page, and numbers. Anybody may ask.
+//!
+//! Workers answer between two bursts, each request a bounded part of its tables; a page here is put together of many of them.
+
+use super::Answer;
+use crate::caller::Caller;
+use crate::rpc::{Error, NOTHING_THERE};
+use engine::{ControlError, Request, View};
+use nat::control::{KIND, SessionFilter, SessionPage, Status, StatusView, SubscriberPage};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::str::FromStr;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Entries of a page when nothing is said.
+const LIMIT: usize = 100;
+/// The most.
+const MOST: usize = 1000;
+/// A page is given as it is after this long: few of many sessions may be wanted.
+const TIME: Duration = Duration::from_millis(500);
+/// How long a worker may take to answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Where a page begins: at a line of the table of a tracker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Cursor {
+    /// Which tracker, in the graph's order.
+    tracker: usize,
+    line: u32,
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.tracker, self.line)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let read = || {
+            let (tracker, line) = text.split_once(':')?;
+            Some(Self { tracker: tracker.parse().ok()?, line: line.parse().ok()? })
+        };
+        read().ok_or_else(|| bad_cursor(text))
+    }
+}
+
+fn bad_cursor(text: &str) -> Error {
+    Error::params("params.cursor", format!("{text:?} is no cursor; use what `next` of a page says"))
+}
+
+/// The connection trackers of a graph at work.
+struct Trackers {
+    view: View,
+    names: Vec<String>,
+}
+
+impl Trackers {
+    fn of(caller: &Caller, graph: &str) -> Result<Self, Error> {
+        let view = caller.core.graphs.view(graph)?;
+        let trackers = view.elements().into_iter().filter(|element| element.kind == KIND);
+        let names: Vec<String> = trackers.map(|element| element.name).collect();
+        if names.is_empty() {
+            let what = format!("the graph {graph:?} has no element of the kind {KIND}");
+            let fix = "Name the graph of a NAT; graph.list says which there are";
+            return Err(Error::new(NOTHING_THERE, "ND-104-11", "graph", what, fix));
+        }
+        Ok(Self { view, names })
+    }
+
+    fn ask<R: Request>(&self, name: &str, request: R) -> Result<R::Reply, Error> {
+        self.view.request(name, request, PATIENCE).map_err(|why| match why {
+            ControlError::Busy(_) | ControlError::Late(_) => {
+                Error::state(why.to_string(), "Ask again; graph.stats says whether its worker is overloaded")
+            }
+            _ => {
+                let fix = "See graph.list";
+                Error::new(NOTHING_THERE, "ND-104-11", "graph", why.to_string(), fix)
+            }
+        })
+    }
+
+    /// A page from `cursor` on: `ask(tracker's name, line, how many)`.
+    fn page<V>(
+        &self,
+        caller: &Caller,
+        (cursor, limit): (Option<&str>, usize),
+        ask: impl Fn(&str, u32, usize) -> Result<Part<V>, Error>,
+    ) -> Result<(Vec<V>, Option<String>), Error> {
+        if !(1..=MOST).contains(&limit) {
+            return Err(Error::params(
+                "params.limit",
+                format!("a page has 1 to {MOST} entries, not {limit}"),
+            ));
+        }
+        let from: Cursor = cursor.map(str::parse).transpose()?.unwrap_or_default();
+        if from.tracker >= self.names.len() {
+            return Err(bad_cursor(&from.to_string()));
+        }
+        let began = Instant::now();
+        let go_on = || began.elapsed() < TIME && !caller.core.ending.load(Ordering::Relaxed);
+        let ask = |tracker: usize, line, most| ask(&self.names[tracker], line, most);
+        let (found, next) = page(self.names.len(), from, limit, go_on, ask)?;
+        Ok((found, next.map(|next| next.to_string())))
+    }
+}
+
+/// Entries of one tracker, and the line to go on from if there are more.
+type Part<V> = (Vec<V>, Option<u32>);
+
+/// Ask tracker after tracker, from `at` on, until there are `limit` entries, all have been asked, or `go_on` says no.
+fn page<V>(
+    trackers: usize,
+    mut at: Cursor,
+    limit: usize,
+    go_on: impl Fn() -> bool,
+    ask: impl Fn(usize, u32, usize) -> Result<Part<V>, Error>,
+) -> Result<(Vec<V>, Option<Cursor>), Error> {
+    let mut found = Vec::new();
+    loop {
+        let (more, next) = ask(at.tracker, at.line, limit - found.len())?;
+        found.extend(more);
+        at = match next {
+            Some(line) => Cursor { line, ..at },
+            None if at.tracker + 1 < trackers => Cursor { tracker: at.tracker + 1, line: 0 },
+            None => return Ok((found, None)),
+        };
+        if found.len() >= limit || !go_on() {
+            return Ok((found, Some(at)));
+        }
+    }
+}
+
+fn default_limit() -> usize {
+    LIMIT
+}
+
+/// Which sessions, and from where on.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sessions {
+    graph: String,
+    #[serde(default)]
+    cursor: Option<String>,
+    #[serde(default = "default_limit")]
+    limit: usize,
+    #[serde(default)]
+    subscriber: Option<String>,
+    #[serde(default)]
+    outside: Option<String>,
+}
+
+/// A page of sessions.
+pub fn sessions(caller: &Caller, params: Sessions) -> Answer {
+    let trackers = Trackers::of(caller, &params.graph)?;
+    let filter = filter(params.subscriber.as_deref(), params.outside.as_deref())?;
+    let ask = |name: &str, from, limit| {
+        let SessionPage { sessions, next } =
+            trackers.ask(name, nat::control::Sessions { from, limit, filter })?;
+        Ok((sessions, next))
+    };
+    let (sessions, next) = trackers.page(caller, (params.cursor.as_deref(), params.limit), ask)?;
+    Ok(json!({"sessions": sessions, "next": next}))
+}
+
+fn filter(subscriber: Option<&str>, outside: Option<&str>) -> Result<SessionFilter, Error> {
+    let subscriber = subscriber.map(|text| address("params.subscriber", text)).transpose()?;
+    let Some(outside) = outside else { return Ok(SessionFilter { subscriber, ..SessionFilter::default() }) };
+    let (ip, port) = outside.split_once(':').map_or((outside, None), |(ip, port)| (ip, Some(port)));
+    let read = |port: &str| {
+        port.parse().map_err(|_| {
+            Error::params("params.outside", format!("{port:?} is no port, as in 203.0.113.1:1024"))
+        })
+    };
+    Ok(SessionFilter {
+        subscriber,
+        outside: Some(address("params.outside", ip)?),
+        outside_port: port.map(read).transpose()?,
+    })
+}
+
+fn address(at: &str, text: &str) -> Result<Ipv4Addr, Error> {
+    text.parse().map_err(|_| Error::params(at, format!("{text:?} is no IPv4 address")))
+}
+
+/// Which subscribers, and from where on.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Subscribers {
+    graph: String,
+    #[serde(default)]
+    cursor: Option<String>,
+    #[serde(default = "default_limit")]
+    limit: usize,
+    #[serde(default)]
+    subscriber: Option<String>,
+}
+
+/// A page of subscribers.
+pub fn subscribers(caller: &Caller, params: Subscribers) -> Answer {
+    let trackers = Trackers::of(caller, &params.graph)?;
+    let subscriber =
+        params.subscriber.as_deref().map(|text| address("params.subscriber", text)).transpose()?;
+    let ask = |name: &str, from, limit| {
+        let SubscriberPage { subscribers, next } =
+            trackers.ask(name, nat::control::Subscribers { from, limit, subscriber })?;
+        Ok((subscribers, next))
+    };
+    let (subscribers, next) = trackers.page(caller, (params.cursor.as_deref(), params.limit), ask)?;
+    Ok(json!({"subscribers": subscribers, "next": next}))
+}
+
+/// Which graph.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfGraph {
+    graph: String,
+}
+
+/// A tracker and its numbers.
+#[derive(Debug, Serialize)]
+struct Worker<'a> {
+    element: &'a str,
+    #[serde(flatten)]
+    status: StatusView,
+}
+
+/// The numbers of each tracker.
+pub fn status(caller: &Caller, params: OfGraph) -> Answer {
+    let trackers = Trackers::of(caller, &params.graph)?;
+    let workers = trackers.names.iter().map(|element| {
+        let status = trackers.ask(element, Status)?;
+        Ok(json!(Worker { element, status }))
+    });
+    Ok(json!({"workers": workers.collect::<Result<Vec<_>, Error>>()?}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tables of lines, some of them free, of which three are looked at in a request.
+    fn ask(tables: &[Vec<Option<u32>>], tracker: usize, line: u32, most: usize) -> Part<u32> {
+        let (lines, mut found) = (&tables[tracker], Vec::new());
+        let end = lines.len().min(line as usize + 3);
+        for (at, entry) in lines.iter().enumerate().take(end).skip(line as usize) {
+            if found.len() == most {
+                return (found, Some(at as u32));
+            }
+            found.extend(*entry);
+        }
+        (found, (end < lines.len()).then_some(end as u32))
+    }
+
+    fn tables() -> Vec<Vec<Option<u32>>> {
+        let lines = |from: u32, to: u32| (from..to).map(|n| (n % 5 != 0).then_some(n));
+        vec![lines(0, 50).collect(), vec![], (0..20).map(|_| None).chain(lines(100, 111)).collect()]
+    }
+
+    #[test]
+    fn pages_have_every_entry_of_every_tracker_once() {
+        let tables = tables();
+        let all: Vec<u32> = tables.iter().flatten().flatten().copied().collect();
+        for limit in [1, 2, 7, all.len(), 1000] {
+            let (mut shown, mut at) = (Vec::new(), Some(Cursor::default()));
+            while let Some(from) = at {
+                let asked = |tracker, line, most| Ok(ask(&tables, tracker, line, most));
+                let (found, next) = page(tables.len(), from, limit, || true, asked).unwrap();
+                assert!(found.len() <= limit && (found.len() == limit || next.is_none()), "{limit}");
+                shown.extend(found);
+                at = next;
+            }
+            assert_eq!(shown, all, "{limit}");
+        }
+    }
+
+    #[test]
+    fn when_the_time_is_up_a_page_is_given_as_it_is() {
+        let tables = tables();
+        let asked = |tracker, line, most| Ok(ask(&tables, tracker, line, most));
+        let (found, next) = page(tables.len(), Cursor { tracker: 2, line: 0 }, 10, || false, asked).unwrap();
+        assert_eq!((found, next), (vec![], Some(Cursor { tracker: 2, line: 3 })));
+        let refused = |_, _, _| Err::<Part<u32>, _>(Error::state("late", "ask again"));
+        assert!(page(1, Cursor::default(), 10, || true, refused).is_err());
+    }
+
+    #[test]
+    fn cursors_are_read_as_they_are_written() {
+        let cursor = Cursor { tracker: 3, line: 4_294_967_295 };
+        assert_eq!("3:4294967295".parse::<Cursor>(), Ok(cursor));
+        assert_eq!(cursor.to_string().parse::<Cursor>(), Ok(cursor));
+        for text in ["", ":", "1", "1:", ":1", "1:2:3", "-1:2", "1:4294967296", "one:two", "1: 2"] {
+            let error = text.parse::<Cursor>().unwrap_err();
+            assert_eq!(
+                (error.code, &error.data["at"]),
+                (crate::rpc::BAD_PARAMS, &json!("params.cursor")),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_filter_is_an_address_or_an_endpoint() {
+        let (subscriber, outside) = (Ipv4Addr::new(10, 0, 0, 1), Some(Ipv4Addr::new(203, 0, 113, 1)));
+        assert_eq!(filter(None, None), Ok(SessionFilter::default()));
+        assert_eq!(
+            filter(Some("10.0.0.1"), Some("203.0.113.1:1024")),
+            Ok(SessionFilter { subscriber: Some(subscriber), outside, outside_port: Some(1024) })
+        );
+        assert_eq!(
+            filter(None, Some("203.0.113.1")),
+            Ok(SessionFilter { outside, ..SessionFilter::default() })
+        );
+        for (subscriber, outside, at) in [
+            (Some("10.0.0"), None, "params.subscriber"),
+            (Some("2001:db8::1"), None, "params.subscriber"),
+            (None, Some("203.0.113.1:"), "params.outside"),
+            (None, Some("203.0.113.1:65536"), "params.outside"),
+            (None, Some(":80"), "params.outside"),
+            (None, Some("2001:db8::1"), "params.outside"),
+        ] {
+            assert_eq!(filter(subscriber, outside).unwrap_err().data["at"], at);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What is asked of a NAT that is not there.
+
+use crate::daemon::{Client, Daemon};
+use serde_json::json;
+
+const METHODS: [&str; 3] = ["nat.sessions", "nat.subscribers", "nat.status"];
+
+/// A graph at work that forwards from one end of a cable to the other, and its writer.
+fn without_nat(daemon: &Daemon) -> (Client, String) {
+    let mut writer = daemon.connect();
+    writer.get("control.acquire");
+    let graph = json!({
+        "ports": {"a": {"device": "pair:nat"}, "b": {"device": "pair:nat"}},
+        "elements": {"c": {"kind": "counter"}},
+        "edges": ["a.rx -> c -> b.tx", "b.rx -> a.tx"],
+    });
+    let started = writer.call("graph.run", json!({"graph": graph}));
+    (writer, started["graph"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_graph_that_is_not_there_has_no_nat() {
+    let daemon = Daemon::start();
+    let mut viewer = daemon.connect();
+    for method in METHODS {
+        let data = viewer.fails(method, json!({"graph": "graph-9"}), -32004);
+        assert_eq!((&data["code"], &data["at"]), (&json!("ND-104-11"), &json!("graph")));
+        viewer.fails(method, json!({}), -32602);
+        viewer.fails(method, json!({"graph": "graph-9", "grahp": "x"}), -32602);
+    }
+}
+
+#[test]
+fn a_graph_without_connection_tracker_says_so() {
+    let daemon = Daemon::start();
+    let (mut writer, graph) = without_nat(&daemon);
+    for method in METHODS {
+        let data = writer.fails(method, json!({"graph": graph}), -32004);
+        assert!(data["what"].as_str().unwrap().contains("conntrack"), "{data:?}");
+    }
+    writer.call("graph.stop", json!({"graph": graph}));
+}
