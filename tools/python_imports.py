@@ -22,7 +22,7 @@ LAYERS = [
     ["config"],
     ["system"],
     ["core"],
-    ["stats"],
+    ["nat", "stats"],
     ["store", "report"],
     ["lab"],
     ["experiment"],

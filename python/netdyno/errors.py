@@ -123,6 +123,8 @@ CODES: dict[str, str] = {
     "ND-104-31": "An unknown workload or case, or one that does not go here",
     "ND-104-32": "A file or document beyond its limit",
     "ND-104-33": "Elements of a graph that are not connected as they must be",
+    "ND-104-34": "A wrong configuration of a NAT",
+    "ND-104-35": "No such NAT runs here, or one of that name does already",
     "ND-104-40": "An unknown tunable",
     "ND-104-41": "A wrong description of tunables, of a setting or of a class of service",
     "ND-104-42": "A parameter of the whole machine without --global",

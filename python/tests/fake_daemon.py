@@ -9,6 +9,7 @@ does not stop when asked.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -94,6 +95,105 @@ def whole(count: int) -> dict[str, Any]:
     return {**distribution(count), "sd": sd, "jitter": None, "hdr": h.encode().decode()}
 
 
+def graph_faults(graph: Any) -> list[dict[str, str]]:
+    """What is wrong with a graph: of a pool it does not like addresses of TEST-NET-1, and devices have a name."""
+    found = []
+    for name, element in graph.get("elements", {}).items():
+        for key in ("pool", "answers_for"):
+            for i, one in enumerate(element.get(key, [])):
+                if one.startswith("192.0.2."):
+                    at = f"elements.{name}.{key}[{i}]"
+                    found.append({"code": "ND-104-05", "at": at, "what": f"not {one}", "fix": "use others"})
+    for name, port in graph["ports"].items():
+        if port["device"] == "none":
+            at = f"ports.{name}.device"
+            found.append({"code": "ND-104-04", "at": at, "what": "no device", "fix": "name one"})
+    return found
+
+
+class Graph:
+    """A graph of elements that carries nothing; where a NAT is in it, the NAT has a fixed population."""
+
+    def __init__(self, name: str, graph: dict[str, Any]) -> None:
+        self.name, self.graph, self.began = name, graph, time.monotonic()
+
+    def status(self) -> dict[str, Any]:
+        elapsed = time.monotonic() - self.began
+        return {"run": self.name, "state": "running", "elapsed": elapsed, "error": None, "captures": []}
+
+    def placed(self) -> list[dict[str, Any]]:
+        return [
+            {"name": name, "kind": self.graph["elements"].get(name, {}).get("kind", "port"), "worker": i, "core": w["core"]}
+            for i, w in enumerate(self.graph.get("placement", [])) for name in w["elements"]
+        ]  # fmt: skip
+
+    def shape(self) -> dict[str, Any]:
+        workers = [{"worker": i, "core": w["core"]} for i, w in enumerate(self.graph.get("placement", []))]
+        edges = [
+            {"from": a.partition(".out")[0], "to": b, "ring": False}
+            for line in self.graph["edges"]
+            for a, b in itertools.pairwise(line.split(" -> "))
+        ]
+        return {"run": self.name, "workers": workers, "elements": self.placed(), "edges": edges, "ports": []}
+
+    def stats(self) -> dict[str, Any]:
+        status = self.status()
+        passed = {"packets_in": int(1000 * status["elapsed"]), "packets_out": int(1000 * status["elapsed"])}
+        elements = [
+            one | passed | {"drops": {}, "packets_per_batch": 16.0, "cycles_per_packet": 100.0}
+            for one in self.placed()
+        ]
+        busy = {"busy_cycles": 40, "idle_cycles": 60, "slept_ns": 0}
+        return {
+            "status": status,
+            "elements": elements,
+            "workers": [one | busy for one in self.shape()["workers"]],
+        }
+
+    def nat(self, method: str, p: dict[str, Any]) -> dict[str, Any]:
+        if method == "nat.status":
+            return {"workers": [NAT_WORKER | {"element": f"conntrack#{i}"} for i in range(2)]}
+        key = method.removeprefix("nat.")
+        if p.get("limit", 100) > 1000:
+            raise Refusal(-32602, "limit is above 1000")
+        wanted = [one for one in (NAT_SESSIONS if key == "sessions" else NAT_SUBSCRIBERS) if belongs(one, p)]
+        start = int(p.get("cursor", 0))
+        end = start + p.get("limit", 100)
+        return {key: wanted[start:end], "next": str(end) if end < len(wanted) else None}
+
+
+def belongs(one: dict[str, Any], p: dict[str, Any]) -> bool:
+    """Whether a session or subscriber is one of those that are asked for."""
+    inside = one.get("inside", one.get("address", "")).partition(":")[0]
+    outside = one["outside"] or ""
+    if ":" not in p.get("outside", ""):
+        outside = outside.partition(":")[0]
+    return p.get("subscriber", inside) == inside and p.get("outside", outside) == outside
+
+
+NAT_WORKER = {
+    "sessions": 1250, "most_sessions": 1 << 20, "subscribers": 5, "most_subscribers": 1 << 14, "addresses": 16,
+    "blocks": 2016, "blocks_free": 2000, "forwarded_up": 1_000_000, "forwarded_down": 2_000_000, "slow": 1250,
+    "drops": {"no_mapping": 7, "bad_checksum": 0}, "memory_bytes": 117_440_512, "log_lost": 0,
+}  # fmt: skip
+NAT_SESSIONS = [
+    {
+        "protocol": ("udp", "tcp", "icmp")[i % 3], "inside": f"10.0.0.{i % 10}:{40_000 + i}",
+        "outside": f"203.0.113.{16 + i % 10}:{1024 + i}", "remote": None if i == 9 else "198.51.100.9:443", "vlans": [100] if i % 10 == 7 else [],
+        "state": "open", "idle_s": 1.5, "packets_up": 1000 + i, "bytes_up": 64_000, "packets_down": 2000,
+        "bytes_down": 3_000_000,
+    }
+    for i in range(2500)
+]  # fmt: skip
+NAT_SUBSCRIBERS = [
+    {
+        "address": f"10.0.0.{i}", "vlans": [100] if i == 7 else [], "outside": None if i == 9 else f"203.0.113.{16 + i}",
+        "sessions": 250, "blocks": [] if i == 9 else [[1536, 2047], [1024, 1535], [4096, 4607]],
+    }
+    for i in range(10)
+]  # fmt: skip
+
+
 QUANTILES = (("p50", 50), ("p90", 90), ("p99", 99), ("p999", 99.9))
 
 
@@ -118,6 +218,7 @@ class Core:
         self.capture: dict[str, Any] = {"state": "idle", "packets": 0, "bytes": 0, "dropped": 0, "path": None}
         self.stopping = threading.Event()
         self.runs = 0
+        self.graphs: dict[str, Graph] = {}
 
     def status(self) -> dict[str, Any]:
         return {
@@ -299,6 +400,7 @@ class Connection(socketserver.StreamRequestHandler):
             self.core.subscribers.remove(self)
         if self.core.writer is self:
             self.core.writer = None
+            self.core.graphs.clear()
         super().finish()
 
     def write_only(self) -> None:
@@ -364,6 +466,24 @@ class Connection(socketserver.StreamRequestHandler):
                 return {"path": p["path"], "interface": p.get("interface") or "lo"}
             case "capture.stop" | "capture.status":
                 return core.capture
+            case "graph.run":
+                if faults := graph_faults(p["graph"]):
+                    raise Refusal(-32002, "bad graph", {**faults[0], "all": faults})
+                name = f"graph-{len(core.graphs) + 1}"
+                core.graphs[name] = Graph(name, p["graph"])
+                return {"graph": name}
+            case "graph.list":
+                return [one.status() for one in core.graphs.values()]
+            case "graph.describe":
+                return core.graphs[p["graph"]].shape()
+            case "graph.stats":
+                return core.graphs[p["graph"]].stats()
+            case "graph.stop":
+                return core.graphs.pop(p["graph"]).stats()
+            case "nat.status" | "nat.sessions" | "nat.subscribers":
+                return core.graphs[p["graph"]].nat(method, p)
+            case "impair.list":
+                return []
             case "log.tail":
                 return {"entries": []}
         raise Refusal(-32601, f"no method {method}")
@@ -371,7 +491,7 @@ class Connection(socketserver.StreamRequestHandler):
 
 WRITERS = {
     "core.shutdown", "control.heartbeat", "control.release", "run.load", "run.start", "run.pause",
-    "run.resume", "run.stop", "capture.start", "capture.stop",
+    "run.resume", "run.stop", "capture.start", "capture.stop", "graph.run", "graph.stop",
 }  # fmt: skip
 
 

@@ -29,6 +29,7 @@ VERBS = {
     "compare": "compare:compare",
     "report": "report:report",
     "graph": "graph:graph",
+    "nat": "nat:app",
     "doctor": "doctor:doctor",
     "bind": "bind:bind",
     "unbind": "bind:unbind",

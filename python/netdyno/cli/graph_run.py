@@ -6,6 +6,7 @@ import contextlib
 import secrets
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +24,43 @@ LOOK = 0.1
 """Seconds between two looks whether it is to end."""
 
 
+@dataclass(frozen=True)
+class Watching:
+    """For how long a graph runs, and how it is shown."""
+
+    length: float | None
+    """Seconds; None: until somebody says so."""
+    interval: float
+    """Seconds between two looks at the counters."""
+    as_json: bool = False
+    """Print the last counters as one document, and nothing before."""
+    quiet: bool = False
+    """Print no counters."""
+
+
 def run(file: Path, length: float | None, interval: float, as_json: bool) -> None:
     """Open the ports, run the graph until the time is over or somebody says so, and show its counters."""
     graph = config.read(file)
     put_back()
-    token = f"graph-{secrets.token_hex(3)}"
-    log = paths.runtime() / f"nd-{token}.log"
+    carry(graph, f"nd-graph-{secrets.token_hex(3)}", Watching(length, interval, as_json))
+
+
+def carry(graph: Any, name: str, watching: Watching, begun: str | None = None) -> None:
+    """Run a graph on a daemon of its own, on NAME.sock; `begun` is said when the ports are open."""
+    log = paths.runtime() / f"{name}.log"
     stack = contextlib.ExitStack()
     last: dict[str, Any] = {}
     with Interrupts().installed() as interrupts:
         try:
-            daemon = stack.enter_context(Daemon(paths.runtime() / f"nd-{token}.sock", log))
+            daemon = stack.enter_context(Daemon(paths.runtime() / f"{name}.sock", log))
             client = stack.enter_context(daemon.connect())
             client.acquire()
             made = str(client.call("graph.run", graph=graph, timeout=OPENING)["graph"])
             shape = client.call("graph.describe", graph=made)
             with interrupts.asking():
-                _watch(client, made, shape, interrupts, length, interval, as_json)
+                if begun:
+                    console.note(begun)
+                _watch(client, made, shape, interrupts, watching)
                 last = shape | client.call("graph.stop", graph=made)
         finally:
             with interrupts.shielded():
@@ -48,7 +69,7 @@ def run(file: Path, length: float | None, interval: float, as_json: bool) -> Non
                     log.unlink()
     status = last["status"]
     with console.heard():
-        if as_json:
+        if watching.as_json:
             console.document(last)
         for one in status["captures"]:
             told = f"{one['path']}: {one['packets']:,} packets, {one['bytes']:,} B, {one['state']}"
@@ -58,20 +79,14 @@ def run(file: Path, length: float | None, interval: float, as_json: bool) -> Non
 
 
 def _watch(
-    client: Client,
-    made: str,
-    shape: dict[str, Any],
-    interrupts: Interrupts,
-    length: float | None,
-    interval: float,
-    quiet: bool,
+    client: Client, made: str, shape: dict[str, Any], interrupts: Interrupts, watching: Watching
 ) -> None:
     """Show the counters now and then, and those at the end."""
     began = time.monotonic()
-    until = began + length if length else float("inf")
+    until = began + watching.length if watching.length else float("inf")
     view = contextlib.ExitStack()
     shown: graph_view.View | None = None
-    if not quiet:
+    if not watching.as_json and not watching.quiet:
         for line in graph_view.ports(shape):
             console.out().print(line, markup=False, highlight=False, soft_wrap=True)
         shown = graph_view.Screen(shape) if sys.stdout.isatty() else graph_view.Lines(shape)
@@ -82,7 +97,7 @@ def _watch(
             now = time.monotonic()
             over = interrupts.count > 0 or now >= until
             if over or now >= look:
-                look = now + interval
+                look = now + watching.interval
                 stats = client.call("graph.stats", graph=made)
                 if shown:
                     shown.take(stats)

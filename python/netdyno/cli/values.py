@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from ipaddress import IPv4Address
 
 from netdyno import paths, units
 from netdyno.core.address import Address
@@ -111,6 +112,23 @@ def bits(option: str) -> Callable[[str], float]:
     return lambda text: units.BITRATE.value(text, option)
 
 
+def ipv4(option: str, port: bool = False) -> Callable[[str], str]:
+    """An IPv4 address; with `port` one may follow it."""
+    wanted = "an IPv4 address like 10.0.0.7" + (", or one with a port like 10.0.0.7:443" if port else "")
+
+    def read(text: str) -> str:
+        address, colon, number = text.partition(":") if port else (text, "", "")
+        try:
+            IPv4Address(address)
+        except ValueError:
+            raise _refused(text, wanted, option) from None
+        if colon and not (number.isascii() and number.isdigit() and int(number[:6]) <= 0xFFFF):
+            raise _refused(text, wanted, option)
+        return text
+
+    return read
+
+
 def _refused(text: str, wanted: str, option: str, code: str = "ND-104-04") -> Error:
     return Error(code, f"{text!r} is not {wanted}", at=option, fix=f"Give {wanted}")
 
@@ -158,6 +176,13 @@ def setting_or_study(incomplete: str) -> Iterator[str]:
 
     yield from known_setting(incomplete)
     yield from sorted(p.stem for p in folder().glob("*.json") if p.stem.startswith(incomplete))
+
+
+def running_nat(incomplete: str) -> Iterator[str]:
+    """NATs of this machine whose names begin so."""
+    from netdyno.nat import running
+
+    return (name for name in running.candidates() if name.startswith(incomplete))
 
 
 def workload(incomplete: str) -> Iterator[str]:

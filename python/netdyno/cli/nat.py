@@ -1,0 +1,30 @@
+"""`netdyno nat`: the list of its verbs."""
+
+from __future__ import annotations
+
+import typer
+
+from netdyno.cli.verb import Verbs
+
+VERBS = {
+    "init": "nat_init:init",
+    "check": "nat_check:check",
+    "expand": "nat_check:expand",
+    "run": "nat_run:run",
+    "status": "nat_show:status",
+    "sessions": "nat_show:sessions",
+    "subscribers": "nat_show:subscribers",
+}
+
+app = typer.Typer(
+    help="Run a carrier-grade NAT on DPDK ports, and see what it does.",
+    cls=Verbs.of(VERBS),
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    add_completion=False,
+)
+
+
+@app.callback()
+def _options() -> None:
+    pass

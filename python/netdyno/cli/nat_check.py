@@ -1,0 +1,88 @@
+"""`netdyno nat check` and `netdyno nat expand`: what a configuration comes to, without running it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+
+from netdyno.cli import console
+from netdyno.nat import config, cores, graph
+from netdyno.nat.config import Nat
+from netdyno.nat.graph import Layout
+from netdyno.nat.sizing import Sizing, sizing
+
+Configuration = Annotated[Path, typer.Argument(help="The configuration of a NAT.", metavar="FILE")]
+
+
+def planned(file: Path) -> tuple[Nat, Layout]:
+    """A configuration, and where it would run on this machine."""
+    nat = config.load(file)
+    return nat, graph.layout(nat, cores.here(), cores.node_of(nat.inside.device))
+
+
+def check(
+    file: Configuration,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
+) -> None:
+    """Check a configuration, and say what it has room for.
+
+    Every fault is told with its place and what to do (exit 104). What only the ports can tell is told by
+    `netdyno nat run`.
+
+        netdyno nat check cgn.yaml
+    """
+    nat, where = planned(file)
+    size = sizing(nat)
+    workers = [{"core": work.core, "elements": list(work.elements)} for work in where.workers]
+    if as_json:
+        found = {"name": nat.name, "workers": workers, "notes": list(where.notes), **vars(size)}
+        console.document(found)
+        return
+    console.line(f"{file}: good")
+    for text in told(nat, size):
+        console.line(f"  {text}")
+    for work in where.workers:
+        console.line(f"  core {work.core}: {', '.join(work.elements)}")
+    for note in where.notes:
+        console.note(note)
+
+
+def told(nat: Nat, size: Sizing) -> list[str]:
+    """What there is room for, in words."""
+    tables = f"at most {size.session_bytes / (1 << 20):,.4g} MiB"
+    return [
+        f"{_count(size.addresses, 'outside address', 'es')}, {size.blocks_per_address} port blocks each",
+        f"{size.ports_per_subscriber:,} ports of each protocol for a subscriber",
+        f"{_count(size.guaranteed, 'subscriber')} with all their port blocks, {size.at_most:,} with one",
+        f"{_count(size.sessions, 'session')}, {tables}, beside {nat.memory or '256MiB'} for packets",
+    ]
+
+
+def _count(number: int, what: str, several: str = "s") -> str:
+    return f"{number:,} {what}{'' if number == 1 else several}"
+
+
+def expand(
+    file: Configuration,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+) -> None:
+    """Print the graph of elements that a configuration stands for, placed on this machine's cores.
+
+    `netdyno graph run` runs it as it is, and it may be changed: a `capture` in front of a port, a firewall
+    behind the NAT, another placement.
+
+        netdyno nat expand cgn.yaml > graph.yaml
+        sudo netdyno graph run graph.yaml
+    """
+    nat, where = planned(file)
+    for note in where.notes:
+        console.note(note)
+    made = graph.document(nat, where)
+    if as_json:
+        console.document(made)
+        return
+    text = yaml.safe_dump(made, sort_keys=False, allow_unicode=True, width=110)
+    console.out().print(text, markup=False, highlight=False, soft_wrap=True, end="")

@@ -1,0 +1,133 @@
+"""`netdyno nat init`: a configuration of one's own, with every key explained."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeGuard, get_args
+
+import typer
+from pydantic import BaseModel
+
+from netdyno import config, files
+from netdyno.cli import console
+from netdyno.errors import Error
+from netdyno.nat.config import FORMAT, RUN_TO_COMPLETION, SUBSCRIBERS, File, checked
+
+EXAMPLE: dict[str, Any] = {
+    "format": FORMAT,
+    "name": "cgn",
+    "inside": {"device": "0000:83:00.0", "ip": "10.0.0.254/24"},
+    "outside": {"device": "0000:83:00.1", "ip": "203.0.113.2/24", "gateway": "203.0.113.1"},
+    "subscribers": list(SUBSCRIBERS),
+    "pool": ["203.0.113.16/28"],
+    "ports": {"per_block": 512, "blocks_per_subscriber": 4},
+    "limits": {"sessions": 1_048_576, "subscribers": 16_384, "sessions_per_subscriber": 8_192},
+    "filtering": {"udp": "endpoint_independent"},
+    "execution": RUN_TO_COMPLETION,
+    "workers": 1,
+    "memory": "1GiB",
+    "huge_pages": True,
+}
+UNUSED: dict[str, Any] = {
+    "vlan": 100,
+    "mac": "02:00:00:00:00:01",
+    "queues": 4,
+    "burst": 32,
+    "tcp": "address_and_port_dependent",
+    "mss": 1400,
+    "timeouts": {"udp": "5min"},
+    "forwards": [{"protocol": "tcp", "outside": "203.0.113.16:443", "inside": "10.0.0.7:8443"}],
+    "exempt": ["192.0.2.0/24"],
+    "deterministic": "10.0.0.0/24",
+    "leases": {"file": "/var/lib/kea/kea-leases4.csv", "server": "kea"},
+    "log": {"ipfix": "192.0.2.9:4739"},
+}
+"""Keys that most leave out: they stand there as comments."""
+HEAD = """\
+# A carrier-grade NAT: `netdyno nat check FILE`, then as root `netdyno nat run FILE`; see docs/howto/nat.md.
+# A key that says what its default is may be left out; one with # before it is.
+"""
+WIDTH = 110
+
+
+def init(
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File to write. Default: standard output.", metavar="FILE"),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+) -> None:
+    """Print or write a configuration to start from, which explains each of its keys.
+
+    Put in your own devices and addresses.
+
+        netdyno nat init
+        netdyno nat init -o cgn.yaml && netdyno nat check cgn.yaml
+    """
+    text = commented()
+    if output is None or str(output) == "-":
+        print(text, end="")
+        return
+    if output.exists() and not force:
+        raise Error(
+            "ND-104-20", "the file is there already", at=str(output), fix="Use --force, or -o another file"
+        )
+    files.write(output, text, shared=True)
+    console.note(f"wrote {output}; put in your devices and addresses, then `netdyno nat check {output}`")
+
+
+def commented() -> str:
+    """The example as YAML, with what each key means above it."""
+    text = HEAD + "\n".join(_lines(File, EXAMPLE, "")) + "\n"
+    checked(config.parse_text(text, "init"), "init")
+    assert config.parse_text(text, "init") == EXAMPLE, "comments must not change what it says"
+    return text
+
+
+def _lines(model: type[BaseModel], values: Mapping[str, Any], indent: str) -> Iterator[str]:
+    """The keys of a model, each with its meaning; what both ports have is explained once."""
+    meanings = config.meanings(model)
+    for key, field in model.model_fields.items():
+        if key not in values and (key not in UNUSED or _explained(model, key)):
+            continue
+        if not indent:
+            yield ""
+        if not _explained(model, key):
+            start = f"{indent}# "
+            words = " ".join(meanings[key].split())
+            yield from textwrap.wrap(words, WIDTH, initial_indent=start, subsequent_indent=start)
+        value = values.get(key)
+        if isinstance(value, dict):
+            yield f"{indent}{key}:"
+            yield from _lines(_model(field.annotation), value, indent + "  ")
+        else:
+            comment = "" if key in values else "#"
+            yield f"{indent}{comment}{key}: {_written(values.get(key, UNUSED.get(key)))}"
+
+
+def _explained(model: type[BaseModel], key: str) -> bool:
+    """Whether a base of the model has the key: it was explained there."""
+    return any(key in base.model_fields for base in model.__mro__[1:] if _is_model(base))
+
+
+def _is_model(kind: Any) -> TypeGuard[type[BaseModel]]:
+    return isinstance(kind, type) and issubclass(kind, BaseModel) and kind is not BaseModel
+
+
+def _model(annotation: Any) -> type[BaseModel]:
+    """The model that a field holds."""
+    kinds = [annotation, *get_args(annotation)]
+    return next(kind for kind in kinds if _is_model(kind))
+
+
+def _written(value: Any) -> str:
+    """A value as YAML that other readers read alike."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_written, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_written(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f'"{value}"' if isinstance(value, str) and ":" in value else str(value)

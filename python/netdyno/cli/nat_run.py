@@ -1,0 +1,57 @@
+"""`netdyno nat run`: a NAT between two ports, until somebody says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from netdyno.cli import console, graph_run, values
+from netdyno.cli.execute import put_back
+from netdyno.cli.nat_check import planned
+from netdyno.errors import Error
+from netdyno.nat import graph, running
+from netdyno.units import seconds
+
+
+def run(
+    file: Annotated[Path, typer.Argument(help="Its configuration.", metavar="FILE")],
+    length: Annotated[
+        str | None,
+        typer.Option(
+            "--for", help="End after so long. Default: Ctrl-C.", metavar="TIME", parser=values.time("--for")
+        ),
+    ] = None,
+    interval: Annotated[
+        str,
+        typer.Option(
+            help="Time between two looks, like 1s.", metavar="TIME", parser=values.time("--interval")
+        ),
+    ] = "1s",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no counters.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the counters at the end as one JSON document.")
+    ] = False,
+) -> None:
+    """Run a NAT on ports.
+
+    It runs until Ctrl-C or SIGTERM, for --for, or until a port is lost, and shows the counters of its
+    elements: packets, drops by reason, cycles per packet. Another terminal asks for its sessions and
+    subscribers. One NAT of a name runs at a time. When the command dies the ports are closed within 3 s.
+
+        sudo netdyno nat run cgn.yaml
+        sudo netdyno nat run examples/nat/cgn.yaml --for 60s --json
+    """
+    nat, where = planned(file)
+    put_back()
+    running.refuse(nat.name)
+    on = ", ".join(str(work.core) for work in where.workers)
+    begun = f"the NAT {nat.name} runs on {'core' if len(where.workers) == 1 else 'cores'} {on}"
+    watching = graph_run.Watching(seconds(length) if length else None, seconds(interval), as_json, quiet)
+    for note in where.notes:
+        console.note(note)
+    try:
+        graph_run.carry(graph.document(nat, where), running.stem(nat.name), watching, begun)
+    except Error as e:
+        raise graph.explained(e, str(file)) from e

@@ -1,0 +1,267 @@
+"""A NAT's configuration as a graph of elements, each on a core; and a fault of the graph told by its key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from netdyno.errors import Error
+from netdyno.nat import cores
+from netdyno.nat.config import PIPELINE, REPLICATED, Nat, Side
+from netdyno.nat.cores import STAGES, Topology
+from netdyno.system.machine import is_address
+
+EDGES = (
+    "inside.rx -> in-validity",
+    "in-validity.out -> nat -> conntrack",
+    "outside.rx -> out-validity",
+    "out-validity.out -> conntrack",
+    "conntrack.outside -> outside.tx",
+    "conntrack.inside -> inside.tx",
+    "in-validity.local -> in-host -> inside.tx",
+    "out-validity.local -> out-host -> outside.tx",
+)
+VALIDITY = {"inside": "in-validity", "outside": "out-validity"}
+"""What looks at the packets of each port first."""
+ELEMENTS = {
+    "rx": ("inside.rx", "outside.rx"),
+    "validity": tuple(VALIDITY.values()),
+    "nat": ("nat",),
+    "conntrack": ("conntrack",),
+    "tx": ("in-host", "out-host", "inside.tx", "outside.tx"),
+}
+"""What each stage is made of. The box's own answers are few, and go with what sends them."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A worker: its core, and the elements that run there."""
+
+    core: int
+    elements: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where everything runs, and what is to be told of it."""
+
+    workers: tuple[Work, ...]
+    notes: tuple[str, ...] = ()
+
+
+# ---- where it runs
+
+
+def layout(nat: Nat, there: Topology, near: int | None = None) -> Layout:
+    """The workers of a NAT on a machine; near the NUMA node `near` where the cores are not said."""
+    if isinstance(nat.execution, Mapping):
+        return _by_stage(nat, nat.execution, there)
+    order = there.in_order(near)
+    return _pipeline(nat, order, there) if nat.execution == PIPELINE else _to_completion(nat, order, there)
+
+
+def _to_completion(nat: Nat, order: Sequence[int], there: Topology) -> Layout:
+    """Everything of a worker on one core."""
+    count = nat.workers
+    parts: list[list[str]] = [[] for _ in range(count)]
+    for port, side in (("inside", nat.inside), ("outside", nat.outside)):
+        number = queues(nat, side)
+        for name in (f"{port}.rx", VALIDITY[port]):
+            for i in range(number):
+                parts[i % count].append(_one(name, i, number))
+    for name in REPLICATED:
+        for i in range(count):
+            parts[i].append(_one(name, i, count))
+    parts[0] += ["in-host", "out-host"]
+    for port, side in (("inside", nat.inside), ("outside", nat.outside)):
+        number = queues(nat, side)
+        for i in range(number):
+            parts[i % count].append(_one(f"{port}.tx", i, number))
+    notes = []
+    if count > len(order):
+        notes.append(f"this machine has {there}: {count} workers fold onto {len(order)} cores")
+    on = [(order[i % len(order)], part) for i, part in enumerate(parts)]
+    return Layout(_workers(on), tuple(notes))
+
+
+def _pipeline(nat: Nat, order: Sequence[int], there: Topology) -> Layout:
+    """The stages on as many cores as there are."""
+    stages, names = ["rx", "validity"], [_stage("rx"), _stage("validity")]
+    for i in range(nat.workers):
+        stages += REPLICATED
+        names += [[_one(name, i, nat.workers)] for name in REPLICATED]
+    stages.append("tx")
+    names.append(_stage("tx"))
+    parts = cores.spread(stages, len(order))
+    notes = []
+    if len(parts) < len(stages):
+        fewer = f"{len(stages)} stages fold onto {len(parts)} {'core' if len(parts) == 1 else 'cores'}"
+        notes.append(f"this machine has {there}: {fewer}")
+    on = [(order[n], [name for i in part for name in names[i]]) for n, part in enumerate(parts)]
+    return Layout(_workers(on), tuple(notes))
+
+
+def _by_stage(nat: Nat, places: Mapping[str, tuple[cores.Place, ...]], there: Topology) -> Layout:
+    """Each stage where it is said to be. Stages of one core are one worker, and call each other."""
+    wanted = [place for stage in STAGES for place in places[stage]]
+    numbers, notes = cores.resolve(wanted, there)
+    given = iter(numbers)
+    on: list[tuple[int, list[str]]] = []
+    for stage in STAGES:
+        if stage in REPLICATED:
+            on += [(next(given), [_one(stage, i, nat.workers)]) for i in range(len(places[stage]))]
+        else:
+            on.append((next(given), _stage(stage)))
+    return Layout(_workers(on), tuple(notes))
+
+
+def _stage(stage: str) -> list[str]:
+    return list(ELEMENTS[stage])
+
+
+def _one(name: str, number: int, count: int) -> str:
+    """One of several, as a placement names it; queues have their number without a `#`."""
+    if count == 1:
+        return name
+    return f"{name}{number}" if name.endswith((".rx", ".tx")) else f"{name}#{number}"
+
+
+def _workers(on: Iterable[tuple[int, Sequence[str]]]) -> tuple[Work, ...]:
+    """Elements by core, in the order in which packets reach them."""
+    found: dict[int, list[str]] = {}
+    for core, elements in on:
+        found.setdefault(core, []).extend(elements)
+    return tuple(Work(core, tuple(elements)) for core, elements in found.items())
+
+
+def queues(nat: Nat, side: Side) -> int:
+    """Queues of a port: as it says; else a NIC has one for each worker that runs to completion."""
+    said = side.settings.get("queues")
+    if said is not None:
+        return int(said)
+    several = nat.workers > 1 and isinstance(nat.execution, str) and nat.execution != PIPELINE
+    # what is no NIC does not spread flows over its queues, or need not
+    return min(nat.workers, 16) if several and is_address(side.device.lower()) else 1
+
+
+# ---- the graph
+
+
+def document(nat: Nat, where: Layout) -> dict[str, Any]:
+    """The graph, as `netdyno graph run` takes it. What the configuration leaves out it leaves out, too."""
+    ports = {"inside": _port(nat, nat.inside), "outside": _port(nat, nat.outside)}
+    made: dict[str, Any] = {
+        "description": f"Carrier-grade NAT {nat.name}",
+        "ports": ports,
+        "elements": _elements(nat),
+        "edges": list(EDGES),
+    }
+    if replicas := _replicas(nat, ports):
+        made["replicas"] = replicas
+    made["placement"] = [{"core": work.core, "elements": list(work.elements)} for work in where.workers]
+    return made | _given(huge_pages=nat.huge_pages, memory=nat.memory)
+
+
+def _port(nat: Nat, side: Side) -> dict[str, Any]:
+    number = queues(nat, side)
+    return dict(side.settings) | ({"queues": number} if number > 1 else {})
+
+
+def _elements(nat: Nat) -> dict[str, Any]:
+    conntrack = {"kind": "conntrack", "inside": "inside", "outside": "outside", "pool": list(nat.pool)}
+    conntrack |= _subscribers(nat) | _given(
+        sessions=nat.sessions,
+        ports_per_block=nat.ports_per_block,
+        blocks_per_subscriber=nat.blocks_per_subscriber,
+        sessions_per_subscriber=nat.sessions_per_subscriber,
+    )
+    conntrack |= nat.conntrack
+    return {
+        "in-validity": {"kind": "validity", "port": "inside", "verify": True},
+        "out-validity": {"kind": "validity", "port": "outside", "verify": True},
+        "nat": {"kind": "nat"} | _subscribers(nat) | _given(leases=nat.leases),
+        "conntrack": conntrack,
+        "in-host": {"kind": "nat-host", "port": "inside"},
+        "out-host": {
+            "kind": "nat-host",
+            "port": "outside",
+            "answers_for": list(nat.pool),
+            "gateway": str(nat.gateway),
+        },
+    }
+
+
+def _subscribers(nat: Nat) -> dict[str, Any]:
+    listed = None if nat.subscribers is None else list(nat.subscribers)
+    return _given(subscribers=listed, most_subscribers=nat.most_subscribers)
+
+
+def _replicas(nat: Nat, ports: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        # what a queue received goes on with the one of its own number, without a hand-off
+        VALIDITY[port]: {"count": settings["queues"], "affinity": "upstream"}
+        for port, settings in ports.items()
+        if settings.get("queues", 1) > 1
+    }
+    if nat.workers > 1:
+        found |= {name: {"count": nat.workers, "affinity": "owner"} for name in REPLICATED}
+    return found
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """Those that were said."""
+    return {key: value for key, value in options.items() if value is not None}
+
+
+# ---- faults
+
+_OPTIONS = {
+    "subscribers": "subscribers",
+    "pool": "pool",
+    "answers_for": "pool",
+    "gateway": "outside.gateway",
+    "most_subscribers": "limits.subscribers",
+    "sessions": "limits.sessions",
+    "sessions_per_subscriber": "limits.sessions_per_subscriber",
+    "ports_per_block": "ports.per_block",
+    "blocks_per_subscriber": "ports.blocks_per_subscriber",
+    "udp_filtering": "filtering.udp",
+    "tcp_filtering": "filtering.tcp",
+    **{key: key for key in ("mss", "timeouts", "forwards", "exempt", "deterministic", "log", "leases")},
+    "inside": "inside",
+    "outside": "outside",
+}
+"""Options of elements → keys of a configuration."""
+_ELEMENT = re.compile(r"elements\.(?P<element>[^.\[]+)\.(?P<option>[a-z_]+)(?P<rest>.*)")
+
+
+def place(at: str) -> str:
+    """A place in the graph as one in the configuration; what has none there stays as it is."""
+    if found := re.fullmatch(r"ports\.((?:inside|outside)\b.*)", at):
+        return found[1]
+    if at.startswith("placement"):
+        return "execution"
+    if at.startswith("replicas"):
+        return "workers"
+    found = _ELEMENT.fullmatch(at)
+    if found is None:
+        return at
+    if found["option"] == "port":
+        return "inside" if found["element"].startswith("in-") else "outside"
+    key = _OPTIONS.get(found["option"])
+    return at if key is None else key + found["rest"]
+
+
+def explained(e: Error, file: str) -> Error:
+    """What the daemon says of the graph, as a fault of the configuration that it was made of."""
+    found = tuple({**one, "at": _placed(str(one.get("at") or ""), file)} for one in e.all)
+    return Error(e.code, e.what, at=_placed(e.at, file), fix=e.fix, all=found)
+
+
+_OF_GRAPH = re.compile(r"(elements|ports|placement|replicas|edges|memory|huge_pages)\b")
+
+
+def _placed(at: str, file: str) -> str:
+    return f"{file}: {place(at)}" if _OF_GRAPH.match(at) else at

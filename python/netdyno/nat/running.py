@@ -1,0 +1,106 @@
+"""NATs that run on this machine: each listens on a socket that has its name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from netdyno import paths
+from netdyno.core.client import Client
+from netdyno.errors import Error
+
+PREFIX = "nd-nat-"
+"""Files of ours begin with `nd-`: by that `netdyno restore` knows what it may take away."""
+PAGE = 1000
+"""Entries that the daemon answers at once, at most."""
+NONE = "ND-104-35"
+
+
+def stem(name: str) -> str:
+    """What the socket of a NAT is called, without `.sock`."""
+    return f"{PREFIX}{name}"
+
+
+def socket(name: str) -> Path:
+    """Where a NAT listens."""
+    return paths.runtime() / f"{stem(name)}.sock"
+
+
+def candidates() -> dict[str, Path]:
+    """Names and sockets, of which some may be of NATs that were killed."""
+    return {path.stem.removeprefix(PREFIX): path for path in sorted(paths.runtime().glob(f"{PREFIX}*.sock"))}
+
+
+def answers(path: Path) -> bool:
+    """Whether a daemon is there."""
+    try:
+        Client(path, timeout=5.0).close()
+    except Error:
+        return False
+    return True
+
+
+def refuse(name: str) -> None:
+    """Refuse to run a second NAT of a name."""
+    path = socket(name)
+    if path.exists() and answers(path):
+        fix = f"End that one, or give this one another name; `netdyno nat status {name}` shows what runs"
+        raise Error(NONE, f"a NAT named {name} runs already", at=str(path), fix=fix)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A NAT that runs, and how it is asked."""
+
+    name: str
+    client: Client
+    graph: str
+
+    def call(self, method: str, **params: Any) -> Any:
+        """Ask its daemon about it."""
+        return self.client.call(method, graph=self.graph, **params)
+
+    def pages(self, method: str, key: str, most: int, **params: Any) -> tuple[list[dict[str, Any]], bool]:
+        """The first `most` entries under a key, and whether there are more."""
+        found: list[dict[str, Any]] = []
+        cursor: str | None = None
+        while True:
+            wanted = min(PAGE, most - len(found))
+            answer = self.call(method, cursor=cursor, limit=wanted, **params)
+            found += answer[key]
+            cursor = answer["next"]
+            if cursor is None or len(found) >= most:
+                return found, cursor is not None
+
+
+@contextmanager
+def connected(name: str | None = None) -> Iterator[Running]:
+    """The NAT of a name, or the only one that runs here."""
+    chosen = _chosen(name)
+    with Client(socket(chosen)) as client:
+        graphs = client.call("graph.list")
+        if not graphs:
+            what = f"the NAT {chosen} carries nothing: it is being started, or has failed"
+            raise Error(NONE, what, at=str(socket(chosen)), fix="Ask again when its ports are open")
+        yield Running(chosen, client, str(graphs[0]["run"]))
+
+
+def _chosen(name: str | None) -> str:
+    there = candidates()
+    if name is not None:
+        if name in there and answers(there[name]):
+            return name
+        # what is asked for may be another user's
+        others = ", ".join(one for one, path in there.items() if answers(path))
+        fix = f"There are: {others}" if others else "Start it with `netdyno nat run`; ask as the same user"
+        raise Error(NONE, f"no NAT named {name} runs here", at=str(socket(name).parent), fix=fix)
+    names = [one for one, path in there.items() if answers(path)]
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        fix = "Start one with `netdyno nat run FILE`; ask as the same user"
+        raise Error(NONE, "no NAT runs here", at=str(paths.runtime()), fix=fix)
+    raise Error(NONE, f"{len(names)} NATs run here", fix=f"Choose one: {', '.join(names)}")

@@ -1,0 +1,50 @@
+"""How many subscribers a configuration has room for, and what memory it takes: arithmetic on what it says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from netdyno.nat.config import Nat
+
+CLIENT_PORTS = 65_536 - 1024
+"""Ports of an address that are given out (RFC 4787 section 4.2.1)."""
+PER_BLOCK, BLOCKS = 512, 4
+SESSIONS, SUBSCRIBERS = 1 << 20, 1 << 14
+"""What the daemon takes where a configuration says nothing."""
+SESSION_BYTES = 112
+"""Memory of a session at most: its line of 64 bytes, its places in tables, its share of its mapping."""
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """What there is room for."""
+
+    addresses: int
+    ports_per_subscriber: int
+    """Of each protocol, at most."""
+    blocks_per_address: int
+    guaranteed: int
+    """Subscribers that can have all their port blocks at the same time."""
+    at_most: int
+    """Subscribers that can have a port block at the same time."""
+    sessions: int
+    session_bytes: int
+
+
+def sizing(nat: Nat) -> Sizing:
+    """Of a configuration."""
+    per_block = nat.ports_per_block or PER_BLOCK
+    most = nat.blocks_per_subscriber or BLOCKS
+    blocks = CLIENT_PORTS // per_block
+    limit = nat.most_subscribers or SUBSCRIBERS
+    sessions = nat.sessions or SESSIONS
+    return Sizing(
+        addresses=nat.addresses,
+        ports_per_subscriber=per_block * most,
+        blocks_per_address=blocks,
+        # a subscriber has one outside address (RFC 6888 REQ-2): its blocks are all of that
+        guaranteed=min(limit, nat.addresses * (blocks // most)),
+        at_most=min(limit, nat.addresses * blocks),
+        sessions=sessions,
+        session_bytes=sessions * SESSION_BYTES,
+    )

@@ -1,0 +1,200 @@
+"""What a configuration of a NAT may say, and how it is refused: with the key, the fault and what to do."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from netdyno import config, paths
+from netdyno.cli import nat_init
+from netdyno.errors import Error
+from netdyno.nat.config import File, checked, load, words
+from netdyno.nat.cores import Place
+from netdyno.nat.sizing import sizing
+
+from .shared import CGN, nat
+
+TOP = Path(__file__).resolve().parents[3]
+SET = {"rx": "s0c0", "validity": "s0c1", "nat": "s0c2", "conntrack": "s0c3", "tx": "s1c1"}
+
+
+def test_what_it_leaves_out_is_left_to_the_daemon() -> None:
+    made = nat()
+    assert (made.name, made.addresses, made.workers, made.execution) == ("cgn", 16, 1, "run-to-completion")
+    assert made.subscribers is made.sessions is made.udp_filtering is made.mss is made.memory is None
+    assert made.inside.settings == CGN["inside"]
+    assert made.outside.settings == {"device": "0000:83:00.1", "ip": "203.0.113.2/24"}
+    assert str(made.gateway) == "203.0.113.1"
+
+
+def test_all_that_it_can_say() -> None:
+    made = checked(config.parse_text(nat_init.commented(), "init"), "init")
+    assert made.ports_per_block == 512
+    assert made.blocks_per_subscriber == 4
+    assert (made.sessions, made.most_subscribers, made.sessions_per_subscriber) == (1 << 20, 1 << 14, 8192)
+    assert (made.udp_filtering, made.memory, made.huge_pages) == ("endpoint_independent", "1GiB", True)
+    tagged = nat(inside__vlan=100, outside__vlan=[200, 100], inside__mac="02:00:00:00:00:01")
+    assert tagged.inside.settings["vlan"] == [100]
+    assert tagged.outside.settings["vlan"] == [200, 100]
+
+
+@pytest.mark.parametrize(
+    ("changes", "at", "told"),
+    [
+        # the two sides
+        ({"outside__device": "0000:83:00.0"}, "outside.device", "inside and outside are the same port"),
+        ({"inside__ip": "203.0.113.254/24"}, "outside.ip", "overlap"),
+        ({"inside__ip": "10.0.0.254"}, "inside.ip", "prefix length of its network"),
+        ({"inside__ip": "10.0.0.254/33"}, "inside.ip", "33"),
+        ({"inside__ip": "fd00::1/64"}, "inside.ip", "NAT64 is not there"),
+        ({"outside__gateway": "198.51.100.1"}, "outside.gateway", "not in 203.0.113.0/24"),
+        ({"outside__gateway": "203.0.113.2"}, "outside.gateway", "the box's own address"),
+        ({"outside__gateway": None}, "outside.gateway", "the key 'gateway' is missing"),
+        ({"inside__gateway": "10.0.0.1"}, "inside.gateway", "unknown key 'gateway'"),
+        ({"inside__vlan": 4095}, "inside.vlan", "1 to 4094"),
+        ({"inside__vlan": [1, 2, 3]}, "inside.vlan", "two of them"),
+        ({"inside__queues": 17}, "inside.queues", "less than or equal to 16"),
+        ({"inside__mac": "02-00"}, "inside.mac", "pattern"),
+        # what would leak
+        ({"pool": ["10.9.0.0/28"]}, "pool[0]", "overlaps the subscribers' 10.0.0.0/8"),
+        ({"subscribers": ["203.0.113.0/28"], "pool": ["203.0.113.8/29"]}, "pool[0]", "the subscribers'"),
+        ({"pool": ["203.0.113.16/28", "203.0.113.24/29"]}, "pool[1]", "overlap"),
+        ({"pool": ["203.0.113.0/28"]}, "pool[0]", "which is outside.ip"),
+        ({"subscribers": ["100.64.0.0/10"], "pool": ["10.0.0.0/28"]}, "pool[0]", "the network of inside.ip"),
+        # the pool
+        ({"pool": []}, "pool", "at least 1 item"),
+        ({"pool": ["203.0.113.17/28"]}, "pool", "the prefix begins at 203.0.113.16/28"),
+        ({"pool": ["2001:db8::/64"]}, "pool", "NAT64 is not there"),
+        ({"pool": ["11.0.0.0/15"]}, "pool", "131,072 addresses are more"),
+        ({"pool": ["224.0.1.0/28"]}, "pool[0]", "no address that a host can have"),
+        # numbers, each at the first value that does not pass
+        ({"ports": {"per_block": 500}}, "ports.per_block", "no power of two"),
+        ({"ports": {"per_block": 32}}, "ports.per_block", "greater than or equal to 64"),
+        ({"ports": {"per_block": 32_768}}, "ports.per_block", "less than or equal to 16384"),
+        ({"ports": {"blocks_per_subscriber": 9}}, "ports.blocks_per_subscriber", "less than or equal to 8"),
+        ({"limits": {"sessions": 0}}, "limits.sessions", "greater than or equal to 1"),
+        ({"limits": {"sessions": True}}, "limits.sessions", "valid integer"),
+        ({"limits": {"subscribers": "16k"}}, "limits.subscribers", "valid integer"),
+        ({"mss": 535}, "mss", "greater than or equal to 536"),
+        ({"workers": 33}, "workers", "less than or equal to 32"),
+        ({"workers": 0}, "workers", "greater than or equal to 1"),
+        # units
+        ({"memory": "1Gib"}, "memory", "not a number of bytes: units are B, kB, KiB"),
+        ({"memory": "1000000000"}, "memory", "no unit"),
+        ({"memory": 1_000_000}, "memory", "valid string"),
+        ({"memory": "5s"}, "memory", "not a number of bytes"),
+        ({"huge_pages": "yes"}, "huge_pages", "valid boolean"),
+        # words
+        ({"format": "netdyno-nat/2"}, "format", "netdyno-nat/1"),
+        ({"format": None}, "format", "is missing"),
+        ({"name": "../x"}, "name", "pattern"),
+        ({"name": "x" * 33}, "name", "pattern"),
+        ({"filtering": {"udp": "strict"}}, "filtering.udp", "endpoint_independent"),
+        ({"filtering": {"tcp": "endpoint_independent"}}, "filtering.tcp", "unknown key 'tcp'"),
+        ({"poool": []}, "poool", "unknown key 'poool'"),
+        # where it runs
+        ({"execution": "pipelin"}, "execution", "did you mean 'pipeline'"),
+        ({"execution": "core-set-4"}, "execution", "did you mean 'core-set-"),
+        ({"execution": 3}, "execution", "no execution model"),
+        ({"execution": SET | {"tx": "c1"}}, "execution.tx", "s0c1 (socket 0, core 1)"),
+        ({"execution": SET | {"txx": "s0c1"}}, "execution.txx", "unknown key 'txx'"),
+        ({"execution": {"rx": "s0c0"}}, "execution.validity", "is missing"),
+        (
+            {"execution": SET | {"rx": ["s0c0", "s0c1"]}},
+            "execution.rx",
+            "rx has 2 cores, and there is 1 of it",
+        ),
+        ({"execution": SET, "workers": 2}, "execution.nat", "nat has 1 core, and there are 2 workers"),
+        ({"execution": "core-set-1", "workers": 2}, "workers", "is for 1 worker"),
+    ],
+)
+def test_what_is_wrong_has_a_place_and_words(changes: dict[str, Any], at: str, told: str) -> None:
+    with pytest.raises(Error) as wrong:
+        nat(**changes)
+    found = wrong.value.all or [wrong.value.as_dict()]
+    one = next((one for one in found if one["at"] == f"cgn.yaml: {at}"), None)
+    assert one is not None, found
+    assert told in one["what"] + one["fix"], one
+    assert wrong.value.exit_code == 104
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ports": {"per_block": 64, "blocks_per_subscriber": 8}},
+        {"ports": {"per_block": 16_384}},
+        {"limits": {"sessions": 1}},
+        {"mss": 536},
+        {"workers": 32},
+        {"name": "x" * 32},
+        {"pool": ["11.0.0.0/16"]},
+        {"pool": ["203.0.113.16", "203.0.113.17"]},
+        {"memory": "1_024 MiB"},
+        {"inside__device": "null", "outside__device": "null"},
+        {"execution": SET | {"nat": ["s0c2", "s0c3"], "conntrack": ["s0c4", "s0c5"]}, "workers": 2},
+    ],
+)
+def test_each_limit_just_passes(changes: dict[str, Any]) -> None:
+    nat(**changes)
+
+
+def test_every_fault_is_told_at_once() -> None:
+    with pytest.raises(Error) as wrong:
+        nat(outside__device="0000:83:00.0", outside__gateway="198.51.100.1", pool=["10.0.0.0/28"])
+    places = [one["at"] for one in wrong.value.all]
+    assert places == [f"cgn.yaml: {at}" for at in ("outside.device", "outside.gateway", "pool[0]")]
+    with pytest.raises(Error) as wrong:
+        checked([1], "cgn.yaml")
+    assert "no configuration of a NAT" in wrong.value.what
+
+
+def test_a_core_set_has_places() -> None:
+    made = nat(execution=SET | {"tx": "s0c0h"}).execution
+    assert isinstance(made, dict)
+    assert made["tx"] == (Place(0, 0, second=True),)
+    assert made["nat"] == (Place(0, 2),)
+    assert nat(execution="core-set-1").execution == nat(execution=SET).execution
+
+
+def test_the_example_is_what_init_prints() -> None:
+    path = TOP / "examples" / "nat" / "cgn.yaml"
+    first, _, rest = path.read_text().partition("\n")
+    assert first == "# yaml-language-server: $schema=../../schema/nat.json"
+    assert rest == nat_init.commented()
+    assert load(path).name == "cgn"
+
+
+def test_init_explains_every_key() -> None:
+    text = nat_init.commented()
+    for model in (File, File.model_fields["outside"].annotation, File.model_fields["limits"].annotation):
+        assert model is not None
+        for key in model.model_fields:  # type: ignore[attr-defined]
+            if key != "schema_":
+                assert f"{key}:" in text, key
+    assert max(map(len, text.splitlines())) <= 112
+    # any reader of YAML reads it alike
+    assert yaml.safe_load(text) == nat_init.EXAMPLE
+
+
+def test_the_schema_names_every_key_and_word() -> None:
+    schema = json.loads((paths.data("schema") / "nat.json").read_text())
+    keys = {field.alias or key for key, field in File.model_fields.items()}
+    assert set(schema["properties"]) == keys
+    assert schema["additionalProperties"] is False
+    word, places = schema["properties"]["execution"]["anyOf"]
+    assert word["enum"] == words()
+    assert set(schema["$defs"][places["$ref"].rsplit("/", 1)[-1]]["required"]) == set(SET)
+    assert all("description" in one for one in schema["properties"].values())
+
+
+def test_what_there_is_room_for() -> None:
+    size = sizing(nat())
+    assert (size.addresses, size.blocks_per_address, size.ports_per_subscriber) == (16, 126, 2048)
+    # 126 blocks are 31 times 4, and 2 that nobody can have with two others of the same address
+    assert (size.guaranteed, size.at_most) == (16 * 31, 16 * 126)
+    assert size.session_bytes == 112 << 20
+    one = sizing(nat(limits={"subscribers": 100, "sessions": 1000}, ports={"per_block": 64}))
+    assert (one.guaranteed, one.at_most, one.session_bytes) == (100, 100, 112_000)
+    assert one.blocks_per_address == 1008

@@ -1,0 +1,252 @@
+"""The graph that a configuration becomes, where its elements run, and how its faults find back to keys."""
+
+from typing import Any
+
+import pytest
+
+from netdyno.errors import Error
+from netdyno.nat import graph
+from netdyno.nat.cores import Topology
+
+from .shared import machine, nat
+
+EDGES = [
+    "inside.rx -> in-validity",
+    "in-validity.out -> nat -> conntrack",
+    "outside.rx -> out-validity",
+    "out-validity.out -> conntrack",
+    "conntrack.outside -> outside.tx",
+    "conntrack.inside -> inside.tx",
+    "in-validity.local -> in-host -> inside.tx",
+    "out-validity.local -> out-host -> outside.tx",
+]
+ALL = [
+    "inside.rx",
+    "in-validity",
+    "outside.rx",
+    "out-validity",
+    "nat",
+    "conntrack",
+    "in-host",
+    "out-host",
+    "inside.tx",
+    "outside.tx",
+]
+
+
+def made(there: Topology, **changes: Any) -> dict[str, Any]:
+    settings = nat(**changes)
+    return graph.document(settings, graph.layout(settings, there))
+
+
+def placement(there: Topology, **changes: Any) -> dict[int, list[str]]:
+    listed = made(there, **changes)["placement"]
+    found = {one["core"]: one["elements"] for one in listed}
+    assert len(found) == len(listed), "two workers on one core"
+    return found
+
+
+def test_what_is_left_out_is_left_out() -> None:
+    assert made(machine(1, 2)) == {
+        "description": "Carrier-grade NAT cgn",
+        "ports": {
+            "inside": {"device": "0000:83:00.0", "ip": "10.0.0.254/24"},
+            "outside": {"device": "0000:83:00.1", "ip": "203.0.113.2/24"},
+        },
+        "elements": {
+            "in-validity": {"kind": "validity", "port": "inside", "verify": True},
+            "out-validity": {"kind": "validity", "port": "outside", "verify": True},
+            "nat": {"kind": "nat"},
+            "conntrack": {
+                "kind": "conntrack",
+                "inside": "inside",
+                "outside": "outside",
+                "pool": ["203.0.113.16/28"],
+            },
+            "in-host": {"kind": "nat-host", "port": "inside"},
+            "out-host": {
+                "kind": "nat-host",
+                "port": "outside",
+                "answers_for": ["203.0.113.16/28"],
+                "gateway": "203.0.113.1",
+            },
+        },
+        "edges": EDGES,
+        "placement": [{"core": 1, "elements": ALL}],
+    }
+
+
+def test_what_is_said_is_said() -> None:
+    subscribers = ["10.0.0.0/8", "100.64.0.0/10"]
+    found = made(
+        machine(1, 2),
+        subscribers=subscribers,
+        ports={"per_block": 256, "blocks_per_subscriber": 2},
+        limits={"sessions": 1000, "subscribers": 10, "sessions_per_subscriber": 100},
+        filtering={"udp": "address_and_port_dependent"},
+        mss=1400,
+        memory="1GiB",
+        huge_pages=True,
+        inside__vlan=[200, 100],
+    )
+    assert (found["memory"], found["huge_pages"]) == ("1GiB", True)
+    assert found["ports"]["inside"]["vlan"] == [200, 100]
+    who = {"subscribers": subscribers, "most_subscribers": 10}
+    assert found["elements"]["nat"] == {"kind": "nat"} | who
+    assert found["elements"]["conntrack"] == who | {
+        "kind": "conntrack",
+        "inside": "inside",
+        "outside": "outside",
+        "pool": ["203.0.113.16/28"],
+        "sessions": 1000,
+        "ports_per_block": 256,
+        "blocks_per_subscriber": 2,
+        "sessions_per_subscriber": 100,
+        "udp_filtering": "address_and_port_dependent",
+        "mss": 1400,
+    }
+
+
+def test_workers_that_run_to_completion_have_their_queues_with_them() -> None:
+    found = made(machine(1, 4), workers=2)
+    assert found["replicas"] == {
+        "in-validity": {"count": 2, "affinity": "upstream"},
+        "out-validity": {"count": 2, "affinity": "upstream"},
+        "nat": {"count": 2, "affinity": "owner"},
+        "conntrack": {"count": 2, "affinity": "owner"},
+    }
+    assert found["ports"]["inside"]["queues"] == found["ports"]["outside"]["queues"] == 2
+    first, second = found["placement"]
+    assert first == {
+        "core": 1,
+        "elements": [
+            "inside.rx0", "in-validity#0", "outside.rx0", "out-validity#0", "nat#0", "conntrack#0", "in-host", "out-host",
+            "inside.tx0", "outside.tx0",
+        ],
+    }  # fmt: skip
+    assert second == {
+        "core": 2,
+        "elements": [
+            "inside.rx1", "in-validity#1", "outside.rx1", "out-validity#1", "nat#1", "conntrack#1", "inside.tx1", "outside.tx1",
+        ],
+    }  # fmt: skip
+
+
+def test_a_port_that_spreads_no_flows_has_one_queue() -> None:
+    sides = {"inside__device": "af_packet:in0", "outside__device": "af_packet:out0"}
+    found = made(machine(1, 4), workers=2, **sides)
+    assert set(found["replicas"]) == {"nat", "conntrack"}
+    assert "queues" not in found["ports"]["inside"]
+    first, second = found["placement"]
+    assert "inside.rx" in first["elements"]
+    assert second["elements"] == ["nat#1", "conntrack#1"]
+    # unless it is said; and a NIC may be told to have fewer
+    found = made(machine(1, 4), workers=2, **sides, inside__queues=3)
+    assert found["replicas"]["in-validity"]["count"] == 3
+    assert "inside.rx2" in found["placement"][0]["elements"]
+    assert "out-validity" not in found["replicas"]
+    assert "in-validity" not in made(machine(1, 4), workers=2, inside__queues=1)["replicas"]
+
+
+def test_more_workers_than_cores_fold() -> None:
+    where = graph.layout(nat(workers=3), machine(1, 2))
+    assert [work.core for work in where.workers] == [1, 0]
+    assert {"conntrack#0", "conntrack#2"} <= set(where.workers[0].elements)
+    assert where.notes == ("this machine has 2 cores on 1 socket: 3 workers fold onto 2 cores",)
+
+
+def test_a_pipeline_uses_the_cores_that_there_are() -> None:
+    five = placement(machine(1, 8), execution="pipeline")
+    assert five == {
+        1: ["inside.rx", "outside.rx"],
+        2: ["in-validity", "out-validity"],
+        3: ["nat"],
+        4: ["conntrack"],
+        5: ["in-host", "out-host", "inside.tx", "outside.tx"],
+    }
+    two = graph.layout(nat(execution="pipeline"), machine(1, 2))
+    assert [work.elements[-1] for work in two.workers] == ["nat", "outside.tx"]
+    assert two.notes == ("this machine has 2 cores on 1 socket: 5 stages fold onto 2 cores",)
+    found = placement(machine(1, 8), execution="pipeline", workers=2)
+    assert [elements for elements in found.values() if elements[0].startswith(("nat", "conntrack"))] == [
+        ["nat#0"], ["conntrack#0"], ["nat#1"], ["conntrack#1"],
+    ]  # fmt: skip
+
+
+def test_a_core_set_is_a_placement() -> None:
+    assert placement(machine(2, 4, 2), execution="core-set-2") == {
+        0: ["inside.rx", "outside.rx"],
+        1: ["in-validity", "out-validity"],
+        2: ["nat"],
+        3: ["conntrack"],
+        8: ["in-host", "out-host", "inside.tx", "outside.tx"],
+    }
+    # stages of one core are one worker
+    assert placement(machine(2, 4, 2), execution="val+nat")[1] == ["in-validity", "out-validity", "nat"]
+    two = placement(machine(1, 2), execution="core-set-1")
+    assert two[0] == ["inside.rx", "outside.rx", "nat"]
+    own = {
+        "rx": "s0c0",
+        "validity": "s0c0",
+        "nat": ["s0c1", "s0c2"],
+        "conntrack": ["s0c1", "s0c2"],
+        "tx": "s0c0",
+    }
+    found = placement(machine(1, 4), execution=own, workers=2)
+    assert (found[1], found[2]) == (["nat#0", "conntrack#0"], ["nat#1", "conntrack#1"])
+
+
+@pytest.mark.parametrize("execution", ["run-to-completion", "pipeline", "core-set-1", "core-set-3", "rx+tx"])
+@pytest.mark.parametrize("there", [machine(1, 1), machine(1, 2), machine(2, 4, 2)], ids=str)
+def test_every_element_runs_somewhere_once(execution: str, there: Topology) -> None:
+    found = placement(there, execution=execution)
+    assert sorted(name for elements in found.values() for name in elements) == sorted(ALL)
+    assert set(found) <= there.allowed
+
+
+@pytest.mark.parametrize(
+    ("at", "key"),
+    [
+        ("elements.conntrack.pool", "pool"),
+        ("elements.conntrack.pool[3]", "pool[3]"),
+        ("elements.out-host.answers_for[0]", "pool[0]"),
+        ("elements.out-host.gateway", "outside.gateway"),
+        ("elements.nat.subscribers[1]", "subscribers[1]"),
+        ("elements.nat.most_subscribers", "limits.subscribers"),
+        ("elements.conntrack.sessions", "limits.sessions"),
+        ("elements.conntrack.sessions_per_subscriber", "limits.sessions_per_subscriber"),
+        ("elements.conntrack.ports_per_block", "ports.per_block"),
+        ("elements.conntrack.blocks_per_subscriber", "ports.blocks_per_subscriber"),
+        ("elements.conntrack.udp_filtering", "filtering.udp"),
+        ("elements.conntrack.mss", "mss"),
+        ("elements.conntrack.outside", "outside"),
+        ("elements.in-validity.port", "inside"),
+        ("elements.out-validity.port", "outside"),
+        ("elements.out-host.port", "outside"),
+        ("ports.inside.device", "inside.device"),
+        ("ports.outside.queues", "outside.queues"),
+        ("placement[2]", "execution"),
+        ("replicas.nat.count", "workers"),
+        ("memory", "memory"),
+        ("huge_pages", "huge_pages"),
+        # of which there is no key
+        ("ports", "ports"),
+        ("elements.nat.kind", "elements.nat.kind"),
+        ("edges[0]", "edges[0]"),
+    ],
+)
+def test_a_fault_of_the_graph_is_told_by_its_key(at: str, key: str) -> None:
+    assert graph.place(at) == key
+
+
+def test_all_faults_of_the_graph_are_told() -> None:
+    found = [
+        {"code": "ND-104-05", "at": "elements.conntrack.sessions", "what": "too many", "fix": "fewer"},
+        {"code": "ND-104-04", "at": "ports.inside.device", "what": "none", "fix": "name one"},
+    ]
+    told = graph.explained(Error.of(found[0] | {"all": found}), "cgn.yaml")
+    assert told.at == "cgn.yaml: limits.sessions"
+    assert [one["at"] for one in told.all] == ["cgn.yaml: limits.sessions", "cgn.yaml: inside.device"]
+    # what is not about the graph stays as it is
+    lost = Error("ND-91-21", "lost", at="/run/x.sock")
+    assert graph.explained(lost, "cgn.yaml").as_dict() == lost.as_dict()
