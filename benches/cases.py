@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import cases_dpdk
 import cases_impair
+import cases_nat
 import cases_sockets
 import cases_testpmd
 from judge import Goal, Metric
@@ -82,6 +83,11 @@ CASES: dict[str, Case] = {
     "dpdk-impair": Case(
         cases_dpdk.impaired, rate("frames/s", Goal(least=4e6)) | {"cycles": less("cycles/frame")}
     ),
+    "nat-1k": Case(
+        cases_nat.upstream(1_000), rate("frames/s", Goal(least=0.7, ratio=True)) | {"cycles": CYCLES}
+    ),
+    "nat-64k": Case(cases_nat.upstream(64_000), rate("frames/s") | {"cycles": CYCLES}),
+    "nat-1m": Case(cases_nat.upstream(1_000_000), rate("frames/s") | {"cycles": CYCLES}),
     "impair-plain": Case(
         cases_impair.plain,
         rate("Gbit/s", Goal(least=0.6, ratio=True), Goal(least=25)) | {"shared": Metric("Gbit/s")},

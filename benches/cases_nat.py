@@ -1,0 +1,121 @@
+"""The carrier-grade NAT against l2fwd of ours, between the same ports, with the same flows and cores."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from bed import BEYOND, CORES, GENERATOR, SERVER, Core, Skipped, folder, frames, namespace
+from rounds import Peer, Sides
+
+Setup = Callable[[], contextlib.AbstractContextManager[Sides]]
+
+PORTS = [
+    {"name": "a", "device": "pair:in", "ip": "10.0.0.1/8", "gateway": "10.255.255.254"},
+    {"name": "b", "device": "pair:in", "ip": "10.255.255.254/8"},
+    {"name": "c", "device": "pair:out", "ip": "203.0.113.2/24"},
+    {"name": "d", "device": "pair:out", "ip": "203.0.113.1/24"},
+]
+"""Subscribers, the inside and outside of what is measured, and the router."""
+ROUTER = {"host": {"kind": "arp-nd", "port": "d"}}
+ENDS = {GENERATOR: ["generator", "a.tx", "a.rx", "back", "d.rx", "host", "d.tx"]}
+POOL = "198.18.0.0/22"
+"""Room for ten million ports and more."""
+PER_SUBSCRIBER = 64
+
+
+def translating(flows: int) -> tuple[dict[str, Any], list[str]]:
+    """Elements and edges of the NAT, with room for these flows."""
+    subscribers = max(flows // PER_SUBSCRIBER, 1)
+    elements = {
+        "in-validity": {"kind": "validity", "port": "b"},
+        "out-validity": {"kind": "validity", "port": "c"},
+        "nat": {"kind": "nat", "most_subscribers": subscribers},
+        "conntrack": {
+            "kind": "conntrack", "inside": "b", "outside": "c", "pool": [POOL],
+            "sessions": max(flows, 1024), "most_subscribers": subscribers, "ports_per_block": 64,
+        },
+        "in-host": {"kind": "nat-host", "port": "b"},
+        "out-host": {"kind": "nat-host", "port": "c", "gateway": "203.0.113.1"},
+    }  # fmt: skip
+    edges = [
+        "b.rx -> in-validity",
+        "in-validity.out -> nat -> conntrack",
+        "c.rx -> out-validity",
+        "out-validity.out -> conntrack",
+        "conntrack.outside -> c.tx",
+        "conntrack.inside -> b.tx",
+        "in-validity.local -> in-host -> b.tx",
+        "out-validity.local -> out-host -> c.tx",
+    ]
+    return elements, edges
+
+
+def forwarding() -> tuple[dict[str, Any], list[str]]:
+    """Elements and edges of l2fwd."""
+    elements = {"forward": {"kind": "l2fwd"}, "answers": {"kind": "l2fwd"}}
+    return elements, ["b.rx -> forward -> c.tx", "c.rx -> answers -> b.tx"]
+
+
+def load(seconds: float, flows: int, dut: tuple[dict[str, Any], list[str]]) -> dict[str, Any]:
+    """64-byte UDP of so many flows in random order, as fast as one core sends it."""
+    subscribers = max(flows // PER_SUBSCRIBER, 1)
+    ports = min(flows, PER_SUBSCRIBER)
+    sources = {"random": {"from": "10.0.1.0", "to": address(0x0A000100 + subscribers - 1)}}
+    vary = [
+        {"field": "ipv4.source", "change": sources},
+        {"field": "udp.source_port", "change": {"random": {"from": 10_000, "to": 10_000 + ports - 1}}},
+    ]
+    frame = {"size": {"fixed": "64B"}, "rate": {"frames": "200M/s"}, "vary": vary, "measured": False}
+    group = {
+        "name": "up", "target": "udp://198.51.100.9:53", "port": "a", "model": {"stream": {"echo": False}},
+        "frame": frame,
+    }  # fmt: skip
+    made = frames(seconds, PORTS, [group])
+    elements, edges = dut
+    dpdk = made["transport"]["dpdk"]
+    dpdk["elements"] = {
+        "generator": {"kind": "generator", "port": "a"}, "back": {"kind": "discard"}, **ROUTER, **elements,
+    }  # fmt: skip
+    dpdk["edges"] = ["generator -> a.tx", "a.rx -> back", *edges, "d.rx -> host -> d.tx"]
+    queues = ["b.rx", "b.tx", "c.rx", "c.tx"]
+    dpdk["placement"] = [
+        {"core": core, "elements": names} for core, names in (ENDS | {SERVER: [*elements, *queues]}).items()
+    ]
+    dpdk["memory"] = "2GiB"
+    # sessions are made before it is measured
+    made["phases"]["warmup"] = "3s" if flows > 100_000 else "1s"
+    return made
+
+
+def address(number: int) -> str:
+    """An IPv4 address of its number."""
+    return ".".join(str(number >> shift & 0xFF) for shift in (24, 16, 8, 0))
+
+
+def upstream(flows: int) -> Setup:
+    """What one core translates of what subscribers send; `cycles`: what its elements spend on a packet."""
+
+    @contextlib.contextmanager
+    def play() -> Iterator[Sides]:
+        if len(CORES) < 2:
+            raise Skipped("two cores are needed, one for the NAT and one for its ends; there is one")
+        with namespace() as name, folder() as where:
+            core = Core(name, where)
+
+            def side(dut: tuple[dict[str, Any], list[str]]) -> Callable[[float], dict[str, float]]:
+                def play(seconds: float) -> dict[str, float]:
+                    result, _ = core.run(load(seconds, flows, dut), allowed=BEYOND)
+                    its = [e for e in result["elements"] if e["name"] in dut[0]]
+                    return {
+                        "rate": result["interfaces"]["c"]["tx_packets"] / sum(result["phases"].values()),
+                        "cycles": sum(e["cycles_per_packet"] for e in its),
+                    }
+
+                return play
+
+            yield Sides(side(translating(flows)), (Peer("l2fwd", {"of ours": side(forwarding())}),))
+            core.close()
+
+    return play
