@@ -18,8 +18,8 @@ BUILD=(build-essential pkg-config/pkg-config libdpdk-dev libclang-dev clang/clan
 RUN=(dpdk mosquitto/mosquitto mosquitto-clients/mosquitto_sub nginx/nginx iproute2/ip ethtool/ethtool
     iputils-ping/ping tshark/tshark iperf3/iperf3 apache2-utils/ab wrk/wrk dpdk-dev/dpdk-testpmd
     libcoap3-bin/coap-server-notls nfdump/nfcapd pmacct/nfacctd
-    natpmpc/natpmpc)
-SERVICES=(mosquitto nginx nfdump) # packages of the above whose services would start by themselves
+    natpmpc/natpmpc kea-dhcp4-server/kea-dhcp4 udhcpc/udhcpc nftables/nft)
+SERVICES=(mosquitto nginx nfdump kea-dhcp4-server nftables) # packages of the above whose services would start by themselves
 
 say() { printf '• %s\n' "$*"; }
 die() { # CODE WHAT

@@ -39,9 +39,7 @@ def commands(page: Path) -> list[str]:
 @pytest.mark.parametrize("page", [p for p in PAGES if "reference" not in p.parts], ids=name)
 def test_commands_name_the_program_where_setup_puts_it(page: Path) -> None:
     """`./do setup` makes `.venv`, and puts nothing on the PATH."""
-    verbs = (
-        "run|bench|tune|demo|doctor|daemon|runs|report|compare|graph|impair|describe|validate|init|restore"
-    )
+    verbs = "run|bench|tune|demo|doctor|daemon|runs|report|compare|graph|nat|impair|describe|validate|init|restore"
     bare = [line for line in commands(page) if re.match(rf"(sudo )?netdyno ({verbs})\b", line)]
     assert not bare
 
@@ -112,7 +110,7 @@ def test_pages_name_only_verbs_that_exist() -> None:
                 assert job in jobs, f"{name(page)}: ./do {job}"
 
 
-@pytest.mark.parametrize("page", ["profile", "experiment", "result"])
+@pytest.mark.parametrize("page", ["profile", "experiment", "result", "nat"])
 def test_every_key_has_a_meaning(page: str) -> None:
     rows = (TOP / f"docs/reference/{page}.md").read_text().splitlines()
     assert not [row for row in rows if row.startswith("| `") and row.endswith("|  |")]

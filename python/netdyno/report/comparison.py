@@ -57,7 +57,7 @@ class Comparison(StudyPage):
 
 
 @dataclass(frozen=True)
-class _Row:
+class Row:
     """One metric on one bench, as both documents have it."""
 
     bench: str
@@ -68,6 +68,7 @@ class _Row:
 
     @property
     def label(self) -> str:
+        """What it is called."""
         return f"{self.bench} {self.metric}".strip()
 
 
@@ -79,7 +80,7 @@ def build(study: Study) -> Comparison:
 def _compared(study: Study) -> Comparison:
     found = study["result"]
     sides = found["a"]["name"], found["b"]["name"]
-    rows = [_Row("", f["metric"]["name"], f, f["pairs"]) for f in found["metrics"]]
+    rows = [Row("", f["metric"]["name"], f, f["pairs"]) for f in found["metrics"]]
     about = M(
         "Over {n} pairs of trials in randomised order. The pale band ends at the minimum detectable effect: "
         "smaller ones are found in fewer than 80 % of comparisons, by the noise of the bench.",
@@ -87,7 +88,7 @@ def _compared(study: Study) -> Comparison:
     )
     charts: dict[str, list[dict[str, Any]]] = {}
     noise = {one["metric"]["name"]: one for one in found["calibration"]["noise"]}
-    block = _block(0, M("Effect on each metric"), about, rows, sides, found["counters"], charts, noise)
+    block = effects(0, M("Effect on each metric"), about, rows, sides, found["counters"], charts, noise)
     state, verdict, lead = _verdict([row.found for row in rows if row.found], found["counters"])
     said = [
         M("{metric}: {change} ({verdict})", metric=Data(row.metric), change=shift(row.found),
@@ -109,7 +110,7 @@ def _compared(study: Study) -> Comparison:
     won, copies = winning(study)
     return Comparison(
         f"{sides[1]} / {sides[0]}", facts([study], study), state, verdict, lead, said, charts,
-        [document(study), _series(study["name"], sides, rows)], [block], _noise(found["calibration"]),
+        [document(study), pairs_csv(study["name"], sides, rows)], [block], _noise(found["calibration"]),
         _race(found.get("race", [])), winning=won, copies=copies,
     )  # fmt: skip
 
@@ -131,13 +132,13 @@ def _tables(study: Study) -> Comparison:
     charts: dict[str, list[dict[str, Any]]] = {}
     blocks, everything, downloads = [], [], [document(study)]
     for place, one in enumerate(found["tables"]):
-        rows = [_Row(r["bench"], r["metric"], r["finding"], r["pairs"], r["paper"]) for r in one["rows"]]
+        rows = [Row(r["bench"], r["metric"], r["finding"], r["pairs"], r["paper"]) for r in one["rows"]]
         sides = "baseline", one["setting"]
         moved = [c | {"bench": b} for b, counters in one["counters"].items() for c in counters]
         title, about = Data(one["name"]), Data(one["about"])
-        blocks.append(_block(place, title, about, rows, sides, moved, charts))
+        blocks.append(effects(place, title, about, rows, sides, moved, charts))
         everything += rows
-        downloads.append(_series(one["name"].lower().replace(" ", "-").replace(",", ""), sides, rows))
+        downloads.append(pairs_csv(one["name"].lower().replace(" ", "-").replace(",", ""), sides, rows))
     sure = sum(row.found is not None and row.found["verdict"] in MARKS for row in everything)
     lead = M(
         "{n} of {total} lines of the tables are shown to change.", n=str(sure), total=str(len(everything))
@@ -183,16 +184,17 @@ def _verdict(
     return "same", M("No difference shown"), lead
 
 
-def _block(
+def effects(
     place: int,
     title: Msg | Data,
     about: Msg | Data,
-    rows: Sequence[_Row],
+    rows: Sequence[Row],
     sides: tuple[str, str],
     counters: Sequence[Mapping[str, Any]],
     charts: dict[str, list[dict[str, Any]]],
     noise: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Block:
+    """A comparison; its charts go to those of the page."""
     table = Table(
         M("Effect on each metric"),
         [
@@ -213,7 +215,7 @@ def _block(
     return Block(name, title, about, table, _intervals(rows), _mechanism(counters, sides), where)
 
 
-def _cells(row: _Row, noise: Mapping[str, Any] | None) -> list[Cell]:
+def _cells(row: Row, noise: Mapping[str, Any] | None) -> list[Cell]:
     first = data(row.label)
     paper = Cell(Data(row.paper), row.paper)
     if row.found is None:
@@ -235,7 +237,7 @@ def _cells(row: _Row, noise: Mapping[str, Any] | None) -> list[Cell]:
     ]
 
 
-def _intervals(rows: Sequence[_Row]) -> list[Interval | None]:
+def _intervals(rows: Sequence[Row]) -> list[Interval | None]:
     """All of a table on one scale; what is no share of anything is not drawn."""
     found = [_logs(row.found) for row in rows]
     reach = max([math.log(1.1), *(abs(x) for one in found if one for x in one[:3])]) * 1.05
@@ -292,7 +294,7 @@ def _mechanism(counters: Sequence[Mapping[str, Any]], sides: tuple[str, str]) ->
     return table
 
 
-def _pairs(name: str, row: _Row, sides: tuple[str, str]) -> dict[str, Any]:
+def _pairs(name: str, row: Row, sides: tuple[str, str]) -> dict[str, Any]:
     """Both trials of each pair, in the order of the pairs."""
     unit = row.found["metric"]["unit"] if row.found else ""
     factor, own = scale(unit)
@@ -353,7 +355,7 @@ def _race(standings: Sequence[Mapping[str, Any]]) -> Table | None:
     return table
 
 
-def _series(name: str, sides: tuple[str, str], rows: Sequence[_Row]) -> Download:
+def pairs_csv(name: str, sides: tuple[str, str], rows: Sequence[Row]) -> Download:
     """Every pair as a line, for other programs."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

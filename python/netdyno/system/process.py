@@ -12,7 +12,7 @@ import os
 import resource
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -39,6 +39,7 @@ class Process:
         cores: Sequence[int] = (),
         pipe_output: bool = False,
         files: int = 0,
+        environment: Mapping[str, str] | None = None,
         private: bool = False,
         notes: Journal | None = None,
     ) -> None:
@@ -52,6 +53,7 @@ class Process:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE if pipe_output else sink,
                 stderr=sink,
+                env={**os.environ, **(environment or {})},
                 start_new_session=True,
             )
         self.pid = self._popen.pid

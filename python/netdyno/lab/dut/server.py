@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from abc import abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -30,6 +31,10 @@ class Server(Dut):
     def ports(self) -> list[tuple[socket.SocketKind, int]]:
         """The ports that it listens on."""
 
+    def environment(self) -> Mapping[str, str]:
+        """What it finds in its environment besides ours."""
+        return {}
+
     def setup(self) -> None:
         """Start it and wait until it serves. On failure nothing of it is left."""
         self._refuse_used_ports()
@@ -43,6 +48,7 @@ class Server(Dut):
                 cores=self.place.cores,
                 pipe_output=self.speaks,
                 files=1 << 20,
+                environment=self.environment(),
                 notes=self.place.notes,
             )
             self._await()

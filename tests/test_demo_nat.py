@@ -1,0 +1,123 @@
+"""`netdyno demo nat`, as a newcomer runs it, and cut short."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inconclusive import Verdict
+from lab import NETDYNO, Lab, root, until
+
+pytestmark = [root, pytest.mark.alone]
+
+POOL = ipaddress.ip_network("203.0.113.16/28")
+FAULTS = {
+    "bad_checksum",
+    "malformed",
+    "no_room",
+    "unknown_port",
+    "sessions_full",
+    "table_full",
+    "filtered",
+    "spoofed",
+}
+"""Reasons to drop that nothing here gives."""
+
+
+@pytest.mark.limit(120)
+def test_subscribers_boot_and_surf(lab: Lab, verdict: Verdict) -> None:
+    done = lab.run("demo", "nat", timeout=100)
+    assert done.folder
+    paths = dict(re.findall(r"^(result|report) +(\S+)$", done.out, re.MULTILINE))
+    assert {Path(path).parent for path in paths.values()} == {done.folder}, done.text
+    document: dict[str, Any] = json.loads(Path(paths["result"]).read_text())
+    if document["comparison"]["too_few"]:
+        assert done.code == 90, done.text
+        verdict.undisturbed()
+    assert done.code == 0, done.text
+    booted(document)
+    translated(document, done.out)
+    # each of the five saw the load, and says what it cost
+    assert [one["element"] for one in document["elements"]] == ["RX", "validity", "NAT", "ConnTrack", "TX"]
+    for one in document["elements"]:
+        assert one["packets"] > 1000, one
+        assert one["cycles_per_packet"] > 0, one
+    # nothing of the load was dropped by the NAT
+    dropped = {one["reason"] for one in document["drops"]}
+    assert "not_bound" in dropped and not FAULTS & dropped, document["drops"]
+    compared(document["comparison"])
+    page = Path(paths["report"]).read_text()
+    assert all(one["outside"] in page for one in document["mappings"]["rows"])
+    lab.clean()
+
+
+def booted(document: dict[str, Any]) -> None:
+    """Each has its address by DHCP, and who has none gets nowhere."""
+    addresses = [one["address"] for one in document["dhcp"]]
+    assert len(set(addresses)) == 2, addresses
+    assert all(ipaddress.ip_address(one) in ipaddress.ip_network("10.0.0.0/24") for one in addresses)
+    assert {one["router"] for one in document["dhcp"]} == {"10.0.0.254"}
+    unleased = document["unleased"]
+    assert unleased["address"] not in addresses
+    assert not unleased["reached"] and unleased["dropped"] > 0, unleased
+
+
+def translated(document: dict[str, Any], shown: str) -> None:
+    """Each is seen with one address of the pool, and no endpoint is given twice."""
+    rows = document["mappings"]["rows"]
+    outside = [one["outside"] for one in rows]
+    assert len(set(outside)) == len(rows) == 6, rows
+    public = {(one["subscriber"], one["outside"].partition(":")[0]) for one in rows}
+    assert len(public) == 2, public
+    assert all(ipaddress.ip_address(address) in POOL for _, address in public)
+    private = {one["subscriber"]: one["address"] for one in document["dhcp"]}
+    for one in rows:
+        assert one["inside"].partition(":")[0] == private[one["subscriber"]]
+        assert one["inside"] in shown and one["outside"] in shown
+
+
+def compared(found: dict[str, Any]) -> None:
+    """Both paths carried load, and ours only its own."""
+    assert {one["metric"]["name"] for one in found["metrics"]} == {"throughput", "response_p99"}
+    for trial in found["trials"]:
+        if not trial["valid"]:
+            continue
+        assert trial["metrics"]["throughput"] > 1e6, trial
+        forwarded = trial["counters"]["packets through the netdyno NAT"]
+        frames = trial["metrics"]["throughput"] / 8 / 1500
+        ours = trial["setting"]["path"] == "netdyno NAT"
+        assert forwarded > frames if ours else forwarded < 1000, trial
+
+
+def restored(lab: Lab) -> None:
+    """What a killed one leaves is put back by the next command that is asked to."""
+    done = subprocess.run(
+        [NETDYNO, "restore"], env=lab.environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.limit(120)
+@pytest.mark.parametrize(
+    ("number", "code", "after"),
+    [(signal.SIGINT, 105, lambda lab: None), (signal.SIGKILL, -signal.SIGKILL, restored)],
+    ids=["interrupted", "killed"],
+)
+def test_nothing_is_left_of_one_that_is_cut_short(
+    lab: Lab, number: signal.Signals, code: int, after: Callable[[Lab], None]
+) -> None:
+    child = lab.start("demo", "nat")
+    # everything is there by then: the load begins last
+    until(lambda: len(list(lab.runs.glob("*-demo-nat-*/load-*.jsonl"))) == 2, 60, "no load begins")
+    child.send_signal(number)
+    done = lab.wait(child, 60)
+    assert done.code == code, done.text
+    after(lab)
+    lab.clean()
