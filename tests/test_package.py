@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,10 +11,18 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from lab import NETDYNOD, ROOT
+from lab import NETDYNOD, PATIENT, ROOT
 
 PARTS = ("python", "profiles", "experiments", "tunables", "schema")
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+
+ONE = {
+    "name": "one",
+    "phases": {"warmup": "0s", "measure": "200ms", "drain": "1s", "sample": "100ms"},
+    "targets": {"host": "ping://127.0.0.1"},
+    "groups": [{"name": "echo", "target": "host", "devices": 1, "model": {"ping": {}}}],
+    "validity": PATIENT,
+}
 
 
 def test_an_installed_package_has_its_presets(tmp_path: Path) -> None:
@@ -56,6 +65,8 @@ def test_an_installed_package_has_its_presets(tmp_path: Path) -> None:
     assert "net.core.somaxconn" in netdyno("tune", "params", "--class", "latency")
     assert "groups:" in netdyno("init", "iot-mixed", "-o", "-")
     # a run from end to end, its report with it
-    netdyno("run", "ping://127.0.0.1", "--duration", "0.2", "--warmup", "0", "-q")
+    profile = tmp_path / "one.json"
+    profile.write_text(json.dumps(ONE))
+    netdyno("run", str(profile), "-q")
     (folder,) = (tmp_path / "runs").iterdir()
     assert "<html" in (folder / "report.html").read_text()
