@@ -23,7 +23,8 @@ SET = {"rx": "s0c0", "validity": "s0c1", "nat": "s0c2", "conntrack": "s0c3", "tx
 def test_what_it_leaves_out_is_left_to_the_daemon() -> None:
     made = nat()
     assert (made.name, made.addresses, made.workers, made.execution) == ("cgn", 16, 1, "run-to-completion")
-    assert made.subscribers is made.sessions is made.udp_filtering is made.mss is made.memory is None
+    assert made.subscribers is made.sessions is made.leases is made.memory is None
+    assert made.conntrack == {}
     assert made.inside.settings == CGN["inside"]
     assert made.outside.settings == {"device": "0000:83:00.1", "ip": "203.0.113.2/24"}
     assert str(made.gateway) == "203.0.113.1"
@@ -34,10 +35,14 @@ def test_all_that_it_can_say() -> None:
     assert made.ports_per_block == 512
     assert made.blocks_per_subscriber == 4
     assert (made.sessions, made.most_subscribers, made.sessions_per_subscriber) == (1 << 20, 1 << 14, 8192)
-    assert (made.udp_filtering, made.memory, made.huge_pages) == ("endpoint_independent", "1GiB", True)
+    assert made.conntrack == {"udp_filtering": "endpoint_independent"}
+    assert (made.memory, made.huge_pages) == ("1GiB", True)
     tagged = nat(inside__vlan=100, outside__vlan=[200, 100], inside__mac="02:00:00:00:00:01")
     assert tagged.inside.settings["vlan"] == [100]
     assert tagged.outside.settings["vlan"] == [200, 100]
+
+
+FORWARD = {"protocol": "tcp", "outside": "203.0.113.16:443", "inside": "10.0.0.7:8443"}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +97,16 @@ def test_all_that_it_can_say() -> None:
         ({"name": "../x"}, "name", "pattern"),
         ({"name": "x" * 33}, "name", "pattern"),
         ({"filtering": {"udp": "strict"}}, "filtering.udp", "endpoint_independent"),
-        ({"filtering": {"tcp": "endpoint_independent"}}, "filtering.tcp", "unknown key 'tcp'"),
+        ({"filtering": {"icmp": "endpoint_independent"}}, "filtering.icmp", "unknown key 'icmp'"),
+        ({"forwards": [FORWARD | {"outside": "203.0.113.16"}]}, "forwards[0].outside", "address and a port"),
+        ({"forwards": [FORWARD | {"protocol": "sctp"}]}, "forwards[0].protocol", "'tcp' or 'udp'"),
+        ({"forwards": [FORWARD | {"vlan": 0}]}, "forwards[0].vlan", "1 to 4094"),
+        ({"exempt": ["192.0.2.0/33"]}, "exempt", "192.0.2.0/33"),
+        ({"deterministic": "10.0.0.1/24"}, "deterministic", "the prefix begins at 10.0.0.0/24"),
+        ({"leases": {"file": "kea.csv", "server": "kea"}}, "leases.file", "pattern"),
+        ({"leases": {"file": "/x", "server": "dnsmasq"}}, "leases.server", "'kea' or 'isc'"),
+        ({"timeouts": {"tcp": "5min"}}, "timeouts.tcp", "unknown key 'tcp'"),
+        ({"log": {"sessions": "yes"}}, "log.sessions", "valid boolean"),
         ({"poool": []}, "poool", "unknown key 'poool'"),
         # where it runs
         ({"execution": "pipelin"}, "execution", "did you mean 'pipeline'"),
@@ -198,3 +212,17 @@ def test_what_there_is_room_for() -> None:
     one = sizing(nat(limits={"subscribers": 100, "sessions": 1000}, ports={"per_block": 64}))
     assert (one.guaranteed, one.at_most, one.session_bytes) == (100, 100, 112_000)
     assert one.blocks_per_address == 1008
+
+
+def test_what_else_is_said_of_sessions_reaches_them() -> None:
+    said: dict[str, Any] = {
+        "timeouts": {"udp": "3min"},
+        "forwards": [FORWARD],
+        "exempt": ["192.0.2.0/24"],
+        "log": {"ipfix": "192.0.2.9:4739"},
+        "mss": 1400,
+    }
+    leases = {"file": "/var/lib/kea/kea-leases4.csv", "server": "kea"}
+    made = nat(**said, filtering={"tcp": "endpoint_independent"}, leases=leases)
+    assert made.conntrack == said | {"tcp_filtering": "endpoint_independent"}
+    assert made.leases == leases
