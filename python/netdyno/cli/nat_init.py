@@ -13,7 +13,8 @@ from pydantic import BaseModel
 from netdyno import config, files
 from netdyno.cli import console
 from netdyno.errors import Error
-from netdyno.nat.config import FORMAT, RUN_TO_COMPLETION, SUBSCRIBERS, File, checked
+from netdyno.nat.config import checked
+from netdyno.nat.file import FORMAT, RUN_TO_COMPLETION, SUBSCRIBERS, File
 
 EXAMPLE: dict[str, Any] = {
     "format": FORMAT,

@@ -15,6 +15,8 @@ from netdyno.system.machine import Core, Machine, is_address
 
 STAGES = ("rx", "validity", "nat", "conntrack", "tx")
 """What a packet passes, in this order."""
+REPLICATED = ("nat", "conntrack")
+"""The stages of which each worker has one."""
 _CORE = re.compile(r"s(\d{1,3})c(\d{1,4})(h?)")
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from netdyno.errors import Error
 from netdyno.nat import cores
-from netdyno.nat.config import PIPELINE, REPLICATED, Nat, Side
-from netdyno.nat.cores import STAGES, Topology
+from netdyno.nat.config import Nat, Side
+from netdyno.nat.cores import REPLICATED, STAGES, Topology
+from netdyno.nat.file import PIPELINE
 from netdyno.system.machine import is_address
 
 EDGES = (

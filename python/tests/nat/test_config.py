@@ -10,8 +10,9 @@ import yaml
 from netdyno import config, paths
 from netdyno.cli import nat_init
 from netdyno.errors import Error
-from netdyno.nat.config import File, checked, load, words
+from netdyno.nat.config import checked, load
 from netdyno.nat.cores import Place
+from netdyno.nat.file import File, words
 from netdyno.nat.sizing import sizing
 
 from .shared import CGN, nat

@@ -1,0 +1,99 @@
+"""What is wrong with a NAT's configuration whose keys are good one by one: above all what would leak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from itertools import pairwise
+
+from netdyno.errors import Error
+from netdyno.nat import cores
+from netdyno.nat.cores import REPLICATED, STAGES
+from netdyno.nat.file import SUBSCRIBERS, CoreSet, File
+
+POOL = 1 << 16
+"""Most addresses of a pool."""
+
+
+def faults(file: File) -> Iterator[Error]:
+    """What is wrong with a configuration whose keys are good one by one."""
+    yield from _sides(file)
+    yield from _pool(file)
+    yield from _stages(file)
+
+
+def _sides(file: File) -> Iterator[Error]:
+    inside, outside = IPv4Interface(file.inside.ip), IPv4Interface(file.outside.ip)
+    gateway = IPv4Address(file.outside.gateway)
+    if file.inside.device == file.outside.device and file.inside.device != "null":
+        what, fix = "inside and outside are the same port", "Give each side a port of its own"
+        yield Error("ND-104-07", what, at="outside.device", fix=fix)
+    if inside.network.overlaps(outside.network):
+        what = f"the networks of inside and outside overlap: {inside.network} and {outside.network}"
+        yield Error("ND-104-07", what, at="outside.ip", fix="Give each side a network of its own")
+    if gateway not in outside.network:
+        what = f"{gateway} is not in {outside.network}, the network of outside.ip"
+        fix = "Name the router there, or give outside.ip the prefix length of its network"
+        yield Error("ND-104-07", what, at="outside.gateway", fix=fix)
+    elif gateway == outside.ip:
+        what = f"{gateway} is the box's own address"
+        yield Error("ND-104-07", what, at="outside.gateway", fix="Name the router")
+
+
+def _pool(file: File) -> Iterator[Error]:
+    inside, outside = IPv4Interface(file.inside.ip), IPv4Interface(file.outside.ip)
+    own = {
+        inside.ip: "inside.ip",
+        outside.ip: "outside.ip",
+        IPv4Address(file.outside.gateway): "outside.gateway",
+    }
+    subscribers = [(text, IPv4Network(text)) for text in file.subscribers or SUBSCRIBERS]
+    pool = [IPv4Network(text) for text in file.pool]
+    if (size := sum(one.num_addresses for one in pool)) > POOL:
+        what = f"{size:,} addresses are more than a pool can have"
+        yield Error("ND-104-05", what, at="pool", fix=f"Use at most {POOL:,}")
+    spans = sorted((one.network_address, one.broadcast_address, i) for i, one in enumerate(pool))
+    for (_, last, i), (first, _, j) in pairwise(spans):
+        if first <= last:
+            what = f"{pool[i]} and {pool[j]} overlap"
+            yield Error("ND-104-07", what, at=f"pool[{max(i, j)}]", fix="Name each address once")
+    for i, (text, prefix) in enumerate(zip(file.pool, pool, strict=True)):
+        at = f"pool[{i}]"
+        if prefix.is_multicast or prefix.is_loopback or prefix.is_reserved or not int(prefix.network_address):
+            what = f"{text} is no address that a host can have"
+            yield Error("ND-104-05", what, at=at, fix="Use addresses that are routed to this NAT")
+            continue
+        for address, key in own.items():
+            if address in prefix:
+                what = f"{text} holds {address}, which is {key}"
+                yield Error("ND-104-07", what, at=at, fix="Leave that address out of the pool")
+        theirs = next((said for said, one in subscribers if one.overlaps(prefix)), None)
+        if theirs is not None:
+            what = f"{text} overlaps the subscribers' {theirs}: translated packets would come back in"
+            fix = "Use addresses that are routed to this NAT; `subscribers` says who is inside"
+            yield Error("ND-104-07", what, at=at, fix=fix)
+        elif prefix.overlaps(inside.network):
+            what = f"{text} overlaps {inside.network}, the network of inside.ip"
+            yield Error("ND-104-07", what, at=at, fix="Use addresses that are routed to this NAT")
+
+
+def _stages(file: File) -> Iterator[Error]:
+    if isinstance(file.execution, CoreSet):
+        stages = file.execution.model_dump()
+    elif file.execution in cores.named() and file.workers > 1:
+        what = f"the core set {file.execution} is for 1 worker, and there are {file.workers}"
+        fix = "Use workers: 1, or a core for each stage with lists for nat and conntrack"
+        yield Error("ND-104-07", what, at="workers", fix=fix)
+        return
+    else:
+        return
+    for stage in STAGES:
+        count = file.workers if stage in REPLICATED else 1
+        if len(stages[stage]) != count:
+            listed = f"{len(stages[stage])} {'core' if len(stages[stage]) == 1 else 'cores'}"
+            what = f"{stage} has {listed}, and there is 1 of it"
+            fix = "Name one core"
+            if stage in REPLICATED:
+                what = f"{stage} has {listed}, and there are {count} workers"
+                fix = f"Name {count}, or use workers: {len(stages[stage])}"
+            yield Error("ND-104-07", what, at=f"execution.{stage}", fix=fix)

@@ -1,0 +1,336 @@
+"""The file of a NAT's configuration, `netdyno-nat/1`: its keys, and what each may be."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, WrapValidator, field_validator
+
+from netdyno import units
+from netdyno.config import Config
+from netdyno.errors import Error
+from netdyno.nat import cores
+from netdyno.nat.cores import Place
+
+FORMAT = "netdyno-nat/1"
+RUN_TO_COMPLETION, PIPELINE = "run-to-completion", "pipeline"
+SUBSCRIBERS = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")
+"""Who is a subscriber unless it is said: the addresses of RFC 1918 and RFC 6598."""
+WORKERS = 32
+
+Whole = Annotated[int, Field(strict=True)]
+
+
+# ---- texts
+
+
+def _interface(text: str) -> str:
+    if ":" in text:
+        raise ValueError("NAT64 is not there: use an IPv4 address")
+    if not re.fullmatch(r"[0-9.]+/[0-9]{1,2}", text):
+        raise ValueError("write an IPv4 address with the prefix length of its network, like 10.0.0.254/24")
+    IPv4Interface(text)
+    return text
+
+
+def _network(text: Any) -> str:
+    if not isinstance(text, str):
+        raise ValueError("write an IPv4 prefix like 203.0.113.16/28")
+    if ":" in text:
+        raise ValueError("NAT64 is not there: use an IPv4 prefix")
+    if not re.fullmatch(r"[0-9.]+(/[0-9]{1,2})?", text):
+        raise ValueError("write an IPv4 prefix like 203.0.113.16/28, or an address")
+    whole = IPv4Network(text, strict=False)
+    if str(whole.network_address) != text.partition("/")[0]:
+        raise ValueError(f"the prefix begins at {whole}")
+    return text
+
+
+def _endpoint(text: str) -> str:
+    address, _, port = text.rpartition(":")
+    if not re.fullmatch(r"[0-9.]+", address) or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ValueError("write an IPv4 address and a port, like 203.0.113.16:443")
+    IPv4Address(address)
+    return text
+
+
+def _address(text: str) -> str:
+    if not re.fullmatch(r"[0-9.]+", text):
+        raise ValueError("write an IPv4 address like 203.0.113.1")
+    IPv4Address(text)
+    return text
+
+
+def _cores(value: Any, _: Any) -> list[str]:
+    """One core, or one for each worker."""
+    listed = value if isinstance(value, list) else [value]
+    if not listed or not all(isinstance(one, str) for one in listed):
+        raise ValueError("write a core like s0c1, or a list of them, one for each worker")
+    for one in listed:
+        Place.of(one)
+    return listed
+
+
+def _vlan(value: Any, _: Any) -> list[int]:
+    listed = value if isinstance(value, list) else [value]
+    if not all(type(one) is int and 1 <= one <= 4094 for one in listed) or not 1 <= len(listed) <= 2:
+        raise ValueError("write a VLAN from 1 to 4094, or two of them for QinQ, the service VLAN first")
+    return listed
+
+
+def _execution(value: Any, _: Any) -> Any:
+    """A word, or a core set; which of them is wrong is told of that one alone."""
+    if isinstance(value, dict):
+        return CoreSet.model_validate(value)
+    known = words()
+    if not isinstance(value, str) or value not in known:
+        near = difflib.get_close_matches(str(value), known, 1)
+        meant = f"did you mean {near[0]!r}?" if near else f"use {', '.join(known)}, or a core for each stage"
+        raise ValueError(f"it is no execution model and no core set; {meant}")
+    return value
+
+
+def words() -> list[str]:
+    """Execution models and core sets that have a name."""
+    return [RUN_TO_COMPLETION, PIPELINE, *cores.named()]
+
+
+def _choices(schema: dict[str, Any]) -> None:
+    """What an editor offers in place of any text."""
+    for option in schema.get("anyOf", ()):
+        if option.get("type") == "string":
+            option["enum"] = words()
+
+
+# ---- the file
+
+
+Cores = Annotated[str | list[str], WrapValidator(_cores)]
+
+
+class Port(Config):
+    """A port of the NAT: a DPDK port, as in the graph of `netdyno graph run`."""
+
+    device: str = Field(min_length=1)
+    """A NIC's PCI address like `0000:83:00.0`, or any other DPDK port (docs/howto/dpdk.md)."""
+    ip: str
+    """The box's own IPv4 address there, with the prefix length of its network, like `10.0.0.254/24`."""
+    vlan: Annotated[int | list[int], WrapValidator(_vlan)] | None = None
+    """The VLAN in which the box answers for its address, or two of them for QinQ. Default: any."""
+    mac: str | None = Field(default=None, pattern=r"^[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}$")
+    """The port's MAC address. Default: the device's own."""
+    queues: Annotated[Whole, Field(ge=1, le=16)] | None = None
+    """Queues each way; with more than one the port has to spread flows over them (RSS). Default: 1; of a NIC
+    one for each worker that runs to completion."""
+    burst: Annotated[Whole, Field(ge=1, le=128)] | None = None
+    """Packets that are received or sent at once. Default: 128."""
+
+    _ip = field_validator("ip")(_interface)
+
+
+class Outside(Port):
+    """The port away from subscribers."""
+
+    gateway: str
+    """The router that everything goes to; it is in the network of `ip`."""
+
+    _gateway = field_validator("gateway")(_address)
+
+
+class PortBlocks(Config):
+    """How ports are given to subscribers: in blocks."""
+
+    per_block: Annotated[Whole, Field(ge=64, le=16_384)] | None = None
+    """Ports of a block: a power of two from 64 to 16,384. Default 512."""
+    blocks_per_subscriber: Annotated[Whole, Field(ge=1, le=8)] | None = None
+    """Blocks that a subscriber may have at a time, 1 to 8. Default 4."""
+
+    @field_validator("per_block")
+    @classmethod
+    def _power(cls, value: int | None) -> int | None:
+        if value is not None and value & (value - 1):
+            raise ValueError("it is no power of two")
+        return value
+
+
+class Limits(Config):
+    """What there may be at a time. Tables are made so large at the start; what exceeds them is refused."""
+
+    sessions: Annotated[Whole, Field(ge=1, le=1 << 30)] | None = None
+    """Sessions of all subscribers; at most 112 bytes of memory each. Default 1048576."""
+    subscribers: Annotated[Whole, Field(ge=1, le=1 << 28)] | None = None
+    """Subscribers. Default 16384."""
+    sessions_per_subscriber: Annotated[Whole, Field(ge=1, le=(1 << 32) - 1)] | None = None
+    """Sessions of one subscriber (RFC 6888 REQ-5). Default 8192."""
+
+
+class Filtering(Config):
+    """Who may answer to a mapping (RFC 4787 section 5)."""
+
+    udp: Literal["endpoint_independent", "address_and_port_dependent"] | None = None
+    """`endpoint_independent`: everybody; `address_and_port_dependent`: whom the subscriber sent to, from the
+    port it sent to. Default endpoint_independent."""
+    tcp: Literal["endpoint_independent", "address_and_port_dependent"] | None = None
+    """The same of TCP (RFC 5382 REQ-3). Default address_and_port_dependent."""
+
+
+class Forward(Config):
+    """An outside endpoint that always leads to an inside one."""
+
+    protocol: Literal["tcp", "udp"]
+    """Of which protocol."""
+    outside: str
+    """An address of the pool and a port, like `203.0.113.16:443`."""
+    inside: str
+    """The subscriber's address and port, like `10.0.0.7:8443`."""
+    vlan: Annotated[int | list[int], WrapValidator(_vlan)] | None = None
+    """The subscriber's VLAN, or two of them for QinQ. Default: none."""
+
+    _ends = field_validator("outside", "inside")(_endpoint)
+
+
+class Leases(Config):
+    """The DHCP server that subscribers have their addresses from: who has no lease gets no further."""
+
+    file: str = Field(pattern="^/")
+    """Its lease file, from the root on, like `/var/lib/kea/kea-leases4.csv`."""
+    server: Literal["kea", "isc"]
+    """Who writes it: Kea's memfile, or ISC's `dhcpd.leases`."""
+    vlan: Annotated[int | list[int], WrapValidator(_vlan)] | None = None
+    """The VLAN of its clients, or two of them for QinQ. Default: none."""
+
+
+class Timeouts(Config):
+    """Idle times after which sessions are over, with their unit; each default is what its RFC says."""
+
+    udp: str | None = None
+    """UDP. Default 5min (RFC 4787 REQ-5); 2min at least."""
+    icmp: str | None = None
+    """ICMP queries. Default 60s (RFC 5508 REQ-2), which is the least."""
+    tcp_established: str | None = None
+    """Open TCP connections. Default 124min (RFC 5382 REQ-5), which is the least."""
+    tcp_opening: str | None = None
+    """TCP connections that are being opened. Default 4min (RFC 5382 REQ-5)."""
+    tcp_closing: str | None = None
+    """TCP connections that were closed or reset. Default 4min (RFC 5382 REQ-5), which is the least."""
+    port_quarantine: str | None = None
+    """Between a port's last use and its next. Default 2min (RFC 6888 REQ-8)."""
+
+
+class Log(Config):
+    """Where port blocks and sessions are logged (RFC 6888 section 4)."""
+
+    ipfix: str | None = None
+    """The IPFIX collector (RFC 7011, RFC 8158): address and port, like `192.0.2.9:4739`; `tcp://` before it
+    for TCP."""
+    syslog: str | None = None
+    """The syslog collector (RFC 5424): address and port, like `192.0.2.9:514`; `tcp://` before it for TCP."""
+    sessions: Annotated[bool, Field(strict=True)] | None = None
+    """Log each session with its remote endpoint, and not port blocks only. Default false."""
+    instance: Annotated[Whole, Field(ge=0, lt=1 << 32)] | None = None
+    """The number of this NAT in each record. Default 1."""
+    host: str | None = None
+    """The name of this host in syslog messages. Default: none."""
+
+
+class CoreSet(Config):
+    """The core of each stage: `s0c1h` is NUMA socket 0, physical core 1 on it, its second hyper-thread."""
+
+    rx: Cores
+    """Receives from both ports."""
+    validity: Cores
+    """Finds headers, and drops what is broken."""
+    nat: Cores
+    """Knows subscribers. With several workers a list, one for each."""
+    conntrack: Cores
+    """Has sessions and ports, and rewrites headers. With several workers a list, one for each."""
+    tx: Cores
+    """Sends, and answers for the box itself."""
+
+
+class File(Config):
+    """A carrier-grade NAT between two ports."""
+
+    schema_: str | None = Field(default=None, alias="$schema")
+    """Where this format's schema is; for editors, not read."""
+    format: Literal["netdyno-nat/1"]
+    """Which format this is."""
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")
+    """A short name: letters, digits, `-`, `_`. `netdyno nat status NAME` finds it by that."""
+    inside: Port
+    """The port towards subscribers; its address is their gateway."""
+    outside: Outside
+    """The port away from them."""
+    subscribers: list[str] | None = Field(default=None, min_length=1, max_length=1024)
+    """Who is a subscriber: prefixes. Whoever else sends from the inside is not translated. Default: the
+    addresses of RFC 1918 and RFC 6598."""
+    pool: list[str] = Field(min_length=1, max_length=65_536)
+    """Outside addresses that subscribers share, or prefixes of them; at most 65,536 addresses. The outside
+    port answers ARP for them."""
+    ports: PortBlocks = Field(default_factory=PortBlocks)
+    """How ports are given to subscribers."""
+    limits: Limits = Field(default_factory=Limits)
+    """What there may be at a time."""
+    filtering: Filtering = Field(default_factory=Filtering)
+    """Who may answer to a mapping."""
+    timeouts: Timeouts = Field(default_factory=Timeouts)
+    """Idle times after which sessions are over."""
+    forwards: list[Forward] | None = None
+    """Outside endpoints that always lead to inside ones."""
+    exempt: list[str] | None = None
+    """Destinations, as prefixes, that are forwarded untranslated (RFC 6888 REQ-6)."""
+    deterministic: str | None = None
+    """A prefix of subscribers whose outside address and ports follow from their own address alone (RFC 7422).
+    With one worker only."""
+    leases: Leases | None = None
+    """The DHCP server that subscribers have their addresses from. Default: whoever sends from an inside
+    prefix is one."""
+    log: Log | None = None
+    """Where port blocks and sessions are logged. Default: nowhere."""
+    mss: Annotated[Whole, Field(ge=536, le=65_495)] | None = None
+    """The largest TCP segment that a SYN may ask for, for paths with a smaller MTU than subscribers' links.
+    Default: as it asks."""
+    execution: Annotated[str | CoreSet, WrapValidator(_execution)] = Field(
+        default=RUN_TO_COMPLETION, json_schema_extra=_choices
+    )
+    """`run-to-completion`: everything of a worker on one core. `pipeline`: the stages RX, validity, NAT,
+    ConnTrack and TX on as many cores as there are. Or the name of a core set like `core-set-1`, or a core for
+    each stage."""
+    workers: Annotated[Whole, Field(ge=1, le=WORKERS)] = 1
+    """How often NAT and ConnTrack are there. Each has its own subscribers, ports and sessions."""
+    memory: str | None = None
+    """Memory for packets, with its unit; that for sessions comes on top. Default 256MiB."""
+    huge_pages: Annotated[bool, Field(strict=True)] | None = None
+    """Use huge pages, which NICs usually need. Default false."""
+
+    @field_validator("deterministic")
+    @classmethod
+    def _prefix(cls, value: str | None) -> str | None:
+        return None if value is None else _network(value)
+
+    @field_validator("subscribers", "pool", "exempt")
+    @classmethod
+    def _prefixes(cls, value: list[str] | None) -> list[str] | None:
+        for text in value or ():
+            try:
+                _network(text)
+            except ValueError as e:
+                raise ValueError(f"{text}: {e}") from None
+        return value
+
+    @field_validator("memory")
+    @classmethod
+    def _memory(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        try:
+            read = units.SIZE.text(value, "memory")
+        except Error:
+            known = ", ".join(units.SIZE.units)
+            raise ValueError(f"it is not {units.SIZE.what}: units are {known}") from None
+        if value.strip()[-1].isdigit():
+            raise ValueError("it has no unit: write it like 1GiB")
+        return read.replace("_", "")
