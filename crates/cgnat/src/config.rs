@@ -1,6 +1,7 @@
 //! What an operator decides.
 
 use crate::key::Realm;
+pub use crate::sites::SiteConfig;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 
@@ -160,6 +161,8 @@ pub struct Config {
     pub inside: Vec<Prefix>,
     /// Outside addresses.
     pub pool: Vec<PoolAddress>,
+    /// In place of a pool: each site has an address that is assigned while packets pass.
+    pub sites: Option<SiteConfig>,
     /// Ports of a block: a power of two from 64 to 16,384.
     pub ports_per_block: u16,
     /// Blocks that a subscriber may have, at most [`crate::subscriber::BLOCKS`].
@@ -234,6 +237,7 @@ impl Default for Config {
                 Prefix::new(Ipv4Addr::new(192, 168, 0, 0), 16),
             ],
             pool: Vec::new(),
+            sites: None,
             ports_per_block: 512,
             blocks_per_subscriber: 4,
             sessions_per_subscriber: 8_192,
@@ -302,6 +306,11 @@ pub enum ConfigError {
         /// Blocks of the pool.
         blocks: u64,
     },
+    /// Sites, and a pool or ports that are computed.
+    #[error(
+        "sites: their addresses are assigned; there can be no pool and no deterministic ports beside them"
+    )]
+    Sites,
     /// A static forward that cannot be.
     #[error("static_forwards: {0}:{1} is {2}")]
     Forward(Ipv4Addr, u16, &'static str),
@@ -323,7 +332,15 @@ impl Config {
         };
         within("sessions", self.sessions as u64, 1, 1 << 30)?;
         within("subscribers", self.subscribers as u64, 1, 1 << 28)?;
-        within("pool", self.pool.len() as u64, 1, 1 << 16)?;
+        match self.sites {
+            None => within("pool", self.pool.len() as u64, 1, 1 << 16)?,
+            Some(sites) => {
+                within("sites.most", sites.most as u64, 1, SiteConfig::MOST as u64)?;
+                if !self.pool.is_empty() || self.deterministic.is_some() {
+                    return Err(ConfigError::Sites);
+                }
+            }
+        }
         within("ports_per_block", self.ports_per_block.into(), 64, 16_384)?;
         within(
             "blocks_per_subscriber",

@@ -4,7 +4,7 @@
 //! the one before. A period is the time for which a port rests (RFC 6888 REQ-8), so it rests once to twice as long, and no list of
 //! resting ports can grow.
 
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, PoolAddress};
 use crate::key::Endpoint;
 use crate::memory::Pages;
 use std::net::Ipv4Addr;
@@ -86,7 +86,10 @@ impl Pool {
         let size = u32::from(config.ports_per_block);
         let mut addresses = Vec::with_capacity(config.pool.len());
         let (mut block, mut total) = (0, 0);
-        for pool in &config.pool {
+        // Slots of sites have no address yet.
+        let empty = PoolAddress::whole(Ipv4Addr::UNSPECIFIED);
+        let slots = std::iter::repeat_n(&empty, config.sites.map_or(0, |sites| sites.most));
+        for pool in config.pool.iter().chain(slots) {
             // Blocks begin at an even port, so that parity within a block is that of the port.
             let first = u32::from(*pool.ports.start()).next_multiple_of(2);
             let blocks = (u32::from(*pool.ports.end()) + 1).saturating_sub(first) / size;
@@ -100,7 +103,11 @@ impl Pool {
             // The next address begins at a whole word of `taken`.
             block += blocks.next_multiple_of(64);
         }
-        let mut sorted: Vec<u32> = (0..addresses.len() as u32).collect();
+        let mut sorted = Vec::with_capacity(addresses.len());
+        match config.sites {
+            None => sorted.extend(0..addresses.len() as u32),
+            Some(_) => total = 0,
+        }
         sorted.sort_by_key(|at| (addresses[*at as usize].address, addresses[*at as usize].first_port));
         let words = size as usize / 64;
         let blocks = block as usize;
@@ -117,9 +124,30 @@ impl Pool {
         })
     }
 
-    /// How many addresses there are.
+    /// How many addresses there are now.
     pub fn addresses(&self) -> usize {
-        self.addresses.len()
+        self.sorted.len()
+    }
+
+    /// A slot that had no address has this one, which no other has. `false`: there is no such slot, or it has one.
+    pub fn assign(&mut self, slot: u32, address: u32) -> bool {
+        let at = self.sorted.partition_point(|at| self.addresses[*at as usize].address < address);
+        let Some(this) = self.addresses.get_mut(slot as usize).filter(|this| this.address == 0) else {
+            return false;
+        };
+        this.address = address;
+        self.totals = (self.totals.0 + u64::from(this.blocks), self.totals.1 + u64::from(this.free));
+        self.sorted.insert(at, slot);
+        true
+    }
+
+    /// A slot has no address any more. Nobody has a block of it.
+    pub fn vacate(&mut self, slot: u32) {
+        self.sorted.retain(|at| *at != slot);
+        if let Some(this) = self.addresses.get_mut(slot as usize).filter(|this| this.address != 0) {
+            self.totals = (self.totals.0 - u64::from(this.blocks), self.totals.1 - u64::from(this.free));
+            this.address = 0;
+        }
     }
 
     /// How many blocks, and how many of them nobody has.

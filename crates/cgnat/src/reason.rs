@@ -56,6 +56,8 @@ reasons! {
     SubscriberPorts = "subscriber_ports",
     /// No address has a free port block.
     PoolExhausted = "pool_exhausted",
+    /// The subscriber's site has no public address now.
+    NoPublicAddress = "no_public_address",
     /// Fragments of more packets are under way than there may be, or longer ones.
     FragmentsFull = "fragments_full",
     /// A fragment that overlaps the headers of its packet, or a first one without them.

@@ -90,6 +90,11 @@ impl Subscribers {
         self.table.is_empty()
     }
 
+    /// How many lines were ever used.
+    pub(crate) fn used(&self) -> u32 {
+        self.fresh
+    }
+
     /// Bytes it takes when all is touched.
     pub fn size(&self) -> usize {
         self.lines.size() + self.table.size()

@@ -86,6 +86,7 @@ impl Nat {
         if !self.sessions.has_room() {
             return Err(Reason::SessionsFull);
         }
+        self.has_public(subscriber)?;
         match self.subscribers.at(subscriber) {
             Some(line) if line.sessions >= self.config.sessions_per_subscriber => {
                 Err(Reason::SubscriberSessions)
@@ -104,7 +105,8 @@ impl Nat {
         now: u64,
     ) -> Result<u32, Reason> {
         let (l3_delta, l4_delta) = rewrite::deltas(flow.inside, outside, flow.protocol);
-        let hops = self.subscribers.at(subscriber).map_or((HOP, HOP), |line| (line.up_hop, line.down_hop));
+        let line = self.subscribers.at(subscriber);
+        let hops = line.map_or((HOP, HOP), |line| (self.up_hop(line.address, line.up_hop), line.down_hop));
         let hairpin = if self.pool.is_here(flow.remote) { Session::HAIRPIN } else { 0 };
         let session = Session {
             inside: flow.inside.address,
@@ -301,9 +303,8 @@ impl Nat {
         if line.block_count >= u16::from(self.config.blocks_per_subscriber) || line.has(Subscriber::FIXED) {
             return Err(Reason::SubscriberPorts);
         }
-        let random = self.draw();
         let address = match line.block_count {
-            0 => self.pool.pick_address(random).ok_or(Reason::PoolExhausted)?,
+            0 => self.pick_address(subscriber)?,
             _ => line.address,
         };
         let random = self.draw();
@@ -338,7 +339,7 @@ impl Nat {
         self.give_back(&line, block, now);
     }
 
-    fn give_back(&mut self, line: &Subscriber, block: u32, now: u64) {
+    pub(crate) fn give_back(&mut self, line: &Subscriber, block: u32, now: u64) {
         self.pool.release_block(line.address, block);
         let record = self.block_record(line, line.address, block);
         self.events.push(now, What::BlockReleased(record));

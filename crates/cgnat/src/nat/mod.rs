@@ -10,6 +10,7 @@ mod lifecycle;
 mod mapping;
 mod pages;
 mod pin;
+mod public;
 mod slow;
 mod syn_hold;
 mod tcp;
@@ -33,6 +34,7 @@ use crate::pool::Pool;
 use crate::reason::{Drops, Reason};
 use crate::session::{Session, State, Tick, ticks};
 use crate::sessions::Sessions;
+use crate::sites::Sites;
 use crate::subscriber::{Subscriber, Subscribers};
 use crate::table::Table;
 use crate::verdict::{Forward, Frame, Side, Stop, Verdict};
@@ -117,6 +119,7 @@ pub struct Nat {
     /// Those that had no session when they were put here, and since when.
     pub(crate) idle_subscribers: VecDeque<(u32, Tick)>,
     pub(crate) pool: Pool,
+    pub(crate) sites: Option<Sites>,
     pub(crate) forwards: Vec<StaticForward>,
     pub(crate) endings: Endings,
     pub(crate) fragments: Fragments,
@@ -171,6 +174,7 @@ impl Nat {
             drawn: 0,
             idle,
             pool,
+            sites: config.sites.map(Sites::new),
             forwards,
             hasher,
             random,
@@ -245,6 +249,7 @@ impl Nat {
         let more = self.expire(now, budget);
         self.expire_subscribers(now);
         let more = self.advance_endings(now, LINES * budget) || more;
+        let more = self.advance_sites(now, LINES * budget) || more;
         for _ in 0..self.fragments.expire(now, &mut self.outbox) {
             self.drops.count(Reason::FragmentTimeout);
         }

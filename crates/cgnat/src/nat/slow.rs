@@ -41,6 +41,10 @@ impl Nat {
     fn refuse(&mut self, side: Side, frame: &[u8], headers: &Headers, reason: Reason, now: u64) {
         use Reason::{PoolExhausted, SessionsFull, SubscriberPorts, SubscriberSessions, SubscribersFull};
         let limits = [PoolExhausted, SessionsFull, SubscriberPorts, SubscriberSessions, SubscribersFull];
+        // It is over when the site has an address again, and no limit of the subscriber's: nothing for the log.
+        if side == Side::Inside && reason == Reason::NoPublicAddress {
+            self.report(side, frame, headers, Error::Prohibited, now);
+        }
         if side == Side::Inside && limits.contains(&reason) {
             self.report(side, frame, headers, Error::Prohibited, now);
             let address = std::net::Ipv4Addr::from_bits(headers.source.address);
