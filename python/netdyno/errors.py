@@ -91,6 +91,7 @@ CODES: dict[str, str] = {
     "ND-92-38": "A folder of netdyno's belongs to another user, or is open to others",
     "ND-92-40": "Another program tunes this machine",
     "ND-92-41": "What was to be put back is somebody else's by now",
+    "ND-92-43": "The host's interface of a NAT cannot be made",
     "ND-92-50": "A fault of netdyno itself",
     "ND-99-20": "A threshold failed",
     "ND-99-21": "A check failed that every group is held to: nothing was delivered, or devices stalled",

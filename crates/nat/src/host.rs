@@ -1,12 +1,15 @@
-//! The box itself, on one of its ports: it answers for its addresses, and those of the pool, and asks where the router is.
+//! The box itself, on one of its ports: it answers for its addresses, and those of the pool, and asks where the router is. What is
+//! for the box and not answered here may go to the host's kernel.
 
 use crate::addresses;
+use crate::exception::{self, Part};
 use crate::neighbours::Neighbour;
 use crate::shared::Shared;
 use ::element::interface_addr::{InterfaceAddr, InterfaceAddrs, Wanted};
 use ::element::kind::{Build, ElementKind};
-use dpdk::{Batch, Mempool};
+use dpdk::{Batch, Mbuf, Mempool};
 use engine::{About, Cx, Element};
+use packet::ethernet::Tags;
 use profile::{Address, Error};
 use protocol::problem::Problem;
 use schemars::JsonSchema;
@@ -16,6 +19,10 @@ use std::sync::Arc;
 
 const KIND: &str = "nat-host";
 const DROPS: [&str; 2] = ["not_for_us", "segmented"];
+/// With a kernel for the box's own address.
+const OUTPUTS: [&str; 3] = ["out", "host", "resolution"];
+const HOST: usize = 1;
+const RESOLUTION: usize = 2;
 const NOT_FOR_US: usize = 0;
 const SEGMENTED: usize = 1;
 
@@ -26,7 +33,8 @@ const ASK_AGAIN: u64 = 30 * ASK;
 const QUESTION: usize = 60;
 
 /// A NAT's own addresses on a port: answers ARP, neighbour discovery and echo for them, and ARP for those of the pool. Towards the
-/// outside it asks for the router's Ethernet address, to which everything is sent.
+/// outside it asks for the router's Ethernet address, to which everything is sent. With `host` the port's own address is the
+/// kernel's of this host: what is for it leaves by `host`, and ARP and neighbour discovery by `resolution`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
@@ -38,6 +46,10 @@ pub struct Options {
     /// The router that everything goes to. Default: there is none on this port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<Ipv4Addr>,
+    /// Whether the host's kernel has the port's own address, and answers for it in the port's VLAN. Without a VLAN that is what
+    /// has no tag; in other VLANs it is answered here all the same. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub host: bool,
 }
 
 impl ElementKind for Options {
@@ -50,6 +62,10 @@ impl ElementKind for Options {
         addresses::problems("answers_for", &self.answers_for)
     }
 
+    fn outputs(&self) -> Vec<String> {
+        outputs(self.host).iter().map(|name| (*name).to_owned()).collect()
+    }
+
     fn ports(&self) -> Vec<(&'static str, &str)> {
         vec![("port", &self.port)]
     }
@@ -58,7 +74,7 @@ impl ElementKind for Options {
         let addrs = cx.port("port", &self.port)?.1.addrs.clone();
         let own: Vec<IpAddr> = addrs.own().iter().map(|addr| addr.ip).collect();
         let more: Vec<IpAddr> = addresses::all(&self.answers_for).map(IpAddr::V4).collect();
-        let bare = addrs.bare();
+        let bare = *addrs.bare();
         let all = InterfaceAddrs::new(bare.mac, bare.tags, &own, &more);
         let router = match self.gateway {
             None => None,
@@ -71,8 +87,28 @@ impl ElementKind for Options {
                 Some(Router { wanted, own, known, asked: None })
             }
         };
-        Ok(Box::new(Host { addrs: all, router, pool: cx.pool.clone() }))
+        // Of an address of the box that there is not nothing could be the kernel's.
+        if self.host && addrs.own().iter().all(|own| own.ip.is_unspecified()) {
+            return Err(cx.fault("host", "the port has no address of its own"));
+        }
+        let kernel =
+            self.host.then(|| Kernel { addrs, pool: InterfaceAddrs::new(bare.mac, bare.tags, &[], &more) });
+        Ok(Box::new(Host { addrs: all, kernel, router, pool: cx.pool.clone() }))
     }
+}
+
+/// The outputs, with the host's kernel and without.
+fn outputs(host: bool) -> &'static [&'static str] {
+    if host { &OUTPUTS } else { &OUTPUTS[..HOST] }
+}
+
+/// What is the host's kernel's.
+#[derive(Debug)]
+struct Kernel {
+    /// The port's own addresses.
+    addrs: InterfaceAddrs,
+    /// What it must not answer for: those of the pool.
+    pool: InterfaceAddrs,
 }
 
 /// The router that everything goes to.
@@ -89,32 +125,53 @@ struct Router {
 #[derive(Debug)]
 struct Host {
     addrs: InterfaceAddrs,
+    kernel: Option<Kernel>,
     router: Option<Router>,
     /// For its questions.
     pool: Mempool,
 }
 
+impl Host {
+    /// Answer a frame in its place, or hand it to the kernel. `None`: it went there, or is dropped.
+    fn take(&self, mut mbuf: Mbuf, heard: bool, cx: &mut Cx<'_>) -> Option<Mbuf> {
+        let ours = |kernel: &&Kernel| kernel.addrs.bare().tags.same_vlans(&Tags::of(mbuf.data()));
+        let Some(kernel) = self.kernel.as_ref().filter(ours) else {
+            let answered = self.addrs.respond(&mut mbuf);
+            // What is no question has done its work.
+            cx.count(NOT_FOR_US, u64::from(!answered && !heard));
+            return answered.then_some(mbuf);
+        };
+        if kernel.pool.respond(&mut mbuf) {
+            return Some(mbuf);
+        }
+        match exception::part(mbuf.data(), &kernel.addrs) {
+            Some(Part::Traffic) => cx.emit(HOST, mbuf),
+            Some(Part::Resolution) => cx.emit(RESOLUTION, mbuf),
+            None => cx.count(NOT_FOR_US, u64::from(!heard)),
+        }
+        None
+    }
+}
+
 impl Element for Host {
     fn about(&self) -> About {
-        About { kind: KIND, takes: true, outputs: &["out"], drops: &DROPS, polled: self.router.is_some() }
+        let outputs = outputs(self.kernel.is_some());
+        About { kind: KIND, takes: true, outputs, drops: &DROPS, polled: self.router.is_some() }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        batch.retain(|mbuf| {
+        batch.filter_map(|mbuf| {
             if !mbuf.is_whole() {
                 cx.count(SEGMENTED, 1);
-                return false;
+                return None;
             }
-            if let Some(router) = &self.router
-                && let Some(mac) = router.wanted.heard(mbuf.data())
-            {
+            let heard = self.router.as_ref().and_then(|router| {
+                let mac = router.wanted.heard(mbuf.data())?;
                 router.known.set(mac);
-                // It may have asked something, too; what is no question has done its work.
-                return self.addrs.respond(mbuf);
-            }
-            let answered = self.addrs.respond(mbuf);
-            cx.count(NOT_FOR_US, u64::from(!answered));
-            answered
+                Some(mac)
+            });
+            // Who tells where the router is may have asked something, too.
+            self.take(mbuf, heard.is_some(), cx)
         });
     }
 

@@ -13,6 +13,7 @@ mod behaviour;
 mod bind;
 mod conntrack;
 pub mod control;
+mod exception;
 mod headers;
 mod host;
 mod leases;

@@ -27,6 +27,8 @@ pub struct Status {
     pub error: Option<Fault>,
     /// The files that packets are written to.
     pub captures: Vec<capture::Status>,
+    /// Optional ports that it goes on without, and why.
+    pub lost: Vec<String>,
 }
 
 struct Entry {
@@ -39,7 +41,7 @@ impl Entry {
         let fix = "Stop it; whoever took the interface or the other end away knows more";
         let error = self.graph.ended().map(|why| Fault::new("ND-91-02", "ports", why, fix));
         let elapsed = self.began.elapsed().as_secs_f64();
-        Status { graph: id.into(), elapsed, error, captures: self.graph.captures() }
+        Status { graph: id.into(), elapsed, error, captures: self.graph.captures(), lost: self.graph.lost() }
     }
 }
 

@@ -182,6 +182,10 @@ pub struct GraphPort {
     /// The port's MAC address. Default: the device's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
+    /// Go on without the port when it is lost: what is for it is dropped then, and that it was lost is told. Default false: the
+    /// graph ends.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub optional: bool,
 }
 
 impl GraphPort {
@@ -194,6 +198,7 @@ impl GraphPort {
             ip: port.ip.clone(),
             vlan: port.vlan.clone(),
             mac: port.mac.clone(),
+            optional: false,
         }
     }
 

@@ -6,6 +6,7 @@ import contextlib
 import secrets
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,10 @@ def run(file: Path, length: float | None, interval: float, as_json: bool) -> Non
     carry(graph, f"nd-graph-{secrets.token_hex(3)}", Watching(length, interval, as_json))
 
 
-def carry(graph: Any, name: str, watching: Watching, begun: str | None = None) -> None:
-    """Run a graph on a daemon of its own, on NAME.sock; `begun` is said when the ports are open."""
+def carry(
+    graph: Any, name: str, watching: Watching, ready: Callable[[dict[str, Any]], None] | None = None
+) -> None:
+    """Run a graph on a daemon of its own, on NAME.sock; `ready` is told its shape when the ports are open."""
     log = paths.runtime() / f"{name}.log"
     stack = contextlib.ExitStack()
     last: dict[str, Any] = {}
@@ -58,8 +61,8 @@ def carry(graph: Any, name: str, watching: Watching, begun: str | None = None) -
             made = str(client.call("graph.run", graph=graph, timeout=OPENING)["graph"])
             shape = client.call("graph.describe", graph=made)
             with interrupts.asking():
-                if begun:
-                    console.note(begun)
+                if ready:
+                    ready(shape)
                 _watch(client, made, shape, interrupts, watching)
                 last = shape | client.call("graph.stop", graph=made)
         finally:
@@ -91,6 +94,7 @@ def _watch(
             console.out().print(line, markup=False, highlight=False, soft_wrap=True)
         shown = graph_view.Screen(shape) if sys.stdout.isatty() else graph_view.Lines(shape)
         view.enter_context(shown)
+    known: set[str] = set()
     with view:
         look = began
         while True:
@@ -101,6 +105,10 @@ def _watch(
                 stats = client.call("graph.stats", graph=made)
                 if shown:
                     shown.take(stats)
+                for lost in stats["status"].get("lost", ()):
+                    if lost not in known:
+                        known.add(lost)
+                        console.note(f"{lost}; the rest goes on")
                 if over or stats["status"]["state"] == "failed":
                     return
             time.sleep(max(0.0, min(LOOK, until - now)))

@@ -36,6 +36,7 @@ UNUSED: dict[str, Any] = {
     "mac": "02:00:00:00:00:01",
     "queues": 4,
     "burst": 32,
+    "host": "nat-in",
     "tcp": "address_and_port_dependent",
     "mss": 1400,
     "timeouts": {"udp": "5min"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,7 +11,7 @@ from netdyno.cli import console, graph_run, values
 from netdyno.cli.execute import put_back
 from netdyno.cli.nat_check import planned
 from netdyno.errors import Error
-from netdyno.nat import graph, running
+from netdyno.nat import graph, host, running
 from netdyno.units import seconds
 
 
@@ -48,10 +48,18 @@ def run(
     running.refuse(nat.name)
     on = ", ".join(str(work.core) for work in where.workers)
     begun = f"the NAT {nat.name} runs on {'core' if len(where.workers) == 1 else 'cores'} {on}"
+    for port, (kernel, _) in nat.kernels.items():
+        host.free(port, kernel)
+
+    def ready(shape: dict[str, Any]) -> None:
+        host.settle(shape, nat.kernels)
+        for line in (*host.told(nat.kernels), begun):
+            console.note(line)
+
     watching = graph_run.Watching(seconds(length) if length else None, seconds(interval), as_json, quiet)
     for note in where.notes:
         console.note(note)
     try:
-        graph_run.carry(graph.document(nat, where), running.stem(nat.name), watching, begun)
+        graph_run.carry(graph.document(nat, where), running.stem(nat.name), watching, ready)
     except Error as e:
         raise graph.explained(e, str(file)) from e

@@ -13,7 +13,8 @@ from netdyno.errors import Error
 from netdyno.nat import cores
 from netdyno.nat.cores import STAGES, Place
 from netdyno.nat.faults import faults
-from netdyno.nat.file import PIPELINE, RUN_TO_COMPLETION, CoreSet, File, Port
+from netdyno.nat.file import PIPELINE, RUN_TO_COMPLETION, CoreSet, File, Host, Port
+from netdyno.nat.host import Kernel
 
 CODE = "ND-104-34"
 """What is wrong with a configuration as a whole."""
@@ -25,11 +26,18 @@ class Side:
 
     settings: Mapping[str, Any]
     address: IPv4Interface
+    kernel: Kernel | None = None
+    """Who is the box itself there; None: the NAT."""
 
     @property
     def device(self) -> str:
         """Its device."""
         return str(self.settings["device"])
+
+    @property
+    def vlans(self) -> list[int]:
+        """The VLANs in which it answers, the service VLAN first."""
+        return list(self.settings.get("vlan", ()))
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,12 @@ class Nat:
     workers: int = 1
     memory: str | None = None
     huge_pages: bool | None = None
+
+    @property
+    def kernels(self) -> dict[str, tuple[Kernel, IPv4Interface]]:
+        """By port: the kernel's interface, and its address."""
+        sides = {"inside": self.inside, "outside": self.outside}
+        return {port: (side.kernel, side.address) for port, side in sides.items() if side.kernel}
 
     @property
     def addresses(self) -> int:
@@ -120,5 +134,6 @@ def _conntrack(file: File) -> dict[str, Any]:
 
 
 def _side(port: Port) -> Side:
-    settings = port.model_dump(exclude_none=True, exclude={"gateway"})
-    return Side(settings, IPv4Interface(port.ip))
+    settings = port.model_dump(exclude_none=True, exclude={"gateway", "host"})
+    kernel = Kernel(**port.host.model_dump()) if isinstance(port.host, Host) else None
+    return Side(settings, IPv4Interface(port.ip), kernel)

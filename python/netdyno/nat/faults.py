@@ -9,7 +9,7 @@ from itertools import pairwise
 from netdyno.errors import Error
 from netdyno.nat import cores
 from netdyno.nat.cores import REPLICATED, STAGES
-from netdyno.nat.file import SUBSCRIBERS, CoreSet, File
+from netdyno.nat.file import SUBSCRIBERS, CoreSet, File, Host, Port
 
 POOL = 1 << 16
 """Most addresses of a pool."""
@@ -18,6 +18,7 @@ POOL = 1 << 16
 def faults(file: File) -> Iterator[Error]:
     """What is wrong with a configuration whose keys are good one by one."""
     yield from _sides(file)
+    yield from _hosts(file)
     yield from _pool(file)
     yield from _stages(file)
 
@@ -38,6 +39,23 @@ def _sides(file: File) -> Iterator[Error]:
     elif gateway == outside.ip:
         what = f"{gateway} is the box's own address"
         yield Error("ND-104-07", what, at="outside.gateway", fix="Name the router")
+
+
+def _hosts(file: File) -> Iterator[Error]:
+    """The kernel's interfaces."""
+    taken = {port.device.rpartition(":")[2]: key for key, port in _ports(file) if ":" in port.device}
+    for key, port in _ports(file):
+        if not isinstance(port.host, Host):
+            continue
+        if other := taken.get(port.host.interface):
+            what = f"the interface {port.host.interface} is that of {other}"
+            fix = "Choose a name of its own: the NAT makes the interface"
+            yield Error("ND-104-07", what, at=f"{key}.host", fix=fix)
+        taken[port.host.interface] = f"{key}.host"
+
+
+def _ports(file: File) -> tuple[tuple[str, Port], ...]:
+    return ("inside", file.inside), ("outside", file.outside)
 
 
 def _pool(file: File) -> Iterator[Error]:

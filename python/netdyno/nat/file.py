@@ -14,6 +14,8 @@ from netdyno.config import Config
 from netdyno.errors import Error
 from netdyno.nat import cores
 from netdyno.nat.cores import Place
+from netdyno.nat.host import RATE
+from netdyno.system.namespace import is_interface
 
 FORMAT = "netdyno-nat/1"
 RUN_TO_COMPLETION, PIPELINE = "run-to-completion", "pipeline"
@@ -81,6 +83,11 @@ def _vlan(value: Any, _: Any) -> list[int]:
     return listed
 
 
+def _host(value: Any, _: Any) -> Host:
+    """A name, or more than that; what is wrong is told of that alone."""
+    return Host.model_validate({"interface": value} if isinstance(value, str) else value)
+
+
 def _execution(value: Any, _: Any) -> Any:
     """A word, or a core set; which of them is wrong is told of that one alone."""
     if isinstance(value, dict):
@@ -111,6 +118,38 @@ def _choices(schema: dict[str, Any]) -> None:
 Cores = Annotated[str | list[str], WrapValidator(_cores)]
 
 
+class Host(Config):
+    """An interface of the host's kernel, by which it gets what is addressed to the box."""
+
+    interface: str
+    """Its name, up to 15 characters. It appears with the NAT, with the port's MAC address and `ip`, and goes
+    with it."""
+    rate: str = RATE
+    """Packets in a second that go to the kernel, and so many from it. ARP has as much for itself. More than
+    that are dropped."""
+    driver: Literal["auto", "tap", "virtio"] = "auto"
+    """How it is made: `tap`, or `virtio` (virtio-user over `/dev/vhost-net`). `auto`: virtio where there is
+    such a device."""
+
+    @field_validator("interface")
+    @classmethod
+    def _interface(cls, value: str) -> str:
+        if not is_interface(value):
+            raise ValueError("it cannot name an interface: use up to 15 letters, digits, `-`, `_` and `.`")
+        return value
+
+    @field_validator("rate")
+    @classmethod
+    def _rate(cls, value: str) -> str:
+        try:
+            rate = units.RATE.value(value, "rate")
+        except Error:
+            raise ValueError(f"it is not {units.RATE.what}: write it like 10k/s") from None
+        if rate < 1:
+            raise ValueError("it is less than 1/s")
+        return units.RATE.text(value, "rate").replace("_", "")
+
+
 class Port(Config):
     """A port of the NAT: a DPDK port, as in the graph of `netdyno graph run`."""
 
@@ -127,6 +166,9 @@ class Port(Config):
     one for each worker that runs to completion."""
     burst: Annotated[Whole, Field(ge=1, le=128)] | None = None
     """Packets that are received or sent at once. Default: 128."""
+    host: Annotated[str | Host | None, WrapValidator(_host)] = None
+    """The interface of the host's kernel, by name like `nat-in`, that gets what is addressed to the box: SSH,
+    BGP, DHCP. Default: none; the box answers ARP and echo, and nothing else."""
 
     _ip = field_validator("ip")(_interface)
 

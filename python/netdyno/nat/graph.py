@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.nat import cores
+from netdyno.nat import cores, host
 from netdyno.nat.config import Nat, Side
 from netdyno.nat.cores import REPLICATED, STAGES, Topology
 from netdyno.nat.file import PIPELINE
@@ -75,7 +75,7 @@ def _to_completion(nat: Nat, order: Sequence[int], there: Topology) -> Layout:
     for name in REPLICATED:
         for i in range(count):
             parts[i].append(_one(name, i, count))
-    parts[0] += ["in-host", "out-host"]
+    parts[0] += ["in-host", "out-host", *_kernels(nat)]
     for port, side in (("inside", nat.inside), ("outside", nat.outside)):
         number = queues(nat, side)
         for i in range(number):
@@ -89,12 +89,12 @@ def _to_completion(nat: Nat, order: Sequence[int], there: Topology) -> Layout:
 
 def _pipeline(nat: Nat, order: Sequence[int], there: Topology) -> Layout:
     """The stages on as many cores as there are."""
-    stages, names = ["rx", "validity"], [_stage("rx"), _stage("validity")]
+    stages, names = ["rx", "validity"], [_stage(nat, "rx"), _stage(nat, "validity")]
     for i in range(nat.workers):
         stages += REPLICATED
         names += [[_one(name, i, nat.workers)] for name in REPLICATED]
     stages.append("tx")
-    names.append(_stage("tx"))
+    names.append(_stage(nat, "tx"))
     parts = cores.spread(stages, len(order))
     notes = []
     if len(parts) < len(stages):
@@ -114,12 +114,22 @@ def _by_stage(nat: Nat, places: Mapping[str, tuple[cores.Place, ...]], there: To
         if stage in REPLICATED:
             on += [(next(given), [_one(stage, i, nat.workers)]) for i in range(len(places[stage]))]
         else:
-            on.append((next(given), _stage(stage)))
+            on.append((next(given), _stage(nat, stage)))
     return Layout(_workers(on), tuple(notes))
 
 
-def _stage(stage: str) -> list[str]:
-    return list(ELEMENTS[stage])
+def _stage(nat: Nat, stage: str) -> list[str]:
+    return [*(_kernels(nat) if stage == "tx" else ()), *ELEMENTS[stage]]
+
+
+def _kernels(nat: Nat) -> list[str]:
+    """What leads to the host's kernel, and back. It is little, and goes with what sends."""
+    return [name for made in _to_kernels(nat) for name in host.names(made)]
+
+
+def _to_kernels(nat: Nat) -> list[host.Parts]:
+    sides = {"inside": nat.inside, "outside": nat.outside}
+    return [host.parts(port, side.kernel, side.vlans) for port, side in sides.items() if side.kernel]
 
 
 def _one(name: str, number: int, count: int) -> str:
@@ -153,11 +163,16 @@ def queues(nat: Nat, side: Side) -> int:
 def document(nat: Nat, where: Layout) -> dict[str, Any]:
     """The graph, as `netdyno graph run` takes it. What the configuration leaves out it leaves out, too."""
     ports = {"inside": _port(nat, nat.inside), "outside": _port(nat, nat.outside)}
+    elements, edges = _elements(nat), list(EDGES)
+    for kernel in _to_kernels(nat):
+        ports |= kernel.ports
+        elements |= kernel.elements
+        edges += kernel.edges
     made: dict[str, Any] = {
         "description": f"Carrier-grade NAT {nat.name}",
         "ports": ports,
-        "elements": _elements(nat),
-        "edges": list(EDGES),
+        "elements": elements,
+        "edges": edges,
     }
     if replicas := _replicas(nat, ports):
         made["replicas"] = replicas
@@ -184,13 +199,14 @@ def _elements(nat: Nat) -> dict[str, Any]:
         "out-validity": {"kind": "validity", "port": "outside", "verify": True},
         "nat": {"kind": "nat"} | _subscribers(nat) | _given(leases=nat.leases),
         "conntrack": conntrack,
-        "in-host": {"kind": "nat-host", "port": "inside"},
+        "in-host": {"kind": "nat-host", "port": "inside"} | _given(host=nat.inside.kernel and True),
         "out-host": {
             "kind": "nat-host",
             "port": "outside",
             "answers_for": list(nat.pool),
             "gateway": str(nat.gateway),
-        },
+        }
+        | _given(host=nat.outside.kernel and True),
     }
 
 
@@ -242,6 +258,10 @@ def place(at: str) -> str:
     """A place in the graph as one in the configuration; what has none there stays as it is."""
     if found := re.fullmatch(r"ports\.((?:inside|outside)\b.*)", at):
         return found[1]
+    if found := re.match(r"(ports|elements)\.(in|out)-(kernel|untag|tag)\b", at):
+        return f"{found[2]}side.host"
+    if found := re.match(r"elements\.(in|out)-(to-kernel|resolution|from-kernel)\b", at):
+        return f"{found[1]}side.host.rate"
     if at.startswith("placement"):
         return "execution"
     if at.startswith("replicas"):
@@ -249,6 +269,8 @@ def place(at: str) -> str:
     found = _ELEMENT.fullmatch(at)
     if found is None:
         return at
+    if found["option"] == "host":
+        return "inside.host" if found["element"].startswith("in-") else "outside.host"
     if found["option"] == "port":
         return "inside" if found["element"].startswith("in-") else "outside"
     key = _OPTIONS.get(found["option"])

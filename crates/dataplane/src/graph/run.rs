@@ -46,6 +46,28 @@ pub struct GraphRun {
 struct Watches {
     ports: Vec<(String, Watch)>,
     ended: Option<String>,
+    /// Those that it goes on without, until they are lost.
+    optional: Vec<(String, Watch)>,
+    lost: Vec<String>,
+}
+
+impl Watches {
+    /// Look whether the ports are there.
+    fn look(&mut self) {
+        let told = |(name, watch): &mut (String, Watch)| {
+            Some(format!("port {name} was lost: {}", watch.lost(false)?))
+        };
+        if self.ended.is_none() {
+            self.ended = self.ports.iter_mut().find_map(told);
+        }
+        let lost = &mut self.lost;
+        self.optional.retain_mut(|port| {
+            let gone = told(port);
+            let there = gone.is_none();
+            lost.extend(gone);
+            there
+        });
+    }
 }
 
 impl fmt::Debug for GraphRun {
@@ -107,7 +129,10 @@ impl GraphRun {
         let engine =
             Engine::start(eal, built, &placement, &Options::default()).map_err(|why| refused(&why))?;
         let watch = |(name, port): (String, Port)| (name, Watch::new(&port));
-        let watches = Watches { ports: watched.into_iter().map(watch).collect(), ended: None };
+        let is_optional =
+            |(name, _): &(String, Watch)| file.ports.get(name).is_some_and(|port| port.optional);
+        let (optional, ports) = watched.into_iter().map(watch).partition(is_optional);
+        let watches = Watches { ports, ended: None, optional, lost: Vec::new() };
         let cores = cores.into_iter().map(Some).collect();
         let view = engine.view();
         let handles = extensions.take::<ImpairedElements>().map_or_else(Vec::new, |all| all.handles);
@@ -133,13 +158,13 @@ impl GraphRun {
     /// Why it carries nothing any more, if so. To be asked from time to time: it looks whether the ports are there.
     pub fn ended(&self) -> Option<String> {
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
-        let Watches { ports, ended } = &mut *watches;
-        if ended.is_none() {
-            *ended = ports
-                .iter_mut()
-                .find_map(|(name, watch)| Some(format!("port {name} was lost: {}", watch.lost(false)?)));
-        }
-        ended.clone()
+        watches.look();
+        watches.ended.clone()
+    }
+
+    /// Which ports it goes on without, and why, as far as [`GraphRun::ended`] was asked.
+    pub fn lost(&self) -> Vec<String> {
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner).lost.clone()
     }
 
     /// End it: the last counters, and the files as they are then.

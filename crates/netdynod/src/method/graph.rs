@@ -5,7 +5,7 @@ use super::run::loaded;
 use super::{Answer, Nothing};
 use crate::caller::Caller;
 use crate::graph::{expanded, of, planned};
-use crate::graphs;
+use crate::graphs::{self, Status};
 use crate::rpc::{BAD_PARAMS, Error};
 use crate::run::Run;
 use run::graph::GraphView;
@@ -72,10 +72,10 @@ impl Whose {
 }
 
 /// What there is of a run's status.
-fn own(status: &graphs::Status) -> Value {
+fn own(status: &Status) -> Value {
     let state = if status.error.is_some() { "failed" } else { "running" };
-    let (error, captures) = (&status.error, &status.captures);
-    json!({"run": status.graph, "state": state, "elapsed": status.elapsed, "error": error, "captures": captures})
+    let Status { graph, elapsed, error, captures, lost } = status;
+    json!({"run": graph, "state": state, "elapsed": elapsed, "error": error, "captures": captures, "lost": lost})
 }
 
 /// A graph's file, as JSON.
