@@ -119,11 +119,18 @@ class Graph:
 
     def status(self) -> dict[str, Any]:
         elapsed = time.monotonic() - self.began
-        return {"run": self.name, "state": "running", "elapsed": elapsed, "error": None, "captures": []}
+        return {
+            "run": self.name,
+            "state": "running",
+            "elapsed": elapsed,
+            "error": None,
+            "captures": [],
+            "lost": [],
+        }
 
     def placed(self) -> list[dict[str, Any]]:
         return [
-            {"name": name, "kind": self.graph["elements"].get(name, {}).get("kind", "port"), "worker": i, "core": w["core"]}
+            {"name": name, "kind": self.graph["elements"].get(name.partition("#")[0], {}).get("kind", name.rpartition(".")[2].rstrip("0123456789")), "worker": i, "core": w["core"]}
             for i, w in enumerate(self.graph.get("placement", [])) for name in w["elements"]
         ]  # fmt: skip
 
@@ -156,7 +163,8 @@ class Graph:
         key = method.removeprefix("nat.")
         if p.get("limit", 100) > 1000:
             raise Refusal(-32602, "limit is above 1000")
-        wanted = [one for one in (NAT_SESSIONS if key == "sessions" else NAT_SUBSCRIBERS) if belongs(one, p)]
+        all_of = {"sessions": NAT_SESSIONS, "subscribers": NAT_SUBSCRIBERS, "pools": NAT_POOLS}[key]
+        wanted = all_of if key == "pools" else [one for one in all_of if belongs(one, p)]
         start = int(p.get("cursor", 0))
         end = start + p.get("limit", 100)
         return {key: wanted[start:end], "next": str(end) if end < len(wanted) else None}
@@ -191,6 +199,14 @@ NAT_SUBSCRIBERS = [
         "sessions": 250, "blocks": [] if i == 9 else [[1536, 2047], [1024, 1535], [4096, 4607]],
     }
     for i in range(10)
+]  # fmt: skip
+NAT_POOLS = [
+    {
+        "element": f"conntrack#{i}", "address": f"203.0.113.{16 + j}", "ports": [1024 + 32256 * i, 33279 + 32256 * i],
+        "blocks": 63, "blocks_free": 60, "subscribers": 2, "used": {"tcp": 700, "udp": 300, "icmp": 1},
+        "resting": {"tcp": 20, "udp": 10, "icmp": 0},
+    }
+    for i in range(2) for j in range(2)
 ]  # fmt: skip
 
 
@@ -480,7 +496,7 @@ class Connection(socketserver.StreamRequestHandler):
                 return core.graphs[p["graph"]].stats()
             case "graph.stop":
                 return core.graphs.pop(p["graph"]).stats()
-            case "nat.status" | "nat.sessions" | "nat.subscribers":
+            case "nat.status" | "nat.sessions" | "nat.subscribers" | "nat.pools":
                 return core.graphs[p["graph"]].nat(method, p)
             case "impair.list":
                 return []

@@ -40,7 +40,7 @@ pub use headers::Headers;
 pub use key::{Endpoint, Realm};
 pub use nat::{BURST, Forwarded, Memory, Nat};
 pub use ownership::Ownership;
-pub use pool::Pool;
+pub use pool::{Pool, Usage};
 pub use reason::{Drops, Reason};
 pub use session::Session;
 pub use sites::{Site, SiteBy, SiteConfig};

@@ -4,6 +4,10 @@
 //! the one before. A period is the time for which a port rests (RFC 6888 REQ-8), so it rests once to twice as long, and no list of
 //! resting ports can grow.
 
+mod usage;
+
+pub use usage::Usage;
+
 use crate::config::{Config, ConfigError, PoolAddress};
 use crate::key::Endpoint;
 use crate::memory::Pages;
@@ -49,6 +53,8 @@ struct Address {
     blocks: u32,
     /// Blocks that nobody has.
     free: u32,
+    /// Subscribers that have blocks of it.
+    subscribers: u32,
 }
 
 /// Whether a port should be even, odd, or a certain one.
@@ -98,7 +104,16 @@ impl Pool {
             }
             let address = pool.address.to_bits();
             let ports = (*pool.ports.start(), *pool.ports.end());
-            addresses.push(Address { address, first_port: first as u16, ports, block, blocks, free: blocks });
+            let first_port = first as u16;
+            addresses.push(Address {
+                address,
+                first_port,
+                ports,
+                block,
+                blocks,
+                free: blocks,
+                subscribers: 0,
+            });
             total += u64::from(blocks);
             // The next address begins at a whole word of `taken`.
             block += blocks.next_multiple_of(64);

@@ -13,6 +13,7 @@ use run::graph::{
 };
 use run::{ElementCounts, SetupError};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// How often to look whether a trace is complete.
@@ -129,6 +130,15 @@ impl GraphView for Observer {
             Some(view) => view.elements().iter().map(counts).collect(),
             None => self.shape.elements.iter().map(none).collect(),
         }
+    }
+
+    fn bytes(&self) -> BTreeMap<String, u64> {
+        let elements = self.view.as_ref().map(View::elements).unwrap_or_default();
+        elements
+            .into_iter()
+            .filter(|one| queue(&one.name).is_some())
+            .map(|one| (one.name, one.bytes))
+            .collect()
     }
 
     fn workers(&self) -> Vec<WorkerCounts> {

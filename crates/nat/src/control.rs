@@ -6,7 +6,7 @@
 use crate::log::Log;
 use cgnat::session::State;
 use cgnat::subscriber::Subscriber;
-use cgnat::{Endpoint, Nat, Realm, Session};
+use cgnat::{Endpoint, Nat, Realm, Session, Usage};
 use engine::{Mail, Request};
 use packet::layers::protocol;
 use serde::ser::{Serialize, Serializer};
@@ -17,6 +17,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 pub const KIND: &str = "conntrack";
 /// Lines of a table that one request looks at: 128 KiB, some 10 µs.
 pub const LINES: u32 = 2048;
+/// Words of the pool's bits that one request looks at: 128 KiB, too.
+const WORDS: usize = 16 << 10;
 /// Entries of a page.
 pub const PAGE: usize = 256;
 
@@ -194,6 +196,71 @@ impl SubscriberView {
     }
 }
 
+/// Ask for what is used of the pool, address by address.
+#[derive(Debug, Clone, Copy)]
+pub struct Pools {
+    /// The number of the address to begin at: 0, or what the page before said.
+    pub from: u32,
+    /// How many at most; never more than [`PAGE`].
+    pub limit: usize,
+}
+
+/// Some addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolPage {
+    /// The addresses.
+    pub pools: Vec<PoolView>,
+    /// The number to go on from. `None`: that was all.
+    pub next: Option<u32>,
+}
+
+impl Request for Pools {
+    type Reply = PoolPage;
+}
+
+/// An address as it is shown, or the part of it that a worker has.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct PoolView {
+    /// The address.
+    pub address: Ipv4Addr,
+    /// First and last port that are given out.
+    pub ports: (u16, u16),
+    /// Its port blocks.
+    pub blocks: u32,
+    /// Of these, those that nobody has.
+    pub blocks_free: u32,
+    /// Subscribers that have blocks of it.
+    pub subscribers: u32,
+    /// Ports in use.
+    pub used: ByProtocol,
+    /// Ports in quarantine (RFC 6888 REQ-8).
+    pub resting: ByProtocol,
+}
+
+/// A number of ports of each protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct ByProtocol {
+    /// Of TCP.
+    pub tcp: u32,
+    /// Of UDP.
+    pub udp: u32,
+    /// Identifiers of ICMP queries.
+    pub icmp: u32,
+}
+
+impl From<[u32; 3]> for ByProtocol {
+    fn from([tcp, udp, icmp]: [u32; 3]) -> Self {
+        Self { tcp, udp, icmp }
+    }
+}
+
+impl From<&Usage> for PoolView {
+    fn from(usage: &Usage) -> Self {
+        let Usage { address, ports, blocks, blocks_free, subscribers, used, resting } = *usage;
+        Self { address, ports, blocks, blocks_free, subscribers, used: used.into(), resting: resting.into() }
+    }
+}
+
 /// Ask for a tracker's numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct Status;
@@ -237,6 +304,7 @@ pub struct StatusView {
 pub fn answer(nat: &Nat, log: Option<&Log>, mail: Mail, now: u64) -> Result<(), Mail> {
     mail.answer(|asked: Sessions| sessions(nat, &asked, now))
         .or_else(|mail| mail.answer(|asked: Subscribers| subscribers(nat, &asked)))
+        .or_else(|mail| mail.answer(|asked: Pools| pools(nat, asked, now)))
         .or_else(|mail| mail.answer(|_: Status| status(nat, log)))
 }
 
@@ -254,6 +322,12 @@ pub fn subscribers(nat: &Nat, asked: &Subscribers) -> SubscriberPage {
     let wanted = lines.filter(|(_, line)| asked.subscriber.is_none_or(|wanted| wanted == line.inside()));
     let (subscribers, next) = page(wanted, after, asked.limit, |line| SubscriberView::new(nat, line));
     SubscriberPage { subscribers, next }
+}
+
+/// A page of addresses.
+pub fn pools(nat: &Nat, asked: Pools, now: u64) -> PoolPage {
+    let (found, next) = nat.pool().usage_from(asked.from, (asked.limit.clamp(1, PAGE), WORDS), now);
+    PoolPage { pools: found.iter().map(PoolView::from).collect(), next }
 }
 
 /// The numbers.

@@ -191,3 +191,17 @@ fn an_element_at_work_answers() {
     let why = view.request("conntrack", Nonsense, PATIENCE).expect_err("no such request");
     assert_eq!(why, ControlError::NotUnderstood("conntrack".into()));
 }
+
+#[test]
+fn what_is_used_of_an_address_is_told() {
+    let mut nat = nat();
+    send(&mut nat, inside(1, 5), REMOTE);
+    send(&mut nat, inside(1, 6), REMOTE);
+    send(&mut nat, inside(2, 5), REMOTE);
+    let page = pools(&nat, Pools { from: 0, limit: PAGE }, NOW);
+    let [pool] = &page.pools[..] else { panic!("one address: {page:?}") };
+    assert_eq!((pool.address, pool.ports, page.next), (Ipv4Addr::new(203, 0, 113, 1), (1024, 65_535), None));
+    assert_eq!((pool.blocks, pool.blocks_free, pool.subscribers), (126, 124, 2));
+    assert_eq!(pool.used, ByProtocol { tcp: 0, udp: 3, icmp: 0 });
+    assert_eq!(pool.resting, ByProtocol { tcp: 0, udp: 0, icmp: 0 });
+}

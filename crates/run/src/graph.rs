@@ -17,6 +17,9 @@ pub trait GraphView: Send {
     /// What passed through each element since the start; nothing before.
     fn elements(&self) -> Vec<ElementCounts>;
 
+    /// Bytes that passed each queue of a port since the start, by the element's name; nothing before.
+    fn bytes(&self) -> BTreeMap<String, u64>;
+
     /// What each worker did since the start; nothing before.
     fn workers(&self) -> Vec<WorkerCounts>;
 

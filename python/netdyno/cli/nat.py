@@ -14,6 +14,9 @@ VERBS = {
     "status": "nat_show:status",
     "sessions": "nat_show:sessions",
     "subscribers": "nat_show:subscribers",
+    "pools": "nat_counters:pools",
+    "counters": "nat_counters:counters",
+    "metrics": "nat_metrics:metrics",
 }
 
 app = typer.Typer(

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from netdyno.cli import console, graph_run, values
+from netdyno.cli import console, graph_run, nat_metrics, values
 from netdyno.cli.execute import put_back
 from netdyno.cli.nat_check import planned
 from netdyno.errors import Error
@@ -30,6 +30,9 @@ def run(
         ),
     ] = "1s",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no counters.")] = False,
+    prometheus: Annotated[
+        str | None, typer.Option(help="Serve metrics there, like :9464.", metavar="[ADDR]:PORT")
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the counters at the end as one JSON document.")
     ] = False,
@@ -42,6 +45,7 @@ def run(
 
         sudo netdyno nat run cgn.yaml
         sudo netdyno nat run examples/nat/cgn.yaml --for 60s --json
+        sudo netdyno nat run cgn.yaml -q --prometheus 127.0.0.1:9464
     """
     nat, where = planned(file)
     put_back()
@@ -55,6 +59,9 @@ def run(
         host.settle(shape, nat.kernels)
         for line in (*host.told(nat.kernels), begun):
             console.note(line)
+
+    if prometheus is not None:
+        nat_metrics.serve(nat.name, prometheus)
 
     watching = graph_run.Watching(seconds(length) if length else None, seconds(interval), as_json, quiet)
     for note in where.notes:

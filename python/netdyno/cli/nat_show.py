@@ -135,7 +135,7 @@ def sessions(
     ]  # fmt: skip
     heads = ("protocol", "inside", "VLAN", "outside", "remote", "state", *SESSION)
     console.table(heads, rows, right=SESSION)
-    _left(more, limit)
+    left(more, limit)
 
 
 SESSION = ("idle", "packets up", "bytes up", "packets down", "bytes down")
@@ -170,7 +170,7 @@ def subscribers(
         for one in found
     ]
     console.table(("subscriber", "VLAN", "outside", "sessions", "ports"), rows, right=("sessions",))
-    _left(more, limit)
+    left(more, limit)
 
 
 def tags(vlans: Sequence[int]) -> str:
@@ -189,6 +189,7 @@ def blocks(listed: Sequence[list[int]]) -> str:
     return ", ".join(f"{first}–{last}" for first, last in ranges) or "–"
 
 
-def _left(more: bool, limit: int) -> None:
+def left(more: bool, limit: int) -> None:
+    """Say that there are more."""
     if more:
         console.note(f"there are more than these {limit:,}; --limit shows more")

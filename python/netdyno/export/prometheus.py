@@ -60,16 +60,8 @@ class Exporter(Silent):
 
     def serve(self, address: str) -> None:
         """Answer on `ADDRESS:PORT` or `:PORT` until the process ends."""
-        host, _, port = address.rpartition(":")
-        try:
-            start_http_server(int(port), addr=host.strip("[]") or "127.0.0.1", registry=self.registry)
-            self.served = True
-        except OSError as e:
-            what = f"metrics cannot be served: {e.strerror}"
-            raise Error("ND-92-24", what, at=address, fix="Choose another port") from e
-        except (ValueError, OverflowError) as e:
-            what = f"{address!r} is not ADDRESS:PORT or a file"
-            raise Error("ND-104-22", what, at="--prometheus", fix="A port is 1 to 65535") from e
+        serve(address, self.registry)
+        self.served = True
 
     def start(self, plan: Plan) -> None:
         """A trial begins."""
@@ -140,6 +132,19 @@ class Exporter(Silent):
     def write(self, path: Path) -> None:
         """Write them to a file, as node_exporter's textfile collector reads them."""
         files.write(path, self.text(), shared=True)
+
+
+def serve(address: str, registry: CollectorRegistry) -> None:
+    """Answer with these metrics on `ADDRESS:PORT` or `:PORT` until the process ends."""
+    host, _, port = address.rpartition(":")
+    try:
+        start_http_server(int(port), addr=host.strip("[]") or "127.0.0.1", registry=registry)
+    except OSError as e:
+        what = f"metrics cannot be served: {e.strerror}"
+        raise Error("ND-92-24", what, at=address, fix="Choose another port") from e
+    except (ValueError, OverflowError) as e:
+        what = f"{address!r} is not ADDRESS:PORT or a file"
+        raise Error("ND-104-22", what, at="--prometheus", fix="A port is 1 to 65535") from e
 
 
 def _help(counter: models.Counter) -> str:

@@ -240,6 +240,9 @@ impl Nat {
             line.flags |= Subscriber::FIXED;
         }
         let number = self.subscribers.add(&self.hasher, line).ok_or(Reason::SubscribersFull)?;
+        if line.block_count > 0 {
+            self.pool.join(line.address);
+        }
         // Until it has a session it is idle.
         if let Some(line) = self.subscribers.at_mut(number) {
             line.flags |= Subscriber::QUEUED;
@@ -309,6 +312,9 @@ impl Nat {
         };
         let random = self.draw();
         let block = self.pool.take_block(address, random).ok_or(Reason::PoolExhausted)?;
+        if line.block_count == 0 {
+            self.pool.join(address);
+        }
         if let Some(line) = self.subscribers.at_mut(subscriber) {
             line.address = address;
             line.blocks[usize::from(line.block_count)] = block;
@@ -371,6 +377,9 @@ impl Nat {
                 for block in line.blocks() {
                     self.give_back(&line, *block, now);
                 }
+            }
+            if line.block_count > 0 {
+                self.pool.leave(line.address);
             }
             self.subscribers.remove(&self.hasher, number);
         }

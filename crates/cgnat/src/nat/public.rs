@@ -111,6 +111,7 @@ impl Nat {
         for block in line.blocks() {
             self.give_back(&line, *block, now);
         }
+        self.pool.leave(line.address);
         if let Some(line) = self.subscribers.at_mut(number) {
             line.address = crate::session::NONE;
             line.blocks = [crate::session::NONE; crate::subscriber::BLOCKS];

@@ -180,8 +180,8 @@ pub struct Stats {
 /// What each element and worker did since the start.
 pub fn stats(caller: &Caller, params: Stats) -> Answer {
     let (whose, observer) = Whose::of(caller, params.link, params.graph)?;
-    let (elements, workers) = (observer.elements(), observer.workers());
-    Ok(json!({"status": whose.status(caller)?, "elements": elements, "workers": workers}))
+    let (elements, bytes, workers) = (observer.elements(), observer.bytes(), observer.workers());
+    Ok(json!({"status": whose.status(caller)?, "elements": elements, "bytes": bytes, "workers": workers}))
 }
 
 /// How many packets, which, and how long to wait for them.

@@ -6,7 +6,9 @@ use super::Answer;
 use crate::caller::Caller;
 use crate::rpc::{Error, NOTHING_THERE};
 use engine::{ControlError, Request, View};
-use nat::control::{KIND, SessionFilter, SessionPage, Status, StatusView, SubscriberPage};
+use nat::control::{
+    KIND, PoolPage, PoolView, SessionFilter, SessionPage, Status, StatusView, SubscriberPage,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::fmt;
@@ -213,6 +215,37 @@ pub fn subscribers(caller: &Caller, params: Subscribers) -> Answer {
     };
     let (subscribers, next) = trackers.page(caller, (params.cursor.as_deref(), params.limit), ask)?;
     Ok(json!({"subscribers": subscribers, "next": next}))
+}
+
+/// From where on.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pools {
+    graph: String,
+    #[serde(default)]
+    cursor: Option<String>,
+    #[serde(default = "default_limit")]
+    limit: usize,
+}
+
+/// An address, or the part of it that a tracker has.
+#[derive(Debug, Serialize)]
+struct OfTracker {
+    element: String,
+    #[serde(flatten)]
+    pool: PoolView,
+}
+
+/// A page of the pool's addresses.
+pub fn pools(caller: &Caller, params: Pools) -> Answer {
+    let trackers = Trackers::of(caller, &params.graph)?;
+    let ask = |name: &str, from, limit| {
+        let PoolPage { pools, next } = trackers.ask(name, nat::control::Pools { from, limit })?;
+        let of_tracker = |pool| OfTracker { element: name.to_owned(), pool };
+        Ok((pools.into_iter().map(of_tracker).collect(), next))
+    };
+    let (pools, next) = trackers.page(caller, (params.cursor.as_deref(), params.limit), ask)?;
+    Ok(json!({"pools": pools, "next": next}))
 }
 
 /// Which graph.

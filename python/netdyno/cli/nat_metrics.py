@@ -1,0 +1,50 @@
+"""`netdyno nat metrics`: a NAT's metrics in Prometheus' text format, once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from netdyno import files
+from netdyno.cli.nat_show import Name
+from netdyno.errors import Error
+from netdyno.nat import running
+
+
+def metrics(
+    name: Name = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File to write. Default: standard output.", metavar="FILE"),
+    ] = None,
+) -> None:
+    """Print or write the metrics of a NAT as Prometheus reads them.
+
+    For node_exporter's textfile collector: the file is replaced as a whole. `netdyno nat run --prometheus`
+    serves the same.
+
+        netdyno nat metrics
+        netdyno nat metrics cgn -o /var/lib/node_exporter/netdyno.prom
+    """
+    # loaded here, for other verbs to start sooner
+    from netdyno.export import nat
+
+    with running.connected(name) as found:
+        chosen = found.name
+    text = nat.text(nat.registry(chosen, running.connected))
+    if output is None or str(output) == "-":
+        print(text, end="")
+    else:
+        files.write(output, text, shared=True)
+
+
+def serve(name: str, address: str) -> None:
+    """Answer with the metrics of a NAT until the process ends."""
+    from netdyno.export import nat, prometheus
+
+    if not prometheus.is_address(address):
+        fix = "Like 127.0.0.1:9464; for a file there is `netdyno nat metrics -o FILE`"
+        raise Error("ND-104-22", f"{address!r} is not ADDRESS:PORT", at="--prometheus", fix=fix)
+    prometheus.serve(address, nat.registry(name, running.connected))

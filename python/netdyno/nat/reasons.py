@@ -1,0 +1,77 @@
+"""What each reason to drop a packet in a NAT means, by the kind of element that has it."""
+
+from __future__ import annotations
+
+EVERYWHERE = {
+    "refused": "the next element, or the port, had no room",
+    "overflow": "more came for one output than fits into a batch",
+}
+"""What any element may have besides."""
+PARSER = {
+    "truncated": "it ends within a header",
+    "not_ip": "its headers cannot be read",
+    "bad_header": "a header cannot be as it is",
+    "bad_length": "a length does not fit the frame",
+    "bad_checksum": "a checksum is wrong",
+    "fragment": "a fragment that cannot be read",
+    "not_udp": "it is not UDP",
+    "no_signature": "it has no signature of a test stream",
+    "scattered": "it is longer than a buffer",
+}
+KINDS = {
+    "validity": PARSER,
+    "nat": {
+        "not_ipv4": "it is not IPv4",
+        "not_inside": "its sender is no subscriber: see `subscribers`",
+        "not_bound": "its sender has no lease",
+        "spoofed": "from another Ethernet address than its sender's lease is for",
+        "table_full": "there are as many subscribers as there may be: see `limits.subscribers`",
+    },
+    "conntrack": {
+        "truncated": "it ends within a header",
+        "not_ipv4": "it is not IPv4",
+        "malformed": "its headers or lengths cannot be",
+        "bad_checksum": "a checksum is wrong",
+        "protocol": "a protocol other than TCP, UDP and ICMP",
+        "icmp_type": "an ICMP message that is not translated",
+        "icmp_quote": "an ICMP error whose quoted packet cannot be read",
+        "icmp_nested": "an ICMP error about an ICMP error",
+        "icmp_no_session": "an ICMP error about a packet of no session",
+        "ttl": "its hops are used up",
+        "not_inside": "its sender is no subscriber: see `subscribers`",
+        "no_mapping": "from the outside, to a port that nobody has",
+        "filtered": "from the outside, by somebody whom the subscriber did not send to",
+        "not_syn": "a TCP segment that begins no connection",
+        "sessions_full": "there are as many sessions as there may be: see `limits.sessions`",
+        "subscriber_sessions": "a subscriber has all its sessions: see `limits.sessions_per_subscriber`",
+        "subscribers_full": "there are as many subscribers as there may be: see `limits.subscribers`",
+        "subscriber_ports": "a subscriber has used up its ports: see `ports.blocks_per_subscriber`",
+        "pool_exhausted": "no address has a free port block: see `pool`",
+        "no_public_address": "its site has no public address (yet)",
+        "fragments_full": "more packets in fragments than are kept",
+        "fragment_tiny": "a fragment that overlaps headers, or a first one without them",
+        "fragment_of_dropped": "the first fragment of its packet was dropped",
+        "fragment_timeout": "the first fragment of its packet did not come in time",
+        "too_big": "longer than the next link takes",
+        "no_next_hop": "the gateway, or the subscriber, does not answer ARP",
+        "no_room": "no room for its VLAN tags",
+        "unknown_port": "from a port that is not the NAT's",
+        "not_bound": "it did not come through the NAT table",
+    },
+    "nat-host": {
+        "not_for_us": "for the box or everybody, and nothing that it answers",
+        "segmented": "it is longer than a buffer",
+    },
+    "police": {"policed": "beyond the rate to the host's kernel, or from it: see `host.rate`"},
+    "vlan": {
+        "untagged": "it has fewer tags than the box's VLAN",
+        "truncated": "it ends within its Ethernet header",
+        "no_room": "no room for its VLAN tags",
+        "unknown_vlan": "a VLAN that is not named",
+    },
+}
+
+
+def meaning(kind: str, reason: str) -> str:
+    """In one line; empty where it is not known, as of elements that somebody has added."""
+    return KINDS.get(kind, {}).get(reason) or EVERYWHERE.get(reason, "")
