@@ -225,6 +225,20 @@ impl Pool {
         Some(address.block + bit as u32)
     }
 
+    /// Take this block of an address. `false`: somebody has it.
+    pub fn claim_block(&mut self, number: u32, block: u32) -> bool {
+        let Some(address) = self.addresses.get_mut(number as usize) else { return false };
+        let Some(word) = self.taken.get_mut().get_mut(block as usize / 64) else { return false };
+        let bit = 1 << (block % 64);
+        let free = *word & bit == 0;
+        if free {
+            *word |= bit;
+            address.free -= 1;
+            self.totals.1 -= 1;
+        }
+        free
+    }
+
     /// Take the block that the arithmetic of RFC 7422 says: the so-many-eth of all. Whoever else asks gets it too.
     pub fn fixed_block(&self, index: u64) -> Option<(u32, u32)> {
         let mut left = index;

@@ -153,6 +153,8 @@ impl Session {
     pub(crate) const STATIC: u8 = 2;
     /// It has a mapping that other sessions may share.
     pub(crate) const SHARED: u8 = 4;
+    /// Somebody asked that it lives longer than it would.
+    pub(crate) const EXTENDED: u8 = 8;
 
     /// A line that is in no use.
     pub(crate) fn free() -> Self {

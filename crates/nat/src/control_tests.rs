@@ -113,7 +113,7 @@ fn a_session_and_a_subscriber_are_shown_as_documented() {
 fn a_mapping_that_was_asked_for_has_no_remote_and_a_subscriber_without_blocks_no_address() {
     let mut nat = nat();
     let mapped = Endpoint::new(Ipv4Addr::new(10, 0, 0, 1).to_bits(), 80);
-    nat.map(mapped, 6, 100 << 12 | 7, None, NOW).expect("a mapping");
+    nat.map(&Wanted::new(mapped, 6, 100 << 12 | 7, u64::MAX), NOW).expect("a mapping");
     nat.set_hops(Ipv4Addr::new(10, 0, 0, 2), 100 << 12, 1, 2, NOW).expect("a subscriber");
     let [session] = all(&nat, SessionFilter::default())[..] else { panic!("not one") };
     assert_eq!((session.state, session.remote, session.protocol), ("mapping", None, "tcp"));

@@ -40,7 +40,12 @@ impl Nat {
             return;
         }
         let idle = self.idle.of(session);
-        if is_over(session, idle, time) {
+        let asked = self.asked_until(index, session);
+        if let Some(until) = asked.filter(|until| *until > now) {
+            // The wheel's round is shorter than that.
+            let until = until.min(now + 3_600 * crate::config::SECOND);
+            self.wheel.push(index, time, tick(until));
+        } else if is_over(session, idle, time) || session.state == State::Pinned as u8 {
             self.end(index, now);
             self.sessions.release(index);
         } else {

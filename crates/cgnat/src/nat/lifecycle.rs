@@ -166,6 +166,9 @@ impl Nat {
         if let Some(line) = self.sessions.at_mut(index) {
             line.state = State::Ended as u8;
         }
+        if session.state() == State::Pinned || session.has(Session::EXTENDED) {
+            self.asked.forget(index, session.subscriber);
+        }
         if self.config.log_sessions {
             self.events.push(now, What::SessionEnded(session.record(), session.volume()));
         }
@@ -312,17 +315,22 @@ impl Nat {
         };
         let random = self.draw();
         let block = self.pool.take_block(address, random).ok_or(Reason::PoolExhausted)?;
+        self.give_block(subscriber, address, block, now);
+        Ok(())
+    }
+
+    /// A subscriber that may have one more has a block from now on.
+    pub(crate) fn give_block(&mut self, subscriber: u32, address: u32, block: u32, now: u64) {
+        let Some(line) = self.subscribers.at_mut(subscriber) else { return };
         if line.block_count == 0 {
             self.pool.join(address);
         }
-        if let Some(line) = self.subscribers.at_mut(subscriber) {
-            line.address = address;
-            line.blocks[usize::from(line.block_count)] = block;
-            line.block_count += 1;
-        }
+        line.address = address;
+        line.blocks[usize::from(line.block_count)] = block;
+        line.block_count += 1;
+        let line = *line;
         let record = self.block_record(&line, address, block);
         self.events.push(now, What::BlockAllocated(record));
-        Ok(())
     }
 
     fn block_record(&self, line: &Subscriber, address: u32, block: u32) -> BlockRecord {

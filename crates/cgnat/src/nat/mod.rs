@@ -26,6 +26,7 @@ use self::syn_hold::SynHold;
 use crate::config::{Config, ConfigError, StaticForward};
 use crate::event::{Event, Events};
 use crate::expiry::Wheel;
+use crate::explicit::Asked;
 use crate::hash::Hasher;
 use crate::headers::Headers;
 use crate::key::{Endpoint, Key};
@@ -121,6 +122,7 @@ pub struct Nat {
     pub(crate) pool: Pool,
     pub(crate) sites: Option<Sites>,
     pub(crate) forwards: Vec<StaticForward>,
+    pub(crate) asked: Asked,
     pub(crate) endings: Endings,
     pub(crate) fragments: Fragments,
     pub(crate) syns: SynHold,
@@ -163,6 +165,7 @@ impl Nat {
             wheel: Wheel::new(config.sessions)?,
             subscribers: Subscribers::new(config.subscribers)?,
             idle_subscribers: VecDeque::with_capacity(config.subscribers),
+            asked: Asked::default(),
             endings: Endings::default(),
             fragments: Fragments::new(&config),
             syns: SynHold::new(&config),
@@ -260,6 +263,15 @@ impl Nat {
     /// The next packet that the NAT sends by itself, from its IP header on: an ICMP error, or a fragment that was held.
     pub fn pop_output(&mut self) -> Option<(Forward, &[u8])> {
         self.outbox.pop()
+    }
+
+    /// Send a packet of the box's own, made of parts from its IP header on. `false`: there is no room for it now.
+    pub fn send_own(&mut self, parts: &[&[u8]], forward: Forward) -> bool {
+        let kept = self.outbox.keep_parts(parts);
+        if let Some(slot) = kept {
+            self.outbox.send(slot, forward);
+        }
+        kept.is_some()
     }
 
     /// The next record for the log.

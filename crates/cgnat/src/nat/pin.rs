@@ -1,55 +1,98 @@
-//! Mappings that somebody asked for, as by PCP's MAP (RFC 6887 section 11): they stay without sessions, and whoever sends to them is let in.
+//! Mappings that somebody asked for, as by PCP's MAP (RFC 6887 section 11): they stay without sessions until their time is over, and whoever
+//! passes their filters is let in.
 //!
-//! Such a mapping has a member without a remote side, which no packet finds and no time ends.
+//! Such a mapping has a member without a remote side, which no packet finds.
 
 use super::Nat;
 use super::lifecycle::Flow;
 use super::mapping::Mapped;
+use crate::explicit::{Explicit, Nonce, Stands, Unmapped, Wanted};
 use crate::key::{Endpoint, Realm};
 use crate::pool::{Wish, class};
 use crate::reason::Reason;
-use crate::session::{Session, State};
+use crate::session::{Session, State, tick};
+use crate::subscriber::Subscriber;
 use packet::layers::protocol;
 
 impl Nat {
-    /// Let an inside endpoint have a mapping until [`Nat::unmap`]: the one that it has, or a new one, at port `wish` if that is a free
-    /// port of the subscriber's. What stands for it outside.
-    pub fn map(
-        &mut self,
-        inside: Endpoint,
-        carried: u8,
-        realm: Realm,
-        wish: Option<u16>,
-        now: u64,
-    ) -> Result<Endpoint, Reason> {
-        if !matches!(carried, protocol::TCP | protocol::UDP) || !self.shares_mappings(carried) {
-            return Err(Reason::Protocol);
-        }
-        let flow =
-            Flow { inside, remote: Endpoint::default(), protocol: carried, realm, state: State::Pinned };
-        let index = match self.mapped_inside(inside, carried, realm) {
+    /// Let an inside endpoint have a mapping: the one that it has, or a new one, at the outside endpoint that is wished for if that can be
+    /// had. What stands for it outside. A mapping that was asked for before lives on, with this nonce.
+    pub fn map(&mut self, wanted: &Wanted<'_>, now: u64) -> Result<Endpoint, Unmapped> {
+        let Wanted { inside, protocol, realm, until, nonce, .. } = *wanted;
+        self.is_mappable(protocol)?;
+        let mapped = self.mapped_inside(inside, protocol, realm);
+        let there = match mapped {
             Some(Mapped::Static(number)) => {
                 let forward = self.forwards.get(number as usize).ok_or(Reason::NoMapping)?;
                 return Ok(forward.outside_endpoint());
             }
-            Some(mapped @ Mapped::Session(of)) => {
-                let there = self.sessions.at(of).copied().ok_or(Reason::NoMapping)?;
-                if there.state() == State::Pinned {
-                    return Ok(there.outside());
-                }
-                let index = self.open_on(&flow, mapped, now)?;
+            Some(Mapped::Session(of)) => Some((of, *self.sessions.at(of).ok_or(Reason::NoMapping)?)),
+            None => None,
+        };
+        let pinned = there.filter(|(_, session)| session.state() == State::Pinned).map(|(of, _)| of);
+        let filters = self.asked.filters(pinned, wanted)?;
+        if wanted.exact && there.is_some_and(|(_, session)| !wanted.suits(session.outside())) {
+            return Err(Unmapped::Taken);
+        }
+        let flow = Flow { inside, remote: Endpoint::default(), protocol, realm, state: State::Pinned };
+        let index = match (pinned, there) {
+            (Some(of), _) => of,
+            (None, Some((of, session))) => {
+                let index = self.open_on(&flow, Mapped::Session(of), now)?;
                 // From now on the mapping is found by the one that stays.
-                for hash in self.mapping_hashes(&there) {
+                for hash in self.mapping_hashes(&session) {
                     self.mappings.replace(hash, of, index);
                 }
                 index
             }
-            None => self.open_at(&flow, wish, now)?,
+            (None, None) => self.open_at(&flow, wanted, now)?,
         };
-        self.sessions.at(index).map(Session::outside).ok_or(Reason::NoMapping)
+        let line = self.sessions.at_mut(index).ok_or(Reason::NoMapping)?;
+        line.last_seen = tick(now);
+        // Its owner may be reached by another next hop since.
+        if let Some(subscriber) = self.subscribers.at(line.subscriber) {
+            (line.up_hop, line.down_hop) = (subscriber.up_hop, subscriber.down_hop);
+        }
+        let (outside, subscriber) = (line.outside(), line.subscriber);
+        self.asked.keep(index, subscriber, Explicit { until, nonce, filters });
+        Ok(outside)
     }
 
-    /// The mapping is as any other from now on: it ends with its last session. `false`: nobody asked for one.
+    /// Let a session with `remote` be there, and live until the time that is wanted if that is longer than it would (RFC 6887 section 12). Its outside
+    /// endpoint, and how long it lives now without packets, ns.
+    pub fn peer(
+        &mut self,
+        wanted: &Wanted<'_>,
+        remote: Endpoint,
+        now: u64,
+    ) -> Result<(Endpoint, u64), Unmapped> {
+        let Wanted { inside, protocol, realm, .. } = *wanted;
+        self.is_mappable(protocol)?;
+        let index = match self.find_up(inside, remote, protocol, realm) {
+            Some(index) => index,
+            None if self.is_exempt(remote) => return Err(Reason::NoMapping.into()),
+            None => {
+                let state = if protocol == protocol::TCP { State::SynUp } else { State::Open };
+                let flow = Flow { inside, remote, protocol, realm, state };
+                match self.mapped_inside(inside, protocol, realm) {
+                    Some(_) => self.open(&flow, now)?,
+                    None => self.open_at(&flow, wanted, now)?,
+                }
+            }
+        };
+        let session = *self.sessions.at(index).ok_or(Reason::NoMapping)?;
+        let idle = u64::from(self.idle.of(&session)) << 20;
+        let mut until = now + idle.saturating_sub(session.idle(now));
+        if wanted.until > until {
+            until = self.asked.extend(index, wanted.until);
+            if let Some(line) = self.sessions.at_mut(index) {
+                line.flags |= Session::EXTENDED;
+            }
+        }
+        Ok((session.outside(), until))
+    }
+
+    /// A mapping is as any other from now on: it ends with its last session. `false`: nobody asked for one.
     pub fn unmap(&mut self, inside: Endpoint, carried: u8, realm: Realm, now: u64) -> bool {
         match self.mapped_inside(inside, carried, realm) {
             Some(Mapped::Session(index)) if self.is_pinned(index) => {
@@ -60,117 +103,113 @@ impl Nat {
         }
     }
 
+    /// The same of all mappings of a subscriber that were asked for with this nonce, of one protocol or of all.
+    pub fn unmap_all(&mut self, inside: u32, realm: Realm, carried: Option<u8>, nonce: &Nonce, now: u64) {
+        let its = self.asked_by(inside, realm).to_vec();
+        for index in its {
+            let meant = self.sessions.at(index).is_some_and(|session| {
+                carried.is_none_or(|carried| carried == session.protocol())
+                    && self.asked.mapping(index).is_some_and(|explicit| explicit.nonce == *nonce)
+            });
+            if meant {
+                self.end(index, now);
+            }
+        }
+    }
+
+    /// What was asked for, or is set up, for an inside endpoint.
+    pub fn explicit(&self, inside: Endpoint, carried: u8, realm: Realm) -> Option<Stands<'_>> {
+        match self.mapped_inside(inside, carried, realm)? {
+            Mapped::Static(number) => {
+                self.forwards.get(number as usize).map(|forward| Stands::Static(forward.outside_endpoint()))
+            }
+            Mapped::Session(index) => {
+                let outside = self.sessions.at(index)?.outside();
+                self.asked.mapping(index).map(|explicit| Stands::Asked(outside, explicit))
+            }
+        }
+    }
+
+    /// How many mappings a subscriber asked for.
+    pub fn explicit_count(&self, inside: u32, realm: Realm) -> usize {
+        self.asked_by(inside, realm).len()
+    }
+
+    fn asked_by(&self, inside: u32, realm: Realm) -> &[u32] {
+        let subscriber = self.subscribers.find(&self.hasher, inside, realm);
+        subscriber.map_or(&[], |number| self.asked.of(number))
+    }
+
     pub(crate) fn is_pinned(&self, index: u32) -> bool {
         self.sessions.at(index).is_some_and(|session| session.state() == State::Pinned)
     }
 
-    /// Begin a mapping, at a certain port if it can be had.
-    fn open_at(&mut self, flow: &Flow, wish: Option<u16>, now: u64) -> Result<u32, Reason> {
+    /// Until when a session is there though nobody uses it, because somebody asked for that.
+    pub(crate) fn asked_until(&self, index: u32, session: &Session) -> Option<u64> {
+        match session.state() {
+            State::Pinned => Some(self.asked.until(index).unwrap_or(0)),
+            // Both sides know that it is over.
+            State::FinBoth | State::Reset => None,
+            _ if session.has(Session::EXTENDED) => self.asked.until(index),
+            _ => None,
+        }
+    }
+
+    fn is_mappable(&self, carried: u8) -> Result<(), Reason> {
+        let known = matches!(carried, protocol::TCP | protocol::UDP) && self.shares_mappings(carried);
+        known.then_some(()).ok_or(Reason::Protocol)
+    }
+
+    /// Begin a mapping, at the outside endpoint that is wished for if it can be had.
+    fn open_at(&mut self, flow: &Flow, wanted: &Wanted<'_>, now: u64) -> Result<u32, Unmapped> {
         let subscriber = self.admit(flow.inside.address, flow.realm, now)?;
         self.allows(subscriber)?;
-        let line = *self.subscribers.at(subscriber).ok_or(Reason::SubscribersFull)?;
-        let wished = wish.and_then(|port| {
-            let take = |block: &u32| {
-                let port = self.pool.take_port(
-                    line.address,
-                    *block,
-                    class(flow.protocol),
-                    Wish::Exactly(port),
-                    0,
-                    now,
-                )?;
-                Some(Endpoint::new(self.pool.address(line.address), port))
-            };
-            line.blocks().iter().find_map(take)
-        });
-        match wished {
-            Some(outside) => self.open_with(flow, outside, subscriber, now),
-            None => self.open(flow, now),
+        if let Some(outside) = self.take_wished(subscriber, flow.protocol, wanted, now) {
+            return Ok(self.open_with(flow, outside, subscriber, now)?);
         }
+        let line = *self.subscribers.at(subscriber).ok_or(Reason::SubscribersFull)?;
+        let address = || (line.block_count > 0).then(|| self.pool.address(line.address));
+        if wanted.exact
+            && (wanted.port.is_some() || wanted.address.is_some_and(|wish| address() != Some(wish)))
+        {
+            return Err(Unmapped::Taken);
+        }
+        Ok(self.open(flow, now)?)
+    }
+
+    /// The port that is wished for: in a block of the subscriber, or in a free one of its address that it may have. So whoever had a port before the
+    /// NAT was restarted gets it again if it asks in time.
+    fn take_wished(
+        &mut self,
+        subscriber: u32,
+        carried: u8,
+        wanted: &Wanted<'_>,
+        now: u64,
+    ) -> Option<Endpoint> {
+        let (line, port) = (*self.subscribers.at(subscriber)?, wanted.port?);
+        let own = (line.block_count > 0).then(|| self.pool.address(line.address));
+        let address = wanted.address.or(own).filter(|wish| own.is_none_or(|own| own == *wish))?;
+        let (number, block) = self.pool.block_of(address, port)?;
+        if own.is_some() && number != line.address {
+            return None;
+        }
+        let has = line.blocks().contains(&block);
+        let more = line.block_count < u16::from(self.config.blocks_per_subscriber)
+            && !line.has(Subscriber::FIXED)
+            && self.config.deterministic.is_none();
+        if !has && !(more && self.pool.claim_block(number, block)) {
+            return None;
+        }
+        let taken = self.pool.take_port(number, block, class(carried), Wish::Exactly(port), 0, now);
+        match taken {
+            None if !has => self.pool.release_block(number, block),
+            Some(_) if !has => self.give_block(subscriber, number, block, now),
+            _ => {}
+        }
+        Some(Endpoint::new(address, taken?))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::{Config, Filtering, PoolAddress, SECOND};
-    use crate::verdict::{Frame, Side, Verdict};
-    use packet::frame::{Flow, Program};
-    use packet::signature::Signature;
-    use std::net::{Ipv4Addr, SocketAddr};
-
-    const INSIDE: Endpoint = Endpoint::new(0x0a00_0002, 5060);
-    const REMOTE: Endpoint = Endpoint::new(0xc633_6409, 7000);
-
-    fn send(nat: &mut Nat, side: Side, from: Endpoint, to: Endpoint, now: u64) -> Verdict {
-        let address = |end: Endpoint| SocketAddr::from((Ipv4Addr::from_bits(end.address), end.port));
-        let flow = Flow {
-            source_mac: [2; 6],
-            destination_mac: [4; 6],
-            source: address(from),
-            destination: address(to),
-        };
-        let mut bytes = vec![0; 80];
-        let _written = Program::udp(&flow, 80).unwrap().write(
-            &mut bytes,
-            0,
-            &Signature { stream: 1, sequence: 2, sent_ns: 3 },
-        );
-        let mut frames = [Frame::new(&mut bytes)];
-        nat.process(side, &mut frames, now);
-        frames[0].verdict
-    }
-
-    fn nat() -> Nat {
-        let mut config = Config {
-            pool: vec![PoolAddress::whole(Ipv4Addr::new(203, 0, 113, 1))],
-            sessions: 64,
-            ..Config::default()
-        };
-        config.filtering.udp = Filtering::AddressAndPortDependent;
-        Nat::new(config).unwrap()
-    }
-
-    fn pass(nat: &mut Nat, from: u64, to: u64) {
-        for second in from..to {
-            nat.advance(second * SECOND, 1_000);
-        }
-    }
-
-    #[test]
-    fn a_mapping_stays_until_it_is_given_up_and_lets_everybody_in() {
-        let mut nat = nat();
-        let outside = nat.map(INSIDE, 17, 0, None, SECOND).unwrap();
-        assert_eq!(nat.map(INSIDE, 17, 0, None, SECOND), Ok(outside));
-        pass(&mut nat, 1, 2_000);
-        let now = 2_000 * SECOND;
-        assert!(matches!(send(&mut nat, Side::Outside, REMOTE, outside, now), Verdict::Forward(_)));
-        assert_eq!(nat.session_count(), 1);
-        assert!(nat.unmap(INSIDE, 17, 0, now) && !nat.unmap(INSIDE, 17, 0, now));
-        // What is there goes on, what is new does not come in.
-        assert!(matches!(send(&mut nat, Side::Outside, REMOTE, outside, now), Verdict::Forward(_)));
-        let other = Endpoint::new(REMOTE.address, 7001);
-        assert_eq!(send(&mut nat, Side::Outside, other, outside, now), Verdict::Drop(Reason::Filtered));
-        pass(&mut nat, 2_000, 3_000);
-        assert_eq!((nat.session_count(), nat.subscribers().count(), nat.sessions().count()), (0, 0, 0));
-        assert_eq!(nat.pool().blocks(), (126, 126));
-    }
-
-    #[test]
-    fn a_mapping_that_is_there_is_taken_over() {
-        let mut nat = nat();
-        assert!(matches!(send(&mut nat, Side::Inside, INSIDE, REMOTE, SECOND), Verdict::Forward(_)));
-        let outside = nat.sessions().next().unwrap().1.outside();
-        assert_eq!(nat.map(INSIDE, 17, 0, None, SECOND), Ok(outside));
-        pass(&mut nat, 1, 1_000);
-        assert_eq!(nat.session_count(), 0);
-        let now = 1_000 * SECOND;
-        assert!(matches!(send(&mut nat, Side::Outside, REMOTE, outside, now), Verdict::Forward(_)));
-        // A wish is granted within the subscriber's block.
-        let near = outside.port ^ 2;
-        let second = Endpoint::new(INSIDE.address, 80);
-        assert_eq!(nat.map(second, 17, 0, Some(near), now), Ok(Endpoint::new(outside.address, near)));
-        assert!(nat.map(Endpoint::new(INSIDE.address, 81), 17, 0, Some(near), now).unwrap().port != near);
-        assert_eq!(nat.map(INSIDE, 1, 0, None, now), Err(Reason::Protocol));
-    }
-}
+#[path = "pin_tests.rs"]
+mod tests;

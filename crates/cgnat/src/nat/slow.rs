@@ -201,6 +201,9 @@ impl Nat {
         use super::mapping::Mapped;
         let mapped = self.mapped_outside(outside, carried).ok_or(Reason::NoMapping)?;
         let (inside, realm) = match mapped {
+            Mapped::Session(of) if self.is_pinned(of) && !self.asked.lets_in(of, remote) => {
+                return Err(Reason::Filtered);
+            }
             Mapped::Session(of) if self.filters(carried) && !self.is_pinned(of) => {
                 return Err(Reason::Filtered);
             }
