@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
+#[path = "nat_parts/pcp.rs"]
+mod pcp;
 
 use common::{End, counts, start};
 use packet::arp::{Arp, Operation};

@@ -5,6 +5,7 @@ use crate::headers;
 use crate::link;
 use crate::log::Log;
 use crate::neighbours::{Neighbour, Neighbours};
+use crate::pcp::{ALL_HOSTS_MAC, Answers};
 use crate::shared::SessionEnd;
 use ::element::interface_addr::InterfaceAddrs;
 use cgnat::{BURST, Config, ConfigError, Forward, Frame, Headers, Hop, Realm, Reason, Side, Verdict};
@@ -21,8 +22,8 @@ pub const OUTPUTS: [&str; 2] = ["outside", "inside"];
 const INSIDE: usize = 1;
 
 /// Its reasons to drop: those of the NAT, and what the links add.
-pub const DROPS: [&str; Reason::NAMES.len() + 4] = {
-    let mut names = ["no_next_hop"; Reason::NAMES.len() + 4];
+pub const DROPS: [&str; Reason::NAMES.len() + 6] = {
+    let mut names = ["no_next_hop"; Reason::NAMES.len() + 6];
     let mut i = 0;
     while i < Reason::NAMES.len() {
         names[i] = Reason::NAMES[i];
@@ -31,6 +32,8 @@ pub const DROPS: [&str; Reason::NAMES.len() + 4] = {
     names[NO_ROOM] = "no_room";
     names[UNKNOWN_PORT] = "unknown_port";
     names[NOT_BOUND] = "not_bound";
+    names[PCP_NOISE] = "pcp_noise";
+    names[PCP_LIMITED] = "pcp_limited";
     names
 };
 /// The Ethernet address of the next hop is not known (yet).
@@ -41,6 +44,10 @@ const NO_ROOM: usize = NO_NEXT_HOP + 1;
 const UNKNOWN_PORT: usize = NO_NEXT_HOP + 2;
 /// From the inside, and not through the NAT table.
 const NOT_BOUND: usize = NO_NEXT_HOP + 3;
+/// To the PCP server, and no request.
+const PCP_NOISE: usize = NO_NEXT_HOP + 4;
+/// Requests to the PCP server that were more than a subscriber may make, or than there was room for answers.
+const PCP_LIMITED: usize = NO_NEXT_HOP + 5;
 
 /// Next hops that are no subscriber's: none yet, and the router outside.
 const UNKNOWN: Hop = 0;
@@ -86,6 +93,9 @@ pub struct Conntrack {
     ports: [Port; 2],
     links: Links,
     log: Option<Log>,
+    pcp: Option<Answers>,
+    /// Requests to it that got no answer, as far as they are counted here.
+    unanswered: (u64, u64),
     /// By which next hop a subscriber is reached that has no session.
     hosts: HashMap<(u32, Realm), Hop>,
     /// For packets of its own.
@@ -118,6 +128,8 @@ impl Conntrack {
             ports,
             links,
             log,
+            pcp: None,
+            unanswered: (0, 0),
             hosts,
             pool,
             advanced: 0,
@@ -126,6 +138,12 @@ impl Conntrack {
             settled,
             timeouts: 0,
         })
+    }
+
+    /// Let subscribers ask for mappings.
+    pub fn with_pcp(mut self, pcp: Option<Answers>) -> Self {
+        self.pcp = pcp;
+        self
     }
 
     fn side(&self, in_port: u16) -> Option<Side> {
@@ -160,6 +178,13 @@ impl Conntrack {
             }
             if side == Side::Inside {
                 self.learn(&frame.headers, hop, now);
+                if let Some(pcp) = &mut self.pcp
+                    && pcp.takes(&frame.headers)
+                {
+                    pcp.answer(&mut self.nat, frame.bytes, &frame.headers, hop, now);
+                    frame.verdict = Verdict::Held;
+                    continue;
+                }
             }
             self.nat.process_pending(side, frame, now);
         }
@@ -220,6 +245,22 @@ impl Conntrack {
                 }
                 Err(reason) => cx.count(reason, 1),
             }
+        }
+    }
+
+    /// Announce that mappings were lost, and count requests that got no answer.
+    fn advance_pcp(&mut self, now: u64, cx: &mut Cx<'_>) {
+        let Some(pcp) = &mut self.pcp else { return };
+        let (noise, limited) = pcp.unanswered();
+        cx.count(PCP_NOISE, noise - self.unanswered.0);
+        cx.count(PCP_LIMITED, limited - self.unanswered.1);
+        self.unanswered = (noise, limited);
+        if cx.room(INSIDE) > 0
+            && let Some((packet, realm)) = pcp.announcement(now)
+            && let Some(mut mbuf) = self.pool.packet(&packet)
+            && link::rewrite(&mut mbuf, 0, realm, (ALL_HOSTS_MAC, self.ports[0].mac))
+        {
+            cx.emit(INSIDE, mbuf);
         }
     }
 
@@ -314,13 +355,14 @@ impl Element for Conntrack {
         if now.saturating_sub(self.advanced) >= TURN {
             self.advanced = now;
             self.advance(now, cx);
+            self.advance_pcp(now, cx);
         }
         self.send_own(batch, cx);
         cx.wake_at(now + TURN);
     }
 
     fn control(&mut self, mail: Mail, now: u64) {
-        let _not_understood = control::answer(&self.nat, self.log.as_ref(), mail, now);
+        let _not_understood = control::answer(&self.nat, (self.log.as_ref(), self.pcp.as_ref()), mail, now);
     }
 }
 

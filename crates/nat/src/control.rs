@@ -4,6 +4,7 @@
 //! empty, and yet not be the last: that one has no `next`.
 
 use crate::log::Log;
+use crate::pcp::Answers;
 use cgnat::session::State;
 use cgnat::subscriber::Subscriber;
 use cgnat::{Endpoint, Nat, Realm, Session, Usage};
@@ -294,6 +295,8 @@ pub struct StatusView {
     pub slow: u64,
     /// Packets dropped by the NAT, by reason; reasons that there were.
     pub drops: BTreeMap<&'static str, u64>,
+    /// Answers of the PCP server, by result code; those that there were.
+    pub pcp: BTreeMap<&'static str, u64>,
     /// Bytes that its tables take when full.
     pub memory_bytes: u64,
     /// Records that did not reach a collector, see [`Log::lost`]; 0 without a log.
@@ -301,11 +304,16 @@ pub struct StatusView {
 }
 
 /// Answer what this module knows. Mail that is something else is given back.
-pub fn answer(nat: &Nat, log: Option<&Log>, mail: Mail, now: u64) -> Result<(), Mail> {
+pub fn answer(
+    nat: &Nat,
+    (log, pcp): (Option<&Log>, Option<&Answers>),
+    mail: Mail,
+    now: u64,
+) -> Result<(), Mail> {
     mail.answer(|asked: Sessions| sessions(nat, &asked, now))
         .or_else(|mail| mail.answer(|asked: Subscribers| subscribers(nat, &asked)))
         .or_else(|mail| mail.answer(|asked: Pools| pools(nat, asked, now)))
-        .or_else(|mail| mail.answer(|_: Status| status(nat, log)))
+        .or_else(|mail| mail.answer(|_: Status| status(nat, log, pcp)))
 }
 
 /// A page of sessions.
@@ -331,7 +339,7 @@ pub fn pools(nat: &Nat, asked: Pools, now: u64) -> PoolPage {
 }
 
 /// The numbers.
-pub fn status(nat: &Nat, log: Option<&Log>) -> StatusView {
+pub fn status(nat: &Nat, log: Option<&Log>, pcp: Option<&Answers>) -> StatusView {
     let (config, forwarded, (blocks, blocks_free)) = (nat.config(), nat.forwarded(), nat.pool().blocks());
     StatusView {
         sessions: nat.session_count() as u64,
@@ -345,6 +353,7 @@ pub fn status(nat: &Nat, log: Option<&Log>) -> StatusView {
         forwarded_down: forwarded.down,
         slow: forwarded.slow,
         drops: nat.drops().iter().map(|(reason, count)| (reason.name(), count)).collect(),
+        pcp: pcp.map(Answers::results).unwrap_or_default(),
         memory_bytes: nat.memory().total() as u64,
         log_lost: log.map_or(0, Log::lost),
     }

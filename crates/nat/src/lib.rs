@@ -23,6 +23,7 @@ mod nat;
 mod neighbours;
 mod options;
 mod owner;
+mod pcp;
 mod shared;
 #[cfg(test)]
 mod testing;

@@ -6,6 +6,7 @@ use crate::conntrack::{Conntrack, DROPS, Links, OUTPUTS};
 use crate::log::{Log, LogOptions};
 use crate::nat::most_subscribers;
 use crate::owner::Owner;
+use crate::pcp::{Answers, PcpOptions};
 use crate::shared::Shared;
 use ::element::interface_addr::InterfaceAddrs;
 use ::element::kind::{Build, ElementKind, MakeAffinity};
@@ -72,6 +73,9 @@ pub struct Options {
     /// Where sessions and port blocks are logged. Default: nowhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<LogOptions>,
+    /// Let subscribers ask for mappings by PCP (RFC 6887) at the inside port's address. Default: they cannot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pcp: Option<PcpOptions>,
     /// The largest MSS that a SYN may ask for. Default: as it asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mss: Option<u16>,
@@ -186,6 +190,8 @@ impl ElementKind for Options {
         problems.extend(addresses::not_ipv4("subscribers", &self.subscribers));
         let log = self.log.iter().flat_map(LogOptions::check);
         problems.extend(log.map(|problem| problem.under("log")));
+        let pcp = self.pcp.iter().flat_map(PcpOptions::check);
+        problems.extend(pcp.map(|problem| problem.under("pcp")));
         if self.inside == self.outside {
             let what = "inside and outside are the same port";
             problems.push(Problem::new("outside", what, "Give each side a port of its own"));
@@ -234,8 +240,16 @@ impl ElementKind for Options {
         let log = log.map_err(|why| cx.fault("log", &why.to_string()))?;
         let pool = cx.pool.clone();
         let sides = [(sides[0].0, &sides[0].1), (sides[1].0, &sides[1].1)];
+        let pcp = match (&self.pcp, config.addresses.inside) {
+            (Some(options), Some(own)) => {
+                Some(Answers::new(options, own, &sides[0].1.bare().tags, replica == 0))
+            }
+            (Some(_), None) => return Err(cx.fault("pcp", "the inside port has no IPv4 address")),
+            (None, _) => None,
+        };
         let made = Conntrack::new(config, sides, links, log, pool);
-        Ok(Box::new(made.map_err(|why| cx.fault("sessions", &why.to_string()))?))
+        let made = made.map_err(|why| cx.fault("sessions", &why.to_string()))?;
+        Ok(Box::new(made.with_pcp(pcp)))
     }
 }
 

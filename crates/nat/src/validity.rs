@@ -2,9 +2,10 @@
 
 use ::element::interface_addr::InterfaceAddrs;
 use ::element::kind::{Build, ElementKind};
-use dpdk::{Batch, Mbuf, MetaFlags};
+use dpdk::{Batch, Mbuf, Meta, MetaFlags};
 use engine::{About, Cx, Element, Parser, parser};
 use packet::ipv4;
+use packet::layers::protocol;
 use profile::Error;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,10 @@ pub struct Options {
     /// Verify checksums of TCP, UDP and ICMP, too. Default true; that of IPv4 headers always is.
     #[serde(default = "yes")]
     pub verify: bool,
+    /// Let requests of PCP (RFC 6887), UDP to port 5351 of the port's own address, go on by `out` instead. Default false; true
+    /// where the `conntrack` behind it has `pcp`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pcp: bool,
 }
 
 fn yes() -> bool {
@@ -47,7 +52,7 @@ impl ElementKind for Options {
         let (number, port) = cx.port("port", &self.port)?;
         let parser = Parser::new(u16::try_from(number).unwrap_or(u16::MAX));
         let parser = if self.verify { parser.verifying() } else { parser };
-        Ok(Box::new(Validity { parser, addrs: port.addrs.clone() }))
+        Ok(Box::new(Validity { parser, addrs: port.addrs.clone(), pcp: self.pcp }))
     }
 }
 
@@ -56,6 +61,7 @@ impl ElementKind for Options {
 struct Validity {
     parser: Parser,
     addrs: InterfaceAddrs,
+    pcp: bool,
 }
 
 impl Validity {
@@ -67,8 +73,18 @@ impl Validity {
             return true;
         }
         let Some((_, to)) = ipv4::addresses(mbuf.data(), meta.l3.into()) else { return true };
-        to.is_multicast() || to.is_broadcast() || self.addrs.own().iter().any(|own| own.ip == to)
+        let own = || self.addrs.own().iter().any(|own| own.ip == to);
+        to.is_multicast() || to.is_broadcast() || own() && !(self.pcp && is_pcp(mbuf, &meta))
     }
+}
+
+/// Whether a packet to the box is a request to its PCP server.
+fn is_pcp(mbuf: &Mbuf, meta: &Meta) -> bool {
+    let to = usize::from(meta.l4) + 2;
+    meta.protocol == protocol::UDP
+        && meta.flags.has(MetaFlags::L4)
+        && !meta.flags.has(MetaFlags::FRAGMENT)
+        && mbuf.data().get(to..to + 2) == Some(&pcp::SERVER_PORT.to_be_bytes())
 }
 
 impl Element for Validity {

@@ -49,12 +49,15 @@ def status(name: Name = None, as_json: Json = False) -> None:
     if len(workers) > 1:
         rows.append(_worker(total(workers)))
     console.table(STATUS, rows, right=STATUS[1:])
-    drops = Counter[str]()
-    for one in workers:
-        drops.update(one["drops"])
-    lost = [(reason, f"{count:,}") for reason, count in drops.most_common() if count]
-    if lost:
-        console.table(("dropped because of", "packets"), lost, right=("packets",))
+    for key, heads in (
+        ("drops", ("dropped because of", "packets")),
+        ("pcp", ("answered by PCP", "requests")),
+    ):
+        counts = Counter[str]()
+        for one in workers:
+            counts.update(one[key])
+        if rows := [(name, f"{count:,}") for name, count in counts.most_common() if count]:
+            console.table(heads, rows, right=heads[1:])
 
 
 STATUS = (
@@ -73,7 +76,7 @@ STATUS = (
 
 def total(workers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """All workers as one. Of addresses they may share some, so these are not added up."""
-    keys = [key for key in workers[0] if key not in ("element", "drops", "addresses")]
+    keys = [key for key in workers[0] if key not in ("element", "drops", "pcp", "addresses")]
     return {"element": "all", **{key: sum(one[key] for one in workers) for key in keys}, "addresses": None}
 
 

@@ -128,9 +128,14 @@ def _conntrack(file: File) -> dict[str, Any]:
     parts = {"forwards", "exempt", "deterministic", "timeouts", "log", "mss"}
     said = file.model_dump(include=parts, exclude_none=True)
     filtering = file.filtering.model_dump(exclude_none=True)
-    return {f"{name}_filtering": how for name, how in filtering.items()} | {
+    found = {f"{name}_filtering": how for name, how in filtering.items()} | {
         key: value for key, value in said.items() if value not in ({}, [])
     }
+    if file.pcp is not None:
+        found["pcp"] = {
+            key: value for key, value in file.pcp.model_dump(exclude_none=True).items() if value != {}
+        }
+    return found
 
 
 def _side(port: Port) -> Side:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from itertools import pairwise
 
+from netdyno import units
 from netdyno.errors import Error
 from netdyno.nat import cores
 from netdyno.nat.cores import REPLICATED, STAGES
@@ -13,6 +14,8 @@ from netdyno.nat.file import SUBSCRIBERS, CoreSet, File, Host, Port
 
 POOL = 1 << 16
 """Most addresses of a pool."""
+LEARNED = 7_440e9
+"""How long a subscriber that is learned from what it sends may be silent, in ns (RFC 5382 REQ-5)."""
 
 
 def faults(file: File) -> Iterator[Error]:
@@ -20,7 +23,23 @@ def faults(file: File) -> Iterator[Error]:
     yield from _sides(file)
     yield from _hosts(file)
     yield from _pool(file)
+    yield from _lifetimes(file)
     yield from _stages(file)
+
+
+def _lifetimes(file: File) -> Iterator[Error]:
+    """Who is only learned from what it sends is forgotten when it is silent, and its mappings with it."""
+    if file.pcp is None or file.leases is not None or file.pcp.lifetime.most is None:
+        return
+    at, most = "pcp.lifetime.most", file.pcp.lifetime.most
+    try:
+        exceeds = units.TIME.value(most, at) > LEARNED
+    except Error as e:
+        yield e
+        return
+    if exceeds:
+        what = f"a mapping may live for {most}, a silent subscriber without a lease for 124min"
+        yield Error("ND-104-07", what, at=at, fix="Use 2h at most, or name the DHCP server's `leases`")
 
 
 def _sides(file: File) -> Iterator[Error]:

@@ -278,6 +278,25 @@ class Log(Config):
     """The name of this host in syslog messages. Default: none."""
 
 
+class Lifetimes(Config):
+    """How long a mapping lives that a subscriber asks for, before it must be asked for again."""
+
+    least: str | None = None
+    """The shortest, with its unit; 1s at least. Default 2min."""
+    most: str | None = None
+    """The longest, with its unit; 24h at most, and 2h at most without `leases`: a subscriber that is silent for
+    longer is forgotten. Default 2h."""
+
+
+class Pcp(Config):
+    """Subscribers may ask for mappings by PCP (RFC 6887), at the address `inside.ip`."""
+
+    mappings_per_subscriber: Annotated[Whole, Field(ge=1, le=4096)] | None = None
+    """Mappings that a subscriber may have by it, 1 to 4096. Default 32."""
+    lifetime: Lifetimes = Field(default_factory=Lifetimes)
+    """How long a mapping lives before it must be asked for again."""
+
+
 class CoreSet(Config):
     """The core of each stage: `s0c1h` is NUMA socket 0, physical core 1 on it, its second hyper-thread."""
 
@@ -332,6 +351,8 @@ class File(Config):
     prefix is one."""
     log: Log | None = None
     """Where port blocks and sessions are logged. Default: nowhere."""
+    pcp: Pcp | None = None
+    """Let subscribers ask for mappings by PCP (RFC 6887): `{}` for the defaults. Default: they cannot."""
     mss: Annotated[Whole, Field(ge=536, le=65_495)] | None = None
     """The largest TCP segment that a SYN may ask for, for paths with a smaller MTU than subscribers' links.
     Default: as it asks."""

@@ -194,8 +194,10 @@ def _elements(nat: Nat) -> dict[str, Any]:
         sessions_per_subscriber=nat.sessions_per_subscriber,
     )
     conntrack |= nat.conntrack
+    # what keeps sessions answers for mappings, so that requests go there
+    pcp = {"pcp": True} if "pcp" in nat.conntrack else {}
     return {
-        "in-validity": {"kind": "validity", "port": "inside", "verify": True},
+        "in-validity": {"kind": "validity", "port": "inside", "verify": True} | pcp,
         "out-validity": {"kind": "validity", "port": "outside", "verify": True},
         "nat": {"kind": "nat"} | _subscribers(nat) | _given(leases=nat.leases),
         "conntrack": conntrack,
@@ -246,7 +248,9 @@ _OPTIONS = {
     "blocks_per_subscriber": "ports.blocks_per_subscriber",
     "udp_filtering": "filtering.udp",
     "tcp_filtering": "filtering.tcp",
-    **{key: key for key in ("mss", "timeouts", "forwards", "exempt", "deterministic", "log", "leases")},
+    **{
+        key: key for key in ("mss", "timeouts", "forwards", "exempt", "deterministic", "log", "leases", "pcp")
+    },
     "inside": "inside",
     "outside": "outside",
 }

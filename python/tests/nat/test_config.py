@@ -107,6 +107,10 @@ FORWARD = {"protocol": "tcp", "outside": "203.0.113.16:443", "inside": "10.0.0.7
         ({"leases": {"file": "kea.csv", "server": "kea"}}, "leases.file", "pattern"),
         ({"leases": {"file": "/x", "server": "dnsmasq"}}, "leases.server", "'kea' or 'isc'"),
         ({"timeouts": {"tcp": "5min"}}, "timeouts.tcp", "unknown key 'tcp'"),
+        ({"pcp": {"mappings_per_subscriber": 4097}}, "pcp.mappings_per_subscriber", "less than or equal"),
+        ({"pcp": {"mappings_per_subscriber": 0}}, "pcp.mappings_per_subscriber", "greater than or equal"),
+        ({"pcp": {"lifetime": {"most": "125min"}}}, "pcp.lifetime.most", "without a lease for 124min"),
+        ({"pcp": {"lifetime": {"most": "2 hours"}}}, "pcp.lifetime.most", "not a length of time"),
         ({"log": {"sessions": "yes"}}, "log.sessions", "valid boolean"),
         ({"poool": []}, "poool", "unknown key 'poool'"),
         # where it runs
@@ -148,6 +152,8 @@ def test_what_is_wrong_has_a_place_and_words(changes: dict[str, Any], at: str, t
         {"pool": ["203.0.113.16", "203.0.113.17"]},
         {"memory": "1_024 MiB"},
         {"inside__device": "null", "outside__device": "null"},
+        {"pcp": {"mappings_per_subscriber": 4096, "lifetime": {"most": "124min"}}},
+        {"pcp": {"lifetime": {"most": "24h"}}, "leases": {"file": "/x", "server": "kea"}},
         {"execution": SET | {"nat": ["s0c2", "s0c3"], "conntrack": ["s0c4", "s0c5"]}, "workers": 2},
     ],
 )
@@ -222,6 +228,7 @@ def test_what_else_is_said_of_sessions_reaches_them() -> None:
         "exempt": ["192.0.2.0/24"],
         "log": {"ipfix": "192.0.2.9:4739"},
         "mss": 1400,
+        "pcp": {"mappings_per_subscriber": 8, "lifetime": {"most": "1h"}},
     }
     leases = {"file": "/var/lib/kea/kea-leases4.csv", "server": "kea"}
     made = nat(**said, filtering={"tcp": "endpoint_independent"}, leases=leases)

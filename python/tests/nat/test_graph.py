@@ -107,6 +107,17 @@ def test_what_is_said_is_said() -> None:
     }
 
 
+def test_requests_for_mappings_go_to_what_keeps_sessions() -> None:
+    there = machine(1, 2)
+    elements = made(there, pcp={})["elements"]
+    assert elements["conntrack"]["pcp"] == {}
+    assert [name for name, one in elements.items() if name.endswith("validity") and "pcp" in one] == [
+        "in-validity"
+    ]
+    assert elements["in-validity"]["pcp"] is True
+    assert not any("pcp" in one for one in made(there)["elements"].values())
+
+
 def test_workers_that_run_to_completion_have_their_queues_with_them() -> None:
     found = made(machine(1, 4), workers=2)
     assert found["replicas"] == {
@@ -219,6 +230,8 @@ def test_every_element_runs_somewhere_once(execution: str, there: Topology) -> N
         ("elements.conntrack.blocks_per_subscriber", "ports.blocks_per_subscriber"),
         ("elements.conntrack.udp_filtering", "filtering.udp"),
         ("elements.conntrack.mss", "mss"),
+        ("elements.conntrack.pcp.lifetime.most", "pcp.lifetime.most"),
+        ("elements.in-validity.pcp", "pcp"),
         ("elements.conntrack.outside", "outside"),
         ("elements.in-validity.port", "inside"),
         ("elements.out-validity.port", "outside"),

@@ -136,7 +136,9 @@ impl Nat {
         let found = pinned || self.table.insert(up, index) && self.table.insert(down, index);
         let mapped = flags & Session::SHARED == 0 || self.join_mapping(index, of);
         let now_tick = tick(now);
-        let timed = self.wheel.push(index, now_tick, now_tick.wrapping_add(self.idle.of(&session)));
+        // When a mapping that was asked for ends is known at the first look at it.
+        let idle = if pinned { 0 } else { self.idle.of(&session) };
+        let timed = self.wheel.push(index, now_tick, now_tick.wrapping_add(idle));
         if !(found && mapped && timed) {
             self.table.remove(up, index);
             self.table.remove(down, index);

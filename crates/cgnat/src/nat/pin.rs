@@ -51,9 +51,10 @@ impl Nat {
         line.last_seen = tick(now);
         // Its owner may be reached by another next hop since.
         if let Some(subscriber) = self.subscribers.at(line.subscriber) {
-            (line.up_hop, line.down_hop) = (subscriber.up_hop, subscriber.down_hop);
+            line.down_hop = subscriber.down_hop;
         }
         let (outside, subscriber) = (line.outside(), line.subscriber);
+        self.has_public(subscriber)?;
         self.asked.keep(index, subscriber, Explicit { until, nonce, filters });
         Ok(outside)
     }
@@ -190,14 +191,16 @@ impl Nat {
         let own = (line.block_count > 0).then(|| self.pool.address(line.address));
         let address = wanted.address.or(own).filter(|wish| own.is_none_or(|own| own == *wish))?;
         let (number, block) = self.pool.block_of(address, port)?;
-        if own.is_some() && number != line.address {
+        // Ports of one address may be several workers', and an address may be a site's.
+        let site = self.sites.as_ref().map(|sites| sites.slot(line.inside, line.realm));
+        if own.is_some() && number != line.address || site.is_some_and(|slot| slot != Some(number)) {
             return None;
         }
         let has = line.blocks().contains(&block);
         let more = line.block_count < u16::from(self.config.blocks_per_subscriber)
             && !line.has(Subscriber::FIXED)
             && self.config.deterministic.is_none();
-        if !has && !(more && self.pool.claim_block(number, block)) {
+        if !(has || more && self.pool.claim_block(number, block)) {
             return None;
         }
         let taken = self.pool.take_port(number, block, class(carried), Wish::Exactly(port), 0, now);
