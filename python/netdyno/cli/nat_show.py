@@ -49,15 +49,12 @@ def status(name: Name = None, as_json: Json = False) -> None:
     if len(workers) > 1:
         rows.append(_worker(total(workers)))
     console.table(STATUS, rows, right=STATUS[1:])
-    for key, heads in (
-        ("drops", ("dropped because of", "packets")),
-        ("pcp", ("answered by PCP", "requests")),
-    ):
+    for key, what, of in (("drops", "dropped because of", "packets"), ("pcp", "answered by PCP", "requests")):
         counts = Counter[str]()
         for one in workers:
             counts.update(one[key])
-        if rows := [(name, f"{count:,}") for name, count in counts.most_common() if count]:
-            console.table(heads, rows, right=heads[1:])
+        if found := [[name, f"{count:,}"] for name, count in counts.most_common() if count]:
+            console.table((what, of), found, right=(of,))
 
 
 STATUS = (

@@ -284,8 +284,8 @@ class Lifetimes(Config):
     least: str | None = None
     """The shortest, with its unit; 1s at least. Default 2min."""
     most: str | None = None
-    """The longest, with its unit; 24h at most, and 2h at most without `leases`: a subscriber that is silent for
-    longer is forgotten. Default 2h."""
+    """The longest, with its unit; 24h at most. Without `leases` 124min at most: a subscriber that is silent
+    for longer is forgotten. Default 2h."""
 
 
 class Pcp(Config):
