@@ -57,6 +57,8 @@ KINDS = {
         "no_room": "no room for its VLAN tags",
         "unknown_port": "from a port that is not the NAT's",
         "not_bound": "it did not come through the NAT table",
+        "pcp_limited": "a subscriber asked its PCP server too often, or faster than answers can be sent",
+        "pcp_noise": "sent to the PCP server, and no request",
     },
     "nat-host": {
         "not_for_us": "for the box or everybody, and nothing that it answers",
