@@ -71,6 +71,12 @@ impl MetaFlags {
         self.0 & others.0 == others.0
     }
 
+    /// Whether it has one of these.
+    #[inline]
+    pub const fn any(self, others: Self) -> bool {
+        self.0 & others.0 != 0
+    }
+
     /// These and those.
     #[inline]
     #[must_use]

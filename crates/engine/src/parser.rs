@@ -38,26 +38,39 @@ impl Parser {
         Self { verify: true, ..self }
     }
 
-    /// Write what there is to know of a packet into its [`Meta`]. What is broken is a reason of [`DROPS`].
+    /// Write what there is to know of a packet into its [`Meta`], and tell it. What is broken is a reason of [`DROPS`].
     #[inline]
-    pub fn parse(&self, mbuf: &mut Mbuf) -> Result<(), usize> {
+    pub fn parse(&self, mbuf: &mut Mbuf) -> Result<Meta, usize> {
         if !mbuf.is_whole() {
             return Err(Fault::NAMES.len());
         }
+        let frame = mbuf.data();
+        let plain = if self.verify { Parsed::plain::<true>(frame) } else { Parsed::plain::<false>(frame) };
+        let Some(parsed) = plain else { return self.parse_any(mbuf) };
+        let meta = meta(frame, &parsed, self.key.hash(frame, &parsed), self.in_port);
+        let meta = Meta { flags: meta.flags.with_if(self.verify, MetaFlags::CHECKED), ..meta };
+        mbuf.set_meta(meta);
+        Ok(meta)
+    }
+
+    /// The same for what is no plain packet, or broken.
+    #[inline(never)]
+    fn parse_any(&self, mbuf: &mut Mbuf) -> Result<Meta, usize> {
         let frame = mbuf.data();
         let parsed = Parsed::of(frame).map_err(|fault| fault as usize)?;
         let checked = self.verify && parsed.layers().is_some();
         if checked && !parsed.is_intact(frame) {
             return Err(Fault::BadChecksum as usize);
         }
-        let hash = self.key.hash(frame, &parsed);
-        let meta = meta(frame, &parsed, hash, self.in_port);
-        mbuf.set_meta(Meta { flags: meta.flags.with_if(checked, MetaFlags::CHECKED), ..meta });
-        Ok(())
+        let meta = meta(frame, &parsed, self.key.hash(frame, &parsed), self.in_port);
+        let meta = Meta { flags: meta.flags.with_if(checked, MetaFlags::CHECKED), ..meta };
+        mbuf.set_meta(meta);
+        Ok(meta)
     }
 }
 
 /// What was parsed, in the form in which it is kept with the packet.
+#[inline]
 pub fn meta(frame: &[u8], parsed: &Parsed, hash: u32, in_port: u16) -> Meta {
     let Parsed { tags, tagged, kind, l3, ip } = *parsed;
     let Some(ip) = ip else {
@@ -102,6 +115,6 @@ impl Element for Parser {
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        cx.sift(batch, |mbuf| self.parse(mbuf));
+        cx.sift(batch, |mbuf| self.parse(mbuf).map(|_| ()));
     }
 }

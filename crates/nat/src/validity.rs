@@ -1,6 +1,5 @@
 //! The first stage of a NAT: only what is valid is translated, and what is for the box itself goes to the box.
 
-use ::element::interface_addr::InterfaceAddrs;
 use ::element::kind::{Build, ElementKind};
 use dpdk::{Batch, Mbuf, Meta, MetaFlags};
 use engine::{About, Cx, Element, Parser, parser};
@@ -9,6 +8,7 @@ use packet::layers::protocol;
 use profile::Error;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, Ipv4Addr};
 
 const KIND: &str = "validity";
 const OUTPUTS: [&str; 2] = ["out", "local"];
@@ -52,39 +52,62 @@ impl ElementKind for Options {
         let (number, port) = cx.port("port", &self.port)?;
         let parser = Parser::new(u16::try_from(number).unwrap_or(u16::MAX));
         let parser = if self.verify { parser.verifying() } else { parser };
-        Ok(Box::new(Validity { parser, addrs: port.addrs.clone(), pcp: self.pcp }))
+        let own = port.addrs.own().iter().filter_map(|own| match own.ip {
+            IpAddr::V4(ip) => Some(ip),
+            IpAddr::V6(_) => None,
+        });
+        Ok(Box::new(Validity { parser, own: own.collect(), pcp: self.pcp }))
     }
+}
+
+/// What becomes of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Good,
+    Local,
+    Broken(u8),
 }
 
 /// Element: verifies packets, and tells those for the box from the others.
 #[derive(Debug)]
 struct Validity {
     parser: Parser,
-    addrs: InterfaceAddrs,
+    /// The port's own addresses.
+    own: Vec<Ipv4Addr>,
     pcp: bool,
 }
 
 impl Validity {
+    #[inline]
+    fn look(&self, mbuf: &mut Mbuf) -> Found {
+        match self.parser.parse(mbuf) {
+            Ok(meta) if self.is_local(mbuf.data(), &meta) => Found::Local,
+            Ok(_) => Found::Good,
+            Err(reason) => Found::Broken(reason as u8),
+        }
+    }
+
     /// Whether a packet is for the box itself, for a group, or no IPv4.
     #[inline]
-    fn is_local(&self, mbuf: &Mbuf) -> bool {
-        let Some(meta) = mbuf.meta() else { return true };
+    fn is_local(&self, frame: &[u8], meta: &Meta) -> bool {
         if !meta.flags.has(MetaFlags::IP) || meta.flags.has(MetaFlags::V6) {
             return true;
         }
-        let Some((_, to)) = ipv4::addresses(mbuf.data(), meta.l3.into()) else { return true };
-        let own = || self.addrs.own().iter().any(|own| own.ip == to);
-        to.is_multicast() || to.is_broadcast() || own() && !(self.pcp && is_pcp(mbuf, &meta))
+        let Some((_, to)) = ipv4::addresses(frame, meta.l3.into()) else { return true };
+        // Groups, what is reserved, and the broadcast: from 224.0.0.0 on.
+        let is_of_many = to.octets()[0] >= 224;
+        (is_of_many && (to.is_multicast() || to.is_broadcast()))
+            || (self.own.contains(&to) && !(self.pcp && is_pcp(frame, meta)))
     }
 }
 
 /// Whether a packet to the box is a request to its PCP server.
-fn is_pcp(mbuf: &Mbuf, meta: &Meta) -> bool {
+fn is_pcp(frame: &[u8], meta: &Meta) -> bool {
     let to = usize::from(meta.l4) + 2;
     meta.protocol == protocol::UDP
         && meta.flags.has(MetaFlags::L4)
         && !meta.flags.has(MetaFlags::FRAGMENT)
-        && mbuf.data().get(to..to + 2) == Some(&pcp::SERVER_PORT.to_be_bytes())
+        && frame.get(to..to + 2) == Some(&pcp::SERVER_PORT.to_be_bytes())
 }
 
 impl Element for Validity {
@@ -93,16 +116,31 @@ impl Element for Validity {
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        batch.filter_map(|mut mbuf| match self.parser.parse(&mut mbuf) {
-            Err(reason) => {
-                cx.count(reason, 1);
-                None
+        let mut found = [Found::Good; dpdk::BURST];
+        let mut all_good = true;
+        batch.walk(|i, mbuf| {
+            let its = self.look(mbuf);
+            all_good &= its == Found::Good;
+            if let Some(found) = found.get_mut(i) {
+                *found = its;
             }
-            Ok(()) if self.is_local(&mbuf) => {
+        });
+        if all_good {
+            return;
+        }
+        let mut found = found.iter();
+        batch.filter_map(|mbuf| match found.next()? {
+            Found::Good => Some(mbuf),
+            Found::Local => {
                 cx.emit(LOCAL, mbuf);
                 None
             }
-            Ok(()) => Some(mbuf),
+            Found::Broken(reason) => {
+                cx.count((*reason).into(), 1);
+                None
+            }
         });
     }
 }
+
+const _: () = assert!(parser::DROPS.len() < 256);
