@@ -2,7 +2,7 @@
 
 use dpdk::Mbuf;
 use packet::arp::{Arp, Operation};
-use packet::ethernet::Tags;
+use packet::ethernet::{self, Tags};
 use packet::nd::{self, Nd};
 use packet::{Layers, Mac, icmp, ipv4, ipv6};
 use std::collections::BTreeSet;
@@ -86,6 +86,13 @@ impl From<InterfaceAddr> for InterfaceAddrs {
 
 /// Whom a frame asks something, if it asks.
 fn asked(frame: &[u8]) -> Option<IpAddr> {
+    // Most frames are IPv4 packets without tags for somebody else, which one look tells. Whether it is a question is looked
+    // at by who answers.
+    if let Some(head) = frame.first_chunk::<{ ethernet::LEN + packet::ipv4::LEN }>()
+        && [head[12], head[13], head[14]] == [0x08, 0x00, 0x45]
+    {
+        return Some(Ipv4Addr::new(head[30], head[31], head[32], head[33]).into());
+    }
     if let Some(arp) = Arp::parse(frame) {
         return Some(arp.target.into());
     }
