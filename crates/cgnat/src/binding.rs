@@ -64,8 +64,15 @@ impl Binding {
         self.flags & Self::GIVEN != 0
     }
 
+    /// Whose it is, if it is somebody's.
+    #[inline]
+    fn whose(&self) -> (u32, Realm) {
+        (self.inside, self.realm)
+    }
+
+    #[inline]
     fn is(&self, inside: u32, realm: Realm) -> bool {
-        self.hop != 0 && self.inside == inside && self.realm == realm
+        self.hop != 0 && self.whose() == (inside, realm)
     }
 }
 
@@ -139,6 +146,12 @@ impl Bindings {
         self.hasher.hash(Key::subscriber(inside, realm))
     }
 
+    /// The same of many, by [`Key::subscriber`].
+    #[inline]
+    pub fn hash_all(&self, keys: &[Key], hashes: &mut [u64]) {
+        self.hasher.hash_all(keys, hashes);
+    }
+
     /// Ask for the line in which it is looked for.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
@@ -169,8 +182,22 @@ impl Bindings {
     /// Who sent a packet, and note that it did.
     #[inline]
     pub fn source(&mut self, hash: u64, inside: u32, realm: Realm, mac: Mac, now: u64) -> Source {
-        let Ok(at) = self.at(hash, inside, realm) else { return Source::Unknown };
+        // In its own place or the next are nearly all: which of them is a choice, not a branch that is guessed.
+        let (lines, home) = (self.lines.get(), self.place(hash));
+        let next = (home + 1) & (lines.len() - 1);
+        let is = |at: usize| lines.get(at).is_some_and(|line| line.whose() == (inside, realm));
+        let (here, there) = (is(home), is(next));
+        let at = match here | there {
+            true => std::hint::select_unpredictable(here, home, next),
+            false => match self.at(hash, inside, realm) {
+                Ok(at) => at,
+                Err(_) => return Source::Unknown,
+            },
+        };
         let line = &mut self.lines.get_mut()[at];
+        if line.hop == 0 {
+            return Source::Unknown;
+        }
         if line.mac != mac {
             return Source::Elsewhere;
         }
