@@ -8,6 +8,7 @@ use crate::neighbours::{Neighbour, Neighbours};
 use crate::pcp::{ALL_HOSTS_MAC, Answers};
 use crate::shared::SessionEnd;
 use ::element::interface_addr::InterfaceAddrs;
+use arrayvec::ArrayVec;
 use cgnat::{BURST, Config, ConfigError, Forward, Frame, Headers, Hop, Realm, Reason, Side, Verdict};
 use dpdk::{Batch, Mbuf, Mempool, MetaFlags};
 use engine::{About, Cx, Element, Mail};
@@ -67,11 +68,42 @@ struct Port {
     mac: Mac,
 }
 
-/// What becomes of a packet, and where its IP header begins.
-#[derive(Debug, Clone, Copy)]
-struct Decision {
-    verdict: Verdict,
+/// What becomes of a packet: it goes to one of the outputs, or it is gone; [`Fate::drop`] for a reason that is to be counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Fate(u8);
+
+impl Fate {
+    const OUTSIDE: Self = Self(0);
+    const INSIDE: Self = Self(1);
+    /// It is held, and goes on later.
+    const HELD: Self = Self(2);
+
+    fn to(side: Side) -> Self {
+        match side {
+            Side::Outside => Self::OUTSIDE,
+            Side::Inside => Self::INSIDE,
+        }
+    }
+
+    fn drop(reason: usize) -> Self {
+        Self(reason as u8 + 3)
+    }
+
+    fn reason(self) -> Option<usize> {
+        self.0.checked_sub(3).map(usize::from)
+    }
+}
+
+const _: () = assert!(DROPS.len() + 3 < 256);
+
+/// A packet whose link header has another length where it goes.
+#[derive(Debug)]
+struct Tagged {
+    /// Of the burst.
+    number: usize,
+    forward: Forward,
     l3: u16,
+    next_hop: Mac,
 }
 
 /// What sessions have in common with the other elements of their NAT.
@@ -146,51 +178,95 @@ impl Conntrack {
         self
     }
 
-    fn side(&self, in_port: u16) -> Option<Side> {
+    /// By which side a packet came, or why it gets no further.
+    #[inline]
+    fn side(&self, mbuf: &Mbuf) -> Result<Side, usize> {
+        let meta = mbuf.meta().ok_or(UNKNOWN_PORT)?;
         match &self.ports {
-            [inside, _] if inside.number == in_port => Some(Side::Inside),
-            [_, outside] if outside.number == in_port => Some(Side::Outside),
-            _ => None,
+            [inside, _] if inside.number == meta.in_port => {
+                if meta.flags.has(MetaFlags::SUBSCRIBER) {
+                    Ok(Side::Inside)
+                } else {
+                    Err(NOT_BOUND)
+                }
+            }
+            [_, outside] if outside.number == meta.in_port => Ok(Side::Outside),
+            _ => Err(UNKNOWN_PORT),
         }
     }
 
-    /// Translate packets of one side, at most [`BURST`].
-    fn translate(&mut self, side: Side, mbufs: &mut [Mbuf], now: u64, decisions: &mut [Decision]) {
-        let count = mbufs.len().min(BURST);
-        let mut frames: [Frame<'_>; BURST] = std::array::from_fn(|_| Frame::new(&mut []));
-        let mut hops = [UNKNOWN; BURST];
-        for mbuf in mbufs.iter() {
-            cgnat::prefetch(mbuf.data());
+    /// Translate packets of one side, at most [`BURST`], and write their link headers.
+    #[inline]
+    fn translate(&mut self, side: Side, mbufs: &mut [Mbuf], now: u64, fates: &mut [Fate]) {
+        let mut tagged = ArrayVec::<Tagged, BURST>::new();
+        self.decide(side, mbufs, now, fates, &mut tagged);
+        for Tagged { number, forward, l3, next_hop } in tagged {
+            let (Some(mbuf), Some(fate)) = (mbufs.get_mut(number), fates.get_mut(number)) else { continue };
+            let from = self.port(forward.to).mac;
+            if !link::rewrite(mbuf, l3.into(), forward.realm, (next_hop, from)) {
+                *fate = Fate::drop(NO_ROOM);
+            }
         }
-        for ((frame, mbuf), hop) in frames.iter_mut().zip(mbufs.iter_mut()).zip(&mut hops) {
+    }
+
+    /// What becomes of them; what has tags, or had some, is yet to get its link header.
+    #[inline]
+    fn decide(
+        &mut self,
+        side: Side,
+        mbufs: &mut [Mbuf],
+        now: u64,
+        fates: &mut [Fate],
+        tagged: &mut ArrayVec<Tagged, BURST>,
+    ) {
+        let mut hops = [UNKNOWN; BURST];
+        // Filled as it is read: a frame is copied from a place that was just cleared slower than it is made.
+        let mut frames = ArrayVec::<Frame<'_>, BURST>::new();
+        mbufs.iter().for_each(Mbuf::prefetch_data);
+        for (mbuf, hop) in mbufs.iter_mut().zip(&mut hops) {
             let meta = mbuf.meta().unwrap_or_default();
             if meta.flags.has(MetaFlags::SUBSCRIBER) {
                 *hop = meta.hash as Hop;
             }
             let headers = headers::of(mbuf, &meta).unwrap_or_default();
-            *frame = Frame::parsed(mbuf.data_mut(), headers);
+            let _there_is_room = frames.try_push(Frame::parsed(mbuf.data_mut(), headers));
         }
-        let frames = &mut frames[..count];
-        self.nat.process_steady(side, frames, now);
-        for (frame, hop) in frames.iter_mut().zip(hops) {
-            if frame.verdict != Verdict::Pending {
-                continue;
+        self.nat.process_steady(side, &mut frames, now);
+        for (number, ((frame, hop), fate)) in frames.iter_mut().zip(hops).zip(fates).enumerate() {
+            if frame.verdict == Verdict::Pending {
+                self.process_pending(side, frame, hop, now);
             }
-            if side == Side::Inside {
-                self.learn(&frame.headers, hop, now);
-                if let Some(pcp) = &mut self.pcp
-                    && pcp.takes(&frame.headers)
-                {
-                    pcp.answer(&mut self.nat, frame.bytes, &frame.headers, hop, now);
-                    frame.verdict = Verdict::Held;
-                    continue;
-                }
+            *fate = match frame.verdict {
+                Verdict::Forward(forward) => match self.next_hop(forward, frame) {
+                    Some(next_hop) => {
+                        let (l3, realm) = (frame.headers.l3, forward.realm);
+                        let from = self.port(forward.to).mac;
+                        if realm != 0 || !link::readdress(frame.bytes, l3.into(), (next_hop, from)) {
+                            let _there_is_room = tagged.try_push(Tagged { number, forward, l3, next_hop });
+                        }
+                        Fate::to(forward.to)
+                    }
+                    None => Fate::drop(NO_NEXT_HOP),
+                },
+                Verdict::Drop(reason) => Fate::drop(reason as usize),
+                Verdict::Held | Verdict::Pending => Fate::HELD,
+            };
+        }
+    }
+
+    #[inline(never)]
+    fn process_pending(&mut self, side: Side, frame: &mut Frame<'_>, hop: Hop, now: u64) {
+        if side == Side::Inside {
+            self.learn(&frame.headers, hop, now);
+            if let Some(pcp) = &mut self.pcp
+                && pcp.takes(&frame.headers)
+            {
+                pcp.answer(&mut self.nat, frame.bytes, &frame.headers, hop, now);
+                frame.verdict = Verdict::Held;
+                return;
             }
-            self.nat.process_pending(side, frame, now);
         }
-        for (frame, decision) in frames.iter().zip(decisions) {
-            *decision = Decision { verdict: frame.verdict, l3: frame.headers.l3 };
-        }
+        self.nat.process_pending(side, frame, now);
     }
 
     /// Whoever begins something is to be found again.
@@ -203,22 +279,38 @@ impl Conntrack {
         let _not_a_subscriber = self.nat.set_hops(Ipv4Addr::from_bits(host), realm, GATEWAY, hop, now);
     }
 
-    /// Write the link header for where a packet goes.
+    fn port(&self, side: Side) -> &Port {
+        let [inside, outside] = &self.ports;
+        match side {
+            Side::Inside => inside,
+            Side::Outside => outside,
+        }
+    }
+
+    /// To whom a packet goes over the link.
     #[inline]
-    fn send_on(&self, mbuf: &mut Mbuf, l3: u16, forward: Forward) -> Result<(), usize> {
-        let (port, to) = match forward.to {
-            Side::Outside => (&self.ports[1], self.links.gateway.mac()),
-            Side::Inside if forward.hop != UNKNOWN => {
-                (&self.ports[0], self.links.neighbours.mac(forward.hop))
-            }
-            Side::Inside => {
-                let to = ipv4::addresses(mbuf.data(), l3.into()).map(|(_, to)| to.to_bits());
-                let hop = to.and_then(|to| self.hosts.get(&(to, forward.realm)));
-                (&self.ports[0], hop.and_then(|hop| self.links.neighbours.mac(*hop)))
-            }
-        };
-        let to = to.ok_or(NO_NEXT_HOP)?;
-        if link::rewrite(mbuf, l3.into(), forward.realm, (to, port.mac)) { Ok(()) } else { Err(NO_ROOM) }
+    fn next_hop(&self, forward: Forward, frame: &Frame<'_>) -> Option<Mac> {
+        match forward.to {
+            Side::Outside => self.links.gateway.mac(),
+            Side::Inside if forward.hop != UNKNOWN => self.links.neighbours.mac(forward.hop),
+            Side::Inside => self.host(frame.bytes, frame.headers.l3.into(), forward.realm),
+        }
+    }
+
+    /// A subscriber's Ethernet address, by the destination of a packet without a session.
+    #[inline(never)]
+    fn host(&self, frame: &[u8], l3: usize, realm: Realm) -> Option<Mac> {
+        let (_, to) = ipv4::addresses(frame, l3)?;
+        self.links.neighbours.mac(*self.hosts.get(&(to.to_bits(), realm))?)
+    }
+
+    /// Write the link header of a packet of our own.
+    fn send_on(&self, mbuf: &mut Mbuf, forward: Forward) -> Result<(), usize> {
+        let headers = Headers::default();
+        let frame = Frame::parsed(mbuf.data_mut(), headers);
+        let next_hop = self.next_hop(forward, &frame).ok_or(NO_NEXT_HOP)?;
+        let from = self.port(forward.to).mac;
+        if link::rewrite(mbuf, 0, forward.realm, (next_hop, from)) { Ok(()) } else { Err(NO_ROOM) }
     }
 
     /// Hand a packet to the output that it goes to; what goes outside is given back, for the batch.
@@ -237,7 +329,7 @@ impl Conntrack {
         while batch.room() > 0 && cx.room(INSIDE) > 0 {
             let Some((forward, packet)) = self.nat.pop_output() else { return };
             let Some(mut mbuf) = self.pool.packet(packet) else { return };
-            match self.send_on(&mut mbuf, 0, forward) {
+            match self.send_on(&mut mbuf, forward) {
                 Ok(()) => {
                     if let Some(mbuf) = Self::emit(mbuf, forward.to, cx) {
                         let _room_was_asked_for = batch.push(mbuf);
@@ -308,45 +400,50 @@ impl Element for Conntrack {
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         let now = cx.now();
-        let in_port = |mbuf: &Mbuf| mbuf.meta().map(|meta| meta.in_port);
-        cx.sift(batch, |mbuf| match mbuf.meta() {
-            Some(meta) if meta.in_port == self.ports[0].number => {
-                if meta.flags.has(MetaFlags::SUBSCRIBER) {
-                    Ok(())
-                } else {
-                    Err(NOT_BOUND)
-                }
+        let side = batch.frames().first().and_then(|first| self.side(first).ok());
+        let (mut admitted, mut of_one_side) = (true, true);
+        for mbuf in batch.frames() {
+            let its = self.side(mbuf).ok();
+            admitted &= its.is_some();
+            of_one_side &= its == side;
+        }
+        if !admitted {
+            cx.sift(batch, |mbuf| self.side(mbuf).map(|_| ()));
+        }
+        let mut fates = [Fate::HELD; dpdk::BURST];
+        if let (true, true, Some(side)) = (admitted, of_one_side, side) {
+            for (burst, fates) in batch.frames_mut().chunks_mut(BURST).zip(fates.chunks_mut(BURST)) {
+                self.translate(side, burst, now, fates);
             }
-            Some(meta) if meta.in_port == self.ports[1].number => Ok(()),
-            _ => Err(UNKNOWN_PORT),
-        });
-        let mut decisions = [Decision { verdict: Verdict::Held, l3: 0 }; dpdk::BURST];
-        let mut done = 0;
-        for of_a_side in batch.frames_mut().chunk_by_mut(|a, b| in_port(a) == in_port(b)) {
-            let side = of_a_side.first().and_then(in_port).and_then(|port| self.side(port));
-            for burst in of_a_side.chunks_mut(BURST) {
-                let Some(side) = side else { continue };
-                let decisions = &mut decisions[done..done + burst.len()];
-                done += burst.len();
-                self.translate(side, burst, now, decisions);
+        } else {
+            let mut fates = &mut fates[..];
+            let in_port = |mbuf: &Mbuf| mbuf.meta().map(|meta| meta.in_port);
+            for run in batch.frames_mut().chunk_by_mut(|a, b| in_port(a) == in_port(b)) {
+                let Some(side) = run.first().and_then(|first| self.side(first).ok()) else { continue };
+                for burst in run.chunks_mut(BURST) {
+                    let (of_burst, rest) = fates.split_at_mut(burst.len());
+                    fates = rest;
+                    self.translate(side, burst, now, of_burst);
+                }
             }
         }
-        let mut decisions = decisions.iter();
-        batch.filter_map(|mut mbuf| match decisions.next()? {
-            Decision { verdict: Verdict::Forward(forward), l3 } => {
-                match self.send_on(&mut mbuf, *l3, *forward) {
-                    Ok(()) => Self::emit(mbuf, forward.to, cx),
-                    Err(reason) => {
-                        cx.count(reason, 1);
-                        None
-                    }
-                }
-            }
-            Decision { verdict: Verdict::Drop(reason), .. } => {
-                cx.count(*reason as usize, 1);
+        // What subscribers send stays where it is.
+        if fates[..batch.len()].iter().all(|fate| *fate == Fate::OUTSIDE) {
+            return;
+        }
+        let mut fates = fates.iter();
+        batch.filter_map(|mbuf| match *fates.next()? {
+            Fate::OUTSIDE => Some(mbuf),
+            Fate::INSIDE => {
+                cx.emit(INSIDE, mbuf);
                 None
             }
-            Decision { verdict: Verdict::Held | Verdict::Pending, .. } => None,
+            gone => {
+                if let Some(reason) = gone.reason() {
+                    cx.count(reason, 1);
+                }
+                None
+            }
         });
     }
 

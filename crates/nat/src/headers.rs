@@ -3,6 +3,7 @@
 use cgnat::{Endpoint, Headers, key};
 use dpdk::{Mbuf, Meta, MetaFlags};
 use packet::layers::protocol;
+use packet::{ethernet, ipv4};
 
 /// The headers of an IPv4 packet that was parsed. `None`: it is something else.
 #[inline]
@@ -15,6 +16,43 @@ fn from(frame: &[u8], meta: &Meta) -> Option<Headers> {
     if !meta.flags.has(MetaFlags::IP) || meta.flags.has(MetaFlags::V6) {
         return None;
     }
+    plain(frame, meta).or_else(|| unusual(frame, meta))
+}
+
+/// Of most packets: TCP or UDP without tags or options.
+#[inline(always)]
+fn plain(frame: &[u8], meta: &Meta) -> Option<Headers> {
+    const L3: usize = ethernet::LEN;
+    const L4: usize = L3 + ipv4::LEN;
+    let fragment = MetaFlags::FRAGMENT.with(MetaFlags::LATER_FRAGMENT);
+    let whole = meta.flags.has(MetaFlags::L4) && !meta.flags.any(fragment);
+    if !whole || meta.tagged != 0 || (usize::from(meta.l3), usize::from(meta.l4)) != (L3, L4) {
+        return None;
+    }
+    let head: &[u8; L4 + 8] = frame.first_chunk()?;
+    let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    let double = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let mut special = if head[L3 + 8] <= 1 { Headers::LAST_HOP } else { 0 };
+    match meta.protocol {
+        protocol::UDP => {}
+        protocol::TCP if frame.get(L4 + 13)? & 0b0000_0111 == 0 => {}
+        protocol::TCP => special |= Headers::TCP_CONTROL,
+        _ => return None,
+    }
+    Some(Headers {
+        source: Endpoint::new(double(L3 + 12), word(L4)),
+        destination: Endpoint::new(double(L3 + 16), word(L4 + 2)),
+        realm: 0,
+        l3: L3 as u16,
+        l4: L4 as u16,
+        end: meta.end,
+        protocol: meta.protocol,
+        special,
+    })
+}
+
+#[inline(never)]
+fn unusual(frame: &[u8], meta: &Meta) -> Option<Headers> {
     let header: &[u8; 20] = frame.get(usize::from(meta.l3)..)?.first_chunk()?;
     let address =
         |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);

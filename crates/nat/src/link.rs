@@ -11,15 +11,25 @@ fn tags(realm: u32) -> Tags {
     Tags::vlans(&ids[..used]).unwrap_or(Tags::NONE)
 }
 
+/// Give an IP packet without tags new Ethernet addresses. `false`, and nothing is written: it has some.
+#[inline]
+pub fn readdress(frame: &mut [u8], l3: usize, (to, from): (Mac, Mac)) -> bool {
+    let Some(header) = frame.first_chunk_mut::<{ ethernet::LEN }>().filter(|_| l3 == ethernet::LEN) else {
+        return false;
+    };
+    let ([t0, t1, t2, t3, t4, t5], [f0, f1, f2, f3, f4, f5], [high, low]) =
+        (to, from, kind::IPV4.to_be_bytes());
+    *header = [t0, t1, t2, t3, t4, t5, f0, f1, f2, f3, f4, f5, high, low];
+    true
+}
+
 /// Give the IP packet that begins at `l3` an Ethernet header. `false`: there is no room before it.
 #[inline]
 pub fn rewrite(mbuf: &mut Mbuf, l3: usize, realm: u32, (to, from): (Mac, Mac)) -> bool {
-    if realm == 0 && l3 == ethernet::LEN {
-        return write(mbuf.data_mut(), &Tags::NONE, (to, from));
-    }
     let tags = tags(realm);
     let wanted = ethernet::LEN + tags.bytes().len();
     let moved = match wanted.checked_sub(l3) {
+        Some(0) => true,
         Some(more) => mbuf.prepend(more).is_some(),
         None => mbuf.adjust(l3 - wanted),
     };

@@ -2,16 +2,17 @@
 
 use crate::addresses;
 use crate::bind::Bind;
-use crate::headers;
 use crate::leases::{LeaseFile, Leases};
 use crate::neighbours::{Neighbours, is_of_one};
 use crate::owner::Owner;
 use crate::shared::{Ended, Shared, TableEnd};
 use ::element::kind::{Build, ElementKind, MakeAffinity};
 use cgnat::config::{Prefix, SECOND};
+use cgnat::key::{self, Key};
 use cgnat::{Bindings, Config, Hop, Mac, Ownership, Realm, Source};
 use dpdk::{Batch, Mbuf, Meta, MetaFlags};
 use engine::{About, Cx, Element, Mail};
+use packet::ipv4;
 use profile::{Address, Error};
 use protocol::problem::Problem;
 use schemars::JsonSchema;
@@ -143,14 +144,32 @@ struct Sender {
 }
 
 impl Sender {
+    /// Of an IPv4 packet that was parsed.
+    #[inline]
     fn of(mbuf: &Mbuf, meta: &Meta) -> Option<Self> {
-        let headers = headers::of(mbuf, meta)?;
-        let mac = *mbuf.data().get(6..)?.first_chunk()?;
-        Some(Self { hash: 0, inside: headers.source.address, realm: headers.realm, mac })
+        if !meta.flags.has(MetaFlags::IP) || meta.flags.has(MetaFlags::V6) {
+            return None;
+        }
+        let frame = mbuf.data();
+        let (inside, _) = ipv4::addresses(frame, meta.l3.into())?;
+        let mac = *frame.get(6..)?.first_chunk()?;
+        Some(Self { hash: 0, inside: inside.to_bits(), realm: key::realm(meta.tags, meta.tagged), mac })
     }
 }
 
 impl Nat {
+    /// Note by which next hop answers to a packet go, or say why it gets no further.
+    #[inline]
+    fn look(&mut self, mbuf: &mut Mbuf, hash: u64, now: u64) -> Result<(), usize> {
+        let meta = mbuf.meta().ok_or(NOT_IPV4)?;
+        let sender = Sender::of(mbuf, &meta).ok_or(NOT_IPV4)?;
+        let hop = self.admit(&Sender { hash, ..sender }, now)?;
+        // In place of the flow's hash: no later stage goes by that, and all packets of a subscriber have the same.
+        let flags = meta.flags.with(MetaFlags::SUBSCRIBER);
+        mbuf.set_meta(Meta { hash: hop.into(), flags, ..meta });
+        Ok(())
+    }
+
     /// By which next hop answers to a packet go, or why there are none.
     #[inline]
     fn admit(&mut self, sender: &Sender, now: u64) -> Result<Hop, usize> {
@@ -228,33 +247,28 @@ impl Element for Nat {
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         let now = cx.now();
-        let mut senders = [const { None }; dpdk::BURST];
-        for (sender, mbuf) in senders.iter_mut().zip(batch.frames()) {
-            let Some(meta) = mbuf.meta() else { continue };
-            let Some(mut found) = Sender::of(mbuf, &meta) else { continue };
-            found.hash = self.table.hash(found.inside, found.realm);
-            self.table.prefetch(found.hash);
-            *sender = Some((found, meta));
-        }
-        let mut senders = senders.iter();
-        batch.filter_map(|mut mbuf| {
-            let Some((sender, meta)) = senders.next()? else {
-                cx.count(NOT_IPV4, 1);
-                return None;
-            };
-            match self.admit(sender, now) {
-                // In place of the flow's hash: no later stage goes by that, and all packets of a subscriber have the same.
-                Ok(hop) => {
-                    let flags = meta.flags.with(MetaFlags::SUBSCRIBER);
-                    mbuf.set_meta(Meta { hash: hop.into(), flags, ..*meta });
-                }
-                Err(reason) => {
-                    cx.count(reason, 1);
-                    return None;
-                }
+        let (mut keys, mut hashes) = ([Key::default(); dpdk::BURST], [0; dpdk::BURST]);
+        let count = batch.len().min(dpdk::BURST);
+        for (key, mbuf) in keys.iter_mut().zip(batch.frames()) {
+            if let Some(sender) = mbuf.meta().and_then(|meta| Sender::of(mbuf, &meta)) {
+                *key = Key::subscriber(sender.inside, sender.realm);
             }
-            Some(mbuf)
-        });
+        }
+        self.table.hash_all(&keys[..count], &mut hashes[..count]);
+        for hash in &hashes[..count] {
+            self.table.prefetch(*hash);
+        }
+        let mut refused = [None; dpdk::BURST];
+        let mut any_refused = false;
+        for ((mbuf, hash), refused) in batch.frames_mut().iter_mut().zip(hashes).zip(&mut refused) {
+            if let Err(reason) = self.look(mbuf, hash, now) {
+                (*refused, any_refused) = (Some(reason), true);
+            }
+        }
+        if any_refused {
+            let mut refused = refused.iter();
+            cx.sift(batch, |_| refused.next().copied().flatten().map_or(Ok(()), Err));
+        }
     }
 
     fn poll(&mut self, _: &mut Batch, cx: &mut Cx<'_>) {
