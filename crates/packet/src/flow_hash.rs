@@ -66,12 +66,6 @@ impl FlowKey {
         self.mix(a ^ u64::from(kind) << 48, b)
     }
 
-    /// A hash of any value that packets are to be told apart by, such as one address.
-    #[inline]
-    pub fn hash_value(&self, value: u128) -> u32 {
-        self.mix((value >> 64) as u64, value as u64)
-    }
-
     /// Two folded products, as wyhash does: the second spreads what the first left in few bits.
     #[inline]
     fn mix(&self, a: u64, b: u64) -> u32 {
@@ -185,7 +179,6 @@ mod tests {
         let (to, from) = arp[..12].split_at_mut(6);
         to.swap_with_slice(from);
         assert_eq!(hash(&KEY, &arp), there);
-        assert_ne!(KEY.hash_value(1), KEY.hash_value(2));
         assert_ne!(FlowKey::random().key, FlowKey::random().key);
     }
 }
