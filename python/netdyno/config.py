@@ -28,6 +28,8 @@ class Config(BaseModel):
 
 
 M = TypeVar("M", bound=BaseModel)
+NULL = 'Write the null device with quotes, "null": without them YAML reads nothing'
+"""For a device that is None."""
 
 
 class _Rules:

@@ -201,6 +201,17 @@ NAT_SUBSCRIBERS = [
     }
     for i in range(10)
 ]  # fmt: skip
+TRACED = {
+    "summary": "UDP 10.0.0.7:40007 > 198.51.100.9:53, 60 B", "len": 60,
+    "steps": [
+        {"element": "inside.rx", "at": 1000, "verdict": {"passed": "out"}},
+        {
+            "element": "conntrack", "at": 3000, "verdict": {"passed": "outside"},
+            "became": "UDP 203.0.113.23:1031 > 198.51.100.9:53, 60 B",
+        },
+        {"element": "outside.tx", "at": 3500, "verdict": "consumed"},
+    ],
+}  # fmt: skip
 NAT_POOLS = [
     {
         "element": f"conntrack#{i}", "address": f"203.0.113.{16 + j}", "ports": [1024 + 32256 * i, 33279 + 32256 * i],
@@ -495,6 +506,8 @@ class Connection(socketserver.StreamRequestHandler):
                 return core.graphs[p["graph"]].shape()
             case "graph.stats":
                 return core.graphs[p["graph"]].stats()
+            case "graph.trace":
+                return {"packets": [] if p["filter"] == "none" else [TRACED] * p["packets"], "complete": True}
             case "graph.stop":
                 return core.graphs.pop(p["graph"]).stats()
             case "nat.status" | "nat.sessions" | "nat.subscribers" | "nat.pools":

@@ -4,7 +4,7 @@ use crate::graph::CheckedGraph;
 use crate::offloads::Shares;
 use dpdk::Port;
 use element::capture::compile;
-use engine::trace::{Filter, Traced};
+use engine::trace::{Filter, Step, Traced};
 use engine::{ElementStats, View};
 use packet::frame::MacAddress;
 use profile::graph::queue;
@@ -12,7 +12,7 @@ use run::graph::{
     Edge, ElementPlace, GraphShape, GraphView, PortFacts, Trace, TracedPacket, WorkerCounts, WorkerPlace,
 };
 use run::{ElementCounts, SetupError};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -115,6 +115,15 @@ impl Observer {
     }
 }
 
+/// A step as views have it: with what the packet became, if it was changed.
+fn shown(step: &Step) -> Value {
+    let mut shown = json!(step);
+    if let Some(became) = &step.became {
+        shown["became"] = packet::summary(&became.data, became.len).into();
+    }
+    shown
+}
+
 impl GraphView for Observer {
     fn shape(&self) -> &GraphShape {
         &self.shape
@@ -187,7 +196,7 @@ impl GraphView for Observer {
         let seen = |traced: Traced| TracedPacket {
             summary: packet::summary(&traced.data, traced.len),
             len: traced.len,
-            steps: traced.steps.iter().map(|step| json!(step)).collect(),
+            steps: traced.steps.iter().map(shown).collect(),
         };
         Ok(Some(Trace { packets: view.traced().into_iter().map(seen).collect(), complete }))
     }

@@ -45,6 +45,25 @@ pub struct Step {
     pub at: u64,
     /// What it did.
     pub verdict: Verdict,
+    /// The packet after that, if it has other bytes, or another length.
+    #[serde(skip)]
+    pub became: Option<Became>,
+}
+
+/// A packet that an element has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Became {
+    /// Its length, bytes without FCS.
+    pub len: usize,
+    /// Its first bytes.
+    pub data: Vec<u8>,
+}
+
+impl Became {
+    fn of(mbuf: &Mbuf) -> Self {
+        let data = mbuf.data();
+        Self { len: mbuf.len(), data: data[..data.len().min(BYTES)].to_vec() }
+    }
 }
 
 /// What became of a packet at an element.
@@ -109,6 +128,8 @@ struct Collected {
     notes: Vec<Note>,
     /// By packet: length and first bytes.
     frames: BTreeMap<usize, (usize, Vec<u8>)>,
+    /// By the order of notes: what a packet had become.
+    changes: BTreeMap<u64, Became>,
 }
 
 impl Request {
@@ -189,6 +210,7 @@ impl TraceControl {
             element: name(note.element),
             at: note.at,
             verdict: verdict(note.element, note.fate),
+            became: collected.changes.get(&note.order).cloned(),
         };
         let steps =
             |packet: usize| collected.notes.iter().filter(move |note| note.packet == packet).map(step);
@@ -209,6 +231,7 @@ pub(crate) struct Tracer {
     filter: Option<Filter>,
     notes: Vec<Note>,
     frames: Vec<(usize, usize, Vec<u8>)>,
+    changes: Vec<(u64, Became)>,
     /// Bit n: packet n is held here, and that is recorded.
     held: u64,
     /// Bit n: packet n was refused here, and that is recorded. It may be refused very often before it goes on.
@@ -230,6 +253,7 @@ impl Tracer {
             filter: None,
             notes: Vec::new(),
             frames: Vec::new(),
+            changes: Vec::new(),
             held: 0,
             refused: 0,
         }
@@ -240,6 +264,7 @@ impl Tracer {
         if let Some(request) = &self.request {
             let mut collected = request.collected.lock().unwrap_or_else(PoisonError::into_inner);
             collected.notes.append(&mut self.notes);
+            collected.changes.extend(self.changes.drain(..));
             collected.frames.extend(self.frames.drain(..).map(|(packet, len, data)| (packet, (len, data))));
         }
         let number = self.control.number.load(Ordering::Acquire);
@@ -256,6 +281,7 @@ impl Tracer {
         if let Some(request) = self.request.take_if(|request| request.is_over()) {
             request.present.fetch_sub(1, Ordering::AcqRel);
             (self.filter, self.notes, self.frames) = (None, Vec::new(), Vec::new());
+            self.changes = Vec::new();
         }
         self.request.is_some()
     }
@@ -311,12 +337,12 @@ impl Tracer {
         self.held & 1 << packet != 0
     }
 
-    fn write(&mut self, packet: usize, element: usize, at: u64, fate: Fate) {
-        let Some(request) = &self.request else { return };
-        if self.notes.len() < STEPS {
-            let order = request.order.fetch_add(1, Ordering::Relaxed);
-            self.notes.push(Note { packet, order, element, at, fate });
-        }
+    /// Its place in the order of all notes, if there was room.
+    fn write(&mut self, packet: usize, element: usize, at: u64, fate: Fate) -> Option<u64> {
+        let request = self.request.as_ref().filter(|_| self.notes.len() < STEPS)?;
+        let order = request.order.fetch_add(1, Ordering::Relaxed);
+        self.notes.push(Note { packet, order, element, at, fate });
+        Some(order)
     }
 
     /// Forget where a packet is: its buffer may be freed now, and used for another one.
@@ -342,6 +368,7 @@ impl Tracer {
         work: impl FnOnce(&mut Batch, &mut [Option<Box<Batch>>]),
     ) {
         let Some((packet, buffer)) = self.of(batch).next() else { return work(batch, side) };
+        let was = batch.frames().iter().find(|mbuf| mbuf.buffer() == buffer).map(Became::of);
         let mut before = [0; BUILT_IN.len() + REASONS];
         before.iter_mut().zip(counters.drops()).for_each(|(before, count)| *before = count);
         self.lose(packet);
@@ -349,21 +376,28 @@ impl Tracer {
         work(batch, side);
         // A packet whose bytes were shared is elsewhere when they were written.
         let buffer = dpdk::moved_to(buffer).unwrap_or(buffer);
-        let is_in = |batch: &Batch| batch.frames().iter().any(|mbuf| mbuf.buffer() == buffer);
-        let fate = if is_in(batch) {
-            if outputs == 0 { Fate::Refused } else { Fate::Passed(0) }
-        } else if let Some(at) = side.iter().position(|side| side.as_deref().is_some_and(is_in)) {
-            Fate::Passed(at + 1)
+        let find = |batch: &Batch| batch.frames().iter().find(|mbuf| mbuf.buffer() == buffer).map(Became::of);
+        let beside = || {
+            let mut found = side.iter().map(|side| side.as_deref().and_then(find)).enumerate();
+            found.find_map(|(at, is)| Some((at, is?)))
+        };
+        let (fate, is) = if let Some(is) = find(batch) {
+            (if outputs == 0 { Fate::Refused } else { Fate::Passed(0) }, Some(is))
+        } else if let Some((at, is)) = beside() {
+            (Fate::Passed(at + 1), Some(is))
         } else {
             let dropped = counters.drops().zip(before).position(|(count, before)| count != before);
-            dropped.map_or(Fate::Consumed, Fate::Dropped)
+            (dropped.map_or(Fate::Consumed, Fate::Dropped), None)
         };
         if matches!(fate, Fate::Passed(_) | Fate::Refused) {
             self.keep(packet, buffer);
         }
         let bit = 1 << packet;
         if fate != Fate::Refused || self.refused & bit == 0 {
-            self.write(packet, element, at, fate);
+            let order = self.write(packet, element, at, fate);
+            if let (Some(order), Some(is)) = (order, is.filter(|is| was.as_ref() != Some(is))) {
+                self.changes.push((order, is));
+            }
         }
         if fate == Fate::Refused {
             self.refused |= bit;

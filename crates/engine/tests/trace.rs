@@ -291,3 +291,40 @@ fn a_packet_is_followed_when_it_gets_bytes_of_its_own() {
     let stats = engine.stop();
     assert!(stats.iter().all(|element| element.dropped() == 0), "{stats:?}");
 }
+
+/// Writes into packets of even numbers, and takes a tag's length off.
+struct Rewrite;
+
+impl Element for Rewrite {
+    fn about(&self) -> About {
+        About { kind: "rewrite", takes: true, outputs: &["out"], drops: &[], polled: false }
+    }
+
+    fn push(&mut self, batch: &mut Batch, _: &mut Cx<'_>) {
+        for mbuf in batch.frames_mut() {
+            if number(mbuf.data()).is_multiple_of(2) {
+                mbuf.data_mut()[4] = 0xee;
+                let _shorter = mbuf.set_len(56);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_an_element_wrote_is_seen() {
+    let mut graph = Graph::new();
+    let source = graph.add("numbers", numbers(MANY));
+    let rewrite = graph.add("rewrite", Rewrite);
+    let sink = graph.add("sink", Seen::default().check(BURST));
+    graph.connect(source, rewrite);
+    graph.connect(rewrite, sink);
+    let engine = start(graph, &Placement::single(None));
+    for traced in follow(&engine, 8, || Box::new(|_| true)) {
+        for step in &traced.steps {
+            let wrote = step.element == "rewrite" && number(&traced.data).is_multiple_of(2);
+            let became = step.became.as_ref().map(|is| (is.len, is.data[4]));
+            assert_eq!(became, wrote.then_some((56, 0xee)), "{step:?}");
+        }
+    }
+    engine.stop();
+}

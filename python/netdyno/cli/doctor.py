@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -31,6 +32,11 @@ def doctor(
     machine = Machine()
     found: list[Check] = [one for check in checks.CHECKS for one in check()]
     found += [one for check in (*dpdk.CHECKS, dpdk.kinds) for one in check(machine)]
+    show(found, as_json)
+
+
+def show(found: Sequence[Check], as_json: bool) -> None:
+    """Findings, and the commands that fix what is missing; exit 92 where it is needed."""
     if as_json:
         console.document([one.as_dict() for one in found])
     else:

@@ -18,6 +18,7 @@ from netdyno.core.client import Client
 from netdyno.core.daemon import Daemon
 from netdyno.errors import Error
 from netdyno.system.interrupt import Interrupts
+from netdyno.system.journal import journal
 
 OPENING = 120.0
 """Seconds that ports may take to open: some wait for the process at their other end."""
@@ -42,8 +43,18 @@ class Watching:
 def run(file: Path, length: float | None, interval: float, as_json: bool) -> None:
     """Open the ports, run the graph until the time is over or somebody says so, and show its counters."""
     graph = config.read(file)
+    quoted(graph, str(file))
     put_back()
     carry(graph, f"nd-graph-{secrets.token_hex(3)}", Watching(length, interval, as_json))
+
+
+def quoted(graph: Any, at: str) -> None:
+    """Refuse a port that was to be `null` and is nothing, as YAML reads that word."""
+    ports = graph.get("ports") if isinstance(graph, dict) else None
+    for name, port in ports.items() if isinstance(ports, dict) else ():
+        if isinstance(port, dict) and "device" in port and port["device"] is None:
+            place = f"{at}: ports.{name}.device"
+            raise Error("ND-104-04", "it has no device", at=place, fix=config.NULL)
 
 
 def carry(
@@ -51,6 +62,8 @@ def carry(
 ) -> None:
     """Run a graph on a daemon of its own, on NAME.sock; `ready` is told its shape when the ports are open."""
     log = paths.runtime() / f"{name}.log"
+    notes = journal()
+    left = notes.write("path", path=str(log))
     stack = contextlib.ExitStack()
     last: dict[str, Any] = {}
     with Interrupts().installed() as interrupts:
@@ -68,8 +81,7 @@ def carry(
         finally:
             with interrupts.shielded():
                 stack.close()
-                with contextlib.suppress(OSError):
-                    log.unlink()
+                notes.undo(left)
     status = last["status"]
     with console.heard():
         if watching.as_json:

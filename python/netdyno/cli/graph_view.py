@@ -178,6 +178,8 @@ def way(packet: Mapping[str, Any]) -> Text:
         text.append(f"\n  {after:>10.3f} µs  {step['element']:<{width}}  ", style="not bold")
         said, style = verdict(step["verdict"])
         text.append(said, style=f"not bold {style}")
+        if became := step.get("became"):
+            text.append(f"\n  {'':>13}  {'':<{width}}  now {became}", style="not bold")
     return text
 
 

@@ -17,6 +17,8 @@ VERBS = {
     "pools": "nat_counters:pools",
     "counters": "nat_counters:counters",
     "metrics": "nat_metrics:metrics",
+    "trace": "nat_trace:trace",
+    "doctor": "nat_doctor:doctor",
 }
 
 app = typer.Typer(

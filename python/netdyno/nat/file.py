@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, WrapValidator, field_validator
 
 from netdyno import units
-from netdyno.config import Config
+from netdyno.config import NULL, Config
 from netdyno.errors import Error
 from netdyno.nat import cores
 from netdyno.nat.cores import Place
@@ -171,6 +171,13 @@ class Port(Config):
     BGP, DHCP. Default: none; the box answers ARP and echo, and nothing else."""
 
     _ip = field_validator("ip")(_interface)
+
+    @field_validator("device", mode="before")
+    @classmethod
+    def _device(cls, value: Any) -> Any:
+        if value is None:
+            raise ValueError(f"it has no device. {NULL}")
+        return value
 
 
 class Outside(Port):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from netdyno.cli import app
 from netdyno.errors import Error
 from netdyno.nat import graph, host
 from netdyno.nat.host import Kernel
@@ -109,3 +110,20 @@ def test_faults_of_the_graph_are_told_by_their_key(of_graph: str, of_file: str) 
 def test_what_the_host_has_is_told() -> None:
     (line,) = host.told({"inside": (Kernel("nat-in"), IPv4Interface("10.0.0.254/24"))})
     assert "nat-in" in line and "10.0.0.254/24" in line
+
+
+def test_a_device_that_yaml_reads_as_nothing_is_to_be_quoted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "x.yaml"
+    port = "ip: 10.0.0.254/24, device: null"
+    rest = '{ip: 203.0.113.2/24, device: "null", gateway: 203.0.113.1}'
+    head = "format: netdyno-nat/1\nname: x\npool: [203.0.113.16/28]\n"
+    file.write_text(f"{head}inside: {{{port}}}\noutside: {rest}\n")
+    assert app.call(["nat", "check", str(file)]) == 104
+    said = capsys.readouterr().err
+    assert "inside.device" in said and 'with quotes, "null"' in said
+    file.write_text("ports: {a: {device: null}}\nelements: {}\nedges: []\n")
+    assert app.call(["graph", "run", str(file)]) == 104
+    said = capsys.readouterr().err
+    assert "ports.a.device" in said and 'with quotes, "null"' in said
