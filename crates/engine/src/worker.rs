@@ -1,6 +1,6 @@
 //! One worker: a loop over the elements that are its own.
 
-use crate::clock::Watch;
+use crate::clock::{Watch, is_told};
 use crate::counters::{Counters, WorkerCounters};
 use crate::element::{Cx, Element};
 use crate::idle::{Idle, IdlePolicy, Rest};
@@ -176,6 +176,8 @@ impl Worker {
 
     fn rest(&mut self, rest: Rest, before: u64) {
         match rest {
+            // Who lets time pass needs a core for that.
+            Rest::Spin if is_told() => std::thread::yield_now(),
             Rest::Spin => return std::hint::spin_loop(),
             Rest::Yield => std::thread::yield_now(),
             Rest::Sleep(duration) => std::thread::sleep(duration),

@@ -30,7 +30,7 @@ mod testing;
 mod validity;
 
 pub use conntrack::Conntrack;
-pub use options::Options;
+pub use options::{Adjust, Options};
 
 use ::element::kind::{KindEntry, kind};
 

@@ -22,6 +22,9 @@ use std::sync::Arc;
 
 pub use crate::control::KIND;
 
+/// Says of each worker's NAT what options do not: for who starts a graph with it among [`element::kind::Extensions`].
+pub struct Adjust(pub Box<dyn Fn(&mut Config)>);
+
 /// The sessions of a carrier-grade NAT (RFC 6888) between two ports. Packets from the inside come to it from a `nat`, those from the
 /// outside from a `validity`. Several of it, with the affinity `owner`, have an equal share each of the pool and of the room.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -234,6 +237,9 @@ impl ElementKind for Options {
         let (mut config, ownership) =
             self.config_of(replica, replicas, seed).map_err(|(key, why)| cx.fault(&key, &why))?;
         config.addresses = Addresses { inside: ipv4(&sides[0].1), outside: ipv4(&sides[1].1) };
+        if let Some(Adjust(adjust)) = cx.extensions.get_mut() {
+            adjust(&mut config);
+        }
         // The first says it; the others would say the same.
         let _said = Shared::of(cx)?.ownership.set((sides[0].0, ownership));
         let log = self.log.as_ref().map(|log| Log::start(log, &config, replica as u32)).transpose();

@@ -1,10 +1,12 @@
 //! The requirements of RFC 4787, 5382, 5508, 6888 and 7857 that can be tested by packets, one named test each: `cases/NAME.txt` says which
 //! packets go in and which come out, and `docs/methodology/nat.md` says how we stand to each requirement.
 //!
-//! Cases know nothing of what plays them: addresses, seconds and packets only.
+//! Cases know nothing of what plays them: addresses, seconds and packets only. Here it is the NAT's logic; in
+//! `crates/dataplane/tests/nat_conformance.rs` it is the whole graph between ports.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod logic;
 mod packet;
 mod play;
 
@@ -15,7 +17,8 @@ macro_rules! cases {
     ($($name:ident)+) => {
         $(#[test]
         fn $name() {
-            play::play(include_str!(concat!("../../cases/", stringify!($name), ".txt")));
+            let case = include_str!(concat!("../../cases/", stringify!($name), ".txt"));
+            assert_eq!(play::play(case, logic::Logic::new), 0);
         })+
         const NAMES: &[&str] = &[$(stringify!($name)),+];
     };

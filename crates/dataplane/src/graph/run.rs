@@ -79,6 +79,11 @@ impl fmt::Debug for GraphRun {
 impl GraphRun {
     /// Open the ports and start the graph.
     pub fn start(graph: &CheckedGraph) -> Result<Self, SetupError> {
+        Self::start_with(graph, Extensions::default())
+    }
+
+    /// The same with something for some kinds that no file says.
+    pub fn start_with(graph: &CheckedGraph, mut extensions: Extensions) -> Result<Self, SetupError> {
         let file = &graph.file;
         let cores = workers::cores(&file.placement, "placement")?;
         has_memory("memory", file.memory.0, file.huge_pages)?;
@@ -115,7 +120,7 @@ impl GraphRun {
             let tx = port.tx.into_iter().map(|tx| Some(Box::new(PortTx(tx)) as Box<dyn Element>)).collect();
             queues.insert(name, Queues { rx, tx });
         }
-        let (mut captures, mut extensions) = (Vec::new(), Extensions::default());
+        let mut captures = Vec::new();
         extensions.insert(ImpairedElements::new(0, on_the_way));
         let parts = Parts {
             queues,

@@ -53,6 +53,20 @@ impl End {
         self.take_within(count, Duration::from_millis(50))
     }
 
+    /// What is there, in its order.
+    pub fn drain(&mut self) -> Vec<Vec<u8>> {
+        let (mut found, mut batch) = (Vec::new(), Batch::new());
+        while {
+            self.rx.receive(&mut batch);
+            !batch.is_empty()
+        } {
+            let frames = batch.frames().iter().map(|mbuf| mbuf.data());
+            found.extend(frames.filter(|frame| !(self.ignores)(frame)).map(<[u8]>::to_vec));
+            batch.clear();
+        }
+        found
+    }
+
     fn take_within(&mut self, count: usize, patience: Duration) -> Vec<Vec<u8>> {
         let (mut found, mut batch) = (Vec::new(), Batch::new());
         let end = Instant::now() + patience;
