@@ -161,6 +161,8 @@ class Graph:
         if method == "nat.status":
             return {"workers": [NAT_WORKER | {"element": f"conntrack#{i}"} for i in range(2)]}
         key = method.removeprefix("nat.")
+        if key == "sites":
+            return {key: NAT_SITES, "next": None}
         if p.get("limit", 100) > 1000:
             raise Refusal(-32602, "limit is above 1000")
         all_of = {"sessions": NAT_SESSIONS, "subscribers": NAT_SUBSCRIBERS, "pools": NAT_POOLS}[key]
@@ -219,6 +221,18 @@ NAT_POOLS = [
         "resting": {"tcp": 20, "udp": 10, "icmp": 0},
     }
     for i in range(2) for j in range(2)
+]  # fmt: skip
+
+
+NAT_SITES = [
+    {
+        "site": "VLAN 7", "vlans": [7], "mac": "02:4e:44:00:00:00", "address": "203.0.113.100", "state": "bound",
+        "lease_s": 1800.0, "server": "203.0.113.1", "subscribers": 12,
+    },
+    {
+        "site": "VLAN 8", "vlans": [8], "mac": "02:4e:44:00:00:01", "address": None, "state": "released", "lease_s": None,
+        "server": None, "subscribers": 0,
+    },
 ]  # fmt: skip
 
 
@@ -510,7 +524,7 @@ class Connection(socketserver.StreamRequestHandler):
                 return {"packets": [] if p["filter"] == "none" else [TRACED] * p["packets"], "complete": True}
             case "graph.stop":
                 return core.graphs.pop(p["graph"]).stats()
-            case "nat.status" | "nat.sessions" | "nat.subscribers" | "nat.pools":
+            case "nat.status" | "nat.sessions" | "nat.subscribers" | "nat.pools" | "nat.sites":
                 return core.graphs[p["graph"]].nat(method, p)
             case "impair.list":
                 return []

@@ -6,6 +6,8 @@
 mod common;
 #[path = "nat_parts/pcp.rs"]
 mod pcp;
+#[path = "nat_parts/sites.rs"]
+mod sites;
 
 use common::{End, counts, start};
 use packet::arp::{Arp, Operation};

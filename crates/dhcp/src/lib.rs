@@ -8,7 +8,7 @@
 
 pub mod client;
 pub mod lease;
-mod mac;
+pub mod mac;
 pub mod watch;
 
 pub use client::Clients;

@@ -4,12 +4,12 @@ use packet::Mac;
 use serde::{Deserialize, Deserializer, Serializer, de};
 
 /// `02:00:00:00:00:01`.
-pub(crate) fn text(mac: &Mac) -> String {
+pub fn text(mac: &Mac) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
 /// Bytes written in hexadecimal digits with colons between them, one or two digits each; not more than `most`.
-pub(crate) fn bytes(text: &str, most: usize) -> Option<Vec<u8>> {
+pub fn bytes(text: &str, most: usize) -> Option<Vec<u8>> {
     let mut found = Vec::new();
     for part in text.split(':') {
         let digits = (1..=2).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -21,16 +21,21 @@ pub(crate) fn bytes(text: &str, most: usize) -> Option<Vec<u8>> {
     Some(found)
 }
 
-/// As a string, for `#[serde(with = "crate::mac")]`.
-pub(crate) fn serialize<S: Serializer>(mac: &Mac, to: S) -> Result<S::Ok, S::Error> {
+/// As a string, for `#[serde(with = "dhcp::mac")]`.
+pub fn serialize<S: Serializer>(mac: &Mac, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&text(mac))
 }
 
+/// An Ethernet address from its text.
+pub fn parse(text: &str) -> Option<Mac> {
+    Mac::try_from(bytes(text, 6)?).ok()
+}
+
 /// From a string.
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Mac, D::Error> {
+pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Mac, D::Error> {
     let text = String::deserialize(from)?;
-    let mac = bytes(&text, 6).and_then(|bytes| Mac::try_from(bytes).ok());
-    mac.ok_or_else(|| de::Error::custom(format!("{text:?} is no hardware address like 02:00:00:00:00:01")))
+    parse(&text)
+        .ok_or_else(|| de::Error::custom(format!("{text:?} is no hardware address like 02:00:00:00:00:01")))
 }
 
 #[cfg(test)]

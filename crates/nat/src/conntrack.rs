@@ -6,6 +6,7 @@ use crate::link;
 use crate::log::Log;
 use crate::neighbours::{Neighbour, Neighbours};
 use crate::pcp::{ALL_HOSTS_MAC, Answers};
+use crate::public::PublicAddresses;
 use crate::shared::SessionEnd;
 use ::element::interface_addr::InterfaceAddrs;
 use arrayvec::ArrayVec;
@@ -103,7 +104,8 @@ struct Tagged {
     number: usize,
     forward: Forward,
     l3: u16,
-    next_hop: Mac,
+    /// To whom, and from whom.
+    addresses: (Mac, Mac),
 }
 
 /// What sessions have in common with the other elements of their NAT.
@@ -115,6 +117,8 @@ pub struct Links {
     pub neighbours: Arc<Neighbours>,
     /// Subscribers that are gone.
     pub end: SessionEnd,
+    /// Where sites have addresses of their own in place of a pool.
+    pub sites: Option<PublicAddresses>,
 }
 
 /// Element: keeps sessions, and translates packets.
@@ -200,10 +204,9 @@ impl Conntrack {
     fn translate(&mut self, side: Side, mbufs: &mut [Mbuf], now: u64, fates: &mut [Fate]) {
         let mut tagged = ArrayVec::<Tagged, BURST>::new();
         self.decide(side, mbufs, now, fates, &mut tagged);
-        for Tagged { number, forward, l3, next_hop } in tagged {
+        for Tagged { number, forward, l3, addresses } in tagged {
             let (Some(mbuf), Some(fate)) = (mbufs.get_mut(number), fates.get_mut(number)) else { continue };
-            let from = self.port(forward.to).mac;
-            if !link::rewrite(mbuf, l3.into(), forward.realm, (next_hop, from)) {
+            if !link::rewrite(mbuf, l3.into(), forward.realm, addresses) {
                 *fate = Fate::drop(NO_ROOM);
             }
         }
@@ -237,16 +240,17 @@ impl Conntrack {
                 self.process_pending(side, frame, hop, now);
             }
             *fate = match frame.verdict {
-                Verdict::Forward(forward) => match self.next_hop(forward, frame) {
-                    Some(next_hop) => {
+                Verdict::Forward(forward) => match (self.next_hop(forward, frame), self.source(forward)) {
+                    (_, Err(reason)) => Fate::drop(reason),
+                    (Some(next_hop), Ok(from)) => {
                         let (l3, realm) = (frame.headers.l3, forward.realm);
-                        let from = self.port(forward.to).mac;
                         if realm != 0 || !link::readdress(frame.bytes, l3.into(), (next_hop, from)) {
-                            let _there_is_room = tagged.try_push(Tagged { number, forward, l3, next_hop });
+                            let _there_is_room =
+                                tagged.try_push(Tagged { number, forward, l3, addresses: (next_hop, from) });
                         }
                         Fate::to(forward.to)
                     }
-                    None => Fate::drop(NO_NEXT_HOP),
+                    (None, _) => Fate::drop(NO_NEXT_HOP),
                 },
                 Verdict::Drop(reason) => Fate::drop(reason as usize),
                 Verdict::Held | Verdict::Pending => Fate::HELD,
@@ -287,6 +291,16 @@ impl Conntrack {
         }
     }
 
+    /// From which Ethernet address a packet leaves; an error is a reason to drop it.
+    #[inline]
+    fn source(&self, forward: Forward) -> Result<Mac, usize> {
+        let own = self.port(forward.to).mac;
+        match &self.links.sites {
+            Some(sites) if forward.to == Side::Outside => sites.mac(forward.hop, own),
+            _ => Ok(own),
+        }
+    }
+
     /// To whom a packet goes over the link.
     #[inline]
     fn next_hop(&self, forward: Forward, frame: &Frame<'_>) -> Option<Mac> {
@@ -309,7 +323,7 @@ impl Conntrack {
         let headers = Headers::default();
         let frame = Frame::parsed(mbuf.data_mut(), headers);
         let next_hop = self.next_hop(forward, &frame).ok_or(NO_NEXT_HOP)?;
-        let from = self.port(forward.to).mac;
+        let from = self.source(forward)?;
         if link::rewrite(mbuf, 0, forward.realm, (next_hop, from)) { Ok(()) } else { Err(NO_ROOM) }
     }
 
@@ -359,6 +373,9 @@ impl Conntrack {
     /// What is due: sessions that are over, by their time or with their subscriber.
     fn advance(&mut self, now: u64, cx: &mut Cx<'_>) {
         self.nat.advance(now, BUDGET);
+        if let Some(sites) = &mut self.links.sites {
+            sites.advance(&mut self.nat);
+        }
         // They were held, and are dropped without a packet at hand.
         let timeouts = self.nat.drops().of(Reason::FragmentTimeout);
         cx.count(Reason::FragmentTimeout as usize, timeouts - self.timeouts);

@@ -24,7 +24,9 @@ mod neighbours;
 mod options;
 mod owner;
 mod pcp;
+mod public;
 mod shared;
+pub mod sites;
 #[cfg(test)]
 mod testing;
 mod validity;
@@ -40,4 +42,5 @@ pub const KINDS: &[KindEntry] = &[
     kind::<nat::Options>(),
     kind::<options::Options>(),
     kind::<host::Options>(),
+    kind::<sites::Options>(),
 ];

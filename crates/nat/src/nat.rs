@@ -5,7 +5,7 @@ use crate::bind::Bind;
 use crate::leases::{LeaseFile, Leases};
 use crate::neighbours::{Neighbours, is_of_one};
 use crate::owner::Owner;
-use crate::shared::{Ended, Shared, TableEnd};
+use crate::shared::{Ended, Shared, Subscriber, SubscriberTeller, TableEnd};
 use ::element::kind::{Build, ElementKind, MakeAffinity};
 use cgnat::config::{Prefix, SECOND};
 use cgnat::key::{self, Key};
@@ -88,6 +88,7 @@ impl ElementKind for Options {
         let shared = Shared::of(cx)?;
         let (seed, neighbours, end) = (shared.seed, shared.neighbours(replica), shared.table_end(replica));
         let ownership = Arc::clone(&shared.ownership);
+        let sites = shared.subscriber_teller();
         let Some(end) = end else {
             return Err(cx.fault("subscribers", "a graph can have one NAT, and this is another"));
         };
@@ -111,6 +112,7 @@ impl ElementKind for Options {
             ownership,
             neighbours,
             end,
+            sites,
             advanced: 0,
         };
         Ok(Box::new(nat))
@@ -131,6 +133,8 @@ struct Nat {
     ownership: Arc<OnceLock<(u16, Ownership)>>,
     neighbours: Arc<Neighbours>,
     end: TableEnd,
+    /// Public addresses go by who is there.
+    sites: SubscriberTeller,
     advanced: u64,
 }
 
@@ -199,7 +203,18 @@ impl Nat {
     }
 
     fn bind(&mut self, inside: u32, realm: Realm, mac: Mac, given: bool, now: u64) -> Option<Hop> {
+        // What is sent to a group everybody would read: that is nobody's address, whoever says so.
+        if !is_of_one(mac) {
+            return None;
+        }
+        let is_new = self.table.find(inside, realm).is_none();
+        if is_new && !self.sites.is_ready() {
+            return None;
+        }
         let hop = self.table.bind(inside, realm, mac, given, now)?;
+        if is_new {
+            self.sites.tell(Subscriber { inside, realm, there: true });
+        }
         self.neighbours.set(hop, mac);
         Some(hop)
     }
@@ -213,7 +228,17 @@ impl Nat {
             if owner.is_some_and(|owner| owner != self.replica) {
                 continue;
             }
+            if !self.sites.is_ready() {
+                self.told = Some(told);
+                return;
+            }
             match told.mac {
+                Some(mac) if !is_of_one(mac) => {
+                    tracing::warn!(
+                        "the lease of {} is for no host's MAC address: it is not bound",
+                        told.inside
+                    );
+                }
                 Some(mac) if self.bind(inside, realm, mac, true, now).is_none() => {
                     tracing::warn!("there is no room for {}, which has a lease", told.inside);
                 }
@@ -230,11 +255,15 @@ impl Nat {
     /// has too much to end already, and will be told later.
     fn end(&mut self, inside: u32, realm: Realm) -> bool {
         let Some(hop) = self.table.find(inside, realm).map(|binding| binding.hop()) else { return false };
+        if !self.sites.is_ready() {
+            return false;
+        }
         match self.end.ended.try_send(Ended { inside, realm, hop }) {
             Err(TrySendError::Full(_)) => return false,
             Err(TrySendError::Disconnected(_)) => self.table.release_hop(hop),
             Ok(()) => {}
         }
+        self.sites.tell(Subscriber { inside, realm, there: false });
         self.neighbours.clear(hop);
         self.table.unbind(inside, realm).is_some()
     }

@@ -7,7 +7,9 @@ use crate::log::{Log, LogOptions};
 use crate::nat::most_subscribers;
 use crate::owner::Owner;
 use crate::pcp::{Answers, PcpOptions};
+use crate::public::PublicAddresses;
 use crate::shared::Shared;
+use crate::sites::SiteOptions;
 use ::element::interface_addr::InterfaceAddrs;
 use ::element::kind::{Build, ElementKind, MakeAffinity};
 use cgnat::config::{Addresses, PoolAddress, StaticForward};
@@ -34,8 +36,12 @@ pub struct Options {
     pub inside: String,
     /// The port towards the rest of the world.
     pub outside: String,
-    /// Outside addresses, or prefixes of them.
+    /// Outside addresses, or prefixes of them. Either this or `sites`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pool: Vec<Address>,
+    /// In place of a pool: each site has an address of its own, that `nat-sites` gets by DHCP. One worker only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sites: Option<SiteOptions>,
     /// Who is a subscriber. Default: the private addresses of RFC 1918 and RFC 6598.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subscribers: Vec<Address>,
@@ -122,6 +128,7 @@ impl Options {
     fn config(&self) -> Config {
         let mut config = Config {
             pool: addresses::all(&self.pool).map(PoolAddress::whole).collect(),
+            sites: self.sites.as_ref().map(SiteOptions::config),
             sessions: self.sessions,
             subscribers: self.most_subscribers,
             ports_per_block: self.ports_per_block,
@@ -159,6 +166,9 @@ impl Options {
         if count > 1 && config.deterministic.is_some() {
             return Err(("deterministic".into(), "several workers cannot divide it".into()));
         }
+        if count > 1 && config.sites.is_some() {
+            return Err(("sites".into(), "several workers cannot divide them yet: use one".into()));
+        }
         let pools: Vec<Vec<PoolAddress>> =
             (0..count).map(|i| share(&config.pool, self.ports_per_block, i, count)).collect();
         let mut ownership = Ownership::new(&pools, seed);
@@ -186,6 +196,12 @@ impl ElementKind for Options {
 
     fn check(&self) -> Vec<Problem> {
         let mut problems = addresses::problems("pool", &self.pool);
+        let sites = self.sites.iter().flat_map(SiteOptions::check);
+        problems.extend(sites.map(|problem| problem.under("sites")));
+        if self.sites.is_some() && !self.pool.is_empty() {
+            let what = "there is a pool, and addresses of sites in place of it";
+            problems.push(Problem::new("sites", what, "Use one of both"));
+        }
         problems.extend(addresses::not_ipv4("exempt", &self.exempt));
         if self.deterministic.is_some_and(|own| addresses::prefix(&own).is_none()) {
             problems.push(Problem::new("deterministic", "it is no IPv4 prefix", "Use one like 10.0.0.0/22"));
@@ -232,8 +248,13 @@ impl ElementKind for Options {
             return Err(cx.fault("inside", "a graph can have one NAT, and this is another"));
         };
         let neighbours = shared.neighbours(replica);
-        let links = Links { gateway: Arc::clone(&shared.gateway), neighbours, end };
+        let agree = self.sites.is_none_or(|sites| shared.agree(sites.config()));
+        let told = self.sites.and_then(|sites| Some(PublicAddresses::new(sites.most, shared.publics()?)));
+        let links = Links { gateway: Arc::clone(&shared.gateway), neighbours, end, sites: told };
         let seed = shared.seed;
+        if !agree {
+            return Err(cx.fault("sites", "nat-sites has it otherwise"));
+        }
         let (mut config, ownership) =
             self.config_of(replica, replicas, seed).map_err(|(key, why)| cx.fault(&key, &why))?;
         config.addresses = Addresses { inside: ipv4(&sides[0].1), outside: ipv4(&sides[1].1) };

@@ -1,16 +1,20 @@
 //! What the elements of one NAT have in common. It is made with the first of them, and found by the others.
 
 use crate::neighbours::{Neighbour, Neighbours};
+use crate::sites::leasing::Public;
 use ::element::kind::Build;
-use cgnat::{Hop, Ownership, Realm};
+use cgnat::{Hop, Ownership, Realm, SiteConfig};
 use profile::Error;
 use rand::TryRngCore;
 use rand::rngs::OsRng;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
 
 /// Endings under way between two elements.
 const ENDINGS: usize = 1_024;
+/// Subscribers that come and go under way to the element that has public addresses.
+const SUBSCRIBERS: usize = 4_096;
 
 /// A subscriber whose binding is over: its sessions are to end, and then nothing goes by its next hop any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +25,65 @@ pub struct Ended {
     pub realm: Realm,
     /// The next hop towards it.
     pub hop: Hop,
+}
+
+/// A subscriber that came, or went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subscriber {
+    /// Its private address.
+    pub inside: u32,
+    /// Its tags.
+    pub realm: Realm,
+    /// Whether it came.
+    pub there: bool,
+}
+
+/// Tells the element that has public addresses of subscribers, if there is such an element.
+#[derive(Debug)]
+pub struct SubscriberTeller {
+    wanted: Arc<AtomicBool>,
+    tell: SyncSender<Subscriber>,
+    /// What was to be told and is not yet.
+    untold: Option<Subscriber>,
+}
+
+impl SubscriberTeller {
+    /// Whether there is room for one more. Asked before anything is told.
+    pub fn is_ready(&mut self) -> bool {
+        if let Some(subscriber) = self.untold.take()
+            && let Err(TrySendError::Full(subscriber)) = self.tell.try_send(subscriber)
+        {
+            self.untold = Some(subscriber);
+        }
+        self.untold.is_none()
+    }
+
+    /// Tell of one.
+    pub fn tell(&mut self, subscriber: Subscriber) {
+        if self.wanted.load(Ordering::Relaxed) {
+            self.untold = Some(subscriber);
+            let _later_if_not_now = self.is_ready();
+        }
+    }
+}
+
+/// What the element that has public addresses shares with the others.
+#[derive(Debug)]
+struct SiteChannels {
+    wanted: Arc<AtomicBool>,
+    subscribers: (SyncSender<Subscriber>, Option<Receiver<Subscriber>>),
+    publics: (Option<SyncSender<Public>>, Option<Receiver<Public>>),
+}
+
+impl SiteChannels {
+    fn new() -> Self {
+        let ((tell, told), (assign, assigned)) = (sync_channel(SUBSCRIBERS), sync_channel(ENDINGS));
+        Self {
+            wanted: Arc::default(),
+            subscribers: (tell, Some(told)),
+            publics: (Some(assign), Some(assigned)),
+        }
+    }
 }
 
 /// What the NAT table of a worker and its sessions tell each other.
@@ -73,6 +136,9 @@ pub struct Shared {
     pairs: Vec<Pair>,
     /// The element that keeps sessions.
     conntrack: Option<String>,
+    /// Sites, as the first of the elements that know of them says.
+    sites: Option<SiteConfig>,
+    site_channels: SiteChannels,
 }
 
 impl Shared {
@@ -88,6 +154,8 @@ impl Shared {
                 gateway: Arc::default(),
                 pairs: Vec::new(),
                 conntrack: None,
+                sites: None,
+                site_channels: SiteChannels::new(),
             };
             cx.extensions.insert(shared);
         }
@@ -117,6 +185,29 @@ impl Shared {
     pub fn session_end(&mut self, replica: usize) -> Option<SessionEnd> {
         let pair = self.pair(replica);
         Some(SessionEnd { ended: pair.ended.1.take()?, released: pair.released.0.take()? })
+    }
+
+    /// Whether this is what was said of sites before, if anything was.
+    pub fn agree(&mut self, sites: SiteConfig) -> bool {
+        *self.sites.get_or_insert(sites) == sites
+    }
+
+    /// For whoever knows of subscribers.
+    pub fn subscriber_teller(&self) -> SubscriberTeller {
+        let SiteChannels { wanted, subscribers, .. } = &self.site_channels;
+        SubscriberTeller { wanted: Arc::clone(wanted), tell: subscribers.0.clone(), untold: None }
+    }
+
+    /// For the element that has public addresses, once: subscribers, and where to tell of addresses.
+    pub fn site_end(&mut self) -> Option<(Receiver<Subscriber>, SyncSender<Public>)> {
+        let channels = &mut self.site_channels;
+        channels.wanted.store(true, Ordering::Relaxed);
+        Some((channels.subscribers.1.take()?, channels.publics.0.take()?))
+    }
+
+    /// For the sessions, once: where they are told of addresses.
+    pub fn publics(&mut self) -> Option<Receiver<Public>> {
+        self.site_channels.publics.1.take()
     }
 
     /// Whether `name` is the element that keeps sessions: the first that asks is.

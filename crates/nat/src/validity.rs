@@ -13,6 +13,7 @@ use std::net::{IpAddr, Ipv4Addr};
 const KIND: &str = "validity";
 const OUTPUTS: [&str; 2] = ["out", "local"];
 const LOCAL: usize = 1;
+const DHCP_CLIENT: u16 = 68;
 
 /// Finds the headers of packets that come in by a port and verifies their checksums; what is broken is dropped by its fault.
 /// IPv4 for others goes on. What is no IPv4, is for a group, or goes to an address of the port itself leaves by `local`.
@@ -28,6 +29,9 @@ pub struct Options {
     /// where the `conntrack` behind it has `pcp`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pcp: bool,
+    /// Answers of DHCP servers, UDP to port 68, leave by `local` whatever address they go to. Default false.
+    #[serde(default)]
+    pub dhcp: bool,
 }
 
 fn yes() -> bool {
@@ -56,7 +60,7 @@ impl ElementKind for Options {
             IpAddr::V4(ip) => Some(ip),
             IpAddr::V6(_) => None,
         });
-        Ok(Box::new(Validity { parser, own: own.collect(), pcp: self.pcp }))
+        Ok(Box::new(Validity { parser, own: own.collect(), pcp: self.pcp, dhcp: self.dhcp }))
     }
 }
 
@@ -75,6 +79,7 @@ struct Validity {
     /// The port's own addresses.
     own: Vec<Ipv4Addr>,
     pcp: bool,
+    dhcp: bool,
 }
 
 impl Validity {
@@ -94,20 +99,23 @@ impl Validity {
             return true;
         }
         let Some((_, to)) = ipv4::addresses(frame, meta.l3.into()) else { return true };
+        if self.dhcp && is_to(frame, meta, DHCP_CLIENT) {
+            return true;
+        }
         // Groups, what is reserved, and the broadcast: from 224.0.0.0 on.
         let is_of_many = to.octets()[0] >= 224;
         (is_of_many && (to.is_multicast() || to.is_broadcast()))
-            || (self.own.contains(&to) && !(self.pcp && is_pcp(frame, meta)))
+            || (self.own.contains(&to) && !(self.pcp && is_to(frame, meta, pcp::SERVER_PORT)))
     }
 }
 
-/// Whether a packet to the box is a request to its PCP server.
-fn is_pcp(frame: &[u8], meta: &Meta) -> bool {
+/// Whether a packet is a datagram to a port.
+fn is_to(frame: &[u8], meta: &Meta, port: u16) -> bool {
     let to = usize::from(meta.l4) + 2;
     meta.protocol == protocol::UDP
         && meta.flags.has(MetaFlags::L4)
         && !meta.flags.has(MetaFlags::FRAGMENT)
-        && frame.get(to..to + 2) == Some(&pcp::SERVER_PORT.to_be_bytes())
+        && frame.get(to..to + 2) == Some(&port.to_be_bytes())
 }
 
 impl Element for Validity {

@@ -19,6 +19,7 @@ VERBS = {
     "metrics": "nat_metrics:metrics",
     "trace": "nat_trace:trace",
     "doctor": "nat_doctor:doctor",
+    "sites": "nat_sites:sites",
 }
 
 app = typer.Typer(

@@ -32,6 +32,7 @@ EXAMPLE: dict[str, Any] = {
     "huge_pages": True,
 }
 UNUSED: dict[str, Any] = {
+    "sites": {"most": 1024, "by": "vlan", "known": "/var/lib/netdyno/sites.json"},
     "vlan": 100,
     "mac": "02:00:00:00:00:01",
     "queues": 4,

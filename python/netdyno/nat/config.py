@@ -50,6 +50,8 @@ class Nat:
     gateway: IPv4Address
     subscribers: tuple[str, ...] | None
     pool: tuple[str, ...]
+    sites: Mapping[str, Any] | None = None
+    """In place of a pool: what was said of sites."""
     ports_per_block: int | None = None
     blocks_per_subscriber: int | None = None
     sessions: int | None = None
@@ -72,7 +74,9 @@ class Nat:
 
     @property
     def addresses(self) -> int:
-        """How many the pool has."""
+        """How many the pool has, or the sites may have."""
+        if self.sites is not None:
+            return int(self.sites["most"])
         return sum(IPv4Network(text).num_addresses for text in self.pool)
 
 
@@ -109,7 +113,8 @@ def _plain(file: File) -> Nat:
         outside=_side(file.outside),
         gateway=IPv4Address(file.outside.gateway),
         subscribers=None if file.subscribers is None else tuple(file.subscribers),
-        pool=tuple(file.pool),
+        pool=tuple(file.pool or ()),
+        sites=None if file.sites is None else file.sites.model_dump(exclude_none=True),
         ports_per_block=file.ports.per_block,
         blocks_per_subscriber=file.ports.blocks_per_subscriber,
         sessions=file.limits.sessions,

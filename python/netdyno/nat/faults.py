@@ -22,7 +22,7 @@ def faults(file: File) -> Iterator[Error]:
     """What is wrong with a configuration whose keys are good one by one."""
     yield from _sides(file)
     yield from _hosts(file)
-    yield from _pool(file)
+    yield from _addresses(file)
     yield from _lifetimes(file)
     yield from _stages(file)
 
@@ -77,7 +77,34 @@ def _ports(file: File) -> tuple[tuple[str, Port], ...]:
     return ("inside", file.inside), ("outside", file.outside)
 
 
-def _pool(file: File) -> Iterator[Error]:
+def _addresses(file: File) -> Iterator[Error]:
+    """A pool, or sites; one of both."""
+    if file.pool is not None:
+        yield from _pool(file, file.pool)
+    if file.sites is None:
+        if file.pool is None:
+            what = "there is no pool, and there are no sites: nobody has an outside address"
+            yield Error("ND-104-07", what, at="pool", fix="Add a pool, or sites with addresses by DHCP")
+        return
+    if file.pool is not None:
+        what = "there is a pool, and sites with addresses by DHCP in its place"
+        yield Error("ND-104-07", what, at="sites", fix="Use one of both")
+    if file.sites.by == "prefix" and file.sites.prefix is None:
+        what = "sites are prefixes, and their length is not said"
+        yield Error("ND-104-07", what, at="sites.prefix", fix="Add a length like prefix: 29")
+    if file.sites.by != "prefix" and file.sites.prefix is not None:
+        what = "there is a prefix length, and sites are no prefixes"
+        yield Error("ND-104-07", what, at="sites.prefix", fix="Leave it out, or use by: prefix")
+    if file.workers > 1:
+        what = f"sites are for 1 worker, and there are {file.workers}"
+        yield Error("ND-104-07", what, at="workers", fix="Use workers: 1, or a pool")
+    for key in ("forwards", "deterministic"):
+        if getattr(file, key):
+            what = f"{key} needs addresses that stay, and those of sites come by DHCP"
+            yield Error("ND-104-07", what, at=key, fix="Leave it out, or use a pool")
+
+
+def _pool(file: File, addresses: list[str]) -> Iterator[Error]:
     inside, outside = IPv4Interface(file.inside.ip), IPv4Interface(file.outside.ip)
     own = {
         inside.ip: "inside.ip",
@@ -85,7 +112,7 @@ def _pool(file: File) -> Iterator[Error]:
         IPv4Address(file.outside.gateway): "outside.gateway",
     }
     subscribers = [(text, IPv4Network(text)) for text in file.subscribers or SUBSCRIBERS]
-    pool = [IPv4Network(text) for text in file.pool]
+    pool = [IPv4Network(text) for text in addresses]
     if (size := sum(one.num_addresses for one in pool)) > POOL:
         what = f"{size:,} addresses are more than a pool can have"
         yield Error("ND-104-05", what, at="pool", fix=f"Use at most {POOL:,}")
@@ -94,7 +121,7 @@ def _pool(file: File) -> Iterator[Error]:
         if first <= last:
             what = f"{pool[i]} and {pool[j]} overlap"
             yield Error("ND-104-07", what, at=f"pool[{max(i, j)}]", fix="Name each address once")
-    for i, (text, prefix) in enumerate(zip(file.pool, pool, strict=True)):
+    for i, (text, prefix) in enumerate(zip(addresses, pool, strict=True)):
         at = f"pool[{i}]"
         if prefix.is_multicast or prefix.is_loopback or prefix.is_reserved or not int(prefix.network_address):
             what = f"{text} is no address that a host can have"

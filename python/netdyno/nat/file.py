@@ -189,6 +189,28 @@ class Outside(Port):
     _gateway = field_validator("gateway")(_address)
 
 
+class Sites(Config):
+    """Sites of subscribers, each with a public address of its own by DHCP, at a virtual MAC address."""
+
+    most: Annotated[Whole, Field(ge=1, le=65_534)]
+    """Sites that may have an address at a time, 1 to 65,534."""
+    by: Literal["vlan", "subscriber", "prefix"]
+    """What a site is: `vlan`, all with the same VLAN tags; `subscriber`, each by itself; `prefix`, all of a
+    prefix with the same tags."""
+    prefix: Annotated[Whole, Field(ge=1, le=32)] | None = None
+    """The length of these prefixes, with `by: prefix`."""
+    macs: str | None = Field(default=None, pattern=r"^[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}$")
+    """The virtual MAC address of the first site; each further one has the next. No other NAT of the outside
+    segment may have these. Default 02:4e:44:00:00:00."""
+    known: str | None = Field(default=None, pattern="^/")
+    """A file, from the root on, in which addresses are kept: after a restart each site asks for its own.
+    Default: none."""
+    release_after: str | None = None
+    """An address is given back so long after the site's last subscriber is gone. Default 5min."""
+    least_lease: str | None = None
+    """Leases that are shorter are refused. Default 60s."""
+
+
 class PortBlocks(Config):
     """How ports are given to subscribers: in blocks."""
 
@@ -335,9 +357,12 @@ class File(Config):
     subscribers: list[str] | None = Field(default=None, min_length=1, max_length=1024)
     """Who is a subscriber: prefixes. Whoever else sends from the inside is not translated. Default: the
     addresses of RFC 1918 and RFC 6598."""
-    pool: list[str] = Field(min_length=1, max_length=65_536)
+    pool: list[str] | None = Field(default=None, min_length=1, max_length=65_536)
     """Outside addresses that subscribers share, or prefixes of them; at most 65,536 addresses. The outside
-    port answers ARP for them."""
+    port answers ARP for them. Either this or `sites`."""
+    sites: Sites | None = None
+    """In place of a pool: each site of subscribers has a public address of its own by DHCP, at a virtual MAC
+    address. With one worker only."""
     ports: PortBlocks = Field(default_factory=PortBlocks)
     """How ports are given to subscribers."""
     limits: Limits = Field(default_factory=Limits)

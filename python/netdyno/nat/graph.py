@@ -24,6 +24,13 @@ EDGES = (
     "in-validity.local -> in-host -> inside.tx",
     "out-validity.local -> out-host -> outside.tx",
 )
+BY_DHCP = (
+    *EDGES[:-1],
+    "out-validity.local -> sites",
+    "sites.out -> out-host -> outside.tx",
+    "sites.tx -> outside.tx",
+)
+"""The same where sites have public addresses by DHCP."""
 VALIDITY = {"inside": "in-validity", "outside": "out-validity"}
 """What looks at the packets of each port first."""
 ELEMENTS = {
@@ -75,7 +82,7 @@ def _to_completion(nat: Nat, order: Sequence[int], there: Topology) -> Layout:
     for name in REPLICATED:
         for i in range(count):
             parts[i].append(_one(name, i, count))
-    parts[0] += ["in-host", "out-host", *_kernels(nat)]
+    parts[0] += [*_own(nat), *_kernels(nat)]
     for port, side in (("inside", nat.inside), ("outside", nat.outside)):
         number = queues(nat, side)
         for i in range(number):
@@ -119,7 +126,13 @@ def _by_stage(nat: Nat, places: Mapping[str, tuple[cores.Place, ...]], there: To
 
 
 def _stage(nat: Nat, stage: str) -> list[str]:
-    return [*(_kernels(nat) if stage == "tx" else ()), *ELEMENTS[stage]]
+    elements = list(ELEMENTS[stage])
+    return [*_kernels(nat), *_own(nat), *elements[2:]] if stage == "tx" else elements
+
+
+def _own(nat: Nat) -> list[str]:
+    """What answers for the box itself."""
+    return ["in-host", *(["sites"] if nat.sites is not None else []), "out-host"]
 
 
 def _kernels(nat: Nat) -> list[str]:
@@ -163,7 +176,7 @@ def queues(nat: Nat, side: Side) -> int:
 def document(nat: Nat, where: Layout) -> dict[str, Any]:
     """The graph, as `netdyno graph run` takes it. What the configuration leaves out it leaves out, too."""
     ports = {"inside": _port(nat, nat.inside), "outside": _port(nat, nat.outside)}
-    elements, edges = _elements(nat), list(EDGES)
+    elements, edges = _elements(nat), list(EDGES if nat.sites is None else BY_DHCP)
     for kernel in _to_kernels(nat):
         ports |= kernel.ports
         elements |= kernel.elements
@@ -186,7 +199,9 @@ def _port(nat: Nat, side: Side) -> dict[str, Any]:
 
 
 def _elements(nat: Nat) -> dict[str, Any]:
-    conntrack = {"kind": "conntrack", "inside": "inside", "outside": "outside", "pool": list(nat.pool)}
+    addresses = {"pool": list(nat.pool)} if nat.sites is None else {"sites": _site(nat.sites)}
+    conntrack: dict[str, Any] = {"kind": "conntrack", "inside": "inside", "outside": "outside"}
+    conntrack |= addresses
     conntrack |= _subscribers(nat) | _given(
         sessions=nat.sessions,
         ports_per_block=nat.ports_per_block,
@@ -196,20 +211,34 @@ def _elements(nat: Nat) -> dict[str, Any]:
     conntrack |= nat.conntrack
     # what keeps sessions answers for mappings, so that requests go there
     pcp = {"pcp": True} if "pcp" in nat.conntrack else {}
+    out_validity: dict[str, Any] = {"kind": "validity", "port": "outside", "verify": True}
+    out_host: dict[str, Any] = {"kind": "nat-host", "port": "outside", "gateway": str(nat.gateway)}
+    sites: dict[str, Any] = {}
+    if nat.sites is None:
+        out_host["answers_for"] = list(nat.pool)
+    else:
+        # its answers may come to addresses that no session has yet
+        out_validity["dhcp"] = True
+        own = {key: said for key, said in nat.sites.items() if key not in _SITE}
+        inside = _given(subscribers=_subscribers(nat).get("subscribers"))
+        sites["sites"] = {"kind": "nat-sites", "port": "outside", "sites": _site(nat.sites)} | own | inside
     return {
         "in-validity": {"kind": "validity", "port": "inside", "verify": True} | pcp,
-        "out-validity": {"kind": "validity", "port": "outside", "verify": True},
+        "out-validity": out_validity,
         "nat": {"kind": "nat"} | _subscribers(nat) | _given(leases=nat.leases),
         "conntrack": conntrack,
         "in-host": {"kind": "nat-host", "port": "inside"} | _given(host=nat.inside.kernel and True),
-        "out-host": {
-            "kind": "nat-host",
-            "port": "outside",
-            "answers_for": list(nat.pool),
-            "gateway": str(nat.gateway),
-        }
-        | _given(host=nat.outside.kernel and True),
+        **sites,
+        "out-host": out_host | _given(host=nat.outside.kernel and True),
     }
+
+
+_SITE = ("most", "by", "prefix")
+"""What both the sessions and the DHCP clients know of sites."""
+
+
+def _site(sites: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: said for key, said in sites.items() if key in _SITE}
 
 
 def _subscribers(nat: Nat) -> dict[str, Any]:
@@ -248,8 +277,10 @@ _OPTIONS = {
     "blocks_per_subscriber": "ports.blocks_per_subscriber",
     "udp_filtering": "filtering.udp",
     "tcp_filtering": "filtering.tcp",
+    **{key: f"sites.{key}" for key in ("macs", "known", "release_after", "least_lease")},
     **{
-        key: key for key in ("mss", "timeouts", "forwards", "exempt", "deterministic", "log", "leases", "pcp")
+        key: key
+        for key in ("sites", "mss", "timeouts", "forwards", "exempt", "deterministic", "log", "leases", "pcp")
     },
     "inside": "inside",
     "outside": "outside",

@@ -64,6 +64,10 @@ KINDS = {
         "not_for_us": "for the box or everybody, and nothing that it answers",
         "segmented": "it is longer than a buffer",
     },
+    "nat-sites": {
+        "dhcp_ignored": "a DHCP message that nothing is done about: forged, late, or not acceptable",
+        "address_conflict": "an ARP message of a host that says to have a site's address",
+    },
     "police": {"policed": "beyond the rate to the host's kernel, or from it: see `host.rate`"},
     "vlan": {
         "untagged": "it has fewer tags than the box's VLAN",

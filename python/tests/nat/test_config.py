@@ -43,6 +43,7 @@ def test_all_that_it_can_say() -> None:
     assert tagged.outside.settings["vlan"] == [200, 100]
 
 
+SITES: dict[str, Any] = {"most": 4, "by": "vlan"}
 FORWARD = {"protocol": "tcp", "outside": "203.0.113.16:443", "inside": "10.0.0.7:8443"}
 
 
@@ -75,6 +76,22 @@ FORWARD = {"protocol": "tcp", "outside": "203.0.113.16:443", "inside": "10.0.0.7
         ({"pool": ["2001:db8::/64"]}, "pool", "NAT64 is not there"),
         ({"pool": ["11.0.0.0/15"]}, "pool", "131,072 addresses are more"),
         ({"pool": ["224.0.1.0/28"]}, "pool[0]", "no address that a host can have"),
+        # a pool, or sites
+        ({"pool": None}, "pool", "there are no sites"),
+        ({"sites": SITES}, "sites", "Use one of both"),
+        ({"pool": None, "sites": {"most": 4}}, "sites.by", "is missing"),
+        ({"pool": None, "sites": SITES | {"most": 0}}, "sites.most", "greater than or equal to 1"),
+        ({"pool": None, "sites": SITES | {"most": 65_535}}, "sites.most", "less than or equal to 65534"),
+        ({"pool": None, "sites": SITES | {"by": "prefix"}}, "sites.prefix", "length is not said"),
+        ({"pool": None, "sites": SITES | {"prefix": 28}}, "sites.prefix", "sites are no prefixes"),
+        ({"pool": None, "sites": SITES | {"known": "x.json"}}, "sites.known", "pattern"),
+        ({"pool": None, "sites": SITES, "workers": 2}, "workers", "sites are for 1 worker"),
+        ({"pool": None, "sites": SITES, "forwards": [FORWARD]}, "forwards", "addresses that stay"),
+        (
+            {"pool": None, "sites": SITES, "deterministic": "10.0.0.0/24"},
+            "deterministic",
+            "addresses that stay",
+        ),
         # numbers, each at the first value that does not pass
         ({"ports": {"per_block": 500}}, "ports.per_block", "no power of two"),
         ({"ports": {"per_block": 32}}, "ports.per_block", "greater than or equal to 64"),
@@ -150,6 +167,8 @@ def test_what_is_wrong_has_a_place_and_words(changes: dict[str, Any], at: str, t
         {"name": "x" * 32},
         {"pool": ["11.0.0.0/16"]},
         {"pool": ["203.0.113.16", "203.0.113.17"]},
+        {"pool": None, "sites": SITES | {"most": 65_534}},
+        {"pool": None, "sites": {"most": 1, "by": "prefix", "prefix": 32}},
         {"memory": "1_024 MiB"},
         {"inside__device": "null", "outside__device": "null"},
         {"pcp": {"mappings_per_subscriber": 4096, "lifetime": {"most": "124min"}}},
@@ -234,3 +253,9 @@ def test_what_else_is_said_of_sessions_reaches_them() -> None:
     made = nat(**said, filtering={"tcp": "endpoint_independent"}, leases=leases)
     assert made.conntrack == said | {"tcp_filtering": "endpoint_independent"}
     assert made.leases == leases
+
+
+def test_sites_are_as_many_addresses() -> None:
+    made = nat(pool=None, sites=SITES | {"least_lease": "10s"})
+    assert (made.pool, made.sites) == ((), SITES | {"least_lease": "10s"})
+    assert (made.addresses, sizing(made).guaranteed) == (4, 4 * 31)

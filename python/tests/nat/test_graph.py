@@ -118,6 +118,29 @@ def test_requests_for_mappings_go_to_what_keeps_sessions() -> None:
     assert not any("pcp" in one for one in made(there)["elements"].values())
 
 
+def test_sites_have_their_dhcp_clients_before_the_box_itself() -> None:
+    own = {"macs": "02:00:5e:00:00:00", "known": "/var/lib/netdyno/sites.json"}
+    sites = {"most": 4, "by": "prefix", "prefix": 29}
+    found = made(machine(1, 2), pool=None, sites=sites | own, subscribers=["10.0.0.0/8"])
+    elements = found["elements"]
+    assert elements["sites"] == own | {
+        "kind": "nat-sites", "port": "outside", "sites": sites, "subscribers": ["10.0.0.0/8"],
+    }  # fmt: skip
+    assert elements["conntrack"]["sites"] == sites
+    assert "pool" not in elements["conntrack"]
+    assert elements["out-validity"]["dhcp"] is True
+    assert "answers_for" not in elements["out-host"]
+    assert found["edges"] == [
+        *EDGES[:-1],
+        "out-validity.local -> sites",
+        "sites.out -> out-host -> outside.tx",
+        "sites.tx -> outside.tx",
+    ]
+    for execution in ("run-to-completion", "pipeline", "core-set-1"):
+        parts = placement(machine(1, 4), pool=None, sites=sites, execution=execution)
+        assert sorted(name for part in parts.values() for name in part) == sorted([*ALL, "sites"])
+
+
 def test_workers_that_run_to_completion_have_their_queues_with_them() -> None:
     found = made(machine(1, 4), workers=2)
     assert found["replicas"] == {
@@ -222,6 +245,11 @@ def test_every_element_runs_somewhere_once(execution: str, there: Topology) -> N
         ("elements.conntrack.pool[3]", "pool[3]"),
         ("elements.out-host.answers_for[0]", "pool[0]"),
         ("elements.out-host.gateway", "outside.gateway"),
+        ("elements.conntrack.sites.most", "sites.most"),
+        ("elements.sites.sites.prefix", "sites.prefix"),
+        ("elements.sites.macs", "sites.macs"),
+        ("elements.sites.known", "sites.known"),
+        ("elements.sites.subscribers[0]", "subscribers[0]"),
         ("elements.nat.subscribers[1]", "subscribers[1]"),
         ("elements.nat.most_subscribers", "limits.subscribers"),
         ("elements.conntrack.sessions", "limits.sessions"),

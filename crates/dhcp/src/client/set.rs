@@ -124,9 +124,17 @@ impl Clients {
 
     /// Do what is due by now.
     pub fn advance(&mut self, now: u64) {
-        while let Some((_, mac)) = self.due.first().copied().filter(|(at, _)| *at <= now && *at < u64::MAX) {
+        while self.advance_some(now, usize::MAX) {}
+    }
+
+    /// Let at most `most` clients do what is due by now; whether there may be more.
+    pub fn advance_some(&mut self, now: u64, most: usize) -> bool {
+        for _ in 0..most {
+            let due = self.due.first().copied().filter(|(at, _)| *at <= now && *at < u64::MAX);
+            let Some((_, mac)) = due else { return false };
             self.with(mac, |client, shared| client.wake(now, shared));
         }
+        true
     }
 
     /// When [`advance`](Self::advance) is to be called next.

@@ -65,6 +65,7 @@ pub fn call(caller: &Caller, name: &str, params: Map<String, Value>) -> Answer {
         "nat.sessions" => nat::sessions(caller, take(params)?),
         "nat.subscribers" => nat::subscribers(caller, take(params)?),
         "nat.pools" => nat::pools(caller, take(params)?),
+        "nat.sites" => nat::sites(caller, take(params)?),
         "nat.status" => nat::status(caller, take(params)?),
         "log.tail" => log::tail(caller, take(params)?),
         _ => Err(Error::method(name)),

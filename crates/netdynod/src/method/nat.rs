@@ -9,6 +9,7 @@ use engine::{ControlError, Request, View};
 use nat::control::{
     KIND, PoolPage, PoolView, SessionFilter, SessionPage, Status, StatusView, SubscriberPage,
 };
+use nat::sites::view::{self, SitePage};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::fmt;
@@ -64,12 +65,17 @@ struct Trackers {
 
 impl Trackers {
     fn of(caller: &Caller, graph: &str) -> Result<Self, Error> {
+        let fix = "Name the graph of a NAT; graph.list says which there are";
+        Self::of_kind(caller, graph, KIND, fix)
+    }
+
+    /// Elements of another kind, which are asked as trackers are.
+    fn of_kind(caller: &Caller, graph: &str, kind: &str, fix: &str) -> Result<Self, Error> {
         let view = caller.core.graphs.view(graph)?;
-        let trackers = view.elements().into_iter().filter(|element| element.kind == KIND);
+        let trackers = view.elements().into_iter().filter(|element| element.kind == kind);
         let names: Vec<String> = trackers.map(|element| element.name).collect();
         if names.is_empty() {
-            let what = format!("the graph {graph:?} has no element of the kind {KIND}");
-            let fix = "Name the graph of a NAT; graph.list says which there are";
+            let what = format!("the graph {graph:?} has no element of the kind {kind}");
             return Err(Error::new(NOTHING_THERE, "ND-104-11", "graph", what, fix));
         }
         Ok(Self { view, names })
@@ -246,6 +252,18 @@ pub fn pools(caller: &Caller, params: Pools) -> Answer {
     };
     let (pools, next) = trackers.page(caller, (params.cursor.as_deref(), params.limit), ask)?;
     Ok(json!({"pools": pools, "next": next}))
+}
+
+/// A page of the sites that have a public address of their own.
+pub fn sites(caller: &Caller, params: Pools) -> Answer {
+    let fix = "Name the graph of a NAT whose configuration has `sites` in place of a pool";
+    let there = Trackers::of_kind(caller, &params.graph, nat::sites::KIND, fix)?;
+    let ask = |name: &str, from, limit| {
+        let SitePage { sites, next } = there.ask(name, view::Sites { from, limit })?;
+        Ok((sites, next))
+    };
+    let (sites, next) = there.page(caller, (params.cursor.as_deref(), params.limit), ask)?;
+    Ok(json!({"sites": sites, "next": next}))
 }
 
 /// Which graph.

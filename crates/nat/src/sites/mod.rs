@@ -1,0 +1,252 @@
+//! Public addresses by DHCP as an element: a client for each subscriber site, at a virtual MAC address of its own.
+//!
+//! ```text
+//!  nat ──(subscribers come and go)──▶ nat-sites ──(a site has an address, or none)──▶ conntrack
+//!                 validity.local ──▶ nat-sites ──▶ nat-host
+//!                                        └─ tx ──▶ the outside port
+//! ```
+
+mod known;
+pub mod leasing;
+pub mod options;
+#[cfg(test)]
+mod stand_in;
+pub mod view;
+
+pub use options::{Options, SiteOptions};
+
+use self::known::Keeper;
+use self::leasing::{Leasing, Public, Settings};
+use crate::addresses;
+use crate::shared::{Shared, Subscriber};
+use ::element::interface_addr::InterfaceAddr;
+use ::element::kind::{Build, ElementKind};
+use cgnat::config::{Config, Prefix};
+use dhcp::client::Verdict;
+use dpdk::{Batch, Mbuf, Mempool};
+use engine::{About, Cx, Element, Mail};
+use packet::arp::{Arp, FRAME};
+use packet::ethernet::Tags;
+use profile::Error;
+use protocol::problem::Problem;
+use rand::TryRngCore;
+use rand::rngs::OsRng;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+
+/// The kind of the element.
+pub const KIND: &str = "nat-sites";
+const OUTPUTS: [&str; 2] = ["out", "tx"];
+const TX: usize = 1;
+const DROPS: [&str; 2] = ["dhcp_ignored", "address_conflict"];
+const DHCP_IGNORED: usize = 0;
+const ADDRESS_CONFLICT: usize = 1;
+
+/// Time between two turns, ns.
+const TURN: u64 = 1_000_000;
+/// What is done in one of them: subscribers that came or went, clients that wake, frames that are sent.
+const SUBSCRIBERS: usize = 256;
+const CLIENTS: usize = 32;
+const FRAMES: usize = 32;
+/// Time between two writings of what is known, ns.
+const KEEP: u64 = 1_000_000_000;
+
+impl ElementKind for Options {
+    const KIND: &'static str = KIND;
+    const DROPS: &'static [&'static str] = &DROPS;
+    const REPLICABLE: bool = false;
+    const EXAMPLE: &'static str = r#"{"port": "b", "sites": {"most": 1024, "by": "vlan"}}"#;
+
+    fn check(&self) -> Vec<Problem> {
+        self.problems()
+    }
+
+    fn outputs(&self) -> Vec<String> {
+        OUTPUTS.map(str::to_owned).to_vec()
+    }
+
+    fn ports(&self) -> Vec<(&'static str, &str)> {
+        vec![("port", &self.port)]
+    }
+
+    fn build(&self, cx: &mut Build<'_>) -> Result<Box<dyn Element>, Error> {
+        let addrs = cx.port("port", &self.port)?.1.addrs.clone();
+        let macs = self.macs();
+        if macs.number(addrs.bare().mac).is_some() {
+            return Err(cx.fault("macs", "the MAC address of the port is one of them"));
+        }
+        let mut seed = [0; 8];
+        OsRng.try_fill_bytes(&mut seed).map_err(|why| cx.fault("port", &why.to_string()))?;
+        let shared = Shared::of(cx)?;
+        let (agree, end) = (shared.agree(self.sites.config()), shared.site_end());
+        if !agree {
+            return Err(cx.fault("sites", "conntrack has it otherwise"));
+        }
+        let Some((subscribers, publics)) = end else {
+            return Err(cx.fault("sites", "a graph can have one of it, and this is another"));
+        };
+        let inside = match addresses::prefixes(&self.subscribers) {
+            none if none.is_empty() => Config::default().inside,
+            some => some,
+        };
+        let own = addrs.own().iter().filter_map(|own| match own.ip {
+            IpAddr::V4(ip) => Some(Prefix::new(ip, 32)),
+            IpAddr::V6(_) => None,
+        });
+        let tags = addrs.bare().tags;
+        let mut leasing = Leasing::new(
+            Settings {
+                most: self.sites.most,
+                by: self.sites.config().by,
+                macs,
+                release_after: self.release_after.ns(),
+                least_lease: u32::try_from(self.least_lease.ns() / cgnat::config::SECOND).unwrap_or(u32::MAX),
+                tags,
+                never: inside.into_iter().chain(own).collect(),
+            },
+            u64::from_ne_bytes(seed),
+        );
+        let keeper = match &self.known {
+            None => None,
+            Some(file) => {
+                let fault =
+                    |cx: &Build<'_>, why: std::io::Error| cx.fault("known", &format!("{file}: {why}"));
+                let known = known::read(Path::new(file)).map_err(|why| fault(cx, why))?;
+                let taken = leasing.remember(&known);
+                if taken < known.len() {
+                    tracing::warn!("{file}: {} of {} sites are none now", known.len() - taken, known.len());
+                }
+                Some(Keeper::start(Path::new(file), known).map_err(|why| fault(cx, why))?)
+            }
+        };
+        let pool = cx.pool.clone();
+        Ok(Box::new(Sites { leasing, subscribers, publics, keeper, kept: 0, turned: 0, tags, pool }))
+    }
+}
+
+/// Element: has the DHCP clients of all sites.
+#[derive(Debug)]
+struct Sites {
+    leasing: Leasing,
+    /// From the NAT table.
+    subscribers: Receiver<Subscriber>,
+    /// To the sessions.
+    publics: SyncSender<Public>,
+    keeper: Option<Keeper>,
+    /// When what is known was looked at last, and when the last turn was.
+    kept: u64,
+    turned: u64,
+    /// Of the outside port.
+    tags: Tags,
+    /// For its frames.
+    pool: Mempool,
+}
+
+impl Sites {
+    /// Whether ARP asks for a site's address, and was answered in its place.
+    fn answer(&mut self, mbuf: &mut Mbuf, now: u64, cx: &mut Cx<'_>) -> Option<()> {
+        let arp = Arp::parse(mbuf.data())?;
+        if let Some(mac) = self.leasing.holder(arp.sender).filter(|mac| *mac != arp.sender_mac) {
+            cx.count(ADDRESS_CONFLICT, 1);
+            self.leasing.defend(mac, now);
+        }
+        let mac = self.leasing.holder(arp.target)?;
+        let ip = arp.target.into();
+        InterfaceAddr { mac, ip, tags: self.tags }.respond(mbuf).then_some(())
+    }
+
+    fn turn(&mut self, now: u64) {
+        for _ in 0..SUBSCRIBERS {
+            let Ok(Subscriber { inside, realm, there }) = self.subscribers.try_recv() else { break };
+            if there {
+                self.leasing.add(inside, realm, now);
+            } else {
+                self.leasing.remove(inside, realm, now);
+            }
+        }
+        let _more_next_time = self.leasing.advance(now, CLIENTS);
+        while let Some(public) = self.leasing.public() {
+            if let Err(TrySendError::Full(public)) = self.publics.try_send(public) {
+                self.leasing.put_back(public);
+                break;
+            }
+        }
+        if let Some(keeper) = &self.keeper
+            && now.saturating_sub(self.kept) >= KEEP
+        {
+            self.kept = now;
+            if let Some(known) = self.leasing.known()
+                && keeper.give(known).is_some()
+            {
+                self.leasing.keep_again();
+            }
+        }
+    }
+
+    /// Frames of the clients, and announcements.
+    fn send(&mut self, cx: &mut Cx<'_>) {
+        for _ in 0..FRAMES.min(cx.room(TX)) {
+            let frame = self.leasing.announce().and_then(|(mac, address)| {
+                let mut frame = [0; FRAME + 8];
+                let length = Arp::announcement(mac, address).emit_tagged(&mut frame, &self.tags)?;
+                frame.get(..length).map(<[u8]>::to_vec)
+            });
+            let Some(frame) = frame.or_else(|| self.leasing.transmit()) else { return };
+            // Without a buffer it is as if the frame were lost: clients say it again.
+            if let Some(mbuf) = self.pool.packet(&frame) {
+                cx.emit(TX, mbuf);
+            }
+        }
+    }
+}
+
+impl Element for Sites {
+    fn about(&self) -> About {
+        About { kind: KIND, takes: true, outputs: &OUTPUTS, drops: &DROPS, polled: true }
+    }
+
+    fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        let now = cx.now();
+        batch.filter_map(|mut mbuf| {
+            if !mbuf.is_whole() {
+                return Some(mbuf);
+            }
+            if self.answer(&mut mbuf, now, cx).is_some() {
+                cx.emit(TX, mbuf);
+                return None;
+            }
+            match self.leasing.receive(mbuf.data(), now) {
+                Verdict::NotOurs => Some(mbuf),
+                Verdict::Accepted => None,
+                Verdict::Ignored(_) => {
+                    cx.count(DHCP_IGNORED, 1);
+                    None
+                }
+            }
+        });
+    }
+
+    fn poll(&mut self, _: &mut Batch, cx: &mut Cx<'_>) {
+        let now = cx.now();
+        if now.saturating_sub(self.turned) >= TURN {
+            self.turned = now;
+            self.turn(now);
+        }
+        self.send(cx);
+        cx.wake_at(now + TURN);
+    }
+
+    fn control(&mut self, mail: Mail, now: u64) {
+        let _not_understood = mail.answer(|asked: view::Sites| view::sites(&self.leasing, &asked, now));
+    }
+}
+
+impl Drop for Sites {
+    /// What sites have they ask for when this runs again.
+    fn drop(&mut self) {
+        if let Some(keeper) = self.keeper.take() {
+            keeper.end(self.leasing.known());
+        }
+    }
+}

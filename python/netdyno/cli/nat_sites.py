@@ -1,0 +1,40 @@
+"""`netdyno nat sites`: the sites of a NAT, and which public address each has by DHCP."""
+
+from __future__ import annotations
+
+from netdyno.cli import console
+from netdyno.cli.nat_show import Json, Limit, Name, left
+from netdyno.nat import running
+from netdyno.report.units import seconds
+
+HEADS = ("site", "virtual MAC", "address", "state", "lease left", "server", "subscribers")
+
+
+def sites(name: Name = None, limit: Limit = 100, as_json: Json = False) -> None:
+    """List the sites that get their public addresses by DHCP.
+
+    `state` is that of the DHCP client (RFC 2131): a site has its address while it is bound, renewing or
+    rebinding. One whose subscribers are all gone is `released`; when one comes it asks for its address again.
+
+        netdyno nat sites
+        netdyno nat sites cgn --json
+    """
+    with running.connected(name) as nat:
+        found, more = nat.pages("nat.sites", "sites", limit)
+    if as_json:
+        console.document({"nat": nat.name, "sites": found, "more": more})
+        return
+    rows = [
+        [
+            one["site"],
+            one["mac"],
+            one["address"] or "–",
+            one["state"],
+            "–" if one["lease_s"] is None else seconds(one["lease_s"]),
+            one["server"] or "–",
+            f"{one['subscribers']:,}",
+        ]
+        for one in found
+    ]
+    console.table(HEADS, rows, right=("lease left", "subscribers"))
+    left(more, limit)
