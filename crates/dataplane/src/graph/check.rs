@@ -205,7 +205,9 @@ impl<'a> Checker<'a> {
             if let Err(why) = port.device.parse::<Device>() {
                 self.fault("ND-104-04", format!("{at}.device"), why.what(), why.fix());
             }
-            self.faults.extend(profile::check_port(&port.port(name), &at));
+            // What it does with frames its elements say, and not a role: they may be in VLANs of theirs.
+            let port = profile::Port { role: profile::Role::Reflector, ..port.port(name) };
+            self.faults.extend(profile::check_port(&port, &at));
         }
     }
 
