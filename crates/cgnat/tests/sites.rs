@@ -11,7 +11,9 @@
 mod packet;
 
 use cgnat::config::{Config, SECOND};
-use cgnat::{Endpoint, Frame, Nat, Reason, Side, Site, SiteBy, SiteConfig, Verdict, What, sites};
+use cgnat::{
+    Endpoint, Frame, Nat, Reason, Side, Site, SiteBy, SiteConfig, Unmapped, Verdict, Wanted, What, sites,
+};
 use packet::Packet;
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
@@ -74,6 +76,32 @@ fn a_site_shares_an_address_and_one_without_is_refused() {
     // nobody else gets the slot, the address, or a second slot
     assert!(!nat.assign_public(site(4), 2, public(8)) && !nat.assign_public(site(4), 1, public(9)));
     assert!(!nat.assign_public(site(1), 0, public(8)) && !nat.assign_public(site(4), 3, public(8)));
+}
+
+#[test]
+fn what_a_site_asked_for_is_at_its_address_and_goes_with_it() {
+    let (mut nat, now) = (nat(), SECOND);
+    let asked = |last, address: Option<u8>, port| Wanted {
+        address: address.map(|last| public(last).to_bits()),
+        port: Some(port),
+        exact: true,
+        ..Wanted::new(inside(last, 7), 17, 0, 1_000_000 * SECOND)
+    };
+    let refused = nat.map(&asked(1, None, 2000), now);
+    assert_eq!(refused, Err(Unmapped::Refused(Reason::NoPublicAddress)));
+    assert!(nat.assign_public(site(1), 0, public(9)) && nat.assign_public(site(5), 1, public(8)));
+    // Not at another site's address, however it asks.
+    assert_eq!(nat.map(&asked(1, Some(8), 2000), now), Err(Unmapped::Taken));
+    let outside = nat.map(&asked(1, Some(9), 2000), now).unwrap();
+    assert_eq!(outside, Endpoint::new(public(9).to_bits(), 2000));
+    assert!(nat.map(&asked(5, Some(8), 2000), now).is_ok());
+    assert!(matches!(send(&mut nat, Side::Outside, REMOTE, outside, now).0, Verdict::Forward(_)));
+    nat.vacate_public(0);
+    let late = nat.map(&asked(1, Some(9), 2000), now);
+    assert_eq!(late, Err(Unmapped::Refused(Reason::NoPublicAddress)), "nothing lives on that is to end");
+    while nat.advance(now, 10) {}
+    let count = |last| nat.explicit_count(inside(last, 0).address, 0);
+    assert_eq!((count(1), count(5), nat.sessions().count()), (0, 1, 1));
 }
 
 #[test]
