@@ -38,6 +38,8 @@ pub struct Frame {
     pub rate: Option<FrameRate>,
     /// How the gaps between frames, or between bursts, are spread. Default constant.
     pub gaps: Gaps,
+    /// How long after the start of the run the first frame is due. Default 0s: at once.
+    pub after: Interval,
     /// Which group goes first when a port cannot take all: higher numbers do, 0 to 7. Default 0.
     #[schemars(range(max = 7))]
     pub priority: u8,
@@ -57,6 +59,7 @@ impl Default for Frame {
             size: None,
             rate: None,
             gaps: Gaps::Constant,
+            after: no_time(),
             priority: 0,
             measured: true,
             replay: None,

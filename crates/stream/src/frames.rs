@@ -207,6 +207,7 @@ pub fn timing(
         flows: load.flows,
         rest_ns: load.flow_interval.ns(),
         ramp_ns: load.ramp.ns(),
+        after_ns: frame.map_or(0, |frame| frame.after.ns()),
         gaps,
     })
 }

@@ -28,6 +28,8 @@ pub struct Timing {
     pub rest_ns: u64,
     /// Time over which the devices begin, evenly, ns.
     pub ramp_ns: u64,
+    /// When the first datagram is due, ns.
+    pub after_ns: u64,
     /// How the times between slots are spread.
     pub gaps: Gaps,
 }
@@ -72,8 +74,10 @@ impl Schedule {
         let timing = Timing { devices, burst: timing.burst.max(1), ..timing.clone() };
         let every = timing.interval_ns * f64::from(timing.burst) / f64::from(devices);
         let through = timing.ramp_ns == 0 && timing.count == 0;
+        let mut pacer = Pacer::new(Step(fine_time::of_ns_f64(every)), &timing.gaps, seed);
+        pacer.at = fine_time::of_ns(timing.after_ns);
         let mut schedule = Self {
-            pacer: Pacer::new(Step(fine_time::of_ns_f64(every)), &timing.gaps, seed),
+            pacer,
             device: 0,
             in_burst: 0,
             sequences: vec![0; devices as usize],

@@ -43,7 +43,9 @@ def show(result: Result, search: SearchReport) -> None:
         for one in part.findings:
             for note in one.notes:
                 console.out().print(Text(f"  {part.name}: {note}", style="yellow"), soft_wrap=True)
-    if len(search.parts) > 1 and search.kind != "loss":
+    if any(part.leg for part in search.parts):
+        _beside(search)
+    elif len(search.parts) > 1 and search.kind != "loss":
         _plot(search)
     for note in search.notes:
         console.out().print(Text(f"  note: {note}"), soft_wrap=True)
@@ -112,6 +114,19 @@ def _curve(search: SearchReport, part: SearchPart) -> None:
         f"{part.name}: frame loss over load",
         right=("load", "of highest", "loss"),
     )
+
+
+def _beside(search: SearchReport) -> None:
+    """The first goal: a row for each frame size, a column for each leg."""
+    legs = list(dict.fromkeys(part.leg for part in search.parts))
+    found = {(part.size, part.leg): part.findings[0].load for part in search.parts if part.findings}
+    line = {part.size: part.line for part in search.parts}
+    rows = [
+        [size or "–", words.load(rate, search.unit)]
+        + [words.load(found.get((size, leg)), search.unit) for leg in legs]
+        for size, rate in line.items()
+    ]
+    console.table(("frame", "line rate", *legs), rows, "legs beside each other", right=("line rate", *legs))
 
 
 def _plot(search: SearchReport) -> None:

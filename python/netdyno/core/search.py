@@ -80,6 +80,10 @@ class SearchPart(Model):
 
     name: str
     """The frame size, or the leg."""
+    leg: str = ""
+    """The leg of the experiment that it is of; empty where only one is searched."""
+    size: str = ""
+    """The frame size as it was asked for; empty where none was."""
     frame: float | None = None
     """Mean bytes of its frames, with FCS."""
     most: float

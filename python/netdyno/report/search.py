@@ -8,7 +8,7 @@ from typing import Any
 
 from netdyno.core.result import Result
 from netdyno.core.search import SearchFinding, SearchPart, SearchReport, SearchTrial
-from netdyno.report import units
+from netdyno.report import beside, units
 from netdyno.report.points import chart, points
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
@@ -28,6 +28,7 @@ class SearchView:
     """What the template shows."""
 
     kind: str
+    legs: Table
     found: Table
     figures: Table
     trials: Table
@@ -43,6 +44,7 @@ def search_view(result: Result) -> SearchView | None:
     said = [Data(f"{part.name}: {note}") for part in search.parts for f in part.findings for note in f.notes]
     return SearchView(
         search.kind,
+        beside.table(search, _unit(search)),
         _found(search),
         _figures(search),
         _trials(search),
@@ -164,6 +166,9 @@ def _charts(search: SearchReport) -> list[dict[str, Any]]:
             for part in search.parts
         ]
         made.append(chart("loss-curve", M("Loss over load"), "ratio", views))
+    elif beside.legs(search):
+        if plot := beside.plot(search, unit):
+            made.append(plot)
     elif sum(bool(part.frame and part.findings) for part in search.parts) > 1:
         made.append(_over_size(search, unit))
     views = [

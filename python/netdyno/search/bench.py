@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from netdyno import units
 from netdyno.errors import Error
 from netdyno.experiment.spec import Experiment, LegSpec, resolve_profile, table
+from netdyno.search.beside import Ratio
 from netdyno.search.gate import spare, undisturbed
 from netdyno.search.kind import KINDS
 from netdyno.search.load import Axis, axis
@@ -24,6 +25,8 @@ TYPICAL = 0.613
 as many at any."""
 AROUND = 2.0
 """Seconds that a trial takes besides its phases: daemon, topology and DUTs are set up for each."""
+SEVERAL = ("throughput", "loss", "latency")
+"""Kinds of searches that are made over several legs: those that do nothing to DUTs."""
 LONG = 60.0
 """Least length of a trial of the throughput (RFC 2544 §24)."""
 
@@ -37,17 +40,23 @@ class Estimate:
 
 
 def prepare(
-    name: str, experiment: Experiment, base: Path, wanted: Wanted, sizes: Sequence[tuple[str, Size]]
+    name: str,
+    experiment: Experiment,
+    base: Path,
+    wanted: Wanted,
+    sizes: Sequence[tuple[str, Size]],
+    ratios: Sequence[Ratio] = (),
+    fits: Fits = lambda leg, label, size: True,
 ) -> tuple[Search, Estimate]:
-    """A search of a kind over the one leg of an experiment, at each frame size."""
-    kind, leg = KINDS[name], only_leg(experiment, base)
+    """A search of a kind over the legs of an experiment, at each frame size."""
+    kind, legs = KINDS[name], searched(experiment, base, several=name in SEVERAL)
+    leg = legs[0]
     if name == "rate" and not table(leg.profile).get("thresholds"):
         what = "the profile has no thresholds, so that there is nothing a load could fail to keep"
         fix = "Add thresholds, like {metric: web.delay.response.p99, max: 50ms}"
         raise Error("ND-104-07", what, at="thresholds", fix=fix)
-    axes = [(label, axis(leg, size)) for label, size in sizes] or [(leg.name, axis(leg))]
     parts, whole, length = [], 0, 0.0
-    for label, one in axes:
+    for label, member, one in axes(legs, sizes, fits):
         space, unit = kind.space(one, wanted)
         asked = planned(kind, one, space, wanted)
         # what is said to come is a search in which no trial is disturbed
@@ -56,19 +65,41 @@ def prepare(
         relevant: dict[str, Relevant] = {}
         strategy = undisturbed(kind.strategy(one, space, wanted, relevant), spare(len(asked)))
         part = Part(label, one, space, unit, strategy, len(asked))
+        if member:
+            part.leg, part.size = member, label.partition(",")[2]
         part.relevant = relevant
         parts.append(part)
-    return Search(kind, wanted, parts, notes(kind, wanted)), Estimate(whole, length)
+    search = Search(kind, wanted, parts, notes(kind, wanted), experiment.seed, ratios)
+    return search, Estimate(whole, length)
 
 
-def only_leg(experiment: Experiment, base: Path) -> LegSpec:
-    """The leg that is searched, with its profile."""
-    if len(experiment.legs) != 1 or experiment.factors:
+Fits = Callable[[str, str, Size], bool]
+"""Whether a leg can be measured at a frame size, which has a name."""
+
+
+def axes(
+    legs: Sequence[LegSpec], sizes: Sequence[tuple[str, Size]], fits: Fits = lambda leg, label, size: True
+) -> Iterator[tuple[str, str, Axis]]:
+    """The parts: name, leg where there are several, and axis. The legs at one size stand together."""
+    if len(legs) == 1:
+        yield from ((label, "", axis(legs[0], size)) for label, size in sizes)
+        if not sizes:
+            yield legs[0].name, "", axis(legs[0])
+        return
+    for label, size in sizes:
+        members = [leg for leg in legs if fits(leg.name, label, size)]
+        yield from ((f"{leg.name},{label}", leg.name, axis(leg, size)) for leg in members)
+    if not sizes:
+        yield from ((leg.name, leg.name, axis(leg)) for leg in legs)
+
+
+def searched(experiment: Experiment, base: Path, *, several: bool = False) -> list[LegSpec]:
+    """The legs that are searched, with their profiles."""
+    if (len(experiment.legs) != 1 and not several) or experiment.factors:
         what = f"it has {len(experiment.legs)} legs and {len(experiment.factors)} factors"
-        fix = "A search is of one leg without factors: name a profile, or an experiment with one leg"
+        fix = f"Name a profile, or an experiment without factors; {', '.join(SEVERAL)} take several legs"
         raise Error("ND-104-07", what, at=experiment.name, fix=fix)
-    leg = experiment.legs[0]
-    return leg.model_copy(update={"profile": resolve_profile(leg.profile, base)})
+    return [leg.model_copy(update={"profile": resolve_profile(leg.profile, base)}) for leg in experiment.legs]
 
 
 def planned(kind: Kind, one: Axis, space: Space, wanted: Wanted) -> list[Ask]:

@@ -60,7 +60,7 @@ class Axis:
         length = frames / self.most
         leg = self.at(self.most, max(0.2, 2 * length), {"warmup": "0s"})
         assert isinstance(leg.profile, dict)
-        for group, share in zip(groups(leg.profile), self.shares, strict=True):
+        for group, share in zip(loading(leg.profile), self.shares, strict=True):
             each = frames * share / int(group.get("devices", 1))
             group["model"]["stream"]["count"] = max(1, round(each))
             group["load"] = {"closed": {"flows": 1}}
@@ -82,7 +82,7 @@ def axis(leg: LegSpec, size: Size | None = None) -> Axis:
     assert isinstance(leg.profile, dict)
     factor = leg.trial.load or 1.0
     profile = leg.profile if size is None else sized(leg.profile, size)
-    members = groups(profile)
+    members = loading(profile)
     if not members:
         raise Error("ND-104-07", "the profile has no groups, so that nothing is sent", at="groups")
     if all(_stream(group) is not None for group in members):
@@ -110,6 +110,13 @@ def axis(leg: LegSpec, size: Size | None = None) -> Axis:
         devices = sum(int(group.get("devices", 1)) for group in members)
         return Axis(leg, "devices", round(devices * factor), step=1.0)
     return Axis(leg, "x", factor)
+
+
+def loading(profile: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The groups that are the load. A stream that sends a count of frames and is done prepares for it, as one
+    that opens the sessions of a NAT: it keeps the rate that it has."""
+    every = groups(profile)
+    return [group for group in every if "count" not in (_stream(group) or {})] or every
 
 
 def _stream(group: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -170,7 +177,7 @@ def _frames(profile: Mapping[str, Any], group: Mapping[str, Any]) -> float:
 def paced(profile: Mapping[str, Any], rates: list[float]) -> dict[str, Any]:
     """The profile with each of its streams at a rate in frames per second."""
     made = copy.deepcopy(dict(profile))
-    for group, rate in zip(groups(made), rates, strict=True):
+    for group, rate in zip(loading(made), rates, strict=True):
         model = table(group["model"]).setdefault("stream", {})
         for key in ("rate", "interval"):
             model.pop(key, None)

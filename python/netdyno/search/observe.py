@@ -8,6 +8,8 @@ from typing import Any
 from netdyno.core.model import Distribution, GroupResult
 from netdyno.core.result import Repetition
 from netdyno.errors import Error
+from netdyno.experiment.spec import groups, table
+from netdyno.search.load import loading
 from netdyno.search.trial import Ask, LoadTrial
 from netdyno.stats import hdr
 from netdyno.stats.pairs import Limits
@@ -33,9 +35,15 @@ def observed(
 
     `exact`: how much was lost matters, and not only whether it is more than a goal allows.
     """
-    counts = [(group, *_lost(group)) for group in repetition.groups]
+    received = _received(profile)
+    load = {str(group.get("name")) for group in loading(profile)}
+    counts = [
+        (group, *_lost(group, group.name in received)) for group in repetition.groups if group.name in load
+    ]
     judged = [one for one in counts if one[2] is not None]
-    if not judged:
+    short = any(reason.code in OURS for reason in repetition.validity.reasons)
+    # of what came too late for anything of it to arrive, nothing is known but that
+    if not judged and not short:
         raise Error(
             "ND-104-07",
             "no group of the profile is told whether its messages arrive, so that loss is not known",
@@ -48,7 +56,6 @@ def observed(
         for one in profile.get("thresholds") or []
         if not judge("", one, [repetition]).passed
     )
-    short = any(reason.code in OURS for reason in repetition.validity.reasons)
     bad = bool(lost or broken)
     return LoadTrial(
         load=ask.load,
@@ -66,10 +73,22 @@ def observed(
     )
 
 
-def _lost(group: GroupResult) -> tuple[int, int | None]:
+def _received(profile: Mapping[str, Any]) -> set[str]:
+    """Groups of which it is known that a receiver of the profile's own would have seen what arrived."""
+    elements = table(table(table(profile.get("transport")).get("dpdk")).get("elements"))
+    if not any(table(one).get("kind") == "receiver" for one in elements.values()):
+        return set()
+    return {
+        str(group.get("name"))
+        for group in groups(profile)
+        if "stream" in table(group.get("model")) and table(group.get("frame")).get("measured") is not False
+    }
+
+
+def _lost(group: GroupResult, received: bool) -> tuple[int, int | None]:
     """What a group sent, and lost of it on the way; our own receive queue's losses are none of the DUT's."""
     counts = group.measured
-    if group.loss is None and counts.messages_sent:
+    if group.loss is None and counts.messages_sent and not received:
         return counts.messages_sent, None
     lost = counts.messages_sent - counts.messages_delivered - counts.receive_drops
     # nothing was sent of a group that failed before it could

@@ -134,6 +134,6 @@ def placed(experiment: Experiment, path: Path) -> Experiment:
 
 def _measure(experiment: Experiment, folder: Path) -> float:
     """Length of the measure phase that the profile has."""
-    leg = bench.only_leg(experiment, folder)
+    leg = bench.searched(experiment, folder, several=True)[0]
     phases = spec.table(spec.table(leg.profile).get("phases"))
     return units.seconds(leg.trial.measure or str(phases.get("measure", "10s")))

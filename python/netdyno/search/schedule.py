@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from netdyno.core.result import Result
 from netdyno.core.search import SearchPart, SearchReport, SearchTrial
 from netdyno.experiment.schedule import Place
 from netdyno.experiment.spec import Variant
 from netdyno.experiment.trial import Outcome
+from netdyno.search.beside import Ratio, told
 from netdyno.search.edge import CONFIDENCE
 from netdyno.search.observe import observed
 from netdyno.search.trial import Ask, LoadTrial
@@ -16,14 +19,23 @@ from netdyno.search.wanted import Kind, Part, Wanted
 
 
 class Search:
-    """The parts of a search, one after the other."""
+    """The parts of a search: frame sizes one after the other, the legs at each of them in turns."""
 
-    def __init__(self, kind: Kind, wanted: Wanted, parts: Sequence[Part], notes: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        wanted: Wanted,
+        parts: Sequence[Part],
+        notes: Sequence[str] = (),
+        seed: int = 1,
+        ratios: Sequence[Ratio] = (),
+    ) -> None:
         self.kind, self.wanted, self.parts = kind, wanted, parts
         self.planned = sum(part.planned for part in parts)
         self.notes = list(notes)
-        self._ask: Ask | None = None
-        self._at = 0
+        self._ratios = ratios
+        self._turns = turns(parts, seed)
+        self._part: Part | None = None
         self._number = 0
         self._tried: dict[str, int] = {}
 
@@ -41,20 +53,19 @@ class Search:
 
     def next(self) -> Place | None:
         """The trial that the strategy of the part at hand asks for."""
-        while self._at < len(self.parts):
-            part = self.parts[self._at]
-            if self._ask is None and not part.stop:
+        for part in self._turns:
+            if part.ask is None:
                 self._step(part, None)
-            if self._ask is not None:
-                return self._place(part, self._ask)
-            self._at += 1
+            if part.ask is not None:
+                self._part = part
+                return self._place(part, part.ask)
         return None
 
     def _step(self, part: Part, seen: LoadTrial | None) -> None:
         try:
-            self._ask = next(part.strategy) if seen is None else part.strategy.send(seen)
+            part.ask = next(part.strategy) if seen is None else part.strategy.send(seen)
         except StopIteration as end:
-            self._ask, part.stop = None, str(end.value or "resolution")
+            part.ask, part.stop = None, str(end.value or "resolution")
 
     def _place(self, part: Part, ask: Ask) -> Place:
         self._number += 1
@@ -65,8 +76,8 @@ class Search:
         if part.axis.frame:
             levels["frame"] = part.axis.frame
         self._tried[name] = self._tried.get(name, 0) + 1
-        left = sum(one.planned for one in self.parts[self._at + 1 :])
-        expected = max(self._number, self._number - len(part.trials) - 1 + part.planned + left)
+        left = sum(max(1, one.planned - len(one.trials)) for one in self.parts if not one.stop)
+        expected = max(self._number, self._number - 1 + left)
         return Place(
             Variant(name, leg, leg.profile, levels),
             self._tried[name],
@@ -77,8 +88,9 @@ class Search:
 
     def tell(self, place: Place, outcome: Outcome) -> None:
         """Let the strategy know."""
-        part, ask = self.parts[self._at], self._ask
-        if ask is None or outcome.repetition is None or outcome.error is not None:
+        part = self._part
+        ask = part.ask if part else None
+        if part is None or ask is None or outcome.repetition is None or outcome.error is not None:
             return
         seen = observed(ask, outcome.repetition, place.variant.profile, self._number, exact=self.kind.exact)
         part.trials.append(seen)
@@ -90,6 +102,7 @@ class Search:
         """The section `search` of the result."""
         parts = [self._reported(part) for part in self.parts if part.trials]
         self.notes += [said for part in self.parts if (said := _ended_early(part))]
+        self.notes += told(parts, self._ratios)
         done = all(part.stop and part.stop != "disturbed" for part in self.parts)
         result.search = SearchReport(
             kind=self.kind.name,
@@ -108,6 +121,8 @@ class Search:
         findings, figures = self.kind.judge(part, self.wanted)
         return SearchPart(
             name=part.name,
+            leg=part.leg,
+            size=part.size,
             frame=part.axis.frame,
             most=part.space.most,
             line=part.axis.line,
@@ -131,6 +146,17 @@ class Search:
             counts=not why,
             why=why,
         )
+
+
+def turns(parts: Sequence[Part], seed: int) -> Iterator[Part]:
+    """Whose trial is next. Parts of one size are measured in blocks, each of which has every leg that has not
+    ended yet once, in an order drawn for it: what changes on the machine meanwhile does so for all."""
+    draw = random.Random(seed)
+    for _, group in groupby(parts, key=lambda one: one.size if one.leg else one.name):
+        block = list(group)
+        while block := [part for part in block if not part.stop]:
+            draw.shuffle(block)
+            yield from block
 
 
 def _ended_early(part: Part) -> str:

@@ -49,6 +49,12 @@ class Part:
     """Kept where a kind needs more of a trial than strategies do."""
     relevant: dict[str, Relevant] = field(default_factory=dict)
     """What MLRsearch reports."""
+    leg: str = ""
+    """Of which leg it is, where several are searched."""
+    size: str = ""
+    """At which frame size, where these are named."""
+    ask: Ask | None = None
+    """The trial that its strategy waits for."""
     stop: str = ""
     """Why it ended; empty: it did not."""
 

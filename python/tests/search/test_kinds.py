@@ -9,14 +9,15 @@ import pytest
 
 from netdyno.core.model import Counts, GroupSample, Sample
 from netdyno.errors import Error
-from netdyno.experiment.spec import LegSpec, load
+from netdyno.experiment.spec import Experiment, LegSpec, load
 from netdyno.search import sizes
-from netdyno.search.bench import prepare
+from netdyno.search.bench import SEVERAL, prepare
 from netdyno.search.kind import KINDS
 from netdyno.search.kind.back_to_back import BURST, buffer_times
 from netdyno.search.kind.recovery import EXTRA, overload, recovered
 from netdyno.search.kind.reset import reset_time
 from netdyno.search.load import axis
+from netdyno.search.schedule import Search, turns
 from netdyno.search.simulated import SimulatedDut
 from netdyno.search.trial import Ask, LoadTrial, loss_goal, run
 from netdyno.search.wanted import Wanted
@@ -248,8 +249,49 @@ def test_what_it_will_take_is_known_before() -> None:
     assert len(taken) == pytest.approx(search.parts[0].planned, abs=6)
 
 
-def test_a_search_is_of_one_leg() -> None:
+def two_legs() -> Experiment:
     made = {"name": "l", "profile": profile(stream("x", {"frames": "1k/s"}))}
-    two = load({"name": "e", "legs": [made, made | {"name": "m"}]}, "e")
-    with pytest.raises(Error, match="2 legs"):
-        prepare("throughput", two, Path(), wanted(), [])
+    return load({"name": "e", "legs": [made, made | {"name": "m"}]}, "e")
+
+
+def test_what_is_searched_over_several_legs() -> None:
+    for kind in KINDS.keys() - {*SEVERAL}:
+        with pytest.raises(Error, match="2 legs"):
+            prepare(kind, two_legs(), Path(), wanted(), [])
+    search, _ = prepare("throughput", two_legs(), Path(), wanted(), sizes.read("64,512"))
+    names = ["l,64B", "m,64B", "l,512B", "m,512B"]
+    assert [part.name for part in search.parts] == names
+    assert [(part.leg, part.size) for part in search.parts] == [tuple(one.split(",")) for one in names]
+
+
+def test_legs_are_measured_in_blocks_until_each_has_ended() -> None:
+    search, _ = prepare("throughput", two_legs(), Path(), wanted(), sizes.read("64,512"))
+    left = {"l,64B": 3, "m,64B": 1, "l,512B": 1, "m,512B": 2}
+    seen = []
+    for part in turns(search.parts, 7):
+        seen.append(part.name)
+        left[part.name] -= 1
+        part.stop = "" if left[part.name] else "resolution"
+    assert sorted(seen[:2]) == ["l,64B", "m,64B"]
+    assert seen[2:4] == ["l,64B", "l,64B"]
+    assert sorted(seen[4:6]) == ["l,512B", "m,512B"]
+    assert seen[6:] == ["m,512B"]
+    orders = {
+        tuple(part.leg for part, _ in zip(turns(search_again().parts, seed), "ab", strict=False))
+        for seed in range(20)
+    }
+    assert orders == {("l", "m"), ("m", "l")}
+
+
+def search_again() -> Search:
+    return prepare("throughput", two_legs(), Path(), wanted(), sizes.read("64"))[0]
+
+
+def test_what_prepares_a_load_keeps_its_rate() -> None:
+    opening = stream("open", {"frames": "10k/s"})
+    opening["model"]["stream"]["count"] = 100
+    made = axis(LegSpec(name="l", profile=profile(opening, stream("x", {"frames": "1M/s"}))))
+    assert made.most == 1e6
+    leg = made.at(250_000.0, 1.0)
+    rates = [group["frame"]["rate"]["frames"] for group in leg.profile["groups"]]
+    assert rates == ["10k/s", "250000.000000/s"]

@@ -73,6 +73,40 @@ def test_what_disturbed_a_trial_is_told() -> None:
     assert seen(validity=starved).disturbed == "worker 0 waited"
 
 
+def test_a_load_that_was_not_offered_is_short_even_where_nothing_arrived() -> None:
+    counts = Counts(messages_intended=1000, messages_sent=10)
+    group = GroupResult(name="x", protocol="stream", measured=counts, total=counts, loss=None)
+    reason = Reason(code="ND-90-01", what="less")
+    one = seen(groups=[group], validity=Validity(valid=False, reasons=[reason]))
+    assert (one.short, one.disturbed, one.lost) == (True, "", 0)
+    with pytest.raises(Error, match="no group"):
+        seen(groups=[group])
+
+
+def test_what_prepares_a_load_is_no_part_of_it() -> None:
+    def group(name: str, sent: int, delivered: int) -> GroupResult:
+        counts = Counts(messages_intended=sent, messages_sent=sent, messages_delivered=delivered)
+        loss = None if not delivered else 1 - delivered / sent
+        return GroupResult(name=name, protocol="stream", measured=counts, total=counts, loss=loss)
+
+    (x,) = PROFILE["groups"]
+    opening = x | {"name": "open", "model": {"stream": {"echo": False, "count": 9}}}
+    both = PROFILE | {"groups": [opening, x]}
+    for sent in (0, 9):
+        groups = [group("open", sent, 0), group("x", 100, 98)]
+        one = observed(Ask(1000.0, 1.0), repetition(100, 2, groups=groups), both, 1)
+        assert (one.sent, one.lost) == (100, 2)
+
+
+def test_where_a_receiver_waits_for_it_all_that_did_not_arrive_is_lost() -> None:
+    counts = Counts(messages_intended=10, messages_sent=10)
+    group = GroupResult(name="x", protocol="stream", measured=counts, total=counts, loss=None)
+    dpdk = PROFILE["transport"]["dpdk"] | {"elements": {"r": {"kind": "receiver", "port": "a"}}}
+    waiting = PROFILE | {"transport": {"dpdk": dpdk}}
+    one = observed(Ask(1000.0, 1.0), repetition(10, 0, groups=[group]), waiting, 1)
+    assert (one.sent, one.lost) == (10, 10)
+
+
 def test_a_load_that_was_not_offered_is_short_and_not_disturbed() -> None:
     for code in ("ND-90-01", "ND-90-04", "ND-90-21"):
         reasons = [Reason(code=code, what="less"), Reason(code="ND-90-02", what="late")]

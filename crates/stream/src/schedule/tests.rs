@@ -9,6 +9,7 @@ fn timing() -> Timing {
         flows: 0,
         rest_ns: 0,
         ramp_ns: 0,
+        after_ns: 0,
         gaps: Gaps::Constant,
     }
 }
@@ -21,6 +22,15 @@ fn first(timing: Timing, n: usize) -> Vec<(u32, u64, u64)> {
         out.push((slot.device, slot.sequence, slot.due.0));
     }
     out
+}
+
+#[test]
+fn nothing_is_due_before_its_time() {
+    let later = Timing { devices: 2, after_ns: 7000, ..timing() };
+    assert_eq!(first(later.clone(), 3), [(0, 0, 7000), (1, 0, 7500), (0, 1, 8000)]);
+    assert_eq!(first(Timing { count: 1, flows: 1, ..later.clone() }, 9), [(0, 0, 7000), (1, 0, 7500)]);
+    let mut slots = Schedule::new(&later, 1);
+    assert_eq!((slots.pending(Time(7000)), slots.pending(Time(8000))), (0, 2));
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn arrive(table: &mut StreamTable, stream: u32, number: u64, tally: &mut Tally) 
 
 fn timing(devices: u32, count: u64) -> Timing {
     let gaps = Gaps::Constant;
-    Timing { devices, interval_ns: 1e9, burst: 1, count, flows: 0, rest_ns: 0, ramp_ns: 0, gaps }
+    Timing { devices, interval_ns: 1e9, burst: 1, count, flows: 0, rest_ns: 0, ramp_ns: 0, after_ns: 0, gaps }
 }
 
 #[test]
