@@ -16,6 +16,7 @@ from netdyno.errors import Error
 from netdyno.experiment import ports
 from netdyno.lab.dut import DRIVERS, Dut, Place
 from netdyno.lab.dut.base import has
+from netdyno.lab.dut.graph import L2FWD
 from netdyno.lab.dut.reflector_dpdk import peer
 from netdyno.lab.dut.server import Server
 from netdyno.lab.network import Network
@@ -28,6 +29,8 @@ from .conftest import root
 pytestmark = root
 
 TUNABLES: dict[str, dict[str, Any]] = {
+    "graph": {"graph": L2FWD | {"description": "again"}},
+    "kernel-nat": {"public": "10.8.0.2"},
     "mosquitto": {"max_inflight_messages": 100},
     "nginx": {"worker_processes": 2},
     "reflector": {"mode": "sink"},
@@ -54,8 +57,9 @@ def network(request: pytest.FixtureRequest) -> Iterator[Network]:
 
 @pytest.fixture(params=sorted(DRIVERS))
 def dut(request: pytest.FixtureRequest, network: Network, fake: Path) -> Iterator[Dut]:
-    if request.param in ("mosquitto", "nginx") and not has(request.param):
-        pytest.skip(f"{request.param} is not installed")
+    program = {"kernel-nat": "nft"}.get(request.param, request.param)
+    if request.param in ("mosquitto", "nginx", "kernel-nat") and not has(program):
+        pytest.skip(f"{program} is not installed")
     place = Place("server", network.address("server"), network.namespace("server"))
     one = DRIVERS[request.param](place)
     try:
