@@ -22,7 +22,7 @@ def validate(
         bool, typer.Option("--json", help="Print {file, errors, advice} for each as JSON.")
     ] = False,
 ) -> None:
-    """Check profiles, experiments and tables of tuning, JSON or YAML, before they run.
+    """Check profiles, experiments, tables of tuning, and a NAT's configuration and studies, before they run.
 
     Each error has a code, a place, and what to do. `netdyno run` does the same first by itself. Advice is
     on what is allowed and seldom meant: a flow longer than the load, a core that this machine lacks.
@@ -61,6 +61,8 @@ def findings(name: str) -> tuple[list[validation.Finding], list[validation.Findi
         data = config.read(path)
         if isinstance(data, dict) and _is_table(data):
             return [], []
+        if isinstance(data, dict) and str(data.get("format")).startswith("netdyno-nat"):
+            return _nat(path)
         if not spec.is_experiment(data):
             # the files that it names are beside it
             whole = spec.resolve_profile(data, path.parent) if isinstance(data, dict) else data
@@ -76,6 +78,20 @@ def findings(name: str) -> tuple[list[validation.Finding], list[validation.Findi
         if e.exit_code != CONFIGURATION:
             raise
         return [dict(one) for one in e.all] or [e.as_dict()], []
+
+
+def _nat(path: Path) -> tuple[list[validation.Finding], list[validation.Finding]]:
+    """A NAT's configuration; of a study of one the experiment that it comes to here."""
+    # a part of the application that other files need nothing of
+    from netdyno.nat import cores, study
+
+    data = config.read(path)
+    if data["format"] != study.FORMAT:
+        study.nat(path)
+        return [], []
+    machine = study.Machine(cores.here())
+    plain, _ = study.experiment(study.read(str(path)), study.nat(None), machine)
+    return validation.review_experiment(spec.load(plain, ""), path.parent)
 
 
 def _is_table(data: dict[str, Any]) -> bool:

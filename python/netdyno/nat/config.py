@@ -101,8 +101,7 @@ def checked(data: Any, at: str) -> Nat:
 def _plain(file: File) -> Nat:
     execution: str | Mapping[str, tuple[Place, ...]]
     if isinstance(file.execution, CoreSet):
-        stages = file.execution.model_dump()
-        execution = {stage: tuple(map(Place.of, stages[stage])) for stage in STAGES}
+        execution = places(file.execution)
     elif file.execution in (RUN_TO_COMPLETION, PIPELINE):
         execution = file.execution
     else:
@@ -127,6 +126,12 @@ def _plain(file: File) -> Nat:
         memory=file.memory,
         huge_pages=file.huge_pages,
     )
+
+
+def places(said: CoreSet) -> dict[str, tuple[Place, ...]]:
+    """The cores of each stage."""
+    stages = said.model_dump()
+    return {stage: tuple(map(Place.of, stages[stage])) for stage in STAGES}
 
 
 def _conntrack(file: File) -> dict[str, Any]:

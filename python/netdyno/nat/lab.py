@@ -1,0 +1,327 @@
+"""A NAT, or what stands in its place, between two ends that send and receive: profiles and graphs as data.
+
+`memory`: all of it is one daemon, with cables in memory between its ports. `af_packet`: the ends are one
+daemon, and what is measured stands behind two veth pairs, where the kernel's NAT can stand as well.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from math import gcd
+from typing import Any, Literal
+
+from netdyno.nat import graph
+from netdyno.nat.config import Nat, Side
+from netdyno.nat.cores import Topology
+from netdyno.nat.graph import Layout, Work
+
+Direction = Literal["up", "down"]
+Ports = Literal["memory", "af_packet"]
+
+SUBSCRIBERS = IPv4Address("10.64.0.1")
+"""The first one; a router on the inside leads to them."""
+BEHIND = "10.64.0.0/10"
+SERVER, SERVER_PORT = "198.51.100.9", 7
+FIRST_PORT = 10_000
+"""Of subscribers with one flow each; the next one has the next port."""
+PORTS_EACH = 64
+"""Flows of a subscriber where there are many."""
+RATE = {"memory": {"line": "100%"}, "af_packet": {"frames": "2M/s"}}
+"""The highest load that is tried."""
+LINE = "10Gbit/s"
+"""The link whose rate nothing is offered beyond; shares of line rate are of it."""
+OPENING = 250_000
+"""Sessions that are opened in a second, before the load begins."""
+SETTLE, REST = 0.1, 0.2
+"""Seconds from the last of them to the load, and from there to what is measured."""
+FRAMES = 4096
+"""Frames that an AF_PACKET port holds each way."""
+
+
+@dataclass(frozen=True)
+class Flows:
+    """How many flows there are; `new`: each frame is one of its own (RFC 9693)."""
+
+    count: int = 1000
+    new: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Subscribers and ports of each, without a common divisor: so every pair comes once in a round."""
+        if self.new:
+            ports = 1021
+            subscribers = max(1, self.count // ports)
+            return subscribers + (subscribers % ports == 0), ports
+        if self.count <= 1000:
+            return self.count, 1
+        return self.count // PORTS_EACH | 1, PORTS_EACH
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What one profile is of."""
+
+    direction: Direction = "up"
+    ports: Ports = "memory"
+    flows: Flows = Flows()
+    seed: int = 1
+    rate: str | None = None
+    """The highest load; none: what is usual for the ports."""
+
+
+def placed(nat: Nat, ports: Ports) -> Nat:
+    """The NAT between ports of a lab: its own addresses stay, its devices do not."""
+    devices = {
+        "memory": ("pair:nat-inside", "pair:nat-outside"),
+        "af_packet": (af_packet(0, "in0"), af_packet(1, "out0")),
+    }[ports]
+    kept = {"queues", "burst"}
+    sides = [
+        Side(
+            {"device": device, "ip": str(side.address)}
+            | {key: value for key, value in side.settings.items() if key in kept},
+            side.address,
+        )
+        for side, device in zip((nat.inside, nat.outside), devices, strict=True)
+    ]
+    return replace(nat, inside=sides[0], outside=sides[1], leases=None, huge_pages=None)
+
+
+def roomy(nat: Nat, flows: Flows, direction: Direction) -> Nat:
+    """The NAT with room for the flows, and for what comes down a static forward for each of them.
+
+    A forward makes the outside endpoint known beforehand. Sessions are opened from the inside all the same.
+    """
+    subscribers, ports = flows.shape
+    blocks = 1 << max(6, (ports - 1).bit_length())
+    made = replace(
+        nat,
+        subscribers=(BEHIND,),
+        sessions=max(nat.sessions or 0, subscribers * ports + 1024, 65_536),
+        most_subscribers=max(nat.most_subscribers or 0, subscribers + 64, 4096),
+        ports_per_block=max(nat.ports_per_block or 0, blocks) if ports > 1 else nat.ports_per_block,
+    )
+    if direction == "up":
+        return made
+    forwards = [
+        {
+            "protocol": "udp",
+            "inside": f"{SUBSCRIBERS + i}:{FIRST_PORT + i}",
+            "outside": f"{public(nat)}:{FIRST_PORT + i}",
+        }
+        for i in range(subscribers)
+    ]
+    return replace(made, conntrack={**made.conntrack, "forwards": forwards})
+
+
+def public(nat: Nat) -> IPv4Address:
+    """The pool address that what comes down goes to."""
+    return IPv4Network(nat.pool[0])[0]
+
+
+def router(nat: Nat) -> str:
+    """The address of the subscribers' end, behind which they are: the first one that is free."""
+    network = nat.inside.address.network
+    return str(next(one for one in network.hosts() if one != nat.inside.address.ip))
+
+
+def af_packet(number: int, interface: str) -> str:
+    """A kernel interface, with room for what comes while a worker waits for its core."""
+    return f"net_af_packet{number},iface={interface},framecnt={FRAMES},qdisc_bypass=1"
+
+
+# ---- cores
+
+
+def spare(there: Topology) -> tuple[Topology, int]:
+    """The cores for what is measured, and the one of both ends, which of three or more is theirs alone."""
+    order = there.in_order()
+    ends = order[-1]
+    if len(order) < 3:
+        return there, ends
+    return Topology(there.nodes, there.allowed - {ends}), ends
+
+
+def ends_beside(where: Layout, ends: int) -> int:
+    """The core for the ends where all may be taken: a free one, else that of the worker with least to do."""
+    used = {work.core: sum(map(_weight, work.elements)) for work in where.workers}
+    return ends if ends not in used else min(used, key=lambda core: (used[core], -core))
+
+
+_WEIGHTS = {"rx": 2, "validity": 1, "nat": 1, "conntrack": 3, "tx": 2}
+
+
+def _weight(element: str) -> int:
+    name = element.partition("#")[0].rstrip("0123456789")
+    stage = next((stage for stage, names in graph.ELEMENTS.items() if name in names), None)
+    return _WEIGHTS[stage] if stage else 0
+
+
+def l2fwd_layout(there: Topology) -> Layout:
+    """One worker, where a NAT that runs to completion has its own."""
+    names = ("inside.rx", "there", "outside.tx", "outside.rx", "back", "inside.tx")
+    return Layout((Work(there.in_order()[0], names),))
+
+
+# ---- what stands between the ports
+
+
+def l2fwd(nat: Nat, where: Layout) -> dict[str, Any]:
+    """Two ports with nothing but forwarding between them: what the machine does at most."""
+    return {
+        "description": "l2fwd in place of a NAT",
+        "ports": {"inside": dict(nat.inside.settings), "outside": dict(nat.outside.settings)},
+        "elements": {"there": {"kind": "l2fwd"}, "back": {"kind": "l2fwd"}},
+        "edges": ["inside.rx -> there -> outside.tx", "outside.rx -> back -> inside.tx"],
+        "placement": [{"core": work.core, "elements": list(work.elements)} for work in where.workers],
+    }
+
+
+def profile(nat: Nat, document: Mapping[str, Any] | None, ends: int, wanted: Wanted) -> dict[str, Any]:
+    """The ends' profile. With a `document` that graph runs between them; else the ports lead out of here."""
+    inside = IPv4Interface(f"{router(nat)}/{nat.inside.address.network.prefixlen}")
+    world = IPv4Interface(f"{nat.gateway}/{nat.outside.address.network.prefixlen}")
+    near = nat.inside.settings["device"] if document else af_packet(0, "in1")
+    far = nat.outside.settings["device"] if document else af_packet(1, "out1")
+    speed = {"speed": LINE}
+    listed = [
+        {"name": "access", "device": near, "ip": str(inside), "gateway": str(nat.inside.address.ip)} | speed,
+        {"name": "world", "device": far, "ip": str(world), "gateway": str(nat.outside.address.ip)} | speed,
+    ]
+    elements, edges = _ends(wanted.direction)
+    own = [{"core": ends, "elements": [*elements, "access.rx", "access.tx", "world.rx", "world.tx"]}]
+    dpdk: dict[str, Any] = {"ports": listed, "elements": elements, "edges": edges, "placement": own}
+    if document:
+        dpdk |= {key: document[key] for key in ("replicas", "memory", "huge_pages") if key in document}
+        dpdk["ports"] += [{"name": name, **port} for name, port in document["ports"].items()]
+        dpdk["elements"] = {**document["elements"], **elements}
+        dpdk["edges"] = [*document["edges"], *edges]
+        dpdk["placement"] = _merged([*document["placement"], *own])
+    size = {"fixed": "64B"}
+    return {
+        "name": f"nat-{wanted.direction}",
+        "description": f"{wanted.flows.count:,} flows of UDP {wanted.direction} through a NAT.",
+        "seed": wanted.seed,
+        "phases": {
+            "warmup": f"{round((_begun(wanted) + REST) * 1000)}ms",
+            "measure": "1s",
+            "drain": "200ms",
+            "sample": "100ms",
+        },
+        "targets": {"server": f"udp://{SERVER}:{SERVER_PORT}", "public": f"udp://{public(nat)}:{FIRST_PORT}"},
+        # a trial without loss counts however late the generator was: bursts are more than was asked
+        "validity": {"lateness_p99": "1s", "starved": 1.0},
+        "transport": {"dpdk": dpdk},
+        "groups": _groups(wanted, size),
+    }
+
+
+def _merged(placement: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What is on one core is one worker."""
+    found: dict[int, list[str]] = {}
+    for one in placement:
+        found.setdefault(one["core"], []).extend(one["elements"])
+    return [{"core": core, "elements": names} for core, names in found.items()]
+
+
+def _ends(direction: Direction) -> tuple[dict[str, Any], list[str]]:
+    """Elements and edges of the subscribers' end and the servers'."""
+    hosts = {f"{port}-host": {"kind": "arp-nd", "port": port} for port in ("access", "world")}
+    if direction == "up":
+        elements = {
+            "generator": {"kind": "generator", "port": "access"},
+            "receiver": {"kind": "receiver", "port": "world"},
+        }
+        edges = [
+            "generator -> access.tx",
+            "access.rx -> access-host -> access.tx",
+            "world.rx -> receiver -> world-host -> world.tx",
+        ]
+        return elements | hosts, edges
+    elements = {
+        "opener": {"kind": "generator", "port": "access"},
+        "generator": {"kind": "generator", "port": "world"},
+        "receiver": {"kind": "receiver", "port": "access"},
+    }
+    edges = [
+        "opener -> access.tx",
+        "generator -> world.tx",
+        "access.rx -> receiver -> access-host -> access.tx",
+        "world.rx -> world-host -> world.tx",
+    ]
+    return elements | hosts, edges
+
+
+def opens(wanted: Wanted) -> bool:
+    """Whether sessions are opened before the load begins (RFC 9693, test phase 1)."""
+    return wanted.direction == "down" or (wanted.flows.count > 1000 and not wanted.flows.new)
+
+
+def _begun(wanted: Wanted) -> float:
+    """Seconds after which the load begins."""
+    subscribers, ports = wanted.flows.shape
+    return subscribers * ports / OPENING + SETTLE if opens(wanted) else SETTLE
+
+
+LAYERS: list[dict[str, Any]] = [{"ethernet": {}}, {"ipv4": {}}, {"udp": {}}]
+
+
+def _groups(wanted: Wanted, size: Mapping[str, Any]) -> list[dict[str, Any]]:
+    subscribers, ports = wanted.flows.shape
+    vary = varied(wanted)
+    after = {"after": f"{round(_begun(wanted) * 1000)}ms"}
+    rate = {"frames": wanted.rate} if wanted.rate else RATE[wanted.ports]
+    up: dict[str, Any] = {
+        "name": "up",
+        "target": "server",
+        "port": "access",
+        "model": {"stream": {"echo": False}},
+        "frame": {"layers": LAYERS, "vary": vary, "size": dict(size), "rate": rate},
+    }
+    if not opens(wanted):
+        return [up]
+    opening = up | {
+        "name": "open",
+        "model": {"stream": {"echo": False, "count": subscribers * ports, "rate": f"{OPENING}/s"}},
+        # opened once, and none of the load: nobody measures what of it arrives
+        "frame": {key: value for key, value in up["frame"].items() if key != "rate"} | {"measured": False},
+        "load": {"closed": {"flows": 1}},
+    }
+    if wanted.direction == "up":
+        return [opening, up | {"frame": up["frame"] | after}]
+    layers = [{"ethernet": {}}, {"ipv4": {"source": SERVER}}, {"udp": {"source_port": SERVER_PORT}}]
+    each = {"increment": {"from": FIRST_PORT, "count": subscribers}}
+    down = {
+        "name": "down",
+        "target": "public",
+        "port": "world",
+        "model": {"stream": {"echo": False}},
+        "frame": {
+            "layers": layers,
+            "vary": [{"field": "udp.destination_port", "change": each}],
+            "size": dict(size),
+            "rate": rate,
+            **after,
+        },
+    }
+    return [opening, down]
+
+
+def varied(wanted: Wanted) -> list[dict[str, Any]]:
+    """Who sends, by frame. Ports are pseudorandom (RFC 4814) where a subscriber has several."""
+    subscribers, ports = wanted.flows.shape
+    assert gcd(subscribers, ports) == 1
+    who = {"increment": {"from": str(SUBSCRIBERS), "count": subscribers}}
+    vary: list[dict[str, Any]] = [{"field": "ipv4.source", "change": who}]
+    if ports == 1:
+        change: dict[str, Any] = {"increment": {"from": FIRST_PORT, "count": subscribers}}
+    else:
+        change = {"list": random.Random(wanted.seed).sample(range(1024, 65_536), ports)}
+    vary.append({"field": "udp.source_port", "change": change})
+    if wanted.flows.new:
+        anywhere = {"random": {"from": 1, "to": 65_535}}
+        vary.append({"field": "udp.destination_port", "change": anywhere})
+    return vary

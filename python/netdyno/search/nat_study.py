@@ -1,0 +1,88 @@
+"""A study of a NAT's speed as a search that is ready to run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from netdyno.experiment import spec
+from netdyno.experiment.spec import Experiment
+from netdyno.nat import cores
+from netdyno.nat import study as studies
+from netdyno.nat.config import Nat
+from netdyno.nat.study import Machine, Study
+from netdyno.search import bench, sizes
+from netdyno.search.bench import Estimate
+from netdyno.search.beside import Ratio
+from netdyno.search.schedule import Search
+from netdyno.search.sizes import Size
+from netdyno.search.trial import Goal, loss_goal
+from netdyno.search.wanted import Wanted
+
+SECONDS, RESOLUTION, REPEAT = 1.0, 0.02, 4
+"""Where nothing is said: length of a trial, how close bounds are to be, trials near the edge."""
+QUICK_SIZES, QUICK_SECONDS, QUICK_RESOLUTION, QUICK_REPEAT = "64,512,1518", 0.5, 0.05, 2
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a study is to be measured with; what is not said is as usual, or for a quick one."""
+
+    goals: tuple[Goal, ...] = (loss_goal("ndr", 0.0),)
+    sizes: str | None = None
+    """In place of the study's."""
+    legs: tuple[str, ...] = ()
+    """Only these."""
+    seconds: float | None = None
+    resolution: float | None = None
+    repeat: int | None = None
+    strategy: str = "binary"
+    seed: int = 1
+    quick: bool = False
+
+    def wanted(self) -> Wanted:
+        """Of the search."""
+        return Wanted(
+            goals=self.goals,
+            strategy=self.strategy,
+            resolution=self.resolution or (QUICK_RESOLUTION if self.quick else RESOLUTION),
+            seconds=self.seconds or (QUICK_SECONDS if self.quick else SECONDS),
+            repeat=self.repeat or (QUICK_REPEAT if self.quick else REPEAT),
+        )
+
+    def listed(self, usual: str | None) -> list[tuple[str, Size]]:
+        """Frame sizes; a study that has several of them has fewer in a quick one."""
+        quick = QUICK_SIZES if self.quick and usual else None
+        return sizes.read(self.sizes or quick or usual or "64")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is to be run."""
+
+    experiment: Experiment
+    search: Search
+    estimate: Estimate
+
+
+def prepare(study: Study, nat: Nat, asked: Asked, machine: Machine | None = None) -> Prepared:
+    """The experiment of a study on this machine, its schedule, and what it will take."""
+    chosen = study.only(asked.legs) if asked.legs else study
+    plain, notes = studies.experiment(chosen, nat, machine or Machine(cores.here()), asked.seed)
+    experiment = spec.load(plain, study.name)
+    wanted, listed = asked.wanted(), asked.listed(study.sizes)
+    over = {leg.name for leg in chosen.legs if leg.ports == "af_packet"}
+    left_out: list[str] = []
+
+    def fits(leg: str, label: str, size: Size) -> bool:
+        fine = leg not in over or (sizes.mean(size) or 0.0) <= studies.LARGEST
+        if not fine:
+            left_out.append(
+                f"{leg}: not at {label}, as an AF_PACKET port has room for {studies.LARGEST} bytes"
+            )
+        return fine
+
+    ratios = [Ratio(one.leg, one.to, one.published) for one in chosen.beside]
+    search, estimate = bench.prepare("throughput", experiment, Path(), wanted, listed, ratios, fits)
+    search.notes += [*left_out, *notes]
+    return Prepared(experiment, search, estimate)

@@ -1,0 +1,156 @@
+"""Studies of a NAT's speed: what comes to be of them on machines by description."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address
+from math import gcd, prod
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdyno.errors import Error
+from netdyno.experiment import spec
+from netdyno.nat import lab, study
+from netdyno.nat.cores import Topology
+from netdyno.nat.lab import Flows
+from netdyno.nat.study import Machine
+
+from .shared import machine
+
+MACHINES = {"one": machine(1, 1), "two": machine(1, 2), "paper": machine(2, 4, 2), "big": machine(2, 16, 2)}
+
+
+def made(name: str, there: Topology = MACHINES["two"], **changes: Any) -> tuple[spec.Experiment, list[str]]:
+    read = study.read(name)
+    plain, notes = study.experiment(read.model_copy(update=changes), study.nat(None), Machine(there))
+    return spec.load(plain, name), notes
+
+
+def profile(leg: spec.LegSpec) -> dict[str, Any]:
+    assert isinstance(leg.profile, dict)
+    return leg.profile
+
+
+def dpdk(leg: spec.LegSpec) -> dict[str, Any]:
+    found: dict[str, Any] = profile(leg)["transport"]["dpdk"]
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(study.names()))
+@pytest.mark.parametrize("there", MACHINES.values(), ids=MACHINES)
+def test_every_study_is_an_experiment_on_every_machine(name: str, there: Topology) -> None:
+    experiment, _ = made(name, there)
+    assert [leg.name for leg in experiment.legs] == [leg.name for leg in study.read(name).legs]
+    for leg in experiment.legs:
+        placement = dpdk(leg)["placement"]
+        cores = [one["core"] for one in placement]
+        names = [name for one in placement for name in one["elements"]]
+        assert len(set(cores)) == len(cores) and {*cores} <= there.allowed
+        ports = [port["name"] for port in dpdk(leg)["ports"]]
+        wanted = {*dpdk(leg)["elements"], *(f"{port}.{way}" for port in ports for way in ("rx", "tx"))}
+        assert len(set(names)) == len(names) and {*names} == wanted
+
+
+def test_the_ends_have_a_core_of_their_own_where_there_are_three() -> None:
+    for there, alone in ((machine(1, 2), False), (machine(1, 3), True), (machine(2, 8, 2), True)):
+        experiment, notes = made("figure-7", there)
+        for leg in (one for one in experiment.legs if one.name in ("run-to-completion", "pipeline")):
+            (ends,) = [one for one in dpdk(leg)["placement"] if "generator" in one["elements"]]
+            shares = {"nat", "conntrack", "inside.rx", "inside.tx"} & {*ends["elements"]}
+            assert bool(shares) == (leg.name == "pipeline" and not alone)
+        assert any("shares cores with the ends" in note for note in notes) == (not alone)
+
+
+def test_the_kernel_stands_where_the_nat_does_with_the_same_frames() -> None:
+    for name in ("figure-7", "figure-8"):
+        experiment, notes = made(name)
+        legs = {leg.name: leg for leg in experiment.legs}
+        kernel, ours = legs["kernel"], legs["run-to-completion-af_packet"]
+        assert kernel.profile == ours.profile
+        assert kernel.topology and ours.topology
+        assert [link.mtu for link in kernel.topology.links] == [link.mtu for link in ours.topology.links]
+        assert kernel.duts["nat"].cores == [ours.duts["nat"].options["graph"]["placement"][0]["core"]]
+        # the same in memory, but for the ports and the highest load
+        groups = [profile(leg)["groups"] for leg in (ours, legs["run-to-completion"])]
+        for group in (group for each in groups for group in each):
+            group["frame"].pop("rate", None)
+        assert groups[0] == groups[1]
+        assert any("AF_PACKET" in note for note in notes)
+
+
+def test_what_comes_down_goes_where_a_forward_leads_and_a_session_was_opened() -> None:
+    experiment, _ = made("figure-8")
+    for leg in experiment.legs:
+        opening, down = profile(leg)["groups"]
+        (inside, ports) = (one["change"]["increment"] for one in opening["frame"]["vary"])
+        (outside,) = (one["change"]["increment"] for one in down["frame"]["vary"])
+        assert opening["model"]["stream"]["count"] == inside["count"] == ports["count"] == outside["count"]
+        # the kernel keeps the source port where it is free, which it is when each has its own
+        assert ports["from"] == outside["from"]
+        opened = opening["model"]["stream"]["count"] / lab.OPENING
+        assert float(down["frame"]["after"].removesuffix("ms")) / 1000 > opened
+        if "conntrack" in (elements := dpdk(leg)["elements"]):
+            forwards = elements["conntrack"]["forwards"]
+            assert len(forwards) == inside["count"]
+            for number in (0, len(forwards) - 1):
+                port = outside["from"] + number
+                assert forwards[number] == {
+                    "protocol": "udp",
+                    "inside": f"{IPv4Address(inside['from']) + number}:{port}",
+                    "outside": f"198.18.0.0:{port}",
+                }
+
+
+@pytest.mark.parametrize("count", [1, 2, 1000, 1001, 64_000, 1_000_000, 10_000_000])
+def test_flows_come_round_in_as_many_frames_as_there_are(count: int) -> None:
+    shape = Flows(count).shape
+    assert gcd(*shape) == 1
+    assert prod(shape) == pytest.approx(count, rel=0.07)
+
+
+@pytest.mark.parametrize("count", [5_000, 1021 * 1021 * 2, 4_000_000])
+def test_new_flows_are_all_different(count: int) -> None:
+    subscribers, ports = Flows(count, new=True).shape
+    assert gcd(subscribers, ports) == 1
+    wanted = lab.Wanted(flows=Flows(count, new=True), seed=3)
+    who, port, to = lab.varied(wanted)
+    listed = port["change"]["list"]
+    assert who["change"]["increment"]["count"] == subscribers
+    # pseudorandom (RFC 4814), and none twice
+    assert len(set(listed)) == len(listed) == ports and min(listed) >= 1024 and listed != sorted(listed)
+    assert to["change"] == {"random": {"from": 1, "to": 65_535}}
+    seen = {(i % subscribers, listed[i % ports]) for i in range(min(subscribers * ports, 50_000))}
+    assert len(seen) == min(subscribers * ports, 50_000)
+
+
+def test_tables_have_room_for_all_flows() -> None:
+    for name in ("rfc9693-flows", "rfc9693-rate"):
+        for leg in made(name)[0].legs:
+            conntrack = dpdk(leg)["elements"]["conntrack"]
+            (vary,) = [g["frame"]["vary"] for g in profile(leg)["groups"] if g["name"] == "up"]
+            subscribers = vary[0]["change"]["increment"]["count"]
+            ports = len(vary[1]["change"].get("list", [0]))
+            assert conntrack["sessions"] >= subscribers * ports
+            assert conntrack["most_subscribers"] >= subscribers
+            assert ports == 1 or conntrack["ports_per_block"] >= ports
+
+
+def test_what_makes_no_study_is_refused(tmp_path: Path) -> None:
+    head = "format: netdyno-nat-study/1\nname: s\n"
+    for text, what in (
+        ("legs: [{name: a, dut: kernel}]", "no ports in memory"),
+        ("legs: [{name: a, dut: nothing}]", "none of l2fwd"),
+        ("legs: [{name: a, dut: l2fwd}, {name: a, dut: l2fwd}]", "same name"),
+        ("legs: [{name: a, dut: l2fwd}]\nbeside: [{leg: a, to: b}]", "'b' is no leg"),
+        ("direction: down\nlegs: [{name: a, dut: pipeline, new_flows: true}]", "new flows begin inside"),
+        ("legs: [{name: a, dut: stages}]", "core for each stage"),
+    ):
+        file = tmp_path / "s.yaml"
+        file.write_text(head + text)
+        with pytest.raises(Error, match=what):
+            study.read(str(file))
+    with pytest.raises(Error, match="no study 'figure-11'"):
+        study.read("figure-11")
+    with pytest.raises(Error, match="no leg 'x'"):
+        study.read("figure-7").only(["x"])

@@ -1,0 +1,61 @@
+"""`netdyno nat bench` over real packets: through the NAT in memory, and through the kernel's over AF_PACKET."""
+
+from __future__ import annotations
+
+import pytest
+from inconclusive import Verdict
+from lab import Lab, root
+
+pytestmark = [root, pytest.mark.alone]
+
+STUDY = {
+    "format": "netdyno-nat-study/1",
+    "name": "tiny",
+    "direction": "down",
+    "beside": [{"leg": "ours", "to": "kernel"}],
+    "legs": [
+        {"name": "ours", "dut": "run-to-completion", "rate": "2k/s"},
+        {"name": "kernel", "dut": "kernel", "ports": "af_packet", "rate": "2k/s"},
+    ],
+}
+TINY = ("--sizes", "64,512", "--duration", "200ms", "--repeat", "1", "--resolution", "50%", "-q")
+"""Two trials of each, at a load that any machine carries: how fast they are is not asked."""
+
+
+@pytest.mark.limit(120)
+def test_a_study_goes_through_both_nats(lab: Lab, verdict: Verdict) -> None:
+    done = lab.run("nat", "bench", lab.write("tiny.json", STUDY), *TINY, timeout=110)
+    search = done.result.search
+    assert search is not None, done.text
+    if done.code == 90:
+        verdict.undisturbed()
+        verdict.valid(done.result.reasons)
+    assert done.code == 0, done.text
+    assert {part.name for part in search.parts} == {"ours,64B", "kernel,64B", "ours,512B", "kernel,512B"}
+    legs = {leg.name: leg for leg in done.result.legs}
+    for part in search.parts:
+        # what is found is a load that a trial carried, of that leg, which is kept whole
+        carried = {one.load for one in part.trials if one.counts and not one.lost}
+        found = part.findings[0].load
+        assert found in carried or (found is None and any(one.lost for one in part.trials))
+        for one in part.trials:
+            (kept,) = [r for r in legs[one.leg].repetitions if r.index == one.number]
+            (down,) = [group for group in kept.groups if group.name == "down"]
+            (opened,) = [group for group in kept.groups if group.name == "open"]
+            assert down.measured.messages_sent == one.sent > 0
+            # opened from the inside, once each, before anything came down
+            assert opened.total.messages_sent == 1000
+            # nothing reaches a subscriber but through the NAT
+            passed = down.measured.messages_delivered
+            if part.leg == "kernel" and passed:
+                assert kept.dut["nat"].counters_after["sessions"] > 0
+                assert kept.dut["nat"].counters_after["in0.tx_packets"] >= passed
+            elif passed:
+                conntrack = next(one for one in kept.elements if one["name"] == "conntrack")
+                assert conntrack["packets_in"] >= passed
+    numbers = sorted((one.number, part.leg) for part in search.parts for one in part.trials)
+    # in turns: no leg waits while the other is measured for good
+    assert {leg for _, leg in numbers[:2]} == {"ours", "kernel"}
+    assert "legs beside each other" in done.text
+    assert "Legs beside each other" in (lab.runs / done.result.id / "report.html").read_text()
+    lab.clean()
