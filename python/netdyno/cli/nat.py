@@ -11,6 +11,8 @@ VERBS = {
     "check": "nat_check:check",
     "expand": "nat_check:expand",
     "run": "nat_run:run",
+    "bench": "nat_bench:bench",
+    "advise": "nat_advise:advise",
     "status": "nat_show:status",
     "sessions": "nat_show:sessions",
     "subscribers": "nat_show:subscribers",

@@ -1,0 +1,129 @@
+"""`netdyno nat advise`: which placement should carry most here, and whether it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+
+from netdyno import paths
+from netdyno.cli import console, values
+from netdyno.cli.bench import OUTPUT, Json, Quiet
+from netdyno.cli.execute import put_back
+from netdyno.nat import cores
+from netdyno.nat import study as studies
+from netdyno.nat.advice import Cycles
+from netdyno.nat.cores import STAGES
+from netdyno.search import nat_advice, words
+from netdyno.search.nat_advice import Advice, Measured
+
+SHOWN = 5
+"""Placements that are listed."""
+
+
+def advise(
+    configuration: Annotated[
+        Path | None, typer.Argument(help="The NAT; default: that of the lab.", metavar="[CONFIG]")
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            "--cores", help="Cores to use; default: all.", metavar="N", parser=values.whole("--cores", 1, 64)
+        ),
+    ] = None,
+    cycles: Annotated[
+        Path | None, typer.Option(help="Cycles that --keep wrote; no short run is made.", metavar="FILE")
+    ] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="Write the cycles of the short run here.", metavar="FILE")
+    ] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Measure the proposal beside all core sets.")
+    ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Measure as netdyno nat bench --quick does.")
+    ] = False,
+    as_json: Json = False,
+    runs: Annotated[
+        Path | None, typer.Option(help="Folder for run folders.", metavar="DIR", rich_help_panel=OUTPUT)
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Propose where the stages of a NAT should run.
+
+    A short run, over cables in memory, tells what each stage costs for a packet, and what going on to
+    another core does. From that follows what every placement on --cores cores should carry: the slowest
+    worker decides. The best ones are listed, with what the configuration has to say. --measure holds the
+    prediction against a search for the throughput. Sockets and hyper-threads are not in the model.
+
+        sudo netdyno nat advise cgn.yaml --cores 4 --keep cycles.json
+        netdyno nat advise cgn.yaml --cores 8 --cycles cycles.json
+        sudo netdyno nat advise --measure --quick
+    """
+    there = cores.here()
+    number = count or len(there.in_order())
+    if not cycles or measure:
+        put_back()
+    found = nat_advice.advise(studies.nat(configuration), there, number, cycles, runs or paths.runs())
+    for note in found.notes:
+        console.note(note)
+    if keep:
+        nat_advice.keep(found.cycles, keep)
+    rows = nat_advice.measure(found, runs or paths.runs(), quick=quick) if measure else []
+    if as_json:
+        console.document(nat_advice.document(found, rows))
+        return
+    _costs(found.cycles)
+    _placements(found)
+    if rows:
+        _measured(rows)
+
+
+def _costs(cycles: Cycles) -> None:
+    console.table(
+        (*STAGES, "hand-off", "a core has"),
+        [
+            (
+                *(f"{cycles.stages[stage]:,.1f}" for stage in STAGES),
+                f"{cycles.hand_off:,.1f}",
+                words.si(cycles.budget, "cycles/s", 3),
+            )
+        ],
+        "cycles for a packet",
+        right=(*STAGES, "hand-off", "a core has"),
+    )
+
+
+def _placements(found: Advice) -> None:
+    rows = [
+        (str(one.placement), str(one.placement.cores), words.si(one.rate, "pps", 3), one.slowest)
+        for one in found.ranked[:SHOWN]
+    ]
+    heads = ("placement", "cores", "predicted", "slowest worker")
+    console.table(heads, rows, f"the best on {found.count} cores", right=("cores", "predicted"))
+    if found.keys:
+        console.line("in the configuration:")
+        for line in yaml.safe_dump(
+            found.keys, sort_keys=False, default_flow_style=None, width=100
+        ).splitlines():
+            console.line(f"  {line}")
+
+
+def _measured(rows: list[tuple[Measured, float | None, float | None]]) -> None:
+    console.table(
+        ("placement", "predicted", "found", "prediction off by", "comes to the same here"),
+        [
+            (
+                f"{one.leg.name}: {one.predicted.placement}",
+                words.si(one.predicted.rate, "pps", 3),
+                words.load(load, "frames/s"),
+                "–" if error is None else f"{error:+.0%}",
+                ", ".join(one.folded) or "–",
+            )
+            for one, load, error in rows
+        ],
+        "predicted in the lab, and found",
+        right=("predicted", "found", "prediction off by"),
+    )
