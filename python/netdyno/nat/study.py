@@ -157,13 +157,15 @@ class Machine:
 
 def experiment(study: Study, nat: Nat, machine: Machine, seed: int = 1) -> tuple[dict[str, Any], list[str]]:
     """The experiment that a study comes to on a machine, and what is to be told of it."""
-    notes: list[str] = []
+    same: dict[str, list[str]] = {}
     legs = []
     for leg in study.legs:
         made, told = _leg(study, leg, nat, machine, seed)
         legs.append(made)
-        notes += [f"{leg.name}: {note}" for note in told]
-    notes += list(_told(study, machine))
+        for note in told:
+            same.setdefault(note, []).append(leg.name)
+    notes = [f"{', '.join(of)}: {note}" for note, of in same.items()]
+    notes += _told(study, machine)
     plain = {
         "format": "netdyno-experiment/1",
         "name": study.name,
@@ -171,7 +173,7 @@ def experiment(study: Study, nat: Nat, machine: Machine, seed: int = 1) -> tuple
         "seed": seed,
         "legs": legs,
     }
-    return plain, list(dict.fromkeys(notes))
+    return plain, notes
 
 
 def _told(study: Study, machine: Machine) -> Iterator[str]:

@@ -1,0 +1,58 @@
+"""What `netdyno nat bench` and `advise` say without measuring."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from netdyno.cli import app
+from netdyno.experiment import spec
+from netdyno.nat.advice import Cycles
+from netdyno.search import nat_advice
+
+Said = pytest.CaptureFixture[str]
+
+
+def test_what_is_planned_is_said_and_nothing_is_run(capsys: Said) -> None:
+    assert (
+        app.call(["nat", "bench", "figure-8", "--sizes", "64,9000", "--legs", "l2fwd,kernel", "--dry-run"])
+        == 0
+    )
+    said = capsys.readouterr().out
+    assert "figure-8: about" in said and "3 searches" in said
+    assert "kernel: not at 9000B" in said and "static forward" in said
+
+
+def test_a_study_is_printed_as_an_experiment(capsys: Said) -> None:
+    assert app.call(["nat", "bench", "rfc9693-rate", "--expand"]) == 0
+    made = spec.load(json.loads(capsys.readouterr().out), "printed")
+    assert [leg.name for leg in made.legs] == ["run-to-completion", "pipeline"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["bench", "figure-11"], "no study"),
+        (["bench", "figure-7", "--legs", "x"], "no leg"),
+        (["bench", "figure-7", "--sizes", "7"], "no frame size"),
+        (["advise", "--cycles", "none.json"], "none.json"),
+        (["advise", "--cores", "0"], "--cores"),
+    ],
+)
+def test_what_is_wrong_is_said(arguments: list[str], what: str, capsys: Said, tmp_path: Path) -> None:
+    assert app.call(["nat", *arguments]) == 104
+    assert what in capsys.readouterr().err
+
+
+def test_a_placement_is_proposed_from_kept_cycles(capsys: Said, tmp_path: Path) -> None:
+    costs = {"rx": 40.0, "validity": 20.0, "nat": 30.0, "conntrack": 90.0, "tx": 20.0}
+    file = tmp_path / "cycles.json"
+    nat_advice.keep(Cycles(costs, 20.0, 2e9), file)
+    assert app.call(["nat", "advise", "--cores", "2", "--cycles", str(file)]) == 0
+    assert "rx+validity+nat | conntrack+tx" in capsys.readouterr().out
+    assert app.call(["nat", "advise", "--cores", "2", "--cycles", str(file), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["placements"][0]["predicted"] == pytest.approx(2e9 / 120)
+    assert found["measured"] == []
