@@ -10,7 +10,7 @@
 #[path = "conformance/packet.rs"]
 mod packet;
 
-use cgnat::config::{Config, SECOND};
+use cgnat::config::{Addresses, Config, SECOND};
 use cgnat::{
     Endpoint, Frame, Nat, Reason, Side, Site, SiteBy, SiteConfig, Unmapped, Verdict, Wanted, What, sites,
 };
@@ -24,7 +24,9 @@ const BY: SiteBy = SiteBy::Prefix(30);
 
 fn nat() -> Nat {
     let sites = Some(SiteConfig { most: 3, by: BY });
-    let config = Config { sites, sessions: 256, subscribers: 64, ports_per_block: 64, ..Config::default() };
+    let addresses = Addresses { inside: Some(Ipv4Addr::new(10, 0, 0, 254)), outside: None };
+    let config =
+        Config { sites, addresses, sessions: 256, subscribers: 64, ports_per_block: 64, ..Config::default() };
     Nat::new(config).unwrap()
 }
 
@@ -58,6 +60,9 @@ fn a_site_shares_an_address_and_one_without_is_refused() {
     let (mut nat, now) = (nat(), SECOND);
     let refused = send(&mut nat, Side::Inside, inside(1, 7), REMOTE, now).0;
     assert_eq!(refused, Verdict::Drop(Reason::NoPublicAddress));
+    // host unreachable: its TCP does not give up for that
+    let (_, told) = nat.pop_output().unwrap();
+    assert_eq!(told[20..22], [3, 1]);
     assert_eq!((nat.pool().addresses(), nat.pool().blocks()), (0, (0, 0)));
     assert!(nat.assign_public(site(1), 2, public(9)));
     assert!(nat.assign_public(site(1), 2, public(9)), "once more is no fault");

@@ -322,3 +322,63 @@ impl Element for Nat {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, sync_channel};
+
+    const MAC: Mac = [2, 0, 0, 0, 0, 1];
+    const GROUP: Mac = [1, 0, 0x5e, 0, 0, 1];
+
+    /// Only who is given is bound; who hears of subscribers hears of one at a time.
+    fn table() -> (Nat, Receiver<Ended>, Receiver<Subscriber>) {
+        let ((ended, endings), (_, released), (tell, told)) =
+            (sync_channel(8), sync_channel(8), sync_channel(1));
+        let nat = Nat {
+            table: Bindings::new(8, [7; 32]).unwrap(),
+            inside: Config::default().inside,
+            learn: false,
+            leases: None,
+            told: None,
+            replica: 0,
+            ownership: Arc::default(),
+            neighbours: Arc::new(Neighbours::new()),
+            end: TableEnd { ended, released },
+            sites: SubscriberTeller::to(tell),
+            advanced: 0,
+        };
+        (nat, endings, told)
+    }
+
+    #[test]
+    fn a_lease_for_a_group_address_binds_nobody() {
+        let (mut nat, ..) = table();
+        assert_eq!((nat.bind(1, 0, GROUP, true, 0), nat.table.len()), (None, 0));
+        let hop = nat.bind(1, 0, MAC, true, 0).unwrap();
+        // renewed for one: what goes to the subscriber goes where it went, and the table says so
+        assert_eq!(nat.bind(1, 0, GROUP, true, 0), None);
+        assert_eq!(
+            (nat.table.find(1, 0).map(|one| one.mac()), nat.neighbours.mac(hop)),
+            (Some(MAC), Some(MAC))
+        );
+    }
+
+    #[test]
+    fn sites_are_told_of_everybody_who_comes_and_goes() {
+        let (mut nat, endings, told) = table();
+        let (inside, realm) = (9, 7 << 12);
+        assert!(nat.bind(inside, realm, MAC, true, 0).is_some());
+        // a renewal is nobody new
+        assert!(nat.bind(inside, realm, [2; 6], true, 0).is_some());
+        // there is room for one to be told, and one waits: for a third there is none now
+        assert!(nat.bind(10, realm, MAC, true, 0).is_some());
+        assert!(nat.bind(11, realm, MAC, true, 0).is_none() && !nat.end(inside, realm));
+        assert_eq!((nat.table.len(), endings.try_iter().count()), (2, 0));
+        assert_eq!(told.recv(), Ok(Subscriber { inside, realm, there: true }));
+        assert!(nat.end(inside, realm) && endings.try_recv().is_ok());
+        assert_eq!(told.recv(), Ok(Subscriber { inside: 10, realm, there: true }));
+        assert!(nat.sites.is_ready());
+        assert_eq!(told.recv(), Ok(Subscriber { inside, realm, there: false }));
+    }
+}

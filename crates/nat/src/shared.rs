@@ -48,6 +48,12 @@ pub struct SubscriberTeller {
 }
 
 impl SubscriberTeller {
+    /// Tells whoever has the other end.
+    #[cfg(test)]
+    pub fn to(tell: SyncSender<Subscriber>) -> Self {
+        Self { wanted: Arc::new(true.into()), tell, untold: None }
+    }
+
     /// Whether there is room for one more. Asked before anything is told.
     pub fn is_ready(&mut self) -> bool {
         if let Some(subscriber) = self.untold.take()

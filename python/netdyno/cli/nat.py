@@ -16,12 +16,12 @@ VERBS = {
     "status": "nat_show:status",
     "sessions": "nat_show:sessions",
     "subscribers": "nat_show:subscribers",
+    "sites": "nat_sites:sites",
     "pools": "nat_counters:pools",
     "counters": "nat_counters:counters",
     "metrics": "nat_metrics:metrics",
     "trace": "nat_trace:trace",
     "doctor": "nat_doctor:doctor",
-    "sites": "nat_sites:sites",
 }
 
 app = typer.Typer(

@@ -22,6 +22,8 @@ pub(crate) enum Error {
     TooBig(u16),
     /// Limits or resources forbid it (RFC 5508 REQ-8).
     Prohibited,
+    /// There is no way for it now, but may be soon: hosts try again (RFC 1122 section 4.2.3.9).
+    Unreachable,
     /// Nobody there takes it.
     PortUnreachable,
 }
@@ -33,6 +35,7 @@ impl Error {
             Self::TimeExceeded => (11, 0, 0),
             Self::TooBig(mtu) => (3, 4, mtu),
             Self::Prohibited => (3, 13, 0),
+            Self::Unreachable => (3, 1, 0),
             Self::PortUnreachable => (3, 3, 0),
         }
     }

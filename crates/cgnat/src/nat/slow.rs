@@ -41,9 +41,9 @@ impl Nat {
     fn refuse(&mut self, side: Side, frame: &[u8], headers: &Headers, reason: Reason, now: u64) {
         use Reason::{PoolExhausted, SessionsFull, SubscriberPorts, SubscriberSessions, SubscribersFull};
         let limits = [PoolExhausted, SessionsFull, SubscriberPorts, SubscriberSessions, SubscribersFull];
-        // It is over when the site has an address again, and no limit of the subscriber's: nothing for the log.
+        // No limit of the subscriber's, and over when the site has an address again: nothing for the log.
         if side == Side::Inside && reason == Reason::NoPublicAddress {
-            self.report(side, frame, headers, Error::Prohibited, now);
+            self.report(side, frame, headers, Error::Unreachable, now);
         }
         if side == Side::Inside && limits.contains(&reason) {
             self.report(side, frame, headers, Error::Prohibited, now);
