@@ -88,6 +88,9 @@ CASES: dict[str, Case] = {
     ),
     "nat-64k": Case(cases_nat.upstream(64_000), rate("frames/s") | {"cycles": CYCLES}),
     "nat-1m": Case(cases_nat.upstream(1_000_000), rate("frames/s") | {"cycles": CYCLES}),
+    "nat-memif-1k": Case(cases_nat.over_memif(1_000), rate("frames/s", *AS_GOOD)),
+    "nat-memif-64k": Case(cases_nat.over_memif(64_000), rate("frames/s", Goal(least=0.7, ratio=True))),
+    "nat-memif-1m": Case(cases_nat.over_memif(1_000_000), rate("frames/s", Goal(least=0.5, ratio=True))),
     "impair-plain": Case(
         cases_impair.plain,
         rate("Gbit/s", Goal(least=0.6, ratio=True), Goal(least=25)) | {"shared": Metric("Gbit/s")},

@@ -1,4 +1,4 @@
-"""The carrier-grade NAT against l2fwd of ours, between the same ports, with the same flows and cores."""
+"""The carrier-grade NAT against l2fwd of ours and testpmd's macswap, between the same ports, with the same flows and cores."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from bed import BEYOND, CORES, GENERATOR, SERVER, Core, Skipped, folder, frames, namespace
+from cases_testpmd import LONG, at_bursts, memif
 from rounds import Peer, Sides
+from testpmd import Testpmd
 
 Setup = Callable[[], contextlib.AbstractContextManager[Sides]]
 
@@ -23,6 +25,7 @@ ENDS = {GENERATOR: ["generator", "a.tx", "a.rx", "back", "d.rx", "host", "d.tx"]
 POOL = "198.18.0.0/22"
 """Room for ten million ports and more."""
 PER_SUBSCRIBER = 64
+QUEUES = ["b.rx", "b.tx", "c.rx", "c.tx"]
 STAGES = ("in-validity", "nat", "conntrack", "forward")
 """What every packet passes between the ports, in the NAT or in l2fwd."""
 
@@ -74,20 +77,31 @@ def load(seconds: float, flows: int, dut: tuple[dict[str, Any], list[str]]) -> d
         "name": "up", "target": "udp://198.51.100.9:53", "port": "a", "model": {"stream": {"echo": False}},
         "frame": frame,
     }  # fmt: skip
-    made = frames(seconds, PORTS, [group])
     elements, edges = dut
-    dpdk = made["transport"]["dpdk"]
-    dpdk["elements"] = {
+    elements = {
         "generator": {"kind": "generator", "port": "a"}, "back": {"kind": "discard"}, **ROUTER, **elements,
     }  # fmt: skip
-    dpdk["edges"] = ["generator -> a.tx", "a.rx -> back", *edges, "d.rx -> host -> d.tx"]
-    queues = ["b.rx", "b.tx", "c.rx", "c.tx"]
-    dpdk["placement"] = [
-        {"core": core, "elements": names} for core, names in (ENDS | {SERVER: [*elements, *queues]}).items()
-    ]
-    dpdk["memory"] = "2GiB"
+    edges = ["generator -> a.tx", "a.rx -> back", *edges, "d.rx -> host -> d.tx"]
+    made = graph(seconds, PORTS, [group], elements, edges, ENDS | {SERVER: [*dut[0], *QUEUES]})
     # sessions are made before it is measured
     made["phases"]["warmup"] = "3s" if flows > 100_000 else "1s"
+    return made
+
+
+def graph(
+    seconds: float,
+    ports: list[dict[str, Any]],
+    groups: list[dict[str, Any]],
+    elements: dict[str, Any],
+    edges: list[str],
+    on: dict[int, list[str]],
+) -> dict[str, Any]:
+    """A profile over these elements, each core with its own."""
+    made = frames(seconds, ports, groups)
+    placement = [{"core": core, "elements": names} for core, names in on.items()]
+    made["transport"]["dpdk"] |= {
+        "elements": elements, "edges": edges, "placement": placement, "memory": "2GiB",
+    }  # fmt: skip
     return made
 
 
@@ -119,5 +133,65 @@ def upstream(flows: int) -> Setup:
 
             yield Sides(side(translating(flows)), (Peer("l2fwd", {"of ours": side(forwarding())}),))
             core.close()
+
+    return play
+
+
+def over_memif(flows: int) -> Setup:
+    """The same from another process over shared memory, where testpmd forwards as well, swapping Ethernet addresses.
+
+    Generator and receiver are the same for all; they end first, as the driver does not bear it that the other
+    end goes while frames pass.
+    """
+
+    @contextlib.contextmanager
+    def play() -> Iterator[Sides]:
+        if len(CORES) < 2:
+            raise Skipped("two cores are needed, one for the NAT and one for its ends; there is one")
+        with namespace() as name, folder() as near, folder() as far:
+            ends, dut = Core(name, far), Core(name, near)
+            paths = [near / "in", near / "out"]
+            outer = [memif("client", path, n) for n, path in enumerate(paths)]
+            inner = [memif("server", path, n) for n, path in enumerate(paths)]
+
+            def across(seconds: float) -> float:
+                made = load(seconds, flows, ({}, []))
+                dpdk = made["transport"]["dpdk"]
+                # who swaps addresses only answers no ARP
+                near_end = {"name": "a", "ip": PORTS[0]["ip"], "peer_mac": "02:00:00:00:00:02"}
+                dpdk["ports"] = [
+                    port | {"device": device} for port, device in zip((near_end, PORTS[3]), outer, strict=True)
+                ]
+                dpdk["placement"] = dpdk["placement"][:1]
+                result, _ = ends.run(made, allowed=BEYOND)
+                return float(result["interfaces"]["d"]["rx_packets"] / sum(result["phases"].values()))
+
+            def fresh() -> None:
+                for path in paths:
+                    path.unlink(missing_ok=True)
+
+            def side(graph_of: tuple[dict[str, Any], list[str]]) -> Callable[[float], dict[str, float]]:
+                elements, edges = graph_of
+                ports = [
+                    port | {"device": device} for port, device in zip(PORTS[1:3], inner, strict=True)
+                ]
+
+                def play(seconds: float) -> dict[str, float]:
+                    fresh()
+                    made = graph(LONG, ports, [], elements, edges, {SERVER: [*elements, *QUEUES]})
+                    return {"rate": dut.during(made, lambda: across(seconds))}
+
+                return play
+
+            def macswap(seconds: float, burst: int) -> dict[str, float]:
+                fresh()
+                with Testpmd(SERVER, inner, "--forward-mode=macswap", burst=burst) as testpmd:
+                    testpmd.say("start")
+                    return {"rate": across(seconds)}
+
+            l2fwd = Peer("l2fwd", {"of ours": side(forwarding())})
+            yield Sides(side(translating(flows)), (at_bursts(macswap), l2fwd))
+            dut.close()
+            ends.close()
 
     return play
