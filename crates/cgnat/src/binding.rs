@@ -3,7 +3,7 @@
 //!
 //! Bindings are learned from what subscribers send, or given, as by leases: then only who is in the table gets through, from
 //! the Ethernet address that it has there. A line is half a cache line; lines lie in a table with linear probing that is never
-//! more than half full.
+//! more than a quarter full.
 
 use crate::config::SECOND;
 use crate::cpu;
@@ -87,6 +87,59 @@ pub enum Source {
     Unknown,
 }
 
+/// The place of a binding that belongs at `home`, or the free one at which it would be.
+#[inline]
+fn at(lines: &[Binding], home: usize, inside: u32, realm: Realm) -> Result<usize, usize> {
+    let mut at = home;
+    // It ends: not all lines are taken.
+    loop {
+        match lines.get(at) {
+            Some(line) if line.is(inside, realm) => return Ok(at),
+            Some(line) if line.hop == 0 => return Err(at),
+            _ => at = (at + 1) & (lines.len() - 1),
+        }
+    }
+}
+
+/// The table while many senders are looked up.
+#[derive(Debug)]
+pub struct Lookup<'a> {
+    lines: &'a mut [Binding],
+    /// In s.
+    now: u32,
+}
+
+impl Lookup<'_> {
+    /// Who sent a packet, and note that it did.
+    #[inline]
+    pub fn source(&mut self, hash: u64, inside: u32, realm: Realm, mac: Mac) -> Source {
+        let mask = self.lines.len() - 1;
+        let home = hash as usize & mask;
+        let next = (home + 1) & mask;
+        // In its own place or the next are nearly all: which of them is a choice, not a branch that is guessed.
+        let is = |at: usize| self.lines.get(at).is_some_and(|line| line.whose() == (inside, realm));
+        let (here, there) = (is(home), is(next));
+        let place = match here | there {
+            true => std::hint::select_unpredictable(here, home, next),
+            false => match at(self.lines, home, inside, realm) {
+                Ok(at) => at,
+                Err(_) => return Source::Unknown,
+            },
+        };
+        let Some(line) = self.lines.get_mut(place).filter(|line| line.hop != 0) else {
+            return Source::Unknown;
+        };
+        if line.mac != mac {
+            return Source::Elsewhere;
+        }
+        // Not to write what is there.
+        if line.seen != self.now {
+            line.seen = self.now;
+        }
+        Source::Bound(line.hop)
+    }
+}
+
 /// The NAT table of one worker.
 #[derive(Debug)]
 pub struct Bindings {
@@ -101,6 +154,8 @@ pub struct Bindings {
     cursor: usize,
 }
 
+/// Lines for each binding: fewer cost a packet more looks.
+const SPARE: usize = 4;
 /// Next hops from here on are subscribers'.
 const FIRST: u32 = 2;
 
@@ -108,7 +163,7 @@ impl Bindings {
     /// Room for `most` bindings, as many as there are next hops at most.
     pub fn new(most: usize, seed: [u8; 32]) -> std::io::Result<Self> {
         let most = most.min(usize::from(Hop::MAX) + 1 - FIRST as usize);
-        let lines = Pages::new((2 * most).next_power_of_two().max(2))?;
+        let lines = Pages::new((SPARE * most).next_power_of_two().max(2))?;
         Ok(Self {
             lines,
             hasher: Hasher::new(seed),
@@ -168,45 +223,19 @@ impl Bindings {
     /// The place of a binding, or the free one at which it would be.
     #[inline]
     fn at(&self, hash: u64, inside: u32, realm: Realm) -> Result<usize, usize> {
-        let (lines, mut at) = (self.lines.get(), self.place(hash));
-        // It ends: half of the lines are free.
-        loop {
-            match lines.get(at) {
-                Some(line) if line.is(inside, realm) => return Ok(at),
-                Some(line) if line.hop == 0 => return Err(at),
-                _ => at = (at + 1) & (lines.len() - 1),
-            }
-        }
+        at(self.lines.get(), self.place(hash), inside, realm)
+    }
+
+    /// To look many senders up.
+    #[inline]
+    pub fn lookup(&mut self, now: u64) -> Lookup<'_> {
+        Lookup { lines: self.lines.get_mut(), now: seconds(now) }
     }
 
     /// Who sent a packet, and note that it did.
     #[inline]
     pub fn source(&mut self, hash: u64, inside: u32, realm: Realm, mac: Mac, now: u64) -> Source {
-        // In its own place or the next are nearly all: which of them is a choice, not a branch that is guessed.
-        let (lines, home) = (self.lines.get(), self.place(hash));
-        let next = (home + 1) & (lines.len() - 1);
-        let is = |at: usize| lines.get(at).is_some_and(|line| line.whose() == (inside, realm));
-        let (here, there) = (is(home), is(next));
-        let at = match here | there {
-            true => std::hint::select_unpredictable(here, home, next),
-            false => match self.at(hash, inside, realm) {
-                Ok(at) => at,
-                Err(_) => return Source::Unknown,
-            },
-        };
-        let line = &mut self.lines.get_mut()[at];
-        if line.hop == 0 {
-            return Source::Unknown;
-        }
-        if line.mac != mac {
-            return Source::Elsewhere;
-        }
-        let seen = seconds(now);
-        // Not to write what is there.
-        if line.seen != seen {
-            line.seen = seen;
-        }
-        Source::Bound(line.hop)
+        self.lookup(now).source(hash, inside, realm, mac)
     }
 
     /// The binding of a subscriber.

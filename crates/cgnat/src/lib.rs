@@ -33,7 +33,7 @@ pub mod subscriber;
 mod table;
 mod verdict;
 
-pub use binding::{Binding, Bindings, Hop, Mac, Source};
+pub use binding::{Binding, Bindings, Hop, Lookup, Mac, Source};
 pub use config::{Config, ConfigError};
 pub use cpu::prefetch;
 pub use event::{Event, What};

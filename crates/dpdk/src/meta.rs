@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C, align(8))]
 pub struct Meta {
-    /// Keyed hash of the flow, the same for both directions.
+    /// Keyed hash of the flow, the same for both directions; with [`MetaFlags::HASHED`].
     pub hash: u32,
     /// Tag control information of up to two VLAN tags, the outer one first; see [`Meta::tagged`].
     pub tags: [u16; 2],
@@ -64,6 +64,9 @@ impl MetaFlags {
     pub const CHECKED: Self = Self(1 << 5);
     /// Its sender is a known subscriber: [`Meta::hash`] is the number of the next hop towards it.
     pub const SUBSCRIBER: Self = Self(1 << 6);
+
+    /// [`Meta::hash`] was written: parsers for which nobody behind them asks leave it out.
+    pub const HASHED: Self = Self(1 << 7);
 
     /// Whether it has all of these.
     #[inline]

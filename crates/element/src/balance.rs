@@ -1,7 +1,7 @@
 //! Spreads flows over outputs: a load balancer that keeps no state.
 
 use crate::kind::{Build, ElementKind, static_names};
-use dpdk::{Batch, Mbuf};
+use dpdk::{Batch, Mbuf, MetaFlags};
 use engine::{About, Cx, Element};
 use packet::frame::MacAddress;
 use packet::{FlowKey, Mac, Parsed, ethernet};
@@ -100,7 +100,7 @@ fn share(hash: u32, count: u64) -> usize {
 impl Balancer {
     #[inline]
     fn output(&self, mbuf: &Mbuf) -> usize {
-        let hash = mbuf.meta().map(|meta| meta.hash);
+        let hash = mbuf.meta().filter(|meta| meta.flags.has(MetaFlags::HASHED)).map(|meta| meta.hash);
         share(hash.unwrap_or_else(|| self.hash(mbuf.data())), self.count)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::mailbox::Mail;
 use crate::parser;
-use dpdk::{Mbuf, Meta};
+use dpdk::{Mbuf, Meta, MetaFlags};
 use packet::{FlowKey, Parsed};
 
 /// The name of [`SymmetricFlow`] in placements.
@@ -36,13 +36,13 @@ fn share(hash: u32, replicas: usize) -> usize {
     ((u64::from(hash) * replicas as u64) >> 32) as usize
 }
 
-/// What is known of a packet, whether or not a parser saw it. `None`: it is broken.
+/// What is known of a packet and its flow, whether or not a parser saw it. `None`: it is broken.
 #[inline]
 fn known(mbuf: &Mbuf, key: &FlowKey) -> Option<Meta> {
-    mbuf.meta().or_else(|| {
+    mbuf.meta().filter(|meta| meta.flags.has(MetaFlags::HASHED)).or_else(|| {
         let frame = mbuf.data();
         let parsed = Parsed::of(frame).ok()?;
-        Some(parser::meta(frame, &parsed, key.hash(frame, &parsed), u16::MAX))
+        Some(parser::meta(frame, &parsed, Some(key.hash(frame, &parsed)), u16::MAX))
     })
 }
 

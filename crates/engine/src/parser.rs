@@ -11,6 +11,7 @@ pub struct Parser {
     in_port: u16,
     key: FlowKey,
     verify: bool,
+    hash: bool,
 }
 
 /// Its reasons to drop: those of [`Fault`], and one more.
@@ -28,7 +29,7 @@ impl Parser {
     /// For packets that come in by the port of this number. All parsers of a process use the same key for flow hashes, so that
     /// both directions of a flow have the same one, whichever port they come by.
     pub fn new(in_port: u16) -> Self {
-        Self { in_port, key: FlowKey::shared(), verify: false }
+        Self { in_port, key: FlowKey::shared(), verify: false, hash: true }
     }
 
     /// The same, which verifies checksums of TCP, UDP and ICMP, drops those that are wrong, and marks the others
@@ -36,6 +37,17 @@ impl Parser {
     #[must_use]
     pub fn verifying(self) -> Self {
         Self { verify: true, ..self }
+    }
+
+    /// The same, which leaves flow hashes to who asks for them: for where few do.
+    #[must_use]
+    pub fn unhashed(self) -> Self {
+        Self { hash: false, ..self }
+    }
+
+    #[inline]
+    fn hash(&self, frame: &[u8], parsed: &Parsed) -> Option<u32> {
+        self.hash.then(|| self.key.hash(frame, parsed))
     }
 
     /// Write what there is to know of a packet into its [`Meta`], and tell it. What is broken is a reason of [`DROPS`].
@@ -47,7 +59,7 @@ impl Parser {
         let frame = mbuf.data();
         let plain = if self.verify { Parsed::plain::<true>(frame) } else { Parsed::plain::<false>(frame) };
         let Some(parsed) = plain else { return self.parse_any(mbuf) };
-        let meta = meta(frame, &parsed, self.key.hash(frame, &parsed), self.in_port);
+        let meta = meta(frame, &parsed, self.hash(frame, &parsed), self.in_port);
         let meta = Meta { flags: meta.flags.with_if(self.verify, MetaFlags::CHECKED), ..meta };
         mbuf.set_meta(meta);
         Ok(meta)
@@ -62,34 +74,25 @@ impl Parser {
         if checked && !parsed.is_intact(frame) {
             return Err(Fault::BadChecksum as usize);
         }
-        let meta = meta(frame, &parsed, self.key.hash(frame, &parsed), self.in_port);
+        let meta = meta(frame, &parsed, self.hash(frame, &parsed), self.in_port);
         let meta = Meta { flags: meta.flags.with_if(checked, MetaFlags::CHECKED), ..meta };
         mbuf.set_meta(meta);
         Ok(meta)
     }
 }
 
-/// What was parsed, in the form in which it is kept with the packet.
+/// What was parsed, in the form in which it is kept with the packet, with the flow's hash if it is known.
 #[inline]
-pub fn meta(frame: &[u8], parsed: &Parsed, hash: u32, in_port: u16) -> Meta {
+pub fn meta(frame: &[u8], parsed: &Parsed, hash: Option<u32>, in_port: u16) -> Meta {
     let Parsed { tags, tagged, kind, l3, ip } = *parsed;
+    let flags = MetaFlags::NONE.with_if(hash.is_some(), MetaFlags::HASHED);
+    let hash = hash.unwrap_or_default();
     let Some(ip) = ip else {
         let end = u16::try_from(frame.len()).unwrap_or(u16::MAX);
-        return Meta {
-            hash,
-            tags,
-            l2: 0,
-            l3,
-            l4: l3,
-            end,
-            kind,
-            in_port,
-            protocol: 0,
-            tagged,
-            flags: MetaFlags::NONE,
-        };
+        return Meta { hash, tags, l2: 0, l3, l4: l3, end, kind, in_port, protocol: 0, tagged, flags };
     };
-    let flags = MetaFlags::IP
+    let flags = flags
+        .with(MetaFlags::IP)
         .with_if(ip.v6, MetaFlags::V6)
         .with_if(ip.fragment, MetaFlags::FRAGMENT)
         .with_if(ip.later, MetaFlags::LATER_FRAGMENT)

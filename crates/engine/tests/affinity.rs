@@ -130,6 +130,6 @@ fn a_parser_writes_what_later_stages_read() {
     assert!(meta.flags.has(MetaFlags::IP.with(MetaFlags::L4).with(MetaFlags::CHECKED)));
     assert!(!meta.flags.has(MetaFlags::V6) && !meta.flags.has(MetaFlags::FRAGMENT));
     let arp = came[1].meta().unwrap();
-    assert_eq!((arp.kind, arp.l3, arp.flags), (0x0806, 14, MetaFlags::NONE));
+    assert_eq!((arp.kind, arp.l3, arp.flags), (0x0806, 14, MetaFlags::HASHED));
     assert_ne!(meta.hash, arp.hash);
 }

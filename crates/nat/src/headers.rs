@@ -123,7 +123,7 @@ mod tests {
             let tagged = [0x88, 0xa8, 0, 7, 0x81, 0, 0x20, 9];
             let frame = [&[2; 12], &tagged[8 - 4 * tags..], &[8, 0][..], &ip, &rest].concat();
             if let Ok(parsed) = Parsed::of(&frame) {
-                let meta = engine::parser::meta(&frame, &parsed, FlowKey::shared().hash(&frame, &parsed), 0);
+                let meta = engine::parser::meta(&frame, &parsed, Some(FlowKey::shared().hash(&frame, &parsed)), 0);
                 prop_assert_eq!(from(&frame, &meta), Headers::parsed(&frame, &parsed).ok());
             }
         }

@@ -9,7 +9,7 @@ use crate::shared::{Ended, Shared, Subscriber, SubscriberTeller, TableEnd};
 use ::element::kind::{Build, ElementKind, MakeAffinity};
 use cgnat::config::{Prefix, SECOND};
 use cgnat::key::{self, Key};
-use cgnat::{Bindings, Config, Hop, Mac, Ownership, Realm, Source};
+use cgnat::{Bindings, Config, Hop, Lookup, Mac, Ownership, Realm, Source};
 use dpdk::{Batch, Mbuf, Meta, MetaFlags};
 use engine::{About, Cx, Element, Mail};
 use packet::ipv4;
@@ -46,7 +46,7 @@ pub struct Options {
     /// Who is a subscriber. Default: the private addresses of RFC 1918 and RFC 6598.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subscribers: Vec<Address>,
-    /// Bindings there may be, of all workers: 64 bytes each. Default 16384; a worker has 65534 at most.
+    /// Bindings there may be, of all workers: 128 bytes each. Default 16384; a worker has 65534 at most.
     #[serde(default = "most_subscribers")]
     pub most_subscribers: usize,
     /// The lease file of the DHCP server that subscribers have their addresses from: who has a lease is bound, and no longer
@@ -161,19 +161,25 @@ impl Sender {
     }
 }
 
-impl Nat {
-    /// Note by which next hop answers to a packet go, or say why it gets no further.
-    #[inline]
-    fn look(&mut self, mbuf: &mut Mbuf, hash: u64, now: u64) -> Result<(), usize> {
-        let meta = mbuf.meta().ok_or(NOT_IPV4)?;
-        let sender = Sender::of(mbuf, &meta).ok_or(NOT_IPV4)?;
-        let hop = self.admit(&Sender { hash, ..sender }, now)?;
-        // In place of the flow's hash: no later stage goes by that, and all packets of a subscriber have the same.
-        let flags = meta.flags.with(MetaFlags::SUBSCRIBER);
-        mbuf.set_meta(Meta { hash: hop.into(), flags, ..meta });
-        Ok(())
-    }
+/// Note by which next hop answers to the packet of a subscriber go.
+#[inline]
+fn note(mbuf: &mut Mbuf, meta: Meta, hop: Hop) {
+    // In place of the flow's hash: no later stage goes by that, and all packets of a subscriber have the same.
+    let flags = meta.flags.with(MetaFlags::SUBSCRIBER).with(MetaFlags::HASHED);
+    mbuf.set_meta(Meta { hash: hop.into(), flags, ..meta });
+}
 
+/// The same, if it is bound.
+#[inline]
+fn look(table: &mut Lookup<'_>, mbuf: &mut Mbuf, hash: u64) -> Option<()> {
+    let meta = mbuf.meta()?;
+    let Sender { inside, realm, mac, .. } = Sender::of(mbuf, &meta)?;
+    let Source::Bound(hop) = table.source(hash, inside, realm, mac) else { return None };
+    note(mbuf, meta, hop);
+    Some(())
+}
+
+impl Nat {
     /// By which next hop answers to a packet go, or why there are none.
     #[inline]
     fn admit(&mut self, sender: &Sender, now: u64) -> Result<Hop, usize> {
@@ -287,16 +293,24 @@ impl Element for Nat {
         for hash in &hashes[..count] {
             self.table.prefetch(*hash);
         }
-        let mut refused = [None; dpdk::BURST];
-        let mut any_refused = false;
-        for ((mbuf, hash), refused) in batch.frames_mut().iter_mut().zip(hashes).zip(&mut refused) {
-            if let Err(reason) = self.look(mbuf, hash, now) {
-                (*refused, any_refused) = (Some(reason), true);
-            }
+        let mut bound = true;
+        let mut lookup = self.table.lookup(now);
+        for (mbuf, hash) in batch.frames_mut().iter_mut().zip(hashes) {
+            bound &= look(&mut lookup, mbuf, hash).is_some();
         }
-        if any_refused {
-            let mut refused = refused.iter();
-            cx.sift(batch, |_| refused.next().copied().flatten().map_or(Ok(()), Err));
+        if !bound {
+            let mut hashes = hashes.iter();
+            cx.sift(batch, |mbuf| {
+                let hash = hashes.next().copied().unwrap_or_default();
+                // It was bound, or is by now, by a packet before.
+                if look(&mut self.table.lookup(now), mbuf, hash).is_some() {
+                    return Ok(());
+                }
+                let meta = mbuf.meta().ok_or(NOT_IPV4)?;
+                let sender = Sender::of(mbuf, &meta).ok_or(NOT_IPV4)?;
+                note(mbuf, meta, self.admit(&Sender { hash, ..sender }, now)?);
+                Ok(())
+            });
         }
     }
 

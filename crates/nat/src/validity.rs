@@ -54,7 +54,8 @@ impl ElementKind for Options {
 
     fn build(&self, cx: &mut Build<'_>) -> Result<Box<dyn Element>, Error> {
         let (number, port) = cx.port("port", &self.port)?;
-        let parser = Parser::new(u16::try_from(number).unwrap_or(u16::MAX));
+        // On the way of the NAT nobody asks for flows: `nat` writes the subscriber in place of it.
+        let parser = Parser::new(u16::try_from(number).unwrap_or(u16::MAX)).unhashed();
         let parser = if self.verify { parser.verifying() } else { parser };
         let own = port.addrs.own().iter().filter_map(|own| match own.ip {
             IpAddr::V4(ip) => Some(ip),
