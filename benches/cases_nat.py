@@ -1,4 +1,4 @@
-"""The carrier-grade NAT against l2fwd of ours and testpmd's macswap, between the same ports, with the same flows and cores."""
+"""The carrier-grade NAT against our l2fwd and testpmd's macswap, with the same ports, flows and cores."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def upstream(flows: int) -> Setup:
 
 
 def over_memif(flows: int) -> Setup:
-    """The same from another process over shared memory, where testpmd forwards as well, swapping Ethernet addresses.
+    """The same from another process over shared memory, where testpmd forwards as well and swaps addresses.
 
     Generator and receiver are the same for all; they end first, as the driver does not bear it that the other
     end goes while frames pass.
@@ -159,9 +159,8 @@ def over_memif(flows: int) -> Setup:
                 dpdk = made["transport"]["dpdk"]
                 # who swaps addresses only answers no ARP
                 near_end = {"name": "a", "ip": PORTS[0]["ip"], "peer_mac": "02:00:00:00:00:02"}
-                dpdk["ports"] = [
-                    port | {"device": device} for port, device in zip((near_end, PORTS[3]), outer, strict=True)
-                ]
+                outer_ends = zip((near_end, PORTS[3]), outer, strict=True)
+                dpdk["ports"] = [port | {"device": device} for port, device in outer_ends]
                 dpdk["placement"] = dpdk["placement"][:1]
                 result, _ = ends.run(made, allowed=BEYOND)
                 return float(result["interfaces"]["d"]["rx_packets"] / sum(result["phases"].values()))
@@ -172,9 +171,7 @@ def over_memif(flows: int) -> Setup:
 
             def side(graph_of: tuple[dict[str, Any], list[str]]) -> Callable[[float], dict[str, float]]:
                 elements, edges = graph_of
-                ports = [
-                    port | {"device": device} for port, device in zip(PORTS[1:3], inner, strict=True)
-                ]
+                ports = [port | {"device": device} for port, device in zip(PORTS[1:3], inner, strict=True)]
 
                 def play(seconds: float) -> dict[str, float]:
                     fresh()
