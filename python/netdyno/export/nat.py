@@ -126,6 +126,13 @@ def _trackers(name: str, workers: Sequence[Mapping[str, Any]]) -> Iterator[Metri
         for one in workers:
             counter.add_metric([name, one["element"]], one[key])
         yield counter
+    pcp = CounterMetricFamily(
+        "netdyno_nat_pcp_answers", "Requests of PCP answered, by result", labels=[*labels, "result"]
+    )
+    for one in workers:
+        for result, count in one.get("pcp", {}).items():
+            pcp.add_metric([name, one["element"], result], count)
+    yield pcp
     forwarded = CounterMetricFamily(
         "netdyno_nat_forwarded_packets", "Packets forwarded; up is away from subscribers",
         labels=[*labels, "direction"],

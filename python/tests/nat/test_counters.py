@@ -52,7 +52,7 @@ STATS: dict[str, Any] = {
 WORKER = {
     "sessions": 3, "most_sessions": 100, "subscribers": 2, "most_subscribers": 10, "addresses": 1, "blocks": 63,
     "blocks_free": 61, "forwarded_up": 6, "forwarded_down": 1, "slow": 3, "memory_bytes": 4096, "log_lost": 5,
-    "drops": {},
+    "drops": {}, "pcp": {"SUCCESS": 4},
 }  # fmt: skip
 WORKERS = [WORKER | {"element": f"conntrack#{i}"} for i in range(2)]
 
@@ -125,6 +125,7 @@ def test_metrics_are_what_prometheus_reads() -> None:
     assert one("port_bytes_total", port="inside", direction="receive") == 1500
     assert one("port_packets_total", port="outside", direction="transmit") == 11
     assert one("ports_lost") == 1
+    assert one("pcp_answers_total", worker="conntrack#0", result="SUCCESS") == 4
 
 
 # ---- the verbs
