@@ -89,7 +89,7 @@ def options(driver: type[Dut]) -> dict[str, dict[str, Any]]:
     """The settings of a driver: default and meaning of each."""
     meanings = config.meanings(driver.Options)
     return {
-        name: {"default": field.default, "meaning": meanings.get(name, "")}
+        name: {"default": field.get_default(call_default_factory=True), "meaning": meanings.get(name, "")}
         for name, field in driver.Options.model_fields.items()
     }
 
