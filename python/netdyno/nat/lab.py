@@ -10,6 +10,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from itertools import islice
 from math import gcd
 from typing import Any, Literal
 
@@ -87,7 +88,15 @@ def placed(nat: Nat, ports: Ports) -> Nat:
         )
         for side, device in zip((nat.inside, nat.outside), devices, strict=True)
     ]
-    return replace(nat, inside=sides[0], outside=sides[1], leases=None, huge_pages=None)
+    made = replace(nat, inside=sides[0], outside=sides[1], leases=None, huge_pages=None)
+    return made if nat.sites is None else replace(made, sites=None, pool=_in_place_of_sites(nat))
+
+
+def _in_place_of_sites(nat: Nat) -> tuple[str, ...]:
+    """Addresses that stay, since nobody gives any by DHCP in a lab."""
+    taken = {nat.outside.address.ip, nat.gateway}
+    free = (one for one in nat.outside.address.network.hosts() if one not in taken)
+    return tuple(map(str, islice(free, min(nat.addresses, 16))))
 
 
 def roomy(nat: Nat, flows: Flows, direction: Direction) -> Nat:

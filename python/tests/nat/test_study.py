@@ -16,7 +16,7 @@ from netdyno.nat.cores import Topology
 from netdyno.nat.lab import Flows
 from netdyno.nat.study import Machine
 
-from .shared import machine
+from .shared import machine, nat
 
 MACHINES = {"one": machine(1, 1), "two": machine(1, 2), "paper": machine(2, 4, 2), "big": machine(2, 16, 2)}
 
@@ -154,3 +154,9 @@ def test_what_makes_no_study_is_refused(tmp_path: Path) -> None:
         study.read("figure-11")
     with pytest.raises(Error, match="no leg 'x'"):
         study.read("figure-7").only(["x"])
+
+
+def test_sites_have_addresses_that_stay_where_nobody_gives_any() -> None:
+    placed = lab.placed(nat(pool=None, sites={"most": 2, "by": "vlan"}), "memory")
+    assert (placed.sites, placed.pool) == (None, ("203.0.113.3", "203.0.113.4"))
+    assert lab.public(placed) == IPv4Address("203.0.113.3")
