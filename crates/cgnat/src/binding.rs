@@ -268,6 +268,20 @@ impl Bindings {
         }
     }
 
+    /// Bind a subscriber again that was bound before a restart, with a next hop that was used by none yet. Whether there was room
+    /// for it.
+    pub fn restore(&mut self, inside: u32, realm: Realm, mac: Mac, hop: Hop, given: bool, now: u64) -> bool {
+        let at = self.at(self.hash(inside, realm), inside, realm);
+        let (Err(at), true) = (at, self.len < self.most && u32::from(hop) >= self.fresh) else {
+            return false;
+        };
+        let flags = if given { Binding::GIVEN } else { 0 };
+        self.lines.get_mut()[at] = Binding { inside, realm, mac, hop, seen: seconds(now), flags, spare: 0 };
+        self.len += 1;
+        self.fresh = u32::from(hop) + 1;
+        true
+    }
+
     fn take_hop(&mut self) -> Option<Hop> {
         self.free.pop().or_else(|| {
             let hop = Hop::try_from(self.fresh).ok()?;

@@ -58,6 +58,13 @@ impl Ownership {
         Ok(())
     }
 
+    /// A subscriber that is there already is with this worker, unless a forward says another.
+    pub fn settle(&mut self, address: u32, realm: Realm, worker: usize) {
+        if worker < self.workers && self.subscriber(address, realm) != worker {
+            self.pinned.entry((address, realm)).or_insert(worker);
+        }
+    }
+
     /// The worker of a subscriber.
     #[inline]
     pub fn subscriber(&self, address: u32, realm: Realm) -> usize {

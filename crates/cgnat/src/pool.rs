@@ -14,6 +14,8 @@ use crate::memory::Pages;
 use std::net::Ipv4Addr;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+mod kept;
+
 /// TCP, UDP and ICMP number their ports apart.
 pub const CLASSES: usize = 3;
 const KINDS: usize = 3;

@@ -114,6 +114,16 @@ impl Traffic {
     pub fn bytes(self) -> u64 {
         self.0 % Self::PACKET
     }
+
+    /// As it is kept.
+    pub(crate) fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// As it was kept; more than it could be is reported with the next packet.
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
 }
 
 /// One cache line. Of its two checksum differences, the way back takes the complements.

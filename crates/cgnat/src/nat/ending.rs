@@ -30,6 +30,21 @@ impl Nat {
         self.endings.done.pop()
     }
 
+    /// End the sessions in `lines` lines from number `from` on, for the log: the NAT stops. The line to go on from.
+    pub fn end_from(&mut self, from: u32, lines: u32, now: u64) -> Option<u32> {
+        let end = from.saturating_add(lines).min(self.sessions.used());
+        (from..end).for_each(|index| self.end(index, now));
+        (end < self.sessions.used()).then_some(end)
+    }
+
+    /// Let the subscribers in `lines` lines from number `from` on, which have no session any more, give their port blocks back.
+    pub fn release_from(&mut self, from: u32, lines: u32, now: u64) -> Option<u32> {
+        let (page, next) = self.subscribers.iter_from(from, lines);
+        let numbers: Vec<u32> = page.map(|(number, _)| number).collect();
+        numbers.into_iter().for_each(|number| self.dismiss(number, now));
+        next
+    }
+
     /// Look for them in the next `budget` lines; whether there are more.
     pub(crate) fn advance_endings(&mut self, now: u64, budget: usize) -> bool {
         let endings = &mut self.endings;

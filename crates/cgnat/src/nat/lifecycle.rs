@@ -129,31 +129,37 @@ impl Nat {
             up: Traffic::default(),
             down: Traffic::default(),
         };
+        let index = self.install(session, of, now)?;
+        if self.config.log_sessions {
+            self.events.push(now, What::SessionCreated(session.record()));
+        }
+        Ok(index)
+    }
+
+    /// Let a session be found: by packets, by its mapping, which may be that of another, and by time.
+    pub(crate) fn install(&mut self, session: Session, of: Option<u32>, now: u64) -> Result<u32, Reason> {
         let index = self.sessions.take(session).ok_or(Reason::SessionsFull)?;
         let [up, down] = self.session_hashes(&session);
+        let shared = session.has(Session::SHARED);
         // The tables have room for what the sessions have room for, so none of these fails; if one did, nothing would be left.
-        let pinned = flow.state == State::Pinned;
+        let pinned = session.state() == State::Pinned;
         let found = pinned || self.table.insert(up, index) && self.table.insert(down, index);
-        let mapped = flags & Session::SHARED == 0 || self.join_mapping(index, of);
-        let now_tick = tick(now);
+        let mapped = !shared || self.join_mapping(index, of);
         // When a mapping that was asked for ends is known at the first look at it.
         let idle = if pinned { 0 } else { self.idle.of(&session) };
-        let timed = self.wheel.push(index, now_tick, now_tick.wrapping_add(idle));
+        let timed = self.wheel.push(index, tick(now), session.last_seen.wrapping_add(idle));
         if !(found && mapped && timed) {
             self.table.remove(up, index);
             self.table.remove(down, index);
-            if flags & Session::SHARED != 0 && mapped {
+            if shared && mapped {
                 let session = self.sessions.at(index).copied().unwrap_or(session);
                 self.leave_mapping(index, &session);
             }
             self.sessions.release(index);
             return Err(Reason::SessionsFull);
         }
-        if let Some(line) = self.subscribers.at_mut(subscriber) {
+        if let Some(line) = self.subscribers.at_mut(session.subscriber) {
             line.sessions += 1;
-        }
-        if self.config.log_sessions {
-            self.events.push(now, What::SessionCreated(session.record()));
         }
         Ok(index)
     }
@@ -383,15 +389,21 @@ impl Nat {
                 }
                 continue;
             }
-            if !line.has(Subscriber::FIXED) {
-                for block in line.blocks() {
-                    self.give_back(&line, *block, now);
-                }
-            }
-            if line.block_count > 0 {
-                self.pool.leave(line.address);
-            }
-            self.subscribers.remove(&self.hasher, number);
+            self.dismiss(number, now);
         }
+    }
+
+    /// One that has no session is no subscriber any more.
+    pub(crate) fn dismiss(&mut self, number: u32, now: u64) {
+        let Some(line) = self.subscribers.at(number).copied() else { return };
+        if !line.has(Subscriber::FIXED) {
+            for block in line.blocks() {
+                self.give_back(&line, *block, now);
+            }
+        }
+        if line.block_count > 0 {
+            self.pool.leave(line.address);
+        }
+        self.subscribers.remove(&self.hasher, number);
     }
 }

@@ -139,19 +139,30 @@ impl Nat {
         false
     }
 
-    /// Let static forwards be found.
-    pub(crate) fn index_forwards(&mut self) {
-        for number in 0..self.forwards.len() {
-            let forward = self.forwards[number];
-            let keys = [
-                Key::inside(forward.inside_endpoint(), forward.protocol, forward.realm),
-                Key::outside(forward.outside_endpoint(), forward.protocol),
-            ];
-            for key in keys {
-                self.mappings.insert(self.hasher.hash(key), number as u32 | STATIC);
-            }
-            // No block gives its port away, whoever gets the block.
+    fn forward_hashes(&self, number: usize) -> Option<[u64; 2]> {
+        let forward = self.forwards.get(number)?;
+        let keys = [
+            Key::inside(forward.inside_endpoint(), forward.protocol, forward.realm),
+            Key::outside(forward.outside_endpoint(), forward.protocol),
+        ];
+        Some(keys.map(|key| self.hasher.hash(key)))
+    }
+
+    /// Let a static forward be found.
+    pub(crate) fn index_forward(&mut self, number: usize) {
+        for hash in self.forward_hashes(number).into_iter().flatten() {
+            self.mappings.insert(hash, number as u32 | STATIC);
+        }
+        // No block gives its port away, whoever gets the block.
+        if let Some(forward) = self.forwards.get(number) {
             self.pool.reserve(forward.outside_endpoint(), crate::pool::class(forward.protocol));
+        }
+    }
+
+    /// Let a static forward be found no more.
+    pub(crate) fn unindex_forward(&mut self, number: usize) {
+        for hash in self.forward_hashes(number).into_iter().flatten() {
+            self.mappings.remove(hash, number as u32 | STATIC);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One worker's NAT: everything it knows, and nothing that it shares.
 
+mod change;
 mod ending;
 mod expire;
 mod fast;
@@ -16,14 +17,17 @@ mod syn_hold;
 mod tcp;
 mod way;
 
+pub use change::InUse;
 pub use fast::BURST;
 pub(crate) use icmp::Quote;
+pub(crate) use mapping::Mapped;
 
+use self::change::Removed;
 use self::ending::Endings;
 use self::fragment::Fragments;
 use self::icmp_reply::Replies;
 use self::syn_hold::SynHold;
-use crate::config::{Config, ConfigError, StaticForward};
+use crate::config::{Config, ConfigError, StaticForward, Timeouts};
 use crate::event::{Event, Events};
 use crate::expiry::Wheel;
 use crate::explicit::Asked;
@@ -90,6 +94,17 @@ pub(crate) struct Idle {
 }
 
 impl Idle {
+    fn new(timeouts: &Timeouts) -> Self {
+        Self {
+            udp: ticks(timeouts.udp),
+            icmp: ticks(timeouts.icmp),
+            established: ticks(timeouts.tcp_established),
+            opening: ticks(timeouts.tcp_opening),
+            closing: ticks(timeouts.tcp_closing),
+            subscriber: ticks(timeouts.idle_subscriber),
+        }
+    }
+
     /// How long a session lives without packets.
     #[inline]
     pub(crate) fn of(&self, session: &Session) -> u32 {
@@ -124,6 +139,7 @@ pub struct Nat {
     pub(crate) forwards: Vec<StaticForward>,
     pub(crate) asked: Asked,
     pub(crate) endings: Endings,
+    pub(crate) removed: Removed,
     pub(crate) fragments: Fragments,
     pub(crate) syns: SynHold,
     pub(crate) replies: Replies,
@@ -147,26 +163,19 @@ impl Nat {
         let mut other = config.seed;
         other.iter_mut().for_each(|byte| *byte = !*byte);
         let (hasher, random) = (Hasher::new(config.seed), Hasher::new(other));
-        let timeouts = &config.timeouts;
-        let idle = Idle {
-            udp: ticks(timeouts.udp),
-            icmp: ticks(timeouts.icmp),
-            established: ticks(timeouts.tcp_established),
-            opening: ticks(timeouts.tcp_opening),
-            closing: ticks(timeouts.tcp_closing),
-            subscriber: ticks(timeouts.idle_subscriber),
-        };
+        let idle = Idle::new(&config.timeouts);
         let forwards = config.static_forwards.clone();
         let mut nat = Self {
             table: Table::new(2 * config.sessions, 60)?,
             sessions: Sessions::new(config.sessions)?,
             // The packet path does not look here: it may be fuller.
-            mappings: Table::new(2 * (config.sessions + forwards.len()), 85)?,
+            mappings: Table::new(2 * (config.sessions + forwards.len() + change::MORE), 85)?,
             wheel: Wheel::new(config.sessions)?,
             subscribers: Subscribers::new(config.subscribers)?,
             idle_subscribers: VecDeque::with_capacity(config.subscribers),
             asked: Asked::default(),
             endings: Endings::default(),
+            removed: Removed::default(),
             fragments: Fragments::new(&config),
             syns: SynHold::new(&config),
             replies: Replies::new(&config),
@@ -183,7 +192,7 @@ impl Nat {
             random,
             config,
         };
-        nat.index_forwards();
+        (0..nat.forwards.len()).for_each(|number| nat.index_forward(number));
         Ok(nat)
     }
 
@@ -252,6 +261,7 @@ impl Nat {
         let more = self.expire(now, budget);
         self.expire_subscribers(now);
         let more = self.advance_endings(now, LINES * budget) || more;
+        let more = self.advance_removed(now, LINES * budget) || more;
         let more = self.advance_sites(now, LINES * budget) || more;
         for _ in 0..self.fragments.expire(now, &mut self.outbox) {
             self.drops.count(Reason::FragmentTimeout);

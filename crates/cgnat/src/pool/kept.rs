@@ -1,0 +1,125 @@
+//! What of a pool outlives its NAT: who has which block and port is told again, and ports go on resting.
+
+use super::{CLASSES, KINDS, Pool, RESTED, RESTING, USED};
+use crate::key::Endpoint;
+use packet::layers::protocol;
+
+/// Protocols by their class.
+const PROTOCOLS: [u8; CLASSES] = [protocol::TCP, protocol::UDP, protocol::ICMP];
+
+impl Pool {
+    /// Ports that rest: 64 at a time, the first of them, their protocol, for how long at least in ns, and a bit for each.
+    pub(crate) fn resting(&self, now: u64) -> impl Iterator<Item = (Endpoint, u8, u64, u64)> {
+        let period = (now / self.period_ns) as u32;
+        let phase = now % self.period_ns;
+        let blocks = self.addresses.iter().flat_map(|address| {
+            let first = u32::from(address.first_port);
+            let (from, size) = (address.block, self.size);
+            (0..address.blocks).map(move |at| (address.address, first + at * size, from + at))
+        });
+        blocks.flat_map(move |(address, first, block)| {
+            let last = self.blocks.get().get(block as usize).map_or(period, |block| block.period);
+            let passed = period.wrapping_sub(last);
+            // What was noted in an earlier period than this one and the one before rests no more.
+            let kinds: &[(usize, u64)] = match passed {
+                0 => &[(RESTING, 0), (RESTED, 1)],
+                1 => &[(RESTING, 1)],
+                _ => &[],
+            };
+            let of_class = move |class: usize| {
+                let base = self.base(block, class);
+                kinds.iter().flat_map(move |(kind, before)| {
+                    let left = self.period_ns - before * phase;
+                    let from = base + kind * self.words;
+                    let words = self.bits.get().get(from..from + self.words).unwrap_or(&[]);
+                    words.iter().enumerate().filter(|(_, ports)| **ports != 0).map(move |(at, ports)| {
+                        let endpoint = Endpoint::new(address, (first + 64 * at as u32) as u16);
+                        (endpoint, PROTOCOLS[class], left, *ports)
+                    })
+                })
+            };
+            (0..CLASSES).flat_map(of_class)
+        })
+    }
+
+    /// Take the block that begins at an endpoint and has so many ports. `None`: there is no such block, or somebody has it.
+    pub(crate) fn claim_whole(&mut self, first: Endpoint, size: u16) -> Option<(u32, u32)> {
+        let (number, block) = self.block_of(first.address, first.port)?;
+        let (_, (begins, _)) = self.ports(number, block);
+        let fits = begins == first.port && u32::from(size) == self.size;
+        (fits && self.claim_block(number, block)).then_some((number, block))
+    }
+
+    /// Take this port, whether it rests or not. `false`: it is in use.
+    pub(crate) fn claim_port(&mut self, endpoint: Endpoint, class: usize, now: u64) -> bool {
+        let words = self.words;
+        let Some((block, at, bits)) = self.port(endpoint, class, now) else { return false };
+        let (word, bit) = (at / 64, 1u64 << (at % 64));
+        if bits[USED * words + word] & bit != 0 {
+            return false;
+        }
+        bits[USED * words + word] |= bit;
+        bits[RESTING * words + word] &= !bit;
+        bits[RESTED * words + word] &= !bit;
+        self.blocks.get_mut()[block as usize].used += 1;
+        true
+    }
+
+    /// Let a port that nobody uses rest for `left` ns at least.
+    pub(crate) fn rest_port(&mut self, endpoint: Endpoint, class: usize, left: u64, now: u64) {
+        if left == 0 {
+            return;
+        }
+        let (words, to_turn) = (self.words, self.period_ns - now % self.period_ns);
+        let Some((_, at, bits)) = self.port(endpoint, class, now) else { return };
+        let (word, bit) = (at / 64, 1u64 << (at % 64));
+        if bits[USED * words + word] & bit == 0 {
+            let kind = if left <= to_turn { RESTED } else { RESTING };
+            bits[kind * words + word] |= bit;
+        }
+    }
+
+    /// Whether a port is in use, or kept from being given away.
+    pub(crate) fn is_used(&self, endpoint: Endpoint, class: usize) -> bool {
+        let Some((number, block)) = self.block_of(endpoint.address, endpoint.port) else { return false };
+        let at = usize::from(endpoint.port - self.ports(number, block).1.0);
+        let word = self.bits.get().get(self.base(block, class) + USED * self.words + at / 64);
+        word.is_some_and(|word| word >> (at % 64) & 1 == 1)
+    }
+
+    /// A port that was kept from being given away rests, and is one as any other then.
+    pub(crate) fn unreserve(&mut self, endpoint: Endpoint, class: usize, now: u64) {
+        let words = self.words;
+        let Some((_, at, bits)) = self.port(endpoint, class, now) else { return };
+        let (word, bit) = (at / 64, 1u64 << (at % 64));
+        if bits[USED * words + word] & bit != 0 {
+            bits[USED * words + word] &= !bit;
+            bits[RESTING * words + word] |= bit;
+        }
+    }
+
+    /// The block of a port, its place there, and the block's bits of that class.
+    fn port(&mut self, endpoint: Endpoint, class: usize, now: u64) -> Option<(u32, usize, &mut [u64])> {
+        let (number, block) = self.block_of(endpoint.address, endpoint.port)?;
+        self.turn(block, now);
+        let (_, (first, _)) = self.ports(number, block);
+        let (base, words) = (self.base(block, class), self.words);
+        let bits = self.bits.get_mut().get_mut(base..base + KINDS * words)?;
+        Some((block, usize::from(endpoint.port - first), bits))
+    }
+
+    /// How many addresses there can be.
+    pub(crate) fn slots(&self) -> u32 {
+        self.addresses.len() as u32
+    }
+
+    /// How many subscribers are said to have an address.
+    pub(crate) fn joined(&self, number: u32) -> usize {
+        self.addresses.get(number as usize).map_or(0, |address| address.subscribers as usize)
+    }
+
+    /// Whether somebody has a block.
+    pub(crate) fn is_taken(&self, block: u32) -> bool {
+        self.taken.get().get(block as usize / 64).is_some_and(|word| word >> (block % 64) & 1 == 1)
+    }
+}

@@ -1,0 +1,332 @@
+//! A record becomes a part of a NAT, if it fits: checked against all that is there, whoever wrote it.
+
+use super::{KeptAsked, KeptPorts, KeptSession, KeptSubscriber, Record};
+use crate::config::Prefix;
+use crate::event::{BlockRecord, SessionRecord, Volume, What};
+use crate::explicit::{Explicit, RemoteFilter};
+use crate::key::Endpoint;
+use crate::nat::{Mapped, Nat};
+use crate::pool::class;
+use crate::reason::Reason;
+use crate::rewrite;
+use crate::session::{NONE, Session, State, Traffic, tick, ticks};
+use crate::subscriber::{BLOCKS, Subscriber};
+use packet::layers::protocol;
+use std::net::Ipv4Addr;
+
+/// Why a record is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Lost {
+    /// Its time was over meanwhile.
+    Expired,
+    /// Its subscriber is none any more.
+    NotInside,
+    /// Its outside address or port block is not there any more, or is cut otherwise.
+    Pool,
+    /// A static forward has its endpoint now, or its own is not there any more.
+    Forward,
+    /// There is no room for it.
+    Full,
+    /// It contradicts another record.
+    Conflict,
+}
+
+impl Lost {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Expired, Self::NotInside, Self::Pool, Self::Forward, Self::Full, Self::Conflict];
+
+    /// The name in logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::NotInside => "not_inside",
+            Self::Pool => "pool",
+            Self::Forward => "forward",
+            Self::Full => "full",
+            Self::Conflict => "conflict",
+        }
+    }
+}
+
+/// When records were written, and what is known now.
+#[derive(Debug, Clone, Copy)]
+pub struct Past {
+    /// Time since they were written, ns.
+    pub passed: u64,
+    /// The time now, ns.
+    pub now: u64,
+}
+
+impl Nat {
+    /// Take a record in. Subscribers come before their sessions. `hops` are a subscriber's next hops, away from it and towards it.
+    /// What has an end in the log, and is left out, has ended now.
+    pub fn import(&mut self, record: &Record, past: Past, hops: (u16, u16)) -> Result<(), Lost> {
+        match record {
+            Record::Subscriber(kept) => self.import_subscriber(kept, past, hops),
+            Record::Ports(kept) => {
+                self.import_ports(kept, past);
+                Ok(())
+            }
+            Record::Asked(kept) => self.import_asked(kept, past),
+            Record::Session(kept) => {
+                let done = self.import_session(kept, past);
+                if done.is_err() && self.config.log_sessions && kept.state != State::Pinned {
+                    self.events.push(past.now, What::SessionEnded(record_of(kept), volume_of(kept)));
+                }
+                done
+            }
+        }
+    }
+
+    fn import_subscriber(
+        &mut self,
+        kept: &KeptSubscriber,
+        past: Past,
+        (up_hop, down_hop): (u16, u16),
+    ) -> Result<(), Lost> {
+        let before = self.subscriber_count();
+        let number = self.admit(kept.inside, kept.realm, past.now).map_err(|reason| match reason {
+            Reason::NotInside => Lost::NotInside,
+            Reason::SubscribersFull => Lost::Full,
+            _ => Lost::Pool,
+        });
+        if number.is_ok() && self.subscriber_count() == before {
+            return Err(Lost::Conflict);
+        }
+        let firsts = kept.first.get(..kept.blocks.into()).unwrap_or(&[]);
+        let Ok(number) = number else {
+            firsts.iter().for_each(|first| self.tell_released(kept, *first, past.now));
+            return number.map(|_| ());
+        };
+        let Some(mut line) = self.subscribers.at(number).copied() else { return Err(Lost::Full) };
+        (line.up_hop, line.down_hop) = (up_hop, down_hop);
+        line.idle_since = tick(past.now).wrapping_sub(elapsed(kept.idle, past).min(u32::MAX / 4));
+        if !line.has(Subscriber::FIXED) {
+            for first in firsts {
+                let claimed = self.pool.claim_whole(Endpoint::new(kept.outside, *first), kept.size);
+                match claimed {
+                    Some((address, block)) if line.block_count == 0 || line.address == address => {
+                        if line.block_count == 0 {
+                            self.pool.join(address);
+                        }
+                        line.address = address;
+                        line.blocks[usize::from(line.block_count)] = block;
+                        line.block_count += 1;
+                    }
+                    Some((address, block)) => {
+                        self.pool.release_block(address, block);
+                        self.tell_released(kept, *first, past.now);
+                    }
+                    None => self.tell_released(kept, *first, past.now),
+                }
+            }
+        }
+        if let Some(there) = self.subscribers.at_mut(number) {
+            *there = line;
+        }
+        if line.block_count == 0 && kept.blocks > 0 { Err(Lost::Pool) } else { Ok(()) }
+    }
+
+    /// A block that a subscriber had is its no more.
+    fn tell_released(&mut self, kept: &KeptSubscriber, first: u16, now: u64) {
+        let (inside, outside) = (Ipv4Addr::from_bits(kept.inside), Ipv4Addr::from_bits(kept.outside));
+        let ports = (first, first.saturating_add(kept.size.saturating_sub(1)));
+        let block = BlockRecord { inside, realm: kept.realm, outside, ports };
+        self.events.push(now, What::BlockReleased(block));
+    }
+
+    fn import_ports(&mut self, kept: &KeptPorts, past: Past) {
+        let Some(left) = left(kept.left, past) else { return };
+        let ports = (0..64u16).filter(|bit| kept.ports >> bit & 1 == 1);
+        for port in ports.filter_map(|bit| kept.outside.port.checked_add(bit)) {
+            let endpoint = Endpoint::new(kept.outside.address, port);
+            self.pool.rest_port(endpoint, class(kept.protocol), left, past.now);
+        }
+    }
+
+    fn import_session(&mut self, kept: &KeptSession, past: Past) -> Result<(), Lost> {
+        let number = self
+            .subscribers
+            .find(&self.hasher, kept.inside.address, kept.realm)
+            .ok_or_else(|| self.why_nobody(kept))?;
+        let line = *self.subscribers.at(number).ok_or(Lost::Full)?;
+        let (flags, of) = self.place_of(kept, &line)?;
+        let mut session = self.session_of(kept, number, &line, flags);
+        let idle = elapsed(kept.idle, past);
+        let (lives, asked) = (self.idle.of(&session), left(kept.asked, past));
+        if asked.is_none() && kept.state == State::Pinned {
+            return Err(Lost::Expired);
+        }
+        if asked.is_none() && idle >= lives {
+            self.rest_expired(kept, u64::from(idle - lives) << 20, past.now);
+            return Err(Lost::Expired);
+        }
+        session.last_seen = tick(past.now).wrapping_sub(idle.min(u32::MAX / 4));
+        let twice = kept.state != State::Pinned
+            && (self.find_up(kept.inside, kept.remote, kept.protocol, kept.realm).is_some()
+                || self.find_down(kept.remote, kept.outside, kept.protocol).is_some());
+        if twice {
+            return Err(Lost::Conflict);
+        }
+        if !self.sessions.has_room() {
+            return Err(Lost::Full);
+        }
+        // The first of a mapping has its port; so has each session where none is shared.
+        let claims = flags & Session::STATIC == 0 && of.is_none();
+        if claims && !self.pool.claim_port(kept.outside, class(kept.protocol), past.now) {
+            return Err(Lost::Conflict);
+        }
+        let Ok(index) = self.install(session, of, past.now) else {
+            if claims {
+                self.pool.release_port(
+                    kept.outside.address,
+                    kept.outside.port,
+                    class(kept.protocol),
+                    past.now,
+                );
+            }
+            return Err(Lost::Full);
+        };
+        if let (Some(left), Some(line)) = (asked, self.sessions.at_mut(index))
+            && kept.state != State::Pinned
+        {
+            line.flags |= Session::EXTENDED;
+            self.asked.extend(index, past.now + left);
+        }
+        if let (State::Pinned, Some(of)) = (kept.state, of) {
+            // The mapping is found by the one that stays, as when it was asked for.
+            for hash in self.mapping_hashes(&session) {
+                self.mappings.replace(hash, of, index);
+            }
+        }
+        Ok(())
+    }
+
+    fn import_asked(&mut self, kept: &KeptAsked, past: Past) -> Result<(), Lost> {
+        let until = past.now + left(kept.left, past).ok_or(Lost::Expired)?;
+        let index = match self.mapped_inside(kept.inside, kept.protocol, kept.realm) {
+            Some(Mapped::Session(index)) if self.is_pinned(index) => index,
+            // The mapping was left out: that was told.
+            _ => return Err(Lost::Pool),
+        };
+        let subscriber = self.sessions.at(index).ok_or(Lost::Pool)?.subscriber;
+        let filters = kept.lets_in.iter().take(kept.filters.into()).map(|(address, bits, port)| {
+            RemoteFilter { network: Prefix::new(Ipv4Addr::from_bits(*address), *bits), port: *port }
+        });
+        let explicit = Explicit { until, nonce: kept.nonce, filters: filters.collect() };
+        self.asked.keep(index, subscriber, explicit);
+        Ok(())
+    }
+
+    /// Why the subscriber of a session is not there.
+    fn why_nobody(&self, kept: &KeptSession) -> Lost {
+        if !self.config.inside.iter().any(|prefix| prefix.has(kept.inside.address)) {
+            Lost::NotInside
+        } else if self.subscriber_count() >= self.config.subscribers {
+            Lost::Full
+        } else {
+            Lost::Pool
+        }
+    }
+
+    /// What kind of endpoint a session has outside, and the session whose mapping it shares.
+    fn place_of(&self, kept: &KeptSession, line: &Subscriber) -> Result<(u8, Option<u32>), Lost> {
+        let inside = self.mapped_inside(kept.inside, kept.protocol, kept.realm);
+        let outside = self.mapped_outside(kept.outside, kept.protocol);
+        if let Some(Mapped::Static(number)) = outside {
+            let same = self.forwards.get(number as usize).is_some_and(|forward| {
+                forward.inside_endpoint() == kept.inside && forward.realm == kept.realm
+            });
+            // Who asked for a mapping has it in the forward.
+            let fits = same && kept.state != State::Pinned;
+            return if fits { Ok((Session::STATIC, None)) } else { Err(Lost::Forward) };
+        }
+        if kept.forward || matches!(inside, Some(Mapped::Static(_))) {
+            return Err(Lost::Forward);
+        }
+        let block = self.pool.block_of(kept.outside.address, kept.outside.port).ok_or(Lost::Pool)?;
+        if block.0 != line.address || !line.blocks().contains(&block.1) {
+            return Err(Lost::Pool);
+        }
+        if !self.shares_mappings(kept.protocol) {
+            return if kept.state == State::Pinned { Err(Lost::Conflict) } else { Ok((0, None)) };
+        }
+        match (inside, outside) {
+            (None, None) => Ok((Session::SHARED, None)),
+            (Some(Mapped::Session(of)), Some(Mapped::Session(same))) => {
+                let agrees = |session: &Session| {
+                    session.inside() == kept.inside
+                        && session.realm() == kept.realm
+                        && session.outside() == kept.outside
+                };
+                let is_one = [of, same].iter().all(|one| self.sessions.at(*one).is_some_and(agrees));
+                let again = kept.state == State::Pinned && self.is_pinned(of);
+                if is_one && !again { Ok((Session::SHARED, Some(of))) } else { Err(Lost::Conflict) }
+            }
+            _ => Err(Lost::Conflict),
+        }
+    }
+
+    fn session_of(&self, kept: &KeptSession, number: u32, line: &Subscriber, flags: u8) -> Session {
+        let (l3_delta, l4_delta) = rewrite::deltas(kept.inside, kept.outside, kept.protocol);
+        let hairpin = if self.pool.is_here(kept.remote) { Session::HAIRPIN } else { 0 };
+        let remote = if kept.state == State::Pinned { Endpoint::default() } else { kept.remote };
+        Session {
+            inside: kept.inside.address,
+            remote: remote.address,
+            outside: kept.outside.address,
+            inside_port: kept.inside.port,
+            remote_port: remote.port,
+            outside_port: kept.outside.port,
+            state: kept.state as u8,
+            flags: flags | if kept.state == State::Pinned { 0 } else { hairpin },
+            protocol_realm: u32::from(kept.protocol) << 24 | kept.realm,
+            l3_delta,
+            l4_delta,
+            up_hop: line.up_hop,
+            down_hop: line.down_hop,
+            last_seen: 0,
+            subscriber: number,
+            next: NONE,
+            previous: NONE,
+            up: Traffic::from_bits(kept.up),
+            down: Traffic::from_bits(kept.down),
+        }
+    }
+
+    /// The port of a session that ended so long ago rests as if the NAT had been there.
+    fn rest_expired(&mut self, kept: &KeptSession, ago: u64, now: u64) {
+        if !kept.forward {
+            let left = self.config.timeouts.port_quarantine.saturating_sub(ago);
+            self.pool.rest_port(kept.outside, class(kept.protocol), left, now);
+        }
+    }
+}
+
+/// What is left now of so many ticks, ns.
+fn left(ticks: u32, past: Past) -> Option<u64> {
+    (u64::from(ticks) << 20).checked_sub(past.passed).filter(|left| *left > 0)
+}
+
+/// Ticks for which something is idle now.
+fn elapsed(idle: u32, past: Past) -> u32 {
+    idle.saturating_add(ticks(past.passed))
+}
+
+fn record_of(kept: &KeptSession) -> SessionRecord {
+    let KeptSession { inside, realm, outside, remote, protocol, .. } = *kept;
+    SessionRecord { inside, realm, outside, remote, protocol }
+}
+
+fn volume_of(kept: &KeptSession) -> Volume {
+    let (up, down) = (Traffic::from_bits(kept.up), Traffic::from_bits(kept.down));
+    Volume {
+        packets_up: up.packets(),
+        bytes_up: up.bytes(),
+        packets_down: down.packets(),
+        bytes_down: down.bytes(),
+    }
+}
+
+const _: () = assert!(BLOCKS <= u8::MAX as usize && protocol::ICMP == 1);
