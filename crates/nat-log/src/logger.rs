@@ -130,6 +130,13 @@ impl<E: Encode> Logger<E> {
         self.batch.is_empty() && self.reported == self.lost() && self.queues.iter_mut().all(Consumer::is_over)
     }
 
+    /// Give up on what is not sent yet, and say how many events that is.
+    pub fn abandon(&mut self) -> u64 {
+        let waiting =
+            self.queues.iter_mut().map(|queue| std::iter::from_fn(|| queue.pop()).count()).sum::<usize>();
+        (std::mem::take(&mut self.batch).len() + waiting) as u64
+    }
+
     fn lost(&self) -> u64 {
         self.refused + self.queues.iter().map(Consumer::lost).sum::<u64>()
     }

@@ -95,6 +95,12 @@ impl Producer {
         true
     }
 
+    /// How many events there is room for.
+    pub fn room(&mut self) -> u64 {
+        self.read = self.shared.read.0.load(Ordering::Acquire);
+        self.shared.slots.len() as u64 - (self.at - self.read)
+    }
+
     /// Count events that were lost on the way here.
     pub fn lose(&mut self, events: u64) {
         let lost = self.shared.lost.load(Ordering::Relaxed);

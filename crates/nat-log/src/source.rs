@@ -71,6 +71,11 @@ impl Source {
         more
     }
 
+    /// How many events each queue has room for.
+    pub fn room(&mut self) -> u64 {
+        self.queues.iter_mut().map(Producer::room).min().unwrap_or(u64::MAX)
+    }
+
     /// `None` for a refusal that is not for the want of anything.
     fn event(&self, event: &cgnat::Event) -> Option<Event> {
         let what = match event.what {

@@ -7,17 +7,22 @@ use crate::log::Log;
 use crate::neighbours::{Neighbour, Neighbours};
 use crate::pcp::{ALL_HOSTS_MAC, Answers};
 use crate::public::PublicAddresses;
-use crate::shared::SessionEnd;
+use crate::shared::{SessionEnd, Shared};
+use crate::state::{Bound, Keeper, Tally};
 use ::element::interface_addr::InterfaceAddrs;
 use arrayvec::ArrayVec;
-use cgnat::{BURST, Config, ConfigError, Forward, Frame, Headers, Hop, Realm, Reason, Side, Verdict};
+use cgnat::{
+    BURST, Config, ConfigError, Forward, Frame, Headers, Hop, Ownership, Realm, Reason, Side, StaticForward,
+    Verdict,
+};
 use dpdk::{Batch, Mbuf, Mempool, MetaFlags};
-use engine::{About, Cx, Element, Mail};
+use engine::{About, Clock, Cx, Element, Mail};
 use packet::{Mac, ipv4};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 use std::sync::mpsc::TrySendError;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 /// Its outputs; what is left in a batch goes to the first.
 pub const OUTPUTS: [&str; 2] = ["outside", "inside"];
@@ -61,6 +66,9 @@ const TURN: u64 = 500_000;
 const BUDGET: usize = 512;
 /// After so many of them what the NAT table had handed on before a binding ended is through, and can begin no session more.
 const SETTLE: u64 = 2_000;
+
+/// When a NAT stops, all of its workers' logs take what ends for so long.
+const ENDING: Duration = Duration::from_secs(2);
 
 /// A port, as the NAT knows it.
 #[derive(Debug)]
@@ -121,6 +129,24 @@ pub struct Links {
     pub sites: Option<PublicAddresses>,
 }
 
+/// What becomes of sessions when their NAT stops.
+#[derive(Debug, Clone)]
+pub struct Kept {
+    keeper: Option<Arc<Keeper>>,
+    ending: Arc<OnceLock<Instant>>,
+    /// Who owns what, and which of them this is.
+    ownership: Arc<OnceLock<(u16, Ownership)>>,
+    replica: usize,
+}
+
+impl Kept {
+    /// As worker `replica` of this NAT has it.
+    pub fn of(shared: &Shared, replica: usize) -> Self {
+        let (ending, ownership) = (Arc::clone(&shared.ending), Arc::clone(&shared.ownership));
+        Self { keeper: shared.keeper.clone(), ending, ownership, replica }
+    }
+}
+
 /// Element: keeps sessions, and translates packets.
 #[derive(Debug)]
 pub struct Conntrack {
@@ -144,6 +170,9 @@ pub struct Conntrack {
     settled: HashSet<Hop>,
     /// Fragments whose time was over, as far as they are counted here.
     timeouts: u64,
+    kept: Option<Kept>,
+    /// What was kept before it began.
+    restored: Option<Tally>,
 }
 
 impl Conntrack {
@@ -173,6 +202,8 @@ impl Conntrack {
             settling,
             settled,
             timeouts: 0,
+            kept: None,
+            restored: None,
         })
     }
 
@@ -180,6 +211,36 @@ impl Conntrack {
     pub fn with_pcp(mut self, pcp: Option<Answers>) -> Self {
         self.pcp = pcp;
         self
+    }
+
+    /// What becomes of its sessions, and those that it begins with: `restore` puts them into its tables, and says who is bound.
+    pub fn keep(
+        &mut self,
+        kept: Kept,
+        restore: impl FnOnce(&mut cgnat::Nat, Option<&mut Log>) -> Option<(Tally, Vec<Bound>)>,
+    ) {
+        self.kept = Some(kept);
+        let Some((tally, bound)) = restore(&mut self.nat, self.log.as_mut()) else { return };
+        let most = self.nat.config().subscribers;
+        self.hosts.extend(bound.iter().take(most).map(|one| ((one.inside, one.realm), one.hop)));
+        self.restored = Some(tally);
+    }
+
+    /// Its tables.
+    pub(crate) fn nat(&self) -> &cgnat::Nat {
+        &self.nat
+    }
+
+    /// Its tables, to be changed.
+    pub(crate) fn nat_mut(&mut self) -> &mut cgnat::Nat {
+        &mut self.nat
+    }
+
+    /// Whether the subscriber of a forward is with this worker.
+    pub(crate) fn is_own(&self, forward: &StaticForward) -> bool {
+        let owner = self.kept.as_ref().and_then(|kept| Some((kept.ownership.get()?, kept.replica)));
+        let inside = forward.inside_endpoint().address;
+        owner.is_none_or(|((_, ownership), own)| ownership.subscriber(inside, forward.realm) == own)
     }
 
     /// By which side a packet came, or why it gets no further.
@@ -470,21 +531,40 @@ impl Element for Conntrack {
             self.advanced = now;
             self.advance(now, cx);
             self.advance_pcp(now, cx);
+            if self.turns == 1
+                && let Some(keeper) = self.kept.as_ref().and_then(|kept| kept.keeper.as_ref())
+            {
+                keeper.began();
+            }
         }
         self.send_own(batch, cx);
         cx.wake_at(now + TURN);
     }
 
     fn control(&mut self, mail: Mail, now: u64) {
-        let _not_understood = control::answer(&self.nat, (self.log.as_ref(), self.pcp.as_ref()), mail, now);
+        let Err(mail) = self.reload(mail) else { return };
+        let more = control::Beside {
+            log: self.log.as_ref(),
+            pcp: self.pcp.as_ref(),
+            restored: self.restored.as_ref(),
+        };
+        let _not_understood = control::answer(&self.nat, more, mail, now);
     }
 }
 
 impl Drop for Conntrack {
-    /// What was recorded is logged.
+    /// Sessions and port blocks are kept for the next start, or else end, and the log says so. One that never ran leaves everything
+    /// as it was.
     fn drop(&mut self) {
-        if let Some(log) = &mut self.log {
-            while log.drain(&mut self.nat, self.advanced) {}
+        let (Some(kept), true) = (&self.kept, self.turns > 0) else { return };
+        let (now, neighbours) = (Clock::get().now(), &self.links.neighbours);
+        let keeper = kept.keeper.as_ref();
+        let goes_on = keeper.is_some_and(|keeper| keeper.give(&self.nat, now, |hop| neighbours.mac(hop)));
+        let Some(log) = &mut self.log else { return };
+        if goes_on {
+            while log.drain(&mut self.nat, now) {}
+        } else {
+            log.end(&mut self.nat, now, *kept.ending.get_or_init(|| Instant::now() + ENDING));
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::log::Log;
 use crate::pcp::Answers;
+use crate::state::Tally;
 use cgnat::session::State;
 use cgnat::subscriber::Subscriber;
 use cgnat::{Endpoint, Nat, Realm, Session, Usage};
@@ -301,19 +302,27 @@ pub struct StatusView {
     pub memory_bytes: u64,
     /// Records that did not reach a collector, see [`Log::lost`]; 0 without a log.
     pub log_lost: u64,
+    /// What became of the state that was kept before it began; `None` if there was none.
+    pub restored: Option<Tally>,
+}
+
+/// What a tracker has beside its tables.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Beside<'a> {
+    /// Its log.
+    pub log: Option<&'a Log>,
+    /// Who answers requests for mappings.
+    pub pcp: Option<&'a Answers>,
+    /// What became of the state that was kept before it began.
+    pub restored: Option<&'a Tally>,
 }
 
 /// Answer what this module knows. Mail that is something else is given back.
-pub fn answer(
-    nat: &Nat,
-    (log, pcp): (Option<&Log>, Option<&Answers>),
-    mail: Mail,
-    now: u64,
-) -> Result<(), Mail> {
+pub fn answer(nat: &Nat, beside: Beside<'_>, mail: Mail, now: u64) -> Result<(), Mail> {
     mail.answer(|asked: Sessions| sessions(nat, &asked, now))
         .or_else(|mail| mail.answer(|asked: Subscribers| subscribers(nat, &asked)))
         .or_else(|mail| mail.answer(|asked: Pools| pools(nat, asked, now)))
-        .or_else(|mail| mail.answer(|_: Status| status(nat, log, pcp)))
+        .or_else(|mail| mail.answer(|_: Status| status(nat, beside)))
 }
 
 /// A page of sessions.
@@ -339,7 +348,8 @@ pub fn pools(nat: &Nat, asked: Pools, now: u64) -> PoolPage {
 }
 
 /// The numbers.
-pub fn status(nat: &Nat, log: Option<&Log>, pcp: Option<&Answers>) -> StatusView {
+pub fn status(nat: &Nat, beside: Beside<'_>) -> StatusView {
+    let Beside { log, pcp, restored } = beside;
     let (config, forwarded, (blocks, blocks_free)) = (nat.config(), nat.forwarded(), nat.pool().blocks());
     StatusView {
         sessions: nat.session_count() as u64,
@@ -356,6 +366,7 @@ pub fn status(nat: &Nat, log: Option<&Log>, pcp: Option<&Answers>) -> StatusView
         pcp: pcp.map(Answers::results).unwrap_or_default(),
         memory_bytes: nat.memory().total() as u64,
         log_lost: log.map_or(0, Log::lost),
+        restored: restored.cloned(),
     }
 }
 

@@ -133,13 +133,13 @@ fn the_status_counts() {
         send(&mut nat, inside(1, port), REMOTE);
         send(&mut nat, inside(1, port), REMOTE);
     }
-    let status = status(&nat, None, None);
+    let status = status(&nat, Beside::default());
     let memory_bytes = nat.memory().total();
     assert_eq!(
         json!(status),
         json!({"sessions": 10, "most_sessions": 8192, "subscribers": 1, "most_subscribers": 64, "addresses": 1,
             "blocks": 126, "blocks_free": 125, "forwarded_up": 20, "forwarded_down": 0, "slow": 10, "drops": {},
-            "pcp": {}, "memory_bytes": memory_bytes, "log_lost": 0})
+            "pcp": {}, "memory_bytes": memory_bytes, "log_lost": 0, "restored": null})
     );
 }
 
@@ -152,7 +152,7 @@ impl Element for Tracker {
     }
 
     fn control(&mut self, mail: Mail, now: u64) {
-        let _not_understood = answer(&self.0, (None, None), mail, now);
+        let _not_understood = answer(&self.0, Beside::default(), mail, now);
     }
 }
 

@@ -25,8 +25,11 @@ mod options;
 mod owner;
 mod pcp;
 mod public;
+pub mod reload;
+mod restored;
 mod shared;
 pub mod sites;
+mod state;
 #[cfg(test)]
 mod testing;
 mod validity;

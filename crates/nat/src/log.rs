@@ -36,6 +36,14 @@ const LINGER: Duration = Duration::from_secs(1);
 /// And waited for so long: a connection attempt may be under way.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// When a NAT ends: lines of which all ends at once, the records that this makes at most (a session and a port block of each, or all
+/// port blocks of a subscriber), and time between two looks whether there is room for them.
+const LINES: u32 = 7;
+const ENDED: u64 = 56;
+const WAIT: Duration = Duration::from_millis(1);
+const _: () =
+    assert!(ENDED == LINES as u64 * cgnat::subscriber::BLOCKS as u64 && ENDED <= *QUEUE.start() as u64);
+
 /// Bounds of [`LogOptions::queue`], in events.
 const QUEUE: std::ops::RangeInclusive<usize> = 64..=1 << 24;
 /// The least MTU: the longest template and its record, with the headers of UDP and IPv6.
@@ -285,6 +293,27 @@ impl Log {
         self.source.drain(nat, BUDGET)
     }
 
+    /// Nothing comes any more, and all that is there ends: hand that over, and wait for room in the queue, but not beyond `until`. What
+    /// finds no room then is counted.
+    pub fn end(&mut self, nat: &mut Nat, now: u64, until: Instant) {
+        let mut hand_over = |nat: &mut Nat| {
+            while self.drain(nat, now) {}
+            while self.source.room() < ENDED && Instant::now() < until {
+                std::thread::sleep(WAIT);
+            }
+        };
+        let mut from = nat.config().log_sessions.then_some(0);
+        while let Some(line) = from {
+            from = nat.end_from(line, LINES, now);
+            hand_over(nat);
+        }
+        from = Some(0);
+        while let Some(line) = from {
+            from = nat.release_from(line, LINES, now);
+            hand_over(nat);
+        }
+    }
+
     /// Records that did not reach a collector, as far as is known here: the queue was full, or over UDP the kernel did not take them. One that
     /// reached neither of two is counted twice.
     pub fn lost(&self) -> u64 {
@@ -340,7 +369,8 @@ fn send<E: Encode>(mut logger: Logger<E>, lost: &AtomicU64, kept: &Receiver<()>)
             return;
         }
         if ending.is_some_and(|since| sent == 0 || since.elapsed() >= LINGER) {
-            tracing::warn!("a NAT's log ended before its collector had taken all of it");
+            let left = logger.abandon();
+            tracing::warn!("a NAT's log ended before its collector had taken the last {left} records");
             return;
         }
         if ending.is_some() {

@@ -197,3 +197,47 @@ fn what_the_nat_had_no_room_for_is_counted_too() {
     let lines: Vec<String> = (0..6).map(|_| line(&syslog)).collect();
     assert!(lines[5].contains("events-lost") && lines[5].ends_with("total=\"6\"]"), "{lines:?}");
 }
+
+/// What there is when a NAT stops ends in the log, whatever the queue has room for at once.
+#[test]
+fn a_nat_that_stops_ends_in_the_log() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let to = format!("tcp://{}", listener.local_addr().expect("an address"));
+    let reader = std::thread::spawn(move || {
+        let (mut all, mut stream) = (String::new(), listener.accept().expect("a connection").0);
+        std::io::Read::read_to_string(&mut stream, &mut all).expect("text");
+        all
+    });
+    let (mut nat, mut log) = logged(&options(json!({"syslog": to, "sessions": true, "queue": 64})));
+    for last in 1..=50 {
+        for port in 5_000..5_004 {
+            send(&mut nat, inside(last, port), REMOTE);
+            while log.drain(&mut nat, NOW) {}
+            until("room", || log.source.room() > 8);
+        }
+    }
+    log.end(&mut nat, NOW, Instant::now() + WAIT);
+    assert_eq!((nat.session_count(), nat.subscriber_count(), log.lost()), (0, 0, 0));
+    nat.audit().expect("it is consistent to its end");
+    drop(log);
+    let all = reader.join().expect("all of it");
+    let count = |what: &str| all.matches(&format!(" {what} ")).count();
+    let kinds = ["session-create", "session-delete", "block-allocate", "block-release"];
+    assert_eq!(kinds.map(count), [200, 200, 50, 50]);
+}
+
+/// Nobody waits for a collector that is gone: what finds no room is counted.
+#[test]
+fn the_end_waits_no_longer_than_it_may() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let to = format!("tcp://{}", silent.local_addr().expect("an address"));
+    drop(silent);
+    let (mut nat, mut log) = logged(&options(json!({"syslog": to, "sessions": true, "queue": 64})));
+    for port in 5_000..5_100 {
+        send(&mut nat, inside(1, port), REMOTE);
+    }
+    // 100 sessions that begin and end, and a block: 202 records, of which 64 find room.
+    log.end(&mut nat, NOW, Instant::now());
+    assert_eq!(nat.session_count(), 0);
+    until("the loss is counted", || log.lost() >= 202 - 64);
+}

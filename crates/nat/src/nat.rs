@@ -5,6 +5,7 @@ use crate::bind::Bind;
 use crate::leases::{LeaseFile, Leases};
 use crate::neighbours::{Neighbours, is_of_one};
 use crate::owner::Owner;
+use crate::restored::Restored;
 use crate::shared::{Ended, Shared, Subscriber, SubscriberTeller, TableEnd};
 use ::element::kind::{Build, ElementKind, MakeAffinity};
 use cgnat::config::{Prefix, SECOND};
@@ -17,6 +18,7 @@ use profile::{Address, Error};
 use protocol::problem::Problem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::sync::mpsc::TrySendError;
 use std::sync::{Arc, OnceLock};
 
@@ -34,6 +36,8 @@ const TURN: u64 = 500_000;
 const BUDGET: usize = 64;
 /// What leases say that is done in one of them.
 const BINDS: usize = 64;
+/// Within that time the lease file tells who has a lease, ns.
+const CONFIRM: u64 = 30 * SECOND;
 /// A learned binding is over when it was silent for as long as the longest session may be: 2 h 4 min (RFC 5382 REQ-5).
 const IDLE: u64 = 7_440 * SECOND;
 
@@ -99,6 +103,7 @@ impl ElementKind for Options {
             none if none.is_empty() => Config::default().inside,
             some => some,
         };
+        let restored = Some(Restored::of(Shared::of(cx)?, replica));
         let leases = self.leases.as_ref().map(|file| Leases::follow(file, self.most_subscribers));
         let leases = leases.transpose().map_err(|why| cx.fault("leases.file", &why.to_string()))?;
         let learn = self.learn.unwrap_or(leases.is_none());
@@ -113,6 +118,8 @@ impl ElementKind for Options {
             neighbours,
             end,
             sites,
+            restored,
+            unconfirmed: HashMap::new(),
             advanced: 0,
         };
         Ok(Box::new(nat))
@@ -135,6 +142,10 @@ struct Nat {
     end: TableEnd,
     /// Public addresses go by who is there.
     sites: SubscriberTeller,
+    /// Who was bound before a restart, until it begins.
+    restored: Option<Restored>,
+    /// Of these, who had a lease then and was not found to have one yet, and until when that may be.
+    unconfirmed: HashMap<(u32, Realm), u64>,
     advanced: u64,
 }
 
@@ -225,6 +236,33 @@ impl Nat {
         Some(hop)
     }
 
+    /// Bind who was bound before a restart. By leases, that is until the lease file was read: it tells who has a lease, and nobody who
+    /// has lost it meanwhile.
+    #[cold]
+    fn restore(&mut self, now: u64) {
+        let Some(restored) = self.restored.take() else { return };
+        for one in restored.bound() {
+            let fits = self.inside.iter().any(|prefix| prefix.has(one.inside)) && is_of_one(one.mac);
+            if fits && self.table.restore(one.inside, one.realm, one.mac, one.hop, !self.learn, now) {
+                self.neighbours.set(one.hop, one.mac);
+                if self.leases.is_some() {
+                    self.unconfirmed.insert((one.inside, one.realm), now + CONFIRM);
+                }
+            }
+        }
+    }
+
+    /// End who was not found to have a lease any more.
+    fn end_unconfirmed(&mut self, now: u64) {
+        let over = self.unconfirmed.iter().filter(|(_, until)| **until <= now).map(|(of, _)| *of);
+        let over: Vec<(u32, Realm)> = over.take(BINDS).collect();
+        for (inside, realm) in over {
+            if self.table.find(inside, realm).is_none() || self.end(inside, realm) {
+                self.unconfirmed.remove(&(inside, realm));
+            }
+        }
+    }
+
     /// Do what leases say, some of it at a time.
     fn follow(&mut self, now: u64) {
         for _ in 0..BINDS {
@@ -238,6 +276,7 @@ impl Nat {
                 self.told = Some(told);
                 return;
             }
+            self.unconfirmed.remove(&(inside, realm));
             match told.mac {
                 Some(mac) if !is_of_one(mac) => {
                     tracing::warn!(
@@ -282,6 +321,9 @@ impl Element for Nat {
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         let now = cx.now();
+        if self.restored.is_some() {
+            self.restore(now);
+        }
         let (mut keys, mut hashes) = ([Key::default(); dpdk::BURST], [0; dpdk::BURST]);
         let count = batch.len().min(dpdk::BURST);
         for (key, mbuf) in keys.iter_mut().zip(batch.frames()) {
@@ -316,8 +358,14 @@ impl Element for Nat {
 
     fn poll(&mut self, _: &mut Batch, cx: &mut Cx<'_>) {
         let now = cx.now();
+        if self.restored.is_some() {
+            self.restore(now);
+        }
         if now.saturating_sub(self.advanced) >= TURN {
             self.advanced = now;
+            if !self.unconfirmed.is_empty() {
+                self.end_unconfirmed(now);
+            }
             while let Ok(hop) = self.end.released.try_recv() {
                 self.table.release_hop(hop);
             }

@@ -2,7 +2,7 @@
 
 use crate::addresses;
 use crate::behaviour::{Filter, IdleTimes, PortForward, exemptions};
-use crate::conntrack::{Conntrack, DROPS, Links, OUTPUTS};
+use crate::conntrack::{Conntrack, DROPS, Kept, Links, OUTPUTS};
 use crate::log::{Log, LogOptions};
 use crate::nat::most_subscribers;
 use crate::owner::Owner;
@@ -10,16 +10,18 @@ use crate::pcp::{Answers, PcpOptions};
 use crate::public::PublicAddresses;
 use crate::shared::Shared;
 use crate::sites::SiteOptions;
+use crate::state::{Header, Keeper, StateError, Survey, restore};
 use ::element::interface_addr::InterfaceAddrs;
 use ::element::kind::{Build, ElementKind, MakeAffinity};
 use cgnat::config::{Addresses, PoolAddress, StaticForward};
 use cgnat::{Config, Ownership};
-use engine::Element;
+use engine::{Clock, Element};
 use profile::{Address, Error};
 use protocol::problem::Problem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 use std::sync::Arc;
 
 pub use crate::control::KIND;
@@ -88,6 +90,10 @@ pub struct Options {
     /// The largest MSS that a SYN may ask for. Default: as it asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mss: Option<u16>,
+    /// A file, from the root on, in which sessions and port blocks are kept over a restart: it is written when the graph ends, and
+    /// read when it begins. Default: they end with the graph.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
 }
 
 fn sessions() -> usize {
@@ -155,12 +161,14 @@ impl Options {
         config
     }
 
-    /// As worker `index` of `count` takes it, and who of them owns what. An error is a key, and what is wrong with it.
-    fn config_of(
+    /// As worker `index` of `count` takes it, and who of them owns what by the secret `divided`. An error is a key, and what is wrong with
+    /// it.
+    pub(crate) fn config_of(
         &self,
         index: usize,
         count: usize,
         seed: [u8; 32],
+        divided: [u8; 32],
     ) -> Result<(Config, Ownership), (String, String)> {
         let mut config = self.config();
         if count > 1 && config.deterministic.is_some() {
@@ -171,7 +179,7 @@ impl Options {
         }
         let pools: Vec<Vec<PoolAddress>> =
             (0..count).map(|i| share(&config.pool, self.ports_per_block, i, count)).collect();
-        let mut ownership = Ownership::new(&pools, seed);
+        let mut ownership = Ownership::new(&pools, divided);
         ownership.pin(&config.static_forwards).map_err(|wrong| {
             let at = config.static_forwards.iter().position(|one| *one == wrong).unwrap_or(0);
             let why = "its subscriber has another forward, to ports that another worker has";
@@ -184,6 +192,24 @@ impl Options {
         config.sessions = self.sessions.div_ceil(count);
         config.subscribers = self.most_subscribers.div_ceil(count);
         Ok((config, ownership))
+    }
+
+    /// Look for what was kept, and let somebody keep what there will be. By which secret workers divide subscribers: as before.
+    fn begin_state(&self, shared: &mut Shared, count: usize) -> [u8; 32] {
+        let Some(path) = self.state.as_deref().map(Path::new) else { return shared.seed };
+        if shared.keeper.is_none() {
+            let config = self.config();
+            let survey = Survey::of(path, config.sessions, config.subscribers, config.pool.len());
+            match &survey {
+                Ok(_) | Err(StateError::None) => {}
+                Err(why) => tracing::warn!("{}: {why}; the NAT begins without it", path.display()),
+            }
+            shared.survey = survey.ok();
+            let seed = shared.survey.as_ref().map_or(shared.seed, |survey| survey.header.seed);
+            let header = Header { workers: count as u32, written_ms: 0, seed };
+            shared.keeper = Some(Arc::new(Keeper::new(path, header)));
+        }
+        shared.survey.as_ref().map_or(shared.seed, |survey| survey.header.seed)
     }
 }
 
@@ -211,6 +237,14 @@ impl ElementKind for Options {
         problems.extend(log.map(|problem| problem.under("log")));
         let pcp = self.pcp.iter().flat_map(PcpOptions::check);
         problems.extend(pcp.map(|problem| problem.under("pcp")));
+        if let Some(file) = self.state.as_ref().filter(|file| !file.starts_with('/')) {
+            let what = format!("{file:?} is no path from the root on");
+            problems.push(Problem::new("state", what, "Use one like /var/lib/netdyno/cgn.state"));
+        }
+        if self.state.is_some() && self.sites.is_some() {
+            let what = "addresses of sites are assigned anew after a restart, so no session can go on";
+            problems.push(Problem::new("state", what, "Leave one of state and sites out"));
+        }
         if self.inside == self.outside {
             let what = "inside and outside are the same port";
             problems.push(Problem::new("outside", what, "Give each side a port of its own"));
@@ -234,6 +268,10 @@ impl ElementKind for Options {
         vec![("inside", &self.inside), ("outside", &self.outside)]
     }
 
+    fn files(&mut self) -> Vec<(&'static str, &mut String)> {
+        self.state.iter_mut().map(|file| ("state", file)).collect()
+    }
+
     fn owner(&self, cx: &mut Build<'_>) -> Result<Option<MakeAffinity>, Error> {
         Ok(Some(Owner::maker(Shared::of(cx)?)))
     }
@@ -242,6 +280,10 @@ impl ElementKind for Options {
         let (inside, outside) = (cx.port("inside", &self.inside)?, cx.port("outside", &self.outside)?);
         let sides = [inside, outside].map(|(number, port)| (number as u16, port.addrs.clone()));
         let (replica, replicas, name) = (cx.replica, cx.replicas.max(1), cx.name.to_owned());
+        let folder = self.state.as_ref().map(|file| Path::new(file).parent());
+        if folder.is_some_and(|folder| !folder.is_some_and(Path::is_dir)) {
+            return Err(cx.fault("state", "its folder is not there"));
+        }
         let shared = Shared::of(cx)?;
         let is_ours = shared.is_conntrack(&name);
         let Some(end) = shared.session_end(replica).filter(|_| is_ours) else {
@@ -255,14 +297,23 @@ impl ElementKind for Options {
         if !agree {
             return Err(cx.fault("sites", "nat-sites has it otherwise"));
         }
-        let (mut config, ownership) =
-            self.config_of(replica, replicas, seed).map_err(|(key, why)| cx.fault(&key, &why))?;
+        let shared = Shared::of(cx)?;
+        let divided = self.begin_state(shared, replicas);
+        let (mut config, mut ownership) =
+            self.config_of(replica, replicas, seed, divided).map_err(|(key, why)| cx.fault(&key, &why))?;
         config.addresses = Addresses { inside: ipv4(&sides[0].1), outside: ipv4(&sides[1].1) };
         if let Some(Adjust(adjust)) = cx.extensions.get_mut() {
             adjust(&mut config);
         }
+        let shared = Shared::of(cx)?;
         // The first says it; the others would say the same.
-        let _said = Shared::of(cx)?.ownership.set((sides[0].0, ownership));
+        if shared.ownership.get().is_none() {
+            if let Some(survey) = &shared.survey {
+                let _said = shared.bound.set(survey.settle(&mut ownership, replicas, config.subscribers));
+            }
+            let _said = shared.ownership.set((sides[0].0, ownership));
+        }
+        let kept = Kept::of(shared, replica);
         let log = self.log.as_ref().map(|log| Log::start(log, &config, replica as u32)).transpose();
         let log = log.map_err(|why| cx.fault("log", &why.to_string()))?;
         let pool = cx.pool.clone();
@@ -276,7 +327,14 @@ impl ElementKind for Options {
         };
         let made = Conntrack::new(config, sides, links, log, pool);
         let made = made.map_err(|why| cx.fault("sessions", &why.to_string()))?;
-        Ok(Box::new(made.with_pcp(pcp)))
+        let mut made = made.with_pcp(pcp);
+        made.keep(kept, |nat, log| {
+            let shared = Shared::of(cx).ok()?;
+            let (survey, (_, ownership)) = (shared.survey.as_ref()?, shared.ownership.get()?);
+            let bound = shared.bound.get()?.get(replica)?;
+            Some((restore(survey, (replica, ownership), bound, nat, log, Clock::get().now()), bound.clone()))
+        });
+        Ok(Box::new(made))
     }
 }
 
@@ -324,7 +382,7 @@ mod tests {
         let options = r#"{"inside": "a", "outside": "b", "pool": ["203.0.113.16/31"], "sessions": 1000}"#;
         let options: Options = serde_json::from_str(options).unwrap();
         for i in 0..3 {
-            let (config, ownership) = options.config_of(i, 3, [7; 32]).unwrap();
+            let (config, ownership) = options.config_of(i, 3, [7; 32], [8; 32]).unwrap();
             config.check().unwrap();
             assert_eq!(config.sessions, 334);
             for own in &config.pool {

@@ -2,6 +2,7 @@
 
 use crate::neighbours::{Neighbour, Neighbours};
 use crate::sites::leasing::Public;
+use crate::state::{Bound, Keeper, Survey};
 use ::element::kind::Build;
 use cgnat::{Hop, Ownership, Realm, SiteConfig};
 use profile::Error;
@@ -10,6 +11,7 @@ use rand::rngs::OsRng;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 /// Endings under way between two elements.
 const ENDINGS: usize = 1_024;
@@ -138,6 +140,14 @@ pub struct Shared {
     pub ownership: Arc<OnceLock<(u16, Ownership)>>,
     /// The router outside.
     pub gateway: Arc<Neighbour>,
+    /// Who keeps what sessions know over a restart, if somebody does.
+    pub keeper: Option<Arc<Keeper>>,
+    /// What was kept, if it is of use.
+    pub survey: Option<Survey>,
+    /// Subscribers that were bound before a restart, by replica: said by who keeps sessions, before the first packet comes.
+    pub bound: Arc<OnceLock<Vec<Vec<Bound>>>>,
+    /// Until when the log may take what ends with the NAT: said by the first that stops.
+    pub ending: Arc<OnceLock<Instant>>,
     /// By replica.
     pairs: Vec<Pair>,
     /// The element that keeps sessions.
@@ -158,6 +168,10 @@ impl Shared {
                 seed,
                 ownership: Arc::default(),
                 gateway: Arc::default(),
+                keeper: None,
+                survey: None,
+                bound: Arc::default(),
+                ending: Arc::default(),
                 pairs: Vec::new(),
                 conntrack: None,
                 sites: None,

@@ -5,6 +5,7 @@ use crate::rpc::{BAD_PARAMS, BAD_PROFILE, Error, NOT_READY, NOTHING_THERE, TOO_M
 use crate::trace_lock::TraceLock;
 use dataplane::graph::{CheckedGraph, GraphRun};
 use profile::Error as Fault;
+use profile::graph::GraphFile;
 use run::graph::GraphView;
 use serde::Serialize;
 use serde_json::Value;
@@ -34,6 +35,8 @@ pub struct Status {
 struct Entry {
     began: Instant,
     graph: GraphRun,
+    /// As it was asked for, and changed since.
+    file: GraphFile,
 }
 
 impl Entry {
@@ -57,6 +60,8 @@ pub struct Graphs {
     made: Mutex<Made>,
     /// Who follows packets.
     pub tracing: TraceLock,
+    /// Held while a graph is changed.
+    pub changing: Mutex<()>,
 }
 
 /// Read and check a graph; the files that it writes are those that may be named.
@@ -85,6 +90,7 @@ impl Graphs {
             let what = format!("there are {GRAPHS} graphs already");
             return Err(Error::new(TOO_MANY, "ND-104-11", "graph.run", what, "Stop one with graph.stop"));
         }
+        let file = graph.file.clone();
         let graph = GraphRun::start(graph).map_err(|why| {
             let code = if why.code.starts_with("ND-104") { BAD_PARAMS } else { NOT_READY };
             Error::of(code, &why)
@@ -93,8 +99,20 @@ impl Graphs {
         made.last += 1;
         let id = format!("graph-{}", made.last);
         tracing::info!(graph = %id, "graph started");
-        made.graphs.insert(id.clone(), Entry { began: Instant::now(), graph });
+        made.graphs.insert(id.clone(), Entry { began: Instant::now(), graph, file });
         Ok(id)
+    }
+
+    /// The graph that runs as a file.
+    pub fn file(&self, id: &str) -> Result<GraphFile, Error> {
+        self.lock().graphs.get(id).map(|entry| entry.file.clone()).ok_or_else(|| none(id))
+    }
+
+    /// Its elements were changed: it runs by this file from now on.
+    pub fn changed(&self, id: &str, file: GraphFile) {
+        if let Some(entry) = self.lock().graphs.get_mut(id) {
+            entry.file = file;
+        }
     }
 
     /// How a graph does.

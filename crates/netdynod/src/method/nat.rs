@@ -58,13 +58,13 @@ fn bad_cursor(text: &str) -> Error {
 }
 
 /// The connection trackers of a graph at work.
-struct Trackers {
+pub(super) struct Trackers {
     view: View,
-    names: Vec<String>,
+    pub(super) names: Vec<String>,
 }
 
 impl Trackers {
-    fn of(caller: &Caller, graph: &str) -> Result<Self, Error> {
+    pub(super) fn of(caller: &Caller, graph: &str) -> Result<Self, Error> {
         let fix = "Name the graph of a NAT; graph.list says which there are";
         Self::of_kind(caller, graph, KIND, fix)
     }
@@ -81,7 +81,7 @@ impl Trackers {
         Ok(Self { view, names })
     }
 
-    fn ask<R: Request>(&self, name: &str, request: R) -> Result<R::Reply, Error> {
+    pub(super) fn ask<R: Request>(&self, name: &str, request: R) -> Result<R::Reply, Error> {
         self.view.request(name, request, PATIENCE).map_err(|why| match why {
             ControlError::Busy(_) | ControlError::Late(_) => {
                 Error::state(why.to_string(), "Ask again; graph.stats says whether its worker is overloaded")

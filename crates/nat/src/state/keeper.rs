@@ -1,0 +1,97 @@
+//! Who keeps a NAT's state when it stops.
+
+use super::file::{Header, Totals, Writer};
+use cgnat::{Hop, Mac, Nat};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Writes the state of all workers of a NAT into one file.
+#[derive(Debug)]
+pub struct Keeper {
+    path: PathBuf,
+    header: Header,
+    work: Mutex<Work>,
+}
+
+#[derive(Debug)]
+enum Work {
+    /// The NAT runs, or is about to: the file that it began with is of use until then.
+    Running { began: bool },
+    /// So many workers gave theirs.
+    Writing(Box<Writer>, u32),
+    /// It is over, for good or bad.
+    Over,
+}
+
+impl Keeper {
+    /// At `path`; when it was written is said then.
+    pub fn new(path: &Path, header: Header) -> Self {
+        Self { path: path.to_owned(), header, work: Mutex::new(Work::Running { began: false }) }
+    }
+
+    /// A worker carries packets: from now on the file that it began with is of the past, and is put aside as `FILE.old`. A crash
+    /// must not bring back who had which port long ago.
+    pub fn began(&self) {
+        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Work::Running { began: began @ false } = &mut *work {
+            *began = true;
+            let mut old = self.path.as_os_str().to_owned();
+            old.push(".old");
+            match std::fs::rename(&self.path, &old) {
+                Err(why) if why.kind() != io::ErrorKind::NotFound => {
+                    tracing::warn!("{} cannot be put aside: {why}", self.path.display());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A worker has stopped. Whether its state is kept; the last one completes the file.
+    pub fn give(&self, nat: &Nat, now: u64, mac: impl Fn(Hop) -> Option<Mac>) -> bool {
+        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.write(&mut work, nat, now, mac) {
+            Ok(None) => !matches!(*work, Work::Over),
+            Ok(Some(Totals { subscribers, sessions, .. })) => {
+                let path = self.path.display();
+                tracing::info!("{path}: {sessions} sessions of {subscribers} subscribers are kept");
+                true
+            }
+            Err(why) => {
+                *work = Work::Over;
+                tracing::warn!("{} cannot be written, and no session is kept: {why}", self.path.display());
+                false
+            }
+        }
+    }
+
+    fn write(
+        &self,
+        work: &mut Work,
+        nat: &Nat,
+        now: u64,
+        mac: impl Fn(Hop) -> Option<Mac>,
+    ) -> io::Result<Option<Totals>> {
+        if let Work::Running { .. } = work {
+            let header = Header { written_ms: wall_ms(), ..self.header };
+            *work = Work::Writing(Box::new(Writer::begin(&self.path, &header)?), 0);
+        }
+        let Work::Writing(writer, given) = work else { return Ok(None) };
+        nat.export(now, mac).try_for_each(|record| writer.record(&record))?;
+        *given += 1;
+        if *given < self.header.workers {
+            return Ok(None);
+        }
+        match std::mem::replace(work, Work::Over) {
+            Work::Writing(writer, _) => writer.finish().map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Milliseconds since 1970-01-01 UTC.
+pub fn wall_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

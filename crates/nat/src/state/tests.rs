@@ -1,0 +1,242 @@
+use super::file::{Reader, Totals, Writer};
+use super::*;
+use crate::testing::{NOW, REMOTE, inside, send};
+use cgnat::config::{PoolAddress, SECOND};
+use cgnat::{Config, Endpoint, Frame, Nat, Ownership, Side, Verdict};
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+const SEED: [u8; 32] = [5; 32];
+const SUBSCRIBERS: u8 = 40;
+
+fn pool() -> Vec<PoolAddress> {
+    (1..=5).map(|last| PoolAddress::whole(Ipv4Addr::new(203, 0, 113, last))).collect()
+}
+
+/// A NAT of several workers, each with whole addresses.
+fn workers(count: usize, seed: [u8; 32]) -> (Ownership, Vec<Nat>) {
+    let pools: Vec<Vec<_>> =
+        (0..count).map(|i| pool().into_iter().skip(i).step_by(count).collect()).collect();
+    let nat = |pool: &Vec<PoolAddress>| {
+        let config = Config {
+            pool: pool.clone(),
+            sessions: 1_000,
+            subscribers: 64,
+            seed: [1; 32],
+            ..Config::default()
+        };
+        Nat::new(config).unwrap()
+    };
+    (Ownership::new(&pools, seed), pools.iter().map(nat).collect())
+}
+
+fn header(workers: usize) -> Header {
+    Header { workers: workers as u32, written_ms: 0, seed: SEED }
+}
+
+/// Each subscriber opens two sessions; its Ethernet address ends like its IP address.
+fn full(count: usize) -> (Ownership, Vec<Nat>) {
+    let (ownership, mut nats) = workers(count, SEED);
+    for last in 1..=SUBSCRIBERS {
+        let nat = &mut nats[ownership.subscriber(inside(last, 0).ip().to_bits(), 0)];
+        nat.set_hops(*inside(last, 0).ip(), 0, 1, u16::from(last), NOW).unwrap();
+        send(nat, inside(last, 5000), REMOTE);
+        send(nat, inside(last, 5001), REMOTE);
+    }
+    (ownership, nats)
+}
+
+fn keep(path: &Path, nats: &[Nat]) {
+    let keeper = Keeper::new(path, header(nats.len()));
+    for nat in nats {
+        assert!(keeper.give(nat, NOW, |hop| Some([2, 0, 0, 0, 0, hop as u8])));
+    }
+}
+
+fn survey(path: &Path) -> Result<Survey, StateError> {
+    Survey::of(path, 1_000, 64, 5)
+}
+
+fn outside_of(nats: &[Nat]) -> Vec<(Endpoint, Endpoint)> {
+    let sessions = nats.iter().flat_map(|nat| nat.sessions());
+    let mut all: Vec<_> = sessions.map(|(_, one)| (one.inside(), one.outside())).collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn sessions_go_on_with_as_many_workers_or_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cgn.state");
+    let (_, before) = full(2);
+    keep(&path, &before);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let survey = survey(&path).unwrap();
+    let expected = Totals { subscribers: 40, ports: 0, sessions: 80, asked: 0 };
+    assert_eq!((survey.totals, survey.header.workers), (expected, 2));
+    for count in [1, 2, 3, 5] {
+        let (mut ownership, mut nats) = workers(count, survey.header.seed);
+        let bound = survey.settle(&mut ownership, count, 64);
+        let mut tally = Tally::default();
+        for (i, nat) in nats.iter_mut().enumerate() {
+            let its = restore(&survey, (i, &ownership), &bound[i], nat, None, 7 * SECOND);
+            assert_eq!(its.left_out.len(), 0, "{its:?}");
+            (tally.sessions, tally.subscribers) =
+                (tally.sessions + its.sessions, tally.subscribers + its.subscribers);
+            nat.audit().unwrap();
+            // The next hop towards each is that under which it is bound, and packets from the outside find the worker.
+            for (_, session) in nat.sessions() {
+                assert_eq!(ownership.outside(session.outside()), Some(i));
+                assert_eq!(ownership.subscriber(session.inside().address, 0), i);
+            }
+        }
+        assert_eq!((tally.sessions, tally.subscribers), (80, 40), "{count} workers");
+        assert_eq!(outside_of(&nats), outside_of(&before), "{count} workers");
+        let all: Vec<Bound> = bound.into_iter().flatten().collect();
+        assert_eq!(all.len(), 40);
+        assert!(all.iter().all(|one| u32::from(one.mac[5]) == one.inside & 0xff && one.hop >= 2));
+    }
+}
+
+#[test]
+fn answers_go_by_the_next_hop_that_is_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cgn.state");
+    let (_, before) = full(1);
+    keep(&path, &before);
+    let survey = survey(&path).unwrap();
+    let (mut ownership, mut nats) = workers(1, survey.header.seed);
+    let bound = survey.settle(&mut ownership, 1, 64).remove(0);
+    restore(&survey, (0, &ownership), &bound, &mut nats[0], None, NOW);
+    for (from, to) in outside_of(&before) {
+        let remote = Endpoint::new(REMOTE.ip().to_bits(), REMOTE.port());
+        let hop = hop_of_answer(&mut nats[0], remote, to);
+        let its = bound.iter().find(|one| one.inside == from.address).map(|one| one.hop);
+        assert_eq!(hop, its);
+    }
+}
+
+/// By which next hop a datagram from the outside goes on.
+fn hop_of_answer(nat: &mut Nat, from: Endpoint, to: Endpoint) -> Option<u16> {
+    use packet::frame::{Flow, Program};
+    let address = |end: Endpoint| SocketAddrV4::new(Ipv4Addr::from_bits(end.address), end.port).into();
+    let flow =
+        Flow { source_mac: [2; 6], destination_mac: [4; 6], source: address(from), destination: address(to) };
+    let mut bytes = vec![0; 80];
+    let mark = packet::signature::Signature { stream: 1, sequence: 2, sent_ns: 3 };
+    let _written = Program::udp(&flow, 80).unwrap().write(&mut bytes, 0, &mark);
+    let mut frames = [Frame::new(&mut bytes)];
+    nat.process(Side::Outside, &mut frames, NOW);
+    match frames[0].verdict {
+        Verdict::Forward(forward) => Some(forward.hop),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_file_that_is_not_whole_is_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cgn.state");
+    assert!(matches!(survey(&path), Err(StateError::None)));
+    let (_, nats) = full(1);
+    keep(&path, &nats);
+    let whole = fs::read(&path).unwrap();
+    assert!(survey(&path).is_ok());
+    let with = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        survey(&path)
+    };
+    for len in (0..whole.len()).step_by(37).chain([whole.len() - 1]) {
+        assert!(with(&whole[..len]).is_err(), "cut to {len} of {}", whole.len());
+    }
+    for at in (0..whole.len()).step_by(41) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        assert!(with(&bytes).is_err(), "byte {at} of {}", whole.len());
+    }
+    assert!(with(&[&whole[..], b"x"].concat()).is_err(), "something after it");
+    assert!(matches!(
+        with(b"#!/bin/sh\necho this is not the file that you want, is it\n# and long enough\n"),
+        Err(StateError::Foreign)
+    ));
+    let mut newer = whole.clone();
+    newer[8] = 9;
+    assert!(matches!(with(&newer), Err(StateError::Version(9))));
+    assert!(with(&whole).is_ok());
+}
+
+#[test]
+fn what_others_could_have_put_there_is_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cgn.state");
+    keep(&path, &full(1).1);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o622)).unwrap();
+    assert!(matches!(survey(&path), Err(StateError::Untrusted(_))));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    // Longer than this NAT's state can be.
+    assert!(matches!(Reader::open(&path, 100), Err(StateError::Untrusted(_))));
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    assert!(matches!(survey(&link), Err(StateError::Io(_))));
+    assert!(matches!(survey(folder.path()), Err(StateError::Untrusted(_))));
+    // Reading a pipe would wait for ever.
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(matches!(survey(&pipe), Err(StateError::Untrusted(_))));
+}
+
+#[test]
+fn the_file_is_there_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cgn.state");
+    let (_, nats) = full(2);
+    let keeper = Keeper::new(&path, header(2));
+    keeper.began();
+    assert!(keeper.give(&nats[0], NOW, |_| None));
+    assert!(!path.exists(), "the other worker's is missing");
+    assert!(keeper.give(&nats[1], NOW, |_| None));
+    assert!(survey(&path).is_ok());
+    // What one began with is of the past once it runs.
+    let next = Keeper::new(&path, header(1));
+    next.began();
+    let old = folder.path().join("cgn.state.old");
+    assert!(!path.exists() && survey(&old).is_ok());
+    drop(next);
+    // One that was not finished leaves nothing.
+    drop(Writer::begin(&path, &header(1)).unwrap());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    // A place that cannot be written: nothing is kept, and the NAT goes on to end.
+    let nowhere = Keeper::new(&folder.path().join("none/cgn.state"), header(2));
+    assert!(!nowhere.give(&nats[0], NOW, |_| None) && !nowhere.give(&nats[1], NOW, |_| None));
+}
+
+/// `cargo test --release -p nat --lib -- --ignored --nocapture a_million_sessions`
+#[test]
+#[ignore = "a measurement, to be read by people"]
+fn a_million_sessions() {
+    const EACH: u32 = 64;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cgn.state");
+    let pool: Vec<_> = (0..=255).map(|last| PoolAddress::whole(Ipv4Addr::new(203, 0, 113, last))).collect();
+    let config = Config { pool: pool.clone(), sessions: 1 << 20, subscribers: 1 << 15, ..Config::default() };
+    let mut nat = Nat::new(config.clone()).unwrap();
+    for number in 0..1u32 << 20 {
+        let address = Ipv4Addr::from_bits(0x0a00_0000 + number / EACH);
+        send(&mut nat, SocketAddrV4::new(address, 5000 + (number % EACH) as u16), REMOTE);
+    }
+    let began = std::time::Instant::now();
+    assert!(Keeper::new(&path, header(1)).give(&nat, NOW, |_| Some([2; 6])));
+    let (written, bytes) = (began.elapsed(), fs::metadata(&path).unwrap().len());
+    drop(nat);
+    let mut nat = Nat::new(config).unwrap();
+    let began = std::time::Instant::now();
+    let survey = Survey::of(&path, 1 << 20, 1 << 15, 256).unwrap();
+    let checked = began.elapsed();
+    let mut ownership = Ownership::new(&[pool], SEED);
+    let bound = survey.settle(&mut ownership, 1, 1 << 15).remove(0);
+    let tally = restore(&survey, (0, &ownership), &bound, &mut nat, None, NOW);
+    assert_eq!(tally.sessions, 1 << 20);
+    println!("{bytes} B; written in {written:?}, checked in {checked:?}, there after {:?}", began.elapsed());
+}
