@@ -185,7 +185,7 @@ NAT_WORKER = {
     "sessions": 1250, "most_sessions": 1 << 20, "subscribers": 5, "most_subscribers": 1 << 14, "addresses": 16,
     "blocks": 2016, "blocks_free": 2000, "forwarded_up": 1_000_000, "forwarded_down": 2_000_000, "slow": 1250,
     "drops": {"no_mapping": 7, "bad_checksum": 0}, "pcp": {"SUCCESS": 3},
-    "memory_bytes": 117_440_512, "log_lost": 0,
+    "memory_bytes": 117_440_512, "log_lost": 0, "restored": None,
 }  # fmt: skip
 NAT_SESSIONS = [
     {
@@ -526,6 +526,9 @@ class Connection(socketserver.StreamRequestHandler):
                 return core.graphs.pop(p["graph"]).stats()
             case "nat.status" | "nat.sessions" | "nat.subscribers" | "nat.pools" | "nat.sites":
                 return core.graphs[p["graph"]].nat(method, p)
+            case "nat.reload":
+                core.graphs[p["graph"]]
+                return {"changed": ["forwards", "udp_filtering"], "left_out": []}
             case "impair.list":
                 return []
             case "log.tail":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import sys
 import time
@@ -38,6 +39,8 @@ class Watching:
     """Print the last counters as one document, and nothing before."""
     quiet: bool = False
     """Print no counters."""
+    asked: Callable[[], None] | None = None
+    """Called for a SIGHUP, unless that can come of a terminal that is gone."""
 
 
 def run(file: Path, length: float | None, interval: float, as_json: bool) -> None:
@@ -67,6 +70,7 @@ def carry(
     stack = contextlib.ExitStack()
     last: dict[str, Any] = {}
     with Interrupts().installed() as interrupts:
+        interrupts.requests = watching.asked is not None and not any(map(os.isatty, (0, 1, 2)))
         try:
             daemon = stack.enter_context(Daemon(paths.runtime() / f"{name}.sock", log))
             client = stack.enter_context(daemon.connect())
@@ -107,9 +111,13 @@ def _watch(
         shown = graph_view.Screen(shape) if sys.stdout.isatty() else graph_view.Lines(shape)
         view.enter_context(shown)
     known: set[str] = set()
+    heard = 0
     with view:
         look = began
         while True:
+            if watching.asked and interrupts.hangups > heard:
+                heard = interrupts.hangups
+                watching.asked()
             now = time.monotonic()
             over = interrupts.count > 0 or now >= until
             if over or now >= look:

@@ -11,7 +11,7 @@ from netdyno.cli import console, graph_run, nat_metrics, values
 from netdyno.cli.execute import put_back
 from netdyno.cli.nat_check import planned
 from netdyno.errors import Error
-from netdyno.nat import graph, host, running
+from netdyno.nat import graph, host, reload, running
 from netdyno.units import seconds
 
 
@@ -43,6 +43,9 @@ def run(
     elements: packets, drops by reason, cycles per packet. Another terminal asks for its sessions and
     subscribers. One NAT of a name runs at a time. When the command dies the ports are closed within 3 s.
 
+    With the key `state`, its sessions go on when it is started again. Without a terminal, as in a service, it
+    reads FILE anew at SIGHUP, as `netdyno nat reload` does.
+
         sudo netdyno nat run cgn.yaml
         sudo netdyno nat run examples/nat/cgn.yaml --for 60s --json
         sudo netdyno nat run cgn.yaml -q --prometheus 127.0.0.1:9464
@@ -57,13 +60,24 @@ def run(
 
     def ready(shape: dict[str, Any]) -> None:
         host.settle(shape, nat.kernels)
-        for line in (*host.told(nat.kernels), begun):
+        with running.connected(nat.name) as own:
+            went_on = reload.restored(own.call("nat.status")["workers"])
+        for line in (*host.told(nat.kernels), begun, *went_on):
             console.note(line)
+
+    def asked() -> None:
+        # it goes on as it was if the file is wrong
+        try:
+            with running.connected(nat.name) as own:
+                console.note(reload.told(reload.reload(file, own)))
+        except Error as e:
+            console.show(e)
 
     if prometheus is not None:
         nat_metrics.serve(nat.name, prometheus)
 
-    watching = graph_run.Watching(seconds(length) if length else None, seconds(interval), as_json, quiet)
+    timing = (seconds(length) if length else None, seconds(interval))
+    watching = graph_run.Watching(*timing, as_json, quiet, asked)
     for note in where.notes:
         console.note(note)
     try:

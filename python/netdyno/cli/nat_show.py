@@ -73,7 +73,8 @@ STATUS = (
 
 def total(workers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """All workers as one. Of addresses they may share some, so these are not added up."""
-    keys = [key for key in workers[0] if key not in ("element", "drops", "pcp", "addresses")]
+    others = ("element", "drops", "pcp", "addresses", "restored")
+    keys = [key for key in workers[0] if key not in others]
     return {"element": "all", **{key: sum(one[key] for one in workers) for key in keys}, "addresses": None}
 
 

@@ -89,6 +89,9 @@ def _addresses(file: File) -> Iterator[Error]:
     if file.pool is not None:
         what = "there is a pool, and sites with addresses by DHCP in its place"
         yield Error("ND-104-07", what, at="sites", fix="Use one of both")
+    if file.state is not None:
+        what = "addresses of sites are assigned anew after a restart, so no session can go on"
+        yield Error("ND-104-07", what, at="state", fix="Use sites or state")
     if file.sites.by == "prefix" and file.sites.prefix is None:
         what = "sites are prefixes, and their length is not said"
         yield Error("ND-104-07", what, at="sites.prefix", fix="Add a length like prefix: 29")

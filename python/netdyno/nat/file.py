@@ -388,6 +388,10 @@ class File(Config):
     mss: Annotated[Whole, Field(ge=536, le=65_495)] | None = None
     """The largest TCP segment that a SYN may ask for, for paths with a smaller MTU than subscribers' links.
     Default: as it asks."""
+    state: str | None = Field(default=None, pattern="^/")
+    """A file, from the root on, in which sessions and port blocks are kept over a restart, like
+    `/var/lib/netdyno/cgn.state`: it is written when the NAT ends, and read when it begins. Default: they end
+    with it."""
     execution: Annotated[str | CoreSet, WrapValidator(_execution)] = Field(
         default=RUN_TO_COMPLETION, json_schema_extra=_choices
     )

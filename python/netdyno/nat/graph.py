@@ -282,6 +282,7 @@ _OPTIONS = {
         key: key
         for key in ("sites", "mss", "timeouts", "forwards", "exempt", "deterministic", "log", "leases", "pcp")
     },
+    "state": "state",
     "inside": "inside",
     "outside": "outside",
 }

@@ -67,10 +67,17 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.count = 0
+        self.hangups = 0
+        """SIGHUPs that are requests, and end nothing: see `Interrupts.requests`."""
+        self.requests = False
+        """Whether a SIGHUP is a request, as to a service; else the terminal is gone."""
         self._mode = "raise"
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Signal handler."""
+        if number == signal.SIGHUP and self.requests:
+            self.hangups += 1
+            return
         if number == signal.SIGHUP:
             _leave_terminal()
         self.count += 1

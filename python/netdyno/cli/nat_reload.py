@@ -1,0 +1,34 @@
+"""`netdyno nat reload`: another configuration for a NAT that runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from netdyno.cli import console
+from netdyno.nat import config, running
+from netdyno.nat import reload as reloading
+
+
+def reload(
+    file: Annotated[Path, typer.Argument(help="Its configuration.", metavar="FILE")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
+) -> None:
+    """Let a NAT that runs go on by what its configuration says now.
+
+    These keys may change: `forwards`, `exempt`, `filtering`, `mss`, `timeouts` but for `port_quarantine`,
+    `ports.blocks_per_subscriber` and `limits.sessions_per_subscriber`. Sessions go on, but for those of
+    forwards that are gone. What else has changed needs a restart: it is told with its place (exit 104), and
+    nothing is done.
+
+        sudo netdyno nat reload cgn.yaml
+    """
+    name = config.load(file).name
+    with running.connected(name) as nat:
+        done = reloading.reload(file, nat)
+    if as_json:
+        console.document({"nat": name, "changed": list(done.changed), "left_out": list(done.left_out)})
+        return
+    console.line(reloading.told(done))

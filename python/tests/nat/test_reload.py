@@ -1,0 +1,52 @@
+"""A NAT's configuration read anew, over the stand-in daemon; and what went on from the one before."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from netdyno.cli import app
+from netdyno.nat import reload
+
+from .shared import CGN
+from .test_cli import cgn, file, runtime, written
+
+__all__ = ["cgn", "file", "runtime"]
+
+Said = pytest.CaptureFixture[str]
+
+
+def test_what_has_changed_is_told_by_its_keys(cgn: Path, file: Path, capsys: Said) -> None:
+    assert app.call(["nat", "reload", str(file)]) == 0
+    assert capsys.readouterr().out == "reloaded: filtering.udp, forwards\n"
+    assert app.call(["nat", "reload", str(file), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown == {"nat": "cgn", "changed": ["filtering.udp", "forwards"], "left_out": []}
+
+
+def test_only_a_nat_that_runs_is_reloaded(runtime: Path, tmp_path: Path, capsys: Said) -> None:
+    assert app.call(["nat", "reload", str(written(tmp_path, CGN))]) == 104
+    assert "ND-104-35: no NAT named cgn runs here" in capsys.readouterr().err
+
+
+def test_a_wrong_file_changes_nothing(cgn: Path, tmp_path: Path, capsys: Said) -> None:
+    assert app.call(["nat", "reload", str(written(tmp_path, CGN | {"pool": ["10.0.0.0/28"]}))]) == 104
+    assert "overlaps the subscribers" in capsys.readouterr().err
+
+
+def test_words() -> None:
+    assert reload.told(reload.Reloaded((), ())) == "reloaded: nothing has changed"
+    done = reload.Reloaded(("mss",), ("forwards[0].outside: a subscriber has this port now",))
+    assert reload.told(done) == (
+        "reloaded: mss; left out forwards[0].outside: a subscriber has this port now"
+    )
+
+
+def test_what_went_on_is_told_of_all_workers() -> None:
+    assert list(reload.restored([{"restored": None}, {}])) == []
+    one = {"age_s": 2, "subscribers": 3, "sessions": 1200, "left_out": {"expired": 4}}
+    other = {"age_s": 2, "subscribers": 1, "sessions": 5, "left_out": {"expired": 1, "pool": 9}}
+    (text,) = reload.restored([{"restored": one}, {"restored": other}])
+    assert text == "1,205 sessions of 4 subscribers go on after 2 s; left out: 9 pool, 5 expired"
+    (text,) = reload.restored([{"restored": one | {"left_out": {}}}])
+    assert text == "1,200 sessions of 3 subscribers go on after 2 s"
