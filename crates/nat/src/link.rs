@@ -17,9 +17,9 @@ pub fn readdress(frame: &mut [u8], l3: usize, (to, from): (Mac, Mac)) -> bool {
     let Some(header) = frame.first_chunk_mut::<{ ethernet::LEN }>().filter(|_| l3 == ethernet::LEN) else {
         return false;
     };
-    let ([t0, t1, t2, t3, t4, t5], [f0, f1, f2, f3, f4, f5], [high, low]) =
-        (to, from, kind::IPV4.to_be_bytes());
-    *header = [t0, t1, t2, t3, t4, t5, f0, f1, f2, f3, f4, f5, high, low];
+    header[..6].copy_from_slice(&to);
+    header[6..12].copy_from_slice(&from);
+    header[12..].copy_from_slice(&kind::IPV4.to_be_bytes());
     true
 }
 
