@@ -409,6 +409,8 @@ mod tests {
             end: TableEnd { ended, released },
             sites: SubscriberTeller::to(tell),
             advanced: 0,
+            restored: None,
+            unconfirmed: HashMap::new(),
         };
         (nat, endings, told)
     }
