@@ -237,6 +237,8 @@ impl Port {
             rss.rss_key_len = if info.hash_key_size == 0 { 40 } else { info.hash_key_size };
             rss.rss_key = key.as_mut_ptr();
         }
+        // A ring hands packets on as they are, however long, and knows no MTU.
+        let any_length = config.mtu != 0 && self.info()?.driver == "net_ring";
         let id = port.id;
         let check = |action, code: i32| match code {
             0.. => Ok(()),
@@ -266,7 +268,7 @@ impl Port {
                 let code = dpdk_sys::rte_eth_tx_queue_setup(id, queue, tx_size, node, std::ptr::null());
                 check("setting up a transmit queue", code)?;
             }
-            if config.mtu != 0 {
+            if config.mtu != 0 && !any_length {
                 check("setting the MTU", dpdk_sys::rte_eth_dev_set_mtu(id, config.mtu))?;
             }
             check("starting", dpdk_sys::rte_eth_dev_start(id))?;

@@ -34,6 +34,25 @@ fn a_pair_has_two_ends_and_refuses_when_full() {
 }
 
 #[test]
+fn a_pair_takes_frames_of_any_length() {
+    let pool = Mempool::new(eal(), 511, 9216).unwrap();
+    let ends: Vec<_> = (0..2)
+        .map(|_| {
+            let port = Port::open(eal(), "pair:jumbo").unwrap_or_else(|why| panic!("{why}"));
+            let config = PortConfig { mtu: 9000, ..PortConfig::default() };
+            let queues = port.start(&config, &pool).unwrap_or_else(|why| panic!("{why}"));
+            (port, queues)
+        })
+        .collect();
+    let [(_left, (_, mut tx)), (_right, (mut rx, _))] = <[_; 2]>::try_from(ends).unwrap_or_else(|_| panic!());
+    let mut batch = frames(&pool, 0, 1);
+    batch.frames_mut()[0].set_len(9014).unwrap().fill(7);
+    assert_eq!(tx[0].send(&mut batch), 1);
+    assert_eq!(rx[0].receive(&mut batch), 1);
+    assert_eq!(batch.frames()[0].len(), 9014);
+}
+
+#[test]
 fn a_ring_of_its_own_is_opened_again_and_again() {
     let pool = Mempool::new(eal(), 511, 2048).unwrap();
     // Rings left behind would keep the name taken, and a few hundred of them fill the memory.

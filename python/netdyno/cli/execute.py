@@ -47,6 +47,8 @@ class Outputs:
     runs: Path | None = None
     quiet: bool = False
     store: bool = True
+    keep: Path | None = None
+    """A folder for a small copy: the report, and the result without what is inside of trials."""
 
 
 @dataclass
@@ -192,6 +194,12 @@ def _exporter(where: str | None) -> Exporter | None:
 def _write(result: Result, folder: Path, outputs: Outputs) -> None:
     if outputs.html and (folder / "report.html").exists():
         files.copy(folder / "report.html", outputs.html)
+    if outputs.keep and result.error is None:
+        # a part of the report that other verbs need nothing of
+        from netdyno.report.small import keep
+
+        for path in keep(result, outputs.keep):
+            console.note(f"kept: {path}")
     if outputs.junit:
         junit.write(result, outputs.junit)
     if outputs.csv:

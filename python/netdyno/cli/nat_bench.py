@@ -10,7 +10,7 @@ import typer
 
 from netdyno.cli import bench_run, console, values
 from netdyno.cli.bench import OUTPUT, Duration, Goals, Html, Json, LossRatio, Quiet, Resume, Runs, Strategy
-from netdyno.cli.execute import execute
+from netdyno.cli.execute import Outputs, execute
 from netdyno.nat import study as studies
 from netdyno.search import nat_study, words
 from netdyno.search.nat_study import Asked, Prepared
@@ -65,6 +65,14 @@ def bench(
     resume: Resume = None,
     json: Json = False,
     html: Html = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for a small copy of report and result, without series of trials.",
+            metavar="DIR",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     runs: Runs = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say which trials are planned and how long they take, and end.")
@@ -104,7 +112,7 @@ def bench(
         _plan(made)
         return
     console.note(_said(made))
-    outputs = bench_run.outputs(json, html, runs, quiet)
+    outputs = Outputs(json=json, html=html, runs=runs, quiet=quiet, keep=keep)
     raise typer.Exit(execute(made.experiment, Path(), outputs, schedule=made.search, resume=resume))
 
 

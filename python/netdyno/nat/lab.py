@@ -14,6 +14,7 @@ from itertools import islice
 from math import gcd
 from typing import Any, Literal
 
+from netdyno import units
 from netdyno.nat import graph
 from netdyno.nat.config import Nat, Side
 from netdyno.nat.cores import Topology
@@ -36,6 +37,10 @@ LINE = "10Gbit/s"
 """The link whose rate nothing is offered beyond; shares of line rate are of it."""
 OPENING = 250_000
 """Sessions that are opened in a second, before the load begins."""
+TOUCHED = 2e6
+"""Sessions for which a table is made in a second, at least."""
+SPARE = 0.95
+"""Share of the new flows there are that a trial may use."""
 SETTLE, REST = 0.1, 0.2
 """Seconds from the last of them to the load, and from there to what is measured."""
 FRAMES = 4096
@@ -71,6 +76,8 @@ class Wanted:
     seed: int = 1
     rate: str | None = None
     """The highest load; none: what is usual for the ports."""
+    seconds: float = 1.0
+    """Length of a trial, for which there have to be new flows enough."""
 
 
 def placed(nat: Nat, ports: Ports) -> Nat:
@@ -270,9 +277,10 @@ def opens(wanted: Wanted) -> bool:
 
 
 def _begun(wanted: Wanted) -> float:
-    """Seconds after which the load begins."""
+    """Seconds after which the load begins: tables have their memory, and sessions that are to be are open."""
     subscribers, ports = wanted.flows.shape
-    return subscribers * ports / OPENING + SETTLE if opens(wanted) else SETTLE
+    flows = subscribers * ports
+    return SETTLE + flows / TOUCHED + (flows / OPENING if opens(wanted) else 0.0)
 
 
 LAYERS: list[dict[str, Any]] = [{"ethernet": {}}, {"ipv4": {}}, {"udp": {}}]
@@ -283,6 +291,11 @@ def _groups(wanted: Wanted, size: Mapping[str, Any]) -> list[dict[str, Any]]:
     vary = varied(wanted)
     after = {"after": f"{round(_begun(wanted) * 1000)}ms"}
     rate = {"frames": wanted.rate} if wanted.rate else RATE[wanted.ports]
+    if wanted.flows.new:
+        # no flow comes twice in a trial
+        enough = subscribers * ports / (REST + wanted.seconds) * SPARE
+        said = units.RATE.value(wanted.rate, "rate") if wanted.rate else enough
+        rate = {"frames": f"{min(said, enough):.0f}/s"}
     up: dict[str, Any] = {
         "name": "up",
         "target": "server",
@@ -291,12 +304,13 @@ def _groups(wanted: Wanted, size: Mapping[str, Any]) -> list[dict[str, Any]]:
         "frame": {"layers": LAYERS, "vary": vary, "size": dict(size), "rate": rate},
     }
     if not opens(wanted):
-        return [up]
+        return [up | {"frame": up["frame"] | (after if wanted.flows.new else {})}]
+    ready = {"after": f"{round(subscribers * ports / TOUCHED * 1000)}ms", "measured": False}
     opening = up | {
         "name": "open",
         "model": {"stream": {"echo": False, "count": subscribers * ports, "rate": f"{OPENING}/s"}},
         # opened once, and none of the load: nobody measures what of it arrives
-        "frame": {key: value for key, value in up["frame"].items() if key != "rate"} | {"measured": False},
+        "frame": {key: value for key, value in up["frame"].items() if key != "rate"} | ready,
         "load": {"closed": {"flows": 1}},
     }
     if wanted.direction == "up":

@@ -155,12 +155,14 @@ class Machine:
         return len(self.cores.in_order()) < 3
 
 
-def experiment(study: Study, nat: Nat, machine: Machine, seed: int = 1) -> tuple[dict[str, Any], list[str]]:
+def experiment(
+    study: Study, nat: Nat, machine: Machine, seed: int = 1, seconds: float = 1.0
+) -> tuple[dict[str, Any], list[str]]:
     """The experiment that a study comes to on a machine, and what is to be told of it."""
     same: dict[str, list[str]] = {}
     legs = []
     for leg in study.legs:
-        made, told = _leg(study, leg, nat, machine, seed)
+        made, told = _leg(study, leg, nat, machine, lab.Wanted(seed=seed, seconds=seconds))
         legs.append(made)
         for note in told:
             same.setdefault(note, []).append(leg.name)
@@ -195,9 +197,11 @@ def _told(study: Study, machine: Machine) -> Iterator[str]:
         )
 
 
-def _leg(study: Study, leg: Leg, nat: Nat, machine: Machine, seed: int) -> tuple[dict[str, Any], list[str]]:
+def _leg(
+    study: Study, leg: Leg, nat: Nat, machine: Machine, trial: lab.Wanted
+) -> tuple[dict[str, Any], list[str]]:
     flows = lab.Flows(leg.flows, leg.new_flows)
-    wanted = lab.Wanted(study.direction, leg.ports, flows, seed, leg.rate)
+    wanted = replace(trial, direction=study.direction, ports=leg.ports, flows=flows, rate=leg.rate)
     there = lab.roomy(lab.placed(nat, leg.ports), flows, study.direction)
     there = replace(there, workers=leg.workers, execution=_execution(leg))
     where, ends, notes = _placed(leg, there, machine)

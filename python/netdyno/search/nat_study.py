@@ -68,7 +68,8 @@ class Prepared:
 def prepare(study: Study, nat: Nat, asked: Asked, machine: Machine | None = None) -> Prepared:
     """The experiment of a study on this machine, its schedule, and what it will take."""
     chosen = study.only(asked.legs) if asked.legs else study
-    plain, notes = studies.experiment(chosen, nat, machine or Machine(cores.here()), asked.seed)
+    there, seconds = machine or Machine(cores.here()), asked.wanted().seconds
+    plain, notes = studies.experiment(chosen, nat, there, asked.seed, seconds)
     experiment = spec.load(plain, study.name)
     wanted, listed = asked.wanted(), asked.listed(study.sizes)
     over = {leg.name for leg in chosen.legs if leg.ports == "af_packet"}

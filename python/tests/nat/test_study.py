@@ -124,6 +124,23 @@ def test_new_flows_are_all_different(count: int) -> None:
     assert len(seen) == min(subscribers * ports, 50_000)
 
 
+@pytest.mark.parametrize("seconds", [0.5, 10.0, 60.0])
+def test_new_flows_last_for_a_trial(seconds: float) -> None:
+    read = study.read("rfc9693-rate")
+    plain, _ = study.experiment(read, study.nat(None), Machine(MACHINES["two"]), seconds=seconds)
+    for leg in spec.load(plain, "p").legs:
+        (up,) = profile(leg)["groups"]
+        rate = float(up["frame"]["rate"]["frames"].removesuffix("/s"))
+        assert rate <= 2e6
+        phases = {
+            name: float(text.removesuffix("ms")) / 1000
+            for name, text in profile(leg)["phases"].items()
+            if name == "warmup"
+        }
+        offered = rate * (phases["warmup"] - float(up["frame"]["after"].removesuffix("ms")) / 1000 + seconds)
+        assert offered <= prod(Flows(4_000_000, new=True).shape)
+
+
 def test_tables_have_room_for_all_flows() -> None:
     for name in ("rfc9693-flows", "rfc9693-rate"):
         for leg in made(name)[0].legs:

@@ -17,6 +17,7 @@ from netdyno.experiment.trial import Outcome, Setting
 from netdyno.experiment.view import Silent
 from netdyno.report import beside as page
 from netdyno.report import render
+from netdyno.report.small import keep
 from netdyno.search import sizes
 from netdyno.search.bench import prepare
 from netdyno.search.beside import Ratio, told
@@ -137,3 +138,18 @@ def test_at_one_size_the_plot_is_over_legs(tmp_path: Path, monkeypatch: pytest.M
     assert result.search is not None
     plot = page.plot(result.search, "/s")
     assert plot is not None and plot["views"][0]["names"] == ["fast", "slow"]
+
+
+def test_a_small_copy_has_every_trial_and_the_same_findings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result, folder, _ = searched(tmp_path, monkeypatch, "64,512")
+    data, report = keep(result, tmp_path / "kept")
+    assert (data.name, report.name) == ("two.json", "two.html")
+    kept = Result.model_validate_json(data.read_text())
+    assert kept.search == result.search
+    for leg, whole in zip(kept.legs, result.legs, strict=True):
+        assert [one.groups for one in leg.repetitions] == [one.groups for one in whole.repetitions]
+        assert not any(one.series for one in leg.repetitions)
+    assert "Legs beside each other" in report.read_text()
+    assert data.stat().st_size < (folder / "result.json").stat().st_size
