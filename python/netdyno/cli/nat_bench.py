@@ -44,7 +44,7 @@ def bench(
     resolution: Annotated[
         float | None,
         typer.Option(
-            help="How close the bounds are to be; default 2%.",
+            help="How close the bounds are to be; default 0.5%.",
             metavar="SHARE",
             parser=values.share("--resolution"),
         ),
@@ -59,7 +59,7 @@ def bench(
     quick: Annotated[
         bool,
         typer.Option(
-            "--quick", help="Sizes 64,512,1518, trials of 500 ms, bounds within 5 %, 2 near the edge."
+            "--quick", help="Sizes 64,512,1518, trials of 500 ms, bounds within 1 %, 2 near the edge."
         ),
     ] = False,
     resume: Resume = None,

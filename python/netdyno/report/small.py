@@ -23,13 +23,16 @@ def small(result: Result) -> Result:
 
 
 def keep(result: Result, folder: Path) -> list[Path]:
-    """Write it as NAME.json, and its page as NAME.html."""
-    made = small(result)
-    raw = json.dumps(made.model_dump(mode="json"), ensure_ascii=False) + "\n"
+    """Write it as NAME.json, and as NAME.html a page of what was searched, without a section for each leg."""
+    page = result.model_copy(update={"legs": []}) if result.search else small(result)
     files.folder(folder)
     written = []
-    for kind, text in (("json", raw), ("html", render(made, raw=raw))):
+    for kind, text in (("json", _plain(small(result))), ("html", render(page, raw=_plain(page)))):
         path = folder / f"{result.name}.{kind}"
         files.write(path, text, shared=True)
         written.append(path)
     return written
+
+
+def _plain(result: Result) -> str:
+    return json.dumps(result.model_dump(mode="json"), ensure_ascii=False) + "\n"

@@ -19,9 +19,9 @@ from netdyno.search.sizes import Size
 from netdyno.search.trial import Goal, loss_goal
 from netdyno.search.wanted import Wanted
 
-SECONDS, RESOLUTION, REPEAT = 1.0, 0.02, 4
+SECONDS, RESOLUTION, REPEAT = 1.0, 0.005, 4
 """Where nothing is said: length of a trial, how close bounds are to be, trials near the edge."""
-QUICK_SIZES, QUICK_SECONDS, QUICK_RESOLUTION, QUICK_REPEAT = "64,512,1518", 0.5, 0.05, 2
+QUICK_SIZES, QUICK_SECONDS, QUICK_RESOLUTION, QUICK_REPEAT = "64,512,1518", 0.5, 0.01, 2
 
 
 @dataclass(frozen=True)
