@@ -70,6 +70,10 @@ impl ElementKind for Options {
         vec![("port", &self.port)]
     }
 
+    fn files(&mut self) -> Vec<(&'static str, &mut String)> {
+        self.known.iter_mut().map(|file| ("known", file)).collect()
+    }
+
     fn build(&self, cx: &mut Build<'_>) -> Result<Box<dyn Element>, Error> {
         let addrs = cx.port("port", &self.port)?.1.addrs.clone();
         let macs = self.macs();
