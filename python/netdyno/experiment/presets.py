@@ -17,9 +17,9 @@ def profiles() -> dict[str, Path]:
 
 
 def experiments() -> dict[str, Path]:
-    """Name and file of each preset experiment; those of tuning are of a format of their own."""
+    """Name and file of each preset experiment; studies of tuning and of NATs have formats of their own."""
     found = sorted(paths.data("experiments").rglob("*.yaml"))
-    return {path.stem: path for path in found if path.parent.name != "tuning"}
+    return {path.stem: path for path in found if path.parent.name not in ("tuning", "nat")}
 
 
 def names() -> list[str]:
