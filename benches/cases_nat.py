@@ -169,16 +169,12 @@ def over_memif(flows: int) -> Setup:
                 for path in paths:
                     path.unlink(missing_ok=True)
 
-            def side(graph_of: tuple[dict[str, Any], list[str]]) -> Callable[[float], dict[str, float]]:
-                elements, edges = graph_of
+            def ours(seconds: float) -> dict[str, float]:
+                fresh()
+                elements, edges = translating(flows)
                 ports = [port | {"device": device} for port, device in zip(PORTS[1:3], inner, strict=True)]
-
-                def play(seconds: float) -> dict[str, float]:
-                    fresh()
-                    made = graph(LONG, ports, [], elements, edges, {SERVER: [*elements, *QUEUES]})
-                    return {"rate": dut.during(made, lambda: across(seconds))}
-
-                return play
+                made = graph(LONG, ports, [], elements, edges, {SERVER: [*elements, *QUEUES]})
+                return {"rate": dut.during(made, lambda: across(seconds))}
 
             def macswap(seconds: float, burst: int) -> dict[str, float]:
                 fresh()
@@ -186,8 +182,7 @@ def over_memif(flows: int) -> Setup:
                     testpmd.say("start")
                     return {"rate": across(seconds)}
 
-            l2fwd = Peer("l2fwd", {"of ours": side(forwarding())})
-            yield Sides(side(translating(flows)), (at_bursts(macswap), l2fwd))
+            yield Sides(ours, (at_bursts(macswap),))
             dut.close()
             ends.close()
 
