@@ -1,0 +1,82 @@
+"""What the stand-in for `netdynod` tells of a NAT: a fixed population of subscribers and sessions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+WORKER = {
+    "sessions": 1250, "most_sessions": 1 << 20, "subscribers": 5, "most_subscribers": 1 << 14, "addresses": 16,
+    "blocks": 2016, "blocks_free": 2000, "forwarded_up": 1_000_000, "forwarded_down": 2_000_000, "slow": 1250,
+    "drops": {"no_mapping": 7, "bad_checksum": 0}, "pcp": {"SUCCESS": 3},
+    "memory_bytes": 117_440_512, "log_lost": 0, "restored": None,
+}  # fmt: skip
+SESSIONS = [
+    {
+        "protocol": ("udp", "tcp", "icmp")[i % 3], "inside": f"10.0.0.{i % 10}:{40_000 + i}",
+        "outside": f"203.0.113.{16 + i % 10}:{1024 + i}", "remote": None if i == 9 else "198.51.100.9:443", "vlans": [100] if i % 10 == 7 else [],
+        "state": "open", "idle_s": 1.5, "packets_up": 1000 + i, "bytes_up": 64_000, "packets_down": 2000,
+        "bytes_down": 3_000_000,
+    }
+    for i in range(2500)
+]  # fmt: skip
+SUBSCRIBERS = [
+    {
+        "address": f"10.0.0.{i}", "vlans": [100] if i == 7 else [], "outside": None if i == 9 else f"203.0.113.{16 + i}",
+        "sessions": 250, "blocks": [] if i == 9 else [[1536, 2047], [1024, 1535], [4096, 4607]],
+    }
+    for i in range(10)
+]  # fmt: skip
+TRACED = {
+    "summary": "UDP 10.0.0.7:40007 > 198.51.100.9:53, 60 B", "len": 60,
+    "steps": [
+        {"element": "inside.rx", "at": 1000, "verdict": {"passed": "out"}},
+        {
+            "element": "conntrack", "at": 3000, "verdict": {"passed": "outside"},
+            "became": "UDP 203.0.113.23:1031 > 198.51.100.9:53, 60 B",
+        },
+        {"element": "outside.tx", "at": 3500, "verdict": "consumed"},
+    ],
+}  # fmt: skip
+POOLS = [
+    {
+        "element": f"conntrack#{i}", "address": f"203.0.113.{16 + j}", "ports": [1024 + 32256 * i, 33279 + 32256 * i],
+        "blocks": 63, "blocks_free": 60, "subscribers": 2, "used": {"tcp": 700, "udp": 300, "icmp": 1},
+        "resting": {"tcp": 20, "udp": 10, "icmp": 0},
+    }
+    for i in range(2) for j in range(2)
+]  # fmt: skip
+SITES = [
+    {
+        "site": "VLAN 7", "vlans": [7], "mac": "02:4e:44:00:00:00", "address": "203.0.113.100", "state": "bound",
+        "lease_s": 1800.0, "server": "203.0.113.1", "subscribers": 12,
+    },
+    {
+        "site": "VLAN 8", "vlans": [8], "mac": "02:4e:44:00:00:01", "address": None, "state": "released", "lease_s": None,
+        "server": None, "subscribers": 0,
+    },
+]  # fmt: skip
+
+
+def belongs(one: dict[str, Any], p: dict[str, Any]) -> bool:
+    """Whether a session or subscriber is one of those that are asked for."""
+    inside = one.get("inside", one.get("address", "")).partition(":")[0]
+    outside = one["outside"] or ""
+    if ":" not in p.get("outside", ""):
+        outside = outside.partition(":")[0]
+    return p.get("subscriber", inside) == inside and p.get("outside", outside) == outside
+
+
+def answer(method: str, p: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a `nat.*` method that asks; ValueError where a parameter is out of bounds."""
+    if method == "nat.status":
+        return {"workers": [WORKER | {"element": f"conntrack#{i}"} for i in range(2)]}
+    key = method.removeprefix("nat.")
+    if key == "sites":
+        return {key: SITES, "next": None}
+    if p.get("limit", 100) > 1000:
+        raise ValueError("limit is above 1000")
+    all_of = {"sessions": SESSIONS, "subscribers": SUBSCRIBERS, "pools": POOLS}[key]
+    wanted = all_of if key == "pools" else [one for one in all_of if belongs(one, p)]
+    start = int(p.get("cursor", 0))
+    end = start + p.get("limit", 100)
+    return {key: wanted[start:end], "next": str(end) if end < len(wanted) else None}
