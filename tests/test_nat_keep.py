@@ -7,15 +7,12 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
-import pytest
 from lab import Lab, root, until
-from test_nat import ECHO, PROBE, SERVER, Hosts
-from test_nat_run import configuration
+from nat_hosts import ECHO, PROBE, SERVER, Hosts, configuration
 
 from netdyno.errors import Error
 from netdyno.nat.running import connected
@@ -94,16 +91,6 @@ class Transfer:
         for child in (self.sender, self.taker):
             child.kill()
             child.wait()
-
-
-@pytest.fixture
-def hosts() -> Iterator[Hosts]:
-    made = Hosts()
-    try:
-        made.up()
-        yield made
-    finally:
-        made.down()
 
 
 def test_a_transfer_outlives_a_restart(lab: Lab, hosts: Hosts) -> None:

@@ -6,37 +6,14 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from subprocess import PIPE, Popen
 from typing import Any
 
 import pytest
 from lab import Lab, root, sh, until
-from test_nat import BOX, ROUTER, SERVER, Hosts
+from nat_hosts import BOX, SERVER, Hosts, configuration
 
 pytestmark = root
-
-
-@pytest.fixture
-def hosts() -> Iterator[Hosts]:
-    made = Hosts()
-    try:
-        made.up()
-        yield made
-    finally:
-        made.down()
-
-
-def configuration(name: str, **more: Any) -> dict[str, Any]:
-    """Of a NAT on interfaces of the kernel."""
-    return {
-        "format": "netdyno-nat/1",
-        "name": name,
-        "inside": {"device": "af_packet:in0", "ip": "10.0.0.254/24"},
-        "outside": {"device": "af_packet:out0", "ip": "203.0.113.2/24", "gateway": ROUTER},
-        "pool": ["203.0.113.16/28"],
-        **more,
-    }
 
 
 PCP = """
