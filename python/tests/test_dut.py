@@ -17,6 +17,7 @@ from netdyno.experiment import ports
 from netdyno.lab.dut import DRIVERS, Dut, Place
 from netdyno.lab.dut.base import has
 from netdyno.lab.dut.graph import L2FWD
+from netdyno.lab.dut.kernel_nat import KernelNat, mask
 from netdyno.lab.dut.reflector_dpdk import peer
 from netdyno.lab.dut.server import Server
 from netdyno.lab.network import Network
@@ -216,6 +217,27 @@ def test_cpu_is_seen(network: Network, fake: Path) -> None:
         assert reflector.cpu() - start > 0.05
     finally:
         reflector.teardown()
+
+
+def test_the_kernels_nat_changes_no_rules_of_the_machine_itself() -> None:
+    with pytest.raises(Error, match="this machine itself") as refused:
+        KernelNat(Place("nat", "127.0.0.1")).setup()
+    assert (refused.value.code, refused.value.at) == ("ND-104-07", "duts.nat")
+
+
+@pytest.mark.parametrize(
+    ("cores", "text"),
+    [
+        ((0,), "1"),
+        ((1, 3), "a"),
+        ((31,), "80000000"),
+        ((32,), "1,00000000"),
+        ((0, 33), "2,00000001"),
+        ((95, 0), "80000000,00000000,00000001"),
+    ],
+)
+def test_a_mask_of_cores_is_in_words_of_32(cores: tuple[int, ...], text: str) -> None:
+    assert mask(cores) == text
 
 
 @pytest.mark.parametrize(

@@ -9,25 +9,38 @@ from netdyno.lab.access import plan
 from netdyno.system import namespace
 from netdyno.system.process import find
 
-_RULES = f"""
+NONE = "table ip netdyno\ndelete table ip netdyno\n"
+"""No rules, whether or not there were any."""
+
+
+def rules(outside: str, public: str | None = None) -> str:
+    """A table of its own: what leaves gets another source. Ports stay as they are where they are free."""
+    action = f"snat to {public}" if public else "masquerade"
+    return f"""{NONE}
 table ip netdyno {{
   chain leaving {{
     type nat hook postrouting priority srcnat;
-    oifname "{plan.OUTSIDE}" masquerade
+    oifname "{outside}" {action}
   }}
 }}
 """
 
 
-def masquerade(space: str) -> None:
-    """Have a namespace hide what it forwards behind its own address outside."""
+def translate(space: str, text: str, at: str) -> None:
+    """Give a namespace these rules."""
     command = [find("nft", "nftables"), "-f", "-"]
     done = namespace.inside(
-        space, lambda: subprocess.run(command, input=_RULES, capture_output=True, text=True, check=False)
+        space, lambda: subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     )
     if done.returncode:
         what = f"the kernel's NAT cannot be set up: {done.stderr.strip().splitlines()[-1:]}"
-        raise Error("ND-92-35", what, at="nft", fix="It needs the kernel's modules nf_tables and nft_masq")
+        fix = "It needs the kernel's modules nf_tables, nft_chain_nat and nft_masq"
+        raise Error("ND-92-35", what, at=at, fix=fix)
+
+
+def masquerade(space: str) -> None:
+    """Have a namespace hide what it forwards behind its own address outside."""
+    translate(space, rules(plan.OUTSIDE), "nft")
 
 
 def version() -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field, field_validator
 
 from netdyno.errors import Error
+from netdyno.lab.access import kernel_nat
 from netdyno.lab.dut.base import Dut, Settings, url_host
 from netdyno.system import namespace
 from netdyno.system.process import Process, find
@@ -54,26 +56,24 @@ class KernelNat(Dut):
 
     def setup(self) -> None:
         """Rules, routes, and which cores take the packets that come in."""
+        space = self.place.namespace
+        if space is None:
+            what = "the kernel's NAT would change the rules and routes of this machine itself"
+            raise Error("ND-104-07", what, at=f"duts.{self.place.name}", fix="Give it a host of a topology")
         try:
-            self._nft(rules(self.options.outside, self.options.public))
-            namespace.inside(self.place.namespace, self._routes)
-            self._steer()
+            rules = kernel_nat.rules(self.options.outside, self.options.public)
+            kernel_nat.translate(space, rules, self.place.at)
+            namespace.inside(space, self._routes)
+            self._steer(space)
             self.process = Process(
                 [find("nft", "nftables"), "monitor", "ruleset"],
                 log=self.place.log or self.folder / "log",
-                namespace=self.place.namespace,
+                namespace=space,
                 notes=self.place.notes,
             )
         except BaseException:
             self.teardown()
             raise
-
-    def _nft(self, text: str) -> None:
-        done = self._run([find("nft", "nftables"), "-f", "-"], text)
-        if done.returncode:
-            what = f"the kernel's NAT cannot be set up: {done.stderr.strip().splitlines()[-1:]}"
-            fix = "It needs the kernel's modules nf_tables and nft_chain_nat"
-            raise Error("ND-92-35", what, at=self.place.at, fix=fix)
 
     def _routes(self) -> None:
         # a large library, of which runs without a topology need nothing
@@ -92,26 +92,20 @@ class KernelNat(Dut):
             fix = "Routers must be in networks of its interfaces"
             raise Error("ND-92-26", what, at=self.place.at, fix=fix) from e
 
-    def _steer(self) -> None:
+    def _steer(self, space: str) -> None:
         """Have its cores do the work (RPS): what comes by a veth pair is else worked on where it was sent."""
-        if not self.place.cores or self.place.namespace is None:
+        if not self.place.cores:
             return
-        mask = f"{sum(1 << core for core in self.place.cores):x}"
         for interface in {self.options.inside, self.options.outside}:
             file = f"/sys/class/net/{interface}/queues/rx-0/rps_cpus"
             # /sys shows the interfaces of the namespace in which it was mounted, which `ip netns exec` does
-            done = self._run(
-                [find("ip", "iproute2"), "netns", "exec", self.place.namespace, "tee", file], mask, here=True
+            command = [find("ip", "iproute2"), "netns", "exec", space, "tee", file]
+            done = subprocess.run(
+                command, input=mask(self.place.cores), capture_output=True, text=True, check=False
             )
             if done.returncode:
                 what = f"its packets cannot be given to cores {self.place.cores}: {done.stderr.strip()}"
                 raise Error("ND-92-26", what, at=self.place.at, fix="Leave its cores out")
-
-    def _run(self, command: list[str], text: str, *, here: bool = False) -> subprocess.CompletedProcess[str]:
-        def work() -> subprocess.CompletedProcess[str]:
-            return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-
-        return work() if here else namespace.inside(self.place.namespace, work)
 
     def targets(self) -> dict[str, str]:
         return {"udp": f"udp://{url_host(self.place.address)}:7"}
@@ -144,9 +138,11 @@ class KernelNat(Dut):
         return Path("/proc/sys/kernel/osrelease").read_text().strip()
 
     def teardown(self) -> None:
-        if self.process is not None:
-            self._run([find("nft", "nftables"), "-f", "-"], "table ip netdyno\ndelete table ip netdyno\n")
-        super().teardown()
+        try:
+            if self.process is not None and self.place.namespace is not None:
+                kernel_nat.translate(self.place.namespace, kernel_nat.NONE, self.place.at)
+        finally:
+            super().teardown()
 
 
 def _sessions() -> int:
@@ -156,16 +152,8 @@ def _sessions() -> int:
         return 0
 
 
-def rules(outside: str, public: str | None) -> str:
-    """A table of its own: what leaves gets another source. Ports stay as they are where they are free."""
-    action = f"snat to {public}" if public else "masquerade"
-    return f"""
-table ip netdyno
-delete table ip netdyno
-table ip netdyno {{
-  chain leaving {{
-    type nat hook postrouting priority srcnat;
-    oifname "{outside}" {action}
-  }}
-}}
-"""
+def mask(cores: Sequence[int]) -> str:
+    """Cores as /sys takes them: words of 32, the highest first, with commas between."""
+    bits = sum(1 << core for core in set(cores))
+    words = [bits >> at & 0xFFFF_FFFF for at in range(0, max(1, bits.bit_length()), 32)]
+    return ",".join([f"{words[-1]:x}", *(f"{word:08x}" for word in reversed(words[:-1]))])
