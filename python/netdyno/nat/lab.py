@@ -45,6 +45,10 @@ SETTLE, REST = 0.1, 0.2
 """Seconds from the last of them to the load, and from there to what is measured."""
 FRAMES = 4096
 """Frames that an AF_PACKET port holds each way."""
+ELSEWHERE = frozenset({"state", "log", "pcp"})
+"""What reaches beyond a lab: files that a NAT in service keeps, its collectors, what subscribers ask for."""
+SINGLE = 1000
+"""The most flows of which each is a subscriber of its own; what comes down has a static forward for each."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class Flows:
             ports = 1021
             subscribers = max(1, self.count // ports)
             return subscribers + (subscribers % ports == 0), ports
-        if self.count <= 1000:
+        if self.count <= SINGLE:
             return self.count, 1
         return self.count // PORTS_EACH | 1, PORTS_EACH
 
@@ -81,7 +85,7 @@ class Wanted:
 
 
 def placed(nat: Nat, ports: Ports) -> Nat:
-    """The NAT between ports of a lab: its own addresses stay, its devices do not."""
+    """The NAT between ports of a lab: its addresses stay; devices and what is `ELSEWHERE` do not."""
     devices = {
         "memory": ("pair:nat-inside", "pair:nat-outside"),
         "af_packet": (af_packet(0, "in0"), af_packet(1, "out0")),
@@ -95,7 +99,14 @@ def placed(nat: Nat, ports: Ports) -> Nat:
         )
         for side, device in zip((nat.inside, nat.outside), devices, strict=True)
     ]
-    made = replace(nat, inside=sides[0], outside=sides[1], leases=None, huge_pages=None)
+    made = replace(
+        nat,
+        inside=sides[0],
+        outside=sides[1],
+        leases=None,
+        huge_pages=None,
+        conntrack={key: value for key, value in nat.conntrack.items() if key not in ELSEWHERE},
+    )
     return made if nat.sites is None else replace(made, sites=None, pool=_in_place_of_sites(nat))
 
 
@@ -273,7 +284,7 @@ def _ends(direction: Direction) -> tuple[dict[str, Any], list[str]]:
 
 def opens(wanted: Wanted) -> bool:
     """Whether sessions are opened before the load begins (RFC 9693, test phase 1)."""
-    return wanted.direction == "down" or (wanted.flows.count > 1000 and not wanted.flows.new)
+    return wanted.direction == "down" or (wanted.flows.count > SINGLE and not wanted.flows.new)
 
 
 def _begun(wanted: Wanted) -> float:

@@ -99,6 +99,8 @@ class Study(Config):
                 raise ValueError(f"{min(missing)!r} is no leg")
         if any(leg.new_flows for leg in self.legs) and self.direction == "down":
             raise ValueError("new flows begin inside: direction up")
+        if self.direction == "down" and any(leg.flows > lab.SINGLE for leg in self.legs):
+            raise ValueError(f"down each flow has a static forward: at most {lab.SINGLE:,} flows")
         return self
 
     def only(self, wanted: Sequence[str]) -> Study:

@@ -161,6 +161,7 @@ def test_what_makes_no_study_is_refused(tmp_path: Path) -> None:
         ("legs: [{name: a, dut: l2fwd}, {name: a, dut: l2fwd}]", "same name"),
         ("legs: [{name: a, dut: l2fwd}]\nbeside: [{leg: a, to: b}]", "'b' is no leg"),
         ("direction: down\nlegs: [{name: a, dut: pipeline, new_flows: true}]", "new flows begin inside"),
+        ("direction: down\nlegs: [{name: a, dut: pipeline, flows: 1001}]", "at most 1,000 flows"),
         ("legs: [{name: a, dut: stages}]", "core for each stage"),
     ):
         file = tmp_path / "s.yaml"
@@ -171,6 +172,25 @@ def test_what_makes_no_study_is_refused(tmp_path: Path) -> None:
         study.read("figure-11")
     with pytest.raises(Error, match="no leg 'x'"):
         study.read("figure-7").only(["x"])
+
+
+def test_what_comes_down_may_be_as_many_flows_as_there_are_forwards(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    leg = "{name: a, dut: pipeline, flows: 1000}"
+    file.write_text(f"format: netdyno-nat-study/1\nname: s\ndirection: down\nlegs: [{leg}]")
+    plain, _ = study.experiment(study.read(str(file)), study.nat(None), Machine(MACHINES["two"]))
+    (made,) = spec.load(plain, "s").legs
+    assert len(dpdk(made)["elements"]["conntrack"]["forwards"]) == 1000
+
+
+def test_a_lab_leaves_alone_what_a_nat_in_service_keeps_and_tells() -> None:
+    real = nat(
+        state="/var/lib/netdyno/cgn.state", pcp={}, mss=1400,
+        log={"ipfix": "203.0.113.1:4739"},
+    )  # fmt: skip
+    assert {"state", "log", "pcp", "mss"} <= {*real.conntrack}
+    for ports in ("memory", "af_packet"):
+        assert lab.placed(real, ports).conntrack == {"mss": 1400}
 
 
 def test_sites_have_addresses_that_stay_where_nobody_gives_any() -> None:
