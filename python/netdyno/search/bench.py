@@ -69,6 +69,9 @@ def prepare(
             part.leg, part.size = member, label.partition(",")[2]
         part.relevant = relevant
         parts.append(part)
+    if not parts:
+        what = "no leg can be measured at these frame sizes"
+        raise Error("ND-104-07", what, at="--sizes", fix="Name sizes that a leg's ports have room for")
     search = Search(kind, wanted, parts, notes(kind, wanted), experiment.seed, ratios)
     return search, Estimate(whole, length)
 
@@ -82,9 +85,10 @@ def axes(
 ) -> Iterator[tuple[str, str, Axis]]:
     """The parts: name, leg where there are several, and axis. The legs at one size stand together."""
     if len(legs) == 1:
-        yield from ((label, "", axis(legs[0], size)) for label, size in sizes)
+        (leg,) = legs
+        yield from ((label, "", axis(leg, size)) for label, size in sizes if fits(leg.name, label, size))
         if not sizes:
-            yield legs[0].name, "", axis(legs[0])
+            yield leg.name, "", axis(leg)
         return
     for label, size in sizes:
         members = [leg for leg in legs if fits(leg.name, label, size)]

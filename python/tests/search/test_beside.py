@@ -10,6 +10,7 @@ import pytest
 from netdyno.cli import summary
 from netdyno.core.result import Result
 from netdyno.core.search import SearchFinding, SearchPart
+from netdyno.errors import Error
 from netdyno.experiment import runner
 from netdyno.experiment.runner import Campaign
 from netdyno.experiment.spec import Variant, load
@@ -131,6 +132,23 @@ def test_table_and_plot_have_a_place_for_what_was_not_measured(
         assert fast["values"][0] == result.search.parts[0].findings[0].load * factor
         assert fast["low"][0] <= CAPACITY["fast"] * factor <= fast["high"][0]
     assert frames["lines"][1]["values"][1] is None
+
+
+def test_a_single_leg_is_not_measured_at_a_size_that_its_ports_do_not_take(tmp_path: Path) -> None:
+    experiment = load({"name": "one", "legs": [{"name": "slow", "profile": PROFILE}]}, "one")
+    wanted = Wanted(goals=(loss_goal("ndr", 0.0),), seconds=1.0, repeat=6, resolution=0.01)
+
+    def parts(what: str) -> list[str]:
+        def fits(leg: str, label: str, _: object) -> bool:
+            return (leg, label) != ("slow", "1518B")
+
+        search, _ = prepare("throughput", experiment, tmp_path, wanted, sizes.read(what), (), fits)
+        return [part.name for part in search.parts]
+
+    assert parts("64,1518") == ["64B"]
+    with pytest.raises(Error, match="no leg can be measured at these frame sizes") as none:
+        parts("1518")
+    assert (none.value.code, none.value.at) == ("ND-104-07", "--sizes")
 
 
 def test_at_one_size_the_plot_is_over_legs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
