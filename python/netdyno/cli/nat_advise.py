@@ -12,6 +12,7 @@ from netdyno import paths
 from netdyno.cli import console, values
 from netdyno.cli.bench import OUTPUT, Json, Quiet
 from netdyno.cli.execute import put_back
+from netdyno.errors import Error
 from netdyno.nat import cores
 from netdyno.nat import study as studies
 from netdyno.nat.advice import Cycles
@@ -63,7 +64,11 @@ def advise(
         sudo netdyno nat advise --measure --quick
     """
     there = cores.here()
-    number = count or len(there.in_order())
+    most = len(there.in_order())
+    number = count or most
+    if measure and number > most:
+        what = f"{number} cores cannot be measured: this machine has {there}"
+        raise Error("ND-104-07", what, at="--cores", fix=f"Use {most} at most, or leave --measure out")
     if not cycles or measure:
         put_back()
     found = nat_advice.advise(studies.nat(configuration), there, number, cycles, runs or paths.runs())

@@ -26,7 +26,7 @@ from netdyno.nat.study import STAGED, Leg, Machine, Study
 from netdyno.search import nat_study
 from netdyno.search.nat_study import Asked
 from netdyno.store import Store
-from netdyno.system.interrupt import Interrupts
+from netdyno.system.interrupt import Interrupts, interrupted
 from netdyno.system.machine import is_address
 
 OWN, PIPED = "run-to-completion", "pipeline"
@@ -48,9 +48,16 @@ def short_run(nat: Nat, machine: Machine, runs: Path, interrupts: Interrupts) ->
     validation.refuse(experiment, Path())
     campaign = Campaign(experiment, Path(), runs, Silent(), interrupts, capture=False)
     result, folder = campaign.run()
+    refuse(result)
+    return of_run(result, _crossings(nat, machine), str(folder))
+
+
+def refuse(result: Result) -> None:
+    """Raise what a campaign ended of before all of it was measured."""
     if result.error:
         raise Error.of(result.error)
-    return of_run(result, _crossings(nat, machine), str(folder))
+    if result.interrupted:
+        raise interrupted()
 
 
 def _study(name: str, legs: Sequence[Leg]) -> Study:
@@ -242,7 +249,8 @@ class Measured:
 def plan(best: Placement, cycles: Cycles, nat: Nat, machine: Machine) -> tuple[Study, list[Measured]]:
     """The proposal beside the core sets that come with netdyno, those that fold onto the same once."""
     there = machine.cores
-    wanted: dict[str, Placement] = {PROPOSED: best}
+    # the lab's ports have one queue each
+    wanted: dict[str, Placement] = {PROPOSED: replace(best, spread=False)}
     wanted |= {name: advice.of_set(name, there) for name in cores.named()}
     found: dict[frozenset[tuple[str, ...]], list[str]] = {}
     for name, placement in wanted.items():
@@ -275,7 +283,9 @@ def _ends_on(leg: Leg, nat: Nat, machine: Machine) -> str | None:
     if not shared:
         return None
     if leg.dut == OWN:
-        return "each"
+        if leg.workers == 1:
+            return "each"
+        return "first" if graph.ELEMENTS["rx"][0] in shared else "others"
     there = {name.partition("#")[0] for name in shared}
     return "+".join(stage for stage in STAGES if graph.ELEMENTS[stage][0] in there)
 
@@ -294,8 +304,7 @@ def measure(
             schedule=made.search,
         )  # fmt: skip
         result, _ = campaign.run()
-    if result.error:
-        raise Error.of(result.error)
+    refuse(result)
     return errors(result, planned)
 
 

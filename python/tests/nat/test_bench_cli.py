@@ -9,8 +9,11 @@ import pytest
 
 from netdyno.cli import app
 from netdyno.experiment import spec
+from netdyno.nat import cores
 from netdyno.nat.advice import Cycles
 from netdyno.search import nat_advice
+
+from .shared import machine
 
 Said = pytest.CaptureFixture[str]
 
@@ -39,11 +42,18 @@ def test_a_study_is_printed_as_an_experiment(capsys: Said) -> None:
         (["bench", "figure-7", "--sizes", "7"], "no frame size"),
         (["advise", "--cycles", "none.json"], "none.json"),
         (["advise", "--cores", "0"], "--cores"),
+        (["bench", "figure-7", "--sizes", "9000", "--legs", "kernel"], "no leg can be measured"),
     ],
 )
 def test_what_is_wrong_is_said(arguments: list[str], what: str, capsys: Said, tmp_path: Path) -> None:
     assert app.call(["nat", *arguments]) == 104
     assert what in capsys.readouterr().err
+
+
+def test_more_cores_than_there_are_are_not_measured(capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores, "here", lambda: machine(1, 2))
+    assert app.call(["nat", "advise", "--cores", "3", "--measure"]) == 104
+    assert "ND-104-07" in (said := capsys.readouterr().err) and "3 cores cannot be measured" in said
 
 
 def test_a_placement_is_proposed_from_kept_cycles(capsys: Said, tmp_path: Path) -> None:

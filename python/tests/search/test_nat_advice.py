@@ -13,7 +13,7 @@ from netdyno.core.result import Leg, Repetition, Result
 from netdyno.core.search import SearchFinding, SearchPart, SearchReport
 from netdyno.errors import Error
 from netdyno.nat import advice, study
-from netdyno.nat.advice import Cycles
+from netdyno.nat.advice import Cycles, Placement
 from netdyno.nat.cores import STAGES
 from netdyno.nat.study import Machine
 from netdyno.search import nat_advice
@@ -119,6 +119,35 @@ def test_the_ends_count_where_they_share_a_core() -> None:
     assert sum(shared[0].predicted.load.values()) == pytest.approx(200 + 2 * 10 + 60)
     _, apart = nat_advice.plan(best, cycles, study.nat(None), Machine(machine(1, 4)))
     assert sum(apart[0].predicted.load.values()) == pytest.approx(200 + 2 * 10)
+
+
+@pytest.mark.parametrize(
+    ("cores", "lanes", "more"),
+    [(2, 2, {"first": 0.0, "others": 60.0}), (4, 3, {"first": 0.0, "others": 0.0})],
+)
+def test_of_several_workers_the_one_beside_the_ends_bears_them(
+    cores: int, lanes: int, more: dict[str, float]
+) -> None:
+    cycles = Cycles(COSTS, 20.0, 2e9, 60.0)
+    best = Placement((STAGES,), lanes=lanes, to_completion=True, spread=True)
+    _, planned = nat_advice.plan(best, cycles, study.nat(None), Machine(machine(1, cores)))
+    proposed = planned[0].predicted
+    assert not proposed.placement.spread, "the lab's ports have one queue"
+    plain = advice.predict(proposed.placement, cycles)
+    assert {name: proposed.load[name] - plain.load[name] for name in plain.load} == more
+
+
+def test_a_campaign_that_ended_early_says_why() -> None:
+    made = result()
+    nat_advice.refuse(made)
+    made.interrupted = True
+    with pytest.raises(Error) as cut:
+        nat_advice.refuse(made)
+    assert cut.value.exit_code == 105
+    made.error = {"code": "ND-92-26", "what": "no route"}
+    with pytest.raises(Error) as failed:
+        nat_advice.refuse(made)
+    assert failed.value.code == "ND-92-26"
 
 
 def test_an_error_is_a_share_of_what_was_found() -> None:
