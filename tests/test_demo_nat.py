@@ -17,7 +17,8 @@ from lab import NETDYNO, Lab, root, until
 
 pytestmark = [root, pytest.mark.alone]
 
-POOL = ipaddress.ip_network("203.0.113.16/28")
+MACS = ["02:4e:44:00:00:00", "02:4e:44:00:00:01"]
+"""Of the sites, in the order in which they came."""
 FAULTS = {
     "bad_checksum",
     "malformed",
@@ -43,6 +44,7 @@ def test_subscribers_boot_and_surf(lab: Lab, verdict: Verdict) -> None:
         verdict.undisturbed()
     assert done.code == 0, done.text
     booted(document)
+    given(document, done.out)
     translated(document, done.out)
     # each of the five saw the load, and says what it cost
     assert [one["element"] for one in document["elements"]] == ["RX", "validity", "NAT", "ConnTrack", "TX"]
@@ -54,6 +56,7 @@ def test_subscribers_boot_and_surf(lab: Lab, verdict: Verdict) -> None:
     assert "not_bound" in dropped and not FAULTS & dropped, document["drops"]
     compared(document["comparison"])
     page = Path(paths["report"]).read_text()
+    assert all(one["mac"] in page and one["address"] in page for one in document["sites"])
     assert all(one["outside"] in page for one in document["mappings"]["rows"])
     lab.clean()
 
@@ -69,14 +72,25 @@ def booted(document: dict[str, Any]) -> None:
     assert not unleased["reached"] and unleased["dropped"] > 0, unleased
 
 
+def given(document: dict[str, Any], shown: str) -> None:
+    """The DHCP server outside gave each site a public address, one after another."""
+    sites = document["sites"]
+    assert [one["site"] for one in sites] == [one["address"] for one in document["dhcp"]]
+    assert sorted(one["mac"] for one in sites) == MACS
+    assert sorted(one["address"] for one in sites) == ["203.0.113.100", "203.0.113.101"]
+    for one in sites:
+        assert (one["server"], one["state"]) == ("203.0.113.1", "bound")
+        assert 3000 < one["left_s"] <= 3600
+        assert one["mac"] in shown and one["address"] in shown
+
+
 def translated(document: dict[str, Any], shown: str) -> None:
-    """Each is seen with one address of the pool, and no endpoint is given twice."""
+    """Each is seen with the address of its site, and no endpoint is given twice."""
     rows = document["mappings"]["rows"]
     outside = [one["outside"] for one in rows]
     assert len(set(outside)) == len(rows) == 6, rows
     public = {(one["subscriber"], one["outside"].partition(":")[0]) for one in rows}
-    assert len(public) == 2, public
-    assert all(ipaddress.ip_address(address) in POOL for _, address in public)
+    assert public == {(one["subscriber"], one["address"]) for one in document["sites"]}, public
     private = {one["subscriber"]: one["address"] for one in document["dhcp"]}
     for one in rows:
         assert one["inside"].partition(":")[0] == private[one["subscriber"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from netdyno.cli import app, demo_nat
 from netdyno.core.model import Trial
 from netdyno.errors import Error
 from netdyno.experiment import nat_demo
-from netdyno.lab.access import network, plan
+from netdyno.lab.access import nat_box, network, plan
 from netdyno.report import nat_demo as page
 from netdyno.stats.observation import Observation
 
@@ -91,6 +92,26 @@ def test_five_elements_are_told_of_the_graphs() -> None:
     assert nat_demo.stages(shape, {}, counts(0, 0.0))[0]["cycles_per_packet"] is None
 
 
+def test_its_nat_is_one_that_a_configuration_may_say(tmp_path: Path) -> None:
+    made = nat_box.graph(tmp_path / "leases.csv", 3)
+    elements = made["elements"]
+    assert elements["nat"]["leases"] == {"file": str(tmp_path / "leases.csv"), "server": "kea"}
+    assert elements["sites"]["sites"] == elements["conntrack"]["sites"] == {"most": 16, "by": "subscriber"}
+    (worker,) = made["placement"]
+    assert worker["core"] == 3 and {*elements} < {*worker["elements"]}
+
+
+def test_a_site_is_told_with_what_is_left_of_its_lease() -> None:
+    told = {
+        "site": "10.0.0.100", "vlans": [], "mac": "02:4e:44:00:00:00", "address": "203.0.113.100", "state": "bound",
+        "lease_s": 3599.98, "server": "203.0.113.1", "subscribers": 1,
+    }  # fmt: skip
+    assert nat_demo.site("sub1", told) == {
+        "subscriber": "sub1", "site": "10.0.0.100", "mac": "02:4e:44:00:00:00", "address": "203.0.113.100",
+        "server": "203.0.113.1", "state": "bound", "left_s": 3600,
+    }  # fmt: skip
+
+
 def test_both_subscribers_are_added_up_and_the_slower_one_is_told() -> None:
     def trial(bytes_received: int, p99: float, errors: int = 0) -> Trial:
         delay = {"count": 10, "p99": p99}
@@ -130,9 +151,14 @@ def document(ours: float) -> dict[str, Any]:
              "router": "10.0.0.254", "server": "10.0.0.1", "seconds": 3600}
             for n, name in enumerate(plan.SUBSCRIBERS)
         ],
+        "sites": [
+            {"subscriber": name, "site": f"10.0.0.10{n}", "mac": f"02:4e:44:00:00:0{n}", "address": f"203.0.113.10{n}",
+             "server": "203.0.113.1", "state": "bound", "left_s": 3600}
+            for n, name in enumerate(plan.SUBSCRIBERS)
+        ],
         "unleased": {"subscriber": "sub2", "address": "10.0.0.50", "reached": False, "dropped": 2},
         "mappings": {
-            "rows": [{"subscriber": "sub1", "inside": "10.0.0.100:40000", "outside": "203.0.113.17:1536"}],
+            "rows": [{"subscriber": "sub1", "inside": "10.0.0.100:40000", "outside": "203.0.113.100:1536"}],
             "sessions": None,
         },
         "elements": [
@@ -164,7 +190,8 @@ def test_it_says_what_is_shown_and_no_more(
     demo_nat.show(made)
     shown = capsys.readouterr().out
     assert finding in next(line for line in shown.splitlines() if line.startswith("throughput"))
-    assert "10.0.0.100:40000" in shown and "203.0.113.17:1536" in shown
+    assert "10.0.0.100:40000" in shown and "203.0.113.100:1536" in shown
+    assert "02:4e:44:00:00:01  203.0.113.101" in shown
     assert "drops: nat not_bound 2" in shown
     assert "no figures of a NIC" in shown
 
@@ -172,7 +199,14 @@ def test_it_says_what_is_shown_and_no_more(
 def test_the_page_holds_it_all() -> None:
     made = document(0.5)
     text = page.render(json.loads(json.dumps(made)))
-    for told in ("10.0.0.100:40000", "203.0.113.17:1536", "123,456", "not_bound", "AF_PACKET"):
+    for told in (
+        "10.0.0.100:40000",
+        "203.0.113.100:1536",
+        "02:4e:44:00:00:01",
+        "123,456",
+        "not_bound",
+        "AF_PACKET",
+    ):
         assert told in text, told
     built = page.build(made)
     assert built.state == "pass"

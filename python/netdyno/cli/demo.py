@@ -35,9 +35,10 @@ def demo(
     ports, to our reflector and to a host's kernel.
     Needs root. Everything is taken away at the end; the result stays under `runs/`.
 
-    With `nat`: two subscribers boot by DHCP from Kea and surf an nginx through our NAT, and through the
-    kernel's beside it. The report shows mappings, the throughput of both, cycles per packet of each element
-    and drops by reason. It takes less than a minute.
+    With `nat`: two subscribers boot by DHCP from Kea, our NAT gets a public address for each by DHCP from
+    another Kea, and they surf an nginx through it, and through the kernel's NAT beside it. The report shows
+    addresses, mappings, the throughput of both, cycles per packet of each element and drops by reason. It
+    takes less than a minute.
 
         sudo netdyno demo
         sudo netdyno demo nat

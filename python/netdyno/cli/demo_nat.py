@@ -73,6 +73,16 @@ def show(document: Doc) -> None:
         ],
         right=("lease", "booted in"),
     )  # fmt: skip
+    console.line("")
+    console.table(
+        ("site", "virtual MAC", "public address by DHCP", "DHCP server", "lease left"),
+        [
+            (one["site"], one["mac"], one["address"], one["server"], f"{one['left_s']:,} s")
+            for one in document["sites"]
+        ],
+        right=("lease left",),
+    )
+    console.line("")
     unleased = document["unleased"]
     told = f"{unleased['dropped']:,} packets dropped, server not reached"
     console.line(f"without a lease ({unleased['address']}): {told}")

@@ -1,11 +1,13 @@
-"""The demo of the NAT: subscribers boot by DHCP and surf through it, and through the kernel's NAT beside it.
+"""The demo of the NAT: subscribers boot by DHCP, get public addresses by DHCP, and surf through it.
 
+They surf through the kernel's NAT beside it, too.
 What came of it is a document, as `run` returns it; nothing is left of all that was made for it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
 import shlex
@@ -87,7 +89,7 @@ def run(name: str, folder: Path, interrupts: Interrupts, say: Say) -> dict[str, 
 
 def _demo(name: str, folder: Path, cores: Cores, stack: ExitStack, say: Say) -> dict[str, Any]:
     token = name[-4:]
-    say("two subscribers, a DHCP server, two NATs and a web server, each in a namespace")
+    say("two subscribers, two DHCP servers, two NATs and a web server, in namespaces")
     lab = AccessNetwork(token, folder, PAGE, cores.nat, stack)
     dhcp = []
     for one in lab.boot():
@@ -96,18 +98,20 @@ def _demo(name: str, folder: Path, cores: Cores, stack: ExitStack, say: Say) -> 
         )
         took = f"{one.lease.address} for {one.lease.seconds:,} s, after {one.took:.2f} s"
         say(f"{one.name} boots by DHCP: {took}")
+    addresses = {str(one["subscriber"]): str(one["address"]) for one in dhcp}
+    sites = _sites(lab, folder, addresses, say)
     for subscriber in plan.SUBSCRIBERS:
         for server in SERVERS.values():
             lab.reach(subscriber, server, REACH)
-    addresses = {str(one["subscriber"]): str(one["address"]) for one in dhcp}
     unleased = _unleased(lab, say)
-    mappings = _mappings(lab, addresses, say)
+    mappings = _mappings(lab, sites, say)
     before = _counts(lab.nat.stats())
     measured = _compare(lab, folder, token, cores, say)
     after = _counts(lab.nat.stats())
     shape = lab.nat.shape()
     return {
         "dhcp": dhcp,
+        "sites": sites,
         "unleased": unleased,
         "mappings": mappings,
         "elements": stages(shape, before, after),
@@ -126,6 +130,31 @@ def _now() -> str:
 
 
 # ---- who gets through
+
+
+def _sites(lab: AccessNetwork, folder: Path, addresses: Mapping[str, str], say: Say) -> list[dict[str, Any]]:
+    """Each subscriber is a site; the NAT asks the DHCP server outside for its public address."""
+    until = time.monotonic() + REACH
+    while True:
+        found = {str(one["site"]): one for one in lab.nat.sites() if one["address"]}
+        waiting = [name for name, address in addresses.items() if address not in found]
+        if not waiting:
+            break
+        if time.monotonic() > until:
+            what = f"the site of {waiting[0]} has no public address within {REACH:g} s"
+            raise Error("ND-92-26", what, at=waiting[0], fix=f"See the logs in {folder}")
+        time.sleep(0.02)
+    made = [site(name, found[address]) for name, address in addresses.items()]
+    for one in made:
+        what = f"{one['address']} for {one['left_s']:,} s, from {one['server']}"
+        say(f"the site of {one['subscriber']} has a public address by DHCP: {what}")
+    return made
+
+
+def site(subscriber: str, told: Mapping[str, Any]) -> dict[str, Any]:
+    """What the NAT tells of a subscriber's site."""
+    plain = {key: told[key] for key in ("site", "mac", "address", "server", "state")}
+    return {"subscriber": subscriber, **plain, "left_s": math.ceil(told["lease_s"])}
 
 
 def _unleased(lab: AccessNetwork, say: Say) -> dict[str, Any]:
@@ -155,7 +184,7 @@ def _drops_of(lab: AccessNetwork, element: str) -> dict[str, int]:
     }
 
 
-def _mappings(lab: AccessNetwork, addresses: Mapping[str, str], say: Say) -> dict[str, Any]:
+def _mappings(lab: AccessNetwork, sites: Sequence[Mapping[str, Any]], say: Say) -> dict[str, Any]:
     """Connections opened one by one: who the server sees when a subscriber comes, and what the NAT says."""
     rows = []
     with ExitStack() as stack:
@@ -171,12 +200,17 @@ def _mappings(lab: AccessNetwork, addresses: Mapping[str, str], say: Say) -> dic
         told = found.get(row["inside"])
         if told is not None:
             row |= {"told": told["outside"], "state": told["state"], "remote": told["remote"]}
-    wrong = [row["inside"] for row in rows if listed is not None and row.get("told") != row["outside"]]
+    own = {str(one["subscriber"]): str(one["address"]) for one in sites}
+    wrong = [
+        row["inside"]
+        for row in rows
+        if str(row["outside"]).partition(":")[0] != own[str(row["subscriber"])]
+        or (listed is not None and row.get("told") != row["outside"])
+    ]
     if wrong:
         what = f"the NAT says otherwise than the server of {', '.join(wrong)}"
         raise Error("ND-99-21", what, at="nat.sessions", fix="It is a fault of the NAT: please report it")
-    public = {row["subscriber"]: str(row["outside"]).partition(":")[0] for row in rows}
-    seen = ", ".join(f"{addresses[name]} as {public[name]}" for name in plan.SUBSCRIBERS)
+    seen = ", ".join(f"{one['site']} as {one['address']}" for one in sites)
     say(f"the server sees {seen}")
     return {"rows": rows, "sessions": None if listed is None else len(listed)}
 

@@ -25,6 +25,7 @@ class NatDemo(StudyPage):
 
     subscribers: Table
     unleased: Msg
+    sites: Table
     mappings: Table
     block: Block
     elements: Table
@@ -55,6 +56,7 @@ def build(document: Doc) -> NatDemo:
         [_raw(document), pairs_csv("pairs", sides, rows)],
         subscribers=_subscribers(document),
         unleased=_unleased(document["unleased"]),
+        sites=_sites(document),
         mappings=_mappings(document),
         block=block,
         elements=_elements(document),
@@ -74,8 +76,9 @@ def _facts(document: Doc) -> list[tuple[Msg, str]]:
 def _lead(document: Doc) -> Msg:
     load = document["load"]
     return M(
-        "{n} subscribers booted by DHCP and reached the web server through the NAT; nobody without a lease "
-        "did. Both NATs ran on the machine's {cores} cores, with the generators and the server.",
+        "{n} subscribers booted by DHCP, the NAT got a public address by DHCP for the site of each, and they "
+        "reached the web server through it; nobody without a lease did. Both NATs ran on the machine's "
+        "{cores} cores, with the generators and the server.",
         n=str(load["subscribers"]),
         cores=str(document["cores"]["usable"]),
     )
@@ -125,6 +128,32 @@ def _subscribers(document: Doc) -> Table:
             data(str(one["router"])),
             number(units.seconds(one["seconds"]), one["seconds"]),
             number(units.duration(one["took_s"] * 1e9), one["took_s"]),
+        )
+    return table
+
+
+def _sites(document: Doc) -> Table:
+    table = Table(
+        M("Sites"),
+        [
+            Column(M("Subscriber"), numeric=False), Column(M("Site"), numeric=False),
+            Column(M("Virtual MAC address"), numeric=False),
+            Column(M("Public address by DHCP"), numeric=False), Column(M("DHCP server"), numeric=False),
+            Column(M("Lease left")),
+        ],
+        note=M(
+            "Each subscriber is a site. The NAT has a DHCP client for each, at a virtual MAC address of its "
+            "own, which the DHCP server outside answers."
+        ),
+    )  # fmt: skip
+    for one in document["sites"]:
+        table.add(
+            data(str(one["subscriber"])),
+            data(str(one["site"])),
+            data(str(one["mac"])),
+            data(str(one["address"])),
+            data(str(one["server"])),
+            number(units.seconds(one["left_s"]), one["left_s"]),
         )
     return table
 

@@ -1,4 +1,4 @@
-"""The private DHCP server: Kea in a folder of its own, with its leases in a file that a NAT may follow."""
+"""A DHCP server: Kea in a folder of its own, with its leases in a file that a NAT may follow."""
 
 from __future__ import annotations
 
@@ -20,11 +20,18 @@ STARTED = "DHCP4_STARTED"
 
 
 class Options(Settings):
-    """Nothing is to be chosen."""
+    """What it gives out."""
+
+    subnet: str
+    """The prefix of its segment."""
+    leases: str
+    """The first and the last address that it gives, with ` - ` between them."""
+    router: str
+    """The default router that it tells of."""
 
 
 class Kea(Server):
-    """Gives subscribers their addresses."""
+    """Gives addresses on its segment's bridge."""
 
     driver: ClassVar[str] = "kea"
     Options = Options
@@ -37,7 +44,7 @@ class Kea(Server):
         return self.folder / "kea-leases4.csv"
 
     def command(self) -> list[str]:
-        """One subnet, with the NAT as its router."""
+        """One subnet."""
         # a copy, since AppArmor's rules are for the path where it is installed, and deny other folders
         program = self._copied("kea-dhcp4")
         settings = {
@@ -48,9 +55,9 @@ class Kea(Server):
             "subnet4": [
                 {
                     "id": 1,
-                    "subnet": plan.SUBNET,
-                    "pools": [{"pool": plan.LEASES}],
-                    "option-data": [{"name": "routers", "data": plan.ROUTER_INSIDE}],
+                    "subnet": self.options.subnet,
+                    "pools": [{"pool": self.options.leases}],
+                    "option-data": [{"name": "routers", "data": self.options.router}],
                 }
             ],
             "loggers": [{"name": "kea-dhcp4", "severity": "INFO", "output_options": [{"output": "stdout"}]}],

@@ -11,6 +11,10 @@ from netdyno.core.client import Client
 from netdyno.core.daemon import Daemon
 from netdyno.errors import Error
 from netdyno.lab.access import plan
+from netdyno.nat import config
+from netdyno.nat import graph as nat_graph
+from netdyno.nat.cores import Topology
+from netdyno.system.machine import Core
 
 OPENING = 60.0
 """Seconds that ports may take to open."""
@@ -21,39 +25,27 @@ PAGE = 1000
 """Sessions that are asked for at once."""
 
 
-def graph(leases: Path, core: int) -> dict[str, Any]:
-    """The NAT on one core: only who has a lease is let through."""
+def configuration(leases: Path) -> dict[str, Any]:
+    """Only who has a lease is let through; each is a site, whose public address comes by DHCP."""
     return {
-        "description": "A NAT between the access network and the world, that follows the leases of Kea.",
-        "ports": {
-            "inside": {
-                "device": _device(0, plan.INSIDE),
-                "ip": f"{plan.ROUTER_INSIDE}/{plan.SEGMENT}",
-            },
-            "outside": {"device": _device(1, plan.OUTSIDE), "ip": f"{plan.BOX}/{plan.SEGMENT}"},
+        "format": "netdyno-nat/1",
+        "name": "demo",
+        "inside": {"device": _device(0, plan.INSIDE), "ip": f"{plan.ROUTER_INSIDE}/{plan.SEGMENT}"},
+        "outside": {
+            "device": _device(1, plan.OUTSIDE),
+            "ip": f"{plan.BOX}/{plan.SEGMENT}",
+            "gateway": plan.ROUTER,
         },
-        "elements": {
-            "in-validity": {"kind": "validity", "port": "inside"},
-            "out-validity": {"kind": "validity", "port": "outside"},
-            "nat": {"kind": "nat", "leases": {"file": str(leases), "server": "kea"}},
-            "conntrack": {
-                "kind": "conntrack", "inside": "inside", "outside": "outside", "pool": [plan.POOL],
-            },
-            "in-host": {"kind": "nat-host", "port": "inside"},
-            "out-host": {
-                "kind": "nat-host", "port": "outside", "gateway": plan.ROUTER, "answers_for": [plan.POOL],
-            },
-        },
-        "edges": [
-            "inside.rx -> in-validity -> nat -> conntrack",
-            "outside.rx -> out-validity -> conntrack",
-            "conntrack.outside -> outside.tx",
-            "conntrack.inside -> inside.tx",
-            "in-validity.local -> in-host -> inside.tx",
-            "out-validity.local -> out-host -> outside.tx",
-        ],
-        "placement": [{"core": core, "elements": ["inside.rx"]}],
-    }  # fmt: skip
+        "sites": {"most": 16, "by": "subscriber"},
+        "leases": {"file": str(leases), "server": "kea"},
+    }
+
+
+def graph(leases: Path, core: int) -> dict[str, Any]:
+    """The graph of this configuration, on one core."""
+    nat = config.checked(configuration(leases), "the NAT of the demo")
+    there = Topology.of([Core(core, 0, (core,))])
+    return nat_graph.document(nat, nat_graph.layout(nat, there))
 
 
 def _device(number: int, interface: str) -> str:
@@ -82,6 +74,10 @@ class NatBox:
         if found["status"].get("error"):
             raise Error.of(found["status"]["error"])
         return found
+
+    def sites(self) -> list[dict[str, Any]]:
+        """The sites, each with its public address where it has one."""
+        return list(self._client.call("nat.sites", graph=self.graph)["sites"])
 
     def sessions(self) -> list[dict[str, Any]] | None:
         """All sessions; None where the daemon tells of none."""

@@ -6,7 +6,7 @@ import contextlib
 import ipaddress
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,9 +76,8 @@ class AccessNetwork:
         self.web = Nginx(self._place("web", "world", "0.0.0.0"), {"sizes": (page,), "port": PORT})
         stack.callback(self.web.teardown)
         self.web.setup()
-        self.kea = Kea(self._place("kea", "access", plan.DHCP))
-        stack.callback(self.kea.teardown)
-        self.kea.setup()
+        self.kea = self._dhcp("kea", "access", plan.DHCP, plan.PRIVATE)
+        self._dhcp("kea-public", "world", plan.ROUTER, plan.PUBLIC)
         where = paths.runtime() / f"nd-{token}-nat.sock"
         document = graph(self.kea.leases, core)
         log = folder / "nat.jsonl"
@@ -134,6 +133,13 @@ class AccessNetwork:
         return {
             _endpoint(far) for near, far, state in ends if state == "01" and near.endswith(f":{PORT:04X}")
         }
+
+    def _dhcp(self, name: str, host: str, address: str, given: Mapping[str, str]) -> Kea:
+        """A DHCP server that is ready."""
+        server = Kea(self._place(name, host, address), given)
+        self._stack.callback(server.teardown)
+        server.setup()
+        return server
 
     def _mac(self, host: str) -> str:
         found: list[str] = []

@@ -1,21 +1,33 @@
 """Who is where in the access network: hosts, cables and addresses. Only data.
 
 Both NATs have a leg in the subscribers' segment and one in the world's. Subscribers reach the server's first
-address by the NAT of DPDK, which is their default router, and its second address by the kernel's.
+address by the NAT of DPDK, which is their default router, and its second address by the kernel's. Of two DHCP
+servers one gives addresses to subscribers, the other public ones to the NAT of DPDK.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from netdyno.lab.topology import End, Host, Link, Topology
 
 SUBSCRIBERS = ("sub1", "sub2")
 SEGMENT, BRIDGE = 24, "br0"
 DHCP, ROUTER_INSIDE, KERNEL_INSIDE = "10.0.0.1", "10.0.0.254", "10.0.0.253"
-SUBNET, LEASES = "10.0.0.0/24", "10.0.0.100 - 10.0.0.199"
 UNLEASED = "10.0.0.50"
 """An address that the DHCP server gives nobody."""
 ROUTER, BOX, KERNEL_OUTSIDE = "203.0.113.1", "203.0.113.2", "203.0.113.3"
-POOL = "203.0.113.16/28"
+PRIVATE: Mapping[str, str] = {
+    "subnet": "10.0.0.0/24",
+    "leases": "10.0.0.100 - 10.0.0.199",
+    "router": ROUTER_INSIDE,
+}
+PUBLIC: Mapping[str, str] = {
+    "subnet": "203.0.113.0/24",
+    "leases": "203.0.113.100 - 203.0.113.199",
+    "router": ROUTER,
+}
+"""What the two DHCP servers give out."""
 SERVER, SERVER_BY_KERNEL = "198.51.100.9", "198.51.100.10"
 INSIDE, OUTSIDE = "in0", "out0"
 """Interfaces of both NATs."""
