@@ -158,12 +158,15 @@ impl Pool {
         true
     }
 
-    /// A slot has no address any more. Nobody has a block of it.
-    pub fn vacate(&mut self, slot: u32) {
-        self.sorted.retain(|at| *at != slot);
-        if let Some(this) = self.addresses.get_mut(slot as usize).filter(|this| this.address != 0) {
-            self.totals = (self.totals.0 - u64::from(this.blocks), self.totals.1 - u64::from(this.free));
-            this.address = 0;
+    /// These slots, in order, have no address any more. Nobody has a block of them.
+    pub fn vacate(&mut self, slots: &[u32]) {
+        // One walk for all: it is as long as there are addresses.
+        self.sorted.retain(|at| slots.binary_search(at).is_err());
+        for slot in slots {
+            if let Some(this) = self.addresses.get_mut(*slot as usize).filter(|this| this.address != 0) {
+                self.totals = (self.totals.0 - u64::from(this.blocks), self.totals.1 - u64::from(this.free));
+                this.address = 0;
+            }
         }
     }
 

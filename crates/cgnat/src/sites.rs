@@ -165,15 +165,17 @@ impl Sites {
         !self.search.slots.is_empty()
     }
 
-    /// The search is over: one of its slots that is empty now.
-    pub fn pop_vacated(&mut self) -> Option<u32> {
-        let slot = self.search.slots.pop()?;
-        let this = self.slots.get_mut(slot as usize)?;
-        if let Slot::Vacating(site, _) = *this {
-            self.of.remove(&site);
+    /// The search is over: its slots are empty now. Which they are, in order.
+    pub fn end_search(&mut self) -> Vec<u32> {
+        let vacated = std::mem::take(&mut self.search.slots);
+        for slot in &vacated {
+            let Some(this) = self.slots.get_mut(*slot as usize) else { continue };
+            if let Slot::Vacating(site, _) = *this {
+                self.of.remove(&site);
+            }
+            *this = Slot::Empty;
         }
-        *this = Slot::Empty;
-        Some(slot)
+        vacated
     }
 }
 

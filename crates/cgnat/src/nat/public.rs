@@ -94,9 +94,8 @@ impl Nat {
         if !done {
             return true;
         }
-        while let Some(slot) = sites.pop_vacated() {
-            self.pool.vacate(slot);
-        }
+        let vacated = sites.end_search();
+        self.pool.vacate(&vacated);
         sites.is_searching()
     }
 
