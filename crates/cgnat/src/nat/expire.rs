@@ -5,6 +5,10 @@ use crate::cpu;
 use crate::expiry::CHUNK;
 use crate::session::{Session, State, Tick, tick};
 
+/// Time between two looks at what is there because somebody asked for it, ns. Who gives it up leaves its line taken until the next one:
+/// so long does a subscriber keep what it asks for and gives up in turn.
+const LOOK: u64 = 60 * crate::config::SECOND;
+
 impl Nat {
     /// Look at sessions that are due, about `budget` of them. Whether more are.
     pub(crate) fn expire(&mut self, now: u64, budget: usize) -> bool {
@@ -42,9 +46,7 @@ impl Nat {
         let idle = self.idle.of(session);
         let asked = self.asked_until(index, session);
         if let Some(until) = asked.filter(|until| *until > now) {
-            // The wheel's round is shorter than that.
-            let until = until.min(now + 3_600 * crate::config::SECOND);
-            self.wheel.push(index, time, tick(until));
+            self.wheel.push(index, time, tick(until.min(now + LOOK)));
         } else if is_over(session, idle, time) || session.state == State::Pinned as u8 {
             self.end(index, now);
             self.sessions.release(index);

@@ -72,6 +72,25 @@ fn a_mapping_stays_until_it_is_given_up_and_lets_everybody_in() {
 }
 
 #[test]
+fn mappings_that_are_given_up_leave_their_room() {
+    let mut nat = nat();
+    let inside = |port| Endpoint::new(INSIDE.address, port);
+    let mut now = 1;
+    for round in 0..3 {
+        for port in 0..64 {
+            assert!(nat.map(&wanted(inside(port), LONG), now * SECOND).is_ok(), "{round} {port}");
+        }
+        let more = nat.map(&wanted(inside(64), LONG), now * SECOND);
+        assert_eq!(more, Err(Unmapped::Refused(Reason::SessionsFull)));
+        pass(&mut nat, now, now + 5);
+        now += 5;
+        assert!((0..64).all(|port| nat.unmap(inside(port), 17, 0, now * SECOND)));
+        pass(&mut nat, now, now + 62);
+        now += 62;
+    }
+}
+
+#[test]
 fn a_mapping_that_is_there_is_taken_over() {
     let mut nat = nat();
     assert!(matches!(send(&mut nat, Side::Inside, INSIDE, REMOTE, SECOND), Verdict::Forward(_)));
