@@ -55,6 +55,11 @@ impl Clients {
         self.shared.known.values()
     }
 
+    /// What one client has or had.
+    pub fn known_of(&self, mac: Mac) -> Option<&Known> {
+        self.shared.known.get(&mac)
+    }
+
     /// A gone client does not come back.
     pub fn forget(&mut self, mac: Mac) {
         if !self.clients.contains_key(&mac) {

@@ -1,11 +1,13 @@
 //! The file of what sites had, over a restart. A thread writes it, whole or not at all.
 
-use super::leasing::KnownSite;
+use super::leasing::{Change, KnownSite};
+use packet::Mac;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
 /// What the file says that it is.
@@ -32,7 +34,8 @@ pub fn read(file: &Path) -> io::Result<Vec<KnownSite>> {
 }
 
 /// Write a file, so that whoever reads it, and a machine that loses its power, has the old one or the new one.
-fn write(file: &Path, sites: Vec<KnownSite>) -> io::Result<()> {
+fn write(file: &Path, sites: &BTreeMap<Mac, KnownSite>) -> io::Result<()> {
+    let sites = sites.values().copied().collect();
     let text = serde_json::to_vec(&Document { format: FORMAT.into(), sites })?;
     let mut name = file.as_os_str().to_owned();
     name.push(".new");
@@ -46,47 +49,56 @@ fn write(file: &Path, sites: Vec<KnownSite>) -> io::Result<()> {
     folder.map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// Writes a file. What it was given last is written before it is gone.
+/// Writes a file. It is told what changes, so that who tells it is done soon, however many sites there are. What it was told last
+/// is written before it is gone.
 #[derive(Debug)]
 pub struct Keeper {
-    give: Option<SyncSender<Vec<KnownSite>>>,
+    tell: Option<SyncSender<Vec<Change>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Keeper {
     /// For this file, which is written once to see that it can be.
     pub fn start(file: &Path, sites: Vec<KnownSite>) -> io::Result<Self> {
-        write(file, sites)?;
-        let (give, given) = sync_channel(1);
+        let mut sites = sites.into_iter().map(|site| (site.mac, site)).collect();
+        write(file, &sites)?;
+        let (tell, told) = sync_channel(1);
         let file = file.to_owned();
-        let thread =
-            std::thread::Builder::new().name("nd-sites".into()).spawn(move || keep(&file, &given))?;
-        Ok(Self { give: Some(give), thread: Some(thread) })
+        let run = move || keep(&file, &mut sites, &told);
+        let thread = std::thread::Builder::new().name("nd-sites".into()).spawn(run)?;
+        Ok(Self { tell: Some(tell), thread: Some(thread) })
     }
 
     /// Write this. `Some`: the thread has enough to write now.
-    pub fn give(&self, sites: Vec<KnownSite>) -> Option<Vec<KnownSite>> {
-        self.give.as_ref()?.try_send(sites).err().map(|why| match why {
-            std::sync::mpsc::TrySendError::Full(sites)
-            | std::sync::mpsc::TrySendError::Disconnected(sites) => sites,
+    pub fn give(&self, changes: Vec<Change>) -> Option<Vec<Change>> {
+        if changes.is_empty() {
+            return None;
+        }
+        self.tell.as_ref()?.try_send(changes).err().map(|why| match why {
+            TrySendError::Full(changes) | TrySendError::Disconnected(changes) => changes,
         })
     }
 
     /// Write this as the last.
-    pub fn end(mut self, last: Option<Vec<KnownSite>>) {
-        if let (Some(give), Some(last)) = (&self.give, last) {
-            let _thread_is_gone = give.send(last);
+    pub fn end(mut self, last: Vec<Change>) {
+        if let Some(tell) = self.tell.take().filter(|_| !last.is_empty()) {
+            let _thread_is_gone = tell.send(last);
         }
-        self.give = None;
         if let Some(thread) = self.thread.take() {
             let _panicked = thread.join();
         }
     }
 }
 
-fn keep(file: &Path, given: &Receiver<Vec<KnownSite>>) {
+fn keep(file: &Path, sites: &mut BTreeMap<Mac, KnownSite>, told: &Receiver<Vec<Change>>) {
     let mut failing = false;
-    while let Ok(sites) = given.recv() {
+    while let Ok(changes) = told.recv() {
+        for (mac, site) in changes {
+            match site {
+                Some(site) => drop(sites.insert(mac, site)),
+                None => drop(sites.remove(&mac)),
+            }
+        }
         match write(file, sites) {
             Err(why) if !failing => {
                 tracing::warn!(
@@ -122,9 +134,10 @@ mod tests {
         assert_eq!(read(&file).unwrap(), []);
         let keeper = Keeper::start(&file, vec![one(1)]).unwrap();
         assert_eq!(read(&file).unwrap(), [one(1)]);
-        let _it_may_be_busy = keeper.give(vec![one(2)]);
-        keeper.end(Some(vec![one(3), one(4)]));
-        assert_eq!(read(&file).unwrap(), [one(3), one(4)]);
+        let set = |last| (one(last).mac, Some(one(last)));
+        assert_eq!((keeper.give(vec![]), keeper.give(vec![set(2)])), (None, None));
+        keeper.end(vec![(one(1).mac, None), set(4), set(3)]);
+        assert_eq!(read(&file).unwrap(), [2, 3, 4].map(one));
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "nothing else is left there");
     }
 

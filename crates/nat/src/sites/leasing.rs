@@ -69,6 +69,9 @@ pub struct KnownSite {
     pub bound: bool,
 }
 
+/// What is known at a virtual MAC address now, if anything is.
+pub type Change = (Mac, Option<KnownSite>);
+
 /// A site.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
@@ -134,8 +137,8 @@ pub struct Leasing {
     place: u64,
     publics: VecDeque<Public>,
     announce: VecDeque<u32>,
-    /// Whether what is known has changed since it was asked for.
-    changed: bool,
+    /// Numbers of which something else is known since that was asked for.
+    changed: BTreeSet<u32>,
 }
 
 impl Leasing {
@@ -159,15 +162,15 @@ impl Leasing {
             place: 0,
             publics: VecDeque::new(),
             announce: VecDeque::new(),
-            changed: false,
+            changed: BTreeSet::new(),
             settings,
         }
     }
 
-    /// What sites had before, as [`Leasing::known`] gave it: each gets its number again, and asks for its address. What does not fit to how
-    /// sites are told apart now is left out; how many were taken.
-    pub fn remember(&mut self, known: &[KnownSite]) -> usize {
-        let mut taken = 0;
+    /// What sites had before, as it was kept: each gets its number again, and asks for its address. What does not fit to how sites are
+    /// told apart now is left out; those that are taken.
+    pub fn remember(&mut self, known: &[KnownSite]) -> Vec<KnownSite> {
+        let mut taken = Vec::new();
         for one in known {
             let site = Site { inside: one.inside.to_bits(), realm: one.realm };
             let KnownSite { mac, address, bound, .. } = *one;
@@ -184,36 +187,26 @@ impl Leasing {
             self.sites.insert(site, Entry { number: Some(number), ..Entry::NEW });
             self.rest(number);
             self.clients.remember([Known { mac, address, bound }]);
-            taken += 1;
+            taken.push(*one);
         }
         taken
     }
 
-    /// What sites have and had, if that has changed since this was asked last.
-    pub fn known(&mut self) -> Option<Vec<KnownSite>> {
-        if !std::mem::take(&mut self.changed) {
-            return None;
-        }
-        let site_of = |known: &Known| {
-            let number = self.settings.macs.number(known.mac)?;
-            let site = self.numbers.get(number as usize)?.site?;
-            let Known { mac, address, bound } = *known;
-            Some(KnownSite {
-                inside: Ipv4Addr::from_bits(site.inside),
-                realm: site.realm,
-                mac,
-                address,
-                bound,
-            })
-        };
-        let mut all: Vec<KnownSite> = self.clients.known().filter_map(site_of).collect();
-        all.sort_unstable_by_key(|one| one.mac);
-        Some(all)
+    /// What sites have and had, of those of which something else is known since this was asked last.
+    pub fn changes(&mut self) -> Vec<Change> {
+        let numbers = std::mem::take(&mut self.changed);
+        numbers.into_iter().map(|number| (self.settings.macs.of(number), self.known_of(number))).collect()
     }
 
-    /// What is known could not be kept: it is told again.
-    pub fn keep_again(&mut self) {
-        self.changed = true;
+    fn known_of(&self, number: u32) -> Option<KnownSite> {
+        let site = self.numbers.get(number as usize)?.site?;
+        let Known { mac, address, bound } = *self.clients.known_of(self.settings.macs.of(number))?;
+        Some(KnownSite { inside: Ipv4Addr::from_bits(site.inside), realm: site.realm, mac, address, bound })
+    }
+
+    /// These could not be kept: they are told again.
+    pub fn change_again(&mut self, changes: &[Change]) {
+        self.changed.extend(changes.iter().filter_map(|(mac, _)| self.settings.macs.number(*mac)));
     }
 
     /// There is a subscriber more.
@@ -288,6 +281,7 @@ impl Leasing {
             }
             // What another site had is not asked for.
             self.clients.forget(self.settings.macs.of(number));
+            self.changed.insert(number);
             number
         };
         *self.numbers.get_mut(number as usize)? = Number { site: Some(site), ..Number::default() };
@@ -364,7 +358,6 @@ impl Leasing {
     /// What happened to the clients.
     fn follow(&mut self, now: u64) {
         while let Some(event) = self.clients.event() {
-            self.changed = true;
             let (mac, address) = match event {
                 Event::Acquired { mac, lease } | Event::Renewed { mac, lease } => {
                     if self.settings.never.iter().any(|never| never.has(lease.address.to_bits())) {
@@ -374,6 +367,7 @@ impl Leasing {
                             lease.address
                         );
                         self.clients.conflict(mac, now);
+                        self.changed.extend(self.settings.macs.number(mac));
                         continue;
                     }
                     let until = lease.seconds.map(|seconds| now + u64::from(seconds) * SECOND);
@@ -385,6 +379,7 @@ impl Leasing {
                     (mac, None)
                 }
                 Event::Refused { mac, address } => {
+                    self.changed.extend(self.settings.macs.number(mac));
                     tracing::warn!(
                         "{} asked for {address}, and a DHCP server refused it",
                         dhcp::mac::text(&mac)
@@ -397,7 +392,9 @@ impl Leasing {
             else {
                 continue;
             };
+            // A renewal of what it has changes nothing.
             let Some(site) = line.site.filter(|_| line.address != address) else { continue };
+            self.changed.insert(number);
             let name = text(site, self.settings.by);
             match (event, address, line.address) {
                 (Event::Lost { why, .. }, _, Some(had)) => {

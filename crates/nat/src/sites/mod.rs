@@ -118,10 +118,11 @@ impl ElementKind for Options {
                     |cx: &Build<'_>, why: std::io::Error| cx.fault("known", &format!("{file}: {why}"));
                 let known = known::read(Path::new(file)).map_err(|why| fault(cx, why))?;
                 let taken = leasing.remember(&known);
-                if taken < known.len() {
-                    tracing::warn!("{file}: {} of {} sites are none now", known.len() - taken, known.len());
+                if taken.len() < known.len() {
+                    let left_out = known.len() - taken.len();
+                    tracing::warn!("{file}: {left_out} of {} sites are none now", known.len());
                 }
-                Some(Keeper::start(Path::new(file), known).map_err(|why| fault(cx, why))?)
+                Some(Keeper::start(Path::new(file), taken).map_err(|why| fault(cx, why))?)
             }
         };
         let pool = cx.pool.clone();
@@ -180,10 +181,9 @@ impl Sites {
             && now.saturating_sub(self.kept) >= KEEP
         {
             self.kept = now;
-            if let Some(known) = self.leasing.known()
-                && keeper.give(known).is_some()
-            {
-                self.leasing.keep_again();
+            let changes = self.leasing.changes();
+            if let Some(again) = keeper.give(changes) {
+                self.leasing.change_again(&again);
             }
         }
     }
@@ -250,7 +250,7 @@ impl Drop for Sites {
     /// What sites have they ask for when this runs again.
     fn drop(&mut self) {
         if let Some(keeper) = self.keeper.take() {
-            keeper.end(self.leasing.known());
+            keeper.end(self.leasing.changes());
         }
     }
 }
