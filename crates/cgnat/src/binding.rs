@@ -269,16 +269,15 @@ impl Bindings {
     }
 
     /// Bind a subscriber again that was bound before a restart, with a next hop that was used by none yet. Whether there was room
-    /// for it.
+    /// for it; if not, its next hop is nobody else's all the same, since sessions may name it.
     pub fn restore(&mut self, inside: u32, realm: Realm, mac: Mac, hop: Hop, given: bool, now: u64) -> bool {
+        let unused = u32::from(hop) >= self.fresh;
+        self.fresh = self.fresh.max(u32::from(hop) + 1);
         let at = self.at(self.hash(inside, realm), inside, realm);
-        let (Err(at), true) = (at, self.len < self.most && u32::from(hop) >= self.fresh) else {
-            return false;
-        };
+        let (Err(at), true) = (at, self.len < self.most && unused) else { return false };
         let flags = if given { Binding::GIVEN } else { 0 };
         self.lines.get_mut()[at] = Binding { inside, realm, mac, hop, seen: seconds(now), flags, spare: 0 };
         self.len += 1;
-        self.fresh = u32::from(hop) + 1;
         true
     }
 
@@ -399,6 +398,16 @@ mod tests {
         let mut large = self::table(1 << 20);
         let bound = (0..70_000).filter(|i| large.bind(*i, 0, MAC, false, 0).is_some()).count();
         assert_eq!((bound, large.most()), (65_534, 65_534));
+    }
+
+    #[test]
+    fn a_restored_next_hop_is_nobody_elses_even_without_room() {
+        let mut table = table(2);
+        assert!(table.restore(1, 0, MAC, 2, false, 0) && table.restore(2, 0, MAC, 3, false, 0));
+        assert!(!table.restore(3, 0, MAC, 4, false, 0), "full");
+        assert!(!table.restore(1, 0, OTHER, 5, false, 0), "bound already");
+        table.unbind(1, 0).unwrap();
+        assert_eq!(table.bind(9, 0, MAC, false, 0), Some(6));
     }
 
     #[test]

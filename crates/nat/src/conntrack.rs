@@ -2,6 +2,7 @@
 
 use crate::control::{self, KIND};
 use crate::headers;
+use crate::hops::Hops;
 use crate::link;
 use crate::log::Log;
 use crate::neighbours::{Neighbour, Neighbours};
@@ -18,9 +19,7 @@ use cgnat::{
 use dpdk::{Batch, Mbuf, Mempool, MetaFlags};
 use engine::{About, Clock, Cx, Element, Mail};
 use packet::{Mac, ipv4};
-use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::Ipv4Addr;
-use std::sync::mpsc::TrySendError;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -64,8 +63,6 @@ const GATEWAY: Hop = 1;
 const TURN: u64 = 500_000;
 /// Sessions that are looked at in one of them.
 const BUDGET: usize = 512;
-/// After so many of them what the NAT table had handed on before a binding ended is through, and can begin no session more.
-const SETTLE: u64 = 2_000;
 
 /// When a NAT stops, all of its workers' logs take what ends for so long.
 const ENDING: Duration = Duration::from_secs(2);
@@ -158,16 +155,13 @@ pub struct Conntrack {
     pcp: Option<Answers>,
     /// Requests to it that got no answer, as far as they are counted here.
     unanswered: (u64, u64),
-    /// By which next hop a subscriber is reached that has no session.
-    hosts: HashMap<(u32, Realm), Hop>,
+    /// By which next hops subscribers are reached.
+    hops: Hops,
     /// For packets of its own.
     pool: Mempool,
     advanced: u64,
     /// Looks at what has expired, so far.
     turns: u64,
-    /// Next hops by which no session went, and the turn in which that is looked at again; and all of them since the first look.
-    settling: VecDeque<(u64, Hop)>,
-    settled: HashSet<Hop>,
     /// Fragments whose time was over, as far as they are counted here.
     timeouts: u64,
     kept: Option<Kept>,
@@ -185,9 +179,8 @@ impl Conntrack {
         pool: Mempool,
     ) -> Result<Self, ConfigError> {
         let ports = sides.map(|(number, addrs)| Port { number, mac: addrs.bare().mac });
-        let hosts = HashMap::with_capacity(config.subscribers);
+        let hops = Hops::new(config.subscribers);
         let nat = cgnat::Nat::new(config)?;
-        let (settling, settled) = (VecDeque::new(), HashSet::new());
         Ok(Self {
             nat,
             ports,
@@ -195,12 +188,10 @@ impl Conntrack {
             log,
             pcp: None,
             unanswered: (0, 0),
-            hosts,
+            hops,
             pool,
             advanced: 0,
             turns: 0,
-            settling,
-            settled,
             timeouts: 0,
             kept: None,
             restored: None,
@@ -221,8 +212,7 @@ impl Conntrack {
     ) {
         self.kept = Some(kept);
         let Some((tally, bound)) = restore(&mut self.nat, self.log.as_mut()) else { return };
-        let most = self.nat.config().subscribers;
-        self.hosts.extend(bound.iter().take(most).map(|one| ((one.inside, one.realm), one.hop)));
+        self.hops.restore(&bound);
         self.restored = Some(tally);
     }
 
@@ -337,9 +327,7 @@ impl Conntrack {
     /// Whoever begins something is to be found again.
     fn learn(&mut self, headers: &Headers, hop: Hop, now: u64) {
         let (host, realm) = (headers.source.address, headers.realm);
-        if self.hosts.len() < self.nat.config().subscribers || self.hosts.contains_key(&(host, realm)) {
-            self.hosts.insert((host, realm), hop);
-        }
+        self.hops.learn((host, realm), hop);
         // Who may be no subscriber gets nothing, as the packet's own verdict will say.
         let _not_a_subscriber = self.nat.set_hops(Ipv4Addr::from_bits(host), realm, GATEWAY, hop, now);
     }
@@ -376,7 +364,7 @@ impl Conntrack {
     #[inline(never)]
     fn host(&self, frame: &[u8], l3: usize, realm: Realm) -> Option<Mac> {
         let (_, to) = ipv4::addresses(frame, l3)?;
-        self.links.neighbours.mac(*self.hosts.get(&(to.to_bits(), realm))?)
+        self.links.neighbours.mac(self.hops.of((to.to_bits(), realm))?)
     }
 
     /// Write the link header of a packet of our own.
@@ -442,32 +430,13 @@ impl Conntrack {
         cx.count(Reason::FragmentTimeout as usize, timeouts - self.timeouts);
         self.timeouts = timeouts;
         while let Ok(ended) = self.links.end.ended.try_recv() {
-            self.nat.end_hop(ended.hop);
-            let host = (ended.inside, ended.realm);
-            if self.hosts.get(&host) == Some(&ended.hop) {
-                self.hosts.remove(&host);
-                self.nat.forget_hops(Ipv4Addr::from_bits(host.0), host.1);
-            }
+            self.hops.end(ended, &mut self.nat);
         }
         if let Some(log) = &mut self.log {
             let _more_next_time = log.drain(&mut self.nat, now);
         }
         self.turns += 1;
-        while let Some(hop) = self.nat.pop_ended_hop() {
-            if self.settled.insert(hop) {
-                self.settling.push_back((self.turns + SETTLE, hop));
-            } else if let Err(TrySendError::Full(hop)) = self.links.end.released.try_send(hop) {
-                // It takes no more now: it is told after the next search.
-                self.nat.end_hop(hop);
-                break;
-            } else {
-                self.settled.remove(&hop);
-            }
-        }
-        while let Some((_, hop)) = self.settling.front().copied().filter(|(due, _)| *due <= self.turns) {
-            self.settling.pop_front();
-            self.nat.end_hop(hop);
-        }
+        self.hops.advance(&mut self.nat, &self.links.end);
     }
 }
 
@@ -553,12 +522,15 @@ impl Element for Conntrack {
 }
 
 impl Drop for Conntrack {
-    /// Sessions and port blocks are kept for the next start, or else end, and the log says so. One that never ran leaves everything
+    /// Sessions and port blocks are kept for the next start, or else end, and the log says so. A NAT that never ran leaves everything
     /// as it was.
     fn drop(&mut self) {
-        let (Some(kept), true) = (&self.kept, self.turns > 0) else { return };
-        let (now, neighbours) = (Clock::get().now(), &self.links.neighbours);
+        let Some(kept) = &self.kept else { return };
         let keeper = kept.keeper.as_ref();
+        if self.turns == 0 && !keeper.is_some_and(|keeper| keeper.has_begun()) {
+            return;
+        }
+        let (now, neighbours) = (Clock::get().now(), &self.links.neighbours);
         let goes_on = keeper.is_some_and(|keeper| keeper.give(&self.nat, now, |hop| neighbours.mac(hop)));
         let Some(log) = &mut self.log else { return };
         if goes_on {

@@ -80,6 +80,12 @@ impl Leases {
         Ok(Self { told, _alive: ours })
     }
 
+    /// Those that somebody else tells.
+    #[cfg(test)]
+    pub fn of(told: Receiver<Bind>) -> Self {
+        Self { told, _alive: UnixStream::pair().expect("a pair").0 }
+    }
+
     /// The next that was told.
     pub fn next(&mut self) -> Option<Bind> {
         self.told.try_recv().ok()

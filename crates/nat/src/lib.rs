@@ -15,6 +15,7 @@ mod conntrack;
 pub mod control;
 mod exception;
 mod headers;
+mod hops;
 mod host;
 mod leases;
 mod link;

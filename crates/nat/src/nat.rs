@@ -18,7 +18,7 @@ use profile::{Address, Error};
 use protocol::problem::Problem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::mpsc::TrySendError;
 use std::sync::{Arc, OnceLock};
 
@@ -119,7 +119,8 @@ impl ElementKind for Options {
             end,
             sites,
             restored,
-            unconfirmed: HashMap::new(),
+            unconfirmed: HashSet::new(),
+            confirm_by: 0,
             advanced: 0,
         };
         Ok(Box::new(nat))
@@ -144,8 +145,9 @@ struct Nat {
     sites: SubscriberTeller,
     /// Who was bound before a restart, until it begins.
     restored: Option<Restored>,
-    /// Of these, who had a lease then and was not found to have one yet, and until when that may be.
-    unconfirmed: HashMap<(u32, Realm), u64>,
+    /// Of these, who had a lease then and was not found to have one yet; and until when that may be.
+    unconfirmed: HashSet<(u32, Realm)>,
+    confirm_by: u64,
     advanced: u64,
 }
 
@@ -229,6 +231,9 @@ impl Nat {
             return None;
         }
         let hop = self.table.bind(inside, realm, mac, given, now)?;
+        if given {
+            self.unconfirmed.remove(&(inside, realm));
+        }
         if is_new {
             self.sites.tell(Subscriber { inside, realm, there: true });
         }
@@ -241,22 +246,23 @@ impl Nat {
     #[cold]
     fn restore(&mut self, now: u64) {
         let Some(restored) = self.restored.take() else { return };
+        self.confirm_by = now + CONFIRM;
+        let by_leases = self.leases.is_some() && !self.learn;
         for one in restored.bound() {
             let fits = self.inside.iter().any(|prefix| prefix.has(one.inside)) && is_of_one(one.mac);
             if fits && self.table.restore(one.inside, one.realm, one.mac, one.hop, !self.learn, now) {
                 self.neighbours.set(one.hop, one.mac);
-                if self.leases.is_some() {
-                    self.unconfirmed.insert((one.inside, one.realm), now + CONFIRM);
+                if by_leases {
+                    self.unconfirmed.insert((one.inside, one.realm));
                 }
             }
         }
     }
 
-    /// End who was not found to have a lease any more.
-    fn end_unconfirmed(&mut self, now: u64) {
-        let over = self.unconfirmed.iter().filter(|(_, until)| **until <= now).map(|(of, _)| *of);
-        let over: Vec<(u32, Realm)> = over.take(BINDS).collect();
-        for (inside, realm) in over {
+    /// End who was not found to have a lease any more, some of them at a time.
+    fn end_unconfirmed(&mut self) {
+        let some: Vec<(u32, Realm)> = self.unconfirmed.iter().copied().take(BINDS).collect();
+        for (inside, realm) in some {
             if self.table.find(inside, realm).is_none() || self.end(inside, realm) {
                 self.unconfirmed.remove(&(inside, realm));
             }
@@ -276,7 +282,6 @@ impl Nat {
                 self.told = Some(told);
                 return;
             }
-            self.unconfirmed.remove(&(inside, realm));
             match told.mac {
                 Some(mac) if !is_of_one(mac) => {
                     tracing::warn!(
@@ -293,6 +298,20 @@ impl Nat {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Do what is due: what leases say, and who is gone.
+    fn turn(&mut self, now: u64) {
+        if now >= self.confirm_by && !self.unconfirmed.is_empty() {
+            self.end_unconfirmed();
+        }
+        while let Ok(hop) = self.end.released.try_recv() {
+            self.table.release_hop(hop);
+        }
+        self.follow(now);
+        if let Some(idle) = self.table.next_idle(IDLE, now, BUDGET) {
+            let _later_if_not_now = self.end(idle.inside(), idle.realm());
         }
     }
 
@@ -363,16 +382,7 @@ impl Element for Nat {
         }
         if now.saturating_sub(self.advanced) >= TURN {
             self.advanced = now;
-            if !self.unconfirmed.is_empty() {
-                self.end_unconfirmed(now);
-            }
-            while let Ok(hop) = self.end.released.try_recv() {
-                self.table.release_hop(hop);
-            }
-            self.follow(now);
-            if let Some(idle) = self.table.next_idle(IDLE, now, BUDGET) {
-                let _later_if_not_now = self.end(idle.inside(), idle.realm());
-            }
+            self.turn(now);
         }
         cx.wake_at(self.advanced + TURN);
     }
@@ -388,6 +398,8 @@ impl Element for Nat {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::Bound;
+    use std::net::Ipv4Addr;
     use std::sync::mpsc::{Receiver, sync_channel};
 
     const MAC: Mac = [2, 0, 0, 0, 0, 1];
@@ -410,7 +422,8 @@ mod tests {
             sites: SubscriberTeller::to(tell),
             advanced: 0,
             restored: None,
-            unconfirmed: HashMap::new(),
+            unconfirmed: HashSet::new(),
+            confirm_by: 0,
         };
         (nat, endings, told)
     }
@@ -426,6 +439,52 @@ mod tests {
             (nat.table.find(1, 0).map(|one| one.mac()), nat.neighbours.mac(hop)),
             (Some(MAC), Some(MAC))
         );
+    }
+
+    /// Three were bound before a restart; of the table there is room for two.
+    fn restored(nat: &mut Nat) {
+        let bound =
+            [1, 2, 3].map(|i| Bound { inside: 0x0a00_0000 + i, realm: 0, mac: MAC, hop: i as Hop + 1 });
+        nat.table = Bindings::new(2, [7; 32]).unwrap();
+        nat.restored = Some(Restored::of_worker(bound.to_vec()));
+        nat.restore(SECOND);
+    }
+
+    #[test]
+    fn who_is_bound_after_a_restart_stays_if_the_lease_file_says_so() {
+        let (mut nat, endings, told) = table();
+        let (lease, leases) = sync_channel(8);
+        nat.leases = Some(Leases::of(leases));
+        restored(&mut nat);
+        let bind = |last, mac| Bind { inside: Ipv4Addr::new(10, 0, 0, last), realm: 0, mac };
+        lease.send(bind(1, Some(MAC))).unwrap();
+        // no lease of a host
+        lease.send(bind(2, Some(GROUP))).unwrap();
+        nat.follow(SECOND);
+        nat.turn(CONFIRM);
+        assert_eq!((nat.table.len(), endings.try_iter().count()), (2, 0), "the file may not be read yet");
+        nat.turn(SECOND + CONFIRM);
+        let ended: Vec<u32> = endings.try_iter().map(|ended| ended.inside).collect();
+        assert_eq!((ended, nat.table.len()), (vec![0x0a00_0002], 1));
+        nat.turn(2 * CONFIRM);
+        assert!(nat.table.find(0x0a00_0001, 0).is_some() && nat.unconfirmed.is_empty());
+        drop(told);
+        // what is learned is not asked of leases
+        let (mut nat, endings, _told) = table();
+        nat.learn = true;
+        nat.leases = Some(Leases::of(sync_channel(1).1));
+        restored(&mut nat);
+        nat.turn(2 * CONFIRM);
+        assert_eq!((nat.table.len(), endings.try_iter().count()), (2, 0));
+    }
+
+    #[test]
+    fn a_next_hop_of_before_a_restart_is_nobody_elses() {
+        let (mut nat, _endings, _told) = table();
+        restored(&mut nat);
+        assert!(nat.end(0x0a00_0001, 0) && nat.sites.is_ready());
+        // for the third there was no room, but sessions that go on may name its next hop
+        assert_eq!(nat.bind(9, 0, MAC, true, SECOND), Some(5));
     }
 
     #[test]

@@ -17,6 +17,12 @@ impl Restored {
         Self { bound: Arc::clone(&shared.bound), replica }
     }
 
+    /// Of a NAT with one worker.
+    #[cfg(test)]
+    pub fn of_worker(bound: Vec<Bound>) -> Self {
+        Self { bound: Arc::new(vec![bound].into()), replica: 0 }
+    }
+
     /// Who it is. The graph is made by now.
     pub fn bound(&self) -> &[Bound] {
         self.bound.get().and_then(|all| all.get(self.replica)).map_or(&[], Vec::as_slice)

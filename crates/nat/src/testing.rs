@@ -1,7 +1,7 @@
 //! A NAT and packets for tests.
 
 use cgnat::config::{Config, PoolAddress, SECOND};
-use cgnat::{Frame, Nat, Side, Verdict};
+use cgnat::{Endpoint, Frame, Hop, Nat, Side, Verdict};
 use packet::frame::{Flow, Program};
 use packet::signature::Signature;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -27,13 +27,30 @@ pub fn nat() -> Nat {
     Nat::new(config()).expect("a NAT")
 }
 
-/// Let a subscriber send a UDP packet of 66 bytes.
-pub fn send(nat: &mut Nat, from: SocketAddrV4, to: SocketAddrV4) {
+/// A UDP packet of 66 bytes.
+fn datagram(from: SocketAddrV4, to: SocketAddrV4) -> Vec<u8> {
     let flow =
         Flow { source_mac: [2; 6], destination_mac: [4; 6], source: from.into(), destination: to.into() };
     let (mut bytes, mark) = (vec![0; 80], Signature { stream: 1, sequence: 2, sent_ns: 3 });
     let _written = Program::udp(&flow, 80).expect("a frame").write(&mut bytes, 0, &mark);
+    bytes
+}
+
+/// Let a subscriber send a datagram.
+pub fn send(nat: &mut Nat, from: SocketAddrV4, to: SocketAddrV4) {
+    let mut bytes = datagram(from, to);
     let mut frames = [Frame::new(&mut bytes)];
     nat.process(Side::Inside, &mut frames, NOW);
     assert!(matches!(frames[0].verdict, Verdict::Forward(_)), "{from} to {to}: {:?}", frames[0].verdict);
+}
+
+/// By which next hop a datagram from the outside goes on; none: it is dropped.
+pub fn hop_in(nat: &mut Nat, from: SocketAddrV4, to: Endpoint) -> Option<Hop> {
+    let mut bytes = datagram(from, SocketAddrV4::new(Ipv4Addr::from_bits(to.address), to.port));
+    let mut frames = [Frame::new(&mut bytes)];
+    nat.process(Side::Outside, &mut frames, NOW);
+    match frames[0].verdict {
+        Verdict::Forward(forward) => Some(forward.hop),
+        _ => None,
+    }
 }

@@ -211,10 +211,12 @@ impl Nat {
         Ok(())
     }
 
-    /// A subscriber is reached by no next hop that is known, until [`Nat::set_hops`] says another.
-    pub fn forget_hops(&mut self, inside: Ipv4Addr, realm: Realm) {
+    /// A subscriber is not reached by this next hop any more. If it was, it is by none that is known, until [`Nat::set_hops`] says
+    /// another.
+    pub fn forget_hop(&mut self, inside: Ipv4Addr, realm: Realm, down: u16) {
         let found = self.subscribers.find(&self.hasher, inside.to_bits(), realm);
-        if let Some(line) = found.and_then(|number| self.subscribers.at_mut(number)) {
+        let line = found.and_then(|number| self.subscribers.at_mut(number));
+        if let Some(line) = line.filter(|line| line.down_hop == down) {
             (line.up_hop, line.down_hop) = (HOP, HOP);
         }
     }

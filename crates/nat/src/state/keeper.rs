@@ -17,8 +17,8 @@ pub struct Keeper {
 
 #[derive(Debug)]
 enum Work {
-    /// The NAT runs, or is about to: the file that it began with is of use until then.
-    Running { began: bool },
+    /// So many workers carry packets: the file that the NAT began with is of use until all do.
+    Running { began: u32 },
     /// So many workers gave theirs.
     Writing(Box<Writer>, u32),
     /// It is over, for good or bad.
@@ -28,24 +28,32 @@ enum Work {
 impl Keeper {
     /// At `path`; when it was written is said then.
     pub fn new(path: &Path, header: Header) -> Self {
-        Self { path: path.to_owned(), header, work: Mutex::new(Work::Running { began: false }) }
+        Self { path: path.to_owned(), header, work: Mutex::new(Work::Running { began: 0 }) }
     }
 
-    /// A worker carries packets: from now on the file that it began with is of the past, and is put aside as `FILE.old`. A crash
-    /// must not bring back who had which port long ago.
+    /// A worker that has its own of the file carries packets. Once all do, the file is of the past, and is put aside as `FILE.old`: a
+    /// crash must not bring back who had which port long ago.
     pub fn began(&self) {
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Work::Running { began: began @ false } = &mut *work {
-            *began = true;
-            let mut old = self.path.as_os_str().to_owned();
-            old.push(".old");
-            match std::fs::rename(&self.path, &old) {
-                Err(why) if why.kind() != io::ErrorKind::NotFound => {
-                    tracing::warn!("{} cannot be put aside: {why}", self.path.display());
-                }
-                _ => {}
-            }
+        let Work::Running { began } = &mut *work else { return };
+        *began += 1;
+        if *began != self.header.workers {
+            return;
         }
+        let mut old = self.path.as_os_str().to_owned();
+        old.push(".old");
+        match std::fs::rename(&self.path, &old) {
+            Err(why) if why.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!("{} cannot be put aside: {why}", self.path.display());
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether some worker has carried packets: then all give their state, also one that has not.
+    pub fn has_begun(&self) -> bool {
+        let work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        !matches!(*work, Work::Running { began: 0 })
     }
 
     /// A worker has stopped. Whether its state is kept; the last one completes the file.

@@ -90,8 +90,9 @@ impl Survey {
                 ownership.settle(kept.inside, kept.realm, worker);
             }
             let Some(own) = bound.get_mut(ownership.subscriber(kept.inside, kept.realm)) else { return };
-            let hop = Hop::try_from(usize::from(FIRST) + own.len()).ok().filter(|_| is_of_one(kept.mac));
-            if let Some(hop) = hop {
+            let hop = Hop::try_from(usize::from(FIRST) + own.len()).ok();
+            let fits = own.len() < most && is_of_one(kept.mac);
+            if let Some(hop) = hop.filter(|_| fits) {
                 own.push(Bound { inside: kept.inside, realm: kept.realm, mac: kept.mac, hop });
             }
         };

@@ -1,8 +1,8 @@
 use super::file::{Reader, Totals, Writer};
 use super::*;
-use crate::testing::{NOW, REMOTE, inside, send};
+use crate::testing::{NOW, REMOTE, hop_in, inside, send};
 use cgnat::config::{PoolAddress, SECOND};
-use cgnat::{Config, Endpoint, Frame, Nat, Ownership, Side, Verdict};
+use cgnat::{Config, Endpoint, Nat, Ownership};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::unix::fs::PermissionsExt;
@@ -108,30 +108,13 @@ fn answers_go_by_the_next_hop_that_is_bound() {
     keep(&path, &before);
     let survey = survey(&path).unwrap();
     let (mut ownership, mut nats) = workers(1, survey.header.seed);
+    assert_eq!(survey.settle(&mut ownership, 1, 3)[0].len(), 3, "no more than there is room for");
     let bound = survey.settle(&mut ownership, 1, 64).remove(0);
     restore(&survey, (0, &ownership), &bound, &mut nats[0], None, NOW);
     for (from, to) in outside_of(&before) {
-        let remote = Endpoint::new(REMOTE.ip().to_bits(), REMOTE.port());
-        let hop = hop_of_answer(&mut nats[0], remote, to);
+        let hop = hop_in(&mut nats[0], REMOTE, to);
         let its = bound.iter().find(|one| one.inside == from.address).map(|one| one.hop);
         assert_eq!(hop, its);
-    }
-}
-
-/// By which next hop a datagram from the outside goes on.
-fn hop_of_answer(nat: &mut Nat, from: Endpoint, to: Endpoint) -> Option<u16> {
-    use packet::frame::{Flow, Program};
-    let address = |end: Endpoint| SocketAddrV4::new(Ipv4Addr::from_bits(end.address), end.port).into();
-    let flow =
-        Flow { source_mac: [2; 6], destination_mac: [4; 6], source: address(from), destination: address(to) };
-    let mut bytes = vec![0; 80];
-    let mark = packet::signature::Signature { stream: 1, sequence: 2, sent_ns: 3 };
-    let _written = Program::udp(&flow, 80).unwrap().write(&mut bytes, 0, &mark);
-    let mut frames = [Frame::new(&mut bytes)];
-    nat.process(Side::Outside, &mut frames, NOW);
-    match frames[0].verdict {
-        Verdict::Forward(forward) => Some(forward.hop),
-        _ => None,
     }
 }
 
@@ -193,15 +176,19 @@ fn the_file_is_there_whole_or_not_at_all() {
     let path = folder.path().join("cgn.state");
     let (_, nats) = full(2);
     let keeper = Keeper::new(&path, header(2));
+    assert!(!keeper.has_begun());
     keeper.began();
+    assert!(keeper.has_begun());
     assert!(keeper.give(&nats[0], NOW, |_| None));
     assert!(!path.exists(), "the other worker's is missing");
     assert!(keeper.give(&nats[1], NOW, |_| None));
     assert!(survey(&path).is_ok());
-    // What one began with is of the past once it runs.
-    let next = Keeper::new(&path, header(1));
-    next.began();
+    // What it began with is of the past once all workers run.
+    let next = Keeper::new(&path, header(2));
     let old = folder.path().join("cgn.state.old");
+    next.began();
+    assert!(survey(&path).is_ok() && !old.exists());
+    next.began();
     assert!(!path.exists() && survey(&old).is_ok());
     drop(next);
     // One that was not finished leaves nothing.
