@@ -36,6 +36,8 @@ def show(result: Result, search: SearchReport) -> None:
             right=("found", "bit/s", "of line"),
             spare=("limit", "bit/s"),
         )
+    if any(part.held for part in search.parts):
+        _held(search)
     for part in search.parts:
         if search.kind == "loss":
             _curve(search, part)
@@ -94,6 +96,26 @@ def _figures(part: SearchPart) -> None:
         else:
             shown = console.delay(value)
         console.out().print(Text(f"  {part.name}: {NAMES.get(name, name)} {shown}"))
+
+
+def _held(search: SearchReport) -> None:
+    """Delays at shares of what was found."""
+    rows = [
+        (
+            part.name,
+            f"{one.share:.0%}",
+            words.load(one.load, search.unit),
+            name,
+            *(console.delay(delay.get(stat)) for stat in ("p50", "p99", "p999", "max")),
+            console.number(one.loss, "ratio"),
+        )
+        for part in search.parts
+        for one in part.held
+        for name, delay in one.delays.items()
+    ]
+    heads = ("frame", "at", "load", "delay", "median", "p99", "p99.9", "max", "loss")
+    title = "latency at shares of what was found"
+    console.table(heads, rows, title, right=("at", "load", *heads[4:]), spare=("delay",))
 
 
 def _curve(search: SearchReport, part: SearchPart) -> None:

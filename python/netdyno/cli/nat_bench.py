@@ -82,12 +82,13 @@ def bench(
     ] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure the throughput of the NAT, leg beside leg.
+    """Measure throughput and latency of the NAT, leg beside leg.
 
     figure-7 and figure-8: up and down by frame size, of l2fwd, both execution models, and the kernel's NAT;
     figure-9 and figure-10: by core set; rfc9693-flows and rfc9693-rate: by number of sessions, and how many
-    can be opened in a second. Legs are measured in turns, in randomised order. What is over AF_PACKET needs
-    root and nftables, and is to be held against the other legs over AF_PACKET only.
+    can be opened in a second; latency: delays at 50 % and 90 % of the throughput. Legs are measured in turns,
+    in randomised order. What is over AF_PACKET needs root and nftables, and is to be held against the other
+    legs over AF_PACKET only.
 
         sudo netdyno nat bench figure-7 --quick
         sudo netdyno nat bench figure-8 --sizes 64,1518 --legs l2fwd,pipeline
@@ -117,9 +118,9 @@ def bench(
 
 
 def _said(made: Prepared) -> str:
-    estimate = made.estimate
+    estimate, longest = made.estimate, made.search.wanted.seconds
     return (
-        f"{made.experiment.name}: about {estimate.trials} trials of {made.search.wanted.seconds:g} s for "
+        f"{made.experiment.name}: about {estimate.trials} trials, the longest of {longest:g} s, for "
         f"{len(made.search.parts)} searches, in about {words.seconds(estimate.seconds)}"
     )
 

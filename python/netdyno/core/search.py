@@ -75,6 +75,22 @@ class SearchFinding(Model):
     """What could not be told apart, in words."""
 
 
+class SearchHeld(Model):
+    """What was measured at a share of the load that was found."""
+
+    share: float
+    """Of the load that was found."""
+    load: float
+    """That share of it."""
+    trials: int
+    """That count."""
+    loss: float
+    """What of all that was sent there did not arrive, as a share."""
+    delays: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """By group and delay: `min`, `mean`, `p50`, `p99`, `p999`, `max` and `pdv` in nanoseconds, each the mean
+    over the trials."""
+
+
 class SearchPart(Model):
     """A search at one frame size, or of a profile as it is."""
 
@@ -94,6 +110,8 @@ class SearchPart(Model):
     """By goal."""
     figures: dict[str, float] = Field(default_factory=dict)
     """What else was found, by name: delays in nanoseconds, times in seconds."""
+    held: list[SearchHeld] = Field(default_factory=list)
+    """What was measured at shares of the load that was found, where such were asked for."""
     trials: list[SearchTrial] = Field(default_factory=list)
     """In the order in which they ran."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -84,6 +84,8 @@ class Study(Config):
     """Which way the frames go: `up` is away from subscribers."""
     sizes: str | None = None
     """Frame sizes, as `netdyno bench --sizes` takes them; default: 64 bytes."""
+    latency_at: list[Annotated[float, Field(gt=0, le=1)]] = Field(default_factory=list, max_length=8)
+    """Shares of the throughput found, at which latency is measured too: `[0.5, 0.9]`. Default: none."""
     beside: list[Beside] = Field(default_factory=list)
     """Legs that are held against each other."""
     legs: list[Leg] = Field(min_length=1)
@@ -97,6 +99,8 @@ class Study(Config):
         for one in self.beside:
             if missing := {one.leg, one.to} - {*names}:
                 raise ValueError(f"{min(missing)!r} is no leg")
+        if len(set(self.latency_at)) < len(self.latency_at):
+            raise ValueError("latency_at has a share twice")
         if any(leg.new_flows for leg in self.legs) and self.direction == "down":
             raise ValueError("new flows begin inside: direction up")
         if self.direction == "down" and any(leg.flows > lab.SINGLE for leg in self.legs):

@@ -8,7 +8,7 @@ from typing import Any
 
 from netdyno.core.result import Result
 from netdyno.core.search import SearchFinding, SearchPart, SearchReport, SearchTrial
-from netdyno.report import beside, units
+from netdyno.report import beside, held, units
 from netdyno.report.points import chart, points
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
@@ -30,6 +30,7 @@ class SearchView:
     kind: str
     legs: Table
     found: Table
+    held: Table
     figures: Table
     trials: Table
     notes: list[Data] = field(default_factory=list)
@@ -46,6 +47,7 @@ def search_view(result: Result) -> SearchView | None:
         search.kind,
         beside.table(search, _unit(search)),
         _found(search),
+        held.table(search, _unit(search)),
         _figures(search),
         _trials(search),
         [*said, *map(Data, search.notes)],
@@ -171,6 +173,8 @@ def _charts(search: SearchReport) -> list[dict[str, Any]]:
             made.append(plot)
     elif sum(bool(part.frame and part.findings) for part in search.parts) > 1:
         made.append(_over_size(search, unit))
+    if plot := held.plot(search):
+        made.append(plot)
     views = [
         points(
             Data(part.name),

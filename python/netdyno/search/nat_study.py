@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from netdyno.nat.study import Machine, Study
 from netdyno.search import bench, sizes
 from netdyno.search.bench import Estimate
 from netdyno.search.beside import Ratio
+from netdyno.search.kind.latency import SEARCHING
 from netdyno.search.schedule import Search
 from netdyno.search.sizes import Size
 from netdyno.search.trial import Goal, loss_goal
@@ -40,14 +42,16 @@ class Asked:
     seed: int = 1
     quick: bool = False
 
-    def wanted(self) -> Wanted:
-        """Of the search."""
+    def wanted(self, shares: Sequence[float] = ()) -> Wanted:
+        """Of the search; latency at shares of what it finds is measured by trials longer than its own."""
+        usual = (QUICK_SECONDS if self.quick else SECONDS) * (SEARCHING if shares else 1)
         return Wanted(
             goals=self.goals,
             strategy=self.strategy,
             resolution=self.resolution or (QUICK_RESOLUTION if self.quick else RESOLUTION),
-            seconds=self.seconds or (QUICK_SECONDS if self.quick else SECONDS),
+            seconds=self.seconds or usual,
             repeat=self.repeat or (QUICK_REPEAT if self.quick else REPEAT),
+            shares=tuple(shares),
         )
 
     def listed(self, usual: str | None) -> list[tuple[str, Size]]:
@@ -68,10 +72,10 @@ class Prepared:
 def prepare(study: Study, nat: Nat, asked: Asked, machine: Machine | None = None) -> Prepared:
     """The experiment of a study on this machine, its schedule, and what it will take."""
     chosen = study.only(asked.legs) if asked.legs else study
-    there, seconds = machine or Machine(cores.here()), asked.wanted().seconds
-    plain, notes = studies.experiment(chosen, nat, there, asked.seed, seconds)
+    there, wanted = machine or Machine(cores.here()), asked.wanted(study.latency_at)
+    plain, notes = studies.experiment(chosen, nat, there, asked.seed, wanted.seconds)
     experiment = spec.load(plain, study.name)
-    wanted, listed = asked.wanted(), asked.listed(study.sizes)
+    listed = asked.listed(study.sizes)
     over = {leg.name for leg in chosen.legs if leg.ports == "af_packet"}
     left_out: list[str] = []
 
@@ -84,6 +88,7 @@ def prepare(study: Study, nat: Nat, asked: Asked, machine: Machine | None = None
         return fine
 
     ratios = [Ratio(one.leg, one.to, one.published) for one in chosen.beside]
-    search, estimate = bench.prepare("throughput", experiment, Path(), wanted, listed, ratios, fits)
+    kind = "latency" if study.latency_at else "throughput"
+    search, estimate = bench.prepare(kind, experiment, Path(), wanted, listed, ratios, fits)
     search.notes += [*left_out, *notes]
     return Prepared(experiment, search, estimate)

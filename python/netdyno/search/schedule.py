@@ -13,6 +13,7 @@ from netdyno.experiment.spec import Variant
 from netdyno.experiment.trial import Outcome
 from netdyno.search.beside import Ratio, told
 from netdyno.search.edge import CONFIDENCE
+from netdyno.search.held import at_shares
 from netdyno.search.observe import observed
 from netdyno.search.trial import Ask, LoadTrial
 from netdyno.search.wanted import Kind, Part, Wanted
@@ -128,6 +129,7 @@ class Search:
             line=part.axis.line,
             findings=list(findings),
             figures=dict(figures),
+            held=at_shares(part.trials, self.wanted.shares),
             trials=[self._trial(part, one) for one in part.trials],
         )
 

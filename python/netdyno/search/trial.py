@@ -18,7 +18,8 @@ class Ask:
     load: float
     seconds: float
     shape: str = ""
-    """How the load is offered, where it is not steady: `burst`, `recovery`, `reset`."""
+    """How the load is offered, where it is not steady: `burst`, `recovery`, `reset`; `at-0.5`: half of
+    what was found."""
 
 
 @dataclass(frozen=True)

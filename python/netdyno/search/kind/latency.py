@@ -14,6 +14,7 @@ from dataclasses import replace
 from netdyno.core.search import SearchFinding
 from netdyno.search import strategies
 from netdyno.search.edge import passes
+from netdyno.search.held import hold
 from netdyno.search.kind.throughput import Throughput, reported
 from netdyno.search.load import Axis
 from netdyno.search.mlr import Relevant
@@ -25,7 +26,7 @@ SEARCHING = 4
 
 
 class Latency(Throughput):
-    """At the highest load without loss, or at a share of the highest load."""
+    """At the highest load without loss, at shares of it, or at a share of the highest load."""
 
     name = "latency"
     rfc = "RFC 2544 §26.2"
@@ -35,8 +36,10 @@ class Latency(Throughput):
         return held(wanted, space, relevant)
 
     def judge(self, part: Part, wanted: Wanted) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
-        """The mean over the trials that were held, of each figure."""
+        """The mean over the trials that were held, of each figure; of shares the part itself has them."""
         found = [] if wanted.at else [reported(part, wanted, 0)]
+        if wanted.shares:
+            return found, {}
         at = at_last(part.trials, part.space)
         names = dict.fromkeys(name for one in at for name in one.figures)
         figures = {"load": at[0].load, "trials": float(len(at))} if at else {}
@@ -55,6 +58,8 @@ def held(wanted: Wanted, space: Space, relevant: dict[str, Relevant], shape: str
         load = lowest(wanted.goals, seen)
         if load is None or why == "disturbed":
             return why
+    if wanted.shares:
+        return (yield from hold(load, space, wanted.shares, wanted.repeat))
     for _ in range(max(1, wanted.repeat)):
         yield Ask(load, space.seconds, shape)
     return "resolution"

@@ -1,0 +1,46 @@
+"""Latency at shares of the load that a search found: the trials for it, and what they come to."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from netdyno.core.search import SearchHeld
+from netdyno.search.trial import Ask, LoadTrial, Space, Strategy, counted
+
+
+def shape(share: float) -> str:
+    """How trials at a share are told from those of the search."""
+    return f"at-{share:.4g}"
+
+
+def hold(load: float, space: Space, shares: Sequence[float], repeat: int) -> Strategy:
+    """In each repetition a trial at each share."""
+    for _ in range(max(1, repeat)):
+        for share in shares:
+            held = load * share
+            yield Ask(space.round(held) if space.step else held, space.seconds, shape(share))
+    return "resolution"
+
+
+def at_shares(trials: Sequence[LoadTrial], shares: Sequence[float]) -> list[SearchHeld]:
+    """What the trials at each share come to, where there are any that count."""
+    made = []
+    for share in shares:
+        at = [one for one in counted(trials) if one.shape == shape(share)]
+        if not at:
+            continue
+        sent = sum(one.sent for one in at)
+        loss = sum(one.lost for one in at) / sent if sent else 1.0
+        made.append(SearchHeld(share=share, load=at[0].load, trials=len(at), loss=loss, delays=_delays(at)))
+    return made
+
+
+def _delays(trials: Sequence[LoadTrial]) -> dict[str, dict[str, float]]:
+    """By group and delay the mean of each figure over the trials."""
+    found: dict[str, dict[str, float]] = {}
+    for name in dict.fromkeys(name for one in trials for name in one.figures):
+        delay, _, stat = name.rpartition(".")
+        values = [one.figures[name] for one in trials if name in one.figures]
+        found.setdefault(delay, {})[stat] = statistics.fmean(values)
+    return found

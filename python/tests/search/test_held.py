@@ -1,0 +1,153 @@
+"""Latency at shares of what was found: which trials it takes, and what the result, terminal and page have of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from netdyno.cli import console, summary
+from netdyno.core.model import Counts, Distribution, GroupResult
+from netdyno.core.result import Result
+from netdyno.experiment import runner
+from netdyno.experiment.runner import Campaign
+from netdyno.experiment.spec import Variant, load
+from netdyno.experiment.trial import Outcome, Setting
+from netdyno.experiment.view import Silent
+from netdyno.nat import study
+from netdyno.nat.study import Machine
+from netdyno.report import held as page
+from netdyno.report import render
+from netdyno.search import nat_study, sizes
+from netdyno.search.bench import prepare
+from netdyno.search.held import at_shares, shape
+from netdyno.search.kind import KINDS
+from netdyno.search.load import axis
+from netdyno.search.nat_study import Asked
+from netdyno.search.simulated import SimulatedDut
+from netdyno.search.trial import LoadTrial, loss_goal, run
+from netdyno.search.wanted import Wanted
+from netdyno.system.interrupt import Interrupts
+
+from ..nat.shared import machine
+from .test_schedule import PROFILE, repetition
+
+CAPACITY = {"fast": 80_000, "slow": 20_000}
+SHARES = (0.5, 0.9)
+WANTED = Wanted(goals=(loss_goal("ndr", 0.0),), seconds=1.0, repeat=2, resolution=0.01, shares=SHARES)
+
+
+def test_shares_are_held_in_turns_after_the_search() -> None:
+    experiment = load({"name": "one", "legs": [{"name": "x", "profile": PROFILE}]}, "one")
+    one = axis(experiment.legs[0].model_copy(update={"profile": PROFILE}))
+    kind = KINDS["latency"]
+    space, _ = kind.space(one, WANTED)
+    trials, why = run(kind.strategy(one, space, WANTED, {}), SimulatedDut(61_234))
+    *search, a, b, c, d = trials
+    assert why == "resolution"
+    assert {one.shape for one in search} == {""} and {one.seconds for one in search} == {0.25}
+    assert [one.shape for one in (a, b, c, d)] == [shape(0.5), shape(0.9)] * 2
+    found = a.load / 0.5
+    assert found == pytest.approx(61_234, rel=0.011) and found <= 61_234
+    assert b.load == pytest.approx(0.9 * found) and {one.seconds for one in (a, b, c, d)} == {1.0}
+
+
+def test_a_dut_that_carries_nothing_is_not_held() -> None:
+    experiment = load({"name": "one", "legs": [{"name": "x", "profile": PROFILE}]}, "one")
+    one = axis(experiment.legs[0].model_copy(update={"profile": PROFILE}))
+    space, _ = KINDS["latency"].space(one, WANTED)
+    trials, _ = run(KINDS["latency"].strategy(one, space, WANTED, {}), SimulatedDut(0.0))
+    assert {one.shape for one in trials} == {""}
+
+
+def test_what_does_not_count_is_in_no_mean() -> None:
+    def at(p50: float, lost: int, **more: object) -> LoadTrial:
+        figures = {"x.one_way.p50": p50, "x.one_way.max": 10 * p50}
+        return LoadTrial(500.0, 1.0, 1000, lost, figures=figures, shape=shape(0.5), **more)  # type: ignore[arg-type]
+
+    (one,) = at_shares(
+        [at(10.0, 0), at(30.0, 10), at(900.0, 0, disturbed="steal"), at(900.0, 0, short=True)], SHARES
+    )
+    assert (one.share, one.load, one.trials, one.loss) == (0.5, 500.0, 2, 0.005)
+    assert one.delays == {"x.one_way": {"p50": 20.0, "max": 200.0}}
+
+
+class WithDelays:
+    """Each leg has a capacity, and delays that grow with the load."""
+
+    def __init__(self, variant: Variant, setting: Setting) -> None:
+        self.variant = variant
+
+    def run(self) -> Outcome:
+        sent = round(float(self.variant.profile["groups"][0]["frame"]["rate"]["frames"].removesuffix("/s")))
+        got = min(sent, CAPACITY[self.variant.name.partition(",")[0]])
+        counts = Counts(messages_intended=sent, messages_sent=sent, messages_delivered=got)
+        delay = Distribution(
+            count=got, min=1.0, mean=sent, p50=sent, p99=2.0 * sent, p999=3.0 * sent, max=4.0 * sent
+        )
+        group = GroupResult(
+            name="x", protocol="stream", measured=counts, total=counts, loss=1 - got / sent, delays={"one_way": delay}
+        )  # fmt: skip
+        return Outcome(repetition(sent, sent - got, profile=self.variant.profile, groups=[group]))
+
+
+@pytest.fixture
+def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Result, Path]:
+    monkeypatch.setattr(runner, "Runner", WithDelays)
+    legs = [{"name": name, "profile": PROFILE} for name in CAPACITY]
+    experiment = load({"name": "two", "legs": legs}, "two")
+    search, _ = prepare("latency", experiment, tmp_path, WANTED, sizes.read("64"))
+    return Campaign(
+        experiment=experiment, base=tmp_path, runs=tmp_path / "runs", live=Silent(), interrupts=Interrupts(),
+        schedule=search,
+    ).run()  # fmt: skip
+
+
+def test_each_leg_is_held_at_shares_of_its_own_load(searched: tuple[Result, Path]) -> None:
+    result, _ = searched
+    assert result.search is not None and result.search.kind == "latency" and result.search.valid
+    for part in result.search.parts:
+        found = part.findings[0].load
+        assert found == pytest.approx(CAPACITY[part.leg], rel=0.02)
+        assert [(one.share, one.trials, one.loss) for one in part.held] == [(0.5, 2, 0.0), (0.9, 2, 0.0)]
+        for one in part.held:
+            assert one.load == pytest.approx(one.share * found)
+            assert one.delays["x.one_way"]["p50"] == pytest.approx(one.load, abs=1)
+        assert part.figures == {}
+
+
+def test_terminal_and_page_have_a_row_for_each(
+    searched: tuple[Result, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    result, folder = searched
+    assert result.search is not None
+    summary.show(result, folder)
+    shown = capsys.readouterr().out
+    assert "latency at shares of what was found" in shown
+    (line,) = [one for one in shown.splitlines() if one.startswith("slow,64B") and "50%" in one]
+    median = result.search.parts[1].held[0].delays["x.one_way"]["p50"]
+    assert "x.one_way" in line and console.delay(median) in line
+    table = page.table(result.search, "/s")
+    assert [(row[0].sort, row[1].sort) for row in table.rows] == [
+        ("fast,64B", 0.5), ("fast,64B", 0.9), ("slow,64B", 0.5), ("slow,64B", 0.9),
+    ]  # fmt: skip
+    plot = page.plot(result.search)
+    assert plot is not None
+    (view,) = plot["views"]
+    assert view["names"] == ["fast", "slow"] and len(view["lines"]) == 4
+    assert "Latency at shares of what was found" in render(result)
+
+
+def test_a_study_with_shares_searches_as_long_as_others_and_holds_longer() -> None:
+    read, there = study.read("latency"), Machine(machine(1, 4))
+    made = nat_study.prepare(read, study.nat(None), Asked(), there)
+    plain = nat_study.prepare(study.read("figure-7"), study.nat(None), Asked(), there)
+    assert made.search.kind.name == "latency" and plain.search.kind.name == "throughput"
+    assert made.search.wanted.shares == tuple(read.latency_at) == SHARES
+    seconds = {ask.seconds for ask in _asks(made)}
+    assert seconds == {plain.search.wanted.seconds, made.search.wanted.seconds}
+
+
+def _asks(made: nat_study.Prepared) -> list[LoadTrial]:
+    part = made.search.parts[0]
+    return run(part.strategy, SimulatedDut(part.space.most / 2))[0]
