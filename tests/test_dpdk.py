@@ -174,8 +174,11 @@ def long(ports: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def daemons(lab: Lab) -> list[int]:
-    """The lab's daemons that live."""
-    return [pid for pid in lab.processes() if Path(f"/proc/{pid}/comm").read_text().strip() == "netdynod"]
+    """The lab's daemons that live, in the order in which they were started: process ids begin anew at their limit."""
+    found = [pid for pid in lab.processes() if Path(f"/proc/{pid}/comm").read_text().strip() == "netdynod"]
+    return sorted(
+        found, key=lambda pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    )
 
 
 def lost(lab: Lab, done: Done, what: str) -> None:
@@ -286,7 +289,7 @@ def test_a_peer_that_is_killed_is_named_as_process_and_as_port(
     child = lab.start("run", lab.write("e.json", wanted))
     lab.sampled(points=3)
     # the reflector's daemon was started before the generator's
-    os.kill(min(daemons(lab)), signal.SIGKILL)
+    os.kill(daemons(lab)[0], signal.SIGKILL)
     done = lab.wait(child, 30)
     assert "ND-91-23" in done.err
     assert "signal 9" in done.err

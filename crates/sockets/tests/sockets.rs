@@ -148,7 +148,8 @@ fn garbage_from_a_server_is_counted_and_survived() {
 #[test]
 fn open_arrivals_are_all_begun() {
     let (address, answered) = web(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-    let groups = json!([{"name": "w", "target": format!("http://{address}"), "devices": 50,
+    // a device for each arrival, however long the server takes
+    let groups = json!([{"name": "w", "target": format!("http://{address}"), "devices": 160,
         "model": {"http": {"requests": 1}}, "load": {"open": {"rate": "200/s"}}}]);
     let (result, _) = run(&profile(groups));
     assert_eq!(result.groups[0].measured["flows_intended"], 120, "200/s for 0.6 s");
