@@ -31,7 +31,9 @@ CPU, MEMORY = 20, 256 << 20
 SANDBOX = """
 mount --make-rprivate /
 mount -t tmpfs tmpfs /run
-mkdir -p "$1/etc" && cp -a /etc/. "$1/etc/" && mount --bind "$1/etc" /etc
+mount -t tmpfs tmpfs "$1" && mkdir "$1/etc" "$1/work"
+mount -t overlay -o "lowerdir=/etc,upperdir=$1/etc,workdir=$1/work" overlay /etc 2>/dev/null ||
+    { cp -a /etc/. "$1/etc/" && mount --bind "$1/etc" /etc; }
 mount -t sysfs sysfs /sys 2>/dev/null || true
 ip link set lo up
 shift
