@@ -22,14 +22,9 @@ TOGETHER = ("test_failing_servers.py",)
 """Files whose tests look at one and the same run."""
 POLLING = ("test_dpdk.py", "test_failing_servers_dpdk.py", "test_frames.py", "test_graph.py")
 """Files whose runs take a core each, whatever their load."""
-FIRST = (
-    *POLLING,
-    *TOGETHER,
-    "test_tuning_search.py",
-    "test_tuning.py",
-    "test_package.py",
-    "test_tune_watch_path.py",
-)
+TRANSFERS = ("test_tuning_search.py", "test_tuning.py", "test_tune_watch_path.py")
+"""Files that look for what limits a transfer, which beside another one is that."""
+FIRST = (*POLLING, *TOGETHER, *TRANSFERS, "test_package.py")
 """Files that take longest begin first, so that nothing of them is left to wait for alone at the end."""
 
 
@@ -51,13 +46,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Where tests run beside each other (`-n`): each by itself, but for those that poll or share a run."""
+    """Where tests run beside each other (`-n`): each by itself, but for those that poll, share a run or transfer."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return "polling" if file.endswith(POLLING) else file if file.endswith(TOGETHER) else nodeid
+            for scope, files in (("polling", POLLING), ("transfers", TRANSFERS), (file, TOGETHER)):
+                if file.endswith(files):
+                    return scope
+            return nodeid
 
     return Scheduling(config, log)
 

@@ -24,7 +24,6 @@ ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("control", ["reno", "bbr"])
 def test_a_window_that_is_too_small_for_the_path_grows_in_the_running_transfer(
     lab: Lab, control: str, verdict: Verdict

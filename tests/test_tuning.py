@@ -24,7 +24,13 @@ SHARED = {
 }
 """Cases of the whole machine's parameters."""
 PATHS = ("long-path", "after-idle", "fast-open")
-CANNOT = {"slow-path": "processors", "lossy-path": "congestion control"}
+CONTROL = "control-low-latency"
+"""A parameter of the whole machine that is read by nothing, and has no effect."""
+CANNOT = {
+    "slow-path": "processors",
+    "lossy-path": "congestion control",
+    CONTROL: "this kernel has no net.ipv4.tcp_low_latency",
+}
 """What a machine may lack for a case."""
 
 
@@ -37,7 +43,7 @@ def run(lab: Lab, *arguments: str) -> dict[str, Any]:
 
 def test_every_case_is_tried_here() -> None:
     known = [case.name for case in CASES]
-    assert sorted(known) == sorted([*QUICK, *SHARED, *PATHS, "control-low-latency"])
+    assert sorted(known) == sorted([*QUICK, *SHARED, *PATHS, CONTROL])
 
 
 def test_known_cases_show_what_they_must(lab: Lab) -> None:
@@ -58,16 +64,10 @@ def test_those_of_the_whole_machine_too_and_it_is_as_it_was(lab: Lab) -> None:
     before = [Path("/proc/sys", name).read_text() for name in SHARED.values()]
     skipped = run(lab, *SHARED)
     assert {case["status"] for case in skipped.values()} == {"skipped"}
-    found = run(lab, *SHARED, "--global")
+    found = run(lab, *SHARED, CONTROL, "--global")
     for name, case in found.items():
         assert case["status"] == "passed" or CANNOT.get(name, "it can run anywhere") in case["why"], case
     assert [Path("/proc/sys", name).read_text() for name in SHARED.values()] == before
-
-
-@pytest.mark.alone
-def test_a_parameter_that_is_read_by_nothing_has_no_effect(lab: Lab) -> None:
-    (found,) = run(lab, "control-low-latency", "--global").values()
-    assert found["status"] == "passed" or "this kernel has no net.ipv4.tcp_low_latency" in found["why"], found
 
 
 def test_a_setting_is_proven_better(lab: Lab, verdict: Verdict) -> None:
