@@ -336,7 +336,14 @@ as_tester() { # PROGRAM ARGS
         "$program" "$@"
     fi
 }
-test_rust() { cargo test --workspace --locked --no-fail-fast; }
+rust_programs() { # FILE -- compile the Rust tests; their programs are listed in FILE
+    mkdir -p "${1%/*}"
+    cargo test --workspace --locked --no-run --quiet --message-format json-render-diagnostics >"$1"
+}
+test_rust() {
+    local programs=target/do/rust-tests.json
+    rust_programs "$programs" && .venv/bin/python tools/rust_tests.py "$programs"
+}
 
 # Most tests wait, and compilers want processors: what lint and rust compile is compiled beside the other stages, by a session
 # that gets what they leave of the processors. It only fills the caches of cargo and mypy: what is good, the stages say.
@@ -361,10 +368,10 @@ ahead_is_done() {
 }
 
 # most tests wait for something, so more of them than there are cores run beside each other
-test_python() { pytests -c python/pyproject.toml --rootdir python -n 4 "$@"; }
+test_python() { pytests -c python/pyproject.toml --rootdir python -n 6 "$@"; }
 test_e2e() {
     local status=0 e2e=(-c python/pyproject.toml --rootdir . tests)
-    pytests "${e2e[@]}" -m 'not alone' -n 4 || status=$?
+    pytests "${e2e[@]}" -m 'not alone' -n 6 || status=$?
     ahead_is_done
     say "those that depend on how fast the machine is"
     pytests "${e2e[@]}" -m alone || status=$?
@@ -398,8 +405,7 @@ stress() { # NAME [TIMES]
     setup
     if grep -rqE "fn [a-z0-9_]*${name##*::}" crates --include='*.rs'; then
         programs=(target/do/rust-tests.json)
-        mkdir -p target/do
-        cargo test --workspace --locked --no-run --quiet --message-format json >"${programs[0]}" ||
+        rust_programs "${programs[0]}" ||
             die 1 "the tests do not compile; the compiler's words are above"
     fi
     set -- tools/stress.py "$name" "$times" "${programs[@]}"

@@ -1,0 +1,84 @@
+"""How `./do test` runs the programs of the Rust tests: beside each other, and none that fails is lost."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+TOOL = Path(__file__).resolve().parents[2] / "tools" / "rust_tests.py"
+
+
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("rust_tests", TOOL)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "rust_tests", module)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "DOCUMENTATION", ("true",))
+    return module
+
+
+def built(folder: Path, name: str, kind: str, script: str | None, test: bool = True) -> str:
+    """What cargo says of a target, whose program is a script."""
+    crate = folder / "crate"
+    crate.mkdir(exist_ok=True)
+    program = None
+    if script is not None:
+        program = folder / name
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+    return json.dumps(
+        {
+            "manifest_path": str(crate / "Cargo.toml"),
+            "target": {"name": name, "kind": [kind]},
+            "profile": {"test": test},
+            "executable": program and str(program),
+        }
+    )
+
+
+def run(tool: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch, *lines: str) -> int:
+    listed = folder / "programs.json"
+    listed.write_text("\n".join(["   Compiling crate", *lines, '{"reason":"build-finished","success":true}']))
+    monkeypatch.setattr(sys, "argv", [str(TOOL), str(listed)])
+    code: int = tool.main()
+    return code
+
+
+def test_programs_run_beside_each_other_in_the_folder_of_their_crate(
+    tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # each waits for the other
+    meet = "touch $0.here; until [ -e {}.here ]; do sleep 0.01; done; pwd; echo $CARGO_MANIFEST_DIR >&2"
+    code = run(
+        tool, tmp_path, monkeypatch,
+        built(tmp_path, "one", "lib", meet.format(tmp_path / "two")),
+        built(tmp_path, "two", "test", meet.format(tmp_path / "one")),
+        built(tmp_path, "library", "lib", None),
+        built(tmp_path, "daemon", "bin", "exit 1", test=False),
+    )  # fmt: skip
+    out = capsys.readouterr().out
+    assert code == 0, out
+    assert out.count(f"{tmp_path / 'crate'}\n{tmp_path / 'crate'}\n") == 2
+    heads = sorted(line.rpartition(" (")[0] for line in out.splitlines() if line.startswith("Running "))
+    assert heads == ["Running crate", "Running crate/two", "Running documentation"]
+
+
+def test_each_program_that_fails_is_named(
+    tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tool, "BESIDE", 1)
+    code = run(
+        tool, tmp_path, monkeypatch,
+        built(tmp_path, "bad", "test", "echo 'test result: FAILED. 1 passed; 1 failed;'; exit 101"),
+        built(tmp_path, "good", "test", "echo 'test result: ok. 1 passed; 0 failed;'"),
+    )  # fmt: skip
+    out = capsys.readouterr().out
+    assert code == 1
+    assert out.index("1 failed;") < out.index("0 failed;") < out.index("\nfailed: crate/bad\n")

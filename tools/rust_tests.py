@@ -1,0 +1,92 @@
+"""Runs the programs of the Rust tests beside each other, as most of them wait: `./do test rust`.
+
+CARGO_JSON lists them (`cargo test --no-run --message-format json`). What a program says is shown, whole, when
+it has ended. Tests in documentation, which cargo alone can run, are run beside them. Exit code 0: all passed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parent.parent
+BESIDE = 3
+"""Programs that run at a time, each with a thread per core."""
+LONGEST = 15 * 60
+"""Seconds that one program may take."""
+DOCUMENTATION = ("cargo", "test", "--workspace", "--locked", "--doc", "--no-fail-fast")
+FIRST = (
+    "documentation", "cgnat/properties", "sockets/silent", "netdynod/rpc", "stream", "run/contract",
+    "stream/streams", "stream/arp_nd", "stream/offloads", "dhcp", "sockets/sockets", "impair", "profile/bad",
+)  # fmt: skip
+"""What takes longest begins first, so that nothing of it is left to wait for alone at the end."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program of tests."""
+
+    name: str
+    command: tuple[str, ...]
+    folder: Path = TOP
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def run(self) -> tuple[bool, str]:
+        """Whether all its tests passed, and what it said."""
+        began = time.monotonic()
+        try:
+            done = subprocess.run(
+                self.command, cwd=self.folder, env=os.environ | self.environment, stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=LONGEST,
+            )  # fmt: skip
+            passed, said = done.returncode == 0, done.stdout
+        except subprocess.TimeoutExpired as over:
+            passed, said = False, (over.stdout or b"") + f"\nmore than {LONGEST} s\n".encode()
+        head = f"Running {self.name} ({time.monotonic() - began:.1f} s)"
+        return passed, f"{head}\n{said.decode(errors='replace').strip()}\n"
+
+
+def programs(listed: str) -> Iterator[Program]:
+    """Those that cargo has built."""
+    for line in listed.splitlines():
+        built = json.loads(line) if line.startswith("{") else {}
+        if built.get("executable") and built["profile"]["test"]:
+            folder, target = Path(built["manifest_path"]).parent, built["target"]
+            name = f"{folder.name}/{target['name']}" if "test" in target["kind"] else folder.name
+            yield Program(name, (built["executable"],), folder, {"CARGO_MANIFEST_DIR": str(folder)})
+
+
+def main() -> int:
+    """Read the command line; see the head of this file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cargo_json", type=Path)
+    wanted = list(programs(parser.parse_args().cargo_json.read_text()))
+    wanted.append(Program("documentation", DOCUMENTATION))
+    wanted.sort(key=lambda one: FIRST.index(one.name) if one.name in FIRST else len(FIRST))
+    failed = []
+    with ThreadPoolExecutor(BESIDE) as pool:
+        running = {pool.submit(one.run): one for one in wanted}
+        try:
+            for done in as_completed(running):
+                passed, said = done.result()
+                print(said, flush=True)
+                if not passed:
+                    failed.append(running[done].name)
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            return 105
+    if failed:
+        print(f"failed: {', '.join(failed)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
