@@ -52,7 +52,6 @@ def test_known_cases_show_what_they_must(lab: Lab) -> None:
     assert not list((lab.state / "journal").glob("*")), "something is left"
 
 
-@pytest.mark.alone
 @pytest.mark.skipif(not Path("/dev/net/tun").exists(), reason="there is no /dev/net/tun")
 def test_those_over_long_paths_too(lab: Lab) -> None:
     found = run(lab, *PATHS)
