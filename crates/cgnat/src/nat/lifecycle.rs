@@ -1,6 +1,7 @@
 //! Sessions and subscribers that come and go.
 
 use super::Nat;
+use super::hop::HOP;
 use super::mapping::Mapped;
 use crate::event::{BlockRecord, What};
 use crate::key::{Endpoint, Realm};
@@ -10,10 +11,6 @@ use crate::rewrite;
 use crate::session::{NONE, Session, State, Traffic, tick};
 use crate::subscriber::{BLOCKS, Subscriber};
 use packet::layers::protocol;
-use std::net::Ipv4Addr;
-
-/// Next hops of subscribers for which nothing else was said: one towards them, one away from them.
-const HOP: u16 = 0;
 
 /// A flow that is to become a session.
 #[derive(Debug, Clone, Copy)]
@@ -192,32 +189,6 @@ impl Nat {
                 line.flags |= Subscriber::QUEUED;
                 self.idle_subscribers.push_back((session.subscriber, tick(now)));
             }
-        }
-    }
-
-    /// By which next hops a subscriber is reached, and reaches the world; sessions that begin from now on use them.
-    pub fn set_hops(
-        &mut self,
-        inside: Ipv4Addr,
-        realm: Realm,
-        up: u16,
-        down: u16,
-        now: u64,
-    ) -> Result<(), Reason> {
-        let number = self.admit(inside.to_bits(), realm, now)?;
-        if let Some(line) = self.subscribers.at_mut(number) {
-            (line.up_hop, line.down_hop) = (up, down);
-        }
-        Ok(())
-    }
-
-    /// A subscriber is not reached by this next hop any more. If it was, it is by none that is known, until [`Nat::set_hops`] says
-    /// another.
-    pub fn forget_hop(&mut self, inside: Ipv4Addr, realm: Realm, down: u16) {
-        let found = self.subscribers.find(&self.hasher, inside.to_bits(), realm);
-        let line = found.and_then(|number| self.subscribers.at_mut(number));
-        if let Some(line) = line.filter(|line| line.down_hop == down) {
-            (line.up_hop, line.down_hop) = (HOP, HOP);
         }
     }
 

@@ -5,6 +5,7 @@ mod ending;
 mod expire;
 mod fast;
 mod fragment;
+mod hop;
 mod icmp;
 mod icmp_reply;
 mod lifecycle;
