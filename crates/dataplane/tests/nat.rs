@@ -6,6 +6,8 @@
 mod common;
 #[path = "nat_parts/pcp.rs"]
 mod pcp;
+#[path = "nat_parts/silent.rs"]
+mod silent;
 #[path = "nat_parts/sites.rs"]
 mod sites;
 

@@ -1,6 +1,8 @@
 //! The sessions of one worker as an element: translates between the inside and the outside, and writes the links' headers.
 
+use crate::awaiting::Awaiting;
 use crate::control::{self, KIND};
+use crate::fate::Fate;
 use crate::headers;
 use crate::hops::Hops;
 use crate::link;
@@ -8,7 +10,7 @@ use crate::log::Log;
 use crate::neighbours::{Neighbour, Neighbours};
 use crate::pcp::{ALL_HOSTS_MAC, Answers};
 use crate::public::PublicAddresses;
-use crate::shared::{SessionEnd, Shared};
+use crate::shared::{Found, SessionEnd, Shared, Told};
 use crate::state::{Bound, Keeper, Tally};
 use ::element::interface_addr::InterfaceAddrs;
 use arrayvec::ArrayVec;
@@ -16,7 +18,7 @@ use cgnat::{
     BURST, Config, ConfigError, Forward, Frame, Headers, Hop, Ownership, Realm, Reason, Side, StaticForward,
     Verdict,
 };
-use dpdk::{Batch, Mbuf, Mempool, MetaFlags};
+use dpdk::{Batch, Mbuf, Mempool, Meta, MetaFlags};
 use engine::{About, Clock, Cx, Element, Mail};
 use packet::{Mac, ipv4};
 use std::net::Ipv4Addr;
@@ -28,8 +30,8 @@ pub const OUTPUTS: [&str; 2] = ["outside", "inside"];
 const INSIDE: usize = 1;
 
 /// Its reasons to drop: those of the NAT, and what the links add.
-pub const DROPS: [&str; Reason::NAMES.len() + 6] = {
-    let mut names = ["no_next_hop"; Reason::NAMES.len() + 6];
+pub const DROPS: [&str; Reason::NAMES.len() + 7] = {
+    let mut names = ["no_next_hop"; Reason::NAMES.len() + 7];
     let mut i = 0;
     while i < Reason::NAMES.len() {
         names[i] = Reason::NAMES[i];
@@ -40,6 +42,7 @@ pub const DROPS: [&str; Reason::NAMES.len() + 6] = {
     names[NOT_BOUND] = "not_bound";
     names[PCP_NOISE] = "pcp_noise";
     names[PCP_LIMITED] = "pcp_limited";
+    names[AWAITING_ARP] = "awaiting_arp";
     names
 };
 /// The Ethernet address of the next hop is not known (yet).
@@ -54,6 +57,8 @@ const NOT_BOUND: usize = NO_NEXT_HOP + 3;
 const PCP_NOISE: usize = NO_NEXT_HOP + 4;
 /// Requests to the PCP server that were more than a subscriber may make, or than there was room for answers.
 const PCP_LIMITED: usize = NO_NEXT_HOP + 5;
+/// Its subscriber is asked for, and a later packet waits for the answer in its place.
+const AWAITING_ARP: usize = NO_NEXT_HOP + 6;
 
 /// Next hops that are no subscriber's: none yet, and the router outside.
 const UNKNOWN: Hop = 0;
@@ -74,33 +79,7 @@ struct Port {
     mac: Mac,
 }
 
-/// What becomes of a packet: it goes to one of the outputs, or it is gone; [`Fate::drop`] for a reason that is to be counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Fate(u8);
-
-impl Fate {
-    const OUTSIDE: Self = Self(0);
-    const INSIDE: Self = Self(1);
-    /// It is held, and goes on later.
-    const HELD: Self = Self(2);
-
-    fn to(side: Side) -> Self {
-        match side {
-            Side::Outside => Self::OUTSIDE,
-            Side::Inside => Self::INSIDE,
-        }
-    }
-
-    fn drop(reason: usize) -> Self {
-        Self(reason as u8 + 3)
-    }
-
-    fn reason(self) -> Option<usize> {
-        self.0.checked_sub(3).map(usize::from)
-    }
-}
-
-const _: () = assert!(DROPS.len() + 3 < 256);
+const _: () = assert!(DROPS.len() <= Fate::REASONS);
 
 /// A packet whose link header has another length where it goes.
 #[derive(Debug)]
@@ -157,6 +136,8 @@ pub struct Conntrack {
     unanswered: (u64, u64),
     /// By which next hops subscribers are reached.
     hops: Hops,
+    /// Packets to those for which there is none yet.
+    awaiting: Awaiting<Mbuf>,
     /// For packets of its own.
     pool: Mempool,
     advanced: u64,
@@ -189,6 +170,7 @@ impl Conntrack {
             pcp: None,
             unanswered: (0, 0),
             hops,
+            awaiting: Awaiting::new(),
             pool,
             advanced: 0,
             turns: 0,
@@ -254,7 +236,13 @@ impl Conntrack {
     #[inline]
     fn translate(&mut self, side: Side, mbufs: &mut [Mbuf], now: u64, fates: &mut [Fate]) {
         let mut tagged = ArrayVec::<Tagged, BURST>::new();
-        self.decide(side, mbufs, now, fates, &mut tagged);
+        let mut awaited = ArrayVec::<(usize, Realm), BURST>::new();
+        self.decide(side, mbufs, now, fates, (&mut tagged, &mut awaited));
+        for (number, realm) in awaited {
+            if let Some(mbuf) = mbufs.get_mut(number) {
+                mbuf.set_meta(Meta { hash: realm, ..mbuf.meta().unwrap_or_default() });
+            }
+        }
         for Tagged { number, forward, l3, addresses } in tagged {
             let (Some(mbuf), Some(fate)) = (mbufs.get_mut(number), fates.get_mut(number)) else { continue };
             if !link::rewrite(mbuf, l3.into(), forward.realm, addresses) {
@@ -271,7 +259,7 @@ impl Conntrack {
         mbufs: &mut [Mbuf],
         now: u64,
         fates: &mut [Fate],
-        tagged: &mut ArrayVec<Tagged, BURST>,
+        (tagged, awaited): (&mut ArrayVec<Tagged, BURST>, &mut ArrayVec<(usize, Realm), BURST>),
     ) {
         let mut hops = [UNKNOWN; BURST];
         // Filled as it is read: a frame is copied from a place that was just cleared slower than it is made.
@@ -291,18 +279,28 @@ impl Conntrack {
                 self.process_pending(side, frame, hop, now);
             }
             *fate = match frame.verdict {
-                Verdict::Forward(forward) => match (self.next_hop(forward, frame), self.source(forward)) {
-                    (_, Err(reason)) => Fate::drop(reason),
-                    (Some(next_hop), Ok(from)) => {
-                        let (l3, realm) = (frame.headers.l3, forward.realm);
-                        if realm != 0 || !link::readdress(frame.bytes, l3.into(), (next_hop, from)) {
-                            let _there_is_room =
-                                tagged.try_push(Tagged { number, forward, l3, addresses: (next_hop, from) });
+                Verdict::Forward(forward) => {
+                    match (self.next_hop(side, forward, frame), self.source(forward)) {
+                        (_, Err(reason)) => Fate::drop(reason),
+                        (Some(next_hop), Ok(from)) => {
+                            let (l3, realm) = (frame.headers.l3, forward.realm);
+                            if realm != 0 || !link::readdress(frame.bytes, l3.into(), (next_hop, from)) {
+                                let _there_is_room = tagged.try_push(Tagged {
+                                    number,
+                                    forward,
+                                    l3,
+                                    addresses: (next_hop, from),
+                                });
+                            }
+                            Fate::to(forward.to)
                         }
-                        Fate::to(forward.to)
+                        (None, _) if forward.to == Side::Inside && forward.hop == UNKNOWN => {
+                            let _there_is_room = awaited.try_push((number, forward.realm));
+                            Fate::AWAITS
+                        }
+                        (None, _) => Fate::drop(NO_NEXT_HOP),
                     }
-                    (None, _) => Fate::drop(NO_NEXT_HOP),
-                },
+                }
                 Verdict::Drop(reason) => Fate::drop(reason as usize),
                 Verdict::Held | Verdict::Pending => Fate::HELD,
             };
@@ -352,26 +350,58 @@ impl Conntrack {
 
     /// To whom a packet goes over the link.
     #[inline]
-    fn next_hop(&self, forward: Forward, frame: &Frame<'_>) -> Option<Mac> {
+    fn next_hop(&mut self, side: Side, forward: Forward, frame: &Frame<'_>) -> Option<Mac> {
         match forward.to {
             Side::Outside => self.links.gateway.mac(),
             Side::Inside if forward.hop != UNKNOWN => self.links.neighbours.mac(forward.hop),
-            Side::Inside => self.host(frame.bytes, frame.headers.l3.into(), forward.realm),
+            Side::Inside => self.host(side, frame, forward.realm),
         }
     }
 
-    /// A subscriber's Ethernet address, by the destination of a packet without a session.
+    /// A subscriber's Ethernet address, by the destination of a packet without a session, or of a session that began when it was not known.
     #[inline(never)]
-    fn host(&self, frame: &[u8], l3: usize, realm: Realm) -> Option<Mac> {
-        let (_, to) = ipv4::addresses(frame, l3)?;
-        self.links.neighbours.mac(self.hops.of((to.to_bits(), realm))?)
+    fn host(&mut self, side: Side, frame: &Frame<'_>, realm: Realm) -> Option<Mac> {
+        let (_, to) = ipv4::addresses(frame.bytes, frame.headers.l3.into())?;
+        let hop = self.hops.of((to.to_bits(), realm))?;
+        self.nat.give_hop(side, &frame.headers, hop);
+        self.links.neighbours.mac(hop)
+    }
+
+    /// Let a packet wait for its subscriber's Ethernet address. What is dropped for that, and why.
+    #[cold]
+    fn hold(&mut self, mbuf: Mbuf, now: u64) -> Option<usize> {
+        let meta = mbuf.meta().unwrap_or_default();
+        let (_, to) = ipv4::addresses(mbuf.data(), meta.l3.into())?;
+        match self.awaiting.hold((to.to_bits(), meta.hash), mbuf, now) {
+            Ok(before) => before.map(|_| AWAITING_ARP),
+            Err(_) => Some(NO_NEXT_HOP),
+        }
+    }
+
+    /// A subscriber that was asked for is there, or nowhere: so goes what waited for that.
+    fn find(&mut self, Found { host, hop }: Found, now: u64, cx: &mut Cx<'_>) {
+        let waited = self.awaiting.answer(host, hop.is_some(), now);
+        let mac = hop.and_then(|hop| {
+            self.hops.learn(host, hop);
+            self.nat.reach(Ipv4Addr::from_bits(host.0), host.1, GATEWAY, hop);
+            self.links.neighbours.mac(hop)
+        });
+        let Some(mut mbuf) = waited else { return };
+        let l3 = mbuf.meta().map_or(0, |meta| meta.l3.into());
+        match mac {
+            None => cx.count(NO_NEXT_HOP, 1),
+            Some(mac) if link::rewrite(&mut mbuf, l3, host.1, (mac, self.ports[0].mac)) => {
+                cx.emit(INSIDE, mbuf)
+            }
+            Some(_) => cx.count(NO_ROOM, 1),
+        }
     }
 
     /// Write the link header of a packet of our own.
-    fn send_on(&self, mbuf: &mut Mbuf, forward: Forward) -> Result<(), usize> {
+    fn send_on(&mut self, mbuf: &mut Mbuf, forward: Forward) -> Result<(), usize> {
         let headers = Headers::default();
         let frame = Frame::parsed(mbuf.data_mut(), headers);
-        let next_hop = self.next_hop(forward, &frame).ok_or(NO_NEXT_HOP)?;
+        let next_hop = self.next_hop(Side::Outside, forward, &frame).ok_or(NO_NEXT_HOP)?;
         let from = self.source(forward)?;
         if link::rewrite(mbuf, 0, forward.realm, (next_hop, from)) { Ok(()) } else { Err(NO_ROOM) }
     }
@@ -429,9 +459,15 @@ impl Conntrack {
         let timeouts = self.nat.drops().of(Reason::FragmentTimeout);
         cx.count(Reason::FragmentTimeout as usize, timeouts - self.timeouts);
         self.timeouts = timeouts;
-        while let Ok(ended) = self.links.end.ended.try_recv() {
-            self.hops.end(ended, &mut self.nat);
+        while let Ok(told) = self.links.end.told.try_recv() {
+            match told {
+                Told::Ended(ended) => self.hops.end(ended, &mut self.nat),
+                Told::Found(found) => self.find(found, now, cx),
+            }
         }
+        let ask = &self.links.end.ask;
+        self.awaiting.ask(|host| ask.try_send(host).is_ok());
+        cx.count(NO_NEXT_HOP, self.awaiting.expire(now));
         if let Some(log) = &mut self.log {
             let _more_next_time = log.drain(&mut self.nat, now);
         }
@@ -485,8 +521,9 @@ impl Element for Conntrack {
                 cx.emit(INSIDE, mbuf);
                 None
             }
-            gone => {
-                if let Some(reason) = gone.reason() {
+            fate => {
+                let reason = if fate == Fate::AWAITS { self.hold(mbuf, now) } else { fate.reason() };
+                if let Some(reason) = reason {
                     cx.count(reason, 1);
                 }
                 None

@@ -1,17 +1,15 @@
 //! By which next hop a worker's subscribers are reached, and when that of one who is gone may be another's.
 
+use crate::neighbours::Host;
 use crate::shared::{Ended, SessionEnd};
 use crate::state::Bound;
-use cgnat::{Hop, Nat, Realm};
+use cgnat::{Hop, Nat};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::Ipv4Addr;
 use std::sync::mpsc::TrySendError;
 
 /// After so many looks what the NAT table had handed on before a binding ended is through, and can begin no session more.
 const SETTLE: u64 = 2_000;
-
-/// A subscriber: its private address, and its tags.
-pub type Host = (u32, Realm);
 
 /// The next hops of a worker's subscribers.
 #[derive(Debug)]
@@ -103,21 +101,18 @@ impl Hops {
 mod tests {
     use super::*;
     use crate::testing::{NOW, REMOTE, config, hop_in, inside, send};
-    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+    use std::sync::mpsc::sync_channel;
 
     const HOST: Host = (0x0a00_0001, 0);
     const HOP: Hop = 5;
-
-    fn ends() -> (SessionEnd, SyncSender<Ended>, Receiver<Hop>) {
-        let ((tell, ended), (released, free)) = (sync_channel(8), sync_channel(8));
-        (SessionEnd { ended, released }, tell, free)
-    }
 
     /// What is on its way when a binding ends says its next hop once more, and begins a session by it.
     #[test]
     fn a_next_hop_is_released_when_nothing_names_it_any_more() {
         let (mut hops, mut nat) = (Hops::new(8), Nat::new(config()).unwrap());
-        let (end, _tell, free) = ends();
+        let ((_tell, told), (released, free), (ask, _asked)) =
+            (sync_channel(8), sync_channel(8), sync_channel(8));
+        let end = SessionEnd { told, released, ask };
         let from = inside(1, 5000);
         let say = |hops: &mut Hops, nat: &mut Nat, port| {
             hops.learn(HOST, HOP);

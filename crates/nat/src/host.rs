@@ -2,7 +2,9 @@
 //! for the box and not answered here may go to the host's kernel.
 
 use crate::addresses;
+use crate::arp::{Query, Resolver};
 use crate::exception::{self, Part};
+use crate::link;
 use crate::neighbours::Neighbour;
 use crate::shared::Shared;
 use ::element::interface_addr::{InterfaceAddr, InterfaceAddrs, Wanted};
@@ -16,6 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 
 const KIND: &str = "nat-host";
 const DROPS: [&str; 2] = ["not_for_us", "segmented"];
@@ -31,9 +34,12 @@ const ASK: u64 = 1_000_000_000;
 const ASK_AGAIN: u64 = 30 * ASK;
 /// Bytes of a question, and of the shortest frame.
 const QUESTION: usize = 60;
+/// Time between two looks for subscribers that are to be asked for, ns, and how many are taken in one.
+const LOOK: u64 = 1_000_000;
+const QUERIES: usize = 64;
 
 /// A NAT's own addresses on a port: answers ARP, neighbour discovery and echo for them, and ARP for those of the pool. Towards the
-/// outside it asks for the router's Ethernet address, to which everything is sent. With `host` the port's own address is the
+/// outside it asks for the router's Ethernet address, to which everything is sent; towards the inside for those of silent subscribers. With `host` the port's own address is the
 /// kernel's of this host: what is for it leaves by `host`, and ARP and neighbour discovery by `resolution`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -46,6 +52,10 @@ pub struct Options {
     /// The router that everything goes to. Default: there is none on this port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<Ipv4Addr>,
+    /// Prefixes of subscribers that are on this port's link, in whatever VLAN. Who of them is spoken to from outside before it has sent
+    /// anything is asked for by ARP. Default: nobody is asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub on_link: Vec<Address>,
     /// Whether the host's kernel has the port's own address, and answers for it in the port's VLAN. Without a VLAN that is what
     /// has no tag; in other VLANs it is answered here all the same. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -59,7 +69,9 @@ impl ElementKind for Options {
     const EXAMPLE: &'static str = r#"{"port": "b", "answers_for": ["203.0.113.16/28"]}"#;
 
     fn check(&self) -> Vec<Problem> {
-        addresses::problems("answers_for", &self.answers_for)
+        let mut problems = addresses::problems("answers_for", &self.answers_for);
+        problems.extend(addresses::not_ipv4("on_link", &self.on_link));
+        problems
     }
 
     fn outputs(&self) -> Vec<String> {
@@ -87,13 +99,24 @@ impl ElementKind for Options {
                 Some(Router { wanted, own, known, asked: None })
             }
         };
+        let subscribers = match all.like(Ipv4Addr::UNSPECIFIED.into()).copied() {
+            _ if self.on_link.is_empty() => None,
+            None => return Err(cx.fault("on_link", "the port has no IPv4 address to ask from")),
+            Some(own) => {
+                let Some(queries) = Shared::of(cx)?.resolver.end() else {
+                    return Err(cx.fault("on_link", "another element asks for subscribers"));
+                };
+                let resolver = Resolver::new(addresses::prefixes(&self.on_link));
+                Some(Subscribers { resolver, queries, own })
+            }
+        };
         // Of an address of the box that there is not nothing could be the kernel's.
         if self.host && addrs.own().iter().all(|own| own.ip.is_unspecified()) {
             return Err(cx.fault("host", "the port has no address of its own"));
         }
         let kernel =
             self.host.then(|| Kernel { addrs, pool: InterfaceAddrs::new(bare.mac, bare.tags, &[], &more) });
-        Ok(Box::new(Host { addrs: all, kernel, router, pool: cx.pool.clone() }))
+        Ok(Box::new(Host { addrs: all, kernel, router, subscribers, pool: cx.pool.clone() }))
     }
 }
 
@@ -121,12 +144,22 @@ struct Router {
     asked: Option<u64>,
 }
 
+/// The subscribers that it asks for.
+#[derive(Debug)]
+struct Subscribers {
+    resolver: Resolver,
+    queries: Receiver<Query>,
+    /// Who asks.
+    own: InterfaceAddr,
+}
+
 /// Element: the box itself, on one of its ports.
 #[derive(Debug)]
 struct Host {
     addrs: InterfaceAddrs,
     kernel: Option<Kernel>,
     router: Option<Router>,
+    subscribers: Option<Subscribers>,
     /// For its questions.
     pool: Mempool,
 }
@@ -151,31 +184,17 @@ impl Host {
         }
         None
     }
-}
 
-impl Element for Host {
-    fn about(&self) -> About {
-        let outputs = outputs(self.kernel.is_some());
-        About { kind: KIND, takes: true, outputs, drops: &DROPS, polled: self.router.is_some() }
-    }
-
-    fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        batch.filter_map(|mbuf| {
-            if !mbuf.is_whole() {
-                cx.count(SEGMENTED, 1);
-                return None;
-            }
-            let heard = self.router.as_ref().and_then(|router| {
-                let mac = router.wanted.heard(mbuf.data())?;
-                router.known.set(mac);
-                Some(mac)
-            });
-            // Who tells where the router is may have asked something, too.
-            self.take(mbuf, heard.is_some(), cx)
+    /// Whether a frame says where somebody is who is asked for.
+    fn hear(&mut self, frame: &[u8]) -> bool {
+        let router = self.router.as_ref().and_then(|router| {
+            router.known.set(router.wanted.heard(frame)?);
+            Some(())
         });
+        router.is_some() || self.subscribers.as_mut().is_some_and(|its| its.resolver.heard(frame))
     }
 
-    fn poll(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+    fn ask_for_router(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         let Some(router) = &mut self.router else { return };
         let now = cx.now();
         let pause = if router.known.mac().is_some() { ASK_AGAIN } else { ASK };
@@ -186,9 +205,50 @@ impl Element for Host {
         }
         router.asked = Some(now);
         cx.wake_at(now + ASK);
-        let Some(mut mbuf) = self.pool.packet(&[0; QUESTION]) else { return };
-        if router.own.solicit(&router.wanted, mbuf.data_mut()).is_some() {
-            let _batch_was_empty = batch.push(mbuf);
+        solicit(&router.own, &router.wanted, &self.pool, batch);
+    }
+
+    fn ask_for_subscribers(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        let Some(Subscribers { resolver, queries, own }) = &mut self.subscribers else { return };
+        let now = cx.now();
+        queries.try_iter().take(QUERIES).for_each(|query| resolver.ask(query));
+        if let Some((inside, realm)) = resolver.next(now) {
+            let wanted = Wanted { ip: Ipv4Addr::from_bits(inside).into(), tags: link::tags(realm) };
+            solicit(own, &wanted, &self.pool, batch);
         }
+        cx.wake_at(now + LOOK);
+    }
+}
+
+/// Ask who has an address. Without a buffer it is as if the question were lost.
+fn solicit(own: &InterfaceAddr, wanted: &Wanted, pool: &Mempool, batch: &mut Batch) {
+    let Some(mut mbuf) = pool.packet(&[0; QUESTION]) else { return };
+    if own.solicit(wanted, mbuf.data_mut()).is_some() {
+        let _batch_was_empty = batch.push(mbuf);
+    }
+}
+
+impl Element for Host {
+    fn about(&self) -> About {
+        let outputs = outputs(self.kernel.is_some());
+        let polled = self.router.is_some() || self.subscribers.is_some();
+        About { kind: KIND, takes: true, outputs, drops: &DROPS, polled }
+    }
+
+    fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        batch.filter_map(|mbuf| {
+            if !mbuf.is_whole() {
+                cx.count(SEGMENTED, 1);
+                return None;
+            }
+            let heard = self.hear(mbuf.data());
+            // Who tells where it is may have asked something, too.
+            self.take(mbuf, heard, cx)
+        });
+    }
+
+    fn poll(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        self.ask_for_router(batch, cx);
+        self.ask_for_subscribers(batch, cx);
     }
 }

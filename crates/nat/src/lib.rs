@@ -9,11 +9,14 @@
 //! its subscribers and its share of the pool: [`owner`] says which of them a packet is for.
 
 mod addresses;
+mod arp;
+mod awaiting;
 mod behaviour;
 mod bind;
 mod conntrack;
 pub mod control;
 mod exception;
+mod fate;
 mod headers;
 mod hops;
 mod host;

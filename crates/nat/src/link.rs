@@ -1,14 +1,26 @@
 //! The Ethernet header of a packet that goes on: new addresses, and the tags of the side that it goes to.
 
+use cgnat::{Realm, key};
 use dpdk::Mbuf;
 use packet::Mac;
 use packet::ethernet::{self, TAG, Tags, kind};
 
 /// The tags that stand for a realm: none, one, or a service tag and another.
-fn tags(realm: u32) -> Tags {
+pub fn tags(realm: Realm) -> Tags {
     let ids = [(realm >> 12 & 0xfff) as u16, (realm & 0xfff) as u16];
     let used = if realm == 0 { 0 } else { 1 + usize::from(ids[1] != 0) };
     Tags::vlans(&ids[..used]).unwrap_or(Tags::NONE)
+}
+
+/// The realm that tags stand for.
+pub fn realm(tags: &Tags) -> Realm {
+    let controls = tags.bytes().chunks_exact(TAG).map(|tag| u16::from_be_bytes([tag[2], tag[3]]));
+    let (mut of, mut count) = ([0; 2], 0);
+    for (of, control) in of.iter_mut().zip(controls) {
+        *of = control;
+        count += 1;
+    }
+    key::realm(of, count)
 }
 
 /// Give an IP packet without tags new Ethernet addresses. `false`, and nothing is written: it has some.
@@ -59,6 +71,7 @@ mod tests {
         assert_eq!(tags(0), Tags::NONE);
         assert_eq!(Some(tags(7 << 12)), Tags::vlans(&[7]));
         assert_eq!(Some(tags(7 << 12 | 9)), Tags::vlans(&[7, 9]));
+        assert!([0, 7 << 12, 7 << 12 | 9].iter().all(|of| realm(&tags(*of)) == *of));
     }
 
     #[test]

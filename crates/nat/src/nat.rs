@@ -1,12 +1,13 @@
 //! The NAT table as an element: whose packet is this, and by which next hop do answers go.
 
 use crate::addresses;
+use crate::arp::ResolverClient;
 use crate::bind::Bind;
 use crate::leases::{LeaseFile, Leases};
-use crate::neighbours::{Neighbours, is_of_one};
+use crate::neighbours::{Host, Neighbours, is_of_one};
 use crate::owner::Owner;
 use crate::restored::Restored;
-use crate::shared::{Ended, Shared, Subscriber, SubscriberTeller, TableEnd};
+use crate::shared::{Ended, Found, Shared, Subscriber, SubscriberTeller, TableEnd, Told};
 use ::element::kind::{Build, ElementKind, MakeAffinity};
 use cgnat::config::{Prefix, SECOND};
 use cgnat::key::{self, Key};
@@ -92,7 +93,7 @@ impl ElementKind for Options {
         let shared = Shared::of(cx)?;
         let (seed, neighbours, end) = (shared.seed, shared.neighbours(replica), shared.table_end(replica));
         let ownership = Arc::clone(&shared.ownership);
-        let sites = shared.subscriber_teller();
+        let (sites, resolver) = (shared.subscriber_teller(), shared.resolver.client());
         let Some(end) = end else {
             return Err(cx.fault("subscribers", "a graph can have one NAT, and this is another"));
         };
@@ -118,6 +119,7 @@ impl ElementKind for Options {
             neighbours,
             end,
             sites,
+            resolver,
             restored,
             unconfirmed: HashSet::new(),
             confirm_by: 0,
@@ -143,6 +145,8 @@ struct Nat {
     end: TableEnd,
     /// Public addresses go by who is there.
     sites: SubscriberTeller,
+    /// Asks for subscribers by ARP.
+    resolver: ResolverClient,
     /// Who was bound before a restart, until it begins.
     restored: Option<Restored>,
     /// Of these, who had a lease then and was not found to have one yet; and until when that may be.
@@ -310,9 +314,35 @@ impl Nat {
             self.table.release_hop(hop);
         }
         self.follow(now);
+        self.find(now);
         if let Some(idle) = self.table.next_idle(IDLE, now, BUDGET) {
             let _later_if_not_now = self.end(idle.inside(), idle.realm());
         }
+    }
+
+    /// Tell sessions where subscribers are. One that is not bound is asked for by ARP, unless leases say who is one: then whoever has
+    /// none could answer for another.
+    fn find(&mut self, now: u64) {
+        for _ in 0..BINDS {
+            let Some(answer) = self.resolver.answer() else { break };
+            let (inside, realm) = answer.host;
+            // It may have sent something meanwhile.
+            let there = self.table.find(inside, realm).map(|binding| binding.hop());
+            let hop = there.or_else(|| self.bind(inside, realm, answer.mac?, false, now));
+            self.tell_found(answer.host, hop);
+        }
+        for _ in 0..BINDS {
+            let Ok(host) = self.end.asked.try_recv() else { return };
+            let hop = self.table.find(host.0, host.1).map(|binding| binding.hop());
+            let may_be = self.learn && self.inside.iter().any(|prefix| prefix.has(host.0));
+            if hop.is_some() || !may_be || !self.resolver.ask(host) {
+                self.tell_found(host, hop);
+            }
+        }
+    }
+
+    fn tell_found(&self, host: Host, hop: Option<Hop>) {
+        let _it_asks_again = self.end.tell.try_send(Told::Found(Found { host, hop }));
     }
 
     /// End a binding: nobody is reached by its next hop from now on, and who keeps its sessions ends them. `false`: that one
@@ -322,7 +352,7 @@ impl Nat {
         if !self.sites.is_ready() {
             return false;
         }
-        match self.end.ended.try_send(Ended { inside, realm, hop }) {
+        match self.end.tell.try_send(Told::Ended(Ended { inside, realm, hop })) {
             Err(TrySendError::Full(_)) => return false,
             Err(TrySendError::Disconnected(_)) => self.table.release_hop(hop),
             Ok(()) => {}
@@ -398,6 +428,7 @@ impl Element for Nat {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arp::{Answer, ResolverChannel};
     use crate::state::Bound;
     use std::net::Ipv4Addr;
     use std::sync::mpsc::{Receiver, sync_channel};
@@ -406,8 +437,8 @@ mod tests {
     const GROUP: Mac = [1, 0, 0x5e, 0, 0, 1];
 
     /// Only who is given is bound; who hears of subscribers hears of one at a time.
-    fn table() -> (Nat, Receiver<Ended>, Receiver<Subscriber>) {
-        let ((ended, endings), (_, released), (tell, told)) =
+    fn table() -> (Nat, Receiver<Told>, Receiver<Subscriber>) {
+        let ((tell_end, endings), (_, released), (tell, told)) =
             (sync_channel(8), sync_channel(8), sync_channel(1));
         let nat = Nat {
             table: Bindings::new(8, [7; 32]).unwrap(),
@@ -418,8 +449,9 @@ mod tests {
             replica: 0,
             ownership: Arc::default(),
             neighbours: Arc::new(Neighbours::new()),
-            end: TableEnd { ended, released },
+            end: TableEnd { tell: tell_end, released, asked: sync_channel(8).1 },
             sites: SubscriberTeller::to(tell),
+            resolver: ResolverChannel::new().client(),
             advanced: 0,
             restored: None,
             unconfirmed: HashSet::new(),
@@ -464,8 +496,8 @@ mod tests {
         nat.turn(CONFIRM);
         assert_eq!((nat.table.len(), endings.try_iter().count()), (2, 0), "the file may not be read yet");
         nat.turn(SECOND + CONFIRM);
-        let ended: Vec<u32> = endings.try_iter().map(|ended| ended.inside).collect();
-        assert_eq!((ended, nat.table.len()), (vec![0x0a00_0002], 1));
+        let ended = Ended { inside: 0x0a00_0002, realm: 0, hop: 3 };
+        assert_eq!((endings.try_iter().collect(), nat.table.len()), (vec![Told::Ended(ended)], 1));
         nat.turn(2 * CONFIRM);
         assert!(nat.table.find(0x0a00_0001, 0).is_some() && nat.unconfirmed.is_empty());
         drop(told);
@@ -476,6 +508,45 @@ mod tests {
         restored(&mut nat);
         nat.turn(2 * CONFIRM);
         assert_eq!((nat.table.len(), endings.try_iter().count()), (2, 0));
+    }
+
+    #[test]
+    fn sessions_are_told_where_a_silent_subscriber_is() {
+        const HOST: Host = (0x0a00_0007, 7 << 12);
+        let found = |told: &Receiver<Told>| match told.try_recv() {
+            Ok(Told::Found(Found { host: HOST, hop })) => Some(hop),
+            _ => None,
+        };
+        let (mut nat, told, _sites) = table();
+        let ((ask, asked), mut channel) = (sync_channel(8), ResolverChannel::new());
+        (nat.end.asked, nat.resolver) = (asked, channel.client());
+        let queries = channel.end().unwrap();
+        let ask = |nat: &mut Nat| {
+            ask.send(HOST).unwrap();
+            nat.turn(0);
+        };
+        // By leases: who has none is nowhere, and nobody is asked.
+        ask(&mut nat);
+        assert_eq!((found(&told), queries.try_iter().count()), (Some(None), 0));
+        let hop = nat.bind(HOST.0, HOST.1, MAC, true, 0);
+        ask(&mut nat);
+        assert_eq!((found(&told), queries.try_iter().count()), (Some(hop), 0));
+        // Learned: it is asked for, and bound as it answers.
+        nat.table = Bindings::new(8, [7; 32]).unwrap();
+        nat.learn = true;
+        nat.sites = SubscriberTeller::to(sync_channel(8).0);
+        ask(&mut nat);
+        let query = queries.try_recv().unwrap();
+        assert_eq!((query.host, found(&told)), (HOST, None));
+        query.reply.send(Answer { host: HOST, mac: Some(MAC) }).unwrap();
+        nat.turn(0);
+        let hop = nat.table.find(HOST.0, HOST.1).map(|binding| binding.hop());
+        assert_eq!((found(&told), hop.and_then(|hop| nat.neighbours.mac(hop))), (Some(hop), Some(MAC)));
+        // It does not answer.
+        nat.table = Bindings::new(8, [7; 32]).unwrap();
+        query.reply.send(Answer { host: HOST, mac: None }).unwrap();
+        nat.turn(0);
+        assert_eq!((found(&told), nat.table.len()), (Some(None), 0));
     }
 
     #[test]

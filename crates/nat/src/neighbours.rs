@@ -1,7 +1,10 @@
 //! To which Ethernet addresses next hops lead. One element writes them, others read them, maybe on other cores.
 
-use cgnat::{Hop, Mac};
+use cgnat::{Hop, Mac, Realm};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A subscriber: its private address, and its tags.
+pub type Host = (u32, Realm);
 
 /// An Ethernet address that may not be known (yet).
 #[derive(Debug, Default)]

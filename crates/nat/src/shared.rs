@@ -1,6 +1,7 @@
 //! What the elements of one NAT have in common. It is made with the first of them, and found by the others.
 
-use crate::neighbours::{Neighbour, Neighbours};
+use crate::arp::ResolverChannel;
+use crate::neighbours::{Host, Neighbour, Neighbours};
 use crate::sites::leasing::Public;
 use crate::state::{Bound, Keeper, Survey};
 use ::element::kind::Build;
@@ -13,7 +14,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-/// Endings under way between two elements.
+/// Endings, and subscribers that are asked for, under way between two elements.
 const ENDINGS: usize = 1_024;
 /// Subscribers that come and go under way to the element that has public addresses.
 const SUBSCRIBERS: usize = 4_096;
@@ -27,6 +28,24 @@ pub struct Ended {
     pub realm: Realm,
     /// The next hop towards it.
     pub hop: Hop,
+}
+
+/// By which next hop a subscriber is reached, since somebody asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// Which.
+    pub host: Host,
+    /// The next hop; none: it is nowhere.
+    pub hop: Option<Hop>,
+}
+
+/// What the NAT table tells the sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// A binding is over.
+    Ended(Ended),
+    /// A subscriber was asked for.
+    Found(Found),
 }
 
 /// A subscriber that came, or went.
@@ -100,35 +119,45 @@ pub struct Pair {
     /// Where next hops are: written by the NAT table.
     pub neighbours: Arc<Neighbours>,
     /// From the NAT table.
-    ended: (Option<SyncSender<Ended>>, Option<Receiver<Ended>>),
+    told: (Option<SyncSender<Told>>, Option<Receiver<Told>>),
     /// And back.
     released: (Option<SyncSender<Hop>>, Option<Receiver<Hop>>),
+    asked: (Option<SyncSender<Host>>, Option<Receiver<Host>>),
 }
 
 impl Pair {
     fn new() -> Self {
         let ((tell, told), (release, released)) = (sync_channel(ENDINGS), sync_channel(ENDINGS));
-        let neighbours = Arc::new(Neighbours::new());
-        Self { neighbours, ended: (Some(tell), Some(told)), released: (Some(release), Some(released)) }
+        let (ask, asked) = sync_channel(ENDINGS);
+        Self {
+            neighbours: Arc::new(Neighbours::new()),
+            told: (Some(tell), Some(told)),
+            released: (Some(release), Some(released)),
+            asked: (Some(ask), Some(asked)),
+        }
     }
 }
 
 /// The NAT table's end.
 #[derive(Debug)]
 pub struct TableEnd {
-    /// Tells whose binding is over.
-    pub ended: SyncSender<Ended>,
+    /// Tells whose binding is over, and where a subscriber is.
+    pub tell: SyncSender<Told>,
     /// Next hops that are free.
     pub released: Receiver<Hop>,
+    /// Subscribers that are to be found.
+    pub asked: Receiver<Host>,
 }
 
 /// The sessions' end.
 #[derive(Debug)]
 pub struct SessionEnd {
-    /// Whose binding is over.
-    pub ended: Receiver<Ended>,
+    /// Whose binding is over, and where a subscriber is.
+    pub told: Receiver<Told>,
     /// Tells which next hop is free.
     pub released: SyncSender<Hop>,
+    /// Has a subscriber found.
+    pub ask: SyncSender<Host>,
 }
 
 /// What the elements of one NAT have in common.
@@ -155,6 +184,8 @@ pub struct Shared {
     /// Sites, as the first of the elements that know of them says.
     sites: Option<SiteConfig>,
     site_channels: SiteChannels,
+    /// Who asks for subscribers by ARP.
+    pub resolver: ResolverChannel,
 }
 
 impl Shared {
@@ -176,6 +207,7 @@ impl Shared {
                 conntrack: None,
                 sites: None,
                 site_channels: SiteChannels::new(),
+                resolver: ResolverChannel::new(),
             };
             cx.extensions.insert(shared);
         }
@@ -198,13 +230,15 @@ impl Shared {
     /// For the NAT table of this number, once.
     pub fn table_end(&mut self, replica: usize) -> Option<TableEnd> {
         let pair = self.pair(replica);
-        Some(TableEnd { ended: pair.ended.0.take()?, released: pair.released.1.take()? })
+        let (tell, released) = (pair.told.0.take()?, pair.released.1.take()?);
+        Some(TableEnd { tell, released, asked: pair.asked.1.take()? })
     }
 
     /// For the sessions of this number, once.
     pub fn session_end(&mut self, replica: usize) -> Option<SessionEnd> {
         let pair = self.pair(replica);
-        Some(SessionEnd { ended: pair.ended.1.take()?, released: pair.released.0.take()? })
+        let (told, released) = (pair.told.1.take()?, pair.released.0.take()?);
+        Some(SessionEnd { told, released, ask: pair.asked.0.take()? })
     }
 
     /// Whether this is what was said of sites before, if anything was.
