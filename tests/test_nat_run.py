@@ -43,6 +43,16 @@ print(json.dumps([heard.decode(), seen]), flush=True)
 ask(0)
 """
 """Asks a box for a mapping as RFC 6887 says, waits to be called by it, and gives it up."""
+LISTEN = """
+import json, socket, sys
+own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+own.bind((sys.argv[1], 6001))
+print("up", flush=True)
+own.settimeout(60)
+heard, seen = own.recvfrom(2048)
+print(json.dumps([heard.decode(), seen]), flush=True)
+"""
+FORWARDED = ("203.0.113.16", "8080")
 CALL = """
 import socket, sys
 own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -68,13 +78,27 @@ def is_reached_by_pcp(hosts: Hosts) -> str:
     return f"{address}:{port}"
 
 
+def is_reached_without_a_word(hosts: Hosts) -> None:
+    """By a port forward the first datagram of a stranger reaches a subscriber that has not sent anything yet."""
+    with hosts.script(hosts.subscribers, LISTEN, "10.0.0.2") as silent:
+        assert silent.stdout is not None
+        try:
+            assert silent.stdout.readline() == "up\n"
+            sh("ip", "netns", "exec", hosts.world, sys.executable, "-c", CALL, SERVER, *FORWARDED)
+            assert json.loads(silent.stdout.readline()) == ["hello", [SERVER, 7000]]
+        finally:
+            silent.kill()
+
+
 @pytest.mark.parametrize(
     ("execution", "workers"),
     [("run-to-completion", 1), ("run-to-completion", 2), ("pipeline", 1), ("pipeline", 2), ("core-set-1", 1)],
 )
 def test_sessions_of_hosts_that_talk_are_told(lab: Lab, hosts: Hosts, execution: str, workers: int) -> None:
     name = f"t{os.getpid()}-{workers}-{execution}"[:32]
-    file = lab.write("nat.json", configuration(name, execution=execution, workers=workers, pcp={}))
+    forward = {"protocol": "udp", "outside": ":".join(FORWARDED), "inside": "10.0.0.2:6001"}
+    said = configuration(name, execution=execution, workers=workers, pcp={}, forwards=[forward])
+    file = lab.write("nat.json", said)
     child = lab.start("nat", "run", file, "--for", "240s", "-q", prefix=("ip", "netns", "exec", hosts.box))
     ping = ("ping", "-c1", "-W5", "-I", "10.0.0.1", SERVER)
     until(lambda: "1 received" in hosts.from_inside(*ping, check=False), 60, "no way out")
@@ -96,6 +120,9 @@ def test_sessions_of_hosts_that_talk_are_told(lab: Lab, hosts: Hosts, execution:
     (own,) = (one for one in found if one["sessions"])
     assert own["forwarded_up"] >= 1
     assert own["forwarded_down"] >= 1
+    is_reached_without_a_word(hosts)
+    (reached,) = asked("sessions", "--subscriber", "10.0.0.2")["sessions"]
+    assert (reached["outside"], reached["remote"]) == (":".join(FORWARDED), f"{SERVER}:7000")
     if (execution, workers) == ("run-to-completion", 2):
         mapped = is_reached_by_pcp(hosts)
         (reached,) = asked("sessions", "--subscriber", "10.0.0.2", "--outside", mapped)["sessions"]

@@ -227,10 +227,16 @@ def _elements(nat: Nat) -> dict[str, Any]:
         "out-validity": out_validity,
         "nat": {"kind": "nat"} | _subscribers(nat) | _given(leases=nat.leases),
         "conntrack": conntrack,
-        "in-host": {"kind": "nat-host", "port": "inside"} | _given(host=nat.inside.kernel and True),
+        "in-host": {"kind": "nat-host", "port": "inside"}
+        | _given(on_link=_on_link(nat), host=nat.inside.kernel and True),
         **sites,
         "out-host": out_host | _given(host=nat.outside.kernel and True),
     }
+
+
+def _on_link(nat: Nat) -> list[str] | None:
+    """Whom the box may ask for by ARP. By leases nobody: who has none could answer for another."""
+    return [str(nat.inside.address.network)] if nat.leases is None else None
 
 
 _SITE = ("most", "by", "prefix")

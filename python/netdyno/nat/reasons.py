@@ -53,6 +53,7 @@ KINDS = {
         "fragment_of_dropped": "the first fragment of its packet was dropped",
         "fragment_timeout": "the first fragment of its packet did not come in time",
         "too_big": "longer than the next link takes",
+        "awaiting_arp": "its subscriber is being asked for by ARP, and a later packet waits in its place",
         "no_next_hop": "the gateway, or the subscriber, does not answer ARP",
         "no_room": "no room for its VLAN tags",
         "unknown_port": "from a port that is not the NAT's",

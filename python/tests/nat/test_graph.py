@@ -63,7 +63,7 @@ def test_what_is_left_out_is_left_out() -> None:
                 "outside": "outside",
                 "pool": ["203.0.113.16/28"],
             },
-            "in-host": {"kind": "nat-host", "port": "inside"},
+            "in-host": {"kind": "nat-host", "port": "inside", "on_link": ["10.0.0.0/24"]},
             "out-host": {
                 "kind": "nat-host",
                 "port": "outside",
