@@ -3,6 +3,8 @@
 mod lab;
 
 use lab::{profile, run, run_with, total};
+use outcome::Machine;
+use run::result::TrialResult;
 use serde_json::json;
 use sockets::reflector::{Counters, Mode, Reflector};
 use std::io::{BufRead, BufReader, Write};
@@ -11,6 +13,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+/// Percent of what was intended that a run offers at least, or it says that it had too little time: what falls due last may come too
+/// late.
+const LEAST: u64 = 90;
+
+/// Whether the run had too little time, which is said.
+fn starved(machine: &Machine, result: &TrialResult) -> bool {
+    machine.starved(result.validity.reasons.iter().map(|reason| (reason.code, reason.what.as_str())))
+}
 
 struct Far {
     stop: Arc<AtomicBool>,
@@ -58,6 +69,7 @@ fn datagrams_sent_are_datagrams_received() {
 
 #[test]
 fn a_paced_stream_sends_what_was_asked() {
+    let machine = Machine::watch();
     let far = Far::new(Mode::Echo, "127.0.0.1");
     let groups = json!([{"name": "s", "target": format!("udp://{}", far.udp), "devices": 2,
         "model": {"stream": {"size": "18B", "rate": "1000/s", "echo": true}}}]);
@@ -65,9 +77,11 @@ fn a_paced_stream_sends_what_was_asked() {
     let counters = far.counters();
     let measured = |name: &str| result.groups[0].measured[name].as_u64().expect(name);
     assert_eq!(measured("messages_intended"), 1200, "two devices, 1000/s, 0.6 s");
-    // the last message of a busy machine may come too late
     let sent = measured("messages_sent");
-    assert!((1100..=1200).contains(&sent), "{sent}");
+    if sent < LEAST * 1200 / 100 && starved(&machine, &result) {
+        return;
+    }
+    assert!((LEAST * 1200 / 100..=1200).contains(&sent), "{sent}");
     assert_eq!(measured("messages_delivered"), sent);
     assert_eq!(result.groups[0].loss, Some(0.0));
     assert_eq!(result.groups[0].delays["round_trip"].count, sent);
@@ -147,15 +161,18 @@ fn garbage_from_a_server_is_counted_and_survived() {
 
 #[test]
 fn open_arrivals_are_all_begun() {
+    let machine = Machine::watch();
     let (address, answered) = web(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     // a device for each arrival, however long the server takes
     let groups = json!([{"name": "w", "target": format!("http://{address}"), "devices": 160,
         "model": {"http": {"requests": 1}}, "load": {"open": {"rate": "200/s"}}}]);
     let (result, _) = run(&profile(groups));
     assert_eq!(result.groups[0].measured["flows_intended"], 120, "200/s for 0.6 s");
-    // the last arrivals of a busy machine may come too late
     let started = result.groups[0].measured["flows_started"].as_u64().expect("flows");
-    assert!((110..=120).contains(&started), "{started}");
+    if started < LEAST * 120 / 100 && starved(&machine, &result) {
+        return;
+    }
+    assert!((LEAST * 120 / 100..=120).contains(&started), "{started}");
     assert_eq!(result.groups[0].measured["flows_completed"], started);
     assert_eq!(answered.load(Ordering::Relaxed), total(&result, "messages_sent"));
 }
