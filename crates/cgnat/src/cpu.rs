@@ -74,12 +74,13 @@ impl Aes {
 fn rounds(secret: &[u128; 5], keys: &[Key], hashes: &mut [u64]) {
     use std::arch::x86_64::{__m128i, _mm_aesenc_si128, _mm_cvtsi128_si64, _mm_set_epi64x, _mm_xor_si128};
     let wide = |value: u128| -> __m128i { _mm_set_epi64x((value >> 64) as i64, value as i64) };
-    let [white, rounds @ ..] = secret.map(wide);
+    // One by one: an array of them would go through memory for each key.
+    let [white, first, second, third, fourth] = *secret;
+    let (white, first, second) = (wide(white), wide(first), wide(second));
+    let (third, fourth) = (wide(third), wide(fourth));
     for (key, hash) in keys.iter().zip(hashes) {
-        let mut state = _mm_xor_si128(wide(key.0), white);
-        for round in rounds {
-            state = _mm_aesenc_si128(state, round);
-        }
-        *hash = _mm_cvtsi128_si64(state).cast_unsigned();
+        let state = _mm_aesenc_si128(_mm_xor_si128(wide(key.0), white), first);
+        let state = _mm_aesenc_si128(_mm_aesenc_si128(state, second), third);
+        *hash = _mm_cvtsi128_si64(_mm_aesenc_si128(state, fourth)).cast_unsigned();
     }
 }
