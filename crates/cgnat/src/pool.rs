@@ -178,13 +178,27 @@ impl Pool {
     /// Whether an address is one of the pool.
     #[inline]
     pub fn has(&self, address: u32) -> bool {
+        if !self.spans(address) {
+            return false;
+        }
         let found = self.sorted.partition_point(|at| self.addresses[*at as usize].address < address);
         self.sorted.get(found).is_some_and(|at| self.addresses[*at as usize].address == address)
+    }
+
+    /// Whether an address lies between the first and the last: most that are asked for do not.
+    #[inline]
+    fn spans(&self, address: u32) -> bool {
+        let at = |number: &u32| self.addresses.get(*number as usize).map_or(0, |this| this.address);
+        self.sorted.first().is_some_and(|first| at(first) <= address)
+            && self.sorted.last().is_some_and(|last| address <= at(last))
     }
 
     /// Whether what goes to an endpoint of the pool is for this worker: another one may have other ports of the address. Ports
     /// that clients do not use, and packets without any, are for who has the first of the others.
     pub fn is_here(&self, to: Endpoint) -> bool {
+        if !self.spans(to.address) {
+            return false;
+        }
         let found = self.sorted.partition_point(|at| self.addresses[*at as usize].address < to.address);
         let its = self.sorted[found..].iter().map(|at| &self.addresses[*at as usize]);
         its.take_while(|this| this.address == to.address).any(|this| {

@@ -1,5 +1,6 @@
 //! The lines of all sessions, and which of them are free.
 
+use crate::cpu;
 use crate::memory::Pages;
 use crate::session::{NONE, Session, State};
 
@@ -68,6 +69,10 @@ impl Sessions {
             self.fresh += 1;
         }
         *line = session;
+        // The one for the next session.
+        if let Some(line) = self.at(self.free) {
+            cpu::prefetch(line);
+        }
         Some(index)
     }
 

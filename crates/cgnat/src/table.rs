@@ -7,6 +7,9 @@
 //! An entry lies in the first bucket from its own on that had room. Each full bucket that it passed counts it, so a search
 //! ends where no count says that something went further: nothing is left behind where an entry goes, and no rehash is ever due.
 //! A tag is 16 bits of the hash; whether an index is the right one, the caller sees at what it stands for.
+//!
+//! Who adds many at once does not wait for the bucket of each: an entry may be put off until its bucket has come. It is found all
+//! the same.
 
 use crate::cpu::{self, SLOTS};
 use crate::memory::Pages;
@@ -31,19 +34,28 @@ fn place(hash: u64, buckets: usize) -> (usize, u16) {
     (bucket as usize, (hash as u16).max(1))
 }
 
+/// Entries that may be put off: a bucket that is asked for has come when as many more were.
+const LATE: usize = 8;
+
 /// The table. Its size is fixed.
 #[derive(Debug)]
 pub struct Table {
     buckets: Pages<Bucket>,
+    /// Those that were put off too.
     len: usize,
     capacity: usize,
+    /// Hashes and indices of those, `late_len` from `late_from` on.
+    late: [(u64, u32); LATE],
+    late_from: usize,
+    late_len: usize,
 }
 
 impl Table {
     /// For `capacity` entries, at which buckets are full by `load` percent.
     pub fn new(capacity: usize, load: usize) -> std::io::Result<Self> {
         let buckets = capacity.saturating_mul(100).div_ceil(SLOTS * load.clamp(1, 95)).max(1);
-        Ok(Self { buckets: Pages::new(buckets)?, len: 0, capacity })
+        let (buckets, late) = (Pages::new(buckets)?, [(0, 0); LATE]);
+        Ok(Self { buckets, len: 0, capacity, late, late_from: 0, late_len: 0 })
     }
 
     /// Entries there are.
@@ -61,7 +73,7 @@ impl Table {
         self.buckets.size()
     }
 
-    /// To look up many without asking where the buckets are each time.
+    /// To look up many without asking where the buckets are each time. What was put off is not in them before [`Table::settle`].
     #[inline]
     pub fn view(&self) -> View<'_> {
         View(self.buckets.get())
@@ -69,33 +81,74 @@ impl Table {
 
     /// Of the indices under `hash`, the first of which `is_it`.
     #[inline]
-    pub fn find(&self, hash: u64, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
-        self.view().find(hash, is_it)
+    pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let late = || (0..self.late_len).map(|at| self.late[(self.late_from + at) % LATE]);
+        self.view()
+            .find(hash, &mut is_it)
+            .or_else(|| late().filter(|late| late.0 == hash).map(|late| late.1).find(|index| is_it(*index)))
     }
 
     /// Add an entry. `false`: as many as there may be are there.
     pub fn insert(&mut self, hash: u64, index: u32) -> bool {
-        if self.len >= self.capacity {
-            return false;
+        let has_room = self.len < self.capacity;
+        if has_room {
+            self.len += 1;
+            self.put(hash, index);
         }
+        has_room
+    }
+
+    /// The same, without waiting for its bucket.
+    pub fn insert_late(&mut self, hash: u64, index: u32) -> bool {
+        let has_room = self.len < self.capacity;
+        if has_room {
+            self.len += 1;
+            self.view().prefetch(hash);
+            if self.late_len == LATE {
+                self.settle_one();
+            }
+            self.late[(self.late_from + self.late_len) % LATE] = (hash, index);
+            self.late_len += 1;
+        }
+        has_room
+    }
+
+    /// Put what was put off where it belongs.
+    #[inline]
+    pub fn settle(&mut self) {
+        while self.late_len > 0 {
+            self.settle_one();
+        }
+    }
+
+    fn settle_one(&mut self) {
+        let (hash, index) = self.late[self.late_from];
+        self.late_from = (self.late_from + 1) % LATE;
+        self.late_len -= 1;
+        self.put(hash, index);
+    }
+
+    /// Put an entry, for which there is room, where it belongs.
+    fn put(&mut self, hash: u64, index: u32) {
         let buckets = self.buckets.get_mut();
         let (mut at, tag) = place(hash, buckets.len());
         // There is room: more places than `capacity`.
         for _ in 0..buckets.len() {
             let bucket = &mut buckets[at];
-            if let Some(slot) = bucket.tags.iter().position(|tag| *tag == 0) {
+            let free = cpu::matches(&bucket.tags, 0);
+            if free != 0 {
+                let slot = free.trailing_zeros() as usize;
                 (bucket.tags[slot], bucket.indices[slot]) = (tag, index);
-                self.len += 1;
-                return true;
+                return;
             }
             bucket.overflow += 1;
             at = next(at, buckets.len());
         }
-        false
     }
 
     /// Remove the entry of `index` under `hash`. `false`: there is none.
     pub fn remove(&mut self, hash: u64, index: u32) -> bool {
+        self.settle();
         let Some((home, at, slot)) = self.locate(hash, index) else { return false };
         let buckets = self.buckets.get_mut();
         buckets[at].tags[slot] = 0;
@@ -110,6 +163,7 @@ impl Table {
 
     /// Let the entry of `old` under `hash` stand for `new`. `false`: there is none.
     pub fn replace(&mut self, hash: u64, old: u32, new: u32) -> bool {
+        self.settle();
         let Some((_, at, slot)) = self.locate(hash, old) else { return false };
         self.buckets.get_mut()[at].indices[slot] = new;
         true
@@ -207,14 +261,15 @@ mod tests {
     proptest! {
         /// Few buckets and few hashes, so that entries go far and round the end.
         #[test]
-        fn it_agrees_with_a_map(steps in proptest::collection::vec((0u64..12, 0u32..12, any::<bool>()), 1..400)) {
+        fn it_agrees_with_a_map(steps in proptest::collection::vec((0u64..12, 0u32..12, any::<bool>(), any::<bool>()), 1..400)) {
             let mut table = Table::new(40, 60).unwrap();
             let mut model = HashMap::<(u64, u32), u32>::new();
-            for (i, (bucket, index, insert)) in steps.into_iter().enumerate() {
+            for (i, (bucket, index, insert, late)) in steps.into_iter().enumerate() {
                 let hash = (bucket << 60) | (bucket + 1);
                 let held = model.values().sum::<u32>();
                 if insert {
-                    prop_assert_eq!(table.insert(hash, index), held < 40);
+                    let inserted = if late { table.insert_late(hash, index) } else { table.insert(hash, index) };
+                    prop_assert_eq!(inserted, held < 40);
                     if held < 40 {
                         *model.entry((hash, index)).or_default() += 1;
                     }

@@ -107,7 +107,7 @@ impl Nat {
                 if !self.mappings.insert(inside, index) {
                     return false;
                 }
-                if !self.mappings.insert(outside, index) {
+                if !self.mappings.insert_late(outside, index) {
                     self.mappings.remove(inside, index);
                     return false;
                 }

@@ -226,6 +226,7 @@ impl Nat {
     /// Of at most [`BURST`] frames, decide on the plain packets of steady sessions; the others stay [`Verdict::Pending`].
     #[inline]
     pub fn process_steady(&mut self, side: Side, frames: &mut [Frame<'_>], now: u64) {
+        self.table.settle();
         match side {
             Side::Inside => self.fast::<true>(frames, now),
             Side::Outside => self.fast::<false>(frames, now),
