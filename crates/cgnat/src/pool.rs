@@ -297,14 +297,23 @@ impl Pool {
 
     /// The number of the address and the block of an endpoint.
     pub fn block_of(&self, address: u32, port: u16) -> Option<(u32, u32)> {
-        // The last whose first port is not above.
-        let after = self.sorted.partition_point(|at| {
-            let this = &self.addresses[*at as usize];
-            (this.address, this.first_port) <= (address, port)
-        });
-        let number = *self.sorted.get(after.checked_sub(1)?)?;
+        // Most pools are prefixes: there an address lies as far from the first in the list as by its number.
+        let first = self.addresses.get(*self.sorted.first()? as usize)?.address;
+        let near = self.sorted.get(address.wrapping_sub(first) as usize).copied();
+        near.and_then(|number| self.block_in(number, address, port)).or_else(|| {
+            // The last whose first port is not above.
+            let after = self.sorted.partition_point(|at| {
+                let this = &self.addresses[*at as usize];
+                (this.address, this.first_port) <= (address, port)
+            });
+            self.block_in(*self.sorted.get(after.checked_sub(1)?)?, address, port)
+        })
+    }
+
+    /// The same, if it is of the address of this number.
+    fn block_in(&self, number: u32, address: u32, port: u16) -> Option<(u32, u32)> {
         let this = self.addresses.get(number as usize).filter(|this| this.address == address)?;
-        let at = u32::from(port - this.first_port) / self.size;
+        let at = u32::from(port.checked_sub(this.first_port)?) / self.size;
         (at < this.blocks).then_some((number, this.block + at))
     }
 

@@ -140,7 +140,7 @@ impl Nat {
         let shared = session.has(Session::SHARED);
         // The tables have room for what the sessions have room for, so none of these fails; if one did, nothing would be left.
         let pinned = session.state() == State::Pinned;
-        let found = pinned || self.table.insert(up, index) && self.table.insert(down, index);
+        let found = pinned || self.table.insert(up, index) && self.table.insert_late(down, index);
         let mapped = !shared || self.join_mapping(index, of);
         // When a mapping that was asked for ends is known at the first look at it.
         let idle = if pinned { 0 } else { self.idle.of(&session) };
