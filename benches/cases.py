@@ -9,6 +9,9 @@ from dataclasses import dataclass
 import cases_dpdk
 import cases_impair
 import cases_nat
+import cases_nat_kernel
+import cases_nat_scale
+import cases_nat_workers
 import cases_sockets
 import cases_testpmd
 from judge import Goal, Metric
@@ -91,6 +94,30 @@ CASES: dict[str, Case] = {
     "nat-memif-1k": Case(cases_nat.over_memif(1_000), rate("frames/s", *AS_GOOD)),
     "nat-memif-64k": Case(cases_nat.over_memif(64_000), rate("frames/s", Goal(least=0.7, ratio=True))),
     "nat-memif-1m": Case(cases_nat.over_memif(1_000_000), rate("frames/s", Goal(least=0.5, ratio=True))),
+    "nat-kernel": Case(
+        cases_nat_kernel.against_kernel(1_000),
+        rate("frames/s", Goal(least=25, ratio=True)) | {"cycles": CYCLES},
+    ),
+    "nat-kernel-1m": Case(
+        cases_nat_kernel.against_kernel(1_000_000),
+        rate("frames/s", Goal(least=12, ratio=True)) | {"cycles": CYCLES},
+    ),
+    "nat-setup": Case(
+        cases_nat_scale.setup(syn=False),
+        rate("sessions/s", Goal(least=4e6), Goal(least=8, ratio=True)) | {"cycles": CYCLES},
+    ),
+    "nat-setup-syn": Case(
+        cases_nat_scale.setup(syn=True), rate("sessions/s", Goal(least=4e6)) | {"cycles": CYCLES}
+    ),
+    "nat-expiry": Case(
+        cases_nat_scale.expiry, rate("frames/s", Goal(least=0.95, ratio=True)) | {"lasted": less("s")}
+    ),
+    "nat-workers": Case(
+        cases_nat_workers.two_workers,
+        rate("frames/s")
+        | {name: Metric("frames/s") for name in ("pipeline", "one", "apart")}
+        | {"scale": Metric("× one worker", goals=(Goal(least=1.8),)), "handed": less("cycles/frame")},
+    ),
     "impair-plain": Case(
         cases_impair.plain,
         rate("Gbit/s", Goal(least=0.6, ratio=True), Goal(least=25)) | {"shared": Metric("Gbit/s")},

@@ -77,15 +77,22 @@ def load(seconds: float, flows: int, dut: tuple[dict[str, Any], list[str]]) -> d
         "name": "up", "target": "udp://198.51.100.9:53", "port": "a", "model": {"stream": {"echo": False}},
         "frame": frame,
     }  # fmt: skip
+    made = between(seconds, [group], dut)
+    # sessions are made before it is measured
+    made["phases"]["warmup"] = "3s" if flows > 100_000 else "1s"
+    return made
+
+
+def between(
+    seconds: float, groups: list[dict[str, Any]], dut: tuple[dict[str, Any], list[str]]
+) -> dict[str, Any]:
+    """These groups from subscribers, through what is measured, over cables."""
     elements, edges = dut
     elements = {
         "generator": {"kind": "generator", "port": "a"}, "back": {"kind": "discard"}, **ROUTER, **elements,
     }  # fmt: skip
     edges = ["generator -> a.tx", "a.rx -> back", *edges, "d.rx -> host -> d.tx"]
-    made = graph(seconds, PORTS, [group], elements, edges, ENDS | {SERVER: [*dut[0], *QUEUES]})
-    # sessions are made before it is measured
-    made["phases"]["warmup"] = "3s" if flows > 100_000 else "1s"
-    return made
+    return graph(seconds, PORTS, groups, elements, edges, ENDS | {SERVER: [*dut[0], *QUEUES]})
 
 
 def graph(
@@ -121,20 +128,22 @@ def upstream(flows: int) -> Setup:
             core = Core(name, where)
 
             def side(dut: tuple[dict[str, Any], list[str]]) -> Callable[[float], dict[str, float]]:
-                def play(seconds: float) -> dict[str, float]:
-                    result, _ = core.run(load(seconds, flows, dut), allowed=BEYOND)
-                    its = [e for e in result["elements"] if e["name"] in STAGES]
-                    return {
-                        "rate": result["interfaces"]["c"]["tx_packets"] / sum(result["phases"].values()),
-                        "cycles": sum(e["cycles_per_packet"] for e in its),
-                    }
-
-                return play
+                return lambda seconds: passed(core, seconds, flows, dut)
 
             yield Sides(side(translating(flows)), (Peer("l2fwd", {"of ours": side(forwarding())}),))
             core.close()
 
     return play
+
+
+def passed(core: Core, seconds: float, flows: int, dut: tuple[dict[str, Any], list[str]]) -> dict[str, float]:
+    """What gets through it over cables, and what its elements spend on a packet."""
+    result, _ = core.run(load(seconds, flows, dut), allowed=BEYOND)
+    its = [e for e in result["elements"] if e["name"] in STAGES]
+    return {
+        "rate": result["interfaces"]["c"]["tx_packets"] / sum(result["phases"].values()),
+        "cycles": sum(e["cycles_per_packet"] for e in its),
+    }
 
 
 def over_memif(flows: int) -> Setup:

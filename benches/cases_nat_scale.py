@@ -1,0 +1,220 @@
+"""The NAT with very many sessions: how fast they begin, and what their end costs."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bed import BEYOND, CORES, SERVER, Core, Skipped, folder, namespace
+from cases_nat import PORTS, QUEUES, between, load, translating
+from cases_testpmd import LONG, memif
+from kernel_nat import APART, HERE, kernel_nat
+from rounds import Peer, Sides, UnusableError
+
+SUBSCRIBERS = 62_500
+"""One worker has 65,534 at most."""
+SHORT = 2.0
+"""Seconds in which fewer sessions begin than there may be."""
+EACH_EARLY, EACH_NEW, EACH_PASSING = 16, 224, 16
+"""Sessions of a subscriber."""
+KNOWN, PASSING = 64_000, SUBSCRIBERS * EACH_PASSING
+"""Sessions that go on, and those that end meanwhile."""
+SYN = [{"ethernet": {}}, {"ipv4": {}}, {"tcp": {"flags": "S"}}]
+ONE_CORE = "two cores are needed, one for the NAT and one for its ends; there is one"
+
+Setup = Callable[[], contextlib.AbstractContextManager[Sides]]
+
+
+def nat(sessions: int, **idle: str) -> tuple[dict[str, Any], list[str]]:
+    """A NAT with room for these sessions of all subscribers, and idle times."""
+    elements, edges = translating(sessions)
+    for name in ("nat", "conntrack"):
+        elements[name]["most_subscribers"] = SUBSCRIBERS + 1_000
+    elements["conntrack"] |= {"ports_per_block": 512, "timeouts": idle}
+    return elements, edges
+
+
+def in_turn(
+    name: str,
+    each: int,
+    *,
+    syn: bool = False,
+    rate: str = "200M/s",
+    echo: bool = False,
+    first: int = 10_000,
+    **more: Any,
+) -> dict[str, Any]:
+    """A frame of each flow of each subscriber, and again: first one of every subscriber, then the next."""
+    protocol = "tcp" if syn else "udp"
+    sources = {"increment": {"from": "10.0.1.0", "count": SUBSCRIBERS}}
+    ports = {"increment": {"from": first, "count": each}}
+    frame = {
+        "size": {"fixed": "64B"}, "rate": {"frames": rate}, "measured": False,
+        "vary": [
+            {"field": "ipv4.source", "change": sources},
+            {"field": f"{protocol}.source_port", "change": ports, "each": SUBSCRIBERS},
+        ],
+    }  # fmt: skip
+    layers = {"layers": SYN} if syn else {}
+    return {
+        "name": name, "target": "udp://198.51.100.9:53", "port": "a", "frame": frame | layers | more,
+        "model": {"stream": {"echo": False}},
+    }  # fmt: skip
+
+
+def once(group: dict[str, Any], count: int) -> dict[str, Any]:
+    """So many frames of it, and no more."""
+    return group | {"model": {"stream": {"echo": False, "count": count}}, "load": {"closed": {"flows": 1}}}
+
+
+def setup(*, syn: bool) -> Setup:
+    """New sessions a second, when every packet is the first of a flow."""
+
+    @contextlib.contextmanager
+    def play() -> Iterator[Sides]:
+        if len(CORES) < 2:
+            raise Skipped(ONE_CORE)
+        with contextlib.ExitStack() as made:
+            name, where = made.enter_context(namespace()), made.enter_context(folder())
+            core = Core(name, where)
+
+            def ours(seconds: float) -> dict[str, float]:
+                # others touch all of the tables before: the kernel clears memory at its first use
+                early = once(
+                    in_turn("early", EACH_EARLY, first=40_000, rate="500k/s"), SUBSCRIBERS * EACH_EARLY
+                )
+                group = in_turn("new", EACH_NEW, syn=syn, after="3s")
+                wanted = between(
+                    min(seconds, SHORT), [early, group], nat(SUBSCRIBERS * (EACH_NEW + EACH_EARLY))
+                )
+                wanted["phases"]["warmup"] = "3s"
+                result, _ = core.run(wanted, allowed=BEYOND)
+                sent, out = (result["interfaces"][port]["tx_packets"] for port in ("a", "c"))
+                if out > SUBSCRIBERS * EACH_NEW or out < 0.99 * sent:
+                    raise UnusableError(f"{sent:,} first packets were sent, {out:,} came through")
+                stages = [e for e in result["elements"] if e["name"] == "conntrack"]
+                return {
+                    "rate": result["groups"][1]["rates"]["messages_sent"],
+                    "cycles": sum(e["cycles_per_packet"] for e in stages),
+                }
+
+            peers = ()
+            if not syn:
+                kernel = made.enter_context(kernel_nat())
+                peers = (Peer("kernel", {name: at(kernel.setup, name) for name in (APART, HERE)}),)
+            yield Sides(ours, peers)
+            core.close()
+
+    def at(measure: Callable[[float, str], float], name: str) -> Callable[[float], dict[str, float]]:
+        return lambda seconds: {"rate": measure(seconds, name)}
+
+    return play
+
+
+@dataclass
+class Apart:
+    """The NAT in one process, and its ends in another, over memif."""
+
+    dut: Core
+    ends: Core
+    where: Path
+
+    @contextlib.contextmanager
+    def running(self, made: tuple[dict[str, Any], list[str]]) -> Iterator[Callable[[], dict[str, Any]]]:
+        """The NAT, for as long as it is needed: what it says of itself."""
+        paths = [self.where / name for name in ("in", "out")]
+        for path in paths:
+            path.unlink(missing_ok=True)
+        elements, edges = made
+        ports = {
+            port["name"]: {"device": memif("server", path, n), "ip": port["ip"]}
+            for n, (port, path) in enumerate(zip(PORTS[1:3], paths, strict=True))
+        }
+        document = {
+            "ports": ports, "elements": elements, "edges": edges,
+            "placement": [{"core": SERVER, "elements": [*elements, *QUEUES]}],
+        }  # fmt: skip
+        graph = self.dut.client.call("graph.run", graph=document)["graph"]
+        try:
+            yield lambda: self.dut.client.call("nat.status", graph=graph)["workers"][0]
+        finally:
+            self.dut.client.call("graph.stop", graph=graph)
+
+    def profile(self, seconds: float, *groups: dict[str, Any]) -> dict[str, Any]:
+        """What the ends do: they send these groups."""
+        made = between(seconds, list(groups), ({}, []))
+        dpdk = made["transport"]["dpdk"]
+        outer = zip((PORTS[0], PORTS[3]), (self.where / "in", self.where / "out"), strict=True)
+        dpdk["ports"] = [port | {"device": memif("client", path, n)} for n, (port, path) in enumerate(outer)]
+        dpdk["placement"] = dpdk["placement"][:1]
+        return made
+
+
+@contextlib.contextmanager
+def apart() -> Iterator[Apart]:
+    """Both processes."""
+    if len(CORES) < 2:
+        raise Skipped(ONE_CORE)
+    with namespace() as name, folder() as near, folder() as far:
+        ends, dut = Core(name, far), Core(name, near)
+        yield Apart(dut, ends, near)
+        dut.close()
+        ends.close()
+
+
+@contextlib.contextmanager
+def expiry() -> Iterator[Sides]:
+    """What known flows get through while a million sessions end, and while as many do not.
+
+    These are SYNs of one moment that nobody answers. The other side is the same NAT, which keeps them.
+    `lasted` is how long it took.
+    """
+    with apart() as both:
+        lasted = [1.0]
+
+        def side(opening: str, *, ends: bool) -> Callable[[float], dict[str, float]]:
+            def play(_: float) -> dict[str, float]:
+                known = load(LONG, KNOWN, ({}, []))["groups"][0] | {"name": "known"}
+                passing = once(
+                    in_turn("passing", EACH_PASSING, syn=True, rate="2M/s", after="1s", priority=7), PASSING
+                )
+                with both.running(nat(KNOWN + PASSING, tcp_opening=opening)) as status:
+                    seen = []
+
+                    def look() -> float:
+                        end = time.monotonic() + 14.0
+                        while time.monotonic() < end:
+                            now = status()
+                            seen.append((time.monotonic(), now["sessions"], now["forwarded_up"]))
+                            time.sleep(0.02)
+                        return 0.0
+
+                    both.ends.during(both.profile(LONG, known, passing), look, allowed=BEYOND)
+                return between_samples(seen, ends=ends)
+
+            return play
+
+        def between_samples(seen: list[tuple[float, int, int]], *, ends: bool) -> dict[str, float]:
+            most = max(sessions for _, sessions, _ in seen)
+            if most < 0.99 * (KNOWN + PASSING):
+                raise UnusableError(f"of {KNOWN + PASSING:,} sessions {most:,} began")
+            full = next(i for i, (_, sessions, _) in enumerate(seen) if sessions == most)
+            if ends:
+                first = next(i for i in range(full, len(seen)) if seen[i][1] < most)
+                last = next((i for i in range(first, len(seen)) if seen[i][1] <= KNOWN), None)
+                if last is None:
+                    raise UnusableError("not all sessions ended in time")
+                lasted[0] = seen[last][0] - seen[first][0]
+            else:
+                first = next(i for i in range(full, len(seen)) if seen[i][0] > seen[full][0] + 2.0)
+                last = next(i for i in range(first, len(seen)) if seen[i][0] > seen[first][0] + lasted[0])
+            (began, _, before), (ended, _, after) = seen[first], seen[last]
+            found = {"rate": (after - before) / (ended - began)}
+            return found | ({"lasted": lasted[0]} if ends else {})
+
+        peer = Peer("the same without", {"": side("240s", ends=False)})
+        yield Sides(side("2s", ends=True), (peer,))
