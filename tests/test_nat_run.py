@@ -128,6 +128,13 @@ def test_sessions_of_hosts_that_talk_are_told(lab: Lab, hosts: Hosts, execution:
         (reached,) = asked("sessions", "--subscriber", "10.0.0.2", "--outside", mapped)["sessions"]
         assert (reached["inside"], reached["remote"]) == ("10.0.0.2:6000", f"{SERVER}:7000")
         assert sum(one["pcp"].get("SUCCESS", 0) for one in asked("status")["workers"]) >= 2
+        # an operator ends what is of one subscriber, then what is left
+        assert "1 received" in hosts.from_inside(*ping)
+        there = len(asked("sessions", "--subscriber", "10.0.0.1")["sessions"])
+        assert asked("clear", "--subscriber", "10.0.0.1")["ended"] == there > 0
+        assert asked("sessions", "--subscriber", "10.0.0.1")["sessions"] == []
+        asked("clear", "--all", "--mappings")
+        assert asked("sessions")["sessions"] == []
     # a second one of the name is refused, and the first goes on
     done = lab.run("nat", "run", file)
     assert done.code == 104

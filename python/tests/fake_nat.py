@@ -63,13 +63,29 @@ def belongs(one: dict[str, Any], p: dict[str, Any]) -> bool:
     outside = one["outside"] or ""
     if ":" not in p.get("outside", ""):
         outside = outside.partition(":")[0]
-    return p.get("subscriber", inside) == inside and p.get("outside", outside) == outside
+    remote, protocol = one.get("remote"), one.get("protocol")
+    return (
+        p.get("subscriber", inside) == inside
+        and p.get("outside", outside) == outside
+        and p.get("remote", remote) == remote
+        and p.get("protocol", protocol) == protocol
+    )
+
+
+def cleared(p: dict[str, Any]) -> dict[str, Any]:
+    """A thousand sessions at a time; they stay."""
+    meant = [one for one in SESSIONS if belongs(one, p) and (p["mappings"] or one["remote"])]
+    start = int(p.get("cursor", 0))
+    end = start + 1000
+    return {"ended": len(meant[start:end]), "next": str(end) if end < len(meant) else None}
 
 
 def answer(method: str, p: dict[str, Any]) -> dict[str, Any]:
     """The answer to a `nat.*` method that asks; ValueError where a parameter is out of bounds."""
     if method == "nat.status":
         return {"workers": [WORKER | {"element": f"conntrack#{i}"} for i in range(2)]}
+    if method == "nat.clear":
+        return cleared(p)
     key = method.removeprefix("nat.")
     if key == "sites":
         return {key: SITES, "next": None}

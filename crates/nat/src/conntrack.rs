@@ -1,6 +1,7 @@
 //! The sessions of one worker as an element: translates between the inside and the outside, and writes the links' headers.
 
 use crate::awaiting::Awaiting;
+use crate::clear::{Clear, clear};
 use crate::control::{self, KIND};
 use crate::fate::Fate;
 use crate::headers;
@@ -549,6 +550,8 @@ impl Element for Conntrack {
 
     fn control(&mut self, mail: Mail, now: u64) {
         let Err(mail) = self.reload(mail) else { return };
+        let clear = |asked: Clear| clear(&mut self.nat, self.log.as_mut(), &asked, now);
+        let Err(mail) = mail.answer(clear) else { return };
         let more = control::Beside {
             log: self.log.as_ref(),
             pcp: self.pcp.as_ref(),

@@ -3,6 +3,8 @@
 //! A request looks at a bounded number of lines, so that packets wait for it no longer than for a burst. A page may so be short, or
 //! empty, and yet not be the last: that one has no `next`.
 
+use crate::filter::protocol_name;
+pub use crate::filter::{SessionFilter, protocol_number};
 use crate::log::Log;
 use crate::pcp::Answers;
 use crate::state::Tally;
@@ -10,7 +12,6 @@ use cgnat::session::State;
 use cgnat::subscriber::Subscriber;
 use cgnat::{Endpoint, Nat, Realm, Session, Usage};
 use engine::{Mail, Request};
-use packet::layers::protocol;
 use serde::ser::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -33,26 +34,6 @@ pub struct Sessions {
     pub limit: usize,
     /// Which.
     pub filter: SessionFilter,
-}
-
-/// Which sessions are wanted. What is `None` may be anything.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SessionFilter {
-    /// The subscriber's address.
-    pub subscriber: Option<Ipv4Addr>,
-    /// The address outside.
-    pub outside: Option<Ipv4Addr>,
-    /// The port outside, or the identifier of an ICMP query.
-    pub outside_port: Option<u16>,
-}
-
-impl SessionFilter {
-    fn wants(&self, session: &Session) -> bool {
-        let (inside, outside) = (session.inside(), session.outside());
-        self.subscriber.is_none_or(|wanted| wanted.to_bits() == inside.address)
-            && self.outside.is_none_or(|wanted| wanted.to_bits() == outside.address)
-            && self.outside_port.is_none_or(|wanted| wanted == outside.port)
-    }
 }
 
 /// Some sessions.
@@ -100,11 +81,7 @@ impl SessionView {
         let address = |end: Endpoint| SocketAddrV4::new(Ipv4Addr::from_bits(end.address), end.port);
         let (state, passed) = (session.state(), session.volume());
         Self {
-            protocol: match session.protocol() {
-                protocol::TCP => "tcp",
-                protocol::UDP => "udp",
-                _ => "icmp",
-            },
+            protocol: protocol_name(session.protocol()),
             inside: address(session.inside()),
             outside: address(session.outside()),
             remote: (state != State::Pinned).then(|| address(session.remote())),

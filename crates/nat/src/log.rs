@@ -293,6 +293,11 @@ impl Log {
         self.source.drain(nat, BUDGET)
     }
 
+    /// Records that there is room for.
+    pub fn room(&mut self) -> u64 {
+        self.source.room()
+    }
+
     /// Nothing comes any more, and all that is there ends: hand that over, and wait for room in the queue, but not beyond `until`. What
     /// finds no room then is counted.
     pub fn end(&mut self, nat: &mut Nat, now: u64, until: Instant) {

@@ -16,6 +16,7 @@ VERBS = {
     "advise": "nat_advise:advise",
     "status": "nat_show:status",
     "sessions": "nat_show:sessions",
+    "clear": "nat_clear:clear",
     "subscribers": "nat_show:subscribers",
     "sites": "nat_sites:sites",
     "pools": "nat_counters:pools",

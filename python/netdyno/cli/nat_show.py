@@ -24,6 +24,39 @@ Subscriber = Annotated[
         help="Only of this inside address.", metavar="IP", parser=values.ipv4("--subscriber"),
     ),
 ]  # fmt: skip
+SessionsOf = Annotated[
+    str | None,
+    typer.Option(
+        "--subscriber",
+        help="Only of this inside address; with @VLAN, or @OUTER.INNER, only with these tags, @0 without.",
+        metavar="IP[@VLAN]",
+        parser=values.subscriber("--subscriber"),
+    ),
+]
+Outside = Annotated[
+    str | None,
+    typer.Option(
+        help="Only of this outside address, or of this port of it.",
+        metavar="IP[:PORT]",
+        parser=values.ipv4("--outside", port=True),
+    ),
+]
+Remote = Annotated[
+    str | None,
+    typer.Option(
+        help="Only with this remote address, or with this port of it.",
+        metavar="IP[:PORT]",
+        parser=values.ipv4("--remote", port=True),
+    ),
+]
+Protocol = Annotated[
+    str | None,
+    typer.Option(
+        help="Only of udp, tcp or icmp.",
+        metavar="PROTOCOL",
+        parser=values.one_of("--protocol", "udp", "tcp", "icmp"),
+    ),
+]
 Limit = Annotated[
     int,
     typer.Option("--limit", "-n", help="At most so many.", metavar="N", parser=values.whole("--limit")),
@@ -99,15 +132,10 @@ def _of(number: int, most: int) -> str:
 
 def sessions(
     name: Name = None,
-    subscriber: Subscriber = None,
-    outside: Annotated[
-        str | None,
-        typer.Option(
-            help="Only of this outside address, or of this port of it.",
-            metavar="IP[:PORT]",
-            parser=values.ipv4("--outside", port=True),
-        ),
-    ] = None,
+    subscriber: SessionsOf = None,
+    outside: Outside = None,
+    remote: Remote = None,
+    protocol: Protocol = None,
     limit: Limit = 100,
     as_json: Json = False,
 ) -> None:
@@ -118,9 +146,11 @@ def sessions(
 
         netdyno nat sessions --subscriber 10.0.0.7
         netdyno nat sessions cgn --outside 203.0.113.17:40123 --json
+        netdyno nat sessions --remote 198.51.100.9:443 --protocol tcp
     """
+    wanted = {"subscriber": subscriber, "outside": outside, "remote": remote, "protocol": protocol}
     with running.connected(name) as nat:
-        found, more = nat.pages("nat.sessions", "sessions", limit, subscriber=subscriber, outside=outside)
+        found, more = nat.pages("nat.sessions", "sessions", limit, **wanted)
     if as_json:
         console.document({"nat": nat.name, "sessions": found, "more": more})
         return

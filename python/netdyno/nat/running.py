@@ -75,6 +75,20 @@ class Running:
             if cursor is None or len(found) >= most:
                 return found, cursor is not None
 
+    def clear(self, **params: Any) -> int:
+        """End the sessions that are meant: how many there were."""
+        return clear(self.client, self.graph, **params)
+
+
+def clear(client: Client, graph: str, **params: Any) -> int:
+    """End sessions of a graph's NAT, in as many calls as that takes: how many there were."""
+    ended, cursor = 0, None
+    while True:
+        answer = client.call("nat.clear", graph=graph, cursor=cursor, **params)
+        ended, cursor = ended + int(answer["ended"]), answer["next"]
+        if cursor is None:
+            return ended
+
 
 @contextmanager
 def connected(name: str | None = None) -> Iterator[Running]:

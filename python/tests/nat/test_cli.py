@@ -212,6 +212,21 @@ def test_who_had_an_address_and_port(cgn: Path, capsys: Said) -> None:
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
+def test_sessions_are_cleared_to_the_last_and_counted(cgn: Path, capsys: Said) -> None:
+    assert app.call(["nat", "clear", "cgn", "--all"]) == 0
+    assert capsys.readouterr().out == "2,499 sessions ended\n"
+    # what subscribers asked for only if that is meant
+    assert app.call(["nat", "clear", "--all", "--mappings", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"nat": "cgn", "ended": 2500}
+    for meant, ended in (
+        (["--subscriber", "10.0.0.7"], "250 sessions"),
+        (["--outside", "203.0.113.23:1031"], "1 session"),
+        (["--remote", "198.51.100.9:443", "--protocol", "icmp"], "833 sessions"),
+    ):
+        assert app.call(["nat", "clear", *meant]) == 0
+        assert capsys.readouterr().out == f"{ended} ended\n"
+
+
 def test_subscribers_have_their_ports_as_ranges(cgn: Path, capsys: Said) -> None:
     assert app.call(["nat", "subscribers", "--subscriber", "10.0.0.7"]) == 0
     _, line = capsys.readouterr().out.splitlines()
@@ -244,6 +259,12 @@ def test_sites_have_their_addresses_and_leases(cgn: Path, capsys: Said) -> None:
         (["sessions", "--subscriber", "10.0.0.1:80"], "is not an IPv4 address"),
         (["sessions", "--outside", "203.0.113.1:70000"], "or one with a port"),
         (["sessions", "--outside", "203.0.113.1:"], "or one with a port"),
+        (["sessions", "--subscriber", "10.0.0.1@4095"], "or one with VLANs"),
+        (["sessions", "--protocol", "sctp"], "one of udp, tcp, icmp"),
+        (["clear"], "nothing says which sessions"),
+        (["clear", "--mappings"], "nothing says which sessions"),
+        (["clear", "--all", "--remote", "198.51.100.9"], "--remote only some"),
+        (["clear", "--subscriber", "10.0.0.1@1.2.3"], "or one with VLANs"),
         (["sessions", "--limit", "0"], "a whole number, 1 or more"),
         (["run", "nothing.yaml"], "No such file"),
         (["run"], "issing argument"),

@@ -62,13 +62,18 @@ impl Nat {
                 continue;
             };
             if is_over(session, self.idle.of(session), time) {
-                let mut hashes = [0; 2];
-                self.hasher.hash_all(&[session.up_key(), session.down_key()], &mut hashes);
-                let (table, mappings) = (self.table.view(), self.mappings.view());
-                hashes.iter().for_each(|hash| table.prefetch(*hash));
-                self.mapping_hashes(session).iter().for_each(|hash| mappings.prefetch(*hash));
+                self.prefetch_tables(session);
             }
         }
+    }
+
+    /// Ask for the buckets in which a session is found.
+    pub(crate) fn prefetch_tables(&self, session: &Session) {
+        let mut hashes = [0; 2];
+        self.hasher.hash_all(&[session.up_key(), session.down_key()], &mut hashes);
+        let (table, mappings) = (self.table.view(), self.mappings.view());
+        hashes.iter().for_each(|hash| table.prefetch(*hash));
+        self.mapping_hashes(session).iter().for_each(|hash| mappings.prefetch(*hash));
     }
 }
 

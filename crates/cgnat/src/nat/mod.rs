@@ -1,6 +1,7 @@
 //! One worker's NAT: everything it knows, and nothing that it shares.
 
 mod change;
+mod clear;
 mod ending;
 mod expire;
 mod fast;
@@ -19,6 +20,7 @@ mod tcp;
 mod way;
 
 pub use change::InUse;
+pub use clear::ClearBounds;
 pub use fast::BURST;
 pub(crate) use icmp::Quote;
 pub(crate) use mapping::Mapped;

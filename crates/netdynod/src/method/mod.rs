@@ -8,6 +8,8 @@ mod graph;
 mod impair;
 mod log;
 mod nat;
+mod nat_clear;
+mod nat_filter;
 mod nat_reload;
 mod ports;
 mod profile;
@@ -67,6 +69,7 @@ pub fn call(caller: &Caller, name: &str, params: Map<String, Value>) -> Answer {
         "nat.subscribers" => nat::subscribers(caller, take(params)?),
         "nat.pools" => nat::pools(caller, take(params)?),
         "nat.sites" => nat::sites(caller, take(params)?),
+        "nat.clear" => nat_clear::clear(caller, take(params)?),
         "nat.reload" => nat_reload::reload(caller, take(params)?),
         "nat.status" => nat::status(caller, take(params)?),
         "log.tail" => log::tail(caller, take(params)?),

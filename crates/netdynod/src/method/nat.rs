@@ -3,17 +3,15 @@
 //! Workers answer between two bursts, each request a bounded part of its tables; a page here is put together of many of them.
 
 use super::Answer;
+use super::nat_filter::{Filter, address};
 use crate::caller::Caller;
 use crate::rpc::{Error, NOTHING_THERE};
 use engine::{ControlError, Request, View};
-use nat::control::{
-    KIND, PoolPage, PoolView, SessionFilter, SessionPage, Status, StatusView, SubscriberPage,
-};
+use nat::control::{KIND, PoolPage, PoolView, SessionPage, Status, StatusView, SubscriberPage};
 use nat::sites::view::{self, SitePage};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::fmt;
-use std::net::Ipv4Addr;
 use std::str::FromStr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -29,10 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where a page begins: at a line of the table of a tracker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Cursor {
+pub(super) struct Cursor {
     /// Which tracker, in the graph's order.
-    tracker: usize,
-    line: u32,
+    pub(super) tracker: usize,
+    pub(super) line: u32,
 }
 
 impl fmt::Display for Cursor {
@@ -93,6 +91,12 @@ impl Trackers {
         })
     }
 
+    /// Where to begin.
+    pub(super) fn cursor(&self, text: Option<&str>) -> Result<Cursor, Error> {
+        let from: Cursor = text.map(str::parse).transpose()?.unwrap_or_default();
+        if from.tracker < self.names.len() { Ok(from) } else { Err(bad_cursor(&from.to_string())) }
+    }
+
     /// A page from `cursor` on: `ask(tracker's name, line, how many)`.
     fn page<V>(
         &self,
@@ -106,10 +110,7 @@ impl Trackers {
                 format!("a page has 1 to {MOST} entries, not {limit}"),
             ));
         }
-        let from: Cursor = cursor.map(str::parse).transpose()?.unwrap_or_default();
-        if from.tracker >= self.names.len() {
-            return Err(bad_cursor(&from.to_string()));
-        }
+        let from = self.cursor(cursor)?;
         let began = Instant::now();
         let go_on = || began.elapsed() < TIME && !caller.core.ending.load(Ordering::Relaxed);
         let ask = |tracker: usize, line, most| ask(&self.names[tracker], line, most);
@@ -157,16 +158,14 @@ pub struct Sessions {
     cursor: Option<String>,
     #[serde(default = "default_limit")]
     limit: usize,
-    #[serde(default)]
-    subscriber: Option<String>,
-    #[serde(default)]
-    outside: Option<String>,
+    #[serde(flatten)]
+    filter: Filter,
 }
 
 /// A page of sessions.
 pub fn sessions(caller: &Caller, params: Sessions) -> Answer {
     let trackers = Trackers::of(caller, &params.graph)?;
-    let filter = filter(params.subscriber.as_deref(), params.outside.as_deref())?;
+    let filter = params.filter.read()?;
     let ask = |name: &str, from, limit| {
         let SessionPage { sessions, next } =
             trackers.ask(name, nat::control::Sessions { from, limit, filter })?;
@@ -174,26 +173,6 @@ pub fn sessions(caller: &Caller, params: Sessions) -> Answer {
     };
     let (sessions, next) = trackers.page(caller, (params.cursor.as_deref(), params.limit), ask)?;
     Ok(json!({"sessions": sessions, "next": next}))
-}
-
-fn filter(subscriber: Option<&str>, outside: Option<&str>) -> Result<SessionFilter, Error> {
-    let subscriber = subscriber.map(|text| address("params.subscriber", text)).transpose()?;
-    let Some(outside) = outside else { return Ok(SessionFilter { subscriber, ..SessionFilter::default() }) };
-    let (ip, port) = outside.split_once(':').map_or((outside, None), |(ip, port)| (ip, Some(port)));
-    let read = |port: &str| {
-        port.parse().map_err(|_| {
-            Error::params("params.outside", format!("{port:?} is no port, as in 203.0.113.1:1024"))
-        })
-    };
-    Ok(SessionFilter {
-        subscriber,
-        outside: Some(address("params.outside", ip)?),
-        outside_port: port.map(read).transpose()?,
-    })
-}
-
-fn address(at: &str, text: &str) -> Result<Ipv4Addr, Error> {
-    text.parse().map_err(|_| Error::params(at, format!("{text:?} is no IPv4 address")))
 }
 
 /// Which subscribers, and from where on.
@@ -352,30 +331,6 @@ mod tests {
                 (crate::rpc::BAD_PARAMS, &json!("params.cursor")),
                 "{text}"
             );
-        }
-    }
-
-    #[test]
-    fn a_filter_is_an_address_or_an_endpoint() {
-        let (subscriber, outside) = (Ipv4Addr::new(10, 0, 0, 1), Some(Ipv4Addr::new(203, 0, 113, 1)));
-        assert_eq!(filter(None, None), Ok(SessionFilter::default()));
-        assert_eq!(
-            filter(Some("10.0.0.1"), Some("203.0.113.1:1024")),
-            Ok(SessionFilter { subscriber: Some(subscriber), outside, outside_port: Some(1024) })
-        );
-        assert_eq!(
-            filter(None, Some("203.0.113.1")),
-            Ok(SessionFilter { outside, ..SessionFilter::default() })
-        );
-        for (subscriber, outside, at) in [
-            (Some("10.0.0"), None, "params.subscriber"),
-            (Some("2001:db8::1"), None, "params.subscriber"),
-            (None, Some("203.0.113.1:"), "params.outside"),
-            (None, Some("203.0.113.1:65536"), "params.outside"),
-            (None, Some(":80"), "params.outside"),
-            (None, Some("2001:db8::1"), "params.outside"),
-        ] {
-            assert_eq!(filter(subscriber, outside).unwrap_err().data["at"], at);
         }
     }
 }

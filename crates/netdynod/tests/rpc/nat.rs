@@ -3,7 +3,7 @@
 use crate::daemon::{Client, Daemon};
 use serde_json::json;
 
-const METHODS: [&str; 4] = ["nat.sessions", "nat.subscribers", "nat.sites", "nat.status"];
+const METHODS: [&str; 5] = ["nat.sessions", "nat.subscribers", "nat.sites", "nat.status", "nat.clear"];
 
 /// A graph at work that forwards from one end of a cable to the other, and its writer.
 fn without_nat(daemon: &Daemon) -> (Client, String) {

@@ -1,0 +1,133 @@
+//! Sessions that an operator ends: a bounded number in a request, and no more than the log has room for.
+
+use crate::control::{LINES, SessionFilter};
+use crate::log::Log;
+use cgnat::{ClearBounds, Nat};
+use engine::Request;
+
+/// Sessions that one request ends, at most: some 20 µs.
+const MOST: usize = 256;
+/// Records that a session makes when it ends, at most: its own, and that of a port block.
+const RECORDS: usize = 2;
+
+/// End sessions.
+#[derive(Debug, Clone, Copy)]
+pub struct Clear {
+    /// The line of the table to begin at: 0, or what the reply before said.
+    pub from: u32,
+    /// Which.
+    pub filter: SessionFilter,
+    /// Also mappings that were asked for, and sessions that were asked to live on (RFC 6887).
+    pub asked: bool,
+    /// Whether or not the log has room: what it has none for is counted.
+    pub unlogged: bool,
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cleared {
+    /// Sessions that were ended.
+    pub ended: usize,
+    /// The line to go on from. `None`: that was all. Where it began, if the log has no room now.
+    pub next: Option<u32>,
+}
+
+impl Request for Clear {
+    type Reply = Cleared;
+}
+
+/// End some sessions, and hand the records over.
+pub fn clear(nat: &mut Nat, mut log: Option<&mut Log>, asked: &Clear, now: u64) -> Cleared {
+    // What waits for the log comes first.
+    let room = match &mut log {
+        Some(log) if !asked.unlogged => {
+            let more_waits = log.drain(nat, now);
+            if more_waits { 0 } else { usize::try_from(log.room()).unwrap_or(usize::MAX) / RECORDS }
+        }
+        _ => MOST,
+    };
+    let bounds = ClearBounds { lines: LINES, sessions: room.min(MOST), asked: asked.asked };
+    let (ended, next) = nat.clear_from(asked.from, bounds, |session| asked.filter.wants(session), now);
+    if let Some(log) = log
+        && ended > 0
+    {
+        while log.drain(nat, now) {}
+    }
+    Cleared { ended, next }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::LogOptions;
+    use crate::testing::{NOW, REMOTE, config, inside, nat, send};
+    use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+
+    fn clears(nat: &mut Nat, filter: SessionFilter) -> usize {
+        let (mut from, mut all) = (Some(0), 0);
+        while let Some(line) = from {
+            let asked = Clear { from: line, filter, asked: false, unlogged: false };
+            let Cleared { ended, next } = clear(nat, None, &asked, NOW);
+            assert!(ended <= MOST);
+            (from, all) = (next, all + ended);
+        }
+        all
+    }
+
+    #[test]
+    fn a_filter_says_who_is_meant() {
+        let mut nat = nat();
+        let other = SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, 10), 80);
+        for port in 1..=600 {
+            send(&mut nat, inside(1, port), REMOTE);
+            send(&mut nat, inside(2, port), other);
+        }
+        let none = SessionFilter::default();
+        let (remote, remote_port) = (Some(*other.ip()), Some(other.port()));
+        for (filter, count) in [
+            (SessionFilter { protocol: Some(6), ..none }, 0),
+            (SessionFilter { realm: Some(7 << 12), ..none }, 0),
+            (SessionFilter { remote, remote_port: Some(81), ..none }, 0),
+            (SessionFilter { subscriber: Some(*inside(1, 1).ip()), remote, ..none }, 0),
+            (SessionFilter { remote, remote_port, realm: Some(0), ..none }, 600),
+            (SessionFilter { protocol: Some(17), ..none }, 600),
+        ] {
+            assert_eq!(clears(&mut nat, filter), count, "{filter:?}");
+        }
+        assert_eq!(nat.session_count(), 0);
+    }
+
+    /// A collector that is there and takes nothing.
+    #[test]
+    fn no_more_ends_than_the_log_has_room_for_unless_that_is_asked_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+        let to = format!("tcp://{}", listener.local_addr().expect("its address"));
+        let options =
+            serde_json::json!({"syslog": to, "sessions": true, "queue": 64, "host": "h".repeat(255)});
+        let options: LogOptions = serde_json::from_value(options).expect("options");
+        let mut config = config();
+        options.configure(&mut config);
+        let mut log = Log::start(&options, &config, 0).expect("a log");
+        let mut nat = Nat::new(config).expect("a NAT");
+        for subscriber in 1..=8 {
+            for port in 1..=1000 {
+                send(&mut nat, inside(subscriber, port), REMOTE);
+            }
+        }
+        while nat.pop_event().is_some() {}
+        let asked = Clear { from: 0, filter: SessionFilter::default(), asked: false, unlogged: false };
+        let first = clear(&mut nat, Some(&mut log), &asked, NOW);
+        assert!((1..=32).contains(&first.ended), "a queue of 64 records: {first:?}");
+        // Its buffers are full at last, and nothing moves.
+        let (mut from, mut idle) = (first.next.expect("there are more"), 0);
+        while idle < 100 {
+            let Cleared { ended, next } = clear(&mut nat, Some(&mut log), &Clear { from, ..asked }, NOW);
+            let Some(next) = next else { break };
+            (idle, from) = (if ended == 0 { idle + 1 } else { 0 }, next);
+        }
+        assert_eq!(log.lost(), 0);
+        let left = nat.session_count();
+        let forced = clear(&mut nat, Some(&mut log), &Clear { from, unlogged: true, ..asked }, NOW);
+        assert!(forced.ended == MOST.min(left), "{forced:?} of {left}");
+    }
+}
