@@ -20,6 +20,7 @@ from netdyno.lab.dut.graph import L2FWD
 from netdyno.lab.dut.kernel_nat import KernelNat, mask
 from netdyno.lab.dut.reflector_dpdk import peer
 from netdyno.lab.dut.server import Server
+from netdyno.lab.dut.sessions import SECONDS, SESSIONS, tear_down
 from netdyno.lab.network import Network
 from netdyno.lab.topology import Topology
 from netdyno.system import namespace, proc
@@ -223,6 +224,28 @@ def test_the_kernels_nat_changes_no_rules_of_the_machine_itself() -> None:
     with pytest.raises(Error, match="this machine itself") as refused:
         KernelNat(Place("nat", "127.0.0.1")).setup()
     assert (refused.value.code, refused.value.at) == ("ND-104-07", "duts.nat")
+
+
+def test_the_kernels_sessions_are_cleared_as_conntrack_does(network: Network) -> None:
+    if not has("nft"):
+        pytest.skip("nft is not installed")
+    dut = KernelNat(Place("server", network.address("server"), network.namespace("server")))
+
+    def send() -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+            for port in range(9000, 9050):
+                udp.sendto(b"x", ("10.8.0.1", port))
+
+    try:
+        dut.setup()
+        namespace.inside(network.namespace("server"), send)
+        assert dut.counters()["sessions"] >= 50
+        tear_down(dut)
+        counters = dut.counters()
+        assert counters[SESSIONS] >= 50 > counters["sessions"]
+        assert counters[SECONDS] > 0
+    finally:
+        dut.teardown()
 
 
 @pytest.mark.parametrize(

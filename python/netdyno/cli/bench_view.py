@@ -14,6 +14,8 @@ NAMES = {
     "recovery_time.max": "recovery time, longest",
     "reset_time": "reset time",
     "reset_time.max": "reset time, longest",
+    "teardown_time": "time to clear all sessions",
+    "teardown_time.max": "time to clear all sessions, longest",
     "implied_buffer_time": "implied DUT buffer time",
     "corrected_buffer_time": "corrected DUT buffer time",
 }
@@ -25,7 +27,7 @@ BAR = 40
 def show(result: Result, search: SearchReport) -> None:
     """Tables, a plot, and what could not be told."""
     state = ("valid", "green") if search.valid else ("INCOMPLETE", "bold red")
-    how = f" by {search.strategy} search" if search.strategy in ("binary", "mlr") else ""
+    how = f" by {search.strategy} search" if search.strategy in ("binary", "mlr", "exponential") else ""
     title = Text.assemble((search.kind, "bold"), f"{how}, measurement ", state)
     console.out().print(title)
     rows = [row(search, part, one) for part in search.parts for one in part.findings]
@@ -53,14 +55,9 @@ def show(result: Result, search: SearchReport) -> None:
         console.out().print(Text(f"  note: {note}"), soft_wrap=True)
 
 
-def unit_of(search: SearchReport, one: SearchFinding) -> str:
-    """The unit of a finding's load."""
-    return "frames" if one.goal == "back-to-back" else search.unit
-
-
 def row(search: SearchReport, part: SearchPart, one: SearchFinding) -> list[str]:
     """A row of the table of findings."""
-    unit = unit_of(search, one)
+    unit = search.unit_of(one)
     between = "–"
     if one.interval:
         between = f"{words.load(one.interval[0], unit)} – {words.load(one.interval[1], unit)}"
@@ -141,11 +138,14 @@ def _curve(search: SearchReport, part: SearchPart) -> None:
 def _beside(search: SearchReport) -> None:
     """The first goal: a row for each frame size, a column for each leg."""
     legs = list(dict.fromkeys(part.leg for part in search.parts))
-    found = {(part.size, part.leg): part.findings[0].load for part in search.parts if part.findings}
+    found = {
+        (part.size, part.leg): words.load(part.findings[0].load, search.unit_of(part.findings[0]))
+        for part in search.parts
+        if part.findings
+    }
     line = {part.size: part.line for part in search.parts}
     rows = [
-        [size or "–", words.load(rate, search.unit)]
-        + [words.load(found.get((size, leg)), search.unit) for leg in legs]
+        [size or "–", words.load(rate, search.unit)] + [found.get((size, leg), "–") for leg in legs]
         for size, rate in line.items()
     ]
     console.table(("frame", "line rate", *legs), rows, "legs beside each other", right=("line rate", *legs))

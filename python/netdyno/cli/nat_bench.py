@@ -82,13 +82,14 @@ def bench(
     ] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure throughput and latency of the NAT, leg beside leg.
+    """Measure throughput, latency and table of the NAT, leg beside leg.
 
     figure-7 and figure-8: up and down by frame size, of l2fwd, both execution models, and the kernel's NAT;
-    figure-9 and figure-10: by core set; rfc9693-flows and rfc9693-rate: by number of sessions, and how many
-    can be opened in a second; latency: delays at 50 % and 90 % of the throughput. Legs are measured in turns,
-    in randomised order. What is over AF_PACKET needs root and nftables, and is to be held against the other
-    legs over AF_PACKET only.
+    figure-9 and figure-10: by core set; latency: delays at 50 % and 90 % of the throughput; rfc9693-flows and
+    rfc9693-rate: by number of sessions, and how many can be opened in a second; rfc9693-capacity and
+    rfc9693-teardown: how many sessions the table keeps, and how fast all are cleared. Legs are measured in
+    turns, in randomised order. What is over AF_PACKET needs root and nftables, and is to be held against the
+    other legs over AF_PACKET only.
 
         sudo netdyno nat bench figure-7 --quick
         sudo netdyno nat bench figure-8 --sizes 64,1518 --legs l2fwd,pipeline
@@ -118,9 +119,11 @@ def bench(
 
 
 def _said(made: Prepared) -> str:
-    estimate, longest = made.estimate, made.search.wanted.seconds
+    estimate, longest = made.estimate, f", the longest of {made.search.wanted.seconds:g} s,"
+    # in others a trial is as long as it takes to open its sessions
+    length = longest if made.search.kind.name in ("throughput", "latency") else ""
     return (
-        f"{made.experiment.name}: about {estimate.trials} trials, the longest of {longest:g} s, for "
+        f"{made.experiment.name}: about {estimate.trials} trials{length} for "
         f"{len(made.search.parts)} searches, in about {words.seconds(estimate.seconds)}"
     )
 
@@ -133,7 +136,7 @@ def _plan(made: Prepared) -> None:
             (
                 part.leg or part.name,
                 part.size or "–",
-                words.load(part.space.most, part.axis.unit),
+                words.load(part.space.most, part.unit),
                 f"{part.space.most / part.axis.line:.1%}" if part.axis.line else "–",
                 str(part.planned),
             )

@@ -116,15 +116,21 @@ class SearchPart(Model):
     """In the order in which they ran."""
 
 
+UNITS = {"back-to-back": "frames", "tear-down": "sessions/s"}
+"""Of findings whose load is in another unit than what was tried, by goal."""
+
+
 class SearchReport(Model):
     """A search and what it found."""
 
     kind: str
-    """throughput, loss, back-to-back, latency, recovery, reset or rate."""
+    """throughput, loss, back-to-back, latency, recovery, reset, rate, capacity or teardown."""
     strategy: str
-    """How loads were chosen: `binary`, `mlr`, `steps` of a curve, or `none` where the load was given."""
+    """How loads were chosen: `binary`, `mlr`, `exponential`, `steps` of a curve, or `none` where the load was
+    given."""
     unit: str
-    """Of loads: `frames/s`, `frames` (of a burst), `flows/s`, `devices`, `x` (times the profile's load)."""
+    """Of loads: `frames/s`, `frames` (of a burst), `flows/s`, `devices`, `sessions`, `x` (times the
+    profile's load)."""
     resolution: float
     """How far apart bounds were to be, as a share."""
     confidence: float
@@ -139,3 +145,7 @@ class SearchReport(Model):
     """By frame size."""
     notes: list[str] = Field(default_factory=list)
     """What differs from the standards, and why."""
+
+    def unit_of(self, finding: SearchFinding) -> str:
+        """The unit of a finding's load."""
+        return UNITS.get(finding.goal, self.unit)

@@ -209,24 +209,7 @@ def l2fwd(nat: Nat, where: Layout) -> dict[str, Any]:
 
 def profile(nat: Nat, document: Mapping[str, Any] | None, ends: int, wanted: Wanted) -> dict[str, Any]:
     """The ends' profile. With a `document` that graph runs between them; else the ports lead out of here."""
-    inside = IPv4Interface(f"{router(nat)}/{nat.inside.address.network.prefixlen}")
-    world = IPv4Interface(f"{nat.gateway}/{nat.outside.address.network.prefixlen}")
-    near = nat.inside.settings["device"] if document else af_packet(0, "in1")
-    far = nat.outside.settings["device"] if document else af_packet(1, "out1")
-    speed = {"speed": LINE}
-    listed = [
-        {"name": "access", "device": near, "ip": str(inside), "gateway": str(nat.inside.address.ip)} | speed,
-        {"name": "world", "device": far, "ip": str(world), "gateway": str(nat.outside.address.ip)} | speed,
-    ]
-    elements, edges = _ends(wanted.direction)
-    own = [{"core": ends, "elements": [*elements, "access.rx", "access.tx", "world.rx", "world.tx"]}]
-    dpdk: dict[str, Any] = {"ports": listed, "elements": elements, "edges": edges, "placement": own}
-    if document:
-        dpdk |= {key: document[key] for key in ("replicas", "memory", "huge_pages") if key in document}
-        dpdk["ports"] += [{"name": name, **port} for name, port in document["ports"].items()]
-        dpdk["elements"] = {**document["elements"], **elements}
-        dpdk["edges"] = [*document["edges"], *edges]
-        dpdk["placement"] = _merged([*document["placement"], *own])
+    dpdk = around(nat, document, ends, ends_of(wanted.direction))
     size = {"fixed": "64B"}
     return {
         "name": f"nat-{wanted.direction}",
@@ -238,12 +221,43 @@ def profile(nat: Nat, document: Mapping[str, Any] | None, ends: int, wanted: Wan
             "drain": "200ms",
             "sample": "100ms",
         },
-        "targets": {"server": f"udp://{SERVER}:{SERVER_PORT}", "public": f"udp://{public(nat)}:{FIRST_PORT}"},
+        "targets": targets(nat),
         # a trial without loss counts however late the generator was: bursts are more than was asked
         "validity": {"lateness_p99": "1s", "starved": 1.0},
         "transport": {"dpdk": dpdk},
         "groups": _groups(wanted, size),
     }
+
+
+def around(
+    nat: Nat, document: Mapping[str, Any] | None, ends: int, what: tuple[Mapping[str, Any], Sequence[str]]
+) -> dict[str, Any]:
+    """The ports of both ends with these elements and edges, as the transport of a profile."""
+    elements, edges = what
+    inside = IPv4Interface(f"{router(nat)}/{nat.inside.address.network.prefixlen}")
+    world = IPv4Interface(f"{nat.gateway}/{nat.outside.address.network.prefixlen}")
+    near = nat.inside.settings["device"] if document else af_packet(0, "in1")
+    far = nat.outside.settings["device"] if document else af_packet(1, "out1")
+    speed = {"speed": LINE}
+    listed = [
+        {"name": "access", "device": near, "ip": str(inside), "gateway": str(nat.inside.address.ip)} | speed,
+        {"name": "world", "device": far, "ip": str(world), "gateway": str(nat.outside.address.ip)} | speed,
+    ]
+    own = [{"core": ends, "elements": [*elements, "access.rx", "access.tx", "world.rx", "world.tx"]}]
+    dpdk: dict[str, Any] = {"ports": listed, "elements": dict(elements), "edges": list(edges)}
+    dpdk["placement"] = own
+    if document:
+        dpdk |= {key: document[key] for key in ("replicas", "memory", "huge_pages") if key in document}
+        dpdk["ports"] += [{"name": name, **port} for name, port in document["ports"].items()]
+        dpdk["elements"] = {**document["elements"], **elements}
+        dpdk["edges"] = [*document["edges"], *edges]
+        dpdk["placement"] = _merged([*document["placement"], *own])
+    return dpdk
+
+
+def targets(nat: Nat) -> dict[str, str]:
+    """Whom frames are for: a server in the world, and a subscriber seen from there."""
+    return {"server": f"udp://{SERVER}:{SERVER_PORT}", "public": f"udp://{public(nat)}:{FIRST_PORT}"}
 
 
 def _merged(placement: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -254,7 +268,7 @@ def _merged(placement: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{"core": core, "elements": names} for core, names in found.items()]
 
 
-def _ends(direction: Direction) -> tuple[dict[str, Any], list[str]]:
+def ends_of(direction: Direction) -> tuple[dict[str, Any], list[str]]:
     """Elements and edges of the subscribers' end and the servers'."""
     hosts = {f"{port}-host": {"kind": "arp-nd", "port": port} for port in ("access", "world")}
     if direction == "up":

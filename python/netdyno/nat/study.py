@@ -13,7 +13,7 @@ from netdyno import config, paths
 from netdyno.config import Config
 from netdyno.errors import Error
 from netdyno.nat import config as nat_config
-from netdyno.nat import cores, graph, lab
+from netdyno.nat import cores, graph, lab, phases
 from netdyno.nat.config import Nat, places
 from netdyno.nat.cores import STAGES, Place, Topology
 from netdyno.nat.file import PIPELINE, RUN_TO_COMPLETION, CoreSet
@@ -44,7 +44,10 @@ class Leg(Config):
     new_flows: bool = False
     """Each frame is a flow of its own, which there are `flows` of."""
     rate: str | None = None
-    """The highest load that is tried; default: line rate in memory, 2M/s by AF_PACKET."""
+    """The highest load that is tried; default: line rate in memory, 2M/s by AF_PACKET. For capacity and
+    teardown, how many sessions are opened in a second; default 50k/s."""
+    sessions: int | None = Field(default=None, ge=1024, le=20_000_000)
+    """How many sessions the NAT may have, where that is what is looked for; default: as configured."""
 
     @model_validator(mode="after")
     def _known(self) -> Leg:
@@ -80,6 +83,9 @@ class Study(Config):
     """A short name: letters, digits, `-`, `_`, `.`."""
     description: str = ""
     """What it shows, and what it follows."""
+    measures: Literal["throughput", "capacity", "teardown"] = "throughput"
+    """What is looked for: `throughput`; `capacity`, how many of up to `flows` sessions a NAT keeps; or
+    `teardown`, how fast it clears `flows` sessions."""
     direction: Literal["up", "down"] = "up"
     """Which way the frames go: `up` is away from subscribers."""
     sizes: str | None = None
@@ -105,6 +111,21 @@ class Study(Config):
             raise ValueError("new flows begin inside: direction up")
         if self.direction == "down" and any(leg.flows > lab.SINGLE for leg in self.legs):
             raise ValueError(f"down each flow has a static forward: at most {lab.SINGLE:,} flows")
+        return self
+
+    @model_validator(mode="after")
+    def _of_sessions(self) -> Study:
+        if self.measures == "throughput":
+            if any(leg.sessions is not None for leg in self.legs):
+                raise ValueError("sessions is for measures: capacity")
+            return self
+        if self.direction == "down" or self.sizes is not None or any(leg.new_flows for leg in self.legs):
+            raise ValueError(f"measures: {self.measures} has no direction down, no sizes and no new_flows")
+        if self.latency_at:
+            raise ValueError(f"latency_at is for throughput, not for measures: {self.measures}")
+        for leg in self.legs:
+            if leg.dut == L2FWD or leg.ports != "af_packet":
+                raise ValueError(f"the leg {leg.name!r} is to be a NAT with ports: af_packet")
         return self
 
     def only(self, wanted: Sequence[str]) -> Study:
@@ -196,6 +217,11 @@ def _told(study: Study, machine: Machine) -> Iterator[str]:
             "legs over AF_PACKET pass the kernel's sockets and veth pairs at both ends: hold them against "
             "each other, not against those over cables in memory"
         )
+    if study.measures == "capacity":
+        yield (
+            "a session is found again by a frame from outside, which our static forward lets in: had our NAT "
+            "given one up and room for it again, this would not be seen"
+        )
     if study.direction == "down":
         yield (
             "each flow's outside endpoint is known by a static forward (the kernel keeps a free source "
@@ -208,7 +234,7 @@ def _leg(
 ) -> tuple[dict[str, Any], list[str]]:
     flows = lab.Flows(leg.flows, leg.new_flows)
     wanted = replace(trial, direction=study.direction, ports=leg.ports, flows=flows, rate=leg.rate)
-    there = lab.roomy(lab.placed(nat, leg.ports), flows, study.direction)
+    there = _roomy(study, leg, lab.placed(nat, leg.ports))
     there = replace(there, workers=leg.workers, execution=_execution(leg))
     where, ends, notes = _placed(leg, there, machine)
     document = lab.l2fwd(there, where) if leg.dut == L2FWD else graph.document(there, where)
@@ -216,7 +242,7 @@ def _leg(
         return {"name": leg.name, "profile": lab.profile(there, document, ends, wanted)}, notes
     made = {
         "name": leg.name,
-        "profile": lab.profile(there, None, ends, wanted),
+        "profile": _outside(study, there, ends, wanted),
         "topology": _topology(leg, there),
     }
     if leg.dut == KERNEL:
@@ -232,6 +258,20 @@ def _leg(
     else:
         dut = {"driver": "graph", "host": "nat", "options": {"graph": document}}
     return made | {"duts": {"nat": dut}}, notes
+
+
+def _roomy(study: Study, leg: Leg, nat: Nat) -> Nat:
+    flows = lab.Flows(leg.flows, leg.new_flows)
+    if study.measures == "capacity":
+        return phases.room(nat, flows, leg.sessions)
+    return lab.roomy(nat, flows, study.direction)
+
+
+def _outside(study: Study, nat: Nat, ends: int, wanted: lab.Wanted) -> dict[str, Any]:
+    """The profile of ends that have what is measured outside of their own daemon."""
+    if study.measures == "throughput":
+        return lab.profile(nat, None, ends, wanted)
+    return phases.profile(nat, ends, wanted, check=study.measures == "capacity")
 
 
 def _placed(leg: Leg, nat: Nat, machine: Machine) -> tuple[Layout, int, list[str]]:

@@ -19,8 +19,10 @@ LIMITS: Mapping[str, Msg] = {
     "generator": M("our generator"),
     "lowest": M("fails at the lowest load"),
 }
-UNITS = {"frames/s": "/s", "flows/s": "/s"}
+UNITS = {"frames/s": "/s", "flows/s": "/s", "sessions/s": "/s"}
 """Of loads, as charts and tables write them; others are counts."""
+OWN = {"back-to-back", "capacity", "tear-down"}
+"""Findings that are no goals of trials."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def search_view(result: Result) -> SearchView | None:
     said = [Data(f"{part.name}: {note}") for part in search.parts for f in part.findings for note in f.notes]
     return SearchView(
         search.kind,
-        beside.table(search, _unit(search)),
+        beside.table(search, _first_unit(search)),
         _found(search),
         held.table(search, _unit(search)),
         _figures(search),
@@ -56,9 +58,12 @@ def search_view(result: Result) -> SearchView | None:
 
 
 def _unit(search: SearchReport, finding: SearchFinding | None = None) -> str:
-    if finding is not None and finding.goal == "back-to-back":
-        return "count"
-    return UNITS.get(search.unit, "count")
+    return UNITS.get(search.unit if finding is None else search.unit_of(finding), "count")
+
+
+def _first_unit(search: SearchReport) -> str:
+    """Of what legs are held beside each other by: the first finding."""
+    return _unit(search, next((one for part in search.parts for one in part.findings), None))
 
 
 def _found(search: SearchReport) -> Table:
@@ -169,7 +174,7 @@ def _charts(search: SearchReport) -> list[dict[str, Any]]:
         ]
         made.append(chart("loss-curve", M("Loss over load"), "ratio", views))
     elif beside.legs(search):
-        if plot := beside.plot(search, unit):
+        if plot := beside.plot(search, _first_unit(search)):
             made.append(plot)
     elif sum(bool(part.frame and part.findings) for part in search.parts) > 1:
         made.append(_over_size(search, unit))
@@ -192,7 +197,7 @@ def _charts(search: SearchReport) -> list[dict[str, Any]]:
 def _kind(part: SearchPart, one: SearchTrial) -> str:
     if not one.counts:
         return "out"
-    wanted = {found.goal for found in part.findings if found.goal != "back-to-back"}
+    wanted = {found.goal for found in part.findings} - OWN
     return "met" if one.met and wanted <= set(one.met) else "failed"
 
 

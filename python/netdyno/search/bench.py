@@ -25,8 +25,8 @@ TYPICAL = 0.613
 as many at any."""
 AROUND = 2.0
 """Seconds that a trial takes besides its phases: daemon, topology and DUTs are set up for each."""
-SEVERAL = ("throughput", "loss", "latency")
-"""Kinds of searches that are made over several legs: those that do nothing to DUTs."""
+SEVERAL = ("throughput", "loss", "latency", "capacity", "teardown")
+"""Kinds of searches that are made over several legs: those after which a DUT is as it was."""
 LONG = 60.0
 """Least length of a trial of the throughput (RFC 2544 §24)."""
 

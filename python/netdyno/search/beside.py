@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from netdyno.core.search import SearchFinding, SearchPart
 
+VERBS = {"capacity": "keeps", "tear-down": "clears in a second"}
+"""What a leg does, by goal."""
+
 
 @dataclass(frozen=True)
 class Ratio:
@@ -28,7 +31,8 @@ def told(parts: Sequence[SearchPart], ratios: Sequence[Ratio]) -> Iterator[str]:
             if one is None or other is None or not one.load or not other.load:
                 continue
             at = f"{size}: " if size else ""
-            words = f"{at}{ratio.leg} carries {one.load / other.load:.3g} × what {ratio.to} does"
+            does = VERBS.get(one.goal, "carries")
+            words = f"{at}{ratio.leg} {does} {one.load / other.load:.3g} × what {ratio.to} does"
             if one.limit == "dut" and other.limit == "dut" and one.interval and other.interval:
                 low, high = one.interval[0] / other.interval[1], one.interval[1] / other.interval[0]
                 words += f", between {low:.3g} and {high:.3g} by their intervals"

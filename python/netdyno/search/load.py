@@ -114,8 +114,8 @@ def axis(leg: LegSpec, size: Size | None = None) -> Axis:
 
 def loading(profile: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The groups that are the load. A stream that sends a count of frames and is done prepares for it, as one
-    that opens the sessions of a NAT: it keeps the rate that it has."""
-    every = groups(profile)
+    that opens the sessions of a NAT: it keeps the rate that it has. What is not measured is no load."""
+    every = [one for one in groups(profile) if table(one.get("frame")).get("measured") is not False]
     return [group for group in every if "count" not in (_stream(group) or {})] or every
 
 

@@ -88,7 +88,7 @@ def prepare(study: Study, nat: Nat, asked: Asked, machine: Machine | None = None
         return fine
 
     ratios = [Ratio(one.leg, one.to, one.published) for one in chosen.beside]
-    kind = "latency" if study.latency_at else "throughput"
+    kind = "latency" if study.latency_at else chosen.measures
     search, estimate = bench.prepare(kind, experiment, Path(), wanted, listed, ratios, fits)
     search.notes += [*left_out, *notes]
     return Prepared(experiment, search, estimate)

@@ -30,10 +30,12 @@ def observed(
     limits: Limits | None = None,
     *,
     exact: bool = False,
+    by_loss: bool = True,
 ) -> LoadTrial:
     """What one trial showed of a load.
 
-    `exact`: how much was lost matters, and not only whether it is more than a goal allows.
+    `exact`: how much was lost matters, and not only whether it is more than a goal allows. `by_loss`: whether
+    anything was does.
     """
     received = _received(profile)
     load = {str(group.get("name")) for group in loading(profile)}
@@ -56,7 +58,7 @@ def observed(
         for one in profile.get("thresholds") or []
         if not judge("", one, [repetition]).passed
     )
-    bad = bool(lost or broken)
+    bad = by_loss and bool(lost or broken)
     return LoadTrial(
         load=ask.load,
         seconds=ask.seconds,

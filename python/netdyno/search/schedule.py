@@ -18,6 +18,9 @@ from netdyno.search.observe import observed
 from netdyno.search.trial import Ask, LoadTrial
 from netdyno.search.wanted import Kind, Part, Wanted
 
+STRATEGIES = {"loss": "steps", "capacity": "exponential", "teardown": "none"}
+"""Of kinds that have one of their own."""
+
 
 class Search:
     """The parts of a search: frame sizes one after the other, the legs at each of them in turns."""
@@ -43,8 +46,8 @@ class Search:
     @property
     def strategy(self) -> str:
         """How loads are chosen, in a word."""
-        if self.kind.name == "loss":
-            return "steps"
+        if self.kind.name in STRATEGIES:
+            return STRATEGIES[self.kind.name]
         return "none" if self.wanted.at is not None else self.wanted.strategy
 
     @property
@@ -93,7 +96,14 @@ class Search:
         ask = part.ask if part else None
         if part is None or ask is None or outcome.repetition is None or outcome.error is not None:
             return
-        seen = observed(ask, outcome.repetition, place.variant.profile, self._number, exact=self.kind.exact)
+        seen = observed(
+            ask,
+            outcome.repetition,
+            place.variant.profile,
+            self._number,
+            exact=self.kind.exact,
+            by_loss=self.kind.by_loss,
+        )
         part.trials.append(seen)
         part.legs[seen.number] = place.variant.name
         part.repetitions[seen.number] = outcome.repetition

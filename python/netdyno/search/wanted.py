@@ -69,6 +69,8 @@ class Kind(Protocol):
     """The section that it follows."""
     exact: bool
     """Whether how much is lost matters, and not only whether it is more than a goal allows."""
+    by_loss: bool
+    """Whether trials are judged by what they lost; if not, a generator that was late disturbs none."""
 
     def space(self, axis: Axis, wanted: Wanted) -> tuple[Space, str]:
         """Where it looks, and the unit of its loads."""

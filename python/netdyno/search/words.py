@@ -19,6 +19,10 @@ def load(value: float | None, unit: str) -> str:
         return si(value, "pps")
     if unit == "frames":
         return f"{value:,.0f} frames"
+    if unit == "sessions":
+        return f"{value:,.0f} sessions"
+    if unit == "sessions/s":
+        return si(value, unit)
     if unit == "x":
         return f"{value:.4g} × the profile's load"
     if unit == "devices":

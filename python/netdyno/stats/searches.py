@@ -60,7 +60,7 @@ def compare(a: SearchReport, b: SearchReport) -> list[FoundChange]:
         for one in part.findings:
             found = theirs.get((part.name, one.goal, one.loss_ratio))
             if found is not None:
-                unit = "frames" if one.goal == "back-to-back" else a.unit
+                unit = a.unit_of(one)
                 made.append(
                     FoundChange(
                         part.name, one.goal, unit, one.load, found[1].load, edge(part, one), edge(*found)

@@ -16,7 +16,7 @@ from netdyno.search.kind import KINDS
 from netdyno.search.kind.back_to_back import BURST, buffer_times
 from netdyno.search.kind.recovery import EXTRA, overload, recovered
 from netdyno.search.kind.reset import reset_time
-from netdyno.search.load import axis
+from netdyno.search.load import axis, loading
 from netdyno.search.schedule import Search, turns
 from netdyno.search.simulated import SimulatedDut
 from netdyno.search.trial import Ask, LoadTrial, loss_goal, run
@@ -295,3 +295,6 @@ def test_what_prepares_a_load_keeps_its_rate() -> None:
     leg = made.at(250_000.0, 1.0)
     rates = [group["frame"]["rate"]["frames"] for group in leg.profile["groups"]]
     assert rates == ["10k/s", "250000.000000/s"]
+    # where all that is sent is counted, all of it is the load, but for what is not measured
+    unmeasured = {**opening, "name": "prime", "frame": {**opening["frame"], "measured": False}}
+    assert [one["name"] for one in loading(profile(unmeasured, opening))] == ["open"]

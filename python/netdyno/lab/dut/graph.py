@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -12,6 +13,8 @@ from netdyno.core.daemon import Daemon
 from netdyno.errors import Error
 from netdyno.lab.dut.base import Dut, Settings, url_host
 from netdyno.lab.dut.reflector import Reflector
+from netdyno.lab.dut.sessions import KeepsSessions
+from netdyno.nat import running
 
 OPENING = 60.0
 """Seconds that ports may take to open."""
@@ -29,7 +32,7 @@ class Options(Settings):
     """As `netdyno graph run` takes it; default: l2fwd between two rings."""
 
 
-class GraphDut(Dut):
+class GraphDut(Dut, KeepsSessions):
     """A daemon of its own whose graph forwards."""
 
     driver: ClassVar[str] = "graph"
@@ -58,7 +61,7 @@ class GraphDut(Dut):
         return {"udp": f"udp://{url_host(self.place.address)}:7"}
 
     def counters(self) -> dict[str, float]:
-        """How many elements it has; of each the packets in and out, and drops by reason."""
+        """How many elements it has; of each the packets in and out, and drops by reason; a NAT's sessions."""
         assert self._client is not None
         elements = self._client.call("graph.stats", graph=self._graph)["elements"]
         found = {"elements": float(len(elements))}
@@ -66,7 +69,23 @@ class GraphDut(Dut):
             name = str(one["name"])
             found |= {f"{name}.{key}": float(one[key]) for key in ("packets_in", "packets_out")}
             found |= {f"{name}.{reason}": float(count) for reason, count in one["drops"].items()}
+        if self._tracks():
+            found |= {"sessions": float(self.sessions()), **self.cleared}
         return found
+
+    def _tracks(self) -> bool:
+        return any(one.get("kind") == "conntrack" for one in self.options.graph["elements"].values())
+
+    def sessions(self) -> int:
+        assert self._client is not None
+        workers = self._client.call("nat.status", graph=self._graph)["workers"]
+        return sum(int(one["sessions"]) for one in workers)
+
+    def clear_sessions(self) -> float:
+        assert self._client is not None
+        began = time.monotonic()
+        running.clear(self._client, self._graph, all=True)
+        return time.monotonic() - began
 
     def version(self) -> str:
         return Reflector(self.place).version()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -13,6 +14,7 @@ from pydantic import Field, field_validator
 from netdyno.errors import Error
 from netdyno.lab.access import kernel_nat
 from netdyno.lab.dut.base import Dut, Settings, url_host
+from netdyno.lab.dut.sessions import KeepsSessions
 from netdyno.system import namespace
 from netdyno.system.process import Process, find
 
@@ -48,7 +50,7 @@ class Options(Settings):
         return None if value is None else str(ipaddress.IPv4Network(value))
 
 
-class KernelNat(Dut):
+class KernelNat(Dut, KeepsSessions):
     """Source NAT in a namespace. Its process only watches that nobody changes the rules."""
 
     driver: ClassVar[str] = "kernel-nat"
@@ -112,7 +114,7 @@ class KernelNat(Dut):
 
     def counters(self) -> dict[str, float]:
         """Its sessions, and what its interfaces passed on."""
-        found: dict[str, float] = {"sessions": float(namespace.inside(self.place.namespace, _sessions))}
+        found: dict[str, float] = {"sessions": float(self.sessions()), **self.cleared}
         text = namespace.inside(self.place.namespace, Path("/proc/thread-self/net/dev").read_text)
         for line in text.splitlines()[2:]:
             name, _, rest = line.partition(":")
@@ -126,6 +128,28 @@ class KernelNat(Dut):
                 ):
                     found[f"{name.strip()}.{key}"] = float(words[column])
         return found
+
+    def sessions(self) -> int:
+        return namespace.inside(self.place.namespace, _sessions)
+
+    def clear_sessions(self) -> float:
+        return namespace.inside(self.place.namespace, self._flush)
+
+    def _flush(self) -> float:
+        """What `conntrack -F` does."""
+        # a large library, of which most runs need nothing
+        from pyroute2 import NFCTSocket
+        from pyroute2.netlink.exceptions import NetlinkError
+
+        try:
+            with NFCTSocket() as conntrack:
+                began = time.monotonic()
+                conntrack.flush()
+                return time.monotonic() - began
+        except (NetlinkError, OSError) as e:
+            what = f"the kernel's sessions cannot be cleared: {e}"
+            fix = "It needs the kernel's module nf_conntrack_netlink"
+            raise Error("ND-92-35", what, at=self.place.at, fix=fix) from e
 
     def cpu(self) -> float:
         """Seconds of softirq on its cores: the kernel's network work is no process's."""

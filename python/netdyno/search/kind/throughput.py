@@ -21,6 +21,7 @@ class Throughput:
     name = "throughput"
     rfc = "RFC 2544 §26.1"
     exact = False
+    by_loss = True
 
     def space(self, axis: Axis, wanted: Wanted) -> tuple[Space, str]:
         """Up to the load of the profile."""

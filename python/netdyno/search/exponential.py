@@ -1,0 +1,53 @@
+"""Double the load until it fails, then halve between: for what has no highest load that is known beforehand.
+
+RFC 9693 searches so for the capacity of a connection tracking table. There a trial fails for want of room, or
+because sessions were opened too fast: a load that fails is tried again at half the rate before it counts as
+a failure.
+"""
+
+from __future__ import annotations
+
+from netdyno.search.trial import Ask, Goal, LoadTrial, Space, Strategy
+
+SLOWEST = 0.5
+"""Of the rate at which the last load passed: a load that fails even at this one is too much."""
+
+
+def exponential(goal: Goal, space: Space) -> Strategy:
+    """From the lowest load up, each twice the one before, then halves down to the resolution."""
+    low, load = 0.0, space.round(space.bottom)
+    while goal.met((yield Ask(load, space.seconds))):
+        if load >= space.most:
+            return "resolution"
+        low, load = load, space.round(2 * load)
+    high = load
+    while high - low > space.resolution * high:
+        load = space.round((low + high) / 2)
+        if not low < load < high:
+            break
+        if goal.met((yield Ask(load, space.seconds))):
+            low = load
+        else:
+            high = load
+    return "resolution"
+
+
+def slowing(goal: Goal, strategy: Strategy, rate: float) -> Strategy:
+    """A strategy whose loads are numbers, each offered at a rate; it is told what came of the slowest try."""
+    try:
+        ask = next(strategy)
+        while True:
+            trial, slowest = (yield Ask(ask.load, ask.load / rate)), rate * SLOWEST
+            while not _passed(goal, trial) and rate / 2 >= slowest:
+                rate /= 2
+                trial = yield Ask(ask.load, ask.load / rate)
+            if not _passed(goal, trial):
+                # it was the load, not the rate
+                rate = slowest / SLOWEST
+            ask = strategy.send(trial)
+    except StopIteration as end:
+        return str(end.value or "")
+
+
+def _passed(goal: Goal, trial: LoadTrial) -> bool:
+    return goal.met(trial) and not trial.short
