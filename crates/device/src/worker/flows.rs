@@ -170,8 +170,9 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             if self.broken.back().is_some_and(|(_, _, broken)| broken.gone) {
                 break;
             }
-            let Some((i, due)) = self.timers.pop(self.now) else { break };
+            // before: who is late has its timer while a sample is made
             self.tick();
+            let Some((i, due)) = self.timers.pop(self.now) else { break };
             let slot = &mut self.slots[i as usize];
             let g = usize::from(slot.group);
             match slot.state {

@@ -216,7 +216,6 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 continue;
             }
             self.tick();
-            self.report();
             if self.now >= self.window.drain {
                 self.drain();
                 if self.is_quiet() || self.now >= self.control.end() {
@@ -249,12 +248,15 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         self.finish(Ok(()));
     }
 
+    /// See what time it is. Intervals that are over are reported before anything is done at the new time: a device that finds
+    /// the load over counts all that it did not send.
     #[inline]
     fn tick(&mut self) {
         if let Some(now) = self.control.now() {
             self.now = now;
         }
         self.window = self.control.window();
+        self.report();
     }
 
     /// How long to wait for sockets before something else is due.

@@ -18,6 +18,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     }
 
     /// Send the sample whose end has come.
+    #[inline]
     pub(super) fn report(&mut self) {
         if self.now >= self.boundary {
             self.sample(None);
@@ -72,6 +73,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         stalls
     }
 
+    #[cold]
     pub(super) fn sample(&mut self, last: Option<Result<(), SetupError>>) {
         let cpu = self.cpu.now();
         // a stop may have brought the phase's end forward
