@@ -1,13 +1,14 @@
-//! Whatever stands in a file of a NAT's state: it is read or refused, the tables agree, and all of it ends.
+//! Whatever stands in a file of a NAT's state, or is told to a standby: it is read or refused, the tables agree, and all of it ends.
 #![no_main]
 
 use cgnat::Nat;
 use cgnat::config::{Config, PoolAddress, SECOND, StaticForward};
-use cgnat::state::{Past, Record};
+use cgnat::state::{Past, Record, Update};
 use std::net::Ipv4Addr;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    let Some((passed, mut rest)) = data.split_first() else { return };
+    let Some((first, mut rest)) = data.split_first() else { return };
+    let (standby, passed) = (first & 0x80 != 0, first & 0x7f);
     let address = Ipv4Addr::new(203, 0, 113, 1);
     let forward =
         StaticForward { protocol: 17, outside: (address, 1030), inside: (Ipv4Addr::new(10, 0, 0, 2), 53), realm: 0 };
@@ -20,17 +21,20 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         ..Config::default()
     };
     let Ok(mut nat) = Nat::new(config) else { return };
-    let past = Past { passed: u64::from(*passed) * SECOND, now: SECOND };
-    while let Ok((record, len)) = Record::decode(rest) {
+    let past = Past { passed: u64::from(passed) * SECOND, now: SECOND };
+    while let Ok((update, len)) = Update::decode(rest) {
         rest = &rest[len..];
         let mut bytes = Vec::new();
-        record.encode(&mut bytes);
-        assert_eq!(Record::decode(&bytes), Ok((record, len)));
+        update.encode(&mut bytes);
+        assert_eq!(Update::decode(&bytes), Ok((update, len)));
         // What is asked for long would be there for long.
-        if matches!(record, Record::Session(kept) if kept.asked > 1 << 20) {
+        if matches!(update, Update::There(Record::Session(kept)) if kept.asked > 1 << 20) {
             continue;
         }
-        let _left_out = nat.import(&record, past, (1, 2));
+        let _left_out = match update {
+            Update::There(record) if !standby => nat.import(&record, past, (1, 2)),
+            _ => nat.apply(&update, SECOND, (1, 2)),
+        };
     }
     assert_eq!(nat.audit(), Ok(()));
     // What it knows now it would write, and read again.

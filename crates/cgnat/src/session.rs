@@ -165,6 +165,20 @@ impl Session {
     pub(crate) const SHARED: u8 = 4;
     /// Somebody asked that it lives longer than it would.
     pub(crate) const EXTENDED: u8 = 8;
+    /// Of a standby: sweeps since it was told of, in two bits.
+    const AGE: u8 = 0x30;
+    const SWEEP: u8 = 0x10;
+
+    /// A standby was told of it.
+    pub(crate) fn be_young(&mut self) {
+        self.flags &= !Self::AGE;
+    }
+
+    /// A standby's sweep is over. Whether it was told of it in none of three.
+    pub(crate) fn grow_old(&mut self) -> bool {
+        self.flags += if self.flags & Self::AGE < Self::AGE { Self::SWEEP } else { 0 };
+        self.flags & Self::AGE == Self::AGE
+    }
 
     /// A line that is in no use.
     pub(crate) fn free() -> Self {

@@ -40,6 +40,24 @@ impl Subscriber {
     /// Its address and blocks are computed, or given by the operator: they are not released.
     pub(crate) const FIXED: u16 = 4;
 
+    /// Of a standby: sweeps since it was told of, in two bits.
+    const AGE: u16 = 0x30;
+    const SWEEP: u16 = 0x10;
+
+    /// A standby was told of it.
+    pub(crate) fn be_young(&mut self) {
+        self.flags &= !Self::AGE;
+    }
+
+    /// A standby's sweep is over. Whether it was told of it in none of three; a line that is free names nobody.
+    pub(crate) fn grow_old(&mut self) -> bool {
+        if !self.has(Self::TAKEN) {
+            return false;
+        }
+        self.flags += if self.flags & Self::AGE < Self::AGE { Self::SWEEP } else { 0 };
+        self.flags & Self::AGE == Self::AGE
+    }
+
     /// Its private address.
     pub fn inside(&self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.inside)

@@ -158,6 +158,7 @@ impl Nat {
         if let Some(line) = self.subscribers.at_mut(session.subscriber) {
             line.sessions += 1;
         }
+        self.changes.session(index);
         Ok(index)
     }
 
@@ -174,6 +175,7 @@ impl Nat {
         if session.state() == State::Pinned || session.has(Session::EXTENDED) {
             self.asked.forget(index, session.subscriber);
         }
+        self.changes.ended(&session);
         if self.config.log_sessions {
             self.events.push(now, What::SessionEnded(session.record(), session.volume()));
         }
@@ -232,6 +234,7 @@ impl Nat {
             line.flags |= Subscriber::QUEUED;
             self.idle_subscribers.push_back((number, tick(now)));
         }
+        self.changes.subscriber(number);
         Ok(number)
     }
 
@@ -310,6 +313,7 @@ impl Nat {
         line.blocks[usize::from(line.block_count)] = block;
         line.block_count += 1;
         let line = *line;
+        self.changes.subscriber(subscriber);
         let record = self.block_record(&line, address, block);
         self.events.push(now, What::BlockAllocated(record));
     }
@@ -322,15 +326,25 @@ impl Nat {
     /// Give back the block of an endpoint that is free again, if none of its ports is in use and it is not the only one.
     fn shed_block(&mut self, subscriber: u32, outside: Endpoint, now: u64) {
         let Some((_, block)) = self.pool.block_of(outside.address, outside.port) else { return };
-        let Some(line) = self.subscribers.at_mut(subscriber) else { return };
+        let Some(line) = self.subscribers.at(subscriber) else { return };
         if line.block_count < 2 || line.has(Subscriber::FIXED) || self.pool.used(block) > 0 {
             return;
         }
+        self.take_back(subscriber, block, now);
+    }
+
+    /// A block of which no port is used is its subscriber's no more.
+    pub(crate) fn take_back(&mut self, subscriber: u32, block: u32, now: u64) {
+        let Some(line) = self.subscribers.at_mut(subscriber) else { return };
         let Some(at) = line.blocks().iter().position(|its| *its == block) else { return };
         line.block_count -= 1;
         line.blocks.swap(at, usize::from(line.block_count));
         line.blocks[usize::from(line.block_count)] = NONE;
         let line = *line;
+        if line.block_count == 0 {
+            self.pool.leave(line.address);
+        }
+        self.changes.subscriber(subscriber);
         self.give_back(&line, block, now);
     }
 
@@ -377,6 +391,7 @@ impl Nat {
         if line.block_count > 0 {
             self.pool.leave(line.address);
         }
+        self.changes.gone(line.inside, line.realm);
         self.subscribers.remove(&self.hasher, number);
     }
 }

@@ -2,6 +2,7 @@
 
 mod change;
 mod clear;
+mod changes;
 mod ending;
 mod expire;
 mod fast;
@@ -21,11 +22,13 @@ mod way;
 
 pub use change::InUse;
 pub use clear::ClearBounds;
+pub(crate) use changes::Change;
 pub use fast::BURST;
 pub(crate) use icmp::Quote;
 pub(crate) use mapping::Mapped;
 
 use self::change::Removed;
+use self::changes::Changes;
 use self::ending::Endings;
 use self::fragment::Fragments;
 use self::icmp_reply::Replies;
@@ -143,6 +146,7 @@ pub struct Nat {
     pub(crate) asked: Asked,
     pub(crate) endings: Endings,
     pub(crate) removed: Removed,
+    pub(crate) changes: Changes,
     pub(crate) fragments: Fragments,
     pub(crate) syns: SynHold,
     pub(crate) replies: Replies,
@@ -179,6 +183,7 @@ impl Nat {
             asked: Asked::default(),
             endings: Endings::default(),
             removed: Removed::default(),
+            changes: Changes::default(),
             fragments: Fragments::new(&config),
             syns: SynHold::new(&config),
             replies: Replies::new(&config),

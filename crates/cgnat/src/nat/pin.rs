@@ -56,6 +56,7 @@ impl Nat {
         let (outside, subscriber) = (line.outside(), line.subscriber);
         self.has_public(subscriber)?;
         self.asked.keep(index, subscriber, Explicit { until, nonce, filters });
+        self.changes.session(index);
         Ok(outside)
     }
 
@@ -86,6 +87,7 @@ impl Nat {
         let mut until = now + idle.saturating_sub(session.idle(now));
         if wanted.until > until {
             until = self.asked.extend(index, wanted.until);
+            self.changes.session(index);
             if let Some(line) = self.sessions.at_mut(index) {
                 line.flags |= Session::EXTENDED;
             }

@@ -232,6 +232,9 @@ impl Nat {
         let after = if tcp { tcp::next(before, flags, up) } else { before };
         session.state = after as u8;
         let refreshes = if tcp { tcp::refreshes(before, after) } else { up || refresh_inbound };
+        if before != after {
+            self.changes.session(index);
+        }
         if refreshes {
             session.last_seen = tick(way.now);
         }

@@ -10,36 +10,47 @@ const PROTOCOLS: [u8; CLASSES] = [protocol::TCP, protocol::UDP, protocol::ICMP];
 impl Pool {
     /// Ports that rest: 64 at a time, the first of them, their protocol, for how long at least in ns, and a bit for each.
     pub(crate) fn resting(&self, now: u64) -> impl Iterator<Item = (Endpoint, u8, u64, u64)> {
-        let period = (now / self.period_ns) as u32;
-        let phase = now % self.period_ns;
-        let blocks = self.addresses.iter().flat_map(|address| {
-            let first = u32::from(address.first_port);
-            let (from, size) = (address.block, self.size);
-            (0..address.blocks).map(move |at| (address.address, first + at * size, from + at))
-        });
-        blocks.flat_map(move |(address, first, block)| {
-            let last = self.blocks.get().get(block as usize).map_or(period, |block| block.period);
-            let passed = period.wrapping_sub(last);
-            // What was noted in an earlier period than this one and the one before rests no more.
-            let kinds: &[(usize, u64)] = match passed {
-                0 => &[(RESTING, 0), (RESTED, 1)],
-                1 => &[(RESTING, 1)],
-                _ => &[],
-            };
-            let of_class = move |class: usize| {
-                let base = self.base(block, class);
-                kinds.iter().flat_map(move |(kind, before)| {
-                    let left = self.period_ns - before * phase;
-                    let from = base + kind * self.words;
-                    let words = self.bits.get().get(from..from + self.words).unwrap_or(&[]);
-                    words.iter().enumerate().filter(|(_, ports)| **ports != 0).map(move |(at, ports)| {
-                        let endpoint = Endpoint::new(address, (first + 64 * at as u32) as u16);
-                        (endpoint, PROTOCOLS[class], left, *ports)
-                    })
+        let blocks =
+            (0..self.slots()).flat_map(|number| (0..self.blocks_at(number)).map(move |at| (number, at)));
+        blocks.flat_map(move |(number, at)| self.resting_in(number, at, now))
+    }
+
+    /// How many blocks an address has, or the part of it that is here.
+    pub(crate) fn blocks_at(&self, number: u32) -> u32 {
+        self.addresses.get(number as usize).map_or(0, |address| address.blocks)
+    }
+
+    /// The same of one block of an address.
+    pub(crate) fn resting_in(
+        &self,
+        number: u32,
+        at: u32,
+        now: u64,
+    ) -> impl Iterator<Item = (Endpoint, u8, u64, u64)> {
+        let (period, phase) = ((now / self.period_ns) as u32, now % self.period_ns);
+        let (outside, first, block) =
+            self.addresses.get(number as usize).map_or((0, 0, u32::MAX), |address| {
+                (address.address, u32::from(address.first_port) + at * self.size, address.block + at)
+            });
+        // What was noted in an earlier period than this one and the one before rests no more.
+        let last = self.blocks.get().get(block as usize).map(|block| block.period);
+        let kinds: &[(usize, u64)] = match last.map(|last| period.wrapping_sub(last)) {
+            Some(0) => &[(RESTING, 0), (RESTED, 1)],
+            Some(1) => &[(RESTING, 1)],
+            _ => &[],
+        };
+        let of_class = move |class: usize| {
+            kinds.iter().flat_map(move |(kind, before)| {
+                let left = self.period_ns - before * phase;
+                let from = self.base(block, class) + kind * self.words;
+                let words = self.bits.get().get(from..from + self.words).unwrap_or(&[]);
+                words.iter().enumerate().filter(|(_, ports)| **ports != 0).map(move |(at, ports)| {
+                    let endpoint = Endpoint::new(outside, (first + 64 * at as u32) as u16);
+                    (endpoint, PROTOCOLS[class], left, *ports)
                 })
-            };
-            (0..CLASSES).flat_map(of_class)
-        })
+            })
+        };
+        (0..CLASSES).flat_map(of_class)
     }
 
     /// Take the block that begins at an endpoint and has so many ports. `None`: there is no such block, or somebody has it.

@@ -28,7 +28,7 @@ const _: () = assert!(SUBSCRIBER_LEN <= LONGEST && PORTS_LEN <= LONGEST && SESSI
 pub struct Broken;
 
 /// Fields, one after the other.
-struct Fields<'a>(&'a [u8]);
+pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl Fields<'_> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], Broken> {
@@ -37,7 +37,7 @@ impl Fields<'_> {
         Ok(*field)
     }
 
-    fn byte(&mut self) -> Result<u8, Broken> {
+    pub(super) fn byte(&mut self) -> Result<u8, Broken> {
         self.take().map(u8::from_le_bytes)
     }
 
@@ -45,7 +45,7 @@ impl Fields<'_> {
         self.take().map(u16::from_le_bytes)
     }
 
-    fn word(&mut self) -> Result<u32, Broken> {
+    pub(super) fn word(&mut self) -> Result<u32, Broken> {
         self.take().map(u32::from_le_bytes)
     }
 
@@ -53,27 +53,28 @@ impl Fields<'_> {
         self.take().map(u64::from_le_bytes)
     }
 
-    fn endpoint(&mut self) -> Result<Endpoint, Broken> {
+    pub(super) fn endpoint(&mut self) -> Result<Endpoint, Broken> {
         Ok(Endpoint::new(self.word()?, self.short()?))
     }
 
-    fn realm(&mut self) -> Result<Realm, Broken> {
+    pub(super) fn realm(&mut self) -> Result<Realm, Broken> {
         self.word().and_then(|realm| if realm >> 24 == 0 { Ok(realm) } else { Err(Broken) })
     }
 
-    fn protocol(&mut self) -> Result<u8, Broken> {
+    pub(super) fn protocol(&mut self) -> Result<u8, Broken> {
         let known = [protocol::ICMP, protocol::TCP, protocol::UDP];
         self.byte().and_then(|byte| if known.contains(&byte) { Ok(byte) } else { Err(Broken) })
     }
 }
 
+pub(super) fn put_endpoint(out: &mut Vec<u8>, endpoint: Endpoint) {
+    out.extend(endpoint.address.to_le_bytes());
+    out.extend(endpoint.port.to_le_bytes());
+}
+
 impl Record {
     /// Add its bytes, at most [`LONGEST`].
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let endpoint = |out: &mut Vec<u8>, of: Endpoint| {
-            out.extend(of.address.to_le_bytes());
-            out.extend(of.port.to_le_bytes());
-        };
         match self {
             Self::Subscriber(kept) => {
                 out.push(SUBSCRIBER);
@@ -88,17 +89,17 @@ impl Record {
             }
             Self::Ports(kept) => {
                 out.push(PORTS);
-                endpoint(out, kept.outside);
+                put_endpoint(out, kept.outside);
                 out.push(kept.protocol);
                 out.extend(kept.left.to_le_bytes());
                 out.extend(kept.ports.to_le_bytes());
             }
             Self::Session(kept) => {
                 out.push(SESSION);
-                endpoint(out, kept.inside);
+                put_endpoint(out, kept.inside);
                 out.extend(kept.realm.to_le_bytes());
-                endpoint(out, kept.outside);
-                endpoint(out, kept.remote);
+                put_endpoint(out, kept.outside);
+                put_endpoint(out, kept.remote);
                 out.push(kept.protocol);
                 out.push(kept.state as u8 | if kept.forward { FORWARD } else { 0 });
                 out.extend(kept.idle.to_le_bytes());
@@ -108,7 +109,7 @@ impl Record {
             }
             Self::Asked(kept) => {
                 out.push(ASKED);
-                endpoint(out, kept.inside);
+                put_endpoint(out, kept.inside);
                 out.extend(kept.realm.to_le_bytes());
                 out.push(kept.protocol);
                 out.extend(kept.left.to_le_bytes());

@@ -3,42 +3,57 @@
 use super::{KeptAsked, KeptPorts, KeptSession, KeptSubscriber, Record};
 use crate::binding::{Hop, Mac};
 use crate::explicit::FILTERS;
+use crate::key::Endpoint;
 use crate::nat::Nat;
-use crate::session::{Session, tick};
+use crate::session::{Session, tick, ticks};
 use crate::subscriber::{BLOCKS, Subscriber};
 
 impl Nat {
     /// All that is to outlive it, subscribers first. `mac` says where a next hop leads to. What is over, fragments and SYNs that
     /// wait are not among it.
     pub fn export(&self, now: u64, mac: impl Fn(Hop) -> Option<Mac>) -> impl Iterator<Item = Record> {
-        let size = self.config.ports_per_block;
-        let subscriber = move |line: &Subscriber| {
-            let mut kept = KeptSubscriber {
-                inside: line.inside,
-                realm: line.realm,
-                mac: mac(line.down_hop).unwrap_or_default(),
-                outside: 0,
-                first: [0; BLOCKS],
-                blocks: line.blocks().len() as u8,
-                size,
-                idle: if line.sessions > 0 { 0 } else { since(line.idle_since, now) },
-            };
-            for (place, (outside, (first, _))) in kept.first.iter_mut().zip(self.blocks_of(line)) {
-                (*place, kept.outside) = (first, outside.to_bits());
-            }
-            Record::Subscriber(kept)
-        };
-        let ports = self.pool.resting(now).map(|(outside, protocol, left, ports)| {
-            Record::Ports(KeptPorts { outside, protocol, left: crate::session::ticks(left), ports })
-        });
-        let subscribers = self.subscribers.iter().map(move |(_, line)| subscriber(line));
-        let sessions = self.sessions.alive().flat_map(move |(index, session)| {
-            let until = self.asked_until(index, session).filter(|until| *until > now);
-            let left = until.map_or(0, |until| crate::session::ticks(until - now));
-            let asked = self.asked_for(index, session, left).map(Record::Asked);
-            std::iter::once(Record::Session(kept(session, left, now))).chain(asked)
-        });
+        let ports = self.pool.resting(now).map(ports_record);
+        let subscribers =
+            self.subscribers.iter().map(move |(_, line)| self.subscriber_record(line, now, &mac));
+        let sessions =
+            self.sessions.alive().flat_map(move |(index, session)| self.session_records(index, session, now));
         subscribers.chain(ports).chain(sessions)
+    }
+
+    /// A subscriber and its port blocks.
+    pub(super) fn subscriber_record(
+        &self,
+        line: &Subscriber,
+        now: u64,
+        mac: &impl Fn(Hop) -> Option<Mac>,
+    ) -> Record {
+        let mut kept = KeptSubscriber {
+            inside: line.inside,
+            realm: line.realm,
+            mac: mac(line.down_hop).unwrap_or_default(),
+            outside: 0,
+            first: [0; BLOCKS],
+            blocks: line.blocks().len() as u8,
+            size: self.config.ports_per_block,
+            idle: if line.sessions > 0 { 0 } else { since(line.idle_since, now) },
+        };
+        for (place, (outside, (first, _))) in kept.first.iter_mut().zip(self.blocks_of(line)) {
+            (*place, kept.outside) = (first, outside.to_bits());
+        }
+        Record::Subscriber(kept)
+    }
+
+    /// A session, and what was asked for if it is a mapping of that kind.
+    pub(super) fn session_records(
+        &self,
+        index: u32,
+        session: &Session,
+        now: u64,
+    ) -> impl Iterator<Item = Record> {
+        let until = self.asked_until(index, session).filter(|until| *until > now);
+        let left = until.map_or(0, |until| ticks(until - now));
+        let asked = self.asked_for(index, session, left).map(Record::Asked);
+        std::iter::once(Record::Session(kept(session, left, now))).chain(asked)
     }
 
     /// The mapping that was asked for by a session without a remote side.
@@ -58,6 +73,11 @@ impl Nat {
         }
         Some(kept)
     }
+}
+
+/// Ports that rest, as the pool tells of them.
+pub(super) fn ports_record((outside, protocol, left, ports): (Endpoint, u8, u64, u64)) -> Record {
+    Record::Ports(KeptPorts { outside, protocol, left: ticks(left), ports })
 }
 
 fn kept(session: &Session, asked: u32, now: u64) -> KeptSession {

@@ -79,7 +79,7 @@ impl Nat {
         }
     }
 
-    fn import_subscriber(
+    pub(super) fn import_subscriber(
         &mut self,
         kept: &KeptSubscriber,
         past: Past,
@@ -99,33 +99,48 @@ impl Nat {
             firsts.iter().for_each(|first| self.tell_released(kept, *first, past.now));
             return number.map(|_| ());
         };
-        let Some(mut line) = self.subscribers.at(number).copied() else { return Err(Lost::Full) };
+        let Some(line) = self.subscribers.at_mut(number) else { return Err(Lost::Full) };
         (line.up_hop, line.down_hop) = (up_hop, down_hop);
         line.idle_since = tick(past.now).wrapping_sub(elapsed(kept.idle, past).min(u32::MAX / 4));
-        if !line.has(Subscriber::FIXED) {
-            for first in firsts {
-                let claimed = self.pool.claim_whole(Endpoint::new(kept.outside, *first), kept.size);
-                match claimed {
-                    Some((address, block)) if line.block_count == 0 || line.address == address => {
-                        if line.block_count == 0 {
-                            self.pool.join(address);
-                        }
-                        line.address = address;
-                        line.blocks[usize::from(line.block_count)] = block;
-                        line.block_count += 1;
-                    }
-                    Some((address, block)) => {
-                        self.pool.release_block(address, block);
-                        self.tell_released(kept, *first, past.now);
-                    }
-                    None => self.tell_released(kept, *first, past.now),
-                }
+        if line.has(Subscriber::FIXED) {
+            return Ok(());
+        }
+        let claimed = self.claim_blocks(number, kept, past.now);
+        let has_none = self.subscribers.at(number).is_none_or(|line| line.block_count == 0);
+        if has_none { claimed } else { Ok(()) }
+    }
+
+    /// Let a subscriber have the blocks of a record that it does not have yet. An error: it does not have all of them.
+    pub(super) fn claim_blocks(&mut self, number: u32, kept: &KeptSubscriber, now: u64) -> Result<(), Lost> {
+        let Some(mut line) = self.subscribers.at(number).copied() else { return Err(Lost::Full) };
+        let mut done = Ok(());
+        for first in kept.first.get(..kept.blocks.into()).unwrap_or(&[]) {
+            let endpoint = Endpoint::new(kept.outside, *first);
+            let there = self.pool.block_of(endpoint.address, endpoint.port);
+            if there.is_some_and(|(_, block)| line.blocks().contains(&block)) {
+                continue;
             }
+            let room = usize::from(line.block_count) < BLOCKS;
+            match self.pool.claim_whole(endpoint, kept.size).filter(|_| room) {
+                Some((address, block)) if line.block_count == 0 || line.address == address => {
+                    if line.block_count == 0 {
+                        self.pool.join(address);
+                    }
+                    line.address = address;
+                    line.blocks[usize::from(line.block_count)] = block;
+                    line.block_count += 1;
+                    continue;
+                }
+                Some((address, block)) => self.pool.release_block(address, block),
+                None => {}
+            }
+            self.tell_released(kept, *first, now);
+            done = Err(Lost::Pool);
         }
         if let Some(there) = self.subscribers.at_mut(number) {
             *there = line;
         }
-        if line.block_count == 0 && kept.blocks > 0 { Err(Lost::Pool) } else { Ok(()) }
+        done
     }
 
     /// A block that a subscriber had is its no more.
@@ -145,7 +160,7 @@ impl Nat {
         }
     }
 
-    fn import_session(&mut self, kept: &KeptSession, past: Past) -> Result<(), Lost> {
+    pub(super) fn import_session(&mut self, kept: &KeptSession, past: Past) -> Result<(), Lost> {
         let number = self
             .subscribers
             .find(&self.hasher, kept.inside.address, kept.realm)
@@ -203,7 +218,7 @@ impl Nat {
         Ok(())
     }
 
-    fn import_asked(&mut self, kept: &KeptAsked, past: Past) -> Result<(), Lost> {
+    pub(super) fn import_asked(&mut self, kept: &KeptAsked, past: Past) -> Result<(), Lost> {
         let until = past.now + left(kept.left, past).ok_or(Lost::Expired)?;
         let index = match self.mapped_inside(kept.inside, kept.protocol, kept.realm) {
             Some(Mapped::Session(index)) if self.is_pinned(index) => index,
@@ -305,7 +320,7 @@ impl Nat {
 }
 
 /// What is left now of so many ticks, ns.
-fn left(ticks: u32, past: Past) -> Option<u64> {
+pub(super) fn left(ticks: u32, past: Past) -> Option<u64> {
     (u64::from(ticks) << 20).checked_sub(past.passed).filter(|left| *left > 0)
 }
 

@@ -6,16 +6,19 @@
 //! ```
 //! Records name addresses and ports and no places in tables, so they fit a NAT with other tables, another pool or another number of
 //! workers as far as that allows. What does not fit is left out, with its reason; whatever records say, the tables stay consistent.
+//! A standby is told of the same records while the NAT runs: see [`Update`].
 
 mod audit;
 mod codec;
 mod export;
 mod import;
+mod live;
 #[cfg(test)]
 mod tests;
 
 pub use codec::{Broken, LONGEST};
 pub use import::{Lost, Past};
+pub use live::{Aging, Sweep, Update};
 
 use crate::binding::Mac;
 use crate::explicit::{FILTERS, Nonce};

@@ -10,13 +10,13 @@ use packet::signature::Signature;
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, SocketAddr};
 
-const HOST: u32 = 0x0a00_0001;
+pub(super) const HOST: u32 = 0x0a00_0001;
 const SERVER: Endpoint = Endpoint::new(0xc633_6409, 53);
-const MAC: Mac = [2, 0, 0, 0, 0, 7];
-const HOPS: (u16, u16) = (1, 9);
+pub(super) const MAC: Mac = [2, 0, 0, 0, 0, 7];
+pub(super) const HOPS: (u16, u16) = (1, 9);
 const NONCE: [u8; 12] = *b"twelve bytes";
 
-fn config() -> Config {
+pub(super) fn config() -> Config {
     let pool = |last| PoolAddress { address: Ipv4Addr::new(203, 0, 113, last), ports: 1024..=1407 };
     Config {
         sessions: 64,
@@ -29,7 +29,7 @@ fn config() -> Config {
     }
 }
 
-fn forward(outside: u16, inside: u8) -> StaticForward {
+pub(super) fn forward(outside: u16, inside: u8) -> StaticForward {
     StaticForward {
         protocol: 17,
         outside: (Ipv4Addr::new(203, 0, 113, 1), outside),
@@ -56,13 +56,13 @@ fn send(nat: &mut Nat, side: Side, from: Endpoint, to: Endpoint, now: u64) -> (V
     (verdict, Endpoint::new(word(26), half(34)), Endpoint::new(word(30), half(36)))
 }
 
-fn up(nat: &mut Nat, host: u32, port: u16, now: u64) -> Option<Endpoint> {
+pub(super) fn up(nat: &mut Nat, host: u32, port: u16, now: u64) -> Option<Endpoint> {
     let (verdict, from, _) = send(nat, Side::Inside, Endpoint::new(HOST + host, port), SERVER, now);
     matches!(verdict, Verdict::Forward(_)).then_some(from)
 }
 
 /// Ask for a mapping of a day, at this port if that can be had.
-fn map(nat: &mut Nat, inside: Endpoint, port: Option<u16>, now: u64) -> Option<Endpoint> {
+pub(super) fn map(nat: &mut Nat, inside: Endpoint, port: Option<u16>, now: u64) -> Option<Endpoint> {
     let wanted = Wanted { port, nonce: NONCE, ..Wanted::new(inside, 17, 0, now + 86_400 * SECOND) };
     nat.map(&wanted, now).ok()
 }
