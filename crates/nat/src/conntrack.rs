@@ -9,6 +9,7 @@ use crate::hops::Hops;
 use crate::link;
 use crate::log::Log;
 use crate::neighbours::{Neighbour, Neighbours};
+use crate::pair::TrackerPair;
 use crate::pcp::{ALL_HOSTS_MAC, Answers};
 use crate::public::PublicAddresses;
 use crate::shared::{Found, SessionEnd, Shared, Told};
@@ -31,8 +32,8 @@ pub const OUTPUTS: [&str; 2] = ["outside", "inside"];
 const INSIDE: usize = 1;
 
 /// Its reasons to drop: those of the NAT, and what the links add.
-pub const DROPS: [&str; Reason::NAMES.len() + 7] = {
-    let mut names = ["no_next_hop"; Reason::NAMES.len() + 7];
+pub const DROPS: [&str; Reason::NAMES.len() + 8] = {
+    let mut names = ["no_next_hop"; Reason::NAMES.len() + 8];
     let mut i = 0;
     while i < Reason::NAMES.len() {
         names[i] = Reason::NAMES[i];
@@ -44,6 +45,7 @@ pub const DROPS: [&str; Reason::NAMES.len() + 7] = {
     names[PCP_NOISE] = "pcp_noise";
     names[PCP_LIMITED] = "pcp_limited";
     names[AWAITING_ARP] = "awaiting_arp";
+    names[STANDBY] = "standby";
     names
 };
 /// The Ethernet address of the next hop is not known (yet).
@@ -60,6 +62,8 @@ const PCP_NOISE: usize = NO_NEXT_HOP + 4;
 const PCP_LIMITED: usize = NO_NEXT_HOP + 5;
 /// Its subscriber is asked for, and a later packet waits for the answer in its place.
 const AWAITING_ARP: usize = NO_NEXT_HOP + 6;
+/// The other NAT of a pair translates.
+const STANDBY: usize = NO_NEXT_HOP + 7;
 
 /// Next hops that are no subscriber's: none yet, and the router outside.
 const UNKNOWN: Hop = 0;
@@ -149,6 +153,8 @@ pub struct Conntrack {
     kept: Option<Kept>,
     /// What was kept before it began.
     restored: Option<Tally>,
+    /// The other NAT that takes over.
+    pair: Option<TrackerPair>,
 }
 
 impl Conntrack {
@@ -178,6 +184,7 @@ impl Conntrack {
             timeouts: 0,
             kept: None,
             restored: None,
+            pair: None,
         })
     }
 
@@ -197,6 +204,17 @@ impl Conntrack {
         let Some((tally, bound)) = restore(&mut self.nat, self.log.as_mut()) else { return };
         self.hops.restore(&bound);
         self.restored = Some(tally);
+    }
+
+    /// Be one of a pair.
+    pub fn join(&mut self, pair: impl FnOnce(&mut cgnat::Nat) -> Option<TrackerPair>) {
+        self.pair = pair(&mut self.nat);
+    }
+
+    /// Whether it translates: the other NAT of a pair may.
+    #[inline]
+    fn is_active(&self, now: u64) -> bool {
+        self.pair.as_ref().is_none_or(|pair| pair.is_active(now))
     }
 
     /// Its tables.
@@ -469,7 +487,12 @@ impl Conntrack {
         let ask = &self.links.end.ask;
         self.awaiting.ask(|host| ask.try_send(host).is_ok());
         cx.count(NO_NEXT_HOP, self.awaiting.expire(now));
-        if let Some(log) = &mut self.log {
+        let (log, neighbours) = (&mut self.log, &self.links.neighbours);
+        let active = self
+            .pair
+            .as_mut()
+            .is_none_or(|pair| pair.turn(&mut self.nat, (&mut self.hops, neighbours), log.as_mut(), now));
+        if active && let Some(log) = log {
             let _more_next_time = log.drain(&mut self.nat, now);
         }
         self.turns += 1;
@@ -484,6 +507,10 @@ impl Element for Conntrack {
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         let now = cx.now();
+        if !self.is_active(now) {
+            cx.sift(batch, |_| Err(STANDBY));
+            return;
+        }
         let side = batch.frames().first().and_then(|first| self.side(first).ok());
         let (mut admitted, mut of_one_side) = (true, true);
         for mbuf in batch.frames() {
@@ -537,14 +564,18 @@ impl Element for Conntrack {
         if now.saturating_sub(self.advanced) >= TURN {
             self.advanced = now;
             self.advance(now, cx);
-            self.advance_pcp(now, cx);
+            if self.is_active(now) {
+                self.advance_pcp(now, cx);
+            }
             if self.turns == 1
                 && let Some(keeper) = self.kept.as_ref().and_then(|kept| kept.keeper.as_ref())
             {
                 keeper.began();
             }
         }
-        self.send_own(batch, cx);
+        if self.is_active(now) {
+            self.send_own(batch, cx);
+        }
         cx.wake_at(now + TURN);
     }
 
@@ -556,6 +587,7 @@ impl Element for Conntrack {
             log: self.log.as_ref(),
             pcp: self.pcp.as_ref(),
             restored: self.restored.as_ref(),
+            pair: self.pair.as_ref(),
         };
         let _not_understood = control::answer(&self.nat, more, mail, now);
     }
@@ -571,7 +603,12 @@ impl Drop for Conntrack {
             return;
         }
         let (now, neighbours) = (Clock::get().now(), &self.links.neighbours);
-        let goes_on = keeper.is_some_and(|keeper| keeper.give(&self.nat, now, |hop| neighbours.mac(hop)));
+        let goes_on = match &mut self.pair {
+            // Of a standby nothing was in the log.
+            Some(pair) if !pair.is_active(now) => return,
+            Some(pair) => pair.end(&mut self.nat, neighbours, now),
+            None => keeper.is_some_and(|keeper| keeper.give(&self.nat, now, |hop| neighbours.mac(hop))),
+        };
         let Some(log) = &mut self.log else { return };
         if goes_on {
             while log.drain(&mut self.nat, now) {}

@@ -6,6 +6,7 @@
 use crate::filter::protocol_name;
 pub use crate::filter::{SessionFilter, protocol_number};
 use crate::log::Log;
+use crate::pair::{PairView, TrackerPair};
 use crate::pcp::Answers;
 use crate::state::Tally;
 use cgnat::session::State;
@@ -283,6 +284,24 @@ pub struct StatusView {
     pub restored: Option<Tally>,
 }
 
+/// Ask for the pair that a NAT is one of; `None`: it is of none.
+#[derive(Debug, Clone, Copy)]
+pub struct PairStatus;
+
+impl Request for PairStatus {
+    type Reply = Option<PairView>;
+}
+
+/// Let the standby of a pair go on in place of this NAT. An error says why that cannot be now.
+#[derive(Debug, Clone, Copy)]
+pub struct HandOver;
+
+impl Request for HandOver {
+    type Reply = Result<(), &'static str>;
+}
+
+const NO_PAIR: &str = "this NAT has no `pair`";
+
 /// What a tracker has beside its tables.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Beside<'a> {
@@ -292,6 +311,8 @@ pub struct Beside<'a> {
     pub pcp: Option<&'a Answers>,
     /// What became of the state that was kept before it began.
     pub restored: Option<&'a Tally>,
+    /// The other NAT that takes over.
+    pub pair: Option<&'a TrackerPair>,
 }
 
 /// Answer what this module knows. Mail that is something else is given back.
@@ -300,6 +321,8 @@ pub fn answer(nat: &Nat, beside: Beside<'_>, mail: Mail, now: u64) -> Result<(),
         .or_else(|mail| mail.answer(|asked: Subscribers| subscribers(nat, &asked)))
         .or_else(|mail| mail.answer(|asked: Pools| pools(nat, asked, now)))
         .or_else(|mail| mail.answer(|_: Status| status(nat, beside)))
+        .or_else(|mail| mail.answer(|_: PairStatus| beside.pair.map(TrackerPair::view)))
+        .or_else(|mail| mail.answer(|_: HandOver| beside.pair.map_or(Err(NO_PAIR), TrackerPair::hand_over)))
 }
 
 /// A page of sessions.
@@ -326,7 +349,7 @@ pub fn pools(nat: &Nat, asked: Pools, now: u64) -> PoolPage {
 
 /// The numbers.
 pub fn status(nat: &Nat, beside: Beside<'_>) -> StatusView {
-    let Beside { log, pcp, restored } = beside;
+    let Beside { log, pcp, restored, .. } = beside;
     let (config, forwarded, (blocks, blocks_free)) = (nat.config(), nat.forwarded(), nat.pool().blocks());
     StatusView {
         sessions: nat.session_count() as u64,

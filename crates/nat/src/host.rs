@@ -2,6 +2,7 @@
 //! for the box and not answered here may go to the host's kernel.
 
 use crate::addresses;
+use crate::announce::Announcer;
 use crate::arp::{Query, Resolver};
 use crate::exception::{self, Part};
 use crate::link;
@@ -21,13 +22,14 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 const KIND: &str = "nat-host";
-const DROPS: [&str; 2] = ["not_for_us", "segmented"];
+const DROPS: [&str; 3] = ["not_for_us", "segmented", "standby"];
 /// With a kernel for the box's own address.
 const OUTPUTS: [&str; 3] = ["out", "host", "resolution"];
 const HOST: usize = 1;
 const RESOLUTION: usize = 2;
 const NOT_FOR_US: usize = 0;
 const SEGMENTED: usize = 1;
+const STANDBY: usize = 2;
 
 /// Time between two questions for the router's address, ns: while it is unknown, and to learn that it is another one.
 const ASK: u64 = 1_000_000_000;
@@ -60,6 +62,10 @@ pub struct Options {
     /// has no tag; in other VLANs it is answered here all the same. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub host: bool,
+    /// Whether the NAT is one of a pair: then it says and answers nothing while the other translates, and announces all of its
+    /// addresses when it begins to. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pair: bool,
 }
 
 impl ElementKind for Options {
@@ -71,6 +77,10 @@ impl ElementKind for Options {
     fn check(&self) -> Vec<Problem> {
         let mut problems = addresses::problems("answers_for", &self.answers_for);
         problems.extend(addresses::not_ipv4("on_link", &self.on_link));
+        if self.pair && self.host {
+            let what = "the kernel would answer for the box on both NATs of a pair";
+            problems.push(Problem::new("pair", what, "Leave one of pair and host out"));
+        }
         problems
     }
 
@@ -114,9 +124,16 @@ impl ElementKind for Options {
         if self.host && addrs.own().iter().all(|own| own.ip.is_unspecified()) {
             return Err(cx.fault("host", "the port has no address of its own"));
         }
+        let announcer = if self.pair {
+            let own = addrs.own().iter().filter(|own| !own.ip.is_unspecified()).copied();
+            let pool = more.iter().map(|ip| InterfaceAddr { ip: *ip, mac: bare.mac, tags: bare.tags });
+            Some(Announcer::new(Arc::clone(&Shared::of(cx)?.duty), own.chain(pool).collect()))
+        } else {
+            None
+        };
         let kernel =
             self.host.then(|| Kernel { addrs, pool: InterfaceAddrs::new(bare.mac, bare.tags, &[], &more) });
-        Ok(Box::new(Host { addrs: all, kernel, router, subscribers, pool: cx.pool.clone() }))
+        Ok(Box::new(Host { addrs: all, kernel, router, subscribers, announcer, pool: cx.pool.clone() }))
     }
 }
 
@@ -160,11 +177,18 @@ struct Host {
     kernel: Option<Kernel>,
     router: Option<Router>,
     subscribers: Option<Subscribers>,
+    /// Of a NAT that is one of a pair.
+    announcer: Option<Announcer>,
     /// For its questions.
     pool: Mempool,
 }
 
 impl Host {
+    /// Whether the NAT translates: the other of a pair may.
+    fn is_active(&self, now: u64) -> bool {
+        self.announcer.as_ref().is_none_or(|announcer| announcer.is_active(now))
+    }
+
     /// Answer a frame in its place, or hand it to the kernel. `None`: it went there, or is dropped.
     fn take(&self, mut mbuf: Mbuf, heard: bool, cx: &mut Cx<'_>) -> Option<Mbuf> {
         let ours = |kernel: &&Kernel| kernel.addrs.bare().tags.same_vlans(&Tags::of(mbuf.data()));
@@ -224,18 +248,22 @@ impl Host {
 fn solicit(own: &InterfaceAddr, wanted: &Wanted, pool: &Mempool, batch: &mut Batch) {
     let Some(mut mbuf) = pool.packet(&[0; QUESTION]) else { return };
     if own.solicit(wanted, mbuf.data_mut()).is_some() {
-        let _batch_was_empty = batch.push(mbuf);
+        let _asked_again_if_full = batch.push(mbuf);
     }
 }
 
 impl Element for Host {
     fn about(&self) -> About {
         let outputs = outputs(self.kernel.is_some());
-        let polled = self.router.is_some() || self.subscribers.is_some();
+        let polled = self.router.is_some() || self.subscribers.is_some() || self.announcer.is_some();
         About { kind: KIND, takes: true, outputs, drops: &DROPS, polled }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        if self.announcer.is_some() && !self.is_active(cx.now()) {
+            cx.sift(batch, |_| Err(STANDBY));
+            return;
+        }
         batch.filter_map(|mbuf| {
             if !mbuf.is_whole() {
                 cx.count(SEGMENTED, 1);
@@ -248,6 +276,13 @@ impl Element for Host {
     }
 
     fn poll(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        let now = cx.now();
+        if let Some(announcer) = &mut self.announcer {
+            cx.wake_at(announcer.send(batch, &self.pool, now));
+            if !announcer.is_active(now) {
+                return;
+            }
+        }
         self.ask_for_router(batch, cx);
         self.ask_for_subscribers(batch, cx);
     }

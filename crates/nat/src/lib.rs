@@ -9,6 +9,7 @@
 //! its subscribers and its share of the pool: [`owner`] says which of them a packet is for.
 
 mod addresses;
+mod announce;
 mod arp;
 mod awaiting;
 mod behaviour;
@@ -29,6 +30,7 @@ mod nat;
 mod neighbours;
 mod options;
 mod owner;
+mod pair;
 mod pcp;
 mod public;
 pub mod reload;

@@ -7,7 +7,8 @@ use crate::leases::{LeaseFile, Leases};
 use crate::neighbours::{Host, Neighbours, is_of_one};
 use crate::owner::Owner;
 use crate::restored::Restored;
-use crate::shared::{Ended, Found, Shared, Subscriber, SubscriberTeller, TableEnd, Told};
+use crate::shared::{BindingAnswerer, Ended, Found, Shared, Subscriber, SubscriberTeller, TableEnd, Told};
+use crate::state::Bound;
 use ::element::kind::{Build, ElementKind, MakeAffinity};
 use cgnat::config::{Prefix, SECOND};
 use cgnat::key::{self, Key};
@@ -94,6 +95,7 @@ impl ElementKind for Options {
         let (seed, neighbours, end) = (shared.seed, shared.neighbours(replica), shared.table_end(replica));
         let ownership = Arc::clone(&shared.ownership);
         let (sites, resolver) = (shared.subscriber_teller(), shared.resolver.client());
+        let of_standby = shared.binding_answerer(replica);
         let Some(end) = end else {
             return Err(cx.fault("subscribers", "a graph can have one NAT, and this is another"));
         };
@@ -118,6 +120,7 @@ impl ElementKind for Options {
             ownership,
             neighbours,
             end,
+            of_standby,
             sites,
             resolver,
             restored,
@@ -143,6 +146,8 @@ struct Nat {
     ownership: Arc<OnceLock<(u16, Ownership)>>,
     neighbours: Arc<Neighbours>,
     end: TableEnd,
+    /// Asks for bindings that the other NAT of a pair has.
+    of_standby: Option<BindingAnswerer>,
     /// Public addresses go by who is there.
     sites: SubscriberTeller,
     /// Asks for subscribers by ARP.
@@ -305,8 +310,23 @@ impl Nat {
         }
     }
 
+    /// Bind who is bound at the other NAT of a pair, as if it had sent something; by leases alone only if it has one.
+    fn bind_of_standby(&mut self, now: u64) {
+        let Some(asked) = self.of_standby.take() else { return };
+        for Bound { inside, realm, mac, .. } in asked.wanted.try_iter().take(BINDS) {
+            let fits = self.inside.iter().any(|prefix| prefix.has(inside));
+            let learned = (fits && self.learn).then(|| self.bind(inside, realm, mac, false, now)).flatten();
+            let hop = learned.or_else(|| self.table.find(inside, realm).map(|binding| binding.hop()));
+            if let Some(hop) = hop {
+                let _with_the_next_sweep = asked.bound.try_send(Bound { inside, realm, mac, hop });
+            }
+        }
+        self.of_standby = Some(asked);
+    }
+
     /// Do what is due: what leases say, and who is gone.
     fn turn(&mut self, now: u64) {
+        self.bind_of_standby(now);
         if now >= self.confirm_by && !self.unconfirmed.is_empty() {
             self.end_unconfirmed();
         }
@@ -429,7 +449,6 @@ impl Element for Nat {
 mod tests {
     use super::*;
     use crate::arp::{Answer, ResolverChannel};
-    use crate::state::Bound;
     use std::net::Ipv4Addr;
     use std::sync::mpsc::{Receiver, sync_channel};
 
@@ -449,6 +468,7 @@ mod tests {
             replica: 0,
             ownership: Arc::default(),
             neighbours: Arc::new(Neighbours::new()),
+            of_standby: None,
             end: TableEnd { tell: tell_end, released, asked: sync_channel(8).1 },
             sites: SubscriberTeller::to(tell),
             resolver: ResolverChannel::new().client(),

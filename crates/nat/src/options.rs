@@ -6,6 +6,7 @@ use crate::conntrack::{Conntrack, DROPS, Kept, Links, OUTPUTS};
 use crate::log::{Log, LogOptions};
 use crate::nat::most_subscribers;
 use crate::owner::Owner;
+use crate::pair::{Pair, PairOptions, Terms, TrackerPair, term};
 use crate::pcp::{Answers, PcpOptions};
 use crate::public::PublicAddresses;
 use crate::shared::Shared;
@@ -94,6 +95,9 @@ pub struct Options {
     /// read when it begins. Default: they end with the graph.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
+    /// Another NAT of this machine that knows the sessions of this one and takes over when it ends, dies or hangs. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pair: Option<PairOptions>,
 }
 
 fn sessions() -> usize {
@@ -194,6 +198,44 @@ impl Options {
         Ok((config, ownership))
     }
 
+    /// Be one of a pair. By which secret workers divide subscribers: as those of the other NAT.
+    fn begin_pair(
+        &self,
+        pair: &PairOptions,
+        cx: &mut Build<'_>,
+        count: usize,
+        sides: [&InterfaceAddrs; 2],
+    ) -> Result<[u8; 32], Error> {
+        let shared = Shared::of(cx)?;
+        if let Some(pair) = &shared.pair {
+            return Ok(pair.seed);
+        }
+        let (duty, gateway, seed) = (Arc::clone(&shared.duty), Arc::clone(&shared.gateway), shared.seed);
+        if !Path::new(&pair.socket).parent().is_some_and(Path::is_dir) {
+            return Err(cx.fault("pair.socket", "its folder is not there"));
+        }
+        let begun = Pair::begin(pair, self.terms(pair, count, sides), count, seed, (duty, gateway));
+        let begun = begun.map_err(|why| cx.fault("pair.socket", &why))?;
+        let seed = begun.seed;
+        Shared::of(cx)?.pair = Some(Arc::new(begun));
+        Ok(seed)
+    }
+
+    /// What both NATs of a pair have to have alike. What may change by a reload is not among it.
+    fn terms(&self, pair: &PairOptions, workers: usize, sides: [&InterfaceAddrs; 2]) -> Terms {
+        let all = [
+            ("pool", term(&self.pool)),
+            ("subscribers", term(&self.subscribers)),
+            ("ports_per_block", term(&self.ports_per_block)),
+            ("deterministic", term(&self.deterministic)),
+            ("pair.silence", term(&pair.silence)),
+            ("workers", term(&workers)),
+            ("inside.ip", term(&ipv4(sides[0]))),
+            ("outside.ip", term(&ipv4(sides[1]))),
+        ];
+        all.into_iter().map(|(key, sum)| (key.to_owned(), sum)).collect()
+    }
+
     /// Look for what was kept, and let somebody keep what there will be. By which secret workers divide subscribers: as before.
     fn begin_state(&self, shared: &mut Shared, count: usize) -> [u8; 32] {
         let Some(path) = self.state.as_deref().map(Path::new) else { return shared.seed };
@@ -245,6 +287,16 @@ impl ElementKind for Options {
             let what = "addresses of sites are assigned anew after a restart, so no session can go on";
             problems.push(Problem::new("state", what, "Leave one of state and sites out"));
         }
+        let pair = self.pair.iter().flat_map(PairOptions::check);
+        problems.extend(pair.map(|problem| problem.under("pair")));
+        for (key, there, why) in [
+            ("sites", self.sites.is_some(), "addresses of sites are those of one NAT's DHCP client"),
+            ("state", self.state.is_some(), "the other NAT of a pair has the sessions"),
+        ] {
+            if self.pair.is_some() && there {
+                problems.push(Problem::new("pair", why, format!("Leave one of pair and {key} out")));
+            }
+        }
         if self.inside == self.outside {
             let what = "inside and outside are the same port";
             problems.push(Problem::new("outside", what, "Give each side a port of its own"));
@@ -269,7 +321,8 @@ impl ElementKind for Options {
     }
 
     fn files(&mut self) -> Vec<(&'static str, &mut String)> {
-        self.state.iter_mut().map(|file| ("state", file)).collect()
+        let socket = self.pair.iter_mut().map(|pair| ("pair.socket", &mut pair.socket));
+        self.state.iter_mut().map(|file| ("state", file)).chain(socket).collect()
     }
 
     fn owner(&self, cx: &mut Build<'_>) -> Result<Option<MakeAffinity>, Error> {
@@ -297,8 +350,10 @@ impl ElementKind for Options {
         if !agree {
             return Err(cx.fault("sites", "nat-sites has it otherwise"));
         }
-        let shared = Shared::of(cx)?;
-        let divided = self.begin_state(shared, replicas);
+        let divided = match &self.pair {
+            Some(pair) => self.begin_pair(pair, cx, replicas, [&sides[0].1, &sides[1].1])?,
+            None => self.begin_state(Shared::of(cx)?, replicas),
+        };
         let (mut config, mut ownership) =
             self.config_of(replica, replicas, seed, divided).map_err(|(key, why)| cx.fault(&key, &why))?;
         config.addresses = Addresses { inside: ipv4(&sides[0].1), outside: ipv4(&sides[1].1) };
@@ -334,6 +389,11 @@ impl ElementKind for Options {
             let bound = shared.bound.get()?.get(replica)?;
             Some((restore(survey, (replica, ownership), bound, nat, log, Clock::get().now()), bound.clone()))
         });
+        let shared = Shared::of(cx)?;
+        if let Some(pair) = shared.pair.clone() {
+            let asker = shared.binding_asker(replica);
+            made.join(|nat| Some(TrackerPair::new(Arc::clone(&pair), pair.worker(replica)?, asker?, nat)));
+        }
         Ok(Box::new(made))
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::arp::ResolverChannel;
 use crate::neighbours::{Host, Neighbour, Neighbours};
+use crate::pair::{Duty, Pair};
 use crate::sites::leasing::Public;
 use crate::state::{Bound, Keeper, Survey};
 use ::element::kind::Build;
@@ -115,7 +116,7 @@ impl SiteChannels {
 
 /// What the NAT table of a worker and its sessions tell each other.
 #[derive(Debug)]
-pub struct Pair {
+pub struct TableLink {
     /// Where next hops are: written by the NAT table.
     pub neighbours: Arc<Neighbours>,
     /// From the NAT table.
@@ -123,17 +124,24 @@ pub struct Pair {
     /// And back.
     released: (Option<SyncSender<Hop>>, Option<Receiver<Hop>>),
     asked: (Option<SyncSender<Host>>, Option<Receiver<Host>>),
+    /// Subscribers that are to be bound, since the other NAT of a pair has them.
+    wanted: (SyncSender<Bound>, Option<Receiver<Bound>>),
+    /// And their next hops.
+    bound: (SyncSender<Bound>, Option<Receiver<Bound>>),
 }
 
-impl Pair {
+impl TableLink {
     fn new() -> Self {
         let ((tell, told), (release, released)) = (sync_channel(ENDINGS), sync_channel(ENDINGS));
         let (ask, asked) = sync_channel(ENDINGS);
+        let ((want, wanted), (bind, bound)) = (sync_channel(ENDINGS), sync_channel(ENDINGS));
         Self {
             neighbours: Arc::new(Neighbours::new()),
             told: (Some(tell), Some(told)),
             released: (Some(release), Some(released)),
             asked: (Some(ask), Some(asked)),
+            wanted: (want, Some(wanted)),
+            bound: (bind, Some(bound)),
         }
     }
 }
@@ -160,6 +168,24 @@ pub struct SessionEnd {
     pub ask: SyncSender<Host>,
 }
 
+/// Asks the NAT table for next hops of subscribers.
+#[derive(Debug)]
+pub struct BindingAsker {
+    /// Of whom, without a next hop.
+    pub wanted: SyncSender<Bound>,
+    /// The answers.
+    pub bound: Receiver<Bound>,
+}
+
+/// The NAT table's end of that.
+#[derive(Debug)]
+pub struct BindingAnswerer {
+    /// Who is to be bound.
+    pub wanted: Receiver<Bound>,
+    /// The answers.
+    pub bound: SyncSender<Bound>,
+}
+
 /// What the elements of one NAT have in common.
 #[derive(Debug)]
 pub struct Shared {
@@ -175,10 +201,14 @@ pub struct Shared {
     pub survey: Option<Survey>,
     /// Subscribers that were bound before a restart, by replica: said by who keeps sessions, before the first packet comes.
     pub bound: Arc<OnceLock<Vec<Vec<Bound>>>>,
+    /// Whether this NAT translates.
+    pub duty: Arc<Duty>,
+    /// The other NAT that takes over, if it is one of a pair.
+    pub pair: Option<Arc<Pair>>,
     /// Until when the log may take what ends with the NAT: said by the first that stops.
     pub ending: Arc<OnceLock<Instant>>,
     /// By replica.
-    pairs: Vec<Pair>,
+    table_links: Vec<TableLink>,
     /// The element that keeps sessions.
     conntrack: Option<String>,
     /// Sites, as the first of the elements that know of them says.
@@ -202,8 +232,10 @@ impl Shared {
                 keeper: None,
                 survey: None,
                 bound: Arc::default(),
+                duty: Arc::default(),
+                pair: None,
                 ending: Arc::default(),
-                pairs: Vec::new(),
+                table_links: Vec::new(),
                 conntrack: None,
                 sites: None,
                 site_channels: SiteChannels::new(),
@@ -215,30 +247,42 @@ impl Shared {
         cx.extensions.get_mut::<Self>().ok_or(none)
     }
 
-    fn pair(&mut self, replica: usize) -> &mut Pair {
-        while self.pairs.len() <= replica {
-            self.pairs.push(Pair::new());
+    fn table_link(&mut self, replica: usize) -> &mut TableLink {
+        while self.table_links.len() <= replica {
+            self.table_links.push(TableLink::new());
         }
-        &mut self.pairs[replica]
+        &mut self.table_links[replica]
     }
 
     /// Where the next hops of a replica are.
     pub fn neighbours(&mut self, replica: usize) -> Arc<Neighbours> {
-        Arc::clone(&self.pair(replica).neighbours)
+        Arc::clone(&self.table_link(replica).neighbours)
     }
 
     /// For the NAT table of this number, once.
     pub fn table_end(&mut self, replica: usize) -> Option<TableEnd> {
-        let pair = self.pair(replica);
-        let (tell, released) = (pair.told.0.take()?, pair.released.1.take()?);
-        Some(TableEnd { tell, released, asked: pair.asked.1.take()? })
+        let link = self.table_link(replica);
+        let (tell, released) = (link.told.0.take()?, link.released.1.take()?);
+        Some(TableEnd { tell, released, asked: link.asked.1.take()? })
     }
 
     /// For the sessions of this number, once.
     pub fn session_end(&mut self, replica: usize) -> Option<SessionEnd> {
-        let pair = self.pair(replica);
-        let (told, released) = (pair.told.1.take()?, pair.released.0.take()?);
-        Some(SessionEnd { told, released, ask: pair.asked.0.take()? })
+        let link = self.table_link(replica);
+        let (told, released) = (link.told.1.take()?, link.released.0.take()?);
+        Some(SessionEnd { told, released, ask: link.asked.0.take()? })
+    }
+
+    /// For the sessions of this number, once.
+    pub fn binding_asker(&mut self, replica: usize) -> Option<BindingAsker> {
+        let link = self.table_link(replica);
+        Some(BindingAsker { wanted: link.wanted.0.clone(), bound: link.bound.1.take()? })
+    }
+
+    /// For the NAT table of this number, once.
+    pub fn binding_answerer(&mut self, replica: usize) -> Option<BindingAnswerer> {
+        let link = self.table_link(replica);
+        Some(BindingAnswerer { wanted: link.wanted.1.take()?, bound: link.bound.0.clone() })
     }
 
     /// Whether this is what was said of sites before, if anything was.

@@ -71,6 +71,7 @@ pub fn call(caller: &Caller, name: &str, params: Map<String, Value>) -> Answer {
         "nat.sites" => nat::sites(caller, take(params)?),
         "nat.clear" => nat_clear::clear(caller, take(params)?),
         "nat.reload" => nat_reload::reload(caller, take(params)?),
+        "nat.hand_over" => nat::hand_over(caller, take(params)?),
         "nat.status" => nat::status(caller, take(params)?),
         "log.tail" => log::tail(caller, take(params)?),
         _ => Err(Error::method(name)),

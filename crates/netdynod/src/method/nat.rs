@@ -5,9 +5,12 @@
 use super::Answer;
 use super::nat_filter::{Filter, address};
 use crate::caller::Caller;
+use crate::files::Door;
 use crate::rpc::{Error, NOTHING_THERE};
 use engine::{ControlError, Request, View};
-use nat::control::{KIND, PoolPage, PoolView, SessionPage, Status, StatusView, SubscriberPage};
+use nat::control::{
+    HandOver, KIND, PairStatus, PoolPage, PoolView, SessionPage, Status, StatusView, SubscriberPage,
+};
 use nat::sites::view::{self, SitePage};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -95,6 +98,12 @@ impl Trackers {
     pub(super) fn cursor(&self, text: Option<&str>) -> Result<Cursor, Error> {
         let from: Cursor = text.map(str::parse).transpose()?.unwrap_or_default();
         if from.tracker < self.names.len() { Ok(from) } else { Err(bad_cursor(&from.to_string())) }
+    }
+
+    /// Ask the first: what all of them know alike.
+    fn first<R: Request>(&self, request: R) -> Result<R::Reply, Error> {
+        let name = self.names.first().map_or("", String::as_str);
+        self.ask(name, request)
     }
 
     /// A page from `cursor` on: `ask(tracker's name, line, how many)`.
@@ -267,7 +276,21 @@ pub fn status(caller: &Caller, params: OfGraph) -> Answer {
         let status = trackers.ask(element, Status)?;
         Ok(json!(Worker { element, status }))
     });
-    Ok(json!({"workers": workers.collect::<Result<Vec<_>, Error>>()?}))
+    let workers = workers.collect::<Result<Vec<_>, Error>>()?;
+    let pair = trackers.first(PairStatus)?;
+    Ok(json!({"workers": workers, "pair": pair}))
+}
+
+/// Let the standby of a pair go on in place of this NAT.
+pub fn hand_over(caller: &Caller, params: OfGraph) -> Answer {
+    // Over the Unix socket comes its owner, whoever holds the lease.
+    if caller.door == Door::Tcp {
+        caller.core.as_writer(caller.session)?;
+    }
+    let trackers = Trackers::of(caller, &params.graph)?;
+    let fix = "`netdyno nat pair` shows what each of the two is";
+    trackers.first(HandOver)?.map_err(|why| Error::state(why.to_owned(), fix))?;
+    Ok(json!({}))
 }
 
 #[cfg(test)]

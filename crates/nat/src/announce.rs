@@ -1,0 +1,99 @@
+//! A NAT that takes over tells switches and routers where its addresses are now.
+
+use crate::pair::Duty;
+use ::element::interface_addr::InterfaceAddr;
+use dpdk::{Batch, Mempool};
+use std::sync::Arc;
+
+/// Addresses that are announced at once, and the time until the next ones, ns.
+const AT_ONCE: usize = 16;
+const PAUSE: u64 = 1_000_000;
+/// All of it is said twice (RFC 5227 section 2.3), ns after the first time.
+const AGAIN: u64 = 2_000_000_000;
+/// Bytes of the shortest frame.
+const SHORTEST: usize = 60;
+
+/// Who announces the addresses of a port.
+#[derive(Debug)]
+pub struct Announcer {
+    duty: Arc<Duty>,
+    addrs: Vec<InterfaceAddr>,
+    /// How often the NAT had begun to translate when it was announced.
+    begun: u32,
+    rounds: Rounds,
+}
+
+impl Announcer {
+    /// Of these addresses.
+    pub fn new(duty: Arc<Duty>, addrs: Vec<InterfaceAddr>) -> Self {
+        Self { duty, addrs, begun: 0, rounds: Rounds::default() }
+    }
+
+    /// Whether the NAT translates.
+    pub fn is_active(&self, now: u64) -> bool {
+        self.duty.is_active(now)
+    }
+
+    /// Announce some of them if it is time. When to come back.
+    pub fn send(&mut self, batch: &mut Batch, pool: &Mempool, now: u64) -> u64 {
+        if !self.duty.is_active(now) {
+            return now + PAUSE;
+        }
+        if self.begun != self.duty.begun() {
+            self.begun = self.duty.begun();
+            self.rounds = Rounds { left: 2, at: 0, due: now };
+        }
+        let (from, to) = self.rounds.next(self.addrs.len(), now);
+        for addr in self.addrs.get(from..to).unwrap_or(&[]) {
+            let Some(mut mbuf) = pool.packet(&[0; SHORTEST]) else { break };
+            if addr.announce(mbuf.data_mut()).is_some() {
+                let _later_if_full = batch.push(mbuf);
+            }
+        }
+        now + PAUSE
+    }
+}
+
+/// Which addresses are next.
+#[derive(Debug, Default)]
+struct Rounds {
+    left: u32,
+    at: usize,
+    due: u64,
+}
+
+impl Rounds {
+    /// From this one of so many to that.
+    fn next(&mut self, count: usize, now: u64) -> (usize, usize) {
+        if self.left == 0 || now < self.due {
+            return (0, 0);
+        }
+        let (from, to) = (self.at, (self.at + AT_ONCE).min(count));
+        (self.at, self.due) = (to, now + PAUSE);
+        if to >= count {
+            (self.left, self.at, self.due) = (self.left - 1, 0, now + AGAIN);
+        }
+        (from, to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_are_announced_twice_some_at_a_time() {
+        let mut rounds = Rounds { left: 2, at: 0, due: 5 };
+        assert_eq!(rounds.next(40, 4), (0, 0), "it is not time");
+        let (mut now, mut said) = (5, Vec::new());
+        for _ in 0..8 {
+            let (from, to) = rounds.next(40, now);
+            said.extend(from..to);
+            assert_eq!(rounds.next(40, now), (0, 0), "not at once");
+            now = rounds.due;
+        }
+        assert_eq!(said, (0..40).chain(0..40).collect::<Vec<_>>());
+        assert!(now >= 5 + 2 * AGAIN);
+        assert_eq!(Rounds { left: 1, at: 0, due: 0 }.next(0, 0), (0, 0));
+    }
+}

@@ -1,0 +1,219 @@
+//! The socket between two NATs, and the lock that only the active one has.
+
+use super::message::LONGEST;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Packets of the socket that the kernel keeps for who reads slowly, bytes.
+const BUFFER: usize = 4 << 20;
+
+fn seqpacket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+}
+
+/// What came.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Received {
+    /// A packet of so many bytes.
+    Packet(usize),
+    /// Nothing, yet.
+    Nothing,
+    /// The other end is closed.
+    Closed,
+}
+
+/// A connection. Nothing of it waits.
+#[derive(Debug)]
+pub struct Link(OwnedFd);
+
+impl Link {
+    /// To who listens at a path.
+    pub fn connect(path: &Path) -> io::Result<Self> {
+        let socket = seqpacket()?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+        Self::of(socket)
+    }
+
+    fn of(socket: OwnedFd) -> io::Result<Self> {
+        // As much as the kernel allows.
+        let _less = rustix::net::sockopt::set_socket_send_buffer_size(&socket, BUFFER);
+        Ok(Self(socket))
+    }
+
+    /// The process at the other end, if it is of the same user.
+    pub fn peer(&self) -> io::Result<u32> {
+        let peer = rustix::net::sockopt::socket_peercred(&self.0)?;
+        if peer.uid != rustix::process::geteuid() {
+            return Err(io::Error::from(io::ErrorKind::PermissionDenied));
+        }
+        Ok(peer.pid.as_raw_nonzero().get().cast_unsigned())
+    }
+
+    /// Send a packet. `false`: the other end has not read what was sent before.
+    pub fn send(&self, bytes: &[u8]) -> io::Result<bool> {
+        match rustix::net::send(&self.0, bytes, SendFlags::NOSIGNAL) {
+            Ok(_) => Ok(true),
+            Err(Errno::AGAIN | Errno::NOBUFS) => Ok(false),
+            Err(why) => Err(why.into()),
+        }
+    }
+
+    /// Take the next packet.
+    pub fn receive(&self, into: &mut [u8; LONGEST]) -> io::Result<Received> {
+        match rustix::net::recv(&self.0, &mut into[..], RecvFlags::empty()) {
+            Ok((0, _)) => Ok(Received::Closed),
+            Ok((len, whole)) if len == whole => Ok(Received::Packet(len)),
+            Ok(_) => Err(io::ErrorKind::InvalidData.into()),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(Received::Nothing),
+            Err(Errno::CONNRESET) => Ok(Received::Closed),
+            Err(why) => Err(why.into()),
+        }
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Where the active NAT is found.
+#[derive(Debug)]
+pub struct Listener(OwnedFd);
+
+impl Listener {
+    /// Listen at a path, in place of who did before. Only who has the lock does.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        match std::fs::remove_file(path) {
+            Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
+            _ => {}
+        }
+        let socket = seqpacket()?;
+        // Before it has a name: there is no moment in which others may connect.
+        rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+        rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+        rustix::net::listen(&socket, 8)?;
+        Ok(Self(socket))
+    }
+
+    /// The next that comes, if one does.
+    pub fn accept(&self) -> io::Result<Option<Link>> {
+        match rustix::net::accept_with(&self.0, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Ok(socket) => Link::of(socket).map(Some),
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
+            Err(why) => Err(why.into()),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// The lock beside the socket. The kernel gives it back when its process dies, however that happens.
+#[derive(Debug)]
+pub struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    fn open(path: &Path, more: OFlags) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | more;
+        Ok(File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?))
+    }
+
+    /// Take it if nobody has it.
+    pub fn take(path: &Path) -> io::Result<Option<Self>> {
+        let file = Self::open(path, OFlags::empty())?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Ok(None),
+            Err(why) => return Err(why.into()),
+        }
+        let lock = Self { file, path: path.to_owned() };
+        // It may be another file's by now.
+        Ok(lock.is_held().then_some(lock))
+    }
+
+    /// Take it from a process that hangs, and has lost the right to it: from now on the file is another.
+    pub fn steal(path: &Path) -> io::Result<Self> {
+        if let Some(lock) = Self::take(path)? {
+            return Ok(lock);
+        }
+        let mut name = path.as_os_str().to_owned();
+        name.push(".new");
+        let new = PathBuf::from(name);
+        match std::fs::remove_file(&new) {
+            Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
+            _ => {}
+        }
+        let file = Self::open(&new, OFlags::EXCL)?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        std::fs::rename(&new, path)?;
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    /// Whether it is the lock still, and not one that was stolen.
+    pub fn is_held(&self) -> bool {
+        let (Ok(own), Ok(there)) = (self.file.metadata(), std::fs::symlink_metadata(&self.path)) else {
+            return false;
+        };
+        (own.dev(), own.ino()) == (there.dev(), there.ino())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_has_the_lock_and_a_stolen_one_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pair.lock");
+        let one = Lock::take(&path).unwrap().unwrap();
+        assert!(one.is_held() && Lock::take(&path).unwrap().is_none());
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        let other = Lock::steal(&path).unwrap();
+        assert!(other.is_held() && !one.is_held() && Lock::take(&path).unwrap().is_none());
+        drop(one);
+        assert!(other.is_held() && Lock::take(&path).unwrap().is_none());
+        drop(other);
+        assert!(Lock::steal(&path).unwrap().is_held(), "nobody has it: it is taken");
+    }
+
+    #[test]
+    fn packets_come_whole_from_the_same_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pair");
+        assert!(Link::connect(&path).is_err());
+        let listener = Listener::at(&path).unwrap();
+        assert_eq!(std::fs::symlink_metadata(&path).unwrap().mode() & 0o777, 0o600);
+        let own = Link::connect(&path).unwrap();
+        let other = listener.accept().unwrap().unwrap();
+        assert!(listener.accept().unwrap().is_none());
+        assert_eq!((own.peer().unwrap(), other.peer().unwrap()), (std::process::id(), std::process::id()));
+        let mut room = Box::new([0; LONGEST]);
+        assert_eq!(other.receive(&mut room).unwrap(), Received::Nothing);
+        assert!(own.send(&[7; LONGEST]).unwrap() && own.send(b"next").unwrap());
+        assert_eq!(other.receive(&mut room).unwrap(), Received::Packet(LONGEST));
+        assert_eq!((other.receive(&mut room).unwrap(), &room[..4]), (Received::Packet(4), &b"next"[..]));
+        // Who does not read is not waited for.
+        let sent = (0..10_000).take_while(|_| own.send(&[7; LONGEST]).unwrap()).count();
+        assert!((1..10_000).contains(&sent), "{sent}");
+        drop(other);
+        assert!(own.send(b"x").is_err());
+        // A new one listens in its place.
+        drop((own, listener));
+        Listener::at(&path).unwrap();
+    }
+}

@@ -1,0 +1,168 @@
+use super::super::duty::Duty;
+use super::*;
+use crate::testing::{NOW, REMOTE, inside, nat, send};
+use cgnat::config::SECOND;
+use std::sync::atomic::AtomicU64;
+
+const TURN: u64 = 500_000;
+const MAC: Mac = [2, 0, 0, 0, 0, 9];
+
+/// One of two NATs: its tables, and both ends of its worker.
+struct One {
+    nat: Nat,
+    duty: Arc<Duty>,
+    counters: Arc<Counters>,
+    sync: SessionSync,
+    ends: Ends,
+}
+
+impl One {
+    fn new(active: bool) -> Self {
+        let (duty, counters) = (Arc::<Duty>::default(), Arc::<Counters>::default());
+        if !active {
+            duty.stop();
+        }
+        let (sync, ends) = SessionSync::new(Arc::clone(&duty), Arc::clone(&counters));
+        let mut nat = nat();
+        SessionSync::prepare(&mut nat);
+        Self { nat, duty, counters, sync, ends }
+    }
+
+    fn tell(&mut self, now: u64) {
+        self.sync.tell(&mut self.nat, now, |_| Some(MAC));
+    }
+
+    fn hear(&mut self, now: u64) {
+        self.sync.hear(&mut self.nat, now, |_| (1, 7));
+    }
+
+    fn open(&mut self, ports: std::ops::Range<u16>) {
+        ports.for_each(|port| send(&mut self.nat, inside(1, port), REMOTE));
+    }
+
+    fn count(&self, of: impl Fn(&Counters) -> &AtomicU64) -> u64 {
+        of(&self.counters).load(Ordering::Relaxed)
+    }
+}
+
+/// Carry what one tells to the other, as the threads and the socket do.
+fn carry(from: &One, to: &One) -> usize {
+    let mut carried = 0;
+    while let Ok(chunk) = from.ends.told.try_recv() {
+        let bytes = chunk.bytes.clone();
+        from.ends.spare.try_send(chunk.bytes).unwrap();
+        to.duty.note_queued();
+        to.ends.heard.try_send(Chunk { bytes, ..chunk }).unwrap();
+        carried += 1;
+    }
+    carried
+}
+
+fn ports(one: &One) -> Vec<(u16, u16)> {
+    let mut all: Vec<_> =
+        one.nat.sessions().map(|(_, one)| (one.inside().port, one.outside().port)).collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn nobody_is_told_until_somebody_is_there_and_then_of_everything() {
+    let (mut active, mut standby) = (One::new(true), One::new(false));
+    active.open(5000..5100);
+    active.tell(NOW);
+    assert_eq!((carry(&active, &standby), active.nat.changes()), (0, (0, 0)));
+    active.duty.tell(1);
+    let mut now = NOW;
+    while standby.count(|counters| &counters.sweeps) == 0 {
+        now += TURN;
+        active.tell(now);
+        carry(&active, &standby);
+        standby.hear(now + 1_000);
+    }
+    assert_eq!(ports(&standby), ports(&active));
+    assert!(standby.duty.is_caught_up());
+    assert_eq!(standby.count(|counters| &counters.lag), 1_000);
+    assert_eq!(
+        standby.count(|counters| &counters.applied),
+        active.count(|counters| &counters.told),
+        "nothing was refused"
+    );
+    // From then on what begins is there a turn later.
+    active.open(6000..6003);
+    active.tell(now + TURN);
+    carry(&active, &standby);
+    standby.hear(now + TURN);
+    assert_eq!((ports(&standby).len(), ports(&standby)), (103, ports(&active)));
+    standby.nat.audit().unwrap();
+}
+
+#[test]
+fn a_thread_that_takes_nothing_holds_nobody_up() {
+    let (mut active, mut standby) = (One::new(true), One::new(false));
+    active.duty.tell(1);
+    for turn in 0..200 {
+        let port = 5000 + turn as u16;
+        active.open(port..port + 1);
+        active.tell(NOW + turn * TURN);
+    }
+    let taken = carry(&active, &standby);
+    assert_eq!(taken, CHUNKS, "all buffers are under way");
+    standby.hear(NOW);
+    // What had to wait goes with the next turn, in order.
+    active.tell(NOW + SECOND);
+    carry(&active, &standby);
+    (0..CHUNKS).for_each(|_| standby.hear(NOW + SECOND));
+    assert_eq!(ports(&standby), ports(&active));
+}
+
+#[test]
+fn what_is_left_is_told_when_it_hands_over_or_ends() {
+    for ends in [false, true] {
+        let (mut active, mut standby) = (One::new(true), One::new(false));
+        active.duty.tell(1);
+        (0..4).for_each(|turn| active.tell(NOW + turn * TURN));
+        active.open(5000..7000);
+        if ends {
+            assert!(active.sync.end(&mut active.nat, NOW, |_| Some(MAC)), "somebody goes on");
+        } else {
+            active.duty.hand_over();
+            assert!(!active.sync.is_active(NOW));
+            while active.duty.flushed() == 0 {
+                assert!(active.sync.has_stopped(NOW) || active.duty.flushed() == 0);
+                active.sync.flush(&mut active.nat, NOW, |_| Some(MAC));
+            }
+        }
+        carry(&active, &standby);
+        (0..CHUNKS).for_each(|_| standby.hear(NOW));
+        assert_eq!(ports(&standby), ports(&active), "{ends}");
+        assert_eq!(ports(&standby).len(), 2000);
+    }
+    // Nobody goes on with what nobody was told of.
+    let mut alone = One::new(true);
+    alone.open(5000..5001);
+    assert!(!alone.sync.end(&mut alone.nat, NOW, |_| Some(MAC)));
+}
+
+#[test]
+fn a_worker_says_when_it_stopped_and_when_it_has_work_again() {
+    let mut one = One::new(true);
+    assert!(!one.sync.has_stopped(NOW));
+    one.duty.hold(Some(NOW + 5));
+    assert!(!one.sync.has_stopped(NOW + 4) && one.sync.has_stopped(NOW + 5), "its lease is over");
+    assert!(!one.sync.has_stopped(NOW + 6), "once");
+    one.duty.begin();
+    assert_eq!(one.duty.worked(), None);
+    assert!(!one.sync.has_stopped(NOW + 9));
+    assert_eq!((one.duty.worked(), one.duty.begun()), (Some(NOW + 9), 1));
+}
+
+#[test]
+fn what_is_no_update_is_counted() {
+    let mut standby = One::new(false);
+    for bytes in [vec![0xee; 9], vec![3, 1]] {
+        standby.duty.note_queued();
+        standby.ends.heard.try_send(Chunk { bytes, swept: false, at: 0 }).unwrap();
+    }
+    standby.hear(NOW);
+    assert_eq!((standby.count(|counters| &counters.broken), ports(&standby).len()), (2, 0));
+}
