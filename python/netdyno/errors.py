@@ -127,6 +127,7 @@ CODES: dict[str, str] = {
     "ND-104-34": "A wrong configuration of a NAT",
     "ND-104-35": "No such NAT runs here, or one of that name does already",
     "ND-104-36": "A configuration that a NAT cannot go on with while it runs",
+    "ND-104-37": "A NAT that is none of a pair, or cannot hand over now",
     "ND-104-40": "An unknown tunable",
     "ND-104-41": "A wrong description of tunables, of a setting or of a class of service",
     "ND-104-42": "A parameter of the whole machine without --global",

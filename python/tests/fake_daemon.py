@@ -448,7 +448,15 @@ class Connection(socketserver.StreamRequestHandler):
                 return {"packets": [] if p["filter"] == "none" else traced, "complete": True}
             case "graph.stop":
                 return core.graphs.pop(p["graph"]).stats()
-            case "nat.status" | "nat.clear" | "nat.sessions" | "nat.subscribers" | "nat.pools" | "nat.sites":
+            case (
+                "nat.status"
+                | "nat.clear"
+                | "nat.hand_over"
+                | "nat.sessions"
+                | "nat.subscribers"
+                | "nat.pools"
+                | "nat.sites"
+            ):
                 core.graphs[p["graph"]]
                 try:
                     return fake_nat.answer(method, p)

@@ -10,6 +10,12 @@ WORKER = {
     "drops": {"no_mapping": 7, "bad_checksum": 0}, "pcp": {"SUCCESS": 3},
     "memory_bytes": 117_440_512, "log_lost": 0, "restored": None,
 }  # fmt: skip
+PAIR = {
+    "role": "active", "since_s": 90.0, "socket": "/run/netdyno/cgn.pair", "peer": 4711, "synced": True, "takeovers": 1,
+    "takeover": {"cause": "closed", "since_heard_ms": 61.5, "took_ms": 1.25, "ago_s": 90.0}, "told": 12_345, "lost": 2,
+    "applied": 0, "sweeps": 0, "lag_ms": 0.0, "left_out": {"forward": 3}, "error": None,
+}  # fmt: skip
+STANDBY = PAIR | {"role": "standby", "applied": 678, "sweeps": 9, "lag_ms": 2.5}
 SESSIONS = [
     {
         "protocol": ("udp", "tcp", "icmp")[i % 3], "inside": f"10.0.0.{i % 10}:{40_000 + i}",
@@ -57,6 +63,10 @@ SITES = [
 ]  # fmt: skip
 
 
+handed_over: list[bool] = []
+"""Whether it has handed over to the other of its pair."""
+
+
 def belongs(one: dict[str, Any], p: dict[str, Any]) -> bool:
     """Whether a session or subscriber is one of those that are asked for."""
     inside = one.get("inside", one.get("address", "")).partition(":")[0]
@@ -83,9 +93,13 @@ def cleared(p: dict[str, Any]) -> dict[str, Any]:
 def answer(method: str, p: dict[str, Any]) -> dict[str, Any]:
     """The answer to a `nat.*` method that asks; ValueError where a parameter is out of bounds."""
     if method == "nat.status":
-        return {"workers": [WORKER | {"element": f"conntrack#{i}"} for i in range(2)]}
+        workers = [WORKER | {"element": f"conntrack#{i}"} for i in range(2)]
+        return {"workers": workers, "pair": STANDBY if handed_over else PAIR}
     if method == "nat.clear":
         return cleared(p)
+    if method == "nat.hand_over":
+        handed_over.append(True)
+        return {}
     key = method.removeprefix("nat.")
     if key == "sites":
         return {key: SITES, "next": None}

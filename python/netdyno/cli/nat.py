@@ -11,6 +11,7 @@ VERBS = {
     "check": "nat_check:check",
     "expand": "nat_check:expand",
     "run": "nat_run:run",
+    "pair": "nat_pair:pair",
     "reload": "nat_reload:reload",
     "bench": "nat_bench:bench",
     "advise": "nat_advise:advise",

@@ -41,6 +41,7 @@ UNUSED: dict[str, Any] = {
     "tcp": "address_and_port_dependent",
     "mss": 1400,
     "state": "/var/lib/netdyno/cgn.state",
+    "pair": {"socket": "/run/netdyno/cgn.pair"},
     "timeouts": {"udp": "5min"},
     "forwards": [{"protocol": "tcp", "outside": "203.0.113.16:443", "inside": "10.0.0.7:8443"}],
     "exempt": ["192.0.2.0/24"],

@@ -11,7 +11,7 @@ from netdyno.cli import console, graph_run, nat_metrics, values
 from netdyno.cli.execute import put_back
 from netdyno.cli.nat_check import planned
 from netdyno.errors import Error
-from netdyno.nat import graph, host, reload, running
+from netdyno.nat import graph, host, pair, reload, running
 from netdyno.units import seconds
 
 
@@ -61,8 +61,9 @@ def run(
     def ready(shape: dict[str, Any]) -> None:
         host.settle(shape, nat.kernels)
         with running.connected(nat.name) as own:
-            went_on = reload.restored(own.call("nat.status")["workers"])
-        for line in (*host.told(nat.kernels), begun, *went_on):
+            status = own.call("nat.status")
+        role = pair.told(status["pair"]) if status.get("pair") else ()
+        for line in (*host.told(nat.kernels), begun, *role, *reload.restored(status["workers"])):
             console.note(line)
 
     def asked() -> None:

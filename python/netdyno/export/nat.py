@@ -50,14 +50,16 @@ class NatCollector(Collector):
         try:
             with self._connected(self._name) as nat:
                 shape, stats = nat.call("graph.describe"), nat.call("graph.stats")
-                workers = nat.call("nat.status")["workers"]
+                status = nat.call("nat.status")
         except Error:
             up.add_metric([self._name], 0)
             yield up
             return
         up.add_metric([self._name], 1)
         yield up
-        yield from metrics(self._name, shape, stats, workers)
+        yield from metrics(self._name, shape, stats, status["workers"])
+        if status.get("pair"):
+            yield from _pair(self._name, status["pair"])
 
 
 def registry(name: str, connected: Callable[[str], AbstractContextManager[Running]]) -> CollectorRegistry:
@@ -111,6 +113,28 @@ def metrics(
         for state in ("busy", "idle"):
             cycles.add_metric([name, str(one["worker"]), state], one[f"{state}_cycles"])
     yield cycles
+
+
+def _pair(name: str, pair: Mapping[str, Any]) -> Iterator[Metric]:
+    """What a NAT is in its pair."""
+    last = pair["takeover"] or {}
+    for called, about, value in (
+        ("active", "Whether this NAT of a pair translates", pair["role"] == "active"),
+        ("synced", "Whether the standby of the pair knows all sessions", pair["synced"]),
+        ("lag_seconds", "Age of the last change when the standby took it in", pair["lag_ms"] / 1e3),
+        ("takeover_seconds", "The last takeover, from when it was noticed until packets were translated",
+         last.get("took_ms", 0.0) / 1e3),
+    ):  # fmt: skip
+        gauge = GaugeMetricFamily(f"netdyno_nat_pair_{called}", about, labels=["nat"])
+        gauge.add_metric([name], float(value))
+        yield gauge
+    for called, about, value in (
+        ("takeovers", "Times that this NAT took over", pair["takeovers"]),
+        ("lost_updates", "Changes that found no room, and were told of by the next sweep", pair["lost"]),
+    ):
+        counter = CounterMetricFamily(f"netdyno_nat_pair_{called}", about, labels=["nat"])
+        counter.add_metric([name], value)
+        yield counter
 
 
 def _trackers(name: str, workers: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:

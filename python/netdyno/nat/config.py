@@ -135,7 +135,7 @@ def places(said: CoreSet) -> dict[str, tuple[Place, ...]]:
 
 
 def _conntrack(file: File) -> dict[str, Any]:
-    parts = {"forwards", "exempt", "deterministic", "timeouts", "log", "mss", "state"}
+    parts = {"forwards", "exempt", "deterministic", "timeouts", "log", "mss", "state", "pair"}
     said = file.model_dump(include=parts, exclude_none=True)
     filtering = file.filtering.model_dump(exclude_none=True)
     found = {f"{name}_filtering": how for name, how in filtering.items()} | {

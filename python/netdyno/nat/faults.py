@@ -24,6 +24,7 @@ def faults(file: File) -> Iterator[Error]:
     yield from _hosts(file)
     yield from _addresses(file)
     yield from _lifetimes(file)
+    yield from _pair(file)
     yield from _stages(file)
 
 
@@ -40,6 +41,24 @@ def _lifetimes(file: File) -> Iterator[Error]:
     if exceeds:
         what = f"a mapping may live for {most}, a silent subscriber without a lease for 124min"
         yield Error("ND-104-07", what, at=at, fix="Use 2h at most, or name the DHCP server's `leases`")
+
+
+def _pair(file: File) -> Iterator[Error]:
+    """What two NATs cannot share."""
+    if file.pair is None:
+        return
+    for key, there, what in (
+        ("sites", file.sites, "addresses of sites are those of one NAT's DHCP clients"),
+        (
+            "state",
+            file.state,
+            "the other NAT of a pair has the sessions, and a file would bring back old ones",
+        ),
+        ("inside.host", file.inside.host, "the kernel would answer for the box on both NATs of a pair"),
+        ("outside.host", file.outside.host, "the kernel would answer for the box on both NATs of a pair"),
+    ):
+        if there is not None:
+            yield Error("ND-104-07", what, at="pair", fix=f"Leave one of pair and {key} out")
 
 
 def _sides(file: File) -> Iterator[Error]:

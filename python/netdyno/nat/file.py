@@ -326,6 +326,17 @@ class Pcp(Config):
     """How long a mapping lives before it must be asked for again."""
 
 
+class Pair(Config):
+    """Another NAT of this machine that knows the sessions of this one, and takes over."""
+
+    socket: str = Field(pattern="^/", max_length=96)
+    """The socket, from the root on, by which the two find each other, like `/run/netdyno/cgn.pair`; its
+    folder has to be there. Both NATs name the same."""
+    silence: str | None = None
+    """The standby takes over when the active NAT is silent for so long, 150ms to 60s; at once when its
+    process dies. Default 300ms."""
+
+
 class CoreSet(Config):
     """The core of each stage: `s0c1h` is NUMA socket 0, physical core 1 on it, its second hyper-thread."""
 
@@ -392,6 +403,9 @@ class File(Config):
     """A file, from the root on, in which sessions and port blocks are kept over a restart, like
     `/var/lib/netdyno/cgn.state`: it is written when the NAT ends, and read when it begins. Default: they end
     with it."""
+    pair: Pair | None = None
+    """Another NAT of this machine that knows all sessions and takes over when this one ends, dies or hangs:
+    who starts first translates, the other is the standby. Default: none."""
     execution: Annotated[str | CoreSet, WrapValidator(_execution)] = Field(
         default=RUN_TO_COMPLETION, json_schema_extra=_choices
     )

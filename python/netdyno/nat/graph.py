@@ -209,6 +209,8 @@ def _elements(nat: Nat) -> dict[str, Any]:
         sessions_per_subscriber=nat.sessions_per_subscriber,
     )
     conntrack |= nat.conntrack
+    # the box is silent while the other of a pair translates
+    pair = {"pair": True} if "pair" in nat.conntrack else {}
     # what keeps sessions answers for mappings, so that requests go there
     pcp = {"pcp": True} if "pcp" in nat.conntrack else {}
     out_validity: dict[str, Any] = {"kind": "validity", "port": "outside", "verify": True}
@@ -228,9 +230,10 @@ def _elements(nat: Nat) -> dict[str, Any]:
         "nat": {"kind": "nat"} | _subscribers(nat) | _given(leases=nat.leases),
         "conntrack": conntrack,
         "in-host": {"kind": "nat-host", "port": "inside"}
+        | pair
         | _given(on_link=_on_link(nat), host=nat.inside.kernel and True),
         **sites,
-        "out-host": out_host | _given(host=nat.outside.kernel and True),
+        "out-host": out_host | pair | _given(host=nat.outside.kernel and True),
     }
 
 
@@ -289,6 +292,7 @@ _OPTIONS = {
         for key in ("sites", "mss", "timeouts", "forwards", "exempt", "deterministic", "log", "leases", "pcp")
     },
     "state": "state",
+    "pair": "pair",
     "inside": "inside",
     "outside": "outside",
 }

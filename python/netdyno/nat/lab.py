@@ -45,8 +45,9 @@ SETTLE, REST = 0.1, 0.2
 """Seconds from the last of them to the load, and from there to what is measured."""
 FRAMES = 4096
 """Frames that an AF_PACKET port holds each way."""
-ELSEWHERE = frozenset({"state", "log", "pcp"})
-"""What reaches beyond a lab: files that a NAT in service keeps, its collectors, what subscribers ask for."""
+ELSEWHERE = frozenset({"state", "log", "pcp", "pair"})
+"""What reaches beyond a lab: files that a NAT in service keeps, its collectors and standby, what subscribers
+ask for."""
 SINGLE = 1000
 """The most flows of which each is a subscriber of its own; what comes down has a static forward for each."""
 

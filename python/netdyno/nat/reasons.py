@@ -60,10 +60,12 @@ KINDS = {
         "not_bound": "it did not come through the NAT table",
         "pcp_limited": "a subscriber asked its PCP server too often, or faster than answers can be sent",
         "pcp_noise": "sent to the PCP server, and no request",
+        "standby": "the other NAT of the pair translates",
     },
     "nat-host": {
         "not_for_us": "for the box or everybody, and nothing that it answers",
         "segmented": "it is longer than a buffer",
+        "standby": "the other NAT of the pair answers",
     },
     "nat-sites": {
         "dhcp_ignored": "a DHCP message that nothing is done about: forged, late, or not acceptable",

@@ -240,6 +240,29 @@ def test_subscribers_have_their_ports_as_ranges(cgn: Path, capsys: Said) -> None
     assert nat_show.tags([200, 100]) == "200.100"
 
 
+def test_a_pair_is_shown_and_handed_over(cgn: Path, capsys: Said) -> None:
+    assert app.call(["nat", "pair"]) == 0
+    said = capsys.readouterr().out.replace("\u202f", " ")
+    for line in (
+        "role active since 1 min 30 s",
+        "standby process 4711",
+        "told 12,345 updates",
+        "left out 3 forward",
+        "takeovers 1, the last 1 min 30 s ago: the other ended or died",
+        "took 1.2 ms from when it was noticed, 62 ms from the last message",
+    ):
+        assert line in [" ".join(row.split()) for row in said.splitlines()], said
+    assert app.call(["nat", "metrics"]) == 0
+    said = capsys.readouterr().out
+    assert 'netdyno_nat_pair_active{nat="cgn"} 1.0' in said
+    assert 'netdyno_nat_pair_lost_updates_total{nat="cgn"} 2.0' in said
+    assert app.call(["nat", "pair", "cgn", "--hand-over", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["nat"], found["pair"]["role"]) == ("cgn", "standby")
+    assert app.call(["nat", "pair"]) == 0
+    assert "678 updates, 9 sweeps" in capsys.readouterr().out
+
+
 def test_sites_have_their_addresses_and_leases(cgn: Path, capsys: Said) -> None:
     assert app.call(["nat", "sites"]) == 0
     _, bound, released = capsys.readouterr().out.splitlines()

@@ -43,6 +43,7 @@ def test_all_that_it_can_say() -> None:
     assert tagged.outside.settings["vlan"] == [200, 100]
 
 
+PAIR = {"socket": "/run/netdyno/cgn.pair"}
 SITES: dict[str, Any] = {"most": 4, "by": "vlan"}
 FORWARD = {"protocol": "tcp", "outside": "203.0.113.16:443", "inside": "10.0.0.7:8443"}
 
@@ -92,6 +93,12 @@ FORWARD = {"protocol": "tcp", "outside": "203.0.113.16:443", "inside": "10.0.0.7
             "deterministic",
             "addresses that stay",
         ),
+        # one of a pair
+        ({"pair": {"socket": "cgn.pair"}}, "pair.socket", "pattern"),
+        ({"pair": {"socket": "/" + 96 * "x"}}, "pair.socket", "at most 96 characters"),
+        ({"pair": PAIR, "state": "/var/lib/cgn.state"}, "pair", "the other NAT of a pair has the sessions"),
+        ({"pair": PAIR, "pool": None, "sites": SITES}, "pair", "one NAT's DHCP clients"),
+        ({"pair": PAIR, "outside__host": "nat-out"}, "pair", "the kernel would answer"),
         # numbers, each at the first value that does not pass
         ({"ports": {"per_block": 500}}, "ports.per_block", "no power of two"),
         ({"ports": {"per_block": 32}}, "ports.per_block", "greater than or equal to 64"),

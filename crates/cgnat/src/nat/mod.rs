@@ -1,8 +1,8 @@
 //! One worker's NAT: everything it knows, and nothing that it shares.
 
 mod change;
-mod clear;
 mod changes;
+mod clear;
 mod ending;
 mod expire;
 mod fast;
@@ -21,8 +21,8 @@ mod tcp;
 mod way;
 
 pub use change::InUse;
-pub use clear::ClearBounds;
 pub(crate) use changes::Change;
+pub use clear::ClearBounds;
 pub use fast::BURST;
 pub(crate) use icmp::Quote;
 pub(crate) use mapping::Mapped;
