@@ -25,14 +25,15 @@ pub fn forget_moved() {
     MOVED.set((0, 0));
 }
 
-/// Ask for a cache line, without waiting for it.
+/// Ask for a cache line to write to, without waiting for it. Asked for to read, a line that another core wrote last would come as one
+/// that both have, and the first write would have to wait for that core again.
 #[inline(always)]
 fn prefetch(line: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing that the program sees, and faults at no address.
+    // SAFETY: a prefetch reads and writes nothing that the program sees, and faults at no address; CPUs that do not know this one do
+    // nothing.
     unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(line.cast());
+        std::arch::asm!("prefetchw [{line}]", line = in(reg) line, options(nostack, preserves_flags, readonly));
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _nothing_to_ask = line;
@@ -248,6 +249,14 @@ impl Mbuf {
         let valid = self.field::<u64>(nd_mbuf::ND_MBUF_OL_FLAGS) & meta::flag() != 0;
         // SAFETY: a dynamic field of the packet's header, of that size and alignment; the flag says that it was written.
         valid.then(|| unsafe { meta::place(self.0).read() })
+    }
+
+    /// The same, to change some of it.
+    #[inline]
+    pub fn meta_mut(&mut self) -> Option<&mut Meta> {
+        let valid = self.field::<u64>(nd_mbuf::ND_MBUF_OL_FLAGS) & meta::flag() != 0;
+        // SAFETY: as in `meta`; we hold the packet mutably, and nobody else uses this field.
+        valid.then(|| unsafe { &mut *meta::place(self.0) })
     }
 
     /// Tell what is known of the packet, in place of what was known before.

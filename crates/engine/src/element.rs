@@ -190,6 +190,18 @@ impl Cx<'_> {
         }
     }
 
+    /// Hand the whole batch to `output`, 1 or higher: the same as [`Cx::emit`] for each.
+    #[inline]
+    pub fn emit_all(&mut self, output: usize, batch: &mut Batch) {
+        if let Some(Some(side)) = output.checked_sub(1).and_then(|at| self.side.get_mut(at)) {
+            batch.move_to(side);
+        }
+        if !batch.is_empty() {
+            self.counters.drop(OVERFLOW, batch.len() as u64);
+            batch.clear();
+        }
+    }
+
     /// Hand a packet to `output`, 1 or higher. It is given back when that can take no more in this call.
     #[inline]
     pub fn offer(&mut self, output: usize, mbuf: Mbuf) -> Result<(), Mbuf> {
