@@ -90,4 +90,13 @@ impl Key {
     pub fn subscriber(address: u32, realm: Realm) -> Self {
         key(Endpoint::new(address, 0), Endpoint::default(), 0, realm)
     }
+
+    /// In place of a subscriber's: no tags are like these.
+    pub const NOBODY: Self = Self(u128::MAX);
+
+    /// The subscriber whose key it is.
+    #[inline]
+    pub fn whose(self) -> (u32, Realm) {
+        ((self.0 >> 96) as u32, self.0 as u32)
+    }
 }

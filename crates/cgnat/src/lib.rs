@@ -41,7 +41,7 @@ pub use event::{Event, What};
 pub use explicit::{Explicit, RemoteFilter, Stands, Unmapped, Wanted};
 pub use headers::Headers;
 pub use key::{Endpoint, Realm};
-pub use nat::{BURST, ClearBounds, Forwarded, InUse, Memory, Nat};
+pub use nat::{BURST, ClearBounds, Forwarded, InUse, Left, Memory, Nat};
 pub use ownership::Ownership;
 pub use pool::{Pool, Usage};
 pub use reason::{Drops, Reason};

@@ -3,6 +3,7 @@
 use crate::headers::Headers;
 use crate::key::Endpoint;
 use packet::layers::protocol;
+use packet::{ethernet, ipv4};
 
 /// What to add to one's complement sums so that they follow `old` becoming `new`: under addresses, and under addresses and ports.
 pub fn deltas(old: Endpoint, new: Endpoint, protocol: u8) -> (u16, u16) {
@@ -20,10 +21,17 @@ fn fold(sum: u32) -> u16 {
     ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
+/// One's complement addition.
+#[inline(always)]
+fn add(sum: u16, more: u16) -> u16 {
+    let (sum, carry) = sum.overflowing_add(more);
+    sum + u16::from(carry)
+}
+
 /// A checksum after its sum changed by `delta`.
 #[inline(always)]
 pub fn follow(checksum: [u8; 2], delta: u16) -> [u8; 2] {
-    (!fold(u32::from(!u16::from_be_bytes(checksum)) + u32::from(delta))).to_be_bytes()
+    (!add(!u16::from_be_bytes(checksum), delta)).to_be_bytes()
 }
 
 /// The end of a packet that is replaced.
@@ -40,7 +48,7 @@ pub enum End {
 pub fn address(frame: &mut [u8], l3: usize, end: End, to: u32, delta: u16, hop: bool) -> Option<()> {
     let header: &mut [u8; 20] = frame.get_mut(l3..)?.first_chunk_mut()?;
     // The word of which TTL is the high byte becomes 256 less.
-    let delta = if hop { fold(u32::from(delta) + u32::from(!0x0100u16)) } else { delta };
+    let delta = if hop { add(delta, !0x0100) } else { delta };
     header[8] = header[8].wrapping_sub(u8::from(hop));
     let sum = follow([header[10], header[11]], delta);
     header[10..12].copy_from_slice(&sum);
@@ -87,11 +95,30 @@ pub fn endpoint(
     headers: &Headers,
     end: End,
     to: Endpoint,
-    (l3, l4): (u16, u16),
+    deltas: (u16, u16),
     hop: bool,
 ) -> Option<()> {
-    address(frame, headers.l3.into(), end, to.address, l3, hop)?;
-    port(frame, headers.l4.into(), headers.protocol, end, to.port, l4)
+    /// Without tags and options.
+    const USUAL: (usize, usize) = (ethernet::LEN, ethernet::LEN + ipv4::LEN);
+    match (headers.l3.into(), headers.l4.into()) {
+        // The same, where most headers are: places that are known need not be computed.
+        USUAL => at(frame, USUAL, headers.protocol, end, to, deltas, hop),
+        places => at(frame, places, headers.protocol, end, to, deltas, hop),
+    }
+}
+
+#[inline(always)]
+fn at(
+    frame: &mut [u8],
+    (l3, l4): (usize, usize),
+    protocol: u8,
+    end: End,
+    to: Endpoint,
+    deltas: (u16, u16),
+    hop: bool,
+) -> Option<()> {
+    address(frame, l3, end, to.address, deltas.0, hop)?;
+    port(frame, l4, protocol, end, to.port, deltas.1)
 }
 
 #[cfg(test)]

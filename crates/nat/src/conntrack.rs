@@ -1,5 +1,6 @@
 //! The sessions of one worker as an element: translates between the inside and the outside, and writes the links' headers.
 
+use crate::addressing::{Addressing, Later, Tagged};
 use crate::awaiting::Awaiting;
 use crate::clear::{Clear, clear};
 use crate::control::{self, KIND};
@@ -49,7 +50,7 @@ pub const DROPS: [&str; Reason::NAMES.len() + 8] = {
     names
 };
 /// The Ethernet address of the next hop is not known (yet).
-const NO_NEXT_HOP: usize = Reason::NAMES.len();
+pub(crate) const NO_NEXT_HOP: usize = Reason::NAMES.len();
 /// There is no room for its tags.
 const NO_ROOM: usize = NO_NEXT_HOP + 1;
 /// No parser told by which of the two ports it came.
@@ -66,7 +67,7 @@ const AWAITING_ARP: usize = NO_NEXT_HOP + 6;
 const STANDBY: usize = NO_NEXT_HOP + 7;
 
 /// Next hops that are no subscriber's: none yet, and the router outside.
-const UNKNOWN: Hop = 0;
+pub(crate) const UNKNOWN: Hop = 0;
 const GATEWAY: Hop = 1;
 
 /// Time between two looks at what has expired, ns.
@@ -79,23 +80,12 @@ const ENDING: Duration = Duration::from_secs(2);
 
 /// A port, as the NAT knows it.
 #[derive(Debug)]
-struct Port {
-    number: u16,
-    mac: Mac,
+pub(crate) struct Port {
+    pub(crate) number: u16,
+    pub(crate) mac: Mac,
 }
 
 const _: () = assert!(DROPS.len() <= Fate::REASONS);
-
-/// A packet whose link header has another length where it goes.
-#[derive(Debug)]
-struct Tagged {
-    /// Of the burst.
-    number: usize,
-    forward: Forward,
-    l3: u16,
-    /// To whom, and from whom.
-    addresses: (Mac, Mac),
-}
 
 /// What sessions have in common with the other elements of their NAT.
 #[derive(Debug)]
@@ -254,32 +244,34 @@ impl Conntrack {
     /// Translate packets of one side, at most [`BURST`], and write their link headers.
     #[inline]
     fn translate(&mut self, side: Side, mbufs: &mut [Mbuf], now: u64, fates: &mut [Fate]) {
-        let mut tagged = ArrayVec::<Tagged, BURST>::new();
-        let mut awaited = ArrayVec::<(usize, Realm), BURST>::new();
-        self.decide(side, mbufs, now, fates, (&mut tagged, &mut awaited));
-        for (number, realm) in awaited {
-            if let Some(mbuf) = mbufs.get_mut(number) {
-                mbuf.set_meta(Meta { hash: realm, ..mbuf.meta().unwrap_or_default() });
-            }
+        let mut later = Later::default();
+        match side {
+            Side::Inside => self.decide::<true>(mbufs, now, fates, &mut later),
+            Side::Outside => self.decide::<false>(mbufs, now, fates, &mut later),
         }
-        for Tagged { number, forward, l3, addresses } in tagged {
+        for Tagged { number, forward, l3, addresses } in later.tagged {
             let (Some(mbuf), Some(fate)) = (mbufs.get_mut(number), fates.get_mut(number)) else { continue };
             if !link::rewrite(mbuf, l3.into(), forward.realm, addresses) {
                 *fate = Fate::drop(NO_ROOM);
             }
         }
+        for (number, forward) in later.unresolved {
+            if let Some(mbuf) = mbufs.get_mut(number) {
+                mbuf.set_meta(Meta { hash: forward.realm, ..mbuf.meta().unwrap_or_default() });
+            }
+        }
     }
 
-    /// What becomes of them; what has tags, or had some, is yet to get its link header.
+    /// What becomes of them, from the inside if `UP`, but for what is done later.
     #[inline]
-    fn decide(
+    fn decide<const UP: bool>(
         &mut self,
-        side: Side,
         mbufs: &mut [Mbuf],
         now: u64,
         fates: &mut [Fate],
-        (tagged, awaited): (&mut ArrayVec<Tagged, BURST>, &mut ArrayVec<(usize, Realm), BURST>),
+        later: &mut Later,
     ) {
+        let side = if UP { Side::Inside } else { Side::Outside };
         let mut hops = [UNKNOWN; BURST];
         // Filled as it is read: a frame is copied from a place that was just cleared slower than it is made.
         let mut frames = ArrayVec::<Frame<'_>, BURST>::new();
@@ -292,43 +284,40 @@ impl Conntrack {
             let headers = headers::of(mbuf, &meta).unwrap_or_default();
             let _there_is_room = frames.try_push(Frame::parsed(mbuf.data_mut(), headers));
         }
-        self.nat.process_steady(side, &mut frames, now);
-        for (number, ((frame, hop), fate)) in frames.iter_mut().zip(hops).zip(fates).enumerate() {
-            if frame.verdict == Verdict::Pending {
-                self.process_pending(side, frame, hop, now);
+        let Self { nat, ports, links, .. } = self;
+        let addressing = Addressing::new(ports, links);
+        let left = nat.process_steady::<UP>(&mut frames, now, |number, frame, forward| {
+            if let Some(fate) = fates.get_mut(number) {
+                *fate = addressing.apply(number, frame, forward, later);
             }
+        });
+        for number in left {
+            let (Some(frame), Some(fate)) = (frames.get_mut(number), fates.get_mut(number)) else { continue };
+            self.process_left(side, frame, hops[number], now);
             *fate = match frame.verdict {
-                Verdict::Forward(forward) => {
-                    match (self.next_hop(side, forward, frame), self.source(forward)) {
-                        (_, Err(reason)) => Fate::drop(reason),
-                        (Some(next_hop), Ok(from)) => {
-                            let (l3, realm) = (frame.headers.l3, forward.realm);
-                            if realm != 0 || !link::readdress(frame.bytes, l3.into(), (next_hop, from)) {
-                                let _there_is_room = tagged.try_push(Tagged {
-                                    number,
-                                    forward,
-                                    l3,
-                                    addresses: (next_hop, from),
-                                });
-                            }
-                            Fate::to(forward.to)
-                        }
-                        (None, _) if forward.to == Side::Inside && forward.hop == UNKNOWN => {
-                            let _there_is_room = awaited.try_push((number, forward.realm));
-                            Fate::AWAITS
-                        }
-                        (None, _) => Fate::drop(NO_NEXT_HOP),
-                    }
-                }
+                Verdict::Forward(forward) => self.addressing().apply(number, frame, forward, later),
                 Verdict::Drop(reason) => Fate::drop(reason as usize),
                 Verdict::Held | Verdict::Pending => Fate::HELD,
             };
         }
+        for (number, forward) in std::mem::take(&mut later.unresolved) {
+            let (Some(frame), Some(fate)) = (frames.get_mut(number), fates.get_mut(number)) else { continue };
+            match self.host(side, frame, forward.realm) {
+                Some(hop) => {
+                    let forward = Forward { hop, ..forward };
+                    *fate = self.addressing().apply(number, frame, forward, later);
+                }
+                None => {
+                    *fate = Fate::AWAITS;
+                    let _there_is_room = later.unresolved.try_push((number, forward));
+                }
+            }
+        }
     }
 
     #[inline(never)]
-    fn process_pending(&mut self, side: Side, frame: &mut Frame<'_>, hop: Hop, now: u64) {
-        if side == Side::Inside {
+    fn process_left(&mut self, side: Side, frame: &mut Frame<'_>, hop: Hop, now: u64) {
+        if side == Side::Inside && frame.verdict == Verdict::Pending {
             self.learn(&frame.headers, hop, now);
             if let Some(pcp) = &mut self.pcp
                 && pcp.takes(&frame.headers)
@@ -338,7 +327,7 @@ impl Conntrack {
                 return;
             }
         }
-        self.nat.process_pending(side, frame, now);
+        self.nat.process_left(side, frame, now);
     }
 
     /// Whoever begins something is to be found again.
@@ -349,41 +338,18 @@ impl Conntrack {
         let _not_a_subscriber = self.nat.set_hops(Ipv4Addr::from_bits(host), realm, GATEWAY, hop, now);
     }
 
-    fn port(&self, side: Side) -> &Port {
-        let [inside, outside] = &self.ports;
-        match side {
-            Side::Inside => inside,
-            Side::Outside => outside,
-        }
+    fn addressing(&self) -> Addressing<'_> {
+        Addressing::new(&self.ports, &self.links)
     }
 
-    /// From which Ethernet address a packet leaves; an error is a reason to drop it.
-    #[inline]
-    fn source(&self, forward: Forward) -> Result<Mac, usize> {
-        let own = self.port(forward.to).mac;
-        match &self.links.sites {
-            Some(sites) if forward.to == Side::Outside => sites.mac(forward.hop, own),
-            _ => Ok(own),
-        }
-    }
-
-    /// To whom a packet goes over the link.
-    #[inline]
-    fn next_hop(&mut self, side: Side, forward: Forward, frame: &Frame<'_>) -> Option<Mac> {
-        match forward.to {
-            Side::Outside => self.links.gateway.mac(),
-            Side::Inside if forward.hop != UNKNOWN => self.links.neighbours.mac(forward.hop),
-            Side::Inside => self.host(side, frame, forward.realm),
-        }
-    }
-
-    /// A subscriber's Ethernet address, by the destination of a packet without a session, or of a session that began when it was not known.
+    /// A subscriber's next hop, by the destination of a packet without a session, or of a session that began when it was not known.
     #[inline(never)]
-    fn host(&mut self, side: Side, frame: &Frame<'_>, realm: Realm) -> Option<Mac> {
+    fn host(&mut self, side: Side, frame: &Frame<'_>, realm: Realm) -> Option<Hop> {
         let (_, to) = ipv4::addresses(frame.bytes, frame.headers.l3.into())?;
-        let hop = self.hops.of((to.to_bits(), realm))?;
+        let hop =
+            self.hops.of((to.to_bits(), realm)).filter(|hop| self.links.neighbours.mac(*hop).is_some())?;
         self.nat.give_hop(side, &frame.headers, hop);
-        self.links.neighbours.mac(hop)
+        Some(hop)
     }
 
     /// Let a packet wait for its subscriber's Ethernet address. What is dropped for that, and why.
@@ -409,7 +375,7 @@ impl Conntrack {
         let l3 = mbuf.meta().map_or(0, |meta| meta.l3.into());
         match mac {
             None => cx.count(NO_NEXT_HOP, 1),
-            Some(mac) if link::rewrite(&mut mbuf, l3, host.1, (mac, self.ports[0].mac)) => {
+            Some(mac) if link::rewrite(&mut mbuf, l3, host.1, link::addresses(mac, self.ports[0].mac)) => {
                 cx.emit(INSIDE, mbuf)
             }
             Some(_) => cx.count(NO_ROOM, 1),
@@ -420,9 +386,14 @@ impl Conntrack {
     fn send_on(&mut self, mbuf: &mut Mbuf, forward: Forward) -> Result<(), usize> {
         let headers = Headers::default();
         let frame = Frame::parsed(mbuf.data_mut(), headers);
-        let next_hop = self.next_hop(Side::Outside, forward, &frame).ok_or(NO_NEXT_HOP)?;
-        let from = self.source(forward)?;
-        if link::rewrite(mbuf, 0, forward.realm, (next_hop, from)) { Ok(()) } else { Err(NO_ROOM) }
+        let forward = match forward {
+            Forward { to: Side::Inside, hop: UNKNOWN, realm, .. } => {
+                Forward { hop: self.host(Side::Outside, &frame, realm).ok_or(NO_NEXT_HOP)?, ..forward }
+            }
+            known => known,
+        };
+        let addresses = self.addressing().of(forward)?;
+        if link::rewrite(mbuf, 0, forward.realm, addresses) { Ok(()) } else { Err(NO_ROOM) }
     }
 
     /// Hand a packet to the output that it goes to; what goes outside is given back, for the batch.
@@ -462,7 +433,7 @@ impl Conntrack {
         if cx.room(INSIDE) > 0
             && let Some((packet, realm)) = pcp.announcement(now)
             && let Some(mut mbuf) = self.pool.packet(&packet)
-            && link::rewrite(&mut mbuf, 0, realm, (ALL_HOSTS_MAC, self.ports[0].mac))
+            && link::rewrite(&mut mbuf, 0, realm, link::addresses(ALL_HOSTS_MAC, self.ports[0].mac))
         {
             cx.emit(INSIDE, mbuf);
         }
@@ -538,9 +509,14 @@ impl Element for Conntrack {
                 }
             }
         }
-        // What subscribers send stays where it is.
-        if fates[..batch.len()].iter().all(|fate| *fate == Fate::OUTSIDE) {
+        // Mostly all go one way: what subscribers send stays where it is, and what comes for them goes on together.
+        let are_all =
+            |one: Fate| fates[..batch.len()].iter().filter(|fate| **fate == one).count() == batch.len();
+        if are_all(Fate::OUTSIDE) {
             return;
+        }
+        if are_all(Fate::INSIDE) {
+            return cx.emit_all(INSIDE, batch);
         }
         let mut fates = fates.iter();
         batch.filter_map(|mbuf| match *fates.next()? {

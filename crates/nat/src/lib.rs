@@ -9,6 +9,7 @@
 //! its subscribers and its share of the pool: [`owner`] says which of them a packet is for.
 
 mod addresses;
+mod addressing;
 mod announce;
 mod arp;
 mod awaiting;

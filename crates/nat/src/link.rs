@@ -5,6 +5,17 @@ use dpdk::Mbuf;
 use packet::Mac;
 use packet::ethernet::{self, TAG, Tags, kind};
 
+/// To whom, and from whom, as they stand in the header.
+pub type Addresses = [u8; 12];
+
+const ADDRESSES: usize = size_of::<Addresses>();
+
+/// To one, from another.
+#[inline(always)]
+pub fn addresses([a, b, c, d, e, f]: Mac, [g, h, i, j, k, l]: Mac) -> Addresses {
+    [a, b, c, d, e, f, g, h, i, j, k, l]
+}
+
 /// The tags that stand for a realm: none, one, or a service tag and another.
 pub fn tags(realm: Realm) -> Tags {
     let ids = [(realm >> 12 & 0xfff) as u16, (realm & 0xfff) as u16];
@@ -25,19 +36,18 @@ pub fn realm(tags: &Tags) -> Realm {
 
 /// Give an IP packet without tags new Ethernet addresses. `false`, and nothing is written: it has some.
 #[inline]
-pub fn readdress(frame: &mut [u8], l3: usize, (to, from): (Mac, Mac)) -> bool {
+pub fn readdress(frame: &mut [u8], l3: usize, addresses: Addresses) -> bool {
     let Some(header) = frame.first_chunk_mut::<{ ethernet::LEN }>().filter(|_| l3 == ethernet::LEN) else {
         return false;
     };
-    header[..6].copy_from_slice(&to);
-    header[6..12].copy_from_slice(&from);
-    header[12..].copy_from_slice(&kind::IPV4.to_be_bytes());
+    header[..ADDRESSES].copy_from_slice(&addresses);
+    header[ADDRESSES..].copy_from_slice(&kind::IPV4.to_be_bytes());
     true
 }
 
 /// Give the IP packet that begins at `l3` an Ethernet header. `false`: there is no room before it.
 #[inline]
-pub fn rewrite(mbuf: &mut Mbuf, l3: usize, realm: u32, (to, from): (Mac, Mac)) -> bool {
+pub fn rewrite(mbuf: &mut Mbuf, l3: usize, realm: u32, addresses: Addresses) -> bool {
     let tags = tags(realm);
     let wanted = ethernet::LEN + tags.bytes().len();
     let moved = match wanted.checked_sub(l3) {
@@ -45,16 +55,14 @@ pub fn rewrite(mbuf: &mut Mbuf, l3: usize, realm: u32, (to, from): (Mac, Mac)) -
         Some(more) => mbuf.prepend(more).is_some(),
         None => mbuf.adjust(l3 - wanted),
     };
-    moved && write(mbuf.data_mut(), &tags, (to, from))
+    moved && write(mbuf.data_mut(), &tags, addresses)
 }
 
 #[inline]
-fn write(frame: &mut [u8], tags: &Tags, (to, from): (Mac, Mac)) -> bool {
-    const ADDRESSES: usize = 12;
+fn write(frame: &mut [u8], tags: &Tags, addresses: Addresses) -> bool {
     let len = tags.bytes().len();
     let Some(header) = frame.get_mut(..ADDRESSES + len + 2) else { return false };
-    header[..6].copy_from_slice(&to);
-    header[6..ADDRESSES].copy_from_slice(&from);
+    header[..ADDRESSES].copy_from_slice(&addresses);
     header[ADDRESSES..ADDRESSES + len].copy_from_slice(tags.bytes());
     header[ADDRESSES + len..].copy_from_slice(&kind::IPV4.to_be_bytes());
     true
@@ -77,9 +85,9 @@ mod tests {
     #[test]
     fn addresses_tags_and_type_stand_before_the_packet() {
         let mut frame = [0xee; 20];
-        assert!(write(&mut frame, &tags(7 << 12), ([1; 6], [2; 6])));
+        assert!(write(&mut frame, &tags(7 << 12), addresses([1; 6], [2; 6])));
         assert_eq!(frame[..18], [1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 0x81, 0, 0, 7, 8, 0]);
         assert_eq!(frame[18..], [0xee; 2]);
-        assert!(!write(&mut frame[..13], &Tags::NONE, ([1; 6], [2; 6])));
+        assert!(!write(&mut frame[..13], &Tags::NONE, [0; 12]));
     }
 }

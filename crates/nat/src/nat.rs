@@ -183,22 +183,30 @@ impl Sender {
     }
 }
 
-/// Note by which next hop answers to the packet of a subscriber go.
-#[inline]
-fn note(mbuf: &mut Mbuf, meta: Meta, hop: Hop) {
-    // In place of the flow's hash: no later stage goes by that, and all packets of a subscriber have the same.
-    let flags = meta.flags.with(MetaFlags::SUBSCRIBER).with(MetaFlags::HASHED);
-    mbuf.set_meta(Meta { hash: hop.into(), flags, ..meta });
+/// By what the sender of a packet is looked up.
+#[inline(always)]
+fn key(mbuf: &Mbuf) -> Key {
+    let sender = mbuf.meta().and_then(|meta| Sender::of(mbuf, &meta));
+    sender.map_or(Key::NOBODY, |sender| Key::subscriber(sender.inside, sender.realm))
 }
 
-/// The same, if it is bound.
-#[inline]
-fn look(table: &mut Lookup<'_>, mbuf: &mut Mbuf, hash: u64) -> Option<()> {
-    let meta = mbuf.meta()?;
-    let Sender { inside, realm, mac, .. } = Sender::of(mbuf, &meta)?;
-    let Source::Bound(hop) = table.source(hash, inside, realm, mac) else { return None };
-    note(mbuf, meta, hop);
+/// Note by which next hop answers to the packet of a subscriber go.
+#[inline(always)]
+fn note(mbuf: &mut Mbuf, hop: Hop) -> Option<()> {
+    let meta = mbuf.meta_mut()?;
+    // In place of the flow's hash: no later stage goes by that, and all packets of a subscriber have the same.
+    meta.hash = hop.into();
+    meta.flags = meta.flags.with(MetaFlags::SUBSCRIBER).with(MetaFlags::HASHED);
     Some(())
+}
+
+/// The same, if its sender is bound.
+#[inline(always)]
+fn look(table: &mut Lookup<'_>, mbuf: &mut Mbuf, key: Key, hash: u64) -> Option<()> {
+    let (inside, realm) = key.whose();
+    let mac = *mbuf.data().get(6..)?.first_chunk()?;
+    let Source::Bound(hop) = table.source(hash, inside, realm, mac) else { return None };
+    note(mbuf, hop)
 }
 
 impl Nat {
@@ -393,12 +401,10 @@ impl Element for Nat {
         if self.restored.is_some() {
             self.restore(now);
         }
-        let (mut keys, mut hashes) = ([Key::default(); dpdk::BURST], [0; dpdk::BURST]);
+        let (mut keys, mut hashes) = ([Key::NOBODY; dpdk::BURST], [0; dpdk::BURST]);
         let count = batch.len().min(dpdk::BURST);
-        for (key, mbuf) in keys.iter_mut().zip(batch.frames()) {
-            if let Some(sender) = mbuf.meta().and_then(|meta| Sender::of(mbuf, &meta)) {
-                *key = Key::subscriber(sender.inside, sender.realm);
-            }
+        for (its, mbuf) in keys.iter_mut().zip(batch.frames()) {
+            *its = key(mbuf);
         }
         self.table.hash_all(&keys[..count], &mut hashes[..count]);
         for hash in &hashes[..count] {
@@ -406,21 +412,20 @@ impl Element for Nat {
         }
         let mut bound = true;
         let mut lookup = self.table.lookup(now);
-        for (mbuf, hash) in batch.frames_mut().iter_mut().zip(hashes) {
-            bound &= look(&mut lookup, mbuf, hash).is_some();
+        for (mbuf, (key, hash)) in batch.frames_mut().iter_mut().zip(keys.iter().zip(&hashes)) {
+            bound &= look(&mut lookup, mbuf, *key, *hash).is_some();
         }
         if !bound {
-            let mut hashes = hashes.iter();
+            let mut looked_up = keys.iter().zip(&hashes);
             cx.sift(batch, |mbuf| {
-                let hash = hashes.next().copied().unwrap_or_default();
+                let (key, hash) = looked_up.next().ok_or(NOT_IPV4)?;
                 // It was bound, or is by now, by a packet before.
-                if look(&mut self.table.lookup(now), mbuf, hash).is_some() {
+                if look(&mut self.table.lookup(now), mbuf, *key, *hash).is_some() {
                     return Ok(());
                 }
-                let meta = mbuf.meta().ok_or(NOT_IPV4)?;
-                let sender = Sender::of(mbuf, &meta).ok_or(NOT_IPV4)?;
-                note(mbuf, meta, self.admit(&Sender { hash, ..sender }, now)?);
-                Ok(())
+                let sender = mbuf.meta().and_then(|meta| Sender::of(mbuf, &meta)).ok_or(NOT_IPV4)?;
+                let hop = self.admit(&Sender { hash: *hash, ..sender }, now)?;
+                note(mbuf, hop).ok_or(NOT_IPV4)
             });
         }
     }

@@ -1,6 +1,6 @@
 //! The way of most packets, in bursts: what a packet will need is asked for while others are worked on.
 //!
-//! Rounds over the burst: headers are asked for; they are parsed, keys are hashed and buckets asked for; tags are matched and sessions asked for; sessions are verified
+//! Rounds over the burst: headers are parsed, keys are hashed and buckets asked for; tags are matched and sessions asked for; sessions are verified
 //! and packets rewritten. Two cache lines a packet, and up to 32 under way at once. What is not a plain packet of a steady session is
 //! left for the slow path.
 
@@ -18,32 +18,71 @@ use packet::layers::protocol;
 /// Packets of a burst: more cache lines than a core has under way at once bring nothing, fewer do not hide the wait.
 pub const BURST: usize = 32;
 
-impl Nat {
-    /// Decide on the plain packets of steady sessions; the others stay [`Verdict::Pending`].
+/// The numbers of those frames of a burst that are left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Left(u32);
+
+const _: () = assert!(BURST == u32::BITS as usize, "a bit each");
+
+impl Left {
     #[inline]
-    pub(crate) fn fast<const UP: bool>(&mut self, frames: &mut [Frame<'_>], now: u64) {
+    fn all(count: usize) -> Self {
+        Self(if count == 0 { 0 } else { u32::MAX >> (BURST - count) })
+    }
+
+    #[inline(always)]
+    fn remove(&mut self, at: usize) {
+        self.0 &= !(1 << at);
+    }
+
+    #[inline]
+    fn frames(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    #[inline]
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl Iterator for Left {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        let at = (self.0 != 0).then(|| self.0.trailing_zeros() as usize)?;
+        self.remove(at);
+        Some(at)
+    }
+}
+
+impl Nat {
+    /// Translate the plain packets of steady sessions, and tell `forward` of each where it goes. The others are left.
+    #[inline(always)]
+    pub(super) fn fast<'f, const UP: bool>(
+        &mut self,
+        frames: &mut [Frame<'f>],
+        now: u64,
+        mut forward: impl FnMut(usize, &mut Frame<'f>, Forward),
+    ) -> Left {
         let count = frames.len().min(BURST);
-        let Some(frames) = frames.get_mut(..count) else { return };
+        let Some(frames) = frames.get_mut(..count) else { return Left::all(0) };
         let mut keys = [Key::default(); BURST];
         let mut hashes = [0u64; BURST];
         let mut indices = [NONE; BURST];
-        for frame in frames.iter() {
-            cpu::prefetch(&*frame.bytes);
-        }
         for (frame, key) in frames.iter_mut().zip(&mut keys) {
-            // From the registers into which it is parsed: loads that do not fit the stores before would wait for these.
-            if !frame.headers.are_known()
-                && let Some(headers) = Headers::plain(frame.bytes)
-            {
-                *key = key_of::<UP>(&headers);
-                frame.headers = headers;
-                continue;
-            }
-            if let Err(reason) = parse(frame) {
-                self.drops.count(reason);
-                frame.verdict = Verdict::Drop(reason);
-                // Nothing that the fast path takes.
-                frame.headers.special = Headers::OTHER;
+            if !frame.headers.are_known() {
+                // From the registers into which it is parsed: loads that do not fit the stores before would wait for these.
+                if let Some(headers) = Headers::plain(frame.bytes) {
+                    *key = key_of::<UP>(&headers);
+                    frame.headers = headers;
+                    continue;
+                }
+                if let Err(reason) = parse(frame) {
+                    self.drops.count(reason);
+                    frame.verdict = Verdict::Drop(reason);
+                }
             }
             *key = key_of::<UP>(&frame.headers);
         }
@@ -63,23 +102,23 @@ impl Nat {
         }
         let tick = tick(now);
         let refresh = UP || self.config.refresh_inbound;
-        let mtu = if UP { self.config.mtu.outside } else { self.config.mtu.inside };
-        let mut done = 0;
-        for (at, frame) in frames.iter_mut().enumerate() {
-            let (key, headers) = (keys[at], &frame.headers);
-            if headers.special != 0 {
+        let mtu = u64::from(if UP { self.config.mtu.outside } else { self.config.mtu.inside });
+        let mut left = Left::all(count);
+        let looked_up = keys.iter().zip(&hashes).zip(&indices);
+        for (at, (frame, ((key, hash), candidate))) in frames.iter_mut().zip(looked_up).enumerate() {
+            let headers = &frame.headers;
+            if headers.special != 0 || headers.len() > mtu {
                 continue;
             }
-            let is_it =
-                |session: &Session| if UP { session.up_key() == key } else { session.down_key() == key };
-            let mut index = indices[at];
-            if !sessions.get(index as usize).is_some_and(is_it) {
-                // Another flow with the same tag in the bucket, or it lies further on: one of some hundreds.
-                let there = |index| sessions.get(index as usize).is_some_and(is_it);
-                index = table.find(hashes[at], there).unwrap_or(NONE);
-            }
-            let Some(session) = sessions.get_mut(index as usize) else { continue };
-            if !session.is_steady() || headers.len() > u64::from(mtu) {
+            let there = |index: u32| {
+                sessions.get(index as usize).is_some_and(|session: &Session| {
+                    if UP { session.up_key() == *key } else { session.down_key() == *key }
+                })
+            };
+            // Or another flow with the same tag in the bucket, or it lies further on: one of some hundreds.
+            let index = if there(*candidate) { Some(*candidate) } else { table.find(*hash, there) };
+            let Some(session) = sessions.get_mut(index.unwrap_or(NONE) as usize) else { continue };
+            if !session.is_steady() {
                 continue;
             }
             let (end, to, deltas) = if UP {
@@ -100,18 +139,21 @@ impl Nat {
                 (session.up, session.down) = Default::default();
                 self.events.push(now, record);
             }
-            frame.verdict = Verdict::Forward(if UP {
+            left.remove(at);
+            let whither = if UP {
                 Forward { to: Side::Outside, hop: session.up_hop, realm: 0 }
             } else {
                 Forward { to: Side::Inside, hop: session.down_hop, realm: session.realm() }
-            });
-            done += 1;
+            };
+            forward(at, frame, whither);
         }
+        let done = (count - left.frames()) as u64;
         if UP {
             self.forwarded.up += done;
         } else {
             self.forwarded.down += done;
         }
+        left
     }
 }
 
@@ -122,11 +164,10 @@ fn key_of<const UP: bool>(headers: &Headers) -> Key {
     if UP { Key::up(source, destination, protocol, realm) } else { Key::down(source, destination, protocol) }
 }
 
-/// Parse a frame that is no plain one, unless it was parsed before.
+/// Parse a frame that is no plain one. What is broken is nothing that the fast path takes.
 #[inline(never)]
 fn parse(frame: &mut Frame<'_>) -> Result<(), Reason> {
-    if !frame.headers.are_known() {
-        frame.headers = Headers::of(frame.bytes)?;
-    }
-    Ok(())
+    let headers = Headers::of(frame.bytes);
+    frame.headers = headers.unwrap_or(Headers { special: Headers::OTHER, ..Headers::default() });
+    headers.map(|_| ())
 }

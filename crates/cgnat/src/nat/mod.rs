@@ -23,7 +23,7 @@ mod way;
 pub use change::InUse;
 pub(crate) use changes::Change;
 pub use clear::ClearBounds;
-pub use fast::BURST;
+pub use fast::{BURST, Left};
 pub(crate) use icmp::Quote;
 pub(crate) use mapping::Mapped;
 
@@ -34,6 +34,7 @@ use self::fragment::Fragments;
 use self::icmp_reply::Replies;
 use self::syn_hold::SynHold;
 use crate::config::{Config, ConfigError, StaticForward, Timeouts};
+use crate::cpu;
 use crate::event::{Event, Events};
 use crate::expiry::Wheel;
 use crate::explicit::Asked;
@@ -207,16 +208,24 @@ impl Nat {
     /// Translate a burst of frames that came in by one side; those are parsed that are not yet. Each gets its verdict; drops are counted.
     pub fn process(&mut self, side: Side, frames: &mut [Frame<'_>], now: u64) {
         for burst in frames.chunks_mut(BURST) {
-            self.process_steady(side, burst, now);
-            for frame in burst.iter_mut().filter(|frame| frame.verdict == Verdict::Pending) {
-                self.process_pending(side, frame, now);
+            for frame in burst.iter() {
+                cpu::prefetch(&*frame.bytes);
+            }
+            let forward = |_, frame: &mut Frame<'_>, to| frame.verdict = Verdict::Forward(to);
+            let left = match side {
+                Side::Inside => self.process_steady::<true>(burst, now, forward),
+                Side::Outside => self.process_steady::<false>(burst, now, forward),
+            };
+            for at in left {
+                self.process_left(side, &mut burst[at], now);
             }
         }
     }
 
     /// Ask for what new flows of a burst look up first.
-    fn prefetch_slow(&self, side: Side, frames: &[Frame<'_>]) {
-        for frame in frames.iter().filter(|frame| frame.verdict == Verdict::Pending) {
+    #[inline(never)]
+    fn prefetch_slow(&self, side: Side, frames: &[Frame<'_>], left: Left) {
+        for frame in left.filter_map(|at| frames.get(at)) {
             let Headers { source, destination, protocol, realm, .. } = frame.headers;
             match side {
                 Side::Inside => {
@@ -230,20 +239,28 @@ impl Nat {
         }
     }
 
-    /// Of at most [`BURST`] frames, decide on the plain packets of steady sessions; the others stay [`Verdict::Pending`].
-    #[inline]
-    pub fn process_steady(&mut self, side: Side, frames: &mut [Frame<'_>], now: u64) {
+    /// Of at most [`BURST`] frames, from the inside if `UP`, translate the plain packets of steady sessions; `forward` is told the number
+    /// of each, and where it goes. The answer is which are left, for [`Nat::process_left`].
+    #[inline(always)] // With what the caller does next, while the packet is at hand.
+    pub fn process_steady<'f, const UP: bool>(
+        &mut self,
+        frames: &mut [Frame<'f>],
+        now: u64,
+        forward: impl FnMut(usize, &mut Frame<'f>, Forward),
+    ) -> Left {
         self.table.settle();
-        match side {
-            Side::Inside => self.fast::<true>(frames, now),
-            Side::Outside => self.fast::<false>(frames, now),
+        let left = self.fast::<UP>(frames, now, forward);
+        if !left.is_empty() {
+            self.prefetch_slow(if UP { Side::Inside } else { Side::Outside }, frames, left);
         }
-        self.prefetch_slow(side, frames);
+        left
     }
 
-    /// Decide on a frame that is left.
-    pub fn process_pending(&mut self, side: Side, frame: &mut Frame<'_>, now: u64) {
-        frame.verdict = self.process_slow(side, frame, now);
+    /// Decide on a frame that is left: one that is broken has its verdict.
+    pub fn process_left(&mut self, side: Side, frame: &mut Frame<'_>, now: u64) {
+        if frame.verdict == Verdict::Pending {
+            frame.verdict = self.process_slow(side, frame, now);
+        }
     }
 
     fn process_slow(&mut self, side: Side, frame: &mut Frame<'_>, now: u64) -> Verdict {
