@@ -31,9 +31,10 @@ CPU, MEMORY = 20, 256 << 20
 SANDBOX = """
 mount --make-rprivate /
 mount -t tmpfs tmpfs /run
-mount -t tmpfs tmpfs "$1" && mkdir "$1/etc" "$1/work"
+mount -t tmpfs tmpfs "$1"
+mkdir "$1/etc" "$1/work"
 mount -t overlay -o "lowerdir=/etc,upperdir=$1/etc,workdir=$1/work" overlay /etc 2>/dev/null ||
-    { cp -a /etc/. "$1/etc/" && mount --bind "$1/etc" /etc; }
+    { cp -a /etc/. "$1/etc/" && mount --bind "$1/etc" /etc; } || exit 97
 mount -t sysfs sysfs /sys 2>/dev/null || true
 ip link set lo up
 shift

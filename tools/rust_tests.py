@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -22,6 +23,8 @@ BESIDE = 3
 """Programs that run at a time, each with a thread per core."""
 LONGEST = 15 * 60
 """Seconds that one program may take."""
+RUNNING: set[int] = set()
+"""Their groups of processes."""
 DOCUMENTATION = ("cargo", "test", "--workspace", "--locked", "--doc", "--no-fail-fast")
 FIRST = (
     "documentation", "cgnat/properties", "sockets/silent", "netdynod/rpc", "stream", "run/contract",
@@ -42,14 +45,21 @@ class Program:
     def run(self) -> tuple[bool, str]:
         """Whether all its tests passed, and what it said."""
         began = time.monotonic()
+        # in a group of its own, which ends as a whole: a program may have started others
+        running = subprocess.Popen(
+            self.command, cwd=self.folder, env=os.environ | self.environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, process_group=0,
+        )  # fmt: skip
+        RUNNING.add(running.pid)
         try:
-            done = subprocess.run(
-                self.command, cwd=self.folder, env=os.environ | self.environment, stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=LONGEST,
-            )  # fmt: skip
-            passed, said = done.returncode == 0, done.stdout
-        except subprocess.TimeoutExpired as over:
-            passed, said = False, (over.stdout or b"") + f"\nmore than {LONGEST} s\n".encode()
+            said, _ = running.communicate(timeout=LONGEST)
+            passed = running.returncode == 0
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)
+            said = running.communicate()[0] + f"\nmore than {LONGEST} s\n".encode()
+            passed = False
+        finally:
+            RUNNING.discard(running.pid)
         head = f"Running {self.name} ({time.monotonic() - began:.1f} s)"
         return passed, f"{head}\n{said.decode(errors='replace').strip()}\n"
 
@@ -69,6 +79,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cargo_json", type=Path)
     wanted = list(programs(parser.parse_args().cargo_json.read_text()))
+    if not wanted:
+        sys.exit("no programs of tests are listed")
     wanted.append(Program("documentation", DOCUMENTATION))
     wanted.sort(key=lambda one: FIRST.index(one.name) if one.name in FIRST else len(FIRST))
     failed = []
@@ -81,7 +93,9 @@ def main() -> int:
                 if not passed:
                     failed.append(running[done].name)
         except KeyboardInterrupt:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
+            for group in list(RUNNING):
+                os.killpg(group, signal.SIGKILL)
             return 105
     if failed:
         print(f"failed: {', '.join(failed)}")

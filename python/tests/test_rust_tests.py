@@ -82,3 +82,20 @@ def test_each_program_that_fails_is_named(
     out = capsys.readouterr().out
     assert code == 1
     assert out.index("1 failed;") < out.index("0 failed;") < out.index("\nfailed: crate/bad\n")
+
+
+def test_no_program_at_all_is_a_fault(
+    tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SystemExit, match="no programs of tests are listed"):
+        run(tool, tmp_path, monkeypatch)
+
+
+def test_what_takes_too_long_ends_with_all_that_it_started(
+    tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tool, "LONGEST", 1)
+    code = run(tool, tmp_path, monkeypatch, built(tmp_path, "slow", "test", "echo begun; sleep 1000 & wait"))
+    out = capsys.readouterr().out
+    # its output ends only when nobody has it open any more
+    assert code == 1 and "begun" in out and "more than 1 s" in out

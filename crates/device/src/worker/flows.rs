@@ -26,13 +26,12 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         }
         for g in 0..self.groups.len() {
             let mut turns = TIMERS_A_TURN;
-            while turns > 0
-                && !self.groups[g].idle.is_empty()
-                && let Some(due) = self.groups[g].arrival(self.now, self.window)
-                && let Some(i) = self.groups[g].idle.pop_front()
-            {
-                turns -= 1;
+            while turns > 0 && !self.groups[g].idle.is_empty() {
+                // before: what arrives after a phase is none of its sample's
                 self.tick();
+                let Some(due) = self.groups[g].arrival(self.now, self.window) else { break };
+                let Some(i) = self.groups[g].idle.pop_front() else { break };
+                turns -= 1;
                 self.late(g, due, due);
                 self.begin(i, due);
             }
