@@ -20,30 +20,43 @@ pub fn connects(settings: &profile::Port) -> bool {
     settings.device.parse::<dpdk::Device>().is_ok_and(|device| device.connects())
 }
 
-/// Open a port: again and again, if it is one that [connects] and nobody is there yet.
+/// Whether an interface's fanout group is another process's for now. DPDK takes its number from process and interface, and those of
+/// two ports may come to the same.
+fn is_taken(why: &SetupError) -> bool {
+    why.what.contains("PACKET_FANOUT")
+}
+
+/// Open a port: again and again, if it is one that [connects] and nobody is there yet, or one whose fanout group is taken.
 pub fn open<'a>(
     settings: &profile::Port,
     control: &Control,
     attempt: impl Fn() -> Result<OpenPort<'a>, SetupError>,
 ) -> Result<OpenPort<'a>, SetupError> {
     if !connects(settings) {
-        return attempt();
+        return patiently(control, is_taken, attempt);
     }
-    patiently(control, || {
-        let open = attempt()?;
-        up(&open, Instant::now() + ANSWER, control)?;
-        Ok(open)
-    })
+    patiently(
+        control,
+        |_| true,
+        || {
+            let open = attempt()?;
+            up(&open, Instant::now() + ANSWER, control)?;
+            Ok(open)
+        },
+    )
 }
 
 fn patiently<T>(
     control: &Control,
+    passes: impl Fn(&SetupError) -> bool,
     mut attempt: impl FnMut() -> Result<T, SetupError>,
 ) -> Result<T, SetupError> {
     let end = Instant::now() + PATIENCE;
     loop {
         match attempt() {
-            Err(_) if Instant::now() < end && !control.aborted() => std::thread::sleep(AGAIN),
+            Err(why) if passes(&why) && Instant::now() < end && !control.aborted() => {
+                std::thread::sleep(AGAIN);
+            }
             done => return done,
         }
     }
@@ -86,9 +99,15 @@ mod tests {
             let why = || SetupError::new("ND-92-12", "a", tries.to_string(), "Wait");
             if tries < least { Err(why()) } else { Ok(tries) }
         };
-        assert_eq!(patiently(&control, || attempt(3)), Ok(3));
+        assert_eq!(patiently(&control, |_| true, || attempt(3)), Ok(3));
+        let other = patiently(&control, is_taken, || attempt(9));
+        assert_eq!(other.map_err(|why| why.what), Err("4".into()));
+        let mut taken = ["could not set PACKET_FANOUT", "no such device"].iter();
+        let mut refused = || SetupError::new("ND-92-12", "a", *taken.next().expect("two tries"), "Wait");
+        let why = patiently(&control, is_taken, || Err::<(), _>(refused()));
+        assert_eq!(why.map_err(|why| why.what), Err("no such device".into()));
         control.abort();
-        assert_eq!(patiently(&control, || attempt(9)).map_err(|why| why.what), Err("4".into()));
+        assert_eq!(patiently(&control, |_| true, || attempt(9)).map_err(|why| why.what), Err("5".into()));
         for (device, expected) in [
             ("net_memif,role=client,id=0", true),
             ("net_memif0", true),
