@@ -1,10 +1,41 @@
 //! To whom a packet goes over a link, and from whom.
 
-use crate::conntrack::{Links, NO_NEXT_HOP, Port, UNKNOWN};
 use crate::fate::Fate;
 use crate::link::{self, Addresses};
+use crate::neighbours::{Neighbour, Neighbours};
+use crate::public::PublicAddresses;
+use crate::shared::SessionEnd;
 use arrayvec::ArrayVec;
-use cgnat::{BURST, Forward, Frame, Side};
+use cgnat::{BURST, Forward, Frame, Hop, Reason, Side};
+use packet::Mac;
+use std::sync::Arc;
+
+/// The Ethernet address of the next hop is not known (yet).
+pub const NO_NEXT_HOP: usize = Reason::NAMES.len();
+
+/// Next hops that are no subscriber's: none yet, and the router outside.
+pub const UNKNOWN: Hop = 0;
+pub const GATEWAY: Hop = 1;
+
+/// A port, as the NAT knows it.
+#[derive(Debug)]
+pub struct Port {
+    pub number: u16,
+    pub mac: Mac,
+}
+
+/// What sessions have in common with the other elements of their NAT.
+#[derive(Debug)]
+pub struct Links {
+    /// The router outside.
+    pub gateway: Arc<Neighbour>,
+    /// The subscribers.
+    pub neighbours: Arc<Neighbours>,
+    /// Subscribers that are gone.
+    pub end: SessionEnd,
+    /// Where sites have addresses of their own in place of a pool.
+    pub sites: Option<PublicAddresses>,
+}
 
 /// A packet whose link header has another length where it goes.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! The sessions of one worker as an element: translates between the inside and the outside, and writes the links' headers.
 
-use crate::addressing::{Addressing, Later, Tagged};
+use crate::addressing::{Addressing, GATEWAY, Later, Links, NO_NEXT_HOP, Port, Tagged, UNKNOWN};
 use crate::awaiting::Awaiting;
 use crate::clear::{Clear, clear};
 use crate::control::{self, KIND};
@@ -9,11 +9,9 @@ use crate::headers;
 use crate::hops::Hops;
 use crate::link;
 use crate::log::Log;
-use crate::neighbours::{Neighbour, Neighbours};
 use crate::pair::TrackerPair;
 use crate::pcp::{ALL_HOSTS_MAC, Answers};
-use crate::public::PublicAddresses;
-use crate::shared::{Found, SessionEnd, Shared, Told};
+use crate::shared::{Found, Shared, Told};
 use crate::state::{Bound, Keeper, Tally};
 use ::element::interface_addr::InterfaceAddrs;
 use arrayvec::ArrayVec;
@@ -23,7 +21,7 @@ use cgnat::{
 };
 use dpdk::{Batch, Mbuf, Mempool, Meta, MetaFlags};
 use engine::{About, Clock, Cx, Element, Mail};
-use packet::{Mac, ipv4};
+use packet::ipv4;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -49,8 +47,6 @@ pub const DROPS: [&str; Reason::NAMES.len() + 8] = {
     names[STANDBY] = "standby";
     names
 };
-/// The Ethernet address of the next hop is not known (yet).
-pub(crate) const NO_NEXT_HOP: usize = Reason::NAMES.len();
 /// There is no room for its tags.
 const NO_ROOM: usize = NO_NEXT_HOP + 1;
 /// No parser told by which of the two ports it came.
@@ -66,10 +62,6 @@ const AWAITING_ARP: usize = NO_NEXT_HOP + 6;
 /// The other NAT of a pair translates.
 const STANDBY: usize = NO_NEXT_HOP + 7;
 
-/// Next hops that are no subscriber's: none yet, and the router outside.
-pub(crate) const UNKNOWN: Hop = 0;
-const GATEWAY: Hop = 1;
-
 /// Time between two looks at what has expired, ns.
 const TURN: u64 = 500_000;
 /// Sessions that are looked at in one of them.
@@ -78,27 +70,7 @@ const BUDGET: usize = 512;
 /// When a NAT stops, all of its workers' logs take what ends for so long.
 const ENDING: Duration = Duration::from_secs(2);
 
-/// A port, as the NAT knows it.
-#[derive(Debug)]
-pub(crate) struct Port {
-    pub(crate) number: u16,
-    pub(crate) mac: Mac,
-}
-
 const _: () = assert!(DROPS.len() <= Fate::REASONS);
-
-/// What sessions have in common with the other elements of their NAT.
-#[derive(Debug)]
-pub struct Links {
-    /// The router outside.
-    pub gateway: Arc<Neighbour>,
-    /// The subscribers.
-    pub neighbours: Arc<Neighbours>,
-    /// Subscribers that are gone.
-    pub end: SessionEnd,
-    /// Where sites have addresses of their own in place of a pool.
-    pub sites: Option<PublicAddresses>,
-}
 
 /// What becomes of sessions when their NAT stops.
 #[derive(Debug, Clone)]

@@ -1,8 +1,9 @@
 //! What a graph says of a NAT's sessions, and what each of several workers has of them.
 
 use crate::addresses;
+use crate::addressing::Links;
 use crate::behaviour::{Filter, IdleTimes, PortForward, exemptions};
-use crate::conntrack::{Conntrack, DROPS, Kept, Links, OUTPUTS};
+use crate::conntrack::{Conntrack, DROPS, Kept, OUTPUTS};
 use crate::log::{Log, LogOptions};
 use crate::nat::most_subscribers;
 use crate::owner::Owner;
