@@ -203,15 +203,20 @@ def expiry() -> Iterator[Sides]:
             if most < 0.99 * (KNOWN + PASSING):
                 raise UnusableError(f"of {KNOWN + PASSING:,} sessions {most:,} began")
             full = next(i for i, (_, sessions, _) in enumerate(seen) if sessions == most)
+
+            def reached(start: int, there: Callable[[tuple[float, int, int]], bool]) -> int:
+                found = next((i for i in range(start, len(seen)) if there(seen[i])), None)
+                if found is None:
+                    raise UnusableError(f"not long enough: it was seen for {seen[-1][0] - seen[0][0]:.1f} s")
+                return found
+
             if ends:
-                first = next(i for i in range(full, len(seen)) if seen[i][1] < most)
-                last = next((i for i in range(first, len(seen)) if seen[i][1] <= KNOWN), None)
-                if last is None:
-                    raise UnusableError("not all sessions ended in time")
+                first = reached(full, lambda one: one[1] < most)
+                last = reached(first, lambda one: one[1] <= KNOWN)
                 lasted[0] = seen[last][0] - seen[first][0]
             else:
-                first = next(i for i in range(full, len(seen)) if seen[i][0] > seen[full][0] + 2.0)
-                last = next(i for i in range(first, len(seen)) if seen[i][0] > seen[first][0] + lasted[0])
+                first = reached(full, lambda one: one[0] > seen[full][0] + 2.0)
+                last = reached(first, lambda one: one[0] > seen[first][0] + lasted[0])
             (began, _, before), (ended, _, after) = seen[first], seen[last]
             found = {"rate": (after - before) / (ended - began)}
             return found | ({"lasted": lasted[0]} if ends else {})

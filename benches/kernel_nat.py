@@ -7,15 +7,17 @@ program of `tc` discards what is translated when it is sent, so that no far end 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bed import GENERATOR, SERVER, Skipped, folder, inside, namespace, need
+from pyroute2 import NFCTSocket
 from rounds import UnusableError
+
+from netdyno.system.namespace import inside as inside_of
 
 SOURCE = Path(__file__).parent / "peers" / "xdp-flood"
 HEADERS = "/usr/include/x86_64-linux-gnu"
@@ -33,8 +35,12 @@ ROOM = {
     Path("/sys/module/nf_conntrack/parameters/hashsize"): 1 << 21,
 }
 """Sessions that there may be, and buckets of their table, at least; both are the whole machine's."""
-FRESH = 1 << 22
-"""Flows of which each is new: more than the kernel gets to in a round."""
+FRESH = 1 << 23
+"""Flows of which each is new: more than are sent in a round, and fewer than there is room for."""
+LASTING = 3600
+"""Seconds for which a session is kept without a packet: none ends by age while they are counted."""
+NEW = 0.95
+"""Of the packets that it sends, those that begin a session, at least: the two are not read at one moment."""
 APART, HERE = "of its own", "of the sender"
 """On which core it works: its own, where a NAPI thread takes what comes by veth; or where frames are made."""
 
@@ -59,7 +65,6 @@ class KernelNat:
 
     def __init__(self, where: Path, nat: str, ends: str) -> None:
         self.nat, self.ends = nat, ends
-        self.fresh = itertools.count(FRESH, FRESH)
         self.sender, self.program = where / "flood", where / "flood.bpf.o"
         flags = ["-O2", "-g", "-target", "bpf", f"-I{HEADERS}", "-c"]
         self._build("clang", *flags, str(SOURCE / "flood.bpf.c"), "-o", str(self.program))
@@ -87,6 +92,8 @@ class KernelNat:
             "ip addr add 10.255.255.254/8 dev in", "ip addr add 203.0.113.2/24 dev out",
             f"ip neigh add 203.0.113.1 lladdr {ROUTER} dev out", "ip route add default via 203.0.113.1",
             "sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.in.rp_filter=0",
+            f"sysctl -qw net.netfilter.nf_conntrack_udp_timeout={LASTING}"
+            f" net.netfilter.nf_conntrack_udp_timeout_stream={LASTING}",
             "tc qdisc add dev out clsact",
             f"tc filter add dev out egress bpf da obj {self.program} sec tc",
             f"{self.sender} {self.program} take in",
@@ -140,7 +147,10 @@ class KernelNat:
         names, values = (
             line.split() for line in self._run(self.nat, "cat", "/proc/net/snmp").splitlines()[:2]
         )
-        return int(dict(zip(names, values, strict=True))["OutTransmits"])
+        count = dict(zip(names, values, strict=True)).get("OutTransmits")
+        if count is None:
+            raise Skipped("this kernel's /proc/net/snmp has no OutTransmits: packets sent cannot be counted")
+        return int(count)
 
     def sessions(self) -> int:
         """Sessions that there are."""
@@ -152,21 +162,34 @@ class KernelNat:
             _wait(lambda: self.sessions() >= flows)
         with self.offered(core, flows):
             time.sleep(0.5)
-            return _slope(self.sent, seconds)
+            (rate,) = _slopes([self.sent], seconds)
+            return rate
 
     def setup(self, seconds: float, core: str) -> float:
         """New sessions a second, when every packet is of a flow that never was before."""
-        first = next(self.fresh)
-        with self.offered(core, FRESH, first=first, order="sequence"):
+        inside_of(self.nat, _forget)
+        with self.offered(core, FRESH, order="sequence"):
             time.sleep(0.5)
-            return _slope(self.sessions, seconds)
+            new, sent = _slopes([self.sessions, self.sent], seconds)
+        if new < NEW * sent:
+            raise UnusableError(f"flows came again: {sent:,.0f} packets a second, {new:,.0f} new sessions")
+        return new
 
 
-def _slope(count: Callable[[], int], seconds: float) -> float:
-    before, began = count(), time.monotonic()
+def _forget() -> None:
+    """All sessions: those of rounds before would fill the table."""
+    with NFCTSocket() as conntrack:
+        conntrack.flush()
+
+
+def _slopes(counts: Sequence[Callable[[], int]], seconds: float) -> list[float]:
+    """By how much each grows in a second."""
+    began = [(count(), time.monotonic()) for count in counts]
     time.sleep(seconds)
-    after, took = count(), time.monotonic() - began
-    return (after - before) / took
+    ended = [(count(), time.monotonic()) for count in counts]
+    return [
+        (after - before) / (end - start) for (before, start), (after, end) in zip(began, ended, strict=True)
+    ]
 
 
 def _wait(done: Callable[[], bool], patience: float = 60.0) -> None:
