@@ -23,6 +23,13 @@ def hold(load: float, space: Space, shares: Sequence[float], repeat: int) -> Str
     return "resolution"
 
 
+def silent(trials: Sequence[LoadTrial], shares: Sequence[float]) -> list[float]:
+    """The shares without a trial that counts; none before the first trial at any of them."""
+    begun, heard = ({one.shape for one in some} for some in (trials, counted(trials)))
+    shapes = {shape(share): share for share in shares}
+    return [share for name, share in shapes.items() if name not in heard] if begun & shapes.keys() else []
+
+
 def at_shares(trials: Sequence[LoadTrial], shares: Sequence[float]) -> list[SearchHeld]:
     """What the trials at each share come to, where there are any that count."""
     made = []

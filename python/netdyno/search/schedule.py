@@ -113,6 +113,13 @@ class Search:
         """The section `search` of the result."""
         parts = [self._reported(part) for part in self.parts if part.trials]
         self.notes += [said for part in self.parts if (said := _ended_early(part))]
+        lacking = [
+            f"{part.name}: {said}"
+            for part in self.parts
+            if part.trials
+            for said in self.kind.missing(part, self.wanted)
+        ]
+        self.notes += lacking
         self.notes += told(parts, self._ratios)
         done = all(part.stop and part.stop != "disturbed" for part in self.parts)
         result.search = SearchReport(
@@ -123,7 +130,7 @@ class Search:
             confidence=CONFIDENCE,
             seconds=self.wanted.seconds,
             planned=self.planned,
-            valid=done and not result.interrupted and bool(parts),
+            valid=done and not result.interrupted and bool(parts) and not lacking,
             parts=parts,
             notes=self.notes,
         )

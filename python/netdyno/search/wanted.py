@@ -86,3 +86,6 @@ class Kind(Protocol):
 
     def judge(self, part: Part, wanted: Wanted) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
         """Findings, and further figures."""
+
+    def missing(self, part: Part, wanted: Wanted) -> Sequence[str]:
+        """What no trial that counts says anything of, in words; then the result is not valid."""

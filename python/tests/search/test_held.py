@@ -26,7 +26,7 @@ from netdyno.search.load import axis
 from netdyno.search.nat_study import Asked
 from netdyno.search.simulated import SimulatedDut
 from netdyno.search.trial import LoadTrial, loss_goal, run
-from netdyno.search.wanted import Wanted
+from netdyno.search.wanted import Part, Wanted
 from netdyno.system.interrupt import Interrupts
 
 from ..nat.shared import machine
@@ -70,6 +70,25 @@ def test_what_does_not_count_is_in_no_mean() -> None:
     )
     assert (one.share, one.load, one.trials, one.loss) == (0.5, 500.0, 2, 0.005)
     assert one.delays == {"x.one_way": {"p50": 20.0, "max": 200.0}}
+
+
+def test_a_share_of_which_no_trial_counted_is_told() -> None:
+    experiment = load({"name": "one", "legs": [{"name": "x", "profile": PROFILE}]}, "one")
+    one = axis(experiment.legs[0].model_copy(update={"profile": PROFILE}))
+    kind = KINDS["latency"]
+    space, unit = kind.space(one, WANTED)
+    part = Part("p", one, space, unit, kind.strategy(one, space, WANTED, {}), 1)
+
+    def trial(share: float, **more: object) -> LoadTrial:
+        return LoadTrial(500.0, 1.0, 1000, 0, shape=shape(share), **more)  # type: ignore[arg-type]
+
+    # what was never begun is told by the search itself
+    part.trials = [LoadTrial(500.0, 1.0, 1000, 0)]
+    assert kind.missing(part, WANTED) == []
+    part.trials += [trial(0.5), trial(0.9, disturbed="steal"), trial(0.9, short=True)]
+    assert kind.missing(part, WANTED) == ["no trial at 0.9 of the load found counted"]
+    part.trials += [trial(0.9)]
+    assert kind.missing(part, WANTED) == []
 
 
 class WithDelays:

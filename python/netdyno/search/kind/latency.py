@@ -14,7 +14,7 @@ from dataclasses import replace
 from netdyno.core.search import SearchFinding
 from netdyno.search import strategies
 from netdyno.search.edge import passes
-from netdyno.search.held import hold
+from netdyno.search.held import hold, silent
 from netdyno.search.kind.throughput import Throughput, reported
 from netdyno.search.load import Axis
 from netdyno.search.mlr import Relevant
@@ -46,6 +46,11 @@ class Latency(Throughput):
         for name in names:
             figures[name] = statistics.fmean(one.figures[name] for one in at if name in one.figures)
         return found, figures
+
+    def missing(self, part: Part, wanted: Wanted) -> Sequence[str]:
+        """The shares of which no trial counted, once they were measured."""
+        unheard = silent(part.trials, wanted.shares)
+        return [f"no trial at {share:.4g} of the load found counted" for share in unheard]
 
 
 def held(wanted: Wanted, space: Space, relevant: dict[str, Relevant], shape: str = "") -> Strategy:

@@ -52,9 +52,7 @@ class Teardown(Throughput):
 
     def judge(self, part: Part, wanted: Wanted) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
         """The mean rate, with its interval."""
-        seen = [one for one in counted(part.trials) if one.number in part.repetitions]
-        cleared = [one for one in (_cleared(part, trial) for trial in seen) if one is not None]
-        whole = [one for one in cleared if one[0] >= LEAST * part.space.most and one[1] > 0]
+        seen, whole = _seen(part), _whole(part)
         if not whole:
             return [], {}
         rate, interval = positive_interval([sessions / took for sessions, took in whole], CONFIDENCE)
@@ -74,6 +72,22 @@ class Teardown(Throughput):
             notes=notes,
         )
         return [found], {"teardown_time": sum(times) / len(times), "teardown_time.max": max(times)}
+
+    def missing(self, part: Part, wanted: Wanted) -> Sequence[str]:
+        """A rate, where no trial had all sessions."""
+        if _whole(part):
+            return []
+        return [f"in none of {len(_seen(part))} trials that count were all sessions there to be cleared"]
+
+
+def _seen(part: Part) -> list[LoadTrial]:
+    return [one for one in counted(part.trials) if one.number in part.repetitions]
+
+
+def _whole(part: Part) -> list[tuple[float, float]]:
+    """Sessions and seconds of each trial in which all were there to be cleared."""
+    cleared = [one for one in (_cleared(part, trial) for trial in _seen(part)) if one is not None]
+    return [one for one in cleared if one[0] >= LEAST * part.space.most and one[1] > 0]
 
 
 def again(space: Space, times: int) -> Strategy:

@@ -44,6 +44,10 @@ class Throughput:
         """A finding for each goal."""
         return [reported(part, wanted, number) for number in range(len(wanted.goals))], {}
 
+    def missing(self, part: Part, wanted: Wanted) -> Sequence[str]:
+        """Nothing: a finding says itself what it lacks."""
+        return ()
+
 
 class Rate(Throughput):
     """The highest load of a profile at which its thresholds hold."""
