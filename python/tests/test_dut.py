@@ -17,7 +17,7 @@ from netdyno.experiment import ports
 from netdyno.lab.dut import DRIVERS, Dut, Place
 from netdyno.lab.dut.base import has
 from netdyno.lab.dut.graph import L2FWD
-from netdyno.lab.dut.kernel_nat import KernelNat, mask
+from netdyno.lab.dut.kernel_nat import IDLE, TIMEOUTS, KernelNat, mask
 from netdyno.lab.dut.reflector_dpdk import peer
 from netdyno.lab.dut.server import Server
 from netdyno.lab.dut.sessions import SECONDS, SESSIONS, tear_down
@@ -240,6 +240,8 @@ def test_the_kernels_sessions_are_cleared_as_conntrack_does(network: Network) ->
         dut.setup()
         namespace.inside(network.namespace("server"), send)
         assert dut.counters()["sessions"] >= 50
+        kept = namespace.inside(network.namespace("server"), lambda: [one.read_text() for one in TIMEOUTS])
+        assert [int(one) for one in kept] == [IDLE, IDLE]
         tear_down(dut)
         counters = dut.counters()
         assert counters[SESSIONS] >= 50 > counters["sessions"]

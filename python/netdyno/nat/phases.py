@@ -26,6 +26,10 @@ PRIME = {"count": 20, "rate": "20/s"}
 """Frames before, by which everybody learns the other's Ethernet address."""
 REMOTES = 1021
 """Ports of the server that each subscriber has a session with, where sessions are found again."""
+IDLE = "1h"
+"""After which a NAT may end a session in which nothing is said: no trial takes as long."""
+LONGEST = 1800.0
+"""Seconds in which all sessions are opened, at most; so long each waits to be found again or cleared."""
 BEGIN = 1.5
 """Seconds from the start of a trial to phase 1, in which these pass."""
 REST = 0.3
@@ -76,6 +80,11 @@ def most(plain: Mapping[str, Any]) -> tuple[int, float]:
     return int(stream["count"]), units.RATE.value(str(stream["rate"]), "rate")
 
 
+def lasts(flows: Flows, rate: str | None, *, check: bool) -> bool:
+    """Whether all are opened before the first could be over by age."""
+    return whole(flows, check=check) <= LONGEST * units.RATE.value(rate or SAFE, "rate")
+
+
 def opened(sessions: int, rate: float) -> float:
     """Seconds from the start of a trial until all are open."""
     return BEGIN + sessions / rate + REST
@@ -98,6 +107,12 @@ def room(nat: Nat, flows: Flows, sessions: int | None) -> Nat:
     subscribers, _ = _shape(flows)
     there = lab.roomy(nat, Flows(subscribers), "down")
     return replace(there, sessions=sessions or nat.sessions)
+
+
+def lasting(nat: Nat) -> Nat:
+    """The NAT with sessions that do not end by age while others are still being opened."""
+    timeouts = {**nat.conntrack.get("timeouts", {}), "udp": IDLE}
+    return replace(nat, conntrack={**nat.conntrack, "timeouts": timeouts})
 
 
 def _ms(seconds: float) -> str:

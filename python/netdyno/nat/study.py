@@ -47,7 +47,7 @@ class Leg(Config):
     """The highest load that is tried; default: line rate in memory, 2M/s by AF_PACKET. For capacity and
     teardown, how many sessions are opened in a second; default 50k/s."""
     sessions: int | None = Field(default=None, ge=1024, le=20_000_000)
-    """How many sessions the NAT may have, where that is what is looked for; default: as configured."""
+    """How many sessions our NAT may have, with `measures: capacity`; default: as configured."""
 
     @model_validator(mode="after")
     def _known(self) -> Leg:
@@ -126,6 +126,12 @@ class Study(Config):
         for leg in self.legs:
             if leg.dut == L2FWD or leg.ports != "af_packet":
                 raise ValueError(f"the leg {leg.name!r} is to be a NAT with ports: af_packet")
+            if leg.sessions is not None and (self.measures != "capacity" or leg.dut == KERNEL):
+                raise ValueError(f"sessions of the leg {leg.name!r} is for our NAT with measures: capacity")
+            check = self.measures == "capacity"
+            if not phases.lasts(lab.Flows(leg.flows), leg.rate, check=check):
+                what = f"the leg {leg.name!r} opens its flows in more than {phases.LONGEST:,.0f} s"
+                raise ValueError(f"{what}: sessions could end by age; raise rate, or lower flows")
         return self
 
     def only(self, wanted: Sequence[str]) -> Study:
@@ -263,8 +269,9 @@ def _leg(
 def _roomy(study: Study, leg: Leg, nat: Nat) -> Nat:
     flows = lab.Flows(leg.flows, leg.new_flows)
     if study.measures == "capacity":
-        return phases.room(nat, flows, leg.sessions)
-    return lab.roomy(nat, flows, study.direction)
+        return phases.lasting(phases.room(nat, flows, leg.sessions))
+    roomy = lab.roomy(nat, flows, study.direction)
+    return phases.lasting(roomy) if study.measures == "teardown" else roomy
 
 
 def _outside(study: Study, nat: Nat, ends: int, wanted: lab.Wanted) -> dict[str, Any]:

@@ -16,7 +16,7 @@ SLOWEST = 0.5
 def exponential(goal: Goal, space: Space) -> Strategy:
     """From the lowest load up, each twice the one before, then halves down to the resolution."""
     low, load = 0.0, space.round(space.bottom)
-    while goal.met((yield Ask(load, space.seconds))):
+    while _passed(goal, (yield Ask(load, space.seconds))):
         if load >= space.most:
             return "resolution"
         low, load = load, space.round(2 * load)
@@ -25,20 +25,23 @@ def exponential(goal: Goal, space: Space) -> Strategy:
         load = space.round((low + high) / 2)
         if not low < load < high:
             break
-        if goal.met((yield Ask(load, space.seconds))):
+        if _passed(goal, (yield Ask(load, space.seconds))):
             low = load
         else:
             high = load
     return "resolution"
 
 
-def slowing(goal: Goal, strategy: Strategy, rate: float) -> Strategy:
-    """A strategy whose loads are numbers, each offered at a rate; it is told what came of the slowest try."""
+def slowing(goal: Goal, strategy: Strategy, rate: float, longest: float) -> Strategy:
+    """A strategy whose loads are numbers, each offered at a rate; it is told what came of the slowest try.
+
+    No load is offered for longer than `longest` seconds.
+    """
     try:
         ask = next(strategy)
         while True:
             trial, slowest = (yield Ask(ask.load, ask.load / rate)), rate * SLOWEST
-            while not _passed(goal, trial) and rate / 2 >= slowest:
+            while not _passed(goal, trial) and rate / 2 >= slowest and 2 * ask.load / rate <= longest:
                 rate /= 2
                 trial = yield Ask(ask.load, ask.load / rate)
             if not _passed(goal, trial):
@@ -50,4 +53,5 @@ def slowing(goal: Goal, strategy: Strategy, rate: float) -> Strategy:
 
 
 def _passed(goal: Goal, trial: LoadTrial) -> bool:
+    # a load that our side could not offer is none to search at, whatever came of it
     return goal.met(trial) and not trial.short

@@ -9,22 +9,25 @@ from typing import Any
 
 import pytest
 
+from netdyno import units
 from netdyno.core.model import Validity
-from netdyno.core.result import DutReport, Repetition
+from netdyno.core.result import DutReport, Repetition, Result
 from netdyno.errors import Error
 from netdyno.experiment import spec
 from netdyno.experiment.spec import LegSpec
 from netdyno.lab.dut import DRIVERS
 from netdyno.lab.dut.base import Place
+from netdyno.lab.dut.kernel_nat import IDLE
 from netdyno.lab.dut.sessions import SECONDS, SESSIONS, KeepsSessions, tear_down
 from netdyno.nat import phases, study
 from netdyno.nat.study import Machine
 from netdyno.search import nat_study
 from netdyno.search.bench import searched
+from netdyno.search.exponential import slowing
 from netdyno.search.kind import KINDS
-from netdyno.search.kind.capacity import slowest
+from netdyno.search.kind.capacity import GOAL, slowest
 from netdyno.search.load import Axis, axis
-from netdyno.search.trial import Ask, LoadTrial, Space, run
+from netdyno.search.trial import Ask, LoadTrial, Space, Strategy, run
 from netdyno.search.wanted import Part, Wanted
 
 from ..nat.shared import machine
@@ -86,6 +89,36 @@ def test_too_fast_is_not_too_many() -> None:
     # both times it was asked again at half the rate, and what failed before says nothing
     again = {one.number for one in one.trials} - {one.number for one in slowest(one.trials)}
     assert again and found.trials == len(one.trials) - len(again)
+
+
+def test_what_our_generator_did_not_offer_is_no_evidence_and_takes_that_of_the_faster_trial() -> None:
+    def busy(ask: Ask) -> LoadTrial:
+        """Beyond 30,000 sessions it is too slow for 50k/s, and our side is short at less."""
+        seen = dut(ask)
+        return replace(seen, short=ask.load > 30_000 and ask.load / ask.seconds < 50e3)
+
+    dut = Table(5e6, fastest=lambda sessions: 1e9 if sessions <= 30_000 else 30e3)
+    one, wanted = part("rfc9693-capacity", "kernel")
+    trials, one.stop = run(one.strategy, busy)
+    one.trials = list(trials)
+    # the search doubles no further from there
+    assert {32_768} < {seen.load for seen in trials if seen.short} and 65_536 not in {
+        seen.load for seen in trials
+    }
+    assert all(seen.short for seen in slowest(trials) if GOAL.met(seen) is False)
+    (found,), _ = KINDS["capacity"].judge(one, wanted)
+    assert found.limit == "generator" and found.load is not None and 20_000 <= found.load <= 30_000
+
+
+def test_a_load_is_not_offered_for_longer_than_sessions_last() -> None:
+    def once() -> Strategy:
+        yield Ask(1000.0, 1.0)
+        return "trials"
+
+    for longest, seconds in ((20.0, [10.0, 20.0]), (19.9, [10.0])):
+        tried, _ = run(slowing(GOAL, once(), 100.0, longest), Table(500))
+        assert [one.seconds for one in tried] == seconds
+    assert min(IDLE, units.seconds(phases.IDLE)) >= 2 * phases.LONGEST
 
 
 def test_nothing_is_found_beyond_what_was_tried() -> None:
@@ -155,6 +188,15 @@ def test_the_nat_has_the_room_that_is_looked_for_and_a_forward_for_each_subscrib
     assert conntrack["sessions"] == 200_000 and len(conntrack["forwards"]) == 392
 
 
+@pytest.mark.parametrize("name", ["rfc9693-capacity", "rfc9693-teardown", "figure-7"])
+def test_no_session_that_is_counted_ends_by_age(name: str) -> None:
+    made, _ = study.experiment(study.read(name), study.nat(None), Machine(machine(1, 2)))
+    graphs = [leg["duts"]["nat"]["options"].get("graph") for leg in made["legs"] if "duts" in leg]
+    for graph in filter(None, graphs):
+        said = graph["elements"]["conntrack"].get("timeouts", {}).get("udp")
+        assert said == (None if name == "figure-7" else phases.IDLE)
+
+
 # ---- tear-down
 
 
@@ -194,6 +236,23 @@ def test_a_tear_down_rate_is_sessions_over_time() -> None:
     assert figures["teardown_time.max"] == 0.02
     none = replace(one, trials=[], repetitions={})
     assert KINDS["teardown"].judge(none, wanted) == ([], {})
+    assert KINDS["teardown"].missing(one, wanted) == []
+
+
+@pytest.mark.parametrize("there", [1.0, 0.5])
+def test_a_tear_down_of_sessions_that_were_not_there_is_not_valid(there: float) -> None:
+    asked = nat_study.Asked(legs=("kernel-10k",))
+    name = "rfc9693-teardown"
+    search = nat_study.prepare(study.read(name), study.nat(None), asked, Machine(machine(1, 2))).search
+    (one,) = search.parts
+    cleared(one, *[(there * one.space.most, 0.01)] * 3)
+    one.stop = "trials"
+    one.legs = {trial.number: "x" for trial in one.trials}
+    result = Result.model_construct(interrupted=False)
+    search.conclude(result)
+    assert result.search is not None and result.search.valid == (there == 1.0)
+    said = f"{one.name}: in none of 3 trials that count were all sessions there to be cleared"
+    assert (said in result.search.notes) == (there < 1.0)
 
 
 def test_sessions_are_cleared_when_all_are_open() -> None:
@@ -226,12 +285,16 @@ def test_what_keeps_no_sessions_cannot_be_torn_down() -> None:
 
 def test_a_study_of_sessions_is_of_nats_behind_ports_of_the_kernel() -> None:
     good = study.read("rfc9693-capacity").model_dump(by_alias=True, exclude_none=True)
+    legs = good["legs"]
     for change in (
         {"direction": "down"},
         {"sizes": "64"},
         {"legs": [{"name": "x", "dut": "l2fwd", "ports": "af_packet"}]},
         {"legs": [{"name": "x", "dut": "pipeline"}]},
         {"measures": "throughput"},
+        {"measures": "teardown"},
+        {"legs": [legs[0] | {"rate": "200/s"}]},
+        {"legs": [legs[1] | {"sessions": 200_000}]},
     ):
         with pytest.raises(ValueError):
             study.Study.model_validate(good | change)

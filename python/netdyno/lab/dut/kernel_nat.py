@@ -19,6 +19,9 @@ from netdyno.system import namespace
 from netdyno.system.process import Process, find
 
 COUNT = Path("/proc/sys/net/netfilter/nf_conntrack_count")
+TIMEOUTS = tuple(COUNT.with_name(f"nf_conntrack_udp_timeout{of}") for of in ("", "_stream"))
+IDLE = 3600
+"""Seconds for which a session of UDP is kept without a packet: what is measured is room, not age."""
 SOFTIRQ, TICKS = 7, 100.0
 """Which column of /proc/stat is the kernel's network work, and its unit: a hundredth of a second."""
 
@@ -65,6 +68,7 @@ class KernelNat(Dut, KeepsSessions):
         try:
             rules = kernel_nat.rules(self.options.outside, self.options.public)
             kernel_nat.translate(space, rules, self.place.at)
+            namespace.inside(space, self._keep)
             namespace.inside(space, self._routes)
             self._steer(space)
             self.process = Process(
@@ -76,6 +80,16 @@ class KernelNat(Dut, KeepsSessions):
         except BaseException:
             self.teardown()
             raise
+
+    def _keep(self) -> None:
+        """Its rules loaded the module that has these settings; each namespace has its own."""
+        try:
+            for file in TIMEOUTS:
+                file.write_text(str(IDLE))
+        except OSError as e:
+            what = f"the kernel's NAT cannot be told how long it keeps sessions: {e}"
+            fix = "It needs the kernel's module nf_conntrack, and /proc/sys to be writable"
+            raise Error("ND-92-35", what, at=self.place.at, fix=fix) from e
 
     def _routes(self) -> None:
         # a large library, of which runs without a topology need nothing

@@ -18,7 +18,7 @@ from netdyno.search.kind.throughput import Throughput, reported
 from netdyno.search.load import Axis
 from netdyno.search.mlr import Relevant
 from netdyno.search.near import repeats
-from netdyno.search.trial import Ask, LoadTrial, Space, Strategy, counted, loss_goal
+from netdyno.search.trial import Ask, LoadTrial, Space, Strategy, loss_goal
 from netdyno.search.wanted import Part, Wanted
 
 LEAST = 1024
@@ -42,7 +42,8 @@ class Capacity(Throughput):
     def strategy(self, axis: Axis, space: Space, wanted: Wanted, relevant: dict[str, Relevant]) -> Strategy:
         """Exponential, then binary search, and trials near the edge; each slower before it has failed."""
         _, rate = phases.most(table(axis.leg.profile))
-        return slowing(GOAL, repeats([GOAL], space, exponential(GOAL, space), wanted.repeat), rate)
+        inner = repeats([GOAL], space, exponential(GOAL, space), wanted.repeat)
+        return slowing(GOAL, inner, rate, phases.LONGEST)
 
     def leg(self, axis: Axis, ask: Ask, wanted: Wanted) -> LegSpec:
         """The profile with so many sessions, opened in so long."""
@@ -66,7 +67,8 @@ def offered(axis: Axis, ask: Ask) -> LegSpec:
 
 def slowest(trials: Sequence[LoadTrial]) -> list[LoadTrial]:
     """Without those that failed and were tried again, slower: they say nothing of the number of sessions."""
-    seen = counted(trials)
+    # a slower one that our generator did not offer takes the evidence from the faster one all the same
+    seen = [one for one in trials if not one.disturbed]
     again = {
         one.number
         for one, after in pairwise(seen)
