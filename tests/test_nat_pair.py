@@ -9,6 +9,7 @@ from collections.abc import Callable
 from subprocess import Popen
 from typing import Any
 
+import pytest
 from lab import Lab, root, sh, until
 from nat_hosts import Hosts, configuration
 from test_nat_keep import Transfer
@@ -113,6 +114,9 @@ def test_a_transfer_outlives_the_nat_that_carries_it(
     first = one.start()
     until(other.is_("active", True), 60, "the one that came back is no standby")
     assert one.is_("standby", True)() and one.knows(transfer.outside)
+    with connected(one.name) as nat, pytest.raises(Error, match="standby of a pair"):
+        nat.call("nat.clear", all=True)
+    assert one.knows(transfer.outside)
     text = lab.good("nat", "pair", other.name, "--hand-over").out
     assert "standby since" in text, text
     until(one.is_("active", True), 60, "it was not handed over")

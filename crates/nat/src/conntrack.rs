@@ -529,7 +529,8 @@ impl Element for Conntrack {
 
     fn control(&mut self, mail: Mail, now: u64) {
         let Err(mail) = self.reload(mail) else { return };
-        let clear = |asked: Clear| clear(&mut self.nat, self.log.as_mut(), &asked, now);
+        let is_active = self.is_active(now);
+        let clear = |asked: Clear| clear(&mut self.nat, self.log.as_mut(), &asked, is_active, now);
         let Err(mail) = mail.answer(clear) else { return };
         let more = control::Beside {
             log: self.log.as_ref(),

@@ -8,7 +8,7 @@ use super::nat_filter::Filter;
 use crate::caller::Caller;
 use crate::files::Door;
 use crate::rpc::Error;
-use nat::clear::{Clear, Cleared};
+use nat::clear::{Clear, Cleared, Standby};
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::atomic::Ordering;
@@ -53,15 +53,15 @@ pub fn clear(caller: &Caller, params: Params) -> Answer {
     let from = trackers.cursor(params.cursor.as_deref())?;
     let began = Instant::now();
     let go_on = || began.elapsed() < TIME && !caller.core.ending.load(Ordering::Relaxed);
-    let mut moved = began;
+    let mut stall = Stall { tracker: from.tracker, since: began };
     let (ended, next) = clear_all(trackers.names.len(), from, go_on, |at| {
-        let unlogged = moved.elapsed() >= PATIENCE;
+        let unlogged = stall.is_over(at.tracker, Instant::now());
         let asked = Clear { from: at.line, filter, asked: params.mappings, unlogged };
-        let done = trackers.ask(&trackers.names[at.tracker], asked)?;
+        let done = trackers.ask(&trackers.names[at.tracker], asked)?.map_err(of_standby)?;
         if done.next == Some(at.line) {
             std::thread::sleep(WAIT);
         } else if !unlogged {
-            moved = Instant::now();
+            stall.since = Instant::now();
         }
         Ok(done)
     })?;
@@ -69,7 +69,29 @@ pub fn clear(caller: &Caller, params: Params) -> Answer {
     Ok(json!({"ended": ended, "next": next.map(|next| next.to_string())}))
 }
 
-/// Ask tracker after tracker, from `at` on, until all have been asked or `go_on` says no: how many were ended, and where to go on.
+fn of_standby(_: Standby) -> Error {
+    Error::state("this NAT is the standby of a pair", "Clear at the active one")
+}
+
+/// Since when the log of a tracker has had no room. Another's may have.
+#[derive(Debug)]
+struct Stall {
+    tracker: usize,
+    since: Instant,
+}
+
+impl Stall {
+    /// Whether that is too long for this tracker.
+    fn is_over(&mut self, tracker: usize, now: Instant) -> bool {
+        if tracker != self.tracker {
+            *self = Self { tracker, since: now };
+        }
+        now.duration_since(self.since) >= PATIENCE
+    }
+}
+
+/// Ask tracker after tracker, from `at` on, until all have been asked or `go_on` says no: how many were ended, and where to go on. A
+/// tracker that cannot answer is an error only if nothing was ended before: what was is to be told.
 fn clear_all(
     trackers: usize,
     mut at: Cursor,
@@ -78,7 +100,11 @@ fn clear_all(
 ) -> Result<(usize, Option<Cursor>), Error> {
     let mut all = 0;
     loop {
-        let Cleared { ended, next } = ask(at)?;
+        let Cleared { ended, next } = match ask(at) {
+            Ok(done) => done,
+            Err(why) if all == 0 => return Err(why),
+            Err(_) => return Ok((all, Some(at))),
+        };
         all += ended;
         at = match next {
             Some(line) => Cursor { line, ..at },
@@ -113,7 +139,23 @@ mod tests {
             }
             assert_eq!((all, calls), (17, if patient { 1 } else { 8 }));
         }
-        let late = |_| Err(Error::state("late", "ask again"));
-        assert!(clear_all(1, Cursor::default(), || true, late).is_err());
+    }
+
+    #[test]
+    fn what_was_ended_before_a_tracker_was_late_is_told() {
+        let late = || Error::state("late", "ask again");
+        let (second, at) = (Cursor { tracker: 1, line: 0 }, Cursor::default());
+        let ask = |at: Cursor| if at.tracker == 0 { Ok(ask(&[10, 7], at)) } else { Err(late()) };
+        assert_eq!(clear_all(2, at, || true, ask).unwrap(), (10, Some(second)));
+        assert!(clear_all(2, second, || true, ask).is_err(), "nothing was ended");
+    }
+
+    #[test]
+    fn one_log_without_room_says_nothing_of_the_next() {
+        let now = Instant::now();
+        let mut stall = Stall { tracker: 0, since: now };
+        assert!(!stall.is_over(0, now) && stall.is_over(0, now + PATIENCE));
+        assert!(!stall.is_over(1, now + PATIENCE) && !stall.is_over(1, now + 2 * PATIENCE - WAIT));
+        assert!(stall.is_over(1, now + 2 * PATIENCE));
     }
 }
