@@ -27,9 +27,11 @@ impl Nat {
 
     /// The same of one that is a subscriber already; whoever is none becomes none by this.
     pub fn reach(&mut self, inside: Ipv4Addr, realm: Realm, up: u16, down: u16) {
-        let found = self.subscribers.find(&self.hasher, inside.to_bits(), realm);
-        if let Some(line) = found.and_then(|number| self.subscribers.at_mut(number)) {
+        let Some(number) = self.subscribers.find(&self.hasher, inside.to_bits(), realm) else { return };
+        let line = self.subscribers.at_mut(number);
+        if let Some(line) = line.filter(|line| (line.up_hop, line.down_hop) != (up, down)) {
             (line.up_hop, line.down_hop) = (up, down);
+            self.changes.subscriber(number);
         }
     }
 
@@ -56,9 +58,11 @@ impl Nat {
                 .map(|session| session.outside())
                 .and_then(|outside| self.find_down(outside, destination, protocol)),
         };
-        let session = found.and_then(|index| self.sessions.at_mut(index));
-        if let Some(session) = session.filter(|session| session.down_hop == HOP) {
+        let Some(index) = found else { return };
+        let session = self.sessions.at_mut(index);
+        if let Some(session) = session.filter(|session| session.down_hop == HOP && down != HOP) {
             session.down_hop = down;
+            self.changes.session(index);
         }
     }
 }
@@ -103,16 +107,23 @@ mod tests {
             ..Config::default()
         })
         .unwrap();
+        nat.reserve_changes(64);
         let subscriber = (Ipv4Addr::new(10, 0, 0, 8), 5000);
         for (side, from) in [(Side::Outside, REMOTE), (Side::Inside, subscriber)] {
             let (headers, none) = hop_in(&mut nat, side, from);
+            nat.note_changes(true);
             nat.give_hop(side, &headers, 5);
+            nat.give_hop(side, &headers, 5);
+            assert_eq!(nat.changes().0, 1, "a standby is told of its next hop");
             assert_eq!((none, hop_in(&mut nat, side, from).1), (HOP, 5), "{side:?}");
             // It stays there until it ends.
             nat.give_hop(side, &headers, 6);
             assert_eq!(hop_in(&mut nat, side, from).1, 5);
         }
+        nat.note_changes(true);
         nat.reach(SERVER, 0, 1, 6);
+        nat.reach(SERVER, 0, 1, 6);
+        assert_eq!(nat.changes().0, 1);
         assert_eq!(hop_in(&mut nat, Side::Outside, (REMOTE.0, 7001)).1, 6);
         // With its next hop it ends: nobody else gets what was for the subscriber.
         nat.end_hop(5);
