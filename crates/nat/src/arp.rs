@@ -19,6 +19,8 @@ const TRIES: u8 = 3;
 const PAUSE: u64 = SECOND;
 /// Questions, and answers, under way between two elements.
 const UNDER_WAY: usize = 1_024;
+/// Hosts that were found, and may move.
+const FOUND: usize = 16_384;
 
 /// Somebody wants to know where a host is.
 #[derive(Debug)]
@@ -26,6 +28,8 @@ pub struct Query {
     /// Which.
     pub host: Host,
     /// Who wants to know.
+    pub asker: usize,
+    /// The way back.
     pub reply: SyncSender<Answer>,
 }
 
@@ -44,19 +48,21 @@ pub struct ResolverChannel {
     wanted: Arc<AtomicBool>,
     ask: SyncSender<Query>,
     asked: Option<Receiver<Query>>,
+    askers: usize,
 }
 
 impl ResolverChannel {
     /// Nobody asks yet.
     pub fn new() -> Self {
         let (ask, asked) = sync_channel(UNDER_WAY);
-        Self { wanted: Arc::default(), ask, asked: Some(asked) }
+        Self { wanted: Arc::default(), ask, asked: Some(asked), askers: 0 }
     }
 
     /// For who wants to know.
-    pub fn client(&self) -> ResolverClient {
-        let (reply, answers) = sync_channel(UNDER_WAY);
-        ResolverClient { wanted: Arc::clone(&self.wanted), ask: self.ask.clone(), reply, answers }
+    pub fn client(&mut self) -> ResolverClient {
+        let ((reply, answers), asker) = (sync_channel(UNDER_WAY), self.askers);
+        self.askers += 1;
+        ResolverClient { wanted: Arc::clone(&self.wanted), ask: self.ask.clone(), asker, reply, answers }
     }
 
     /// For who asks by ARP, once.
@@ -71,6 +77,7 @@ impl ResolverChannel {
 pub struct ResolverClient {
     wanted: Arc<AtomicBool>,
     ask: SyncSender<Query>,
+    asker: usize,
     reply: SyncSender<Answer>,
     answers: Receiver<Answer>,
 }
@@ -78,13 +85,27 @@ pub struct ResolverClient {
 impl ResolverClient {
     /// Have a host asked for. `false`: nobody asks, or there is too much to ask.
     pub fn ask(&self, host: Host) -> bool {
-        let query = Query { host, reply: self.reply.clone() };
+        let query = Query { host, asker: self.asker, reply: self.reply.clone() };
         self.wanted.load(Ordering::Relaxed) && self.ask.try_send(query).is_ok()
     }
 
-    /// The next answer.
+    /// The next answer. Of a host that was found there is another one when it moves.
     pub fn answer(&self) -> Option<Answer> {
         self.answers.try_recv().ok()
+    }
+}
+
+/// Who wants to know of a host: a bit for each, as a graph has 32 replicas of an element at most.
+#[derive(Debug, Default, Clone, Copy)]
+struct Askers(u32);
+
+impl Askers {
+    fn with(self, asker: usize) -> Self {
+        Self(self.0 | u32::try_from(asker).ok().and_then(|at| 1u32.checked_shl(at)).unwrap_or_default())
+    }
+
+    fn numbers(self) -> impl Iterator<Item = usize> {
+        (0..u32::BITS as usize).filter(move |at| self.0 >> at & 1 == 1)
     }
 }
 
@@ -93,90 +114,176 @@ struct Pending {
     tries: u8,
     /// When it is asked again, or given up.
     due: u64,
-    reply: SyncSender<Answer>,
+    askers: Askers,
 }
 
-/// Asks for hosts of one link.
+/// A host that was found, and who wanted to know.
+#[derive(Debug)]
+struct Located {
+    mac: Mac,
+    askers: Askers,
+}
+
+/// Asks for hosts of one link, and hears when one that was found moves.
 #[derive(Debug)]
 pub struct Resolver {
     on_link: Vec<Prefix>,
+    /// Who asks.
+    own: Mac,
+    replies: Vec<Option<SyncSender<Answer>>>,
     pending: HashMap<Host, Pending>,
-    /// Those that were not asked for yet, and those that were with when they are due.
+    /// Those that were not asked for yet; those that were, with when they are asked again; and those that are not any more, with when
+    /// they are given up.
     fresh: VecDeque<Host>,
     again: VecDeque<(u64, Host)>,
+    last: VecDeque<(u64, Host)>,
     /// When the next request may be sent.
     free: u64,
+    /// Those that were found, and in which order: the first makes room.
+    found: HashMap<Host, Located>,
+    order: VecDeque<Host>,
 }
 
 impl Resolver {
-    /// For the hosts of these prefixes.
-    pub fn new(on_link: Vec<Prefix>) -> Self {
-        let pending = HashMap::with_capacity(MOST);
-        Self { on_link, pending, fresh: VecDeque::new(), again: VecDeque::new(), free: 0 }
+    /// For the hosts of these prefixes, by who has this Ethernet address.
+    pub fn new(on_link: Vec<Prefix>, own: Mac) -> Self {
+        Self {
+            on_link,
+            own,
+            replies: Vec::new(),
+            pending: HashMap::with_capacity(MOST),
+            fresh: VecDeque::with_capacity(MOST),
+            again: VecDeque::with_capacity(MOST),
+            last: VecDeque::with_capacity(MOST),
+            free: 0,
+            found: HashMap::with_capacity(FOUND),
+            order: VecDeque::with_capacity(FOUND),
+        }
     }
 
     /// Ask for a host, unless it is asked for already. Who is not on the link, and who is one too many, is nowhere.
-    pub fn ask(&mut self, Query { host, reply }: Query) {
-        if self.pending.contains_key(&host) {
-            return;
-        }
-        if self.pending.len() >= MOST || !self.on_link.iter().any(|prefix| prefix.has(host.0)) {
+    pub fn ask(&mut self, Query { host, asker, reply }: Query) {
+        if let Some(pending) = self.pending.get_mut(&host) {
+            pending.askers = pending.askers.with(asker);
+        } else if self.pending.len() < MOST && self.on_link.iter().any(|prefix| prefix.has(host.0)) {
+            self.pending.insert(host, Pending { tries: 0, due: 0, askers: Askers::default().with(asker) });
+            self.fresh.push_back(host);
+        } else {
             let _it_asks_again = reply.try_send(Answer { host, mac: None });
             return;
         }
-        self.pending.insert(host, Pending { tries: 0, due: 0, reply });
-        self.fresh.push_back(host);
+        if self.replies.len() <= asker {
+            self.replies.resize(asker + 1, None);
+        }
+        self.replies[asker] = Some(reply);
     }
 
-    /// Whom to send a request for now. Who answered none is given up.
+    /// Whom to send a request for now: who was not asked for yet comes first, so that one who is there does not wait for many who are
+    /// not. Who answered none is given up.
     pub fn next(&mut self, now: u64) -> Option<Host> {
         if now < self.free {
             return None;
         }
-        while let Some((due, host)) = self.again.front().copied().filter(|(due, _)| *due <= now) {
-            self.again.pop_front();
-            match self.pending.get(&host) {
-                Some(pending) if pending.due != due => {}
-                Some(pending) if pending.tries >= TRIES => self.end(host, None),
-                Some(_) => return self.request(host, now),
-                None => {}
-            }
+        while let Some(host) = due(&mut self.last, &self.pending, now) {
+            self.end(host, None);
         }
         while let Some(host) = self.fresh.pop_front() {
             if self.pending.get(&host).is_some_and(|pending| pending.tries == 0) {
                 return self.request(host, now);
             }
         }
-        None
+        let host = due(&mut self.again, &self.pending, now)?;
+        self.request(host, now)
     }
 
     fn request(&mut self, host: Host, now: u64) -> Option<Host> {
         let pending = self.pending.get_mut(&host)?;
         (pending.tries, pending.due) = (pending.tries + 1, now + PAUSE);
-        self.again.push_back((pending.due, host));
+        let queue = if pending.tries < TRIES { &mut self.again } else { &mut self.last };
+        queue.push_back((pending.due, host));
         self.free = now + GAP;
         Some(host)
     }
 
-    /// Whether a frame says where a host is that is asked for. The address of a group is nobody's (RFC 1812 section 3.3.2).
+    /// Whether a frame says where a host is that is asked for, or that one which was found has moved. The address of a group is nobody's
+    /// (RFC 1812 section 3.3.2). A host speaks for itself: it is bound to the Ethernet address that it sends from.
     pub fn heard(&mut self, frame: &[u8]) -> bool {
         let Some(arp) = Arp::parse(frame).filter(|arp| is_of_one(arp.sender_mac)) else { return false };
+        if arp.sender_mac == self.own || frame.get(6..12) != Some(&arp.sender_mac) {
+            return false;
+        }
         let host = (arp.sender.to_bits(), link::realm(&Tags::of(frame)));
-        let known = self.pending.contains_key(&host);
-        self.end(host, Some(arp.sender_mac));
-        known
+        if self.pending.contains_key(&host) {
+            self.end(host, Some(arp.sender_mac));
+            return true;
+        }
+        self.moved(host, arp.sender_mac)
+    }
+
+    /// Whether a host was found elsewhere before.
+    fn moved(&mut self, host: Host, mac: Mac) -> bool {
+        let Some(Located { mac: before, askers }) =
+            self.found.get_mut(&host).filter(|there| there.mac != mac)
+        else {
+            return false;
+        };
+        let askers = *askers;
+        // Who has no room for the answer now hears of it by the next announcement.
+        if answer(&self.replies, askers, Answer { host, mac: Some(mac) }) {
+            *before = mac;
+        }
+        true
     }
 
     fn end(&mut self, host: Host, mac: Option<Mac>) {
-        if let Some(pending) = self.pending.remove(&host) {
-            let _it_asks_again = pending.reply.try_send(Answer { host, mac });
+        let Some(Pending { askers, .. }) = self.pending.remove(&host) else { return };
+        let _it_asks_again = answer(&self.replies, askers, Answer { host, mac });
+        if let Some(mac) = mac {
+            self.keep(host, Located { mac, askers });
         }
     }
+
+    fn keep(&mut self, host: Host, mut located: Located) {
+        if let Some(before) = self.found.get_mut(&host) {
+            located.askers.0 |= before.askers.0;
+            *before = located;
+            return;
+        }
+        if self.found.len() >= FOUND
+            && let Some(first) = self.order.pop_front()
+        {
+            self.found.remove(&first);
+        }
+        self.order.push_back(host);
+        self.found.insert(host, located);
+    }
+}
+
+/// The next of a queue that is due.
+fn due(queue: &mut VecDeque<(u64, Host)>, pending: &HashMap<Host, Pending>, now: u64) -> Option<Host> {
+    while let Some((due, host)) = queue.front().copied().filter(|(due, _)| *due <= now) {
+        queue.pop_front();
+        // It may have answered, and be asked for anew.
+        if pending.get(&host).is_some_and(|pending| pending.due == due) {
+            return Some(host);
+        }
+    }
+    None
+}
+
+/// Answer all who wanted to know; whether all have room for it.
+fn answer(replies: &[Option<SyncSender<Answer>>], askers: Askers, answer: Answer) -> bool {
+    let mut all = true;
+    for reply in askers.numbers().filter_map(|at| replies.get(at)?.as_ref()) {
+        all &= reply.try_send(answer).is_ok();
+    }
+    all
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
     use std::net::Ipv4Addr;
 
     const BOX: (Mac, Ipv4Addr) = ([2, 0, 0, 0, 9, 3], Ipv4Addr::new(10, 0, 0, 254));
@@ -184,7 +291,7 @@ mod tests {
     const HOST: Host = (0x0a00_0001, 7 << 12);
 
     fn made() -> (Resolver, ResolverClient, Receiver<Query>) {
-        let resolver = Resolver::new(vec![Prefix::new(Ipv4Addr::new(10, 0, 0, 0), 24)]);
+        let resolver = Resolver::new(vec![Prefix::new(Ipv4Addr::new(10, 0, 0, 0), 24)], BOX.0);
         let mut channel = ResolverChannel::new();
         let client = channel.client();
         assert!(!client.ask(HOST), "nobody asks yet");
@@ -237,12 +344,55 @@ mod tests {
         asked.try_iter().for_each(|query| resolver.ask(query));
         assert_eq!(client.answer(), Some(Answer { host: (0x0a00_0101, 0), mac: None }));
         for realm in 0..=MOST as u32 {
-            resolver.ask(Query { host: (HOST.0, realm), reply: client.reply.clone() });
+            resolver.ask(Query { host: (HOST.0, realm), asker: 0, reply: client.reply.clone() });
         }
         assert_eq!(client.answer().map(|answer| answer.host.1), Some(MOST as u32), "one too many");
         let sent = requests(&mut resolver, 30);
         assert!(sent.windows(250).all(|some| some[249].0 - some[0].0 >= 990), "more than 250 a second");
         assert_eq!(sent.len(), usize::from(TRIES) * MOST);
-        assert!(resolver.pending.is_empty() && resolver.again.is_empty());
+        let first: HashSet<Host> = sent[..MOST].iter().map(|(_, host)| *host).collect();
+        assert_eq!(first.len(), MOST, "one is asked for again before another was at all");
+        assert!(resolver.pending.is_empty() && resolver.again.is_empty() && resolver.last.is_empty());
+    }
+
+    #[test]
+    fn all_who_asked_are_answered_and_again_when_the_host_moves() {
+        const THERE: Mac = [2, 0, 0, 0, 0, 2];
+        let (mut resolver, mut channel) = (made().0, ResolverChannel::new());
+        let clients = [channel.client(), channel.client()];
+        let asked = channel.end().unwrap();
+        assert!(clients.iter().all(|client| client.ask(HOST)));
+        asked.try_iter().for_each(|query| resolver.ask(query));
+        assert_eq!(requests(&mut resolver, 1), [(0, HOST)]);
+        let answers = || clients.each_ref().map(|client| client.answer().and_then(|answer| answer.mac));
+        for mac in [MAC, THERE, MAC] {
+            assert!(resolver.heard(&answer(HOST, mac)) && !resolver.heard(&answer(HOST, mac)), "{mac:?}");
+            assert_eq!((answers(), answers()), ([Some(mac); 2], [None; 2]));
+        }
+        // An announcement by who has it now; and by others.
+        let announced = |mac, source: Mac| {
+            let mut frame = vec![0; 64];
+            let arp = Arp::announcement(mac, Ipv4Addr::from_bits(HOST.0));
+            arp.emit_tagged(&mut frame, &link::tags(HOST.1)).unwrap();
+            frame[6..12].copy_from_slice(&source);
+            frame
+        };
+        for (mac, source) in [(THERE, MAC), (BOX.0, BOX.0), ([0xff; 6], [0xff; 6])] {
+            assert!(!resolver.heard(&announced(mac, source)), "{mac:?} by {source:?}");
+        }
+        assert!(resolver.heard(&announced(THERE, THERE)));
+        assert_eq!(answers(), [Some(THERE); 2]);
+    }
+
+    #[test]
+    fn who_was_found_long_ago_makes_room() {
+        let (mut resolver, client, _asked) = made();
+        for realm in 0..=FOUND as u32 {
+            resolver.ask(Query { host: (HOST.0, realm), asker: 0, reply: client.reply.clone() });
+            assert!(resolver.heard(&answer((HOST.0, realm), MAC)));
+            assert!(client.answer().is_some());
+        }
+        assert_eq!((resolver.found.len(), resolver.order.len()), (FOUND, FOUND));
+        assert!(!resolver.found.contains_key(&(HOST.0, 0)));
     }
 }

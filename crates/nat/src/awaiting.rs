@@ -30,14 +30,19 @@ impl<P> Awaiting<P> {
         Self(HashMap::with_capacity(MOST))
     }
 
-    /// Let a packet wait. It is given back if its host is nowhere, or there is no room; else the one that waited before it is.
+    /// Let a packet wait. It is given back if its host is nowhere, or there is no room; else the one that waited before it is. Who is
+    /// nowhere makes room for others.
     pub fn hold(&mut self, host: Host, packet: P, now: u64) -> Result<Option<P>, P> {
         let is_full = self.0.len() >= MOST;
         match self.0.get_mut(&host) {
             Some(Line { held: Some(held), .. }) => Ok(Some(std::mem::replace(held, packet))),
             Some(Line { held: None, .. }) => Err(packet),
-            None if is_full => Err(packet),
             None => {
+                if is_full {
+                    let nowhere = self.0.iter().find(|(_, line)| line.held.is_none()).map(|(host, _)| *host);
+                    let Some(nowhere) = nowhere else { return Err(packet) };
+                    self.0.remove(&nowhere);
+                }
                 self.0.insert(host, Line { until: now + PATIENCE, asked: false, held: Some(packet) });
                 Ok(None)
             }
@@ -115,5 +120,9 @@ mod tests {
             assert_eq!(awaiting.hold((number, 0), 4, 0), Ok(None));
         }
         assert_eq!(awaiting.hold((0, 0), 5, 0), Err(5));
+        // Who is nowhere makes room.
+        assert_eq!(awaiting.answer(HOST, false, 0), Some(3));
+        assert_eq!((awaiting.hold((0, 0), 5, 0), awaiting.hold(HOST, 6, 0)), (Ok(None), Err(6)));
+        assert_eq!(awaiting.0.len(), MOST);
     }
 }

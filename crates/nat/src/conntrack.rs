@@ -421,7 +421,10 @@ impl Conntrack {
         let timeouts = self.nat.drops().of(Reason::FragmentTimeout);
         cx.count(Reason::FragmentTimeout as usize, timeouts - self.timeouts);
         self.timeouts = timeouts;
-        while let Ok(told) = self.links.end.told.try_recv() {
+        // A packet that waited may go inside for each.
+        while cx.room(INSIDE) > 0
+            && let Ok(told) = self.links.end.told.try_recv()
+        {
             match told {
                 Told::Ended(ended) => self.hops.end(ended, &mut self.nat),
                 Told::Found(found) => self.find(found, now, cx),

@@ -116,7 +116,7 @@ impl ElementKind for Options {
                 let Some(queries) = Shared::of(cx)?.resolver.end() else {
                     return Err(cx.fault("on_link", "another element asks for subscribers"));
                 };
-                let resolver = Resolver::new(addresses::prefixes(&self.on_link));
+                let resolver = Resolver::new(addresses::prefixes(&self.on_link), own.mac);
                 Some(Subscribers { resolver, queries, own })
             }
         };

@@ -251,11 +251,16 @@ impl Nat {
         if given {
             self.unconfirmed.remove(&(inside, realm));
         }
-        if is_new {
+        if is_new && self.is_own(inside, realm) {
             self.sites.tell(Subscriber { inside, realm, there: true });
         }
         self.neighbours.set(hop, mac);
         Some(hop)
+    }
+
+    /// Whether it is this worker that a subscriber's packets come to. Of others it knows who is spoken to by its own.
+    fn is_own(&self, inside: u32, realm: Realm) -> bool {
+        self.ownership.get().is_none_or(|(_, ownership)| ownership.subscriber(inside, realm) == self.replica)
     }
 
     /// Bind who was bound before a restart. By leases, that is until the lease file was read: it tells who has a lease, and nobody who
@@ -291,8 +296,7 @@ impl Nat {
         for _ in 0..BINDS {
             let Some(told) = self.told.take().or_else(|| self.leases.as_mut()?.next()) else { return };
             let (inside, realm) = (told.inside.to_bits(), told.realm);
-            let owner = self.ownership.get().map(|(_, ownership)| ownership.subscriber(inside, realm));
-            if owner.is_some_and(|owner| owner != self.replica) {
+            if !self.is_own(inside, realm) {
                 continue;
             }
             if !self.sites.is_ready() {
@@ -354,9 +358,9 @@ impl Nat {
         for _ in 0..BINDS {
             let Some(answer) = self.resolver.answer() else { break };
             let (inside, realm) = answer.host;
-            // It may have sent something meanwhile.
+            // It may have sent something meanwhile; or was found before, and has moved.
             let there = self.table.find(inside, realm).map(|binding| binding.hop());
-            let hop = there.or_else(|| self.bind(inside, realm, answer.mac?, false, now));
+            let hop = answer.mac.and_then(|mac| self.bind(inside, realm, mac, false, now)).or(there);
             self.tell_found(answer.host, hop);
         }
         for _ in 0..BINDS {
@@ -385,7 +389,9 @@ impl Nat {
             Err(TrySendError::Disconnected(_)) => self.table.release_hop(hop),
             Ok(()) => {}
         }
-        self.sites.tell(Subscriber { inside, realm, there: false });
+        if self.is_own(inside, realm) {
+            self.sites.tell(Subscriber { inside, realm, there: false });
+        }
         self.neighbours.clear(hop);
         self.table.unbind(inside, realm).is_some()
     }
@@ -451,153 +457,5 @@ impl Element for Nat {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::arp::{Answer, ResolverChannel};
-    use std::net::Ipv4Addr;
-    use std::sync::mpsc::{Receiver, sync_channel};
-
-    const MAC: Mac = [2, 0, 0, 0, 0, 1];
-    const GROUP: Mac = [1, 0, 0x5e, 0, 0, 1];
-
-    /// Only who is given is bound; who hears of subscribers hears of one at a time.
-    fn table() -> (Nat, Receiver<Told>, Receiver<Subscriber>) {
-        let ((tell_end, endings), (_, released), (tell, told)) =
-            (sync_channel(8), sync_channel(8), sync_channel(1));
-        let nat = Nat {
-            table: Bindings::new(8, [7; 32]).unwrap(),
-            inside: Config::default().inside,
-            learn: false,
-            leases: None,
-            told: None,
-            replica: 0,
-            ownership: Arc::default(),
-            neighbours: Arc::new(Neighbours::new()),
-            of_standby: None,
-            end: TableEnd { tell: tell_end, released, asked: sync_channel(8).1 },
-            sites: SubscriberTeller::to(tell),
-            resolver: ResolverChannel::new().client(),
-            advanced: 0,
-            restored: None,
-            unconfirmed: HashSet::new(),
-            confirm_by: 0,
-        };
-        (nat, endings, told)
-    }
-
-    #[test]
-    fn a_lease_for_a_group_address_binds_nobody() {
-        let (mut nat, ..) = table();
-        assert_eq!((nat.bind(1, 0, GROUP, true, 0), nat.table.len()), (None, 0));
-        let hop = nat.bind(1, 0, MAC, true, 0).unwrap();
-        // renewed for one: what goes to the subscriber goes where it went, and the table says so
-        assert_eq!(nat.bind(1, 0, GROUP, true, 0), None);
-        assert_eq!(
-            (nat.table.find(1, 0).map(|one| one.mac()), nat.neighbours.mac(hop)),
-            (Some(MAC), Some(MAC))
-        );
-    }
-
-    /// Three were bound before a restart; of the table there is room for two.
-    fn restored(nat: &mut Nat) {
-        let bound =
-            [1, 2, 3].map(|i| Bound { inside: 0x0a00_0000 + i, realm: 0, mac: MAC, hop: i as Hop + 1 });
-        nat.table = Bindings::new(2, [7; 32]).unwrap();
-        nat.restored = Some(Restored::of_worker(bound.to_vec()));
-        nat.restore(SECOND);
-    }
-
-    #[test]
-    fn who_is_bound_after_a_restart_stays_if_the_lease_file_says_so() {
-        let (mut nat, endings, told) = table();
-        let (lease, leases) = sync_channel(8);
-        nat.leases = Some(Leases::of(leases));
-        restored(&mut nat);
-        let bind = |last, mac| Bind { inside: Ipv4Addr::new(10, 0, 0, last), realm: 0, mac };
-        lease.send(bind(1, Some(MAC))).unwrap();
-        // no lease of a host
-        lease.send(bind(2, Some(GROUP))).unwrap();
-        nat.follow(SECOND);
-        nat.turn(CONFIRM);
-        assert_eq!((nat.table.len(), endings.try_iter().count()), (2, 0), "the file may not be read yet");
-        nat.turn(SECOND + CONFIRM);
-        let ended = Ended { inside: 0x0a00_0002, realm: 0, hop: 3 };
-        assert_eq!((endings.try_iter().collect(), nat.table.len()), (vec![Told::Ended(ended)], 1));
-        nat.turn(2 * CONFIRM);
-        assert!(nat.table.find(0x0a00_0001, 0).is_some() && nat.unconfirmed.is_empty());
-        drop(told);
-        // what is learned is not asked of leases
-        let (mut nat, endings, _told) = table();
-        nat.learn = true;
-        nat.leases = Some(Leases::of(sync_channel(1).1));
-        restored(&mut nat);
-        nat.turn(2 * CONFIRM);
-        assert_eq!((nat.table.len(), endings.try_iter().count()), (2, 0));
-    }
-
-    #[test]
-    fn sessions_are_told_where_a_silent_subscriber_is() {
-        const HOST: Host = (0x0a00_0007, 7 << 12);
-        let found = |told: &Receiver<Told>| match told.try_recv() {
-            Ok(Told::Found(Found { host: HOST, hop })) => Some(hop),
-            _ => None,
-        };
-        let (mut nat, told, _sites) = table();
-        let ((ask, asked), mut channel) = (sync_channel(8), ResolverChannel::new());
-        (nat.end.asked, nat.resolver) = (asked, channel.client());
-        let queries = channel.end().unwrap();
-        let ask = |nat: &mut Nat| {
-            ask.send(HOST).unwrap();
-            nat.turn(0);
-        };
-        // By leases: who has none is nowhere, and nobody is asked.
-        ask(&mut nat);
-        assert_eq!((found(&told), queries.try_iter().count()), (Some(None), 0));
-        let hop = nat.bind(HOST.0, HOST.1, MAC, true, 0);
-        ask(&mut nat);
-        assert_eq!((found(&told), queries.try_iter().count()), (Some(hop), 0));
-        // Learned: it is asked for, and bound as it answers.
-        nat.table = Bindings::new(8, [7; 32]).unwrap();
-        nat.learn = true;
-        nat.sites = SubscriberTeller::to(sync_channel(8).0);
-        ask(&mut nat);
-        let query = queries.try_recv().unwrap();
-        assert_eq!((query.host, found(&told)), (HOST, None));
-        query.reply.send(Answer { host: HOST, mac: Some(MAC) }).unwrap();
-        nat.turn(0);
-        let hop = nat.table.find(HOST.0, HOST.1).map(|binding| binding.hop());
-        assert_eq!((found(&told), hop.and_then(|hop| nat.neighbours.mac(hop))), (Some(hop), Some(MAC)));
-        // It does not answer.
-        nat.table = Bindings::new(8, [7; 32]).unwrap();
-        query.reply.send(Answer { host: HOST, mac: None }).unwrap();
-        nat.turn(0);
-        assert_eq!((found(&told), nat.table.len()), (Some(None), 0));
-    }
-
-    #[test]
-    fn a_next_hop_of_before_a_restart_is_nobody_elses() {
-        let (mut nat, _endings, _told) = table();
-        restored(&mut nat);
-        assert!(nat.end(0x0a00_0001, 0) && nat.sites.is_ready());
-        // for the third there was no room, but sessions that go on may name its next hop
-        assert_eq!(nat.bind(9, 0, MAC, true, SECOND), Some(5));
-    }
-
-    #[test]
-    fn sites_are_told_of_everybody_who_comes_and_goes() {
-        let (mut nat, endings, told) = table();
-        let (inside, realm) = (9, 7 << 12);
-        assert!(nat.bind(inside, realm, MAC, true, 0).is_some());
-        // a renewal is nobody new
-        assert!(nat.bind(inside, realm, [2; 6], true, 0).is_some());
-        // there is room for one to be told, and one waits: for a third there is none now
-        assert!(nat.bind(10, realm, MAC, true, 0).is_some());
-        assert!(nat.bind(11, realm, MAC, true, 0).is_none() && !nat.end(inside, realm));
-        assert_eq!((nat.table.len(), endings.try_iter().count()), (2, 0));
-        assert_eq!(told.recv(), Ok(Subscriber { inside, realm, there: true }));
-        assert!(nat.end(inside, realm) && endings.try_recv().is_ok());
-        assert_eq!(told.recv(), Ok(Subscriber { inside: 10, realm, there: true }));
-        assert!(nat.sites.is_ready());
-        assert_eq!(told.recv(), Ok(Subscriber { inside, realm, there: false }));
-    }
-}
+#[path = "nat_tests.rs"]
+mod tests;
