@@ -44,11 +44,16 @@ impl Announcer {
             self.rounds = Rounds { left: 2, at: 0, due: now };
         }
         let (from, to) = self.rounds.next(self.addrs.len(), now);
+        let mut done = 0;
         for addr in self.addrs.get(from..to).unwrap_or(&[]) {
             let Some(mut mbuf) = pool.packet(&[0; SHORTEST]) else { break };
-            if addr.announce(mbuf.data_mut()).is_some() {
-                let _later_if_full = batch.push(mbuf);
+            if addr.announce(mbuf.data_mut()).is_some() && batch.push(mbuf).is_err() {
+                break;
             }
+            done += 1;
+        }
+        if from < to {
+            self.rounds.note(done, self.addrs.len(), now);
         }
         now + PAUSE
     }
@@ -64,16 +69,19 @@ struct Rounds {
 
 impl Rounds {
     /// From this one of so many to that.
-    fn next(&mut self, count: usize, now: u64) -> (usize, usize) {
+    fn next(&self, count: usize, now: u64) -> (usize, usize) {
         if self.left == 0 || now < self.due {
             return (0, 0);
         }
-        let (from, to) = (self.at, (self.at + AT_ONCE).min(count));
-        (self.at, self.due) = (to, now + PAUSE);
-        if to >= count {
+        (self.at, (self.at + AT_ONCE).min(count))
+    }
+
+    /// So many of those were announced; the others found no room, and are the next.
+    fn note(&mut self, done: usize, count: usize, now: u64) {
+        (self.at, self.due) = (self.at + done, now + PAUSE);
+        if self.at >= count {
             (self.left, self.at, self.due) = (self.left - 1, 0, now + AGAIN);
         }
-        (from, to)
     }
 }
 
@@ -88,7 +96,10 @@ mod tests {
         let (mut now, mut said) = (5, Vec::new());
         for _ in 0..8 {
             let (from, to) = rounds.next(40, now);
-            said.extend(from..to);
+            // Once there is room for some of them only.
+            let done = if said.len() == 16 { 5 } else { to - from };
+            said.extend(from..from + done);
+            rounds.note(done, 40, now);
             assert_eq!(rounds.next(40, now), (0, 0), "not at once");
             now = rounds.due;
         }

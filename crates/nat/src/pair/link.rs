@@ -76,6 +76,11 @@ impl Link {
             Err(why) => Err(why.into()),
         }
     }
+
+    /// Whether nothing waits to be read, and the other end is open.
+    pub fn is_quiet(&self) -> bool {
+        rustix::net::recv(&self.0, &mut [0; 1][..], RecvFlags::PEEK) == Err(Errno::AGAIN)
+    }
 }
 
 impl AsFd for Link {
@@ -203,15 +208,16 @@ mod tests {
         assert!(listener.accept().unwrap().is_none());
         assert_eq!((own.peer().unwrap(), other.peer().unwrap()), (std::process::id(), std::process::id()));
         let mut room = Box::new([0; LONGEST]);
-        assert_eq!(other.receive(&mut room).unwrap(), Received::Nothing);
+        assert_eq!((other.receive(&mut room).unwrap(), other.is_quiet()), (Received::Nothing, true));
         assert!(own.send(&[7; LONGEST]).unwrap() && own.send(b"next").unwrap());
+        assert!(!other.is_quiet(), "what waits is looked at, and not taken");
         assert_eq!(other.receive(&mut room).unwrap(), Received::Packet(LONGEST));
         assert_eq!((other.receive(&mut room).unwrap(), &room[..4]), (Received::Packet(4), &b"next"[..]));
         // Who does not read is not waited for.
         let sent = (0..10_000).take_while(|_| own.send(&[7; LONGEST]).unwrap()).count();
         assert!((1..10_000).contains(&sent), "{sent}");
         drop(other);
-        assert!(own.send(b"x").is_err());
+        assert!(own.send(b"x").is_err() && !own.is_quiet());
         // A new one listens in its place.
         drop((own, listener));
         Listener::at(&path).unwrap();

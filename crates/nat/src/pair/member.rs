@@ -1,7 +1,9 @@
 //! The thread of a NAT that is one of a pair: it holds the lock or the connection, and carries between the socket and the workers.
 
+mod follow;
+
 use super::duty::Duty;
-use super::lease::{Lapsed, Lease, Watch};
+use super::lease::{Lapsed, Lease};
 use super::link::{Link, Listener, Lock, Received};
 use super::message::{LONGEST, Message, Terms, VERSION, differences};
 use super::view::{Cause, Counters, Role, Standing, Takeover};
@@ -12,7 +14,6 @@ use arrayvec::ArrayVec;
 use engine::Clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
-use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -59,9 +60,13 @@ struct Outage {
 /// The standby, as the active NAT has it.
 #[derive(Debug)]
 struct Other {
+    /// What workers tell names it by this.
+    number: u32,
     link: Link,
     pid: u32,
     lease: Lease,
+    /// When the next heartbeat is due.
+    due: u64,
     /// A message that it had no room for.
     unsent: bool,
 }
@@ -158,7 +163,7 @@ impl Member {
                         _ => Err("who listens there is no NAT of this version".into()),
                     };
                 }
-                Ok(Received::Nothing) => wait(&[link.as_fd()], TICK),
+                Ok(Received::Nothing) => wait(&[(link.as_fd(), false)], TICK),
                 Ok(Received::Closed) | Err(_) => return Ok(None),
             }
         }
@@ -260,18 +265,22 @@ impl Member {
             self.note_takeover();
             self.receive_guests(listener.as_ref(), &mut guest, &mut other);
             if other.as_mut().is_some_and(|other| self.keep(other).is_err()) {
-                // What the other has done by now the lock says; to be sure it is asked for again.
                 tracing::warn!(
                     "this NAT was held up for longer than its lease: it is silent, and joins again"
                 );
-                return self.step_down(false);
+                // The other may be about to take the lock's place: who took it now would translate beside it.
+                return self.step_down(true);
             }
-            let gone = other.as_mut().is_some_and(|other| self.carry(other, now).is_err());
-            if gone {
+            if let Some(gone) = other.take_if(|other| self.carry(other, now).is_err()) {
+                let lease = gone.lease;
+                // Closed before the clock is read: from here on it does not take this NAT for silent.
+                drop(gone);
                 if !lock.is_held() {
                     return self.step_down(false);
                 }
-                other = None;
+                if lease.is_over(self.clock.now()) {
+                    return self.step_down(true);
+                }
                 self.leave_standby();
             }
             if self.orders.hand_over.swap(false, Ordering::Relaxed)
@@ -280,8 +289,8 @@ impl Member {
                 self.hand_over(other);
                 return self.step_down(true);
             }
-            let listening = listener.as_ref().map(AsFd::as_fd);
-            let linked = other.as_ref().map(|other| other.link.as_fd());
+            let listening = listener.as_ref().map(|listener| (listener.as_fd(), false));
+            let linked = other.as_ref().map(|other| (other.link.as_fd(), other.unsent));
             let fds: ArrayVec<_, 2> = listening.into_iter().chain(linked).collect();
             wait(&fds, TICK);
         }
@@ -387,7 +396,7 @@ impl Member {
         self.duty.tell(self.standbys);
         self.standing().turn(Role::Active, Some(pid));
         tracing::info!("process {pid} is the standby, and is told of everything");
-        Some(Other { link, pid, lease, unsent: false })
+        Some(Other { number: self.standbys, link, pid, lease, due: began, unsent: false })
     }
 
     /// Let the standby know that this NAT is there, when that is due.
@@ -396,14 +405,21 @@ impl Member {
         if other.lease.is_over(began) {
             return Err(Lapsed);
         }
-        if began < other.lease.due() || other.unsent {
+        if began < other.due || other.unsent {
             return Ok(());
         }
         Message::Alive(self.gateway.mac()).encode(&mut self.out);
         if let Ok(true) = other.link.send(&self.out) {
-            let until = other.lease.renew(began, self.clock.now())?;
-            self.duty.hold(Some(until));
+            other.due = began + self.settings.silence / 3;
+            self.renew(other, began)?;
         }
+        Ok(())
+    }
+
+    /// A message was begun then, and is sent.
+    fn renew(&self, other: &mut Other, began: u64) -> Result<(), Lapsed> {
+        let until = other.lease.renew(began, self.clock.now())?;
+        self.duty.hold(Some(until));
         Ok(())
     }
 
@@ -428,31 +444,48 @@ impl Member {
         }
     }
 
+    /// Heartbeats go between chunks. A lease that is over by then whoever calls finds out.
     fn send_chunks(&mut self, other: &mut Other) -> Result<(), ()> {
+        // Who hands over has no lease to keep.
+        let keeps = !self.duty.is_flushing();
         if other.unsent {
-            match other.link.send(&self.out) {
-                Ok(true) => other.unsent = false,
-                Ok(false) => return Ok(()),
-                Err(_) => return Err(()),
+            let began = self.clock.now();
+            if !other.link.send(&self.out).map_err(|_| ())? {
+                return Ok(());
+            }
+            other.unsent = false;
+            // It reads what was sent before: the other hears of this NAT by this, too.
+            if keeps && self.renew(other, began).is_err() {
+                return Ok(());
             }
         }
-        for (worker, ends) in self.ends.iter().enumerate() {
-            while let Ok(Chunk { bytes, swept, at }) = ends.told.try_recv() {
-                let age = self.clock.now().saturating_sub(at);
-                let at = monotonic().saturating_sub(age);
-                Message::Updates { worker: worker as u16, swept, at, bytes: &bytes }.encode(&mut self.out);
-                let _worker_is_gone = ends.spare.try_send(bytes);
-                match other.link.send(&self.out) {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        other.unsent = true;
-                        return Ok(());
-                    }
-                    Err(_) => return Err(()),
+        for worker in 0..self.ends.len() {
+            while let Some(Chunk { standby, bytes, swept, at }) = self.next_told(worker) {
+                let is_its = standby == other.number;
+                if is_its {
+                    let age = self.clock.now().saturating_sub(at);
+                    let at = monotonic().saturating_sub(age);
+                    Message::Updates { worker: worker as u16, swept, at, bytes: &bytes }
+                        .encode(&mut self.out);
+                }
+                let _worker_is_gone = self.ends.get(worker).map(|ends| ends.spare.try_send(bytes));
+                if !is_its {
+                    continue;
+                }
+                if !other.link.send(&self.out).map_err(|_| ())? {
+                    other.unsent = true;
+                    return Ok(());
+                }
+                if keeps && self.keep(other).is_err() {
+                    return Ok(());
                 }
             }
         }
         Ok(())
+    }
+
+    fn next_told(&self, worker: usize) -> Option<Chunk> {
+        self.ends.get(worker)?.told.try_recv().ok()
     }
 
     /// Nothing is translated from here on; what workers have to tell still is told, and then the other goes on.
@@ -474,111 +507,13 @@ impl Member {
         Message::HandOver.encode(&mut self.out);
         let _gone = other.link.send(&self.out);
     }
-
-    // ---- the standby
-
-    /// Take in what the active NAT tells, until it is gone; with the lock, if this NAT has taken it by then.
-    fn follow(&mut self, link: &Link) -> Option<Lock> {
-        let now = self.clock.now();
-        let mut watch = Watch::new(self.settings.silence, now);
-        let mut swept = BTreeSet::new();
-        self.standing().turn(Role::Standby, link.peer().ok());
-        tracing::info!("standby of process {}", link.peer().unwrap_or(0));
-        while !self.is_ending() {
-            for _ in 0..BURST {
-                let received = link.receive(&mut self.room);
-                let now = self.clock.now();
-                let cause = match received {
-                    Ok(Received::Packet(len)) => {
-                        watch.hear(now);
-                        match self.hear(len, &mut swept) {
-                            Ok(()) => continue,
-                            Err(cause) => cause,
-                        }
-                    }
-                    Ok(Received::Nothing) => break,
-                    Ok(Received::Closed) | Err(_) => Cause::Closed,
-                };
-                self.outage = Some(Outage { cause, heard: watch.heard(), noticed: now });
-                return None;
-            }
-            if !swept.is_empty() {
-                self.tell_synced(link, &swept);
-            }
-            let now = self.clock.now();
-            if watch.is_silent(now) && matches!(link.receive(&mut self.room), Ok(Received::Nothing)) {
-                self.outage = Some(Outage { cause: Cause::Silent, heard: watch.heard(), noticed: now });
-                return self.steal();
-            }
-            wait(&[link.as_fd()], 2 * TICK);
-        }
-        None
-    }
-
-    /// The other hangs: its lease is over. The link is closed only after this, so that it sees the lock's loss first.
-    fn steal(&mut self) -> Option<Lock> {
-        let mut path = self.settings.socket.as_os_str().to_owned();
-        path.push(".lock");
-        match Lock::steal(&PathBuf::from(path)) {
-            Ok(lock) => Some(lock),
-            Err(why) => {
-                self.cannot_join(&format!("the lock of a silent NAT cannot be taken: {why}"));
-                None
-            }
-        }
-    }
-
-    /// A message of the active NAT. An error: it goes no further.
-    fn hear(&mut self, len: usize, swept: &mut BTreeSet<u16>) -> Result<(), Cause> {
-        match Message::decode(self.room.get(..len).unwrap_or(&[])) {
-            Ok(Message::Alive(gateway)) => {
-                if let Some(mac) = gateway {
-                    self.gateway.set(mac);
-                }
-            }
-            Ok(Message::Updates { worker, swept: ends, at, bytes }) => {
-                let age = monotonic().saturating_sub(at);
-                let at = self.clock.now().saturating_sub(age);
-                let delivered = self.ends.get(usize::from(worker)).is_some_and(|to| {
-                    let mut chunk = to.used.try_recv().unwrap_or_default();
-                    chunk.clear();
-                    chunk.extend(bytes);
-                    self.duty.note_queued();
-                    let sent = to.heard.try_send(Chunk { bytes: chunk, swept: ends, at });
-                    if sent.is_err() {
-                        self.duty.note_taken();
-                    }
-                    sent.is_ok()
-                });
-                self.counters.dropped.fetch_add(u64::from(!delivered), Ordering::Relaxed);
-                if delivered && ends {
-                    swept.insert(worker);
-                }
-            }
-            Ok(Message::HandOver) => return Err(Cause::HandedOver),
-            Ok(_) | Err(_) => {
-                self.counters.broken.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        Ok(())
-    }
-
-    /// When all workers have been told of everything, and have taken it in, the other is to know.
-    fn tell_synced(&mut self, link: &Link, swept: &BTreeSet<u16>) {
-        if swept.len() < self.ends.len() || !self.duty.is_caught_up() || self.standing().synced {
-            return;
-        }
-        Message::Synced.encode(&mut self.out);
-        if let Ok(true) = link.send(&self.out) {
-            self.standing().synced = true;
-        }
-    }
 }
 
-/// Wait until one of them has something, but not longer.
-fn wait(fds: &[BorrowedFd<'_>], most: Duration) {
+/// Wait until one of them has something, or has room where that is wanted, but not longer.
+fn wait(fds: &[(BorrowedFd<'_>, bool)], most: Duration) {
+    let flags = |room| if room { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
     let mut fds: ArrayVec<_, 2> =
-        fds.iter().take(2).map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+        fds.iter().take(2).map(|(fd, room)| PollFd::from_borrowed_fd(*fd, flags(*room))).collect();
     let most = Timespec { tv_sec: 0, tv_nsec: most.subsec_nanos().into() };
     let _nothing_came = poll(&mut fds, Some(&most));
 }
@@ -588,3 +523,7 @@ fn monotonic() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
+
+#[cfg(test)]
+#[path = "member_tests.rs"]
+mod tests;

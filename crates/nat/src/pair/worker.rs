@@ -3,10 +3,10 @@
 
 use super::duty::Duty;
 use super::view::Counters;
-use cgnat::state::{Aging, KeptSubscriber, LONGEST, Record, Sweep, Update};
+use cgnat::state::{Aging, KeptSubscriber, LONGEST, Lost, Record, Sweep, Update};
 use cgnat::{Hop, Mac, Nat};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,8 @@ const WAIT: Duration = Duration::from_millis(1);
 /// What a worker tells.
 #[derive(Debug)]
 pub struct Chunk {
+    /// The number of the standby that it is for; of what is heard, 0.
+    pub standby: u32,
     /// Updates.
     pub bytes: Vec<u8>,
     /// Whether a sweep ends with it.
@@ -55,6 +57,8 @@ pub struct Ends {
     pub heard: SyncSender<Chunk>,
     /// Buffers on their way back.
     pub used: Receiver<Vec<u8>>,
+    /// Whether it took in all of the last sweep, and of the changes beside it.
+    pub whole: Arc<AtomicBool>,
 }
 
 /// A worker's end.
@@ -74,6 +78,9 @@ pub struct SessionSync {
     sweep: Option<Sweep>,
     next_sweep: u64,
     aging: Option<Aging>,
+    /// Something that was told since the last sweep is not known here.
+    torn: bool,
+    whole: Arc<AtomicBool>,
     /// Changes that found no room, as far as they are counted.
     lost: u64,
     was_active: bool,
@@ -88,7 +95,8 @@ impl SessionSync {
         for _ in 0..CHUNKS {
             let _there_is_room = give_back.try_send(Vec::with_capacity(CHUNK));
         }
-        let ends = Ends { told, spare: give_back, heard: hear, used };
+        let whole = Arc::<AtomicBool>::default();
+        let ends = Ends { told, spare: give_back, heard: hear, used, whole: Arc::clone(&whole) };
         let own = Self {
             was_active: duty.is_active(0),
             duty,
@@ -103,6 +111,8 @@ impl SessionSync {
             sweep: None,
             next_sweep: 0,
             aging: None,
+            torn: false,
+            whole,
             lost: 0,
             flushed: false,
         };
@@ -126,9 +136,20 @@ impl SessionSync {
         let stopped = self.was_active && !active;
         if active && !self.was_active {
             self.duty.note_work(now);
+            self.drop_heard();
         }
         self.was_active = active;
         stopped
+    }
+
+    /// What was heard of the other and not taken in by now is old.
+    fn drop_heard(&mut self) {
+        (self.torn, self.aging) = (false, None);
+        while let Ok(Chunk { bytes, .. }) = self.heard.try_recv() {
+            self.counters.dropped.fetch_add(1, Ordering::Relaxed);
+            self.duty.note_taken();
+            let _gone = self.used.try_send(bytes);
+        }
     }
 
     /// The active NAT's turn: tell what changed, and go on with the sweep.
@@ -209,7 +230,7 @@ impl SessionSync {
             return;
         }
         // There are as many buffers as places; a thread that is gone needs none.
-        let _gone = self.told.try_send(Chunk { bytes, swept, at });
+        let _gone = self.told.try_send(Chunk { standby: self.standby, bytes, swept, at });
     }
 
     /// The last turn of a NAT that hands over: tell what is left.
@@ -253,7 +274,7 @@ impl SessionSync {
     /// The standby's turn: take in what came. `hop` says by which next hop a subscriber is reached.
     pub fn hear(&mut self, nat: &mut Nat, now: u64, mut hop: impl FnMut(&KeptSubscriber) -> (Hop, Hop)) {
         for _ in 0..TAKEN {
-            let Ok(Chunk { bytes, swept, at }) = self.heard.try_recv() else { break };
+            let Ok(Chunk { bytes, swept, at, .. }) = self.heard.try_recv() else { break };
             let (mut rest, mut applied) = (&bytes[..], 0);
             while let Ok((update, len)) = Update::decode(rest) {
                 rest = rest.get(len..).unwrap_or(&[]);
@@ -263,14 +284,19 @@ impl SessionSync {
                 };
                 match nat.apply(&update, now, hops) {
                     Ok(()) => applied += 1,
-                    Err(why) => self.counters.leave_out(why),
+                    Err(why) => {
+                        self.torn |= matches!(why, Lost::Pool | Lost::Full | Lost::Conflict);
+                        self.counters.leave_out(why);
+                    }
                 }
             }
+            self.torn |= !rest.is_empty();
             self.counters.broken.fetch_add(u64::from(!rest.is_empty()), Ordering::Relaxed);
             self.counters.applied.fetch_add(applied, Ordering::Relaxed);
             self.counters.lag.store(now.saturating_sub(at), Ordering::Relaxed);
             if swept {
                 self.aging = Some(Aging::START);
+                self.whole.store(!std::mem::take(&mut self.torn), Ordering::Release);
                 self.counters.sweeps.fetch_add(1, Ordering::Relaxed);
             }
             self.duty.note_taken();

@@ -126,9 +126,8 @@ fn what_is_left_is_told_when_it_hands_over_or_ends() {
             assert!(active.sync.end(&mut active.nat, NOW, |_| Some(MAC)), "somebody goes on");
         } else {
             active.duty.hand_over();
-            assert!(!active.sync.is_active(NOW));
+            assert!(!active.sync.is_active(NOW) && active.sync.has_stopped(NOW));
             while active.duty.flushed() == 0 {
-                assert!(active.sync.has_stopped(NOW) || active.duty.flushed() == 0);
                 active.sync.flush(&mut active.nat, NOW, |_| Some(MAC));
             }
         }
@@ -161,8 +160,48 @@ fn what_is_no_update_is_counted() {
     let mut standby = One::new(false);
     for bytes in [vec![0xee; 9], vec![3, 1]] {
         standby.duty.note_queued();
-        standby.ends.heard.try_send(Chunk { bytes, swept: false, at: 0 }).unwrap();
+        standby.ends.heard.try_send(Chunk { standby: 0, bytes, swept: false, at: 0 }).unwrap();
     }
     standby.hear(NOW);
     assert_eq!((standby.count(|counters| &counters.broken), ports(&standby).len()), (2, 0));
+}
+
+#[test]
+fn what_was_heard_before_it_took_over_is_old() {
+    let (mut active, mut standby) = (One::new(true), One::new(false));
+    active.duty.tell(1);
+    active.open(5000..5001);
+    active.tell(NOW);
+    carry(&active, &standby);
+    standby.duty.begin();
+    assert!(!standby.sync.has_stopped(NOW), "it begins");
+    assert!(standby.duty.is_caught_up());
+    assert_eq!((ports(&standby).len(), standby.count(|counters| &counters.dropped)), (0, 1));
+}
+
+#[test]
+fn a_sweep_is_whole_when_nothing_of_it_was_left_out() {
+    let (mut active, mut standby) = (One::new(true), One::new(false));
+    active.duty.tell(1);
+    // The standby gave this subscriber's block to another, and its endpoint too.
+    (0..60).for_each(|last| send(&mut standby.nat, inside(100 + last, 7000), REMOTE));
+    active.open(5000..5010);
+    let mut sweep = |now: u64| {
+        let before = standby.count(|counters| &counters.sweeps);
+        let mut now = now;
+        while standby.count(|counters| &counters.sweeps) == before {
+            now += TURN;
+            active.tell(now);
+            carry(&active, &standby);
+            standby.hear(now);
+        }
+        (standby.ends.whole.load(Ordering::Relaxed), now)
+    };
+    let (whole, mut now) = sweep(NOW);
+    assert!(!whole, "what it has is in the way");
+    for _ in 0..4 {
+        now = sweep(now + PERIOD).1;
+    }
+    assert!(standby.ends.whole.load(Ordering::Relaxed), "what nobody tells of has aged");
+    assert_eq!(ports(&standby), ports(&active));
 }

@@ -1,0 +1,132 @@
+//! The standby's part of a pair's thread: it hands on to the workers what the active NAT tells, and notices when that is gone.
+
+use super::super::TICK;
+use super::super::lease::Watch;
+use super::super::link::{Link, Lock, Received};
+use super::super::message::Message;
+use super::super::view::{Cause, Role};
+use super::super::worker::Chunk;
+use super::{BURST, Member, Outage, monotonic, wait};
+use std::collections::BTreeSet;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+/// What a standby was told of, by the numbers of workers.
+#[derive(Debug, Default)]
+pub(super) struct Sweeps {
+    /// Those of which a whole sweep was delivered.
+    pub whole: BTreeSet<u16>,
+    /// Those of which the sweep under way has lost a chunk.
+    torn: BTreeSet<u16>,
+}
+
+impl Sweeps {
+    /// A chunk was delivered or not, and a sweep ends with it or does not.
+    fn note(&mut self, worker: u16, delivered: bool, ends: bool) {
+        if !delivered {
+            self.torn.insert(worker);
+        } else if ends && !self.torn.remove(&worker) {
+            self.whole.insert(worker);
+        }
+    }
+}
+
+impl Member {
+    /// Take in what the active NAT tells, until it is gone; with the lock, if this NAT has taken it by then.
+    pub(super) fn follow(&mut self, link: &Link) -> Option<Lock> {
+        let now = self.clock.now();
+        let mut watch = Watch::new(self.settings.silence, now);
+        let mut sweeps = Sweeps::default();
+        self.standing().turn(Role::Standby, link.peer().ok());
+        tracing::info!("standby of process {}", link.peer().unwrap_or(0));
+        while !self.is_ending() {
+            for _ in 0..BURST {
+                let received = link.receive(&mut self.room);
+                let now = self.clock.now();
+                let cause = match received {
+                    Ok(Received::Packet(len)) => {
+                        watch.hear(now);
+                        match self.hear(len, &mut sweeps) {
+                            Ok(()) => continue,
+                            Err(cause) => cause,
+                        }
+                    }
+                    Ok(Received::Nothing) => break,
+                    Ok(Received::Closed) | Err(_) => Cause::Closed,
+                };
+                self.outage = Some(Outage { cause, heard: watch.heard(), noticed: now });
+                return None;
+            }
+            self.tell_synced(link, &sweeps);
+            let now = self.clock.now();
+            if watch.is_silent(now) && link.is_quiet() {
+                self.outage = Some(Outage { cause: Cause::Silent, heard: watch.heard(), noticed: now });
+                return self.steal();
+            }
+            wait(&[(link.as_fd(), false)], 2 * TICK);
+        }
+        None
+    }
+
+    /// The other hangs: its lease is over. The link is closed only after this, so that it sees the lock's loss first.
+    fn steal(&mut self) -> Option<Lock> {
+        let mut path = self.settings.socket.as_os_str().to_owned();
+        path.push(".lock");
+        match Lock::steal(&PathBuf::from(path)) {
+            Ok(lock) => Some(lock),
+            Err(why) => {
+                self.cannot_join(&format!("the lock of a silent NAT cannot be taken: {why}"));
+                None
+            }
+        }
+    }
+
+    /// A message of the active NAT. An error: it goes no further.
+    pub(super) fn hear(&mut self, len: usize, sweeps: &mut Sweeps) -> Result<(), Cause> {
+        match Message::decode(self.room.get(..len).unwrap_or(&[])) {
+            Ok(Message::Alive(gateway)) => {
+                if let Some(mac) = gateway {
+                    self.gateway.set(mac);
+                }
+            }
+            Ok(Message::Updates { worker, swept: ends, at, bytes }) => {
+                let age = monotonic().saturating_sub(at);
+                let at = self.clock.now().saturating_sub(age);
+                let delivered = self.ends.get(usize::from(worker)).is_some_and(|to| {
+                    let mut chunk = to.used.try_recv().unwrap_or_default();
+                    chunk.clear();
+                    chunk.extend(bytes);
+                    self.duty.note_queued();
+                    let sent = to.heard.try_send(Chunk { standby: 0, bytes: chunk, swept: ends, at });
+                    if sent.is_err() {
+                        self.duty.note_taken();
+                    }
+                    sent.is_ok()
+                });
+                self.counters.dropped.fetch_add(u64::from(!delivered), Ordering::Relaxed);
+                sweeps.note(worker, delivered, ends);
+            }
+            Ok(Message::HandOver) => return Err(Cause::HandedOver),
+            Ok(_) | Err(_) => {
+                self.counters.broken.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    /// When all workers have been told of everything, and have taken all of it in, the other is to know.
+    fn tell_synced(&mut self, link: &Link, sweeps: &Sweeps) {
+        let are_whole = || self.ends.iter().all(|ends| ends.whole.load(Ordering::Acquire));
+        if sweeps.whole.len() < self.ends.len() || !self.duty.is_caught_up() || !are_whole() {
+            return;
+        }
+        if self.standing().synced {
+            return;
+        }
+        Message::Synced.encode(&mut self.out);
+        if let Ok(true) = link.send(&self.out) {
+            self.standing().synced = true;
+        }
+    }
+}
