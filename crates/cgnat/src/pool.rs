@@ -9,6 +9,7 @@ mod usage;
 pub use usage::Usage;
 
 use crate::config::{Config, ConfigError, PoolAddress};
+use crate::cpu;
 use crate::key::Endpoint;
 use crate::memory::Pages;
 use std::net::Ipv4Addr;
@@ -319,6 +320,18 @@ impl Pool {
 
     fn base(&self, block: u32, class: usize) -> usize {
         (block as usize * CLASSES + class) * KINDS * self.words
+    }
+
+    /// Ask for what a port of a block is taken by.
+    pub fn prefetch(&self, block: u32, class: usize) {
+        if let Some(this) = self.blocks.get().get(block as usize) {
+            cpu::prefetch(this);
+        }
+        let base = self.base(block, class);
+        // A line has eight words.
+        for words in self.bits.get().get(base..base + KINDS * self.words).unwrap_or(&[]).chunks(8) {
+            cpu::prefetch(words);
+        }
     }
 
     /// Let the periods that have passed pass for a block.

@@ -1,5 +1,6 @@
 //! Who is behind the NAT: {private address, tags} → outside address, port blocks, next hops, and how much of what it has.
 
+use crate::cpu;
 use crate::hash::Hasher;
 use crate::key::{Key, Realm};
 use crate::memory::Pages;
@@ -35,7 +36,7 @@ const _: () = assert!(size_of::<Subscriber>() == 64);
 
 impl Subscriber {
     const TAKEN: u16 = 1;
-    /// It waits in the queue of those that may be idle.
+    /// Its line waits in the queue of those that may be idle, once: a free one may still.
     pub(crate) const QUEUED: u16 = 2;
     /// Its address and blocks are computed, or given by the operator: they are not released.
     pub(crate) const FIXED: u16 = 4;
@@ -51,7 +52,7 @@ impl Subscriber {
 
     /// A standby's sweep is over. Whether it was told of it in none of three; a line that is free names nobody.
     pub(crate) fn grow_old(&mut self) -> bool {
-        if !self.has(Self::TAKEN) {
+        if !self.is_taken() {
             return false;
         }
         self.flags += if self.flags & Self::AGE < Self::AGE { Self::SWEEP } else { 0 };
@@ -76,6 +77,11 @@ impl Subscriber {
     /// Its port blocks, by number.
     pub fn blocks(&self) -> &[u32] {
         self.blocks.get(..self.block_count.into()).unwrap_or(&[])
+    }
+
+    /// Whether it is anybody: a free line is not.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.has(Self::TAKEN)
     }
 
     pub(crate) fn has(&self, flag: u16) -> bool {
@@ -135,12 +141,19 @@ impl Subscribers {
         })
     }
 
-    /// Ask for the bucket in which a subscriber is looked for.
-    pub(crate) fn prefetch(&self, hasher: &Hasher, inside: u32, realm: Realm) {
-        self.table.view().prefetch(hasher.hash(Key::subscriber(inside, realm)));
+    /// Ask for the bucket in which the subscriber of this hash is looked for.
+    pub(crate) fn prefetch(&self, hash: u64) {
+        self.table.view().prefetch(hash);
     }
 
-    /// Add one that is not there yet. `None`: there is no room.
+    /// Ask for the line that is probably the one of this hash. Its number.
+    pub(crate) fn prefetch_line(&self, hash: u64) -> Option<u32> {
+        let number = self.table.view().candidate(hash)?;
+        cpu::prefetch(self.at(number)?);
+        Some(number)
+    }
+
+    /// Add one that is not there yet; its line may be in the queue. `None`: there is no room.
     pub(crate) fn add(&mut self, hasher: &Hasher, subscriber: Subscriber) -> Option<u32> {
         let number = if self.free != NONE { self.free } else { self.fresh };
         let line = self.lines.get_mut().get_mut(number as usize)?;
@@ -152,14 +165,16 @@ impl Subscribers {
         } else {
             self.fresh += 1;
         }
-        *line = Subscriber { flags: subscriber.flags | Subscriber::TAKEN, ..subscriber };
+        let queued = line.flags & Subscriber::QUEUED;
+        *line = Subscriber { flags: subscriber.flags | Subscriber::TAKEN | queued, ..subscriber };
         Some(number)
     }
 
     pub(crate) fn remove(&mut self, hasher: &Hasher, number: u32) {
         let Some(line) = self.lines.get_mut().get_mut(number as usize) else { return };
         self.table.remove(hasher.hash(Key::subscriber(line.inside, line.realm)), number);
-        *line = Subscriber { next: self.free, ..zerocopy::FromZeros::new_zeroed() };
+        let flags = line.flags & Subscriber::QUEUED;
+        *line = Subscriber { flags, next: self.free, ..zerocopy::FromZeros::new_zeroed() };
         self.free = number;
     }
 
@@ -176,7 +191,7 @@ impl Subscribers {
     ) -> (impl Iterator<Item = (u32, &Subscriber)>, Option<u32>) {
         let end = from.saturating_add(lines).min(self.fresh);
         let page = self.lines.get().get(from as usize..end as usize).unwrap_or(&[]);
-        let taken = page.iter().zip(from..).filter(|(line, _)| line.has(Subscriber::TAKEN));
+        let taken = page.iter().zip(from..).filter(|(line, _)| line.is_taken());
         (taken.map(|(line, number)| (number, line)), (end < self.fresh).then_some(end))
     }
 }

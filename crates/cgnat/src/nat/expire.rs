@@ -8,6 +8,8 @@ use crate::session::{Session, State, Tick, tick};
 /// Time between two looks at what is there because somebody asked for it, ns. Who gives it up leaves its line taken until the next one:
 /// so long does a subscriber keep what it asks for and gives up in turn.
 const LOOK: u64 = 60 * crate::config::SECOND;
+/// Time between two looks of a standby at what seems to be over, ns.
+const HELD: u64 = 2 * crate::config::SECOND;
 
 impl Nat {
     /// Look at sessions that are due, about `budget` of them. Whether more are.
@@ -47,11 +49,14 @@ impl Nat {
         let asked = self.asked_until(index, session);
         if let Some(until) = asked.filter(|until| *until > now) {
             self.wheel.push(index, time, tick(until.min(now + LOOK)));
-        } else if is_over(session, idle, time) || session.state == State::Pinned as u8 {
+        } else if !is_over(session, idle, time) && session.state != State::Pinned as u8 {
+            self.wheel.push(index, time, session.last_seen.wrapping_add(idle));
+        } else if self.is_standby {
+            // The other NAT may have seen a packet since it last told of it.
+            self.wheel.push(index, time, tick(now + HELD));
+        } else {
             self.end(index, now);
             self.sessions.release(index);
-        } else {
-            self.wheel.push(index, time, session.last_seen.wrapping_add(idle));
         }
     }
 

@@ -11,7 +11,8 @@ use std::net::Ipv4Addr;
 pub(super) const HOP: u16 = 0;
 
 impl Nat {
-    /// By which next hops a subscriber is reached, and reaches the world; sessions that begin from now on use them.
+    /// By which next hops a subscriber is reached, and reaches the world; sessions that begin from now on use them. Whether they are
+    /// others than before.
     pub fn set_hops(
         &mut self,
         inside: Ipv4Addr,
@@ -19,20 +20,24 @@ impl Nat {
         up: u16,
         down: u16,
         now: u64,
-    ) -> Result<(), Reason> {
-        self.admit(inside.to_bits(), realm, now)?;
-        self.reach(inside, realm, up, down);
-        Ok(())
+    ) -> Result<bool, Reason> {
+        let number = self.admit(inside.to_bits(), realm, now)?;
+        Ok(self.reach_line(number, up, down))
     }
 
     /// The same of one that is a subscriber already; whoever is none becomes none by this.
     pub fn reach(&mut self, inside: Ipv4Addr, realm: Realm, up: u16, down: u16) {
-        let Some(number) = self.subscribers.find(&self.hasher, inside.to_bits(), realm) else { return };
-        let line = self.subscribers.at_mut(number);
-        if let Some(line) = line.filter(|line| (line.up_hop, line.down_hop) != (up, down)) {
-            (line.up_hop, line.down_hop) = (up, down);
-            self.changes.subscriber(number);
+        if let Some(number) = self.subscribers.find(&self.hasher, inside.to_bits(), realm) {
+            self.reach_line(number, up, down);
         }
+    }
+
+    fn reach_line(&mut self, number: u32, up: u16, down: u16) -> bool {
+        let line = self.subscribers.at_mut(number);
+        let Some(line) = line.filter(|line| (line.up_hop, line.down_hop) != (up, down)) else { return false };
+        (line.up_hop, line.down_hop) = (up, down);
+        self.changes.subscriber(number);
+        true
     }
 
     /// A subscriber is not reached by this next hop any more. If it was, it is by none that is known, until [`Nat::set_hops`] says
@@ -124,6 +129,10 @@ mod tests {
         nat.reach(SERVER, 0, 1, 6);
         nat.reach(SERVER, 0, 1, 6);
         assert_eq!(nat.changes().0, 1);
+        let mut set = |host| nat.set_hops(host, 0, 1, 6, SECOND);
+        assert_eq!(set(SERVER), Ok(false), "as before");
+        assert_eq!(set(Ipv4Addr::new(10, 0, 0, 9)), Ok(true));
+        assert_eq!(set(Ipv4Addr::new(198, 51, 100, 9)), Err(Reason::NotInside));
         assert_eq!(hop_in(&mut nat, Side::Outside, (REMOTE.0, 7001)).1, 6);
         // With its next hop it ends: nobody else gets what was for the subscriber.
         nat.end_hop(5);

@@ -229,13 +229,19 @@ impl Nat {
         if line.block_count > 0 {
             self.pool.join(line.address);
         }
-        // Until it has a session it is idle.
-        if let Some(line) = self.subscribers.at_mut(number) {
+        // Until it has a session it is idle. Its line may wait from when it was another's.
+        if let Some(line) = self.subscribers.at_mut(number).filter(|line| !line.has(Subscriber::QUEUED)) {
             line.flags |= Subscriber::QUEUED;
             self.idle_subscribers.push_back((number, tick(now)));
         }
         self.changes.subscriber(number);
         Ok(number)
+    }
+
+    /// The endpoint of the RTP stream that an inside endpoint would be the RTCP of, by its port, where parity is kept.
+    pub(super) fn rtp_of(&self, inside: Endpoint, carried: u8) -> Option<Endpoint> {
+        let is_rtcp = carried == protocol::UDP && self.config.port_parity && inside.port % 2 == 1;
+        is_rtcp.then(|| Endpoint::new(inside.address, inside.port - 1))
     }
 
     /// An outside endpoint for an inside one that has none.
@@ -245,13 +251,8 @@ impl Nat {
         let wish = if udp { Wish::Parity(flow.inside.port) } else { Wish::Any };
         let line = *self.subscribers.at(subscriber).ok_or(Reason::SubscribersFull)?;
         // Contiguity (RFC 4787 section 4.2.3): RTCP's port is the one after RTP's.
-        if udp
-            && flow.inside.port % 2 == 1
-            && let Some(Mapped::Session(rtp)) = self.mapped_inside(
-                Endpoint::new(flow.inside.address, flow.inside.port - 1),
-                flow.protocol,
-                flow.realm,
-            )
+        if let Some(rtp) = self.rtp_of(flow.inside, flow.protocol)
+            && let Some(Mapped::Session(rtp)) = self.mapped_inside(rtp, flow.protocol, flow.realm)
             && let Some(rtp) = self.sessions.at(rtp).map(Session::outside)
             && let Some((number, block)) = self.pool.block_of(rtp.address, rtp.port)
             && rtp.port % 2 == 0
@@ -358,25 +359,29 @@ impl Nat {
     pub(crate) fn expire_subscribers(&mut self, now: u64) {
         /// A call's work is bounded.
         const LOOKS: usize = 64;
+        if self.is_standby {
+            return;
+        }
         for _ in 0..LOOKS {
             let Some((number, since)) = self.idle_subscribers.front().copied() else { return };
             if tick(now).wrapping_sub(since) < self.idle.subscriber {
                 return;
             }
             self.idle_subscribers.pop_front();
-            let Some(line) = self.subscribers.at(number).copied() else { continue };
+            let Some(line) = self.subscribers.at_mut(number) else { continue };
+            let is_there = line.is_taken();
             // It had sessions meanwhile: it waits again, at most as long as it did.
-            if line.sessions == 0 && tick(now).wrapping_sub(line.idle_since) < self.idle.subscriber {
+            if is_there
+                && line.sessions == 0
+                && tick(now).wrapping_sub(line.idle_since) < self.idle.subscriber
+            {
                 self.idle_subscribers.push_back((number, line.idle_since));
                 continue;
             }
-            if line.sessions > 0 {
-                if let Some(line) = self.subscribers.at_mut(number) {
-                    line.flags &= !Subscriber::QUEUED;
-                }
-                continue;
+            line.flags &= !Subscriber::QUEUED;
+            if is_there && line.sessions == 0 {
+                self.dismiss(number, now);
             }
-            self.dismiss(number, now);
         }
     }
 

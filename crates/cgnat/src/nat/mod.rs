@@ -42,7 +42,7 @@ use crate::hash::Hasher;
 use crate::headers::Headers;
 use crate::key::{Endpoint, Key};
 use crate::outbox::Outbox;
-use crate::pool::Pool;
+use crate::pool::{Pool, class};
 use crate::reason::{Drops, Reason};
 use crate::session::{Session, State, Tick, ticks};
 use crate::sessions::Sessions;
@@ -50,6 +50,7 @@ use crate::sites::Sites;
 use crate::subscriber::{Subscriber, Subscribers};
 use crate::table::Table;
 use crate::verdict::{Forward, Frame, Side, Stop, Verdict};
+use arrayvec::ArrayVec;
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
@@ -138,6 +139,8 @@ pub struct Nat {
     pub(crate) mappings: Table,
     pub(crate) wheel: Wheel,
     pub(crate) idle: Idle,
+    /// Another NAT says when sessions are over.
+    pub(crate) is_standby: bool,
     pub(crate) subscribers: Subscribers,
     /// Those that had no session when they were put here, and since when.
     pub(crate) idle_subscribers: VecDeque<(u32, Tick)>,
@@ -194,6 +197,7 @@ impl Nat {
             forwarded: Forwarded::default(),
             drawn: 0,
             idle,
+            is_standby: false,
             pool,
             sites: config.sites.map(Sites::new),
             forwards,
@@ -222,19 +226,38 @@ impl Nat {
         }
     }
 
-    /// Ask for what new flows of a burst look up first.
+    /// Ask for what new flows of a burst look up first: mappings and subscribers, and then the ports of these.
     #[inline(never)]
     fn prefetch_slow(&self, side: Side, frames: &[Frame<'_>], left: Left) {
+        let mut hosts = ArrayVec::<(u64, usize), BURST>::new();
         for frame in left.filter_map(|at| frames.get(at)) {
             let Headers { source, destination, protocol, realm, .. } = frame.headers;
             match side {
                 Side::Inside => {
                     self.mappings.view().prefetch(self.hasher.hash(Key::inside(source, protocol, realm)));
-                    self.subscribers.prefetch(&self.hasher, source.address, realm);
+                    if let Some(rtp) = self.rtp_of(source, protocol) {
+                        self.mappings.view().prefetch(self.hasher.hash(Key::inside(rtp, protocol, realm)));
+                    }
+                    let hash = self.hasher.hash(Key::subscriber(source.address, realm));
+                    self.subscribers.prefetch(hash);
+                    let _there_is_room = hosts.try_push((hash, class(protocol)));
                 }
                 Side::Outside => {
                     self.mappings.view().prefetch(self.hasher.hash(Key::outside(destination, protocol)));
                 }
+            }
+        }
+        let mut lines = ArrayVec::<(u32, usize), BURST>::new();
+        for (hash, class) in hosts {
+            if let Some(number) = self.subscribers.prefetch_line(hash) {
+                let _there_is_room = lines.try_push((number, class));
+            }
+        }
+        for (number, class) in lines {
+            // They are tried in order, and most have no more.
+            for block in self.subscribers.at(number).into_iter().flat_map(|line| line.blocks().iter().take(2))
+            {
+                self.pool.prefetch(*block, class);
             }
         }
     }

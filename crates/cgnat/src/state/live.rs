@@ -190,6 +190,11 @@ impl Nat {
         }
     }
 
+    /// Whether another NAT says when sessions and subscribers are over, and not how long they are idle here.
+    pub fn set_standby(&mut self, is_standby: bool) {
+        self.is_standby = is_standby;
+    }
+
     /// A sweep is over: what is in the next `lines` lines, and was not told of in three of them, is no more. Where to go on; `None`: that
     /// was all.
     pub fn age(&mut self, at: Aging, lines: u32, now: u64) -> Option<Aging> {
@@ -343,14 +348,9 @@ impl Nat {
 
     /// One that has no session here either is no subscriber any more.
     fn forget_subscriber(&mut self, number: u32, now: u64) {
-        if self.subscribers.at(number).is_none_or(|line| line.sessions > 0) {
-            return;
+        if self.subscribers.at(number).is_some_and(|line| line.sessions == 0) {
+            self.dismiss(number, now);
         }
-        // It waits near the front: the active NAT's time for it was over, too.
-        if let Some(at) = self.idle_subscribers.iter().position(|(one, _)| *one == number) {
-            self.idle_subscribers.remove(at);
-        }
-        self.dismiss(number, now);
     }
 }
 

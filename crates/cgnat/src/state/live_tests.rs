@@ -94,6 +94,49 @@ fn an_idle_time_goes_on_where_it_was() {
     told(&mut standby, &sweep(&active, used + SECOND), used + SECOND);
     while standby.advance(NOW + 400 * SECOND, 64) {}
     assert_eq!(standby.sessions().count(), 1);
+    // The other says when it is over; who takes over says so itself.
+    standby.set_standby(true);
+    while standby.advance(used + 302 * SECOND, 64) {}
+    while standby.advance(used + 1_000 * SECOND, 64) {}
+    assert_eq!((standby.sessions().count(), standby.subscriber_count()), (1, 1));
+    standby.set_standby(false);
+    while standby.advance(used + 1_003 * SECOND, 64) {}
+    assert_eq!(standby.sessions().count(), 0);
+}
+
+#[test]
+fn a_line_waits_once_however_often_its_subscriber_goes() {
+    let (mut active, mut standby) = (nat(1_000), nat(0));
+    standby.set_standby(true);
+    for round in 0..20 {
+        let now = NOW + round * 1_000 * SECOND;
+        up(&mut active, 0, 5000, now).unwrap();
+        told(&mut standby, &changes(&mut active, now), now);
+        for later in [400, 800] {
+            while active.advance(now + later * SECOND, 64) {}
+        }
+        told(&mut standby, &changes(&mut active, now), now + 900 * SECOND);
+        assert_eq!((active.subscriber_count(), standby.subscriber_count()), (0, 0));
+    }
+    assert!(standby.idle_subscribers.len() <= 1, "{:?}", standby.idle_subscribers);
+    // It is dismissed like any other when its time has come.
+    let now = NOW + 30_000 * SECOND;
+    up(&mut standby, 1, 5000, now).unwrap();
+    standby.set_standby(false);
+    for later in [1, 400, 800, 1_200] {
+        while standby.advance(now + later * SECOND, 64) {}
+    }
+    assert_eq!((standby.subscriber_count(), standby.idle_subscribers.len()), (0, 0));
+    standby.audit().unwrap();
+}
+
+#[test]
+fn an_idle_time_told_by_changes_goes_on_too() {
+    let (mut active, mut standby) = (nat(1_000), nat(0));
+    up(&mut active, 0, 5000, NOW).unwrap();
+    let used = NOW + 200 * SECOND;
+    up(&mut active, 0, 5000, used).unwrap();
+    told(&mut standby, &changes(&mut active, used), used);
     while standby.advance(used + 302 * SECOND, 64) {}
     assert_eq!(standby.sessions().count(), 0);
 }
@@ -176,6 +219,7 @@ proptest! {
     fn whatever_was_missed_three_sweeps_mend(acts in prop::collection::vec(act(), 1..120)) {
         let (mut active, mut standby, mut now) = (nat(64), nat(64), NOW);
         standby.note_changes(false);
+        standby.set_standby(true);
         for act in acts {
             match act {
                 Act::Open(host, port) => drop(up(&mut active, host, port, now)),
@@ -195,11 +239,16 @@ proptest! {
                     std::mem::swap(&mut active, &mut standby);
                     active.note_changes(true);
                     standby.note_changes(false);
+                    active.set_standby(false);
+                    standby.set_standby(true);
                 }
             }
             prop_assert_eq!(active.audit(), Ok(()));
             prop_assert_eq!(standby.audit(), Ok(()));
         }
+        // Who took over ends what was over by then; between whole seconds nothing is about to be.
+        now += 3 * SECOND + SECOND / 2;
+        while active.advance(now, 64) {}
         for _ in 0..6 {
             told(&mut standby, &sweep(&active, now), now);
             age(&mut standby, now);

@@ -42,7 +42,7 @@ impl One {
 
     fn turn(&mut self) {
         let now = Clock::get().now();
-        let _log = self.sync.has_stopped(now);
+        let _log = self.sync.has_stopped(&mut self.nat, now);
         if self.sync.is_active(now) {
             self.sync.tell(&mut self.nat, now, |_| None);
         } else {

@@ -45,7 +45,7 @@ impl TrackerPair {
         while let Ok(Bound { inside, realm, hop, .. }) = self.bindings.bound.try_recv() {
             hops.learn((inside, realm), hop);
         }
-        if self.sync.has_stopped(now)
+        if self.sync.has_stopped(nat, now)
             && let Some(log) = log
         {
             // What was until now is in its log; what ends from now on is in the other's.

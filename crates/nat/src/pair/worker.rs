@@ -77,6 +77,9 @@ pub struct SessionSync {
     complete: bool,
     sweep: Option<Sweep>,
     next_sweep: u64,
+    /// Whether the sweep tells of ports that rest: the first does, and one after changes found no room, by their count when it began.
+    resting: bool,
+    mended: u64,
     aging: Option<Aging>,
     /// Something that was told since the last sweep is not known here.
     torn: bool,
@@ -110,6 +113,8 @@ impl SessionSync {
             complete: false,
             sweep: None,
             next_sweep: 0,
+            resting: false,
+            mended: 0,
             aging: None,
             torn: false,
             whole,
@@ -130,9 +135,10 @@ impl SessionSync {
         self.duty.is_active(now)
     }
 
-    /// Whether it did, and does not any more: once.
-    pub fn has_stopped(&mut self, now: u64) -> bool {
+    /// Whether it did, and does not any more: once. Who translates says when sessions are over.
+    pub fn has_stopped(&mut self, nat: &mut Nat, now: u64) -> bool {
         let active = self.duty.is_active(now);
+        nat.set_standby(!active);
         let stopped = self.was_active && !active;
         if active && !self.was_active {
             self.duty.note_work(now);
@@ -159,6 +165,7 @@ impl SessionSync {
         if standby != self.standby {
             (self.standby, self.complete) = (standby, false);
             self.sweep = (standby != 0).then_some(Sweep::START);
+            (self.resting, self.mended) = (true, nat.changes().1);
             self.next_sweep = now + PERIOD;
             nat.note_changes(standby != 0);
         }
@@ -167,6 +174,8 @@ impl SessionSync {
         }
         if self.sweep.is_none() && now >= self.next_sweep {
             (self.sweep, self.next_sweep) = (Some(Sweep::START), now + PERIOD);
+            let (_, lost) = nat.changes();
+            (self.resting, self.mended) = (lost != self.mended, lost);
         }
         let Some(mut bytes) = self.buffer() else { return };
         let swept = self.fill(&mut bytes, nat, now, mac);
@@ -188,6 +197,13 @@ impl SessionSync {
         now: u64,
         mac: impl Fn(Hop) -> Option<Mac>,
     ) -> bool {
+        let lines = if self.complete { LINES } else { FIRST_LINES };
+        let costs = |at| match at {
+            Sweep::Ports(..) => (BLOCKS, BLOCK),
+            _ => (1, lines as usize * 2 * LONGEST),
+        };
+        // The first sweep goes on under however many changes.
+        let kept = self.sweep.filter(|_| !self.complete).map_or(0, |at| costs(at).1);
         let mut count = 0;
         bytes.clear();
         for _ in 0..CHANGES {
@@ -195,22 +211,18 @@ impl SessionSync {
                 update.encode(bytes);
                 count += 1;
             };
-            if !nat.next_change(now, &mac, &mut tell) || bytes.len() + 2 * LONGEST > CHUNK {
+            if !nat.next_change(now, &mac, &mut tell) || bytes.len() + 2 * LONGEST + kept > CHUNK {
                 break;
             }
         }
-        let lines = if self.complete { LINES } else { FIRST_LINES };
         let mut looks = 0;
         while let Some(at) = self.sweep {
-            let (most, cost) = match at {
-                Sweep::Ports(..) => (BLOCKS, BLOCK),
-                _ => (1, lines as usize * 2 * LONGEST),
-            };
+            let (most, cost) = costs(at);
             if looks >= most || bytes.len() + cost > CHUNK {
                 break;
             }
             looks += 1;
-            self.sweep = nat.sweep(at, (lines, !self.complete), now, &mac, |update| {
+            self.sweep = nat.sweep(at, (lines, self.resting), now, &mac, |update| {
                 update.encode(bytes);
                 count += 1;
             });

@@ -126,7 +126,7 @@ fn what_is_left_is_told_when_it_hands_over_or_ends() {
             assert!(active.sync.end(&mut active.nat, NOW, |_| Some(MAC)), "somebody goes on");
         } else {
             active.duty.hand_over();
-            assert!(!active.sync.is_active(NOW) && active.sync.has_stopped(NOW));
+            assert!(!active.sync.is_active(NOW) && active.sync.has_stopped(&mut active.nat, NOW));
             while active.duty.flushed() == 0 {
                 active.sync.flush(&mut active.nat, NOW, |_| Some(MAC));
             }
@@ -145,13 +145,16 @@ fn what_is_left_is_told_when_it_hands_over_or_ends() {
 #[test]
 fn a_worker_says_when_it_stopped_and_when_it_has_work_again() {
     let mut one = One::new(true);
-    assert!(!one.sync.has_stopped(NOW));
+    assert!(!one.sync.has_stopped(&mut one.nat, NOW));
     one.duty.hold(Some(NOW + 5));
-    assert!(!one.sync.has_stopped(NOW + 4) && one.sync.has_stopped(NOW + 5), "its lease is over");
-    assert!(!one.sync.has_stopped(NOW + 6), "once");
+    assert!(
+        !one.sync.has_stopped(&mut one.nat, NOW + 4) && one.sync.has_stopped(&mut one.nat, NOW + 5),
+        "its lease is over"
+    );
+    assert!(!one.sync.has_stopped(&mut one.nat, NOW + 6), "once");
     one.duty.begin();
     assert_eq!(one.duty.worked(), None);
-    assert!(!one.sync.has_stopped(NOW + 9));
+    assert!(!one.sync.has_stopped(&mut one.nat, NOW + 9));
     assert_eq!((one.duty.worked(), one.duty.begun()), (Some(NOW + 9), 1));
 }
 
@@ -174,7 +177,7 @@ fn what_was_heard_before_it_took_over_is_old() {
     active.tell(NOW);
     carry(&active, &standby);
     standby.duty.begin();
-    assert!(!standby.sync.has_stopped(NOW), "it begins");
+    assert!(!standby.sync.has_stopped(&mut standby.nat, NOW), "it begins");
     assert!(standby.duty.is_caught_up());
     assert_eq!((ports(&standby).len(), standby.count(|counters| &counters.dropped)), (0, 1));
 }
