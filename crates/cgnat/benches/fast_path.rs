@@ -2,10 +2,11 @@
 //!
 //!     cargo bench -p cgnat [-- SESSIONS …]
 //!
-//! Prints the median of rounds, and the fastest; before that sessions are made, of which it prints the median of bursts. A round takes each of 16,384 buffers of 2 KiB once, in bursts of 32; frames are written
-//! before the clock starts.
+//! Prints the median of rounds, and the fastest. A round takes each of 16,384 buffers of 2 KiB once, in bursts of 32; frames are
+//! written before the clock starts. Of the sessions, which begin before that, one of every subscriber and then the next, and are over
+//! together after it, it prints the median of the bursts in which they were made, and what their end took each.
 
-use cgnat::config::{Config, PoolAddress};
+use cgnat::config::{Config, PoolAddress, SECOND};
 use cgnat::{BURST, Frame, Nat, Side, Verdict};
 use packet::Flow;
 use packet::checksum;
@@ -73,9 +74,11 @@ fn bench(sessions: u32) {
         ..Config::default()
     };
     let mut nat = Nat::new(config).unwrap_or_else(|error| panic!("{error}"));
+    nat.populate();
     let template = template();
     let mut room = vec![0; BURST * SIZE];
-    let all: Vec<u32> = (0..sessions).collect();
+    let mut all: Vec<u32> = (0..sessions).collect();
+    all.sort_by_key(|session| session % PER_SUBSCRIBER);
     let mut makes = Vec::new();
     for some in all.chunks(BURST) {
         let mut heads: [&mut [u8]; BURST] = std::array::from_fn(|_| <&mut [u8]>::default());
@@ -139,14 +142,27 @@ fn bench(sessions: u32) {
         times.sort_by(f64::total_cmp);
         (times[ROUNDS / 2], times[0])
     });
+    let memory = nat.memory().total();
+    let end = end(&mut nat);
     println!(
-        "{sessions:>10} sessions: up {:.1} ns (fastest {:.1}), down {:.1} ns (fastest {:.1}); made in {make:.0} ns each, {:.1} B each",
+        "{sessions:>10} sessions: up {:.1} ns (fastest {:.1}), down {:.1} ns (fastest {:.1}); each made in {make:.0} ns, ended in {end:.0}, {:.1} B",
         up.0,
         up.1,
         down.0,
         down.1,
-        nat.memory().total() as f64 / f64::from(sessions),
+        memory as f64 / f64::from(sessions),
     );
+}
+
+/// Let all sessions end: the time for each, ns.
+fn end(nat: &mut Nat) -> f64 {
+    for minute in 1..=5 {
+        while nat.advance(minute * 60 * SECOND, 1_000) {}
+    }
+    let (sessions, begun) = (nat.session_count(), Instant::now());
+    while nat.advance(302 * SECOND, 64) {}
+    assert_eq!(nat.session_count(), 0);
+    begun.elapsed().as_nanos() as f64 / sessions as f64
 }
 
 fn main() {

@@ -32,6 +32,8 @@ pub struct Wheel {
     free: u32,
     fresh: u32,
     places: Box<[u32; PLACES]>,
+    /// Sessions of each place.
+    counts: Box<[u32; PLACES]>,
     /// The place that is up, counted from the start of time.
     now: u32,
     /// Whether a time was told yet.
@@ -43,12 +45,25 @@ impl Wheel {
     pub fn new(capacity: usize) -> std::io::Result<Self> {
         // Each place may have one chunk that is not full, and a chunk is free before what was in it is put back.
         let chunks = Pages::new(capacity.div_ceil(CHUNK) + PLACES + 1)?;
-        Ok(Self { chunks, free: NONE, fresh: 0, places: Box::new([NONE; PLACES]), now: 0, begun: false })
+        Ok(Self {
+            chunks,
+            free: NONE,
+            fresh: 0,
+            places: Box::new([NONE; PLACES]),
+            counts: Box::new([0; PLACES]),
+            now: 0,
+            begun: false,
+        })
     }
 
     /// Bytes it takes when all is touched.
     pub fn size(&self) -> usize {
-        self.chunks.size() + size_of_val(&*self.places)
+        self.chunks.size() + size_of_val(&*self.places) + size_of_val(&*self.counts)
+    }
+
+    /// Take its memory now.
+    pub fn populate(&self) {
+        self.chunks.populate();
     }
 
     /// Look at `session` when `at` has come, or a round from `now` on if that is earlier. `false`: there is no room, which
@@ -65,6 +80,7 @@ impl Wheel {
         if let Some(chunk) = chunks.get_mut(head as usize).filter(|chunk| (chunk.len as usize) < CHUNK) {
             chunk.sessions[chunk.len as usize] = session;
             chunk.len += 1;
+            self.counts[place] += 1;
             return true;
         }
         let reused = self.free != NONE;
@@ -77,7 +93,18 @@ impl Wheel {
         }
         (chunk.next, chunk.len, chunk.sessions[0]) = (head, 1, session);
         self.places[place] = index;
+        self.counts[place] += 1;
         true
+    }
+
+    /// How many sessions are to be looked at by now.
+    pub fn due(&self, now: Tick) -> usize {
+        let behind = (now >> SHIFT).wrapping_sub(self.now) & (u32::MAX >> SHIFT);
+        if !self.begun || behind > u32::MAX >> (SHIFT + 1) {
+            return 0;
+        }
+        let places = (0..=behind.min(PLACES as u32 - 1)).map(|ahead| self.now.wrapping_add(ahead) as usize);
+        places.map(|place| self.counts[place % PLACES] as usize).sum()
     }
 
     fn begin(&mut self, now: Tick) {
@@ -95,7 +122,9 @@ impl Wheel {
             if let Some(chunk) = self.chunks.get_mut().get_mut(head as usize) {
                 *sessions = chunk.sessions;
                 let len = chunk.len as usize;
-                self.places[self.now as usize % PLACES] = chunk.next;
+                let place = self.now as usize % PLACES;
+                self.places[place] = chunk.next;
+                self.counts[place] -= chunk.len.min(self.counts[place]);
                 (chunk.next, chunk.len) = (self.free, 0);
                 self.free = head;
                 return len;
@@ -168,9 +197,11 @@ mod tests {
                     prop_assert!(at <= now);
                 }
                 prop_assert!(due.values().all(|at| *at + (3 << SHIFT) > now));
+                prop_assert_eq!(wheel.due(now), 0);
                 prop_assert!(wheel.push(session as u32, now, now + wait));
                 due.insert(session as u32, now + wait.min(LONGEST));
             }
+            prop_assert_eq!(wheel.due(now + 100_000), due.len());
             prop_assert_eq!(drain(&mut wheel, now + 100_000).len(), due.len());
         }
     }

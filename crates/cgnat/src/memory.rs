@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub trait Plain: FromBytes + IntoBytes + KnownLayout + Immutable {}
 impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> Plain for T {}
 
-/// A fixed number of `T`s, which begin as zeros. What is not touched yet takes no memory.
+/// A fixed number of `T`s, which begin as zeros. What is neither touched nor populated takes no memory.
 #[derive(Debug)]
 pub struct Pages<T> {
     map: MmapMut,
@@ -41,6 +41,15 @@ impl<T: Plain> Pages<T> {
         let bytes = self.len * size_of::<T>();
         <[T]>::mut_from_bytes_with_elems(self.map.get_mut(..bytes).unwrap_or_default(), self.len)
             .unwrap_or_default()
+    }
+
+    /// Take the memory for all of them now, on the NUMA node of who asks.
+    pub fn populate(&self) {
+        #[cfg(target_os = "linux")]
+        {
+            // Before Linux 5.14, and where there is none, pages come at their first use.
+            let _refused = self.map.advise(Advice::PopulateWrite);
+        }
     }
 
     fn bytes(&self) -> &[u8] {

@@ -190,6 +190,11 @@ impl Session {
         State::ALL.get(usize::from(self.state)).copied().unwrap_or(State::Free)
     }
 
+    /// Whether somebody asked that it is there, or that it lives on (RFC 6887).
+    pub(crate) fn is_asked(&self) -> bool {
+        self.state() == State::Pinned || self.has(Self::EXTENDED)
+    }
+
     /// Protocol: 1, 6 or 17.
     #[inline]
     pub fn protocol(&self) -> u8 {

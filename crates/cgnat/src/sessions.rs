@@ -4,7 +4,7 @@ use crate::cpu;
 use crate::memory::Pages;
 use crate::session::{NONE, Session, State};
 
-/// A fixed number of lines. Those never used yet take no memory.
+/// A fixed number of lines.
 #[derive(Debug)]
 pub struct Sessions {
     lines: Pages<Session>,
@@ -12,17 +12,24 @@ pub struct Sessions {
     free: u32,
     /// The first of those that never were.
     fresh: u32,
+    /// Those that are not free.
+    taken: u32,
 }
 
 impl Sessions {
     /// Room for `capacity` sessions.
     pub fn new(capacity: usize) -> std::io::Result<Self> {
-        Ok(Self { lines: Pages::new(capacity)?, free: NONE, fresh: 0 })
+        Ok(Self { lines: Pages::new(capacity)?, free: NONE, fresh: 0, taken: 0 })
     }
 
     /// Bytes it takes when all is touched.
     pub fn size(&self) -> usize {
         self.lines.size()
+    }
+
+    /// Take its memory now.
+    pub fn populate(&self) {
+        self.lines.populate();
     }
 
     /// The lines.
@@ -59,6 +66,12 @@ impl Sessions {
         self.free != NONE || (self.fresh as usize) < self.lines.get().len()
     }
 
+    /// Whether less than a sixteenth of the lines is free.
+    pub fn is_short(&self) -> bool {
+        let all = self.lines.get().len();
+        self.taken as usize > all - all / 16
+    }
+
     /// Take a line for a session. `None`: all are taken.
     pub fn take(&mut self, session: Session) -> Option<u32> {
         let index = if self.free != NONE { self.free } else { self.fresh };
@@ -69,6 +82,7 @@ impl Sessions {
             self.fresh += 1;
         }
         *line = session;
+        self.taken += 1;
         // The one for the next session.
         if let Some(line) = self.at(self.free) {
             cpu::prefetch(line);
@@ -82,6 +96,7 @@ impl Sessions {
         let Some(line) = self.at_mut(index).filter(|line| line.state != State::Free as u8) else { return };
         *line = Session { next: free, ..Session::free() };
         self.free = index;
+        self.taken = self.taken.saturating_sub(1);
     }
 
     /// Sessions that are not over, with their numbers.

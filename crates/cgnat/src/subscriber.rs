@@ -124,6 +124,12 @@ impl Subscribers {
         self.lines.size() + self.table.size()
     }
 
+    /// Take its memory now.
+    pub fn populate(&self) {
+        self.lines.populate();
+        self.table.populate();
+    }
+
     /// One of them.
     pub fn at(&self, number: u32) -> Option<&Subscriber> {
         self.lines.get().get(number as usize)
@@ -135,8 +141,13 @@ impl Subscribers {
 
     /// The number of the one with this address and these tags.
     pub fn find(&self, hasher: &Hasher, inside: u32, realm: Realm) -> Option<u32> {
+        self.find_by(hasher.hash(Key::subscriber(inside, realm)), inside, realm)
+    }
+
+    /// The same for who has its hash.
+    pub(crate) fn find_by(&self, hash: u64, inside: u32, realm: Realm) -> Option<u32> {
         let lines = self.lines.get();
-        self.table.find(hasher.hash(Key::subscriber(inside, realm)), |number| {
+        self.table.find(hash, |number| {
             lines.get(number as usize).is_some_and(|line| line.inside == inside && line.realm == realm)
         })
     }

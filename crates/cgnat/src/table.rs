@@ -73,6 +73,11 @@ impl Table {
         self.buckets.size()
     }
 
+    /// Take its memory now.
+    pub fn populate(&self) {
+        self.buckets.populate();
+    }
+
     /// To look up many without asking where the buckets are each time. What was put off is not in them before [`Table::settle`].
     #[inline]
     pub fn view(&self) -> View<'_> {
@@ -176,9 +181,13 @@ impl Table {
         let mut at = home;
         for _ in 0..buckets.len() {
             let bucket = &buckets[at];
-            let found = (0..SLOTS).find(|slot| bucket.tags[*slot] == tag && bucket.indices[*slot] == index);
-            if let Some(slot) = found {
-                return Some((home, at, slot));
+            let mut found = cpu::matches(&bucket.tags, tag);
+            while found != 0 {
+                let slot = found.trailing_zeros() as usize;
+                if bucket.indices.get(slot) == Some(&index) {
+                    return Some((home, at, slot));
+                }
+                found &= found - 1;
             }
             if bucket.overflow == 0 {
                 return None;

@@ -86,7 +86,7 @@ pub fn has_memory(at: &str, bytes: u64, huge_pages: bool) -> Result<(), SetupErr
     if huge_pages || Eal::running().is_some() {
         return Ok(());
     }
-    memory::enough(at, bytes, memory::available())
+    memory::enough(at, bytes, element::memory::available())
 }
 
 /// The address, if the device is on the PCI bus.

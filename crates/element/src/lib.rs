@@ -16,6 +16,7 @@ pub mod distribute;
 pub mod interface_addr;
 pub mod kind;
 pub mod l2fwd;
+pub mod memory;
 pub mod parse;
 pub mod pcapng;
 pub mod police;

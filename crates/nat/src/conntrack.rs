@@ -64,8 +64,8 @@ const STANDBY: usize = NO_NEXT_HOP + 7;
 
 /// Time between two looks at what has expired, ns.
 const TURN: u64 = 500_000;
-/// Sessions that are looked at in one of them.
-const BUDGET: usize = 512;
+/// Work of one of them, in sessions that are looked at.
+const BUDGET: usize = 2048;
 
 /// When a NAT stops, all of its workers' logs take what ends for so long.
 const ENDING: Duration = Duration::from_secs(2);
@@ -107,6 +107,8 @@ pub struct Conntrack {
     awaiting: Awaiting<Mbuf>,
     /// For packets of its own.
     pool: Mempool,
+    /// Whether the memory of the tables was taken: the worker's own.
+    has_memory: bool,
     advanced: u64,
     /// Looks at what has expired, so far.
     turns: u64,
@@ -141,6 +143,7 @@ impl Conntrack {
             hops,
             awaiting: Awaiting::new(),
             pool,
+            has_memory: false,
             advanced: 0,
             turns: 0,
             timeouts: 0,
@@ -296,6 +299,7 @@ impl Conntrack {
             {
                 pcp.answer(&mut self.nat, frame.bytes, &frame.headers, hop, now);
                 frame.verdict = Verdict::Held;
+                self.nat.pass_left();
                 return;
             }
         }
@@ -413,8 +417,8 @@ impl Conntrack {
     }
 
     /// What is due: sessions that are over, by their time or with their subscriber.
-    fn advance(&mut self, now: u64, cx: &mut Cx<'_>) {
-        self.nat.advance(now, BUDGET);
+    fn advance(&mut self, now: u64, passed: u64, cx: &mut Cx<'_>) {
+        self.nat.advance_turn(now, passed, BUDGET);
         if let Some(sites) = &mut self.links.sites {
             sites.advance(&mut self.nat);
         }
@@ -512,10 +516,14 @@ impl Element for Conntrack {
     }
 
     fn poll(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        if !self.has_memory {
+            self.has_memory = true;
+            self.nat.populate();
+        }
         let now = cx.now();
         if now.saturating_sub(self.advanced) >= TURN {
-            self.advanced = now;
-            self.advance(now, cx);
+            let passed = now.saturating_sub(std::mem::replace(&mut self.advanced, now));
+            self.advance(now, passed, cx);
             if self.is_active(now) {
                 self.advance_pcp(now, cx);
             }

@@ -383,6 +383,12 @@ impl ElementKind for Options {
         };
         let made = Conntrack::new(config, sides, links, log, pool);
         let made = made.map_err(|why| cx.fault("sessions", &why.to_string()))?;
+        let wanted = (made.nat().memory().total() * replicas) as u64;
+        if let Some(free) = element::memory::available().filter(|free| *free < wanted) {
+            let why =
+                format!("their tables take {} MiB of memory, and {} MiB are free", wanted >> 20, free >> 20);
+            return Err(cx.fault("sessions", &why));
+        }
         let mut made = made.with_pcp(pcp);
         made.keep(kept, |nat, log| {
             let shared = Shared::of(cx).ok()?;

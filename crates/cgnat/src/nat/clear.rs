@@ -2,7 +2,8 @@
 
 use super::Nat;
 use crate::expiry::CHUNK;
-use crate::session::{Session, State};
+use crate::session::Session;
+use arrayvec::ArrayVec;
 
 /// What is to be ended, and how much of it at once.
 #[derive(Debug, Clone, Copy)]
@@ -29,28 +30,21 @@ impl Nat {
         let (mut at, mut ended) = (from, 0);
         while at < end && ended < bounds.sessions {
             let most = (bounds.sessions - ended).min(CHUNK);
-            let (mut found, mut count) = ([0; CHUNK], 0);
-            while at < end && count < most {
+            let mut found = ArrayVec::<u32, CHUNK>::new();
+            while at < end && found.len() < most {
                 let wanted = |session: &&Session| {
-                    session.is_alive() && (bounds.asked || !is_asked(session)) && meant(session)
+                    session.is_alive() && (bounds.asked || !session.is_asked()) && meant(session)
                 };
-                if let Some(session) = self.sessions.at(at).filter(wanted) {
-                    self.prefetch_tables(session);
-                    found[count] = at;
-                    count += 1;
+                if self.sessions.at(at).filter(wanted).is_some() {
+                    found.push(at);
                 }
                 at += 1;
             }
-            found[..count].iter().for_each(|index| self.end(*index, now));
-            ended += count;
+            self.end_all(&found, now);
+            ended += found.len();
         }
         (ended, (at < self.sessions.used()).then_some(at))
     }
-}
-
-/// Whether somebody asked that it is there.
-fn is_asked(session: &Session) -> bool {
-    session.state() == State::Pinned || session.has(Session::EXTENDED)
 }
 
 #[cfg(test)]

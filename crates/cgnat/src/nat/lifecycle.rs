@@ -4,7 +4,7 @@ use super::Nat;
 use super::hop::HOP;
 use super::mapping::Mapped;
 use crate::event::{BlockRecord, What};
-use crate::key::{Endpoint, Realm};
+use crate::key::{Endpoint, Key, Realm};
 use crate::pool::{Wish, class};
 use crate::reason::Reason;
 use crate::rewrite;
@@ -22,12 +22,35 @@ pub(crate) struct Flow {
     pub state: State,
 }
 
+/// What a session is found by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SessionHashes {
+    /// By its packets, up and down.
+    pub packets: [u64; 2],
+    /// Its mapping, from the inside and from the outside.
+    pub mapping: [u64; 2],
+}
+
+impl SessionHashes {
+    /// Of what they are the hashes.
+    pub fn keys(session: &Session) -> [Key; 4] {
+        let inside = Key::inside(session.inside(), session.protocol(), session.realm());
+        let outside = Key::outside(session.outside(), session.protocol());
+        [session.up_key(), session.down_key(), inside, outside]
+    }
+}
+
+impl From<[u64; 4]> for SessionHashes {
+    fn from([up, down, inside, outside]: [u64; 4]) -> Self {
+        Self { packets: [up, down], mapping: [inside, outside] }
+    }
+}
+
 impl Nat {
-    /// The hashes under which packets of a session find it.
-    fn session_hashes(&self, session: &Session) -> [u64; 2] {
-        let mut hashes = [0; 2];
-        self.hasher.hash_all(&[session.up_key(), session.down_key()], &mut hashes);
-        hashes
+    pub(crate) fn hashes_of(&self, session: &Session) -> SessionHashes {
+        let mut hashes = [0; 4];
+        self.hasher.hash_all(&SessionHashes::keys(session), &mut hashes);
+        hashes.into()
     }
 
     /// Begin a session from the inside.
@@ -136,12 +159,12 @@ impl Nat {
     /// Let a session be found: by packets, by its mapping, which may be that of another, and by time.
     pub(crate) fn install(&mut self, session: Session, of: Option<u32>, now: u64) -> Result<u32, Reason> {
         let index = self.sessions.take(session).ok_or(Reason::SessionsFull)?;
-        let [up, down] = self.session_hashes(&session);
+        let SessionHashes { packets: [up, down], mapping } = self.hashes_of(&session);
         let shared = session.has(Session::SHARED);
         // The tables have room for what the sessions have room for, so none of these fails; if one did, nothing would be left.
         let pinned = session.state() == State::Pinned;
         let found = pinned || self.table.insert(up, index) && self.table.insert_late(down, index);
-        let mapped = !shared || self.join_mapping(index, of);
+        let mapped = !shared || self.join_mapping(index, mapping, of);
         // When a mapping that was asked for ends is known at the first look at it.
         let idle = if pinned { 0 } else { self.idle.of(&session) };
         let timed = self.wheel.push(index, tick(now), session.last_seen.wrapping_add(idle));
@@ -150,7 +173,7 @@ impl Nat {
             self.table.remove(down, index);
             if shared && mapped {
                 let session = self.sessions.at(index).copied().unwrap_or(session);
-                self.leave_mapping(index, &session);
+                self.leave_mapping(index, &session, mapping);
             }
             self.sessions.release(index);
             return Err(Reason::SessionsFull);
@@ -164,11 +187,18 @@ impl Nat {
 
     /// End a session. Its line stays until its timer comes, or is given back by who calls.
     pub(crate) fn end(&mut self, index: u32, now: u64) {
+        if let Some(session) = self.sessions.at(index).filter(|session| session.is_alive()) {
+            self.end_found(index, self.hashes_of(session), now);
+        }
+    }
+
+    /// The same for who has its hashes.
+    pub(crate) fn end_found(&mut self, index: u32, hashes: SessionHashes, now: u64) {
+        let SessionHashes { packets: [up, down], mapping } = hashes;
         let Some(session) = self.sessions.at(index).copied().filter(Session::is_alive) else { return };
-        let [up, down] = self.session_hashes(&session);
         self.table.remove(up, index);
         self.table.remove(down, index);
-        let last = if session.has(Session::SHARED) { self.leave_mapping(index, &session) } else { true };
+        let last = !session.has(Session::SHARED) || self.leave_mapping(index, &session, mapping);
         if let Some(line) = self.sessions.at_mut(index) {
             line.state = State::Ended as u8;
         }
@@ -196,7 +226,8 @@ impl Nat {
 
     /// The subscriber with this address and these tags, which begins to be one if it may.
     pub(crate) fn admit(&mut self, inside: u32, realm: Realm, now: u64) -> Result<u32, Reason> {
-        if let Some(number) = self.subscribers.find(&self.hasher, inside, realm) {
+        let hash = self.hash(Key::subscriber(inside, realm));
+        if let Some(number) = self.subscribers.find_by(hash, inside, realm) {
             return Ok(number);
         }
         if !self.config.inside.iter().any(|prefix| prefix.has(inside)) {

@@ -41,7 +41,7 @@ impl Nat {
 
     fn mapped(&self, key: Key, is_it: impl Fn(Endpoint, Endpoint, u8, u32) -> bool) -> Option<Mapped> {
         let sessions = self.sessions.get();
-        let found = self.mappings.find(self.hasher.hash(key), |index| {
+        let found = self.mappings.find(self.hash(key), |index| {
             if index & STATIC != 0 {
                 self.forwards.get((index & !STATIC) as usize).is_some_and(|forward| {
                     let (inside, outside) = (forward.inside_endpoint(), forward.outside_endpoint());
@@ -70,19 +70,8 @@ impl Nat {
         })
     }
 
-    /// The hashes under which a session's mapping is found.
-    pub(crate) fn mapping_hashes(&self, session: &Session) -> [u64; 2] {
-        let keys = [
-            Key::inside(session.inside(), session.protocol(), session.realm()),
-            Key::outside(session.outside(), session.protocol()),
-        ];
-        let mut hashes = [0; 2];
-        self.hasher.hash_all(&keys, &mut hashes);
-        hashes
-    }
-
     /// Let `index`, a new session, be the first of its mapping, or join that of `of`.
-    pub(crate) fn join_mapping(&mut self, index: u32, of: Option<u32>) -> bool {
+    pub(crate) fn join_mapping(&mut self, index: u32, [inside, outside]: [u64; 2], of: Option<u32>) -> bool {
         let sessions = self.sessions.get_mut();
         match of.and_then(|of| sessions.get(of as usize).map(|other| (of, other.next))) {
             Some((previous, next)) => {
@@ -102,8 +91,6 @@ impl Nat {
             None => {
                 let Some(session) = sessions.get_mut(index as usize) else { return false };
                 (session.next, session.previous) = (index, index);
-                let session = *session;
-                let [inside, outside] = self.mapping_hashes(&session);
                 if !self.mappings.insert(inside, index) {
                     return false;
                 }
@@ -117,8 +104,7 @@ impl Nat {
     }
 
     /// Take a session out of its mapping. Whether it was the last: then there is no mapping any more.
-    pub(crate) fn leave_mapping(&mut self, index: u32, session: &Session) -> bool {
-        let hashes = self.mapping_hashes(session);
+    pub(crate) fn leave_mapping(&mut self, index: u32, session: &Session, hashes: [u64; 2]) -> bool {
         if session.next == index {
             for hash in hashes {
                 self.mappings.remove(hash, index);

@@ -1,5 +1,6 @@
 //! One worker's NAT: everything it knows, and nothing that it shares.
 
+mod ahead;
 mod change;
 mod changes;
 mod clear;
@@ -27,6 +28,7 @@ pub use fast::{BURST, Left};
 pub(crate) use icmp::Quote;
 pub(crate) use mapping::Mapped;
 
+use self::ahead::Ahead;
 use self::change::Removed;
 use self::changes::Changes;
 use self::ending::Endings;
@@ -39,10 +41,9 @@ use crate::event::{Event, Events};
 use crate::expiry::Wheel;
 use crate::explicit::Asked;
 use crate::hash::Hasher;
-use crate::headers::Headers;
 use crate::key::{Endpoint, Key};
 use crate::outbox::Outbox;
-use crate::pool::{Pool, class};
+use crate::pool::Pool;
 use crate::reason::{Drops, Reason};
 use crate::session::{Session, State, Tick, ticks};
 use crate::sessions::Sessions;
@@ -55,7 +56,9 @@ use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
 /// Lines that are looked at for sessions to end, for each session that is looked at for its time: they lie in a row.
-const LINES: usize = 8;
+const LINES: usize = 2;
+/// Random numbers that are drawn together.
+const DRAWN: usize = 16;
 
 /// What was forwarded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -134,6 +137,7 @@ pub struct Nat {
     /// Under a secret of its own, so that no port tells anything of the tables.
     random: Hasher,
     drawn: u128,
+    drawn_ahead: ArrayVec<u64, DRAWN>,
     pub(crate) table: Table,
     pub(crate) sessions: Sessions,
     pub(crate) mappings: Table,
@@ -151,6 +155,7 @@ pub struct Nat {
     pub(crate) endings: Endings,
     pub(crate) removed: Removed,
     pub(crate) changes: Changes,
+    pub(crate) ahead: Ahead,
     pub(crate) fragments: Fragments,
     pub(crate) syns: SynHold,
     pub(crate) replies: Replies,
@@ -188,6 +193,7 @@ impl Nat {
             endings: Endings::default(),
             removed: Removed::default(),
             changes: Changes::default(),
+            ahead: Ahead::default(),
             fragments: Fragments::new(&config),
             syns: SynHold::new(&config),
             replies: Replies::new(&config),
@@ -196,6 +202,7 @@ impl Nat {
             drops: Drops::default(),
             forwarded: Forwarded::default(),
             drawn: 0,
+            drawn_ahead: ArrayVec::new(),
             idle,
             is_standby: false,
             pool,
@@ -226,42 +233,6 @@ impl Nat {
         }
     }
 
-    /// Ask for what new flows of a burst look up first: mappings and subscribers, and then the ports of these.
-    #[inline(never)]
-    fn prefetch_slow(&self, side: Side, frames: &[Frame<'_>], left: Left) {
-        let mut hosts = ArrayVec::<(u64, usize), BURST>::new();
-        for frame in left.filter_map(|at| frames.get(at)) {
-            let Headers { source, destination, protocol, realm, .. } = frame.headers;
-            match side {
-                Side::Inside => {
-                    self.mappings.view().prefetch(self.hasher.hash(Key::inside(source, protocol, realm)));
-                    if let Some(rtp) = self.rtp_of(source, protocol) {
-                        self.mappings.view().prefetch(self.hasher.hash(Key::inside(rtp, protocol, realm)));
-                    }
-                    let hash = self.hasher.hash(Key::subscriber(source.address, realm));
-                    self.subscribers.prefetch(hash);
-                    let _there_is_room = hosts.try_push((hash, class(protocol)));
-                }
-                Side::Outside => {
-                    self.mappings.view().prefetch(self.hasher.hash(Key::outside(destination, protocol)));
-                }
-            }
-        }
-        let mut lines = ArrayVec::<(u32, usize), BURST>::new();
-        for (hash, class) in hosts {
-            if let Some(number) = self.subscribers.prefetch_line(hash) {
-                let _there_is_room = lines.try_push((number, class));
-            }
-        }
-        for (number, class) in lines {
-            // They are tried in order, and most have no more.
-            for block in self.subscribers.at(number).into_iter().flat_map(|line| line.blocks().iter().take(2))
-            {
-                self.pool.prefetch(*block, class);
-            }
-        }
-    }
-
     /// Of at most [`BURST`] frames, from the inside if `UP`, translate the plain packets of steady sessions; `forward` is told the number
     /// of each, and where it goes. The answer is which are left, for [`Nat::process_left`].
     #[inline(always)] // With what the caller does next, while the packet is at hand.
@@ -274,16 +245,23 @@ impl Nat {
         self.table.settle();
         let left = self.fast::<UP>(frames, now, forward);
         if !left.is_empty() {
-            self.prefetch_slow(if UP { Side::Inside } else { Side::Outside }, frames, left);
+            self.begin_ahead(if UP { Side::Inside } else { Side::Outside }, frames, left);
         }
         left
     }
 
-    /// Decide on a frame that is left: one that is broken has its verdict.
+    /// Decide on the next of the frames that are left: one that is broken has its verdict.
     pub fn process_left(&mut self, side: Side, frame: &mut Frame<'_>, now: u64) {
         if frame.verdict == Verdict::Pending {
             frame.verdict = self.process_slow(side, frame, now);
         }
+        self.pass_left();
+    }
+
+    /// The next of the frames that are left is not for the NAT.
+    #[inline]
+    pub fn pass_left(&mut self) {
+        self.step_ahead();
     }
 
     fn process_slow(&mut self, side: Side, frame: &mut Frame<'_>, now: u64) -> Verdict {
@@ -304,10 +282,30 @@ impl Nat {
         }
     }
 
+    /// Take the memory of the tables now: packets need not wait until the kernel has cleared a page. Called by the thread that will use
+    /// them, it is memory of that thread's NUMA node.
+    pub fn populate(&self) {
+        self.table.populate();
+        self.sessions.populate();
+        self.mappings.populate();
+        self.wheel.populate();
+        self.subscribers.populate();
+    }
+
     /// Let time pass: sessions, fragments, held SYNs and subscribers whose time has come are over. At most about `budget`
     /// sessions are looked at; the answer is whether more are due.
     pub fn advance(&mut self, now: u64, budget: usize) -> bool {
-        let more = self.expire(now, budget);
+        self.advance_by(now, budget, budget)
+    }
+
+    /// The same `passed` ns after the last time, between packets: what ends at the same moment is ended little by little, unless
+    /// there is hardly room for new sessions.
+    pub fn advance_turn(&mut self, now: u64, passed: u64, budget: usize) -> bool {
+        self.advance_by(now, self.looks(now, passed).min(budget), budget)
+    }
+
+    fn advance_by(&mut self, now: u64, looks: usize, budget: usize) -> bool {
+        let more = self.expire(now, looks);
         self.expire_subscribers(now);
         let more = self.advance_endings(now, LINES * budget) || more;
         let more = self.advance_removed(now, LINES * budget) || more;
@@ -391,8 +389,15 @@ impl Nat {
 
     /// A number that nobody can guess.
     pub(crate) fn draw(&mut self) -> u64 {
-        self.drawn += 1;
-        self.random.hash(Key(self.drawn))
+        if self.drawn_ahead.is_empty() {
+            // Together they take little more time than one.
+            let keys: [Key; DRAWN] = std::array::from_fn(|at| Key(self.drawn + (DRAWN - at) as u128));
+            let mut numbers = [0; DRAWN];
+            self.random.hash_all(&keys, &mut numbers);
+            self.drawn += DRAWN as u128;
+            self.drawn_ahead = numbers.into();
+        }
+        self.drawn_ahead.pop().unwrap_or_default()
     }
 
     /// Who may have an endpoint of the pool in deterministic mode (RFC 7422): its address. `None`: nobody, or the mode is another.

@@ -40,7 +40,7 @@ impl Nat {
             (None, Some((of, session))) => {
                 let index = self.open_on(&flow, Mapped::Session(of), now)?;
                 // From now on the mapping is found by the one that stays.
-                for hash in self.mapping_hashes(&session) {
+                for hash in self.hashes_of(&session).mapping {
                     self.mappings.replace(hash, of, index);
                 }
                 index

@@ -77,7 +77,7 @@ impl Nat {
     pub(crate) fn find_up(&self, inside: Endpoint, remote: Endpoint, carried: u8, realm: u32) -> Option<u32> {
         let key = Key::up(inside, remote, carried, realm);
         let sessions = self.sessions.get();
-        self.table.find(self.hasher.hash(key), |index| {
+        self.table.find(self.hash(key), |index| {
             sessions.get(index as usize).is_some_and(|session| session.up_key() == key)
         })
     }
@@ -85,7 +85,7 @@ impl Nat {
     pub(crate) fn find_down(&self, remote: Endpoint, outside: Endpoint, carried: u8) -> Option<u32> {
         let key = Key::down(remote, outside, carried);
         let sessions = self.sessions.get();
-        self.table.find(self.hasher.hash(key), |index| {
+        self.table.find(self.hash(key), |index| {
             sessions.get(index as usize).is_some_and(|session| session.down_key() == key)
         })
     }

@@ -211,7 +211,7 @@ impl Nat {
         }
         if let (State::Pinned, Some(of)) = (kept.state, of) {
             // The mapping is found by the one that stays, as when it was asked for.
-            for hash in self.mapping_hashes(&session) {
+            for hash in self.hashes_of(&session).mapping {
                 self.mappings.replace(hash, of, index);
             }
         }
