@@ -5,7 +5,7 @@ use crate::config::{PoolAddress, StaticForward};
 use crate::hash::Hasher;
 use crate::headers::Headers;
 use crate::key::{Endpoint, Key, Realm};
-use crate::nat::Quote;
+use crate::nat::{BURST, Quote};
 use crate::verdict::Side;
 use packet::layers::protocol;
 use std::collections::HashMap;
@@ -75,6 +75,27 @@ impl Ownership {
         }
         let hash = self.hasher.hash(Key::subscriber(address, realm)) >> 32;
         ((hash * self.workers as u64) >> 32) as usize
+    }
+
+    /// The worker of each of many subscribers.
+    #[inline]
+    pub fn subscribers(&self, who: &[(u32, Realm)], workers: &mut [u8]) {
+        if !self.pinned.is_empty() {
+            for ((address, realm), worker) in who.iter().zip(workers) {
+                *worker = self.subscriber(*address, *realm) as u8;
+            }
+            return;
+        }
+        for (who, workers) in who.chunks(BURST).zip(workers.chunks_mut(BURST)) {
+            let (mut keys, mut hashes) = ([Key::default(); BURST], [0; BURST]);
+            for ((address, realm), key) in who.iter().zip(&mut keys) {
+                *key = Key::subscriber(*address, *realm);
+            }
+            self.hasher.hash_all(&keys[..who.len()], &mut hashes);
+            for (hash, worker) in hashes.iter().zip(workers) {
+                *worker = (((hash >> 32) * self.workers as u64) >> 32) as u8;
+            }
+        }
     }
 
     /// The worker of an outside endpoint. `None`: it is nobody's.
@@ -170,6 +191,15 @@ mod tests {
         let first = (0..10_000).filter(|i| ownership.subscriber(0x0a00_0000 + i, 7) == 0).count();
         assert!((4_700..5_300).contains(&first), "{first}");
         assert_eq!(ownership.subscriber(1, 2), ownership.subscriber(1, 2));
+        let many: Vec<(u32, Realm)> = (0..200).map(|i| (0x0a00_0000 + i, i % 3)).collect();
+        let mut pinned = ownership.clone();
+        pinned.settle(0x0a00_0007, 1, 1 - ownership.subscriber(0x0a00_0007, 1));
+        for ownership in [ownership, pinned] {
+            let mut workers = [0; 200];
+            ownership.subscribers(&many, &mut workers);
+            let alone = many.iter().map(|(address, realm)| ownership.subscriber(*address, *realm) as u8);
+            assert!(alone.eq(workers));
+        }
     }
 
     #[test]

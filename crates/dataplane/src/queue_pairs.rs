@@ -28,12 +28,14 @@ pub struct NamedQueues {
 }
 
 impl QueuePairs {
-    /// As a graph names them, and as the port can: several that receive need RSS. What is there in the end is checked when
+    /// As a graph names them, and as the port can: several that receive need RSS, or a file each. What is there in the end is checked when
     /// elements are put on them.
     pub fn named(port: &Port, info: &PortInfo, named: NamedQueues) -> Self {
         let all = usize::from(port.queues.max(1));
         let (rx, tx) = (named.rx.unwrap_or(all), named.tx.unwrap_or(all));
-        let spreads = info.has_rss() && usize::from(info.max_rx_queues) >= rx;
+        // Whoever gives a file for each queue has dealt the frames out.
+        let spreads = info.has_rss() || info.driver.starts_with("net_pcap");
+        let spreads = spreads && usize::from(info.max_rx_queues) >= rx;
         let rx = if spreads { rx } else { 1 };
         let tx = match tx {
             // Those that nobody counted are as many as those that receive.
@@ -144,6 +146,8 @@ mod tests {
         assert_eq!(named(&nic, Some(1), Some(3)), (1, 3));
         assert_eq!((named(&tap, Some(1), Some(3)), named(&tap, Some(2), Some(2))), ((1, 1), (2, 2)));
         assert_eq!((named(&memif, None, None), named(&memif, Some(1), Some(4))), ((1, 1), (1, 4)));
+        assert_eq!(named(&info("net_pcap", 2, &[]), Some(2), Some(2)), (2, 2));
+        assert_eq!(named(&info("net_pcap", 1, &[]), Some(2), Some(2)), (1, 1), "one file");
         let alone: Port = serde_json::from_str(r#"{"name": "a", "device": "null"}"#).expect("a port");
         let lanes = QueuePairs::expected(&alone, true);
         assert_eq!((lanes.count, lanes.rss(), lanes.distributes()), (1, false, false));

@@ -3,7 +3,7 @@
 use crate::affinity::Affinity;
 use crate::element::{About, Cx, Element};
 use crate::mailbox::Mail;
-use dpdk::Batch;
+use dpdk::{BURST, Batch};
 
 /// Most replicas of one stage.
 pub const MOST: usize = 32;
@@ -18,11 +18,13 @@ const OUTPUTS: [&str; MOST] = [
 pub(crate) struct Distributor {
     affinity: Box<dyn Affinity>,
     replicas: usize,
+    /// For the first replica: empty between two calls.
+    kept: Box<Batch>,
 }
 
 impl Distributor {
     pub(crate) fn new(affinity: Box<dyn Affinity>, replicas: usize) -> Self {
-        Self { affinity, replicas: replicas.clamp(1, MOST) }
+        Self { affinity, replicas: replicas.clamp(1, MOST), kept: Box::default() }
     }
 }
 
@@ -38,14 +40,9 @@ impl Element for Distributor {
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        let (affinity, replicas) = (&mut self.affinity, self.replicas);
-        batch.filter_map(|mbuf| match affinity.replica(&mbuf, replicas).min(replicas - 1) {
-            0 => Some(mbuf),
-            replica => {
-                cx.emit(replica, mbuf);
-                None
-            }
-        });
+        let mut to = [0; BURST];
+        self.affinity.replicas(batch.frames(), self.replicas, &mut to);
+        cx.distribute(batch, &to, &mut self.kept);
     }
 
     fn control(&mut self, mail: Mail, now: u64) {

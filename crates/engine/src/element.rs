@@ -2,6 +2,7 @@
 
 use crate::clock::Watch;
 use crate::counters::{BUILT_IN, Counters, OVERFLOW, REFUSED};
+use crate::distributor::MOST;
 use crate::mailbox::Mail;
 use dpdk::{BURST, Batch, Mbuf, RingRoom};
 
@@ -199,6 +200,28 @@ impl Cx<'_> {
         if !batch.is_empty() {
             self.counters.drop(OVERFLOW, batch.len() as u64);
             batch.clear();
+        }
+    }
+
+    /// Hand each packet to the output of the number that `to` has for it, 0 too; a higher one is taken as the last. `kept`, which is empty,
+    /// is for output 0. Nobody can foresee which output is next, so nothing branches by it.
+    #[inline]
+    pub(crate) fn distribute(&mut self, batch: &mut Batch, to: &[u8], kept: &mut Batch) {
+        let mut outputs: [Option<&mut Batch>; MOST] = [const { None }; MOST];
+        let all = std::iter::once(kept).chain(self.side.iter_mut().filter_map(Option::as_deref_mut));
+        let mut count = 0;
+        for (place, output) in outputs.iter_mut().zip(all) {
+            (*place, count) = (Some(output), count + 1);
+        }
+        let (outputs, counters) = (&mut outputs[..count], self.counters);
+        for (mbuf, to) in std::mem::take(batch).into_iter().zip(to) {
+            let output = outputs.get_mut(usize::from(*to).min(count - 1)).and_then(Option::as_mut);
+            if output.is_none_or(|output| output.push(mbuf).is_err()) {
+                counters.drop(OVERFLOW, 1);
+            }
+        }
+        if let Some(Some(kept)) = outputs.first_mut() {
+            kept.move_to(batch);
         }
     }
 

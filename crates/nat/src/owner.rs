@@ -4,9 +4,12 @@
 use crate::headers;
 use crate::shared::Shared;
 use ::element::kind::MakeAffinity;
+use arrayvec::ArrayVec;
+use cgnat::key::{self, Realm};
 use cgnat::{Ownership, Side};
-use dpdk::Mbuf;
+use dpdk::{BURST, Mbuf, MetaFlags};
 use engine::Affinity;
+use packet::layers::protocol;
 use std::sync::{Arc, OnceLock};
 
 /// Goes by what each worker owns.
@@ -24,6 +27,26 @@ impl Owner {
 }
 
 impl Affinity for Owner {
+    fn replicas(&mut self, mbufs: &[Mbuf], replicas: usize, to: &mut [u8]) {
+        let Some((inside, ownership)) = self.ownership.get() else { return to.fill(0) };
+        let (mut who, mut others) = (ArrayVec::<(u32, Realm), BURST>::new(), ArrayVec::<usize, BURST>::new());
+        for (at, mbuf) in mbufs.iter().take(BURST).enumerate() {
+            let subscriber = subscriber(mbuf, *inside);
+            who.push(subscriber.unwrap_or_default());
+            if subscriber.is_none() {
+                others.push(at);
+            }
+        }
+        if others.len() < who.len() {
+            ownership.subscribers(&who, to);
+        }
+        for at in others {
+            if let (Some(mbuf), Some(to)) = (mbufs.get(at), to.get_mut(at)) {
+                *to = self.replica(mbuf, replicas).min(replicas - 1) as u8;
+            }
+        }
+    }
+
     #[inline]
     fn replica(&mut self, mbuf: &Mbuf, _: usize) -> usize {
         // It was said before the first packet came.
@@ -34,4 +57,16 @@ impl Affinity for Owner {
             .and_then(|headers| ownership.worker(side, mbuf.data(), &headers))
             .unwrap_or(0)
     }
+}
+
+/// The subscriber that sent a packet which came by the port of that number. `None`: it came by the other, or may quote another's packet.
+#[inline]
+fn subscriber(mbuf: &Mbuf, inside: u16) -> Option<(u32, Realm)> {
+    let meta = mbuf.meta()?;
+    let v4 = meta.flags.has(MetaFlags::IP) && !meta.flags.has(MetaFlags::V6);
+    if meta.in_port != inside || !v4 || meta.protocol == protocol::ICMP {
+        return None;
+    }
+    let source = mbuf.data().get(usize::from(meta.l3) + 12..)?.first_chunk()?;
+    Some((u32::from_be_bytes(*source), key::realm(meta.tags, meta.tagged)))
 }
