@@ -112,6 +112,11 @@ CASES: dict[str, Case] = {
     "nat-expiry": Case(
         cases_nat_scale.expiry, rate("frames/s", Goal(least=0.95, ratio=True)) | {"lasted": less("s")}
     ),
+    "nat-10m": Case(
+        cases_nat_scale.ten_million,
+        rate("frames/s", Goal(least=0.45, ratio=True))
+        | {"begun": Metric("sessions/s"), "lasted": less("s"), "grown": less("B", Goal(most=16 << 20))},
+    ),
     "nat-workers": Case(
         cases_nat_workers.two_workers,
         rate("frames/s")

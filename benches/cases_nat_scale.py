@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bed import BEYOND, CORES, SERVER, Core, Skipped, folder, namespace
-from cases_nat import PORTS, QUEUES, between, load, translating
-from cases_testpmd import LONG, memif
+from bed import BEYOND, CORES, SERVER, Core, Skipped, folder, namespace, rss_of
+from cases_nat import PORTS, QUEUES, address, between, load, translating
+from cases_testpmd import LONG, at_bursts, memif
 from kernel_nat import APART, HERE, kernel_nat
 from rounds import Peer, Sides, UnusableError
+from testpmd import Testpmd
 
 SUBSCRIBERS = 62_500
 """One worker has 65,534 at most."""
@@ -21,6 +22,9 @@ SHORT = 2.0
 """Seconds in which fewer sessions begin than there may be."""
 EACH_EARLY, EACH_NEW, EACH_PASSING = 16, 224, 16
 """Sessions of a subscriber."""
+EACH_OF_MANY = 160
+MANY = SUBSCRIBERS * EACH_OF_MANY
+"""Ten million."""
 KNOWN, PASSING = 64_000, SUBSCRIBERS * EACH_PASSING
 """Sessions that go on, and those that end meanwhile."""
 SYN = [{"ethernet": {}}, {"ipv4": {}}, {"tcp": {"flags": "S"}}]
@@ -186,7 +190,7 @@ def expiry() -> Iterator[Sides]:
                     seen = []
 
                     def look() -> float:
-                        end = time.monotonic() + 14.0
+                        end = time.monotonic() + 24.0
                         while time.monotonic() < end:
                             now = status()
                             seen.append((time.monotonic(), now["sessions"], now["forwarded_up"]))
@@ -223,3 +227,73 @@ def expiry() -> Iterator[Sides]:
 
         peer = Peer("the same without", {"": side("240s", ends=False)})
         yield Sides(side("2s", ends=True), (peer,))
+
+
+@contextlib.contextmanager
+def ten_million() -> Iterator[Sides]:
+    """Ten million sessions that begin, are used in random order, and end; beside it testpmd's macswap.
+
+    `begun`: sessions a second that begin, offered at 3 M/s; `lasted`: from the first that ends to the last;
+    `grown`: what the process has more in memory then than before the first began.
+    """
+    with apart() as both:
+
+        def used(seconds: float) -> float:
+            group = load(seconds, MANY, ({}, []))["groups"][0]
+            change = {"random": {"from": "10.0.1.0", "to": address(0x0A000100 + SUBSCRIBERS - 1)}}
+            ports = {"random": {"from": 10_000, "to": 10_000 + EACH_OF_MANY - 1}}
+            group["frame"]["vary"] = [
+                {"field": "ipv4.source", "change": change},
+                {"field": "udp.source_port", "change": ports},
+            ]
+            made = both.profile(seconds, group)
+            near = made["transport"]["dpdk"]["ports"][0]
+            # who swaps addresses only answers no ARP
+            del near["gateway"]
+            near["peer_mac"] = "02:00:00:00:00:02"
+            result, _ = both.ends.run(made, allowed=BEYOND)
+            return float(result["interfaces"]["d"]["rx_packets"] / sum(result["phases"].values()))
+
+        def ours(seconds: float) -> dict[str, float]:
+            with both.running(nat(MANY, udp="120s")) as status:
+                time.sleep(1.0)  # its tables take their memory
+                before = rss_of(both.dut.pid)
+                making = once(in_turn("all", EACH_OF_MANY, rate="3M/s"), MANY)
+                seen = [(time.monotonic(), 0)]
+
+                def look() -> float:
+                    while seen[-1][1] < MANY and time.monotonic() < seen[0][0] + 30.0:
+                        time.sleep(0.02)
+                        seen.append((time.monotonic(), status()["sessions"]))
+                    return 0.0
+
+                both.ends.during(both.profile(LONG, making), look, allowed=BEYOND)
+                first = next((one for one in seen if one[1] > 0), seen[0])
+                if seen[-1][1] < MANY:
+                    raise UnusableError(f"of {MANY:,} sessions {seen[-1][1]:,} began in 30 s")
+                begun = (MANY - first[1]) / (seen[-1][0] - first[0])
+                rate = used(seconds)
+                end, ending = time.monotonic() + 240.0, 0.0
+                while (left := status()["sessions"]) > 0:
+                    ending = ending or (time.monotonic() if left < MANY else 0.0)
+                    if time.monotonic() > end:
+                        raise UnusableError(f"{left:,} sessions are left after 240 s")
+                    time.sleep(0.05)
+                grown = rss_of(both.dut.pid) - before
+                return {
+                    "rate": rate,
+                    "begun": begun,
+                    "lasted": time.monotonic() - ending,
+                    "grown": float(grown),
+                }
+
+        def macswap(seconds: float, burst: int) -> dict[str, float]:
+            paths = [both.where / name for name in ("in", "out")]
+            for path in paths:
+                path.unlink(missing_ok=True)
+            inner = [memif("server", path, n) for n, path in enumerate(paths)]
+            with Testpmd(SERVER, inner, "--forward-mode=macswap", burst=burst) as testpmd:
+                testpmd.say("start")
+                return {"rate": used(seconds)}
+
+        yield Sides(ours, (at_bursts(macswap),))

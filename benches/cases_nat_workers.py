@@ -70,9 +70,10 @@ def graph(where: Path, workers: dict[int, list[str]], count: int = 1, number: in
     """The NAT between these ports, with so many of what each worker has one of; `number` tells NATs apart."""
     flows = recorded(where / "in.pcap", [datagram(flow) for flow in range(FLOWS)])
     router = recorded(where / "out.pcap", [answer()] * ANSWERS)
+    queues = f"rx_pcap={flows}," * count
     ports = {
         "b": {
-            "device": f"net_pcap{2 * number},rx_pcap={flows},infinite_rx=1",
+            "device": f"net_pcap{2 * number},{queues}infinite_rx=1",
             "ip": "10.255.255.254/8", "mac": "02:00:00:00:00:02", "queues": count,
         },
         "c": {
@@ -87,6 +88,7 @@ def graph(where: Path, workers: dict[int, list[str]], count: int = 1, number: in
     }  # fmt: skip
     if count > 1:
         made["replicas"] = {name: {"count": count, "affinity": "owner"} for name in ("nat", "conntrack")}
+        made["replicas"]["in-validity"] = {"count": count, "affinity": "upstream"}
     return made
 
 
@@ -95,9 +97,12 @@ LAST = ["conntrack", "c.tx", "c.rx", "out-validity", "in-host", "out-host", "b.t
 
 
 def of_worker(number: int) -> list[str]:
-    """What each of two workers has; the first receives for both: such a port has one queue for that."""
-    own = [f"nat#{number}", f"conntrack#{number}", f"b.tx{number}", f"c.tx{number}"]
-    return own + (["b.rx", "in-validity"] if number == 0 else ["c.rx", "out-validity", "in-host", "out-host"])
+    """What each of two workers has; the first has what comes from the outside, which is little here."""
+    own = [
+        f"b.rx{number}", f"in-validity#{number}", f"nat#{number}", f"conntrack#{number}",
+        f"b.tx{number}", f"c.tx{number}",
+    ]  # fmt: skip
+    return own + (["c.rx", "out-validity", "in-host", "out-host"] if number == 0 else [])
 
 
 def carried(core: Core, seconds: float, *documents: dict[str, Any]) -> tuple[float, float]:
@@ -128,7 +133,8 @@ def carried(core: Core, seconds: float, *documents: dict[str, Any]) -> tuple[flo
 def two_workers() -> Iterator[Sides]:
     """Both cores: `rate` run to completion on each, `pipeline` over both; `one`: the same on one core.
 
-    Such a port has one queue to receive by: what the first worker receives for the second is handed on.
+    Each has a receive queue with packets of all subscribers, as from a NIC whose RSS knows nothing of them:
+    half of what it receives it hands on to the other.
     `apart` are two NATs with ports of their own, which hand on nothing. `handed` is what a packet takes more
     in the pipeline than on one core, on both together: it goes from one to the other once.
     """
