@@ -4,13 +4,15 @@ use crate::graph::CheckedGraph;
 use crate::offloads::Shares;
 use dpdk::Port;
 use element::capture::compile;
+use engine::pauses::PAUSE_NS;
 use engine::trace::{Filter, Step, Traced};
-use engine::{ElementStats, View};
+use engine::{ElementStats, PauseStats, View, WorkerStats};
 use packet::frame::MacAddress;
 use profile::graph::queue;
 use run::graph::{
     Edge, ElementPlace, GraphShape, GraphView, PortFacts, Trace, TracedPacket, WorkerCounts, WorkerPlace,
 };
+use run::pauses::Pauses;
 use run::{ElementCounts, SetupError};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -48,6 +50,15 @@ pub fn counts(stats: &ElementStats) -> ElementCounts {
         packets_per_batch: stats.packets_per_batch(),
         cycles_per_packet: stats.cycles_per_packet(),
     }
+}
+
+/// A worker's pauses and long turns as results and views have them.
+pub fn pauses(stats: &WorkerStats) -> (Pauses, Pauses) {
+    (shown_pauses(&stats.pauses), shown_pauses(&stats.long_turns))
+}
+
+fn shown_pauses(stats: &PauseStats) -> Pauses {
+    Pauses { from_ns: PAUSE_NS, count: stats.count, ns: stats.ns, longest_ns: stats.longest_ns }
 }
 
 /// A graph, planned or at work.
@@ -154,12 +165,15 @@ impl GraphView for Observer {
         let stats = self.view.as_ref().map(View::workers).unwrap_or_default();
         let count = |place: &WorkerPlace| {
             let stats = stats.get(place.worker);
+            let (pauses, long_turns) = stats.map(pauses).unwrap_or_default();
             WorkerCounts {
                 worker: place.worker,
                 core: place.core,
                 busy_cycles: stats.map_or(0, |stats| stats.busy_cycles),
                 idle_cycles: stats.map_or(0, |stats| stats.idle_cycles),
                 slept_ns: stats.map_or(0, |stats| stats.slept_ns),
+                pauses,
+                long_turns,
             }
         };
         self.shape.workers.iter().map(count).collect()

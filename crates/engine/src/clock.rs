@@ -49,7 +49,12 @@ impl Clock {
     /// The time of the stamp `tsc`, in nanoseconds since the clock's zero.
     #[inline]
     pub fn at(&self, tsc: u64) -> u64 {
-        let ticks = tsc.saturating_sub(self.zero);
+        self.ns(tsc.saturating_sub(self.zero))
+    }
+
+    /// How many nanoseconds `ticks` are.
+    #[inline]
+    pub fn ns(&self, ticks: u64) -> u64 {
         ((u128::from(ticks) * u128::from(self.ns_per_tick)) >> 32) as u64
     }
 

@@ -1,5 +1,6 @@
 //! The counters of elements and workers: one writer, read by any thread at any time.
 
+use crate::pauses::{PauseCounters, PauseStats};
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -111,6 +112,10 @@ pub(crate) struct WorkerCounters {
     pub(crate) idle: Count,
     pub(crate) slept_ns: Count,
     pub(crate) thread: Count,
+    /// Time without a CPU.
+    pub(crate) pauses: PauseCounters,
+    /// Turns that took long by themselves.
+    pub(crate) long_turns: PauseCounters,
 }
 
 /// A snapshot of one element's counters, all since the start.
@@ -172,6 +177,10 @@ pub struct WorkerStats {
     pub idle_cycles: u64,
     /// Nanoseconds asleep.
     pub slept_ns: u64,
+    /// Time in which it wanted a CPU and had none, of [`PAUSE_NS`](crate::pauses::PAUSE_NS) in a row at least.
+    pub pauses: PauseStats,
+    /// Turns of [`LONG_TURN_NS`](crate::pauses::LONG_TURN_NS) at least, without pauses.
+    pub long_turns: PauseStats,
     /// The kernel's number of its thread, as in `/proc/self/task/`; what the kernel knows of it is there.
     pub thread: u64,
 }

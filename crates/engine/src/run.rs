@@ -203,6 +203,12 @@ impl Engine {
         self.view.workers()
     }
 
+    /// Each worker's longest pause and longest turn since the last call, ns: for the one who asks at the end of each interval.
+    pub fn take_longest(&self) -> Vec<(u64, u64)> {
+        let workers = self.view.workers.iter();
+        workers.map(|(_, counters)| (counters.pauses.take_peak(), counters.long_turns.take_peak())).collect()
+    }
+
     /// Stop the workers, and give back the last counters. Elements get their last tick first; then they,
     /// their queues and what is under way are dropped.
     pub fn stop(mut self) -> Vec<ElementStats> {
@@ -245,6 +251,8 @@ impl View {
             busy_cycles: counters.busy.get(),
             idle_cycles: counters.idle.get(),
             slept_ns: counters.slept_ns.get(),
+            pauses: counters.pauses.stats(),
+            long_turns: counters.long_turns.stats(),
             thread: counters.thread.get(),
         };
         self.workers.iter().map(stats).collect()

@@ -5,6 +5,7 @@ use crate::counters::{Counters, WorkerCounters};
 use crate::element::{Cx, Element};
 use crate::idle::{Idle, IdlePolicy, Rest};
 use crate::mailbox::Mailbox;
+use crate::pauses::{PauseWatch, ThreadClock};
 use crate::trace::Tracer;
 use dpdk::{Batch, RingRoom, RingRx, RingTx};
 use std::sync::Arc;
@@ -59,6 +60,9 @@ pub(crate) struct Worker {
     mailbox: Mailbox,
     tracer: Tracer,
     watch: Watch,
+    pauses: PauseWatch<ThreadClock>,
+    /// What is between two readings of the time as a rule, in ticks: more is looked at.
+    alarm: u64,
     policy: IdlePolicy,
     tick_ns: u64,
     /// Whether what each element does is timed in this turn: in one of [`TIMED`] that have work, see [`Watch`].
@@ -77,6 +81,8 @@ impl Worker {
             mailbox,
             tracer,
             watch: Watch::new(),
+            pauses: PauseWatch::new(ThreadClock),
+            alarm: u64::MAX,
             policy,
             tick_ns,
             timed: true,
@@ -87,6 +93,7 @@ impl Worker {
     /// Run until told to stop.
     pub(crate) fn run(&mut self) {
         self.watch.skip();
+        self.watch_pauses(self.watch.last());
         let mut idle = Idle::new(self.policy, self.watch.last());
         // Two loops, so that the one without traces need not even ask.
         while !self.mailbox.signal.must_stop() {
@@ -149,6 +156,10 @@ impl Worker {
             if now >= next_tick {
                 self.tick(now);
                 next_tick = now + self.tick_ns;
+                // What elements did is theirs, and no pause.
+                self.account(busy);
+                busy = false;
+                self.watch_pauses(self.watch.last());
                 if self.tracer.is_on() != T {
                     return;
                 }
@@ -156,7 +167,7 @@ impl Worker {
             if worked {
                 idle.worked(now);
             } else {
-                self.rest(idle.rest(now, self.due), now);
+                self.rest(idle.rest(now, self.due));
             }
         }
     }
@@ -167,14 +178,31 @@ impl Worker {
         let spent = self.watch.lap();
         let count = if busy { &self.counters.busy } else { &self.counters.idle };
         count.add(spent);
+        if spent > self.alarm {
+            self.look(spent);
+        }
         spent
+    }
+
+    /// Much time passed between two readings: was it taken away, or is it work of our own?
+    #[cold]
+    fn look(&mut self, spent: u64) {
+        let (clock, now, counters) = (self.watch.clock(), self.watch.last(), &self.counters);
+        self.pauses.look(clock.ns(spent), now, &counters.pauses, &counters.long_turns);
+        self.alarm = clock.ticks(self.pauses.alarm());
+    }
+
+    fn watch_pauses(&mut self, now: u64) {
+        self.pauses.begin(now);
+        self.alarm = self.watch.clock().ticks(self.pauses.alarm());
     }
 
     fn tick(&mut self, now: u64) {
         self.elements.iter_mut().for_each(|placed| placed.element.tick(now));
     }
 
-    fn rest(&mut self, rest: Rest, before: u64) {
+    fn rest(&mut self, rest: Rest) {
+        let before = self.watch.last();
         match rest {
             // Who lets time pass needs a core for that.
             Rest::Spin if is_told() => std::thread::yield_now(),
@@ -183,9 +211,13 @@ impl Worker {
             Rest::Sleep(duration) => std::thread::sleep(duration),
         }
         self.watch.skip();
-        if matches!(rest, Rest::Sleep(_)) {
-            self.counters.slept_ns.add(self.watch.last().saturating_sub(before));
+        let took = self.watch.last().saturating_sub(before);
+        let mut asked = 0;
+        if let Rest::Sleep(duration) = rest {
+            self.counters.slept_ns.add(took);
+            asked = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         }
+        self.pauses.rested(asked, took, &self.counters.pauses);
     }
 
     /// Poll an element and hand on what it has. Says whether it had anything.

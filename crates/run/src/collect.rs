@@ -5,6 +5,7 @@ use crate::flows::Flows;
 use crate::graph::PortFacts;
 use crate::group_sum::{GroupSum, named};
 use crate::interfaces::{self, Interfaces};
+use crate::pauses::Pauses;
 use crate::plan::Plan;
 use crate::result::{Distribution, GroupPoint, PhaseLengths, Point, TrialResult, WorkerPoint, counts};
 use crate::sample::{ElementCounts, Sample};
@@ -35,6 +36,7 @@ struct Cpu {
     ran: u64,
     waited: u64,
     took: u64,
+    pauses: Option<(Pauses, Pauses)>,
 }
 
 impl Cpu {
@@ -42,11 +44,24 @@ impl Cpu {
         self.ran += s.ran;
         self.waited += s.waited;
         self.took += s.took;
+        if let Some((pauses, long_turns)) = &s.pauses {
+            let sums = self.pauses.get_or_insert_default();
+            sums.0.add(pauses);
+            sums.1.add(long_turns);
+        }
     }
 
     fn point(&self, worker: usize, core: u16) -> WorkerPoint {
         let share = |part: u64| if self.took == 0 { 0.0 } else { part as f64 / self.took as f64 };
-        WorkerPoint { worker, core, cpu: share(self.ran).min(1.0), starved: share(self.waited).min(1.0) }
+        let (pauses, long_turns) = self.pauses.unzip();
+        WorkerPoint {
+            worker,
+            core,
+            cpu: share(self.ran).min(1.0),
+            starved: share(self.waited).min(1.0),
+            pauses,
+            long_turns,
+        }
     }
 }
 

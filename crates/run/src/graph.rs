@@ -1,5 +1,6 @@
 //! The graph of a transport as it is shown, and its impaired ports.
 
+use crate::pauses::Pauses;
 use crate::sample::ElementCounts;
 use crate::setup_error::SetupError;
 use profile::{DirectionTimeline, Impairment};
@@ -116,6 +117,10 @@ pub struct WorkerCounts {
     pub idle_cycles: u64,
     /// Time asleep.
     pub slept_ns: u64,
+    /// Time in which it wanted a CPU and had none.
+    pub pauses: Pauses,
+    /// Turns that took long by themselves.
+    pub long_turns: Pauses,
 }
 
 /// One packet's trace.

@@ -15,6 +15,7 @@ pub mod flows;
 pub mod graph;
 mod group_sum;
 pub mod interfaces;
+pub mod pauses;
 pub mod plan;
 pub mod receive_room;
 mod reordering;

@@ -2,6 +2,7 @@
 
 use crate::graph::{PortFacts, PortImpairment};
 use crate::interfaces::Interfaces;
+use crate::pauses::Pauses;
 use crate::plan::Verified;
 use crate::sample::ElementCounts;
 use base64::Engine as _;
@@ -152,6 +153,10 @@ pub struct WorkerPoint {
     pub cpu: f64,
     /// Share of the time that it could have run but had no CPU.
     pub starved: f64,
+    /// Times in a row in which it had none, long enough for rings to overflow (dpdk).
+    pub pauses: Option<Pauses>,
+    /// Turns that took long by its own work (dpdk).
+    pub long_turns: Option<Pauses>,
 }
 
 /// Why a result cannot be trusted.

@@ -2,6 +2,7 @@
 
 use crate::flows::DeviceSummaries;
 use crate::interfaces::Interfaces;
+use crate::pauses::Pauses;
 use crate::setup_error::SetupError;
 use crate::stalls::Stalls;
 use protocol::meter::{Failure, Phase, Tally};
@@ -31,6 +32,8 @@ pub struct Sample {
     pub waited: u64,
     /// Real length of the interval, ns.
     pub took: u64,
+    /// Pauses and long turns in it; none where the worker does not poll.
+    pub pauses: Option<(Pauses, Pauses)>,
     /// What failures looked like: the first few of each kind, per group.
     pub complaints: Vec<FailureExample>,
     /// Ports' counters since the run began; only from the worker that owns them.

@@ -5,7 +5,7 @@ use crate::summaries::Summaries;
 use capture::Capture;
 use dataplane::impaired::Impaired;
 use dataplane::link_watch::Watch;
-use dataplane::observe::counts;
+use dataplane::observe::{counts, pauses};
 use dpdk::Port;
 use engine::{ElementStats, Engine};
 use profile::graph::{Direction, queue};
@@ -14,6 +14,7 @@ use protocol::time::Time;
 use run::cpu::{CpuTime, ThreadCpu};
 use run::flows::DeviceSummaries;
 use run::interfaces::{Interface, Interfaces};
+use run::pauses::Pauses;
 use run::plan::Plan;
 use run::{FailureExample, Sample, SetupError};
 use std::sync::Arc;
@@ -100,6 +101,8 @@ pub(super) struct Supervisor {
     /// Of each worker's thread.
     cpu: Vec<ThreadCpu>,
     cpu_then: Vec<CpuTime>,
+    /// Pauses and long turns of each worker, up to the last sample.
+    pauses_then: Vec<(Pauses, Pauses)>,
     wall_then: Instant,
     /// The ports' counters before the run.
     ports_before: Interfaces,
@@ -142,6 +145,7 @@ impl Supervisor {
             balance: vec![Balance::default(); plan.groups.len()],
             cpu: engine.workers().iter().map(|worker| ThreadCpu::of(worker.thread)).collect(),
             cpu_then: vec![CpuTime::default(); workers],
+            pauses_then: vec![Default::default(); workers],
             wall_then: Instant::now(),
             ports_before: before,
             sampled: Time::ZERO,
@@ -168,6 +172,7 @@ impl Supervisor {
         }
         self.impaired.iter().for_each(Impaired::begin);
         self.cpu_then = self.cpu();
+        self.pauses();
         self.wall_then = Instant::now();
         let mut boundary = control.boundary(Time::ZERO);
         let mut looked = Instant::now();
@@ -286,6 +291,7 @@ impl Supervisor {
         if let Some(engine) = self.engine.take() {
             // The threads are gone afterwards, so this is the last chance to ask the kernel about them.
             let cpu = self.cpu();
+            let pauses = pauses_since(&engine, &mut self.pauses_then);
             self.last_elements = engine.stop();
             for capture in &mut self.captures {
                 capture.stop();
@@ -295,7 +301,7 @@ impl Supervisor {
             }
             self.count_lost();
             let now = self.run.control.now().unwrap_or_default();
-            self.send(now.max(self.sampled), true, cpu);
+            self.send(now.max(self.sampled), true, cpu, pauses);
         }
     }
 
@@ -320,11 +326,11 @@ impl Supervisor {
     }
 
     fn sample(&mut self, until: Time, last: bool) {
-        let cpu = self.cpu();
-        self.send(until, last, cpu);
+        let (cpu, pauses) = (self.cpu(), self.pauses());
+        self.send(until, last, cpu, pauses);
     }
 
-    fn send(&mut self, until: Time, last: bool, cpu: Vec<CpuTime>) {
+    fn send(&mut self, until: Time, last: bool, cpu: Vec<CpuTime>, pauses: Vec<(Pauses, Pauses)>) {
         let phase = self.run.control.window().phase(self.sampled);
         let took = u64::try_from(self.wall_then.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let elements = self.engine.as_ref().map_or_else(|| self.last_elements.clone(), Engine::elements);
@@ -346,6 +352,7 @@ impl Supervisor {
                 ran: cpu.ran.saturating_sub(then.ran),
                 waited: cpu.waited.saturating_sub(then.waited),
                 took,
+                pauses: pauses.get(worker).copied(),
                 // All that belongs to no worker goes with the first.
                 complaints: std::mem::take(&mut complaints),
                 ports: std::mem::take(&mut ports),
@@ -376,9 +383,24 @@ impl Supervisor {
         self.balance.iter().enumerate().flat_map(of).collect()
     }
 
+    fn pauses(&mut self) -> Vec<(Pauses, Pauses)> {
+        self.engine.as_ref().map_or_else(Vec::new, |engine| pauses_since(engine, &mut self.pauses_then))
+    }
+
     fn cpu(&self) -> Vec<CpuTime> {
         self.cpu.iter().map(ThreadCpu::now).collect()
     }
+}
+
+/// Each worker's pauses and long turns since `then`, which becomes now.
+fn pauses_since(engine: &Engine, then: &mut Vec<(Pauses, Pauses)>) -> Vec<(Pauses, Pauses)> {
+    let now: Vec<(Pauses, Pauses)> = engine.workers().iter().map(pauses).collect();
+    let both = now.iter().zip(then.iter()).zip(engine.take_longest());
+    let since = both
+        .map(|((now, then), longest)| (now.0.since(&then.0, longest.0), now.1.since(&then.1, longest.1)))
+        .collect();
+    *then = now;
+    since
 }
 
 /// The ports' counters since they were opened.

@@ -148,6 +148,30 @@ class GroupSample(Model):
     """How late the generator was."""
 
 
+class PauseLength(Model):
+    """Those of about one length."""
+
+    from_ns: int
+    """What they last at least, ns; the next length is twice that."""
+    count: int = 0
+    """How many."""
+    ns: int = 0
+    """Their time, ns."""
+
+
+class Pauses(Model):
+    """Times in a row in which a worker had no CPU, or a turn of its took long."""
+
+    count: int = 0
+    """How many."""
+    ns: int = 0
+    """Their time, ns."""
+    longest_ns: int = 0
+    """The longest, ns."""
+    lengths: list[PauseLength] = Field(default_factory=list)
+    """By length, the shortest first; only those that occurred."""
+
+
 class WorkerSample(Model):
     """One worker: the share of the time it ran, and the share it waited for its CPU."""
 
@@ -159,6 +183,10 @@ class WorkerSample(Model):
     """Share of the time that it ran."""
     starved: float = 0
     """Share of the time that it waited for its CPU."""
+    pauses: Pauses | None = None
+    """DPDK: times of 0.1 ms and more in which it wanted a CPU and had none."""
+    long_turns: Pauses | None = None
+    """DPDK: turns that took 1 ms and more by its own work, or by a host that does not tell what it takes."""
 
 
 class Sample(Model):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from netdyno.core.model import Counts, Disorder, Distribution, Losses, Model, Reason, Stalls, Trial
+from netdyno.core.model import Counts, Disorder, Distribution, Losses, Model, Pauses, Reason, Stalls, Trial
 from netdyno.core.search import SearchReport
 
 FORMAT = "netdyno-result/1"
@@ -27,6 +27,19 @@ class CpuPoint(Model):
     """Cores in use."""
 
 
+class DutWorker(Model):
+    """A worker of a DUT that a daemon of ours runs, over the measure phase."""
+
+    worker: int
+    """Its number."""
+    core: int | None = None
+    """The core it is pinned to."""
+    pauses: Pauses = Field(default_factory=Pauses)
+    """Times of 0.1 ms and more in which it wanted a CPU and had none."""
+    long_turns: Pauses = Field(default_factory=Pauses)
+    """Turns that took 1 ms and more by its own work, or by a host that does not tell what it takes."""
+
+
 class DutReport(Model):
     """What was seen of a DUT from outside the load."""
 
@@ -42,6 +55,8 @@ class DutReport(Model):
     """What it had counted before the load."""
     counters_after: dict[str, float] = Field(default_factory=dict)
     """And after it."""
+    workers: list[DutWorker] = Field(default_factory=list)
+    """Pauses of its workers; none where it is no program of ours, of which they are not known."""
     died: str | None = None
     """Why it ended by itself, with its last words."""
 

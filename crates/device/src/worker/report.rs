@@ -105,6 +105,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             ran: cpu.ran.saturating_sub(self.cpu_then.ran),
             waited: cpu.waited.saturating_sub(self.cpu_then.waited),
             took: self.now.since(self.wall_then),
+            pauses: None,
             complaints: std::mem::take(&mut self.complaints),
             ports: Default::default(),
             elements: Vec::new(),

@@ -30,6 +30,7 @@ fn sample(worker: usize, from: u64, until: u64) -> Sample {
         ran: 0,
         waited: 0,
         took: time(until - from).0,
+        pauses: None,
         complaints: Vec::new(),
         ports: Interfaces::new(),
         elements: Vec::new(),
@@ -209,4 +210,30 @@ fn a_lost_worker_makes_the_result_invalid() {
     assert!(result.validity.reasons[0].what.starts_with("worker 1 was lost 2.0 s into the run"));
     assert_eq!(result.series.len(), 2, "what the other told after it is shown");
     assert_eq!(result.groups[0].total["messages_sent"], 3, "what it told before counts");
+}
+
+#[test]
+fn pauses_of_the_measure_phase_add_up() {
+    let paused = |ns: u64| {
+        let mut pauses = Pauses { from_ns: 100_000, longest_ns: ns, ..Pauses::default() };
+        (pauses.count[0], pauses.ns[0]) = (1, ns);
+        Some((pauses, Pauses::default()))
+    };
+    let with = |sample: Sample, ns| Sample { pauses: paused(ns), ..sample };
+    let samples = [
+        with(sample(0, 0, 1000), 150_000),
+        sample(1, 0, 1000),
+        with(sample(0, 1000, 2000), 120_000),
+        sample(1, 1000, 2000),
+        with(last(0, 2000, 2100), 190_000),
+        last(1, 2000, 2100),
+    ];
+    let result = finish(after(samples));
+    let (pauses, long_turns) = (result.workers[0].pauses.unwrap(), result.workers[0].long_turns.unwrap());
+    assert_eq!((pauses.count[0], pauses.ns[0], pauses.longest_ns), (2, 270_000, 150_000));
+    assert_eq!(long_turns, Pauses::default());
+    assert_eq!(result.workers[1].pauses, None, "one that does not poll tells none");
+    let points: Vec<_> =
+        result.series.iter().map(|point| point.workers[0].pauses.map(|one| one.ns[0])).collect();
+    assert_eq!(points, [Some(150_000), Some(120_000), Some(190_000)]);
 }
