@@ -8,6 +8,7 @@ from netdyno.cli import console
 from netdyno.core.result import Result
 from netdyno.core.search import SearchFinding, SearchPart, SearchReport
 from netdyno.search import words
+from netdyno.stats.pauses import PAUSED
 
 NAMES = {
     "recovery_time": "recovery time",
@@ -44,6 +45,7 @@ def show(result: Result, search: SearchReport) -> None:
         if search.kind == "loss":
             _curve(search, part)
         _figures(part)
+        _paused(part)
         for one in part.findings:
             for note in one.notes:
                 console.out().print(Text(f"  {part.name}: {note}", style="yellow"), soft_wrap=True)
@@ -93,6 +95,15 @@ def _figures(part: SearchPart) -> None:
         else:
             shown = console.delay(value)
         console.out().print(Text(f"  {part.name}: {NAMES.get(name, name)} {shown}"))
+
+
+def _paused(part: SearchPart) -> None:
+    """Trials that do not count, as workers had no CPU."""
+    whys = [one.why for one in part.trials if PAUSED in one.why]
+    if whys:
+        lost = "1 trial" if len(whys) == 1 else f"{len(whys)} trials"
+        text = f"  {part.name}: {lost} lost to pauses of workers, the last one: {whys[-1]}"
+        console.out().print(Text(text, style="yellow"), soft_wrap=True)
 
 
 def _held(search: SearchReport) -> None:

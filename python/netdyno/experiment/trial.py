@@ -22,6 +22,7 @@ from netdyno.core.model import Phases, Reason, Sample, Trial, Validity
 from netdyno.core.result import CaptureReport, CpuPoint, DutReport, LinkReport, Repetition
 from netdyno.errors import Error
 from netdyno.experiment import ports
+from netdyno.experiment.dut_pauses import DutPauses
 from netdyno.experiment.spec import Variant, bind_targets, table
 from netdyno.experiment.view import Live, Plan, plain
 from netdyno.experiment.witness import witnesses
@@ -92,6 +93,7 @@ class Runner:
         self._captured: CaptureReport | None = None
         self._ticks: Mapping[str, float] = {}
         self._network: Network | None = None
+        self._pauses = DutPauses({}, {"warmup": 0.0, "measure": 0.0})
         self._hosts = list(self.leg.topology.hosts) if self.leg.topology else []
         self._rounds = itertools.cycle(self._hosts)
 
@@ -197,6 +199,8 @@ class Runner:
         self._counters("counters_before")
         for name, dut in self.duts.items():
             self._cpu[name] = (time.monotonic(), dut.cpu())
+        self._pauses = DutPauses(self.duts, self.setting.plan["phases"])
+        self._pauses.begin()
         self._ticks = _ticks()
         client.call("run.start")
         self._began = time.monotonic()
@@ -266,6 +270,7 @@ class Runner:
             if event and event.sample:
                 self.series.append(event.sample)
                 self.setting.each(event.sample)
+                self._pauses.sample(event.sample)
                 self._cpu_point(float(event.sample["t"]))
                 live.sample(event.sample)
             elif event and event.status:
@@ -351,6 +356,7 @@ class Runner:
         with contextlib.suppress(Error):
             client.release()
         self._counters("counters_after")
+        self._pauses.tell(self.reports)
         self._keep(trial)
         if failure:
             raise failure

@@ -11,6 +11,7 @@ from netdyno.core.search import SearchReport
 from netdyno.errors import Error
 from netdyno.stats import lateness
 from netdyno.stats.checks import checks
+from netdyno.stats.pauses import PAUSED
 from netdyno.stats.summary import summarise, validity
 from netdyno.stats.threshold import judge
 
@@ -40,8 +41,10 @@ def judge_all(result: Result, profiles: dict[str, dict[str, Any]], confidence: f
 def _disturbed(search: SearchReport) -> list[Reason]:
     """Why a search did not come to its end, where its trials were valid by themselves."""
     found = dict.fromkeys(one.why for part in search.parts for one in part.trials if one.why)
-    steal = {why: "ND-90-03" if why.startswith("steal") else "ND-90-02" for why in found}
-    return [Reason(code=code, what=why) for why, code in steal.items()]
+    return [
+        Reason(code="ND-90-03" if why.startswith("steal") or PAUSED in why else "ND-90-02", what=why)
+        for why in found
+    ]
 
 
 def verdict(result: Result) -> Literal["pass", "fail", "none"]:

@@ -223,7 +223,8 @@ def profile(nat: Nat, document: Mapping[str, Any] | None, ends: int, wanted: Wan
             "sample": "100ms",
         },
         "targets": targets(nat),
-        # a trial without loss counts however late the generator was: bursts are more than was asked
+        # a trial without loss counts however late or starved we were: that is more than was asked; where
+        # frames are lost, those count that bursts and pauses of workers explain, and no share of the time
         "validity": {"lateness_p99": "1s", "starved": 1.0},
         "transport": {"dpdk": dpdk},
         "groups": _groups(wanted, size),

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import isfinite
+from typing import Any
 
 from netdyno.core.model import Counts, GroupSample, Quantiles, Sample, WorkerSample
+from netdyno.stats import pauses
 
 #: More points than this are merged before they are drawn; the downloads keep them all.
 POINTS = 2000
@@ -89,7 +91,11 @@ def _join_group(parts: Sequence[GroupSample]) -> GroupSample:
 def _join_worker(parts: Sequence[tuple[float, WorkerSample]]) -> WorkerSample:
     time = sum(dt for dt, _ in parts) or 1.0
     cpu, starved = (sum(dt * getattr(w, what) for dt, w in parts) / time for what in ("cpu", "starved"))
-    return parts[-1][1].model_copy(update={"cpu": cpu, "starved": starved})
+    update: dict[str, Any] = {"cpu": cpu, "starved": starved}
+    for what in ("pauses", "long_turns"):
+        known = [one for _, w in parts if (one := getattr(w, what)) is not None]
+        update[what] = pauses.total(known) if known else None
+    return parts[-1][1].model_copy(update=update)
 
 
 def _worst(parts: Sequence[Quantiles]) -> Quantiles:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from netdyno.core.model import Distribution, GroupResult, Stalls
+from netdyno.core.model import Distribution, GroupResult, Pauses, Stalls
 from netdyno.core.result import Repetition
 from netdyno.report import model_table, portwork, units
 from netdyno.report.series import by_samples
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M
+from netdyno.stats.pauses import total
 
 
 def groups(rep: Repetition) -> Table:
@@ -306,6 +307,16 @@ def interfaces(rep: Repetition) -> Table:
     return table
 
 
+PAUSES = (Column(M("Pauses")), Column(M("Paused")), Column(M("Longest pause")))
+
+
+def _paused(pauses: Pauses | None) -> list[Cell]:
+    if pauses is None:
+        return [Cell(units.NONE)] * len(PAUSES)
+    times = [number(units.duration(ns) if ns else units.NONE, ns) for ns in (pauses.ns, pauses.longest_ns)]
+    return [number(units.count(pauses.count), pauses.count), *times]
+
+
 def workers(rep: Repetition) -> Table:
     """The generator's own cores."""
     table = Table(
@@ -315,6 +326,7 @@ def workers(rep: Repetition) -> Table:
             Column(M("Core")),
             Column(M("CPU")),
             Column(M("Waited for its CPU")),
+            *PAUSES,
         ],
     )
     for w in rep.workers:
@@ -323,6 +335,7 @@ def workers(rep: Repetition) -> Table:
             number(units.NONE if w.core is None else str(w.core), w.core),
             number(units.percent(w.cpu), w.cpu),
             number(units.percent(w.starved), w.starved),
+            *_paused(w.pauses),
         )
     return table
 
@@ -418,6 +431,7 @@ def duts(rep: Repetition) -> Table:
             Column(M("Driver"), numeric=False),
             Column(M("CPU, mean")),
             Column(M("CPU, max")),
+            *PAUSES,
             Column(M("Counters that changed"), numeric=False),
         ],
     )
@@ -433,6 +447,7 @@ def duts(rep: Repetition) -> Table:
             driver,
             number(units.percent(mean), mean),
             number(units.percent(most), most),
+            *_paused(total([one.pauses for one in d.workers]) if d.workers else None),
             Cell(Data(text or units.NONE), mark="code"),
         )
     return table

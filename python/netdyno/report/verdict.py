@@ -137,7 +137,7 @@ def reason(r: Reason) -> Msg:
                 limit=units.exact(units.duration(limit)),
                 n=units.significant(value / limit, 2) if value and limit else units.NONE,
             )
-        case "ND-90-03":
+        case "ND-90-03" if value is not None:
             return M(
                 "{who}: a worker waited for its CPU {value} of the time; limit {limit}.",
                 who=who,

@@ -10,6 +10,7 @@ from netdyno.core.result import Repetition
 from netdyno.errors import Error
 from netdyno.experiment.spec import groups, table
 from netdyno.search.load import loading
+from netdyno.search.paused import excused
 from netdyno.search.trial import Ask, LoadTrial
 from netdyno.stats import hdr
 from netdyno.stats.pairs import Limits
@@ -68,7 +69,7 @@ def observed(
         short=short,
         disturbed=""
         if short
-        else _disturbed(repetition, profile, bad, lost / sent if sent else 0.0, limits or Limits(), exact),
+        else _disturbed(repetition, profile, (sent, lost), bad, limits or Limits(), exact),
         figures=_figures(repetition),
         number=number,
         shape=ask.shape,
@@ -100,9 +101,16 @@ def _lost(group: GroupResult, received: bool) -> tuple[int, int | None]:
 
 
 def _disturbed(
-    repetition: Repetition, profile: Mapping[str, Any], bad: bool, share: float, limits: Limits, exact: bool
+    repetition: Repetition,
+    profile: Mapping[str, Any],
+    counts: tuple[int, int],
+    bad: bool,
+    limits: Limits,
+    exact: bool,
 ) -> str:
     """What disturbed a trial, by no fault of the DUT; nothing if nothing did."""
+    sent, lost = counts
+    share = lost / sent if sent else 0.0
     if repetition.steal is not None and repetition.steal > limits.steal:
         return f"steal {repetition.steal:.0%}"
     if reasons := repetition.validity.reasons:
@@ -113,7 +121,8 @@ def _disturbed(
     late = max((group.lateness.max for group in repetition.groups), default=0.0)
     if bad and late > limit and (exact or share <= _sent_late(repetition, limit)):
         return f"the generator was late by {late / 1e6:.3g} ms and sent a burst"
-    return ""
+    # what is lost while a worker has no CPU tells of this machine; a trial without loss counts
+    return excused(repetition, profile, sent, lost) if bad else ""
 
 
 def _sent_late(repetition: Repetition, limit: float) -> float:

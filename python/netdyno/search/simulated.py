@@ -2,17 +2,20 @@
 
 A DUT forwards up to its capacity and loses the rest. In each trial the capacity differs a little (noise);
 over the trials it may go up or down (drift); after an overload it may be lower for one trial (hysteresis).
-And some trials lose frames because the machine was disturbed, which its counters tell.
+And some trials lose frames because the machine was disturbed, which its counters tell, or because the DUT's
+worker had no CPU for some milliseconds, which the worker tells.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from netdyno.search.trial import Ask, LoadTrial
 from netdyno.stats.pairs import Limits, disturbed
+from netdyno.stats.pauses import Paused, excuse, lasted
 
 
 @dataclass
@@ -29,6 +32,14 @@ class SimulatedDut:
     """By how much it is lower in the trial after an overload, as a share of it."""
     steal: float = 0.0
     """Share of the trials in which the hypervisor takes the processors away."""
+    pauses: float = 0.0
+    """How often in a second its worker has no CPU, on average."""
+    paused: tuple[float, float] = (0.5e-3, 10e-3)
+    """How long then, seconds: from, to."""
+    ring: int = 1024
+    """Frames that its ring holds meanwhile."""
+    faulty: tuple[float, int] = (float("inf"), 0)
+    """A fault of its own: from this load on it loses so many frames in each trial."""
     offered: float = float("inf")
     """The highest load that our own generator can offer."""
     seed: int = 1
@@ -56,6 +67,10 @@ class SimulatedDut:
         self._overloaded = load > capacity
         sent = max(1, round(load * ask.seconds))
         lost = max(0, sent - round(capacity * ask.seconds)) if load > capacity else 0
+        if load >= self.faulty[0]:
+            lost += self.faulty[1]
+        told, more = self._pause(load, capacity, ask.seconds)
+        lost = min(lost + more, sent)
         counters: Mapping[str, float] = {"cpu.all": 1000.0, "cpu.steal": 0.0}
         if self._random.random() < self.steal:
             # a burst that followed a pause is lost, whatever the load
@@ -68,7 +83,20 @@ class SimulatedDut:
             lost=min(lost, sent),
             broken=("simulated.loss",) if lost else (),
             short=load < ask.load * 0.99,
-            disturbed=disturbed(counters, ask.seconds, Limits()),
+            disturbed=disturbed(counters, ask.seconds, Limits())
+            or excuse(told, lost, sent / ask.seconds, self.ring),
             number=self.trials,
             shape=ask.shape,
         )
+
+    def _pause(self, load: float, capacity: float, seconds: float) -> tuple[list[Paused], int]:
+        """The pauses of a trial, and what they cost: the ring is empty before each, or always full."""
+        each, lost, at = list[int](), 0, 0.0
+        while self.pauses and (at := at + self._random.expovariate(self.pauses)) < seconds:
+            length = self._random.uniform(*self.paused)
+            each.append(round(length * 1e9))
+            if load > capacity:
+                lost += round(capacity * length)
+            else:
+                lost += max(0, math.floor(load * length) - self.ring)
+        return [Paused("worker 0 of the DUT", None, lasted(each))], lost

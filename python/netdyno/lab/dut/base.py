@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from netdyno import config, files
+from netdyno.core.result import DutWorker
 from netdyno.system.journal import Journal, journal
 from netdyno.system.process import Process
 
@@ -77,6 +78,10 @@ class Dut(ABC):
     @abstractmethod
     def counters(self) -> dict[str, float]:
         """What it counted itself since it started, settled."""
+
+    def workers(self) -> list[DutWorker]:
+        """Pauses of its workers since it started; none where they are not known."""
+        return []
 
     @abstractmethod
     def setup(self) -> None:

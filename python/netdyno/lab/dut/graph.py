@@ -10,6 +10,8 @@ from pydantic import Field
 
 from netdyno.core.client import Client
 from netdyno.core.daemon import Daemon
+from netdyno.core.model import Pauses
+from netdyno.core.result import DutWorker
 from netdyno.errors import Error
 from netdyno.lab.dut.base import Dut, Settings, url_host
 from netdyno.lab.dut.reflector import Reflector
@@ -72,6 +74,19 @@ class GraphDut(Dut, KeepsSessions):
         if self._tracks():
             found |= {"sessions": float(self.sessions()), **self.cleared}
         return found
+
+    def workers(self) -> list[DutWorker]:
+        assert self._client is not None
+        stats = self._client.call("graph.stats", graph=self._graph)
+        return [
+            DutWorker(
+                worker=one["worker"],
+                core=one.get("core"),
+                pauses=one.get("pauses") or Pauses(),
+                long_turns=one.get("long_turns") or Pauses(),
+            )
+            for one in stats["workers"]
+        ]
 
     def _tracks(self) -> bool:
         return any(one.get("kind") == "conntrack" for one in self.options.graph["elements"].values())
