@@ -81,7 +81,7 @@ def graph(where: Path, workers: dict[int, list[str]], count: int = 1, number: in
             "ip": "203.0.113.2/24", "mac": "02:00:00:00:00:03", "queues": count,
         },
     }  # fmt: skip
-    elements, edges = translating(FLOWS)
+    elements, edges = translating(2 * FLOWS)  # they are not the same number on both
     made: dict[str, Any] = {
         "ports": ports, "elements": elements, "edges": edges,
         "placement": [{"core": core, "elements": names} for core, names in workers.items()],
