@@ -6,8 +6,8 @@
 mod common;
 #[path = "nat_parts/pcp.rs"]
 mod pcp;
-#[path = "nat_parts/silent.rs"]
-mod silent;
+#[path = "nat_parts/setting.rs"]
+mod setting;
 #[path = "nat_parts/sites.rs"]
 mod sites;
 
@@ -17,95 +17,12 @@ use packet::signature::Signature;
 use packet::{Flow, Mac, Program, ipv4};
 use run::graph::GraphView;
 use serde_json::{Value, json};
+use setting::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-const ROUTER: (Ipv4Addr, Mac) = (Ipv4Addr::new(203, 0, 113, 1), [2, 0, 0, 0, 9, 1]);
-const OUTSIDE: Mac = [2, 0, 0, 0, 9, 2];
-const INSIDE: Mac = [2, 0, 0, 0, 9, 3];
-const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 9);
 const SUBSCRIBERS: u8 = 40;
-
-fn subscriber(number: u8) -> (Ipv4Addr, Mac) {
-    (Ipv4Addr::new(10, 0, 0, number), [2, 0, 0, 0, 0, number])
-}
-
-fn graph(name: &str, pool: &str, more: &Value) -> Value {
-    let mut graph = json!({
-        "ports": {
-            "inside": {"device": format!("pair:{name}-in"), "ip": "10.0.0.254/24", "mac": "02:00:00:00:09:03"},
-            "outside": {"device": format!("pair:{name}-out"), "ip": "203.0.113.2/24", "mac": "02:00:00:00:09:02"},
-        },
-        "elements": {
-            "in-validity": {"kind": "validity", "port": "inside"},
-            "out-validity": {"kind": "validity", "port": "outside"},
-            "nat": {"kind": "nat", "most_subscribers": 1000},
-            "conntrack": {
-                "kind": "conntrack", "inside": "inside", "outside": "outside", "pool": [pool],
-                "sessions": 4096, "most_subscribers": 1000, "udp_filtering": "address_and_port_dependent",
-            },
-            "in-host": {"kind": "nat-host", "port": "inside"},
-            "out-host": {"kind": "nat-host", "port": "outside", "gateway": "203.0.113.1", "answers_for": [pool]},
-        },
-        "edges": [
-            "inside.rx -> in-validity",
-            "in-validity.out -> nat -> conntrack",
-            "outside.rx -> out-validity",
-            "out-validity.out -> conntrack",
-            "conntrack.outside -> outside.tx",
-            "conntrack.inside -> inside.tx",
-            "in-validity.local -> in-host -> inside.tx",
-            "out-validity.local -> out-host -> outside.tx",
-        ],
-    });
-    for (key, value) in more.as_object().unwrap() {
-        graph[key] = value.clone();
-    }
-    graph
-}
-
-fn datagram(from: (Ipv4Addr, Mac), port: u16, to: (SocketAddr, Mac), sequence: u64) -> Vec<u8> {
-    let flow = Flow {
-        source_mac: from.1,
-        destination_mac: to.1,
-        source: SocketAddr::new(from.0.into(), port),
-        destination: to.0,
-    };
-    let mut frame = vec![0; 80];
-    let signature = Signature { stream: 1, sequence: sequence as _, sent_ns: 3 };
-    Program::udp(&flow, 80).unwrap().write(&mut frame, 0, &signature);
-    frame
-}
-
-fn ports(frame: &[u8]) -> (u16, u16) {
-    (u16::from_be_bytes([frame[34], frame[35]]), u16::from_be_bytes([frame[36], frame[37]]))
-}
-
-/// The router tells where it is, when it is asked.
-fn be_router(far: &mut End) {
-    let asked = far.take(1);
-    let question = Arp::parse(&asked[0]).unwrap();
-    assert_eq!(
-        (question.operation, question.target, question.sender_mac),
-        (Operation::Request, ROUTER.0, OUTSIDE)
-    );
-    let mut answer = [0; packet::arp::FRAME];
-    question.answer(ROUTER.1).emit(&mut answer);
-    far.send(&[answer.to_vec()]);
-}
-
-/// What an element dropped, by reason: both ports' together, and all replicas'.
-fn dropped(view: &dyn GraphView, name: &str) -> BTreeMap<String, u64> {
-    let mut drops = BTreeMap::new();
-    let is_it = |one: &str| one.split('#').next().is_some_and(|one| one.ends_with(name));
-    for element in view.elements().iter().filter(|one| is_it(&one.name)) {
-        for (reason, count) in element.drops.iter().filter(|(_, count)| **count > 0) {
-            *drops.entry((*reason).to_string()).or_default() += *count;
-        }
-    }
-    drops
-}
 
 fn translates_both_ways(name: &str, pool: &str, more: &Value) {
     let run = start(&graph(name, pool, more));
