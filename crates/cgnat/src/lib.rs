@@ -10,6 +10,7 @@
 //! endpoint that stands for an inside one, and lives as long as its sessions; a *subscriber* is a private address with its VLAN tags,
 //! and has *port blocks* of one outside address.
 
+mod address_owners;
 pub mod binding;
 pub mod config;
 mod cpu;
@@ -34,6 +35,7 @@ pub mod subscriber;
 mod table;
 mod verdict;
 
+pub use address_owners::AddressOwners;
 pub use binding::{Binding, Bindings, Hop, Lookup, Mac, Source};
 pub use config::{Config, ConfigError, StaticForward};
 pub use cpu::prefetch;

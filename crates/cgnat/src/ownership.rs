@@ -1,14 +1,19 @@
 //! Which worker a packet is for: those from the inside by subscriber, those from the outside by who owns the port they go to. Both directions
 //! of a session meet on one worker, so nothing is shared.
+//!
+//! Where each site has an address of its own, a site is one worker's with all of its subscribers, and so is the address that it has.
 
-use crate::config::{PoolAddress, StaticForward};
+use crate::address_owners::AddressOwners;
+use crate::config::{PoolAddress, SiteConfig, StaticForward};
 use crate::hash::Hasher;
 use crate::headers::Headers;
 use crate::key::{Endpoint, Key, Realm};
 use crate::nat::{BURST, Quote};
+use crate::sites::Site;
 use crate::verdict::Side;
 use packet::layers::protocol;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy)]
 struct Range {
@@ -26,6 +31,10 @@ pub struct Ownership {
     hasher: Hasher,
     /// Subscribers that are elsewhere than their hash says.
     pinned: HashMap<(u32, Realm), usize>,
+    /// The bits of a private address by which its worker is drawn: with sites those that tell one from another.
+    mask: u32,
+    /// Whose the addresses of sites are now.
+    of_sites: Option<Arc<AddressOwners>>,
 }
 
 impl Ownership {
@@ -42,7 +51,32 @@ impl Ownership {
             }));
         }
         ranges.sort_by_key(|range| (range.address, range.first));
-        Self { ranges, workers: pools.len().max(1), hasher: Hasher::new(seed), pinned: HashMap::new() }
+        Self {
+            ranges,
+            workers: pools.len().max(1),
+            hasher: Hasher::new(seed),
+            pinned: HashMap::new(),
+            mask: u32::MAX,
+            of_sites: None,
+        }
+    }
+
+    /// Of so many workers where sites have addresses of their own, none yet.
+    pub fn of_sites(sites: SiteConfig, workers: usize, seed: [u8; 32]) -> Self {
+        let mut own = Self::new(&[], seed);
+        (own.workers, own.mask) = (workers.max(1), sites.by.mask());
+        own.of_sites = Some(Arc::new(AddressOwners::new(sites.most, seed)));
+        own
+    }
+
+    /// Whose the addresses of sites are, for the one who says it.
+    pub fn address_owners(&self) -> Option<&AddressOwners> {
+        self.of_sites.as_deref()
+    }
+
+    /// The worker of a site.
+    pub fn site(&self, site: Site) -> usize {
+        self.subscriber(site.inside, site.realm)
     }
 
     /// Who is reached from the outside by a static forward is with the worker that has the forward's endpoint. The forward
@@ -73,7 +107,7 @@ impl Ownership {
         {
             return *worker;
         }
-        let hash = self.hasher.hash(Key::subscriber(address, realm)) >> 32;
+        let hash = self.hasher.hash(Key::subscriber(address & self.mask, realm)) >> 32;
         ((hash * self.workers as u64) >> 32) as usize
     }
 
@@ -89,7 +123,7 @@ impl Ownership {
         for (who, workers) in who.chunks(BURST).zip(workers.chunks_mut(BURST)) {
             let (mut keys, mut hashes) = ([Key::default(); BURST], [0; BURST]);
             for ((address, realm), key) in who.iter().zip(&mut keys) {
-                *key = Key::subscriber(*address, *realm);
+                *key = Key::subscriber(*address & self.mask, *realm);
             }
             self.hasher.hash_all(&keys[..who.len()], &mut hashes);
             for (hash, worker) in hashes.iter().zip(workers) {
@@ -99,8 +133,13 @@ impl Ownership {
     }
 
     /// The worker of an outside endpoint. `None`: it is nobody's.
-    #[inline]
     pub fn outside(&self, endpoint: Endpoint) -> Option<usize> {
+        self.of_pool(endpoint).or_else(|| self.of_site(endpoint.address))
+    }
+
+    /// The worker of an outside endpoint of the pool.
+    #[inline]
+    fn of_pool(&self, endpoint: Endpoint) -> Option<usize> {
         let after = self
             .ranges
             .partition_point(|range| (range.address, range.first) <= (endpoint.address, endpoint.port));
@@ -108,15 +147,23 @@ impl Ownership {
         (range.address == endpoint.address && endpoint.port <= range.last).then_some(range.worker)
     }
 
+    /// The worker of an address that a site has.
+    #[inline(never)] // What is for the pool does not come here.
+    fn of_site(&self, address: u32) -> Option<usize> {
+        self.of_sites.as_ref()?.worker(address)
+    }
+
     /// The worker that has an outside endpoint; ports that clients do not use are with the address.
     pub fn endpoint(&self, endpoint: Endpoint) -> Option<usize> {
-        self.outside(endpoint).or_else(|| self.address(endpoint.address))
+        self.of_pool(endpoint).or_else(|| self.address(endpoint.address))
     }
 
     /// The worker of an outside address, by its first port.
+    #[inline(never)] // Of a pool, only what names no port of it.
     fn address(&self, address: u32) -> Option<usize> {
         let at = self.ranges.partition_point(|range| range.address < address);
-        self.ranges.get(at).filter(|range| range.address == address).map(|range| range.worker)
+        let range = self.ranges.get(at).filter(|range| range.address == address);
+        range.map(|range| range.worker).or_else(|| self.of_site(address))
     }
 
     /// The worker of a packet. `None`: it goes to an address of nobody's.
@@ -145,6 +192,7 @@ impl Ownership {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sites::SiteBy;
     use std::net::Ipv4Addr;
 
     fn ownership() -> Ownership {
@@ -194,7 +242,8 @@ mod tests {
         let many: Vec<(u32, Realm)> = (0..200).map(|i| (0x0a00_0000 + i, i % 3)).collect();
         let mut pinned = ownership.clone();
         pinned.settle(0x0a00_0007, 1, 1 - ownership.subscriber(0x0a00_0007, 1));
-        for ownership in [ownership, pinned] {
+        let by_site = SiteConfig { most: 16, by: SiteBy::Prefix(29) };
+        for ownership in [ownership, pinned, Ownership::of_sites(by_site, 2, [1; 32])] {
             let mut workers = [0; 200];
             ownership.subscribers(&many, &mut workers);
             let alone = many.iter().map(|(address, realm)| ownership.subscriber(*address, *realm) as u8);

@@ -4,7 +4,7 @@
 //! new begins on it, and neither the slot nor the address is used for anything else until all that went by it is over.
 
 use crate::key::Realm;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 /// What a site is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,15 +27,19 @@ pub struct Site {
 }
 
 impl SiteBy {
-    /// The site of a subscriber.
-    #[inline]
-    pub fn site(self, inside: u32, realm: Realm) -> Site {
-        let mask = match self {
+    /// The bits of a private address that tell its site from others.
+    pub(crate) fn mask(self) -> u32 {
+        match self {
             Self::Tags => 0,
             Self::Subscriber => u32::MAX,
             Self::Prefix(bits) => u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0),
-        };
-        Site { inside: inside & mask, realm }
+        }
+    }
+
+    /// The site of a subscriber.
+    #[inline]
+    pub fn site(self, inside: u32, realm: Realm) -> Site {
+        Site { inside: inside & self.mask(), realm }
     }
 }
 
@@ -85,6 +89,8 @@ pub(crate) struct Sites {
     of: HashMap<Site, u32>,
     /// Slots that wait for the next search.
     waiting: Vec<u32>,
+    /// Slots that are empty since nobody was told.
+    vacated: VecDeque<u32>,
     pub search: Search,
 }
 
@@ -106,6 +112,7 @@ impl Sites {
             slots: vec![Slot::Empty; config.most],
             of: HashMap::with_capacity(config.most),
             waiting: Vec::new(),
+            vacated: VecDeque::with_capacity(config.most),
             search: Search::default(),
         }
     }
@@ -137,17 +144,22 @@ impl Sites {
         }
     }
 
-    /// Nothing begins by a slot any more. `false`: it has no address.
-    pub fn vacate(&mut self, slot: u32) -> bool {
+    /// Nothing begins by a slot any more. One that has no address is empty already.
+    pub fn vacate(&mut self, slot: u32) {
         match self.slots.get_mut(slot as usize) {
             Some(this @ Slot::Assigned(..)) => {
-                let Slot::Assigned(site, address) = *this else { return false };
+                let Slot::Assigned(site, address) = *this else { return };
                 *this = Slot::Vacating(site, address);
                 self.waiting.push(slot);
-                true
             }
-            _ => false,
+            Some(Slot::Empty) => self.vacated.push_back(slot),
+            _ => {}
         }
+    }
+
+    /// The next slot that was to be vacated and has nothing any more.
+    pub fn pop_vacated(&mut self) -> Option<u32> {
+        self.vacated.pop_front()
     }
 
     /// Whether there is something to search for; those that wait are taken into a new search.
@@ -175,6 +187,7 @@ impl Sites {
             }
             *this = Slot::Empty;
         }
+        self.vacated.extend(&vacated);
         vacated
     }
 }

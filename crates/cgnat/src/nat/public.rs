@@ -26,6 +26,12 @@ impl Nat {
         }
     }
 
+    /// The next slot that [`Nat::vacate_public`] was said of and by which nothing goes any more: all of it has ended and is in the
+    /// log, so that the address may be used elsewhere.
+    pub fn pop_vacated_public(&mut self) -> Option<u32> {
+        self.sites.as_mut()?.pop_vacated()
+    }
+
     /// The address of a slot, unless it is being taken away.
     pub fn public_address(&self, slot: u32) -> Option<Ipv4Addr> {
         self.sites.as_ref()?.address(slot).map(Ipv4Addr::from_bits)
