@@ -43,7 +43,7 @@ pub struct Options {
     /// Outside addresses, or prefixes of them. Either this or `sites`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pool: Vec<Address>,
-    /// In place of a pool: each site has an address of its own, that `nat-sites` gets by DHCP. One worker only.
+    /// In place of a pool: each site has an address of its own, that `nat-sites` gets by DHCP. Several workers divide the sites.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sites: Option<SiteOptions>,
     /// Who is a subscriber. Default: the private addresses of RFC 1918 and RFC 6598.
@@ -179,12 +179,12 @@ impl Options {
         if count > 1 && config.deterministic.is_some() {
             return Err(("deterministic".into(), "several workers cannot divide it".into()));
         }
-        if count > 1 && config.sites.is_some() {
-            return Err(("sites".into(), "several workers cannot divide them yet: use one".into()));
-        }
         let pools: Vec<Vec<PoolAddress>> =
             (0..count).map(|i| share(&config.pool, self.ports_per_block, i, count)).collect();
-        let mut ownership = Ownership::new(&pools, divided);
+        let mut ownership = match config.sites {
+            None => Ownership::new(&pools, divided),
+            Some(sites) => Ownership::of_sites(sites, count, divided),
+        };
         ownership.pin(&config.static_forwards).map_err(|wrong| {
             let at = config.static_forwards.iter().position(|one| *one == wrong).unwrap_or(0);
             let why = "its subscriber has another forward, to ports that another worker has";
@@ -345,7 +345,10 @@ impl ElementKind for Options {
         };
         let neighbours = shared.neighbours(replica);
         let agree = self.sites.is_none_or(|sites| shared.agree(sites.config()));
-        let told = self.sites.and_then(|sites| Some(PublicAddresses::new(sites.most, shared.publics()?)));
+        let slots = |sites: SiteOptions| {
+            Some(PublicAddresses::new(sites.most, replica, shared.slot_end(replica, replicas)?))
+        };
+        let told = self.sites.and_then(slots);
         let links = Links { gateway: Arc::clone(&shared.gateway), neighbours, end, sites: told };
         let seed = shared.seed;
         if !agree {

@@ -3,7 +3,7 @@
 use crate::arp::ResolverChannel;
 use crate::neighbours::{Host, Neighbour, Neighbours};
 use crate::pair::{Duty, Pair};
-use crate::sites::leasing::Public;
+use crate::sites::assigning::{SlotUpdate, Vacated};
 use crate::state::{Bound, Keeper, Survey};
 use ::element::kind::Build;
 use cgnat::{Hop, Ownership, Realm, SiteConfig};
@@ -100,18 +100,46 @@ impl SubscriberTeller {
 struct SiteChannels {
     wanted: Arc<AtomicBool>,
     subscribers: (SyncSender<Subscriber>, Option<Receiver<Subscriber>>),
-    publics: (Option<SyncSender<Public>>, Option<Receiver<Public>>),
+    /// To each worker's sessions: made with the first of them, which knows how many there are.
+    workers: Arc<OnceLock<Vec<SyncSender<SlotUpdate>>>>,
+    told: Vec<Option<Receiver<SlotUpdate>>>,
+    /// And back.
+    vacated: (SyncSender<Vacated>, Option<Receiver<Vacated>>),
 }
 
 impl SiteChannels {
     fn new() -> Self {
-        let ((tell, told), (assign, assigned)) = (sync_channel(SUBSCRIBERS), sync_channel(ENDINGS));
+        let ((tell, told), (vacate, vacated)) = (sync_channel(SUBSCRIBERS), sync_channel(ENDINGS));
         Self {
             wanted: Arc::default(),
             subscribers: (tell, Some(told)),
-            publics: (Some(assign), Some(assigned)),
+            workers: Arc::default(),
+            told: Vec::new(),
+            vacated: (vacate, Some(vacated)),
         }
     }
+}
+
+/// The end of the element that has public addresses.
+#[derive(Debug)]
+pub struct SiteEnd {
+    /// Who comes and goes.
+    pub subscribers: Receiver<Subscriber>,
+    /// Tells each worker what its slots have.
+    pub workers: Arc<OnceLock<Vec<SyncSender<SlotUpdate>>>>,
+    /// Slots by which nothing goes any more.
+    pub vacated: Receiver<Vacated>,
+    /// Which worker has which site, and is reached by which address.
+    pub ownership: Arc<OnceLock<(u16, Ownership)>>,
+}
+
+/// The sessions' end of that.
+#[derive(Debug)]
+pub struct SlotEnd {
+    /// What slots have.
+    pub told: Receiver<SlotUpdate>,
+    /// Tells which of them are empty.
+    pub vacated: SyncSender<Vacated>,
 }
 
 /// What the NAT table of a worker and its sessions tell each other.
@@ -296,16 +324,27 @@ impl Shared {
         SubscriberTeller { wanted: Arc::clone(wanted), tell: subscribers.0.clone(), untold: None }
     }
 
-    /// For the element that has public addresses, once: subscribers, and where to tell of addresses.
-    pub fn site_end(&mut self) -> Option<(Receiver<Subscriber>, SyncSender<Public>)> {
+    /// For the element that has public addresses, once.
+    pub fn site_end(&mut self) -> Option<SiteEnd> {
         let channels = &mut self.site_channels;
         channels.wanted.store(true, Ordering::Relaxed);
-        Some((channels.subscribers.1.take()?, channels.publics.0.take()?))
+        Some(SiteEnd {
+            subscribers: channels.subscribers.1.take()?,
+            workers: Arc::clone(&channels.workers),
+            vacated: channels.vacated.1.take()?,
+            ownership: Arc::clone(&self.ownership),
+        })
     }
 
-    /// For the sessions, once: where they are told of addresses.
-    pub fn publics(&mut self) -> Option<Receiver<Public>> {
-        self.site_channels.publics.1.take()
+    /// For the sessions of this number, of so many, once: where they are told of public addresses.
+    pub fn slot_end(&mut self, replica: usize, replicas: usize) -> Option<SlotEnd> {
+        let SiteChannels { workers, told, vacated, .. } = &mut self.site_channels;
+        workers.get_or_init(|| {
+            let (tell, made): (Vec<_>, Vec<_>) = (0..replicas).map(|_| sync_channel(ENDINGS)).unzip();
+            *told = made.into_iter().map(Some).collect();
+            tell
+        });
+        Some(SlotEnd { told: told.get_mut(replica)?.take()?, vacated: vacated.0.clone() })
     }
 
     /// Whether `name` is the element that keeps sessions: the first that asks is.

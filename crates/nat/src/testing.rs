@@ -28,7 +28,7 @@ pub fn nat() -> Nat {
 }
 
 /// A UDP packet of 66 bytes.
-fn datagram(from: SocketAddrV4, to: SocketAddrV4) -> Vec<u8> {
+pub fn datagram(from: SocketAddrV4, to: SocketAddrV4) -> Vec<u8> {
     let flow =
         Flow { source_mac: [2; 6], destination_mac: [4; 6], source: from.into(), destination: to.into() };
     let (mut bytes, mark) = (vec![0; 80], Signature { stream: 1, sequence: 2, sent_ns: 3 });

@@ -438,9 +438,9 @@ impl Leasing {
         self.publics.pop_front()
     }
 
-    /// It could not be told now.
-    pub fn put_back(&mut self, public: Public) {
-        self.publics.push_front(public);
+    /// How many sites there may be at a time.
+    pub fn most(&self) -> usize {
+        self.settings.most
     }
 
     /// Sites for which there is no number.

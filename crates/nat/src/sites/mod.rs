@@ -1,11 +1,13 @@
 //! Public addresses by DHCP as an element: a client for each subscriber site, at a virtual MAC address of its own.
 //!
 //! ```text
-//!  nat ──(subscribers come and go)──▶ nat-sites ──(a site has an address, or none)──▶ conntrack
+//!  nat ──(subscribers come and go)──▶ nat-sites ──(a site has an address, or none)──▶ the conntrack of its worker
+//!                                        ◀──(nothing goes by what it had any more)──
 //!                 validity.local ──▶ nat-sites ──▶ nat-host
 //!                                        └─ tx ──▶ the outside port
 //! ```
 
+pub mod assigning;
 mod known;
 pub mod leasing;
 pub mod options;
@@ -15,10 +17,11 @@ pub mod view;
 
 pub use options::{Options, SiteOptions};
 
+use self::assigning::Assignments;
 use self::known::Keeper;
-use self::leasing::{Leasing, Public, Settings};
+use self::leasing::{Leasing, Settings};
 use crate::addresses;
-use crate::shared::{Shared, Subscriber};
+use crate::shared::{Shared, SiteEnd, Subscriber};
 use ::element::interface_addr::InterfaceAddr;
 use ::element::kind::{Build, ElementKind};
 use cgnat::config::{Config, Prefix};
@@ -33,7 +36,6 @@ use rand::TryRngCore;
 use rand::rngs::OsRng;
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 
 /// The kind of the element.
 pub const KIND: &str = "nat-sites";
@@ -45,8 +47,9 @@ const ADDRESS_CONFLICT: usize = 1;
 
 /// Time between two turns, ns.
 const TURN: u64 = 1_000_000;
-/// What is done in one of them: subscribers that came or went, clients that wake, frames that are sent.
+/// What is done in one of them: subscribers that came or went, slots that are empty, clients that wake, frames that are sent.
 const SUBSCRIBERS: usize = 256;
+const VACATED: usize = 256;
 const CLIENTS: usize = 32;
 const FRAMES: usize = 32;
 /// Time between two writings of what is known, ns.
@@ -87,7 +90,7 @@ impl ElementKind for Options {
         if !agree {
             return Err(cx.fault("sites", "conntrack has it otherwise"));
         }
-        let Some((subscribers, publics)) = end else {
+        let Some(end) = end else {
             return Err(cx.fault("sites", "a graph can have one of it, and this is another"));
         };
         let inside = match addresses::prefixes(&self.subscribers) {
@@ -126,7 +129,7 @@ impl ElementKind for Options {
             }
         };
         let pool = cx.pool.clone();
-        Ok(Box::new(Sites { leasing, subscribers, publics, keeper, kept: 0, turned: 0, tags, pool }))
+        Ok(Box::new(Sites { leasing, end, assignments: None, keeper, kept: 0, turned: 0, tags, pool }))
     }
 }
 
@@ -134,10 +137,10 @@ impl ElementKind for Options {
 #[derive(Debug)]
 struct Sites {
     leasing: Leasing,
-    /// From the NAT table.
-    subscribers: Receiver<Subscriber>,
-    /// To the sessions.
-    publics: SyncSender<Public>,
+    /// To the NAT table and the sessions of all workers.
+    end: SiteEnd,
+    /// From its first turn on, when it is known how many workers there are.
+    assignments: Option<Assignments>,
     keeper: Option<Keeper>,
     /// When what is known was looked at last, and when the last turn was.
     kept: u64,
@@ -163,7 +166,7 @@ impl Sites {
 
     fn turn(&mut self, now: u64) {
         for _ in 0..SUBSCRIBERS {
-            let Ok(Subscriber { inside, realm, there }) = self.subscribers.try_recv() else { break };
+            let Ok(Subscriber { inside, realm, there }) = self.end.subscribers.try_recv() else { break };
             if there {
                 self.leasing.add(inside, realm, now);
             } else {
@@ -171,12 +174,7 @@ impl Sites {
             }
         }
         let _more_next_time = self.leasing.advance(now, CLIENTS);
-        while let Some(public) = self.leasing.public() {
-            if let Err(TrySendError::Full(public)) = self.publics.try_send(public) {
-                self.leasing.put_back(public);
-                break;
-            }
-        }
+        self.assign();
         if let Some(keeper) = &self.keeper
             && now.saturating_sub(self.kept) >= KEEP
         {
@@ -186,6 +184,21 @@ impl Sites {
                 self.leasing.change_again(&again);
             }
         }
+    }
+
+    /// Tell workers of addresses that came and went.
+    fn assign(&mut self) {
+        let SiteEnd { workers, vacated, ownership, .. } = &self.end;
+        // It was said before the first turn.
+        let (Some(workers), Some((_, ownership))) = (workers.get(), ownership.get()) else { return };
+        let most = self.leasing.most();
+        let assignments = self.assignments.get_or_insert_with(|| Assignments::new(most, workers.len()));
+        vacated.try_iter().take(VACATED).for_each(|vacated| assignments.vacated(vacated));
+        while let Some(public) = self.leasing.public() {
+            assignments.follow(&public, ownership);
+        }
+        assignments.advance(ownership);
+        assignments.tell(workers);
     }
 
     /// Frames of the clients, and announcements.
@@ -242,7 +255,9 @@ impl Element for Sites {
     }
 
     fn control(&mut self, mail: Mail, now: u64) {
-        let _not_understood = mail.answer(|asked: view::Sites| view::sites(&self.leasing, &asked, now));
+        let ownership = self.end.ownership.get().map(|(_, ownership)| ownership);
+        let _not_understood =
+            mail.answer(|asked: view::Sites| view::sites(&self.leasing, &asked, ownership, now));
     }
 }
 

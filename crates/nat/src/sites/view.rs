@@ -2,6 +2,7 @@
 
 use super::leasing::{Leasing, Standing, text};
 use crate::control::{LINES, PAGE, Vlans};
+use cgnat::Ownership;
 use dhcp::client::State;
 use engine::Request;
 use std::net::Ipv4Addr;
@@ -47,10 +48,12 @@ pub struct SiteView {
     pub server: Option<Ipv4Addr>,
     /// How many of its subscribers there are.
     pub subscribers: u32,
+    /// The number of the worker that has it.
+    pub worker: usize,
 }
 
-/// A page of sites.
-pub fn sites(leasing: &Leasing, asked: &Sites, now: u64) -> SitePage {
+/// A page of sites, which workers own.
+pub fn sites(leasing: &Leasing, asked: &Sites, ownership: Option<&Ownership>, now: u64) -> SitePage {
     let limit = asked.limit.clamp(1, PAGE);
     let (found, after) = leasing.standing(asked.from, LINES, now);
     let next = found.get(limit).map(|(number, _)| *number).or(after);
@@ -64,6 +67,7 @@ pub fn sites(leasing: &Leasing, asked: &Sites, now: u64) -> SitePage {
         lease_s: standing.left.map(|left| left as f64 / 1e9),
         server: standing.server,
         subscribers: standing.subscribers,
+        worker: ownership.map_or(0, |ownership| ownership.site(standing.site)),
     };
     SitePage { sites: found.into_iter().take(limit).map(view).collect(), next }
 }
