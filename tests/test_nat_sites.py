@@ -182,6 +182,8 @@ def test_a_site_boots_surfs_loses_its_lease_and_comes_back(lab: Lab, sites: Site
         {
             "format": "netdyno-nat/1",
             "name": name,
+            # whichever worker has the site
+            "workers": 2,
             "inside": {"device": "af_packet:in0", "ip": "10.0.0.254/24"},
             "outside": {"device": "af_packet:out0", "ip": "203.0.113.2/24", "gateway": ROUTER},
             "sites": {
@@ -207,7 +209,10 @@ def test_a_site_boots_surfs_loses_its_lease_and_comes_back(lab: Lab, sites: Site
     (site,) = asked("sites")
     assert (site["site"], site["mac"], site["address"]) == ("VLAN none", MAC, PUBLIC)
     assert (site["server"], site["subscribers"]) == (ROUTER, 1)
-    assert asked("sessions")
+    assert {one["outside"].partition(":")[0] for one in asked("sessions")} == {PUBLIC}
+    assert [one["outside"] for one in asked("subscribers")] == [PUBLIC]
+    status = json.loads(lab.good("nat", "status", name, "--json").out)["workers"]
+    assert [one["addresses"] for one in status] == [site["worker"] == i for i in range(2)]
     # the server is gone: the lease is over, and with it the address and all sessions
     public.kill()
     public.wait(10)

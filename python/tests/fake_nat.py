@@ -54,11 +54,11 @@ POOLS = [
 SITES = [
     {
         "site": "VLAN 7", "vlans": [7], "mac": "02:4e:44:00:00:00", "address": "203.0.113.100", "state": "bound",
-        "lease_s": 1800.0, "server": "203.0.113.1", "subscribers": 12,
+        "lease_s": 1800.0, "server": "203.0.113.1", "subscribers": 12, "worker": 1,
     },
     {
         "site": "VLAN 8", "vlans": [8], "mac": "02:4e:44:00:00:01", "address": None, "state": "released", "lease_s": None,
-        "server": None, "subscribers": 0,
+        "server": None, "subscribers": 0, "worker": 0,
     },
 ]  # fmt: skip
 

@@ -7,7 +7,7 @@ from netdyno.cli.nat_show import Json, Limit, Name, left
 from netdyno.nat import running
 from netdyno.report.units import seconds
 
-HEADS = ("site", "virtual MAC", "address", "state", "lease left", "server", "subscribers")
+HEADS = ("site", "virtual MAC", "address", "state", "lease left", "server", "subscribers", "worker")
 
 
 def sites(name: Name = None, limit: Limit = 100, as_json: Json = False) -> None:
@@ -15,6 +15,7 @@ def sites(name: Name = None, limit: Limit = 100, as_json: Json = False) -> None:
 
     `state` is that of the DHCP client (RFC 2131): a site has its address while it is bound, renewing or
     rebinding. One whose subscribers are all gone is `released`; when one comes it asks for its address again.
+    `worker` has all of a site, from 0.
 
         netdyno nat sites
         netdyno nat sites cgn --json
@@ -33,8 +34,9 @@ def sites(name: Name = None, limit: Limit = 100, as_json: Json = False) -> None:
             "–" if one["lease_s"] is None else seconds(one["lease_s"]),
             one["server"] or "–",
             f"{one['subscribers']:,}",
+            str(one["worker"]),
         ]
         for one in found
     ]
-    console.table(HEADS, rows, right=("lease left", "subscribers"))
+    console.table(HEADS, rows, right=("lease left", "subscribers", "worker"))
     left(more, limit)

@@ -117,9 +117,6 @@ def _addresses(file: File) -> Iterator[Error]:
     if file.sites.by != "prefix" and file.sites.prefix is not None:
         what = "there is a prefix length, and sites are no prefixes"
         yield Error("ND-104-07", what, at="sites.prefix", fix="Leave it out, or use by: prefix")
-    if file.workers > 1:
-        what = f"sites are for 1 worker, and there are {file.workers}"
-        yield Error("ND-104-07", what, at="workers", fix="Use workers: 1, or a pool")
     for key in ("forwards", "deterministic"):
         if getattr(file, key):
             what = f"{key} needs addresses that stay, and those of sites come by DHCP"

@@ -373,7 +373,7 @@ class File(Config):
     port answers ARP for them. Either this or `sites`."""
     sites: Sites | None = None
     """In place of a pool: each site of subscribers has a public address of its own by DHCP, at a virtual MAC
-    address. With one worker only."""
+    address. Several workers divide the sites."""
     ports: PortBlocks = Field(default_factory=PortBlocks)
     """How ports are given to subscribers."""
     limits: Limits = Field(default_factory=Limits)

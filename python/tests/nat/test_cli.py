@@ -267,8 +267,8 @@ def test_sites_have_their_addresses_and_leases(cgn: Path, capsys: Said) -> None:
     assert app.call(["nat", "sites"]) == 0
     _, bound, released = capsys.readouterr().out.splitlines()
     assert bound.split()[:5] == ["VLAN", "7", "02:4e:44:00:00:00", "203.0.113.100", "bound"]
-    assert bound.split()[-2:] == ["203.0.113.1", "12"]
-    assert released.split()[2:] == ["02:4e:44:00:00:01", "–", "released", "–", "–", "0"]
+    assert bound.split()[-3:] == ["203.0.113.1", "12", "1"]
+    assert released.split()[2:] == ["02:4e:44:00:00:01", "–", "released", "–", "–", "0", "0"]
     assert app.call(["nat", "sites", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [one["lease_s"] for one in found["sites"]] == [1800.0, None]

@@ -86,7 +86,6 @@ FORWARD = {"protocol": "tcp", "outside": "203.0.113.16:443", "inside": "10.0.0.7
         ({"pool": None, "sites": SITES | {"by": "prefix"}}, "sites.prefix", "length is not said"),
         ({"pool": None, "sites": SITES | {"prefix": 28}}, "sites.prefix", "sites are no prefixes"),
         ({"pool": None, "sites": SITES | {"known": "x.json"}}, "sites.known", "pattern"),
-        ({"pool": None, "sites": SITES, "workers": 2}, "workers", "sites are for 1 worker"),
         ({"pool": None, "sites": SITES, "forwards": [FORWARD]}, "forwards", "addresses that stay"),
         (
             {"pool": None, "sites": SITES, "deterministic": "10.0.0.0/24"},
@@ -175,6 +174,7 @@ def test_what_is_wrong_has_a_place_and_words(changes: dict[str, Any], at: str, t
         {"pool": ["11.0.0.0/16"]},
         {"pool": ["203.0.113.16", "203.0.113.17"]},
         {"pool": None, "sites": SITES | {"most": 65_534}},
+        {"pool": None, "sites": SITES, "workers": 4},
         {"pool": None, "sites": {"most": 1, "by": "prefix", "prefix": 32}},
         {"memory": "1_024 MiB"},
         {"inside__device": "null", "outside__device": "null"},

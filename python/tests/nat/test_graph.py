@@ -139,6 +139,11 @@ def test_sites_have_their_dhcp_clients_before_the_box_itself() -> None:
     for execution in ("run-to-completion", "pipeline", "core-set-1"):
         parts = placement(machine(1, 4), pool=None, sites=sites, execution=execution)
         assert sorted(name for part in parts.values() for name in part) == sorted([*ALL, "sites"])
+    # of workers there may be several: who has the clients is one
+    for execution in ("run-to-completion", "pipeline"):
+        parts = placement(machine(1, 4), pool=None, sites=sites, execution=execution, workers=2)
+        names = [name for part in parts.values() for name in part]
+        assert names.count("sites") == 1 and {"conntrack#0", "conntrack#1"} <= {*names}
 
 
 def test_workers_that_run_to_completion_have_their_queues_with_them() -> None:
