@@ -19,13 +19,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How long the writer sleeps when there is nothing to write.
 const REST: Duration = Duration::from_millis(2);
 /// How often the file has all that was captured, and the status with it: a daemon that is killed loses no more.
 const SHOWN: Duration = Duration::from_millis(100);
-/// How long a source may take to end once it is stopped, however many packets still come.
+/// How long a source may have nothing before it ends once it is stopped, and how much later than the stop packets may have
+/// passed that it still hands over. How long we take to write them is not bounded: what passed before is in the file.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The status of a capture.
@@ -166,19 +167,24 @@ impl Drop for Capture {
 /// The writer's thread.
 fn copy(mut source: Box<dyn Source>, mut output: Output, status: &Mutex<Status>, stop: &AtomicBool) {
     let (mut state, mut error) = ("stopped", None);
-    let (mut shown, mut stopping) = (Instant::now(), None::<Instant>);
+    let (mut shown, mut stopping) = (Instant::now(), None::<(Instant, Duration)>);
+    let mut latest = Duration::ZERO;
     loop {
-        let polled = source.poll(&mut |packet| match output.write(packet) {
-            Ok(true) => ControlFlow::Continue(()),
-            Ok(false) => {
-                state = "full";
-                ControlFlow::Break(())
-            }
-            Err(e) => {
-                (state, error) = ("failed", Some(e.to_string()));
-                ControlFlow::Break(())
+        let polled = source.poll(&mut |packet| {
+            latest = packet.stamp;
+            match output.write(packet) {
+                Ok(true) => ControlFlow::Continue(()),
+                Ok(false) => {
+                    state = "full";
+                    ControlFlow::Break(())
+                }
+                Err(e) => {
+                    (state, error) = ("failed", Some(e.to_string()));
+                    ControlFlow::Break(())
+                }
             }
         });
+        let is_idle = matches!(polled, Ok(SourceState::Idle));
         match polled {
             Ok(SourceState::Busy) => {}
             Ok(SourceState::Idle) => std::thread::sleep(REST),
@@ -188,12 +194,13 @@ fn copy(mut source: Box<dyn Source>, mut output: Output, status: &Mutex<Status>,
                 break;
             }
         }
-        if let Some(since) = stopping {
-            if since.elapsed() > PATIENCE {
+        if let Some((since, at)) = stopping {
+            if is_idle && since.elapsed() > PATIENCE || latest > at + PATIENCE {
                 break;
             }
         } else if stop.load(Ordering::Relaxed) {
-            stopping = Some(Instant::now());
+            let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            stopping = Some((Instant::now(), wall));
             source.stop();
         }
         if shown.elapsed() > SHOWN {
@@ -278,12 +285,60 @@ mod tests {
         // Nothing has passed, and it is a capture already.
         assert_eq!(read::frames(&path), Err(format!("{} has no frame", path.display())));
         send(5, port);
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + Duration::from_secs(60);
         while read::frames(&path).map_or(0, |frames| frames.len()) < 5 {
             assert!(Instant::now() < until, "nothing is written before the end");
             std::thread::sleep(Duration::from_millis(20));
         }
         assert_eq!(capture.status().state, "running");
+    }
+
+    /// Packets that are handed over one by one, in more time than a source has when there is nothing.
+    struct Slow {
+        left: u32,
+        stamp: Duration,
+    }
+
+    impl Source for Slow {
+        fn interface(&self) -> &str {
+            "slow"
+        }
+
+        fn link(&self) -> DataLink {
+            DataLink::ETHERNET
+        }
+
+        fn poll(
+            &mut self,
+            keep: &mut dyn FnMut(&Packet<'_>) -> ControlFlow<()>,
+        ) -> Result<SourceState, String> {
+            if self.left == 0 {
+                return Ok(SourceState::Ended);
+            }
+            self.left -= 1;
+            std::thread::sleep(PATIENCE / 2);
+            let kept = keep(&Packet { stamp: self.stamp, len: 60, data: &[0; 60], direction: None });
+            Ok(if kept.is_break() { SourceState::Ended } else { SourceState::Busy })
+        }
+
+        fn stop(&mut self) {}
+
+        fn dropped(&mut self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn what_passed_before_the_stop_is_kept_however_slowly_and_what_passed_long_after_ends_it() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let stopped = |name: &str, left, stamp| {
+            let source = Box::new(Slow { left, stamp });
+            let settings = Settings { limit: Size(1 << 20), ..Settings::default() };
+            Capture::start_from(source, &settings, &dir.path().join(name)).expect("a file").stop().packets
+        };
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+        assert_eq!(stopped("before.pcapng", 6, now), 6);
+        assert!(stopped("after.pcapng", 6, now + Duration::from_secs(3_600)) < 6);
     }
 
     #[test]
