@@ -4,7 +4,8 @@
 mod lab;
 
 use lab::net::{Host, alone, sh};
-use lab::{profile, run, run_with};
+use lab::{profile, run_until, run_with};
+use protocol::meter::Failure;
 use run::Control;
 use run::result::{GroupResult, TrialResult};
 use serde_json::{Value, json};
@@ -45,6 +46,13 @@ fn until(what: impl Fn() -> bool) {
 
 fn in_measure_phase(control: &Control) {
     until(|| control.now().is_some_and(|now| now > control.window().measure));
+}
+
+/// Connections of this namespace whose SYN nobody has answered.
+fn connecting() -> usize {
+    // the state of tcp_states.h: TCP_SYN_SENT
+    let table = std::fs::read_to_string("/proc/thread-self/net/tcp").expect("proc is mounted");
+    table.lines().filter(|line| line.split_whitespace().nth(3) == Some("02")).count()
 }
 
 /// A server that answers what it reads with `answer`, until it is told to go away.
@@ -156,10 +164,14 @@ fn a_server_that_accepts_and_never_answers_fails_every_message() {
         ("mqtt", json!({"mqtt": {"connect_timeout": "1h"}})),
         ("tcp", script),
     ] {
-        let mut short = profile(groups(scheme, silent.address, model));
-        short["phases"]["drain"] = json!("200ms");
-        let (result, flows) = run(&short);
-        // begun in the warm-up, and waited for all the time
+        let before = silent.kept_back.load(Ordering::SeqCst);
+        let (result, flows) = run_with(&long(groups(scheme, silent.address, model)), |control| {
+            // each device has sent what it waits for the answer of, however late it began
+            until(|| silent.kept_back.load(Ordering::SeqCst) == before + 3 * http(&[]).len());
+            in_measure_phase(control);
+            control.stop();
+        });
+        // waited for all the time
         assert_eq!(measured(&result.groups[0], "unanswered"), 3, "{scheme}: {:?}", result.groups[0].errors);
         assert_eq!(errors(&result, "unanswered"), (3, 3), "{scheme}");
         assert_eq!(result.groups[0].measured["flows_failed"], 3, "{scheme}");
@@ -178,11 +190,17 @@ fn an_address_that_leads_nowhere_answers_nothing() {
     sh("ip neighbour add 192.0.2.3 lladdr 02:00:00:00:00:03 dev near");
     let http = json!({"http": {"timeout": "1h"}});
     for (scheme, model) in [("http", http), ("ping", json!({"ping": {"interval": "100ms"}}))] {
-        let mut short =
-            profile(json!([{"name": "g", "target": format!("{scheme}://192.0.2.3"), "devices": 3,
-            "connect_timeout": "1h", "model": model}]));
-        short["phases"]["drain"] = json!("200ms");
-        let (result, _) = run(&short);
+        let groups = json!([{"name": "g", "target": format!("{scheme}://192.0.2.3"), "devices": 3,
+            "connect_timeout": "1h", "model": model}]);
+        let (result, _) = if scheme == "http" {
+            run_with(&long(groups), |control| {
+                until(|| connecting() == 3);
+                in_measure_phase(control);
+                control.stop();
+            })
+        } else {
+            run_until(&long(groups), |measured| measured.counts.messages_sent >= 9)
+        };
         let group = &result.groups[0];
         let expected =
             if scheme == "http" { 3 } else { group.measured["messages_sent"].as_u64().expect("sent") };
@@ -200,7 +218,8 @@ fn an_address_that_leads_nowhere_answers_nothing() {
         ] {
             let port = if scheme == "ping" { "" } else { ":9" };
             let groups = json!([{"name": "g", "target": format!("{scheme}://{host}{port}"), "model": model}]);
-            let (result, _) = run(&profile(groups));
+            let at = Failure::Unreachable as usize;
+            let (result, _) = run_until(&long(groups), |measured| measured.counts.failures[at] > 0);
             let group = &result.groups[0];
             assert!(measured(group, "unreachable") > 0, "{scheme}://{host}: {:?}", group.errors);
             assert_eq!(measured(group, "local"), 0, "{scheme}://{host}: {:?}", group.errors);

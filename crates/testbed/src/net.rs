@@ -28,7 +28,7 @@ impl Host {
     /// Begin it; this thread must be [`alone`].
     #[expect(clippy::new_without_default, reason = "it starts a process")]
     pub fn new() -> Self {
-        let host = Self(Command::new("unshare").args(["-n", "sleep", "60"]).spawn().expect("util-linux"));
+        let host = Self(Command::new("unshare").args(["-n", "sleep", "900"]).spawn().expect("util-linux"));
         let space = |who: &str| std::fs::read_link(format!("/proc/{who}/ns/net")).expect("a namespace");
         while space(&host.0.id().to_string()) == space("thread-self") {
             std::thread::sleep(std::time::Duration::from_millis(1));

@@ -1,6 +1,7 @@
 //! A trial of any transport, from its profile's text to its result.
 
 use profile::Profile;
+use run::Sample;
 use run::collect::{Collector, Header};
 use run::flows::Flows;
 use run::result::TrialResult;
@@ -11,7 +12,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 /// Longest wait for the next sample.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A profile that must be good.
 pub fn load(profile: &Value) -> Profile {
@@ -26,6 +27,17 @@ pub fn run_with<T: Transport>(
     prepare: impl FnOnce(&T),
     steer: impl FnOnce(&T, &Control),
 ) -> Result<(TrialResult, Flows), SetupError> {
+    run_watched(profile, make, prepare, steer, |_, _| ())
+}
+
+/// [`run_with`]; `seen` has each sample that a worker reports, when `steer` is through.
+pub fn run_watched<T: Transport>(
+    profile: &Value,
+    make: impl FnOnce(&Profile) -> Result<T, SetupError>,
+    prepare: impl FnOnce(&T),
+    steer: impl FnOnce(&T, &Control),
+    mut seen: impl FnMut(&Sample, &Control),
+) -> Result<(TrialResult, Flows), SetupError> {
     let plan = Plan::new(load(profile), &Trial::default()).unwrap_or_else(|errors| panic!("{errors:#?}"));
     let (plan, p) = (Arc::new(plan), load(profile).phases);
     let control = Arc::new(Control::new(p.warmup.ns(), p.measure.ns(), p.drain.ns(), p.sample.ns()));
@@ -37,7 +49,9 @@ pub fn run_with<T: Transport>(
     control.go();
     steer(&transport, &control);
     while !collector.is_done() {
-        collector.take(samples.recv_timeout(PATIENCE).expect("workers report"));
+        let sample = samples.recv_timeout(PATIENCE).expect("workers report");
+        seen(&sample, &control);
+        collector.take(sample);
     }
     threads.into_iter().for_each(|thread| thread.join().expect("a worker"));
     let ports = transport.graph().map(|graph| graph.shape().ports.clone()).unwrap_or_default();
