@@ -74,7 +74,7 @@ fn bench(sessions: u32) {
         ..Config::default()
     };
     let mut nat = Nat::new(config).unwrap_or_else(|error| panic!("{error}"));
-    nat.populate();
+    while nat.populate(1 << 26) {}
     let template = template();
     let mut room = vec![0; BURST * SIZE];
     let mut all: Vec<u32> = (0..sessions).collect();

@@ -4,7 +4,7 @@
 //! look again, at most a round later: so a session whose timeout becomes shorter is seen in time as well, and nothing is ever
 //! searched for or taken out. A chunk names its sessions, so they can be asked for from memory together.
 
-use crate::memory::Pages;
+use crate::memory::{Memory, Pages};
 use crate::session::{NONE, Tick};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -61,9 +61,9 @@ impl Wheel {
         self.chunks.size() + size_of_val(&*self.places) + size_of_val(&*self.counts)
     }
 
-    /// Take its memory now.
-    pub fn populate(&self) {
-        self.chunks.populate();
+    /// Its memory.
+    pub fn memory(&self) -> &dyn Memory {
+        &self.chunks
     }
 
     /// Look at `session` when `at` has come, or a round from `now` on if that is earlier. `false`: there is no room, which

@@ -1,7 +1,7 @@
 //! The lines of all sessions, and which of them are free.
 
 use crate::cpu;
-use crate::memory::Pages;
+use crate::memory::{Memory, Pages};
 use crate::session::{NONE, Session, State};
 
 /// A fixed number of lines.
@@ -27,9 +27,9 @@ impl Sessions {
         self.lines.size()
     }
 
-    /// Take its memory now.
-    pub fn populate(&self) {
-        self.lines.populate();
+    /// Its memory.
+    pub fn memory(&self) -> &dyn Memory {
+        &self.lines
     }
 
     /// The lines.

@@ -3,7 +3,7 @@
 use crate::cpu;
 use crate::hash::Hasher;
 use crate::key::{Key, Realm};
-use crate::memory::Pages;
+use crate::memory::{Memory, Pages};
 use crate::session::NONE;
 use crate::table::Table;
 use std::net::Ipv4Addr;
@@ -124,10 +124,9 @@ impl Subscribers {
         self.lines.size() + self.table.size()
     }
 
-    /// Take its memory now.
-    pub fn populate(&self) {
-        self.lines.populate();
-        self.table.populate();
+    /// Its memory.
+    pub fn memory(&self) -> [&dyn Memory; 2] {
+        [&self.lines, self.table.memory()]
     }
 
     /// One of them.

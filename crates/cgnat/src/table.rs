@@ -12,7 +12,7 @@
 //! the same.
 
 use crate::cpu::{self, SLOTS};
-use crate::memory::Pages;
+use crate::memory::{Memory, Pages};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// One cache line. A tag of 0 is an empty place.
@@ -73,9 +73,9 @@ impl Table {
         self.buckets.size()
     }
 
-    /// Take its memory now.
-    pub fn populate(&self) {
-        self.buckets.populate();
+    /// Its memory.
+    pub fn memory(&self) -> &dyn Memory {
+        &self.buckets
     }
 
     /// To look up many without asking where the buckets are each time. What was put off is not in them before [`Table::settle`].

@@ -67,6 +67,9 @@ const TURN: u64 = 500_000;
 /// Work of one of them, in sessions that are looked at.
 const BUDGET: usize = 2048;
 
+/// Bytes of the tables' memory that are taken in one of them, until all are.
+const POPULATED: usize = 4 << 20;
+
 /// When a NAT stops, all of its workers' logs take what ends for so long.
 const ENDING: Duration = Duration::from_secs(2);
 
@@ -107,8 +110,8 @@ pub struct Conntrack {
     awaiting: Awaiting<Mbuf>,
     /// For packets of its own.
     pool: Mempool,
-    /// Whether the memory of the tables was taken: the worker's own.
-    has_memory: bool,
+    /// Whether there is memory of the tables that was not taken yet.
+    populates: bool,
     advanced: u64,
     /// Looks at what has expired, so far.
     turns: u64,
@@ -143,7 +146,7 @@ impl Conntrack {
             hops,
             awaiting: Awaiting::new(),
             pool,
-            has_memory: false,
+            populates: true,
             advanced: 0,
             turns: 0,
             timeouts: 0,
@@ -516,14 +519,11 @@ impl Element for Conntrack {
     }
 
     fn poll(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        if !self.has_memory {
-            self.has_memory = true;
-            self.nat.populate();
-        }
         let now = cx.now();
         if now.saturating_sub(self.advanced) >= TURN {
             let passed = now.saturating_sub(std::mem::replace(&mut self.advanced, now));
             self.advance(now, passed, cx);
+            self.populates = self.populates && self.nat.populate(POPULATED);
             if self.is_active(now) {
                 self.advance_pcp(now, cx);
             }

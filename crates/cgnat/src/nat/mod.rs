@@ -42,6 +42,7 @@ use crate::expiry::Wheel;
 use crate::explicit::Asked;
 use crate::hash::Hasher;
 use crate::key::{Endpoint, Key};
+use crate::memory;
 use crate::outbox::Outbox;
 use crate::pool::Pool;
 use crate::reason::{Drops, Reason};
@@ -156,6 +157,8 @@ pub struct Nat {
     pub(crate) removed: Removed,
     pub(crate) changes: Changes,
     pub(crate) ahead: Ahead,
+    /// Bytes of the tables that are populated.
+    populated: usize,
     pub(crate) fragments: Fragments,
     pub(crate) syns: SynHold,
     pub(crate) replies: Replies,
@@ -194,6 +197,7 @@ impl Nat {
             removed: Removed::default(),
             changes: Changes::default(),
             ahead: Ahead::default(),
+            populated: 0,
             fragments: Fragments::new(&config),
             syns: SynHold::new(&config),
             replies: Replies::new(&config),
@@ -282,14 +286,15 @@ impl Nat {
         }
     }
 
-    /// Take the memory of the tables now: packets need not wait until the kernel has cleared a page. Called by the thread that will use
-    /// them, it is memory of that thread's NUMA node.
-    pub fn populate(&self) {
-        self.table.populate();
-        self.sessions.populate();
-        self.mappings.populate();
-        self.wheel.populate();
-        self.subscribers.populate();
+    /// Take the next `bytes` of the tables' memory; whether there is more. What is taken before it is used need not be waited for when
+    /// packets do, and it is memory of the caller's NUMA node.
+    pub fn populate(&mut self, bytes: usize) -> bool {
+        let [lines, names] = self.subscribers.memory();
+        let (table, sessions) = (self.table.memory(), self.sessions.memory());
+        let all = [table, sessions, self.mappings.memory(), self.wheel.memory(), lines, names];
+        let before = self.populated;
+        self.populated = memory::populate(&all, before, bytes);
+        self.populated == before + bytes
     }
 
     /// Let time pass: sessions, fragments, held SYNs and subscribers whose time has come are over. At most about `budget`
