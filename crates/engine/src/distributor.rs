@@ -1,14 +1,12 @@
 //! The hand-off to the replicas of a stage, where the port does not do it.
 
 use crate::affinity::Affinity;
-use crate::element::{About, Cx, Element};
+pub use crate::element::MOST_REPLICAS;
+use crate::element::{About, Cx, Element, MOST_REPLICAS};
 use crate::mailbox::Mail;
 use dpdk::{BURST, Batch};
 
-/// Most replicas of one stage.
-pub const MOST: usize = 32;
-
-const OUTPUTS: [&str; MOST] = [
+const OUTPUTS: [&str; MOST_REPLICAS] = [
     "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17", "18",
     "19", "20", "21", "22", "23", "24", "25", "26", "27", "28", "29", "30", "31",
 ];
@@ -24,7 +22,7 @@ pub(crate) struct Distributor {
 
 impl Distributor {
     pub(crate) fn new(affinity: Box<dyn Affinity>, replicas: usize) -> Self {
-        Self { affinity, replicas: replicas.clamp(1, MOST), kept: Box::default() }
+        Self { affinity, replicas: replicas.clamp(1, MOST_REPLICAS), kept: Box::default() }
     }
 }
 

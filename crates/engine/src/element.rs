@@ -2,9 +2,11 @@
 
 use crate::clock::Watch;
 use crate::counters::{BUILT_IN, Counters, OVERFLOW, REFUSED};
-use crate::distributor::MOST;
 use crate::mailbox::Mail;
 use dpdk::{BURST, Batch, Mbuf, RingRoom};
+
+/// Most replicas of one stage.
+pub const MOST_REPLICAS: usize = 32;
 
 /// The declaration of an element, read once before it runs.
 #[derive(Debug, Clone, Copy)]
@@ -207,7 +209,7 @@ impl Cx<'_> {
     /// is for output 0. Nobody can foresee which output is next, so nothing branches by it.
     #[inline]
     pub(crate) fn distribute(&mut self, batch: &mut Batch, to: &[u8], kept: &mut Batch) {
-        let mut outputs: [Option<&mut Batch>; MOST] = [const { None }; MOST];
+        let mut outputs: [Option<&mut Batch>; MOST_REPLICAS] = [const { None }; MOST_REPLICAS];
         let all = std::iter::once(kept).chain(self.side.iter_mut().filter_map(Option::as_deref_mut));
         let mut count = 0;
         for (place, output) in outputs.iter_mut().zip(all) {

@@ -9,8 +9,9 @@
 //! for each pair, so that a replica's packets stay in order.
 
 use crate::affinity::{FLOW, MakeAffinity, ROUND_ROBIN, RoundRobin, SymmetricFlow, UPSTREAM};
-use crate::distributor::{Distributor, MOST};
+use crate::distributor::Distributor;
 use crate::element::Element;
+use crate::element::MOST_REPLICAS;
 use crate::graph::{Edge, Graph, GraphError, Node};
 use crate::placement::{Placement, Replicas};
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,7 +140,7 @@ fn check(
             let known = nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ");
             return Err(GraphError::UnknownReplicated { name, count, known });
         };
-        let most = if node.more.is_some() { MOST } else { 1 };
+        let most = if node.more.is_some() { MOST_REPLICAS } else { 1 };
         if !(1..=most).contains(&count) {
             return Err(GraphError::Replicas { name, count, most });
         }
