@@ -10,8 +10,7 @@
 
 use crate::affinity::{FLOW, MakeAffinity, ROUND_ROBIN, RoundRobin, SymmetricFlow, UPSTREAM};
 use crate::distributor::Distributor;
-use crate::element::Element;
-use crate::element::MOST_REPLICAS;
+use crate::element::{Element, MOST_REPLICAS};
 use crate::graph::{Edge, Graph, GraphError, Node};
 use crate::placement::{Placement, Replicas};
 use std::collections::{BTreeMap, BTreeSet};
