@@ -1,7 +1,6 @@
 //! The hand-off to the replicas of a stage, where the port does not do it.
 
 use crate::affinity::Affinity;
-pub use crate::element::MOST_REPLICAS;
 use crate::element::{About, Cx, Element, MOST_REPLICAS};
 use crate::mailbox::Mail;
 use dpdk::{BURST, Batch};
