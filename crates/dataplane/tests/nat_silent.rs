@@ -25,27 +25,31 @@ const MS: u64 = 1_000_000;
 /// How long a busy machine may take.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Until each worker was through with what was there.
-fn settle(view: &View) {
+/// Until each worker has had so many turns with what is there.
+fn settle(view: &View, more: u64) {
     let turns = || view.workers().iter().map(|worker| worker.turns).min().unwrap();
-    // An element that takes from another worker's ring hands on in the turn after.
-    let (enough, end) = (turns() + 8, Instant::now() + LONG);
+    let (enough, end) = (turns() + more, Instant::now() + LONG);
     while turns() < enough {
         assert!(Instant::now() < end, "a worker stands still");
-        std::thread::yield_now();
+        // who sleeps gets a processor sooner than who yields it
+        std::thread::sleep(Duration::from_micros(100));
     }
 }
 
-/// What comes out within 100 ms, which pass little by little.
+/// What comes out within 100 ms, which pass little by little. Then time stands still, however long the workers take.
 fn take(view: &View, end: &mut End) -> Vec<u8> {
-    for _ in 0..100 {
-        settle(view);
+    let (mut passed, patience) = (0, Instant::now() + LONG);
+    loop {
+        settle(view, 2);
         if let Some(frame) = only(end) {
             return frame;
         }
-        pass(MS);
+        if passed < 100 {
+            pass(MS);
+            passed += 1;
+        }
+        assert!(Instant::now() < patience, "nothing comes out: {:?}", view.elements());
     }
-    panic!("nothing comes out");
 }
 
 /// The frame that is there, if there is one.
@@ -94,7 +98,8 @@ fn is_reached(name: &str, more: &Value) {
         // It is asked for again each second until it has answered.
         for _ in 0..2 {
             pass(850 * MS);
-            settle(&view);
+            // one to ask, and one for each ring on the way
+            settle(&view, 4);
             assert_eq!(only(&mut near), None, "more often than once a second");
             pass(100 * MS);
             assert_eq!(take(&view, &mut near), asked);
