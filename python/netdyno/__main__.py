@@ -40,11 +40,12 @@ def main() -> None:
     try:
         _streams()
         from netdyno.cli import app
-        from netdyno.system.interrupt import early
+        from netdyno.system.interrupt import early, unraised
     except (OSError, ImportError, MemoryError) as e:
         # errors.ENVIRONMENT, and its words: too little is there to load them
         os.write(2, f"ND-92-35: netdyno cannot be loaded: {e}\n".encode(errors="replace"))
         os._exit(92)
+    sys.unraisablehook = unraised
     signal.signal(signal.SIGINT, early)
     code = app.call()
     signal.signal(signal.SIGINT, signal.SIG_IGN)

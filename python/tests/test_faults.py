@@ -5,6 +5,7 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -204,6 +205,30 @@ def test_ctrl_c_before_a_run_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(Error) as second, interrupt.Interrupts().installed():
         pytest.fail("the run began")
     assert second.value.exit_code == 105
+
+
+def test_ctrl_c_where_nothing_can_be_raised_is_told_later(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Raises:
+        def __init__(self, what: type[BaseException] | None = None) -> None:
+            self.what = what
+
+        def __del__(self) -> None:
+            if self.what:
+                raise self.what("of another kind")
+            interrupt.early(signal.SIGINT, None)
+
+    monkeypatch.setattr(interrupt, "_early", [])
+    monkeypatch.setattr(sys, "unraisablehook", interrupt.unraised)
+    interrupt.begin()
+    Raises()
+    assert capsys.readouterr().err == ""
+    with pytest.raises(Error) as raised:
+        interrupt.heed()
+    assert raised.value.exit_code == 105
+    Raises(ValueError)
+    assert "of another kind" in capsys.readouterr().err
 
 
 def test_ctrl_c_ends_what_is_no_run_too(tmp_path: Path, fake: Path) -> None:

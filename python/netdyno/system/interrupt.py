@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import stat
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,6 +55,12 @@ def early(number: int, frame: FrameType | None) -> None:
     """Signal handler before a run. Our own error: a KeyboardInterrupt means too much to others on its way."""
     _early.append(number)
     _raise()
+
+
+def unraised(lost: sys.UnraisableHookArgs) -> None:
+    """Hook for what Python cannot raise where it is: an interrupt is noted, and raised where `heed` asks."""
+    if not (isinstance(lost.exc_value, Error) and lost.exc_value.code == interrupted().code):
+        sys.__unraisablehook__(lost)
 
 
 def heed() -> None:
