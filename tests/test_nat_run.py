@@ -97,7 +97,7 @@ def is_reached_without_a_word(hosts: Hosts) -> None:
 def test_sessions_of_hosts_that_talk_are_told(lab: Lab, hosts: Hosts, execution: str, workers: int) -> None:
     name = f"t{os.getpid()}-{workers}-{execution}"[:32]
     forward = {"protocol": "udp", "outside": ":".join(FORWARDED), "inside": "10.0.0.2:6001"}
-    lasting = {"icmp": "30m"}  # none ends between two looks
+    lasting = {"icmp": "1800s"}  # none ends between two looks
     more: dict[str, Any] = {"pcp": {}, "forwards": [forward], "timeouts": lasting}
     said = configuration(name, execution=execution, workers=workers, **more)
     file = lab.write("nat.json", said)
