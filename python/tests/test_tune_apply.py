@@ -17,8 +17,10 @@ from netdyno.system import journal, namespace, proc, sysctl
 from netdyno.system.journal import Journal
 from netdyno.tuning import access, keep, owners
 from netdyno.tuning.access import Target
+from netdyno.tuning.applied import applied
 from netdyno.tuning.apply import apply, tuned
 from netdyno.tuning.plan import plan
+from netdyno.tuning.watchdog import Watchdog
 
 from . import spaces
 from .command import start
@@ -188,6 +190,44 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert child.returncode == 0
     assert "put back what an earlier run left" in err
     assert somaxconn(space) == before
+
+
+def test_settings_that_are_compared_cost_a_trial_the_same(
+    space: str, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value of the whole machine is watched over also where it is there already: whatever the watching takes
+    from the load is then no difference between two settings."""
+    watched: list[int] = []
+
+    class Counting(Watchdog):
+        def __init__(self, path: Path) -> None:
+            super().__init__(path)
+            watched.append(self.pid)
+
+    monkeypatch.setattr("netdyno.tuning.apply.Watchdog", Counting)
+    name = "net.core.rmem_default"
+    now = int(sysctl.file(name).read_text())
+    settings = {"same": {name: now}, "other": {name: now + 1}, "of the space": {"net.core.somaxconn": 777}}
+    counts = {}
+    for label, values in settings.items():
+        watched.clear()
+        with applied(values, space, True, journal.journal()):
+            counts[label] = len(watched)
+    assert counts == {"same": 1, "other": 1, "of the space": 0}
+    assert int(sysctl.file(name).read_text()) == now
+
+
+def test_nothing_is_changed_that_nobody_would_put_back(
+    space: str, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = somaxconn(space)
+    monkeypatch.setattr(sys, "executable", "/bin/true")
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(Error, match="did not start"):
+        tuned({"net.core.somaxconn": 777}, space, watched=True)
+    assert somaxconn(space) == before
+    assert not list((state / "journal").glob("*.jsonl"))
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
 
 
 def test_after_a_boot_what_it_has_reset_is_left_alone(space: str, state: Path) -> None:

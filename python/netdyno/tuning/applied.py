@@ -10,8 +10,9 @@ from netdyno.errors import Error
 from netdyno.stats.observation import Value
 from netdyno.system import namespace, sysctl
 from netdyno.system.journal import Journal
-from netdyno.tuning import owners
+from netdyno.tuning import host_state, owners
 from netdyno.tuning.apply import alone, apply
+from netdyno.tuning.model import Scope
 from netdyno.tuning.plan import plan
 from netdyno.tuning.registry import registry
 
@@ -25,8 +26,10 @@ def applied(values: Mapping[str, Value], space: str, allow_global: bool, notes: 
             if name not in tunable:
                 _other(name, sysctl.checked(name, value), space, allow_global, notes, stack)
         if tunable:
-            planned = plan(registry().read(tunable), space, allow_global=allow_global)
-            stack.enter_context(apply(planned, notes, watched=planned.machine))
+            setting = registry().read(tunable)
+            planned = plan(setting, space, allow_global=allow_global)
+            # also where the values are there already: settings that are compared are to cost a trial the same
+            stack.enter_context(apply(planned, notes, watched=any(map(of_machine, setting))))
         yield
 
 
@@ -35,6 +38,11 @@ def is_tunable(name: str) -> bool:
     known = registry().tunables
     device = name.startswith("dev.")
     return device or name in known or any(one.access.path == name for one in known.values())
+
+
+def of_machine(name: str) -> bool:
+    """Whether namespaces of this kernel have no value of their own."""
+    return not is_tunable(name) or host_state.scope(registry().find(name)) is Scope.GLOBAL
 
 
 def file(name: str) -> Path:

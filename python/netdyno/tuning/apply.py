@@ -84,7 +84,7 @@ def apply(
         undo.callback(applied.restore)
         for step in planned.steps:
             applied.entries.append(_note(step, notes))
-        if watched and planned.steps:
+        if watched:
             applied._watchdog = Watchdog(notes.path)
         for step in planned.steps:
             applied.changes += _write(step)

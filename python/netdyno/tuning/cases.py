@@ -20,17 +20,14 @@ from netdyno.stats.estimate import mean
 from netdyno.stats.observation import Observation, Setting
 from netdyno.stats.paired import signed_rank
 from netdyno.stats.pairs import Limits, Pair
-from netdyno.tuning import host_state
-from netdyno.tuning.applied import file, is_tunable
+from netdyno.tuning.applied import file, of_machine
 from netdyno.tuning.bench import NamespaceBench, Spec, path
-from netdyno.tuning.model import Scope
-from netdyno.tuning.registry import registry
 
 Rule = Literal["vanishes", "grows", "falls", "same", "stays"]
 
-LEVEL = 0.001
+LEVEL = 1e-6
 """Chance that a control whose metric is noisy is said to have an effect. It is run often."""
-CONTROL_PAIRS = 11
+CONTROL_PAIRS = 21
 """The fewest pairs with which an effect could be claimed at this level."""
 NEAR = 0.05
 """Share by which what stays the same may differ."""
@@ -283,11 +280,6 @@ def unready(case: Case, allow_global: bool) -> str:
     if not allow_global and (shared := [name for name in names if of_machine(name)]):
         return f"it changes {', '.join(shared)} of the whole machine for its time: add --global"
     return ""
-
-
-def of_machine(name: str) -> bool:
-    """Whether namespaces of this kernel have no value of their own."""
-    return not is_tunable(name) or host_state.scope(registry().find(name)) is Scope.GLOBAL
 
 
 def run(

@@ -13,14 +13,21 @@ import sys
 import time
 from pathlib import Path
 
+from netdyno.errors import Error
 from netdyno.system import journal, proc
+
+READY = b"."
+"""What it says once it watches."""
 
 PATIENCE = 10.0
 """Seconds for a process whose pipe has ended to be gone."""
 
 
 class Watchdog:
-    """The watching process, from the side of the watched."""
+    """The watching process, from the side of the watched.
+
+    It watches when this returns: its start takes a processor for a while, and is not beside what is measured.
+    """
 
     def __init__(self, path: Path) -> None:
         reading, self._pipe = os.pipe()
@@ -36,7 +43,7 @@ class Watchdog:
             self._popen = subprocess.Popen(
                 command,
                 stdin=reading,
-                stdout=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 start_new_session=True,
@@ -47,6 +54,22 @@ class Watchdog:
         finally:
             os.close(reading)
         self.pid = self._popen.pid
+        try:
+            self._ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _ready(self) -> None:
+        assert self._popen.stdout is not None
+        with self._popen.stdout as ready:
+            if ready.read(1) == READY:
+                return
+        raise Error(
+            "ND-92-33",
+            "the process that puts values back should this one be killed did not start",
+            fix="See `dmesg` for what ended it: a lack of memory, or a limit of processes",
+        )
 
     def stop(self) -> None:
         """It is not needed any more."""
@@ -58,6 +81,7 @@ class Watchdog:
 
 def watch(path: Path, pid: int, start: int) -> journal.Report:
     """Wait for the end of standard input and of the process, and replay its journal."""
+    os.write(1, READY)
     if os.read(0, 1):
         return journal.Report()
     until = time.monotonic() + PATIENCE
