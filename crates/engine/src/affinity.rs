@@ -12,6 +12,10 @@ pub const ROUND_ROBIN: &str = "round_robin";
 /// In placements: each replica with the one of the same number before it.
 pub const UPSTREAM: &str = "upstream";
 
+/// In placements, for transmit queues: each of as many replicas before has its own, as what a flow's packets came to keeps them in order;
+/// from any other number flows are spread, as by [`FLOW`].
+pub const QUEUE: &str = "queue";
+
 /// A rule that picks one of a stage's replicas for each packet. It is made once for each edge that leads to the stage, and
 /// runs on the worker that hands packets on.
 ///

@@ -8,7 +8,7 @@
 //! A distributor sits on the worker of the element that hands on; edges to replicas on other workers are rings as ever, one
 //! for each pair, so that a replica's packets stay in order.
 
-use crate::affinity::{FLOW, MakeAffinity, ROUND_ROBIN, RoundRobin, SymmetricFlow, UPSTREAM};
+use crate::affinity::{FLOW, MakeAffinity, QUEUE, ROUND_ROBIN, RoundRobin, SymmetricFlow, UPSTREAM};
 use crate::distributor::Distributor;
 use crate::element::{Element, MOST_REPLICAS};
 use crate::graph::{Edge, Graph, GraphError, Node};
@@ -74,10 +74,9 @@ impl PlacedGraph {
                         placed.connect(*from, edge.output, *to);
                     }
                 }
-                // Both go by one rule of the graph's: what came to one goes on to the one of the same number.
+                // Or both go by one rule of the graph's: what came to one goes on to the one of the same number.
                 Some(rule)
-                    if own.contains(rule)
-                        && rule_of(from_name) == Some(rule)
+                    if (rule == QUEUE || own.contains(rule) && rule_of(from_name) == Some(rule))
                         && before.len() == after.len() =>
                 {
                     for (from, to) in before.iter().zip(after) {
@@ -124,7 +123,8 @@ impl PlacedGraph {
 fn built_in() -> BTreeMap<String, MakeAffinity> {
     let flow: MakeAffinity = Box::new(|| Box::new(SymmetricFlow::new()));
     let round_robin: MakeAffinity = Box::new(|| Box::new(RoundRobin::default()));
-    BTreeMap::from([(FLOW.into(), flow), (ROUND_ROBIN.into(), round_robin)])
+    let queue: MakeAffinity = Box::new(|| Box::new(SymmetricFlow::new()));
+    BTreeMap::from([(FLOW.into(), flow), (QUEUE.into(), queue), (ROUND_ROBIN.into(), round_robin)])
 }
 
 /// Check what the placement says of replicas.

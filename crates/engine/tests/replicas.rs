@@ -194,6 +194,23 @@ fn replicas_follow_those_before_them() {
     assert!(stats.iter().all(|element| element.name.ends_with(&format!("#{}", element.worker))), "{stats:?}");
 }
 
+/// As transmit queues, each of which is that of a worker, and of what there is one of besides.
+#[test]
+fn each_of_as_many_has_a_queue_of_its_own() {
+    let (mut graph, log) = (Graph::new(), log());
+    let source = graph.add_replicable("flows", |i| (i < 2).then(flows)).unwrap();
+    let other = graph.add("other", flows());
+    let sink = sinks(&mut graph, &log);
+    graph.connect(source, sink);
+    graph.connect(other, sink);
+    let placement = Placement::single(None).replicated("flows", 2, "upstream").replicated("sink", 2, "queue");
+    let stats = run(graph, &placement, 3 * COUNT);
+    let names: Vec<_> = stats.iter().map(|element| element.name.as_str()).collect();
+    assert_eq!(names, ["flows#0", "flows#1", "other", "sink#0", "sink#1", "other.out>sink"]);
+    let spread = stats.last().map(|element| element.packets_in);
+    assert_eq!(spread, Some(u64::from(COUNT)), "only what there is one of is spread");
+}
+
 #[test]
 fn replicas_come_together_again_behind() {
     let (mut graph, log) = (Graph::new(), log());
@@ -252,7 +269,7 @@ fn each_mistake_about_replicas_is_named() {
     }
     let why = fails(single().replicated("sink", 2, "flwo"));
     assert!(
-        why.to_string().contains("'flwo'") && why.to_string().contains("flow, round_robin, upstream"),
+        why.to_string().contains("'flwo'") && why.to_string().contains("flow, queue, round_robin, upstream"),
         "{why}"
     );
     let why = fails(single().replicated("sink", 2, "upstream"));

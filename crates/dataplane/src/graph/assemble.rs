@@ -4,6 +4,7 @@ use crate::graph::check::{CheckedGraph, copies};
 use capture::Capture;
 use dpdk::Mempool;
 use element::kind::{Build, Extensions, GraphPort};
+use engine::affinity::{QUEUE, UPSTREAM};
 use engine::{Element, Graph, Placement, Replicas, WorkerSpec};
 use profile::graph::{Affinity, Direction, queue};
 use profile::{Error as SetupError, Worker};
@@ -69,8 +70,8 @@ pub fn assemble(
                     return Err(SetupError::new("ND-92-12", format!("ports.{port}.queues"), what, fix));
                 }
                 let affinity = match direction {
-                    Direction::Transmit => tx_affinity(checked, name, found.len()),
-                    Direction::Receive => "upstream",
+                    Direction::Transmit => QUEUE,
+                    Direction::Receive => UPSTREAM,
                 };
                 (found, affinity)
             }
@@ -114,14 +115,6 @@ fn take(
 fn most_before(checked: &CheckedGraph, name: &str) -> usize {
     let before = checked.edges.iter().filter(|edge| edge.to == name);
     before.map(|edge| copies(&checked.file, &edge.from)).max().unwrap_or(1)
-}
-
-/// Where all before are as many as the queues, each has its own.
-fn tx_affinity(checked: &CheckedGraph, name: &str, queues: usize) -> &'static str {
-    let mut before = checked.edges.iter().filter(|edge| edge.to == name);
-    // How many receive queues there are is known when the port is open, and then it may be fewer.
-    let same = |from: &str| queue(from).is_none() && copies(&checked.file, from) == queues;
-    if before.all(|edge| same(&edge.from)) { "upstream" } else { "flow" }
 }
 
 /// The file's workers on these cores, by the engine's names.
