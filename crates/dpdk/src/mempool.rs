@@ -37,7 +37,7 @@ unsafe impl Send for Inner {}
 unsafe impl Sync for Inner {}
 
 /// Packets that a registered thread keeps for itself.
-const CACHE: u32 = 256;
+const CACHE: u32 = 512;
 
 /// Makes packets from a pool that are like others, and returns how many.
 type Make = unsafe extern "C" fn(*mut rte_mempool, *mut *mut rte_mbuf, *mut *mut rte_mbuf, u32) -> u32;
