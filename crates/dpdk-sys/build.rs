@@ -21,7 +21,7 @@ const OPAQUE: &str = "rte_arp_ipv4|rte_arp_hdr|rte_mbuf|rte_mempool|rte_ring|rte
 const FUNCTIONS: &str = "nd_.*|rte_eal_(init|cleanup)|rte_strerror|rte_version|rte_log_set_global_level|\
     rte_log_set_level_pattern|rte_vdev_(init|uninit)|rte_dev_(probe|remove)|\
     rte_eth_dev_(get_port_by_name|info_get|configure|start|stop|close|default_mac_addr_set|set_mtu|\
-    adjust_nb_rx_tx_desc|socket_id)|rte_socket_(count|id_by_idx)|rte_eth_read_clock|rte_mbuf_dyn_rx_timestamp_register|rte_eth_(rx|tx)_queue_setup|rte_eth_macaddr_get|\
+    adjust_nb_rx_tx_desc|socket_id|rss_reta_(update|query)|rss_hash_conf_get)|rte_socket_(count|id_by_idx)|rte_eth_read_clock|rte_mbuf_dyn_rx_timestamp_register|rte_eth_(rx|tx)_queue_setup|rte_eth_macaddr_get|\
     rte_eth_promiscuous_enable|rte_eth_stats_(get|reset)|rte_eth_from_rings|\
     rte_pktmbuf_pool_create|rte_mempool_(avail_count|in_use_count|free)|\
     rte_ring_(create|free)|rte_thread_(register|unregister)";
@@ -42,7 +42,9 @@ fn main() {
         .clang_args(&flags)
         .allowlist_function(FUNCTIONS)
         .allowlist_var("ND_.*|RTE_ETHER_MAX_LEN|RTE_PKTMBUF_HEADROOM|RTE_MAX_LCORE")
-        .allowlist_type("nd_.*|rte_eth_(conf|dev_info|stats|rxconf|txconf)|rte_ether_addr")
+        .allowlist_type(
+            "nd_.*|rte_eth_(conf|dev_info|stats|rxconf|txconf|rss_conf|rss_reta_entry64)|rte_ether_addr",
+        )
         .opaque_type(OPAQUE)
         .default_enum_style(bindgen::EnumVariation::ModuleConsts)
         .derive_default(true)

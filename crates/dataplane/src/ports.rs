@@ -3,12 +3,13 @@
 use crate::memory;
 use crate::offloads::{self, TxWorkShare};
 use crate::queue_pairs::{NamedQueues, QueuePairs};
-use dpdk::{Eal, Mempool, NodePools, Offloads, Port, PortConfig, PortInfo, RxQueue, TxQueue};
+use dpdk::{Eal, Mempool, NodePools, Offloads, Port, PortConfig, PortInfo, Rss, RxQueue, TxQueue};
 use element::arp_nd;
 use element::capture::Taps;
 use element::interface_addr::InterfaceAddrs;
 use packet::ethernet::Tags;
 use packet::frame::MacAddress;
+use packet::rss::By;
 use profile::{Error as SetupError, Role, parse_mac};
 use run::graph::PortFacts;
 use std::net::IpAddr;
@@ -59,6 +60,16 @@ impl OpenPort<'_> {
         }
     }
 
+    /// How it spreads what it receives.
+    fn rss(&self) -> Option<&'static str> {
+        let by_address = self.port.goes_by_address();
+        self.queues.rss().then_some(match self.settings.rss {
+            profile::Rss::Source if by_address => "rss by source",
+            profile::Rss::Destination if by_address => "rss by destination",
+            _ => "rss",
+        })
+    }
+
     /// What it is, for those who watch.
     pub fn facts(&self) -> PortFacts {
         PortFacts {
@@ -68,7 +79,7 @@ impl OpenPort<'_> {
             mac: MacAddress(self.addrs.bare().mac).to_string(),
             rx_queues: self.queues.rx,
             tx_queues: self.queues.tx,
-            uses: self.does.names(&self.info).into_iter().chain(self.queues.rss().then_some("rss")).collect(),
+            uses: self.does.names(&self.info).into_iter().chain(self.rss()).collect(),
             offers: self.info.offers.clone(),
             work: offloads::shares(self.settings, self.does, self.queues, self.share),
         }
@@ -138,7 +149,11 @@ pub fn open<'a>(
         mtu,
         rx_queues: queues.rx as u16,
         tx_queues: queues.tx as u16,
-        rss: queues.rss(),
+        rss: queues.rss().then_some(match settings.rss {
+            profile::Rss::Flow => Rss::Flow,
+            profile::Rss::Source => Rss::Address(By::Source),
+            profile::Rss::Destination => Rss::Address(By::Destination),
+        }),
         offloads: does,
         burst: settings.burst.unwrap_or(dpdk::BURST as u16),
         ..PortConfig::default()

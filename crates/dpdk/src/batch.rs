@@ -116,7 +116,7 @@ impl Batch {
     #[inline]
     pub fn bytes(&self) -> u64 {
         if self.bytes.get() == UNKNOWN {
-            self.bytes.set(self.frames().iter().map(|mbuf| mbuf.len() as u64).sum());
+            self.bytes.set(self.frames().iter().map(|mbuf| mbuf.len() as u64).sum::<u64>());
         }
         self.bytes.get()
     }
@@ -210,7 +210,7 @@ impl Batch {
     /// Tell the sum of the packets' lengths to a batch of which it is known.
     #[inline]
     pub(crate) fn weigh(&mut self, bytes: u64) {
-        debug_assert_eq!(bytes, self.frames().iter().map(|mbuf| mbuf.len() as u64).sum());
+        debug_assert_eq!(bytes, self.frames().iter().map(|mbuf| mbuf.len() as u64).sum::<u64>());
         self.bytes.set(bytes);
     }
 

@@ -27,6 +27,7 @@ mod node_pools;
 mod offload;
 mod port;
 mod ring;
+mod rss;
 
 pub use batch::{BURST, Batch};
 pub use device::Device;
@@ -40,6 +41,7 @@ pub use node_pools::NodePools;
 pub use offload::{Checked, Headers, Offloads, Stamps, TxWork};
 pub use port::{Port, PortConfig, RxQueue, TxQueue};
 pub use ring::{Ring, RingRoom, RingRx, RingTx};
+pub use rss::Rss;
 
 /// The processor's time stamp counter, in ticks. Costs up to 22 ns in virtual machines: read it per burst.
 #[inline]

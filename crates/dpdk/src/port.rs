@@ -10,6 +10,7 @@ use crate::info::{Link, PortInfo, PortStats};
 use crate::mempool::Mempool;
 use crate::offload::{Offloads, Stamps, offers};
 use crate::ring::{self, Direct};
+use crate::rss::Rss;
 use dpdk_sys::rte_mbuf;
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -35,8 +36,8 @@ pub struct PortConfig {
     pub promiscuous: bool,
     /// The port's own address; `None` keeps the one it has.
     pub mac: Option<[u8; 6]>,
-    /// The port itself spreads what it receives over its queues: all frames of a flow, and of the way back, on one.
-    pub rss: bool,
+    /// How the port itself spreads what it receives over its queues. `None`: it does not.
+    pub rss: Option<Rss>,
     /// The work that the port is to do by itself: only such that it offers.
     pub offloads: Offloads,
     /// Most packets that are received or sent at once, 1 to [`BURST`].
@@ -53,18 +54,12 @@ impl Default for PortConfig {
             mtu: 0,
             promiscuous: true,
             mac: None,
-            rss: false,
+            rss: None,
             offloads: Offloads::default(),
             burst: BURST as u16,
         }
     }
 }
-
-/// Repeated, it makes Toeplitz hashes of a flow's two directions equal, as it is the same for both sides' addresses
-/// and ports (S. Woo, K. Park: Scalable TCP session monitoring with symmetric receive-side scaling).
-const SYMMETRIC: [u8; 2] = [0x6d, 0x5a];
-/// Longest key that any port wants.
-const KEY_MAX: usize = 256;
 
 /// A port; clones are handles of the same one. It closes when all handles and queues are gone.
 #[derive(Debug, Clone)]
@@ -77,6 +72,8 @@ struct Inner {
     id: u16,
     source: Source,
     started: AtomicBool,
+    /// Whether its RETA is as [`Rss::Address`] asks.
+    by_address: AtomicBool,
     /// Frames that its driver found unfit to be sent.
     unfit: AtomicU64,
     /// Frames received and sent by its queues without the driver.
@@ -201,6 +198,7 @@ impl Port {
             id,
             source,
             started: AtomicBool::new(false),
+            by_address: AtomicBool::new(false),
             unfit: AtomicU64::new(0),
             passed: Default::default(),
         })))
@@ -228,8 +226,8 @@ impl Port {
         let (rx, tx) = config.offloads.bits((info.rx_offload_capa, info.tx_offload_capa));
         wanted.rxmode.offloads |= rx;
         wanted.txmode.offloads |= tx;
-        let mut key: [u8; KEY_MAX] = std::array::from_fn(|i| SYMMETRIC[i % SYMMETRIC.len()]);
-        if config.rss {
+        let mut key = config.rss.unwrap_or(Rss::Flow).key();
+        if config.rss.is_some() {
             wanted.rxmode.mq_mode = dpdk_sys::ND_MQ_RX_RSS;
             let rss = &mut wanted.rx_adv_conf.rss_conf;
             rss.rss_hf = info.flow_type_rss_offloads & dpdk_sys::ND_RSS;
@@ -272,6 +270,10 @@ impl Port {
                 check("setting the MTU", dpdk_sys::rte_eth_dev_set_mtu(id, config.mtu))?;
             }
             check("starting", dpdk_sys::rte_eth_dev_start(id))?;
+            if matches!(config.rss, Some(Rss::Address(_))) {
+                let set = Rss::set_reta(id, info.reta_size, config.rx_queues);
+                port.by_address.store(set, Ordering::Relaxed);
+            }
             if let Some(mac) = config.mac {
                 let mut mac = dpdk_sys::rte_ether_addr { addr_bytes: mac };
                 // Not every virtual port can keep an address; the frames carry ours all the same.
@@ -292,6 +294,11 @@ impl Port {
         let tx =
             |queue| TxQueue { port: self.0.clone(), queue, direct: port.direct(TX, queue), helped, burst };
         Ok(((0..config.rx_queues).map(rx).collect(), (0..config.tx_queues).map(tx).collect()))
+    }
+
+    /// Whether it was asked to spread frames by an address, and does.
+    pub fn goes_by_address(&self) -> bool {
+        self.0.by_address.load(Ordering::Relaxed)
     }
 
     /// The device string, in full.

@@ -5,7 +5,8 @@
 mod common;
 
 use common::{alone, eal, frames};
-use dpdk::{BURST, Batch, Mempool, Port, PortConfig, RxQueue, TxQueue};
+use dpdk::{BURST, Batch, Mempool, Port, PortConfig, Rss, RxQueue, TxQueue};
+use packet::rss::By;
 
 fn open(device: &str, pool: &Mempool) -> (Port, RxQueue, TxQueue) {
     let port = Port::open(eal(), device).unwrap_or_else(|why| panic!("{why}"));
@@ -83,4 +84,20 @@ fn what_is_not_there_is_said() {
     }
     let why = Port::open(eal(), "af_packet:nosuch").unwrap_err().to_string();
     assert!(why.contains("ip link set IFACE up") && why.contains("nosuch"), "{why}");
+}
+
+#[test]
+fn a_port_with_a_reta_spreads_by_an_address() {
+    let pool = Mempool::new(eal(), 1023, 128).unwrap();
+    for (rss, queues, expected) in [
+        (Some(Rss::Address(By::Source)), 3, true),
+        (Some(Rss::Address(By::Destination)), 2, true),
+        (Some(Rss::Flow), 2, false),
+        (None, 1, false),
+    ] {
+        let port = Port::open(eal(), "null").unwrap();
+        let config = PortConfig { rx_queues: queues, tx_queues: queues, rss, ..PortConfig::default() };
+        let _queues = port.start(&config, &pool).unwrap();
+        assert_eq!(port.goes_by_address(), expected, "{rss:?}");
+    }
 }

@@ -17,6 +17,7 @@ pub mod ipv6;
 pub mod layers;
 pub mod nd;
 pub mod parse;
+pub mod rss;
 pub mod signature;
 mod summary;
 pub mod udp;

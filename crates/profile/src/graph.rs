@@ -5,7 +5,7 @@
 
 use crate::ceiling::{ELEMENTS, PORTS, WORKERS};
 use crate::error::CONFLICT;
-use crate::{Address, Dpdk, Error, Offloads, Port, Role, Several, Vlans, Worker, bounded};
+use crate::{Address, Dpdk, Error, Offloads, Port, Role, Rss, Several, Vlans, Worker, bounded};
 use protocol::unit::Size;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -169,6 +169,9 @@ pub struct GraphPort {
     #[serde(default = "crate::one_queue")]
     #[schemars(range(min = 1, max = 16))]
     pub queues: u16,
+    /// How a port with several queues spreads what it receives, if it can (RSS). Default flow.
+    #[serde(default, skip_serializing_if = "Rss::is_default")]
+    pub rss: Rss,
     /// Packets that are received or sent at once, 1 to 128. Default 128.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 128))]
@@ -194,6 +197,7 @@ impl GraphPort {
         Self {
             device: port.device.clone(),
             queues: port.queues,
+            rss: port.rss,
             burst: port.burst,
             ip: port.ip.clone(),
             vlan: port.vlan.clone(),
@@ -215,6 +219,7 @@ impl GraphPort {
             speed: None,
             role: Role::L2fwd,
             queues: self.queues,
+            rss: self.rss,
             burst: self.burst,
             offloads: Offloads::default(),
             to: None,

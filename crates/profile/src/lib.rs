@@ -20,6 +20,7 @@ mod metric;
 mod model;
 mod offload;
 mod placement;
+mod rss;
 pub mod secret;
 pub mod source;
 mod target;
@@ -38,6 +39,7 @@ pub use metric::{Metric, MetricKind, Stat};
 pub use model::that as models_that;
 pub use offload::{Offload, Offloads, Rule};
 pub use placement::check_worker;
+pub use rss::Rss;
 pub use target::Target;
 pub use text::printable;
 
@@ -392,6 +394,9 @@ pub struct Port {
     #[serde(default = "one_queue")]
     #[schemars(range(min = 1, max = 16))]
     pub queues: u16,
+    /// How a port with several queues spreads what it receives, if it can (RSS). Default flow.
+    #[serde(default, skip_serializing_if = "Rss::is_default")]
+    pub rss: Rss,
     /// Packets that are received or sent at once, 1 to 128. Default 128.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 128))]
