@@ -1,6 +1,9 @@
 //! Which worker a packet is for: those from the inside by subscriber, those from the outside by who owns the port they go to. Both directions
 //! of a session meet on one worker, so nothing is shared.
 //!
+//! Subscribers are divided by a keyed hash, or, where RSS steers packets by one address, as that does ([`packet::rss`]): then few packets have
+//! to be handed from worker to worker.
+//!
 //! Where each site has an address of its own, a site is one worker's with all of its subscribers, and so is the address that it has.
 
 use crate::address_owners::AddressOwners;
@@ -12,6 +15,7 @@ use crate::nat::{BURST, Quote};
 use crate::sites::Site;
 use crate::verdict::Side;
 use packet::layers::protocol;
+use packet::rss;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -23,12 +27,21 @@ struct Range {
     worker: usize,
 }
 
+/// How subscribers are divided.
+#[derive(Debug, Clone)]
+enum Division {
+    /// By address and realm: nobody can choose who is together.
+    Hash(Hasher),
+    /// By address, as RSS steers packets: the worker of each bucket.
+    Rss([u8; rss::BUCKETS]),
+}
+
 /// Who owns what, the same for all who ask.
 #[derive(Debug, Clone)]
 pub struct Ownership {
     ranges: Vec<Range>,
     workers: usize,
-    hasher: Hasher,
+    division: Division,
     /// Subscribers that are elsewhere than their hash says.
     pinned: HashMap<(u32, Realm), usize>,
     /// The bits of a private address by which its worker is drawn: with sites those that tell one from another.
@@ -41,6 +54,15 @@ impl Ownership {
     /// Of the pool of each worker. Where an address is split among workers, pieces of packets that name no port go to the first of them:
     /// give whole addresses to workers wherever there are enough.
     pub fn new(pools: &[Vec<PoolAddress>], seed: [u8; 32]) -> Self {
+        Self::divided(pools, Division::Hash(Hasher::new(seed)))
+    }
+
+    /// The same, where a port towards subscribers spreads what it receives by source addresses.
+    pub fn by_rss(pools: &[Vec<PoolAddress>]) -> Self {
+        Self::divided(pools, Division::Rss(rss::queues(pools.len().max(1))))
+    }
+
+    fn divided(pools: &[Vec<PoolAddress>], division: Division) -> Self {
         let mut ranges: Vec<Range> = Vec::new();
         for (worker, pool) in pools.iter().enumerate() {
             ranges.extend(pool.iter().map(|pool| Range {
@@ -54,7 +76,7 @@ impl Ownership {
         Self {
             ranges,
             workers: pools.len().max(1),
-            hasher: Hasher::new(seed),
+            division,
             pinned: HashMap::new(),
             mask: u32::MAX,
             of_sites: None,
@@ -107,8 +129,22 @@ impl Ownership {
         {
             return *worker;
         }
-        let hash = self.hasher.hash(Key::subscriber(address & self.mask, realm)) >> 32;
-        ((hash * self.workers as u64) >> 32) as usize
+        match &self.division {
+            Division::Hash(hasher) => {
+                let hash = hasher.hash(Key::subscriber(address & self.mask, realm)) >> 32;
+                ((hash * self.workers as u64) >> 32) as usize
+            }
+            Division::Rss(workers) => workers[rss::bucket(address)].into(),
+        }
+    }
+
+    /// Where the address alone decides: the worker of each of its buckets.
+    #[inline]
+    pub fn by_address(&self) -> Option<&[u8; rss::BUCKETS]> {
+        match &self.division {
+            Division::Rss(workers) if self.pinned.is_empty() => Some(workers),
+            _ => None,
+        }
     }
 
     /// The worker of each of many subscribers.
@@ -120,12 +156,20 @@ impl Ownership {
             }
             return;
         }
+        let hasher = match &self.division {
+            Division::Hash(hasher) => hasher,
+            Division::Rss(of) => {
+                let buckets = who.iter().map(|(address, _)| rss::bucket(*address));
+                workers.iter_mut().zip(buckets).for_each(|(worker, bucket)| *worker = of[bucket]);
+                return;
+            }
+        };
         for (who, workers) in who.chunks(BURST).zip(workers.chunks_mut(BURST)) {
             let (mut keys, mut hashes) = ([Key::default(); BURST], [0; BURST]);
             for ((address, realm), key) in who.iter().zip(&mut keys) {
                 *key = Key::subscriber(*address & self.mask, *realm);
             }
-            self.hasher.hash_all(&keys[..who.len()], &mut hashes);
+            hasher.hash_all(&keys[..who.len()], &mut hashes);
             for (hash, worker) in hashes.iter().zip(workers) {
                 *worker = (((hash >> 32) * self.workers as u64) >> 32) as u8;
             }
@@ -243,7 +287,8 @@ mod tests {
         let mut pinned = ownership.clone();
         pinned.settle(0x0a00_0007, 1, 1 - ownership.subscriber(0x0a00_0007, 1));
         let by_site = SiteConfig { most: 16, by: SiteBy::Prefix(29) };
-        for ownership in [ownership, pinned, Ownership::of_sites(by_site, 2, [1; 32])] {
+        let steered = Ownership::by_rss(&[Vec::new(), Vec::new(), Vec::new()]);
+        for ownership in [ownership, pinned, steered, Ownership::of_sites(by_site, 2, [1; 32])] {
             let mut workers = [0; 200];
             ownership.subscribers(&many, &mut workers);
             let alone = many.iter().map(|(address, realm)| ownership.subscriber(*address, *realm) as u8);

@@ -18,6 +18,7 @@ use ::element::kind::{Build, ElementKind, MakeAffinity};
 use cgnat::config::{Addresses, PoolAddress, StaticForward};
 use cgnat::{Config, Ownership};
 use engine::{Clock, Element};
+use packet::rss;
 use profile::{Address, Error};
 use protocol::problem::Problem;
 use schemars::JsonSchema;
@@ -30,6 +31,24 @@ pub use crate::control::KIND;
 
 /// Says of each worker's NAT what options do not: for who starts a graph with it among [`element::kind::Extensions`].
 pub struct Adjust(pub Box<dyn Fn(&mut Config)>);
+
+/// How several workers divide subscribers among them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Steering {
+    /// By a keyed hash of address and VLAN tags. What a port gives to another worker's queue is handed on.
+    #[default]
+    Hash,
+    /// By address, as an inside port with `rss: source` steers what it receives; a pool of enough addresses likewise, as an outside port
+    /// with `rss: destination` does. Whoever has the same address in other VLANs is with the same worker.
+    Rss,
+}
+
+impl Steering {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
 
 /// The sessions of a carrier-grade NAT (RFC 6888) between two ports. Packets from the inside come to it from a `nat`, those from the
 /// outside from a `validity`. Several of it, with the affinity `owner`, have an equal share each of the pool and of the room.
@@ -80,6 +99,9 @@ pub struct Options {
     /// logged. One worker only. Default: ports are drawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deterministic: Option<Address>,
+    /// How several workers divide subscribers. Default hash.
+    #[serde(default, skip_serializing_if = "Steering::is_default")]
+    pub steering: Steering,
     /// Idle times after which sessions are over.
     #[serde(default, skip_serializing_if = "IdleTimes::is_default")]
     pub timeouts: IdleTimes,
@@ -115,6 +137,18 @@ fn blocks_per_subscriber() -> u8 {
 
 fn sessions_per_subscriber() -> u32 {
     8192
+}
+
+/// The share of a pool that each of `count` workers has, where a port steers packets by destination address; `None`: these addresses
+/// would not be divided evenly.
+fn steered(pool: &[PoolAddress], count: usize) -> Option<Vec<Vec<PoolAddress>>> {
+    let mut pools = vec![Vec::new(); count];
+    for one in pool {
+        pools.get_mut(rss::queue(one.address.to_bits(), count))?.push(one.clone());
+    }
+    let sizes = pools.iter().map(Vec::len);
+    let even = sizes.clone().max()? <= sizes.min()? + 1 && pool.len() >= count;
+    even.then_some(pools)
 }
 
 /// The share of a pool that worker `index` of `count` has: whole addresses, or where there are fewer than workers, ports of each.
@@ -179,9 +213,12 @@ impl Options {
         if count > 1 && config.deterministic.is_some() {
             return Err(("deterministic".into(), "several workers cannot divide it".into()));
         }
-        let pools: Vec<Vec<PoolAddress>> =
-            (0..count).map(|i| share(&config.pool, self.ports_per_block, i, count)).collect();
+        let by_rss = self.steering == Steering::Rss;
+        let pools = steered(&config.pool, count).filter(|_| by_rss).unwrap_or_else(|| {
+            (0..count).map(|i| share(&config.pool, self.ports_per_block, i, count)).collect()
+        });
         let mut ownership = match config.sites {
+            None if by_rss => Ownership::by_rss(&pools),
             None => Ownership::new(&pools, divided),
             Some(sites) => Ownership::of_sites(sites, count, divided),
         };
@@ -231,6 +268,7 @@ impl Options {
             ("deterministic", term(&self.deterministic)),
             ("pair.silence", term(&pair.silence)),
             ("workers", term(&workers)),
+            ("steering", term(&self.steering)),
             ("inside.ip", term(&ipv4(sides[0]))),
             ("outside.ip", term(&ipv4(sides[1]))),
         ];
@@ -283,6 +321,10 @@ impl ElementKind for Options {
         if let Some(file) = self.state.as_ref().filter(|file| !file.starts_with('/')) {
             let what = format!("{file:?} is no path from the root on");
             problems.push(Problem::new("state", what, "Use one like /var/lib/netdyno/cgn.state"));
+        }
+        if self.steering == Steering::Rss && self.sites.is_some() {
+            let what = "sites are divided by what tells one from another, not by addresses";
+            problems.push(Problem::new("steering", what, "Leave one of steering and sites out"));
         }
         if self.state.is_some() && self.sites.is_some() {
             let what = "addresses of sites are assigned anew after a restart, so no session can go on";
@@ -445,6 +487,39 @@ mod tests {
             assert_eq!(sizes.iter().sum::<u32>(), u32::from(addresses) * 64_512, "{addresses} {workers}");
             assert!(sizes.iter().all(|size| *size >= 512), "{sizes:?}");
         }
+    }
+
+    #[test]
+    fn workers_own_what_rss_steers_to_them() {
+        let of = |pool: &str, workers| {
+            let options = format!(
+                r#"{{"inside": "a", "outside": "b", "pool": {pool}, "steering": "rss", "forwards": [
+                    {{"protocol": "tcp", "outside": "203.0.113.17:80", "inside": "10.0.0.9:80"}}]}}"#
+            );
+            let options: Options = serde_json::from_str(&options).unwrap();
+            assert!(options.check().is_empty());
+            (0..workers).map(|i| options.config_of(i, workers, [7; 32], [8; 32]).unwrap()).collect::<Vec<_>>()
+        };
+        for workers in 2..6 {
+            for (i, (config, ownership)) in of(r#"["203.0.113.16/28"]"#, workers).iter().enumerate() {
+                assert!((16 / workers..=16_usize.div_ceil(workers)).contains(&config.pool.len()));
+                for own in &config.pool {
+                    assert_eq!(rss::queue_of(own.address, workers), i);
+                    assert_eq!(ownership.outside(Endpoint::new(own.address.to_bits(), 2000)), Some(i));
+                }
+                for inside in (0x0a00_0100..0x0a00_0400_u32).step_by(7) {
+                    for realm in [0, 1] {
+                        assert_eq!(ownership.subscriber(inside, realm), rss::queue(inside, workers));
+                    }
+                }
+                // Who has a forward is with its address, wherever its own packets come in.
+                let forwards = rss::queue_of(Ipv4Addr::new(203, 0, 113, 17), workers);
+                assert_eq!(ownership.subscriber(0x0a00_0009, 0), forwards);
+            }
+        }
+        // These are all of one worker by their last bit: they are divided otherwise, evenly.
+        let uneven = of(r#"["203.0.113.17", "203.0.113.19", "203.0.113.21", "203.0.113.23"]"#, 2);
+        assert!(uneven.iter().all(|(config, _)| config.pool.len() == 2));
     }
 
     #[test]

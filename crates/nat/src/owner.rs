@@ -10,6 +10,7 @@ use cgnat::{Ownership, Side};
 use dpdk::{BURST, Mbuf, MetaFlags};
 use engine::Affinity;
 use packet::layers::protocol;
+use packet::rss;
 use std::sync::{Arc, OnceLock};
 
 /// Goes by what each worker owns.
@@ -29,6 +30,15 @@ impl Owner {
 impl Affinity for Owner {
     fn replicas(&mut self, mbufs: &[Mbuf], replicas: usize, to: &mut [u8]) {
         let Some((inside, ownership)) = self.ownership.get() else { return to.fill(0) };
+        if let Some(workers) = ownership.by_address() {
+            for (mbuf, to) in mbufs.iter().zip(to) {
+                *to = match subscriber(mbuf, *inside) {
+                    Some((address, _)) => workers[rss::bucket(address)],
+                    None => self.worker(mbuf).min(replicas - 1) as u8,
+                };
+            }
+            return;
+        }
         let (mut who, mut others) = (ArrayVec::<(u32, Realm), BURST>::new(), ArrayVec::<usize, BURST>::new());
         for (at, mbuf) in mbufs.iter().take(BURST).enumerate() {
             let subscriber = subscriber(mbuf, *inside);
@@ -42,13 +52,18 @@ impl Affinity for Owner {
         }
         for at in others {
             if let (Some(mbuf), Some(to)) = (mbufs.get(at), to.get_mut(at)) {
-                *to = self.replica(mbuf, replicas).min(replicas - 1) as u8;
+                *to = self.worker(mbuf).min(replicas - 1) as u8;
             }
         }
     }
 
-    #[inline]
     fn replica(&mut self, mbuf: &Mbuf, _: usize) -> usize {
+        self.worker(mbuf)
+    }
+}
+
+impl Owner {
+    fn worker(&self, mbuf: &Mbuf) -> usize {
         // It was said before the first packet came.
         let (Some((inside, ownership)), Some(meta)) = (self.ownership.get(), mbuf.meta()) else { return 0 };
         let side = if meta.in_port == *inside { Side::Inside } else { Side::Outside };

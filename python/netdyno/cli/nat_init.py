@@ -49,6 +49,7 @@ UNUSED: dict[str, Any] = {
     "leases": {"file": "/var/lib/kea/kea-leases4.csv", "server": "kea"},
     "log": {"ipfix": "192.0.2.9:4739"},
     "pcp": {"mappings_per_subscriber": 32, "lifetime": {"most": "2h"}},
+    "steering": "hash",
 }
 """Keys that most leave out: they stand there as comments."""
 HEAD = """\

@@ -63,6 +63,8 @@ class Nat:
     execution: str | Mapping[str, tuple[Place, ...]] = RUN_TO_COMPLETION
     """An execution model, or the core of each stage."""
     workers: int = 1
+    steering: str | None = None
+    """How several workers divide subscribers; None: as fits the ports."""
     memory: str | None = None
     huge_pages: bool | None = None
 
@@ -123,6 +125,7 @@ def _plain(file: File) -> Nat:
         leases=None if file.leases is None else file.leases.model_dump(exclude_none=True),
         execution=execution,
         workers=file.workers,
+        steering=file.steering,
         memory=file.memory,
         huge_pages=file.huge_pages,
     )

@@ -414,6 +414,10 @@ class File(Config):
     each stage."""
     workers: Annotated[Whole, Field(ge=1, le=WORKERS)] = 1
     """How often NAT and ConnTrack are there. Each has its own subscribers, ports and sessions."""
+    steering: Literal["rss", "hash"] | None = None
+    """How several workers divide subscribers: `rss`, by address, as RSS of NICs then steers packets: few are
+    handed from worker to worker; `hash`, by a keyed hash of address and VLAN tags, for VLANs that all have
+    the same few addresses. Default: `rss` where the inside port has several queues, but not with `sites`."""
     memory: str | None = None
     """Memory for packets, with its unit; that for sessions comes on top. Default 256MiB."""
     huge_pages: Annotated[bool, Field(strict=True)] | None = None

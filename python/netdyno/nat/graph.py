@@ -170,12 +170,19 @@ def queues(nat: Nat, side: Side) -> int:
     return min(nat.workers, 16) if several and is_address(side.device.lower()) else 1
 
 
+def by_rss(nat: Nat) -> bool:
+    """Whether workers divide subscribers as RSS steers packets."""
+    if nat.steering is not None:
+        return nat.steering == "rss"
+    return nat.workers > 1 and nat.sites is None and queues(nat, nat.inside) > 1
+
+
 # ---- the graph
 
 
 def document(nat: Nat, where: Layout) -> dict[str, Any]:
     """The graph, as `netdyno graph run` takes it. What the configuration leaves out it leaves out, too."""
-    ports = {"inside": _port(nat, nat.inside), "outside": _port(nat, nat.outside)}
+    ports = {"inside": _port(nat, nat.inside, "source"), "outside": _port(nat, nat.outside, "destination")}
     elements, edges = _elements(nat), list(EDGES if nat.sites is None else BY_DHCP)
     for kernel in _to_kernels(nat):
         ports |= kernel.ports
@@ -193,9 +200,11 @@ def document(nat: Nat, where: Layout) -> dict[str, Any]:
     return made | _given(huge_pages=nat.huge_pages, memory=nat.memory)
 
 
-def _port(nat: Nat, side: Side) -> dict[str, Any]:
+def _port(nat: Nat, side: Side, subscribers: str) -> dict[str, Any]:
+    """`subscribers`: which address of what it receives is theirs."""
     number = queues(nat, side)
-    return dict(side.settings) | ({"queues": number} if number > 1 else {})
+    several: dict[str, Any] = {"queues": number} if number > 1 else {}
+    return {**side.settings, **several, **({"rss": subscribers} if several and by_rss(nat) else {})}
 
 
 def _elements(nat: Nat) -> dict[str, Any]:
@@ -208,7 +217,7 @@ def _elements(nat: Nat) -> dict[str, Any]:
         blocks_per_subscriber=nat.blocks_per_subscriber,
         sessions_per_subscriber=nat.sessions_per_subscriber,
     )
-    conntrack |= nat.conntrack
+    conntrack |= {**nat.conntrack, **_given(steering="rss" if by_rss(nat) else None)}
     # the box is silent while the other of a pair translates
     pair = {"pair": True} if "pair" in nat.conntrack else {}
     # what keeps sessions answers for mappings, so that requests go there
@@ -292,6 +301,7 @@ _OPTIONS = {
         for key in ("sites", "mss", "timeouts", "forwards", "exempt", "deterministic", "log", "leases", "pcp")
     },
     "state": "state",
+    "steering": "steering",
     "pair": "pair",
     "inside": "inside",
     "outside": "outside",

@@ -171,6 +171,26 @@ def test_workers_that_run_to_completion_have_their_queues_with_them() -> None:
     }  # fmt: skip
 
 
+def test_workers_divide_subscribers_as_rss_steers_packets() -> None:
+    def steering(**said: Any) -> tuple[str | None, ...]:
+        found = made(machine(1, 4), **said)
+        ports = found["ports"]
+        return (
+            found["elements"]["conntrack"].get("steering"),
+            *(ports[side].get("rss") for side in ("inside", "outside")),
+        )
+
+    assert steering(workers=2) == ("rss", "source", "destination")
+    assert steering(workers=2, outside__queues=1) == ("rss", "source", None)
+    assert steering(workers=2, steering="hash") == (None, None, None)
+    # who does not spread is told nothing; and one worker divides nothing
+    no_nics = {"inside__device": "af_packet:in0", "outside__device": "af_packet:out0"}
+    assert steering(workers=2, **no_nics) == steering() == (None, None, None)
+    assert steering(workers=2, **no_nics, steering="rss") == ("rss", None, None)
+    sites = {"most": 9, "by": "subscriber"}
+    assert steering(workers=2, pool=None, sites=sites) == (None, None, None)
+
+
 def test_a_port_that_spreads_no_flows_has_one_queue() -> None:
     sides = {"inside__device": "af_packet:in0", "outside__device": "af_packet:out0"}
     found = made(machine(1, 4), workers=2, **sides)
