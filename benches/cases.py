@@ -120,7 +120,7 @@ CASES: dict[str, Case] = {
     "nat-workers": Case(
         cases_nat_workers.two_workers,
         rate("frames/s")
-        | {name: Metric("frames/s") for name in ("pipeline", "one", "apart")}
+        | {name: Metric("frames/s") for name in ("mixed", "pipeline", "one", "apart")}
         | {"scale": Metric("× one worker", goals=(Goal(least=1.8),)), "handed": less("cycles/frame")},
     ),
     "impair-plain": Case(

@@ -39,8 +39,7 @@ def checksum(data: bytes) -> int:
 
 def datagram(flow: int) -> bytes:
     """The 64-byte frame of a flow, without FCS."""
-    source = 0x0A000100 + flow // PORTS
-    addresses = struct.pack("!II", source, int(ipaddress.ip_address("198.51.100.9")))
+    addresses = struct.pack("!II", subscriber(flow), int(ipaddress.ip_address("198.51.100.9")))
     payload = bytes(18)
     length = 8 + len(payload)
     udp = struct.pack("!HHHH", 10_000 + flow % PORTS, 53, length, 0)
@@ -66,18 +65,36 @@ def recorded(path: Path, frames: Sequence[bytes]) -> Path:
     return path
 
 
-def graph(where: Path, workers: dict[int, list[str]], count: int = 1, number: int = 0) -> dict[str, Any]:
-    """The NAT between these ports, with so many of what each worker has one of; `number` tells NATs apart."""
-    flows = recorded(where / "in.pcap", [datagram(flow) for flow in range(FLOWS)])
+def subscriber(flow: int) -> int:
+    """The address that sends a flow."""
+    return 0x0A000100 + flow // PORTS
+
+
+def queue(address: int, count: int) -> int:
+    """The queue of a NIC with `rss: source` (crates/packet/src/rss.rs)."""
+    return (address ^ address >> 7 ^ address >> 14 ^ address >> 21) % 128 % count
+
+
+def graph(
+    where: Path, workers: dict[int, list[str]], count: int = 1, number: int = 0, *, steered: bool = False
+) -> dict[str, Any]:
+    """The NAT between these ports, with so many of what each worker has one of; `number` tells NATs apart.
+
+    `steered`: each queue has packets of the subscribers that a NIC would steer to it.
+    """
     router = recorded(where / "out.pcap", [answer()] * ANSWERS)
-    queues = f"rx_pcap={flows}," * count
+    files = [where / f"in{one}.pcap" for one in range(count)]
+    for one, file in enumerate(files):
+        own = [f for f in range(FLOWS) if not steered or queue(subscriber(f), count) == one]
+        recorded(file, [datagram(flow) for flow in own])
+    queues = "".join(f"rx_pcap={file}," for file in files)
     ports = {
         "b": {
             "device": f"net_pcap{2 * number},{queues}infinite_rx=1",
             "ip": "10.255.255.254/8", "mac": "02:00:00:00:00:02", "queues": count,
         },
         "c": {
-            "device": f"net_pcap{2 * number + 1},rx_pcap={router}",
+            "device": f"net_pcap{2 * number + 1}" + f",rx_pcap={router}" * count,
             "ip": "203.0.113.2/24", "mac": "02:00:00:00:00:03", "queues": count,
         },
     }  # fmt: skip
@@ -88,7 +105,10 @@ def graph(where: Path, workers: dict[int, list[str]], count: int = 1, number: in
     }  # fmt: skip
     if count > 1:
         made["replicas"] = {name: {"count": count, "affinity": "owner"} for name in ("nat", "conntrack")}
-        made["replicas"]["in-validity"] = {"count": count, "affinity": "upstream"}
+        if steered:
+            elements["conntrack"]["steering"] = "rss"
+        for name in ("in-validity", "out-validity"):
+            made["replicas"][name] = {"count": count, "affinity": "upstream"}
     return made
 
 
@@ -97,12 +117,12 @@ LAST = ["conntrack", "c.tx", "c.rx", "out-validity", "in-host", "out-host", "b.t
 
 
 def of_worker(number: int) -> list[str]:
-    """What each of two workers has; the first has what comes from the outside, which is little here."""
+    """What each of two workers has: a queue of both ports each way; the first, what answers for the box."""
     own = [
-        f"b.rx{number}", f"in-validity#{number}", f"nat#{number}", f"conntrack#{number}",
-        f"b.tx{number}", f"c.tx{number}",
+        f"b.rx{number}", f"in-validity#{number}", f"c.rx{number}", f"out-validity#{number}", f"nat#{number}",
+        f"conntrack#{number}", f"b.tx{number}", f"c.tx{number}",
     ]  # fmt: skip
-    return own + (["c.rx", "out-validity", "in-host", "out-host"] if number == 0 else [])
+    return own + (["in-host", "out-host"] if number == 0 else [])
 
 
 def carried(core: Core, seconds: float, *documents: dict[str, Any]) -> tuple[float, float]:
@@ -133,8 +153,9 @@ def carried(core: Core, seconds: float, *documents: dict[str, Any]) -> tuple[flo
 def two_workers() -> Iterator[Sides]:
     """Both cores: `rate` run to completion on each, `pipeline` over both; `one`: the same on one core.
 
-    Each has a receive queue with packets of all subscribers, as from a NIC whose RSS knows nothing of them:
-    half of what it receives it hands on to the other.
+    Each has a receive queue with packets of its own subscribers, as from a NIC that goes by source addresses.
+    With `mixed` they are of all, as from one whose RSS knows nothing of subscribers: half of what a worker
+    receives it hands on to the other.
     `apart` are two NATs with ports of their own, which hand on nothing. `handed` is what a packet takes more
     in the pipeline than on one core, on both together: it goes from one to the other once.
     """
@@ -148,11 +169,12 @@ def two_workers() -> Iterator[Sides]:
             one, alone = carried(core, seconds, graph(where, {GENERATOR: whole}))
             pipeline, parted = carried(core, seconds, graph(where, {GENERATOR: FIRST, SERVER: LAST}))
             workers = {GENERATOR: of_worker(0), SERVER: of_worker(1)}
-            two, _ = carried(core, seconds, graph(where, workers, 2))
+            two, _ = carried(core, seconds, graph(where, workers, 2, steered=True))
+            mixed, _ = carried(core, seconds, graph(where, workers, 2))
             both = [graph(where, {place: whole}, number=i) for i, place in enumerate((GENERATOR, SERVER))]
             apart, _ = carried(core, seconds, *both)
             return {
-                "rate": two, "pipeline": pipeline, "one": one, "apart": apart,
+                "rate": two, "mixed": mixed, "pipeline": pipeline, "one": one, "apart": apart,
                 "scale": two / one, "handed": parted - alone,
             }  # fmt: skip
 
