@@ -318,7 +318,7 @@ fn devices_retire_when_their_message_is_answered_and_come_back() {
     let stage = |over: &str, devices: u32| json!({"over": over, "devices": devices});
     let down = [stage("0s", 20), stage("400ms", 20), stage("0s", 5)];
     // time for all fifteen to go before some are wanted again
-    let again = [stage("1s", 5), stage("0s", 12)];
+    let again = [stage("2s", 5), stage("0s", 12)];
     // flows that never end, and flows of one request
     for (scheme, model, stages) in [
         ("http", json!({"http": {"requests": 0}}), [&down[..], &again].concat()),

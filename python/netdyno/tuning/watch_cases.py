@@ -24,8 +24,8 @@ from netdyno.tuning.watching import Watching, words
 
 PROMISED = 10.0
 """Seconds within which what binds is fixed."""
-LIMIT = 40.0
-"""Seconds after which a case is given up: a busy machine takes longer."""
+LIMIT, TRIALS = 40.0, 12
+"""Seconds and trials after both of which a case is given up: a busy machine has fewer trials in the time."""
 CONTROLS = 8.0
 """Seconds for which a control is watched."""
 SEED = 1
@@ -129,7 +129,7 @@ def wrong(case: Case, touched: Mapping[str, Value], after: float | None) -> str:
     if case.control:
         return f"it touched {', '.join(sorted(touched))}" if touched else ""
     if after is None:
-        return f"it is not fixed after {LIMIT:.0f} s"
+        return f"it is not fixed after {LIMIT:.0f} s and {TRIALS} trials"
     missed = [name for name in case.after if name not in touched]
     return f"it is fixed by something else than {', '.join(missed)}" if missed else ""
 
@@ -143,8 +143,9 @@ def _fix(case: Case, up: Standing, watch: _Watch) -> float | None:
     """Seconds until it is fixed, None if it is not."""
     first = _trial(up)
     with watch.going():
-        begin, good = time.monotonic(), None
-        while time.monotonic() < begin + LIMIT:
+        begin, good, trials = time.monotonic(), None, 0
+        while time.monotonic() < begin + LIMIT or trials < TRIALS:
+            trials += 1
             if not well(case, first, _trial(up)):
                 good = None
             elif good is not None:
