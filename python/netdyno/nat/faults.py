@@ -33,12 +33,7 @@ def _lifetimes(file: File) -> Iterator[Error]:
     if file.pcp is None or file.leases is not None or file.pcp.lifetime.most is None:
         return
     at, most = "pcp.lifetime.most", file.pcp.lifetime.most
-    try:
-        exceeds = units.TIME.value(most, at) > LEARNED
-    except Error as e:
-        yield e
-        return
-    if exceeds:
+    if units.TIME.value(most, at) > LEARNED:
         what = f"a mapping may live for {most}, a silent subscriber without a lease for 124min"
         yield Error("ND-104-07", what, at=at, fix="Use 2h at most, or name the DHCP server's `leases`")
 
@@ -117,6 +112,9 @@ def _addresses(file: File) -> Iterator[Error]:
     if file.sites.by != "prefix" and file.sites.prefix is not None:
         what = "there is a prefix length, and sites are no prefixes"
         yield Error("ND-104-07", what, at="sites.prefix", fix="Leave it out, or use by: prefix")
+    if file.steering == "rss":
+        what = "several workers divide sites by what tells one from another, not by addresses"
+        yield Error("ND-104-07", what, at="steering", fix="Leave it out, or use a pool")
     for key in ("forwards", "deterministic"):
         if getattr(file, key):
             what = f"{key} needs addresses that stay, and those of sites come by DHCP"

@@ -7,7 +7,7 @@ import re
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, WrapValidator, field_validator
+from pydantic import AfterValidator, Field, WrapValidator, field_validator
 
 from netdyno import units
 from netdyno.config import NULL, Config
@@ -66,6 +66,17 @@ def _address(text: str) -> str:
     return text
 
 
+def _time(text: str) -> str:
+    try:
+        read = units.TIME.text(text, "")
+    except Error:
+        known = ", ".join(units.TIME.units)
+        raise ValueError(f"{text!r} is not {units.TIME.what}: units are {known}") from None
+    if text.strip()[-1].isdigit():
+        raise ValueError(f"it has no unit: write it like {units.TIME.example}")
+    return read
+
+
 def _cores(value: Any, _: Any) -> list[str]:
     """One core, or one for each worker."""
     listed = value if isinstance(value, list) else [value]
@@ -116,6 +127,7 @@ def _choices(schema: dict[str, Any]) -> None:
 
 
 Cores = Annotated[str | list[str], WrapValidator(_cores)]
+Time = Annotated[str, AfterValidator(_time)]
 
 
 class Host(Config):
@@ -205,9 +217,9 @@ class Sites(Config):
     known: str | None = Field(default=None, pattern="^/")
     """A file, from the root on, in which addresses are kept: after a restart each site asks for its own.
     Default: none."""
-    release_after: str | None = None
+    release_after: Time | None = None
     """An address is given back so long after the site's last subscriber is gone. Default 5min."""
-    least_lease: str | None = None
+    least_lease: Time | None = None
     """Leases that are shorter are refused. Default 60s."""
 
 
@@ -277,17 +289,17 @@ class Leases(Config):
 class Timeouts(Config):
     """Idle times after which sessions are over, with their unit; each default is what its RFC says."""
 
-    udp: str | None = None
+    udp: Time | None = None
     """UDP. Default 5min (RFC 4787 REQ-5); 2min at least."""
-    icmp: str | None = None
+    icmp: Time | None = None
     """ICMP queries. Default 60s (RFC 5508 REQ-2), which is the least."""
-    tcp_established: str | None = None
+    tcp_established: Time | None = None
     """Open TCP connections. Default 124min (RFC 5382 REQ-5), which is the least."""
-    tcp_opening: str | None = None
+    tcp_opening: Time | None = None
     """TCP connections that are being opened. Default 4min (RFC 5382 REQ-5)."""
-    tcp_closing: str | None = None
+    tcp_closing: Time | None = None
     """TCP connections that were closed or reset. Default 4min (RFC 5382 REQ-5), which is the least."""
-    port_quarantine: str | None = None
+    port_quarantine: Time | None = None
     """Between a port's last use and its next. Default 2min (RFC 6888 REQ-8)."""
 
 
@@ -310,9 +322,9 @@ class Log(Config):
 class Lifetimes(Config):
     """How long a mapping lives that a subscriber asks for, before it must be asked for again."""
 
-    least: str | None = None
+    least: Time | None = None
     """The shortest, with its unit; 1s at least. Default 2min."""
-    most: str | None = None
+    most: Time | None = None
     """The longest, with its unit; 24h at most. Without `leases` 124min at most: a subscriber that is silent
     for longer is forgotten. Default 2h."""
 
@@ -332,7 +344,7 @@ class Pair(Config):
     socket: str = Field(pattern="^/", max_length=96)
     """The socket, from the root on, by which the two find each other, like `/run/netdyno/cgn.pair`; its
     folder has to be there. Both NATs name the same."""
-    silence: str | None = None
+    silence: Time | None = None
     """The standby takes over when the active NAT is silent for so long, 150ms to 60s; at once when its
     process dies. Default 300ms."""
 

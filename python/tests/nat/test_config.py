@@ -87,6 +87,7 @@ FORWARD = {"protocol": "tcp", "outside": "203.0.113.16:443", "inside": "10.0.0.7
         ({"pool": None, "sites": SITES | {"prefix": 28}}, "sites.prefix", "sites are no prefixes"),
         ({"pool": None, "sites": SITES | {"known": "x.json"}}, "sites.known", "pattern"),
         ({"pool": None, "sites": SITES, "forwards": [FORWARD]}, "forwards", "addresses that stay"),
+        ({"pool": None, "sites": SITES, "steering": "rss"}, "steering", "not by addresses"),
         (
             {"pool": None, "sites": SITES, "deterministic": "10.0.0.0/24"},
             "deterministic",
@@ -115,6 +116,11 @@ FORWARD = {"protocol": "tcp", "outside": "203.0.113.16:443", "inside": "10.0.0.7
         ({"memory": 1_000_000}, "memory", "valid string"),
         ({"memory": "5s"}, "memory", "not a number of bytes"),
         ({"huge_pages": "yes"}, "huge_pages", "valid boolean"),
+        ({"timeouts": {"icmp": "30m"}}, "timeouts.icmp", "'30m' is not a length of time: units are ns"),
+        ({"timeouts": {"udp": "300"}}, "timeouts.udp", "no unit"),
+        ({"timeouts": {"udp": 300}}, "timeouts.udp", "valid string"),
+        ({"pair": PAIR | {"silence": "soon"}}, "pair.silence", "not a length of time"),
+        ({"pool": None, "sites": SITES | {"release_after": "5"}}, "sites.release_after", "no unit"),
         # words
         ({"format": "netdyno-nat/2"}, "format", "netdyno-nat/1"),
         ({"format": None}, "format", "is missing"),
