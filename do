@@ -395,7 +395,7 @@ test_quick() {
 }
 
 #: test quick -- what needs neither root nor a network, within five minutes
-#: test --stress NAME [TIMES] -- the tests that match NAME, 20 times in a row while a busy loop holds every core
+#: test --stress NAME [TIMES] -- the tests that match NAME, or all, 20 times in a row while a busy loop holds every core
 stress() { # NAME [TIMES]
     local name=${1:-} times=${2:-20} programs=()
     if [ -z "$name" ] || [ $# -gt 2 ]; then
@@ -403,7 +403,7 @@ stress() { # NAME [TIMES]
     fi
     [[ $times =~ ^[1-9][0-9]*$ ]] || die 104 "TIMES is a whole number from 1 on, not '$times'"
     setup
-    if grep -rqE "fn [a-z0-9_]*${name##*::}" crates --include='*.rs'; then
+    if [ "$name" = all ] || grep -rqE "fn [a-z0-9_]*${name##*::}" crates --include='*.rs'; then
         programs=(target/do/rust-tests.json)
         rust_programs "${programs[0]}" ||
             die 1 "the tests do not compile; the compiler's words are above"

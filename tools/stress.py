@@ -2,7 +2,8 @@
 
 NAME selects as `pytest -k` does in `python/tests` and `tests`, or is a file of tests there; and as `cargo
 test NAME` does among the Rust tests whose programs are listed in CARGO_JSON (`cargo test --no-run
---message-format json`). Exit code 0: every run passed, or was inconclusive in at most one of ten.
+--message-format json`); `all` selects every test. More than a few run beside each other, as in `./do test`.
+Exit code 0: every run passed, or was inconclusive in at most one of ten; a test that is skipped is told.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ import time
 import xml.etree.ElementTree as ET
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
-LONGEST = 15 * 60
+LONGEST = 60 * 60
 """Seconds that one run of the selected tests may take."""
+WORKERS, PROGRAMS = 6, 3
+"""Python tests, and Rust tests, that run beside each other where more than that many are selected."""
 LOOPS_END = 6 * 3600
 """Seconds after which a busy loop ends, whatever happened to who started it."""
 INCONCLUSIVE = 0.1
@@ -105,9 +109,9 @@ def run(command: list[str], log: Path, folder: Path = TOP) -> tuple[int, str]:
     """Exit status and output; the log gets it too."""
     try:
         done = subprocess.run(
-            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            check=False, text=True, errors="replace", timeout=LONGEST,
-            preexec_fn=lambda: end_with_parent(signal.SIGINT),
+            ["setpriv", "--pdeathsig", "INT", *command], cwd=folder, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, text=True, errors="replace",
+            timeout=LONGEST,
         )  # fmt: skip
         status, text = done.returncode, done.stdout
     except subprocess.TimeoutExpired as over:
@@ -125,6 +129,8 @@ class Pytest:
         self.tree, self.log = tree, log
         self.names: list[str] = []
         file = name.partition("::")[0]
+        if name == "all":
+            name = ""
         is_file = file.endswith(".py") and (TOP / file).is_file()
         if is_file and not file.startswith(f"{tree}/"):
             return
@@ -137,10 +143,17 @@ class Pytest:
         self.names = [line for line in listed.splitlines() if "::" in line and not line.startswith("ERROR")]
 
     def once(self) -> list[Outcome]:
-        """Run them once."""
+        """Run them once; those that are marked `alone` after the others."""
+        if len(self.names) <= WORKERS:
+            return self._report([])
+        if self.tree != "tests":  # only there is one marked
+            return self._report(["-n", str(WORKERS)])
+        return self._report(["-n", str(WORKERS), "-m", "not alone"]) + self._report(["-m", "alone"])
+
+    def _report(self, options: list[str]) -> list[Outcome]:
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder) / "report.xml"
-            status, text = run([*self.command, "--junitxml", str(report)], self.log)
+            status, text = run([*self.command, *options, "--junitxml", str(report)], self.log)
             if not report.exists():
                 return [(self.tree, "failed", 0.0, f"exit {status}: {text.strip().splitlines()[-1:]}")]
             return [self._outcome(case) for case in ET.parse(report).iter("testcase")]
@@ -173,28 +186,36 @@ class Rust:
             if not (built.get("executable") and built.get("profile", {}).get("test")):
                 continue
             folder, program = Path(built["manifest_path"]).parent, built["executable"]
-            listed = run([program, name, "--list"], Path(os.devnull), folder)[1]
-            for test in re.findall(r"^(.+): test$", listed, re.MULTILINE):
+            wanted = [program] if name == "all" else [program, name]
+            listed = self._listed(wanted, folder) - self._listed([*wanted, "--ignored"], folder)
+            for test in sorted(listed):
                 self._tests.append((program, folder, test))
                 self.names.append(f"{folder.name}/{built['target']['name']}::{test}")
 
+    @staticmethod
+    def _listed(command: list[str], folder: Path) -> set[str]:
+        listed = run([*command, "--list"], Path(os.devnull), folder)[1]
+        return set(re.findall(r"^(.+): test$", listed, re.MULTILINE))
+
     def once(self) -> list[Outcome]:
         """Run each once, in a process of its own."""
-        found = []
-        for name, (program, folder, test) in zip(self.names, self._tests, strict=True):
-            os.environ["CARGO_MANIFEST_DIR"] = str(folder)
-            began = time.monotonic()
-            status, text = run([program, "--exact", test], self.log, folder)
-            seconds = time.monotonic() - began
-            told = re.search(r"(SKIPPED|INCONCLUSIVE): (.*)", text)
-            if status or "1 passed" not in text:
-                panic = re.search(r"panicked at .*\n.*", text)
-                found.append((name, "failed", seconds, panic[0][:200] if panic else f"exit {status}"))
-            elif told:
-                found.append((name, told[1].lower(), seconds, told[2]))
-            else:
-                found.append((name, "passed", seconds, ""))
-        return found
+        with ThreadPoolExecutor(1 if len(self.names) <= PROGRAMS else PROGRAMS) as beside:
+            return list(beside.map(self._one, self.names, self._tests))
+
+    def _one(self, name: str, of: tuple[str, Path, str]) -> Outcome:
+        program, folder, test = of
+        began = time.monotonic()
+        status, text = run(
+            ["env", f"CARGO_MANIFEST_DIR={folder}", program, "--exact", test], self.log, folder
+        )
+        seconds = time.monotonic() - began
+        told = re.search(r"(SKIPPED|INCONCLUSIVE): (.*)", text)
+        if status or "1 passed" not in text:
+            panic = re.search(r"panicked at .*\n.*", text)
+            return name, "failed", seconds, panic[0][:200] if panic else f"exit {status}"
+        if told:
+            return name, told[1].lower(), seconds, told[2]
+        return name, "passed", seconds, ""
 
 
 def main() -> int:
@@ -229,7 +250,7 @@ def main() -> int:
             seconds = time.monotonic() - began
             for name, outcome, took, said in outcomes:
                 tests[name].add(outcome, took, said)
-            ranked = ("failed", "skipped", "inconclusive", "passed")
+            ranked = ("failed", "inconclusive", "passed", "skipped")
             worst = min((outcome for _, outcome, _, _ in outcomes), key=ranked.index, default="failed")
             said = next((f"{name}: {why}" for name, outcome, _, why in outcomes if outcome == worst), "")
             whole.add(worst, seconds, said)

@@ -18,6 +18,8 @@ pytestmark = pytest.mark.slow
 STRESS = Path(__file__).resolve().parents[2] / "tools" / "stress.py"
 ONE = "python/tests/test_inconclusive.py::test_steal_is_a_share_of_all_cpu_time"
 """A test that takes no time."""
+MANY = "python/tests/test_inconclusive.py"
+"""More of them than run one after the other."""
 
 
 @contextlib.contextmanager
@@ -57,6 +59,15 @@ def test_it_counts_runs_and_tells_the_worst() -> None:
     assert "• 2 of 2: passed in " in out
     assert "tests.test_inconclusive::test_steal_is_a_share_of_all_cpu_time: 2 of 2 passed, worst 0." in out
     assert f"\n{ONE}: 2 of 2 passed, worst " in out
+
+
+def test_many_run_beside_each_other() -> None:
+    with started(MANY, "1") as child:
+        out, err = child.communicate(timeout=240)
+    assert child.returncode == 0, out + err
+    told = [line for line in out.splitlines() if line.startswith("tests.test_inconclusive::")]
+    assert len(told) > 6
+    assert all(": 1 of 1 passed, worst " in line for line in told), told
 
 
 def test_a_name_that_nothing_has_is_refused() -> None:
