@@ -63,7 +63,7 @@ def test_it_counts_runs_and_tells_the_worst() -> None:
 
 def test_many_run_beside_each_other() -> None:
     with started(MANY, "1") as child:
-        out, err = child.communicate(timeout=240)
+        out, err = child.communicate(timeout=900)
     assert child.returncode == 0, out + err
     told = [line for line in out.splitlines() if line.startswith("tests.test_inconclusive::")]
     assert len(told) > 6
