@@ -163,6 +163,21 @@ def test_what_nobody_foresaw_is_no_exit_code_1(
     assert f"{code}: " in capsys.readouterr().err
 
 
+def test_an_interrupt_that_a_library_made_its_own_error_of_is_told_as_an_interrupt(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        try:
+            interrupt.early(signal.SIGINT, None)
+        except Error as e:
+            raise ValueError(f"cannot build the schema: {e}") from None
+
+    monkeypatch.setattr(interrupt, "_early", [])
+    monkeypatch.setattr(app, "app", fail)
+    assert app.call(["doctor"]) == 105
+    assert capsys.readouterr().err.startswith("ND-105-20: ")
+
+
 def command(arguments: str, prepare: Callable[[], None] | None = None, **environment: str) -> tuple[int, str]:
     """The real command in a shell, which may redirect."""
     made = subprocess.run(

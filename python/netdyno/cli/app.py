@@ -115,7 +115,8 @@ def _call(arguments: list[str] | None) -> int:
         ):
             console.unheard(e)
             return PASS
-        return _fail(_unexpected(e))
+        # pydantic makes its own error of an interrupt that is raised while it builds a schema
+        return _fail(interrupt.interrupted() if interrupt.came() else _unexpected(e))
 
 
 _UNHEARD = (errno.EPIPE, errno.EBADF, errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EAGAIN)

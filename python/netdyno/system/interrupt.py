@@ -46,6 +46,11 @@ def begin() -> None:
     _Last.over, _Last.raised = False, float("-inf")
 
 
+def came() -> bool:
+    """Whether an interrupt was raised since the command began: an error of a library may hide it."""
+    return _Last.raised > float("-inf")
+
+
 def over() -> None:
     """A command has ended, but for saying how: no interrupt cuts that short."""
     _Last.over = True
