@@ -5,6 +5,7 @@ use crate::graphs::Graphs;
 use crate::lease::{LEASE, Lease};
 use crate::links::Links;
 use crate::log::Tail;
+use crate::outbox::Outbox;
 use crate::rpc::{BAD_PROFILE, Error, NOT_WRITER};
 use crate::run::Run;
 use crate::session::Session;
@@ -15,7 +16,7 @@ use run::Trial;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// The state of the daemon, shared by its connections.
@@ -24,6 +25,8 @@ pub struct Core {
     pub log: Tail,
     /// Set when the daemon is to end.
     pub ending: AtomicBool,
+    /// Of the connection that asked for the end: its answer leaves first.
+    pub ended_by: OnceLock<Arc<Outbox>>,
     /// Those who watch.
     pub watchers: Arc<Watchers>,
     /// Impaired links.
@@ -52,6 +55,7 @@ impl Core {
         Arc::new(Self {
             log,
             ending: AtomicBool::new(false),
+            ended_by: OnceLock::new(),
             watchers: Arc::default(),
             links: Links::default(),
             graphs: Graphs::default(),

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Bytes beyond which nothing more is put in.
 const ROOM: usize = 8 << 20;
@@ -22,6 +23,10 @@ struct Queue {
     bytes: usize,
     /// Nothing more is taken; what is there still goes out.
     ended: bool,
+    /// Nothing more is taken after the next answer.
+    ends_by_answer: bool,
+    /// Nothing more is written.
+    closed: bool,
 }
 
 impl Outbox {
@@ -42,6 +47,7 @@ impl Outbox {
     pub fn answer(&self, line: String) {
         let mut queue = self.wait(self.queue(), |q| q.bytes >= ROOM && !q.ended);
         queue.put(line.into());
+        queue.ended |= queue.ends_by_answer;
         self.changed.notify_all();
     }
 
@@ -74,10 +80,24 @@ impl Outbox {
         self.changed.notify_all();
     }
 
-    /// It cannot be written any more.
+    /// Take nothing more after the next answer.
+    pub fn end_by_answer(&self) {
+        self.queue().ends_by_answer = true;
+    }
+
+    /// Nothing more is written: it cannot be, or all that waited is out.
     pub fn hang_up(&self) {
-        self.end();
+        let mut queue = self.queue();
+        (queue.ended, queue.closed) = (true, true);
+        drop(queue);
+        self.changed.notify_all();
         (self.hang_up)();
+    }
+
+    /// Wait until nothing more is written. False when that took longer than `at_most`.
+    pub fn wait_closed(&self, at_most: Duration) -> bool {
+        let waited = self.changed.wait_timeout_while(self.queue(), at_most, |q| !q.closed);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 }
 
@@ -120,6 +140,25 @@ mod tests {
         assert_eq!(outbox.next().as_deref(), Some("b"));
         assert_eq!(outbox.next(), None);
         assert_eq!(hung_up.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn the_last_answer_is_out_before_it_is_closed() {
+        let (outbox, hung_up) = outbox();
+        outbox.end_by_answer();
+        assert!(outbox.tell(&"a".into()), "not an answer");
+        outbox.answer("b".into());
+        outbox.answer("late".into());
+        assert!(!outbox.wait_closed(Duration::from_millis(1)), "two lines wait");
+        let writing = Arc::clone(&outbox);
+        let thread = std::thread::spawn(move || {
+            let lines: Vec<_> = std::iter::from_fn(|| writing.next()).collect();
+            writing.hang_up();
+            lines
+        });
+        assert!(outbox.wait_closed(Duration::from_secs(60)));
+        assert_eq!(thread.join().unwrap(), ["a".into(), "b".into()]);
+        assert_eq!(hung_up.load(Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub fn run(settings: &Serve) -> Result<()> {
     let ready = serde_json::json!({"ready": settings.socket, "pid": std::process::id()});
     print(&format!("{ready}\n"))?;
     tracing::info!(socket = %settings.socket.display(), "ready");
-    while !stop.load(Ordering::Relaxed) && !core.ending.load(Ordering::Relaxed) {
+    while !stop.load(Ordering::Relaxed) && !core.ending.load(Ordering::Acquire) {
         std::thread::sleep(POLL);
         core.watch_lease();
         core.links.tell(&core.watchers);
@@ -85,6 +85,10 @@ fn end(core: &Core) {
     drop(core.capture().take());
     core.links.clear();
     core.graphs.clear();
-    std::thread::sleep(POLL); // for the answer to core.shutdown to leave
+    if let Some(outbox) = core.ended_by.get()
+        && !outbox.wait_closed(LEAVING)
+    {
+        tracing::warn!("who asked for the end did not take the answer");
+    }
     tracing::info!("ended");
 }

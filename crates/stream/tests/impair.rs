@@ -157,6 +157,14 @@ fn more_on_its_way_than_there_is_memory_for_makes_the_run_invalid() {
     assert!(codes.contains(&&json!("ND-90-07")), "{codes:?}");
 }
 
+fn until(what: &str, done: &dyn Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !done() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// The far ends of two cables with a path between their near ends.
 struct Bump {
     between: Option<PortBridge>,
@@ -227,6 +235,8 @@ fn two_ports_are_joined_changed_live_and_recorded() {
         let live = Arc::clone(bump.between.as_ref().unwrap().live());
         live.set(&from_value(json!({"a_to_b": {"loss": {"list": [1001, 1003]}}})).unwrap());
         assert_eq!(bump.send(0, 10), (0..10).filter(|n| ![0, 2].contains(n)).map(|n| (n, 1)).collect());
+        // Each direction takes the change in its own time.
+        until("a change is taken", &|| live.stats().iter().all(|direction| direction.changes == 2));
         let [there, back] = live.stats();
         assert_eq!((there.packets_in, there.lost, there.changes), (1010, 202, 2));
         assert_eq!((back.packets_in, back.packets_out, back.duplicated), (300, 600, 300));
@@ -267,13 +277,6 @@ fn a_port_that_vanishes_is_named_and_ends_cleanly() {
     let options = Options { memory: 64 << 20, ..Options::default() };
     let between =
         PortBridge::start(["af_packet:left", "pair:vanish"], &LinkSpec::default(), &options).unwrap();
-    let until = |what: &str, done: &dyn Fn() -> bool| {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while !done() {
-            assert!(Instant::now() < deadline, "{what}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    };
     assert_eq!(between.ended(), None);
     ip("link del right");
     until("it is noticed", &|| between.ended().is_some());

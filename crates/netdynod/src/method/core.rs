@@ -8,6 +8,7 @@ use crate::watchers::SUBSCRIPTIONS;
 use crate::{machine, ports};
 use models::Catalogue;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Name, version, capabilities, and what models say about themselves.
@@ -40,6 +41,8 @@ pub fn describe(_: Nothing) -> Answer {
 /// End the daemon.
 pub fn shutdown(caller: &Caller, _: Nothing) -> Answer {
     caller.core.as_writer(caller.session)?;
-    caller.core.ending.store(true, Ordering::Relaxed);
+    caller.outbox.end_by_answer();
+    caller.core.ended_by.get_or_init(|| Arc::clone(&caller.outbox));
+    caller.core.ending.store(true, Ordering::Release);
     Ok(Value::Bool(true))
 }
