@@ -527,7 +527,8 @@ def main() -> None:
         return
     if sys.argv[1:2] == ["validate"]:
         file = sys.argv[2]
-        errors = validate(json.loads(sys.stdin.read() if file == "-" else Path(file).read_text()))
+        document = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text())
+        errors = graph_faults(document) if "--graph" in sys.argv else validate(document)
         print(json.dumps({"file": file, "errors": errors}))
         sys.exit(104 if errors else 0)
     parser = argparse.ArgumentParser()

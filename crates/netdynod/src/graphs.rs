@@ -64,6 +64,12 @@ pub struct Graphs {
     pub changing: Mutex<()>,
 }
 
+/// What is wrong with a graph, JSON; nothing is opened or started.
+pub fn check(text: &str) -> Result<(), Vec<Fault>> {
+    let graph = profile::read(text).map_err(|fault| vec![fault])?;
+    CheckedGraph::read(&graph, &kinds()).map(drop)
+}
+
 /// Read and check a graph; the files that it writes are those that may be named.
 pub fn read(graph: &Value, files: Files<'_>) -> Result<CheckedGraph, Error> {
     let mut checked =

@@ -1,6 +1,6 @@
-//! `netdynod validate`: what is wrong with profiles.
+//! `netdynod validate`: what is wrong with profiles, impairments and graphs.
 
-use crate::{links, print, profiles, tell};
+use crate::{graphs, links, print, profiles, tell};
 use anyhow::Result;
 use clap::Args;
 use std::io::{self, Read};
@@ -18,6 +18,9 @@ pub struct Validate {
     /// They say how a link is impaired, or name a preset; with `--json` the whole of it comes back.
     #[arg(long)]
     impair: bool,
+    /// They are graphs of packet elements.
+    #[arg(long, conflicts_with = "impair")]
+    graph: bool,
 }
 
 /// Whether all are good.
@@ -32,6 +35,7 @@ pub fn run(args: &Validate) -> Result<bool> {
                 let found = links::read(&text).map(|found| spec = Some(found));
                 found.err().into_iter().collect()
             }
+            Ok(text) if args.graph => graphs::check(&text).err().unwrap_or_default(),
             Ok(text) => match profiles::load(&text) {
                 Ok(profile) => {
                     advice = profile::advise(&profile);

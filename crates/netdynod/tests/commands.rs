@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
@@ -34,8 +34,31 @@ fn profiles_are_validated_each() {
     let (code, out, err) = run(&["validate", "--json", &good, &bad]);
     let found: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((code, err.as_str(), found.len()), (104, "", 2));
-    assert_eq!(found[0]["errors"], serde_json::json!([]));
+    assert_eq!(found[0]["errors"], json!([]));
     assert_eq!(found[1]["errors"][0]["code"], "ND-104-02");
+}
+
+#[test]
+fn graphs_are_validated_and_nothing_is_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("graph.json");
+    let validated = |icmp: &str| {
+        let nat = json!({
+            "kind": "conntrack", "inside": "in", "outside": "out", "pool": ["198.51.100.0/28"], "timeouts": {"icmp": icmp}
+        });
+        let graph = json!({
+            "ports": {"in": {"device": "net_tap0,iface=nd-none"}, "out": {"device": "null"}},
+            "elements": {"nat": nat},
+            "edges": ["in.rx -> nat", "out.rx -> nat", "nat.outside -> out.tx", "nat.inside -> in.tx"],
+        });
+        std::fs::write(&path, graph.to_string()).unwrap();
+        let (code, out, _) = run(&["validate", "--graph", "--json", path.to_str().unwrap()]);
+        (code, serde_json::from_str::<Value>(&out).unwrap()["errors"].take())
+    };
+    assert_eq!(validated("60s"), (0, json!([])));
+    let (code, errors) = validated("59s");
+    assert_eq!((code, &errors[0]["at"]), (104, &json!("elements.nat.timeouts.icmp")), "{errors}");
+    assert_eq!(run(&["validate", "--graph", "--impair", "-"]).0, 104);
 }
 
 #[test]

@@ -9,6 +9,7 @@ import typer
 import yaml
 
 from netdyno.cli import console
+from netdyno.experiment import validation
 from netdyno.nat import config, cores, graph
 from netdyno.nat.config import Nat
 from netdyno.nat.graph import Layout
@@ -23,6 +24,14 @@ def planned(file: Path) -> tuple[Nat, Layout]:
     return nat, graph.layout(nat, cores.here(), cores.node_of(nat.inside.device))
 
 
+def good(file: Path) -> tuple[Nat, Layout]:
+    """The same, of which the core finds the graph good, too."""
+    nat, where = planned(file)
+    if found := validation.of_graph(graph.document(nat, where)):
+        raise graph.explained(validation.error(found), str(file))
+    return nat, where
+
+
 def check(
     file: Configuration,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document.")] = False,
@@ -34,7 +43,7 @@ def check(
 
         netdyno nat check cgn.yaml
     """
-    nat, where = planned(file)
+    nat, where = good(file)
     size = sizing(nat)
     workers = [{"core": work.core, "elements": list(work.elements)} for work in where.workers]
     if as_json:

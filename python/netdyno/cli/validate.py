@@ -1,4 +1,4 @@
-"""`netdyno validate`: say all that is wrong with a profile or experiment, before it runs."""
+"""`netdyno validate`: say all that is wrong with what can be run, before it runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from netdyno import config
-from netdyno.cli import console, values
+from netdyno.cli import console, graph_run, values
 from netdyno.errors import CONFIGURATION, Error
 from netdyno.experiment import presets, spec, validation
 
@@ -22,7 +22,7 @@ def validate(
         bool, typer.Option("--json", help="Print {file, errors, advice} for each as JSON.")
     ] = False,
 ) -> None:
-    """Check profiles, experiments, tables of tuning, and a NAT's configuration and studies, before they run.
+    """Check what can be run: profiles, experiments, graphs, tables of tuning, NATs and their studies.
 
     Each error has a code, a place, and what to do. `netdyno run` does the same first by itself. Advice is
     on what is allowed and seldom meant: a flow longer than the load, a core that this machine lacks.
@@ -63,6 +63,9 @@ def findings(name: str) -> tuple[list[validation.Finding], list[validation.Findi
             return [], []
         if isinstance(data, dict) and str(data.get("format")).startswith("netdyno-nat"):
             return _nat(path)
+        if isinstance(data, dict) and "edges" in data and "groups" not in data:
+            graph_run.quoted(data, name)
+            return validation.of_graph(data), []
         if not spec.is_experiment(data):
             # the files that it names are beside it
             whole = spec.resolve_profile(data, path.parent) if isinstance(data, dict) else data
@@ -77,17 +80,20 @@ def findings(name: str) -> tuple[list[validation.Finding], list[validation.Findi
     except Error as e:
         if e.exit_code != CONFIGURATION:
             raise
-        return [dict(one) for one in e.all] or [e.as_dict()], []
+        found = [dict(one) for one in e.all] or [e.as_dict()]
+        # of one file it is not said which
+        return [one | {"at": str(one.get("at") or "").removeprefix(f"{name}: ")} for one in found], []
 
 
 def _nat(path: Path) -> tuple[list[validation.Finding], list[validation.Finding]]:
     """A NAT's configuration; of a study of one the experiment that it comes to here."""
     # a part of the application that other files need nothing of
+    from netdyno.cli.nat_check import good
     from netdyno.nat import cores, study
 
     data = config.read(path)
     if data["format"] != study.FORMAT:
-        study.nat(path)
+        good(path)
         return [], []
     machine = study.Machine(cores.here())
     plain, _ = study.experiment(study.read(str(path)), study.nat(None), machine)

@@ -1,10 +1,10 @@
-"""What is wrong with profiles and experiments, before anything starts. The core is the one validator."""
+"""What is wrong with profiles, experiments and graphs before they start. The core is the one validator."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,16 @@ def impairment(spec: Any, at: str) -> dict[str, Any]:
     for error in found["errors"]:
         raise Error.of(under(at, placed(error)))
     return dict(found["spec"])
+
+
+def of_graph(graph: Any) -> list[Finding]:
+    """What it finds wrong with a graph of packet elements."""
+    return [placed(error) for error in _core(graph, "--graph")["errors"]]
+
+
+def error(found: Sequence[Finding]) -> Error:
+    """Findings as one error: the first, and all of them if there are more."""
+    return Error.of(found[0] | ({"all": found} if len(found) > 1 else {}))
 
 
 def _core(document: Any, *options: str) -> dict[str, Any]:
@@ -191,6 +201,6 @@ def refuse(
     found = [one | {"at": place(leg, one["at"])} for leg, one in of_experiment(experiment, base, ask)]
     found += [*of_links(experiment, base), *of_duts(experiment, base)]
     if found:
-        raise Error.of(found[0] | ({"all": found} if len(found) > 1 else {}))
+        raise error(found)
     if any(leg.topology for leg in experiment.legs):
         topology.need_root()

@@ -92,6 +92,19 @@ def test_what_the_daemon_refuses_is_told_by_its_key(tmp_path: Path, capsys: Said
     assert "elements." not in said
 
 
+@pytest.mark.parametrize("verb", [["nat", "check"], ["validate"]])
+def test_what_the_daemon_would_refuse_is_told_without_running(
+    tmp_path: Path, runtime: Path, capsys: Said, verb: list[str]
+) -> None:
+    path = written(tmp_path, changed(pool=["192.0.2.0/28"], inside__device="none"))
+    assert app.call([*verb, str(path)]) == 104
+    said = capsys.readouterr().err
+    assert f"at  {path}: pool[0]" in said
+    assert f"at  {path}: inside.device" in said
+    assert "elements." not in said
+    assert not list(runtime.iterdir())
+
+
 def test_a_name_runs_once(file: Path, cgn: Path, capsys: Said) -> None:
     assert app.call(["nat", "run", str(file), "--for", "0.1s"]) == 104
     said = capsys.readouterr().err
