@@ -108,7 +108,8 @@ def test_the_box_is_its_kernel(lab: Lab, hosts: Hosts) -> None:
     until(lambda: flooded(hosts, name), 60, "no limit")
     until(passes, 60, "a flood at the box stops others")
     assert "policed" in lab.good("nat", "counters", name).out
-    assert counted(name, "in-resolution")["drops"] == {}
+    # a busy kernel may not take one from the interface's queue, but the limit is another's
+    assert "policed" not in counted(name, "in-resolution")["drops"]
     # a packet is followed through the stages, and seen as it was rewritten
     asked = lab.start("nat", "trace", name, "--subscriber", "10.0.0.1", "-n", "2", "--for", "60s", "--json")
 
