@@ -158,7 +158,7 @@ class Lab:
 
     def leftovers(self) -> dict[str, list[str]]:
         """What runs of this lab have left on the machine; nothing, if all is well."""
-        tokens = tuple(f"nd-{folder.name[-4:]}" for folder in self.runs.glob("*-*"))
+        tokens = tuple(f"nd-{folder.name.rpartition('-')[2]}" for folder in self.runs.glob("*-*"))
         spaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout.split("\n")
         mounted = Path("/proc/mounts").read_text()
         found = {

@@ -228,7 +228,7 @@ def test_a_port_that_vanishes_ends_the_run_and_is_named(
     # nobody answers at the far end: what is sent is enough
     child = lab.start("run", lab.write("e.json", veth(long([NEAR]))))
     folder = lab.sampled(points=3)
-    happens(lambda host: f"nd-{folder.name[-4:]}1-{host}")
+    happens(lambda host: f"nd-{folder.name.rpartition('-')[2]}1-{host}")
     done = lab.wait(child, 30)
     assert "ND-91-01" in done.err
     assert what in done.err
@@ -369,7 +369,7 @@ def test_a_killed_daemon_and_command_are_restored(lab: Lab) -> None:
     os.kill(daemon, signal.SIGKILL)
     child.wait()
     assert {"namespaces", "journals"} <= lab.leftovers().keys()
-    assert f"namespace nd-{folder.name[-4:]}1-gen" in lab.good("restore").out
+    assert f"namespace nd-{folder.name.rpartition('-')[2]}1-gen" in lab.good("restore").out
     lab.clean()
     assert not list(Path("/run/dpdk").glob(f"netdyno-{daemon}"))
     assert "nothing was left behind" in lab.good("restore").out

@@ -36,7 +36,7 @@ def mqtt(lab: Lab) -> str:
 
 def inside(folder: Path, host: str) -> str:
     """The namespace of a host of the first trial of a run."""
-    return f"nd-{folder.name[-4:]}1-{host}"
+    return f"nd-{folder.name.rpartition('-')[2]}1-{host}"
 
 
 def pid_of(folder: Path, host: str, program: str) -> int:

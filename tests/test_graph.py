@@ -21,7 +21,7 @@ def socket_of(lab: Lab) -> str:
     found: list[Path] = []
 
     def there() -> bool:
-        tokens = tuple(f"nd-{folder.name[-4:]}" for folder in lab.runs.glob("*-*"))
+        tokens = tuple(f"nd-{folder.name.rpartition('-')[2]}" for folder in lab.runs.glob("*-*"))
         found[:] = [p for p in Path("/run/netdyno").glob("nd-*.sock") if tokens and p.name.startswith(tokens)]
         return bool(found)
 

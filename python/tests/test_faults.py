@@ -126,11 +126,11 @@ def test_kill_9_of_the_command_leaves_nothing_after_restore(tmp_path: Path, fake
     path.write_text(TOPOLOGY)
     child = start("run", str(path), FAKE_SPEED="5")
     folder = wait_for_samples(tmp_path)
-    assert len([n for n in ours(before) if n.startswith(f"nd-{folder.name[-4:]}")]) == 2
+    assert len([n for n in ours(before) if n.startswith(f"nd-{folder.name.rpartition('-')[2]}")]) == 2
     child.kill()
     child.wait()
     assert app.call(["restore"]) == 0
-    assert not [n for n in ours(before) if n.startswith(f"nd-{folder.name[-4:]}")]
+    assert not [n for n in ours(before) if n.startswith(f"nd-{folder.name.rpartition('-')[2]}")]
     assert not list((tmp_path / "state" / "journal").glob("*"))
     assert app.call(["runs", "list"]) == 0
     assert (folder / "samples.jsonl").stat().st_size
@@ -142,7 +142,7 @@ def test_a_dut_killed_in_the_run(tmp_path: Path, fake: Path) -> None:
     path.write_text(TOPOLOGY)
     child = start("run", str(path), FAKE_SPEED="5")
     folder = wait_for_samples(tmp_path)
-    inside = f"nd-{folder.name[-4:]}1-web"
+    inside = f"nd-{folder.name.rpartition('-')[2]}1-web"
     pids = subprocess.run(["ip", "netns", "pids", inside], capture_output=True, text=True).stdout.split()
     os.kill(int(pids[0]), signal.SIGKILL)
     _, err = child.communicate(timeout=120)
@@ -150,7 +150,7 @@ def test_a_dut_killed_in_the_run(tmp_path: Path, fake: Path) -> None:
     assert "ND-91-23" in err
     found, _ = result(tmp_path)
     assert found.legs[0].repetitions[0].dut["web"].died
-    assert not [n for n in namespace.names() if n.startswith(f"nd-{folder.name[-4:]}")]
+    assert not [n for n in namespace.names() if n.startswith(f"nd-{folder.name.rpartition('-')[2]}")]
 
 
 @root
@@ -190,7 +190,7 @@ def test_ctrl_c_at_any_moment_leaves_nothing(tmp_path: Path, fake: Path, after: 
     assert child.returncode == 105, err
     assert "Traceback" not in err
     folders = list((tmp_path / "runs").glob("*"))
-    tokens = [f"nd-{folder.name[-4:]}" for folder in folders]
+    tokens = [f"nd-{folder.name.rpartition('-')[2]}" for folder in folders]
     assert not [n for n in ours(before) if n.startswith(tuple(tokens))] or not tokens
     assert not list((tmp_path / "state" / "journal").glob("*.jsonl"))
 

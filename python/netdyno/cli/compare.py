@@ -60,7 +60,7 @@ def compare(
     Of two searches of `netdyno bench` the loads that were found are compared, goal by goal: they differ where
     their intervals do not overlap.
 
-        netdyno compare 20260101-120000-http-3f2a latest
+        netdyno compare 20260101-120000-http-3f2a91 latest
         netdyno compare before/result.json after/result.json --fail
         netdyno compare before/result.json latest --html comparison.html
     """

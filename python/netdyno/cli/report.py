@@ -47,7 +47,7 @@ def report(
     what fails, and the machine.
 
         netdyno report latest
-        netdyno report runs/20260101-120000-demo-3f2a --html demo.html
+        netdyno report runs/20260101-120000-demo-3f2a91 --html demo.html
         netdyno report latest --markdown
         netdyno report latest --factors by-size.csv
     """

@@ -70,7 +70,7 @@ def show(
     The same that `netdyno run` prints at its end.
 
         netdyno runs show latest
-        netdyno runs show 3f2a --json > result.json
+        netdyno runs show 3f2a91 --json > result.json
     """
     with Store() as store:
         identity = store.resolve(run)
@@ -91,7 +91,7 @@ def rm(
 
     Reports and captures go with the folder, unless `--keep-folder` is given.
 
-        netdyno runs rm 3f2a
+        netdyno runs rm 3f2a91
     """
     with Store() as store:
         for identity in [store.resolve(one) for one in run]:

@@ -26,6 +26,7 @@ from netdyno.core.daemon import Daemon
 from netdyno.core.model import GroupResult, Trial
 from netdyno.errors import Error
 from netdyno.experiment.pairs import Spare, measure_pairs
+from netdyno.experiment.spec import suffix
 from netdyno.lab.access import kernel_nat, network, plan
 from netdyno.lab.access.network import AccessNetwork
 from netdyno.lab.counters import parse_cpu
@@ -88,7 +89,7 @@ def run(name: str, folder: Path, interrupts: Interrupts, say: Say) -> dict[str, 
 
 
 def _demo(name: str, folder: Path, cores: Cores, stack: ExitStack, say: Say) -> dict[str, Any]:
-    token = name[-4:]
+    token = suffix(name)
     say("two subscribers, two DHCP servers, two NATs and a web server, in namespaces")
     lab = AccessNetwork(token, folder, PAGE, cores.nat, stack)
     dhcp = []

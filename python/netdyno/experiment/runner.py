@@ -20,7 +20,7 @@ from netdyno.core.result import Files, Leg, Result
 from netdyno.errors import Error
 from netdyno.experiment.resume import Earlier, digest
 from netdyno.experiment.schedule import Fixed, Place, Schedule
-from netdyno.experiment.spec import Experiment, Variant, run_id, variants
+from netdyno.experiment.spec import Experiment, Variant, run_id, suffix, variants
 from netdyno.experiment.trial import Outcome, Runner, Setting
 from netdyno.experiment.verdict import judge_all
 from netdyno.experiment.view import Live, Plan
@@ -152,7 +152,7 @@ class Campaign:
         with files.told(folder / PARTIAL):
             partial = files.open_private(folder / PARTIAL, "w")
         with _closing(partial):
-            token = f"{result.id[-4:]}{number}"
+            token = f"{suffix(result.id)}{number}"
             setting = Setting(
                 token=token, folder=folder, live=self.live, interrupts=self.interrupts, plan=plan,
                 capture=path if self.capture else None, socket=self.socket, each=_keeper(partial),

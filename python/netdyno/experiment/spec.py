@@ -283,9 +283,14 @@ def _set(document: dict[str, Any], path: str, value: Any) -> None:
 
 
 def run_id(name: str) -> str:
-    """Sorts by time and says what it is: `20260101-120000-iot-mixed-3f2a`."""
+    """Sorts by time and says what it is: `20260101-120000-iot-mixed-3f2a91`."""
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:32] or "run"
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{slug}-{secrets.token_hex(2)}"
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{slug}-{secrets.token_hex(3)}"
+
+
+def suffix(run: str) -> str:
+    """What tells a run from others of its name and second; its namespaces and sockets are called by it."""
+    return run.rpartition("-")[2]
 
 
 def table(value: Any) -> dict[str, Any]:
