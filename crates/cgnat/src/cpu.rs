@@ -19,23 +19,59 @@ pub fn prefetch<T: ?Sized>(what: &T) {
     let _nothing_to_ask = what;
 }
 
-/// Which of a bucket's tags are `tag`: a bit each.
+/// A bucket: its tags first, as much else as one comparison reads on after them.
+pub type Words = [u16; 32];
+
+/// Which of a bucket's tags are `tag`.
 #[inline(always)]
-pub fn matches(tags: &[u16; SLOTS], tag: u16) -> u32 {
-    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-    {
-        use std::arch::x86_64::{_mm_cmpeq_epi16, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16};
-        use std::arch::x86_64::{_mm_set1_epi16, _mm_setzero_si128};
-        // SAFETY: this is only compiled for CPUs with SSE2, and of the 20 bytes of `tags` the first 16 are read.
-        let first = unsafe {
-            let equal =
-                _mm_cmpeq_epi16(_mm_loadu_si128(tags.as_ptr().cast()), _mm_set1_epi16(tag.cast_signed()));
-            _mm_movemask_epi8(_mm_packs_epi16(equal, _mm_setzero_si128()))
+pub fn matches(bucket: &Words, tag: u16) -> Slots {
+    #[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
+    let found = {
+        use std::arch::x86_64::{
+            _mm256_cmpeq_epi16, _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_set1_epi16,
         };
-        first.cast_unsigned() | u32::from(tags[8] == tag) << 8 | u32::from(tags[9] == tag) << 9
+        // SAFETY: this is only compiled for CPUs with AVX2, and of the 64 bytes the first 32 are read.
+        unsafe {
+            let equal = _mm256_cmpeq_epi16(
+                _mm256_loadu_si256(bucket.as_ptr().cast()),
+                _mm256_set1_epi16(tag.cast_signed()),
+            );
+            _mm256_movemask_epi8(equal).cast_unsigned()
+        }
+    };
+    #[cfg(not(all(target_arch = "x86_64", target_feature = "avx2")))]
+    let found = bucket
+        .iter()
+        .take(SLOTS)
+        .enumerate()
+        .fold(0, |mask, (at, this)| mask | u32::from(*this == tag) << (2 * at));
+    Slots(found & SLOTS_MASK)
+}
+
+/// Of a comparison there are two bits for each slot: the lower ones of all.
+const SLOTS_MASK: u32 = 0x5555_5555 & ((1 << (2 * SLOTS)) - 1);
+
+/// Slots of a bucket, first to last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slots(u32);
+
+impl Slots {
+    /// The first of them.
+    #[inline(always)]
+    pub fn first(self) -> Option<usize> {
+        (self.0 != 0).then(|| self.0.trailing_zeros() as usize / 2)
     }
-    #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
-    tags.iter().enumerate().fold(0, |mask, (at, this)| mask | u32::from(*this == tag) << at)
+}
+
+impl Iterator for Slots {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        let slot = self.first()?;
+        self.0 &= self.0 - 1;
+        Some(slot)
+    }
 }
 
 /// Whether the CPU has AES rounds; only [`Aes::new`] asks.

@@ -11,7 +11,7 @@
 //! Who adds many at once does not wait for the bucket of each: an entry may be put off until its bucket has come. It is found all
 //! the same.
 
-use crate::cpu::{self, SLOTS};
+use crate::cpu::{self, SLOTS, Slots};
 use crate::memory::{Memory, Pages};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -25,6 +25,14 @@ pub struct Bucket {
 }
 
 const _: () = assert!(size_of::<Bucket>() == 64);
+
+impl Bucket {
+    /// The slots with this tag.
+    #[inline(always)]
+    fn tagged(&self, tag: u16) -> Slots {
+        cpu::matches(zerocopy::transmute_ref!(self), tag)
+    }
+}
 
 /// What a hash says: where a search begins, and the tag there.
 #[inline(always)]
@@ -140,9 +148,7 @@ impl Table {
         // There is room: more places than `capacity`.
         for _ in 0..buckets.len() {
             let bucket = &mut buckets[at];
-            let free = cpu::matches(&bucket.tags, 0);
-            if free != 0 {
-                let slot = free.trailing_zeros() as usize;
+            if let Some(slot) = bucket.tagged(0).first() {
                 (bucket.tags[slot], bucket.indices[slot]) = (tag, index);
                 return;
             }
@@ -181,13 +187,8 @@ impl Table {
         let mut at = home;
         for _ in 0..buckets.len() {
             let bucket = &buckets[at];
-            let mut found = cpu::matches(&bucket.tags, tag);
-            while found != 0 {
-                let slot = found.trailing_zeros() as usize;
-                if bucket.indices.get(slot) == Some(&index) {
-                    return Some((home, at, slot));
-                }
-                found &= found - 1;
+            if let Some(slot) = bucket.tagged(tag).find(|slot| bucket.indices.get(*slot) == Some(&index)) {
+                return Some((home, at, slot));
             }
             if bucket.overflow == 0 {
                 return None;
@@ -221,8 +222,7 @@ impl View<'_> {
     pub fn candidate(&self, hash: u64) -> Option<u32> {
         let (at, tag) = place(hash, self.0.len());
         let bucket = self.0.get(at)?;
-        let found = cpu::matches(&bucket.tags, tag);
-        if found == 0 { None } else { bucket.indices.get(found.trailing_zeros() as usize).copied() }
+        bucket.indices.get(bucket.tagged(tag).first()?).copied()
     }
 
     /// Of the indices under `hash`, the first of which `is_it`.
@@ -231,13 +231,11 @@ impl View<'_> {
         let (mut at, tag) = place(hash, self.0.len());
         for _ in 0..self.0.len() {
             let bucket = self.0.get(at)?;
-            let mut found = cpu::matches(&bucket.tags, tag);
-            while found != 0 {
-                let index = *bucket.indices.get(found.trailing_zeros() as usize)?;
+            for slot in bucket.tagged(tag) {
+                let index = *bucket.indices.get(slot)?;
                 if is_it(index) {
                     return Some(index);
                 }
-                found &= found - 1;
             }
             if bucket.overflow == 0 {
                 return None;
