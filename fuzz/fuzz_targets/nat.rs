@@ -30,7 +30,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         if let Verdict::Forward(forward) = verdict
             && forward.to == Side::Outside
         {
-            let source = Headers::of(&bytes).map(|headers| headers.source.address.to_be_bytes());
+            let source = Headers::of(&bytes).map(|headers| headers.source().address.to_be_bytes());
             assert!(source.is_ok_and(|octets| octets == [203, 0, 113, 1]), "{source:?}");
         }
         nat.advance(now, 16);

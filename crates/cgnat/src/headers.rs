@@ -10,10 +10,10 @@ use packet::{ethernet, ipv4};
 /// Where the headers of an IPv4 packet are, and between which endpoints it goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Headers {
-    /// Where it comes from; of an ICMP query the identifier is the port.
-    pub source: Endpoint,
-    /// Where it goes; of an ICMP query the port is 0.
-    pub destination: Endpoint,
+    /// Where it comes from, in the high half, and where it goes: as they stand in the packet, so that both are one load.
+    pub addresses: u64,
+    /// The ports, alike; of an ICMP query the identifier is the source's, and the destination's is 0.
+    pub ports: u32,
     /// VLAN tags.
     pub realm: Realm,
     /// Where the IP header begins.
@@ -24,11 +24,14 @@ pub struct Headers {
     pub end: u16,
     /// What it carries.
     pub protocol: u8,
-    /// Whether the fast path must leave it: [`Headers::FRAGMENT`] and so on, 0 for most packets.
+    /// What is special about it: [`Headers::FRAGMENT`] and so on. 0 for most packets: TCP or UDP at [`Headers::USUAL`].
     pub special: u8,
 }
 
 impl Headers {
+    /// Where the IP header and what it carries are in a frame without tags or options.
+    pub const USUAL: (u16, u16) = (ethernet::LEN as u16, (ethernet::LEN + ipv4::LEN) as u16);
+
     /// A piece of a packet.
     pub const FRAGMENT: u8 = 1;
     /// A piece that is not the first.
@@ -41,6 +44,8 @@ impl Headers {
     pub const SHORT: u8 = 16;
     /// It has no hops left to be forwarded.
     pub const LAST_HOP: u8 = 32;
+    /// There are tags or options. The fast path takes it all the same.
+    pub const ELSEWHERE: u8 = 64;
 
     /// Of a frame. What is no IPv4, or broken, is a reason to drop it.
     #[inline]
@@ -57,9 +62,8 @@ impl Headers {
         const L4: usize = L3 + ipv4::LEN;
         let head: &[u8; L4 + 8] = frame.first_chunk()?;
         let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
-        let double = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         // EtherType, version and header length; no fragment.
-        if double(L3 - 2) & 0xffff_ff00 != 0x0800_4500 || word(L3 + 6) & 0x3fff != 0 {
+        if double(head, L3 - 2) & 0xffff_ff00 != 0x0800_4500 || word(L3 + 6) & 0x3fff != 0 {
             return None;
         }
         let (end, protocol) = (L3 + usize::from(word(L3 + 2)), head[L3 + 9]);
@@ -77,11 +81,11 @@ impl Headers {
             return None;
         }
         Some(Self {
-            source: Endpoint::new(double(L3 + 12), word(L4)),
-            destination: Endpoint::new(double(L3 + 16), word(L4 + 2)),
+            addresses: u64::from_be_bytes(piece(head, L3 + 12)),
+            ports: double(head, L4),
             realm: 0,
-            l3: L3 as u16,
-            l4: L4 as u16,
+            l3: Self::USUAL.0,
+            l4: Self::USUAL.1,
             end: end as u16,
             protocol,
             special,
@@ -94,9 +98,7 @@ impl Headers {
         let ip = parsed.ip.filter(|ip| !ip.v6).ok_or(Reason::NotIpv4)?;
         let header: &[u8; 20] =
             frame.get(parsed.l3.into()..).and_then(|rest| rest.first_chunk()).ok_or(Reason::Truncated)?;
-        let address =
-            |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        let mut special = if header[8] <= 1 { Self::LAST_HOP } else { 0 };
+        let mut special = Self::place(parsed.l3, ip.l4) | if header[8] <= 1 { Self::LAST_HOP } else { 0 };
         if ip.fragment {
             special |= Self::FRAGMENT | if ip.later { Self::LATER } else { 0 };
         }
@@ -122,8 +124,8 @@ impl Headers {
             special |= Self::OTHER;
         }
         Ok(Self {
-            source: Endpoint::new(address(12), ports[0]),
-            destination: Endpoint::new(address(16), ports[1]),
+            addresses: u64::from_be_bytes(piece(header, 12)),
+            ports: u32::from(ports[0]) << 16 | u32::from(ports[1]),
             realm: key::realm(parsed.tags, parsed.tagged),
             l3: parsed.l3,
             l4: ip.l4,
@@ -133,10 +135,42 @@ impl Headers {
         })
     }
 
+    /// Where it comes from.
+    #[inline]
+    pub fn source(&self) -> Endpoint {
+        Endpoint::new((self.addresses >> 32) as u32, (self.ports >> 16) as u16)
+    }
+
+    /// Where it goes.
+    #[inline]
+    pub fn destination(&self) -> Endpoint {
+        Endpoint::new(self.addresses as u32, self.ports as u16)
+    }
+
+    /// The same, between other endpoints.
+    #[inline]
+    pub fn between(self, source: Endpoint, destination: Endpoint) -> Self {
+        let addresses = u64::from(source.address) << 32 | u64::from(destination.address);
+        let ports = u32::from(source.port) << 16 | u32::from(destination.port);
+        Self { addresses, ports, ..self }
+    }
+
     /// Whether they were looked for: no IP header is where the frame begins.
     #[inline(always)]
     pub(crate) fn are_known(&self) -> bool {
         self.l3 != 0
+    }
+
+    /// Whether the fast path takes it.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.special & !Self::ELSEWHERE == 0
+    }
+
+    /// What of `special` follows from where the headers are.
+    #[inline]
+    pub fn place(l3: u16, l4: u16) -> u8 {
+        if (l3, l4) == Self::USUAL { 0 } else { Self::ELSEWHERE }
     }
 
     /// Whether all of these are so.
@@ -155,6 +189,18 @@ impl Headers {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// Bytes of a header.
+#[inline(always)]
+fn piece<const N: usize, const LEN: usize>(head: &[u8; LEN], at: usize) -> [u8; N] {
+    std::array::from_fn(|i| head[at + i])
+}
+
+/// Four of them as a number.
+#[inline(always)]
+fn double<const LEN: usize>(head: &[u8; LEN], at: usize) -> u32 {
+    u32::from_be_bytes(piece(head, at))
 }
 
 #[cfg(test)]

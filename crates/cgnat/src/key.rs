@@ -1,5 +1,7 @@
 //! What a session or a mapping is found by.
 
+use crate::headers::Headers;
+
 /// Addresses, ports, protocol and tags in 16 bytes: one register to hash and to compare.
 ///
 /// ```text
@@ -61,6 +63,15 @@ fn key(a: Endpoint, b: Endpoint, protocol: u8, realm: u32) -> Key {
 }
 
 impl Key {
+    /// Of a packet, from the inside with the tags of its subscriber.
+    #[inline(always)]
+    pub fn of<const UP: bool>(headers: &Headers) -> Self {
+        let Headers { addresses, ports, protocol, realm, .. } = *headers;
+        let realm = if UP { realm } else { OUTSIDE };
+        let rest = u64::from(ports) << 32 | u64::from(u32::from(protocol) << 24 | realm);
+        Self(u128::from(addresses) << 64 | u128::from(rest))
+    }
+
     /// Of a packet from the inside.
     #[inline]
     pub fn up(inside: Endpoint, remote: Endpoint, protocol: u8, realm: Realm) -> Self {

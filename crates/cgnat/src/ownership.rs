@@ -213,7 +213,7 @@ impl Ownership {
     /// The worker of a packet. `None`: it goes to an address of nobody's.
     #[inline]
     pub fn worker(&self, side: Side, frame: &[u8], headers: &Headers) -> Option<usize> {
-        let Headers { source, destination, realm, .. } = *headers;
+        let (source, destination, realm) = (headers.source(), headers.destination(), headers.realm);
         let quote = (headers.protocol == protocol::ICMP)
             .then(|| Quote::of(frame, headers.l4.into(), headers.end.into()).ok())
             .flatten()

@@ -98,27 +98,40 @@ pub fn endpoint(
     deltas: (u16, u16),
     hop: bool,
 ) -> Option<()> {
-    /// Without tags and options.
-    const USUAL: (usize, usize) = (ethernet::LEN, ethernet::LEN + ipv4::LEN);
-    match (headers.l3.into(), headers.l4.into()) {
-        // The same, where most headers are: places that are known need not be computed.
-        USUAL => at(frame, USUAL, headers.protocol, end, to, deltas, hop),
-        places => at(frame, places, headers.protocol, end, to, deltas, hop),
-    }
+    address(frame, headers.l3.into(), end, to.address, deltas.0, hop)?;
+    port(frame, headers.l4.into(), headers.protocol, end, to.port, deltas.1)
 }
 
+/// The same of TCP or UDP without tags and options, where most headers are: places that are known need not be computed.
 #[inline(always)]
-fn at(
-    frame: &mut [u8],
-    (l3, l4): (usize, usize),
-    protocol: u8,
-    end: End,
-    to: Endpoint,
-    deltas: (u16, u16),
-    hop: bool,
-) -> Option<()> {
-    address(frame, l3, end, to.address, deltas.0, hop)?;
-    port(frame, l4, protocol, end, to.port, deltas.1)
+pub fn usual(frame: &mut [u8], protocol: u8, end: End, to: Endpoint, deltas: (u16, u16)) -> Option<()> {
+    const L3: usize = ethernet::LEN;
+    const L4: usize = L3 + ipv4::LEN;
+    const HOP: u32 = 1 << 24;
+    let head: &mut [u8; L4 + 8] = frame.first_chunk_mut()?;
+    // TTL, protocol and checksum. The word of which TTL is the high byte becomes 256 less.
+    let word: &mut [u8; 4] = (&mut head[L3 + 8..L3 + 12]).try_into().ok()?;
+    let was = u32::from_be_bytes(*word);
+    let sum = fold(u32::from(!was as u16) + u32::from(deltas.0) + u32::from(!(HOP >> 16) as u16));
+    *word = (was.wrapping_sub(HOP) & 0xffff_0000 | u32::from(!sum)).to_be_bytes();
+    let (address, port) = match end {
+        End::Source => (L3 + 12, L4),
+        End::Destination => (L3 + 16, L4 + 2),
+    };
+    head[address..address + 4].copy_from_slice(&to.address.to_be_bytes());
+    head[port..port + 2].copy_from_slice(&to.port.to_be_bytes());
+    if protocol == protocol::UDP {
+        let sum: &mut [u8; 2] = (&mut head[L4 + 6..]).try_into().ok()?;
+        // Without a checksum it stays without, and one that comes out as 0 is written as all ones (RFC 768).
+        if *sum != [0, 0] {
+            let new = u16::from_be_bytes(follow(*sum, deltas.1));
+            *sum = if new == 0 { u16::MAX } else { new }.to_be_bytes();
+        }
+    } else {
+        let sum: &mut [u8; 2] = frame.get_mut(L4 + 16..)?.first_chunk_mut()?;
+        *sum = follow(*sum, deltas.1);
+    }
+    Some(())
 }
 
 #[cfg(test)]

@@ -74,6 +74,12 @@ impl MetaFlags {
         self.0 & others.0 == others.0
     }
 
+    /// Whether of these it has just those.
+    #[inline]
+    pub const fn are(self, of: Self, those: Self) -> bool {
+        self.0 & of.0 == those.0
+    }
+
     /// Whether it has one of these.
     #[inline]
     pub const fn any(self, others: Self) -> bool {

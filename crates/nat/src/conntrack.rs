@@ -311,7 +311,7 @@ impl Conntrack {
 
     /// Whoever begins something is to be found again.
     fn learn(&mut self, headers: &Headers, hop: Hop, now: u64) {
-        let (host, realm) = (headers.source.address, headers.realm);
+        let (host, realm) = (headers.source().address, headers.realm);
         // Mostly its line says so already. Who may be no subscriber gets nothing, as the packet's own verdict will say.
         if self.nat.set_hops(Ipv4Addr::from_bits(host), realm, GATEWAY, hop, now) != Ok(false) {
             self.hops.learn((host, realm), hop);

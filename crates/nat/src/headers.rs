@@ -1,21 +1,18 @@
 //! What a parser found, as the NAT wants it: headers are read once.
 
-use cgnat::{Endpoint, Headers, key};
+use cgnat::{Headers, key};
 use dpdk::{Mbuf, Meta, MetaFlags};
 use packet::layers::protocol;
 use packet::{ethernet, ipv4};
 
 /// The headers of an IPv4 packet that was parsed. `None`: it is something else.
-#[inline]
+#[inline(always)]
 pub fn of(mbuf: &Mbuf, meta: &Meta) -> Option<Headers> {
     from(mbuf.data(), meta)
 }
 
-#[inline]
+#[inline(always)]
 fn from(frame: &[u8], meta: &Meta) -> Option<Headers> {
-    if !meta.flags.has(MetaFlags::IP) || meta.flags.has(MetaFlags::V6) {
-        return None;
-    }
     plain(frame, meta).or_else(|| unusual(frame, meta))
 }
 
@@ -24,14 +21,14 @@ fn from(frame: &[u8], meta: &Meta) -> Option<Headers> {
 fn plain(frame: &[u8], meta: &Meta) -> Option<Headers> {
     const L3: usize = ethernet::LEN;
     const L4: usize = L3 + ipv4::LEN;
-    let fragment = MetaFlags::FRAGMENT.with(MetaFlags::LATER_FRAGMENT);
-    let whole = meta.flags.has(MetaFlags::L4) && !meta.flags.any(fragment);
-    if !whole || meta.tagged != 0 || (usize::from(meta.l3), usize::from(meta.l4)) != (L3, L4) {
+    const WHOLE: MetaFlags = MetaFlags::IP.with(MetaFlags::L4);
+    const FRAGMENT: MetaFlags = MetaFlags::FRAGMENT.with(MetaFlags::LATER_FRAGMENT);
+    let whole = meta.flags.are(WHOLE.with(MetaFlags::V6).with(FRAGMENT), WHOLE);
+    // Not one after the other: that is a branch each.
+    if !(whole & (meta.tagged == 0) & (meta.l3 == Headers::USUAL.0) & (meta.l4 == Headers::USUAL.1)) {
         return None;
     }
     let head: &[u8; L4 + 8] = frame.first_chunk()?;
-    let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
-    let double = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     let mut special = if head[L3 + 8] <= 1 { Headers::LAST_HOP } else { 0 };
     match meta.protocol {
         protocol::UDP => {}
@@ -40,23 +37,30 @@ fn plain(frame: &[u8], meta: &Meta) -> Option<Headers> {
         _ => return None,
     }
     Some(Headers {
-        source: Endpoint::new(double(L3 + 12), word(L4)),
-        destination: Endpoint::new(double(L3 + 16), word(L4 + 2)),
+        addresses: u64::from_be_bytes(piece(head, L3 + 12)),
+        ports: u32::from_be_bytes(piece(head, L4)),
         realm: 0,
-        l3: L3 as u16,
-        l4: L4 as u16,
+        l3: Headers::USUAL.0,
+        l4: Headers::USUAL.1,
         end: meta.end,
         protocol: meta.protocol,
         special,
     })
 }
 
+/// Bytes of a header.
+#[inline(always)]
+fn piece<const N: usize, const LEN: usize>(head: &[u8; LEN], at: usize) -> [u8; N] {
+    std::array::from_fn(|i| head[at + i])
+}
+
 #[inline(never)]
 fn unusual(frame: &[u8], meta: &Meta) -> Option<Headers> {
+    if !meta.flags.are(MetaFlags::IP.with(MetaFlags::V6), MetaFlags::IP) {
+        return None;
+    }
     let header: &[u8; 20] = frame.get(usize::from(meta.l3)..)?.first_chunk()?;
-    let address =
-        |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-    let mut special = if header[8] <= 1 { Headers::LAST_HOP } else { 0 };
+    let mut special = Headers::place(meta.l3, meta.l4) | if header[8] <= 1 { Headers::LAST_HOP } else { 0 };
     let later = meta.flags.has(MetaFlags::LATER_FRAGMENT);
     if meta.flags.has(MetaFlags::FRAGMENT) {
         special |= Headers::FRAGMENT | if later { Headers::LATER } else { 0 };
@@ -64,14 +68,13 @@ fn unusual(frame: &[u8], meta: &Meta) -> Option<Headers> {
     if !meta.flags.has(MetaFlags::L4) {
         special |= Headers::SHORT;
     }
-    let mut ports = [0, 0];
+    let mut ports = 0;
     let segment = frame.get(usize::from(meta.l4)..usize::from(meta.end)).unwrap_or(&[]);
     let known = matches!(meta.protocol, protocol::UDP | protocol::TCP);
     match (later, segment.first_chunk()) {
         (false, Some([a, b, c, d, e, f])) => {
-            let word = |high: &u8, low: &u8| u16::from_be_bytes([*high, *low]);
             if known {
-                ports = [word(a, b), word(c, d)];
+                ports = u32::from_be_bytes([*a, *b, *c, *d]);
                 let controls = || segment.get(13).is_some_and(|flags| flags & 0b0000_0111 != 0);
                 if meta.protocol == protocol::TCP && controls() {
                     special |= Headers::TCP_CONTROL;
@@ -79,7 +82,7 @@ fn unusual(frame: &[u8], meta: &Meta) -> Option<Headers> {
             } else {
                 special |= Headers::OTHER;
                 if meta.protocol == protocol::ICMP {
-                    ports = [word(e, f), 0];
+                    ports = u32::from_be_bytes([*e, *f, 0, 0]);
                 }
             }
         }
@@ -87,8 +90,8 @@ fn unusual(frame: &[u8], meta: &Meta) -> Option<Headers> {
         _ => {}
     }
     Some(Headers {
-        source: Endpoint::new(address(12), ports[0]),
-        destination: Endpoint::new(address(16), ports[1]),
+        addresses: u64::from_be_bytes(piece(header, 12)),
+        ports,
         realm: key::realm(meta.tags, meta.tagged),
         l3: meta.l3,
         l4: meta.l4,

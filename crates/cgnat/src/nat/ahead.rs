@@ -47,7 +47,8 @@ impl Nat {
         let mut asks = ArrayVec::<Ask, BURST>::new();
         let mut keys = ArrayVec::<[Key; KEYS], BURST>::new();
         for frame in left.filter_map(|at| frames.get(at)) {
-            let Headers { source, destination, protocol, realm, .. } = frame.headers;
+            let Headers { protocol, realm, .. } = frame.headers;
+            let (source, destination) = (frame.headers.source(), frame.headers.destination());
             let is_up = side == Side::Inside;
             let all = if is_up {
                 let rtp = self.rtp_of(source, protocol).unwrap_or(source);

@@ -75,7 +75,7 @@ impl Nat {
             if !frame.headers.are_known() {
                 // From the registers into which it is parsed: loads that do not fit the stores before would wait for these.
                 if let Some(headers) = Headers::plain(frame.bytes) {
-                    *key = key_of::<UP>(&headers);
+                    *key = Key::of::<UP>(&headers);
                     frame.headers = headers;
                     continue;
                 }
@@ -84,7 +84,7 @@ impl Nat {
                     frame.verdict = Verdict::Drop(reason);
                 }
             }
-            *key = key_of::<UP>(&frame.headers);
+            *key = Key::of::<UP>(&frame.headers);
         }
         self.hasher.hash_all(&keys[..count], &mut hashes[..count]);
         let table = self.table.view();
@@ -107,7 +107,7 @@ impl Nat {
         let looked_up = keys.iter().zip(&hashes).zip(&indices);
         for (at, (frame, ((key, hash), candidate))) in frames.iter_mut().zip(looked_up).enumerate() {
             let headers = &frame.headers;
-            if headers.special != 0 || headers.len() > mtu {
+            if !headers.is_plain() || headers.len() > mtu {
                 continue;
             }
             let there = |index: u32| {
@@ -126,7 +126,12 @@ impl Nat {
             } else {
                 (End::Destination, session.inside(), (!session.l3_delta, !session.l4_delta))
             };
-            if rewrite::endpoint(frame.bytes, headers, end, to, deltas, true).is_none() {
+            let done = if headers.special == 0 {
+                rewrite::usual(frame.bytes, headers.protocol, end, to, deltas)
+            } else {
+                rewrite::endpoint(frame.bytes, headers, end, to, deltas, true)
+            };
+            if done.is_none() {
                 continue;
             }
             if refresh || headers.protocol == protocol::TCP {
@@ -155,13 +160,6 @@ impl Nat {
         }
         left
     }
-}
-
-/// What a packet's session is found by.
-#[inline(always)]
-fn key_of<const UP: bool>(headers: &Headers) -> Key {
-    let Headers { source, destination, protocol, realm, .. } = *headers;
-    if UP { Key::up(source, destination, protocol, realm) } else { Key::down(source, destination, protocol) }
 }
 
 /// Parse a frame that is no plain one. What is broken is nothing that the fast path takes.

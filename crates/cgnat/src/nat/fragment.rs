@@ -105,7 +105,7 @@ impl Nat {
         headers: &Headers,
         now: u64,
     ) -> Result<Forward, Stop> {
-        let Headers { source, destination, realm, l3, protocol: carried, .. } = *headers;
+        let Headers { realm, l3, protocol: carried, .. } = *headers;
         let header: &[u8; 20] =
             frame.get(l3.into()..).and_then(|rest| rest.first_chunk()).ok_or(Reason::Truncated)?;
         let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
@@ -116,7 +116,7 @@ impl Nat {
         if tiny {
             return Err(Reason::FragmentTiny.into());
         }
-        let (from, to) = (source.address, destination.address);
+        let (from, to) = (headers.source().address, headers.destination().address);
         let whole = Whole { source: from, destination: to, realm, id, protocol: carried, side };
         if offset > 0 {
             return self.later(side, frame, headers, whole, now);

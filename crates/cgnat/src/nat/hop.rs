@@ -53,7 +53,8 @@ impl Nat {
     /// A packet with these headers when it came goes to a subscriber by this next hop: so does its session from now on, if it began
     /// when none was known.
     pub fn give_hop(&mut self, side: Side, headers: &Headers, down: u16) {
-        let Headers { source, destination, protocol, realm, .. } = *headers;
+        let Headers { protocol, realm, .. } = *headers;
+        let (source, destination) = (headers.source(), headers.destination());
         let found = match side {
             Side::Outside => self.find_down(source, destination, protocol),
             // It goes back in, by the session of who is spoken to.

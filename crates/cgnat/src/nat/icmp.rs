@@ -90,7 +90,8 @@ impl Quote {
 impl Nat {
     /// An ICMP message.
     pub(crate) fn icmp(&mut self, side: Side, frame: &mut [u8], way: &Way) -> Result<Forward, Stop> {
-        let Headers { l4, end, source, destination, .. } = way.headers;
+        let Headers { l4, end, .. } = way.headers;
+        let (source, destination) = (way.headers.source(), way.headers.destination());
         if way.headers.is(Headers::SHORT) {
             return Err(Reason::Truncated.into());
         }
@@ -99,11 +100,8 @@ impl Nat {
             (Kind::Request, Side::Inside) => self.up(frame, way),
             (Kind::Reply, Side::Outside) => {
                 // The identifier is the receiver's.
-                let headers = Headers {
-                    source: Endpoint::new(source.address, 0),
-                    destination: Endpoint::new(destination.address, source.port),
-                    ..way.headers
-                };
+                let from = Endpoint::new(source.address, 0);
+                let headers = way.headers.between(from, Endpoint::new(destination.address, source.port));
                 self.down(frame, &Way { headers, ..*way })
             }
             (Kind::Error, _) if way.headers.is(Headers::FRAGMENT) => Err(Reason::IcmpQuote.into()),
@@ -126,7 +124,8 @@ impl Nat {
 
     /// An error from the inside about a packet from the outside (RFC 5508 REQ-5).
     fn error_up(&mut self, frame: &mut [u8], way: &Way) -> Result<Forward, Stop> {
-        let Headers { source, destination, realm, l3, l4, end, .. } = way.headers;
+        let Headers { realm, l3, l4, end, .. } = way.headers;
+        let (source, destination) = (way.headers.source(), way.headers.destination());
         let quote = Quote::of(frame, l4.into(), end.into())?;
         let session = self
             .find_up(quote.destination, quote.source, quote.protocol, realm)
@@ -154,13 +153,13 @@ impl Nat {
 
     /// An error from the outside about a packet from the inside (RFC 5508 REQ-4).
     fn error_down(&mut self, frame: &mut [u8], way: &Way) -> Result<Forward, Stop> {
-        let Headers { destination, l3, l4, end, .. } = way.headers;
+        let Headers { l3, l4, end, .. } = way.headers;
         let quote = Quote::of(frame, l4.into(), end.into())?;
         let session = self
             .find_down(quote.destination, quote.source, quote.protocol)
             .and_then(|index| self.sessions.at(index).copied())
             .ok_or(Reason::IcmpNoSession)?;
-        if destination.address != quote.source.address {
+        if way.headers.destination().address != quote.source.address {
             return Err(Reason::IcmpQuote.into());
         }
         let packet = frame.get_mut(..usize::from(end)).ok_or(Reason::Truncated)?;

@@ -80,7 +80,7 @@ impl Nat {
             return;
         }
         if let Some(own) = own {
-            let to = Ipv4Addr::from_bits(headers.source.address);
+            let to = Ipv4Addr::from_bits(headers.source().address);
             let hop = match side {
                 Side::Inside => self.subscribers.find(&self.hasher, to.to_bits(), headers.realm),
                 Side::Outside => None,

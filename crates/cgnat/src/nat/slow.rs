@@ -47,7 +47,7 @@ impl Nat {
         }
         if side == Side::Inside && limits.contains(&reason) {
             self.report(side, frame, headers, Error::Prohibited, now);
-            let address = std::net::Ipv4Addr::from_bits(headers.source.address);
+            let address = std::net::Ipv4Addr::from_bits(headers.source().address);
             self.events.push_refusal(now, What::Refused(reason, address, headers.realm));
         }
     }
@@ -66,7 +66,7 @@ impl Nat {
             (protocol::TCP | protocol::UDP, _) if headers.is(Headers::SHORT) => Err(Reason::Truncated.into()),
             (protocol::TCP | protocol::UDP, Side::Inside) => self.up(frame, &way),
             (protocol::TCP | protocol::UDP, Side::Outside) => self.down(frame, &way),
-            _ if side == Side::Inside && self.is_exempt(headers.destination) => {
+            _ if side == Side::Inside && self.is_exempt(headers.destination()) => {
                 self.untouched(side, frame, &way)
             }
             _ if side == Side::Outside && self.is_exempt_answer(headers) => self.untouched(side, frame, &way),
@@ -100,15 +100,15 @@ impl Nat {
 
     /// Whether a packet from the outside is for an inside address that is spoken to without translation.
     fn is_exempt_answer(&self, headers: &Headers) -> bool {
-        let inside = self.config.inside.iter().any(|prefix| prefix.has(headers.destination.address));
-        inside && self.is_exempt(headers.source)
+        let inside = self.config.inside.iter().any(|prefix| prefix.has(headers.destination().address));
+        inside && self.is_exempt(headers.source())
     }
 
     /// Forward without translation.
     pub(crate) fn untouched(&mut self, side: Side, frame: &mut [u8], way: &Way) -> Result<Forward, Stop> {
-        let Headers { source, l3, .. } = way.headers;
+        let Headers { l3, .. } = way.headers;
         self.fits(side, frame, way)?;
-        rewrite::address(frame, l3.into(), End::Source, source.address, 0, way.hop)
+        rewrite::address(frame, l3.into(), End::Source, way.headers.source().address, 0, way.hop)
             .ok_or(Reason::Truncated)?;
         let to = if side == Side::Inside { Side::Outside } else { Side::Inside };
         Ok(Forward { to, hop: 0, realm: 0 })
@@ -129,7 +129,8 @@ impl Nat {
 
     /// A packet from the inside.
     pub(crate) fn up(&mut self, frame: &mut [u8], way: &Way) -> Result<Forward, Stop> {
-        let Headers { source, destination, protocol: carried, realm, l4, .. } = way.headers;
+        let Headers { protocol: carried, realm, l4, .. } = way.headers;
+        let (source, destination) = (way.headers.source(), way.headers.destination());
         let flags = if carried == protocol::TCP { tcp::flags(frame, l4.into()) } else { 0 };
         let found = self.find_up(source, destination, carried, realm);
         if found.is_none() {
@@ -162,7 +163,8 @@ impl Nat {
 
     /// A packet from the outside, or one that goes back in.
     pub(crate) fn down(&mut self, frame: &mut [u8], way: &Way) -> Result<Forward, Stop> {
-        let Headers { source, destination, protocol: carried, l4, .. } = way.headers;
+        let Headers { protocol: carried, l4, .. } = way.headers;
+        let (source, destination) = (way.headers.source(), way.headers.destination());
         let flags = if carried == protocol::TCP { tcp::flags(frame, l4.into()) } else { 0 };
         let index = match self.find_down(source, destination, carried) {
             Some(index) => index,

@@ -48,7 +48,7 @@ impl Nat {
         if !way.hop || self.syns.queue.len() >= self.syns.capacity {
             return Reason::NoMapping.into();
         }
-        let (source, destination) = (way.headers.source, way.headers.destination);
+        let (source, destination) = (way.headers.source(), way.headers.destination());
         let until = way.now.saturating_add(self.syns.wait);
         self.syns.queue.push_back(Held { until, source, destination, packet: *packet });
         Stop::Held

@@ -16,5 +16,9 @@ pub(crate) struct Way {
 /// The way of a packet whose source was translated and whose destination is an address of the pool (RFC 4787 REQ-9: its source is
 /// the outside endpoint).
 pub(crate) fn back_in(way: &Way, source: Endpoint, destination: Endpoint) -> Way {
-    Way { headers: Headers { source, destination, realm: 0, ..way.headers }, hop: false, now: way.now }
+    Way {
+        headers: Headers { realm: 0, ..way.headers.between(source, destination) },
+        hop: false,
+        now: way.now,
+    }
 }

@@ -124,13 +124,14 @@ impl Answers {
     pub fn takes(&self, headers: &Headers) -> bool {
         headers.protocol == UDP
             && headers.special & (Headers::FRAGMENT | Headers::SHORT) == 0
-            && headers.destination == cgnat::Endpoint::new(self.own.to_bits(), SERVER_PORT)
+            && headers.destination() == cgnat::Endpoint::new(self.own.to_bits(), SERVER_PORT)
     }
 
     /// Answer a request, by way of what the NAT sends by itself.
     pub fn answer(&mut self, nat: &mut Nat, frame: &[u8], headers: &Headers, hop: Hop, now: u64) {
         let now_ms = self.begin(now);
-        let Headers { source, realm, l4, end, .. } = *headers;
+        let Headers { realm, l4, end, .. } = *headers;
+        let source = headers.source();
         let client = Client { address: Ipv4Addr::from_bits(source.address), realm };
         let datagram = payload(frame.get(l4.into()..end.into()).unwrap_or(&[]));
         let mappings = &mut At { nat, now };

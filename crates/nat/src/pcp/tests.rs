@@ -52,7 +52,7 @@ impl Box {
         let headers = Headers::of(&frame).unwrap();
         assert!(Parsed::of(&frame).unwrap().is_intact(&frame), "checksums");
         let end = |end: Endpoint| SocketAddrV4::new(Ipv4Addr::from_bits(end.address), end.port);
-        assert_eq!((end(headers.source), end(headers.destination)), (SocketAddrV4::new(OWN, 5351), from));
+        assert_eq!((end(headers.source()), end(headers.destination())), (SocketAddrV4::new(OWN, 5351), from));
         Some(packet[28..].to_vec())
     }
 
@@ -204,8 +204,8 @@ fn a_restart_is_announced_to_all() {
         let frame = [&[2; 12], &[8, 0][..], &packet].concat();
         assert!(Parsed::of(&frame).unwrap().is_intact(&frame));
         let headers = Headers::of(&frame).unwrap();
-        assert_eq!(headers.source, Endpoint::new(OWN.to_bits(), 5351));
-        assert_eq!(headers.destination, Endpoint::new(0xe000_0001, 5350));
+        assert_eq!(headers.source(), Endpoint::new(OWN.to_bits(), 5351));
+        assert_eq!(headers.destination(), Endpoint::new(0xe000_0001, 5350));
         let epoch = (ms / 1_000) as u32;
         assert_eq!(packet[28..40], [&[2, 0x80, 0, 0, 0, 0, 0, 0][..], &epoch.to_be_bytes()].concat());
         assert_eq!(realm, TAGS);
