@@ -329,7 +329,8 @@ def _experiment(model: str, impair: Any) -> dict[str, Any]:
         {"host": host, "name": "wan0", "addresses": [f"10.93.0.{n}/24"]}
         for n, host in enumerate(("gen", "srv"), 1)
     ]
-    open_ping = {"net.ipv4.ping_group_range": "0 2147483647"}
+    quiet = {"net.ipv6.conf.all.disable_ipv6": 1, "net.ipv6.conf.default.disable_ipv6": 1}
+    open_ping = quiet | {"net.ipv4.ping_group_range": "0 2147483647"}
     profile = {
         "name": "wan",
         "phases": {"warmup": "0s", "measure": "2s", "drain": "2s", "sample": "500ms"},
@@ -339,7 +340,7 @@ def _experiment(model: str, impair: Any) -> dict[str, Any]:
         ],
     }
     topology = {
-        "hosts": {"gen": {"role": "generator", "sysctl": open_ping}, "srv": {}},
+        "hosts": {"gen": {"role": "generator", "sysctl": open_ping}, "srv": {"sysctl": quiet}},
         "links": [{"a": ends[0], "b": ends[1], "impair": impair}],
     }
     return {"name": "wan", "legs": [{"name": "far", "profile": profile, "topology": topology}]}
@@ -356,10 +357,13 @@ def test_hosts_of_an_experiment_are_as_far_apart_as_asked(lab: Lab) -> None:
     (group,) = trial.groups
     (link,) = trial.links
     assert (link.a, link.b) == ("gen.wan0", "srv.wan0")
-    # echo requests, and nothing else but a few neighbour and router messages of the kernel
     total = group.total
     lost = total.messages_sent - total.messages_delivered
-    assert abs(link.a_to_b["lost"] - lost) <= 2 and lost >= 8, (link, total)
+    # echo requests, and what the kernels say among themselves: ARP, and on a slow machine more of it
+    there = link.a_to_b
+    others = there["packets_in"] - total.messages_sent
+    assert there["lost"] == there["packets_in"] // 10 and others >= 0, (link, total)
+    assert max(there["lost"] - others, 1) <= lost <= there["lost"], (link, total)
     delay = group.delays["round_trip"]
     assert delay.min is not None and 80e6 <= delay.min <= 100e6, delay
     lab.clean()
