@@ -16,6 +16,7 @@ from typing import Any
 
 from netdyno import __version__, paths
 from netdyno.system import namespace
+from netdyno.system.vm import inside
 
 SYSCTLS = (
     "net.core.somaxconn", "net.core.rmem_max", "net.core.rmem_default", "net.core.wmem_max",
@@ -40,6 +41,7 @@ def collect(
         "architecture": platform.machine(),
         "distribution": _distribution(),
         "hypervisor": _run("systemd-detect-virt") or ("yes" if "hypervisor" in _flags() else "none"),
+        "virtual_machine": inside.accelerator(),
         "clocksource": _read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         "huge_pages": {
             "total": _meminfo("HugePages_Total"),
@@ -55,7 +57,9 @@ def collect(
 def differences(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
     """What of the environments could explain a difference."""
     found = [
-        key for key in ("kernel", "memory_bytes", "clocksource", "hypervisor") if a.get(key) != b.get(key)
+        key
+        for key in ("kernel", "memory_bytes", "clocksource", "hypervisor", "virtual_machine")
+        if a.get(key) != b.get(key)
     ]
     for part in ("cpu", "sysctl", "versions"):
         x, y = a.get(part) or {}, b.get(part) or {}
