@@ -236,7 +236,7 @@ def open_files() -> set[str]:
     names = set()
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # the listing itself
-            names.add(os.readlink(entry))
+            names.add(str(entry.readlink()))
     return names
 
 
