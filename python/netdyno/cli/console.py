@@ -48,8 +48,8 @@ class Safe(Console):
 
 def out() -> Console:
     """Standard output."""
-    # a pipe has no width: give tables room
-    return Safe() if sys.stdout.isatty() else Safe(width=200)
+    # a pipe has no width: give tables room, unless there is a terminal at its end
+    return Safe() if sys.stdout.isatty() else Safe(width=int(os.environ.get("NETDYNO_WIDTH", "200")))
 
 
 @contextmanager

@@ -125,13 +125,14 @@ def told(record: Record) -> None:
     console.note(f"trials took {duration(record.took)} in total")
 
 
-def page(path: Path, documents: Sequence[dict[str, Any]]) -> None:
-    """Write the page of studies."""
+def page(path: Path, documents: Sequence[dict[str, Any]], told: Path | None = None) -> None:
+    """Write the page of studies, and tell where it is."""
     # loaded here, for the other verbs to start sooner
     from netdyno.report.studies import render
 
+    files.folder(path.parent)
     files.write(path, render(documents), shared=True)
-    console.note(f"page: {path}")
+    console.note(f"page: {told or path}")
 
 
 def experience_page(path: Path, known: Experience, **more: dict[str, Any] | None) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from netdyno import files
+from netdyno import files, paths
 from netdyno.cli import console, values
 from netdyno.cli.tune_bench import duration, page
 from netdyno.cli.tune_compare import (
@@ -24,13 +27,17 @@ from netdyno.cli.tune_compare import (
     too_few,
 )
 from netdyno.cli.tune_options import Fresh, Global, Html, Json, Level, Seed, Spare
+from netdyno.cli.verb import words
+from netdyno.errors import Error
 from netdyno.lab.topology import need_root
 from netdyno.report.forest import change as change_of
 from netdyno.report.forest import forest
 from netdyno.stats.observation import Observation
 from netdyno.system import journal
 from netdyno.system.interrupt import Interrupts
-from netdyno.tuning import tables
+from netdyno.system.vm import inside, setup
+from netdyno.system.vm.setup import Lacking
+from netdyno.tuning import in_vm, tables
 from netdyno.tuning.reproducing import Wanted
 from netdyno.tuning.reproducing import reproduce as run
 from netdyno.tuning.tables import Filled, Line, Run
@@ -73,6 +80,9 @@ def reproduce(
     level: Level = 0.05,
     seed: Seed = 1,
     allow_global: Global = False,
+    no_vm: Annotated[
+        bool, typer.Option("--no-vm", help="No virtual machine: skip what is of the whole machine.")
+    ] = False,
     fresh: Fresh = False,
     figures: Annotated[
         Path | None, typer.Option(help="Folder for an SVG figure of each table.", metavar="FOLDER")
@@ -82,25 +92,34 @@ def reproduce(
 ) -> None:
     """Measure the tables of a paper: its settings against the defaults, with its tools.
 
-    Both hosts are namespaces of this machine, and share its CPUs. Parameters of NICs are skipped, and those
-    of the whole machine unless --global is given; the output lists them. It runs unattended and resumes
-    after a break. There are never fewer blocks than the test needs; disturbed trials are repeated, up to
-    --spare times in all. Needs root.
+    Both hosts are namespaces, and share the CPUs. Where a setting has parameters of the whole machine, it all
+    runs in a virtual machine, which has this one's files, read-only, and a kernel of its own; where there can
+    be none (see netdyno doctor), they are skipped, and --global sets them on this machine itself. Parameters
+    of NICs are skipped; the output lists what is. It runs unattended and resumes after a break. There are
+    never fewer blocks than the test needs; disturbed trials are repeated, up to --spare times in all. Needs
+    root.
 
         sudo netdyno tune reproduce
 
-        sudo netdyno tune reproduce paper --length 0.1 --repeat 8 --global
+        sudo netdyno tune reproduce paper --length 0.1 --repeat 8 --no-vm
     """
     made = tables.read(name)
     need_root()
     journal.restore()
-    wanted = Wanted(made, load, length, repeat, spare, level, seed, allow_global, fresh)
+    within = inside.accelerator()
+    if not (within or allow_global or no_vm) and (names := in_vm.machine_wide(made)):
+        code = _in_vm(names, html, figures)
+        if code is not None:
+            raise typer.Exit(code)
+    wanted = Wanted(made, load, length, repeat, spare, level, seed, allow_global or bool(within), fresh)
     with Interrupts().installed() as interrupts:
         found = run(wanted, Progress(), interrupts, _told)
+    # what is written elsewhere is lost with a virtual machine
+    place = in_vm.Place(paths.state()) if within else None
     if html:
-        page(html, [dict(found.document)])
+        page(place.page if place else html, [dict(found.document)], html)
     if figures:
-        _draw(figures, found.filled)
+        _draw(place.figures if place else figures, found.filled, figures)
     if as_json:
         console.document(found.document["result"])
     else:
@@ -113,12 +132,53 @@ def reproduce(
         raise too_few(min(short, key=lambda c: c.pairs).shortage, found.trials, found.spare)
 
 
+def _in_vm(names: Sequence[str], html: Path | None, figures: Path | None) -> int | None:
+    """The same command in a virtual machine, for parameters of the whole machine; its exit code, None where
+    there can be no virtual machine."""
+    found = setup.find()
+    if isinstance(found, Lacking):
+        fix = f" ({found.fix})" if found.fix else ""
+        console.note(f"no virtual machine, as {found.why}{fix}: skipped are {', '.join(names)}")
+        return None
+    console.note(f"in a virtual machine, for parameters of the whole machine: {found.told}")
+    place = in_vm.Place.of(paths.state())
+    more = {"NETDYNO_WIDTH": str(shutil.get_terminal_size().columns)} if sys.stdout.isatty() else {}
+    with Interrupts().installed() as interrupts:
+        try:
+            code = in_vm.run(found, words(), place, more, (_printed, _noted), interrupts, console.note)
+        except Error as e:
+            # what was begun in it and lost is another matter
+            if e.code != "ND-92-44":
+                raise
+            console.note(f"no virtual machine, as {e.what}: skipped are {', '.join(names)}")
+            return None
+    if html and place.page.is_file():
+        files.folder(html.parent)
+        files.copy(place.page, html)
+    if figures and place.figures.is_dir():
+        files.folder(figures)
+        for figure in place.figures.iterdir():
+            files.copy(figure, figures / figure.name)
+    return code
+
+
+def _printed(text: bytes) -> None:
+    with console.heard():
+        sys.stdout.buffer.write(text)
+
+
+def _noted(text: bytes) -> None:
+    with contextlib.suppress(OSError):
+        sys.stderr.buffer.write(text)
+        sys.stderr.flush()
+
+
 def _told(done: int, of: int, one: Run, seen: Observation, left: float) -> None:
     why = "" if seen.valid else f": discarded, {seen.why}"
     console.note(f"trial {done} of {of}: {one.bench}, {one.setting}; {duration(left)} left{why}")
 
 
-def _draw(folder: Path, filled: Sequence[Filled]) -> None:
+def _draw(folder: Path, filled: Sequence[Filled], told: Path) -> None:
     files.folder(folder)
     for one in filled:
         labels = ((f"{line.row.bench} {line.row.metric}", line.finding) for line in one.lines)
@@ -126,7 +186,7 @@ def _draw(folder: Path, filled: Sequence[Filled]) -> None:
         about = f"{one.table.setting} over baseline, {one.table.about}"
         path = folder / f"{re.sub(r'[^a-z0-9]+', '-', one.table.name.lower()).strip('-')}.svg"
         files.write(path, forest(one.table.name, about, changes), shared=True)
-        console.note(f"figure: {path}")
+        console.note(f"figure: {told / path.name}")
 
 
 def _show(one: Filled) -> None:

@@ -18,14 +18,19 @@ _running: list[str] = []
 """The words of the command line that is being run."""
 
 
+def words() -> list[str]:
+    """The command line that is being run, without the program's name."""
+    return _running[1:]
+
+
 def again(option: str, value: object) -> str:
     """The command that is being run, as it was typed, with another value of an option and without --fresh."""
-    words, skipped = list[str](), False
+    kept, skipped = list[str](), False
     for word in _running:
         if not skipped and word != "--fresh" and word != option and not word.startswith(f"{option}="):
-            words.append(word)
+            kept.append(word)
         skipped = word == option
-    return shlex.join([*words, option, str(value)])
+    return shlex.join([*kept, option, str(value)])
 
 
 class Verb(TyperCommand):

@@ -62,6 +62,8 @@ def facts(studies: Sequence[Study], main: Study) -> list[tuple[Msg, str]]:
         (M("Bench"), str(main["bench"])),
         (M("Finished"), when(str(main["finished"]))),
         (M("Study"), ", ".join(str(s["name"]) for s in studies)),
+        # of a virtual machine; else it is the one that the page is made on
+        *([(M("Machine"), str(machine))] if (machine := main["plan"].get("machine")) else []),
     ]
 
 

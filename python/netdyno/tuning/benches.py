@@ -75,12 +75,7 @@ def choose(text: str, there: Mapping[str, HostState], allow_global: bool) -> Cho
     """
     if text == BASELINE:
         return Chosen(text, {})
-    if "=" in text:
-        pairs = (part.partition("=") for part in text.split(","))
-        written: Mapping[str, Any] = {name.strip(): value.strip() for name, _, value in pairs}
-    else:
-        written = service.known(text).values
-    found = service.on_devices(registry(), written, [DEVICE])
+    found = setting(text)
     lenient = text in service.settings()
     left_out: dict[str, str] = {}
     for name in found:
@@ -91,6 +86,18 @@ def choose(text: str, there: Mapping[str, HostState], allow_global: bool) -> Cho
         if why:
             left_out[name] = why
     return Chosen(text, {k: v for k, v in found.items() if k not in left_out}, left_out)
+
+
+def setting(text: str) -> Setting:
+    """All that a setting says, whether or not it can be set on a bench."""
+    if text == BASELINE:
+        return {}
+    if "=" in text:
+        pairs = (part.partition("=") for part in text.split(","))
+        written: Mapping[str, Any] = {name.strip(): value.strip() for name, _, value in pairs}
+    else:
+        written = service.known(text).values
+    return service.on_devices(registry(), written, [DEVICE])
 
 
 def _refused(one: HostState | None, allow_global: bool) -> str:

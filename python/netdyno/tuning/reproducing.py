@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from netdyno.experiment.study import Study
 from netdyno.stats.comparison import Comparison, finite
 from netdyno.stats.pairs import both
 from netdyno.system.interrupt import Interrupts
+from netdyno.system.vm import inside
 from netdyno.tuning import benches, comparing, tables
 from netdyno.tuning.comparing import Teller
 from netdyno.tuning.tables import Filled, Seen, Tables, Told
@@ -77,6 +79,9 @@ def reproduce(wanted: Wanted, teller: Teller, interrupts: Interrupts, told: Told
     settings = {key: one.setting for key, one in chosen.items()}
     labels = {key: spec.label for key, spec in specs.items()}
     plan = {"settings": {k: dict(v) for k, v in settings.items()}, "seed": wanted.seed, "benches": labels}
+    if machine := inside.accelerator():
+        # its trials and those of this machine itself are no pairs
+        plan["machine"] = f"virtual, kernel {platform.release()}, {machine.upper()}"
     study = Study.of("reproduce", made.name, plan)
     if wanted.fresh:
         study.begin_anew()

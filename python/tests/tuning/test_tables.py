@@ -141,7 +141,7 @@ def test_the_verb_says_what_was_left_out_and_keeps_what_it_found(
     monkeypatch.setattr(benches, "tunables", lambda spec: there)
     monkeypatch.setattr(comparing, "NamespaceBench", lambda spec, allow, shield: Web(spec.workload))
     figures = ["--figures", str(small.with_name("figures")), "--html", str(small.with_name("page.html"))]
-    assert call(["tune", "reproduce", str(small), "--load", "0.5", "--repeat", "8", *figures]) == 0
+    assert call(["tune", "reproduce", str(small), "--load", "0.5", "--repeat", "8", "--no-vm", *figures]) == 0
     assert "web latency_mean" in small.with_name("figures").joinpath("table-1.svg").read_text()
     assert "Table 1" in small.with_name("page.html").read_text()
     out, err = capsys.readouterr()
@@ -150,7 +150,7 @@ def test_the_verb_says_what_was_left_out_and_keeps_what_it_found(
     assert "load × 0.5" in err
     for word in ("Table 1", "latency_mean", "worse", "1 → 2", "TcpExtListenOverflows"):
         assert word in out
-    assert call(["tune", "reproduce", str(small), "--load", "0.5", "--repeat", "5", "--json"]) == 0
+    assert call(["tune", "reproduce", str(small), "--load", "0.5", "--repeat", "5", "--no-vm", "--json"]) == 0
     out, err = capsys.readouterr()
     assert "with fewer than 7 blocks nothing can be shown: 7 are measured" in err
     document: dict[str, Any] = json.loads(out)
@@ -173,7 +173,7 @@ def test_what_steal_takes_of_a_table_is_measured_again_or_said(
     monkeypatch.setattr(tune_reproduce, "need_root", lambda: None)
     monkeypatch.setattr(benches, "tunables", lambda spec: there)
     monkeypatch.setattr(comparing, "NamespaceBench", lambda spec, allow, shield: Disturbed(spec.workload))
-    command = ["tune", "reproduce", str(small), "--load", "0.5", "--repeat", "8"]
+    command = ["tune", "reproduce", str(small), "--load", "0.5", "--repeat", "8", "--no-vm"]
     assert call([*command, "--spare", "4", "--json"]) == 90
     out, err = capsys.readouterr()
     verdicts = {row["finding"]["verdict"] for made in json.loads(out)["tables"] for row in made["rows"]}
