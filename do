@@ -18,7 +18,8 @@ BUILD=(build-essential pkg-config/pkg-config libdpdk-dev libclang-dev clang/clan
 RUN=(dpdk mosquitto/mosquitto mosquitto-clients/mosquitto_sub nginx/nginx iproute2/ip ethtool/ethtool
     iputils-ping/ping tshark/tshark iperf3/iperf3 apache2-utils/ab wrk/wrk dpdk-dev/dpdk-testpmd
     libcoap3-bin/coap-server-notls nfdump/nfcapd pmacct/nfacctd
-    natpmpc/natpmpc kea-dhcp4-server/kea-dhcp4 udhcpc/udhcpc nftables/nft)
+    natpmpc/natpmpc kea-dhcp4-server/kea-dhcp4 udhcpc/udhcpc nftables/nft busybox/busybox)
+[ "$(uname -m)" != x86_64 ] || RUN+=(qemu-system-x86/qemu-system-x86_64)
 SERVICES=(mosquitto nginx nfdump kea-dhcp4-server nftables) # packages of the above whose services would start by themselves
 
 say() { printf '• %s\n' "$*"; }
@@ -145,6 +146,33 @@ release_services() {
     done
 }
 
+virtual_machines() { # what they are made of beside QEMU, which is there on x86-64
+    [ "$(uname -m)" = x86_64 ] || return 0
+    # QEMU brought its own until version 8
+    [ -x /usr/lib/qemu/virtiofsd ] || [ -x /usr/libexec/virtiofsd ] || ! known virtiofsd || install virtiofsd
+    kernel || say "no kernel for virtual machines could be had: tune reproduce does without"
+}
+
+# A kernel that virtual machines boot, where this machine has none on its disk, as in a container: that of Debian's cloud
+# images, put below target/vm and not installed.
+kernel() {
+    local release deb folder
+    release=$(uname -r)
+    if [ -e "/boot/vmlinuz-$release" ] && grep -qs virtiofs "/lib/modules/$release/modules".{dep,builtin}; then return; fi
+    compgen -G 'target/vm/lib/modules/*/modules.dep' >/dev/null && return
+    known linux-image-cloud-amd64 || apt_update
+    deb=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n1)
+    [ -n "$deb" ] || return 1
+    say "getting $deb for virtual machines, not installing it"
+    folder=$(mktemp -d)
+    if (cd "$folder" && apt-get -qq download "$deb" 2>/dev/null) && rm -rf target/vm && mkdir -p target/vm &&
+        dpkg-deb -x "$folder"/*.deb target/vm; then
+        for release in target/vm/lib/modules/*; do busybox depmod -b target/vm "${release##*/}"; done
+    fi
+    rm -rf "$folder"
+    compgen -G 'target/vm/lib/modules/*/modules.dep' >/dev/null
+}
+
 # ------------------------------------------------------------------------------------------- rust
 
 at_least() { # HAVE WANT
@@ -231,6 +259,7 @@ setup() { # [COMMAND] -- and what to begin as soon as there is a compiler
     rust
     environment &
     local environment=$!
+    virtual_machines
     "$@"
     build
     wait "$environment"
