@@ -24,7 +24,7 @@ POLLING = ("test_dpdk.py", "test_failing_servers_dpdk.py", "test_frames.py", "te
 """Files whose runs take a core each, whatever their load."""
 TRANSFERS = ("test_tuning_search.py", "test_tuning.py", "test_tune_watch_path.py")
 """Files that look for what limits a transfer, which beside another one is that."""
-FIRST = (*POLLING, *TOGETHER, *TRANSFERS, "test_package.py")
+FIRST = ("test_vm.py", *POLLING, *TOGETHER, *TRANSFERS, "test_package.py")
 """Files that take longest begin first, so that nothing of them is left to wait for alone at the end."""
 
 
