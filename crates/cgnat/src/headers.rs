@@ -1,6 +1,6 @@
 //! What the NAT wants to know of a packet, found once.
 
-use crate::key::{self, Endpoint, Realm};
+use crate::key::{self, Endpoint, Key, Realm};
 use crate::reason::Reason;
 use packet::Parsed;
 use packet::checksum::Sum;
@@ -145,6 +145,12 @@ impl Headers {
     #[inline]
     pub fn destination(&self) -> Endpoint {
         Endpoint::new(self.addresses as u32, self.ports as u16)
+    }
+
+    /// What its session is found by.
+    #[inline(always)]
+    pub(crate) fn key<const UP: bool>(&self) -> Key {
+        Key::packet::<UP>(self.addresses, self.ports, self.protocol, self.realm)
     }
 
     /// The same, between other endpoints.

@@ -1,7 +1,5 @@
 //! What a session or a mapping is found by.
 
-use crate::headers::Headers;
-
 /// Addresses, ports, protocol and tags in 16 bytes: one register to hash and to compare.
 ///
 /// ```text
@@ -63,10 +61,9 @@ fn key(a: Endpoint, b: Endpoint, protocol: u8, realm: u32) -> Key {
 }
 
 impl Key {
-    /// Of a packet, from the inside with the tags of its subscriber.
+    /// Of a packet, by both addresses and both ports as they stand in it; from the inside with the tags of its subscriber.
     #[inline(always)]
-    pub fn of<const UP: bool>(headers: &Headers) -> Self {
-        let Headers { addresses, ports, protocol, realm, .. } = *headers;
+    pub fn packet<const UP: bool>(addresses: u64, ports: u32, protocol: u8, realm: Realm) -> Self {
         let realm = if UP { realm } else { OUTSIDE };
         let rest = u64::from(ports) << 32 | u64::from(u32::from(protocol) << 24 | realm);
         Self(u128::from(addresses) << 64 | u128::from(rest))

@@ -75,7 +75,7 @@ impl Nat {
             if !frame.headers.are_known() {
                 // From the registers into which it is parsed: loads that do not fit the stores before would wait for these.
                 if let Some(headers) = Headers::plain(frame.bytes) {
-                    *key = Key::of::<UP>(&headers);
+                    *key = headers.key::<UP>();
                     frame.headers = headers;
                     continue;
                 }
@@ -84,7 +84,7 @@ impl Nat {
                     frame.verdict = Verdict::Drop(reason);
                 }
             }
-            *key = Key::of::<UP>(&frame.headers);
+            *key = frame.headers.key::<UP>();
         }
         self.hasher.hash_all(&keys[..count], &mut hashes[..count]);
         let table = self.table.view();
