@@ -80,6 +80,12 @@ impl AddressOwners {
         place.is_some()
     }
 
+    /// All addresses, with their workers.
+    pub fn entries(&self) -> impl Iterator<Item = (u32, usize)> {
+        let all = self.buckets.iter().flat_map(|bucket| &bucket.0).map(|place| place.load(Ordering::Relaxed));
+        all.filter(|entry| *entry != EMPTY).map(|entry| ((entry >> 32) as u32, (entry as u32 - 1) as usize))
+    }
+
     /// An address is nobody's.
     pub fn remove(&self, address: u32) {
         for (place, _) in
@@ -115,6 +121,8 @@ mod tests {
                 }
                 prop_assert_eq!(owners.worker(address), map.get(&address).copied());
             }
+            let all: HashMap<u32, usize> = owners.entries().collect();
+            prop_assert_eq!(&all, &map);
             for address in 0..200 {
                 prop_assert_eq!(owners.worker(address), map.get(&address).copied());
             }

@@ -159,8 +159,10 @@ pub struct Config {
     pub subscribers: usize,
     /// Who is a subscriber.
     pub inside: Vec<Prefix>,
-    /// Outside addresses.
+    /// Outside addresses, in the beginning.
     pub pool: Vec<PoolAddress>,
+    /// How many there may be more, by [`Nat::change_pool`](crate::Nat::change_pool). Each takes up to 74 kB once it is used.
+    pub pool_room: usize,
     /// In place of a pool: each site has an address that is assigned while packets pass.
     pub sites: Option<SiteConfig>,
     /// Ports of a block: a power of two from 64 to 16,384.
@@ -237,6 +239,7 @@ impl Default for Config {
                 Prefix::new(Ipv4Addr::new(192, 168, 0, 0), 16),
             ],
             pool: Vec::new(),
+            pool_room: 0,
             sites: None,
             ports_per_block: 512,
             blocks_per_subscriber: 4,
@@ -320,6 +323,16 @@ pub enum ConfigError {
 }
 
 impl Config {
+    /// Places for addresses that there are none of in the beginning.
+    pub(crate) fn spare(&self) -> usize {
+        match (self.sites, self.deterministic) {
+            (Some(sites), _) => sites.most,
+            // Which block is whose follows from all addresses: they stay.
+            (None, Some(_)) => 0,
+            (None, None) => self.pool_room,
+        }
+    }
+
     /// What is wrong with it, if anything.
     pub fn check(&self) -> Result<(), ConfigError> {
         let within = |key, value: u64, least: u64, most: u64| {
@@ -341,6 +354,7 @@ impl Config {
                 }
             }
         }
+        within("pool_room", self.pool_room as u64, 0, 1 << 16)?;
         within("ports_per_block", self.ports_per_block.into(), 64, 16_384)?;
         within(
             "blocks_per_subscriber",

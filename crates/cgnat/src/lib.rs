@@ -45,7 +45,7 @@ pub use headers::Headers;
 pub use key::{Endpoint, Realm};
 pub use nat::{BURST, ClearBounds, Forwarded, InUse, Left, Memory, Nat};
 pub use ownership::Ownership;
-pub use pool::{Pool, Usage};
+pub use pool::{Pool, PoolChange, Usage};
 pub use reason::{Drops, Reason};
 pub use session::Session;
 pub use sites::{Site, SiteBy, SiteConfig};

@@ -4,7 +4,8 @@
 //! Subscribers are divided by a keyed hash, or, where RSS steers packets by one address, as that does ([`packet::rss`]): then few packets have
 //! to be handed from worker to worker.
 //!
-//! Where each site has an address of its own, a site is one worker's with all of its subscribers, and so is the address that it has.
+//! Where each site has an address of its own, a site is one worker's with all of its subscribers, and so is the address that it has. Addresses
+//! that come to the pool later are whole, and one worker's as well.
 
 use crate::address_owners::AddressOwners;
 use crate::config::{PoolAddress, SiteConfig, StaticForward};
@@ -17,6 +18,7 @@ use crate::verdict::Side;
 use packet::layers::protocol;
 use packet::rss;
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy)]
@@ -46,8 +48,8 @@ pub struct Ownership {
     pinned: HashMap<(u32, Realm), usize>,
     /// The bits of a private address by which its worker is drawn: with sites those that tell one from another.
     mask: u32,
-    /// Whose the addresses of sites are now.
-    of_sites: Option<Arc<AddressOwners>>,
+    /// Whose the addresses are that come and go: those of sites, and those that came to the pool later.
+    later: Option<Arc<AddressOwners>>,
 }
 
 impl Ownership {
@@ -79,7 +81,7 @@ impl Ownership {
             division,
             pinned: HashMap::new(),
             mask: u32::MAX,
-            of_sites: None,
+            later: None,
         }
     }
 
@@ -87,13 +89,40 @@ impl Ownership {
     pub fn of_sites(sites: SiteConfig, workers: usize, seed: [u8; 32]) -> Self {
         let mut own = Self::new(&[], seed);
         (own.workers, own.mask) = (workers.max(1), sites.by.mask());
-        own.of_sites = Some(Arc::new(AddressOwners::new(sites.most, seed)));
+        own.later = Some(Arc::new(AddressOwners::new(sites.most, seed)));
         own
     }
 
-    /// Whose the addresses of sites are, for the one who says it.
+    /// With room for so many whole addresses that come to the pool later.
+    #[must_use]
+    pub fn with_room(mut self, most: usize, seed: [u8; 32]) -> Self {
+        self.later = Some(Arc::new(AddressOwners::new(most, seed)));
+        self
+    }
+
+    /// Whose the addresses are that come and go, for the one who says it.
     pub fn address_owners(&self) -> Option<&AddressOwners> {
-        self.of_sites.as_deref()
+        self.later.as_deref()
+    }
+
+    /// Whether an address was there from the beginning: whoever had it then is who it is for.
+    pub fn had_first(&self, address: Ipv4Addr) -> bool {
+        self.ranges.binary_search_by_key(&address.to_bits(), |range| range.address).is_ok()
+    }
+
+    /// Who has an address, or which parts of it.
+    pub fn parts(&self, address: Ipv4Addr) -> Vec<(usize, PoolAddress)> {
+        let bits = address.to_bits();
+        let from = self.ranges.partition_point(|range| range.address < bits);
+        let its = self.ranges.iter().skip(from).take_while(|range| range.address == bits);
+        let parts: Vec<_> = its
+            .map(|range| (range.worker, PoolAddress { address, ports: range.first..=range.last }))
+            .collect();
+        if !parts.is_empty() {
+            return parts;
+        }
+        let later = self.of_later(bits).map(|worker| (worker, PoolAddress::whole(address)));
+        later.into_iter().collect()
     }
 
     /// The worker of a site.
@@ -178,7 +207,7 @@ impl Ownership {
 
     /// The worker of an outside endpoint. `None`: it is nobody's.
     pub fn outside(&self, endpoint: Endpoint) -> Option<usize> {
-        self.of_pool(endpoint).or_else(|| self.of_site(endpoint.address))
+        self.of_pool(endpoint).or_else(|| self.of_later(endpoint.address))
     }
 
     /// The worker of an outside endpoint of the pool.
@@ -191,10 +220,10 @@ impl Ownership {
         (range.address == endpoint.address && endpoint.port <= range.last).then_some(range.worker)
     }
 
-    /// The worker of an address that a site has.
-    #[inline(never)] // What is for the pool does not come here.
-    fn of_site(&self, address: u32) -> Option<usize> {
-        self.of_sites.as_ref()?.worker(address)
+    /// The worker of an address that came later.
+    #[inline(never)] // What is for the addresses of the beginning does not come here.
+    fn of_later(&self, address: u32) -> Option<usize> {
+        self.later.as_ref()?.worker(address)
     }
 
     /// The worker that has an outside endpoint; ports that clients do not use are with the address.
@@ -207,7 +236,7 @@ impl Ownership {
     fn address(&self, address: u32) -> Option<usize> {
         let at = self.ranges.partition_point(|range| range.address < address);
         let range = self.ranges.get(at).filter(|range| range.address == address);
-        range.map(|range| range.worker).or_else(|| self.of_site(address))
+        range.map(|range| range.worker).or_else(|| self.of_later(address))
     }
 
     /// The worker of a packet. `None`: it goes to an address of nobody's.
@@ -237,7 +266,6 @@ impl Ownership {
 mod tests {
     use super::*;
     use crate::sites::SiteBy;
-    use std::net::Ipv4Addr;
 
     fn ownership() -> Ownership {
         let range = |last, ports| PoolAddress { address: Ipv4Addr::new(203, 0, 113, last), ports };
@@ -254,6 +282,24 @@ mod tests {
             [at(1, 10_000), at(1, 65535), at(2, 2000), at(3, 2000)],
             [Some(1), Some(1), Some(0), None]
         );
+    }
+
+    #[test]
+    fn addresses_that_come_later_are_whole_and_the_first_stay_where_they_are() {
+        let ownership = ownership().with_room(4, [2; 32]);
+        let address = |last| Ipv4Addr::new(203, 0, 113, last);
+        let owners = ownership.address_owners().unwrap();
+        assert!(owners.set(address(3).to_bits(), 1) && owners.set(address(1).to_bits(), 0));
+        let at = |last, port| ownership.endpoint(Endpoint::new(address(last).to_bits(), port));
+        assert_eq!([at(3, 80), at(3, 1024), at(3, 65535), at(4, 80)], [Some(1), Some(1), Some(1), None]);
+        assert_eq!([at(1, 2000), at(1, 20_000)], [Some(0), Some(1)], "what it was in the beginning");
+        assert_eq!(ownership.parts(address(3)), [(1, PoolAddress::whole(address(3)))]);
+        assert!(ownership.had_first(address(1)) && !ownership.had_first(address(3)));
+        let parts: Vec<_> =
+            ownership.parts(address(1)).into_iter().map(|(of, part)| (of, part.ports)).collect();
+        assert_eq!(parts, [(0, 1024..=9999), (1, 10_000..=65535)]);
+        owners.remove(address(3).to_bits());
+        assert_eq!((at(3, 1024), ownership.parts(address(3)).len()), (None, 0));
     }
 
     #[test]

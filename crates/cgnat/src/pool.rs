@@ -4,8 +4,10 @@
 //! the one before. A period is the time for which a port rests (RFC 6888 REQ-8), so it rests once to twice as long, and no list of
 //! resting ports can grow.
 
+mod change;
 mod usage;
 
+pub use change::PoolChange;
 pub use usage::Usage;
 
 use crate::config::{Config, ConfigError, PoolAddress};
@@ -43,17 +45,35 @@ struct Block {
     used: u32,
     /// The period in which its bits were last looked at.
     period: u32,
+    /// One more than the number of the subscriber whose sessions go on here, though new ones begin elsewhere; 0: there is none.
+    left_to: u32,
+}
+
+/// What an address is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// All that begins.
+    All,
+    /// What is there: nothing begins on it any more.
+    Drains,
+    /// Nothing: it is given up, and what still leads to it is looked for.
+    Closes,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Address {
+    /// 0: it has none now.
     address: u32,
+    /// The address that it had before.
+    was: u32,
+    used_for: Use,
     first_port: u16,
     /// The ports that this worker has of it.
     ports: (u16, u16),
-    /// Its first block, and how many it has.
+    /// Its first block, how many it has, and how many there is room for.
     block: u32,
     blocks: u32,
+    room: u32,
     /// Blocks that nobody has.
     free: u32,
     /// Subscribers that have blocks of it.
@@ -77,6 +97,11 @@ pub struct Pool {
     addresses: Vec<Address>,
     /// Numbers of addresses in the order of addresses and ports, to find one.
     sorted: Vec<u32>,
+    /// Numbers of those that new blocks are taken of; not of sites.
+    open: Vec<u32>,
+    /// How many drain, and those of them that may have nothing any more.
+    draining: usize,
+    emptied: Vec<u32>,
     blocks: Pages<Block>,
     /// A bit for each block: somebody has it.
     taken: Pages<u64>,
@@ -85,53 +110,60 @@ pub struct Pool {
     words: usize,
     size: u32,
     period_ns: u64,
-    /// Blocks of all addresses, and those of them that nobody has.
+    /// Blocks of all addresses that do not drain, and those of them that nobody has.
     totals: (u64, u64),
+}
+
+/// The first port of the blocks of an address, and how many there are. Blocks begin at an even port, so that parity within a block is that
+/// of the port.
+fn layout(pool: &PoolAddress, size: u32) -> (u16, u32) {
+    let first = u32::from(*pool.ports.start()).next_multiple_of(2);
+    (first as u16, (u32::from(*pool.ports.end()) + 1).saturating_sub(first) / size)
 }
 
 impl Pool {
     /// Of what the configuration says.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
         let size = u32::from(config.ports_per_block);
-        let mut addresses = Vec::with_capacity(config.pool.len());
+        let mut addresses = Vec::with_capacity(config.pool.len() + config.spare());
         let (mut block, mut total) = (0, 0);
-        // Slots of sites have no address yet.
+        // These have no address yet: the slots of sites, and those for addresses that are added.
         let empty = PoolAddress::whole(Ipv4Addr::UNSPECIFIED);
-        let slots = std::iter::repeat_n(&empty, config.sites.map_or(0, |sites| sites.most));
-        for pool in config.pool.iter().chain(slots) {
-            // Blocks begin at an even port, so that parity within a block is that of the port.
-            let first = u32::from(*pool.ports.start()).next_multiple_of(2);
-            let blocks = (u32::from(*pool.ports.end()) + 1).saturating_sub(first) / size;
+        let spare = std::iter::repeat_n(&empty, config.spare());
+        for pool in config.pool.iter().chain(spare) {
+            let (first_port, blocks) = layout(pool, size);
             if blocks == 0 {
                 return Err(ConfigError::NoBlock(pool.address));
             }
-            let address = pool.address.to_bits();
-            let ports = (*pool.ports.start(), *pool.ports.end());
-            let first_port = first as u16;
             addresses.push(Address {
-                address,
+                address: pool.address.to_bits(),
+                was: 0,
+                used_for: Use::All,
                 first_port,
-                ports,
+                ports: (*pool.ports.start(), *pool.ports.end()),
                 block,
                 blocks,
+                room: blocks,
                 free: blocks,
                 subscribers: 0,
             });
-            total += u64::from(blocks);
+            total += if pool.address.is_unspecified() { 0 } else { u64::from(blocks) };
             // The next address begins at a whole word of `taken`.
             block += blocks.next_multiple_of(64);
         }
         let mut sorted = Vec::with_capacity(addresses.len());
-        match config.sites {
-            None => sorted.extend(0..addresses.len() as u32),
-            Some(_) => total = 0,
-        }
+        sorted.extend(0..config.pool.len() as u32);
+        let mut open = Vec::with_capacity(addresses.len());
+        open.extend(&sorted);
         sorted.sort_by_key(|at| (addresses[*at as usize].address, addresses[*at as usize].first_port));
         let words = size as usize / 64;
         let blocks = block as usize;
         Ok(Self {
+            emptied: Vec::with_capacity(addresses.len()),
             addresses,
             sorted,
+            open,
+            draining: 0,
             blocks: Pages::new(blocks)?,
             taken: Pages::new(blocks / 64)?,
             bits: Pages::new(blocks * CLASSES * KINDS * words)?,
@@ -142,9 +174,9 @@ impl Pool {
         })
     }
 
-    /// How many addresses there are now.
+    /// How many addresses there are now, without those that drain.
     pub fn addresses(&self) -> usize {
-        self.sorted.len()
+        self.sorted.len() - self.draining
     }
 
     /// A slot that had no address has this one, which no other has. `false`: there is no such slot, or it has one.
@@ -224,14 +256,18 @@ impl Pool {
 
     /// The number of an address that has a free block, from a random one on.
     pub fn pick_address(&self, random: u64) -> Option<u32> {
-        let count = self.addresses.len();
+        let count = self.open.len();
         let from = (((random >> 32) * count as u64) >> 32) as usize;
-        (from..count).chain(0..from).find(|at| self.addresses[*at].free > 0).map(|at| at as u32)
+        let mut numbers = (from..count).chain(0..from).map(|at| self.open[at]);
+        numbers.find(|number| self.addresses[*number as usize].free > 0)
     }
 
     /// Take a free block of an address, a random one.
     pub fn take_block(&mut self, number: u32, random: u64) -> Option<u32> {
-        let address = self.addresses.get_mut(number as usize).filter(|address| address.free > 0)?;
+        let address = self.addresses.get_mut(number as usize)?;
+        if address.free == 0 || address.used_for != Use::All {
+            return None;
+        }
         let words =
             address.block as usize / 64..(address.block as usize + address.blocks as usize).div_ceil(64);
         let taken = self.taken.get_mut().get_mut(words)?;
@@ -245,9 +281,10 @@ impl Pool {
         Some(address.block + bit as u32)
     }
 
-    /// Take this block of an address. `false`: somebody has it.
+    /// Take this block of an address. `false`: somebody has it, or the address drains.
     pub fn claim_block(&mut self, number: u32, block: u32) -> bool {
-        let Some(address) = self.addresses.get_mut(number as usize) else { return false };
+        let open = |address: &&mut Address| address.used_for == Use::All;
+        let Some(address) = self.addresses.get_mut(number as usize).filter(open) else { return false };
         let Some(word) = self.taken.get_mut().get_mut(block as usize / 64) else { return false };
         let bit = 1 << (block % 64);
         let free = *word & bit == 0;
@@ -286,7 +323,11 @@ impl Pool {
             let bit = 1 << (block % 64);
             let given_back = u32::from(*word & bit != 0);
             address.free += given_back;
-            self.totals.1 += u64::from(given_back);
+            match address.used_for {
+                Use::All => self.totals.1 += u64::from(given_back),
+                _ if address.free == address.blocks => self.emptied.push(number),
+                _ => {}
+            }
             *word &= !bit;
         }
     }

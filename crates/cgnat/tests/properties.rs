@@ -7,22 +7,26 @@ mod packet;
 
 use ::packet::Parsed;
 use cgnat::config::{Config, Filtering, PoolAddress, SECOND};
-use cgnat::{Endpoint, Frame, Nat, Side, Verdict};
+use cgnat::{Endpoint, Frame, Nat, PoolChange, Side, Verdict};
 use packet::Packet;
 use proptest::prelude::*;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
 
 const UDP: u64 = 300 * SECOND;
 const REMOTE: u32 = 0xc633_6400;
 const BLOCK: u16 = 64;
 
+/// Of the pool, with six blocks.
+fn address(last: u8) -> PoolAddress {
+    PoolAddress { address: Ipv4Addr::new(203, 0, 113, last), ports: 1024..=1407 }
+}
+
 fn config() -> Config {
-    let pool = |last| PoolAddress { address: Ipv4Addr::new(203, 0, 113, last), ports: 1024..=1407 };
     Config {
         sessions: 64,
         subscribers: 8,
-        pool: vec![pool(1), pool(2)],
+        pool: vec![address(1), address(2)],
         ports_per_block: BLOCK,
         blocks_per_subscriber: 2,
         sessions_per_subscriber: 40,
@@ -69,6 +73,11 @@ enum Step {
         remote: u16,
     },
     Wait(u64),
+    /// An address comes to the pool, or goes.
+    Pool {
+        last: u8,
+        comes: bool,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -77,6 +86,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(subscriber, vlan, port, remote)| Step::Up { subscriber, vlan, port, remote }),
         4 => (any::<usize>(), 0u16..6).prop_map(|(mapping, remote)| Step::Down { mapping, remote }),
         1 => (0u64..400).prop_map(Step::Wait),
+        1 => (1u8..=4, any::<bool>()).prop_map(|(last, comes)| Step::Pool { last, comes }),
     ]
 }
 
@@ -88,6 +98,10 @@ struct Model {
     /// When a session was last refreshed.
     sessions: HashMap<(Inside, Endpoint), u64>,
     mappings: HashMap<Inside, Endpoint>,
+    /// Addresses on which something may begin.
+    open: HashSet<u32>,
+    /// Mappings whose address was there all the time.
+    undisturbed: HashSet<Inside>,
 }
 
 impl Model {
@@ -95,6 +109,7 @@ impl Model {
     fn at(&mut self, now: u64) -> bool {
         self.sessions.retain(|_, last| now - *last < UDP + SECOND);
         self.mappings.retain(|inside, _| self.sessions.keys().any(|(its, _)| its == inside));
+        self.undisturbed.retain(|inside| self.mappings.contains_key(inside));
         self.sessions.values().all(|last| now - *last < UDP - SECOND)
     }
 }
@@ -104,12 +119,12 @@ proptest! {
 
     #[test]
     fn it_agrees_with_a_model_of_maps(steps in proptest::collection::vec(step(), 1..200), stricter: bool) {
-        let mut config = config();
+        let mut config = Config { pool_room: 3, ..config() };
         if stricter {
             config.filtering.udp = Filtering::AddressAndPortDependent;
         }
         let mut nat = Nat::new(config).unwrap();
-        let mut model = Model::default();
+        let mut model = Model { open: [0xcb00_7101, 0xcb00_7102].into(), ..Model::default() };
         let mut now = 1_000 * SECOND;
         let mut ever = vec![Endpoint::new(0xcb00_7101, 1024)];
         for step in steps {
@@ -127,6 +142,21 @@ proptest! {
                         nat.advance(now, 100);
                     }
                 }
+                Step::Pool { last, comes } => {
+                    let (bits, one) = (address(last).address.to_bits(), vec![address(last)]);
+                    let change = if comes {
+                        model.open.insert(bits);
+                        PoolChange { added: one, removed: Vec::new() }
+                    } else {
+                        model.open.remove(&bits);
+                        let mappings = &model.mappings;
+                        model.undisturbed.retain(|inside| mappings.get(inside).is_some_and(|its| its.address != bits));
+                        PoolChange { added: Vec::new(), removed: one }
+                    };
+                    nat.change_pool(&change);
+                    prop_assert_eq!(nat.audit(), Ok(()));
+                    prop_assert_eq!(nat.pool().addresses(), model.open.len());
+                }
                 Step::Up { subscriber, vlan, port, remote } => {
                     let inside = (Endpoint::new(0x0a00_0002 + subscriber, 4000 + port), vlan);
                     let remote = Endpoint::new(REMOTE, 50 + remote);
@@ -137,9 +167,12 @@ proptest! {
                             prop_assert_eq!(forward.to, Side::Outside);
                             let (outside, to) = ends(&frame);
                             prop_assert_eq!(to, remote);
-                            prop_assert!(matches!(outside.address, 0xcb00_7101 | 0xcb00_7102), "{}", outside);
-                            if let Some(known) = model.mappings.get(&inside) {
-                                prop_assert_eq!(outside, *known);
+                            match model.mappings.get(&inside) {
+                                Some(known) => prop_assert_eq!(outside, *known),
+                                None => {
+                                    prop_assert!(model.open.contains(&outside.address), "{}", outside);
+                                    model.undisturbed.insert(inside);
+                                }
                             }
                             // No other endpoint has it, and no other subscriber has its block.
                             for (other, theirs) in &model.mappings {
@@ -148,7 +181,9 @@ proptest! {
                                     prop_assert_ne!(*theirs, outside);
                                     let same = (other.0.address, other.1) == (inside.0.address, inside.1);
                                     prop_assert!(same || block(theirs) != block(&outside));
-                                    prop_assert!(!same || theirs.address == outside.address, "paired pooling");
+                                    let both = [&inside, other].iter().all(|one| model.undisturbed.contains(*one));
+                                    let paired = theirs.address == outside.address;
+                                    prop_assert!(!same || !both || paired, "paired pooling");
                                 }
                             }
                             model.mappings.insert(inside, outside);
@@ -203,6 +238,8 @@ proptest! {
         prop_assert_eq!((nat.session_count(), nat.subscribers().count()), (0, 0));
         let (all, free) = nat.pool().blocks();
         prop_assert_eq!(all, free);
+        prop_assert_eq!((all, nat.draining().len()), (6 * model.open.len() as u64, 0));
+        prop_assert_eq!(nat.audit(), Ok(()));
     }
 
     /// Frames that are nearly right, in bursts, from both sides: none breaks it, and no inside address gets out.

@@ -28,6 +28,13 @@ pub struct Removed {
     cursor: Option<u32>,
 }
 
+impl Removed {
+    /// Whether sessions of some are looked for still.
+    pub fn is_searching(&self) -> bool {
+        self.cursor.is_some()
+    }
+}
+
 /// A place for a forward that has none.
 const FREE: u8 = 0;
 

@@ -277,6 +277,7 @@ impl Nat {
 
     /// An outside endpoint for an inside one that has none.
     fn take_endpoint(&mut self, subscriber: u32, flow: &Flow, now: u64) -> Result<Endpoint, Reason> {
+        self.leave_draining(subscriber, now);
         let class = class(flow.protocol);
         let udp = flow.protocol == protocol::UDP && self.config.port_parity;
         let wish = if udp { Wish::Parity(flow.inside.port) } else { Wish::Any };
@@ -287,6 +288,7 @@ impl Nat {
             && let Some(rtp) = self.sessions.at(rtp).map(Session::outside)
             && let Some((number, block)) = self.pool.block_of(rtp.address, rtp.port)
             && rtp.port % 2 == 0
+            && line.blocks().contains(&block)
             && let Some(port) = self.pool.take_port(number, block, class, Wish::Exactly(rtp.port + 1), 0, now)
         {
             return Ok(Endpoint::new(rtp.address, port));
@@ -357,8 +359,12 @@ impl Nat {
 
     /// Give back the block of an endpoint that is free again, if none of its ports is in use and it is not the only one.
     fn shed_block(&mut self, subscriber: u32, outside: Endpoint, now: u64) {
-        let Some((_, block)) = self.pool.block_of(outside.address, outside.port) else { return };
+        let Some((number, block)) = self.pool.block_of(outside.address, outside.port) else { return };
         let Some(line) = self.subscribers.at(subscriber) else { return };
+        if self.pool.left_to(block).is_some() {
+            let line = *line;
+            return self.end_left(&line, number, block, now);
+        }
         if line.block_count < 2 || line.has(Subscriber::FIXED) || self.pool.used(block) > 0 {
             return;
         }
@@ -377,12 +383,12 @@ impl Nat {
             self.pool.leave(line.address);
         }
         self.changes.subscriber(subscriber);
-        self.give_back(&line, block, now);
+        self.give_back(&line, line.address, block, now);
     }
 
-    pub(crate) fn give_back(&mut self, line: &Subscriber, block: u32, now: u64) {
-        self.pool.release_block(line.address, block);
-        let record = self.block_record(line, line.address, block);
+    pub(crate) fn give_back(&mut self, line: &Subscriber, address: u32, block: u32, now: u64) {
+        self.pool.release_block(address, block);
+        let record = self.block_record(line, address, block);
         self.events.push(now, What::BlockReleased(record));
     }
 
@@ -421,7 +427,7 @@ impl Nat {
         let Some(line) = self.subscribers.at(number).copied() else { return };
         if !line.has(Subscriber::FIXED) {
             for block in line.blocks() {
-                self.give_back(&line, *block, now);
+                self.give_back(&line, line.address, *block, now);
             }
         }
         if line.block_count > 0 {

@@ -16,6 +16,7 @@ mod mapping;
 mod pages;
 mod pin;
 mod public;
+mod repool;
 mod slow;
 mod syn_hold;
 mod tcp;
@@ -34,6 +35,7 @@ use self::changes::Changes;
 use self::ending::Endings;
 use self::fragment::Fragments;
 use self::icmp_reply::Replies;
+use self::repool::Drain;
 use self::syn_hold::SynHold;
 use crate::config::{Config, ConfigError, StaticForward, Timeouts};
 use crate::cpu;
@@ -155,6 +157,7 @@ pub struct Nat {
     pub(crate) asked: Asked,
     pub(crate) endings: Endings,
     pub(crate) removed: Removed,
+    pub(crate) drain: Drain,
     pub(crate) changes: Changes,
     pub(crate) ahead: Ahead,
     /// Bytes of the tables that are populated.
@@ -195,6 +198,7 @@ impl Nat {
             asked: Asked::default(),
             endings: Endings::default(),
             removed: Removed::default(),
+            drain: Drain::default(),
             changes: Changes::default(),
             ahead: Ahead::default(),
             populated: 0,
@@ -315,6 +319,7 @@ impl Nat {
         let more = self.advance_endings(now, LINES * budget) || more;
         let more = self.advance_removed(now, LINES * budget) || more;
         let more = self.advance_sites(now, LINES * budget) || more;
+        let more = self.advance_drain(now, LINES * budget) || more;
         for _ in 0..self.fragments.expire(now, &mut self.outbox) {
             self.drops.count(Reason::FragmentTimeout);
         }

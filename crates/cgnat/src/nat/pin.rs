@@ -167,6 +167,7 @@ impl Nat {
     fn open_at(&mut self, flow: &Flow, wanted: &Wanted<'_>, now: u64) -> Result<u32, Unmapped> {
         let subscriber = self.admit(flow.inside.address, flow.realm, now)?;
         self.allows(subscriber)?;
+        self.leave_draining(subscriber, now);
         if let Some(outside) = self.take_wished(subscriber, flow.protocol, wanted, now) {
             return Ok(self.open_with(flow, outside, subscriber, now)?);
         }
@@ -196,6 +197,9 @@ impl Nat {
         // Ports of one address may be several workers', and an address may be a site's.
         let site = self.sites.as_ref().map(|sites| sites.slot(line.inside, line.realm));
         if own.is_some() && number != line.address || site.is_some_and(|slot| slot != Some(number)) {
+            return None;
+        }
+        if self.pool.drains(number) {
             return None;
         }
         let has = line.blocks().contains(&block);

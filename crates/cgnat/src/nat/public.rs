@@ -114,7 +114,7 @@ impl Nat {
             return;
         }
         for block in line.blocks() {
-            self.give_back(&line, *block, now);
+            self.give_back(&line, line.address, *block, now);
         }
         self.pool.leave(line.address);
         if let Some(line) = self.subscribers.at_mut(number) {

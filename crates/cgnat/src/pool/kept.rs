@@ -28,8 +28,11 @@ impl Pool {
         now: u64,
     ) -> impl Iterator<Item = (Endpoint, u8, u64, u64)> {
         let (period, phase) = ((now / self.period_ns) as u32, now % self.period_ns);
-        let (outside, first, block) =
-            self.addresses.get(number as usize).map_or((0, 0, u32::MAX), |address| {
+        let (outside, first, block) = self
+            .addresses
+            .get(number as usize)
+            .filter(|this| this.address != 0)
+            .map_or((0, 0, u32::MAX), |address| {
                 (address.address, u32::from(address.first_port) + at * self.size, address.block + at)
             });
         // What was noted in an earlier period than this one and the one before rests no more.

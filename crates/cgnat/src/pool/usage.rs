@@ -1,6 +1,6 @@
 //! How much of each address is used, and by how many.
 
-use super::{CLASSES, KINDS, Pool, RESTED, RESTING, USED};
+use super::{CLASSES, KINDS, Pool, RESTED, RESTING, USED, Use};
 use std::net::Ipv4Addr;
 
 /// What is used of an address, or of the part of it that a worker has.
@@ -14,8 +14,10 @@ pub struct Usage {
     pub blocks: u32,
     /// Of these, those that nobody has.
     pub blocks_free: u32,
-    /// Subscribers that have blocks of it.
+    /// Subscribers that have blocks of it, or sessions left.
     pub subscribers: u32,
+    /// Whether nothing begins on it any more, as it is to be given up.
+    pub draining: bool,
     /// Ports in use, of TCP, UDP and ICMP.
     pub used: [u32; CLASSES],
     /// Ports that rest until they are given out again, of TCP, UDP and ICMP.
@@ -60,15 +62,25 @@ impl Pool {
                 blocks: this.blocks,
                 blocks_free: this.free,
                 subscribers: this.subscribers,
+                draining: this.used_for != Use::All,
                 used: [0; CLASSES],
                 resting: [0; CLASSES],
             };
             for block in this.block..this.block + this.blocks {
                 left = left.saturating_sub(self.add(block, now, &mut usage));
             }
+            usage.subscribers += self.left_on(number);
             found.push(usage);
         }
         (found, None)
+    }
+
+    /// Subscribers whose sessions go on on an address, though they take no ports of it.
+    fn left_on(&self, number: u32) -> u32 {
+        let mut whose: Vec<u32> = self.all_left(number).map(|(_, subscriber)| subscriber).collect();
+        whose.sort_unstable();
+        whose.dedup();
+        whose.len() as u32
     }
 
     /// Add what is used of a block; how many words were looked at.

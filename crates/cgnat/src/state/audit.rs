@@ -38,6 +38,7 @@ impl Nat {
                 let block = self.pool.block_of(session.outside, session.outside_port);
                 let owned = block.zip(line).is_some_and(|((number, block), line)| {
                     line.address == number && line.blocks().contains(&block)
+                        || self.pool.left_to(block) == Some(session.subscriber)
                 });
                 unless(owned, "its port block is not its subscriber's", index)?;
                 let (_, block) = block.unwrap_or_default();
@@ -60,13 +61,21 @@ impl Nat {
                 unless(self.pool.used(*block) == ports, "its ports are others", *block)?;
             }
         }
+        for (block, of) in (0..self.pool.slots()).flat_map(|number| self.pool.all_left(number)) {
+            unless(blocks.insert(block), "two have a block that is left to somebody", block)?;
+            unless(self.pool.is_taken(block), "a block that is left to somebody is free", block)?;
+            let ports = used.get(&block).copied().unwrap_or(0);
+            unless(ports > 0 && self.pool.used(block) == ports, "its ports are others", block)?;
+            unless(of_subscriber.contains_key(&of), "a block is left to who has no session", block)?;
+        }
         let lines = || self.subscribers.iter().filter(|(_, line)| !line.blocks().is_empty());
         for number in 0..self.pool.slots() {
             let joined = lines().filter(|(_, line)| line.address == number).count();
             unless(self.pool.joined(number) == joined, "other subscribers than it counts have it", number)?;
         }
         let (all, free) = self.pool.blocks();
-        unless(fixed || all - free == blocks.len() as u64, "blocks that nobody has", (all - free) as u32)
+        let counted = blocks.iter().filter(|block| !self.pool.drains(self.pool.number_of(**block))).count();
+        unless(fixed || all - free == counted as u64, "blocks that nobody has", (all - free) as u32)
     }
 
     /// All of a mapping's sessions are linked, have the same endpoints, and are found by both of them.
