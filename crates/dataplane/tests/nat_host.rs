@@ -6,11 +6,14 @@ mod common;
 
 use common::{End, start};
 use dataplane::graph::GraphRun;
+use nat::host::Answering;
+use nat::leaving::{Leaving, LeavingList};
 use packet::Mac;
 use packet::arp::{self, Arp, Operation};
 use run::graph::GraphView;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const OWN: Mac = [2, 0, 0, 0, 9, 2];
@@ -147,6 +150,36 @@ fn the_kernel_is_in_the_boxs_vlan_and_knows_nothing_of_it() {
     kernel.send(std::slice::from_ref(&said));
     assert_eq!(far.take(1), [tagged(&said, 100)]);
     assert!(kernel.take_soon(1).is_empty(), "other people's VLANs");
+    run.stop();
+}
+
+#[test]
+fn what_comes_is_announced_and_what_goes_is_answered_for_until_it_is_given_up() {
+    let run = start(&graph("host-pool", None));
+    let (mut far, _kernel) = ends("host-pool");
+    far.ignores = Box::new(|frame| Arp::parse(frame).is_some_and(|arp| arp.target == ROUTER.0));
+    let came = Ipv4Addr::new(203, 0, 113, 40);
+    let leaving: LeavingList = [Leaving::new(POOL, 2)].into();
+    let answers_for = vec![came.into()];
+    let told = Answering { added: answers_for.clone(), answers_for, leaving: Arc::clone(&leaving) };
+    run.view().request("host", told, Duration::from_secs(60)).unwrap();
+    let announced = Arp::parse(&far.take(1)[0]).unwrap();
+    assert_eq!((announced.sender, announced.target, announced.sender_mac), (came, came, OWN));
+    // It is announced once more, some time later.
+    far.ignores = Box::new(|frame| Arp::parse(frame).is_some_and(|arp| arp.operation == Operation::Request));
+    for address in [POOL, came] {
+        far.send(&[asked(address)]);
+        let answer = Arp::parse(&far.take(1)[0]).unwrap();
+        assert_eq!((answer.operation, answer.sender), (Operation::Reply, address));
+    }
+    leaving[0].give_up_part();
+    far.send(&[asked(POOL)]);
+    assert_eq!(Arp::parse(&far.take(1)[0]).unwrap().sender, POOL, "another worker has a part of it");
+    leaving[0].give_up_part();
+    let before = dropped(&run, "host", "not_for_us");
+    // It was one of many before, which nobody said are to leave.
+    far.send(&[asked(POOL), asked(Ipv4Addr::new(203, 0, 113, 18))]);
+    until(&run, "host", "not_for_us", before + 2);
     run.stop();
 }
 

@@ -44,6 +44,14 @@ impl InterfaceAddrs {
         addrs
     }
 
+    /// The same port, which answers for these in place of all others.
+    #[must_use]
+    pub fn answering_for(&self, mut all: Vec<IpAddr>) -> Self {
+        all.sort_unstable();
+        all.dedup();
+        Self { own: Vec::new(), bare: self.bare, all }
+    }
+
     /// The port's own addresses, of each kind one or none.
     pub fn own(&self) -> &[InterfaceAddr] {
         &self.own
@@ -73,7 +81,12 @@ impl InterfaceAddrs {
 
     /// Answer what the packet asks, in its place. False when it asks nothing of these.
     pub fn respond(&self, mbuf: &mut Mbuf) -> bool {
-        let Some(ip) = asked(mbuf.data()).filter(|ip| self.owns(*ip)) else { return false };
+        self.respond_if(mbuf, |ip| self.owns(ip))
+    }
+
+    /// The same for whichever addresses `owns` says.
+    pub fn respond_if(&self, mbuf: &mut Mbuf, owns: impl Fn(IpAddr) -> bool) -> bool {
+        let Some(ip) = asked(mbuf.data()).filter(|ip| owns(*ip)) else { return false };
         InterfaceAddr { ip, ..self.bare }.respond(mbuf)
     }
 }

@@ -43,19 +43,41 @@ impl Announcer {
             self.begun = self.duty.begun();
             self.rounds = Rounds { left: 2, at: 0, due: now };
         }
-        let (from, to) = self.rounds.next(self.addrs.len(), now);
-        let mut done = 0;
-        for addr in self.addrs.get(from..to).unwrap_or(&[]) {
-            let Some(mut mbuf) = pool.packet(&[0; SHORTEST]) else { break };
-            if addr.announce(mbuf.data_mut()).is_some() && batch.push(mbuf).is_err() {
-                break;
-            }
-            done += 1;
-        }
-        if from < to {
-            self.rounds.note(done, self.addrs.len(), now);
-        }
+        self.rounds.announce(&self.addrs, batch, pool, now, |_| true);
         now + PAUSE
+    }
+}
+
+/// Addresses that have come to a port, until all of them are announced.
+#[derive(Debug, Default)]
+pub struct Newcomers {
+    addrs: Vec<InterfaceAddr>,
+    rounds: Rounds,
+}
+
+impl Newcomers {
+    /// These have come; what is left of those before is announced with them.
+    pub fn add(&mut self, addrs: impl Iterator<Item = InterfaceAddr>, now: u64) {
+        self.addrs.extend(addrs);
+        self.rounds = Rounds { left: 2, at: 0, due: now };
+    }
+
+    /// Announce some of them if it is time, as far as they are `there` still. When to come back, if there are more.
+    pub fn send(
+        &mut self,
+        batch: &mut Batch,
+        pool: &Mempool,
+        now: u64,
+        there: impl Fn(&InterfaceAddr) -> bool,
+    ) -> Option<u64> {
+        if self.addrs.is_empty() {
+            return None;
+        }
+        self.rounds.announce(&self.addrs, batch, pool, now, there);
+        if self.rounds.left == 0 {
+            self.addrs = Vec::new();
+        }
+        Some(self.rounds.due)
     }
 }
 
@@ -68,6 +90,31 @@ struct Rounds {
 }
 
 impl Rounds {
+    /// Announce the next of these if it is time, as far as they are `there`.
+    fn announce(
+        &mut self,
+        addrs: &[InterfaceAddr],
+        batch: &mut Batch,
+        pool: &Mempool,
+        now: u64,
+        there: impl Fn(&InterfaceAddr) -> bool,
+    ) {
+        let (from, to) = self.next(addrs.len(), now);
+        let mut done = 0;
+        for addr in addrs.get(from..to).unwrap_or(&[]) {
+            if there(addr) {
+                let Some(mut mbuf) = pool.packet(&[0; SHORTEST]) else { break };
+                if addr.announce(mbuf.data_mut()).is_some() && batch.push(mbuf).is_err() {
+                    break;
+                }
+            }
+            done += 1;
+        }
+        if from < to {
+            self.note(done, addrs.len(), now);
+        }
+    }
+
     /// From this one of so many to that.
     fn next(&self, count: usize, now: u64) -> (usize, usize) {
         if self.left == 0 || now < self.due {

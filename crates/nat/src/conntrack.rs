@@ -7,6 +7,7 @@ use crate::control::{self, KIND};
 use crate::fate::Fate;
 use crate::headers;
 use crate::hops::Hops;
+use crate::leaving::{self, LeavingList, Parts};
 use crate::link;
 use crate::log::Log;
 use crate::pair::TrackerPair;
@@ -16,8 +17,8 @@ use crate::state::{Bound, Keeper, Tally};
 use ::element::interface_addr::InterfaceAddrs;
 use arrayvec::ArrayVec;
 use cgnat::{
-    BURST, Config, ConfigError, Forward, Frame, Headers, Hop, Ownership, Realm, Reason, Side, StaticForward,
-    Verdict,
+    BURST, Config, ConfigError, Forward, Frame, Headers, Hop, Ownership, PoolChange, Realm, Reason, Side,
+    StaticForward, Verdict,
 };
 use dpdk::{Batch, Mbuf, Mempool, Meta, MetaFlags};
 use engine::{About, Clock, Cx, Element, Mail};
@@ -122,6 +123,8 @@ pub struct Conntrack {
     restored: Option<Tally>,
     /// The other NAT that takes over.
     pair: Option<TrackerPair>,
+    /// Addresses that go.
+    leaving: Parts,
 }
 
 impl Conntrack {
@@ -153,6 +156,7 @@ impl Conntrack {
             kept: None,
             restored: None,
             pair: None,
+            leaving: Parts::default(),
         })
     }
 
@@ -200,6 +204,17 @@ impl Conntrack {
         let owner = self.kept.as_ref().and_then(|kept| Some((kept.ownership.get()?, kept.replica)));
         let inside = forward.inside_endpoint().address;
         owner.is_none_or(|((_, ownership), own)| ownership.subscriber(inside, forward.realm) == own)
+    }
+
+    /// Who owns what.
+    pub(crate) fn ownership(&self) -> Option<Arc<OnceLock<(u16, Ownership)>>> {
+        self.kept.as_ref().map(|kept| Arc::clone(&kept.ownership))
+    }
+
+    /// Let addresses of the pool come and go.
+    pub(crate) fn change_pool(&mut self, change: &PoolChange, leaving: &LeavingList) {
+        self.nat.change_pool(change);
+        self.leaving.change(change, leaving);
     }
 
     /// By which side a packet came, or why it gets no further.
@@ -425,6 +440,7 @@ impl Conntrack {
         if let Some(sites) = &mut self.links.sites {
             sites.advance(&mut self.nat);
         }
+        self.leaving.advance(&mut self.nat);
         // They were held, and are dropped without a packet at hand.
         let timeouts = self.nat.drops().of(Reason::FragmentTimeout);
         cx.count(Reason::FragmentTimeout as usize, timeouts - self.timeouts);
@@ -568,7 +584,10 @@ impl Drop for Conntrack {
             // Of a standby nothing was in the log.
             Some(pair) if !pair.is_active(now) => return,
             Some(pair) => pair.end(&mut self.nat, neighbours, now),
-            None => keeper.is_some_and(|keeper| keeper.give(&self.nat, now, |hop| neighbours.mac(hop))),
+            None => keeper.is_some_and(|keeper| {
+                leaving::end_passing(&mut self.nat, self.log.as_mut(), now);
+                keeper.give(&self.nat, now, |hop| neighbours.mac(hop))
+            }),
         };
         let Some(log) = &mut self.log else { return };
         if goes_on {

@@ -209,8 +209,10 @@ pub struct PoolView {
     pub blocks: u32,
     /// Of these, those that nobody has.
     pub blocks_free: u32,
-    /// Subscribers that have blocks of it.
+    /// Subscribers that have blocks of it, or sessions left.
     pub subscribers: u32,
+    /// Whether nothing begins on it any more: it is given up with its last session.
+    pub draining: bool,
     /// Ports in use.
     pub used: ByProtocol,
     /// Ports in quarantine (RFC 6888 REQ-8).
@@ -236,8 +238,9 @@ impl From<[u32; 3]> for ByProtocol {
 
 impl From<&Usage> for PoolView {
     fn from(usage: &Usage) -> Self {
-        let Usage { address, ports, blocks, blocks_free, subscribers, used, resting } = *usage;
-        Self { address, ports, blocks, blocks_free, subscribers, used: used.into(), resting: resting.into() }
+        let Usage { address, ports, blocks, blocks_free, subscribers, draining, used, resting } = *usage;
+        let (used, resting) = (used.into(), resting.into());
+        Self { address, ports, blocks, blocks_free, subscribers, draining, used, resting }
     }
 }
 

@@ -2,26 +2,29 @@
 //! for the box and not answered here may go to the host's kernel.
 
 use crate::addresses;
-use crate::announce::Announcer;
+use crate::announce::{Announcer, Newcomers};
 use crate::arp::{Query, Resolver};
 use crate::exception::{self, Part};
+use crate::leaving::{self, LeavingList};
 use crate::link;
 use crate::neighbours::Neighbour;
 use crate::shared::Shared;
 use ::element::interface_addr::{InterfaceAddr, InterfaceAddrs, Wanted};
 use ::element::kind::{Build, ElementKind};
 use dpdk::{Batch, Mbuf, Mempool};
-use engine::{About, Cx, Element};
+use engine::{About, Cx, Element, Mail, Request};
 use packet::ethernet::Tags;
 use profile::{Address, Error};
 use protocol::problem::Problem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-const KIND: &str = "nat-host";
+/// The kind of elements that understand [`Answering`].
+pub const KIND: &str = "nat-host";
 const DROPS: [&str; 3] = ["not_for_us", "segmented", "standby"];
 /// With a kernel for the box's own address.
 const OUTPUTS: [&str; 3] = ["out", "host", "resolution"];
@@ -66,6 +69,32 @@ pub struct Options {
     /// addresses when it begins to. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pair: bool,
+}
+
+/// Tell a host for which addresses it answers from now on, besides the port's own.
+#[derive(Debug)]
+pub struct Answering {
+    /// All of them, in order.
+    pub answers_for: Vec<IpAddr>,
+    /// Of these, those that are to be announced.
+    pub added: Vec<IpAddr>,
+    /// Those that it goes on answering for until they are given up.
+    pub leaving: LeavingList,
+}
+
+impl Request for Answering {
+    type Reply = ();
+}
+
+/// What has changed for a host: what it is to be told, without what goes.
+pub fn answering(old: &Options, new: &Options) -> Option<Answering> {
+    let all = |options: &Options| -> BTreeSet<IpAddr> {
+        addresses::all(&options.answers_for).map(IpAddr::V4).collect()
+    };
+    let (was, is) = (all(old), all(new));
+    let added = is.difference(&was).copied().collect();
+    let changed = was != is;
+    changed.then(|| Answering { answers_for: is.into_iter().collect(), added, leaving: Vec::new().into() })
 }
 
 impl ElementKind for Options {
@@ -131,24 +160,28 @@ impl ElementKind for Options {
         } else {
             None
         };
-        let kernel =
-            self.host.then(|| Kernel { addrs, pool: InterfaceAddrs::new(bare.mac, bare.tags, &[], &more) });
-        Ok(Box::new(Host { addrs: all, kernel, router, subscribers, announcer, pool: cx.pool.clone() }))
+        let (answers_for, newcomers) = (all.answering_for(more), Newcomers::default());
+        let kernel = self.host.then_some(addrs);
+        let addrs = InterfaceAddrs::new(bare.mac, bare.tags, &own, &[]);
+        let (leaving, pool) = (Vec::new(), cx.pool.clone());
+        Ok(Box::new(Host {
+            addrs,
+            answers_for,
+            leaving,
+            announces: !self.answers_for.is_empty(),
+            newcomers,
+            kernel,
+            router,
+            subscribers,
+            announcer,
+            pool,
+        }))
     }
 }
 
 /// The outputs, with the host's kernel and without.
 fn outputs(host: bool) -> &'static [&'static str] {
     if host { &OUTPUTS } else { &OUTPUTS[..HOST] }
-}
-
-/// What is the host's kernel's.
-#[derive(Debug)]
-struct Kernel {
-    /// The port's own addresses.
-    addrs: InterfaceAddrs,
-    /// What it must not answer for: those of the pool.
-    pool: InterfaceAddrs,
 }
 
 /// The router that everything goes to.
@@ -173,8 +206,17 @@ struct Subscribers {
 /// Element: the box itself, on one of its ports.
 #[derive(Debug)]
 struct Host {
+    /// The port's own addresses.
     addrs: InterfaceAddrs,
-    kernel: Option<Kernel>,
+    /// Others that it answers for: those of the pool.
+    answers_for: InterfaceAddrs,
+    /// Those that it answers for until they are given up.
+    leaving: Vec<LeavingList>,
+    /// Whether those that come are announced, and those of them that are yet to be.
+    announces: bool,
+    newcomers: Newcomers,
+    /// The port's own addresses, if they are the host's kernel's.
+    kernel: Option<InterfaceAddrs>,
     router: Option<Router>,
     subscribers: Option<Subscribers>,
     /// Of a NAT that is one of a pair.
@@ -191,22 +233,48 @@ impl Host {
 
     /// Answer a frame in its place, or hand it to the kernel. `None`: it went there, or is dropped.
     fn take(&self, mut mbuf: Mbuf, heard: bool, cx: &mut Cx<'_>) -> Option<Mbuf> {
-        let ours = |kernel: &&Kernel| kernel.addrs.bare().tags.same_vlans(&Tags::of(mbuf.data()));
+        let ours = |kernel: &&InterfaceAddrs| kernel.bare().tags.same_vlans(&Tags::of(mbuf.data()));
         let Some(kernel) = self.kernel.as_ref().filter(ours) else {
-            let answered = self.addrs.respond(&mut mbuf);
+            let answered = self.addrs.respond(&mut mbuf) || self.respond(&mut mbuf);
             // What is no question has done its work.
             cx.count(NOT_FOR_US, u64::from(!answered && !heard));
             return answered.then_some(mbuf);
         };
-        if kernel.pool.respond(&mut mbuf) {
+        if self.respond(&mut mbuf) {
             return Some(mbuf);
         }
-        match exception::part(mbuf.data(), &kernel.addrs) {
+        match exception::part(mbuf.data(), kernel) {
             Some(Part::Traffic) => cx.emit(HOST, mbuf),
             Some(Part::Resolution) => cx.emit(RESOLUTION, mbuf),
             None => cx.count(NOT_FOR_US, u64::from(!heard)),
         }
         None
+    }
+
+    /// Answer for an address that is not the port's own.
+    fn respond(&self, mbuf: &mut Mbuf) -> bool {
+        if self.answers_for.respond(mbuf) {
+            return true;
+        }
+        let is_there = |ip: IpAddr| match ip {
+            IpAddr::V4(ip) => self.leaving.iter().any(|list| {
+                leaving::find(list, ip).and_then(|at| list.get(at)).is_some_and(leaving::Leaving::is_there)
+            }),
+            IpAddr::V6(_) => false,
+        };
+        !self.leaving.is_empty() && self.answers_for.respond_if(mbuf, is_there)
+    }
+
+    /// Answer for other addresses from now on.
+    fn change(&mut self, told: Answering, now: u64) {
+        let Answering { answers_for, added, leaving } = told;
+        self.answers_for = self.answers_for.answering_for(answers_for);
+        self.leaving.retain(|list| list.iter().any(leaving::Leaving::is_there));
+        if !leaving.is_empty() {
+            self.leaving.push(leaving);
+        }
+        let bare = *self.answers_for.bare();
+        self.newcomers.add(added.into_iter().map(|ip| InterfaceAddr { ip, ..bare }), now);
     }
 
     /// Whether a frame says where somebody is who is asked for.
@@ -255,7 +323,8 @@ fn solicit(own: &InterfaceAddr, wanted: &Wanted, pool: &Mempool, batch: &mut Bat
 impl Element for Host {
     fn about(&self) -> About {
         let outputs = outputs(self.kernel.is_some());
-        let polled = self.router.is_some() || self.subscribers.is_some() || self.announcer.is_some();
+        let asks = self.router.is_some() || self.subscribers.is_some();
+        let polled = asks || self.announcer.is_some() || self.announces;
         About { kind: KIND, takes: true, outputs, drops: &DROPS, polled }
     }
 
@@ -283,7 +352,15 @@ impl Element for Host {
                 return;
             }
         }
+        let answers_for = &self.answers_for;
+        if let Some(due) = self.newcomers.send(batch, &self.pool, now, |addr| answers_for.owns(addr.ip)) {
+            cx.wake_at(due);
+        }
         self.ask_for_router(batch, cx);
         self.ask_for_subscribers(batch, cx);
+    }
+
+    fn control(&mut self, mail: Mail, now: u64) {
+        let _not_understood = mail.answer(|told: Answering| self.change(told, now));
     }
 }

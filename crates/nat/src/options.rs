@@ -4,6 +4,7 @@ use crate::addresses;
 use crate::addressing::Links;
 use crate::behaviour::{Filter, IdleTimes, PortForward, exemptions};
 use crate::conntrack::{Conntrack, DROPS, Kept, OUTPUTS};
+use crate::division::{share, steered};
 use crate::log::{Log, LogOptions};
 use crate::nat::most_subscribers;
 use crate::owner::Owner;
@@ -18,7 +19,6 @@ use ::element::kind::{Build, ElementKind, MakeAffinity};
 use cgnat::config::{Addresses, PoolAddress, StaticForward};
 use cgnat::{Config, Ownership};
 use engine::{Clock, Element};
-use packet::rss;
 use profile::{Address, Error};
 use protocol::problem::Problem;
 use schemars::JsonSchema;
@@ -28,6 +28,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use crate::control::KIND;
+
+/// Addresses that a reload may add to those of the beginning: as many again, within these bounds. Each takes memory once it is used,
+/// up to 74 kB.
+const LEAST_ROOM: usize = 256;
+const MOST_ROOM: usize = 4_096;
 
 /// Says of each worker's NAT what options do not: for who starts a graph with it among [`element::kind::Extensions`].
 pub struct Adjust(pub Box<dyn Fn(&mut Config)>);
@@ -139,35 +144,6 @@ fn sessions_per_subscriber() -> u32 {
     8192
 }
 
-/// The share of a pool that each of `count` workers has, where a port steers packets by destination address; `None`: these addresses
-/// would not be divided evenly.
-fn steered(pool: &[PoolAddress], count: usize) -> Option<Vec<Vec<PoolAddress>>> {
-    let mut pools = vec![Vec::new(); count];
-    for one in pool {
-        pools.get_mut(rss::queue(one.address.to_bits(), count))?.push(one.clone());
-    }
-    let sizes = pools.iter().map(Vec::len);
-    let even = sizes.clone().max()? <= sizes.min()? + 1 && pool.len() >= count;
-    even.then_some(pools)
-}
-
-/// The share of a pool that worker `index` of `count` has: whole addresses, or where there are fewer than workers, ports of each.
-fn share(pool: &[PoolAddress], block: u16, index: usize, count: usize) -> Vec<PoolAddress> {
-    if pool.len() >= count {
-        return pool.iter().skip(index).step_by(count).cloned().collect();
-    }
-    let (block, count) = (u32::from(block), count as u32);
-    pool.iter()
-        .filter_map(|whole| {
-            let (first, last) = (u32::from(*whole.ports.start()), u32::from(*whole.ports.end()));
-            let blocks = (last + 1 - first) / block;
-            let (from, to) = (blocks * index as u32 / count, blocks * (index as u32 + 1) / count);
-            let ports = (first + from * block) as u16..=(first + to * block).saturating_sub(1) as u16;
-            (to > from).then_some(PoolAddress { address: whole.address, ports })
-        })
-        .collect()
-}
-
 impl Options {
     /// As the NAT takes it, if there is one worker.
     fn config(&self) -> Config {
@@ -200,8 +176,24 @@ impl Options {
         config
     }
 
-    /// As worker `index` of `count` takes it, and who of them owns what by the secret `divided`. An error is a key, and what is wrong with
-    /// it.
+    /// What each of `count` workers has of the pool in the beginning.
+    fn divided(&self, count: usize) -> Vec<Vec<PoolAddress>> {
+        let pool: Vec<_> = addresses::all(&self.pool).map(PoolAddress::whole).collect();
+        let steered = steered(&pool, count).filter(|_| self.steering == Steering::Rss);
+        steered.unwrap_or_else(|| (0..count).map(|i| share(&pool, self.ports_per_block, i, count)).collect())
+    }
+
+    /// How many addresses each of `count` workers may get beside those that it has in the beginning, while packets pass.
+    fn room(&self, count: usize) -> usize {
+        if self.sites.is_some() || self.deterministic.is_some() || self.pair.is_some() {
+            return 0;
+        }
+        let pool = addresses::all(&self.pool).count();
+        pool.clamp(LEAST_ROOM, MOST_ROOM).div_ceil(count)
+    }
+
+    /// As worker `index` of `count` takes it in the beginning, and who of them owns what by the secret `divided`. An error is a key, and what
+    /// is wrong with it.
     pub(crate) fn config_of(
         &self,
         index: usize,
@@ -209,17 +201,27 @@ impl Options {
         seed: [u8; 32],
         divided: [u8; 32],
     ) -> Result<(Config, Ownership), (String, String)> {
-        let mut config = self.config();
+        self.config_with(&self.divided(count), index, seed, divided)
+    }
+
+    /// The same where each worker has of the pool what `pools` say.
+    pub(crate) fn config_with(
+        &self,
+        pools: &[Vec<PoolAddress>],
+        index: usize,
+        seed: [u8; 32],
+        divided: [u8; 32],
+    ) -> Result<(Config, Ownership), (String, String)> {
+        let (mut config, count) = (self.config(), pools.len());
         if count > 1 && config.deterministic.is_some() {
             return Err(("deterministic".into(), "several workers cannot divide it".into()));
         }
-        let by_rss = self.steering == Steering::Rss;
-        let pools = steered(&config.pool, count).filter(|_| by_rss).unwrap_or_else(|| {
-            (0..count).map(|i| share(&config.pool, self.ports_per_block, i, count)).collect()
-        });
+        let (by_rss, room) = (self.steering == Steering::Rss, self.room(count));
+        // Addresses of the beginning may all have made room for others.
+        let later = config.pool.len() + room * count;
         let mut ownership = match config.sites {
-            None if by_rss => Ownership::by_rss(&pools),
-            None => Ownership::new(&pools, divided),
+            None if by_rss => Ownership::by_rss(pools).with_room(later, divided),
+            None => Ownership::new(pools, divided).with_room(later, divided),
             Some(sites) => Ownership::of_sites(sites, count, divided),
         };
         ownership.pin(&config.static_forwards).map_err(|wrong| {
@@ -231,6 +233,7 @@ impl Options {
         config.static_forwards.retain(is_ours);
         config.seed = seed;
         config.pool = pools.get(index).cloned().unwrap_or_default();
+        config.pool_room = room;
         config.sessions = self.sessions.div_ceil(count);
         config.subscribers = self.most_subscribers.div_ceil(count);
         Ok((config, ownership))
@@ -462,32 +465,7 @@ fn ipv4(addrs: &InterfaceAddrs) -> Option<Ipv4Addr> {
 mod tests {
     use super::*;
     use cgnat::Endpoint;
-
-    fn pool(count: u8) -> Vec<PoolAddress> {
-        (1..=count).map(|last| PoolAddress::whole(Ipv4Addr::new(203, 0, 113, last))).collect()
-    }
-
-    #[test]
-    fn workers_share_addresses_or_ports_and_nothing_twice() {
-        for (addresses, workers) in [(1, 1), (1, 2), (1, 3), (2, 3), (4, 2), (5, 2), (16, 16)] {
-            let pool = pool(addresses);
-            let shares: Vec<_> = (0..workers).map(|i| share(&pool, 512, i, workers)).collect();
-            let mut all: Vec<_> = shares
-                .iter()
-                .flatten()
-                .map(|one| (one.address, *one.ports.start(), *one.ports.end()))
-                .collect();
-            all.sort_unstable();
-            assert!(
-                all.windows(2).all(|pair| pair[0].0 != pair[1].0 || pair[0].2 < pair[1].1),
-                "{addresses} {workers}: {all:?}"
-            );
-            let ports = |one: &PoolAddress| u32::from(*one.ports.end()) - u32::from(*one.ports.start()) + 1;
-            let sizes: Vec<u32> = shares.iter().map(|own| own.iter().map(ports).sum()).collect();
-            assert_eq!(sizes.iter().sum::<u32>(), u32::from(addresses) * 64_512, "{addresses} {workers}");
-            assert!(sizes.iter().all(|size| *size >= 512), "{sizes:?}");
-        }
-    }
+    use packet::rss;
 
     #[test]
     fn workers_own_what_rss_steers_to_them() {

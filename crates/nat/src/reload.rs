@@ -1,34 +1,27 @@
 //! Another configuration for a NAT at work: what may change while packets pass, and what needs a restart.
 
 use crate::conntrack::Conntrack;
+use crate::leaving::LeavingList;
 use crate::options::Options;
-use cgnat::{Config, InUse, StaticForward};
+use crate::redivision::{AskPool, PoolState, Redivision};
+pub use crate::refusal::Refusal;
+use cgnat::{Config, InUse, PoolChange, StaticForward};
 use engine::{Mail, Request};
 use serde_json::Value;
 use std::sync::Arc;
 
 /// Options that may change.
-const CHANGEABLE: [&str; 8] = [
+const CHANGEABLE: [&str; 9] = [
     "blocks_per_subscriber",
     "exempt",
     "forwards",
     "mss",
+    "pool",
     "sessions_per_subscriber",
     "tcp_filtering",
     "timeouts",
     "udp_filtering",
 ];
-
-/// Something that is not changed: an option, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    /// The option.
-    pub key: String,
-    /// Why.
-    pub what: String,
-    /// Whether a restart would do it.
-    pub restart: bool,
-}
 
 /// Ask whether a tracker can go on with a configuration, or let it.
 #[derive(Debug, Clone)]
@@ -37,6 +30,10 @@ pub struct Change {
     pub config: Arc<Config>,
     /// All forwards, of which this worker has some: for their places.
     pub forwards: Arc<[StaticForward]>,
+    /// What comes to its pool, and goes.
+    pub pool: Arc<PoolChange>,
+    /// What goes of all pools.
+    pub leaving: LeavingList,
     /// Do it; else only say what would be in the way.
     pub apply: bool,
 }
@@ -48,11 +45,8 @@ impl Request for Change {
 /// Which options differ, and of these what needs a restart.
 pub fn differences(old: &Options, new: &Options) -> (Vec<&'static str>, Vec<Refusal>) {
     let (mut changed, mut refused) = (Vec::new(), Vec::new());
-    let restart = |key: &str| Refusal {
-        key: key.to_owned(),
-        what: "it cannot change while the NAT runs".into(),
-        restart: true,
-    };
+    let refusal = |key: &str, what: &str| Refusal { key: key.to_owned(), what: what.into(), restart: true };
+    let restart = |key: &str| refusal(key, "it cannot change while the NAT runs");
     let (Ok(Value::Object(was)), Ok(Value::Object(is))) =
         (serde_json::to_value(old), serde_json::to_value(new))
     else {
@@ -67,6 +61,10 @@ pub fn differences(old: &Options, new: &Options) -> (Vec<&'static str>, Vec<Refu
             Some("timeouts") if old.timeouts.port_quarantine != new.timeouts.port_quarantine => {
                 refused.push(restart("timeouts.port_quarantine"));
             }
+            Some("pool") => match pool_stays(old, new) {
+                Some(why) => refused.push(refusal("pool", why)),
+                None => changed.push("pool"),
+            },
             Some(known) => changed.push(known),
             None => refused.push(restart(key)),
         }
@@ -74,23 +72,49 @@ pub fn differences(old: &Options, new: &Options) -> (Vec<&'static str>, Vec<Refu
     (changed, refused)
 }
 
-/// What each of `count` trackers is told of new options, without `apply`.
-pub fn changes(new: &Options, count: usize) -> Result<Vec<Change>, Refusal> {
+/// Why addresses cannot come and go, if they cannot.
+fn pool_stays(old: &Options, new: &Options) -> Option<&'static str> {
+    let either = |is: fn(&Options) -> bool| is(old) || is(new);
+    if either(|options| options.sites.is_some()) {
+        Some("with `sites` there is no pool")
+    } else if either(|options| options.deterministic.is_some()) {
+        Some("with `deterministic` the ports of each subscriber follow from all of its addresses")
+    } else if either(|options| options.pair.is_some()) {
+        Some("both NATs of a `pair` have the same addresses all the time")
+    } else {
+        None
+    }
+}
+
+/// What each tracker is told of new options, without `apply`.
+pub fn changes(new: &Options, redivision: &Redivision) -> Result<Vec<Change>, Refusal> {
     let forwards: Arc<[StaticForward]> = new.forwards.iter().map(Into::into).collect();
-    let config = |index| {
-        let made = new.config_of(index, count, [0; 32], [0; 32]);
+    let change = |(index, pool): (usize, &PoolChange)| {
+        let made = new.config_with(&redivision.pools, index, [0; 32], [0; 32]);
         let (config, _) = made.map_err(|(key, what)| Refusal { key, what, restart: false })?;
-        Ok(Change { config: Arc::new(config), forwards: Arc::clone(&forwards), apply: false })
+        Ok(Change {
+            config: Arc::new(config),
+            forwards: Arc::clone(&forwards),
+            pool: Arc::new(pool.clone()),
+            leaving: Arc::clone(&redivision.leaving),
+            apply: false,
+        })
     };
-    (0..count).map(config).collect()
+    redivision.changes.iter().enumerate().map(change).collect()
 }
 
 impl Conntrack {
-    /// Answer to a [`Change`]. Mail that is something else is given back.
+    /// Answer to a [`Change`], and before it to [`AskPool`]. Mail that is something else is given back.
     pub fn reload(&mut self, mail: Mail) -> Result<(), Mail> {
+        let mail = match mail.answer(|asked: AskPool| self.pool_state(&asked)) {
+            Ok(()) => return Ok(()),
+            Err(mail) => mail,
+        };
         mail.answer(|change: Change| {
             let refused = self.in_the_way(&change);
             if change.apply {
+                // Forwards may be on what comes.
+                self.change_pool(&change.pool, &change.leaving);
                 let elsewhere = |forward: &StaticForward| !self.is_own(forward);
                 if change.config.static_forwards.iter().any(elsewhere) {
                     let mut config = Config::clone(&change.config);
@@ -102,6 +126,15 @@ impl Conntrack {
             }
             refused
         })
+    }
+
+    fn pool_state(&self, asked: &AskPool) -> PoolState {
+        let pool = self.nat().pool();
+        PoolState {
+            ownership: self.ownership(),
+            vacancies: pool.vacancies(),
+            there: asked.about.iter().map(|address| pool.has(address.to_bits())).collect(),
+        }
     }
 
     fn in_the_way(&self, change: &Change) -> Vec<Refusal> {
@@ -124,14 +157,21 @@ impl Conntrack {
             };
             Some(Refusal { key: key(forward, end), what, restart })
         });
-        elsewhere.chain(in_use).collect()
+        let without_room = (self.nat().without_room(&change.pool.added) > 0).then(|| Refusal {
+            key: "pool".into(),
+            what: "there is no room for so many addresses more".into(),
+            restart: true,
+        });
+        elsewhere.chain(in_use).chain(without_room).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::redivision::redivide;
     use serde_json::json;
+    use std::sync::OnceLock;
 
     fn options(more: Value) -> Options {
         let mut all = json!({"inside": "a", "outside": "b", "pool": ["203.0.113.16/28"]});
@@ -157,19 +197,41 @@ mod tests {
         let new = json!({"pool": ["203.0.113.32/28"], "sessions": 5, "timeouts": {"port_quarantine": "1min"}, "mss": 1300});
         assert_eq!(
             keys(json!({}), new),
-            (vec!["mss"], vec!["pool".into(), "sessions".into(), "timeouts.port_quarantine".into()])
+            (vec!["mss", "pool"], vec!["sessions".into(), "timeouts.port_quarantine".into()])
         );
+    }
+
+    #[test]
+    fn addresses_stay_where_they_cannot_come_and_go() {
+        let pool = |mut more: Value| {
+            more["pool"] = json!(["203.0.113.32/28"]);
+            more
+        };
+        let pair = json!({"pair": {"socket": "/run/netdyno/pair.sock"}});
+        for (more, says) in [(json!({"deterministic": "10.0.0.0/24"}), "deterministic"), (pair, "pair")] {
+            let (changed, refused) = differences(&options(more.clone()), &options(pool(more)));
+            assert_eq!((changed.len(), refused.len(), refused[0].key.as_str()), (0, 1, "pool"));
+            assert!(refused[0].restart && refused[0].what.contains(says), "{refused:?}");
+        }
     }
 
     #[test]
     fn each_worker_is_told_of_its_own_forwards() {
         let forward = |last: u8| json!({"protocol": "tcp", "outside": format!("203.0.113.{last}:80"), "inside": format!("10.0.0.{last}:80")});
         let new = options(json!({"forwards": [forward(16), forward(17), forward(18)]}));
-        let changes = changes(&new, 2).unwrap();
+        let states = [PoolState::default(), PoolState::default()]
+            .map(|state| PoolState { ownership: owned(&new), ..state });
+        let changes = changes(&new, &redivide(&new, &new, &[], &states).unwrap()).unwrap();
         let of = |at: usize| {
             changes[at].config.static_forwards.iter().map(|one| one.outside.0.octets()[3]).collect::<Vec<_>>()
         };
         assert_eq!((of(0), of(1)), (vec![16, 18], vec![17]));
         assert!(changes.iter().all(|change| change.forwards.len() == 3 && !change.apply));
+        assert!(changes.iter().all(|change| change.pool.is_empty() && change.leaving.is_empty()));
+    }
+
+    fn owned(options: &Options) -> Option<Arc<OnceLock<(u16, cgnat::Ownership)>>> {
+        let (_, ownership) = options.config_of(0, 2, [0; 32], [0; 32]).unwrap();
+        Some(Arc::new(OnceLock::from((0, ownership))))
     }
 }

@@ -7,12 +7,15 @@ use crate::files::Door;
 use crate::graphs;
 use crate::rpc::{BAD_PROFILE, Error};
 use nat::control::KIND;
+use nat::host::{self, Answering, answering};
+use nat::redivision::{AskPool, PoolState, asked_about, redivide};
 use nat::reload::{Change, Refusal, changes, differences};
 use profile::Error as Fault;
 use profile::graph::{ElementSpec, GraphFile};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::sync::PoisonError;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, PoisonError};
 
 /// The graph that runs, and how it is to be.
 #[derive(Debug, Deserialize)]
@@ -38,14 +41,24 @@ pub fn reload(caller: &Caller, params: Reload) -> Answer {
     let fault = |refusal: &Refusal| as_fault(name, refusal);
     let (changed, refused) = differences(&was, &is);
     faults.extend(refused.iter().map(fault));
-    let told = changes(&is, trackers.names.len());
-    faults.extend(told.as_ref().err().map(fault));
-    let told = if faults.is_empty() { told.unwrap_or_default() } else { return Err(refuse(&faults)) };
+    if !faults.is_empty() {
+        return Err(refuse(&faults));
+    }
+    let (about, states) = ask_pools(&trackers, &was, &is)?;
+    let redivision = redivide(&was, &is, &about, &states).map_err(|refusal| refuse(&[fault(&refusal)]))?;
+    let told = changes(&is, &redivision).map_err(|refusal| refuse(&[fault(&refusal)]))?;
     for (element, change) in trackers.names.iter().zip(&told) {
         faults.extend(trackers.ask(element, change.clone())?.iter().map(fault));
     }
     if !faults.is_empty() {
         return Err(refuse(&faults));
+    }
+    // Who is asked for an address knows of it before it is used, and where its packets go to.
+    let ownership = states.first().and_then(|state| state.ownership.as_ref()?.get());
+    redivision.steer(ownership.map(|(_, ownership)| ownership));
+    for (element, answering) in hosts(&old, &new) {
+        let leaving = Arc::clone(&redivision.leaving);
+        trackers.ask(&element, Answering { leaving, ..answering })?;
     }
     let mut left_out = Vec::new();
     for (element, change) in trackers.names.iter().zip(told) {
@@ -83,7 +96,46 @@ fn tracker<'a>(old: &GraphFile, new: &'a GraphFile) -> Result<(&'a str, nat::Opt
     Ok((name, read(was)?, read(is)?))
 }
 
-/// What differs beside the tracker: all of that needs a restart.
+/// What each tracker has of the pool, and the addresses that it was asked about.
+fn ask_pools(
+    trackers: &Trackers,
+    was: &nat::Options,
+    is: &nat::Options,
+) -> Result<(Vec<Ipv4Addr>, Vec<PoolState>), Error> {
+    /// Addresses of one question: a tracker answers it in less time than a burst takes.
+    const AT_ONCE: usize = 1024;
+    let first = trackers.names.first().map_or("", String::as_str);
+    let known = trackers.ask(first, AskPool { about: Vec::new().into() })?.ownership;
+    let ownership = known.as_ref().and_then(|known| known.get()).map(|(_, ownership)| ownership);
+    let about = asked_about(was, is, ownership);
+    let mut states = Vec::with_capacity(trackers.names.len());
+    for element in &trackers.names {
+        let mut state = trackers.ask(element, AskPool { about: Vec::new().into() })?;
+        for some in about.chunks(AT_ONCE) {
+            state.there.extend(trackers.ask(element, AskPool { about: some.into() })?.there);
+        }
+        states.push(state);
+    }
+    Ok((about, states))
+}
+
+/// Hosts that are to answer for other addresses.
+fn hosts(old: &GraphFile, new: &GraphFile) -> Vec<(String, Answering)> {
+    let read = |spec: &ElementSpec| -> Option<host::Options> {
+        serde_json::from_value(Value::Object(spec.options.clone())).ok()
+    };
+    let told = |(name, is): (&String, &ElementSpec)| {
+        let was = old.elements.get(name).filter(|was| both_hosts(was, is))?;
+        Some((name.clone(), answering(&read(was)?, &read(is)?)?))
+    };
+    new.elements.iter().filter_map(told).collect()
+}
+
+fn both_hosts(was: &ElementSpec, is: &ElementSpec) -> bool {
+    was.kind == host::KIND && is.kind == host::KIND
+}
+
+/// What differs beside the tracker, and the addresses that hosts answer for: all of that needs a restart.
 fn others(old: &GraphFile, new: &GraphFile) -> Vec<Fault> {
     let (was, is) = (json!(old), json!(new));
     let mut faults = Vec::new();
@@ -96,7 +148,14 @@ fn others(old: &GraphFile, new: &GraphFile) -> Vec<Fault> {
         |file: &GraphFile, name: &str| file.elements.get(name).is_some_and(|spec| spec.kind == KIND);
     for name in names.filter(|name| !(is_tracker(old, name) && is_tracker(new, name))) {
         let of = |all: &Value| all.get("elements").and_then(|all| all.get(name)).cloned();
-        differ(&format!("elements.{name}"), of(&was).as_ref(), of(&is).as_ref(), &mut faults);
+        let (mut was, mut is) = (of(&was), of(&is));
+        if old.elements.get(name).zip(new.elements.get(name)).is_some_and(|(was, is)| both_hosts(was, is)) {
+            for options in [&mut was, &mut is].into_iter().filter_map(|value| value.as_mut()?.as_object_mut())
+            {
+                options.remove("answers_for");
+            }
+        }
+        differ(&format!("elements.{name}"), was.as_ref(), is.as_ref(), &mut faults);
     }
     faults
 }
@@ -150,6 +209,24 @@ mod tests {
         let mut found = at(&new);
         found.sort_unstable();
         assert_eq!(found, ["elements.out-host.gateway", "elements.tap", "memory", "ports.a.ip"]);
+    }
+
+    #[test]
+    fn hosts_are_told_for_what_they_answer() {
+        let old = file(|_| ());
+        let new = file(|graph| {
+            graph["elements"]["out-host"]["answers_for"] = json!(["203.0.113.24/29", "203.0.113.40"])
+        });
+        assert!(others(&old, &new).is_empty() && hosts(&old, &old).is_empty());
+        let told = hosts(&old, &new);
+        let (name, answering) = &told[0];
+        let added: Vec<String> = answering.added.iter().map(ToString::to_string).collect();
+        assert_eq!((told.len(), name.as_str(), answering.answers_for.len()), (1, "out-host", 9));
+        assert_eq!(added, ["203.0.113.40"]);
+        let none = file(|graph| graph["elements"]["out-host"] = json!({"kind": "nat-host", "port": "b"}));
+        assert_eq!(hosts(&old, &none)[0].1.answers_for.len(), 0);
+        let other = file(|graph| graph["elements"]["out-host"]["port"] = json!("a"));
+        assert_eq!(others(&old, &other).len(), 1);
     }
 
     #[test]
