@@ -11,7 +11,7 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
-from lab import Lab, root, until
+from lab import Lab, root, sh, until
 from nat_hosts import ECHO, PROBE, SERVER, Hosts, configuration
 
 from netdyno.errors import Error
@@ -122,6 +122,14 @@ def test_a_transfer_outlives_a_restart(lab: Lab, hosts: Hosts) -> None:
     def outside() -> set[str]:
         return {one["outside"] for one in asked("sessions")["sessions"] if one["protocol"] == "tcp"}
 
+    def pools() -> dict[str, bool]:
+        return {one["address"]: one["draining"] for one in asked("pools")["pools"]}
+
+    def neighbour(address: str) -> str:
+        # the router asks for it, unless it knows it
+        hosts.from_outside("ping", "-c", "1", "-W", "1", address, check=False)
+        return sh("ip", "-n", hosts.world, "neigh", "show", "dev", "o0", "to", address)
+
     plain = lab.write("plain.json", configuration(name))
     keeping = lab.write("keeping.json", configuration(name, state=str(state), limits={"sessions": 5_000}))
     running = start(plain)
@@ -156,6 +164,23 @@ def test_a_transfer_outlives_a_restart(lab: Lab, hosts: Hosts) -> None:
     probe = hosts.script(hosts.world, PROBE, SERVER, "5000", "203.0.113.20")
     assert probe.stdout
     assert json.loads(probe.stdout.readline()) == [[SERVER, 5000]]
+    # an address that leaves the pool drains, and those that come are used at once; a forward has to go with its address
+    old, added = transfer.outside.split(":")[0], ["203.0.113.40", "203.0.113.41"]
+    lab.write("keeping.json", configuration(name, **change | {"pool": added}))
+    refused = lab.run("nat", "reload", keeping)
+    assert refused.code == 104 and "keeping.json: forwards" in refused.text, refused.text
+    change |= {"pool": added, "forwards": []}
+    lab.write("keeping.json", configuration(name, **change))
+    done = json.loads(lab.good("nat", "reload", keeping, "--json").out)
+    assert done["changed"] == ["forwards", "pool"]
+    transfer.goes_on()
+    until(lambda: pools() == dict.fromkeys(added, False) | {old: True}, 60, "it is not draining")
+    world = hosts.script(hosts.world, ECHO, SERVER)
+    assert world.stdout and world.stdout.readline() == "up\n"
+    probe = hosts.script(hosts.subscribers, PROBE, "10.0.0.1", "5001", SERVER)
+    assert probe.stdout
+    (seen,) = json.loads(probe.stdout.readline())
+    assert seen[0] in added
     lab.write("keeping.json", configuration(name, **change, workers=2))
     refused = lab.run("nat", "reload", keeping)
     assert refused.code == 104 and "keeping.json: workers" in refused.text, refused.text
@@ -163,5 +188,11 @@ def test_a_transfer_outlives_a_restart(lab: Lab, hosts: Hosts) -> None:
     running.send_signal(signal.SIGHUP)
     transfer.goes_on()
     transfer.end()
+    # TCP that was closed stays for four minutes, unless somebody clears it
+    lab.good("nat", "clear", name, "--outside", old)
+    until(lambda: pools() == dict.fromkeys(added, False), 60, "it does not go")
+    until(lambda: "lladdr" in neighbour(added[0]), 60, "nobody answers for what came")
+    sh("ip", "-n", hosts.world, "neigh", "flush", "dev", "o0", "to", old)
+    until(lambda: "FAILED" in neighbour(old), 60, "somebody answers for what is gone")
     assert "reloaded: mss" in stop(running)
     lab.clean()

@@ -46,7 +46,7 @@ TRACED = {
 POOLS = [
     {
         "element": f"conntrack#{i}", "address": f"203.0.113.{16 + j}", "ports": [1024 + 32256 * i, 33279 + 32256 * i],
-        "blocks": 63, "blocks_free": 60, "subscribers": 2, "used": {"tcp": 700, "udp": 300, "icmp": 1},
+        "blocks": 63, "blocks_free": 60, "subscribers": 2, "draining": j == 1, "used": {"tcp": 700, "udp": 300, "icmp": 1},
         "resting": {"tcp": 20, "udp": 10, "icmp": 0},
     }
     for i in range(2) for j in range(2)

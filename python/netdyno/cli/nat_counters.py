@@ -127,7 +127,8 @@ def pools(name: Name = None, limit: Limit = 100, as_json: Json = False) -> None:
     """Show how much of each outside address is used.
 
     For each address: subscribers that have ports of it, port blocks, ports in use of each protocol, and ports
-    in quarantine, which were given back and rest before they are given out again.
+    in quarantine, which were given back and rest before they are given out again. An address that a reload
+    took out of the pool is `draining`: nothing begins on it, and it goes with its last session.
 
         netdyno nat pools
         netdyno nat pools cgn --limit 1000 --json
@@ -141,6 +142,7 @@ def pools(name: Name = None, limit: Limit = 100, as_json: Json = False) -> None:
     rows = [
         [
             str(one["address"]),
+            "draining" if one["draining"] else "active",
             f"{one['subscribers']:,}",
             f"{one['blocks'] - one['blocks_free']:,} of {one['blocks']:,}",
             *(f"{one['used'][protocol]:,}" for protocol in PROTOCOLS),
@@ -148,12 +150,14 @@ def pools(name: Name = None, limit: Limit = 100, as_json: Json = False) -> None:
         ]
         for one in listed
     ]
-    console.table(POOLS, rows, right=POOLS[1:])
+    console.table(POOLS, rows, right=POOLS[2:])
     left(more, limit)
 
 
 PROTOCOLS = ("tcp", "udp", "icmp")
-POOLS = ("address", "subscribers", "port blocks", "TCP ports", "UDP ports", "ICMP ids", "in quarantine")
+POOLS = (
+    "address", "state", "subscribers", "port blocks", "TCP ports", "UDP ports", "ICMP ids", "in quarantine",
+)  # fmt: skip
 
 
 def together(parts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -166,6 +170,7 @@ def together(parts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
             continue
         for key in ("blocks", "blocks_free", "subscribers"):
             known[key] += one[key]
+        known["draining"] |= one["draining"]
         for key in ("used", "resting"):
             known[key] = {protocol: known[key][protocol] + one[key][protocol] for protocol in PROTOCOLS}
     return list(found.values())

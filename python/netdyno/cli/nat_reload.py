@@ -18,10 +18,11 @@ def reload(
 ) -> None:
     """Let a NAT that runs go on by what its configuration says now.
 
-    These keys may change: `forwards`, `exempt`, `filtering`, `mss`, `timeouts` but for `port_quarantine`,
-    `ports.blocks_per_subscriber` and `limits.sessions_per_subscriber`. Sessions go on, but for those of
-    forwards that are gone. What else has changed needs a restart: it is told with its place (exit 104), and
-    nothing is done.
+    These keys may change: `pool`, `forwards`, `exempt`, `filtering`, `mss`, `timeouts` but for
+    `port_quarantine`, `ports.blocks_per_subscriber` and `limits.sessions_per_subscriber`. Sessions go on, but
+    for those of forwards that are gone. An address that leaves the pool drains: nothing begins on it any
+    more, and it goes with its last session. What else has changed needs a restart: it is told with its place
+    (exit 104), and nothing is done.
 
         sudo netdyno nat reload cgn.yaml
     """

@@ -174,13 +174,15 @@ def test_watching_goes_on_until_somebody_says_so(
 
 def test_an_address_that_workers_share_is_one(cgn: Path, capsys: Said) -> None:
     assert app.call(["nat", "pools"]) == 0
-    head, first, _ = capsys.readouterr().out.splitlines()
-    assert head.split()[:2] == ["address", "subscribers"]
-    assert first.split() == ["203.0.113.16", "4", "6", "of", "126", "1,400", "600", "2", "60"]
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert head.split()[:3] == ["address", "state", "subscribers"]
+    assert first.split() == ["203.0.113.16", "active", "4", "6", "of", "126", "1,400", "600", "2", "60"]
+    assert second.split()[:3] == ["203.0.113.17", "draining", "4"]
     assert app.call(["nat", "pools", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [one["address"] for one in found["pools"]] == ["203.0.113.16", "203.0.113.17"]
     assert (found["pools"][0]["used"]["udp"], found["more"]) == (600, False)
+    assert [one["draining"] for one in found["pools"]] == [False, True]
 
 
 def test_metrics_are_printed_written_or_served(cgn: Path, capsys: Said) -> None:
