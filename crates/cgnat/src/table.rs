@@ -52,8 +52,9 @@ pub struct Table {
     /// Those that were put off too.
     len: usize,
     capacity: usize,
-    /// Hashes and indices of those, `late_len` from `late_from` on.
-    late: [(u64, u32); LATE],
+    /// Hashes and indices of those, `late_len` from `late_from` on. The hashes lie together, so that a search compares all of them at once.
+    late: [u64; LATE],
+    late_indices: [u32; LATE],
     late_from: usize,
     late_len: usize,
 }
@@ -62,8 +63,15 @@ impl Table {
     /// For `capacity` entries, at which buckets are full by `load` percent.
     pub fn new(capacity: usize, load: usize) -> std::io::Result<Self> {
         let buckets = capacity.saturating_mul(100).div_ceil(SLOTS * load.clamp(1, 95)).max(1);
-        let (buckets, late) = (Pages::new(buckets)?, [(0, 0); LATE]);
-        Ok(Self { buckets, len: 0, capacity, late, late_from: 0, late_len: 0 })
+        Ok(Self {
+            buckets: Pages::new(buckets)?,
+            len: 0,
+            capacity,
+            late: [0; LATE],
+            late_indices: [0; LATE],
+            late_from: 0,
+            late_len: 0,
+        })
     }
 
     /// Entries there are.
@@ -95,10 +103,16 @@ impl Table {
     /// Of the indices under `hash`, the first of which `is_it`.
     #[inline]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
-        let late = || (0..self.late_len).map(|at| self.late[(self.late_from + at) % LATE]);
-        self.view()
-            .find(hash, &mut is_it)
-            .or_else(|| late().filter(|late| late.0 == hash).map(|late| late.1).find(|index| is_it(*index)))
+        let found = self.view().find(hash, &mut is_it);
+        // Without a branch for each; those that are settled are among them, and hardly ever found.
+        let is_late = || self.late.iter().fold(false, |any, late| any | (*late == hash));
+        if found.is_none() && is_late() { self.find_late(hash, is_it) } else { found }
+    }
+
+    #[cold]
+    fn find_late(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let places = (0..self.late_len).map(|at| (self.late_from + at) % LATE);
+        places.filter(|at| self.late[*at] == hash).map(|at| self.late_indices[at]).find(|index| is_it(*index))
     }
 
     /// Add an entry. `false`: as many as there may be are there.
@@ -120,7 +134,8 @@ impl Table {
             if self.late_len == LATE {
                 self.settle_one();
             }
-            self.late[(self.late_from + self.late_len) % LATE] = (hash, index);
+            let at = (self.late_from + self.late_len) % LATE;
+            (self.late[at], self.late_indices[at]) = (hash, index);
             self.late_len += 1;
         }
         has_room
@@ -135,7 +150,7 @@ impl Table {
     }
 
     fn settle_one(&mut self) {
-        let (hash, index) = self.late[self.late_from];
+        let (hash, index) = (self.late[self.late_from], self.late_indices[self.late_from]);
         self.late_from = (self.late_from + 1) % LATE;
         self.late_len -= 1;
         self.put(hash, index);
