@@ -1,7 +1,48 @@
-//! What only the CPU can say: prefetches, AES rounds, ten tags compared at once. The crate's only `unsafe`.
+//! What only the CPU can say: prefetches, AES rounds, ten tags compared at once; and mapped memory as an array without a look at its
+//! size and alignment each time. The crate's only `unsafe`.
 #![allow(unsafe_code)]
 
 use crate::key::Key;
+use crate::memory::Plain;
+use memmap2::MmapMut;
+use std::marker::PhantomData;
+
+/// Memory of its own, zeroed at first, that holds a fixed number of `T`s.
+#[derive(Debug)]
+pub struct Mapped<T> {
+    map: MmapMut,
+    len: usize,
+    of: PhantomData<T>,
+}
+
+impl<T: Plain> Mapped<T> {
+    /// Room for `len` of them.
+    pub fn new(len: usize) -> std::io::Result<Self> {
+        const { assert!(align_of::<T>() <= 4096, "pages are aligned to no more") };
+        let bytes = len.checked_mul(size_of::<T>()).ok_or(std::io::ErrorKind::OutOfMemory)?;
+        Ok(Self { map: MmapMut::map_anon(bytes.max(1))?, len, of: PhantomData })
+    }
+
+    /// The memory.
+    pub fn map(&self) -> &MmapMut {
+        &self.map
+    }
+
+    /// All of them.
+    #[inline(always)]
+    pub fn get(&self) -> &[T] {
+        // SAFETY: `new` mapped memory for `len` of them, which nobody else has and which begins at a page, so it is aligned; zeros and all
+        // else that was written there are values of a plain `T`.
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast(), self.len) }
+    }
+
+    /// All of them, to be changed.
+    #[inline(always)]
+    pub fn get_mut(&mut self) -> &mut [T] {
+        // SAFETY: as above, and `self` is borrowed by who has them.
+        unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().cast(), self.len) }
+    }
+}
 
 /// Tags of a bucket.
 pub const SLOTS: usize = 10;

@@ -1,7 +1,7 @@
 //! Large arrays, zeroed, in pages of 2 MB where the kernel gives them: a random access then misses the cache, and not the TLB too.
 
-use memmap2::{Advice, MmapMut};
-use std::marker::PhantomData;
+use crate::cpu::Mapped;
+use memmap2::Advice;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// What a [`Pages`] may hold: plain data of which zeros are a value.
@@ -10,46 +10,35 @@ impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> Plain for T {}
 
 /// A fixed number of `T`s, which begin as zeros. What is neither touched nor populated takes no memory.
 #[derive(Debug)]
-pub struct Pages<T> {
-    map: MmapMut,
-    len: usize,
-    of: PhantomData<T>,
-}
+pub struct Pages<T>(Mapped<T>);
 
 impl<T: Plain> Pages<T> {
     /// Room for `len` of them.
     pub fn new(len: usize) -> std::io::Result<Self> {
-        let bytes = len.saturating_mul(size_of::<T>()).max(1);
-        let map = MmapMut::map_anon(bytes)?;
+        let mapped = Mapped::new(len)?;
         #[cfg(target_os = "linux")]
         {
             // A kernel without transparent huge pages says no; small pages are right, and slower.
-            let _refused = map.advise(Advice::HugePage);
+            let _refused = mapped.map().advise(Advice::HugePage);
         }
-        Ok(Self { map, len, of: PhantomData })
+        Ok(Self(mapped))
     }
 
     /// All of them.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self) -> &[T] {
-        <[T]>::ref_from_bytes_with_elems(self.bytes(), self.len).unwrap_or(&[])
+        self.0.get()
     }
 
     /// All of them, to be changed.
-    #[inline]
+    #[inline(always)]
     pub fn get_mut(&mut self) -> &mut [T] {
-        let bytes = self.len * size_of::<T>();
-        <[T]>::mut_from_bytes_with_elems(self.map.get_mut(..bytes).unwrap_or_default(), self.len)
-            .unwrap_or_default()
-    }
-
-    fn bytes(&self) -> &[u8] {
-        self.map.get(..self.len * size_of::<T>()).unwrap_or(&[])
+        self.0.get_mut()
     }
 
     /// Bytes that it takes when all is touched.
     pub fn size(&self) -> usize {
-        self.map.len()
+        self.0.map().len()
     }
 }
 
@@ -71,7 +60,7 @@ impl<T: Plain> Memory for Pages<T> {
         #[cfg(target_os = "linux")]
         {
             // Before Linux 5.14, and where there is none, pages come at their first use.
-            let _refused = self.map.advise_range(Advice::PopulateWrite, from, bytes);
+            let _refused = self.0.map().advise_range(Advice::PopulateWrite, from, bytes);
         }
         #[cfg(not(target_os = "linux"))]
         let _at_first_use = (from, bytes);
