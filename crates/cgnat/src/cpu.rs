@@ -3,9 +3,13 @@
 #![allow(unsafe_code)]
 
 use crate::key::Key;
-use crate::memory::Plain;
 use memmap2::MmapMut;
 use std::marker::PhantomData;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// What a [`Mapped`] may hold: plain data of which zeros are a value.
+pub trait Plain: FromBytes + IntoBytes + KnownLayout + Immutable {}
+impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> Plain for T {}
 
 /// Memory of its own, zeroed at first, that holds a fixed number of `T`s.
 #[derive(Debug)]

@@ -1,12 +1,7 @@
 //! Large arrays, zeroed, in pages of 2 MB where the kernel gives them: a random access then misses the cache, and not the TLB too.
 
-use crate::cpu::Mapped;
+use crate::cpu::{Mapped, Plain};
 use memmap2::Advice;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-
-/// What a [`Pages`] may hold: plain data of which zeros are a value.
-pub trait Plain: FromBytes + IntoBytes + KnownLayout + Immutable {}
-impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> Plain for T {}
 
 /// A fixed number of `T`s, which begin as zeros. What is neither touched nor populated takes no memory.
 #[derive(Debug)]
