@@ -359,6 +359,9 @@ class Connection(socketserver.StreamRequestHandler):
             except (TypeError, KeyError) as e:
                 answer["error"] = {"code": -32602, "message": f"bad parameters: {e!r}"}
             self.send(answer)
+            if request["method"] == "core.shutdown" and "result" in answer:
+                # the answer is out: what ends with the process is no part of it
+                threading.Thread(target=self.server.shutdown, daemon=True).start()
 
     def finish(self) -> None:
         if self in self.core.subscribers:
@@ -385,7 +388,6 @@ class Connection(socketserver.StreamRequestHandler):
                     "interfaces": [], "limits": {"nofile": 1024},
                 }  # fmt: skip
             case "core.shutdown":
-                threading.Thread(target=self.server.shutdown, daemon=True).start()
                 return True
             case "ports.list":
                 return []
