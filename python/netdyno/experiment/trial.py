@@ -55,6 +55,8 @@ class Action:
     """Seconds after the load began."""
     dut: str
     do: Callable[[Dut], None]
+    until: float = math.inf
+    """Seconds after the load began in which it must be over for the trial to be valid."""
 
 
 @dataclass
@@ -94,6 +96,7 @@ class Runner:
         self._ticks: Mapping[str, float] = {}
         self._network: Network | None = None
         self._pauses = DutPauses({}, {"warmup": 0.0, "measure": 0.0})
+        self._late: list[Reason] = []
         self._hosts = list(self.leg.topology.hosts) if self.leg.topology else []
         self._rounds = itertools.cycle(self._hosts)
 
@@ -267,6 +270,7 @@ class Runner:
             if actions and time.monotonic() - self._began >= actions[0].after:
                 action = actions.pop(0)
                 action.do(self.duts[action.dut])
+                self._time(action)
             if event and event.sample:
                 self.series.append(event.sample)
                 self.setting.each(event.sample)
@@ -276,6 +280,8 @@ class Runner:
             elif event and event.status:
                 live.state(plain(event.status))
                 if event.status.ended:
+                    for action in actions:
+                        self._time(action)
                     return failure or self._vanished(self._hosts)
             if interrupts.count and not asked:
                 live.log("interrupted: stopping and keeping what was measured; once more to stop at once")
@@ -294,6 +300,13 @@ class Runner:
                 live.log(str(failure))
                 client.call("run.stop")
                 asked = True
+
+    def _time(self, action: Action) -> None:
+        """What a busy machine kept us from doing to a DUT in time, or at all, makes the trial invalid."""
+        over = time.monotonic() - self._began
+        if over > action.until:
+            what = f"what was done to {action.dut} while it ran came too late"
+            self._late.append(Reason(code="ND-90-22", what=what, value=over, limit=action.until))
 
     def _lost_link(self) -> Error | None:
         """Why a link carries nothing any more, if one does not."""
@@ -375,6 +388,8 @@ class Runner:
         repetition.capture = self._captured
         repetition.steal = _steal(self._ticks, _ticks())
         repetition.witnesses = witnesses(trial, self.duts, self.reports, self._reached())
+        repetition.validity.reasons += self._late
+        repetition.validity.valid &= not self._late
         self._keep_links(repetition)
         self.outcome.repetition = repetition
 

@@ -52,7 +52,8 @@ class Reset(Throughput):
         warmup = dict(axis.leg.trial.model_dump(exclude_none=True)).get("warmup")
         profile = axis.leg.profile if isinstance(axis.leg.profile, dict) else {}
         before = warmup or dict(profile.get("phases") or {}).get("warmup", "2s")
-        return (Action(units.seconds(str(before)) + ask.seconds * WHEN, name, restart),)
+        begins = units.seconds(str(before))
+        return (Action(begins + ask.seconds * WHEN, name, restart, until=begins + ask.seconds),)
 
     def judge(self, part: Part, wanted: Wanted) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
         """The mean time over the resets, and the longest."""
