@@ -1,10 +1,9 @@
 use super::*;
 use crate::config::{Filtering, PoolAddress, Prefix, SECOND, Timeouts};
+use crate::nat::testing::send;
 use crate::reason::Reason;
-use crate::verdict::{Frame, Side, Verdict};
-use packet::frame::{Flow, Program};
-use packet::signature::Signature;
-use std::net::{Ipv4Addr, SocketAddr};
+use crate::verdict::{Side, Verdict};
+use std::net::Ipv4Addr;
 
 const HOST: Endpoint = Endpoint::new(0x0a00_0007, 5_000);
 const REMOTE: Endpoint = Endpoint::new(0xc633_6409, 53);
@@ -25,17 +24,6 @@ fn forward(outside: u16, inside: u16) -> StaticForward {
 
 fn with(forwards: &[StaticForward]) -> Config {
     Config { static_forwards: forwards.to_vec(), ..config() }
-}
-
-fn send(nat: &mut Nat, side: Side, from: Endpoint, to: Endpoint, now: u64) -> Verdict {
-    let address = |end: Endpoint| SocketAddr::from((Ipv4Addr::from_bits(end.address), end.port));
-    let flow =
-        Flow { source_mac: [2; 6], destination_mac: [4; 6], source: address(from), destination: address(to) };
-    let (mut bytes, mark) = (vec![0; 80], Signature { stream: 1, sequence: 2, sent_ns: 3 });
-    let _written = Program::udp(&flow, 80).unwrap().write(&mut bytes, 0, &mark);
-    let mut frames = [Frame::new(&mut bytes)];
-    nat.process(side, &mut frames, now);
-    frames[0].verdict
 }
 
 fn reaches(nat: &mut Nat, port: u16, now: u64) -> bool {

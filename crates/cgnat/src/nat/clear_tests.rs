@@ -3,10 +3,9 @@ use crate::config::{Config, PoolAddress, SECOND};
 use crate::event::What;
 use crate::explicit::Wanted;
 use crate::key::Endpoint;
-use crate::verdict::{Frame, Side, Verdict};
-use packet::frame::{Flow, Program};
-use packet::signature::Signature;
-use std::net::{Ipv4Addr, SocketAddr};
+use crate::nat::testing::send;
+use crate::verdict::{Side, Verdict};
+use std::net::Ipv4Addr;
 
 const HOST: u32 = 0x0a00_0001;
 const REMOTE: Endpoint = Endpoint::new(0xc633_6409, 53);
@@ -19,14 +18,7 @@ fn nat() -> Nat {
 }
 
 fn sends(nat: &mut Nat, side: Side, from: Endpoint, to: Endpoint, now: u64) -> bool {
-    let address = |end: Endpoint| SocketAddr::from((Ipv4Addr::from_bits(end.address), end.port));
-    let flow =
-        Flow { source_mac: [2; 6], destination_mac: [4; 6], source: address(from), destination: address(to) };
-    let (mut bytes, mark) = (vec![0; 80], Signature { stream: 1, sequence: 2, sent_ns: 3 });
-    let _written = Program::udp(&flow, 80).unwrap().write(&mut bytes, 0, &mark);
-    let mut frames = [Frame::new(&mut bytes)];
-    nat.process(side, &mut frames, now);
-    matches!(frames[0].verdict, Verdict::Forward(_))
+    matches!(send(nat, side, from, to, now), Verdict::Forward(_))
 }
 
 fn open(nat: &mut Nat, host: u32, ports: std::ops::RangeInclusive<u16>) {

@@ -20,6 +20,8 @@ mod repool;
 mod slow;
 mod syn_hold;
 mod tcp;
+#[cfg(test)]
+mod testing;
 mod way;
 
 pub use change::InUse;

@@ -3,13 +3,11 @@ use crate::config::{Config, SECOND, StaticForward};
 use crate::explicit::Wanted;
 use crate::key::Endpoint;
 use crate::nat::ClearBounds;
+use crate::nat::testing::send;
 use crate::reason::Reason;
 use crate::state::Past;
-use crate::verdict::{Frame, Side, Verdict};
-use packet::frame::{Flow, Program};
-use packet::signature::Signature;
+use crate::verdict::{Side, Verdict};
 use std::collections::HashSet;
-use std::net::SocketAddr;
 
 /// All sessions, also what was asked for.
 const ALL: ClearBounds = ClearBounds { lines: 64, sessions: 64, asked: true };
@@ -39,17 +37,6 @@ fn change(nat: &mut Nat, added: &[u8], removed: &[u8]) {
 
 fn host(last: u8, port: u16) -> Endpoint {
     Endpoint::new(0x0a00_0000 + u32::from(last), port)
-}
-
-fn send(nat: &mut Nat, side: Side, from: Endpoint, to: Endpoint, now: u64) -> Verdict {
-    let address = |end: Endpoint| SocketAddr::from((Ipv4Addr::from_bits(end.address), end.port));
-    let flow =
-        Flow { source_mac: [2; 6], destination_mac: [4; 6], source: address(from), destination: address(to) };
-    let (mut bytes, mark) = (vec![0; 80], Signature { stream: 1, sequence: 2, sent_ns: 3 });
-    let _written = Program::udp(&flow, 80).unwrap().write(&mut bytes, 0, &mark);
-    let mut frames = [Frame::new(&mut bytes)];
-    nat.process(side, &mut frames, now);
-    frames[0].verdict
 }
 
 /// Let a subscriber send: its endpoint outside.
