@@ -48,8 +48,11 @@ class Safe(Console):
 
 def out() -> Console:
     """Standard output."""
+    if sys.stdout.isatty():
+        return Safe()
     # a pipe has no width: give tables room, unless there is a terminal at its end
-    return Safe() if sys.stdout.isatty() else Safe(width=int(os.environ.get("NETDYNO_WIDTH", "200")))
+    given = os.environ.get("NETDYNO_WIDTH", "")
+    return Safe(width=int(given) if given.isascii() and given.isdigit() and int(given) >= 20 else 200)
 
 
 @contextmanager
