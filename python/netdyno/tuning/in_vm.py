@@ -89,6 +89,8 @@ class Place:
         found = []
         for folder in sorted(path.parent for path in self.runs.glob("*/result.json")):
             result = read_result(folder / "result.json")
+            if result.id != folder.name:
+                continue  # it would be written elsewhere
             to = paths.runs() / result.id
             files.folder(to.parent)
             with files.told(to):
