@@ -39,7 +39,7 @@ CODES: dict[str, str] = {
     "ND-90-07": "An impaired port had no memory for what was on its way",
     "ND-90-20": "There is no result of any trial",
     "ND-90-21": "An impaired link dropped what it was not asked to",
-    "ND-90-22": "What was done to a device under test came too late",
+    "ND-90-22": "An action on a device under test ended after the measurement window",
     "ND-91-01": "A DPDK port was lost during the run",
     "ND-91-02": "An end of an impaired link was lost",
     "ND-91-20": "The daemon ended by itself",

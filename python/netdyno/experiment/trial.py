@@ -55,8 +55,8 @@ class Action:
     """Seconds after the load began."""
     dut: str
     do: Callable[[Dut], None]
-    until: float = math.inf
-    """Seconds after the load began in which it must be over for the trial to be valid."""
+    deadline: float = math.inf
+    """Seconds after the load began by which it must have ended for the trial to be valid."""
 
 
 @dataclass
@@ -270,7 +270,7 @@ class Runner:
             if actions and time.monotonic() - self._began >= actions[0].after:
                 action = actions.pop(0)
                 action.do(self.duts[action.dut])
-                self._time(action)
+                self._check_deadline(action)
             if event and event.sample:
                 self.series.append(event.sample)
                 self.setting.each(event.sample)
@@ -281,7 +281,7 @@ class Runner:
                 live.state(plain(event.status))
                 if event.status.ended:
                     for action in actions:
-                        self._time(action)
+                        self._check_deadline(action)
                     return failure or self._vanished(self._hosts)
             if interrupts.count and not asked:
                 live.log("interrupted: stopping and keeping what was measured; once more to stop at once")
@@ -301,12 +301,12 @@ class Runner:
                 client.call("run.stop")
                 asked = True
 
-    def _time(self, action: Action) -> None:
-        """What a busy machine kept us from doing to a DUT in time, or at all, makes the trial invalid."""
-        over = time.monotonic() - self._began
-        if over > action.until:
-            what = f"what was done to {action.dut} while it ran came too late"
-            self._late.append(Reason(code="ND-90-22", what=what, value=over, limit=action.until))
+    def _check_deadline(self, action: Action) -> None:
+        """An action that a busy machine delays past its deadline makes the trial invalid."""
+        ended = time.monotonic() - self._began
+        if ended > action.deadline:
+            what = f"the action on {action.dut} ended after the measurement window"
+            self._late.append(Reason(code="ND-90-22", what=what, value=ended, limit=action.deadline))
 
     def _lost_link(self) -> Error | None:
         """Why a link carries nothing any more, if one does not."""

@@ -191,7 +191,7 @@ CASES: tuple[Case, ...] = (
         ),
         {"net.ipv4.tcp_slow_start_after_idle": 1},
         {"net.ipv4.tcp_slow_start_after_idle": 0},
-        (Check("tcp.cwnd_at_start", "grows", 2), Check("flow.shortest", "falls", 40)),
+        (Check("tcp.cwnd_at_start", "grows", 2), Check("flow.completion_min", "falls", 40)),
     ),
     Case(
         "fast-open",
@@ -204,7 +204,7 @@ CASES: tuple[Case, ...] = (
         ),
         {"net.ipv4.tcp_fastopen": 1},
         {"net.ipv4.tcp_fastopen": 3},
-        (Check("TcpExtTCPFastOpenPassive", "grows"), Check("flow.shortest", "falls", 30)),
+        (Check("TcpExtTCPFastOpenPassive", "grows"), Check("flow.completion_min", "falls", 30)),
     ),
     Case(
         "control-low-latency",

@@ -92,7 +92,7 @@ class FlowCompletion(Workload):
             raise Error("ND-91-25", what, at=self.label, fix="Check the path; it may lose too much") from e
         windows = self.windows[1:] or [0]
         # a machine that pauses makes some longer, and none shorter
-        counted = {"flow.shortest": min(times)}
+        counted = {"flow.completion_min": min(times)}
         if o.connection == "kept":
             counted["tcp.cwnd_at_start"] = mean(windows)
         return Seen({"completion_mean": mean(times), "completion_max": max(times)}, counted)

@@ -53,7 +53,7 @@ class Reset(Throughput):
         profile = axis.leg.profile if isinstance(axis.leg.profile, dict) else {}
         before = warmup or dict(profile.get("phases") or {}).get("warmup", "2s")
         begins = units.seconds(str(before))
-        return (Action(begins + ask.seconds * WHEN, name, restart, until=begins + ask.seconds),)
+        return (Action(begins + ask.seconds * WHEN, name, restart, deadline=begins + ask.seconds),)
 
     def judge(self, part: Part, wanted: Wanted) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
         """The mean time over the resets, and the longest."""
