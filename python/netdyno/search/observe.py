@@ -10,17 +10,19 @@ from netdyno.core.result import Repetition
 from netdyno.errors import Error
 from netdyno.experiment.spec import groups, table
 from netdyno.search.load import loading
-from netdyno.search.paused import excused
+from netdyno.search.paused import excused, generating
 from netdyno.search.trial import Ask, LoadTrial
 from netdyno.stats import hdr
 from netdyno.stats.pairs import Limits
+from netdyno.stats.pauses import told_of
 from netdyno.stats.threshold import judge
 from netdyno.units import bound
 
 OURS = frozenset({"ND-90-01", "ND-90-04", "ND-90-21"})
 """Reasons of invalidity that say that we, or a link that we make, cannot carry the load."""
 BURST = 10e6
-"""How late the generator may be at most, in nanoseconds, for a loss to be the DUT's."""
+"""How late the generator may be at most, and for how long its pauses may last together, in nanoseconds, for a
+loss to be the DUT's."""
 
 
 def observed(
@@ -118,9 +120,14 @@ def _disturbed(
     # a generator that was late sends what fell due at once: what a DUT loses of such a burst is no evidence,
     # while a DUT that loses nothing of it has done more than was asked
     limit = min(BURST, bound((profile.get("validity") or {}).get("lateness_p99", BURST)))
-    late = max((group.lateness.max for group in repetition.groups), default=0.0)
-    if bad and late > limit and (exact or share <= _sent_late(repetition, limit)):
-        return f"the generator was late by {late / 1e6:.3g} ms and sent a burst"
+    if bad and (exact or share <= _sent_late(repetition, limit)):
+        late = max((group.lateness.max for group in repetition.groups), default=0.0)
+        if late > limit:
+            return f"the generator was late by {late / 1e6:.3g} ms and sent a burst"
+        # and of several, each within the limit, a buffer that the first has filled loses the next
+        pausing = [one for one in generating(repetition, profile) if one.pauses.ns > limit]
+        if pausing:
+            return f"{', '.join(map(told_of, pausing))} and sent bursts"
     # what is lost while a worker has no CPU tells of this machine; a trial without loss counts
     return excused(repetition, profile, sent, lost) if bad else ""
 
