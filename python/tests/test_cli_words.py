@@ -4,6 +4,8 @@ import errno
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -362,3 +364,15 @@ def test_verbs_of_tune_are_grouped_by_what_one_wants(capsys: pytest.CaptureFixtu
         own = text[text.index(f"─ {panel} ─") :].partition("╰")[0]
         for verb in verbs:
             assert f"│ {verb} " in own, f"{verb} is not under {panel}"
+
+
+@pytest.mark.parametrize("words", ["nat status nowhere", "daemon status"])
+def test_what_a_verb_does_not_need_is_not_loaded(words: str) -> None:
+    """Half of what such a command takes is to load what it imports: reports, profiles and runs are for others."""
+    said = "import sys; sys.argv[1:] = {!r}.split(); from netdyno.cli import app; app.call(); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", said.format(words)], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert "netdyno.cli.console" in loaded
+    assert not loaded & {"jinja2", "yaml", "hdrh", "netdyno.report.render", "netdyno.store.store"}

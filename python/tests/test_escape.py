@@ -22,7 +22,7 @@ from netdyno.core.result import GroupSummary, Leg, Repetition, Result, Summary, 
 from netdyno.errors import Error
 from netdyno.export.junit import junit
 from netdyno.export.prometheus import Exporter
-from netdyno.report import render
+from netdyno.report.render import render
 from netdyno.report.series_csv import series_csv
 
 STEER = re.compile(

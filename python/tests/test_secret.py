@@ -10,7 +10,7 @@ import pytest
 
 from netdyno.cli import app
 from netdyno.core import models as known
-from netdyno.core import secret
+from netdyno.core import redaction, secret
 from netdyno.core.daemon import Daemon
 from netdyno.errors import Error
 from netdyno.experiment import spec
@@ -22,7 +22,7 @@ PASSWORD, HEADER, BODY = "correct-horse", "Bearer battery-staple", "late-body-te
 
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secret, "_known", set())
+    monkeypatch.setattr(redaction, "_known", set())
 
 
 def mqtt(password: Any, **more: Any) -> dict[str, Any]:
@@ -187,9 +187,9 @@ def test_levels_of_a_factor_are_told_by_number(tmp_path: Path) -> None:
 
 
 def test_words_of_others_are_cleaned() -> None:
-    secret.learn("correct-horse", "correct", "abc")
-    assert secret.hide("bad login correct-horse, correct, abc") == "bad login ***, ***, abc"
-    assert secret.hide("no host in mqtt://me:pw@h/x?sig=1&b=2") == "no host in mqtt://***@h/x?sig=***&b=2"
+    redaction.learn("correct-horse", "correct", "abc")
+    assert redaction.hide("bad login correct-horse, correct, abc") == "bad login ***, ***, abc"
+    assert redaction.hide("no host in mqtt://me:pw@h/x?sig=1&b=2") == "no host in mqtt://***@h/x?sig=***&b=2"
 
 
 def test_the_core_and_the_application_mark_the_same() -> None:
@@ -209,7 +209,7 @@ def test_the_core_and_the_application_mark_the_same() -> None:
     assert texts == {(model, key) for model, key, mark in described if mark is True}
     assert named == {(model, key) for model, key, mark in described if mark == "names"}
     source = (Path(__file__).parents[2] / "crates" / "profile" / "src" / "secret.rs").read_text()
-    for listed, name in ((secret._PARTS, "PARTS"), (secret._WHOLE, "WHOLE")):
+    for listed, name in ((redaction._PARTS, "PARTS"), (redaction._WHOLE, "WHOLE")):
         block = source.split(f"const {name}: &[&str] = &[", 1)[1].split("]", 1)[0]
         assert [one.strip(' "\n') for one in block.split(",") if one.strip()] == list(listed)
 

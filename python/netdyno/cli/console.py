@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from netdyno import escape
-from netdyno.core import secret
+from netdyno.core import redaction
 from netdyno.errors import Error
 
 DEBUG = False
@@ -91,12 +91,12 @@ def _say(text: Text) -> None:
 
 def error(text: str) -> None:
     """A line of error."""
-    _say(Text.assemble(("error ", "bold red"), escape.visible(secret.hide(text))))
+    _say(Text.assemble(("error ", "bold red"), escape.visible(redaction.hide(text))))
 
 
 def note(text: str) -> None:
     """A line for people that is no result."""
-    _say(Text(escape.lines(secret.hide(text))))
+    _say(Text(escape.lines(redaction.hide(text))))
 
 
 def show(e: Error) -> None:
@@ -109,7 +109,7 @@ def show(e: Error) -> None:
 def finding(one: Mapping[str, Any], prefix: str = "") -> None:
     """One finding {code, at, what, fix}."""
     shown = {
-        key: escape.visible(secret.hide(str(one.get(key) or ""))) for key in ("code", "at", "what", "fix")
+        key: escape.visible(redaction.hide(str(one.get(key) or ""))) for key in ("code", "at", "what", "fix")
     }
     at = ": ".join(part for part in (escape.visible(prefix), shown["at"]) if part)
     line = Text.assemble((shown["code"] or "error", "bold red"), ": ", shown["what"].rstrip("."))

@@ -12,7 +12,7 @@ from netdyno import files, paths
 from netdyno.cli import console, summary
 from netdyno.cli.plain import PlainLines
 from netdyno.cli.stream import JsonStream
-from netdyno.core import secret
+from netdyno.core import redaction
 from netdyno.core.address import Address
 from netdyno.core.result import Result
 from netdyno.errors import Error
@@ -82,7 +82,7 @@ class Views:
 
     def state(self, status: dict[str, Any]) -> None:
         """A change of state."""
-        self._each("state", secret.hide_in(status))
+        self._each("state", redaction.hide_in(status))
 
     def dut(self, name: str, cpu: float) -> None:
         """CPU of a device under test."""
@@ -90,7 +90,7 @@ class Views:
 
     def log(self, line: str) -> None:
         """A line."""
-        self._each("log", secret.hide(line))
+        self._each("log", redaction.hide(line))
 
     def close(self) -> None:
         """The end."""

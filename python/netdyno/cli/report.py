@@ -52,7 +52,8 @@ def report(
         netdyno report latest --factors by-size.csv
     """
     # loaded here, for the other verbs to start sooner
-    from netdyno.report import render, render_folder
+    from netdyno.report.render import render
+    from netdyno.report.studies import render_folder
 
     if sum(map(bool, (html, markdown, data))) > 1:
         what, at = "each makes something else", "--html, --markdown and --factors"
@@ -122,7 +123,8 @@ def rejudged(result: Result) -> None:
 
 
 def _stored(run: str, html: Path | None) -> tuple[str, Path]:
-    from netdyno.report import render, render_folder
+    from netdyno.report.render import render
+    from netdyno.report.studies import render_folder
 
     with Store() as store:
         identity = store.resolve(run)

@@ -9,8 +9,6 @@ from ipaddress import IPv4Address
 from netdyno import paths, units
 from netdyno.core.address import Address
 from netdyno.errors import Error
-from netdyno.experiment import presets
-from netdyno.store import NAME, Store
 
 
 def whole(option: str, least: int = 1, most: int | None = None) -> Callable[[str], int]:
@@ -155,16 +153,22 @@ def _refused(text: str, wanted: str, option: str, code: str = "ND-104-04") -> Er
 
 def any_preset(incomplete: str) -> Iterator[str]:
     """Presets that begin so."""
+    from netdyno.experiment import presets
+
     return (name for name in presets.names() if name.startswith(incomplete))
 
 
 def profile_preset(incomplete: str) -> Iterator[str]:
     """Preset profiles that begin so."""
+    from netdyno.experiment import presets
+
     return (name for name in presets.profiles() if name.startswith(incomplete))
 
 
 def stored_run(incomplete: str) -> Iterator[str]:
     """Ids of runs that begin so, the latest first."""
+    from netdyno.store import NAME, Store
+
     known = ["latest"]
     # to look is no reason to make one
     if (paths.state() / NAME).exists():

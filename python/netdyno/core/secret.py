@@ -12,71 +12,19 @@ from __future__ import annotations
 import copy
 import itertools
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from netdyno import reading
 from netdyno.core import models
+from netdyno.core.redaction import HIDDEN, is_named, learn, masked_parameters, url
 from netdyno.errors import Error
 
-HIDDEN = "***"
 LONGEST = 64 * 1024
 """Bytes of a file with a secret; more is no secret but a mistake."""
-SHORTEST = 4
-"""A shorter one stands in too many words to be looked for in texts."""
-
-_PARTS = (
-    "auth", "token", "secret", "password", "passwd", "cookie", "credential", "session", "signature",
-    "api-key", "api_key", "apikey", "access-key", "access_key",
-)  # fmt: skip
-_WHOLE = ("key", "sig", "pass", "pwd", "jwt", "code")
-_USER = re.compile(r"(?<=://)[^/?#\s@]+@")
-_PARAMETER = re.compile(r"(?<=[?&])([^=&?#\s'\"]+)=([^&#\s'\"]+)")
 
 Place = tuple[str | int, ...]
-_known: set[str] = set()
-
-
-def is_named(name: str) -> bool:
-    """Whether the value of a header field or parameter of this name is secret."""
-    name = name.lower()
-    return name in _WHOLE or any(part in name for part in _PARTS)
-
-
-def learn(*values: str) -> None:
-    """From now on these are replaced in all that is told."""
-    _known.update(value for value in values if len(value) >= SHORTEST and value != HIDDEN)
-
-
-def hide(text: str) -> str:
-    """A text without the secrets that are known, and without those in URLs."""
-    # one that holds another goes whole
-    for value in sorted(_known, key=len, reverse=True):
-        text = text.replace(value, HIDDEN)
-    return url(text)
-
-
-def hide_in(value: Any) -> Any:
-    """Plain data with `hide` done to its texts."""
-    if isinstance(value, str):
-        return hide(value)
-    if isinstance(value, Mapping):
-        return {key: hide_in(one) for key, one in value.items()}
-    return [hide_in(one) for one in value] if isinstance(value, list | tuple) else value
-
-
-def url(text: str) -> str:
-    """A text whose URLs and paths name no user and tell no secret parameter."""
-    return _query(_USER.sub(f"{HIDDEN}@", text))
-
-
-def _query(text: str) -> str:
-    def shown(found: re.Match[str]) -> str:
-        return f"{found[1]}={HIDDEN}" if is_named(found[1]) else found[0]
-
-    return _PARAMETER.sub(shown, text)
 
 
 def is_secret(path: str) -> bool:
@@ -125,7 +73,7 @@ def kept(profile: Any, named: Any = None) -> Any:
     made = copy.deepcopy(dict(profile))
     for place, value in _texts(profile):
         if isinstance(value, str):
-            _set(made, place, HIDDEN if is_marked(place) else _query(value))
+            _set(made, place, HIDDEN if is_marked(place) else masked_parameters(value))
     for place, value in _texts(named) if isinstance(named, Mapping) else ():
         if isinstance(value, Mapping) and _has(made, place):
             _set(made, place, dict(value))
@@ -150,7 +98,7 @@ def in_the_open(profile: Any) -> list[str]:
         if isinstance(targets, Mapping):
             target = str(targets.get(target, target))
         safe = any(scheme.name == target.partition("://")[0] and scheme.tls for scheme in models.schemes())
-        secret = isinstance(value, Mapping) or is_marked(place) or _query(value) != value
+        secret = isinstance(value, Mapping) or is_marked(place) or masked_parameters(value) != value
         if secret and not safe:
             found.append(_named(place))
     return found
@@ -177,7 +125,7 @@ def _mark(model: str, key: str) -> Any:
 
 def _hides(place: Place, text: str) -> bool:
     """Whether the `***` in a text is what was left of a secret."""
-    return text == HIDDEN if is_marked(place) else f"={HIDDEN}" in text and _query(text) == text
+    return text == HIDDEN if is_marked(place) else f"={HIDDEN}" in text and masked_parameters(text) == text
 
 
 def _groups(profile: Mapping[str, Any]) -> list[dict[str, Any]]:

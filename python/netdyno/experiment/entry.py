@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from netdyno import files, paths
-from netdyno.core import secret
+from netdyno.core import redaction
 from netdyno.core.model import Phases, Reason, Validity
 from netdyno.core.result import Files, Leg, Measured, Repetition, Result
 from netdyno.experiment.record import TrialRecord
@@ -92,7 +92,7 @@ def as_result(
         legs=list(legs.values()),
         environment=environment.collect(),
         files=Files(study="study.json", report="report.html"),
-        command=[secret.hide(one) for one in ("netdyno", *sys.argv[1:])],
+        command=[redaction.hide(one) for one in ("netdyno", *sys.argv[1:])],
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from netdyno import errors, escape, files
-from netdyno.core import secret
+from netdyno.core import redaction, secret
 from netdyno.core.address import Address
 from netdyno.core.result import Files, Leg, Result
 from netdyno.errors import Error
@@ -72,7 +72,7 @@ class Campaign:
             legs=[_leg(variant) for variant in found.values()],
             environment=environment.collect(),
             files=Files(profile="profile.json", log="log.jsonl"),
-            command=[secret.hide(one) for one in self.command],
+            command=[redaction.hide(one) for one in self.command],
             resumed=self.earlier.id if self.earlier else "",
         )
         _write_profiles(folder, found)
@@ -175,7 +175,7 @@ class Campaign:
 
     def _ended(self, result: Result, error: Error) -> None:
         """Note what ended the experiment early; what was measured until then stays."""
-        error = Error.of(secret.hide_in(error.as_dict()))
+        error = Error.of(redaction.hide_in(error.as_dict()))
         if error.exit_code == errors.INTERRUPTED:
             result.interrupted = True
             return
@@ -238,8 +238,8 @@ def _write_profiles(folder: Path, found: dict[str, Variant]) -> None:
 
 def save(result: Result, folder: Path) -> None:
     """Write `result.json`, `series.csv` and `report.html`."""
-    from netdyno.report import render_folder
     from netdyno.report.series_csv import series_csv
+    from netdyno.report.studies import render_folder
 
     files.write(folder / "series.csv", series_csv(result))
     result.files.series = "series.csv"

@@ -28,7 +28,7 @@ from pydantic import Field, model_validator
 
 from netdyno import config, reading
 from netdyno.config import Config
-from netdyno.core import models, secret
+from netdyno.core import models, redaction, secret
 from netdyno.errors import Error
 from netdyno.experiment import presets
 from netdyno.lab.dut import DRIVERS
@@ -173,7 +173,7 @@ class Variant:
 def _shown(all_levels: list[Any], path: str, level: Any) -> Any:
     """A level as results have it."""
     hidden = secret.is_secret(path) and isinstance(level, str)
-    return f"{secret.HIDDEN}{all_levels.index(level) + 1}" if hidden else level
+    return f"{redaction.HIDDEN}{all_levels.index(level) + 1}" if hidden else level
 
 
 def is_experiment(data: Any) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from netdyno import paths
-from netdyno.core import models, secret
+from netdyno.core import models, redaction, secret
 from netdyno.core.address import Address
 from netdyno.core.client import Client, Subscription
 from netdyno.core.daemon import Daemon
@@ -384,7 +384,7 @@ class Runner:
         repetition.profile = secret.kept(trial.profile, self.variant.profile)
         for group in repetition.groups:
             for failure in group.errors:
-                failure.example = failure.example and secret.hide(failure.example)
+                failure.example = failure.example and redaction.hide(failure.example)
         repetition.capture = self._captured
         repetition.steal = _steal(self._ticks, _ticks())
         repetition.witnesses = witnesses(trial, self.duts, self.reports, self._reached())

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from netdyno.report import render
+from netdyno.report.render import render
 from tests.report import sample
 
 FLAGS = [

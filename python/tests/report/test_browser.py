@@ -16,8 +16,8 @@ import pytest
 
 from netdyno.core.result import Result
 from netdyno.escape import visible
-from netdyno.report import render
 from netdyno.report.locale import catalogue
+from netdyno.report.render import render
 from netdyno.report.series_csv import series_csv
 from tests.report.conftest import Browser
 

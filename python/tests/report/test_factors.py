@@ -14,9 +14,9 @@ import pytest
 
 from netdyno.cli import app
 from netdyno.core.result import Result
-from netdyno.report import render
 from netdyno.report.factor_charts import factor_charts, notes, places, short
 from netdyno.report.factors import document, factors, rows_csv
+from netdyno.report.render import render
 from netdyno.stats.estimate import positive_interval
 from netdyno.stats.metric import GroupMetric
 from tests.report.conftest import Browser

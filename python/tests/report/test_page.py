@@ -20,16 +20,16 @@ from netdyno.report import (
     judged,
     opening,
     percentiles,
-    render,
-    render_folder,
     tables,
     thresholds,
 )
 from netdyno.report.legs import leg_view
 from netdyno.report.locale import catalogue
 from netdyno.report.page import build, environment
+from netdyno.report.render import render
 from netdyno.report.series import coarsen, in_order, without_stub
 from netdyno.report.series_csv import series_csv
+from netdyno.report.studies import render_folder
 from netdyno.report.verdict import verdict
 from netdyno.stats.metric import GroupMetric
 

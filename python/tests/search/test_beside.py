@@ -17,7 +17,7 @@ from netdyno.experiment.spec import Variant, load
 from netdyno.experiment.trial import Outcome, Setting
 from netdyno.experiment.view import Silent
 from netdyno.report import beside as page
-from netdyno.report import render
+from netdyno.report.render import render
 from netdyno.report.small import keep
 from netdyno.search import sizes
 from netdyno.search.bench import prepare

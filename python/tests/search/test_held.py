@@ -17,7 +17,7 @@ from netdyno.experiment.view import Silent
 from netdyno.nat import study
 from netdyno.nat.study import Machine
 from netdyno.report import held as page
-from netdyno.report import render
+from netdyno.report.render import render
 from netdyno.search import nat_study, sizes
 from netdyno.search.bench import prepare
 from netdyno.search.held import at_shares, shape

@@ -1,0 +1,66 @@
+"""Words without secrets: what is known to be one, and what stands where URLs have them, is told to nobody.
+
+Every command says something, and few read profiles: so this knows nothing of these.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+HIDDEN = "***"
+SHORTEST = 4
+"""A shorter one stands in too many words to be looked for in texts."""
+
+_PARTS = (
+    "auth", "token", "secret", "password", "passwd", "cookie", "credential", "session", "signature",
+    "api-key", "api_key", "apikey", "access-key", "access_key",
+)  # fmt: skip
+_WHOLE = ("key", "sig", "pass", "pwd", "jwt", "code")
+_USER = re.compile(r"(?<=://)[^/?#\s@]+@")
+_PARAMETER = re.compile(r"(?<=[?&])([^=&?#\s'\"]+)=([^&#\s'\"]+)")
+
+_known: set[str] = set()
+
+
+def is_named(name: str) -> bool:
+    """Whether the value of a header field or parameter of this name is secret."""
+    name = name.lower()
+    return name in _WHOLE or any(part in name for part in _PARTS)
+
+
+def learn(*values: str) -> None:
+    """From now on these are replaced in all that is told."""
+    _known.update(value for value in values if len(value) >= SHORTEST and value != HIDDEN)
+
+
+def hide(text: str) -> str:
+    """A text without the secrets that are known, and without those in URLs."""
+    # one that holds another goes whole
+    for value in sorted(_known, key=len, reverse=True):
+        text = text.replace(value, HIDDEN)
+    return url(text)
+
+
+def hide_in(value: Any) -> Any:
+    """Plain data with `hide` done to its texts."""
+    if isinstance(value, str):
+        return hide(value)
+    if isinstance(value, Mapping):
+        return {key: hide_in(one) for key, one in value.items()}
+    return [hide_in(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def url(text: str) -> str:
+    """A text whose URLs and paths name no user and tell no secret parameter."""
+    return masked_parameters(_USER.sub(f"{HIDDEN}@", text))
+
+
+def masked_parameters(text: str) -> str:
+    """A text whose URLs and paths tell no secret parameter."""
+
+    def shown(found: re.Match[str]) -> str:
+        return f"{found[1]}={HIDDEN}" if is_named(found[1]) else found[0]
+
+    return _PARAMETER.sub(shown, text)
