@@ -26,31 +26,20 @@ def excused(repetition: Repetition, profile: Mapping[str, Any], sent: int, lost:
     return pauses.excuse(workers(repetition, profile), lost, sent / seconds, room(profile))
 
 
-def generating(repetition: Repetition, profile: Mapping[str, Any]) -> list[Paused]:
-    """The workers of our generator whose pauses are known."""
-    ends = _ends(profile)
-    return [paused for worker, paused in _own(repetition, ends) if worker in ends]
-
-
 def workers(repetition: Repetition, profile: Mapping[str, Any]) -> list[Paused]:
     """All workers whose pauses are known: of our generator, and of DUTs that a daemon of ours runs."""
-    return [paused for _, paused in _own(repetition, _ends(profile))] + [
+    ends = _ends(profile)
+    own = [
+        Paused(
+            f"worker {one.worker} of the {'generator' if one.worker in ends else 'DUT'}", one.core, one.pauses
+        )
+        for one in repetition.workers
+        if one.pauses is not None
+    ]
+    return own + [
         Paused(f"worker {one.worker} of {name}", one.core, one.pauses)
         for name, dut in repetition.dut.items()
         for one in dut.workers
-    ]
-
-
-def _own(repetition: Repetition, ends: set[int]) -> list[tuple[int, Paused]]:
-    """The workers of our daemon, with their numbers."""
-
-    def who(worker: int) -> str:
-        return f"worker {worker} of the {'generator' if worker in ends else 'DUT'}"
-
-    return [
-        (one.worker, Paused(who(one.worker), one.core, one.pauses))
-        for one in repetition.workers
-        if one.pauses is not None
     ]
 
 

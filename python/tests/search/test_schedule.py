@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 from netdyno.cli import summary
-from netdyno.core.model import Counts, Distribution, GroupResult, Phases, Reason, Validity, WorkerSample
+from netdyno.core.model import (
+    Counts,
+    Distribution,
+    GroupResult,
+    GroupSample,
+    Phases,
+    Quantiles,
+    Reason,
+    Sample,
+    Validity,
+)
 from netdyno.core.result import Repetition, Result
 from netdyno.errors import Error
 from netdyno.experiment import runner
@@ -24,7 +34,6 @@ from netdyno.search.observe import observed
 from netdyno.search.trial import Ask, loss_goal
 from netdyno.search.wanted import Wanted
 from netdyno.stats import hdr
-from netdyno.stats.pauses import lasted
 from netdyno.store import Store
 from netdyno.system.interrupt import Interrupts
 
@@ -128,18 +137,18 @@ def test_what_is_lost_of_a_burst_of_ours_is_no_evidence() -> None:
     assert seen(1000, 10, lateness=late.model_copy(update={"max": 9e6})).disturbed == ""
 
 
-def test_what_is_lost_of_several_bursts_is_none_either() -> None:
-    """Ten in a thousand were late by up to 8 ms, in pauses of 24 ms together: the first may have filled a buffer."""
+def test_a_burst_of_the_warm_up_counts_as_well() -> None:
+    """It may have filled the buffer of which what was measured, late by up to 8 ms, needed most."""
     late = Distribution(count=1000, p50=10e3, p90=50e3, p99=900e3, p999=8e6, max=8e6)
 
-    def paused(lost: int, *each: int, **more: Any) -> str:
-        worker = WorkerSample(worker=0, pauses=lasted([ms * 1_000_000 for ms in each]))
-        return seen(1000, lost, lateness=late, workers=[worker], **more).disturbed
+    def warmed_up(lost: int, max_ns: float, phase: str = "warmup") -> str:
+        group = GroupSample(lateness=Quantiles(count=100, max=max_ns))
+        sample = Sample(t=0.1, dt=0.1, phase=phase, groups={"x": group})
+        return seen(1000, lost, lateness=late, series=[sample]).disturbed
 
-    assert paused(10, 8, 8, 8) == "worker 0 of the generator paused for 24 ms in 3 pauses and sent bursts"
-    assert paused(11, 8, 8, 8) == ""
-    assert paused(0, 8, 8, 8) == ""
-    assert paused(10, 8) == ""
+    assert warmed_up(10, 12e6) == "the generator was late by 12 ms in the warm-up and sent a burst"
+    assert warmed_up(10, 9e6) == warmed_up(11, 12e6) == warmed_up(0, 12e6) == ""
+    assert warmed_up(10, 12e6, "drain") == ""
 
 
 def test_how_many_were_late_is_counted_where_the_histogram_is_there() -> None:
