@@ -50,19 +50,30 @@ impl Parser {
         self.hash.then(|| self.key.hash(frame, parsed))
     }
 
-    /// Write what there is to know of a packet into its [`Meta`], and tell it. What is broken is a reason of [`DROPS`].
+    /// Write what there is to know of a packet into its [`Meta`]. What is broken is a reason of [`DROPS`].
     #[inline]
-    pub fn parse(&self, mbuf: &mut Mbuf) -> Result<Meta, usize> {
+    pub fn parse(&self, mbuf: &mut Mbuf) -> Result<(), usize> {
+        self.parse_and(mbuf, |_, _| ())
+    }
+
+    /// The same, and let `look` see the frame and what was found. It is there twice, and in the one for plain packets nothing is asked
+    /// that is known of these.
+    #[inline(always)]
+    pub fn parse_and<T>(&self, mbuf: &mut Mbuf, look: impl Fn(&[u8], &Meta) -> T) -> Result<T, usize> {
         if !mbuf.is_whole() {
             return Err(Fault::NAMES.len());
         }
         let frame = mbuf.data();
         let plain = if self.verify { Parsed::plain::<true>(frame) } else { Parsed::plain::<false>(frame) };
-        let Some(parsed) = plain else { return self.parse_any(mbuf) };
+        let Some(parsed) = plain else {
+            let meta = self.parse_any(mbuf)?;
+            return Ok(look(mbuf.data(), &meta));
+        };
         let meta = meta(frame, &parsed, self.hash(frame, &parsed), self.in_port);
         let meta = Meta { flags: meta.flags.with_if(self.verify, MetaFlags::CHECKED), ..meta };
+        let seen = look(frame, &meta);
         mbuf.set_meta(meta);
-        Ok(meta)
+        Ok(seen)
     }
 
     /// The same for what is no plain packet, or broken.
@@ -118,6 +129,6 @@ impl Element for Parser {
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        cx.sift(batch, |mbuf| self.parse(mbuf).map(|_| ()));
+        cx.sift(batch, |mbuf| self.parse(mbuf));
     }
 }

@@ -269,14 +269,15 @@ impl Conntrack {
         // Filled as it is read: a frame is copied from a place that was just cleared slower than it is made.
         let mut frames = ArrayVec::<Frame<'_>, BURST>::new();
         mbufs.iter().for_each(Mbuf::prefetch_data);
-        for (mbuf, hop) in mbufs.iter_mut().zip(&mut hops) {
+        frames.extend(mbufs.iter_mut().zip(&mut hops).take(BURST).map(|(mbuf, hop)| {
             let meta = mbuf.meta().unwrap_or_default();
-            if meta.flags.has(MetaFlags::SUBSCRIBER) {
+            if UP {
+                // Of a subscriber: nothing else is let through.
                 *hop = meta.hash as Hop;
             }
-            let headers = headers::of(mbuf, &meta).unwrap_or_default();
-            let _there_is_room = frames.try_push(Frame::parsed(mbuf.data_mut(), headers));
-        }
+            let headers = headers::of(mbuf, meta).unwrap_or_default();
+            Frame::parsed(mbuf.data_mut(), headers)
+        }));
         let Self { nat, ports, links, .. } = self;
         let addressing = Addressing::new(ports, links);
         let left = nat.process_steady::<UP>(&mut frames, now, |number, frame, forward| {

@@ -68,9 +68,7 @@ impl Owner {
         let (Some((inside, ownership)), Some(meta)) = (self.ownership.get(), mbuf.meta()) else { return 0 };
         let side = if meta.in_port == *inside { Side::Inside } else { Side::Outside };
         // What belongs to nobody the first one drops, and counts.
-        headers::of(mbuf, &meta)
-            .and_then(|headers| ownership.worker(side, mbuf.data(), &headers))
-            .unwrap_or(0)
+        headers::of(mbuf, meta).and_then(|headers| ownership.worker(side, mbuf.data(), &headers)).unwrap_or(0)
     }
 }
 

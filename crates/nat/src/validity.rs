@@ -86,15 +86,15 @@ struct Validity {
 impl Validity {
     #[inline]
     fn look(&self, mbuf: &mut Mbuf) -> Found {
-        match self.parser.parse(mbuf) {
-            Ok(meta) if self.is_local(mbuf.data(), &meta) => Found::Local,
-            Ok(_) => Found::Good,
+        match self.parser.parse_and(mbuf, |frame, meta| self.is_local(frame, meta)) {
+            Ok(true) => Found::Local,
+            Ok(false) => Found::Good,
             Err(reason) => Found::Broken(reason as u8),
         }
     }
 
     /// Whether a packet is for the box itself, for a group, or no IPv4.
-    #[inline]
+    #[inline(always)]
     fn is_local(&self, frame: &[u8], meta: &Meta) -> bool {
         if !meta.flags.has(MetaFlags::IP) || meta.flags.has(MetaFlags::V6) {
             return true;

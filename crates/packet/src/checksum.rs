@@ -19,25 +19,16 @@ impl Sum {
         /// Bytes from which on many lanes at a time are worth their beginning and end.
         const LONG: usize = 128;
         let (words, rest) = bytes.as_chunks::<8>();
-        let mut sum = self.0;
-        if bytes.len() < LONG {
-            for word in words {
-                sum = add(sum, u64::from_ne_bytes(*word));
-            }
+        let sum = if bytes.len() < LONG {
+            words.iter().fold(self.0, |sum, word| add(sum, u64::from_ne_bytes(*word)))
         } else {
-            // Four bytes at a time: 2^32 such words fit before the sum could overflow.
-            let (fours, _) = words.as_flattened().as_chunks::<4>();
-            sum = add(sum, fours.iter().map(|four| u64::from(u32::from_ne_bytes(*four))).sum());
-        }
+            add(self.0, long(words))
+        };
         Sum(match (rest.len(), bytes.last_chunk::<8>()) {
             (0, _) => sum,
             // Of the last eight bytes those that are not summed yet, as if zeros followed: no loop for a rest.
             (left, Some(last)) => add(sum, (u64::from_le_bytes(*last) >> (64 - 8 * left)).to_le()),
-            (left, None) => {
-                let mut word = [0; 8];
-                word[..left].copy_from_slice(rest);
-                add(sum, u64::from_ne_bytes(word))
-            }
+            (_, None) => add(sum, short(rest)),
         })
     }
 
@@ -100,6 +91,22 @@ pub fn complement(sum: u32) -> u16 {
 pub fn halves(value: u64) -> u64 {
     let pairs = (value & 0xffff_0000_ffff) + ((value >> 16) & 0xffff_0000_ffff);
     (pairs & 0xffff_ffff) + (pairs >> 32)
+}
+
+/// The sum of many words. It is for itself, so that what sums few is small enough to be inlined.
+#[inline(never)]
+fn long(words: &[[u8; 8]]) -> u64 {
+    // Four bytes at a time: 2^32 such words fit before the sum could overflow.
+    let (fours, _) = words.as_flattened().as_chunks::<4>();
+    fours.iter().map(|four| u64::from(u32::from_ne_bytes(*four))).sum()
+}
+
+/// Fewer than eight bytes, as if zeros followed.
+#[inline(never)]
+fn short(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word.iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
+    u64::from_ne_bytes(word)
 }
 
 /// Their one's complement sum.

@@ -68,11 +68,13 @@ impl Parsed {
         const L4: usize = L3 + ipv4::LEN;
         let head: &[u8; L4 + 8] = frame.first_chunk()?;
         let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
-        // EtherType, version and header length; no fragment.
-        if [head[12], head[13], head[14]] != [0x08, 0x00, 0x45] || word(L3 + 6) & 0x3fff != 0 {
+        // EtherType, version and header length, type of service, length, identification.
+        let start = u64::from_be_bytes(std::array::from_fn(|i| head[L3 - 2 + i]));
+        // No fragment.
+        if start & 0xffff_ff00_0000_0000 != 0x0800_4500_0000_0000 || word(L3 + 6) & 0x3fff != 0 {
             return None;
         }
-        let end = L3 + usize::from(word(L3 + 2));
+        let end = L3 + usize::from((start >> 16) as u16);
         let segment = frame.get(L4..end)?;
         let protocol = head[L3 + 9];
         let summed = match protocol {

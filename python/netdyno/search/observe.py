@@ -122,7 +122,7 @@ def _disturbed(
         late = max((group.lateness.max for group in repetition.groups), default=0.0)
         if late > limit:
             return f"the generator was late by {late / 1e6:.3g} ms and sent a burst"
-        # a buffer that one of the warm-up has filled is hardly emptier when a lesser one comes, at a load near its capacity
+        # at a load near capacity a buffer that the warm-up has filled is full when a lesser burst comes
         before = _latest_in_warmup(repetition)
         if before > limit:
             return f"the generator was late by {before / 1e6:.3g} ms in the warm-up and sent a burst"
