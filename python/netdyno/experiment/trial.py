@@ -57,6 +57,8 @@ class Action:
     do: Callable[[Dut], None]
     deadline: float = math.inf
     """Seconds after the load began by which it must have ended for the trial to be valid."""
+    steady: float = math.inf
+    """How late the generator may be meanwhile for the trial to be valid, as a share of the action's time."""
 
 
 @dataclass
@@ -97,6 +99,8 @@ class Runner:
         self._network: Network | None = None
         self._pauses = DutPauses({}, {"warmup": 0.0, "measure": 0.0})
         self._late: list[Reason] = []
+        self._done: list[tuple[Action, float, float]] = []
+        """Actions, when they began and when they ended, in seconds after the load began."""
         self._hosts = list(self.leg.topology.hosts) if self.leg.topology else []
         self._rounds = itertools.cycle(self._hosts)
 
@@ -269,7 +273,9 @@ class Runner:
             event = events.next(0.2 if not actions else 0.02)
             if actions and time.monotonic() - self._began >= actions[0].after:
                 action = actions.pop(0)
+                begins = time.monotonic() - self._began
                 action.do(self.duts[action.dut])
+                self._done.append((action, begins, time.monotonic() - self._began))
                 self._check_deadline(action)
             if event and event.sample:
                 self.series.append(event.sample)
@@ -282,6 +288,7 @@ class Runner:
                 if event.status.ended:
                     for action in actions:
                         self._check_deadline(action)
+                    self._check_steady()
                     return failure or self._vanished(self._hosts)
             if interrupts.count and not asked:
                 live.log("interrupted: stopping and keeping what was measured; once more to stop at once")
@@ -307,6 +314,17 @@ class Runner:
         if ended > action.deadline:
             what = f"the action on {action.dut} ended after the measurement window"
             self._late.append(Reason(code="ND-90-22", what=what, value=ended, limit=action.deadline))
+
+    def _check_steady(self) -> None:
+        """A generator that paused during an action makes the trial invalid: nothing was there to be lost."""
+        for action, begins, ends in self._done:
+            limit = action.steady * (ends - begins) * 1e9
+            points = [Sample.model_validate(one) for one in self.series]
+            during = [one for one in points if begins < one.t < ends + one.dt]
+            late = max((group.lateness.max for one in during for group in one.groups.values()), default=0.0)
+            if late > limit:
+                what = f"the generator was late by {late / 1e6:.3g} ms during the action on {action.dut}"
+                self._late.append(Reason(code="ND-90-02", what=what, value=late / 1e9, limit=limit / 1e9))
 
     def _lost_link(self) -> Error | None:
         """Why a link carries nothing any more, if one does not."""

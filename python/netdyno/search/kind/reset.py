@@ -24,6 +24,8 @@ from netdyno.search.wanted import Part, Wanted
 SHAPE = "reset"
 WHEN = 0.25
 """Of the measure phase: what remains must be longer than the reset."""
+STEADY = 0.25
+"""How late the generator may be during a restart, as a share of its time: so much loss may be missing."""
 
 
 class Reset(Throughput):
@@ -53,7 +55,8 @@ class Reset(Throughput):
         profile = axis.leg.profile if isinstance(axis.leg.profile, dict) else {}
         before = warmup or dict(profile.get("phases") or {}).get("warmup", "2s")
         begins = units.seconds(str(before))
-        return (Action(begins + ask.seconds * WHEN, name, restart, deadline=begins + ask.seconds),)
+        ends = begins + ask.seconds
+        return (Action(begins + ask.seconds * WHEN, name, restart, deadline=ends, steady=STEADY),)
 
     def judge(self, part: Part, wanted: Wanted) -> tuple[Sequence[SearchFinding], Mapping[str, float]]:
         """The mean time over the resets, and the longest."""
