@@ -33,4 +33,7 @@ def test_a_generator_that_pauses_during_an_action_makes_the_trial_invalid() -> N
     assert unsteady(51e6, 1.1, steady=0.25) == unsteady(51e6, 1.3, steady=0.25) == [("ND-90-02", 0.05)]
     assert unsteady(49e6, 1.1, steady=0.25) == []
     assert unsteady(51e6, 0.8, steady=0.25) == unsteady(51e6, 1.5, steady=0.25) == []
+    # a pause that outlasts the action is told after it
+    assert unsteady(500e6, 1.8, steady=0.25) == [("ND-90-02", 0.05)]
+    assert unsteady(500e6, 2.0, steady=0.25) == []
     assert unsteady(51e6, 1.1) == []

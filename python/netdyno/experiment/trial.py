@@ -320,8 +320,16 @@ class Runner:
         for action, begins, ends in self._done:
             limit = action.steady * (ends - begins) * 1e9
             points = [Sample.model_validate(one) for one in self.series]
-            during = [one for one in points if begins < one.t < ends + one.dt]
-            late = max((group.lateness.max for one in during for group in one.groups.values()), default=0.0)
+            # what is sent late is told when it is sent: it counts if it may have been due during the action
+            late = max(
+                (
+                    group.lateness.max
+                    for one in points
+                    for group in one.groups.values()
+                    if begins < one.t < ends + one.dt + group.lateness.max / 1e9
+                ),
+                default=0.0,
+            )
             if late > limit:
                 what = f"the generator was late by {late / 1e6:.3g} ms during the action on {action.dut}"
                 self._late.append(Reason(code="ND-90-02", what=what, value=late / 1e9, limit=limit / 1e9))
