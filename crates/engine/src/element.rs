@@ -129,7 +129,8 @@ impl Cx<'_> {
     }
 
     /// Come back for [`Element::poll`] no later than `at` (ns on the engine's clock), as something is to be sent
-    /// then. Holds until the next poll.
+    /// then. Holds until the next poll. The worker stays awake for some time before, so that what may be a
+    /// [sleep](crate::IdlePolicy::sleep_max_ns) late, such as timeouts, asks for nothing.
     #[inline]
     pub fn wake_at(&mut self, at: u64) {
         *self.due = (*self.due).min(at);

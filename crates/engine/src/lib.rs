@@ -14,7 +14,7 @@
 //!   [`Affinity`] that keeps what belongs together on one: flows, subscribers, port blocks;
 //! - outputs with back-pressure: [`Cx::room`], [`Cx::offer`], [`Element::refused`];
 //! - settings changed and tables read while it works: [`View::request`], [`Element::control`], [`Mail`];
-//! - up to 60 reasons to drop; timers in `timer::TimerWheel`, looked at from [`Element::poll`] with [`Cx::wake_at`].
+//! - up to 60 reasons to drop; timers in `timer::TimerWheel`, looked at from [`Element::poll`].
 //!
 //! On the packet path nothing allocates, locks or waits. Counters are written by one worker each and read
 //! by any thread; other reports an element sends from [`Element::tick`].

@@ -34,17 +34,16 @@ impl Announcer {
         self.duty.is_active(now)
     }
 
-    /// Announce some of them if it is time. When to come back.
-    pub fn send(&mut self, batch: &mut Batch, pool: &Mempool, now: u64) -> u64 {
+    /// Announce some of them if it is time.
+    pub fn send(&mut self, batch: &mut Batch, pool: &Mempool, now: u64) {
         if !self.duty.is_active(now) {
-            return now + PAUSE;
+            return;
         }
         if self.begun != self.duty.begun() {
             self.begun = self.duty.begun();
             self.rounds = Rounds { left: 2, at: 0, due: now };
         }
         self.rounds.announce(&self.addrs, batch, pool, now, |_| true);
-        now + PAUSE
     }
 }
 
@@ -62,22 +61,21 @@ impl Newcomers {
         self.rounds = Rounds { left: 2, at: 0, due: now };
     }
 
-    /// Announce some of them if it is time, as far as they are `there` still. When to come back, if there are more.
+    /// Announce some of them if it is time, as far as they are `there` still.
     pub fn send(
         &mut self,
         batch: &mut Batch,
         pool: &Mempool,
         now: u64,
         there: impl Fn(&InterfaceAddr) -> bool,
-    ) -> Option<u64> {
+    ) {
         if self.addrs.is_empty() {
-            return None;
+            return;
         }
         self.rounds.announce(&self.addrs, batch, pool, now, there);
         if self.rounds.left == 0 {
             self.addrs = Vec::new();
         }
-        Some(self.rounds.due)
     }
 }
 

@@ -553,7 +553,6 @@ impl Element for Conntrack {
         if self.is_active(now) {
             self.send_own(batch, cx);
         }
-        cx.wake_at(now + TURN);
     }
 
     fn control(&mut self, mail: Mail, now: u64) {

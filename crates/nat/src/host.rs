@@ -39,8 +39,7 @@ const ASK: u64 = 1_000_000_000;
 const ASK_AGAIN: u64 = 30 * ASK;
 /// Bytes of a question, and of the shortest frame.
 const QUESTION: usize = 60;
-/// Time between two looks for subscribers that are to be asked for, ns, and how many are taken in one.
-const LOOK: u64 = 1_000_000;
+/// How many subscribers that are to be asked for are taken in one turn.
 const QUERIES: usize = 64;
 
 /// A NAT's own addresses on a port: answers ARP, neighbour discovery and echo for them, and ARP for those of the pool. Towards the
@@ -286,29 +285,23 @@ impl Host {
         router.is_some() || self.subscribers.as_mut().is_some_and(|its| its.resolver.heard(frame))
     }
 
-    fn ask_for_router(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+    fn ask_for_router(&mut self, batch: &mut Batch, now: u64) {
         let Some(router) = &mut self.router else { return };
-        let now = cx.now();
         let pause = if router.known.mac().is_some() { ASK_AGAIN } else { ASK };
-        let due = router.asked.map_or(now, |asked| asked + pause);
-        if now < due {
-            cx.wake_at(due);
+        if router.asked.is_some_and(|asked| now < asked + pause) {
             return;
         }
         router.asked = Some(now);
-        cx.wake_at(now + ASK);
         solicit(&router.own, &router.wanted, &self.pool, batch);
     }
 
-    fn ask_for_subscribers(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+    fn ask_for_subscribers(&mut self, batch: &mut Batch, now: u64) {
         let Some(Subscribers { resolver, queries, own }) = &mut self.subscribers else { return };
-        let now = cx.now();
         queries.try_iter().take(QUERIES).for_each(|query| resolver.ask(query));
         if let Some((inside, realm)) = resolver.next(now) {
             let wanted = Wanted { ip: Ipv4Addr::from_bits(inside).into(), tags: link::tags(realm) };
             solicit(own, &wanted, &self.pool, batch);
         }
-        cx.wake_at(now + LOOK);
     }
 }
 
@@ -347,17 +340,15 @@ impl Element for Host {
     fn poll(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         let now = cx.now();
         if let Some(announcer) = &mut self.announcer {
-            cx.wake_at(announcer.send(batch, &self.pool, now));
+            announcer.send(batch, &self.pool, now);
             if !announcer.is_active(now) {
                 return;
             }
         }
         let answers_for = &self.answers_for;
-        if let Some(due) = self.newcomers.send(batch, &self.pool, now, |addr| answers_for.owns(addr.ip)) {
-            cx.wake_at(due);
-        }
-        self.ask_for_router(batch, cx);
-        self.ask_for_subscribers(batch, cx);
+        self.newcomers.send(batch, &self.pool, now, |addr| answers_for.owns(addr.ip));
+        self.ask_for_router(batch, now);
+        self.ask_for_subscribers(batch, now);
     }
 
     fn control(&mut self, mail: Mail, now: u64) {

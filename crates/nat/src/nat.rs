@@ -445,7 +445,6 @@ impl Element for Nat {
             self.advanced = now;
             self.turn(now);
         }
-        cx.wake_at(self.advanced + TURN);
     }
 
     fn control(&mut self, mail: Mail, now: u64) {

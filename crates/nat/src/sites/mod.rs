@@ -251,7 +251,6 @@ impl Element for Sites {
             self.turn(now);
         }
         self.send(cx);
-        cx.wake_at(now + TURN);
     }
 
     fn control(&mut self, mail: Mail, now: u64) {
