@@ -56,13 +56,13 @@ def loop(core: int, parent: int) -> None:
 
 
 @contextmanager
-def busy() -> Iterator[None]:
-    """One busy loop per core, in a session of its own: time is shared by session first (autogroup)."""
+def busy(cores: list[int]) -> Iterator[None]:
+    """One busy loop for each core, in a session of its own: time is shared by session first (autogroup)."""
     loops = [
         subprocess.Popen(
             [sys.executable, __file__, "--loop", str(core), str(os.getpid())], start_new_session=True
         )
-        for core in sorted(os.sched_getaffinity(0))
+        for core in cores
     ]
     try:
         yield
@@ -228,6 +228,7 @@ def main() -> int:
     parser.add_argument("times", type=int)
     parser.add_argument("cargo_json", type=Path, nargs="?")
     parser.add_argument("--end-with-parent", action="store_true", help="when started by sudo")
+    parser.add_argument("--quiet", action="store_true", help="without busy loops")
     asked = parser.parse_args()
     if asked.end_with_parent:
         end_with_parent(signal.SIGTERM)
@@ -244,7 +245,7 @@ def main() -> int:
         return 104
     tests: defaultdict[str, Tally] = defaultdict(Tally)
     whole = Tally()
-    with busy():
+    with busy([] if asked.quiet else sorted(os.sched_getaffinity(0))):
         for number in range(1, asked.times + 1):
             began, outcomes = time.monotonic(), [one for kind in kinds for one in kind.once()]
             seconds = time.monotonic() - began
