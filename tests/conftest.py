@@ -22,9 +22,12 @@ TOGETHER = ("test_failing_servers.py",)
 """Files whose tests look at one and the same run."""
 POLLING = ("test_dpdk.py", "test_failing_servers_dpdk.py", "test_frames.py", "test_graph.py")
 """Files whose runs take a core each, whatever their load."""
+NATS = ("test_nat_run.py", "test_nat_keep.py", "test_nat_pair.py", "test_nat_sites.py")
+"""Files of NATs that stand all the time, whose workers look for packets all the time."""
 TRANSFERS = ("test_tuning_search.py", "test_tuning.py", "test_tune_watch_path.py")
 """Files that look for what limits a transfer, which beside another one is that."""
-FIRST = ("test_vm.py", *POLLING, *TOGETHER, *TRANSFERS, "test_package.py")
+SCOPES = {"polling": POLLING, "nats": NATS, "transfers": TRANSFERS}
+FIRST = ("test_vm.py", *POLLING, *NATS, *TOGETHER, *TRANSFERS, "test_package.py")
 """Files that take longest begin first, so that nothing of them is left to wait for alone at the end."""
 
 
@@ -46,15 +49,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Where tests run beside each other (`-n`): each by itself, but for those that poll, share a run or transfer."""
+    """Where tests run beside each other (`-n`): each by itself, but for those of one scope."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            for scope, files in (("polling", POLLING), ("transfers", TRANSFERS), (file, TOGETHER)):
+            for scope, files in SCOPES.items():
                 if file.endswith(files):
                     return scope
+            if file.endswith(TOGETHER):
+                return file
             return nodeid
 
     return Scheduling(config, log)

@@ -85,7 +85,7 @@ def over_a_cable() -> dict[str, Any]:
         {"name": "a", "device": "pair:watched", "ip": "10.0.0.1"},
         {"name": "b", "device": "pair:watched", "ip": "10.0.0.2", "role": "reflector"},
     ]
-    stream = group("s", "udp://10.0.0.2:7", {"stream": {"rate": "1k/s", "size": "18B"}})
+    stream = group("s", "udp://10.0.0.2:7", {"stream": {"rate": "100/s", "size": "18B"}})
     # until the test has seen all it wants
     return profile(stream, measure="300s", transport={"dpdk": {"ports": ports}})
 

@@ -22,11 +22,12 @@ pytestmark = root
 SEND = """
 import hashlib, os, select, socket, sys
 server = socket.create_server((sys.argv[1], 8081))
+server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 17)
 print("up", flush=True)
 own, seen = server.accept()
 print(*seen, flush=True)
 block, digest, count = bytearray(os.urandom(1 << 15)), hashlib.sha256(), 0
-while not select.select([own], [], [], 0.002)[0]:
+while not select.select([own], [], [], 0.02)[0]:
     block[:8] = count.to_bytes(8, "big")
     digest.update(block)
     own.sendall(block)
@@ -36,10 +37,13 @@ own.recv(16)
 own.close()
 print(digest.hexdigest(), count, flush=True)
 """
-"""Tells who connects; sends until it is told to end, and then the digest of it."""
+"""Tells who connects; sends until it is told to end, and then the digest of it. Slowly: a NAT sleeps between the blocks."""
 TAKE = """
 import hashlib, socket, sys, threading
-own, digest, count = socket.create_connection((sys.argv[1], 8081), timeout=120), hashlib.sha256(), 0
+own, digest, count = socket.socket(), hashlib.sha256(), 0
+own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 17)
+own.settimeout(120)
+own.connect((sys.argv[1], 8081))
 def ask():
     while sys.stdin.readline() == "how much\\n":
         print(count, flush=True)
@@ -78,8 +82,8 @@ class Transfer:
         return self.line(self.taker)
 
     def goes_on(self) -> None:
-        """More comes than was under way."""
-        wanted = int(self.say("how much")) + (8 << 20)
+        """More comes than was under way: both buffers together hold half of it (socket(7): the kernel doubles them)."""
+        wanted = int(self.say("how much")) + (1 << 20)
         until(lambda: int(self.say("how much")) > wanted, 60, "nothing comes")
 
     def end(self) -> None:
