@@ -10,8 +10,12 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((first, mut rest)) = data.split_first() else { return };
     let (standby, passed) = (first & 0x80 != 0, first & 0x7f);
     let address = Ipv4Addr::new(203, 0, 113, 1);
-    let forward =
-        StaticForward { protocol: 17, outside: (address, 1030), inside: (Ipv4Addr::new(10, 0, 0, 2), 53), realm: 0 };
+    let forward = StaticForward {
+        protocol: 17,
+        outside: (address, 1030),
+        inside: (Ipv4Addr::new(10, 0, 0, 2), 53),
+        realm: 0,
+    };
     let config = Config {
         sessions: 16,
         subscribers: 4,
