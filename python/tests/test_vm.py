@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import lzma
 import os
+import signal
 import socket
 import subprocess
 import threading
@@ -179,7 +180,7 @@ def test_qemu_is_told_of_kernel_memory_shares_and_ports_and_of_no_network() -> N
     words = commands.qemu(MADE, "tcg", Path("/run/x"), sockets)
     told = " ".join(words)
     for part in (
-        "-accel tcg,thread=multi", "-smp 4", "-m 3072M", "-nic none", "-no-reboot",
+        "-accel tcg,thread=single", "-smp 4", "-m 3072M", "-nic none", "-no-reboot",
         "memory-backend-memfd,id=memory,size=3072M,share=on", "-kernel /boot/vmlinuz-6.1.0",
         "path=/run/x/root -device vhost-user-fs-pci,tag=root,chardev=c0",
         f"-device virtserialport,name={OUT},", "netdyno.vm=tcg",
@@ -280,8 +281,12 @@ class Fake:
     def __init__(self, log: Path) -> None:
         self.log = log
 
+    status: int | None = None
+
     def exited(self) -> int | None:
-        return None
+        return self.status
+
+    ending = Process.ending
 
     def wait(self, timeout: float) -> int | None:
         return None
@@ -347,7 +352,8 @@ def test_one_that_ends_or_falls_silent_is_lost(ends: Ends, monkeypatch: pytest.M
         session.listen(io.BytesIO().write, io.BytesIO().write, Interrupts())
     assert silent.value.code == "ND-91-28"
     far[CONTROL].close()
-    with pytest.raises(Error, match=r"it ended: qemu: a word"):
+    cast(Fake, session.process).status = -signal.SIGSEGV
+    with pytest.raises(Error, match=r"lost: QEMU ended \(SIGSEGV\): qemu: a word"):
         session.listen(io.BytesIO().write, io.BytesIO().write, Interrupts())
 
 
@@ -356,6 +362,9 @@ def test_one_that_does_not_come_up_is_no_virtual_machine(ends: Ends) -> None:
     with pytest.raises(Error, match=r"not up within 0.3 s: qemu: a word") as late:
         session.until_up(0.3, Interrupts())
     assert late.value.code == "ND-92-44"
+    cast(Fake, session.process).status = 1
+    with pytest.raises(Error, match=r"QEMU ended \(status 1\): qemu: a word"):
+        session.until_up(10, Interrupts())
 
 
 def test_where_kvm_does_not_boot_it_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,10 +122,9 @@ class Daemon:
 
     def check(self) -> None:
         """Raise when it has ended by itself."""
-        status = self.process.exited()
-        if status is None:
+        how = self.process.ending()
+        if not how:
             return
-        how = signal.Signals(-status).name if status < 0 else f"status {status}"
         raise Error(
             "ND-91-20",
             f"the daemon ended by itself ({how}): {self.words() or 'no log'}",

@@ -11,6 +11,7 @@ import contextlib
 import os
 import resource
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -79,6 +80,13 @@ class Process:
     def exited(self) -> int | None:
         """Its exit status, or None while it runs."""
         return self._popen.poll()
+
+    def ending(self) -> str:
+        """How it ended, such as `SIGSEGV` or `status 1`; nothing while it runs."""
+        status = self.exited()
+        if status is None:
+            return ""
+        return signal.Signals(-status).name if status < 0 else f"status {status}"
 
     def cpu(self) -> float:
         """CPU seconds of the whole process group so far."""

@@ -11,7 +11,8 @@ from netdyno.system.vm.setup import Setup
 
 PORTS = (OUT, ERR, CONTROL)
 CPU = {"kvm": "host", "tcg": "max,la57=off"}
-ACCEL = {"kvm": "kvm", "tcg": "tcg,thread=multi"}
+ACCEL = {"kvm": "kvm", "tcg": "tcg,thread=single"}
+"""One thread: before 8.1 QEMU's race where one translates what another changes, and it may crash."""
 
 _PRIVATE = """\
 folder=$1 share=$2

@@ -128,7 +128,7 @@ class Session:
                 if interrupts.count:
                     raise Error("ND-105-20", "interrupted", fix="What was measured until then is kept")
                 if self.process.exited() is not None or time.monotonic() > until:
-                    why = "it ended" if self.process.exited() is not None else f"not up within {seconds:g} s"
+                    why = self._ended() or f"not up within {seconds:g} s"
                     raise Error("ND-92-44", f"{why}: {self._last()}", fix=FIX)
                 if ready.select(0.2) and not self._hear():
                     self.process.wait(5.0)
@@ -146,7 +146,8 @@ class Session:
                     heard = time.monotonic()
                     if key.data == CONTROL:
                         if not self._hear():
-                            raise self._lost("it ended")
+                            self.process.wait(5.0)
+                            raise self._lost(self._ended() or "it says nothing any more")
                         code = self._code()
                     elif self._passed_on(key.data, streams[key.data]):
                         ready.unregister(key.fileobj)
@@ -183,6 +184,10 @@ class Session:
         text, end, _ = data.partition(END)
         to(text)
         return bool(end) or not data
+
+    def _ended(self) -> str:
+        how = self.process.ending()
+        return f"QEMU ended ({how})" if how else ""
 
     def _lost(self, why: str) -> Error:
         fix = "The same command goes on with what was measured; `--no-vm` goes without"
