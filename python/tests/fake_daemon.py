@@ -151,7 +151,8 @@ class Graph:
             one | passed | {"drops": {}, "packets_per_batch": 16.0, "cycles_per_packet": 100.0}
             for one in self.placed()
         ]
-        busy = {"busy_cycles": 40, "idle_cycles": 60, "slept_ns": 0}
+        pauses = {"count": 0, "ns": 0, "longest_ns": 0, "lengths": []}
+        busy = {"busy_cycles": 40, "idle_cycles": 60, "slept_ns": 0, "pauses": pauses, "long_turns": pauses}
         return {
             "status": status,
             "elements": elements,

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from netdyno.cli import app, graph_view
+from netdyno.report import units
 
+PAUSED = {"count": 1003, "ns": 31_500_000, "longest_ns": 20_000_000}
 SHAPE: dict[str, Any] = {
     "run": "x-1",
     "workers": [{"worker": 0, "core": 2}, {"worker": 1, "core": None}],
@@ -40,8 +42,15 @@ STATS: dict[str, Any] = {
         },
     ],
     "workers": [
-        {"worker": 0, "core": 2, "busy_cycles": 30, "idle_cycles": 70, "slept_ns": 0},
-        {"worker": 1, "core": None, "busy_cycles": 0, "idle_cycles": 0, "slept_ns": 9},
+        {"worker": 0, "core": 2, "busy_cycles": 30, "idle_cycles": 70, "slept_ns": 0, "pauses": PAUSED},
+        {
+            "worker": 1,
+            "core": None,
+            "busy_cycles": 0,
+            "idle_cycles": 0,
+            "slept_ns": 9,
+            "pauses": {"count": 0},
+        },
     ],
 }
 
@@ -89,7 +98,10 @@ def test_counts_rates_and_drops() -> None:
         ("a.generator", "0", "2", "0", "5,000", "1,500", "62.5", "51", "", "a.tx (ring)"),
         ("a.tx", "1", "–", "1,990", "0", "0", "–", "–", "refused 10", ""),
     ]
-    assert graph_view.headline(STATS) == "x-1: 2.0 s running; busy while awake: worker 0 30%"
+    assert graph_view.headline(STATS).replace(units.THIN, " ") == (
+        "x-1: 2.0 s running; busy while awake: worker 0 30%; "
+        "paused for want of a CPU: worker 0 1,003 × for 31.5 ms, longest 20.0 ms"
+    )
 
 
 def test_lines_for_those_who_are_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from netdyno.cli import console
-from netdyno.report import portwork
+from netdyno.report import portwork, units
 
 HEADS = ("element", "worker", "core", "in", "out", "packets/s", "pkts/batch", "cycles/packet", "drops", "to")
 _RIGHT = ("in", "out", "packets/s", "pkts/batch", "cycles/packet")
@@ -116,8 +116,19 @@ def headline(stats: Mapping[str, Any]) -> str:
     status = stats["status"]
     cycles = [(w, w["busy_cycles"], w["busy_cycles"] + w["idle_cycles"]) for w in stats["workers"]]
     busy = ", ".join(f"worker {w['worker']} {b / a:.0%}" for w, b, a in cycles if a)
-    told = f"{status['run']}: {when(status)}"
-    return f"{told}; busy while awake: {busy}" if busy else told
+    told = [f"{status['run']}: {when(status)}"]
+    if busy:
+        told.append(f"busy while awake: {busy}")
+    paused = [(w["worker"], w["pauses"]) for w in stats["workers"] if w["pauses"]["count"]]
+    if paused:
+        told.append(f"paused for want of a CPU: {', '.join(map(_paused, paused))}")
+    return "; ".join(told)
+
+
+def _paused(of: tuple[int, Mapping[str, Any]]) -> str:
+    worker, pauses = of
+    longest = units.duration(pauses["longest_ns"])
+    return f"worker {worker} {pauses['count']:,} × for {units.duration(pauses['ns'])}, longest {longest}"
 
 
 class Screen:

@@ -113,6 +113,26 @@ def metrics(
         for state in ("busy", "idle"):
             cycles.add_metric([name, str(one["worker"]), state], one[f"{state}_cycles"])
     yield cycles
+    yield from _pauses(name, stats["workers"])
+
+
+def _pauses(name: str, workers: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
+    """How often and how long workers had no CPU."""
+    labels = ["nat", "worker"]
+    pauses = CounterMetricFamily(
+        "netdyno_nat_worker_pauses",
+        "Times that a worker wanted a CPU and had none for 0.1 ms or longer",
+        labels=labels,
+    )
+    paused = CounterMetricFamily(
+        "netdyno_nat_worker_paused_seconds", "Seconds that a worker had no CPU in such pauses", labels=labels
+    )
+    for one in workers:
+        where = [name, str(one["worker"])]
+        pauses.add_metric(where, one["pauses"]["count"])
+        paused.add_metric(where, one["pauses"]["ns"] / 1e9)
+    yield pauses
+    yield paused
 
 
 def _pair(name: str, pair: Mapping[str, Any]) -> Iterator[Metric]:

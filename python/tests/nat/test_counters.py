@@ -47,7 +47,9 @@ STATS: dict[str, Any] = {
         count("in-kernel.tx", 3, 0), count("in-to-kernel", 9, 3, policed=6),
     ],
     "bytes": {"inside.rx0": 900, "inside.rx1": 600, "outside.tx": 1100, "in-kernel.tx": 180},
-    "workers": [{"worker": 0, "busy_cycles": 40, "idle_cycles": 60}],
+    "workers": [
+        {"worker": 0, "busy_cycles": 40, "idle_cycles": 60, "pauses": {"count": 2, "ns": 31_500_000}},
+    ],
 }  # fmt: skip
 WORKER = {
     "sessions": 3, "most_sessions": 100, "subscribers": 2, "most_subscribers": 10, "addresses": 1, "blocks": 63,
@@ -120,6 +122,8 @@ def test_metrics_are_what_prometheus_reads() -> None:
     assert one("port_blocks_free", worker="conntrack#1") == 61
     assert one("forwarded_packets_total", worker="conntrack#0", direction="up") == 6
     assert one("log_lost_records_total", worker="conntrack#1") == 5
+    assert one("worker_pauses_total", worker="0") == 2
+    assert one("worker_paused_seconds_total", worker="0") == 0.0315
     assert one("dropped_packets_total", element="conntrack", reason="no_mapping") == 3
     assert one("dropped_packets_total", element="conntrack", reason="pool_exhausted") == 0
     assert one("port_bytes_total", port="inside", direction="receive") == 1500
