@@ -258,7 +258,8 @@ def _leg(
             "subscribers": lab.BEHIND,
             "router": lab.router(there),
             "gateway": str(there.gateway),
-            "public": str(lab.public(there)),
+            # what comes back knows one address; else there are as many as ours has
+            "public": str(lab.public(there)) if _comes_back(study) else there.pool[0],
         }
         dut = {"driver": "kernel-nat", "host": "nat", "options": options, "cores": [where.workers[0].core]}
     else:
@@ -279,6 +280,11 @@ def _outside(study: Study, nat: Nat, ends: int, wanted: lab.Wanted) -> dict[str,
     if study.measures == "throughput":
         return lab.profile(nat, None, ends, wanted)
     return phases.profile(nat, ends, wanted, check=study.measures == "capacity")
+
+
+def _comes_back(study: Study) -> bool:
+    """Whether frames come from the outside."""
+    return study.direction == "down" or study.measures == "capacity"
 
 
 def _placed(leg: Leg, nat: Nat, machine: Machine) -> tuple[Layout, int, list[str]]:

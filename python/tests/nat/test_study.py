@@ -11,6 +11,7 @@ import pytest
 
 from netdyno.errors import Error
 from netdyno.experiment import spec
+from netdyno.lab.access import kernel_nat
 from netdyno.nat import lab, study
 from netdyno.nat.cores import Topology
 from netdyno.nat.lab import Flows
@@ -77,6 +78,18 @@ def test_the_kernel_stands_where_the_nat_does_with_the_same_frames() -> None:
             group["frame"].pop("rate", None)
         assert groups[0] == groups[1]
         assert any("AF_PACKET" in note for note in notes)
+
+
+def test_the_kernel_has_as_many_addresses_as_our_nat_where_nothing_comes_back() -> None:
+    pool = "198.18.0.0/22"
+    for name, public in (
+        ("figure-7", pool), ("rfc9693-teardown", pool), ("figure-8", "198.18.0.0"), ("rfc9693-capacity", "198.18.0.0"),
+    ):  # fmt: skip
+        legs = [leg for leg in made(name)[0].legs if leg.duts and leg.duts["nat"].driver == "kernel-nat"]
+        assert legs and {leg.duts["nat"].options["public"] for leg in legs} == {public}, name
+    assert 'oifname "out0" snat to 198.18.0.0-198.18.3.255\n' in kernel_nat.rules("out0", pool)
+    assert 'oifname "out0" snat to 198.18.0.0\n' in kernel_nat.rules("out0", "198.18.0.0/32")
+    assert 'oifname "out0" masquerade\n' in kernel_nat.rules("out0")
 
 
 def test_what_comes_down_goes_where_a_forward_leads_and_a_session_was_opened() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from ipaddress import IPv4Network
 
 from netdyno.errors import Error
 from netdyno.lab.access import plan
@@ -14,8 +15,11 @@ NONE = "table ip netdyno\ndelete table ip netdyno\n"
 
 
 def rules(outside: str, public: str | None = None) -> str:
-    """A table of its own: what leaves gets another source. Ports stay as they are where they are free."""
-    action = f"snat to {public}" if public else "masquerade"
+    """A table of its own: what leaves gets another source. Ports stay as they are where they are free.
+
+    `public` is a prefix; the kernel takes the address by a hash of both ends, where there are several.
+    """
+    action = f"snat to {_range(public)}" if public else "masquerade"
     return f"""{NONE}
 table ip netdyno {{
   chain leaving {{
@@ -24,6 +28,11 @@ table ip netdyno {{
   }}
 }}
 """
+
+
+def _range(prefix: str) -> str:
+    network = IPv4Network(prefix)
+    return f"{network[0]}-{network[-1]}" if network.num_addresses > 1 else str(network[0])
 
 
 def translate(space: str, text: str, at: str) -> None:

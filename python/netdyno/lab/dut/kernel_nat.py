@@ -40,14 +40,14 @@ class Options(Settings):
     gateway: str | None = None
     """The router outside, to which everything else goes."""
     public: str | None = None
-    """The address that all subscribers get; default: that of the interface."""
+    """What subscribers get, an address or a prefix; default: the address of the interface."""
 
-    @field_validator("router", "gateway", "public")
+    @field_validator("router", "gateway")
     @classmethod
     def _address(cls, value: str | None) -> str | None:
         return None if value is None else str(ipaddress.IPv4Address(value))
 
-    @field_validator("subscribers")
+    @field_validator("subscribers", "public")
     @classmethod
     def _prefix(cls, value: str | None) -> str | None:
         return None if value is None else str(ipaddress.IPv4Network(value))
