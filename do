@@ -547,7 +547,7 @@ verb_fuzz() { # [TARGET] [SECONDS] -- fuzz one target, or each, for SECONDS (30)
     [ -d fuzz ] || die 104 "there are no fuzz targets"
     install "${BUILD[@]}"
     rust
-    export CARGO_PROFILE_RELEASE_LTO=off # it would leave out the coverage of other crates
+    export CARGO_PROFILE_RELEASE_LTO=off # it is for the speed of the product, and takes long to build
     if ! cargo fuzz --version >/dev/null 2>&1; then
         export PATH="$PWD/target/tools/bin:$PATH"
         if ! cargo fuzz --version >/dev/null 2>&1; then

@@ -27,6 +27,7 @@ NATS = ("test_nat_run.py", "test_nat_keep.py", "test_nat_pair.py", "test_nat_sit
 TRANSFERS = ("test_tuning_search.py", "test_tuning.py", "test_tune_watch_path.py")
 """Files that look for what limits a transfer, which beside another one is that."""
 SCOPES = {"polling": POLLING, "nats": NATS, "transfers": TRANSFERS}
+"""Files whose tests run one after the other."""
 FIRST = ("test_vm.py", *POLLING, *NATS, *TOGETHER, *TRANSFERS, "test_package.py")
 """Files that take longest begin first, so that nothing of them is left to wait for alone at the end."""
 

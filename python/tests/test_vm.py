@@ -355,6 +355,9 @@ def test_one_that_ends_or_falls_silent_is_lost(ends: Ends, monkeypatch: pytest.M
     cast(Fake, session.process).status = -signal.SIGSEGV
     with pytest.raises(Error, match=r"lost: QEMU ended \(SIGSEGV\): qemu: a word"):
         session.listen(io.BytesIO().write, io.BytesIO().write, Interrupts())
+    cast(Fake, session.process).status = -(signal.SIGRTMIN + 3)
+    with pytest.raises(Error, match=r"lost: QEMU ended \(signal 37\): qemu: a word"):
+        session.listen(io.BytesIO().write, io.BytesIO().write, Interrupts())
 
 
 def test_one_that_does_not_come_up_is_no_virtual_machine(ends: Ends) -> None:

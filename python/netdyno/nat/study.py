@@ -258,7 +258,7 @@ def _leg(
             "subscribers": lab.BEHIND,
             "router": lab.router(there),
             "gateway": str(there.gateway),
-            # what comes back knows one address; else there are as many as ours has
+            # frames from outside go to one address; where there are none, the pool's first prefix is used
             "public": str(lab.public(there)) if _comes_back(study) else there.pool[0],
         }
         dut = {"driver": "kernel-nat", "host": "nat", "options": options, "cores": [where.workers[0].core]}

@@ -86,7 +86,10 @@ class Process:
         status = self.exited()
         if status is None:
             return ""
-        return signal.Signals(-status).name if status < 0 else f"status {status}"
+        if status >= 0:
+            return f"status {status}"
+        # most real-time signals have no name
+        return {int(one): one.name for one in signal.Signals}.get(-status, f"signal {-status}")
 
     def cpu(self) -> float:
         """CPU seconds of the whole process group so far."""
