@@ -62,13 +62,18 @@ struct Server {
     taken: Arc<AtomicUsize>,
     /// Connections that the other side has ended.
     left: Arc<AtomicUsize>,
-    /// Answers given.
-    answered: Arc<AtomicUsize>,
     /// Answers nothing while this is set.
     silent: Arc<AtomicBool>,
     /// Bytes of answers not given.
     kept_back: Arc<AtomicUsize>,
-    streams: Arc<Mutex<Vec<TcpStream>>>,
+    /// Those that it has not ended itself.
+    connections: Arc<Mutex<Vec<Connection>>>,
+}
+
+struct Connection {
+    stream: TcpStream,
+    /// Answers given.
+    answered: Arc<AtomicUsize>,
 }
 
 impl Server {
@@ -78,21 +83,22 @@ impl Server {
             address: listener.local_addr().expect("address"),
             taken: Arc::default(),
             left: Arc::default(),
-            answered: Arc::default(),
             silent: Arc::default(),
             kept_back: Arc::default(),
-            streams: Arc::default(),
+            connections: Arc::default(),
         };
-        let (taken, answered, silent) =
-            (Arc::clone(&server.taken), Arc::clone(&server.answered), Arc::clone(&server.silent));
-        let left = Arc::clone(&server.left);
-        let (kept_back, streams) = (Arc::clone(&server.kept_back), Arc::clone(&server.streams));
+        let (taken, left) = (Arc::clone(&server.taken), Arc::clone(&server.left));
+        let (silent, kept_back) = (Arc::clone(&server.silent), Arc::clone(&server.kept_back));
+        let connections = Arc::clone(&server.connections);
         std::thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
-                streams.lock().expect("streams").push(stream.try_clone().expect("clone"));
+                let answered = Arc::<AtomicUsize>::default();
+                let taking = stream.try_clone().expect("clone");
+                let connection = Connection { stream: taking, answered: Arc::clone(&answered) };
+                connections.lock().expect("connections").push(connection);
                 taken.fetch_add(1, Ordering::SeqCst);
-                let (answered, silent) = (Arc::clone(&answered), Arc::clone(&silent));
-                let (kept_back, left) = (Arc::clone(&kept_back), Arc::clone(&left));
+                let (silent, kept_back) = (Arc::clone(&silent), Arc::clone(&kept_back));
+                let left = Arc::clone(&left);
                 std::thread::spawn(move || {
                     let mut buffer = [0; 4096];
                     while let Ok(n @ 1..) = stream.read(&mut buffer) {
@@ -111,15 +117,27 @@ impl Server {
         server
     }
 
+    /// Wait until each of its three devices has had ten more answers: more than it has messages in flight, so that
+    /// all that are in flight then were sent after this was called.
+    fn answers_each(&self) {
+        let answered = || -> Vec<usize> {
+            let connections = self.connections.lock().expect("connections");
+            connections.iter().map(|connection| connection.answered.load(Ordering::SeqCst)).collect()
+        };
+        until(|| answered().len() == 3);
+        let before = answered();
+        until(|| answered().iter().zip(&before).all(|(now, before)| now >= &(before + 10)));
+    }
+
     fn destroy(&self) {
-        for stream in self.streams.lock().expect("streams").drain(..) {
-            let _gone = stream.shutdown(Shutdown::Both);
+        for connection in self.connections.lock().expect("connections").drain(..) {
+            let _gone = connection.stream.shutdown(Shutdown::Both);
         }
     }
 
     /// Send each of its clients a reset, once: as `ss -K` does, or a firewall that forgot them.
     fn reset(&self) {
-        for stream in self.streams.lock().expect("streams").drain(..) {
+        for Connection { stream, .. } in self.connections.lock().expect("connections").drain(..) {
             let lingering = nix::libc::linger { l_onoff: 1, l_linger: 0 };
             nix::sys::socket::setsockopt(&stream, nix::sys::socket::sockopt::Linger, &lingering)
                 .expect("linger");
@@ -233,14 +251,11 @@ fn an_address_that_leads_nowhere_answers_nothing() {
 #[test]
 fn connections_that_are_all_reset_while_measured_are_as_many_failures() {
     let server = Server::new(http);
-    let taken = || server.taken.load(Ordering::SeqCst);
     let (result, flows) = run_with(&long(groups("http", server.address, json!({"http": {}}))), |control| {
         in_measure_phase(control);
-        until(|| taken() == 3 && server.answered.load(Ordering::SeqCst) > 30);
+        server.answers_each();
         server.reset();
-        until(|| taken() == 6);
-        let answered = server.answered.load(Ordering::SeqCst);
-        until(|| server.answered.load(Ordering::SeqCst) > answered + 30);
+        server.answers_each();
         control.stop();
     });
     // each device's first, on the connection that it had from the warm-up on
@@ -253,14 +268,11 @@ fn connections_that_are_all_reset_while_measured_are_as_many_failures() {
 fn a_broker_that_goes_away_and_comes_back_shows() {
     let server = Server::new(broker);
     let model = json!({"mqtt": {"interval": "10ms", "reconnect": {"fixed": {"delay": "20ms"}}}});
-    let taken = || server.taken.load(Ordering::SeqCst);
     let (result, _) = run_with(&long(groups("mqtt", server.address, model)), |control| {
         in_measure_phase(control);
-        until(|| taken() == 3 && server.answered.load(Ordering::SeqCst) > 30);
+        server.answers_each();
         server.destroy();
-        until(|| taken() == 6);
-        let answered = server.answered.load(Ordering::SeqCst);
-        until(|| server.answered.load(Ordering::SeqCst) > answered + 30);
+        server.answers_each();
         control.stop();
     });
     let group = &result.groups[0];
@@ -274,7 +286,7 @@ fn a_broker_that_falls_silent_leaves_its_messages_unanswered() {
     let model = json!({"mqtt": {"interval": "0s", "max_inflight": 5, "ack_timeout": "1h"}});
     let (result, flows) = run_with(&long(groups("mqtt", server.address, model)), |control| {
         in_measure_phase(control);
-        until(|| server.answered.load(Ordering::SeqCst) > 30);
+        server.answers_each();
         server.silent.store(true, Ordering::SeqCst);
         // fifteen PUBACKs: all that may be in flight
         until(|| server.kept_back.load(Ordering::SeqCst) == 15 * 4);
@@ -296,7 +308,7 @@ fn a_server_that_freezes_stalls_its_devices() {
     groups[0]["stall"] = json!("100ms");
     let (result, _) = run_with(&long(groups), |control| {
         in_measure_phase(control);
-        until(|| server.answered.load(Ordering::SeqCst) > 30);
+        server.answers_each();
         server.silent.store(true, Ordering::SeqCst);
         until(|| server.kept_back.load(Ordering::SeqCst) == 3 * http(&[]).len());
         sleep(Duration::from_millis(400));
