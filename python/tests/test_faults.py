@@ -8,11 +8,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Self
 
 import pytest
+from pydantic import model_validator
 
 from netdyno.cli import app
 from netdyno.errors import Error
+from netdyno.lab.dut import DRIVERS
 from netdyno.system import interrupt, namespace, proc
 
 from .command import PROFILE, result, start
@@ -229,6 +232,24 @@ def test_ctrl_c_where_nothing_can_be_raised_is_told_later(
     assert raised.value.exit_code == 105
     Raises(ValueError)
     assert "of another kind" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["run", "validate"])
+def test_ctrl_c_while_a_file_is_judged_is_no_fault_of_the_file(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupting(DRIVERS["nginx"].Options):  # type: ignore[name-defined, misc]
+        @model_validator(mode="after")
+        def _interrupt(self) -> Self:
+            interrupt.early(signal.SIGINT, None)
+            pytest.fail("nothing was raised")
+
+    monkeypatch.setattr(interrupt, "_early", [])
+    monkeypatch.setattr(DRIVERS["nginx"], "Options", Interrupting)
+    path = tmp_path / "e.yaml"
+    path.write_text(TOPOLOGY)
+    assert app.call([verb, str(path)]) == 105
+    assert "ND-105-20" in capsys.readouterr().err
 
 
 def test_ctrl_c_ends_what_is_no_run_too(tmp_path: Path, fake: Path) -> None:

@@ -13,7 +13,7 @@ import typer
 from netdyno import __version__
 from netdyno.cli import console
 from netdyno.cli.verb import Verbs
-from netdyno.errors import EXITS, PASS, Error
+from netdyno.errors import CONFIGURATION, EXITS, PASS, Error
 from netdyno.system import interrupt
 
 EPILOG = "Exit codes: " + ", ".join(f"{code} {meaning}" for code, meaning in EXITS.items()) + "."
@@ -92,7 +92,8 @@ def _call(arguments: list[str] | None) -> int:
         sys.stdout.flush()
         return int(code) if isinstance(code, int) else PASS
     except Error as e:
-        return _fail(e)
+        # who judges a file in parts may take an interrupt for a fault of the part
+        return _fail(interrupt.interrupted() if e.exit_code == CONFIGURATION and interrupt.came() else e)
     except KeyboardInterrupt:
         return _fail(interrupt.interrupted())
     except SystemExit as e:

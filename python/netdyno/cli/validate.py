@@ -11,6 +11,7 @@ from netdyno import config
 from netdyno.cli import console, graph_run, values
 from netdyno.errors import CONFIGURATION, Error
 from netdyno.experiment import presets, spec, validation
+from netdyno.system import interrupt
 
 
 def validate(
@@ -78,7 +79,7 @@ def findings(name: str) -> tuple[list[validation.Finding], list[validation.Findi
             *validation.of_duts(wanted, path.parent),
         ], advice
     except Error as e:
-        if e.exit_code != CONFIGURATION:
+        if e.exit_code != CONFIGURATION or interrupt.came():
             raise
         found = [dict(one) for one in e.all] or [e.as_dict()]
         # of one file it is not said which
