@@ -23,6 +23,8 @@ DOCUMENT = 2 << 20
 """Bytes of a profile, an experiment or what else people write."""
 RECORD = 64 << 20
 """Bytes of what netdyno wrote: a result, a series, trials, an experience. NETDYNO_READ_LIMIT sets another."""
+OWN = 1 << 50
+"""Bytes of what this command itself has just written: as many as there are."""
 NODES = 50_000
 """Values in what people write, with aliases followed."""
 DEPTH = 64
@@ -46,8 +48,8 @@ def content(path: Path, most: int = RECORD) -> bytes:
         with os.fdopen(handle, "rb") as file:
             about = os.fstat(handle)
             _regular(path, about)
-            most = _limit(most)
-            # the size of files of the kernel is not told
+            # the size of files of the kernel is not told; and room is made for as many bytes as are asked for
+            most = min(_limit(most), max(about.st_size, RECORD))
             read = b"" if about.st_size > most else file.read(most + 1)
     except OSError as e:
         raise Error(
@@ -156,6 +158,6 @@ def _regular(path: Path, about: os.stat_result) -> None:
 def _limit(most: int) -> int:
     """The limit of this kind of file; what netdyno wrote may be given another."""
     chosen = os.environ.get("NETDYNO_READ_LIMIT")
-    if most < RECORD or not chosen:
+    if most != RECORD or not chosen:
         return most
-    return int(min(bound(SIZE.text(chosen, "NETDYNO_READ_LIMIT")), 1 << 50))
+    return int(min(bound(SIZE.text(chosen, "NETDYNO_READ_LIMIT")), OWN))

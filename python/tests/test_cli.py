@@ -33,6 +33,19 @@ def test_a_run_leaves_everything_in_its_folder(profile: Path, tmp_path: Path) ->
     assert len(lines) == 1 + 2 * 2
 
 
+def test_a_run_larger_than_what_is_read_of_others_has_its_page(
+    profile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NETDYNO_READ_LIMIT", "1KiB")
+    assert app.call(["run", str(profile)]) == 0
+    found, folder = result(tmp_path)
+    assert found.error is None
+    page = (folder / "report.html").read_text()
+    monkeypatch.delenv("NETDYNO_READ_LIMIT")
+    assert app.call(["report", str(folder), "--html", str(tmp_path / "again.html")]) == 0
+    assert (tmp_path / "again.html").read_text() == page
+
+
 @pytest.mark.parametrize(("knob", "code"), [("FAKE_INVALID", 90), ("FAKE_FAIL", 99)])
 def test_exit_codes(
     profile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, knob: str, code: int

@@ -150,6 +150,8 @@ def test_more_is_read_of_ones_own_if_one_says_so(tmp_path: Path, monkeypatch: py
         reading.content(tmp_path / "result.json")
     monkeypatch.setenv("NETDYNO_READ_LIMIT", "65MiB")
     assert len(reading.content(tmp_path / "result.json")) == reading.RECORD + 1
+    monkeypatch.setenv("NETDYNO_READ_LIMIT", "1000000GiB")
+    assert len(reading.content(tmp_path / "result.json")) == reading.RECORD + 1
     monkeypatch.setenv("NETDYNO_READ_LIMIT", "much")
     with pytest.raises(Error, match="ND-104-04"):
         reading.content(tmp_path / "result.json")

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from netdyno import errors, escape, files
+from netdyno import errors, escape, files, reading
 from netdyno.core import redaction, secret
 from netdyno.core.address import Address
 from netdyno.core.result import Files, Leg, Result
@@ -238,14 +238,18 @@ def _write_profiles(folder: Path, found: dict[str, Variant]) -> None:
 
 def save(result: Result, folder: Path) -> None:
     """Write `result.json`, `series.csv` and `report.html`."""
+    from netdyno.report.render import render
     from netdyno.report.series_csv import series_csv
-    from netdyno.report.studies import render_folder
 
-    files.write(folder / "series.csv", series_csv(result))
+    series = series_csv(result)
+    files.write(folder / "series.csv", series)
     result.files.series = "series.csv"
     result.files.report = "report.html"
-    files.write(folder / "result.json", json.dumps(result.model_dump(mode="json"), indent=2) + "\n")
-    files.write(folder / "report.html", render_folder(folder))
+    document = json.dumps(result.model_dump(mode="json"), indent=2) + "\n"
+    files.write(folder / "result.json", document)
+    # from what is at hand: a run that is larger than what is read of others has its page too
+    flows = reading.text(folder / result.files.flows, reading.OWN) if result.files.flows else ""
+    files.write(folder / "report.html", render(result, raw=document, flows_csv=flows, series_csv=series))
 
 
 class _Table:
