@@ -118,11 +118,15 @@ def _compared(study: Study) -> Comparison:
 def lost(found: Mapping[str, Any]) -> list[Msg]:
     """What became of the pairs that do not count, and what was measured again."""
     gone = [
-        M("{n} pairs lost to {what}.", n=str(count), what=Data(what))
+        M("{n} pair lost to {what}.", n="1", what=Data(what))
+        if count == 1
+        else M("{n} pairs lost to {what}.", n=str(count), what=Data(what))
         for what, count in found.get("lost", {}).items()
     ]
     return gone + [
-        M("{n} trials measured again, lost to {what}.", n=str(count), what=Data(what))
+        M("{n} trial measured again, lost to {what}.", n="1", what=Data(what))
+        if count == 1
+        else M("{n} trials measured again, lost to {what}.", n=str(count), what=Data(what))
         for what, count in found.get("again", {}).items()
     ]
 

@@ -87,10 +87,10 @@ def leg_view(
 def _devices(reps: Sequence[Repetition]) -> Msg | None:
     if not reps:
         return None
-    devices, groups = units.count(sum(g.devices for g in reps[0].groups)), len(reps[0].groups)
+    devices, groups = sum(g.devices for g in reps[0].groups), len(reps[0].groups)
     if groups == 1:
-        return M("{n} devices", n=devices)
-    return M("{n} devices in {groups} groups", n=devices, groups=str(groups))
+        return M("{n} device", n="1") if devices == 1 else M("{n} devices", n=units.count(devices))
+    return M("{n} devices in {groups} groups", n=units.count(devices), groups=str(groups))
 
 
 def late(warnings: Sequence[FigureWarning]) -> list[Msg]:

@@ -183,7 +183,8 @@ def _ended_early(part: Part) -> str:
     lost = [one.disturbed for one in part.trials if one.disturbed]
     if part.stop != "disturbed":
         return ""
-    return f"{part.name}: ended early, as {len(lost)} trials were disturbed, the last one: {lost[-1]}"
+    trials = "1 trial was" if len(lost) == 1 else f"{len(lost)} trials were"
+    return f"{part.name}: ended early, as {trials} disturbed, the last one: {lost[-1]}"
 
 
 def _unit(part: Part, ask: Ask) -> str:

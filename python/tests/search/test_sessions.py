@@ -232,7 +232,7 @@ def test_a_tear_down_rate_is_sessions_over_time() -> None:
     (found,), figures = KINDS["teardown"].judge(one, wanted)
     assert found.load == pytest.approx(whole / 0.01 / 2 ** (1 / 3), rel=1e-6)
     assert found.interval[0] < found.load < found.interval[1] and found.trials == 3
-    assert "1 trials left out" in found.notes[0]
+    assert "1 trial left out" in found.notes[0]
     assert figures["teardown_time.max"] == 0.02
     none = replace(one, trials=[], repetitions={})
     assert KINDS["teardown"].judge(none, wanted) == ([], {})

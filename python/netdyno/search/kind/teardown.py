@@ -57,7 +57,8 @@ class Teardown(Throughput):
             return [], {}
         rate, interval = positive_interval([sessions / took for sessions, took in whole], CONFIDENCE)
         few = len(seen) - len(whole)
-        notes = [f"{few} trials left out, in which not all sessions were there to be cleared"] if few else []
+        left = "1 trial" if few == 1 else f"{few} trials"
+        notes = [f"{left} left out, in which not all sessions were there to be cleared"] if few else []
         times = [took for _, took in whole]
         found = SearchFinding(
             goal=GOAL,
