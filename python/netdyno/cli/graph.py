@@ -19,7 +19,7 @@ from netdyno.core import secret
 from netdyno.core.address import Address
 from netdyno.core.client import Client, Subscription
 from netdyno.core.daemon import Daemon
-from netdyno.errors import Error
+from netdyno.errors import INTERRUPTED, Error
 from netdyno.experiment import quick, validation
 from netdyno.experiment.choose import choose
 from netdyno.experiment.spec import variants
@@ -240,7 +240,9 @@ def _only(look: Callable[[Client], list[tuple[str | None, Whose]]]) -> tuple[Add
         try:
             with Client(path, timeout=5.0) as client:
                 there = look(client)
-        except Error:
+        except Error as e:
+            if e.exit_code == INTERRUPTED:
+                raise
             continue
         if there:
             found[Address(path)] = there[0]

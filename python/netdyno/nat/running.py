@@ -10,7 +10,7 @@ from typing import Any
 
 from netdyno import paths
 from netdyno.core.client import Client
-from netdyno.errors import Error
+from netdyno.errors import INTERRUPTED, Error
 
 PREFIX = "nd-nat-"
 """Files of ours begin with `nd-`: by that `netdyno restore` knows what it may take away."""
@@ -38,7 +38,9 @@ def answers(path: Path) -> bool:
     """Whether a daemon is there."""
     try:
         Client(path, timeout=5.0).close()
-    except Error:
+    except Error as e:
+        if e.exit_code == INTERRUPTED:
+            raise
         return False
     return True
 

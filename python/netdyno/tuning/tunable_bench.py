@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from netdyno.errors import Error
+from netdyno.errors import INTERRUPTED, Error
 from netdyno.experiment.measurer import Measurer
 from netdyno.lab.network import Network
 from netdyno.stats.observation import Metric, Observation, Setting, Value
@@ -85,6 +85,8 @@ def _refusal(bench: NamespaceBench, space: str, name: str, value: Value) -> Erro
         with applied({name: value}, space, False, bench.notes):
             return None
     except Error as e:
+        if e.exit_code == INTERRUPTED:
+            raise
         return e
 
 

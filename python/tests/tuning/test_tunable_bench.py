@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from netdyno.core.daemon import program
 from netdyno.errors import Error
 from netdyno.experiment.record import Record
 from netdyno.stats.observation import Metric, Observation, Setting
+from netdyno.system.interrupt import interrupted
+from netdyno.tuning import tunable_bench
 from netdyno.tuning.bench import NamespaceBench, Spec
 from netdyno.tuning.registry import registry
 from netdyno.tuning.simulated import METRICS
@@ -120,6 +123,19 @@ def test_only_what_this_kernel_takes_can_be_tried() -> None:
     qdisc = there.tunables["dev.eth0.qdisc"]
     assert "pfifo_fast" in qdisc.choices
     assert set(there.tunables[CONGESTION].choices) <= set(registry().find(CONGESTION).choices)
+
+
+@pytest.mark.root
+def test_an_interrupt_is_no_refusal_of_a_parameter(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def interrupting(*_: object) -> Iterator[None]:
+        raise interrupted()
+        yield
+
+    monkeypatch.setattr(tunable_bench, "applied", interrupting)
+    with pytest.raises(Error) as raised:
+        look(NamespaceBench(Spec(workload="iperf3-tcp")))
+    assert raised.value.exit_code == 105
 
 
 @pytest.mark.root
