@@ -227,6 +227,19 @@ def trial(delay: int = 1_000_000, sent: int = 100, delivered: int = 100, valid: 
     )
 
 
+def test_a_limit_for_an_extreme_is_for_that_of_each_repetition() -> None:
+    trials = [trial(), trial(), trial()]
+    for one, distance in zip(trials, (9, 9, 4), strict=True):
+        one.groups[0].losses.distance.min = distance
+        one.groups[0].losses.distance.max = distance
+    for stat, kind, limit, passed, value in (
+        ("min", "max", 5, False, 9), ("min", "max", 9, True, 9), ("min", "min", 5, False, 4),
+        ("max", "min", 5, False, 4), ("max", "min", 4, True, 4), ("max", "max", 8, False, 9),
+    ):  # fmt: skip
+        judged = judge("leg", {"metric": f"a.losses.distance.{stat}", kind: limit}, trials)
+        assert (judged.passed, judged.value, judged.interval) == (passed, value, None)
+
+
 @pytest.mark.parametrize(
     ("threshold", "passed", "value"),
     [
