@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,6 +87,35 @@ def test_folders_are_imported_once(tmp_path: Path) -> None:
         assert len(store.load_folder(tmp_path)) == 2
         assert store.load_folder(tmp_path) == []
         assert store.get("20260101-120000-x-0001").legs[0].repetitions[0].groups[0].name == "a"
+
+
+def test_a_whole_result_is_stored_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "20260101-120000-x-0001"
+    folder.mkdir()
+    (folder / "result.json").write_text(json.dumps(result().model_dump(mode="json")))
+    add, left = Store.add, 1
+
+    def interrupted(self: Store, *what: Any) -> None:
+        nonlocal left
+        if not left:
+            raise Error("ND-105-20", "interrupted")
+        left -= 1
+        add(self, *what)
+
+    with Store() as store:
+        with monkeypatch.context() as cut, pytest.raises(Error, match="ND-105-20"):
+            cut.setattr(Store, "add", interrupted)
+            store.load_folder(tmp_path)
+        assert store.rows() == []
+        assert store.load_folder(tmp_path) == [folder.name]
+        # what is there stays where another cannot take its place
+        with monkeypatch.context() as cut, pytest.raises(Error, match="ND-105-20"):
+            cut.setattr(Store, "add", interrupted)
+            store.put(result(), tmp_path)
+        assert store.get(folder.name) == result()
+        assert store.folder(folder.name) == folder
 
 
 def test_a_newer_store_is_left_alone(state: Path) -> None:

@@ -120,13 +120,14 @@ class Store:
             )  # fmt: skip
 
     def put(self, result: Result, folder: Path) -> None:
-        """A whole result at once, in place of what was there of it."""
-        self.delete(result.id, missing_ok=True)
-        self.begin(result, folder)
-        for leg in result.legs:
-            for repetition in leg.repetitions:
-                self.add(result.id, leg, repetition)
-        self.finish(result)
+        """A whole result at once, in place of what was there of it; where that fails, that stays."""
+        with self._change():
+            self.delete(result.id, missing_ok=True)
+            self.begin(result, folder)
+            for leg in result.legs:
+                for repetition in leg.repetitions:
+                    self.add(result.id, leg, repetition)
+            self.finish(result)
 
     def rows(self, limit: int | None = None) -> list[Row]:
         """Runs, the latest first."""
@@ -203,7 +204,8 @@ class Store:
 
     def load_folder(self, folder: Path) -> list[str]:
         """Enter every run below a folder that is not here yet; returns their ids."""
-        known = {row.id for row in self.rows()}
+        # of one that was killed the file may have more than what was stored
+        known = {row.id for row in self.rows() if row.state != "lost"}
         entered: list[str] = []
         for path in sorted(folder.glob("*/result.json")) or sorted(folder.glob("result.json")):
             result = read_result(path)
@@ -248,6 +250,10 @@ class Store:
 
     @contextmanager
     def _change(self) -> Iterator[sqlite3.Connection]:
+        if self._db.in_transaction:
+            # a part of a larger change
+            yield self._db
+            return
         with self._told():
             self._db.execute("BEGIN IMMEDIATE")
             try:
