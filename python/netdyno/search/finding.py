@@ -58,9 +58,12 @@ def finding(
     edge = estimate(goal, trials, space)
     load = passes(goal, trials)
     short = [one for one in trials if one.short and not one.disturbed]
+    # a machine that was busy for a moment is no limit
+    offered = {(one.load, one.seconds, one.shape) for one in seen}
+    never = [one for one in short if (one.load, one.seconds, one.shape) not in offered]
     limit: Limit = "dut"
     if edge is None:
-        limit = "generator" if short else "offered"
+        limit = "generator" if never else "offered"
     elif load is None:
         limit = "lowest"
     interval, failed, notes = None, (0, 0), []
@@ -75,8 +78,8 @@ def finding(
                 f"between {shown(interval[0])} and {shown(interval[1])}; {failed[0]} of {failed[1]} trials "
                 f"there {_failed(goal)} (resolution of {space.resolution:.3g} not reached)"
             )
-    if short:
-        lowest = min(one.load for one in short)
+    if never:
+        lowest = min(one.load for one in never)
         notes.append(f"our own generator did not offer {shown(lowest)}: no evidence against the DUT")
     if limit == "offered" and load is not None:
         notes.append(f"nothing failed up to the highest load offered, {shown(load)}")

@@ -11,6 +11,7 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from netdyno import units
@@ -65,6 +66,15 @@ class Axis:
             group["model"]["stream"]["count"] = max(1, round(each))
             group["load"] = {"closed": {"flows": 1}}
         return leg
+
+    def burst_step(self) -> int:
+        """The fewest frames of which each device of each group sends as many: bursts are multiples of it."""
+        devices = [int(group.get("devices", 1)) for group in loading(table(self.leg.profile))]
+        shares = [Fraction(share).limit_denominator(1_000) for share in self.shares]
+        if not all(shares):
+            return sum(devices)
+        each = [count / share for count, share in zip(devices, shares, strict=True)]
+        return math.lcm(*(one.numerator for one in each)) // math.gcd(*(one.denominator for one in each))
 
     def need_frames(self, what: str) -> None:
         """Refuse what only frames can do."""

@@ -156,8 +156,8 @@ def keep(cycles: Cycles, file: Path) -> None:
 
 def kept(file: Path) -> Cycles:
     """As they were written down."""
-    data = reading.record(file)
     try:
+        data = reading.record(file, finite=True)
         if data["format"] != FORMAT:
             raise ValueError(f"its format is {data['format']!r}")
         known = {stage: float(data["stages"][stage]) for stage in STAGES}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from netdyno import config, units
 from netdyno.errors import Error
-from netdyno.experiment import spec
+from netdyno.experiment import spec, validation
 from netdyno.experiment.choose import Chosen, adjust
 from netdyno.experiment.spec import Experiment
 from netdyno.search import bench
@@ -117,7 +117,12 @@ def prepare(
         at=asked.at,
     )
     listed = frames.read(asked.sizes) if asked.sizes else []
-    return experiment, *bench.prepare(asked.kind, experiment, chosen.folder, wanted, listed)
+    try:
+        return experiment, *bench.prepare(asked.kind, experiment, chosen.folder, wanted, listed)
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        # of a wrong profile the core says what is wrong
+        validation.refuse(experiment, chosen.folder, place=chosen.place)
+        raise
 
 
 def placed(experiment: Experiment, path: Path) -> Experiment:

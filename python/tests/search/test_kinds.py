@@ -13,13 +13,13 @@ from netdyno.experiment.spec import Experiment, LegSpec, load
 from netdyno.search import sizes
 from netdyno.search.bench import SEVERAL, prepare
 from netdyno.search.kind import KINDS
-from netdyno.search.kind.back_to_back import BURST, buffer_times
+from netdyno.search.kind.back_to_back import BURST, buffer_times, bursts
 from netdyno.search.kind.recovery import EXTRA, overload, recovered
 from netdyno.search.kind.reset import reset_time
 from netdyno.search.load import axis, loading
 from netdyno.search.schedule import Search, turns
 from netdyno.search.simulated import SimulatedDut
-from netdyno.search.trial import Ask, LoadTrial, loss_goal, run
+from netdyno.search.trial import Ask, LoadTrial, Space, loss_goal, run
 from netdyno.search.wanted import Wanted
 
 NDR = (loss_goal("ndr", 0.0),)
@@ -182,6 +182,29 @@ def test_a_buffer_is_found_by_its_burst() -> None:
     assert isinstance(sent.profile, dict) and sent.trial.warmup == "0s"
     assert sent.profile["groups"][0]["model"]["stream"]["count"] == 1000
     assert sent.profile["groups"][0]["load"] == {"closed": {"flows": 1}}
+
+
+def test_a_burst_is_what_all_devices_send() -> None:
+    up = stream("x", {"frames": "300k/s"}, {"fixed": "64B"}, devices=16)
+    down = stream("y", {"frames": "100k/s"}, {"fixed": "64B"}, devices=2)
+    for groups, step in (([up], 16), ([up, down], 64)):
+        one = axis(leg(profile(*groups)))
+        assert one.burst_step() == step
+        space = bursts(Space(one.most, 0.005, 0.01), step)
+        for asked in (1, 10, 100, 149, 1000, 3999.4, 1e9):
+            frames = space.round(asked)
+            sent = one.burst(frames).profile
+            assert isinstance(sent, dict)
+            assert frames == sum(g["devices"] * g["model"]["stream"]["count"] for g in sent["groups"])
+
+
+def test_what_prepares_is_not_overloaded() -> None:
+    opening = stream("open", {"frames": "1k/s"}, {"fixed": "64B"})
+    opening["model"]["stream"]["count"] = 10
+    one = axis(leg(profile(opening, stream("x", {"frames": "1M/s"}, {"fixed": "64B"}))))
+    made = overload(one, Ask(0.5e6, 4.0, "recovery"))
+    assert isinstance(made.profile, dict)
+    assert [group["name"] for group in made.profile["groups"]] == ["open", "x", "x" + EXTRA]
 
 
 def test_an_overload_ends_with_the_warm_up() -> None:

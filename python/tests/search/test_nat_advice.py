@@ -89,9 +89,9 @@ def test_cycles_are_kept_and_read_again(tmp_path: Path) -> None:
     good = json.loads(file.read_text())
     for change in (
         {"format": "other/1"}, {"stages": {"rx": 1}}, {"hand_off": -1}, {"budget": 0}, {"ends": "many"},
-        {"stages": dict.fromkeys(STAGES, 0)},
+        {"stages": dict.fromkeys(STAGES, 0)}, {"hand_off": float("nan")}, None,
     ):  # fmt: skip
-        file.write_text(json.dumps(good | change))
+        file.write_text(json.dumps(good | change) if change else "x")
         with pytest.raises(Error) as wrong:
             nat_advice.kept(file)
         assert wrong.value.exit_code == 104

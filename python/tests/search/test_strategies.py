@@ -195,6 +195,12 @@ def test_a_generator_that_is_short_once_is_tried_again() -> None:
     trials, why = run(undisturbed(binary((NDR,), SPACE), 6), measure)
     assert seen[:2] == [1e6, 1e6] and why == "resolution"
     assert passes(NDR, trials) == pytest.approx(0.5e6, rel=0.006)
+    # and is not told as the limit of a DUT that takes everything
+    dut, seen = SimulatedDut(2e6), []
+    trials, why = run(undisturbed(binary((NDR,), SPACE), 6), measure)
+    made = finding(NDR, trials, SPACE, why, str)
+    assert (made.limit, made.short) == ("offered", 1)
+    assert not any("did not offer" in note for note in made.notes)
 
 
 def test_a_dut_that_fails_always() -> None:

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 
 from netdyno.core.model import Sample
 from netdyno.core.search import SearchFinding
-from netdyno.experiment.spec import LegSpec, groups
+from netdyno.experiment.spec import LegSpec
 from netdyno.search.kind.latency import held
 from netdyno.search.kind.throughput import Throughput, reported
-from netdyno.search.load import Axis
+from netdyno.search.load import Axis, loading
 from netdyno.search.mlr import Relevant
 from netdyno.search.trial import Ask, Space, Strategy, counted
 from netdyno.search.wanted import Part, Wanted
@@ -69,7 +69,7 @@ def overload(axis: Axis, ask: Ask) -> LegSpec:
     leg = axis.at(ask.load * AFTER, ask.seconds, {"warmup": f"{round(ask.seconds * 1e6)}us"})
     assert isinstance(leg.profile, dict)
     profile, more = leg.profile, []
-    for group, share in zip(groups(profile), axis.shares, strict=True):
+    for group, share in zip(loading(profile), axis.shares, strict=True):
         extra = copy.deepcopy(group)
         rate = ask.load * (OVERLOAD - AFTER) * share
         extra["name"] = f"{group['name']}{EXTRA}"
