@@ -1,6 +1,8 @@
 """The command line over the stand-in daemon: exit codes, outputs, and what happens when things go wrong."""
 
 import json
+import os
+import signal
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -8,8 +10,11 @@ from typing import Any
 import pytest
 
 from netdyno.cli import app
+from netdyno.core.result import DutReport, Leg, Repetition
 from netdyno.errors import Error
-from netdyno.experiment import quick
+from netdyno.experiment import quick, validation
+from netdyno.experiment.resume import Earlier
+from netdyno.store import Store
 from netdyno.units import bound
 
 from .command import PROFILE, result
@@ -205,6 +210,52 @@ def test_a_run_that_ended_early_is_resumed(
     capsys.readouterr()
     assert app.call(["run", str(profile), "-q", "--resume", str(elsewhere)]) == 104
     assert "was run on another machine: kernel" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("frame", "devices"), [({"rate": {"frames": "0/s"}}, 1), ({}, "many"), ({"size": {"mix": [{}]}}, 1)]
+)
+def test_a_search_over_a_wrong_profile_is_refused_as_a_run_is(
+    frame: dict[str, Any], devices: Any, tmp_path: Path, fake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(*_: Any) -> Any:
+        yield {"code": "ND-104-05", "at": "groups", "what": "the core says why", "fix": ""}
+
+    monkeypatch.setattr(validation, "of_profile", told)
+    group = {"name": "x", "target": "peer", "devices": devices, "model": {"stream": {}}, "frame": frame}
+    ports = [{"name": name, "device": "pair:x"} for name in "ab"]
+    wrong = PROFILE | {
+        "targets": {"peer": "udp://10.0.0.2:7"}, "transport": {"dpdk": {"ports": ports}},
+        "groups": [group], "thresholds": [],
+    }  # fmt: skip
+    (tmp_path / "wrong.json").write_text(json.dumps(wrong))
+    assert app.call(["bench", "throughput", str(tmp_path / "wrong.json"), "--dry-run"]) == 104
+
+
+def test_an_interrupt_while_trials_are_taken_over_is_told(
+    profile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert app.call(["run", str(profile), "-q", "--repeat", "3"]) == 0
+    add = Store.add
+
+    def interrupted(self: Store, run: str, leg: Leg, repetition: Repetition) -> None:
+        add(self, run, leg, repetition)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Store, "add", interrupted)
+    assert app.call(["run", str(profile), "-q", "--repeat", "3", "--resume", "latest"]) == 105
+    found, _ = result(tmp_path)
+    assert (found.interrupted, len(found.legs[0].repetitions)) == (True, 1)
+
+
+def test_a_trial_that_ended_in_an_error_is_not_taken_over(profile: Path, tmp_path: Path) -> None:
+    assert app.call(["run", str(profile), "-q"]) == 0
+    found, _ = result(tmp_path)
+    (only,) = found.legs[0].repetitions
+    for dead, left in (("", only.digest), ("signal 9", None)):
+        only.dut = {"web": DutReport(driver="nginx", died=dead)}
+        kept = Earlier(found, found.environment)._left
+        assert [one.digest for one in kept[only.digest]] == ([left] if left else [])
 
 
 def test_describe_doctor_and_restore(fake: Path, capsys: pytest.CaptureFixture[str]) -> None:

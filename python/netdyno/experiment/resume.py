@@ -39,8 +39,8 @@ class Earlier:
         self._left: defaultdict[str, deque[Repetition]] = defaultdict(deque)
         for leg in run.legs:
             for one in leg.repetitions:
-                # what was disturbed is measured again
-                if one.digest and one.validity.valid:
+                # what was disturbed or ended in an error is measured again
+                if one.digest and one.validity.valid and not any(dut.died for dut in one.dut.values()):
                     self._left[one.digest].append(one)
 
     def take(self, variant: Variant) -> Repetition | None:

@@ -131,7 +131,8 @@ class Campaign:
         outcome = Outcome(repetition=found.model_copy(update={"taken_over": True}))
         with self.interrupts.shielded():
             self._keep(result, folder, place.variant, number, outcome, flows)
-        return outcome, not self.interrupts.count
+        result.interrupted = bool(self.interrupts.count)
+        return outcome, not result.interrupted
 
     def _trial(
         self,
@@ -193,7 +194,8 @@ class Campaign:
         if outcome.repetition is None:
             return
         outcome.repetition.index = number
-        outcome.repetition.digest = digest(variant)
+        # a trial that ended in an error is run again, not taken over
+        outcome.repetition.digest = "" if outcome.error else digest(variant)
         if outcome.repetition.ports:
             ports = result.environment.setdefault("ports", [])
             found = [{key: port[key] for key in PORT if key in port} for port in outcome.repetition.ports]
