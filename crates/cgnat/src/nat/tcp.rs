@@ -32,6 +32,7 @@ pub fn next(state: State, flags: u8, up: bool) -> State {
         (SynUp, false) | (SynDown, true) if flags & SYN != 0 => Established,
         // The ports are used again before the old session is over.
         (FinBoth | Reset, true) if opens(flags) => SynUp,
+        (FinBoth | Reset, false) if opens(flags) => SynDown,
         (Reset, _) => Established,
         (Established, true) if flags & FIN != 0 => FinUp,
         (Established, false) if flags & FIN != 0 => FinDown,
@@ -96,6 +97,9 @@ mod tests {
         assert_eq!(way(Established, &[(RST, false)]), Reset);
         assert_eq!(way(Established, &[(RST, false), (ACK, true)]), Established);
         assert_eq!(way(FinBoth, &[(SYN, true)]), SynUp);
+        assert_eq!(way(FinBoth, &[(SYN, false)]), SynDown);
+        assert_eq!(way(Reset, &[(SYN, false)]), SynDown);
+        assert_eq!(way(FinBoth, &[(SYN, false), (SYN | ACK, true), (ACK, false)]), Established);
         assert_eq!(way(Reset, &[(RST, true)]), Reset);
     }
 

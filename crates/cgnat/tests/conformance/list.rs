@@ -24,6 +24,7 @@ cases! {
     rfc4787_sec4_2_3_rtcp_follows_rtp
     rfc5382_req10_icmp_does_not_end_a_connection
     rfc5382_req1_mapping_is_endpoint_independent
+    rfc5382_req2_opened_again_from_the_outside
     rfc5382_req2_opened_from_the_outside
     rfc5382_req2_three_way_handshake
     rfc5382_req2a_simultaneous_open
