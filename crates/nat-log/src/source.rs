@@ -11,7 +11,6 @@ use std::net::Ipv4Addr;
 pub struct Source {
     queues: Vec<Producer>,
     clock: Clock,
-    limits: Limits,
     /// Of what the NAT says that it lost.
     counted: u64,
 }
@@ -23,28 +22,10 @@ pub struct Clock {
     pub zero_ms: u64,
 }
 
-/// What is said about a refusal.
-#[derive(Debug, Clone, Copy)]
-struct Limits {
-    sessions: u32,
-    subscribers: u32,
-    fragments: u32,
-    sessions_of_one: u32,
-    ports_of_one: u32,
-}
-
 impl Source {
-    /// Of a NAT with this configuration. Each queue gets all records.
-    pub fn new(queues: Vec<Producer>, config: &cgnat::Config, clock: Clock) -> Self {
-        let bounded = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
-        let limits = Limits {
-            sessions: bounded(config.sessions),
-            subscribers: bounded(config.subscribers),
-            fragments: bounded(config.fragmented_packets),
-            sessions_of_one: config.sessions_per_subscriber,
-            ports_of_one: u32::from(config.ports_per_block) * u32::from(config.blocks_per_subscriber),
-        };
-        Self { queues, clock, limits, counted: 0 }
+    /// Each queue gets all records.
+    pub fn new(queues: Vec<Producer>, clock: Clock) -> Self {
+        Self { queues, clock, counted: 0 }
     }
 
     /// Say anew what the NAT's time 0 is: the two clocks drift apart, and the system's may be set.
@@ -61,7 +42,7 @@ impl Source {
                 more = false;
                 break;
             };
-            if let Some(event) = self.event(&event) {
+            if let Some(event) = self.event(&event, nat.config()) {
                 self.queues.iter_mut().for_each(|queue| _ = queue.push(event));
             }
         }
@@ -77,7 +58,7 @@ impl Source {
     }
 
     /// `None` for a refusal that is not for the want of anything.
-    fn event(&self, event: &cgnat::Event) -> Option<Event> {
+    fn event(&self, event: &cgnat::Event, config: &cgnat::Config) -> Option<Event> {
         let what = match event.what {
             cgnat::What::SessionCreated(record) => What::SessionCreated(session(record)),
             cgnat::What::SessionEnded(record, passed) => {
@@ -88,23 +69,26 @@ impl Source {
             }
             cgnat::What::BlockAllocated(record) => What::BlockAllocated(block(record)),
             cgnat::What::BlockReleased(record) => What::BlockReleased(block(record)),
-            cgnat::What::Refused(reason, inside, realm) => self.refusal(reason, inside, tags(realm))?,
+            cgnat::What::Refused(reason, inside, realm) => refusal(reason, inside, tags(realm), config)?,
         };
         Some(Event { at_ms: self.clock.zero_ms.saturating_add(event.at / 1_000_000), what })
     }
+}
 
-    fn refusal(&self, reason: Reason, inside: Ipv4Addr, tags: Tags) -> Option<What> {
-        let Limits { sessions, subscribers, fragments, sessions_of_one, ports_of_one } = self.limits;
-        Some(What::QuotaExceeded(match reason {
-            Reason::PoolExhausted => return Some(What::AddressesExhausted { pool: 0 }),
-            Reason::SessionsFull => Quota::Sessions { limit: sessions },
-            Reason::SubscribersFull => Quota::Subscribers { limit: subscribers },
-            Reason::SubscriberSessions => Quota::PerSubscriber { limit: sessions_of_one, inside, tags },
-            Reason::SubscriberPorts => Quota::PerSubscriber { limit: ports_of_one, inside, tags },
-            Reason::FragmentsFull => Quota::Fragments { limit: fragments, inside, tags },
-            _ => return None,
-        }))
-    }
+/// By the limits as they are now: a reload may change them.
+fn refusal(reason: Reason, inside: Ipv4Addr, tags: Tags, config: &cgnat::Config) -> Option<What> {
+    let bounded = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
+    let of_one = |limit| Quota::PerSubscriber { limit, inside, tags };
+    let ports = u32::from(config.ports_per_block) * u32::from(config.blocks_per_subscriber);
+    Some(What::QuotaExceeded(match reason {
+        Reason::PoolExhausted => return Some(What::AddressesExhausted { pool: 0 }),
+        Reason::SessionsFull => Quota::Sessions { limit: bounded(config.sessions) },
+        Reason::SubscribersFull => Quota::Subscribers { limit: bounded(config.subscribers) },
+        Reason::SubscriberSessions => of_one(config.sessions_per_subscriber),
+        Reason::SubscriberPorts => of_one(ports),
+        Reason::FragmentsFull => Quota::Fragments { limit: bounded(config.fragmented_packets), inside, tags },
+        _ => return None,
+    }))
 }
 
 /// A NAT keeps an outer and an inner id in twelve bits each.
@@ -145,11 +129,11 @@ mod tests {
     fn records_keep_their_meaning() {
         let config = cgnat::Config { sessions: 9, sessions_per_subscriber: 5, ..cgnat::Config::default() };
         let (producer, _consumer) = queue(4);
-        let source = Source::new(vec![producer], &config, Clock { zero_ms: 1_700_000_000_000 });
+        let source = Source::new(vec![producer], Clock { zero_ms: 1_700_000_000_000 });
         let inside = Ipv4Addr::new(10, 0, 0, 7);
         let realm = 100 << 12 | 7;
         let tags = Tags { outer: 100, inner: 7 };
-        let event = |what| source.event(&cgnat::Event { at: 250_999_999, what });
+        let event = |what| source.event(&cgnat::Event { at: 250_999_999, what }, &config);
         let of = |last_of_address, port| {
             cgnat::Endpoint::new(Ipv4Addr::new(10, 0, 0, last_of_address).to_bits(), port)
         };

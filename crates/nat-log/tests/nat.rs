@@ -2,7 +2,7 @@
 
 use cgnat::config::{Config, PoolAddress, Prefix};
 use cgnat::{Frame, Nat, Side, Verdict};
-use nat_log::{Clock, Logger, Sender, Source, Transport, queue, syslog};
+use nat_log::{Clock, Logger, Quota, Sender, Source, Transport, What, queue, syslog};
 use packet::Flow;
 use packet::frame::Program;
 use packet::signature::Signature;
@@ -46,7 +46,7 @@ fn a_session_and_its_port_block_come_and_go() {
     let (producer, consumer) = queue(64);
     let formatter = syslog::Formatter::new(syslog::Config::default()).expect("a configuration");
     let mut logger = Logger::new(formatter, sender, vec![consumer]);
-    let mut source = Source::new(vec![producer], &config, Clock { zero_ms: 1_700_000_000_000 });
+    let mut source = Source::new(vec![producer], Clock { zero_ms: 1_700_000_000_000 });
     let mut nat = Nat::new(config).expect("a NAT");
 
     let mut bytes = frame(SocketAddr::from(([10, 0, 0, 7], 40_000)));
@@ -84,4 +84,32 @@ fn a_session_and_its_port_block_come_and_go() {
     ];
     assert_eq!(lines.iter().map(|line| words(line)).collect::<Vec<_>>(), want);
     assert!(lines[1].starts_with("<134>1 2023-11-14T22:13:21.000Z "), "{}", lines[1]);
+}
+
+#[test]
+fn a_refusal_says_the_limit_that_holds_now() {
+    let config = Config {
+        sessions: 64,
+        subscribers: 64,
+        sessions_per_subscriber: 2,
+        inside: vec![Prefix { address: Ipv4Addr::new(10, 0, 0, 0), bits: 8 }],
+        pool: vec![PoolAddress::whole(Ipv4Addr::new(192, 0, 2, 1))],
+        ..Config::default()
+    };
+    let (producer, mut consumer) = queue(64);
+    let mut source = Source::new(vec![producer], Clock { zero_ms: 0 });
+    let mut nat = Nat::new(config.clone()).expect("a NAT");
+    nat.change(&Config { sessions_per_subscriber: 1, ..config });
+    for port in [40_000, 40_001] {
+        let mut bytes = frame(SocketAddr::from(([10, 0, 0, 7], port)));
+        nat.process(Side::Inside, &mut [Frame::new(&mut bytes)], SECOND);
+    }
+    assert!(!source.drain(&mut nat, 100));
+    let limits: Vec<u32> = std::iter::from_fn(|| consumer.pop())
+        .filter_map(|event| match event.what {
+            What::QuotaExceeded(Quota::PerSubscriber { limit, .. }) => Some(limit),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(limits, [1]);
 }

@@ -136,7 +136,7 @@ mod tests {
         let options: LogOptions = serde_json::from_value(options).expect("options");
         let mut config = config();
         options.configure(&mut config);
-        let mut log = Log::start(&options, &config, 0).expect("a log");
+        let mut log = Log::start(&options, 0).expect("a log");
         let mut nat = Nat::new(config).expect("a NAT");
         for subscriber in 1..=8 {
             for port in 1..=1000 {

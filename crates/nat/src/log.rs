@@ -263,8 +263,8 @@ struct Thread {
 }
 
 impl Log {
-    /// Start the threads of a replica, the so-many-eth of its element, whose NAT has this configuration. No collector need be there.
-    pub fn start(options: &LogOptions, config: &cgnat::Config, replica: u32) -> io::Result<Self> {
+    /// Start the threads of a replica, the so-many-eth of its element. No collector need be there.
+    pub fn start(options: &LogOptions, replica: u32) -> io::Result<Self> {
         let (mut queues, mut threads) = (Vec::new(), Vec::new());
         let refused = |why: &dyn fmt::Display| io::Error::new(io::ErrorKind::InvalidInput, why.to_string());
         if let Some(to) = options.ipfix {
@@ -279,7 +279,7 @@ impl Log {
             threads.push(start(format!("syslog{replica}"), formatter, sender, options.queue, &mut queues)?);
         }
         // What the NAT's time 0 is, is said with the first records.
-        let source = Source::new(queues, config, Clock { zero_ms: 0 });
+        let source = Source::new(queues, Clock { zero_ms: 0 });
         Ok(Self { source, threads, set: None })
     }
 

@@ -30,7 +30,7 @@ fn line(socket: &UdpSocket) -> String {
 fn logged(options: &LogOptions) -> (Nat, Log) {
     let mut config = config();
     options.configure(&mut config);
-    let log = Log::start(options, &config, 3).expect("a log");
+    let log = Log::start(options, 3).expect("a log");
     (Nat::new(config).expect("a NAT"), log)
 }
 
@@ -187,7 +187,7 @@ fn what_the_nat_had_no_room_for_is_counted_too() {
     let mut config = config();
     options.configure(&mut config);
     config.events = 5;
-    let mut log = Log::start(&options, &config, 0).expect("a log");
+    let mut log = Log::start(&options, 0).expect("a log");
     let mut nat = Nat::new(config).expect("a NAT");
     for port in 1..=10 {
         send(&mut nat, inside(1, 7), SocketAddrV4::new(*REMOTE.ip(), port));

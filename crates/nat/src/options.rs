@@ -418,7 +418,7 @@ impl ElementKind for Options {
             let _said = shared.ownership.set((sides[0].0, ownership));
         }
         let kept = Kept::of(shared, replica);
-        let log = self.log.as_ref().map(|log| Log::start(log, &config, replica as u32)).transpose();
+        let log = self.log.as_ref().map(|log| Log::start(log, replica as u32)).transpose();
         let log = log.map_err(|why| cx.fault("log", &why.to_string()))?;
         let pool = cx.pool.clone();
         let sides = [(sides[0].0, &sides[0].1), (sides[1].0, &sides[1].1)];
