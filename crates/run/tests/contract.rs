@@ -275,11 +275,12 @@ fn adds_up(run: &Run) {
 // ---- the contract ----
 
 fn what_is_asked_is_intended_sent_and_counted(subject: Box<dyn Subject>) {
-    let run = run(&subject.profile("2k/s"));
+    // fewer over the whole run than a cable or a socket has room for: whoever has no CPU for a while loses nothing
+    let run = run(&subject.profile("400/s"));
     // the ends of phases are exact, and devices begin within one interval
-    assert!(run.measured("messages_intended").abs_diff(3_000) <= 3, "{}", run.measured("messages_intended"));
+    assert!(run.measured("messages_intended").abs_diff(600) <= 3, "{}", run.measured("messages_intended"));
     // what a busy machine has no time for before the end stays intended; what is sent comes back
-    assert!(run.measured("messages_sent") > 1_000, "{}", run.measured("messages_sent"));
+    assert!(run.measured("messages_sent") > 200, "{}", run.measured("messages_sent"));
     assert_eq!(run.result.groups[0].loss, Some(0.0), "{:?}", run.result.groups[0].errors);
     assert!(run.result.validity.valid, "{:?}", run.reasons());
     let sent = run.total("messages_sent");
