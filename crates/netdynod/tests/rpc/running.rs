@@ -56,8 +56,8 @@ fn a_run_begins_at_the_time_that_was_given() {
     let result = writer.get("run.result");
     let started = humantime::parse_rfc3339(result["started"].as_str().unwrap()).unwrap();
     let off = started.duration_since(UNIX_EPOCH).unwrap().as_secs_f64() - at;
-    // what is written has milliseconds
-    assert!(off.abs() < 0.002, "{off} s");
+    // what is written has milliseconds; never before, and later by as long as the daemon has no CPU between two clocks
+    assert!((-0.002..0.5).contains(&off), "{off} s");
     assert!(sent(&result) >= 2);
 }
 
