@@ -22,6 +22,8 @@ from netdyno.search.sizes import HEADERS, WIRE, Size, mean
 DEFAULT_RATE = 1000.0
 """Of a stream whose model says neither rate nor interval."""
 DEFAULT_SIZE = "64B"
+STEPS = 200
+"""Lengths that bursts have at least, for a search to tell them apart."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +69,19 @@ class Axis:
             group["load"] = {"closed": {"flows": 1}}
         return leg
 
-    def burst_step(self) -> int:
-        """The fewest frames of which each device of each group sends as many: bursts are multiples of it."""
+    def burst_step(self, most: float) -> int:
+        """The fewest frames of which each device of each group sends as many: bursts are multiples of it.
+
+        Shares may be such that these are too many for bursts of up to `most`: then a frame for each device,
+        and what groups send is rounded to that.
+        """
         devices = [int(group.get("devices", 1)) for group in loading(table(self.leg.profile))]
         shares = [Fraction(share).limit_denominator(1_000) for share in self.shares]
         if not all(shares):
             return sum(devices)
         each = [count / share for count, share in zip(devices, shares, strict=True)]
-        return math.lcm(*(one.numerator for one in each)) // math.gcd(*(one.denominator for one in each))
+        step = math.lcm(*(one.numerator for one in each)) // math.gcd(*(one.denominator for one in each))
+        return step if step * STEPS <= most else sum(devices)
 
     def need_frames(self, what: str) -> None:
         """Refuse what only frames can do."""

@@ -189,13 +189,22 @@ def test_a_burst_is_what_all_devices_send() -> None:
     down = stream("y", {"frames": "100k/s"}, {"fixed": "64B"}, devices=2)
     for groups, step in (([up], 16), ([up, down], 64)):
         one = axis(leg(profile(*groups)))
-        assert one.burst_step() == step
-        space = bursts(Space(one.most, 0.005, 0.01), step)
+        space = bursts(one, Space(one.most, 0.005, 0.1))
+        assert space.step == step
         for asked in (1, 10, 100, 149, 1000, 3999.4, 1e9):
             frames = space.round(asked)
             sent = one.burst(frames).profile
             assert isinstance(sent, dict)
             assert frames == sum(g["devices"] * g["model"]["stream"]["count"] for g in sent["groups"])
+
+
+def test_a_burst_is_no_longer_than_a_trial_whatever_the_shares() -> None:
+    rates = ("999983/s", "99991/s", "7919/s")
+    groups = [stream(f"g{n}", {"frames": rate}, {"fixed": "64B"}, devices=7) for n, rate in enumerate(rates)]
+    one = axis(leg(profile(*groups)))
+    space = bursts(one, Space(one.most, 0.005, 0.1))
+    assert (space.step, space.bottom) == (21, 21)
+    assert space.most <= one.most * 0.1
 
 
 def test_what_prepares_is_not_overloaded() -> None:

@@ -37,7 +37,7 @@ class BackToBack(Throughput):
 
     def strategy(self, axis: Axis, space: Space, wanted: Wanted, relevant: dict[str, Relevant]) -> Strategy:
         """The throughput, then bursts."""
-        return _bursts(wanted, space, axis.burst_step(), relevant)
+        return _bursts(wanted, bursts(axis, space), space, relevant)
 
     def leg(self, axis: Axis, ask: Ask, wanted: Wanted) -> LegSpec:
         """A burst of so many frames, or a steady load."""
@@ -48,23 +48,25 @@ class BackToBack(Throughput):
         through = reported(part, wanted, 0)
         if not any(one.shape == BURST for one in part.trials):
             return [through], {}
-        burst = reported(part, wanted, 0, BURST, "frames", bursts(part.space, part.axis.burst_step()))
+        burst = reported(part, wanted, 0, BURST, "frames", bursts(part.axis, part.space))
         burst = burst.model_copy(update={"goal": "back-to-back", "words": "of a burst without a lost frame"})
         return [through, burst], buffer_times(burst.load, through.load, part.space.most)
 
 
-def bursts(space: Space, step: int) -> Space:
+def bursts(axis: Axis, space: Space) -> Space:
     """Bursts of up to a trial's length at the highest load, in steps that all devices share evenly."""
-    most = max(2, int(space.most * space.seconds) // step) * step
+    longest = space.most * space.seconds
+    step = axis.burst_step(longest)
+    most = max(2, int(longest) // step) * step
     return replace(space, most=float(most), step=float(step), least=float(step))
 
 
-def _bursts(wanted: Wanted, space: Space, step: int, relevant: dict[str, Relevant]) -> Strategy:
+def _bursts(wanted: Wanted, length: Space, space: Space, relevant: dict[str, Relevant]) -> Strategy:
     seen: list[LoadTrial] = []
     why = yield from first(strategies.made(wanted, space, relevant), seen)
     if why == "disturbed":
         return why
-    length, goal = bursts(space, step), loss_goal("ndr", 0.0)
+    goal = loss_goal("ndr", 0.0)
     return (yield from shaped(repeats([goal], length, binary([goal], length), wanted.repeat), BURST))
 
 
