@@ -33,6 +33,7 @@ pub mod sites;
 pub mod state;
 pub mod subscriber;
 mod table;
+mod untranslated;
 mod verdict;
 
 pub use address_owners::AddressOwners;
@@ -49,4 +50,5 @@ pub use pool::{Pool, PoolChange, Usage};
 pub use reason::{Drops, Reason};
 pub use session::Session;
 pub use sites::{Site, SiteBy, SiteConfig};
+pub use untranslated::Untranslated;
 pub use verdict::{Forward, Frame, Side, Verdict};

@@ -14,6 +14,7 @@ use crate::headers::Headers;
 use crate::key::{Endpoint, Key, Realm};
 use crate::nat::{BURST, Quote};
 use crate::sites::Site;
+use crate::untranslated::{Untranslated, Whereabouts};
 use crate::verdict::Side;
 use packet::layers::protocol;
 use packet::rss;
@@ -50,6 +51,8 @@ pub struct Ownership {
     mask: u32,
     /// Whose the addresses are that come and go: those of sites, and those that came to the pool later.
     later: Option<Arc<AddressOwners>>,
+    /// Where subscribers are that are spoken to without translation.
+    untranslated: Option<Arc<Untranslated>>,
 }
 
 impl Ownership {
@@ -82,6 +85,7 @@ impl Ownership {
             pinned: HashMap::new(),
             mask: u32::MAX,
             later: None,
+            untranslated: None,
         }
     }
 
@@ -98,6 +102,18 @@ impl Ownership {
     pub fn with_room(mut self, most: usize, seed: [u8; 32]) -> Self {
         self.later = Some(Arc::new(AddressOwners::new(most, seed)));
         self
+    }
+
+    /// With what goes without translation, of so many subscribers.
+    #[must_use]
+    pub fn with_untranslated(mut self, most: usize, seed: [u8; 32]) -> Self {
+        self.untranslated = Some(Arc::new(Untranslated::new(most, seed)));
+        self
+    }
+
+    /// Where subscribers are that are spoken to without translation.
+    pub fn untranslated(&self) -> Option<&Arc<Untranslated>> {
+        self.untranslated.as_ref()
     }
 
     /// Whose the addresses are that come and go, for the one who says it.
@@ -239,6 +255,17 @@ impl Ownership {
         range.map(|range| range.worker).or_else(|| self.of_later(address))
     }
 
+    /// The worker of an inside address that the outside speaks to without translation.
+    #[inline(never)] // Few packets have such a destination.
+    fn inside(&self, address: u32) -> Option<usize> {
+        match self.untranslated.as_ref()?.whereabouts(address) {
+            Whereabouts::In(realm) => Some(self.subscriber(address, realm)),
+            // Whoever has not sent anything is asked for without tags.
+            Whereabouts::Unknown => Some(self.subscriber(address, 0)),
+            Whereabouts::Contested => None,
+        }
+    }
+
     /// The worker of a packet. `None`: it goes to an address of nobody's.
     #[inline]
     pub fn worker(&self, side: Side, frame: &[u8], headers: &Headers) -> Option<usize> {
@@ -251,13 +278,18 @@ impl Ownership {
             // What an error quotes says whose it is: a router between may report it.
             (Side::Inside, Some(quote)) => Some(self.subscriber(quote.destination.address, realm)),
             (Side::Inside, None) => Some(self.subscriber(source.address, realm)),
-            (Side::Outside, Some(quote)) => self.outside(quote.source),
-            (Side::Outside, None) if headers.is(Headers::FRAGMENT) => self.address(destination.address),
-            // The identifier of an answer is its receiver's.
-            (Side::Outside, None) if headers.protocol == protocol::ICMP => {
-                self.outside(Endpoint::new(destination.address, source.port))
+            (Side::Outside, quote) => {
+                let owner = match quote {
+                    Some(quote) => self.outside(quote.source),
+                    None if headers.is(Headers::FRAGMENT) => self.address(destination.address),
+                    // The identifier of an answer is its receiver's.
+                    None if headers.protocol == protocol::ICMP => {
+                        self.outside(Endpoint::new(destination.address, source.port))
+                    }
+                    None => self.endpoint(destination),
+                };
+                owner.or_else(|| self.inside(destination.address))
             }
-            (Side::Outside, None) => self.endpoint(destination),
         }
     }
 }
@@ -340,6 +372,28 @@ mod tests {
             let alone = many.iter().map(|(address, realm)| ownership.subscriber(*address, *realm) as u8);
             assert!(alone.eq(workers));
         }
+    }
+
+    #[test]
+    fn what_is_not_translated_meets_its_subscriber() {
+        let ownership =
+            Ownership::new(&[Vec::new(), Vec::new(), Vec::new()], [1; 32]).with_untranslated(64, [3; 32]);
+        let untranslated = ownership.untranslated().unwrap();
+        untranslated.make_room();
+        for inside in 0x0a00_0000..0x0a00_0020 {
+            untranslated.learn(inside, inside % 5, 0);
+        }
+        let worker = |destination: u32| {
+            let [from, to] = [0xc000_0209, destination].map(|address| Endpoint::new(address, 53));
+            let headers = Headers { protocol: protocol::UDP, ..Headers::default() }.between(from, to);
+            ownership.worker(Side::Outside, &[], &headers)
+        };
+        for inside in 0x0a00_0000..0x0a00_0020 {
+            assert_eq!(worker(inside), Some(ownership.subscriber(inside, inside % 5)));
+        }
+        assert_eq!(worker(0x0a00_0100), Some(ownership.subscriber(0x0a00_0100, 0)), "it has sent nothing");
+        untranslated.learn(0x0a00_0001, 9, 0);
+        assert_eq!(worker(0x0a00_0001), None, "it is in two VLANs");
     }
 
     #[test]

@@ -87,6 +87,9 @@ impl Nat {
         self.config.blocks_per_subscriber = config.blocks_per_subscriber;
         self.config.filtering = config.filtering;
         self.config.exempt.clone_from(&config.exempt);
+        if !self.config.exempt.is_empty() {
+            self.untranslated.make_room();
+        }
         self.config.mss = config.mss;
         let quarantine = self.config.timeouts.port_quarantine;
         self.config.timeouts = crate::config::Timeouts { port_quarantine: quarantine, ..config.timeouts };

@@ -8,6 +8,7 @@ use crate::key::{Endpoint, Realm};
 use crate::outbox::{Outbox, Slot};
 use crate::reason::Reason;
 use crate::rewrite::{self, End};
+use crate::session::NONE;
 use crate::verdict::{Forward, Side, Stop};
 use packet::layers::protocol;
 use std::collections::{HashMap, VecDeque};
@@ -26,13 +27,23 @@ struct Whole {
     side: Side,
 }
 
+/// What became of the first piece.
+#[derive(Debug, Clone, Copy)]
+struct Translation {
+    source: u32,
+    destination: u32,
+    forward: Forward,
+    /// The sessions by which it went up and down.
+    sessions: [u32; 2],
+}
+
 /// What is known of a packet.
 #[derive(Debug, Clone, Copy)]
 enum Known {
     /// The first piece did not come yet; these wait.
     Waiting([Slot; WAITING], u8),
-    /// The first piece was translated to these addresses, and went there.
-    Translated(u32, u32, Forward),
+    /// The first piece was translated.
+    Translated(Translation),
     /// The first piece was dropped.
     Dropped,
 }
@@ -121,13 +132,14 @@ impl Nat {
         if offset > 0 {
             return self.later(side, frame, headers, whole, now);
         }
+        self.touched = [NONE; 2];
         let result = self.whole(side, frame, headers, now);
         let known = match result {
             Ok(forward) => {
                 let address =
                     |end| frame.get(usize::from(l3) + end..).and_then(|rest| rest.first_chunk()).copied();
                 let [source, destination] = [12, 16].map(|end| address(end).map_or(0, u32::from_be_bytes));
-                Known::Translated(source, destination, forward)
+                Known::Translated(Translation { source, destination, forward, sessions: self.touched })
             }
             Err(_) => Known::Dropped,
         };
@@ -136,7 +148,7 @@ impl Nat {
         if let Some(Known::Waiting(slots, count)) = before {
             self.fragments.held -= usize::from(count);
             for slot in slots.iter().take(count.into()) {
-                self.release(*slot, known);
+                self.release(*slot, known, side, now);
             }
         }
         result
@@ -152,15 +164,16 @@ impl Nat {
         now: u64,
     ) -> Result<Forward, Stop> {
         match self.fragments.known.get(&whole).copied() {
-            Some(Known::Translated(source, destination, forward)) => {
-                readdress(frame, headers.l3.into(), source, destination).ok_or(Reason::Truncated)?;
-                Ok(forward)
+            Some(Known::Translated(first)) => {
+                readdress(frame, headers.l3.into(), &first).ok_or(Reason::Truncated)?;
+                self.add_piece(&first, headers.len(), now);
+                Ok(first.forward)
             }
             Some(Known::Dropped) => Err(Reason::FragmentOfDropped.into()),
             waiting => {
                 // What could never be translated is not worth the room.
                 let ours = match side {
-                    Side::Inside => self.config.inside.iter().any(|prefix| prefix.has(whole.source)),
+                    Side::Inside => self.is_inside(whole.source),
                     Side::Outside => {
                         let remote = Endpoint::new(whole.source, 0);
                         self.pool.has(whole.destination) || self.is_exempt(remote)
@@ -188,29 +201,44 @@ impl Nat {
     }
 
     /// The first piece came: so does this one.
-    fn release(&mut self, slot: Slot, known: Known) {
-        let hops = self.outbox.get_mut(slot).get(8).copied().unwrap_or(0);
+    fn release(&mut self, slot: Slot, known: Known, side: Side, now: u64) {
+        let packet = self.outbox.get_mut(slot);
+        let (bytes, hops) = (packet.len() as u64, packet.get(8).copied().unwrap_or(0));
         match known {
-            Known::Translated(source, destination, forward)
-                if hops > 1 && readdress(self.outbox.get_mut(slot), 0, source, destination).is_some() =>
-            {
-                self.outbox.send(slot, forward);
+            Known::Translated(first) if hops > 1 && readdress(packet, 0, &first).is_some() => {
+                self.outbox.send(slot, first.forward);
+                self.count_forwarded(side);
+                self.add_piece(&first, bytes, now);
             }
             _ => {
                 self.outbox.discard(slot);
-                self.drops.count(Reason::FragmentOfDropped);
+                self.drop_held(Reason::FragmentOfDropped);
+            }
+        }
+    }
+
+    /// A piece is of the volume of the sessions of the first one, unless they are over and their lines another's.
+    fn add_piece(&mut self, first: &Translation, bytes: u64, now: u64) {
+        for (index, up) in first.sessions.into_iter().zip([true, false]) {
+            let session = self.sessions.at(index).filter(|session| session.is_alive());
+            let is_same = session.is_some_and(|session| match up {
+                true => session.outside == first.source,
+                false => session.inside == first.destination,
+            });
+            if is_same {
+                self.add_volume(index, up, bytes, now);
             }
         }
     }
 }
 
 /// Give a piece the addresses that the first one got, and use up a hop.
-fn readdress(frame: &mut [u8], l3: usize, source: u32, destination: u32) -> Option<()> {
+fn readdress(frame: &mut [u8], l3: usize, first: &Translation) -> Option<()> {
     let header: &[u8; 20] = frame.get(l3..)?.first_chunk()?;
     let address =
         |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     let delta = |old, new| rewrite::deltas(Endpoint::new(old, 0), Endpoint::new(new, 0), protocol::ICMP).0;
-    let (from, to) = (delta(address(12), source), delta(address(16), destination));
-    rewrite::address(frame, l3, End::Source, source, from, true)?;
-    rewrite::address(frame, l3, End::Destination, destination, to, false)
+    let (from, to) = (delta(address(12), first.source), delta(address(16), first.destination));
+    rewrite::address(frame, l3, End::Source, first.source, from, true)?;
+    rewrite::address(frame, l3, End::Destination, first.destination, to, false)
 }

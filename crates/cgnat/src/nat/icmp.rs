@@ -117,7 +117,13 @@ impl Nat {
                 }
             }
             (Kind::Reply, Side::Inside) if self.is_exempt(destination) => self.untouched(side, frame, way),
-            (Kind::Request, Side::Outside) => Err(Reason::NoMapping.into()),
+            (Kind::Request, Side::Outside) => {
+                let from = Endpoint::new(source.address, 0);
+                if self.is_exempt(from) && self.is_inside(destination.address) {
+                    return self.untouched(side, frame, way);
+                }
+                Err(Reason::NoMapping.into())
+            }
             _ => Err(Reason::IcmpType.into()),
         }
     }
@@ -129,12 +135,16 @@ impl Nat {
         let quote = Quote::of(frame, l4.into(), end.into())?;
         let session = self
             .find_up(quote.destination, quote.source, quote.protocol, realm)
-            .and_then(|index| self.sessions.at(index).copied())
-            .ok_or(Reason::IcmpNoSession)?;
+            .and_then(|index| self.sessions.at(index).copied());
+        let untranslated = self.is_exempt(quote.source) && self.is_inside(quote.destination.address);
+        if session.is_none() && !untranslated {
+            return Err(Reason::IcmpNoSession.into());
+        }
         // It is for who sent what it quotes.
         if destination.address != quote.source.address {
             return Err(Reason::IcmpQuote.into());
         }
+        let Some(session) = session else { return self.untouched(Side::Inside, frame, way) };
         let frame_end = usize::from(end);
         let packet = frame.get_mut(..frame_end).ok_or(Reason::Truncated)?;
         let deltas = (session.l3_delta, session.l4_delta);
@@ -157,11 +167,15 @@ impl Nat {
         let quote = Quote::of(frame, l4.into(), end.into())?;
         let session = self
             .find_down(quote.destination, quote.source, quote.protocol)
-            .and_then(|index| self.sessions.at(index).copied())
-            .ok_or(Reason::IcmpNoSession)?;
+            .and_then(|index| self.sessions.at(index).copied());
+        let untranslated = self.is_exempt(quote.destination) && self.is_inside(quote.source.address);
+        if session.is_none() && !untranslated {
+            return Err(Reason::IcmpNoSession.into());
+        }
         if way.headers.destination().address != quote.source.address {
             return Err(Reason::IcmpQuote.into());
         }
+        let Some(session) = session else { return self.untouched(Side::Outside, frame, way) };
         let packet = frame.get_mut(..usize::from(end)).ok_or(Reason::Truncated)?;
         let deltas = (!session.l3_delta, !session.l4_delta);
         quote.rewrite(packet, End::Source, session.inside(), deltas).ok_or(Reason::IcmpQuote)?;

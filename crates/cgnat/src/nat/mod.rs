@@ -39,7 +39,7 @@ use self::fragment::Fragments;
 use self::icmp_reply::Replies;
 use self::repool::Drain;
 use self::syn_hold::SynHold;
-use crate::config::{Config, ConfigError, StaticForward, Timeouts};
+use crate::config::{Config, ConfigError, PoolAddress, StaticForward, Timeouts};
 use crate::cpu;
 use crate::event::{Event, Events};
 use crate::expiry::Wheel;
@@ -50,15 +50,17 @@ use crate::memory;
 use crate::outbox::Outbox;
 use crate::pool::Pool;
 use crate::reason::{Drops, Reason};
-use crate::session::{Session, State, Tick, ticks};
+use crate::session::{NONE, Session, State, Tick, ticks};
 use crate::sessions::Sessions;
 use crate::sites::Sites;
 use crate::subscriber::{Subscriber, Subscribers};
 use crate::table::Table;
+use crate::untranslated::Untranslated;
 use crate::verdict::{Forward, Frame, Side, Stop, Verdict};
 use arrayvec::ArrayVec;
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 /// Lines that are looked at for sessions to end, for each session that is looked at for its time: they lie in a row.
 const LINES: usize = 2;
@@ -156,6 +158,8 @@ pub struct Nat {
     pub(crate) pool: Pool,
     pub(crate) sites: Option<Sites>,
     pub(crate) forwards: Vec<StaticForward>,
+    /// Where subscribers are that are spoken to without translation; all workers share it.
+    pub(crate) untranslated: Arc<Untranslated>,
     pub(crate) asked: Asked,
     pub(crate) endings: Endings,
     pub(crate) removed: Removed,
@@ -170,7 +174,11 @@ pub struct Nat {
     pub(crate) outbox: Outbox,
     pub(crate) events: Events,
     pub(crate) drops: Drops,
+    /// Of these, what was held and then dropped.
+    pub(crate) late_drops: Drops,
     pub(crate) forwarded: Forwarded,
+    /// The sessions by which the last packet of the slow path went up and down.
+    pub(crate) touched: [u32; 2],
 }
 
 impl Nat {
@@ -189,6 +197,10 @@ impl Nat {
         let (hasher, random) = (Hasher::new(config.seed), Hasher::new(other));
         let idle = Idle::new(&config.timeouts);
         let forwards = config.static_forwards.clone();
+        let untranslated = Arc::new(Untranslated::new(config.subscribers, config.seed));
+        if !config.exempt.is_empty() {
+            untranslated.make_room();
+        }
         let mut nat = Self {
             table: Table::new(2 * config.sessions, 60)?,
             sessions: Sessions::new(config.sessions)?,
@@ -210,6 +222,8 @@ impl Nat {
             outbox: Outbox::new(config.held_fragments + 64),
             events: Events::new(config.events),
             drops: Drops::default(),
+            late_drops: Drops::default(),
+            touched: [NONE; 2],
             forwarded: Forwarded::default(),
             drawn: 0,
             drawn_ahead: ArrayVec::new(),
@@ -218,12 +232,36 @@ impl Nat {
             pool,
             sites: config.sites.map(Sites::new),
             forwards,
+            untranslated,
             hasher,
             random,
             config,
         };
         (0..nat.forwards.len()).for_each(|number| nat.index_forward(number));
         Ok(nat)
+    }
+
+    /// Take it away: one that has nothing, and room for hardly more, stays in its place.
+    pub fn take(&mut self) -> Result<Self, ConfigError> {
+        let nothing = Config {
+            sessions: 1,
+            subscribers: 1,
+            pool: vec![PoolAddress::whole(Ipv4Addr::new(192, 0, 2, 1))],
+            fragmented_packets: 1,
+            held_fragments: 1,
+            held_syns: 1,
+            events: 0,
+            ..Config::default()
+        };
+        Ok(std::mem::replace(self, Self::new(nothing)?))
+    }
+
+    /// Know where those are that send without translation together with other workers, by whom packets for them are steered.
+    pub fn share_untranslated(&mut self, shared: &Arc<Untranslated>) {
+        self.untranslated = Arc::clone(shared);
+        if !self.config.exempt.is_empty() {
+            self.untranslated.make_room();
+        }
     }
 
     /// Translate a burst of frames that came in by one side; those are parsed that are not yet. Each gets its verdict; drops are counted.
@@ -277,11 +315,7 @@ impl Nat {
     fn process_slow(&mut self, side: Side, frame: &mut Frame<'_>, now: u64) -> Verdict {
         match self.slow(side, frame.bytes, &frame.headers, now) {
             Ok(forward) => {
-                match side {
-                    Side::Inside => self.forwarded.up += 1,
-                    Side::Outside => self.forwarded.down += 1,
-                }
-                self.forwarded.slow += 1;
+                self.count_forwarded(side);
                 Verdict::Forward(forward)
             }
             Err(Stop::Held) => Verdict::Held,
@@ -290,6 +324,15 @@ impl Nat {
                 Verdict::Drop(reason)
             }
         }
+    }
+
+    /// The slow path forwards a packet.
+    fn count_forwarded(&mut self, from: Side) {
+        match from {
+            Side::Inside => self.forwarded.up += 1,
+            Side::Outside => self.forwarded.down += 1,
+        }
+        self.forwarded.slow += 1;
     }
 
     /// Take the next `bytes` of the tables' memory; whether there is more. What is taken before it is used need not be waited for when
@@ -323,7 +366,7 @@ impl Nat {
         let more = self.advance_sites(now, LINES * budget) || more;
         let more = self.advance_drain(now, LINES * budget) || more;
         for _ in 0..self.fragments.expire(now, &mut self.outbox) {
-            self.drops.count(Reason::FragmentTimeout);
+            self.drop_held(Reason::FragmentTimeout);
         }
         self.answer_syns(now);
         more
@@ -356,6 +399,17 @@ impl Nat {
     /// Drops, by reason.
     pub fn drops(&self) -> &Drops {
         &self.drops
+    }
+
+    /// Of these, packets that were held, for which nobody got a verdict but [`Verdict::Held`].
+    pub fn late_drops(&self) -> &Drops {
+        &self.late_drops
+    }
+
+    /// A packet that was held is dropped.
+    pub(crate) fn drop_held(&mut self, reason: Reason) {
+        self.drops.count(reason);
+        self.late_drops.count(reason);
     }
 
     /// What was forwarded.

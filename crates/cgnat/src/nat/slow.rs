@@ -3,16 +3,19 @@
 use super::Nat;
 use super::icmp_reply::Error;
 use super::lifecycle::Flow;
+use super::mapping::Mapped;
 use super::tcp;
-use super::way::{Way, back_in};
+use super::way::{Original, Way, back_in};
 use crate::event::What;
 use crate::headers::Headers;
-use crate::key::{Endpoint, Key};
+use crate::key::{Endpoint, Key, Realm};
 use crate::reason::Reason;
 use crate::rewrite::{self, End};
 use crate::session::{Session, State, tick};
+use crate::untranslated::Whereabouts;
 use crate::verdict::{Forward, Side, Stop};
 use packet::layers::protocol;
+use std::net::Ipv4Addr;
 
 impl Nat {
     pub(crate) fn slow(
@@ -47,8 +50,36 @@ impl Nat {
         }
         if side == Side::Inside && limits.contains(&reason) {
             self.report(side, frame, headers, Error::Prohibited, now);
-            let address = std::net::Ipv4Addr::from_bits(headers.source().address);
+            let (address, realm) = self.limited(headers);
+            self.events.push_refusal(now, What::Refused(reason, address, realm));
+        }
+        // A piece that is not the first is no packet to report (RFC 1122 section 3.2.2).
+        if side == Side::Inside && reason == Reason::FragmentsFull {
+            let address = Ipv4Addr::from_bits(headers.source().address);
             self.events.push_refusal(now, What::Refused(reason, address, headers.realm));
+        }
+    }
+
+    /// Whose limit the packet of a subscriber met: its own, or, on its way back in, that of whom it is for.
+    fn limited(&self, headers: &Headers) -> (Ipv4Addr, Realm) {
+        let (source, destination) = (headers.source(), headers.destination());
+        let went_up = self.find_up(source, destination, headers.protocol, headers.realm).is_some();
+        let receiver = went_up
+            .then(|| {
+                self.mapped_outside(destination, headers.protocol).and_then(|mapped| self.behind(mapped))
+            })
+            .flatten();
+        let (inside, realm) = receiver.unwrap_or((source, headers.realm));
+        (Ipv4Addr::from_bits(inside.address), realm)
+    }
+
+    /// Whom a mapping leads to.
+    fn behind(&self, mapped: Mapped) -> Option<(Endpoint, Realm)> {
+        match mapped {
+            Mapped::Session(of) => self.sessions.at(of).map(|session| (session.inside(), session.realm())),
+            Mapped::Static(number) => {
+                self.forwards.get(number as usize).map(|forward| (forward.inside_endpoint(), forward.realm))
+            }
         }
     }
 
@@ -100,18 +131,35 @@ impl Nat {
 
     /// Whether a packet from the outside is for an inside address that is spoken to without translation.
     fn is_exempt_answer(&self, headers: &Headers) -> bool {
-        let inside = self.config.inside.iter().any(|prefix| prefix.has(headers.destination().address));
-        inside && self.is_exempt(headers.source())
+        self.is_inside(headers.destination().address) && self.is_exempt(headers.source())
+    }
+
+    /// Whether an address is a subscriber's.
+    pub(crate) fn is_inside(&self, address: u32) -> bool {
+        self.config.inside.iter().any(|prefix| prefix.has(address))
     }
 
     /// Forward without translation.
     pub(crate) fn untouched(&mut self, side: Side, frame: &mut [u8], way: &Way) -> Result<Forward, Stop> {
         let Headers { l3, .. } = way.headers;
         self.fits(side, frame, way)?;
-        rewrite::address(frame, l3.into(), End::Source, way.headers.source().address, 0, way.hop)
-            .ok_or(Reason::Truncated)?;
-        let to = if side == Side::Inside { Side::Outside } else { Side::Inside };
-        Ok(Forward { to, hop: 0, realm: 0 })
+        let (source, destination) = (way.headers.source().address, way.headers.destination().address);
+        let forward = match side {
+            Side::Inside => {
+                self.untranslated.learn(source, way.headers.realm, way.now);
+                Forward { to: Side::Outside, hop: 0, realm: 0 }
+            }
+            Side::Outside => {
+                let realm = match self.untranslated.whereabouts(destination) {
+                    Whereabouts::In(realm) => realm,
+                    Whereabouts::Unknown => 0,
+                    Whereabouts::Contested => return Err(Reason::NoMapping.into()),
+                };
+                Forward { to: Side::Inside, hop: 0, realm }
+            }
+        };
+        rewrite::address(frame, l3.into(), End::Source, source, 0, way.hop).ok_or(Reason::Truncated)?;
+        Ok(forward)
     }
 
     /// Whether the next link takes it; if not, and it may not be cut, its sender is told (RFC 4787 REQ-13).
@@ -151,12 +199,17 @@ impl Nat {
             }
         };
         let session = self.touch(index, flags, true, way)?;
+        let original = session.has(Session::HAIRPIN).then(|| Original::of(frame, &way.headers));
         self.clamp(frame, way, flags);
         let deltas = (session.l3_delta, session.l4_delta);
         rewrite::endpoint(frame, &way.headers, End::Source, session.outside(), deltas, way.hop)
             .ok_or(Reason::Truncated)?;
-        if session.has(Session::HAIRPIN) {
-            return self.down(frame, &back_in(way, session.outside(), destination));
+        if let Some(original) = original {
+            let result = self.down(frame, &back_in(way, session.outside(), destination));
+            if result.is_err() {
+                original.put_back(frame);
+            }
+            return result;
         }
         Ok(Forward { to: Side::Outside, hop: session.up_hop, realm: 0 })
     }
@@ -200,24 +253,17 @@ impl Nat {
         flags: u8,
         now: u64,
     ) -> Result<u32, Reason> {
-        use super::mapping::Mapped;
         let mapped = self.mapped_outside(outside, carried).ok_or(Reason::NoMapping)?;
-        let (inside, realm) = match mapped {
+        match mapped {
             Mapped::Session(of) if self.is_pinned(of) && !self.asked.lets_in(of, remote) => {
                 return Err(Reason::Filtered);
             }
             Mapped::Session(of) if self.filters(carried) && !self.is_pinned(of) => {
                 return Err(Reason::Filtered);
             }
-            Mapped::Session(of) => {
-                let session = self.sessions.at(of).ok_or(Reason::NoMapping)?;
-                (session.inside(), session.realm())
-            }
-            Mapped::Static(number) => {
-                let forward = self.forwards.get(number as usize).ok_or(Reason::NoMapping)?;
-                (forward.inside_endpoint(), forward.realm)
-            }
-        };
+            _ => {}
+        }
+        let (inside, realm) = self.behind(mapped).ok_or(Reason::NoMapping)?;
         if carried == protocol::TCP && !tcp::opens(flags) {
             return Err(Reason::NotSyn);
         }
@@ -240,15 +286,22 @@ impl Nat {
         if refreshes {
             session.last_seen = tick(way.now);
         }
-        let traffic = if up { &mut session.up } else { &mut session.down };
-        traffic.add(way.headers.len());
-        let due = traffic.is_due();
         let seen = *session;
-        if due {
-            (session.up, session.down) = Default::default();
-            self.events.push(way.now, What::SessionInterim(seen.record(), seen.volume()));
-        }
+        self.add_volume(index, up, way.headers.len(), way.now);
+        self.touched[usize::from(!up)] = index;
         Ok(seen)
+    }
+
+    /// Bytes of a packet are of its session's volume.
+    pub(crate) fn add_volume(&mut self, index: u32, up: bool, bytes: u64, now: u64) {
+        let Some(session) = self.sessions.at_mut(index) else { return };
+        let traffic = if up { &mut session.up } else { &mut session.down };
+        traffic.add(bytes);
+        if traffic.is_due() {
+            let record = What::SessionInterim(session.record(), session.volume());
+            (session.up, session.down) = Default::default();
+            self.events.push(now, record);
+        }
     }
 
     fn clamp(&self, frame: &mut [u8], way: &Way, flags: u8) {

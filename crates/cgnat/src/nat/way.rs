@@ -22,3 +22,32 @@ pub(crate) fn back_in(way: &Way, source: Endpoint, destination: Endpoint) -> Way
         now: way.now,
     }
 }
+
+/// Bytes of an IP header and of what follows it, with all options.
+const HEADERS: usize = 60 + 60;
+
+/// The headers of a packet as it came: whoever sent it is told of that one, also when it is refused after it was translated.
+#[derive(Debug)]
+pub(crate) struct Original {
+    bytes: [u8; HEADERS],
+    at: usize,
+    len: usize,
+}
+
+impl Original {
+    /// Of a packet that is not translated yet.
+    pub(crate) fn of(frame: &[u8], headers: &Headers) -> Self {
+        let mut bytes = [0; HEADERS];
+        let packet = frame.get(headers.l3.into()..headers.end.into()).unwrap_or(&[]);
+        let len = packet.len().min(HEADERS);
+        bytes[..len].copy_from_slice(&packet[..len]);
+        Self { bytes, at: headers.l3.into(), len }
+    }
+
+    /// Make it that one again.
+    pub(crate) fn put_back(&self, frame: &mut [u8]) {
+        if let Some(headers) = frame.get_mut(self.at..self.at + self.len) {
+            headers.copy_from_slice(&self.bytes[..self.len]);
+        }
+    }
+}

@@ -236,7 +236,7 @@ impl Nat {
 
     /// Why the subscriber of a session is not there.
     fn why_nobody(&self, kept: &KeptSession) -> Lost {
-        if !self.config.inside.iter().any(|prefix| prefix.has(kept.inside.address)) {
+        if !self.is_inside(kept.inside.address) {
             Lost::NotInside
         } else if self.subscriber_count() >= self.config.subscribers {
             Lost::Full

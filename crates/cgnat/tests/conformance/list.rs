@@ -51,6 +51,7 @@ cases! {
     rfc5508_req6_errors_neither_refresh_nor_end
     rfc5508_req7_hairpinned_errors_pass
     rfc5508_req8_refusals_are_reported
+    rfc5508_req8_refused_on_the_way_back_in
     rfc5508_req9_own_errors_are_limited
     rfc5508_sec4_nested_errors_are_dropped
     rfc6888_req11_nothing_is_evicted
@@ -62,7 +63,9 @@ cases! {
     rfc6888_req3_pool_addresses_need_not_be_contiguous
     rfc6888_req4_ports_of_a_subscriber_are_limited
     rfc6888_req5_sessions_of_a_subscriber_are_limited
+    rfc6888_req6_icmp_of_what_is_not_translated
     rfc6888_req6_translation_can_be_turned_off
+    rfc6888_req6_untranslated_in_vlans
     rfc6888_req8_ports_rest
     rfc6888_req9_static_forwards_reach_the_inside
     rfc7422_deterministic_ports

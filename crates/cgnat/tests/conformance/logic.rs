@@ -10,7 +10,7 @@ const BEGIN: u64 = 1_000 * SECOND;
 pub struct Logic {
     nat: Nat,
     now: u64,
-    logged: HashMap<&'static str, usize>,
+    logged: HashMap<String, usize>,
 }
 
 impl Logic {
@@ -27,9 +27,12 @@ impl Logic {
                 What::SessionInterim(..) => "interim",
                 What::BlockAllocated(_) => "block+",
                 What::BlockReleased(_) => "block-",
-                What::Refused(..) => "refused",
+                What::Refused(_, of, _) => {
+                    *self.logged.entry(format!("refused-of-{of}")).or_default() += 1;
+                    "refused"
+                }
             };
-            *self.logged.entry(kind).or_default() += 1;
+            *self.logged.entry(kind.to_owned()).or_default() += 1;
         }
     }
 }
@@ -77,6 +80,15 @@ impl Carrier for Logic {
             ["dropped", reason, count] => {
                 let mut drops = self.nat.drops().iter();
                 drops.find(|(this, _)| this.name() == reason).map_or(0, |(_, n)| n) == number(count)
+            }
+            ["packets", up, down] => {
+                let volumes = self.nat.sessions().map(|(_, session)| session.volume());
+                let sum = volumes.fold((0, 0), |(up, down), of| (up + of.packets_up, down + of.packets_down));
+                sum == (number(up), number(down))
+            }
+            ["forwarded", up, down] => {
+                let forwarded = self.nat.forwarded();
+                (forwarded.up, forwarded.down) == (number(up), number(down))
             }
             ["deterministic", outside, inside] => {
                 let (address, port) = endpoint(outside);
