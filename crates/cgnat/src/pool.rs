@@ -262,23 +262,37 @@ impl Pool {
         numbers.find(|number| self.addresses[*number as usize].free > 0)
     }
 
-    /// Take a free block of an address, a random one.
-    pub fn take_block(&mut self, number: u32, random: u64) -> Option<u32> {
-        let address = self.addresses.get_mut(number as usize)?;
-        if address.free == 0 || address.used_for != Use::All {
+    /// Take a free block of an address, the first from a random one on that has a port for a protocol: those that were given back
+    /// lately may have none yet.
+    pub fn take_block(&mut self, number: u32, class: usize, random: u64, now: u64) -> Option<u32> {
+        /// A call's work is bounded.
+        const LOOKS: usize = 8;
+        let &Address { block: first, blocks, free, used_for, .. } = self.addresses.get(number as usize)?;
+        if free == 0 || used_for != Use::All {
             return None;
         }
-        let words =
-            address.block as usize / 64..(address.block as usize + address.blocks as usize).div_ceil(64);
-        let taken = self.taken.get_mut().get_mut(words)?;
-        let last = address.blocks as usize % 64;
-        let count = taken.len();
+        let words = first as usize / 64..(first as usize + blocks as usize).div_ceil(64);
+        let (count, last) = (words.len(), blocks as usize % 64);
         let within = |word: usize| if word + 1 == count && last > 0 { (1u64 << last) - 1 } else { u64::MAX };
-        let bit = pick(count, random, |word| !taken[word] & within(word))?;
-        taken[bit / 64] |= 1 << (bit % 64);
-        address.free -= 1;
-        self.totals.1 -= 1;
-        Some(address.block + bit as u32)
+        let mut from = place(count, random);
+        for _ in 0..LOOKS {
+            let taken = self.taken.get().get(words.clone())?;
+            let bit = pick_from(count, from, |word| !taken[word] & within(word))?;
+            let block = first + bit as u32;
+            if self.has_port(block, class, now) {
+                return self.claim_block(number, block).then_some(block);
+            }
+            from = (bit + 1) % (count * 64);
+        }
+        None
+    }
+
+    /// Whether a port of a block is free for a protocol.
+    fn has_port(&mut self, block: u32, class: usize, now: u64) -> bool {
+        self.turn(block, now);
+        let (base, words) = (self.base(block, class), self.words);
+        let Some(bits) = self.bits.get().get(base..base + KINDS * words) else { return false };
+        (0..words).any(|word| bits[word] | bits[words + word] | bits[2 * words + word] != u64::MAX)
     }
 
     /// Take this block of an address. `false`: somebody has it, or the address drains.
@@ -459,9 +473,18 @@ impl Pool {
     }
 }
 
+/// A random place among the bits of `words` words.
+fn place(words: usize, random: u64) -> usize {
+    (((random >> 32) * (words as u64 * 64)) >> 32) as usize
+}
+
 /// A set bit of `words` words, the first from a random place on.
 fn pick(words: usize, random: u64, word: impl Fn(usize) -> u64) -> Option<usize> {
-    let from = (((random >> 32) * (words as u64 * 64)) >> 32) as usize;
+    pick_from(words, place(words, random), word)
+}
+
+/// The same from this place on.
+fn pick_from(words: usize, from: usize, word: impl Fn(usize) -> u64) -> Option<usize> {
     let low = (1u64 << (from % 64)) - 1;
     let first = word(from / 64);
     let found = |at: usize, bits: u64| (bits != 0).then(|| at * 64 + bits.trailing_zeros() as usize);
@@ -488,20 +511,21 @@ mod tests {
     fn blocks_are_taken_once_and_come_back() {
         let mut pool = pool();
         assert_eq!(pool.blocks(), (8, 8));
-        let blocks: Vec<u32> = std::iter::from_fn(|| pool.take_block(1, 0x8000_0000_0000_0000)).collect();
+        let blocks: Vec<u32> =
+            std::iter::from_fn(|| pool.take_block(1, 0, 0x8000_0000_0000_0000, 0)).collect();
         assert_eq!(blocks.iter().collect::<HashSet<_>>().len(), 4);
         assert_eq!((pool.blocks(), pool.pick_address(u64::MAX)), ((8, 4), Some(0)));
         let ports: HashSet<_> = blocks.iter().map(|block| pool.ports(1, *block).1).collect();
         assert_eq!(ports, HashSet::from([(1026, 1089), (1090, 1153), (1154, 1217), (1218, 1281)]));
         pool.release_block(1, blocks[2]);
         pool.release_block(1, blocks[2]);
-        assert_eq!((pool.blocks(), pool.take_block(1, 7)), ((8, 5), Some(blocks[2])));
+        assert_eq!((pool.blocks(), pool.take_block(1, 0, 7, 0)), ((8, 5), Some(blocks[2])));
     }
 
     #[test]
     fn endpoints_are_found_in_their_blocks() {
         let mut pool = pool();
-        let block = pool.take_block(1, 0).unwrap();
+        let block = pool.take_block(1, 0, 0, 0).unwrap();
         let (address, (first, last)) = pool.ports(1, block);
         assert_eq!(
             (pool.block_of(ONE, first), pool.block_of(ONE, last)),
@@ -526,13 +550,13 @@ mod tests {
     #[test]
     fn a_port_rests_for_two_minutes_at_least() {
         let mut pool = pool();
-        let block = pool.take_block(1, 0).unwrap();
+        let block = pool.take_block(1, 0, 0, 0).unwrap();
         let (_, (first, _)) = pool.ports(1, block);
         let take =
             |pool: &mut Pool, now| pool.take_port(1, block, 1, Wish::Exactly(first + 3), 0, now * SECOND);
         for freed in [10, 119, 125, 240, 363, 1000] {
             let mut pool = self::pool();
-            assert_eq!(pool.take_block(1, 0), Some(block));
+            assert_eq!(pool.take_block(1, 0, 0, 0), Some(block));
             assert_eq!(take(&mut pool, freed), Some(first + 3));
             pool.release_port(ONE, first + 3, 1, freed * SECOND);
             for wait in [1, 60, 119] {
@@ -547,9 +571,25 @@ mod tests {
     }
 
     #[test]
+    fn a_block_whose_ports_rest_is_not_taken() {
+        let mut pool = pool();
+        let rests = pool.take_block(1, 1, 0, 0).unwrap();
+        let ports: Vec<u16> = std::iter::from_fn(|| pool.take_port(1, rests, 1, Wish::Any, 0, 0)).collect();
+        ports.iter().for_each(|port| pool.release_port(ONE, *port, 1, 0));
+        pool.release_block(1, rests);
+        let others: Vec<u32> = std::iter::from_fn(|| pool.take_block(1, 1, 0, SECOND)).collect();
+        assert!(others.len() == 3 && !others.contains(&rests), "{others:?}");
+        assert_eq!(pool.blocks(), (8, 5), "it is there still");
+        // Of another protocol it has ports, and later of all.
+        assert_eq!(pool.take_block(1, 0, 0, SECOND), Some(rests));
+        pool.release_block(1, rests);
+        assert_eq!(pool.take_block(1, 1, 0, 300 * SECOND), Some(rests));
+    }
+
+    #[test]
     fn all_ports_are_found_and_parity_is_kept() {
         let mut pool = pool();
-        let block = pool.take_block(1, 0).unwrap();
+        let block = pool.take_block(1, 0, 0, 0).unwrap();
         for (wish, least) in [(Wish::Parity(7), 1), (Wish::Any, 0)] {
             let ports: HashSet<u16> =
                 (0..32u64).map(|i| pool.take_port(1, block, 1, wish, i << 60, 0).unwrap()).collect();

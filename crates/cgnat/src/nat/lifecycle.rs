@@ -230,7 +230,7 @@ impl Nat {
         if let Some(number) = self.subscribers.find_by(hash, inside, realm) {
             return Ok(number);
         }
-        if !self.config.inside.iter().any(|prefix| prefix.has(inside)) {
+        if !self.is_inside(inside) {
             return Err(Reason::NotInside);
         }
         let mut line = Subscriber {
@@ -293,36 +293,27 @@ impl Nat {
         {
             return Ok(Endpoint::new(rtp.address, port));
         }
-        let found = |nat: &mut Self, blocks: &[u32], wish| {
+        let found = |nat: &mut Self, address: u32, blocks: &[u32], wish| {
             blocks.iter().find_map(|block| {
                 let random = nat.draw();
-                nat.pool.take_port(line.address, *block, class, wish, random, now)
+                nat.pool.take_port(address, *block, class, wish, random, now)
             })
         };
-        if let Some(port) = found(self, line.blocks(), wish) {
+        if let Some(port) = found(self, line.address, line.blocks(), wish) {
             return Ok(Endpoint::new(self.pool.address(line.address), port));
         }
-        let more = self.take_block(subscriber, now);
-        let (line, refused) = (*self.subscribers.at(subscriber).ok_or(Reason::SubscribersFull)?, more.err());
-        // A new block has ports of every kind; without one any port is better than none.
-        let blocks = line.blocks();
-        let port = match refused {
-            None => blocks.last().and_then(|block| {
-                let random = self.draw();
-                self.pool.take_port(line.address, *block, class, wish, random, now)
-            }),
-            Some(_) if wish != Wish::Any => blocks.iter().find_map(|block| {
-                let random = self.draw();
-                self.pool.take_port(line.address, *block, class, Wish::Any, random, now)
-            }),
-            Some(_) => None,
-        };
+        let refused = self.take_block(subscriber, class, now).err();
+        let line = *self.subscribers.at(subscriber).ok_or(Reason::SubscribersFull)?;
+        // Mostly a new block has ports of every kind; without one any port is better than none.
+        let added = if refused.is_none() { line.blocks().last().copied() } else { None };
+        let port = found(self, line.address, added.as_slice(), wish)
+            .or_else(|| (wish != Wish::Any).then(|| found(self, line.address, line.blocks(), Wish::Any))?);
         let address = self.pool.address(line.address);
         port.map(|port| Endpoint::new(address, port)).ok_or(refused.unwrap_or(Reason::SubscriberPorts))
     }
 
     /// One block more for a subscriber, of its own address: paired pooling (RFC 4787 REQ-2).
-    fn take_block(&mut self, subscriber: u32, now: u64) -> Result<(), Reason> {
+    fn take_block(&mut self, subscriber: u32, class: usize, now: u64) -> Result<(), Reason> {
         let line = *self.subscribers.at(subscriber).ok_or(Reason::SubscribersFull)?;
         if line.block_count >= u16::from(self.config.blocks_per_subscriber) || line.has(Subscriber::FIXED) {
             return Err(Reason::SubscriberPorts);
@@ -332,7 +323,7 @@ impl Nat {
             _ => line.address,
         };
         let random = self.draw();
-        let block = self.pool.take_block(address, random).ok_or(Reason::PoolExhausted)?;
+        let block = self.pool.take_block(address, class, random, now).ok_or(Reason::PoolExhausted)?;
         self.give_block(subscriber, address, block, now);
         Ok(())
     }

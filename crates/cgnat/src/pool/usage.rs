@@ -129,7 +129,7 @@ mod tests {
         let none = usage(&pool, 0);
         assert_eq!((none.ports, none.blocks, none.blocks_free), ((1024, 1279), 4, 4));
         assert_eq!((none.used, none.resting), ([0; 3], [0; 3]));
-        let block = pool.take_block(0, 0).expect("a block");
+        let block = pool.take_block(0, 0, 0, 0).expect("a block");
         pool.join(0);
         let take =
             |pool: &mut Pool, class| pool.take_port(0, block, class, Wish::Any, 0, SECOND).expect("a port");
@@ -153,7 +153,7 @@ mod tests {
     fn a_look_is_bounded_and_goes_on() {
         let mut pool = pool(5);
         for number in 0..5 {
-            let block = pool.take_block(number, 0).expect("a block");
+            let block = pool.take_block(number, 0, 0, 0).expect("a block");
             let _port = pool.take_port(number, block, 0, Wish::Any, 0, 0);
         }
         let (mut from, mut seen, mut looks) = (Some(0), Vec::new(), 0);
