@@ -86,7 +86,7 @@ fn refusal(reason: Reason, inside: Ipv4Addr, tags: Tags, config: &cgnat::Config)
         Reason::SubscribersFull => Quota::Subscribers { limit: bounded(config.subscribers) },
         Reason::SubscriberSessions => of_one(config.sessions_per_subscriber),
         Reason::SubscriberPorts => of_one(ports),
-        Reason::FragmentsFull => Quota::Fragments { limit: bounded(config.fragmented_packets), inside, tags },
+        Reason::FragmentsFull => Quota::Fragments { limit: bounded(config.held_fragments), inside, tags },
         _ => return None,
     }))
 }

@@ -7,13 +7,14 @@ use crate::control::{self, KIND};
 use crate::fate::Fate;
 use crate::headers;
 use crate::hops::Hops;
+use crate::kept::Kept;
 use crate::leaving::{self, LeavingList, Parts};
 use crate::link;
 use crate::log::Log;
 use crate::pair::TrackerPair;
 use crate::pcp::{ALL_HOSTS_MAC, Answers};
-use crate::shared::{Found, Shared, Told};
-use crate::state::{Bound, Keeper, Tally};
+use crate::shared::{Found, Told};
+use crate::state::{Bound, Tally};
 use ::element::interface_addr::InterfaceAddrs;
 use arrayvec::ArrayVec;
 use cgnat::{
@@ -25,7 +26,6 @@ use engine::{About, Clock, Cx, Element, Mail};
 use packet::ipv4;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
 
 /// Its outputs; what is left in a batch goes to the first.
 pub const OUTPUTS: [&str; 2] = ["outside", "inside"];
@@ -63,6 +63,9 @@ const AWAITING_ARP: usize = NO_NEXT_HOP + 6;
 /// The other NAT of a pair translates.
 const STANDBY: usize = NO_NEXT_HOP + 7;
 
+/// Why fragments that were held are dropped, without a packet at hand.
+const LATE: [Reason; 2] = [Reason::FragmentTimeout, Reason::FragmentOfDropped];
+
 /// Time between two looks at what has expired, ns.
 const TURN: u64 = 500_000;
 /// Work of one of them, in sessions that are looked at.
@@ -71,28 +74,7 @@ const BUDGET: usize = 2048;
 /// Bytes of the tables' memory that are taken in one of them, until all are.
 const POPULATED: usize = 4 << 20;
 
-/// When a NAT stops, all of its workers' logs take what ends for so long.
-const ENDING: Duration = Duration::from_secs(2);
-
 const _: () = assert!(DROPS.len() <= Fate::REASONS);
-
-/// What becomes of sessions when their NAT stops.
-#[derive(Debug, Clone)]
-pub struct Kept {
-    keeper: Option<Arc<Keeper>>,
-    ending: Arc<OnceLock<Instant>>,
-    /// Who owns what, and which of them this is.
-    ownership: Arc<OnceLock<(u16, Ownership)>>,
-    replica: usize,
-}
-
-impl Kept {
-    /// As worker `replica` of this NAT has it.
-    pub fn of(shared: &Shared, replica: usize) -> Self {
-        let (ending, ownership) = (Arc::clone(&shared.ending), Arc::clone(&shared.ownership));
-        Self { keeper: shared.keeper.clone(), ending, ownership, replica }
-    }
-}
 
 /// Element: keeps sessions, and translates packets.
 #[derive(Debug)]
@@ -116,8 +98,8 @@ pub struct Conntrack {
     advanced: u64,
     /// Looks at what has expired, so far.
     turns: u64,
-    /// Fragments whose time was over, as far as they are counted here.
-    timeouts: u64,
+    /// What was held and then dropped, as far as it is counted here.
+    late: [u64; LATE.len()],
     kept: Option<Kept>,
     /// What was kept before it began.
     restored: Option<Tally>,
@@ -152,7 +134,7 @@ impl Conntrack {
             populates: true,
             advanced: 0,
             turns: 0,
-            timeouts: 0,
+            late: [0; LATE.len()],
             kept: None,
             restored: None,
             pair: None,
@@ -442,10 +424,10 @@ impl Conntrack {
             sites.advance(&mut self.nat);
         }
         self.leaving.advance(&mut self.nat);
-        // They were held, and are dropped without a packet at hand.
-        let timeouts = self.nat.drops().of(Reason::FragmentTimeout);
-        cx.count(Reason::FragmentTimeout as usize, timeouts - self.timeouts);
-        self.timeouts = timeouts;
+        for (reason, counted) in LATE.into_iter().zip(&mut self.late) {
+            let all = self.nat.late_drops().of(reason);
+            cx.count(reason as usize, all - std::mem::replace(counted, all));
+        }
         // A packet that waited may go inside for each.
         while cx.room(INSIDE) > 0
             && let Ok(told) = self.links.end.told.try_recv()
@@ -589,11 +571,23 @@ impl Drop for Conntrack {
                 keeper.give(&self.nat, now, |hop| neighbours.mac(hop))
             }),
         };
-        let Some(log) = &mut self.log else { return };
-        if goes_on {
-            while log.drain(&mut self.nat, now) {}
+        let Some(mut log) = self.log.take() else { return };
+        let is_paired = self.pair.is_some();
+        let mut ended = Vec::new();
+        if !goes_on {
+            log.end(&mut self.nat, now, kept.until());
+            ended.extend(keeper.map(|keeper| keeper.not_kept()).into_iter().flatten());
         } else {
-            log.end(&mut self.nat, now, *kept.ending.get_or_init(|| Instant::now() + ENDING));
+            while log.drain(&mut self.nat, now) {}
+            if let Some(keeper) = keeper.filter(|_| !is_paired)
+                && let Ok(nat) = self.nat.take()
+            {
+                ended.extend(keeper.hold(nat, log));
+            }
+        }
+        for (nat, log) in &mut ended {
+            log.end(nat, now, kept.until());
+            log.close();
         }
     }
 }

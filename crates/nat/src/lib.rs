@@ -25,6 +25,7 @@ mod filter;
 mod headers;
 mod hops;
 pub mod host;
+mod kept;
 mod leases;
 pub mod leaving;
 mod link;

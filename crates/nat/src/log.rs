@@ -319,6 +319,12 @@ impl Log {
         }
     }
 
+    /// Nothing comes any more: its threads send what is left while others are waited for.
+    pub fn close(&mut self) {
+        self.source = Source::new(Vec::new(), Clock { zero_ms: 0 });
+        self.threads.iter_mut().for_each(|thread| drop(thread.keep.take()));
+    }
+
     /// Records that did not reach a collector, as far as is known here: the queue was full, or over UDP the kernel did not take them. One that
     /// reached neither of two is counted twice.
     pub fn lost(&self) -> u64 {

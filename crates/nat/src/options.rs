@@ -3,8 +3,9 @@
 use crate::addresses;
 use crate::addressing::Links;
 use crate::behaviour::{Filter, IdleTimes, PortForward, exemptions};
-use crate::conntrack::{Conntrack, DROPS, Kept, OUTPUTS};
+use crate::conntrack::{Conntrack, DROPS, OUTPUTS};
 use crate::division::{share, steered};
+use crate::kept::Kept;
 use crate::log::{Log, LogOptions};
 use crate::nat::most_subscribers;
 use crate::owner::Owner;
@@ -224,6 +225,7 @@ impl Options {
             None => Ownership::new(pools, divided).with_room(later, divided),
             Some(sites) => Ownership::of_sites(sites, count, divided),
         };
+        ownership = ownership.with_untranslated(self.most_subscribers, divided);
         ownership.pin(&config.static_forwards).map_err(|wrong| {
             let at = config.static_forwards.iter().position(|one| *one == wrong).unwrap_or(0);
             let why = "its subscriber has another forward, to ports that another worker has";
@@ -418,6 +420,8 @@ impl ElementKind for Options {
             let _said = shared.ownership.set((sides[0].0, ownership));
         }
         let kept = Kept::of(shared, replica);
+        let untranslated =
+            shared.ownership.get().and_then(|(_, ownership)| ownership.untranslated().cloned());
         let log = self.log.as_ref().map(|log| Log::start(log, replica as u32)).transpose();
         let log = log.map_err(|why| cx.fault("log", &why.to_string()))?;
         let pool = cx.pool.clone();
@@ -438,6 +442,9 @@ impl ElementKind for Options {
             return Err(cx.fault("sessions", &why));
         }
         let mut made = made.with_pcp(pcp);
+        if let Some(untranslated) = untranslated {
+            made.nat_mut().share_untranslated(&untranslated);
+        }
         made.keep(kept, |nat, log| {
             let shared = Shared::of(cx).ok()?;
             let (survey, (_, ownership)) = (shared.survey.as_ref()?, shared.ownership.get()?);

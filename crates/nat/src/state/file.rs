@@ -137,7 +137,7 @@ impl Writer {
     }
 
     /// It is complete: from now on it is the file, whatever happens.
-    pub fn finish(mut self) -> io::Result<Totals> {
+    pub fn finish(&mut self) -> io::Result<Totals> {
         let totals = self.totals;
         self.put(&[END])?;
         self.put(&totals.bytes())?;

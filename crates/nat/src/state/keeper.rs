@@ -1,6 +1,7 @@
 //! Who keeps a NAT's state when it stops.
 
 use super::file::{Header, Totals, Writer};
+use crate::log::Log;
 use cgnat::{Hop, Mac, Nat};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,10 +20,12 @@ pub struct Keeper {
 enum Work {
     /// So many workers carry packets: the file that the NAT began with is of use until all do.
     Running { began: u32 },
-    /// So many workers gave theirs.
-    Writing(Box<Writer>, u32),
-    /// It is over, for good or bad.
-    Over,
+    /// So many workers gave theirs. It ends after all if the file is not completed, and their logs say so.
+    Writing(Box<Writer>, u32, Vec<(Nat, Log)>),
+    /// The file is complete.
+    Kept,
+    /// It cannot be written: this is what workers gave before.
+    Failed(Vec<(Nat, Log)>),
 }
 
 impl Keeper {
@@ -60,14 +63,17 @@ impl Keeper {
     pub fn give(&self, nat: &Nat, now: u64, mac: impl Fn(Hop) -> Option<Mac>) -> bool {
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         match self.write(&mut work, nat, now, mac) {
-            Ok(None) => !matches!(*work, Work::Over),
+            Ok(None) => !matches!(*work, Work::Failed(_)),
             Ok(Some(Totals { subscribers, sessions, .. })) => {
                 let path = self.path.display();
                 tracing::info!("{path}: {sessions} sessions of {subscribers} subscribers are kept");
                 true
             }
             Err(why) => {
-                *work = Work::Over;
+                *work = Work::Failed(match std::mem::replace(&mut *work, Work::Kept) {
+                    Work::Writing(_, _, given) => given,
+                    _ => Vec::new(),
+                });
                 tracing::warn!("{} cannot be written, and no session is kept: {why}", self.path.display());
                 false
             }
@@ -83,17 +89,38 @@ impl Keeper {
     ) -> io::Result<Option<Totals>> {
         if let Work::Running { .. } = work {
             let header = Header { written_ms: wall_ms(), ..self.header };
-            *work = Work::Writing(Box::new(Writer::begin(&self.path, &header)?), 0);
+            *work = Work::Writing(Box::new(Writer::begin(&self.path, &header)?), 0, Vec::new());
         }
-        let Work::Writing(writer, given) = work else { return Ok(None) };
+        let Work::Writing(writer, given, _) = work else { return Ok(None) };
         nat.export(now, mac).try_for_each(|record| writer.record(&record))?;
         *given += 1;
         if *given < self.header.workers {
             return Ok(None);
         }
-        match std::mem::replace(work, Work::Over) {
-            Work::Writing(writer, _) => writer.finish().map(Some),
-            _ => Ok(None),
+        let totals = writer.finish()?;
+        if let Work::Writing(_, _, mut given) = std::mem::replace(work, Work::Kept) {
+            given.iter_mut().for_each(|(_, log)| log.close());
+        }
+        Ok(Some(totals))
+    }
+
+    /// What a worker gave, with its log: kept until all have given theirs. Given back if that has failed meanwhile: it ends.
+    pub fn hold(&self, nat: Nat, log: Log) -> Option<(Nat, Log)> {
+        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *work {
+            Work::Writing(_, _, given) => given.push((nat, log)),
+            Work::Failed(_) => return Some((nat, log)),
+            Work::Running { .. } | Work::Kept => {}
+        }
+        None
+    }
+
+    /// What workers gave before one could not give its own: it ends too.
+    pub fn not_kept(&self) -> Vec<(Nat, Log)> {
+        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *work {
+            Work::Failed(given) => std::mem::take(given),
+            _ => Vec::new(),
         }
     }
 }

@@ -1,5 +1,6 @@
 use super::file::{Reader, Totals, Writer};
 use super::*;
+use crate::log::{Log, LogOptions};
 use crate::testing::{NOW, REMOTE, hop_in, inside, send};
 use cgnat::config::{PoolAddress, SECOND};
 use cgnat::{Config, Endpoint, Nat, Ownership};
@@ -197,6 +198,33 @@ fn the_file_is_there_whole_or_not_at_all() {
     // A place that cannot be written: nothing is kept, and the NAT goes on to end.
     let nowhere = Keeper::new(&folder.path().join("none/cgn.state"), header(2));
     assert!(!nowhere.give(&nats[0], NOW, |_| None) && !nowhere.give(&nats[1], NOW, |_| None));
+}
+
+#[test]
+fn what_a_worker_gave_ends_where_the_next_one_cannot_give_its_own() {
+    let options: LogOptions = serde_json::from_value(serde_json::json!({"syslog": "127.0.0.1:9"})).unwrap();
+    let log = || Log::start(&options, 0).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let below = folder.path().join("below");
+    let path = below.join("cgn.state");
+    for fails in [false, true] {
+        fs::create_dir_all(&below).unwrap();
+        let (_, mut nats) = full(2);
+        let sessions = nats[0].session_count();
+        let keeper = Keeper::new(&path, header(2));
+        assert!(keeper.give(&nats[0], NOW, |_| None));
+        assert!(keeper.hold(nats[0].take().unwrap(), log()).is_none());
+        assert_eq!((nats[0].session_count(), keeper.not_kept().len()), (0, 0), "it is held");
+        if fails {
+            fs::remove_dir_all(&below).unwrap();
+        }
+        assert_eq!(keeper.give(&nats[1], NOW, |_| None), !fails);
+        let not_kept: Vec<usize> = keeper.not_kept().iter().map(|(nat, _)| nat.session_count()).collect();
+        assert_eq!(not_kept, if fails { vec![sessions] } else { vec![] });
+        // Who was still on its way to be held is told the same.
+        let late = keeper.hold(nats[1].take().unwrap(), log());
+        assert_eq!((late.is_some(), path.exists()), (fails, !fails));
+    }
 }
 
 /// `cargo test --release -p nat --lib -- --ignored --nocapture a_million_sessions`
