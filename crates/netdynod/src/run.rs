@@ -19,7 +19,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use stream::Dpdk;
 
 /// How far a run has come.
@@ -149,14 +149,14 @@ impl Run {
         self.watchers.publish("run.state", &self.status_of(progress));
     }
 
-    /// Start the workers, and a thread that gathers what they report. The run begins when `wait` has passed.
-    pub fn start(self: &Arc<Self>, wait: Duration) -> Result<(), Error> {
-        self.start_with(wait, |gather| {
+    /// Start the workers, and a thread that gathers what they report. The run begins at that moment, or at once.
+    pub fn start(self: &Arc<Self>, at: Option<Instant>) -> Result<(), Error> {
+        self.start_with(at, |gather| {
             std::thread::Builder::new().name("nd-collect".into()).spawn(gather).map(drop)
         })
     }
 
-    fn start_with<S>(self: &Arc<Self>, wait: Duration, spawn: S) -> Result<(), Error>
+    fn start_with<S>(self: &Arc<Self>, at: Option<Instant>, spawn: S) -> Result<(), Error>
     where
         S: FnOnce(Box<dyn FnOnce() + Send>) -> io::Result<()>,
     {
@@ -170,7 +170,6 @@ impl Run {
         // the gatherer first: when there is no thread for it no worker has to be called back
         let (hand_over, handed) = channel();
         let (sender, samples) = channel();
-        let asked = Instant::now();
         let (run, cores) = (Arc::clone(self), self.transport.cores());
         let collector = Collector::new(Arc::clone(&self.plan), Arc::clone(&self.control), cores);
         let gather = move || {
@@ -185,9 +184,9 @@ impl Run {
             .and_then(|()| self.transport.start(Arc::clone(&self.plan), Arc::clone(&self.control), sender))
             .map_err(|e| self.fail(e))?;
         tracing::info!(run = %self.id, transport = self.transport_name, workers = workers.len(), "started");
-        // what it took to get ready is part of the wait
-        let wait = wait.saturating_sub(asked.elapsed());
-        self.control.go_in(wait);
+        // it may have taken longer than that to get ready
+        let zero = at.into_iter().fold(Instant::now(), Instant::max);
+        self.control.go_at(zero);
         {
             // Who wanted it may have gone meanwhile: then it has been stopped, and stays so.
             let mut progress = self.progress();
@@ -195,7 +194,7 @@ impl Run {
                 self.enter(&mut progress, State::Running);
             }
         }
-        let _it_waits = hand_over.send((workers, crate::clock::text(SystemTime::now() + wait)));
+        let _it_waits = hand_over.send((workers, crate::clock::text(crate::clock::wall(zero))));
         Ok(())
     }
 

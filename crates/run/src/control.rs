@@ -44,13 +44,13 @@ impl Control {
 
     /// Let the workers begin.
     pub fn go(&self) {
-        self.go_in(Duration::ZERO);
+        self.go_at(Instant::now());
     }
 
-    /// Let the workers begin when so much time has passed.
-    pub fn go_in(&self, wait: Duration) {
-        let wait = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
-        self.zero.store(self.elapsed().saturating_add(wait).min(u64::MAX - 1), Ordering::Release);
+    /// Let the workers begin at this moment.
+    pub fn go_at(&self, zero: Instant) {
+        let zero = u64::try_from(zero.saturating_duration_since(self.epoch).as_nanos()).unwrap_or(u64::MAX);
+        self.zero.store(zero.min(u64::MAX - 1), Ordering::Release);
     }
 
     /// How long until the run begins; none once it has begun, or was never set going.
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn a_run_begins_when_it_was_told_to() {
         let c = Control::new(S, S, S, S);
-        c.go_in(Duration::from_millis(20));
+        c.go_at(Instant::now() + Duration::from_millis(20));
         assert_eq!(c.now(), None);
         assert!(c.begins_in() > Duration::from_millis(1));
         std::thread::sleep(Duration::from_millis(21));
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn stopping_before_it_begins_aborts() {
         let c = Control::new(S, S, S, S);
-        c.go_in(Duration::from_secs(3600));
+        c.go_at(Instant::now() + Duration::from_secs(3600));
         c.stop();
         assert!(c.aborted());
     }

@@ -2,6 +2,7 @@
 
 use super::{Answer, Nothing};
 use crate::caller::Caller;
+use crate::clock;
 use crate::rpc::{Error, NOTHING_THERE};
 use crate::run::{Run, Status, paths};
 use profile::Target;
@@ -10,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// What to run, and what to change about it.
 #[derive(Debug, Deserialize)]
@@ -83,13 +84,13 @@ pub struct Start {
 }
 
 impl Start {
-    /// How long until then.
-    fn wait(&self) -> Result<Duration, Error> {
-        let Some(at) = self.at else { return Ok(Duration::ZERO) };
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        let wait = at - now;
+    /// When that is, by the clock that runs are timed by.
+    fn moment(&self) -> Result<Option<Instant>, Error> {
+        let Some(at) = self.at else { return Ok(None) };
+        let (wall, now) = clock::both();
+        let wait = at - wall.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         if (0.0..=LONGEST_WAIT).contains(&wait) {
-            return Ok(Duration::from_secs_f64(wait));
+            return Ok(Some(now + Duration::from_secs_f64(wait)));
         }
         let what = if wait < 0.0 {
             format!("that was {:.3} s ago by this machine's clock", -wait)
@@ -102,7 +103,7 @@ impl Start {
 
 /// Begin to send, at once or at a time, so that several machines begin together.
 pub fn start(caller: &Caller, params: Start) -> Answer {
-    steer(caller, |run| run.start(params.wait()?))
+    steer(caller, |run| run.start(params.moment()?))
 }
 
 /// Stop the run's clock.

@@ -68,14 +68,14 @@ fn has_failed(run: &Arc<Run>, outbox: &Outbox, error: &Error, code: &str) {
     assert!(!run.is_active(), "another can be loaded in its place");
     assert!(run.control.aborted(), "no worker is left waiting");
     assert_eq!(run.result().unwrap_err(), *error);
-    assert_eq!(run.start(Duration::ZERO).unwrap_err().code, crate::rpc::WRONG_STATE);
+    assert_eq!(run.start(None).unwrap_err().code, crate::rpc::WRONG_STATE);
     assert!(!run.stop("stopped"));
 }
 
 #[test]
 fn a_start_that_fails_is_told() {
     let (run, outbox) = loaded(Stub { refuses: true, ..Stub::default() });
-    let error = run.start(Duration::ZERO).unwrap_err();
+    let error = run.start(None).unwrap_err();
     has_failed(&run, &outbox, &error, "ND-92-07");
 }
 
@@ -84,7 +84,7 @@ fn without_a_thread_to_gather_nothing_is_started() {
     let stub = Stub::default();
     let samples = Arc::clone(&stub.samples);
     let (run, outbox) = loaded(stub);
-    let error = run.start_with(Duration::ZERO, |_| Err(io::ErrorKind::WouldBlock.into())).unwrap_err();
+    let error = run.start_with(None, |_| Err(io::ErrorKind::WouldBlock.into())).unwrap_err();
     has_failed(&run, &outbox, &error, "ND-92-05");
     assert!(samples.lock().unwrap().is_none());
 }
@@ -95,7 +95,7 @@ fn a_lease_that_lapses_stops_the_run_and_is_told() {
     let samples = Arc::clone(&stub.samples);
     let (run, outbox) = loaded(stub);
     assert!(!run.stop("lease"), "it has not begun to send");
-    run.start(Duration::ZERO).unwrap();
+    run.start(None).unwrap();
     run.pause().unwrap();
     assert!(run.stop("lease"));
     assert!(!run.stop("stopped"), "it sends no more");
@@ -112,8 +112,8 @@ fn each_step_has_its_time() {
     assert_eq!(run.pause().unwrap_err().code, crate::rpc::WRONG_STATE);
     assert_eq!(run.resume().unwrap_err().code, crate::rpc::WRONG_STATE);
     assert_eq!(run.result().unwrap_err().code, NOTHING_THERE);
-    run.start(Duration::ZERO).unwrap();
-    assert!(run.start(Duration::ZERO).is_err() && run.resume().is_err());
+    run.start(None).unwrap();
+    assert!(run.start(None).is_err() && run.resume().is_err());
     run.pause().unwrap();
     assert!(run.pause().is_err());
     run.resume().unwrap();
@@ -121,5 +121,5 @@ fn each_step_has_its_time() {
     assert!(run.pause().is_err() && run.resume().is_err());
     *samples.lock().unwrap() = None;
     assert_eq!(states(&statuses(&outbox, "done")), ["running", "paused", "running", "draining", "done"]);
-    assert!(run.start(Duration::ZERO).is_err());
+    assert!(run.start(None).is_err());
 }

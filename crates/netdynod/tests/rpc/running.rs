@@ -45,7 +45,7 @@ fn a_run_begins_at_the_time_that_was_given() {
     assert!(data["what"].as_str().unwrap().contains("s ago"), "{data:?}");
     writer.fails("run.start", json!({"at": since_1970() + 3700.0}), -32602);
     assert_eq!(writer.get("run.status")["state"], "loaded", "a refused start changes nothing");
-    let at = since_1970() + 1.0;
+    let at = since_1970() + 2.0;
     writer.call("run.start", json!({"at": at}));
     let waiting = writer.get("run.status");
     if since_1970() < at - 0.1 {
@@ -56,8 +56,8 @@ fn a_run_begins_at_the_time_that_was_given() {
     let result = writer.get("run.result");
     let started = humantime::parse_rfc3339(result["started"].as_str().unwrap()).unwrap();
     let off = started.duration_since(UNIX_EPOCH).unwrap().as_secs_f64() - at;
-    // what is written has milliseconds; never before, and later by as long as the daemon has no CPU between two clocks
-    assert!((-0.002..0.5).contains(&off), "{off} s");
+    // what is written has milliseconds
+    assert!(off.abs() < 0.002, "{off} s");
     assert!(sent(&result) >= 2);
 }
 
