@@ -9,7 +9,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -22,6 +22,7 @@ from netdyno.errors import Error
 from netdyno.lab.dut.base import has
 from netdyno.lab.network import Network
 from netdyno.lab.workload import WORKLOADS, Seen, Site, connects, core, iperf3, web
+from netdyno.lab.workload.datagrams import received
 from netdyno.system.journal import journal
 from netdyno.tuning.bench import SERVER, NamespaceBench, Spec, path, topology
 
@@ -113,6 +114,20 @@ def test_wrong_options_are_named(name: str) -> None:
         WORKLOADS[name]({"no_such": 1})
     assert caught.value.code == "ND-104-24"
     assert f"workload.{name}: no_such" in caught.value.at
+
+
+def test_a_burst_that_comes_late_is_not_lost() -> None:
+    """A busy machine may deliver nothing for longer than the reader is patient; what was lost is lost."""
+    with socket.socket(type=socket.SOCK_DGRAM) as reader, socket.socket(type=socket.SOCK_DGRAM) as sender:
+        reader.bind(("127.0.0.1", 0))
+        sender.connect(reader.getsockname())
+
+        class Late:
+            def send(self, end: bytes) -> None:
+                for datagram in (b"end of another burst", b"x" * 64, b"x" * 64, end):
+                    sender.send(datagram)
+
+        assert received(reader, 3, cast("socket.socket", Late())) == 2
 
 
 @root

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import socket
 import time
 from typing import ClassVar
@@ -74,11 +75,18 @@ class UdpBurst(Workload):
     def run(self, site: Site, seed: int) -> Seen:
         """Send, then read."""
         o = self.options
-        namespace.inside(site.client, lambda: self._send(site))
-        got = received(self.reader, o.datagrams)
+        with namespace.inside(site.client, lambda: self._sender(site)) as sender:
+            namespace.inside(site.client, lambda: self._send(sender))
+            got = received(self.reader, o.datagrams, sender)
         return Seen({"loss": 1 - got / o.datagrams})
 
-    def _send(self, site: Site) -> None:
+    def _sender(self, site: Site) -> socket.socket:
+        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
+        made.connect((site.address, PORT))
+        return made
+
+    def _send(self, sender: socket.socket) -> None:
         o = self.options
         if o.sender_core is not None:
             # of this thread, which ends with the burst
@@ -86,25 +94,39 @@ class UdpBurst(Workload):
                 os.sched_setaffinity(0, {o.sender_core})
             except OSError as e:
                 raise Error("ND-92-06", f"core {o.sender_core}: {e.strerror}", at=self.name) from e
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-            sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
-            sender.connect((site.address, PORT))
-            if o.together > 1:
-                sender.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, o.size)
-            left = o.datagrams
-            while left:
-                now = min(left, o.together)
-                with contextlib.suppress(ConnectionRefusedError):
-                    sender.send(b"x" * (o.size * now))
-                left -= now
+        if o.together > 1:
+            sender.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, o.size)
+        left = o.datagrams
+        while left:
+            now = min(left, o.together)
+            with contextlib.suppress(ConnectionRefusedError):
+                sender.send(b"x" * (o.size * now))
+            left -= now
+        if o.together > 1:
+            sender.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, 0)
 
 
-def received(reader: socket.socket, most: int) -> int:
-    """Datagrams that are there, and that still come within a third of a second of each other."""
-    reader.settimeout(0.3)
+END = b"end "
+"""Begins a datagram that is not of the burst."""
+SILENCE = 0.3
+"""After so many seconds without a datagram an end is sent: when it comes, what was before has come or never
+will, however long a busy machine takes to deliver."""
+
+
+def received(reader: socket.socket, most: int, sender: socket.socket) -> int:
+    """Datagrams of a burst that are there, or still come."""
+    end = END + secrets.token_bytes(8)
+    reader.settimeout(SILENCE)
     got, until = 0, time.monotonic() + 30
-    with contextlib.suppress(TimeoutError):
-        while got < most and time.monotonic() < until:
-            reader.recv(65535)
-            got += 1
+    while got < most and time.monotonic() < until:
+        try:
+            datagram = reader.recv(65535)
+        except TimeoutError:
+            with contextlib.suppress(ConnectionRefusedError):
+                sender.send(end)
+            continue
+        if datagram == end:
+            break
+        # an end of a burst before may have come twice
+        got += not datagram.startswith(END)
     return got
