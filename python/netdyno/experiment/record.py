@@ -88,7 +88,7 @@ class Record:
         try:
             self._known = self._read()
         except BaseException:
-            self._file.close()
+            self.close()
             raise
 
     def measure(self, bench: Measurer, phase: str, index: int, setting: Setting, seed: int) -> TrialRecord:
@@ -143,7 +143,9 @@ class Record:
 
     def close(self) -> None:
         """Let go of the file."""
-        self._file.close()
+        # what a full disk did not take is tried once more
+        with files.told(self.path):
+            self._file.close()
 
     def __enter__(self) -> Record:
         return self

@@ -68,3 +68,12 @@ def test_what_is_no_record_is_refused(tmp_path: Path, text: bytes) -> None:
         Record(path, PLAN)
     assert caught.value.code == "ND-104-51"
     assert path.read_bytes() == text
+
+
+def test_a_full_disk_is_told(tmp_path: Path) -> None:
+    """Also as it lets go of the file, which holds what could not be written."""
+    with pytest.raises(Error) as full, Record(tmp_path / "a.jsonl", PLAN) as record:
+        record._file.close()
+        record._file = Path("/dev/full").open("a+b")  # noqa: SIM115
+        record.measure(Simulated(), "test", 0, {}, 0)
+    assert full.value.code == "ND-92-27"
