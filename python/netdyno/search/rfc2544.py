@@ -62,6 +62,9 @@ def loss(step: float = 0.1, **how: object) -> Asked:
 
 def back_to_back(**how: object) -> Asked:
     """The longest burst at the highest load of which nothing is lost (RFC 9004)."""
+    if how.get("strategy", "binary") != "binary":
+        what = f"back-to-back: the length of a burst is not searched by {how['strategy']}"
+        raise Error("ND-104-07", what, fix="Leave strategy out")
     return _asked("back-to-back", (loss_goal("ndr", 0.0),), how)
 
 

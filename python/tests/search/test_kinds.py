@@ -10,7 +10,7 @@ import pytest
 from netdyno.core.model import Counts, GroupSample, Sample
 from netdyno.errors import Error
 from netdyno.experiment.spec import Experiment, LegSpec, load
-from netdyno.search import sizes
+from netdyno.search import rfc2544, sizes
 from netdyno.search.bench import SEVERAL, prepare
 from netdyno.search.kind import KINDS
 from netdyno.search.kind.back_to_back import BURST, buffer_times, bursts
@@ -23,6 +23,13 @@ from netdyno.search.trial import Ask, LoadTrial, Space, loss_goal, run
 from netdyno.search.wanted import Wanted
 
 NDR = (loss_goal("ndr", 0.0),)
+
+
+def test_a_burst_is_not_searched_by_mlr() -> None:
+    assert rfc2544.back_to_back(strategy="binary").kind == "back-to-back"
+    with pytest.raises(Error) as wrong:
+        rfc2544.back_to_back(strategy="mlr")
+    assert wrong.value.code == "ND-104-07"
 
 
 def profile(*groups: dict[str, Any], **changes: Any) -> dict[str, Any]:
