@@ -14,6 +14,7 @@ from netdyno.errors import Error
 from netdyno.nat.counters import counters
 from netdyno.nat.reasons import KINDS
 from netdyno.nat.running import Running
+from netdyno.system.interrupt import interrupted
 
 GAUGES = (
     ("sessions", "sessions", "Sessions there are"),
@@ -51,7 +52,9 @@ class NatCollector(Collector):
             with self._connected(self._name) as nat:
                 shape, stats = nat.call("graph.describe"), nat.call("graph.stats")
                 status = nat.call("nat.status")
-        except Error:
+        except Error as e:
+            if e.code == interrupted().code:
+                raise
             up.add_metric([self._name], 0)
             yield up
             return

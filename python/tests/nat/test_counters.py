@@ -12,9 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from netdyno.cli import app, nat_counters
 from netdyno.core.daemon import Daemon
+from netdyno.errors import Error
 from netdyno.export import nat as exported
 from netdyno.export import prometheus
 from netdyno.nat import counters, graph, reasons, running
+from netdyno.system.interrupt import interrupted
 
 from .shared import machine, nat
 
@@ -211,6 +213,15 @@ def test_a_nat_that_does_not_answer_is_down(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("netdyno.paths.runtime", lambda: tmp_path)
     found = values(exported.text(exported.registry("gone", running.connected)))
     assert found == {("netdyno_nat_up", (("nat", "gone"),)): 0}
+
+
+def test_an_interrupt_is_no_nat_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    def connected(_: str) -> Any:
+        raise interrupted()
+
+    with pytest.raises(Error) as stopped:
+        exported.text(exported.registry("cgn", connected))
+    assert stopped.value.code == "ND-105-20"
 
 
 def test_only_an_address_is_served(cgn: Path, tmp_path: Path, capsys: Said) -> None:
