@@ -266,7 +266,7 @@ impl Ownership {
         }
     }
 
-    /// The worker of a packet. `None`: it goes to an address of nobody's.
+    /// The worker of a packet. `None`: it goes to an address of nobody's, or of several.
     #[inline]
     pub fn worker(&self, side: Side, frame: &[u8], headers: &Headers) -> Option<usize> {
         let (source, destination, realm) = (headers.source(), headers.destination(), headers.realm);
@@ -280,11 +280,11 @@ impl Ownership {
             (Side::Inside, None) => Some(self.subscriber(source.address, realm)),
             (Side::Outside, quote) => {
                 let owner = match quote {
-                    Some(quote) => self.outside(quote.source),
+                    Some(quote) => self.endpoint(quote.source),
                     None if headers.is(Headers::FRAGMENT) => self.address(destination.address),
                     // The identifier of an answer is its receiver's.
                     None if headers.protocol == protocol::ICMP => {
-                        self.outside(Endpoint::new(destination.address, source.port))
+                        self.endpoint(Endpoint::new(destination.address, source.port))
                     }
                     None => self.endpoint(destination),
                 };
@@ -422,5 +422,25 @@ mod tests {
         error.extend(&quoted[..28]);
         let headers = Headers { protocol: 1, end: error.len() as u16, ..headers };
         assert_eq!(ownership.worker(Side::Outside, &error, &headers), Some(1));
+        // A forward's port may be one that clients do not use: it is with the address.
+        let ownership = ownership.with_untranslated(64, [3; 32]);
+        for (low, worker) in [([203, 0, 113, 1], 0), ([203, 0, 113, 4], 1)] {
+            let ownership = match worker {
+                0 => ownership.clone(),
+                _ => {
+                    let whole = PoolAddress::whole(Ipv4Addr::from(low));
+                    Ownership::new(&[Vec::new(), vec![whole]], [1; 32]).with_untranslated(64, [3; 32])
+                }
+            };
+            let mut error = error.clone();
+            error[42 + 12..42 + 16].copy_from_slice(&low);
+            error[42 + 20..42 + 22].copy_from_slice(&443u16.to_be_bytes());
+            error[42 + 10..42 + 12].fill(0);
+            let sum = packet::checksum::of(&error[42..62]).to_be_bytes();
+            error[42 + 10..42 + 12].copy_from_slice(&sum);
+            let to = Endpoint::new(u32::from_be_bytes(low), 0);
+            let headers = headers.between(headers.source(), to);
+            assert_eq!(ownership.worker(Side::Outside, &error, &headers), Some(worker), "{low:?}");
+        }
     }
 }

@@ -275,7 +275,7 @@ impl Pool {
         let (count, last) = (words.len(), blocks as usize % 64);
         let within = |word: usize| if word + 1 == count && last > 0 { (1u64 << last) - 1 } else { u64::MAX };
         let mut from = place(count, random);
-        for _ in 0..LOOKS {
+        for _ in 0..LOOKS.min(free as usize) {
             let taken = self.taken.get().get(words.clone())?;
             let bit = pick_from(count, from, |word| !taken[word] & within(word))?;
             let block = first + bit as u32;

@@ -58,6 +58,8 @@ reasons! {
     PoolExhausted = "pool_exhausted",
     /// The subscriber's site has no public address now.
     NoPublicAddress = "no_public_address",
+    /// It is not translated, and subscribers of several VLANs have the address that it goes to.
+    InsideOverlap = "inside_overlap",
     /// Fragments of more packets are under way than there may be, or longer ones.
     FragmentsFull = "fragments_full",
     /// A fragment that overlaps the headers of its packet, or a first one without them.

@@ -16,7 +16,7 @@ const EMPTY: u64 = 0;
 /// Unit of an entry's time, ns, and how many there are until it begins anew: more than an hour.
 const UNIT: u64 = 32 * SECOND;
 const UNITS: u64 = 127;
-/// For so many units an address stays with the realm that sent last.
+/// An address that several realms sent from is one's again when only that one has for so many units.
 const KEPT: u64 = 10;
 
 #[derive(Debug, Default)]
@@ -121,12 +121,12 @@ impl Untranslated {
         let fresh = Entry { address, realm, contested: false, unit };
         let (place, entry) = match self.find(address) {
             Some((place, known)) => {
-                let is_recent = known.age(unit) < KEPT;
                 let entry = match (known.realm == realm, known.contested) {
                     // Nobody else for as long: it is this one's.
-                    (true, true) if is_recent => return,
-                    (false, _) if is_recent => Entry { contested: true, ..fresh },
-                    _ => fresh,
+                    (true, true) if known.age(unit) < KEPT => return,
+                    (true, _) => fresh,
+                    // The other one may only be listening.
+                    (false, _) => Entry { contested: true, ..fresh },
                 };
                 if entry == known {
                     return;
@@ -142,6 +142,15 @@ impl Untranslated {
             }
         };
         place.store(entry.word(), Ordering::Relaxed);
+    }
+
+    /// A subscriber is no more: its address may be another's.
+    pub fn forget(&self, address: u32, realm: Realm) {
+        if let Some((place, known)) = self.find(address)
+            && known.realm == realm
+        {
+            place.store(EMPTY, Ordering::Relaxed);
+        }
     }
 }
 
@@ -165,9 +174,14 @@ mod tests {
         assert_eq!(table.whereabouts(1), Whereabouts::In(0x123_456));
         assert_eq!(table.whereabouts(2), Whereabouts::In(0));
         assert_eq!(table.whereabouts(3), Whereabouts::Unknown);
-        // It is silent for long, and moves.
+        // However long it is silent: it may be listening. When it is gone it may be somewhere else.
+        table.forget(1, 9);
+        assert_eq!(table.whereabouts(1), Whereabouts::In(0x123_456));
+        table.forget(1, 0x123_456);
         table.learn(1, 9, KEPT * UNIT);
         assert_eq!(table.whereabouts(1), Whereabouts::In(9));
+        table.learn(1, 10, 10_000 * UNIT);
+        assert_eq!(table.whereabouts(1), Whereabouts::Contested);
     }
 
     #[test]
@@ -195,5 +209,8 @@ mod tests {
         }
         let known = (0..10_000).filter(|address| table.whereabouts(*address) != Whereabouts::Unknown).count();
         assert!((64..=128).contains(&known), "{known}");
+        let last =
+            (10_000 - 48..10_000).filter(|address| table.whereabouts(*address) != Whereabouts::Unknown);
+        assert_eq!(last.count(), 48, "none of those that sent last");
     }
 }

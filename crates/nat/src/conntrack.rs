@@ -571,23 +571,8 @@ impl Drop for Conntrack {
                 keeper.give(&self.nat, now, |hop| neighbours.mac(hop))
             }),
         };
-        let Some(mut log) = self.log.take() else { return };
-        let is_paired = self.pair.is_some();
-        let mut ended = Vec::new();
-        if !goes_on {
-            log.end(&mut self.nat, now, kept.until());
-            ended.extend(keeper.map(|keeper| keeper.not_kept()).into_iter().flatten());
-        } else {
-            while log.drain(&mut self.nat, now) {}
-            if let Some(keeper) = keeper.filter(|_| !is_paired)
-                && let Ok(nat) = self.nat.take()
-            {
-                ended.extend(keeper.hold(nat, log));
-            }
-        }
-        for (nat, log) in &mut ended {
-            log.end(nat, now, kept.until());
-            log.close();
+        if let Some(log) = self.log.take() {
+            kept.say_rest(&mut self.nat, log, goes_on, now);
         }
     }
 }

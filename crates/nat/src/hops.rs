@@ -60,6 +60,7 @@ impl Hops {
     pub fn end(&mut self, ended: Ended, nat: &mut Nat) {
         let host = (ended.inside, ended.realm);
         nat.end_hop(ended.hop);
+        nat.forget_untranslated(ended.inside, ended.realm);
         self.gone.insert(ended.hop, host);
         self.forget(host, ended.hop, nat);
     }

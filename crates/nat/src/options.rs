@@ -98,7 +98,8 @@ pub struct Options {
     /// Outside endpoints that always lead to inside ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forwards: Vec<PortForward>,
-    /// Destinations that are forwarded untranslated (RFC 6888 REQ-6).
+    /// Destinations that are forwarded untranslated (RFC 6888 REQ-6). Subscribers with one address in several VLANs cannot both speak
+    /// to them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exempt: Vec<Address>,
     /// A prefix of subscribers whose address and ports follow from their own address alone (RFC 7422), so that nothing need be

@@ -84,6 +84,10 @@ pub fn redivide(
 ) -> Result<Redivision, Refusal> {
     let count = states.len();
     let ownership = states.first().and_then(|state| state.ownership.as_ref()?.get()).map(|(_, all)| all);
+    // Here, so that no worker takes it between packets.
+    if !new.exempt.is_empty() {
+        ownership.and_then(Ownership::untranslated).inspect(|untranslated| untranslated.make_room());
+    }
     let parts = |address: Ipv4Addr| match ownership {
         Some(ownership) => ownership.parts(address),
         None => vec![(0, PoolAddress::whole(address))],

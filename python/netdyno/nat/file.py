@@ -397,7 +397,8 @@ class File(Config):
     forwards: list[Forward] | None = None
     """Outside endpoints that always lead to inside ones."""
     exempt: list[str] | None = None
-    """Destinations, as prefixes, that are forwarded untranslated (RFC 6888 REQ-6)."""
+    """Destinations, as prefixes, that are forwarded untranslated (RFC 6888 REQ-6). Subscribers with one
+    address in several VLANs cannot both speak to them."""
     deterministic: str | None = None
     """A prefix of subscribers whose outside address and ports follow from their own address alone (RFC 7422).
     With one worker only."""

@@ -48,6 +48,7 @@ KINDS = {
         "subscriber_ports": "a subscriber has used up its ports: see `ports.blocks_per_subscriber`",
         "pool_exhausted": "no address has a free port block: see `pool`",
         "no_public_address": "its site has no public address (yet)",
+        "inside_overlap": "not translated, and to an address that subscribers of several VLANs have",
         "fragments_full": "more packets in fragments than are kept",
         "fragment_tiny": "a fragment that overlaps headers, or a first one without them",
         "fragment_of_dropped": "the first fragment of its packet was dropped",

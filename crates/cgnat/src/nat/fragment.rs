@@ -4,11 +4,11 @@
 use super::Nat;
 use crate::config::Config;
 use crate::headers::Headers;
-use crate::key::{Endpoint, Realm};
+use crate::key::{Endpoint, Key, Realm};
 use crate::outbox::{Outbox, Slot};
 use crate::reason::Reason;
 use crate::rewrite::{self, End};
-use crate::session::NONE;
+use crate::session::{NONE, Session};
 use crate::verdict::{Forward, Side, Stop};
 use packet::layers::protocol;
 use std::collections::{HashMap, VecDeque};
@@ -33,8 +33,8 @@ struct Translation {
     source: u32,
     destination: u32,
     forward: Forward,
-    /// The sessions by which it went up and down.
-    sessions: [u32; 2],
+    /// The sessions by which it went up and down, and what they are found by: their lines may be others' soon.
+    sessions: [Option<(u32, Key)>; 2],
 }
 
 /// What is known of a packet.
@@ -139,7 +139,10 @@ impl Nat {
                 let address =
                     |end| frame.get(usize::from(l3) + end..).and_then(|rest| rest.first_chunk()).copied();
                 let [source, destination] = [12, 16].map(|end| address(end).map_or(0, u32::from_be_bytes));
-                Known::Translated(Translation { source, destination, forward, sessions: self.touched })
+                let sessions = self
+                    .touched
+                    .map(|index| self.sessions.at(index).map(|session| (index, session.up_key())));
+                Known::Translated(Translation { source, destination, forward, sessions })
             }
             Err(_) => Known::Dropped,
         };
@@ -217,15 +220,12 @@ impl Nat {
         }
     }
 
-    /// A piece is of the volume of the sessions of the first one, unless they are over and their lines another's.
+    /// A piece is of the volume of the sessions of the first one, unless they are over.
     fn add_piece(&mut self, first: &Translation, bytes: u64, now: u64) {
-        for (index, up) in first.sessions.into_iter().zip([true, false]) {
-            let session = self.sessions.at(index).filter(|session| session.is_alive());
-            let is_same = session.is_some_and(|session| match up {
-                true => session.outside == first.source,
-                false => session.inside == first.destination,
-            });
-            if is_same {
+        for (session, up) in first.sessions.into_iter().zip([true, false]) {
+            let Some((index, key)) = session else { continue };
+            let is_there = |session: &Session| session.is_alive() && session.up_key() == key;
+            if self.sessions.at(index).is_some_and(is_there) {
                 self.add_volume(index, up, bytes, now);
             }
         }

@@ -8,6 +8,7 @@ use crate::key::Endpoint;
 use crate::reason::Reason;
 use crate::rewrite::{self, End};
 use crate::session::Session;
+use crate::untranslated::Whereabouts;
 use crate::verdict::{Forward, Side, Stop};
 use packet::checksum;
 use packet::layers::protocol;
@@ -67,7 +68,8 @@ impl Quote {
             (protocol::ICMP, Kind::Request) => (word(e, f), 0),
             (protocol::ICMP, Kind::Reply) => (0, word(e, f)),
             (protocol::ICMP, _) => return Err(Reason::IcmpNested),
-            _ => return Err(Reason::IcmpQuote),
+            // Without ports: no session has it, but it may go without translation.
+            _ => (0, 0),
         };
         let address =
             |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
@@ -136,7 +138,15 @@ impl Nat {
         let session = self
             .find_up(quote.destination, quote.source, quote.protocol, realm)
             .and_then(|index| self.sessions.at(index).copied());
-        let untranslated = self.is_exempt(quote.source) && self.is_inside(quote.destination.address);
+        // Only of a subscriber in the same VLAN: whoever reports it, it is about that one's packets.
+        let subscriber = quote.destination.address;
+        let untranslated = self.is_exempt(quote.source)
+            && self.is_inside(subscriber)
+            && match self.untranslated.whereabouts(subscriber) {
+                Whereabouts::In(its) => its == realm,
+                Whereabouts::Unknown => realm == 0,
+                Whereabouts::Contested => false,
+            };
         if session.is_none() && !untranslated {
             return Err(Reason::IcmpNoSession.into());
         }
@@ -144,7 +154,7 @@ impl Nat {
         if destination.address != quote.source.address {
             return Err(Reason::IcmpQuote.into());
         }
-        let Some(session) = session else { return self.untouched(Side::Inside, frame, way) };
+        let Some(session) = session else { return self.pass(Side::Inside, frame, way) };
         let frame_end = usize::from(end);
         let packet = frame.get_mut(..frame_end).ok_or(Reason::Truncated)?;
         let deltas = (session.l3_delta, session.l4_delta);
@@ -168,14 +178,18 @@ impl Nat {
         let session = self
             .find_down(quote.destination, quote.source, quote.protocol)
             .and_then(|index| self.sessions.at(index).copied());
-        let untranslated = self.is_exempt(quote.destination) && self.is_inside(quote.source.address);
+        // Of one that has not sent anything nobody can have an error to report.
+        let subscriber = quote.source.address;
+        let untranslated = self.is_exempt(quote.destination)
+            && self.is_inside(subscriber)
+            && self.untranslated.whereabouts(subscriber) != Whereabouts::Unknown;
         if session.is_none() && !untranslated {
             return Err(Reason::IcmpNoSession.into());
         }
         if way.headers.destination().address != quote.source.address {
             return Err(Reason::IcmpQuote.into());
         }
-        let Some(session) = session else { return self.untouched(Side::Outside, frame, way) };
+        let Some(session) = session else { return self.pass(Side::Outside, frame, way) };
         let packet = frame.get_mut(..usize::from(end)).ok_or(Reason::Truncated)?;
         let deltas = (!session.l3_delta, !session.l4_delta);
         quote.rewrite(packet, End::Source, session.inside(), deltas).ok_or(Reason::IcmpQuote)?;

@@ -314,18 +314,25 @@ impl Nat {
 
     /// One block more for a subscriber, of its own address: paired pooling (RFC 4787 REQ-2).
     fn take_block(&mut self, subscriber: u32, class: usize, now: u64) -> Result<(), Reason> {
+        /// Of an address all blocks that are free may rest; there are others.
+        const ADDRESSES: usize = 4;
         let line = *self.subscribers.at(subscriber).ok_or(Reason::SubscribersFull)?;
         if line.block_count >= u16::from(self.config.blocks_per_subscriber) || line.has(Subscriber::FIXED) {
             return Err(Reason::SubscriberPorts);
         }
-        let address = match line.block_count {
-            0 => self.pick_address(subscriber)?,
-            _ => line.address,
-        };
-        let random = self.draw();
-        let block = self.pool.take_block(address, class, random, now).ok_or(Reason::PoolExhausted)?;
-        self.give_block(subscriber, address, block, now);
-        Ok(())
+        let tries = if line.block_count == 0 { ADDRESSES } else { 1 };
+        for _ in 0..tries {
+            let address = match line.block_count {
+                0 => self.pick_address(subscriber)?,
+                _ => line.address,
+            };
+            let random = self.draw();
+            if let Some(block) = self.pool.take_block(address, class, random, now) {
+                self.give_block(subscriber, address, block, now);
+                return Ok(());
+            }
+        }
+        Err(Reason::PoolExhausted)
     }
 
     /// A subscriber that may have one more has a block from now on.

@@ -45,7 +45,7 @@ use crate::event::{Event, Events};
 use crate::expiry::Wheel;
 use crate::explicit::Asked;
 use crate::hash::Hasher;
-use crate::key::{Endpoint, Key};
+use crate::key::{Endpoint, Key, Realm};
 use crate::memory;
 use crate::outbox::Outbox;
 use crate::pool::Pool;
@@ -262,6 +262,11 @@ impl Nat {
         if !self.config.exempt.is_empty() {
             self.untranslated.make_room();
         }
+    }
+
+    /// A subscriber is no more: its address may be another's, also without translation.
+    pub fn forget_untranslated(&self, inside: u32, realm: Realm) {
+        self.untranslated.forget(inside, realm);
     }
 
     /// Translate a burst of frames that came in by one side; those are parsed that are not yet. Each gets its verdict; drops are counted.

@@ -139,26 +139,30 @@ impl Nat {
         self.config.inside.iter().any(|prefix| prefix.has(address))
     }
 
-    /// Forward without translation.
+    /// Forward without translation; from the inside it says where its sender is.
     pub(crate) fn untouched(&mut self, side: Side, frame: &mut [u8], way: &Way) -> Result<Forward, Stop> {
-        let Headers { l3, .. } = way.headers;
-        self.fits(side, frame, way)?;
-        let (source, destination) = (way.headers.source().address, way.headers.destination().address);
+        if side == Side::Inside {
+            self.untranslated.learn(way.headers.source().address, way.headers.realm, way.now);
+        }
+        self.pass(side, frame, way)
+    }
+
+    /// The same for what says nothing of its sender.
+    pub(crate) fn pass(&mut self, side: Side, frame: &mut [u8], way: &Way) -> Result<Forward, Stop> {
         let forward = match side {
-            Side::Inside => {
-                self.untranslated.learn(source, way.headers.realm, way.now);
-                Forward { to: Side::Outside, hop: 0, realm: 0 }
-            }
+            Side::Inside => Forward { to: Side::Outside, hop: 0, realm: 0 },
             Side::Outside => {
-                let realm = match self.untranslated.whereabouts(destination) {
+                let realm = match self.untranslated.whereabouts(way.headers.destination().address) {
                     Whereabouts::In(realm) => realm,
                     Whereabouts::Unknown => 0,
-                    Whereabouts::Contested => return Err(Reason::NoMapping.into()),
+                    Whereabouts::Contested => return Err(Reason::InsideOverlap.into()),
                 };
                 Forward { to: Side::Inside, hop: 0, realm }
             }
         };
-        rewrite::address(frame, l3.into(), End::Source, source, 0, way.hop).ok_or(Reason::Truncated)?;
+        self.fits(side, frame, way)?;
+        let (l3, source) = (usize::from(way.headers.l3), way.headers.source().address);
+        rewrite::address(frame, l3, End::Source, source, 0, way.hop).ok_or(Reason::Truncated)?;
         Ok(forward)
     }
 

@@ -147,7 +147,10 @@ impl Writer {
         self.to.get_ref().sync_all()?;
         std::fs::rename(&self.new, &self.path)?;
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+        // It is there; only after a crash of the machine it might not be.
+        if let Err(why) = File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()) {
+            tracing::warn!("the folder of {} cannot be synchronised: {why}", self.path.display());
+        }
         Ok(totals)
     }
 }

@@ -65,6 +65,12 @@ impl Keeper {
         match self.write(&mut work, nat, now, mac) {
             Ok(None) => !matches!(*work, Work::Failed(_)),
             Ok(Some(Totals { subscribers, sessions, .. })) => {
+                let before = std::mem::replace(&mut *work, Work::Kept);
+                // Their logs end now, and nobody is to wait for that.
+                drop(work);
+                if let Work::Writing(_, _, mut given) = before {
+                    given.iter_mut().for_each(|(_, log)| log.close());
+                }
                 let path = self.path.display();
                 tracing::info!("{path}: {sessions} sessions of {subscribers} subscribers are kept");
                 true
@@ -97,11 +103,7 @@ impl Keeper {
         if *given < self.header.workers {
             return Ok(None);
         }
-        let totals = writer.finish()?;
-        if let Work::Writing(_, _, mut given) = std::mem::replace(work, Work::Kept) {
-            given.iter_mut().for_each(|(_, log)| log.close());
-        }
-        Ok(Some(totals))
+        writer.finish().map(Some)
     }
 
     /// What a worker gave, with its log: kept until all have given theirs. Given back if that has failed meanwhile: it ends.

@@ -47,6 +47,7 @@ fn a_run_begins_at_the_time_that_was_given() {
     assert_eq!(writer.get("run.status")["state"], "loaded", "a refused start changes nothing");
     let at = since_1970() + 2.0;
     writer.call("run.start", json!({"at": at}));
+    let in_time = since_1970() < at;
     let waiting = writer.get("run.status");
     if since_1970() < at - 0.1 {
         assert_eq!((&waiting["phase"], &waiting["elapsed"]), (&Value::Null, &json!(0.0)));
@@ -56,8 +57,8 @@ fn a_run_begins_at_the_time_that_was_given() {
     let result = writer.get("run.result");
     let started = humantime::parse_rfc3339(result["started"].as_str().unwrap()).unwrap();
     let off = started.duration_since(UNIX_EPOCH).unwrap().as_secs_f64() - at;
-    // what is written has milliseconds
-    assert!(off.abs() < 0.002, "{off} s");
+    // what is written has milliseconds; later only where it took until then to get ready
+    assert!(off > -0.002 && (off < 0.002 || !in_time), "{off} s");
     assert!(sent(&result) >= 2);
 }
 

@@ -6,7 +6,6 @@ import contextlib
 import os
 import secrets
 import socket
-import time
 from typing import ClassVar
 
 from pydantic import Field
@@ -111,20 +110,24 @@ END = b"end "
 SILENCE = 0.3
 """After so many seconds without a datagram an end is sent: when it comes, what was before has come or never
 will, however long a busy machine takes to deliver."""
+ENDS = 10
+"""So many in a row that do not come: nothing gets through."""
 
 
 def received(reader: socket.socket, most: int, sender: socket.socket) -> int:
     """Datagrams of a burst that are there, or still come."""
     end = END + secrets.token_bytes(8)
     reader.settimeout(SILENCE)
-    got, until = 0, time.monotonic() + 30
-    while got < most and time.monotonic() < until:
+    got, silent = 0, 0
+    while got < most and silent <= ENDS:
         try:
             datagram = reader.recv(65535)
         except TimeoutError:
+            silent += 1
             with contextlib.suppress(ConnectionRefusedError):
                 sender.send(end)
             continue
+        silent = 0
         if datagram == end:
             break
         # an end of a burst before may have come twice
