@@ -15,6 +15,10 @@ from netdyno.nat import cores
 from netdyno.nat.cores import REPLICATED, STAGES, Place, Topology
 
 FORMAT = "netdyno-nat-cycles/1"
+WORKERS = 32
+"""The most of a NAT."""
+QUEUES = 16
+"""The most of a port: of more workers some would receive for others."""
 RECEIVING = ("rx", "validity", "tx")
 """What the first of several workers does for all, where a port has one queue."""
 Worker = tuple[str, ...]
@@ -130,7 +134,7 @@ def _by_stage(placement: Placement, cycles: Cycles) -> dict[str, float]:
 
 def placements(count: int, *, spread: bool) -> Iterator[Placement]:
     """Every placement on at most so many cores: stages in any groups, NAT and ConnTrack in lanes."""
-    for lanes in range(1, count + 1):
+    for lanes in range(1, min(count, QUEUES if spread else WORKERS) + 1):
         yield Placement((STAGES,), lanes, to_completion=True, spread=spread)
     for groups in _partitions(STAGES):
         one = Placement(groups)
@@ -138,7 +142,7 @@ def placements(count: int, *, spread: bool) -> Iterator[Placement]:
             yield one
         if not _replicable(groups):
             continue
-        for lanes in range(2, count):
+        for lanes in range(2, min(count - 1, WORKERS) + 1):
             several = Placement(groups, lanes)
             if several.cores <= count:
                 yield several
@@ -189,13 +193,13 @@ def grouped(on: Mapping[str, int]) -> Placement:
 # ---- as keys of a configuration
 
 
-def keys(placement: Placement, there: Topology) -> dict[str, object]:
+def keys(placement: Placement, there: Topology, near: int | None = None) -> dict[str, object]:
     """What a configuration says to have it: `execution` and `workers`."""
     if placement.to_completion:
         return {"execution": "run-to-completion"} | (
             {"workers": placement.lanes} if placement.lanes > 1 else {}
         )
-    order = iter(there.in_order())
+    order = iter(there.in_order(near))
     execution: dict[str, object] = {}
     for worker in placement.workers:
         lanes = placement.lanes if worker in placement.replicas else 1

@@ -90,6 +90,8 @@ def _to_completion(nat: Nat, order: Sequence[int], there: Topology) -> Layout:
     notes = []
     if count > len(order):
         notes.append(f"this machine has {there}: {count} workers fold onto {len(order)} cores")
+    if 1 < (number := queues(nat, nat.inside)) < count:
+        notes.append(f"{count} workers share {number} queues: some get what others have received")
     on = [(order[i % len(order)], part) for i, part in enumerate(parts)]
     return Layout(_workers(on), tuple(notes))
 

@@ -15,10 +15,12 @@ from math import gcd
 from typing import Any, Literal
 
 from netdyno import units
+from netdyno.errors import Error
 from netdyno.nat import graph
 from netdyno.nat.config import Nat, Side
 from netdyno.nat.cores import Topology
 from netdyno.nat.graph import Layout, Work
+from netdyno.nat.ports import CLIENT_PORTS, PER_BLOCK
 
 Direction = Literal["up", "down"]
 Ports = Literal["memory", "af_packet"]
@@ -45,9 +47,11 @@ SETTLE, REST = 0.1, 0.2
 """Seconds from the last of them to the load, and from there to what is measured."""
 FRAMES = 4096
 """Frames that an AF_PACKET port holds each way."""
-ELSEWHERE = frozenset({"state", "log", "pcp", "pair"})
+ELSEWHERE = frozenset({"state", "log", "pcp", "pair", "deterministic"})
 """What reaches beyond a lab: files that a NAT in service keeps, its collectors and standby, what subscribers
-ask for."""
+ask for; and ports of subscribers by their addresses, which the lab has others of."""
+USUAL_SESSIONS = 8192
+"""Sessions that a subscriber may have where nothing is said."""
 SINGLE = 1000
 """The most flows of which each is a subscriber of its own; what comes down has a static forward for each."""
 
@@ -115,7 +119,11 @@ def _in_place_of_sites(nat: Nat) -> tuple[str, ...]:
     """Addresses that stay, since nobody gives any by DHCP in a lab."""
     taken = {nat.outside.address.ip, nat.gateway}
     free = (one for one in nat.outside.address.network.hosts() if one not in taken)
-    return tuple(map(str, islice(free, min(nat.addresses, 16))))
+    found = tuple(map(str, islice(free, min(nat.addresses, 16))))
+    if not found:
+        what = f"{nat.outside.address.network} has no address left to stand for those of sites"
+        raise Error("ND-104-07", what, at="outside.ip", fix="Use a network of three hosts or more")
+    return found
 
 
 def roomy(nat: Nat, flows: Flows, direction: Direction) -> Nat:
@@ -124,16 +132,35 @@ def roomy(nat: Nat, flows: Flows, direction: Direction) -> Nat:
     A forward makes the outside endpoint known beforehand. Sessions are opened from the inside all the same.
     """
     subscribers, ports = flows.shape
+    made = with_room(nat, subscribers, ports)
+    if direction == "down":
+        return forwarded(made, subscribers)
+    per_block = made.ports_per_block or PER_BLOCK
+    if subscribers > (blocks := made.addresses * (CLIENT_PORTS // per_block)):
+        what = (
+            f"{subscribers:,} subscribers need as many blocks of {per_block:,} ports; the pool has {blocks:,}"
+        )
+        raise Error("ND-104-07", what, at="pool", fix="Use a larger pool, or leave ports.per_block out")
+    return made
+
+
+def with_room(nat: Nat, subscribers: int, ports: int) -> Nat:
+    """The NAT with room for so many subscribers with so many sessions each, by ports of their own."""
     blocks = 1 << max(6, (ports - 1).bit_length())
-    made = replace(
+    each = nat.sessions_per_subscriber
+    return replace(
         nat,
         subscribers=(BEHIND,),
         sessions=max(nat.sessions or 0, subscribers * ports + 1024, 65_536),
         most_subscribers=max(nat.most_subscribers or 0, subscribers + 64, 4096),
+        # what is measured is the table, not what one of those may have who are simulated
+        sessions_per_subscriber=None if each is None else max(each, USUAL_SESSIONS),
         ports_per_block=max(nat.ports_per_block or 0, blocks) if ports > 1 else nat.ports_per_block,
     )
-    if direction == "up":
-        return made
+
+
+def forwarded(nat: Nat, subscribers: int) -> Nat:
+    """The NAT with a static forward for each of so many subscribers."""
     forwards = [
         {
             "protocol": "udp",
@@ -142,7 +169,7 @@ def roomy(nat: Nat, flows: Flows, direction: Direction) -> Nat:
         }
         for i in range(subscribers)
     ]
-    return replace(made, conntrack={**made.conntrack, "forwards": forwards})
+    return replace(nat, conntrack={**nat.conntrack, "forwards": forwards})
 
 
 def public(nat: Nat) -> IPv4Address:
@@ -153,7 +180,11 @@ def public(nat: Nat) -> IPv4Address:
 def router(nat: Nat) -> str:
     """The address of the subscribers' end, behind which they are: the first one that is free."""
     network = nat.inside.address.network
-    return str(next(one for one in network.hosts() if one != nat.inside.address.ip))
+    free = next((one for one in network.hosts() if one != nat.inside.address.ip), None)
+    if free is None:
+        what = f"{network} has no address left for the router of the lab's subscribers"
+        raise Error("ND-104-07", what, at="inside.ip", fix="Use a network of two hosts or more")
+    return str(free)
 
 
 def af_packet(number: int, interface: str) -> str:
@@ -164,19 +195,31 @@ def af_packet(number: int, interface: str) -> str:
 # ---- cores
 
 
-def spare(there: Topology) -> tuple[Topology, int]:
-    """The cores for what is measured, and the one of both ends, which of three or more is theirs alone."""
+def spare(there: Topology) -> Topology:
+    """The cores for what is measured: of three or more one is left to both ends."""
     order = there.in_order()
-    ends = order[-1]
-    if len(order) < 3:
-        return there, ends
-    return Topology(there.nodes, there.allowed - {ends}), ends
+    return there if len(order) < 3 else Topology(there.nodes, there.allowed - {order[-1]})
 
 
-def ends_beside(where: Layout, ends: int) -> int:
-    """The core for the ends where all may be taken: a free one, else that of the worker with least to do."""
+def ends_beside(where: Layout, there: Topology) -> int:
+    """The core for the ends: a physical one that nothing of what is measured runs on, of its node if there is
+    one; else a thread that is free; else the core of the worker with least to do."""
     used = {work.core: sum(map(_weight, work.elements)) for work in where.workers}
-    return ends if ends not in used else min(used, key=lambda core: (used[core], -core))
+    usable = there.usable()
+    nodes = sorted(usable, key=lambda node: (not used.keys() & set(sum(there.nodes[node], ())), node))
+    # from the last one on: workers are given the first
+    physical = [threads for node in nodes for threads in reversed(usable[node])]
+    whole = [threads for threads in physical if used.keys().isdisjoint(siblings(there, threads[0]))]
+    free = [number for threads in physical for number in threads if number not in used]
+    if whole:
+        return whole[0][0]
+    return free[0] if free else min(used, key=lambda core: (used[core], -core))
+
+
+def siblings(there: Topology, number: int) -> tuple[int, ...]:
+    """The threads of a logical core's physical one, itself among them."""
+    every = (threads for physical in there.nodes.values() for threads in physical)
+    return next((threads for threads in every if number in threads), (number,))
 
 
 _WEIGHTS = {"rx": 2, "validity": 1, "nat": 1, "conntrack": 3, "tx": 2}

@@ -107,7 +107,7 @@ def _shape(flows: Flows) -> tuple[int, int]:
 def room(nat: Nat, flows: Flows, sessions: int | None) -> Nat:
     """The NAT with so many sessions at most, and a static forward for each subscriber of phase 2."""
     subscribers, _ = _shape(flows)
-    there = lab.roomy(nat, Flows(subscribers), "down")
+    there = lab.forwarded(lab.with_room(nat, subscribers, 1), subscribers)
     return replace(there, sessions=sessions or nat.sessions)
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from netdyno.nat.config import Nat
+from netdyno.nat.ports import CLIENT_PORTS, PER_BLOCK
 
-CLIENT_PORTS = 65_536 - 1024
-"""Ports of an address that are given out (RFC 4787 section 4.2.1)."""
-PER_BLOCK, BLOCKS = 512, 4
+BLOCKS = 4
 SESSIONS, SUBSCRIBERS = 1 << 20, 1 << 14
 """What the daemon takes where a configuration says nothing."""
 SESSION_BYTES = 112
@@ -34,9 +33,12 @@ class Sizing:
 def sizing(nat: Nat) -> Sizing:
     """Of a configuration."""
     per_block = nat.ports_per_block or PER_BLOCK
-    most = nat.blocks_per_subscriber or BLOCKS
     blocks = CLIENT_PORTS // per_block
+    most = min(nat.blocks_per_subscriber or BLOCKS, blocks)
     limit = nat.most_subscribers or SUBSCRIBERS
+    if nat.sites is not None and nat.sites["by"] == "subscriber":
+        # each has an address of its own
+        limit = min(limit, nat.addresses)
     sessions = nat.sessions or SESSIONS
     return Sizing(
         addresses=nat.addresses,

@@ -15,7 +15,7 @@ from netdyno.errors import Error
 from netdyno.nat import config as nat_config
 from netdyno.nat import cores, graph, lab, phases
 from netdyno.nat.config import Nat, places
-from netdyno.nat.cores import STAGES, Place, Topology
+from netdyno.nat.cores import REPLICATED, STAGES, Place, Topology
 from netdyno.nat.file import PIPELINE, RUN_TO_COMPLETION, CoreSet
 from netdyno.nat.graph import Layout
 
@@ -35,7 +35,7 @@ class Leg(Config):
     """`l2fwd`, `kernel`, or how the NAT is executed: `run-to-completion`, `pipeline` or a core set's name."""
     execution: CoreSet | None = None
     """A core for each stage; then `dut` is `stages`."""
-    workers: int = Field(default=1, ge=1, le=64)
+    workers: int = Field(default=1, ge=1, le=32)
     """How often NAT and ConnTrack are there."""
     ports: Literal["memory", "af_packet"] = "memory"
     """Cables in memory, or AF_PACKET sockets on veth pairs."""
@@ -58,6 +58,15 @@ class Leg(Config):
             raise ValueError(f"{self.dut!r} is none of {', '.join(known)}")
         if self.dut == KERNEL and self.ports != "af_packet":
             raise ValueError("the kernel has no ports in memory: write ports: af_packet")
+        if self.workers > 1 and (self.dut in (KERNEL, L2FWD) or self.dut in cores.named()):
+            raise ValueError(f"{self.dut} is for one worker, and workers is {self.workers}")
+        if self.execution is not None:
+            for stage, listed in self.execution.model_dump().items():
+                count = self.workers if stage in REPLICATED else 1
+                if len(listed) != count:
+                    raise ValueError(
+                        f"execution.{stage} has {len(listed)} cores, and there are {count} of it"
+                    )
         return self
 
 
@@ -289,10 +298,15 @@ def _comes_back(study: Study) -> bool:
 
 def _placed(leg: Leg, nat: Nat, machine: Machine) -> tuple[Layout, int, list[str]]:
     """Where what is measured runs, and the core of the ends."""
-    rest, ends = lab.spare(machine.cores)
     said = leg.dut == STAGED or leg.dut in cores.named()
-    where, notes = _layout(leg, nat, machine.cores if said else rest)
-    return where, lab.ends_beside(where, ends), notes
+    where, notes = _layout(leg, nat, machine.cores if said else lab.spare(machine.cores))
+    ends = lab.ends_beside(where, machine.cores)
+    used = {work.core for work in where.workers} & {*lab.siblings(machine.cores, ends)}
+    if used and not machine.few:
+        beside = ", ".join(machine.cores.name(one) for one in sorted(used))
+        own = machine.cores.name(ends)
+        notes.append(f"the ends that send and receive run on {own}, beside what is measured on {beside}")
+    return where, ends, notes
 
 
 def shared(leg: Leg, nat: Nat, machine: Machine) -> tuple[str, ...]:

@@ -113,9 +113,11 @@ def axis(leg: LegSpec, size: Size | None = None) -> Axis:
         speeds = {speed for group in members if (speed := _speed(profile, group)) is not None}
         line = min(speeds) / 8 / (mix + WIRE) if speeds and mix else None
         used = leg.model_copy(update={"profile": profile})
-        return Axis(
-            used, "frames/s", whole * factor, frame=mix, line=line, shares=tuple(r / whole for r in rates)
-        )
+        most = whole * factor
+        if line and len({group.get("port") for group in members}) == 1:
+            # nothing is offered that the link cannot carry
+            most = min(most, line)
+        return Axis(used, "frames/s", most, frame=mix, line=line, shares=tuple(r / whole for r in rates))
     if size is not None:
         what = "only streams have frames of a size that can be set"
         raise Error("ND-104-07", what, at="--sizes", fix="Leave --sizes out, or use a profile of streams")

@@ -66,8 +66,7 @@ def _study(name: str, legs: Sequence[Leg]) -> Study:
 
 def _crossings(nat: Nat, machine: Machine) -> int:
     """Rings that a packet passes in the pipeline of the short run."""
-    there, _ = lab.spare(machine.cores)
-    where = graph.layout(replace(nat, execution=PIPED, workers=1), there)
+    where = graph.layout(replace(nat, execution=PIPED, workers=1), lab.spare(machine.cores))
     on = {name: number for number, work in enumerate(where.workers) for name in work.elements}
     return sum(on[graph.ELEMENTS[a][0]] != on[graph.ELEMENTS[b][0]] for a, b in pairwise(STAGES))
 
@@ -203,7 +202,7 @@ def advise(nat: Nat, there: Topology, count: int, kept_in: Path | None, runs: Pa
     few = count > len(there.in_order())
     if few:
         notes.append(f"this machine has {there}, and {count} cores are asked for: no core is named")
-    keys = {} if few else advice.keys(ranked[0].placement, there)
+    keys = {} if few else advice.keys(ranked[0].placement, there, cores.node_of(nat.inside.device))
     return Advice(nat, machine, count, cycles, tuple(ranked), keys, tuple(notes))
 
 

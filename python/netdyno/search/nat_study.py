@@ -80,7 +80,7 @@ def prepare(study: Study, nat: Nat, asked: Asked, machine: Machine | None = None
     left_out: list[str] = []
 
     def fits(leg: str, label: str, size: Size) -> bool:
-        fine = leg not in over or (sizes.mean(size) or 0.0) <= studies.LARGEST
+        fine = leg not in over or (sizes.largest(size) or 0.0) <= studies.LARGEST
         if not fine:
             left_out.append(
                 f"{leg}: not at {label}, as an AF_PACKET port has room for {studies.LARGEST} bytes"

@@ -66,5 +66,21 @@ def mean(size: Size) -> float | None:
     return None
 
 
+def largest(size: Size) -> float | None:
+    """The largest of the frames, with FCS; none where it cannot be said here."""
+    match size:
+        case {"fixed": one}:
+            return units.bound(one)
+        case {"imix": _}:
+            return float(max(one for one, _ in IMIX))
+        case {"mix": [*shares]}:
+            return max(units.bound(one["size"]) for one in shares)
+        case {"genome": str(letters)} if letters and set(letters) <= GENOME.keys():
+            return float(max(GENOME[letter] for letter in letters))
+        case {"random": {"from": _, "to": high}}:
+            return units.bound(high)
+    return None
+
+
 def _weighted(shares: Any) -> float:
     return float(sum(size * weight for size, weight in shares) / sum(weight for _, weight in shares))

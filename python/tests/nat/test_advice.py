@@ -97,3 +97,10 @@ def test_cycles_are_of_packets_that_pass_the_nat() -> None:
     assert made.hand_off == pytest.approx(20 / 2)
     assert advice.measured(own, own, 2, 1e9, 0.0).hand_off == 0.0
     assert advice.measured(own, None, 0, 1e9, 0.0).hand_off == 0.0
+
+
+def test_nothing_is_proposed_that_a_nat_cannot_have() -> None:
+    for spread, most in ((True, 16), (False, 32)):
+        found = list(advice.placements(96, spread=spread))
+        assert max(one.lanes for one in found if one.to_completion) == most
+        assert max(one.lanes for one in found) == 32

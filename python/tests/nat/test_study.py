@@ -17,7 +17,7 @@ from netdyno.nat.cores import Topology
 from netdyno.nat.lab import Flows
 from netdyno.nat.study import Machine
 
-from .shared import machine, nat
+from .shared import CGN, machine, nat
 
 MACHINES = {"one": machine(1, 1), "two": machine(1, 2), "paper": machine(2, 4, 2), "big": machine(2, 16, 2)}
 
@@ -61,6 +61,26 @@ def test_the_ends_have_a_core_of_their_own_where_there_are_three() -> None:
             shares = {"nat", "conntrack", "inside.rx", "inside.tx"} & {*ends["elements"]}
             assert bool(shares) == (leg.name == "pipeline" and not alone)
         assert any("shares cores with the ends" in note for note in notes) == (not alone)
+
+
+@pytest.mark.parametrize("there", [machine(1, 8, 2), machine(2, 16, 2), machine(1, 8)])
+@pytest.mark.parametrize("name", ["figure-7", "figure-9", "figure-10"])
+def test_the_ends_have_a_physical_core_of_their_own_where_one_is_free(name: str, there: Topology) -> None:
+    experiment, notes = made(name, there)
+    for leg in experiment.legs:
+        if leg.duts:
+            continue
+        (ends,) = [one["core"] for one in dpdk(leg)["placement"] if "generator" in one["elements"]]
+        beside = {one["core"] for one in dpdk(leg)["placement"]} - {ends}
+        if len({lab.siblings(there, core) for core in beside}) < sum(map(len, there.nodes.values())):
+            assert beside.isdisjoint(lab.siblings(there, ends)), leg.name
+        else:
+            assert any(leg.name in note and "the ends" in note for note in notes), (leg.name, notes)
+
+
+def test_ends_that_share_a_core_are_told() -> None:
+    _, notes = made("figure-10", machine(1, 4))
+    assert any("the ends that send and receive run on s0c" in note for note in notes), notes
 
 
 def test_the_kernel_stands_where_the_nat_does_with_the_same_frames() -> None:
@@ -179,6 +199,13 @@ def test_what_makes_no_study_is_refused(tmp_path: Path) -> None:
         ("latency_at: [0]\nlegs: [{name: a, dut: l2fwd}]", "greater than 0"),
         ("latency_at: [90]\nlegs: [{name: a, dut: l2fwd}]", "less than or equal to 1"),
         ("legs: [{name: a, dut: stages}]", "core for each stage"),
+        ("legs: [{name: a, dut: kernel, ports: af_packet, workers: 4}]", "kernel is for one worker"),
+        ("legs: [{name: a, dut: core-set-1, workers: 2}]", "core-set-1 is for one worker"),
+        (
+            "legs: [{name: a, dut: stages, workers: 2, execution: "
+            "{rx: s0c0, validity: s0c0, nat: s0c1, conntrack: [s0c1, s0c2], tx: s0c0}}]",
+            "execution.nat has 1 cores, and there are 2",
+        ),
     ):
         file = tmp_path / "s.yaml"
         file.write_text(head + text)
@@ -213,3 +240,24 @@ def test_sites_have_addresses_that_stay_where_nobody_gives_any() -> None:
     placed = lab.placed(nat(pool=None, sites={"most": 2, "by": "vlan"}), "memory")
     assert (placed.sites, placed.pool) == (None, ("203.0.113.3", "203.0.113.4"))
     assert lab.public(placed) == IPv4Address("203.0.113.3")
+
+
+def test_a_configuration_that_the_lab_has_no_room_for_is_refused() -> None:
+    flows = Flows(1_000_000)
+    with pytest.raises(
+        Error, match="15,625 subscribers need as many blocks of 512 ports; the pool has 2,016"
+    ):
+        lab.roomy(nat(ports={"per_block": 512}), flows, "up")
+    assert lab.roomy(nat(pool=["198.18.0.0/22"]), flows, "up").most_subscribers == 15_625 + 64
+    for limit, there in ((None, None), (500, 8192), (20_000, 20_000)):
+        made = lab.roomy(nat(limits={"sessions_per_subscriber": limit}), Flows(1000), "up")
+        assert made.sessions_per_subscriber == there
+    with pytest.raises(Error, match="no address left for the router"):
+        lab.router(nat(inside=CGN["inside"] | {"ip": "10.0.0.254/32"}))
+    sites = nat(
+        pool=None,
+        sites={"most": 4, "by": "subscriber"},
+        outside=CGN["outside"] | {"ip": "203.0.113.2/30", "gateway": "203.0.113.1"},
+    )
+    with pytest.raises(Error, match="no address left to stand for those of sites"):
+        lab.placed(sites, "memory")

@@ -82,7 +82,9 @@ def test_loads_are_frames_of_all_groups() -> None:
         ({"line": "50%"}, {"fixed": "1518B"}, 812_744 / 2),
         ({"l1": "1Gbit/s"}, {"imix": {}}, 1e9 / 8 / (4342 / 12 + 20)),
         ({"l2": "1Gbit/s"}, {"fixed": "512B"}, 1e9 / 8 / 512),
-        ({"frames": "5M/s"}, {"genome": "aag"}, 5e6),
+        ({"frames": "2M/s"}, {"genome": "aag"}, 2e6),
+        # no more than the link carries
+        ({"frames": "5M/s"}, {"genome": "aag"}, 1.25e9 / ((64 + 64 + 1518) / 3 + 20)),
     ],
 )
 def test_rates_are_those_of_the_profile(rate: dict[str, str], size: dict[str, Any], frames: float) -> None:

@@ -20,6 +20,7 @@ from netdyno.lab.dut.base import Place
 from netdyno.lab.dut.kernel_nat import IDLE
 from netdyno.lab.dut.sessions import SECONDS, SESSIONS, KeepsSessions, tear_down
 from netdyno.nat import phases, study
+from netdyno.nat.lab import Flows
 from netdyno.nat.study import Machine
 from netdyno.search import nat_study
 from netdyno.search.bench import searched
@@ -186,6 +187,9 @@ def test_the_nat_has_the_room_that_is_looked_for_and_a_forward_for_each_subscrib
         .options["graph"]["elements"]["conntrack"]
     )
     assert conntrack["sessions"] == 200_000 and len(conntrack["forwards"]) == 392
+    # also of more subscribers than those of other studies have a flow each
+    many = phases.room(study.nat(None), Flows(2_000_000), 2_000_000)
+    assert len(many.conntrack["forwards"]) == 1959 and (many.most_subscribers or 0) >= 1959
 
 
 @pytest.mark.parametrize("name", ["rfc9693-capacity", "rfc9693-teardown", "figure-7"])
