@@ -134,8 +134,10 @@ def pools(name: Name = None, limit: Limit = 100, as_json: Json = False) -> None:
         netdyno nat pools cgn --limit 1000 --json
     """
     with running.connected(name) as nat:
-        found, more = nat.pages("nat.pools", "pools", limit)
-    listed = together(found)
+        # all parts: those of one address come with several workers
+        found, _ = nat.pages("nat.pools", "pools", PARTS)
+    whole = together(found)
+    listed, more = whole[:limit], len(whole) > limit
     if as_json:
         console.document({"nat": nat.name, "pools": listed, "more": more})
         return
@@ -154,6 +156,8 @@ def pools(name: Name = None, limit: Limit = 100, as_json: Json = False) -> None:
     left(more, limit)
 
 
+PARTS = 1 << 21
+"""Of the largest pool, with as many workers as there can be."""
 PROTOCOLS = ("tcp", "udp", "icmp")
 POOLS = (
     "address", "state", "subscribers", "port blocks", "TCP ports", "UDP ports", "ICMP ids", "in quarantine",

@@ -31,13 +31,22 @@ def metrics(
     # loaded here, for other verbs to start sooner
     from netdyno.export import nat
 
-    with running.connected(name) as found:
-        chosen = found.name
+    gone: Error | None = None
+    try:
+        with running.connected(name) as found:
+            chosen = found.name
+    except Error as e:
+        if name is None or e.code != running.NONE:
+            raise
+        # the file says so, as the address does: what it said before is not true any more
+        chosen, gone = name, e
     text = nat.text(nat.registry(chosen, running.connected))
     if output is None or str(output) == "-":
         print(text, end="")
     else:
         files.write(output, text, shared=True)
+    if gone:
+        raise gone
 
 
 def serve(name: str, address: str) -> None:

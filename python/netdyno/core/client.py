@@ -10,6 +10,7 @@ import contextlib
 import json
 import queue
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -77,8 +78,15 @@ class Subscription:
                     return
 
 
+CREDENTIALS = struct.Struct("iII")
+"""struct ucred of unix(7): process, user and group of the other end."""
+
+
 class Client:
     """One connection to a daemon."""
+
+    process = 0
+    """The daemon's process; 0 where it is not of this machine."""
 
     def __init__(self, address: Address | Path | str, timeout: float = 30.0) -> None:
         self.address = address if isinstance(address, Address) else Address.of(address)
@@ -93,6 +101,11 @@ class Client:
                 at=self.path,
                 fix="Start one with `netdyno daemon start`" + (" --tcp" if self.address.remote else ""),
             ) from e
+        if not self.address.remote:
+            pid, _, _ = CREDENTIALS.unpack(
+                self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+            )
+            self.process = pid
         self._sending = threading.Lock()
         self._last = 0
         self._waiting: dict[int, queue.Queue[dict[str, Any] | Error]] = {}

@@ -113,9 +113,12 @@ class Topology:
         return f"{told} on {len(usable)} {'socket' if len(usable) == 1 else 'sockets'}"
 
 
-def here() -> Topology:
-    """This machine's, as far as this process may use it."""
-    allowed = sorted(os.sched_getaffinity(0))
+def here(process: int = 0) -> Topology:
+    """This machine's, as far as this process may use it, or another one."""
+    try:
+        allowed = sorted(os.sched_getaffinity(process))
+    except ProcessLookupError:
+        allowed = sorted(os.sched_getaffinity(0))
     cores = Machine().cores()
     return Topology.of(cores or [Core(number, 0, (number,)) for number in allowed], allowed)
 

@@ -11,6 +11,7 @@ from netdyno.errors import Error
 from netdyno.nat import cores
 from netdyno.nat.cores import REPLICATED, STAGES
 from netdyno.nat.file import SUBSCRIBERS, CoreSet, File, Host, Port
+from netdyno.nat.ports import CLIENT_PORTS, PER_BLOCK
 
 POOL = 1 << 16
 """Most addresses of a pool."""
@@ -23,6 +24,7 @@ def faults(file: File) -> Iterator[Error]:
     yield from _sides(file)
     yield from _hosts(file)
     yield from _addresses(file)
+    yield from _deterministic(file)
     yield from _lifetimes(file)
     yield from _pair(file)
     yield from _stages(file)
@@ -36,6 +38,30 @@ def _lifetimes(file: File) -> Iterator[Error]:
     if units.TIME.value(most, at) > LEARNED:
         what = f"a mapping may live for {most}, a silent subscriber without a lease for 124min"
         yield Error("ND-104-07", what, at=at, fix="Use 2h at most, or name the DHCP server's `leases`")
+
+
+def _deterministic(file: File) -> Iterator[Error]:
+    """Ports that follow from the subscriber's address need a block for each (RFC 7422)."""
+    if file.deterministic is None or file.sites is not None:
+        return
+    at = "deterministic"
+    if file.workers > 1:
+        what = f"{file.workers} workers cannot divide ports that follow from the subscriber's address"
+        yield Error("ND-104-07", what, at=at, fix="Use workers: 1, or leave it out")
+    subscribers, per_block = IPv4Network(file.deterministic).num_addresses, file.ports.per_block or PER_BLOCK
+    addresses = sum(IPv4Network(text).num_addresses for text in file.pool or ())
+    if file.pool and subscribers > (blocks := addresses * (CLIENT_PORTS // per_block)):
+        what = f"{subscribers:,} subscribers need as many port blocks, and the pool has {blocks:,}"
+        fix = "Use a longer prefix, a larger pool, or fewer ports.per_block"
+        yield Error("ND-104-07", what, at=at, fix=fix)
+
+
+def _no_host(address: IPv4Address, network: IPv4Network) -> str | None:
+    """Why nobody can have an address of a network."""
+    if network.prefixlen >= 31 or address not in (network[0], network[-1]):
+        return None
+    kind = "network" if address == network[0] else "broadcast"
+    return f"{address} is the {kind} address of {network}"
 
 
 def _pair(file: File) -> Iterator[Error]:
@@ -65,6 +91,9 @@ def _sides(file: File) -> Iterator[Error]:
     if inside.network.overlaps(outside.network):
         what = f"the networks of inside and outside overlap: {inside.network} and {outside.network}"
         yield Error("ND-104-07", what, at="outside.ip", fix="Give each side a network of its own")
+    for key, one in (("inside.ip", inside), ("outside.ip", outside)):
+        if what_ := _no_host(one.ip, one.network):
+            yield Error("ND-104-07", what_, at=key, fix="Use an address that a host can have")
     if gateway not in outside.network:
         what = f"{gateway} is not in {outside.network}, the network of outside.ip"
         fix = "Name the router there, or give outside.ip the prefix length of its network"
@@ -72,6 +101,8 @@ def _sides(file: File) -> Iterator[Error]:
     elif gateway == outside.ip:
         what = f"{gateway} is the box's own address"
         yield Error("ND-104-07", what, at="outside.gateway", fix="Name the router")
+    elif what_ := _no_host(gateway, outside.network):
+        yield Error("ND-104-07", what_, at="outside.gateway", fix="Name the router")
 
 
 def _hosts(file: File) -> Iterator[Error]:
@@ -148,6 +179,10 @@ def _pool(file: File, addresses: list[str]) -> Iterator[Error]:
             if address in prefix:
                 what = f"{text} holds {address}, which is {key}"
                 yield Error("ND-104-07", what, at=at, fix="Leave that address out of the pool")
+        for address in (outside.network[0], outside.network[-1]):
+            if address in prefix and (what_ := _no_host(address, outside.network)):
+                fix = "Leave that address out of the pool: the router answers nobody who has it"
+                yield Error("ND-104-07", f"{text}: {what_}", at=at, fix=fix)
         theirs = next((said for said, one in subscribers if one.overlaps(prefix)), None)
         if theirs is not None:
             what = f"{text} overlaps the subscribers' {theirs}: translated packets would come back in"

@@ -33,7 +33,8 @@ def reload(file: Path, running: Running) -> Reloaded:
         fix = f"Write name: {running.name}, or start this one with `netdyno nat run`"
         what = f"the file is of the NAT {nat.name}, and {running.name} runs"
         raise Error(RESTART, what, at=f"{file}: name", fix=fix)
-    where = graph.layout(nat, cores.here(), cores.node_of(nat.inside.device))
+    # the cores that it may use: ours are others where it was begun by taskset or a service manager
+    where = graph.layout(nat, cores.here(running.process), cores.node_of(nat.inside.device))
     try:
         answer = running.call("nat.reload", document=graph.document(nat, where))
     except Error as e:

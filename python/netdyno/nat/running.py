@@ -61,6 +61,11 @@ class Running:
     client: Client
     graph: str
 
+    @property
+    def process(self) -> int:
+        """Its daemon's, or 0 where that is not known."""
+        return self.client.process
+
     def call(self, method: str, **params: Any) -> Any:
         """Ask its daemon about it."""
         return self.client.call(method, graph=self.graph, **params)

@@ -133,6 +133,21 @@ FORWARD = {"protocol": "tcp", "outside": "203.0.113.16:443", "inside": "10.0.0.7
         ({"forwards": [FORWARD | {"vlan": 0}]}, "forwards[0].vlan", "1 to 4094"),
         ({"exempt": ["192.0.2.0/33"]}, "exempt", "192.0.2.0/33"),
         ({"deterministic": "10.0.0.1/24"}, "deterministic", "the prefix begins at 10.0.0.0/24"),
+        ({"deterministic": "10.0.0.0/20"}, "deterministic", "4,096 subscribers need as many port blocks"),
+        ({"deterministic": "10.0.0.0/24", "workers": 2}, "deterministic", "2 workers cannot divide"),
+        # addresses that nobody can have
+        (
+            {"inside": CGN["inside"] | {"ip": "10.0.0.0/24"}},
+            "inside.ip",
+            "10.0.0.0 is the network address of 10.0.0.0/24",
+        ),
+        (
+            {"outside": CGN["outside"] | {"gateway": "203.0.113.255"}},
+            "outside.gateway",
+            "the broadcast address",
+        ),
+        ({"pool": ["203.0.113.128/25"]}, "pool[0]", "203.0.113.255 is the broadcast address"),
+        ({"pool": ["203.0.113.0"]}, "pool[0]", "203.0.113.0 is the network address"),
         ({"leases": {"file": "kea.csv", "server": "kea"}}, "leases.file", "pattern"),
         ({"leases": {"file": "/x", "server": "dnsmasq"}}, "leases.server", "'kea' or 'isc'"),
         ({"timeouts": {"tcp": "5min"}}, "timeouts.tcp", "unknown key 'tcp'"),
@@ -251,6 +266,9 @@ def test_what_there_is_room_for() -> None:
     one = sizing(nat(limits={"subscribers": 100, "sessions": 1000}, ports={"per_block": 64}))
     assert (one.guaranteed, one.at_most, one.session_bytes) == (100, 100, 112_000)
     assert one.blocks_per_address == 1008
+    # no address has more blocks than it has
+    few = sizing(nat(ports={"per_block": 16_384}))
+    assert (few.ports_per_subscriber, few.guaranteed, few.at_most) == (3 * 16_384, 16, 48)
 
 
 def test_what_else_is_said_of_sessions_reaches_them() -> None:
@@ -272,3 +290,5 @@ def test_sites_are_as_many_addresses() -> None:
     made = nat(pool=None, sites=SITES | {"least_lease": "10s"})
     assert (made.pool, made.sites) == ((), SITES | {"least_lease": "10s"})
     assert (made.addresses, sizing(made).guaranteed) == (4, 4 * 31)
+    each = sizing(nat(pool=None, sites={"most": 4, "by": "subscriber"}))
+    assert (each.guaranteed, each.at_most) == (4, 4)

@@ -189,6 +189,10 @@ def test_an_address_that_workers_share_is_one(cgn: Path, capsys: Said) -> None:
     assert [one["address"] for one in found["pools"]] == ["203.0.113.16", "203.0.113.17"]
     assert (found["pools"][0]["used"]["udp"], found["more"]) == (600, False)
     assert [one["draining"] for one in found["pools"]] == [False, True]
+    # the limit is of addresses, of which each has a part with every worker
+    assert app.call(["nat", "pools", "--json", "--limit", "1"]) == 0
+    limited = json.loads(capsys.readouterr().out)
+    assert (limited["pools"], limited["more"]) == (found["pools"][:1], True)
 
 
 def test_metrics_are_printed_written_or_served(cgn: Path, capsys: Said) -> None:
@@ -213,6 +217,13 @@ def test_a_nat_that_does_not_answer_is_down(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("netdyno.paths.runtime", lambda: tmp_path)
     found = values(exported.text(exported.registry("gone", running.connected)))
     assert found == {("netdyno_nat_up", (("nat", "gone"),)): 0}
+
+
+def test_a_named_nat_that_is_gone_is_down_in_its_file_too(cgn: Path, capsys: Said) -> None:
+    file = cgn / "netdyno.prom"
+    assert app.call(["nat", "metrics", "gone", "-o", str(file)]) == 104
+    assert "no NAT named gone runs here" in capsys.readouterr().err
+    assert values(file.read_text()) == {("netdyno_nat_up", (("nat", "gone"),)): 0}
 
 
 def test_an_interrupt_is_no_nat_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:

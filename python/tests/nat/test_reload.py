@@ -1,12 +1,15 @@
 """A NAT's configuration read anew, over the stand-in daemon; and what went on from the one before."""
 
 import json
+import os
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from netdyno.cli import app
-from netdyno.nat import reload
+from netdyno.nat import cores, reload, running
 
 from .shared import CGN
 from .test_cli import cgn, file, runtime, written
@@ -50,3 +53,18 @@ def test_what_went_on_is_told_of_all_workers() -> None:
     assert text == "1,205 sessions of 4 subscribers go on after 2 s; left out: 9 pool, 5 expired"
     (text,) = reload.restored([{"restored": one | {"left_out": {}}}])
     assert text == "1,200 sessions of 3 subscribers go on after 2 s"
+
+
+def test_the_cores_are_those_that_the_nat_may_use(cgn: Path) -> None:
+    with running.connected("cgn") as nat:
+        # the stand-in is this process, or a child of it
+        assert nat.process > 0
+    one = min(os.sched_getaffinity(0))
+    with subprocess.Popen(["taskset", "-c", str(one), "sleep", "60"]) as other:
+        try:
+            while os.sched_getaffinity(other.pid) != {one}:
+                time.sleep(0.01)
+            assert cores.here(other.pid).allowed == {one}
+        finally:
+            other.kill()
+    assert cores.here(other.pid).allowed == os.sched_getaffinity(0)
