@@ -8,6 +8,8 @@ use crate::{ipfix, syslog};
 
 /// Events that are encoded and sent together, and sent again when a TCP connection broke meanwhile.
 const BATCH: usize = 512;
+/// Events of a turn at most: whoever counts what is lost, and tells the time, has its turn as well.
+pub const TURN: u64 = 16 * BATCH as u64;
 
 /// Makes messages of events.
 pub trait Encode {
@@ -94,11 +96,11 @@ impl<E: Encode> Logger<E> {
         Self { encoder, sender, queues, batch, statistics: Statistics::default(), refused: 0, reported: 0 }
     }
 
-    /// Send what there is, and say how many events that were. An event waits for this call, so it should come ten times a second
-    /// or more, more often where the queues are short.
+    /// Send what there is, but no more than [`TURN`] events, and say how many that were: at that there may be more. An event waits for
+    /// this call, so it should come ten times a second or more, more often where the queues are short.
     pub fn turn(&mut self, now_ms: u64) -> u64 {
         let before = self.statistics.events;
-        loop {
+        for _ in 0..TURN / BATCH as u64 {
             let (ready, new) = self.sender.ready(now_ms);
             if new {
                 self.encoder.restart();

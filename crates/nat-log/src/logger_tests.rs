@@ -156,10 +156,40 @@ fn a_new_connection_is_a_new_transport_session() {
         assert_eq!(head[16..], [0, 2], "the template");
         drop(stream);
         // Wait until its end is seen here, by an attempt that is too early to open another.
-        logger.sender.retry_at(u64::MAX);
+        logger.sender.retry_at(now_ms + 60_000);
         while logger.sender.ready(now_ms).0 {
             std::thread::yield_now();
         }
         logger.sender.retry_at(0);
+    }
+}
+
+#[test]
+fn a_turn_ends_however_much_there_is() {
+    let (_collector, sender) = udp();
+    let more = 100;
+    let (mut producer, consumer) = queue(TURN as usize + more);
+    for at in 0..TURN as usize + more {
+        assert!(producer.push(block((at % 1000) as u16)));
+    }
+    let mut logger = Logger::new(ipfix(), sender, vec![consumer]);
+    assert_eq!((logger.turn(NOW), logger.turn(NOW), logger.turn(NOW)), (TURN, more as u64, 0));
+}
+
+#[test]
+fn a_clock_that_is_set_back_stops_nothing() {
+    let (collector, mut sender) = udp();
+    sender.retry_at(NOW + 60_000);
+    assert_eq!(sender.ready(NOW), (false, false), "a pause");
+    sender.retry_at(NOW + 7_200_000);
+    assert_eq!(sender.ready(NOW), (true, true), "no pause is as long");
+    // Templates come again, as they do when their time has passed.
+    let (mut producer, consumer) = queue(8);
+    let mut logger = Logger::new(ipfix(), sender, vec![consumer]);
+    for now in [NOW + 7_200_000, NOW] {
+        producer.push(block(1024));
+        logger.turn(now);
+        let message = datagram(&collector);
+        assert_eq!(message[16..18], [0, 2], "a template set first");
     }
 }

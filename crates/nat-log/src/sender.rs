@@ -74,7 +74,9 @@ impl Sender {
         if self.socket.is_some() {
             return (true, false);
         }
-        if now_ms < self.retry_at_ms {
+        // No pause is longer: the clock was set back.
+        let was_set_back = self.retry_at_ms.saturating_sub(now_ms) > LONGEST_PAUSE_MS;
+        if now_ms < self.retry_at_ms && !was_set_back {
             return (false, false);
         }
         match self.open() {

@@ -384,9 +384,10 @@ fn send<E: Encode>(mut logger: Logger<E>, lost: &AtomicU64, kept: &Receiver<()>)
             tracing::warn!("a NAT's log ended before its collector had taken the last {left} records");
             return;
         }
+        let pause = if sent >= nat_log::TURN { Duration::ZERO } else { PAUSE };
         if ending.is_some() {
-            std::thread::sleep(PAUSE);
-        } else if kept.recv_timeout(PAUSE) == Err(RecvTimeoutError::Disconnected) {
+            std::thread::sleep(pause);
+        } else if kept.recv_timeout(pause) == Err(RecvTimeoutError::Disconnected) {
             ending = Some(Instant::now());
         }
     }

@@ -118,7 +118,8 @@ impl Exporter {
         if self.announced == 0 {
             self.refreshed_ms = now_ms;
         } else if self.config.refresh_ms > 0
-            && now_ms.saturating_sub(self.refreshed_ms) >= self.config.refresh_ms
+            // Also where the clock was set back.
+            && now_ms.abs_diff(self.refreshed_ms) >= self.config.refresh_ms
         {
             self.refreshed_ms = now_ms;
             let announced = self.announced;
