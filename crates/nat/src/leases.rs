@@ -98,7 +98,7 @@ fn follow(mut watcher: Watcher, realm: Realm, tell: &SyncSender<Bind>, theirs: &
     loop {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let mut news = Vec::new();
-        let read = watcher.poll(now, |event| news.extend(bind(&event, realm)));
+        let read = watcher.poll(now, |event| news.push(bind(&event, realm)));
         // A full channel waits for the table; one that is gone is the end.
         if news.into_iter().any(|bind| tell.send(bind).is_err()) {
             return;
@@ -129,14 +129,13 @@ fn follow(mut watcher: Watcher, realm: Realm, tell: &SyncSender<Bind>, theirs: &
     }
 }
 
-/// What a change means for the table. A lease of no Ethernet hardware means nothing.
-fn bind(event: &LeaseEvent, realm: Realm) -> Option<Bind> {
+/// What a change means for the table. Nobody is bound by a lease of no Ethernet hardware, also who was until then.
+fn bind(event: &LeaseEvent, realm: Realm) -> Bind {
     let (lease, bound) = match event {
         LeaseEvent::Granted(lease) | LeaseEvent::Renewed(lease) => (lease, true),
         LeaseEvent::Ended(lease, _) => (lease, false),
     };
-    let mac = lease.hardware?;
-    Some(Bind { inside: lease.address, realm, mac: bound.then_some(mac) })
+    Bind { inside: lease.address, realm, mac: lease.hardware.filter(|_| bound) }
 }
 
 #[cfg(test)]
@@ -178,6 +177,15 @@ mod tests {
         fs::OpenOptions::new().append(true).open(&file).unwrap().write_all(line(0).as_bytes()).unwrap();
         let ended = next(&mut leases);
         assert_eq!((ended.inside, ended.mac), (granted.inside, None));
+        // By a renewal without an Ethernet address nobody is bound any more, either.
+        let append = |line: &str| {
+            fs::OpenOptions::new().append(true).open(&file).unwrap().write_all(line.as_bytes()).unwrap();
+        };
+        append("10.0.0.8,02:00:00:00:00:08,01:02:03,3600,4000000000,1,0,0,,0,\n");
+        assert_eq!(next(&mut leases).mac, Some([2, 0, 0, 0, 0, 8]));
+        append("10.0.0.8,,01:02:03,3600,4000000001,1,0,0,,0,\n");
+        let renewed = next(&mut leases);
+        assert_eq!((renewed.inside, renewed.mac), (Ipv4Addr::new(10, 0, 0, 8), None));
     }
 
     #[test]

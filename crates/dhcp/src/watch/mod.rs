@@ -23,6 +23,8 @@ pub struct Watcher {
     inotify: Inotify,
     tail: Tail,
     table: Table,
+    /// When it was looked at last.
+    looked: u64,
 }
 
 impl Watcher {
@@ -34,6 +36,7 @@ impl Watcher {
             inotify: Inotify::new(folder)?,
             tail: Tail::new(path, format, most),
             table: Table::new(most),
+            looked: 0,
         })
     }
 
@@ -42,6 +45,11 @@ impl Watcher {
     pub fn poll(&mut self, now: u64, mut event: impl FnMut(LeaseEvent)) -> io::Result<bool> {
         // In this order: what changes after we looked makes us look again.
         self.inotify.rearm()?;
+        if now < self.looked {
+            // The clock was set back: what was over by the wrong one may not be.
+            self.tail.restart();
+        }
+        self.looked = now;
         let Self { tail, table, .. } = self;
         let more = tail.advance(AT_ONCE, &mut |record| table.apply(record, now, &mut event))?;
         if !more {

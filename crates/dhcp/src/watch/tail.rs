@@ -66,6 +66,12 @@ impl Tail {
         }
     }
 
+    /// Read everything anew.
+    pub(super) fn restart(&mut self) {
+        self.parts.clear();
+        (self.current, self.batch, self.started) = (None, None, false);
+    }
+
     /// What could not be read.
     pub(super) fn faults(&self) -> &Faults {
         &self.faults

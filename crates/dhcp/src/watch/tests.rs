@@ -318,3 +318,18 @@ fn a_server_that_cleans_up_all_the_time() {
     assert_eq!(ends, expected.collect());
     assert_eq!(rig.watcher.faults().count(), 0);
 }
+
+#[test]
+fn leases_that_a_wrong_clock_ended_come_back_with_the_right_one() {
+    for (name, format, line) in
+        [("leases", Format::Kea, kea as fn(u8, u64) -> String), ("dhcpd.leases", Format::Isc, isc)]
+    {
+        let mut rig = Rig::new(name, format);
+        let head = if matches!(format, Format::Kea) { HEADER } else { "" };
+        rig.append(name, &format!("{head}{}{}", line(1, 1_000), line(2, 9_000)));
+        assert_eq!(rig.told(500), "+1 +2");
+        assert_eq!(rig.told(5_000), "-1", "two hours ahead");
+        assert_eq!(rig.told(600), "+1");
+        assert_eq!(rig.told(601), "");
+    }
+}
