@@ -162,6 +162,12 @@ impl Sites {
         self.vacated.pop_front()
     }
 
+    /// Whether an address is being taken away.
+    pub fn leaves(&self, address: u32) -> bool {
+        let waits = |slot: &u32| matches!(self.slots.get(*slot as usize), Some(Slot::Vacating(_, its)) if *its == address);
+        self.search.addresses.binary_search(&address).is_ok() || self.waiting.iter().any(waits)
+    }
+
     /// Whether there is something to search for; those that wait are taken into a new search.
     pub fn is_searching(&mut self) -> bool {
         if self.search.slots.is_empty() && !self.waiting.is_empty() {
@@ -180,6 +186,7 @@ impl Sites {
     /// The search is over: its slots are empty now. Which they are, in order.
     pub fn end_search(&mut self) -> Vec<u32> {
         let vacated = std::mem::take(&mut self.search.slots);
+        self.search.addresses.clear();
         for slot in &vacated {
             let Some(this) = self.slots.get_mut(*slot as usize) else { continue };
             if let Slot::Vacating(site, _) = *this {
@@ -204,6 +211,17 @@ mod tests {
         assert_eq!(site(SiteBy::Subscriber), Site { inside: host, realm: tags });
         assert_eq!(site(SiteBy::Prefix(28)), Site { inside: 0x0a01_02f0, realm: tags });
         assert_eq!((site(SiteBy::Prefix(0)).inside, site(SiteBy::Prefix(32)).inside), (0, host));
+    }
+
+    #[test]
+    fn an_address_leaves_until_its_search_is_over() {
+        let config = SiteConfig { most: 4, by: SiteBy::Subscriber };
+        let (mut sites, site) = (Sites::new(config), Site { inside: 7, realm: 0 });
+        assert!(sites.assign(site, 2, 99, false) && !sites.leaves(99));
+        sites.vacate(2);
+        assert!(sites.leaves(99) && !sites.leaves(98), "before the search");
+        assert!(sites.is_searching() && sites.leaves(99));
+        assert_eq!((sites.end_search(), sites.leaves(99)), (vec![2], false));
     }
 
     #[test]

@@ -571,8 +571,10 @@ impl Drop for Conntrack {
                 keeper.give(&self.nat, now, |hop| neighbours.mac(hop))
             }),
         };
-        if let Some(log) = self.log.take() {
-            kept.say_rest(&mut self.nat, log, goes_on, now);
+        match (self.log.take(), &self.pair) {
+            (Some(log), Some(pair)) if goes_on => pair.close(&mut self.nat, log, now),
+            (Some(log), _) => kept.say_rest(&mut self.nat, log, goes_on, now),
+            (None, _) => {}
         }
     }
 }

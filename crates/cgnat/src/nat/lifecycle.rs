@@ -127,7 +127,8 @@ impl Nat {
         let (l3_delta, l4_delta) = rewrite::deltas(flow.inside, outside, flow.protocol);
         let line = self.subscribers.at(subscriber);
         let hops = line.map_or((HOP, HOP), |line| (self.up_hop(line.address, line.up_hop), line.down_hop));
-        let hairpin = if self.pool.is_here(flow.remote) { Session::HAIRPIN } else { 0 };
+        let leaves = self.sites.as_ref().is_some_and(|sites| sites.leaves(flow.remote.address));
+        let hairpin = if self.pool.is_here(flow.remote) && !leaves { Session::HAIRPIN } else { 0 };
         let session = Session {
             inside: flow.inside.address,
             remote: flow.remote.address,

@@ -11,12 +11,14 @@ use super::export::ports_record;
 use super::import::{Lost, Past, left};
 use super::{KeptAsked, KeptSession, KeptSubscriber, Record};
 use crate::binding::{Hop, Mac};
+use crate::config::Prefix;
 use crate::event::SessionRecord;
 use crate::explicit::Explicit;
 use crate::key::Realm;
 use crate::nat::{Change, Mapped, Nat};
 use crate::session::{Session, State, Traffic, tick};
 use crate::subscriber::Subscriber;
+use std::net::Ipv4Addr;
 
 const ENDED: u8 = 5;
 const GONE: u8 = 6;
@@ -341,6 +343,10 @@ impl Nat {
         let same = |explicit: &Explicit| {
             explicit.nonce == kept.nonce
                 && explicit.filters.len() == usize::from(kept.filters)
+                && explicit.filters.iter().zip(&kept.lets_in).all(|(filter, (address, bits, port))| {
+                    (filter.network, filter.port)
+                        == (Prefix::new(Ipv4Addr::from_bits(*address), *bits), *port)
+                })
                 && explicit.until.abs_diff(past.now + (u64::from(kept.left) << 20)) < 1 << 24
         };
         if before.as_ref().is_some_and(same) { Ok(()) } else { self.import_asked(kept, past) }

@@ -16,6 +16,8 @@ pub struct Duty {
     worked: AtomicU64,
     /// The number of the standby that is told; 0 is none.
     standby: AtomicU32,
+    /// The one that has said that it knows everything.
+    synced: AtomicU32,
     /// It hands over, and so many workers have told all.
     flushing: AtomicBool,
     flushed: AtomicUsize,
@@ -30,6 +32,7 @@ impl Default for Duty {
             begun: AtomicU32::new(0),
             worked: AtomicU64::new(0),
             standby: AtomicU32::new(0),
+            synced: AtomicU32::new(0),
             flushing: AtomicBool::new(false),
             flushed: AtomicUsize::new(0),
             queued: AtomicUsize::new(0),
@@ -94,6 +97,16 @@ impl Duty {
     /// A standby is there; or none, by 0.
     pub fn tell(&self, standby: u32) {
         self.standby.store(standby, Ordering::Release);
+    }
+
+    /// A standby knows everything.
+    pub fn note_synced(&self, standby: u32) {
+        self.synced.store(standby, Ordering::Release);
+    }
+
+    /// Whether the standby that is told knows everything.
+    pub fn is_synced(&self) -> bool {
+        self.synced.load(Ordering::Acquire) == self.standby()
     }
 
     /// Whether workers are to tell what is left.

@@ -355,8 +355,10 @@ impl Member {
                 match verdict {
                     Ok(pid) => *other = self.welcome(link, pid),
                     Err(why) => {
-                        Message::Refused(&why).encode(&mut self.out);
-                        let _it_is_gone = link.send(&self.out);
+                        // Not into what waits for the standby.
+                        let mut refusal = Vec::new();
+                        Message::Refused(&why).encode(&mut refusal);
+                        let _it_is_gone = link.send(&refusal);
                     }
                 }
             }
@@ -435,6 +437,7 @@ impl Member {
             match other.link.receive(&mut self.room) {
                 Ok(Received::Packet(len)) => {
                     if Message::decode(self.room.get(..len).unwrap_or(&[])) == Ok(Message::Synced) {
+                        self.duty.note_synced(other.number);
                         self.standing().synced = true;
                     }
                 }

@@ -29,6 +29,7 @@ pub use worker::SessionSync;
 
 use self::member::{Member, Settings};
 use self::view::{Counters, Role, Standing};
+use crate::log::Log;
 use crate::neighbours::Neighbour;
 use protocol::problem::Problem;
 use protocol::unit::Interval;
@@ -93,6 +94,8 @@ pub struct Pair {
     orders: Arc<Orders>,
     workers: Mutex<Vec<Option<SessionSync>>>,
     thread: Option<JoinHandle<()>>,
+    /// Of workers that have ended: what their collectors still get does not keep the standby waiting.
+    logs: Mutex<Vec<Log>>,
 }
 
 /// What the thread is told.
@@ -132,12 +135,27 @@ impl Pair {
         let thread = std::thread::Builder::new().name("nat-pair".into()).spawn(move || member.run(joined));
         let thread = Some(thread.map_err(|why| why.to_string())?);
         let workers = Mutex::new(ends_of_workers.into_iter().map(Some).collect());
-        Ok(Self { duty, seed, socket: options.socket.clone(), counters, standing, orders, workers, thread })
+        Ok(Self {
+            duty,
+            seed,
+            socket: options.socket.clone(),
+            counters,
+            standing,
+            orders,
+            workers,
+            thread,
+            logs: Mutex::default(),
+        })
     }
 
     /// The end of this worker, once.
     pub fn worker(&self, replica: usize) -> Option<SessionSync> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner).get_mut(replica)?.take()
+    }
+
+    /// The log of a worker that has ended, which is closed: it is let go of when the standby goes on.
+    pub fn keep_log(&self, log: Log) {
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner).push(log);
     }
 
     /// As it is shown.

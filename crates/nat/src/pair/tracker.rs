@@ -75,6 +75,13 @@ impl TrackerPair {
         self.sync.end(nat, now, |hop| neighbours.mac(hop))
     }
 
+    /// What this worker's log has to say still, where the standby goes on.
+    pub fn close(&self, nat: &mut Nat, mut log: Log, now: u64) {
+        while log.drain(nat, now) {}
+        log.close();
+        self.pair.keep_log(log);
+    }
+
     /// As it is shown.
     pub fn view(&self) -> PairView {
         self.pair.view()

@@ -175,7 +175,8 @@ impl SessionSync {
         if self.sweep.is_none() && now >= self.next_sweep {
             (self.sweep, self.next_sweep) = (Some(Sweep::START), now + PERIOD);
             let (_, lost) = nat.changes();
-            (self.resting, self.mended) = (lost != self.mended, lost);
+            // What a standby did not take in of the first sweep it gets with another.
+            (self.resting, self.mended) = (lost != self.mended || !self.duty.is_synced(), lost);
         }
         let Some(mut bytes) = self.buffer() else { return };
         let swept = self.fill(&mut bytes, nat, now, mac);
@@ -268,19 +269,19 @@ impl SessionSync {
         if !self.duty.is_active(now) {
             return true;
         }
-        if self.standby == 0 || self.duty.standby() != self.standby || !self.complete {
+        if self.standby == 0 || self.duty.standby() != self.standby {
             return false;
         }
         let began = Instant::now();
-        while nat.changes().0 > 0 && began.elapsed() < PATIENCE {
+        while (nat.changes().0 > 0 || !self.complete) && began.elapsed() < PATIENCE {
             let Some(mut bytes) = self.buffer() else {
                 std::thread::sleep(WAIT);
                 continue;
             };
-            self.fill(&mut bytes, nat, now, &mac);
-            self.send(bytes, false, now);
+            let swept = self.fill(&mut bytes, nat, now, &mac);
+            self.send(bytes, swept, now);
         }
-        true
+        self.complete
     }
 
     /// The standby's turn: take in what came. `hop` says by which next hop a subscriber is reached.
