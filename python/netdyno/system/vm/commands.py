@@ -32,6 +32,10 @@ exec "$@" 8<&- 9<&-
 """
 """A mount namespace for virtiofsd: what it notes in /run goes with it, and a root is there to be read."""
 
+KERNEL = "console=ttyS0 quiet panic=-1 random.trust_cpu=on no_timer_check"
+"""The kernel's command line. It does not check its timer: without KVM, where others have the CPU for a while,
+no tick comes in time, and it would panic (`IO-APIC + timer doesn't work`)."""
+
 
 def share(program: Path, folder: Path, socket: Path, cache: str) -> list[str]:
     """A folder for the virtual machine, by the virtiofsd that there is."""
@@ -57,7 +61,7 @@ def qemu(made: Setup, accelerator: str, folder: Path, sockets: Mapping[str, Path
         "-smp", str(made.processors), "-m", f"{made.memory >> 20}M", "-numa", "node,memdev=memory",
         "-object", f"memory-backend-memfd,id=memory,size={made.memory >> 20}M,share=on",
         "-kernel", str(made.kernel.image), "-initrd", str(folder / "initramfs"),
-        "-append", f"console=ttyS0 quiet panic=-1 random.trust_cpu=on {MARK}={accelerator}",
+        "-append", f"{KERNEL} {MARK}={accelerator}",
         "-serial", f"file:{folder / 'console.log'}",
         "-device", "virtio-serial-pci",
     ]  # fmt: skip
