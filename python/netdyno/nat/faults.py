@@ -92,8 +92,8 @@ def _sides(file: File) -> Iterator[Error]:
         what = f"the networks of inside and outside overlap: {inside.network} and {outside.network}"
         yield Error("ND-104-07", what, at="outside.ip", fix="Give each side a network of its own")
     for key, one in (("inside.ip", inside), ("outside.ip", outside)):
-        if what_ := _no_host(one.ip, one.network):
-            yield Error("ND-104-07", what_, at=key, fix="Use an address that a host can have")
+        if why := _no_host(one.ip, one.network):
+            yield Error("ND-104-07", why, at=key, fix="Use an address that a host can have")
     if gateway not in outside.network:
         what = f"{gateway} is not in {outside.network}, the network of outside.ip"
         fix = "Name the router there, or give outside.ip the prefix length of its network"
@@ -101,8 +101,8 @@ def _sides(file: File) -> Iterator[Error]:
     elif gateway == outside.ip:
         what = f"{gateway} is the box's own address"
         yield Error("ND-104-07", what, at="outside.gateway", fix="Name the router")
-    elif what_ := _no_host(gateway, outside.network):
-        yield Error("ND-104-07", what_, at="outside.gateway", fix="Name the router")
+    elif why := _no_host(gateway, outside.network):
+        yield Error("ND-104-07", why, at="outside.gateway", fix="Name the router")
 
 
 def _hosts(file: File) -> Iterator[Error]:
@@ -180,9 +180,9 @@ def _pool(file: File, addresses: list[str]) -> Iterator[Error]:
                 what = f"{text} holds {address}, which is {key}"
                 yield Error("ND-104-07", what, at=at, fix="Leave that address out of the pool")
         for address in (outside.network[0], outside.network[-1]):
-            if address in prefix and (what_ := _no_host(address, outside.network)):
+            if address in prefix and (why := _no_host(address, outside.network)):
                 fix = "Leave that address out of the pool: the router answers nobody who has it"
-                yield Error("ND-104-07", f"{text}: {what_}", at=at, fix=fix)
+                yield Error("ND-104-07", f"{text}: {why}", at=at, fix=fix)
         theirs = next((said for said, one in subscribers if one.overlaps(prefix)), None)
         if theirs is not None:
             what = f"{text} overlaps the subscribers' {theirs}: translated packets would come back in"

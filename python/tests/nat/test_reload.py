@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -60,10 +59,9 @@ def test_the_cores_are_those_that_the_nat_may_use(cgn: Path) -> None:
         # the stand-in is this process, or a child of it
         assert nat.process > 0
     one = min(os.sched_getaffinity(0))
-    with subprocess.Popen(["taskset", "-c", str(one), "sleep", "60"]) as other:
+    # the child has its cores before it is there
+    with subprocess.Popen(["sleep", "60"], preexec_fn=lambda: os.sched_setaffinity(0, {one})) as other:  # noqa: PLW1509
         try:
-            while os.sched_getaffinity(other.pid) != {one}:
-                time.sleep(0.01)
             assert cores.here(other.pid).allowed == {one}
         finally:
             other.kill()
