@@ -298,7 +298,11 @@ impl Nat {
             return;
         }
         session.state = kept.state as u8;
-        session.last_seen = tick(past.now).wrapping_sub(kept.idle.min(u32::MAX / 4));
+        let told = tick(past.now).wrapping_sub(kept.idle.min(u32::MAX / 4));
+        // Who was active before may have seen a later packet than the other was told of.
+        if told.wrapping_sub(session.last_seen) <= u32::MAX / 2 {
+            session.last_seen = told;
+        }
         (session.up, session.down) = (Traffic::from_bits(kept.up), Traffic::from_bits(kept.down));
         if let Some(left) = extended {
             session.flags |= Session::EXTENDED;

@@ -177,6 +177,19 @@ fn what_three_sweeps_did_not_tell_of_is_no_more() {
 }
 
 #[test]
+fn a_later_packet_that_it_saw_itself_counts() {
+    let (mut first, mut second) = (nat(0), nat(0));
+    up(&mut first, 0, 5000, NOW).unwrap();
+    told(&mut second, &sweep(&first, NOW), NOW);
+    // Of this packet the other is not told before it takes over.
+    let later = NOW + 160 * SECOND;
+    up(&mut first, 0, 5000, later).unwrap();
+    told(&mut first, &sweep(&second, later + SECOND), later + SECOND);
+    assert_eq!(first.sessions().count(), 1);
+    assert!(first.sessions().all(|(_, session)| session.idle(later + SECOND) < 2 * SECOND));
+}
+
+#[test]
 fn forwards_that_only_the_active_has_are_left_out() {
     let mut with = config();
     with.static_forwards = vec![forward(1030, 2)];
