@@ -49,6 +49,8 @@ pub(super) struct Client {
     xid: u32,
     /// When the exchange began.
     began: u64,
+    /// What was said last of how long ago that was, s.
+    secs: u16,
     /// When the last DHCPREQUEST was sent: leases count from there (RFC 2131 section 4.4.1).
     asked: u64,
     /// Sent in this exchange.
@@ -73,6 +75,7 @@ impl Client {
             due,
             xid: 0,
             began: due,
+            secs: 0,
             asked: due,
             sent: 0,
             refused: 0,
@@ -147,7 +150,7 @@ impl Client {
     }
 
     /// A frame with this request: to the server while it has an address and may, else to everybody.
-    fn say(&self, request: &Request, now: u64, shared: &mut Shared) {
+    fn say(&mut self, request: &Request, now: u64, shared: &mut Shared) {
         let to_server = match *request {
             Request::Extend { address } if self.state == State::Renewing => Some(address),
             Request::Release { address, .. } => Some(address),
@@ -158,8 +161,12 @@ impl Client {
             _ => to_server.unwrap_or(Ipv4Addr::UNSPECIFIED),
         };
         let server = to_server.and(self.terms).map(|terms| (self.next_hop, terms.server));
-        let secs = u16::try_from(now.saturating_sub(self.began) / SECOND).unwrap_or(u16::MAX);
-        shared.send(&Way { mac: self.mac, source, server }, request, self.xid, secs);
+        // A DHCPREQUEST for an offer says what the DHCPDISCOVER said, so that relays hand both to the same servers (RFC 2131
+        // section 3.1, step 3).
+        if !matches!(request, Request::Select { .. }) {
+            self.secs = u16::try_from(now.saturating_sub(self.began) / SECOND).unwrap_or(u16::MAX);
+        }
+        shared.send(&Way { mac: self.mac, source, server }, request, self.xid, self.secs);
     }
 
     /// A server says something.

@@ -23,7 +23,7 @@ fn from_discover_to_bound() {
     assert_eq!((request.kind(), request.is_broadcast()), (MessageType::Request, true));
     assert_eq!((request.wanted(), request.server()), (Some(ADDRESS), Some(SERVER)));
     assert_eq!((request.message.xid(), request.message.ciaddr()), (offer.xid, Ipv4Addr::UNSPECIFIED));
-    assert_eq!(request.message.secs(), 3);
+    assert_eq!(request.message.secs(), discover.message.secs(), "RFC 2131 section 3.1, step 3");
     assert_eq!((clients.state(MAC), clients.lease(MAC)), (Some(State::Requesting), None));
 
     let ack = Says::to(&request, MessageType::Ack);
@@ -150,12 +150,17 @@ fn discovers_back_off_from_4_to_64_s_a_second_more_or_less() {
 #[test]
 fn an_offer_that_is_not_confirmed_is_asked_for_four_times() {
     let mut clients = clients();
-    clients.advance(0);
+    wait(&mut clients);
+    assert_eq!(one(&mut clients).message.secs(), 0);
+    // The second time, a few seconds later.
+    let now = wait(&mut clients);
     let discover = one(&mut clients);
-    clients.receive(&Says::to(&discover, MessageType::Offer).frame(), 0);
+    assert_eq!(u64::from(discover.message.secs()), now / SECOND);
+    clients.receive(&Says::to(&discover, MessageType::Offer).frame(), now + 2 * SECOND);
     for _ in 0..4 {
         let sent = one(&mut clients);
         assert_eq!((sent.kind(), sent.message.xid()), (MessageType::Request, discover.message.xid()));
+        assert_eq!(sent.message.secs(), discover.message.secs());
         wait(&mut clients);
     }
     let again = one(&mut clients);
