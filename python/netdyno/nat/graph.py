@@ -233,8 +233,9 @@ def _elements(nat: Nat) -> dict[str, Any]:
         # its answers may come to addresses that no session has yet
         out_validity["dhcp"] = True
         own = {key: said for key, said in nat.sites.items() if key not in _SITE}
-        inside = _given(subscribers=_subscribers(nat).get("subscribers"))
-        sites["sites"] = {"kind": "nat-sites", "port": "outside", "sites": _site(nat.sites)} | own | inside
+        # whose addresses no site has, whatever a server offers
+        others = _given(subscribers=_subscribers(nat).get("subscribers"), gateway=str(nat.gateway))
+        sites["sites"] = {"kind": "nat-sites", "port": "outside", "sites": _site(nat.sites)} | own | others
     return {
         "in-validity": {"kind": "validity", "port": "inside", "verify": True} | pcp,
         "out-validity": out_validity,

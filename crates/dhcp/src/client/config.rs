@@ -2,6 +2,8 @@
 
 use super::SECOND;
 use packet::ethernet::Tags;
+use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
 
 /// How all clients of a set behave.
 #[derive(Debug, Clone)]
@@ -18,8 +20,17 @@ pub struct Config {
     pub least_lease: u32,
     /// Ask for leases of this length, in seconds.
     pub ask_lease: Option<u32>,
+    /// Addresses that no client may have, whichever server offers them.
+    pub never: Vec<RangeInclusive<Ipv4Addr>>,
     /// VLAN tags of the frames, out and in.
     pub tags: Tags,
+}
+
+impl Config {
+    /// Whether a client may have an address, as far as the operator decides.
+    pub(super) fn allows(&self, address: Ipv4Addr) -> bool {
+        !self.never.iter().any(|never| never.contains(&address))
+    }
 }
 
 impl Default for Config {
@@ -30,6 +41,7 @@ impl Default for Config {
             start_delay: [SECOND, 10 * SECOND],
             least_lease: 60,
             ask_lease: None,
+            never: Vec::new(),
             tags: Tags::NONE,
         }
     }

@@ -39,6 +39,15 @@ pub enum Event {
         /// What it asked for.
         address: Ipv4Addr,
     },
+    /// A server offered an address that no client can have. It waits for another offer.
+    Unfit {
+        /// Who.
+        mac: Mac,
+        /// What was offered.
+        address: Ipv4Addr,
+        /// Who offered it.
+        server: Ipv4Addr,
+    },
 }
 
 /// Why an address was lost.

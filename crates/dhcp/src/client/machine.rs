@@ -55,7 +55,7 @@ pub(super) struct Client {
     asked: u64,
     /// Sent in this exchange.
     sent: u32,
-    /// Refused since it had an address last.
+    /// Refused and declined since it had an address until that was to be renewed.
     refused: u32,
     /// The address it had or would like.
     wanted: Option<Ipv4Addr>,
@@ -110,6 +110,10 @@ impl Client {
             same => same,
         };
         if next != self.state {
+            if self.state == State::Bound {
+                // Not when it got the address: what is declined at once, again and again, is asked for less and less.
+                self.refused = 0;
+            }
             self.begin(next, now, shared);
         }
         self.send(now, shared);
@@ -191,7 +195,13 @@ impl Client {
         }
         match (self.state, reply.kind) {
             (State::Selecting, Kind::Offer) => {
-                let terms = Terms::of(reply, &shared.config)?;
+                // It goes on listening: a rogue server that answers first takes no other server's place.
+                let terms = Terms::of(reply, &shared.config).inspect_err(|why| {
+                    if *why == Ignored::BadAddress {
+                        let Reply { address, server, .. } = *reply;
+                        shared.tell(Event::Unfit { mac: self.mac, address, server });
+                    }
+                })?;
                 shared.is_free(terms.address, self.mac)?;
                 self.terms = Some(terms);
                 self.begin(State::Requesting, now, shared);
@@ -231,7 +241,6 @@ impl Client {
         self.terms = Some(terms);
         self.wanted = Some(terms.address);
         self.next_hop = from;
-        self.refused = 0;
         self.state = State::Bound;
         self.due = self.times.t1;
         shared.holds(self.mac, terms.address);

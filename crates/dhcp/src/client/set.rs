@@ -81,7 +81,7 @@ impl Clients {
         }
         let [least, most] = self.shared.config.start_delay;
         let due = now.saturating_add(self.shared.random.random_range(least..=most.max(least)));
-        let known = self.shared.known.get(&mac);
+        let known = self.shared.known.get(&mac).filter(|known| self.shared.config.allows(known.address));
         let client =
             Client::new(mac, known.map(|known| known.address), known.is_some_and(|known| known.bound), due);
         self.due.insert((client.due, mac));

@@ -36,7 +36,8 @@ impl Terms {
         }
         let router = reply.router.filter(|router| of_a_host(*router));
         let edge = reply.mask.is_some_and(|mask| is_edge(address, mask));
-        if !of_a_host(address) || address == server || Some(address) == router || edge {
+        let one = of_a_host(address) && config.allows(address);
+        if !one || address == server || Some(address) == router || edge {
             return Err(Ignored::BadAddress);
         }
         if seconds == 0 || seconds < config.least_lease {

@@ -29,8 +29,8 @@ pub enum Ignored {
     /// Not for the address that was asked for.
     #[error("for another address")]
     OtherAddress,
-    /// For an address that no host can have there.
-    #[error("an address that no host can have")]
+    /// For an address that no host can have there, or no client may have.
+    #[error("an address that no client can have")]
     BadAddress,
     /// A lease of no length, or shorter than we take.
     #[error("a lease that is too short")]

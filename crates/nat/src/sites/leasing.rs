@@ -12,6 +12,7 @@ use packet::ethernet::Tags;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
 
 const SECOND: u64 = cgnat::config::SECOND;
 /// A site begins to ask within this time, so that many do not begin together. RFC 2131 section 4.4.1 says 1 to 10 s for hosts that are
@@ -19,6 +20,8 @@ const SECOND: u64 = cgnat::config::SECOND;
 const START: u64 = SECOND;
 /// An address that somebody else says to have is defended so often at most (RFC 5227 section 2.4).
 const DEFEND: u64 = 10 * SECOND;
+/// Of servers that offer what no site may have is warned so often at most.
+const WARN: u64 = 60 * SECOND;
 
 /// What sites are to be.
 #[derive(Debug, Clone)]
@@ -35,7 +38,7 @@ pub struct Settings {
     pub least_lease: u32,
     /// Tags of the outside.
     pub tags: Tags,
-    /// What no site may have: subscribers' addresses, and the box's own.
+    /// What no site may have: subscribers' addresses, the box's own, and the router's.
     pub never: Vec<Prefix>,
 }
 
@@ -137,6 +140,8 @@ pub struct Leasing {
     place: u64,
     publics: VecDeque<Public>,
     announce: VecDeque<u32>,
+    /// When it is warned again of what servers offer.
+    warn: u64,
     /// Numbers of which something else is known since that was asked for.
     changed: BTreeSet<u32>,
 }
@@ -148,6 +153,7 @@ impl Leasing {
             most: settings.most,
             start_delay: [0, START],
             least_lease: settings.least_lease,
+            never: settings.never.iter().map(range).collect(),
             tags: settings.tags,
             ..Config::default()
         };
@@ -162,6 +168,7 @@ impl Leasing {
             place: 0,
             publics: VecDeque::new(),
             announce: VecDeque::new(),
+            warn: 0,
             changed: BTreeSet::new(),
             settings,
         }
@@ -360,16 +367,6 @@ impl Leasing {
         while let Some(event) = self.clients.event() {
             let (mac, address) = match event {
                 Event::Acquired { mac, lease } | Event::Renewed { mac, lease } => {
-                    if self.settings.never.iter().any(|never| never.has(lease.address.to_bits())) {
-                        tracing::warn!(
-                            "{} declines {}: it is no public address",
-                            dhcp::mac::text(&mac),
-                            lease.address
-                        );
-                        self.clients.conflict(mac, now);
-                        self.changed.extend(self.settings.macs.number(mac));
-                        continue;
-                    }
                     let until = lease.seconds.map(|seconds| now + u64::from(seconds) * SECOND);
                     self.note(mac, |line| (line.until, line.server) = (until, Some(lease.server)));
                     (mac, Some(lease.address))
@@ -384,6 +381,16 @@ impl Leasing {
                         "{} asked for {address}, and a DHCP server refused it",
                         dhcp::mac::text(&mac)
                     );
+                    continue;
+                }
+                Event::Unfit { mac, address, server } => {
+                    if now >= self.warn {
+                        self.warn = now.saturating_add(WARN);
+                        tracing::warn!(
+                            "the DHCP server {server} offers {address} to {}, which is no public address: it is not taken",
+                            dhcp::mac::text(&mac)
+                        );
+                    }
                     continue;
                 }
             };
@@ -479,6 +486,13 @@ impl Leasing {
     pub fn ignored(&self) -> Vec<(&'static str, u64)> {
         self.clients.ignored().filter(|(_, count)| *count > 0).collect()
     }
+}
+
+/// From the first address of a prefix to its last.
+fn range(prefix: &Prefix) -> RangeInclusive<Ipv4Addr> {
+    let hosts = (prefix.size() - 1) as u32;
+    let first = prefix.address.to_bits() & !hosts;
+    Ipv4Addr::from_bits(first)..=Ipv4Addr::from_bits(first | hosts)
 }
 
 /// A site as an operator knows it: tags, an address, or a prefix, with the tags before these.

@@ -192,13 +192,43 @@ fn who_finds_no_room_waits_for_it() {
 }
 
 #[test]
-fn an_address_that_is_no_public_one_is_declined() {
+fn an_address_that_is_no_public_one_is_not_taken_and_another_servers_is() {
     for wrong in [Ipv4Addr::new(10, 0, 0, 7), public(2)] {
         let mut net = Net::new(2);
-        net.server = Server::new(ROUTER, public(1), wrong, LEASE);
+        let mut rogue = Server::new([2, 0, 0, 0, 9, 66], public(66), wrong, LEASE);
+        rogue.leases.insert(FIRST, wrong);
+        let right = std::mem::replace(&mut net.server, rogue);
         net.leasing.add(1, 7 << 12, net.now);
-        net.pass(5);
-        assert_eq!((net.has.len(), net.heard(DECLINE).len()), (0, 1));
+        net.pass(60);
+        let asked = net.heard(REQUEST).len() + net.heard(DECLINE).len();
+        assert_eq!((net.has.len(), asked), (0, 0), "a server's pool is not drained");
+        assert!(net.heard(DISCOVER).len() > 3 && net.leasing.warn > net.now);
+        // Of two servers the wrong one answers first each time.
+        rogue = std::mem::replace(&mut net.server, right);
+        for _ in 0..140 {
+            net.now += SECOND / 2;
+            net.leasing.advance(net.now, 4);
+            while let Some(frame) = net.leasing.transmit() {
+                for answer in [rogue.hear(&frame), net.server.hear(&frame)].into_iter().flatten() {
+                    net.leasing.receive(&answer, net.now);
+                }
+            }
+            net.follow();
+        }
+        assert_eq!(net.address_of(7), Some(public(100)));
+    }
+}
+
+#[test]
+fn a_prefix_is_all_of_its_addresses() {
+    let ip = |text: &str| text.parse::<Ipv4Addr>().unwrap();
+    for (prefix, bits, first, last) in [
+        ("10.1.2.3", 8, "10.0.0.0", "10.255.255.255"),
+        ("203.0.113.2", 32, "203.0.113.2", "203.0.113.2"),
+        ("203.0.113.7", 30, "203.0.113.4", "203.0.113.7"),
+        ("1.2.3.4", 0, "0.0.0.0", "255.255.255.255"),
+    ] {
+        assert_eq!(range(&Prefix::new(ip(prefix), bits)), ip(first)..=ip(last));
     }
 }
 

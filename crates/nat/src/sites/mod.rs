@@ -98,9 +98,10 @@ impl ElementKind for Options {
             some => some,
         };
         let own = addrs.own().iter().filter_map(|own| match own.ip {
-            IpAddr::V4(ip) => Some(Prefix::new(ip, 32)),
+            IpAddr::V4(ip) => Some(ip),
             IpAddr::V6(_) => None,
         });
+        let others = own.chain(self.gateway).map(|ip| Prefix::new(ip, 32));
         let tags = addrs.bare().tags;
         let mut leasing = Leasing::new(
             Settings {
@@ -110,7 +111,7 @@ impl ElementKind for Options {
                 release_after: self.release_after.ns(),
                 least_lease: u32::try_from(self.least_lease.ns() / cgnat::config::SECOND).unwrap_or(u32::MAX),
                 tags,
-                never: inside.into_iter().chain(own).collect(),
+                never: inside.into_iter().chain(others).collect(),
             },
             u64::from_ne_bytes(seed),
         );

@@ -6,6 +6,7 @@ use protocol::problem::Problem;
 use protocol::unit::Interval;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
 
 /// What a site is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -90,9 +91,12 @@ pub struct Options {
     /// Leases that are shorter are refused. Default 60s.
     #[serde(default = "least_lease")]
     pub least_lease: Interval,
-    /// Who is a subscriber: an address of these is declined. Default: the private addresses of RFC 1918 and RFC 6598.
+    /// Who is a subscriber: an address of these is not taken. Default: the private addresses of RFC 1918 and RFC 6598.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subscribers: Vec<Address>,
+    /// The router outside, whose address is not taken either. Default: none is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<Ipv4Addr>,
 }
 
 fn first_mac() -> String {

@@ -267,6 +267,57 @@ fn a_conflict_is_declined() {
 }
 
 #[test]
+fn who_declines_each_time_asks_less_and_less() {
+    let (mut clients, mut now) = (clients(), 0);
+    for least in [10.0_f64, 10.0, 15.0, 31.0, 63.0, 63.0] {
+        bind(&mut clients, now, |_| ()).unwrap();
+        assert!(clients.conflict(MAC, now));
+        assert_eq!(one(&mut clients).kind(), MessageType::Decline);
+        assert!(matches!(clients.event(), Some(Event::Lost { why: Lost::Conflict, .. })));
+        let due = clients.next_due().unwrap();
+        assert!(
+            (least..=least.max(8.0) + 2.0).contains(&seconds(due - now)),
+            "{least}: {}",
+            seconds(due - now)
+        );
+        now = due;
+    }
+    // One that it had until it was to be renewed makes good for those before.
+    bind(&mut clients, now, |_| ()).unwrap();
+    let now = wait(&mut clients);
+    one(&mut clients);
+    assert!(clients.conflict(MAC, now));
+    assert!(seconds(clients.next_due().unwrap() - now) <= 10.0);
+}
+
+#[test]
+fn what_no_client_may_have_is_neither_taken_nor_declined() {
+    let never = vec![Ipv4Addr::new(10, 0, 0, 0)..=Ipv4Addr::new(10, 255, 255, 255), OTHER..=OTHER];
+    for wrong in [Ipv4Addr::new(10, 0, 0, 0), Ipv4Addr::new(10, 255, 255, 255), OTHER] {
+        let mut clients = Clients::new(Config { never: never.clone(), ..config() }, 7);
+        clients.remember([Known { mac: MAC, address: wrong, bound: true }]);
+        clients.add(MAC, 0).unwrap();
+        clients.advance(0);
+        let discover = one(&mut clients);
+        assert_eq!((discover.kind(), discover.wanted()), (MessageType::Discover, None), "it had {wrong}");
+        // The wrong server is the quicker one; it says so twice.
+        let rogue = Ipv4Addr::new(198, 51, 100, 66);
+        let offer =
+            Says { address: wrong, server: rogue, more: vec![], ..Says::to(&discover, MessageType::Offer) };
+        for _ in 0..2 {
+            assert_eq!(clients.receive(&offer.frame(), 0), Verdict::Ignored(Ignored::BadAddress));
+            let unfit = Event::Unfit { mac: MAC, address: wrong, server: rogue };
+            assert_eq!((clients.event(), clients.transmit()), (Some(unfit), None));
+        }
+        assert_eq!(clients.receive(&Says::to(&discover, MessageType::Offer).frame(), 0), Verdict::Accepted);
+        let request = one(&mut clients);
+        assert_eq!((request.wanted(), request.server()), (Some(ADDRESS), Some(SERVER)));
+        assert_eq!(clients.receive(&Says::to(&request, MessageType::Ack).frame(), 0), Verdict::Accepted);
+        assert_eq!(clients.holder(ADDRESS), Some(MAC));
+    }
+}
+
+#[test]
 fn a_release_gives_back_and_is_remembered() {
     let mut clients = clients();
     bind(&mut clients, 0, |_| ()).unwrap();

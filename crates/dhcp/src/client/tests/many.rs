@@ -64,7 +64,7 @@ impl Told {
                 }
                 Event::Renewed { mac, lease } => assert_eq!(self.0.get(&mac), Some(&lease.address)),
                 Event::Lost { mac, address, .. } => assert_eq!(self.0.remove(&mac), Some(address)),
-                Event::Refused { mac, .. } => assert!(!self.0.contains_key(&mac)),
+                Event::Refused { mac, .. } | Event::Unfit { mac, .. } => assert!(!self.0.contains_key(&mac)),
             }
         }
     }
