@@ -46,6 +46,7 @@ pub mod sites;
 mod state;
 #[cfg(test)]
 mod testing;
+mod unbound;
 mod validity;
 
 pub use conntrack::Conntrack;

@@ -9,6 +9,7 @@ use crate::owner::Owner;
 use crate::restored::Restored;
 use crate::shared::{BindingAnswerer, Ended, Found, Shared, Subscriber, SubscriberTeller, TableEnd, Told};
 use crate::state::Bound;
+use crate::unbound::Unbound;
 use ::element::kind::{Build, ElementKind, MakeAffinity};
 use cgnat::config::{Prefix, SECOND};
 use cgnat::key::{self, Key};
@@ -116,6 +117,7 @@ impl ElementKind for Options {
             learn,
             leases,
             told: None,
+            unbound: Unbound::new(self.most_subscribers),
             replica,
             ownership,
             neighbours,
@@ -141,6 +143,8 @@ struct Nat {
     leases: Option<Leases>,
     /// What was told and cannot be done yet.
     told: Option<Bind>,
+    /// Leases by which nobody is bound.
+    unbound: Unbound,
     /// Which of the replicas this is, and who of them owns what.
     replica: usize,
     ownership: Arc<OnceLock<(u16, Ownership)>>,
@@ -223,7 +227,7 @@ impl Nat {
     #[cold]
     fn admit_new(&mut self, sender: &Sender, seen: Source, now: u64) -> Result<Hop, usize> {
         let Sender { inside, realm, mac, .. } = *sender;
-        if !self.inside.iter().any(|prefix| prefix.has(inside)) {
+        if !self.is_subscriber(inside) {
             return Err(NOT_INSIDE);
         }
         match seen {
@@ -239,8 +243,9 @@ impl Nat {
     }
 
     fn bind(&mut self, inside: u32, realm: Realm, mac: Mac, given: bool, now: u64) -> Option<Hop> {
-        // What is sent to a group everybody would read: that is nobody's address, whoever says so.
-        if !is_of_one(mac) {
+        // What is sent to a group everybody would read: that is nobody's address, whoever says so. Who is no subscriber has no
+        // address of the pool and no site, whatever a lease says.
+        if !is_of_one(mac) || !self.is_subscriber(inside) {
             return None;
         }
         let is_new = self.table.find(inside, realm).is_none();
@@ -258,6 +263,11 @@ impl Nat {
         Some(hop)
     }
 
+    /// Whether an address is a subscriber's, as the operator says.
+    fn is_subscriber(&self, inside: u32) -> bool {
+        self.inside.iter().any(|prefix| prefix.has(inside))
+    }
+
     /// Whether it is this worker that a subscriber's packets come to. Of others it knows who is spoken to by its own.
     fn is_own(&self, inside: u32, realm: Realm) -> bool {
         self.ownership.get().is_none_or(|(_, ownership)| ownership.subscriber(inside, realm) == self.replica)
@@ -271,7 +281,7 @@ impl Nat {
         self.confirm_by = now + CONFIRM;
         let by_leases = self.leases.is_some() && !self.learn;
         for one in restored.bound() {
-            let fits = self.inside.iter().any(|prefix| prefix.has(one.inside)) && is_of_one(one.mac);
+            let fits = self.is_subscriber(one.inside) && is_of_one(one.mac);
             if fits && self.table.restore(one.inside, one.realm, one.mac, one.hop, !self.learn, now) {
                 self.neighbours.set(one.hop, one.mac);
                 if by_leases {
@@ -304,11 +314,21 @@ impl Nat {
                 return;
             }
             match told.mac {
+                Some(_) if !self.is_subscriber(inside) => {
+                    if self.unbound.refuse((inside, realm)) {
+                        tracing::warn!(
+                            "{} has a lease and is none of the subscribers: it is not bound",
+                            told.inside
+                        );
+                    }
+                }
                 Some(mac) if !is_of_one(mac) => {
-                    tracing::warn!(
-                        "the lease of {} is for no host's MAC address: it is not bound",
-                        told.inside
-                    );
+                    if self.unbound.refuse((inside, realm)) {
+                        tracing::warn!(
+                            "the lease of {} is for no host's MAC address: it is not bound",
+                            told.inside
+                        );
+                    }
                 }
                 Some(mac) if self.bind(inside, realm, mac, true, now).is_none() => {
                     tracing::warn!("there is no room for {}, which has a lease", told.inside);
@@ -317,7 +337,7 @@ impl Nat {
                     self.told = Some(told);
                     return;
                 }
-                _ => {}
+                _ => self.unbound.forget((inside, realm)),
             }
         }
     }
@@ -326,8 +346,7 @@ impl Nat {
     fn bind_of_standby(&mut self, now: u64) {
         let Some(asked) = self.of_standby.take() else { return };
         for Bound { inside, realm, mac, .. } in asked.wanted.try_iter().take(BINDS) {
-            let fits = self.inside.iter().any(|prefix| prefix.has(inside));
-            let learned = (fits && self.learn).then(|| self.bind(inside, realm, mac, false, now)).flatten();
+            let learned = self.learn.then(|| self.bind(inside, realm, mac, false, now)).flatten();
             let hop = learned.or_else(|| self.table.find(inside, realm).map(|binding| binding.hop()));
             if let Some(hop) = hop {
                 let _with_the_next_sweep = asked.bound.try_send(Bound { inside, realm, mac, hop });
@@ -366,7 +385,7 @@ impl Nat {
         for _ in 0..BINDS {
             let Ok(host) = self.end.asked.try_recv() else { return };
             let hop = self.table.find(host.0, host.1).map(|binding| binding.hop());
-            let may_be = self.learn && self.inside.iter().any(|prefix| prefix.has(host.0));
+            let may_be = self.learn && self.is_subscriber(host.0);
             if hop.is_some() || !may_be || !self.resolver.ask(host) {
                 self.tell_found(host, hop);
             }

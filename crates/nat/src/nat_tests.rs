@@ -12,10 +12,12 @@ fn table() -> (Nat, Receiver<Told>, Receiver<Subscriber>) {
         (sync_channel(8), sync_channel(8), sync_channel(1));
     let nat = Nat {
         table: Bindings::new(8, [7; 32]).unwrap(),
-        inside: Config::default().inside,
+        // Also 0.0.0.1, and so on.
+        inside: vec![Prefix::new(Ipv4Addr::UNSPECIFIED, 4)],
         learn: false,
         leases: None,
         told: None,
+        unbound: Unbound::new(8),
         replica: 0,
         ownership: Arc::default(),
         neighbours: Arc::new(Neighbours::new()),
@@ -39,6 +41,25 @@ fn a_lease_for_a_group_address_binds_nobody() {
     // renewed for one: what goes to the subscriber goes where it went, and the table says so
     assert_eq!(nat.bind(1, 0, GROUP, true, 0), None);
     assert_eq!((nat.table.find(1, 0).map(|one| one.mac()), nat.neighbours.mac(hop)), (Some(MAC), Some(MAC)));
+}
+
+#[test]
+fn a_lease_of_none_of_the_subscribers_binds_nobody() {
+    let (mut nat, endings, told) = table();
+    let outside = Ipv4Addr::new(203, 0, 113, 7);
+    let (lease, leases) = sync_channel(8);
+    nat.leases = Some(Leases::of(leases));
+    // renewed, and given back
+    for mac in [Some(MAC), Some(MAC), None] {
+        lease.send(Bind { inside: outside, realm: 7 << 12, mac }).unwrap();
+    }
+    nat.follow(0);
+    assert_eq!((nat.table.len(), endings.try_iter().count()), (0, 0));
+    assert!(told.try_recv().is_err(), "it is no site's");
+    // nor does whoever asks for it by name, nor what it sends
+    assert_eq!(nat.bind(outside.to_bits(), 7 << 12, MAC, true, 0), None);
+    let sender = Sender { hash: 0, inside: outside.to_bits(), realm: 7 << 12, mac: MAC };
+    assert_eq!(nat.admit(&sender, 0), Err(NOT_INSIDE));
 }
 
 /// Three were bound before a restart; of the table there is room for two.
