@@ -132,7 +132,13 @@ impl Tail {
                 faults.append(whole.parser.take_faults());
             }
         }
-        batch.take().into_iter().flatten().for_each(|(_, record)| told(record));
+        // What is over is told first, and then what ends first: that makes room for others.
+        let mut records: Vec<Record> = batch.take().into_iter().flat_map(BTreeMap::into_values).collect();
+        records.sort_by_key(|record| match record {
+            Record::Free(..) => None,
+            Record::Leased(lease) => Some(lease.expires.unwrap_or(u64::MAX)),
+        });
+        records.into_iter().for_each(told);
         Ok(false)
     }
 

@@ -239,6 +239,20 @@ fn a_long_file_is_read_in_several_calls_and_told_at_its_end() {
 }
 
 #[test]
+fn what_is_over_makes_room_for_what_the_same_files_say_before_it() {
+    let free = |last, expires| kea(last, expires).replace(",100,", ",0,");
+    // One that the file says to be free, and one whose time has passed.
+    for over in [free(9, 1000), kea(9, 400)] {
+        let mut rig = Rig::new("leases", Format::Kea);
+        rig.watcher = Watcher::new(&rig.path("leases"), Format::Kea, 2).unwrap();
+        rig.append("leases", &format!("{HEADER}{}{}", kea(8, 1000), kea(9, 450)));
+        assert_eq!(rig.told(100), "+8 +9");
+        fs::write(rig.path("leases"), format!("{HEADER}{}{}{over}", kea(1, 1000), kea(8, 1000))).unwrap();
+        assert_eq!((rig.told(500), rig.watcher.refused()), ("+1 -9".into(), 0));
+    }
+}
+
+#[test]
 fn what_is_no_file_is_refused_without_waiting() {
     let mut rig = Rig::new("leases", Format::Kea);
     fs::create_dir(rig.path("leases")).unwrap();
