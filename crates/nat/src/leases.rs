@@ -94,7 +94,7 @@ impl Leases {
 
 /// Read the file whenever there is something new, until nobody wants to know.
 fn follow(mut watcher: Watcher, realm: Realm, tell: &SyncSender<Bind>, theirs: &UnixStream) {
-    let mut failing = false;
+    let (mut failing, mut full) = (false, false);
     loop {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let mut news = Vec::new();
@@ -102,6 +102,10 @@ fn follow(mut watcher: Watcher, realm: Realm, tell: &SyncSender<Bind>, theirs: &
         // A full channel waits for the table; one that is gone is the end.
         if news.into_iter().any(|bind| tell.send(bind).is_err()) {
             return;
+        }
+        if !full && watcher.refused() > 0 {
+            full = true;
+            tracing::warn!("the lease file has more leases than are followed: raise limits.subscribers");
         }
         match &read {
             Ok(true) => continue,

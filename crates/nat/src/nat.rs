@@ -43,6 +43,8 @@ const BINDS: usize = 64;
 const CONFIRM: u64 = 30 * SECOND;
 /// A learned binding is over when it was silent for as long as the longest session may be: 2 h 4 min (RFC 5382 REQ-5).
 const IDLE: u64 = 7_440 * SECOND;
+/// Leases that are followed for each binding that there may be: those for which there is no room wait for it.
+const LEASES: usize = 2;
 
 /// The NAT table: private address and VLAN tags → Ethernet address, for what comes from subscribers. Who is no subscriber gets no
 /// further. Bindings are learned from what subscribers send, as ARP would; or else they are given, and then a packet that comes
@@ -108,7 +110,8 @@ impl ElementKind for Options {
             some => some,
         };
         let restored = Some(Restored::of(Shared::of(cx)?, replica));
-        let leases = self.leases.as_ref().map(|file| Leases::follow(file, self.most_subscribers));
+        let most_leases = self.most_subscribers.saturating_mul(LEASES);
+        let leases = self.leases.as_ref().map(|file| Leases::follow(file, most_leases));
         let leases = leases.transpose().map_err(|why| cx.fault("leases.file", &why.to_string()))?;
         let learn = self.learn.unwrap_or(leases.is_none());
         let nat = Nat {
@@ -117,7 +120,7 @@ impl ElementKind for Options {
             learn,
             leases,
             told: None,
-            unbound: Unbound::new(self.most_subscribers),
+            unbound: Unbound::new(most_leases),
             replica,
             ownership,
             neighbours,
@@ -331,7 +334,12 @@ impl Nat {
                     }
                 }
                 Some(mac) if self.bind(inside, realm, mac, true, now).is_none() => {
-                    tracing::warn!("there is no room for {}, which has a lease", told.inside);
+                    if self.unbound.wait((inside, realm), mac) {
+                        tracing::warn!(
+                            "there is no room for {}, which has a lease: it is bound when there is",
+                            told.inside
+                        );
+                    }
                 }
                 None if self.table.find(inside, realm).is_some() && !self.end(inside, realm) => {
                     self.told = Some(told);
@@ -339,6 +347,17 @@ impl Nat {
                 }
                 _ => self.unbound.forget((inside, realm)),
             }
+        }
+    }
+
+    /// Bind who has a lease and found no room, some of them at a time.
+    fn bind_waiting(&mut self, now: u64) {
+        for _ in 0..BINDS {
+            let Some(((inside, realm), mac)) = self.unbound.first() else { return };
+            if self.bind(inside, realm, mac, true, now).is_none() {
+                return;
+            }
+            self.unbound.forget((inside, realm));
         }
     }
 
@@ -365,6 +384,7 @@ impl Nat {
             self.table.release_hop(hop);
         }
         self.follow(now);
+        self.bind_waiting(now);
         self.find(now);
         if let Some(idle) = self.table.next_idle(IDLE, now, BUDGET) {
             let _later_if_not_now = self.end(idle.inside(), idle.realm());

@@ -62,6 +62,34 @@ fn a_lease_of_none_of_the_subscribers_binds_nobody() {
     assert_eq!(nat.admit(&sender, 0), Err(NOT_INSIDE));
 }
 
+#[test]
+fn a_lease_that_finds_no_room_is_bound_when_there_is() {
+    let (mut nat, _endings, _told) = table();
+    let (lease, leases) = sync_channel(16);
+    (nat.leases, nat.table) = (Some(Leases::of(leases)), Bindings::new(2, [7; 32]).unwrap());
+    nat.sites = SubscriberTeller::to(sync_channel(16).0);
+    let tell = |last, mac| lease.send(Bind { inside: Ipv4Addr::new(10, 0, 0, last), realm: 0, mac }).unwrap();
+    let there =
+        |nat: &Nat| (1..=5).filter(|i| nat.table.find(0x0a00_0000 + i, 0).is_some()).collect::<Vec<_>>();
+    (1..=5).for_each(|last| tell(last, Some(MAC)));
+    nat.turn(0);
+    assert_eq!(there(&nat), [1, 2]);
+    // one of those that wait moves to another interface, and of one the lease ends
+    tell(4, Some([2, 0, 0, 0, 0, 4]));
+    tell(3, None);
+    nat.turn(0);
+    assert_eq!(there(&nat), [1, 2]);
+    tell(1, None);
+    nat.turn(0);
+    assert_eq!(there(&nat), [2, 4]);
+    assert_eq!(nat.table.find(0x0a00_0004, 0).map(|one| one.mac()), Some([2, 0, 0, 0, 0, 4]));
+    for gone in [2, 5, 4] {
+        tell(gone, None);
+    }
+    nat.turn(0);
+    assert_eq!((there(&nat), nat.unbound.first()), (vec![], None), "5 had gone meanwhile");
+}
+
 /// Three were bound before a restart; of the table there is room for two.
 fn restored(nat: &mut Nat) {
     let bound = [1, 2, 3].map(|i| Bound { inside: 0x0a00_0000 + i, realm: 0, mac: MAC, hop: i as Hop + 1 });
