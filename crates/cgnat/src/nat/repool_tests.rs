@@ -129,6 +129,27 @@ fn what_is_removed_drains_and_is_given_up_with_its_last_session() {
 }
 
 #[test]
+fn one_that_drains_comes_back_beside_a_new_one() {
+    let mut nat = nat(&[1, 2, 3]);
+    let vacancies = nat.pool().vacancies();
+    let had: Vec<(Endpoint, Endpoint)> =
+        (1..=8).map(|i| host(i, 5000)).map(|from| (from, opens(&mut nat, from, SECOND))).collect();
+    let on = |address| had.iter().filter(move |(_, outside)| last(*outside) == address);
+    assert!(on(2).count() > 0 && on(3).count() > 0, "{had:?}");
+    nat.clear_from(0, ALL, |one| last(one.outside()) == 2, SECOND);
+    change(&mut nat, &[], &[2, 3]);
+    settle(&mut nat, SECOND);
+    assert_eq!(told(&mut nat), (vec![1], vec![3], vec![2]));
+    change(&mut nat, &[2, 3], &[]);
+    settle(&mut nat, SECOND);
+    assert_eq!(told(&mut nat), (vec![1, 2, 3], vec![], vec![]));
+    assert_eq!(nat.pool().vacancies(), vacancies);
+    for (from, outside) in on(3) {
+        assert_eq!(opens(&mut nat, *from, SECOND), *outside);
+    }
+}
+
+#[test]
 fn blocks_that_nobody_uses_are_given_back_at_once_and_logged() {
     let mut nat = nat(&[1]);
     let old = opens(&mut nat, host(1, 5000), SECOND);

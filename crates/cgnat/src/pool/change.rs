@@ -58,7 +58,7 @@ impl Pool {
 
     /// Let addresses be there. Those that come back are said, by their numbers: what is left there may be theirs again who had it.
     pub(crate) fn add_addresses(&mut self, added: &[PoolAddress]) -> Vec<u32> {
-        let (mut back, mut vacant) = (Vec::new(), None);
+        let (mut back, mut come, mut vacant) = (Vec::new(), Vec::new(), None);
         for pool in added {
             if let Some(number) = self.find(pool) {
                 if let Some(this) =
@@ -86,9 +86,10 @@ impl Pool {
             self.totals.0 += u64::from(blocks);
             self.totals.1 += u64::from(blocks);
             self.open.push(number);
-            // Found from the end of the loop on; nothing of these overlaps, as the configuration is checked.
-            self.sorted.push(number);
+            // Found from the end of the loop on, as `sorted` is searched in it; nothing of these overlaps, as the configuration is checked.
+            come.push(number);
         }
+        self.sorted.append(&mut come);
         let addresses = &self.addresses;
         self.sorted.sort_by_key(|at| (addresses[*at as usize].address, addresses[*at as usize].first_port));
         back
