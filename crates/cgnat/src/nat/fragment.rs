@@ -130,7 +130,7 @@ impl Nat {
         let (from, to) = (headers.source().address, headers.destination().address);
         let whole = Whole { source: from, destination: to, realm, id, protocol: carried, side };
         if offset > 0 {
-            return self.later(side, frame, headers, whole, now);
+            return self.later(frame, headers, whole, now);
         }
         self.touched = [NONE; 2];
         let result = self.whole(side, frame, headers, now);
@@ -147,7 +147,16 @@ impl Nat {
             Err(_) => Known::Dropped,
         };
         let before = self.fragments.known.get(&whole).copied();
-        self.fragments.learn(whole, known, now);
+        // What is dropped, and is nobody's or one of very many, does not take the room of what is translated.
+        let worth = match known {
+            Known::Dropped if before.is_none() => {
+                self.fragments.known.len() < self.fragments.capacity / 2 && self.is_ours(&whole)
+            }
+            _ => true,
+        };
+        if worth {
+            self.fragments.learn(whole, known, now);
+        }
         if let Some(Known::Waiting(slots, count)) = before {
             self.fragments.held -= usize::from(count);
             for slot in slots.iter().take(count.into()) {
@@ -160,7 +169,6 @@ impl Nat {
     /// A piece that is not the first.
     fn later(
         &mut self,
-        side: Side,
         frame: &mut [u8],
         headers: &Headers,
         whole: Whole,
@@ -175,14 +183,7 @@ impl Nat {
             Some(Known::Dropped) => Err(Reason::FragmentOfDropped.into()),
             waiting => {
                 // What could never be translated is not worth the room.
-                let ours = match side {
-                    Side::Inside => self.is_inside(whole.source),
-                    Side::Outside => {
-                        let remote = Endpoint::new(whole.source, 0);
-                        self.pool.has(whole.destination) || self.is_exempt(remote)
-                    }
-                };
-                if !ours {
+                if !self.is_ours(&whole) {
                     return Err(Reason::NoMapping.into());
                 }
                 let (mut slots, count) = match waiting {
@@ -199,6 +200,16 @@ impl Nat {
                 fragments.held += 1;
                 fragments.learn(whole, Known::Waiting(slots, count + 1), now);
                 Err(Stop::Held)
+            }
+        }
+    }
+
+    /// Whether a packet may be for the NAT to forward, by its addresses.
+    fn is_ours(&self, whole: &Whole) -> bool {
+        match whole.side {
+            Side::Inside => self.is_inside(whole.source),
+            Side::Outside => {
+                self.pool.has(whole.destination) || self.is_exempt(Endpoint::new(whole.source, 0))
             }
         }
     }
@@ -242,3 +253,7 @@ fn readdress(frame: &mut [u8], l3: usize, first: &Translation) -> Option<()> {
     rewrite::address(frame, l3, End::Source, first.source, from, true)?;
     rewrite::address(frame, l3, End::Destination, first.destination, to, false)
 }
+
+#[cfg(test)]
+#[path = "fragment_tests.rs"]
+mod tests;
