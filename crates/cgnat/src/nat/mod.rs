@@ -126,8 +126,14 @@ impl Idle {
     /// How long a session lives without packets.
     #[inline]
     pub(crate) fn of(&self, session: &Session) -> u32 {
-        match session.state() {
-            State::Open if session.protocol() == packet::layers::protocol::ICMP => self.icmp,
+        self.of_state(session.protocol(), session.state())
+    }
+
+    /// How long one of this protocol in this state does.
+    #[inline]
+    pub(crate) fn of_state(&self, carried: u8, state: State) -> u32 {
+        match state {
+            State::Open if carried == packet::layers::protocol::ICMP => self.icmp,
             State::Open => self.udp,
             State::Established | State::FinUp | State::FinDown => self.established,
             State::SynUp | State::SynDown => self.opening,

@@ -71,8 +71,11 @@ impl Nat {
             Record::Asked(kept) => self.import_asked(kept, past),
             Record::Session(kept) => {
                 let done = self.import_session(kept, past);
-                if done.is_err() && self.config.log_sessions && kept.state != State::Pinned {
-                    self.events.push(past.now, What::SessionEnded(record_of(kept), volume_of(kept)));
+                if let Err(lost) = done {
+                    self.rest_lost(kept, lost, past);
+                    if self.config.log_sessions && kept.state != State::Pinned {
+                        self.events.push(past.now, What::SessionEnded(record_of(kept), volume_of(kept)));
+                    }
                 }
                 done
             }
@@ -168,13 +171,8 @@ impl Nat {
         let line = *self.subscribers.at(number).ok_or(Lost::Full)?;
         let (flags, of) = self.place_of(kept, &line)?;
         let mut session = self.session_of(kept, number, &line, flags);
-        let idle = elapsed(kept.idle, past);
-        let (lives, asked) = (self.idle.of(&session), left(kept.asked, past));
-        if asked.is_none() && kept.state == State::Pinned {
-            return Err(Lost::Expired);
-        }
-        if asked.is_none() && idle >= lives {
-            self.rest_expired(kept, u64::from(idle - lives) << 20, past.now);
+        let (idle, asked) = (elapsed(kept.idle, past), left(kept.asked, past));
+        if asked.is_none() && (kept.state == State::Pinned || idle >= self.idle.of(&session)) {
             return Err(Lost::Expired);
         }
         session.last_seen = tick(past.now).wrapping_sub(idle.min(u32::MAX / 4));
@@ -310,12 +308,22 @@ impl Nat {
         }
     }
 
-    /// The port of a session that ended so long ago rests as if the NAT had been there.
-    fn rest_expired(&mut self, kept: &KeptSession, ago: u64, now: u64) {
-        if !kept.forward {
-            let left = self.config.timeouts.port_quarantine.saturating_sub(ago);
-            self.pool.rest_port(kept.outside, class(kept.protocol), left, now);
+    /// The port of a session that is left out rests, from now on or from when its time was over (RFC 6888 REQ-8).
+    fn rest_lost(&mut self, kept: &KeptSession, lost: Lost, past: Past) {
+        if kept.forward {
+            return;
         }
+        let since_asked = past.passed.saturating_sub(u64::from(kept.asked) << 20);
+        let ago = match (lost, kept.state) {
+            (Lost::Expired, State::Pinned) => since_asked,
+            (Lost::Expired, state) => {
+                let lives = self.idle.of_state(kept.protocol, state);
+                since_asked.min(u64::from(elapsed(kept.idle, past).saturating_sub(lives)) << 20)
+            }
+            _ => 0,
+        };
+        let left = self.config.timeouts.port_quarantine.saturating_sub(ago);
+        self.pool.rest_port(kept.outside, class(kept.protocol), left, past.now);
     }
 }
 

@@ -239,6 +239,40 @@ fn what_does_not_fit_any_more_is_left_out_with_its_reason() {
 }
 
 #[test]
+fn the_ports_of_sessions_that_are_left_out_rest() {
+    let mut nat = Nat::new(config()).unwrap();
+    let outside = up(&mut nat, 0, 7, SECOND).unwrap();
+    let kept = records(&nat, SECOND);
+    // Its host is no subscriber any more; its block is all that there is, so another has it.
+    let first = outside.port - (outside.port - 1024) % 64;
+    let pool = PoolAddress { address: Ipv4Addr::from_bits(outside.address), ports: first..=first + 63 };
+    let inside = vec![Prefix::new(Ipv4Addr::new(10, 0, 0, 2), 32)];
+    let other = Config { inside, pool: vec![pool], ..config() };
+    let (mut nat, lost) = restored(other, &kept, Past { passed: 0, now: SECOND });
+    assert_eq!(lost, [Lost::NotInside; 2]);
+    let ask = |nat: &mut Nat, port, now| {
+        map(nat, Endpoint::new(HOST + 1, port), Some(outside.port), now).unwrap() == outside
+    };
+    assert!(!ask(&mut nat, 20, 2 * SECOND));
+    assert!(!ask(&mut nat, 21, 119 * SECOND));
+    assert!(ask(&mut nat, 22, 260 * SECOND));
+}
+
+#[test]
+fn the_port_of_a_mapping_that_ended_meanwhile_rests_from_its_end() {
+    let mut nat = Nat::new(config()).unwrap();
+    let outside = map(&mut nat, Endpoint::new(HOST, 7), None, SECOND).unwrap();
+    let kept = records(&nat, SECOND);
+    for (since, rests) in [(60, true), (241, false)] {
+        let past = Past { passed: (86_400 + since) * SECOND, now: SECOND };
+        let (mut nat, lost) = restored(config(), &kept, past);
+        assert_eq!(lost, [Lost::Expired; 2]);
+        let given = map(&mut nat, Endpoint::new(HOST, 8), Some(outside.port), SECOND).unwrap();
+        assert_eq!(given != outside, rests, "{given} {since} s after it ended");
+    }
+}
+
+#[test]
 fn what_was_asked_for_stays_as_long_as_it_was_to() {
     let mut strict = config();
     strict.filtering.udp = Filtering::AddressAndPortDependent;
