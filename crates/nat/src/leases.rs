@@ -111,7 +111,7 @@ fn follow(mut watcher: Watcher, realm: Realm, tell: &SyncSender<Bind>, theirs: &
             Ok(true) => continue,
             Ok(false) => failing = false,
             Err(why) if !failing => {
-                tracing::warn!("the lease file cannot be read: {why}; it is tried again");
+                tracing::warn!("the lease file cannot be followed: {why}; it is tried again every second");
                 failing = true;
             }
             Err(_) => {}

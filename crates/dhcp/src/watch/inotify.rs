@@ -46,6 +46,12 @@ impl Inotify {
         Ok(())
     }
 
+    /// It cannot watch any more.
+    #[cfg(test)]
+    pub(super) fn fail(&mut self) {
+        self.fd = std::fs::File::open("/dev/null").expect("/dev/null").into();
+    }
+
     /// Of a folder that is watched already this gives the watch there is, and of another one in its place a new one.
     fn place(&self) -> io::Result<i32> {
         let flags = WatchFlags::CREATE

@@ -41,22 +41,30 @@ impl Watcher {
     }
 
     /// Read what is new, and end the leases whose time has passed by `now`, in seconds since 1970. True: there is more to
-    /// read, and this is to be called again without waiting. After an error everything is as it was, and it may be called again.
+    /// read, and this is to be called again without waiting. After an error it may be called again: what could be read is told, and
+    /// leases have ended all the same.
     pub fn poll(&mut self, now: u64, mut event: impl FnMut(LeaseEvent)) -> io::Result<bool> {
         // In this order: what changes after we looked makes us look again.
-        self.inotify.rearm()?;
+        let watched = self.inotify.rearm();
         if now < self.looked {
             // The clock was set back: what was over by the wrong one may not be.
             self.tail.restart();
         }
         self.looked = now;
         let Self { tail, table, .. } = self;
-        let more = tail.advance(AT_ONCE, &mut |record| table.apply(record, now, &mut event))?;
-        if !more {
-            // Not before all is read, which may say that a lease was renewed.
+        let read = tail.advance(AT_ONCE, &mut |record| table.apply(record, now, &mut event));
+        if !matches!(read, Ok(true)) {
+            // Not before all is read, which may say that a lease was renewed. A file that cannot be read says nothing: nobody
+            // keeps an address for ever by that.
             table.expire(now, event);
         }
-        Ok(more)
+        // What can be read is read, though nobody says when to look again.
+        match (read?, watched) {
+            (false, Err(why)) => {
+                Err(io::Error::new(why.kind(), format!("its folder cannot be watched: {why}")))
+            }
+            (more, _) => Ok(more),
+        }
     }
 
     /// What is leased.

@@ -19,6 +19,16 @@ fn isc(last: u8, expires: u64) -> String {
     )
 }
 
+/// An event as `+1 =2 -3`: granted, renewed, ended.
+fn sign(event: &LeaseEvent) -> String {
+    let (sign, lease) = match event {
+        LeaseEvent::Granted(lease) => ('+', lease),
+        LeaseEvent::Renewed(lease) => ('=', lease),
+        LeaseEvent::Ended(lease, _) => ('-', lease),
+    };
+    format!("{sign}{}", lease.address.octets()[3])
+}
+
 struct Rig {
     folder: TempDir,
     watcher: Watcher,
@@ -44,21 +54,10 @@ impl Rig {
         fs::rename(self.path(from), self.path(to)).unwrap();
     }
 
-    /// What is told by this time, as `+1 =2 -3`: granted, renewed, ended.
+    /// What is told by this time.
     fn told(&mut self, now: u64) -> String {
         let mut told = Vec::new();
-        while self
-            .watcher
-            .poll(now, |event| {
-                let (sign, lease) = match &event {
-                    LeaseEvent::Granted(lease) => ('+', lease),
-                    LeaseEvent::Renewed(lease) => ('=', lease),
-                    LeaseEvent::Ended(lease, _) => ('-', lease),
-                };
-                told.push(format!("{sign}{}", lease.address.octets()[3]));
-            })
-            .unwrap()
-        {}
+        while self.watcher.poll(now, |event| told.push(sign(&event))).unwrap() {}
         told.sort();
         told.join(" ")
     }
@@ -260,6 +259,36 @@ fn what_is_no_file_is_refused_without_waiting() {
     fs::remove_dir(rig.path("leases")).unwrap();
     rig.append("leases", &kea(1, 1000));
     assert_eq!(rig.told(0), "+1");
+}
+
+#[test]
+fn leases_end_while_the_file_cannot_be_read() {
+    let mut rig = Rig::new("leases", Format::Kea);
+    rig.append("leases", &format!("{}{}", kea(1, 1000), kea(2, 3000)));
+    assert_eq!(rig.told(0), "+1 +2");
+    fs::remove_file(rig.path("leases")).unwrap();
+    fs::create_dir(rig.path("leases")).unwrap();
+    let mut ended = Vec::new();
+    rig.watcher.poll(2000, |event| ended.push(sign(&event))).unwrap_err();
+    assert_eq!(ended, ["-1"]);
+    // What was written meanwhile is told when it can be read.
+    fs::remove_dir(rig.path("leases")).unwrap();
+    rig.append("leases", &format!("{}{}", kea(1, 4000), kea(2, 3000)));
+    assert_eq!(rig.told(2000), "+1");
+}
+
+#[test]
+fn the_file_is_read_while_it_cannot_be_watched() {
+    let mut rig = Rig::new("leases", Format::Kea);
+    rig.append("leases", &kea(1, 1000));
+    rig.watcher.inotify.fail();
+    let mut told = Vec::new();
+    for (now, more) in [(0, kea(2, 3000)), (2000, kea(3, 3000))] {
+        rig.append("leases", &more);
+        let why = rig.watcher.poll(now, |event| told.push(sign(&event))).unwrap_err();
+        assert!(why.to_string().contains("cannot be watched"), "{why}");
+    }
+    assert_eq!(told, ["+1", "+2", "+3", "-1"]);
 }
 
 #[test]
