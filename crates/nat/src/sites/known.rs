@@ -7,11 +7,14 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// What the file says that it is.
 const FORMAT: &str = "netdyno-nat-sites/1";
+/// A file that could not be written is tried again so long after that.
+const AGAIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -64,7 +67,7 @@ impl Keeper {
         write(file, &sites)?;
         let (tell, told) = sync_channel(1);
         let file = file.to_owned();
-        let run = move || keep(&file, &mut sites, &told);
+        let run = move || keep(&file, &mut sites, &told, AGAIN);
         let thread = std::thread::Builder::new().name("nd-sites".into()).spawn(run)?;
         Ok(Self { tell: Some(tell), thread: Some(thread) })
     }
@@ -90,10 +93,16 @@ impl Keeper {
     }
 }
 
-fn keep(file: &Path, sites: &mut BTreeMap<Mac, KnownSite>, told: &Receiver<Vec<Change>>) {
-    let mut failing = false;
-    while let Ok(changes) = told.recv() {
-        for (mac, site) in changes {
+/// Write what is told, until nobody tells any more. What could not be written is written `again` later, and as the last of all.
+fn keep(file: &Path, sites: &mut BTreeMap<Mac, KnownSite>, told: &Receiver<Vec<Change>>, again: Duration) {
+    let (mut failing, mut over) = (false, false);
+    while !over {
+        let changes = if failing { told.recv_timeout(again) } else { told.recv().map_err(Into::into) };
+        over = changes == Err(RecvTimeoutError::Disconnected);
+        if over && !failing {
+            return;
+        }
+        for (mac, site) in changes.unwrap_or_default() {
             match site {
                 Some(site) => drop(sites.insert(mac, site)),
                 None => drop(sites.remove(&mac)),
@@ -116,6 +125,7 @@ fn keep(file: &Path, sites: &mut BTreeMap<Mac, KnownSite>, told: &Receiver<Vec<C
 mod tests {
     use super::*;
     use std::net::Ipv4Addr;
+    use std::time::Instant;
 
     fn one(last: u8) -> KnownSite {
         KnownSite {
@@ -139,6 +149,39 @@ mod tests {
         keeper.end(vec![(one(1).mac, None), set(4), set(3)]);
         assert_eq!(read(&file).unwrap(), [2, 3, 4].map(one));
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "nothing else is left there");
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_written_later_without_a_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, in_its_way) = (folder.path().join("sites.json"), folder.path().join("sites.json.new"));
+        let kept = |again, then: &dyn Fn()| {
+            fs::create_dir(&in_its_way).unwrap();
+            let (tell, told) = sync_channel(0);
+            std::thread::scope(|threads| {
+                let (file, tell) = (&file, tell);
+                threads.spawn(move || keep(file, &mut BTreeMap::new(), &told, again));
+                // The second is taken when the first was tried; that one is, too, within a moment.
+                for last in [1, 2] {
+                    tell.send(vec![(one(last).mac, Some(one(last)))]).unwrap();
+                }
+                std::thread::sleep(Duration::from_millis(50));
+                assert_eq!(read(file).unwrap(), []);
+                fs::remove_dir(&in_its_way).unwrap();
+                then();
+            });
+            assert_eq!(read(&file).unwrap(), [1, 2].map(one));
+            fs::remove_file(&file).unwrap();
+        };
+        kept(Duration::from_millis(1), &|| {
+            let end = Instant::now() + Duration::from_secs(60);
+            while read(&file).unwrap().len() < 2 {
+                assert!(Instant::now() < end, "it is not written");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        // It ends before it is tried again.
+        kept(Duration::from_secs(3_600), &|| ());
     }
 
     #[test]
