@@ -20,8 +20,13 @@ const SECOND: u64 = cgnat::config::SECOND;
 const START: u64 = SECOND;
 /// An address that somebody else says to have is defended so often at most (RFC 5227 section 2.4).
 const DEFEND: u64 = 10 * SECOND;
-/// Of servers that offer what no site may have is warned so often at most.
+/// An address that has come is announced so often, and so long after each other (RFC 5227 section 2.3: ANNOUNCE_NUM, ANNOUNCE_INTERVAL).
+const ANNOUNCEMENTS: u32 = 2;
+const ANNOUNCE_AGAIN: u64 = 2 * SECOND;
+/// Of servers that offer what no site may have is warned so often at most, and so often of others that have a site's address: there
+/// may be very many sites.
 const WARN: u64 = 60 * SECOND;
+const WARN_OF_CONFLICT: u64 = SECOND;
 
 /// What sites are to be.
 #[derive(Debug, Clone)]
@@ -103,6 +108,14 @@ struct Number {
     idle: Option<u64>,
 }
 
+/// What is to be announced by ARP, and how often yet.
+#[derive(Debug, Clone, Copy)]
+struct Announcement {
+    number: u32,
+    address: Ipv4Addr,
+    left: u32,
+}
+
 /// How a site stands.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Standing {
@@ -139,9 +152,12 @@ pub struct Leasing {
     /// Numbers places in these.
     place: u64,
     publics: VecDeque<Public>,
-    announce: VecDeque<u32>,
-    /// When it is warned again of what servers offer.
+    /// To be announced now, and again later, the next first.
+    announce: VecDeque<Announcement>,
+    announce_again: VecDeque<(u64, Announcement)>,
+    /// When it is warned again of what servers offer, and of who has a site's address.
     warn: u64,
+    warn_of_conflict: u64,
     /// Numbers of which something else is known since that was asked for.
     changed: BTreeSet<u32>,
 }
@@ -168,7 +184,9 @@ impl Leasing {
             place: 0,
             publics: VecDeque::new(),
             announce: VecDeque::new(),
+            announce_again: VecDeque::new(),
             warn: 0,
+            warn_of_conflict: 0,
             changed: BTreeSet::new(),
             settings,
         }
@@ -317,14 +335,25 @@ impl Leasing {
         self.clients.holder(address)
     }
 
-    /// Somebody else says to have a site's address: it is announced again, now and then.
-    pub fn defend(&mut self, mac: Mac, now: u64) {
+    /// Somebody else says to have the address of the site at `mac`: it is announced once more and told, now and then (RFC 5227 section
+    /// 2.4 c).
+    pub fn defend(&mut self, mac: Mac, other: Mac, now: u64) {
         let number = self.settings.macs.number(mac);
         if let Some((number, line)) = number.and_then(|n| Some((n, self.numbers.get_mut(n as usize)?)))
+            && let (Some(site), Some(address)) = (line.site, line.address)
             && (line.defended == 0 || now.saturating_sub(line.defended) >= DEFEND)
         {
             line.defended = now.max(1);
-            self.announce.push_back(number);
+            self.announce.push_back(Announcement { number, address, left: 1 });
+            if now >= self.warn_of_conflict {
+                self.warn_of_conflict = now.saturating_add(WARN_OF_CONFLICT);
+                tracing::warn!(
+                    "{} says to have {address}, which site {} has at {}: it is announced again",
+                    dhcp::mac::text(&other),
+                    text(site, self.settings.by),
+                    dhcp::mac::text(&mac)
+                );
+            }
         }
     }
 
@@ -409,7 +438,7 @@ impl Leasing {
                 }
                 (_, Some(has), _) => {
                     tracing::info!("site {name} has {has}, at {}", dhcp::mac::text(&mac));
-                    self.announce.push_back(number);
+                    self.announce.push_back(Announcement { number, address: has, left: ANNOUNCEMENTS });
                 }
                 _ => {}
             }
@@ -431,13 +460,21 @@ impl Leasing {
     }
 
     /// The next address to announce by ARP, and at which MAC address it is.
-    pub fn announce(&mut self) -> Option<(Mac, Ipv4Addr)> {
-        while let Some(number) = self.announce.pop_front() {
-            if let Some(address) = self.numbers.get(number as usize).and_then(|line| line.address) {
-                return Some((self.settings.macs.of(number), address));
+    pub fn announce(&mut self, now: u64) -> Option<(Mac, Ipv4Addr)> {
+        loop {
+            let again = self.announce_again.front().is_some_and(|(due, _)| *due <= now);
+            let due = if again { self.announce_again.pop_front().map(|(_, due)| due) } else { None };
+            let Announcement { number, address, left } = due.or_else(|| self.announce.pop_front())?;
+            // What it has lost meanwhile is announced no more.
+            if self.numbers.get(number as usize).is_none_or(|line| line.address != Some(address)) {
+                continue;
             }
+            if left > 1 {
+                let again = Announcement { number, address, left: left - 1 };
+                self.announce_again.push_back((now.saturating_add(ANNOUNCE_AGAIN), again));
+            }
+            return Some((self.settings.macs.of(number), address));
         }
-        None
     }
 
     /// The next address that came or went. It is not told again.

@@ -88,7 +88,7 @@ fn a_site_has_an_address_from_its_first_subscriber_until_a_while_after_its_last(
     net.pass(3);
     assert_eq!((net.address_of(7), net.heard(DISCOVER).len()), (Some(public(100)), 1), "one client");
     assert!(net.server.heard.iter().all(|heard| heard.mac == FIRST && heard.from == FIRST));
-    assert_eq!(net.leasing.announce(), Some((FIRST, public(100))));
+    assert_eq!(net.leasing.announce(net.now), Some((FIRST, public(100))));
     // it stays while it is renewed, and when all are gone for a short time
     net.pass(2 * u64::from(LEASE));
     assert!(net.told.len() == 1 && net.heard(REQUEST).len() > 2);
@@ -100,7 +100,7 @@ fn a_site_has_an_address_from_its_first_subscriber_until_a_while_after_its_last(
     net.leasing.remove(9, 7 << 12, net.now);
     net.pass(GRACE / SECOND + 1);
     assert_eq!((net.address_of(7), net.heard(RELEASE).len()), (None, 1));
-    assert_eq!((net.leasing.announce(), net.leasing.holder(public(100))), (None, None));
+    assert_eq!((net.leasing.announce(net.now), net.leasing.holder(public(100))), (None, None));
     // others come meanwhile; it comes back, and has its own again
     net.leasing.add(1, 8 << 12, net.now);
     net.pass(3);
@@ -237,15 +237,49 @@ fn an_address_is_defended_now_and_then() {
     let mut net = Net::new(2);
     net.leasing.add(1, 7 << 12, net.now);
     net.pass(3);
-    assert!(net.leasing.announce().is_some());
-    let mut announced = 0;
+    assert_eq!(announced(&mut net, 3), [0, 2]);
+    let mut defended = 0;
     for _ in 0..25 {
-        net.leasing.defend(FIRST, net.now);
-        net.leasing.defend([2; 6], net.now);
-        announced += usize::from(net.leasing.announce().is_some());
+        net.leasing.defend(FIRST, [4; 6], net.now);
+        net.leasing.defend([2; 6], [4; 6], net.now);
+        // One that has no address.
+        net.leasing.defend(net.leasing.settings.macs.of(1), [4; 6], net.now);
+        defended += std::iter::from_fn(|| net.leasing.announce(net.now)).count();
         net.pass(1);
     }
-    assert_eq!(announced, 3);
+    assert_eq!(defended, 3);
+}
+
+/// In which of the next seconds the first site's address is announced.
+fn announced(net: &mut Net, seconds: u64) -> Vec<u64> {
+    let mut found = Vec::new();
+    for second in 0..seconds {
+        while let Some(announced) = net.leasing.announce(net.now) {
+            assert_eq!(announced.0, FIRST);
+            found.push(second);
+        }
+        net.pass(1);
+    }
+    found
+}
+
+#[test]
+fn an_address_that_has_come_is_announced_twice_unless_it_goes_before() {
+    let mut net = Net::new(2);
+    net.leasing.add(1, 7 << 12, net.now);
+    net.pass(3);
+    // RFC 5227 section 2.3: two, 2 s apart. A renewal is not announced.
+    assert_eq!(announced(&mut net, u64::from(LEASE)), [0, 2]);
+    net.leasing.remove(1, 7 << 12, net.now);
+    net.pass(GRACE / SECOND + 1);
+    net.leasing.add(1, 7 << 12, net.now);
+    net.pass(3);
+    assert_eq!(announced(&mut net, 1), [0]);
+    // It goes within these 2 s, as another client's after a conflict.
+    net.leasing.clients.conflict(FIRST, net.now);
+    net.leasing.follow(net.now);
+    net.server.silent = true;
+    assert!(announced(&mut net, 5).is_empty());
 }
 
 #[derive(Debug, Clone)]

@@ -158,7 +158,7 @@ impl Sites {
         let arp = Arp::parse(mbuf.data())?;
         if let Some(mac) = self.leasing.holder(arp.sender).filter(|mac| *mac != arp.sender_mac) {
             cx.count(ADDRESS_CONFLICT, 1);
-            self.leasing.defend(mac, now);
+            self.leasing.defend(mac, arp.sender_mac, now);
         }
         let mac = self.leasing.holder(arp.target)?;
         let ip = arp.target.into();
@@ -203,9 +203,9 @@ impl Sites {
     }
 
     /// Frames of the clients, and announcements.
-    fn send(&mut self, cx: &mut Cx<'_>) {
+    fn send(&mut self, now: u64, cx: &mut Cx<'_>) {
         for _ in 0..FRAMES.min(cx.room(TX)) {
-            let frame = self.leasing.announce().and_then(|(mac, address)| {
+            let frame = self.leasing.announce(now).and_then(|(mac, address)| {
                 let mut frame = [0; FRAME + 8];
                 let length = Arp::announcement(mac, address).emit_tagged(&mut frame, &self.tags)?;
                 frame.get(..length).map(<[u8]>::to_vec)
@@ -251,7 +251,7 @@ impl Element for Sites {
             self.turned = now;
             self.turn(now);
         }
-        self.send(cx);
+        self.send(now, cx);
     }
 
     fn control(&mut self, mail: Mail, now: u64) {
