@@ -44,6 +44,8 @@ reasons! {
     NoMapping = "no_mapping",
     /// From the outside, to a mapping whose filter does not know the sender.
     Filtered = "filtered",
+    /// From the outside, to an endpoint that is in a session with the sender by another mapping.
+    OtherMapping = "other_mapping",
     /// From the outside, a TCP segment that begins no connection.
     NotSyn = "not_syn",
     /// There are as many sessions as there may be.

@@ -7,7 +7,7 @@ mod packet;
 
 use ::packet::Parsed;
 use cgnat::config::{Config, Filtering, PoolAddress, SECOND};
-use cgnat::{Endpoint, Frame, Nat, PoolChange, Side, Verdict};
+use cgnat::{Endpoint, Frame, Nat, PoolChange, Session, Side, Verdict};
 use packet::Packet;
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
@@ -217,7 +217,15 @@ proptest! {
                             prop_assert_eq!(forward.realm, u32::from(inside.1) << 12);
                             prop_assert!(known || !stricter);
                             if !known {
-                                model.sessions.insert((inside, remote), now);
+                                // It is as old as one of those that the inside kept alive.
+                                let is_it = |one: &Session| (one.inside(), one.realm() >> 12, one.remote());
+                                let it = (inside.0, u32::from(inside.1), remote);
+                                let begun = nat.sessions().find(|(_, one)| is_it(one) == it);
+                                let idle = begun.map(|(_, one)| one.idle(now) >> 20);
+                                let its = model.sessions.iter().filter(|((whose, _), _)| *whose == inside);
+                                let last = its.map(|(_, last)| *last).find(|last| Some((now >> 20) - (last >> 20)) == idle);
+                                prop_assert!(last.is_some(), "{:?} is none of {:?}", idle, model.sessions);
+                                model.sessions.extend(last.map(|last| ((inside, remote), last)));
                             }
                         }
                         (Verdict::Forward(_), None) => prop_assert!(false, "nobody has {}", outside),

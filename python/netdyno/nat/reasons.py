@@ -19,7 +19,7 @@ PARSER = {
     "scattered": "it is longer than a buffer",
 }
 KINDS = {
-    "validity": PARSER,
+    "validity": PARSER | {"other_mac": "to another Ethernet address than the port's: a switch flooded it"},
     "nat": {
         "not_ipv4": "it is not IPv4",
         "not_inside": "its sender is no subscriber: see `subscribers`",
@@ -41,6 +41,7 @@ KINDS = {
         "not_inside": "its sender is no subscriber: see `subscribers`",
         "no_mapping": "from the outside, to a port that nobody has",
         "filtered": "from the outside, by somebody whom the subscriber did not send to",
+        "other_mapping": "from the outside, to an endpoint in a session with the sender by another mapping",
         "not_syn": "a TCP segment that begins no connection",
         "sessions_full": "there are as many sessions as there may be: see `limits.sessions`",
         "subscriber_sessions": "a subscriber has all its sessions: see `limits.sessions_per_subscriber`",

@@ -20,6 +20,8 @@ pub(crate) struct Flow {
     pub protocol: u8,
     pub realm: Realm,
     pub state: State,
+    /// The tick from which on it is idle.
+    pub last_seen: u32,
 }
 
 /// What a session is found by.
@@ -143,7 +145,7 @@ impl Nat {
             l4_delta,
             up_hop: hops.0,
             down_hop: hops.1,
-            last_seen: tick(now),
+            last_seen: flow.last_seen,
             subscriber,
             next: NONE,
             previous: NONE,

@@ -34,7 +34,14 @@ impl Nat {
         if wanted.exact && there.is_some_and(|(_, session)| !wanted.suits(session.outside())) {
             return Err(Unmapped::Taken);
         }
-        let flow = Flow { inside, remote: Endpoint::default(), protocol, realm, state: State::Pinned };
+        let flow = Flow {
+            inside,
+            remote: Endpoint::default(),
+            protocol,
+            realm,
+            state: State::Pinned,
+            last_seen: tick(now),
+        };
         let index = match (pinned, there) {
             (Some(of), _) => of,
             (None, Some((of, session))) => {
@@ -75,7 +82,7 @@ impl Nat {
             None if self.is_exempt(remote) => return Err(Reason::NoMapping.into()),
             None => {
                 let state = if protocol == protocol::TCP { State::SynUp } else { State::Open };
-                let flow = Flow { inside, remote, protocol, realm, state };
+                let flow = Flow { inside, remote, protocol, realm, state, last_seen: tick(now) };
                 match self.mapped_inside(inside, protocol, realm) {
                     Some(_) => self.open(&flow, now)?,
                     None => self.open_at(&flow, wanted, now)?,

@@ -198,7 +198,9 @@ impl Nat {
             Some(index) => index,
             None => {
                 let state = if carried == protocol::TCP { State::SynUp } else { State::Open };
-                let flow = Flow { inside: source, remote: destination, protocol: carried, realm, state };
+                let last_seen = tick(way.now);
+                let (inside, remote) = (source, destination);
+                let flow = Flow { inside, remote, protocol: carried, realm, state, last_seen };
                 self.open(&flow, way.now)?
             }
         };
@@ -271,8 +273,40 @@ impl Nat {
         if carried == protocol::TCP && !tcp::opens(flags) {
             return Err(Reason::NotSyn);
         }
+        // An endpoint that is mapped twice, by forwards: what it sends to one remote endpoint leaves by one of them.
+        if self.find_up(inside, remote, carried, realm).is_some() {
+            return Err(Reason::OtherMapping);
+        }
+        self.leaves_room(inside, realm)?;
         let state = if carried == protocol::TCP { State::SynDown } else { State::Open };
-        self.open_on(&Flow { inside, remote, protocol: carried, realm, state }, mapped, now)
+        let last_seen = self.idle_since(mapped, carried, now);
+        self.open_on(&Flow { inside, remote, protocol: carried, realm, state, last_seen }, mapped, now)
+    }
+
+    /// Whether one more session may begin from the outside: nobody there can use up what a subscriber, or all of them, may have
+    /// (RFC 6888 REQ-5).
+    fn leaves_room(&self, inside: Endpoint, realm: Realm) -> Result<(), Reason> {
+        if self.sessions.is_short() {
+            return Err(Reason::SessionsFull);
+        }
+        let limit = self.config.sessions_per_subscriber;
+        let number = self.subscribers.find(&self.hasher, inside.address, realm);
+        let has = number.and_then(|number| self.subscribers.at(number)).map_or(0, |line| line.sessions);
+        if has >= limit - limit / 4 { Err(Reason::SubscriberSessions) } else { Ok(()) }
+    }
+
+    /// Since when a session is idle that begins from the outside. If what comes from there does not keep a mapping alive, a session
+    /// more from there does not either (RFC 4787 REQ-6).
+    fn idle_since(&self, mapped: Mapped, carried: u8, now: u64) -> u32 {
+        let of = match mapped {
+            Mapped::Session(of) if carried != protocol::TCP && !self.config.refresh_inbound => {
+                self.sessions.at(of)
+            }
+            _ => None,
+        };
+        // What was asked for lives without packets.
+        let of = of.filter(|of| of.state() != State::Pinned && !of.has(Session::EXTENDED));
+        of.map_or(tick(now), |of| of.last_seen)
     }
 
     /// What a packet changes in its session: state, time, counters. What it is then.

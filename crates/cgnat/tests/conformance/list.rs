@@ -17,6 +17,7 @@ cases! {
     rfc4787_req6_inbound_refresh_can_be_turned_on
     rfc4787_req6_one_session_refreshes_the_mapping
     rfc4787_req6_outbound_packets_refresh
+    rfc4787_req6_senders_outside_do_not_refresh
     rfc4787_req7_overlapping_inside_addresses_are_told_apart
     rfc4787_req8_filtering_can_be_address_and_port_dependent
     rfc4787_req8_filtering_is_endpoint_independent
@@ -62,6 +63,7 @@ cases! {
     rfc6888_req2_address_pooling_is_paired_over_protocols
     rfc6888_req3_pool_addresses_need_not_be_contiguous
     rfc6888_req4_ports_of_a_subscriber_are_limited
+    rfc6888_req5_a_subscriber_has_sessions_that_none_outside_uses_up
     rfc6888_req5_sessions_of_a_subscriber_are_limited
     rfc6888_req6_icmp_of_what_is_not_translated
     rfc6888_req6_translation_can_be_turned_off
@@ -82,4 +84,5 @@ cases! {
     rfc7857_sec7_inbound_packets_do_not_refresh
     rfc7857_sec8_port_parity_can_be_turned_off
     rfc7857_sec9_ports_are_random
+    static_forwards_to_one_endpoint
 }
