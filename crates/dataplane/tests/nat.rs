@@ -95,7 +95,9 @@ fn translates_both_ways(name: &str, pool: &str, more: &Value) {
     let mut broken = sent[&1].clone();
     broken[70] ^= 1;
     let forged = datagram((Ipv4Addr::new(192, 0, 2, 1), [2, 0, 0, 0, 0, 1]), 1, (server, INSIDE), 3);
-    near.send(&[broken, forged, sent[&2].clone()]);
+    // What a switch floods is another router's, and what all got is nobody's to forward.
+    let flooded = |mac| datagram(subscriber(3), 1, (server, mac), 4);
+    near.send(&[broken, forged, flooded([2, 0, 0, 0, 9, 9]), flooded([0xff; 6]), sent[&2].clone()]);
     assert_eq!(far.take(1).len(), 1, "the others' packets go on");
     let end = Instant::now() + Duration::from_secs(60);
     let refused = || {
@@ -108,7 +110,10 @@ fn translates_both_ways(name: &str, pool: &str, more: &Value) {
     assert!(near.take_soon(1).is_empty(), "a stranger was let in");
     assert_eq!(run.ended(), None);
     let (view, _) = run.stop();
-    assert_eq!(dropped(&view, "validity"), BTreeMap::from([("bad_checksum".into(), 1)]));
+    assert_eq!(
+        dropped(&view, "validity"),
+        BTreeMap::from([("bad_checksum".into(), 1), ("other_mac".into(), 1)])
+    );
     assert_eq!(dropped(&view, "nat"), BTreeMap::from([("not_inside".into(), 1)]));
     let mut refused = dropped(&view, "conntrack");
     refused.remove("no_next_hop");

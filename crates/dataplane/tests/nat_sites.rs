@@ -51,8 +51,8 @@ fn graph(name: &str, more: &Value) -> Value {
         },
         "memory": "64MiB",
         "elements": {
-            "in-validity": {"kind": "validity", "port": "inside"},
-            "out-validity": {"kind": "validity", "port": "outside", "dhcp": true},
+            "in-validity": {"kind": "validity", "port": "inside", "own_mac": true},
+            "out-validity": {"kind": "validity", "port": "outside", "dhcp": true, "own_mac": true, "macs": {"count": 32}},
             "nat": {"kind": "nat", "most_subscribers": 200},
             "conntrack": {
                 "kind": "conntrack", "inside": "inside", "outside": "outside", "sites": sites,

@@ -1,10 +1,11 @@
 //! The first stage of a NAT: only what is valid is translated, and what is for the box itself goes to the box.
 
+use crate::sites::Macs;
 use ::element::kind::{Build, ElementKind};
 use dpdk::{Batch, Mbuf, Meta, MetaFlags};
 use engine::{About, Cx, Element, Parser, parser};
-use packet::ipv4;
 use packet::layers::protocol;
+use packet::{Mac, ipv4};
 use profile::Error;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,11 +13,23 @@ use std::net::{IpAddr, Ipv4Addr};
 
 const KIND: &str = "validity";
 const OUTPUTS: [&str; 2] = ["out", "local"];
+/// Reasons to drop: those of the parser, and one more.
+const DROPS: [&str; parser::DROPS.len() + 1] = {
+    let mut names = ["other_mac"; parser::DROPS.len() + 1];
+    let mut i = 0;
+    while i < parser::DROPS.len() {
+        names[i] = parser::DROPS[i];
+        i += 1;
+    }
+    names
+};
+const OTHER_MAC: u8 = parser::DROPS.len() as u8;
 const LOCAL: usize = 1;
 const DHCP_CLIENT: u16 = 68;
 
 /// Finds the headers of packets that come in by a port and verifies their checksums; what is broken is dropped by its fault.
-/// IPv4 for others goes on. What is no IPv4, is for a group, or goes to an address of the port itself leaves by `local`.
+/// IPv4 for others goes on. What is no IPv4, is for a group in IP or in Ethernet, or goes to an address of the port itself leaves by
+/// `local`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
@@ -32,15 +45,38 @@ pub struct Options {
     /// Answers of DHCP servers, UDP to port 68, leave by `local` whatever address they go to. Default false.
     #[serde(default)]
     pub dhcp: bool,
+    /// Drop what goes to another Ethernet address than the port's own: a switch floods it, and another router forwards it (RFC 1812
+    /// section 5.3.4). Default false: all that comes in is for the box.
+    #[serde(default)]
+    pub own_mac: bool,
+    /// Ethernet addresses that are the box's as well, with `own_mac`. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub macs: Option<MacRange>,
+}
+
+/// Consecutive Ethernet addresses, as a `nat-sites` has them for its sites.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MacRange {
+    /// The first. Default 02:4e:44:00:00:00.
+    #[serde(default = "first_mac", with = "dhcp::mac")]
+    #[schemars(with = "String")]
+    pub first: Mac,
+    /// How many.
+    pub count: u32,
 }
 
 fn yes() -> bool {
     true
 }
 
+fn first_mac() -> Mac {
+    crate::sites::FIRST_MAC
+}
+
 impl ElementKind for Options {
     const KIND: &'static str = KIND;
-    const DROPS: &'static [&'static str] = &parser::DROPS;
+    const DROPS: &'static [&'static str] = &DROPS;
     const REPLICABLE: bool = true;
     const EXAMPLE: &'static str = r#"{"port": "a"}"#;
 
@@ -61,7 +97,10 @@ impl ElementKind for Options {
             IpAddr::V4(ip) => Some(ip),
             IpAddr::V6(_) => None,
         });
-        Ok(Box::new(Validity { parser, own: own.collect(), pcp: self.pcp, dhcp: self.dhcp }))
+        let mac = self.own_mac.then(|| port.addrs.bare().mac);
+        let macs =
+            self.macs.as_ref().map_or(Macs::new([0; 6], 0), |its| Macs::new(its.first, its.count as usize));
+        Ok(Box::new(Validity { parser, mac, macs, own: own.collect(), pcp: self.pcp, dhcp: self.dhcp }))
     }
 }
 
@@ -77,6 +116,10 @@ enum Found {
 #[derive(Debug)]
 struct Validity {
     parser: Parser,
+    /// The port's own address in Ethernet, if only what goes there is for the box.
+    mac: Option<Mac>,
+    /// Others that are the box's as well.
+    macs: Macs,
     /// The port's own addresses.
     own: Vec<Ipv4Addr>,
     pcp: bool,
@@ -86,10 +129,32 @@ struct Validity {
 impl Validity {
     #[inline]
     fn look(&self, mbuf: &mut Mbuf) -> Found {
-        match self.parser.parse_and(mbuf, |frame, meta| self.is_local(frame, meta)) {
-            Ok(true) => Found::Local,
-            Ok(false) => Found::Good,
+        match self.parser.parse_and(mbuf, |frame, meta| self.whose(frame, meta)) {
+            Ok(found) => found,
             Err(reason) => Found::Broken(reason as u8),
+        }
+    }
+
+    /// For whom a packet is, in Ethernet and in IP.
+    #[inline(always)]
+    fn whose(&self, frame: &[u8], meta: &Meta) -> Found {
+        let to = frame.first_chunk().copied().unwrap_or([0; 6]);
+        if self.mac.is_none_or(|mac| mac == to) && to[0] & 1 == 0 {
+            return if self.is_local(frame, meta) { Found::Local } else { Found::Good };
+        }
+        self.of_another_mac(to, frame, meta)
+    }
+
+    /// The same of what is not for the port's own Ethernet address: what all got is not forwarded.
+    #[inline(never)]
+    fn of_another_mac(&self, to: Mac, frame: &[u8], meta: &Meta) -> Found {
+        if to[0] & 1 == 1 {
+            return Found::Local;
+        }
+        match self.macs.number(to) {
+            None => Found::Broken(OTHER_MAC),
+            Some(_) if self.is_local(frame, meta) => Found::Local,
+            Some(_) => Found::Good,
         }
     }
 
@@ -121,7 +186,7 @@ fn is_to(frame: &[u8], meta: &Meta, port: u16) -> bool {
 
 impl Element for Validity {
     fn about(&self) -> About {
-        About { kind: KIND, takes: true, outputs: &OUTPUTS, drops: &parser::DROPS, polled: false }
+        About { kind: KIND, takes: true, outputs: &OUTPUTS, drops: &DROPS, polled: false }
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
@@ -152,4 +217,4 @@ impl Element for Validity {
     }
 }
 
-const _: () = assert!(parser::DROPS.len() < 256);
+const _: () = assert!(DROPS.len() < 256);

@@ -224,20 +224,22 @@ def _elements(nat: Nat) -> dict[str, Any]:
     pair = {"pair": True} if "pair" in nat.conntrack else {}
     # what keeps sessions answers for mappings, so that requests go there
     pcp = {"pcp": True} if "pcp" in nat.conntrack else {}
-    out_validity: dict[str, Any] = {"kind": "validity", "port": "outside", "verify": True}
+    # ports are promiscuous: what a switch floods is another router's
+    validity: dict[str, Any] = {"kind": "validity", "verify": True, "own_mac": True}
+    out_validity: dict[str, Any] = validity | {"port": "outside"}
     out_host: dict[str, Any] = {"kind": "nat-host", "port": "outside", "gateway": str(nat.gateway)}
     sites: dict[str, Any] = {}
     if nat.sites is None:
         out_host["answers_for"] = list(nat.pool)
     else:
         # its answers may come to addresses that no session has yet
-        out_validity["dhcp"] = True
+        out_validity |= {"dhcp": True, "macs": _given(first=nat.sites.get("macs"), count=nat.sites["most"])}
         own = {key: said for key, said in nat.sites.items() if key not in _SITE}
         # whose addresses no site has, whatever a server offers
         others = _given(subscribers=_subscribers(nat).get("subscribers"), gateway=str(nat.gateway))
         sites["sites"] = {"kind": "nat-sites", "port": "outside", "sites": _site(nat.sites)} | own | others
     return {
-        "in-validity": {"kind": "validity", "port": "inside", "verify": True} | pcp,
+        "in-validity": validity | {"port": "inside"} | pcp,
         "out-validity": out_validity,
         "nat": {"kind": "nat"} | _subscribers(nat) | _given(leases=nat.leases),
         "conntrack": conntrack,

@@ -54,8 +54,8 @@ def test_what_is_left_out_is_left_out() -> None:
             "outside": {"device": "0000:83:00.1", "ip": "203.0.113.2/24"},
         },
         "elements": {
-            "in-validity": {"kind": "validity", "port": "inside", "verify": True},
-            "out-validity": {"kind": "validity", "port": "outside", "verify": True},
+            "in-validity": {"kind": "validity", "port": "inside", "verify": True, "own_mac": True},
+            "out-validity": {"kind": "validity", "port": "outside", "verify": True, "own_mac": True},
             "nat": {"kind": "nat"},
             "conntrack": {
                 "kind": "conntrack",
@@ -130,6 +130,7 @@ def test_sites_have_their_dhcp_clients_before_the_box_itself() -> None:
     assert elements["conntrack"]["sites"] == sites
     assert "pool" not in elements["conntrack"]
     assert elements["out-validity"]["dhcp"] is True
+    assert elements["out-validity"]["macs"] == {"first": own["macs"], "count": 4}
     assert "answers_for" not in elements["out-host"]
     assert found["edges"] == [
         *EDGES[:-1],

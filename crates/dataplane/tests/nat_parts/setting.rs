@@ -27,8 +27,8 @@ pub fn graph(name: &str, pool: &str, more: &Value) -> Value {
             "outside": {"device": format!("pair:{name}-out"), "ip": "203.0.113.2/24", "mac": "02:00:00:00:09:02"},
         },
         "elements": {
-            "in-validity": {"kind": "validity", "port": "inside"},
-            "out-validity": {"kind": "validity", "port": "outside"},
+            "in-validity": {"kind": "validity", "port": "inside", "own_mac": true},
+            "out-validity": {"kind": "validity", "port": "outside", "own_mac": true},
             "nat": {"kind": "nat", "most_subscribers": 1000},
             "conntrack": {
                 "kind": "conntrack", "inside": "inside", "outside": "outside", "pool": [pool],

@@ -26,8 +26,8 @@ fn by_dhcp(name: &str, known: &str) -> Value {
             "outside": {"device": format!("pair:{name}-out"), "ip": "203.0.113.2/24", "mac": "02:00:00:00:09:02"},
         },
         "elements": {
-            "in-validity": {"kind": "validity", "port": "inside"},
-            "out-validity": {"kind": "validity", "port": "outside", "dhcp": true},
+            "in-validity": {"kind": "validity", "port": "inside", "own_mac": true},
+            "out-validity": {"kind": "validity", "port": "outside", "dhcp": true, "own_mac": true, "macs": {"count": 4}},
             "nat": {"kind": "nat", "most_subscribers": 100},
             "conntrack": {
                 "kind": "conntrack", "inside": "inside", "outside": "outside",

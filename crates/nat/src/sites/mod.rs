@@ -15,6 +15,7 @@ pub mod options;
 mod stand_in;
 pub mod view;
 
+pub(crate) use options::{FIRST_MAC, Macs};
 pub use options::{Options, SiteOptions};
 
 use self::assigning::Assignments;

@@ -99,8 +99,11 @@ pub struct Options {
     pub gateway: Option<Ipv4Addr>,
 }
 
+/// The first virtual MAC address, if no other is said.
+pub const FIRST_MAC: Mac = [2, 0x4e, 0x44, 0, 0, 0];
+
 fn first_mac() -> String {
-    "02:4e:44:00:00:00".into()
+    dhcp::mac::text(&FIRST_MAC)
 }
 
 fn release_after() -> Interval {
