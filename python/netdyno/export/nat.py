@@ -161,8 +161,8 @@ def _pair(name: str, pair: Mapping[str, Any]) -> Iterator[Metric]:
 
 
 def _trackers(name: str, workers: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
-    """What ConnTrack says of itself, worker by worker."""
-    labels = ["nat", "worker"]
+    """What each `conntrack` element says of itself."""
+    labels = ["nat", "element"]
     for key, called, about in GAUGES:
         gauge = GaugeMetricFamily(f"netdyno_nat_{called}", about, labels=labels)
         for one in workers:
