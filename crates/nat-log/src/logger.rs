@@ -76,7 +76,7 @@ pub struct Statistics {
 ///
 /// Over TCP, events stay in the queue while there is no connection, and a batch whose sending failed is sent again: a collector
 /// may see an event twice. What the kernel had taken when a connection broke is not sent again. Over UDP they are sent as
-/// they come.
+/// they come; after an error of the socket they wait for another one.
 #[derive(Debug)]
 pub struct Logger<E> {
     encoder: E,
@@ -162,24 +162,26 @@ impl<E: Encode> Logger<E> {
     fn send(&mut self, now_ms: u64) -> Result<(), ()> {
         let lost = self.lost();
         let Self { encoder, sender, statistics, batch, refused, reported, .. } = self;
-        let mut sent = Ok(());
+        let (mut sent, mut last) = (Ok(()), Ok(()));
         let mut out = |message: &[u8], events: u32| {
             // After a break in the stream, the rest of the batch waits.
             if sent.is_err() && sender.keeps() {
                 return;
             }
-            match sender.send(now_ms, message) {
+            last = match sender.send(now_ms, message) {
                 Ok(()) => {
                     statistics.events += u64::from(events);
                     statistics.messages += 1;
                     statistics.bytes += message.len() as u64;
+                    Ok(())
                 }
                 Err(_) => {
                     statistics.errors += 1;
                     *refused += if sender.keeps() { 0 } else { u64::from(events) };
                     sent = Err(());
+                    sent
                 }
-            }
+            };
         };
         for event in batch.iter() {
             encoder.event(now_ms, event, &mut out);
@@ -188,7 +190,8 @@ impl<E: Encode> Logger<E> {
             encoder.lost(now_ms, lost - *reported, lost, &mut out);
         }
         encoder.flush(now_ms, &mut out);
-        if sent.is_ok() {
+        // The last message says it. In a stream it is said again with the batch.
+        if sent.is_ok() || last.is_ok() && !sender.keeps() {
             *reported = lost;
         }
         sent

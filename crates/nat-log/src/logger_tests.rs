@@ -193,3 +193,39 @@ fn a_clock_that_is_set_back_stops_nothing() {
         assert_eq!(message[16..18], [0, 2], "a template set first");
     }
 }
+
+#[test]
+fn a_socket_that_was_refused_something_is_opened_again_with_templates() {
+    let (collector, sender) = udp();
+    let (mut producer, consumer) = queue(8);
+    let mut logger = Logger::new(ipfix(), sender, vec![consumer]);
+    logger.sender.refuses = 1;
+    producer.push(block(1024));
+    assert_eq!(logger.turn(NOW), 0);
+    assert_eq!((logger.statistics().errors, logger.statistics().lost), (1, 1));
+    // What comes before the next attempt waits for it.
+    producer.push(block(2048));
+    assert_eq!((logger.turn(NOW + 1), logger.turn(NOW + 500)), (0, 1));
+    let message = datagram(&collector);
+    assert_eq!((&message[8..12], &message[16..18]), (&[0; 4][..], &[0, 2][..]), "a new transport session");
+    assert_eq!(logger.statistics().lost, 1);
+}
+
+#[test]
+fn a_loss_is_said_once() {
+    let (collector, sender) = udp();
+    let (mut producer, consumer) = queue(2);
+    let mut logger = Logger::new(syslog(), sender, vec![consumer]);
+    for _ in 0..5 {
+        producer.push(block(1024));
+    }
+    // Of two that found room one is refused; the losses before are told.
+    logger.sender.refuses = 1;
+    logger.turn(NOW);
+    logger.turn(NOW + 60_000);
+    let lines: Vec<String> =
+        (0..3).map(|_| String::from_utf8(datagram(&collector)).expect("UTF-8")).collect();
+    let losses: Vec<&str> =
+        lines.iter().filter_map(|line| line.split_once("lost=").map(|(_, rest)| rest)).collect();
+    assert_eq!(losses, ["\"3\" total=\"3\"]", "\"1\" total=\"4\"]"], "{lines:?}");
+}

@@ -1,5 +1,6 @@
 //! Messages to a collector. A collector that is gone is an error that is counted, and tried again later.
 
+use rustix::net::sockopt;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
@@ -24,6 +25,9 @@ pub enum Framing {
 
 /// A connection attempt and a write wait no longer than this.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// A collector that confirms nothing for so long is gone: what it was sent meanwhile is lost, and nobody knows how much that is. The
+/// kernel by itself waits for a quarter of an hour. One to which nothing was sent for as long is asked whether it is there.
+const SILENCE: Duration = Duration::from_secs(30);
 /// The first pause after a failed attempt; each further one is twice as long.
 const FIRST_PAUSE_MS: u64 = 500;
 const LONGEST_PAUSE_MS: u64 = 60_000;
@@ -43,6 +47,12 @@ pub struct Sender {
     retry_at_ms: u64,
     pause_ms: u64,
     framed: Vec<u8>,
+    /// Over UDP: the kernel refused a message, for another reason than that nobody was there. The socket may have an address that is no
+    /// more, and the collector may lack templates: another one is opened.
+    refused: bool,
+    /// Messages that are refused, for tests.
+    #[cfg(test)]
+    pub(crate) refuses: u32,
 }
 
 impl Sender {
@@ -55,6 +65,9 @@ impl Sender {
             retry_at_ms: 0,
             pause_ms: FIRST_PAUSE_MS,
             framed: Vec::new(),
+            refused: false,
+            #[cfg(test)]
+            refuses: 0,
         }
     }
 
@@ -69,6 +82,9 @@ impl Sender {
         if let Some(Socket::Tcp(stream)) = &self.socket
             && is_closed(stream)
         {
+            self.socket = None;
+        }
+        if std::mem::take(&mut self.refused) {
             self.socket = None;
         }
         if self.socket.is_some() {
@@ -97,7 +113,18 @@ impl Sender {
             None => return Err(io::ErrorKind::NotConnected.into()),
             // What an earlier datagram met with (port unreachable) is told to the next, which is not sent then.
             Some(Socket::Udp(socket)) => {
-                return socket.send(message).or_else(|_| socket.send(message)).map(drop);
+                #[cfg(test)]
+                if self.refuses > 0 {
+                    self.refuses -= 1;
+                    return self.refuse(now_ms, io::ErrorKind::PermissionDenied.into());
+                }
+                return match socket.send(message).or_else(|_| socket.send(message)) {
+                    Ok(_) => {
+                        self.pause_ms = FIRST_PAUSE_MS;
+                        Ok(())
+                    }
+                    Err(why) => self.refuse(now_ms, why),
+                };
             }
             Some(Socket::Tcp(stream)) => match self.transport {
                 Transport::Tcp(Framing::OctetCounting) => {
@@ -126,6 +153,15 @@ impl Sender {
         self.retry_at_ms = now_ms;
     }
 
+    /// A datagram was not taken.
+    fn refuse(&mut self, now_ms: u64, why: io::Error) -> io::Result<()> {
+        if why.kind() != io::ErrorKind::ConnectionRefused && !self.refused {
+            self.refused = true;
+            self.pause(now_ms);
+        }
+        Err(why)
+    }
+
     fn pause(&mut self, now_ms: u64) {
         self.retry_at_ms = now_ms.saturating_add(self.pause_ms);
         self.pause_ms = (self.pause_ms * 2).min(LONGEST_PAUSE_MS);
@@ -144,6 +180,9 @@ impl Sender {
         let stream = TcpStream::connect_timeout(&self.collector, PATIENCE)?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
+        sockopt::set_tcp_user_timeout(&stream, SILENCE.as_millis() as u32)?;
+        sockopt::set_tcp_keepidle(&stream, SILENCE)?;
+        sockopt::set_socket_keepalive(&stream, true)?;
         Ok(Socket::Tcp(stream))
     }
 }
