@@ -71,7 +71,9 @@ impl Wheel {
     pub fn push(&mut self, session: u32, now: Tick, at: Tick) -> bool {
         self.begin(now);
         // Not before it has come: the next place after it.
-        let wait = at.wrapping_sub(now).min(LONGEST);
+        let wait = at.wrapping_sub(now);
+        // What is due already does not wait for a round.
+        let wait = if wait > u32::MAX / 2 { 0 } else { wait.min(LONGEST) };
         let due = (now.wrapping_add(wait) >> SHIFT).wrapping_add(1);
         let ahead = (due.wrapping_sub(self.now) & (u32::MAX >> SHIFT)).min(PLACES as u32 - 1);
         let place = self.now.wrapping_add(ahead) as usize % PLACES;
@@ -166,6 +168,13 @@ mod tests {
         assert_eq!(drain(&mut wheel, 5000 + (2 << SHIFT)), [1]);
         assert_eq!(drain(&mut wheel, 6000 + (2 << SHIFT)), [2]);
         assert!(drain(&mut wheel, 1_000_000).is_empty());
+    }
+
+    #[test]
+    fn what_is_due_already_comes_next() {
+        let mut wheel = Wheel::new(10).unwrap();
+        assert!(wheel.push(1, 200_000, 100_000) && wheel.push(2, 200_000, 200_000));
+        assert_eq!(drain(&mut wheel, 200_000 + (2 << SHIFT)).len(), 2);
     }
 
     #[test]

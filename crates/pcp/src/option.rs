@@ -51,6 +51,10 @@ fn known(opcode: u8, code: u8, value: &[u8], options: &mut Options) -> Result<bo
             }
         }
         PREFER_FAILURE => {
+            // PEER implies it (RFC 6887 section 12.2).
+            if peer {
+                return Err(ResultCode::MalformedRequest);
+            }
             if !map || !value.is_empty() || std::mem::replace(&mut options.prefer_failure, true) {
                 return Err(ResultCode::MalformedOption);
             }

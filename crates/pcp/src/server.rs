@@ -170,12 +170,15 @@ impl Server {
                     return Err(refused(ResultCode::CannotProvideExternal));
                 }
                 if there.origin == Origin::Static {
+                    // A forward lets everybody in, whatever is asked.
+                    if !options.filters.add.is_empty() {
+                        return Err(refused(ResultCode::ExcessiveRemotePeers));
+                    }
                     return Ok((lifetime_s, Some(there.external)));
                 }
             }
         }
-        // An outside address that is not IPv4 is none of ours.
-        if options.prefer_failure && address.is_none() && !wish.address.is_unspecified() && !any_ipv4(wish) {
+        if options.prefer_failure && is_foreign(wish) {
             return Err(refused(ResultCode::CannotProvideExternal));
         }
         let map = Map {
@@ -211,6 +214,9 @@ impl Server {
             owned(there.origin, wish, there.lifetime_s)?;
         }
         let (address, port) = wished(wish);
+        if is_foreign(wish) {
+            return Err(refused(ResultCode::CannotProvideExternal));
+        }
         let lifetime_s = if lifetime_s == 0 { 0 } else { self.bounded(lifetime_s) };
         let remote = SocketAddrV4::new(remote, remote_port);
         let peer = Peer { inside, nonce: wish.nonce, address, port, remote, lifetime_s };
@@ -264,8 +270,9 @@ fn wished(wish: &Wish) -> (Option<Ipv4Addr>, Option<u16>) {
     (address, (wish.port != 0).then_some(wish.port))
 }
 
-fn any_ipv4(wish: &Wish) -> bool {
-    ipv4(wish.address).is_some_and(|address| address.is_unspecified())
+/// Whether an outside address is wished for that is not IPv4: it is none of ours.
+fn is_foreign(wish: &Wish) -> bool {
+    ipv4(wish.address).is_none() && !wish.address.is_unspecified()
 }
 
 fn refused(code: ResultCode) -> (ResultCode, u32) {

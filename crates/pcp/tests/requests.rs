@@ -162,6 +162,10 @@ fn a_static_mapping_is_told_and_never_changed() {
     let there = Explicit { origin: Origin::Static, external: wish(80), lifetime_s: u32::MAX };
     book.explicit.insert(INSIDE, there);
     assert_eq!(ask(book, MAP, &[]), Answer(Success, 3600, 80));
+    // It lets everybody in: nobody is told otherwise.
+    let only = filter(128, 0, OUTSIDE.to_ipv6_mapped());
+    assert_eq!(ask(book, MAP, &[only]), error(ExcessiveRemotePeers, MAP));
+    assert_eq!(ask(book, MAP, &[filter(0, 0, OUTSIDE.to_ipv6_mapped())]), Answer(Success, 3600, 80));
     let gone = Ask { lifetime_s: 0, ..MAP };
     assert_eq!(ask(book, gone, &[]), error(NotAuthorized, gone));
     assert_eq!(book.explicit[&INSIDE], there);
@@ -304,7 +308,7 @@ fn options_are_checked() {
         (MAP, vec![option(1, &[0; 12])], MalformedOption),
         (MAP, vec![option(3, &[0; 19])], MalformedOption),
         (MAP, vec![vec![200, 0, 0, 1]], MalformedOption), // longer than the message
-        (PEER, vec![prefer_failure()], MalformedOption),
+        (PEER, vec![prefer_failure()], MalformedRequest),
         (PEER, vec![filter(128, 0, OUTSIDE.to_ipv6_mapped())], MalformedOption),
         (Ask { opcode: 0, ..MAP }, vec![third_party(OUTSIDE)], MalformedOption),
     ] {

@@ -77,13 +77,18 @@ impl Nat {
     ) -> Result<(Endpoint, u64), Unmapped> {
         let Wanted { inside, protocol, realm, .. } = *wanted;
         self.is_mappable(protocol)?;
-        let index = match self.find_up(inside, remote, protocol, realm) {
+        let there = self.find_up(inside, remote, protocol, realm);
+        let mapped = there.map(Mapped::Session).or_else(|| self.mapped_inside(inside, protocol, realm));
+        if wanted.exact && mapped.is_some_and(|mapped| !wanted.suits(self.outside_of(mapped))) {
+            return Err(Unmapped::Taken);
+        }
+        let index = match there {
             Some(index) => index,
             None if self.is_exempt(remote) => return Err(Reason::NoMapping.into()),
             None => {
                 let state = if protocol == protocol::TCP { State::SynUp } else { State::Open };
                 let flow = Flow { inside, remote, protocol, realm, state, last_seen: tick(now) };
-                match self.mapped_inside(inside, protocol, realm) {
+                match mapped {
                     Some(_) => self.open(&flow, now)?,
                     None => self.open_at(&flow, wanted, now)?,
                 }
@@ -92,7 +97,9 @@ impl Nat {
         let session = *self.sessions.at(index).ok_or(Reason::NoMapping)?;
         let idle = u64::from(self.idle.of(&session)) << 20;
         let mut until = now + idle.saturating_sub(session.idle(now));
-        if wanted.until > until {
+        // Both sides know that it is over, so it ends in time.
+        let ends = matches!(session.state(), State::FinBoth | State::Reset);
+        if wanted.until > until && !ends {
             until = self.asked.extend(index, wanted.until);
             self.changes.session(index);
             if let Some(line) = self.sessions.at_mut(index) {
@@ -165,6 +172,17 @@ impl Nat {
         }
     }
 
+    /// What stands outside for whom a mapping leads to.
+    fn outside_of(&self, mapped: Mapped) -> Endpoint {
+        match mapped {
+            Mapped::Session(of) => self.sessions.at(of).map(Session::outside),
+            Mapped::Static(number) => {
+                self.forwards.get(number as usize).map(|forward| forward.outside_endpoint())
+            }
+        }
+        .unwrap_or_default()
+    }
+
     fn is_mappable(&self, carried: u8) -> Result<(), Reason> {
         let known = matches!(carried, protocol::TCP | protocol::UDP) && self.shares_mappings(carried);
         known.then_some(()).ok_or(Reason::Protocol)
@@ -199,10 +217,12 @@ impl Nat {
     ) -> Option<Endpoint> {
         let (line, port) = (*self.subscribers.at(subscriber)?, wanted.port?);
         let own = (line.block_count > 0).then(|| self.pool.address(line.address));
-        let address = wanted.address.or(own).filter(|wish| own.is_none_or(|own| own == *wish))?;
-        let (number, block) = self.pool.block_of(address, port)?;
-        // Ports of one address may be several workers', and an address may be a site's.
+        // An address may be a site's, and ports of one address may be several workers'.
         let site = self.sites.as_ref().map(|sites| sites.slot(line.inside, line.realm));
+        let of_site = || site.flatten().map(|number| self.pool.address(number));
+        let its = own.or_else(of_site);
+        let address = wanted.address.or(its).filter(|wish| its.is_none_or(|its| its == *wish))?;
+        let (number, block) = self.pool.block_of(address, port)?;
         if own.is_some() && number != line.address || site.is_some_and(|slot| slot != Some(number)) {
             return None;
         }

@@ -167,6 +167,25 @@ fn wishes_are_granted_where_they_can_be() {
 }
 
 #[test]
+fn a_peer_is_had_at_the_endpoint_that_is_wished_for_or_not_at_all() {
+    let mut nat = nat();
+    let taken = nat.map(&wanted(INSIDE, LONG), SECOND).unwrap();
+    let wish = |host, outside: Endpoint| Wanted {
+        address: Some(outside.address),
+        port: Some(outside.port),
+        exact: true,
+        ..wanted(Endpoint::new(INSIDE.address + host, INSIDE.port), LONG)
+    };
+    assert_eq!(nat.peer(&wish(1, taken), REMOTE, SECOND), Err(Unmapped::Taken));
+    let other = Endpoint::new(taken.address, taken.port ^ 1);
+    assert_eq!(nat.peer(&wish(0, other), REMOTE, SECOND), Err(Unmapped::Taken), "its mapping is elsewhere");
+    assert_eq!((nat.session_count(), nat.pool().blocks().1), (0, 125));
+    assert_eq!(nat.peer(&wish(0, taken), REMOTE, SECOND), Ok((taken, LONG)));
+    assert_eq!(nat.peer(&wish(0, other), REMOTE, SECOND), Err(Unmapped::Taken), "its session is elsewhere");
+    assert!(nat.peer(&Wanted { exact: false, ..wish(1, taken) }, REMOTE, SECOND).is_ok());
+}
+
+#[test]
 fn filters_let_in_whom_they_name() {
     let mut nat = nat();
     let network = |bits| Prefix::new(std::net::Ipv4Addr::from_bits(REMOTE.address), bits);
@@ -216,8 +235,48 @@ fn a_peer_is_spoken_to_for_as_long_as_was_asked() {
     assert_eq!(nat.peer(&tcp, REMOTE, now), Ok((outside, 9_000 * SECOND)));
     let index = nat.sessions().next().unwrap().0;
     nat.sessions.at_mut(index).unwrap().state = State::Reset as u8;
+    // It cannot be had back by asking.
+    assert!(nat.peer(&tcp, REMOTE, 1_100 * SECOND).unwrap().1 < 1_400 * SECOND);
     pass(&mut nat, 1_100, 1_500);
     assert_eq!(nat.sessions().count(), 0);
+}
+
+/// A segment with these flags and nothing else: whether it passes.
+fn segment(nat: &mut Nat, side: Side, from: Endpoint, to: Endpoint, (flags, now): (u8, u64)) -> bool {
+    let mut header = [0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    header[12..16].copy_from_slice(&from.address.to_be_bytes());
+    header[16..].copy_from_slice(&to.address.to_be_bytes());
+    let sum = ::packet::checksum::of(&header).to_be_bytes();
+    header[10..12].copy_from_slice(&sum);
+    let ports = [from.port.to_be_bytes(), to.port.to_be_bytes()].concat();
+    let tcp = [&ports[..], &[0; 8], &[0x50, flags, 0, 0, 0, 0, 0, 0]].concat();
+    let mut bytes = [&[4; 6][..], &[2; 6], &[8, 0], &header, &tcp].concat();
+    let mut frames = [Frame::new(&mut bytes)];
+    nat.process(side, &mut frames, now);
+    matches!(frames[0].verdict, Verdict::Forward(_))
+}
+
+#[test]
+fn a_connection_that_is_had_back_by_asking_lives_and_ends_as_any() {
+    use crate::nat::tcp::{ACK, FIN};
+    let state = |nat: &Nat| nat.sessions().next().unwrap().1.state();
+    for closes in [false, true] {
+        let mut nat = nat();
+        let (outside, _) =
+            nat.peer(&Wanted { protocol: 6, ..wanted(INSIDE, 600 * SECOND) }, REMOTE, SECOND).unwrap();
+        assert_eq!(state(&nat), State::SynUp);
+        assert!(segment(&mut nat, Side::Inside, INSIDE, REMOTE, (ACK, 2 * SECOND)));
+        assert_eq!(state(&nat), State::Established);
+        if closes {
+            assert!(segment(&mut nat, Side::Inside, INSIDE, REMOTE, (FIN | ACK, 2 * SECOND)));
+            assert!(segment(&mut nat, Side::Outside, REMOTE, outside, (FIN | ACK, 2 * SECOND)));
+        }
+        pass(&mut nat, 2, 400);
+        assert_eq!(nat.sessions().count(), usize::from(!closes));
+        // Nobody asks again: it is an established connection, whose time is hours.
+        pass(&mut nat, 400, 2_000);
+        assert_eq!(nat.sessions().count(), usize::from(!closes));
+    }
 }
 
 /// What a history of requests may do.

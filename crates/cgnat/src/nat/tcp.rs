@@ -18,6 +18,11 @@ pub fn opens(flags: u8) -> bool {
     flags & (SYN | ACK | RST | FIN) == SYN
 }
 
+/// What a segment says of a connection that was asked for, as by PCP's PEER, without its SYN: it is under way, if the inside goes on with it.
+pub fn under_way(state: State, flags: u8, up: bool) -> State {
+    if state == State::SynUp && up && flags & (SYN | RST) == 0 { State::Established } else { state }
+}
+
 /// The state after a segment.
 pub fn next(state: State, flags: u8, up: bool) -> State {
     use State::{Established, FinBoth, FinDown, FinUp, Reset, SynDown, SynUp};

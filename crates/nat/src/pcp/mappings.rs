@@ -81,6 +81,8 @@ impl Mappings for At<'_> {
         let wanted = Wanted {
             address: peer.address.map(Ipv4Addr::to_bits),
             port: peer.port,
+            // RFC 6887 section 12.2: at another endpoint the connection that it is for could not go on.
+            exact: peer.address.is_some() || peer.port.is_some(),
             nonce: peer.nonce,
             ..self.wanted(&peer.inside, peer.lifetime_s)
         };

@@ -193,6 +193,14 @@ fn a_peer_gets_a_session_that_lives() {
     assert!(box_.lets_in(STRANGER, told.outside.unwrap()));
     assert!(!box_.lets_in(SocketAddrV4::new(*STRANGER.ip(), 1), told.outside.unwrap()));
     assert_eq!(box_.nat.session_count(), 1);
+    // At another outside endpoint its connection could not go on.
+    let elsewhere = SocketAddrV4::new(*told.outside.unwrap().ip(), told.outside.unwrap().port() ^ 1);
+    for (port, external) in [(5000, elsewhere), (5001, told.outside.unwrap())] {
+        let peer = Ask { opcode: 2, remote: STRANGER, external, ..map(1, port, 3_000, 1) };
+        assert_eq!(box_.told(&peer, &[]).code, ResultCode::CannotProvideExternal as u8, "{port}");
+    }
+    let again = Ask { external: told.outside.unwrap(), ..peer };
+    assert_eq!(box_.told(&again, &[]).outside, told.outside);
 }
 
 #[test]
