@@ -10,7 +10,7 @@ use crate::hops::Hops;
 use crate::kept::Kept;
 use crate::leaving::{self, LeavingList, Parts};
 use crate::link;
-use crate::log::Log;
+use crate::log::{DRAINS, Log};
 use crate::pair::TrackerPair;
 use crate::pcp::{ALL_HOSTS_MAC, Answers};
 use crate::shared::{Found, Told};
@@ -419,7 +419,8 @@ impl Conntrack {
 
     /// What is due: sessions that are over, by their time or with their subscriber.
     fn advance(&mut self, now: u64, passed: u64, cx: &mut Cx<'_>) {
-        self.nat.advance_turn(now, passed, BUDGET);
+        let ends = self.log.as_mut().map_or(usize::MAX, Log::ends);
+        self.nat.advance_turn(now, passed, BUDGET, ends);
         if let Some(sites) = &mut self.links.sites {
             sites.advance(&mut self.nat);
         }
@@ -446,7 +447,7 @@ impl Conntrack {
             .as_mut()
             .is_none_or(|pair| pair.turn(&mut self.nat, (&mut self.hops, neighbours), log.as_mut(), now));
         if active && let Some(log) = log {
-            let _more_next_time = log.drain(&mut self.nat, now);
+            let _more_next_time = (0..DRAINS).all(|_| log.drain(&mut self.nat, now));
         }
         self.turns += 1;
         self.hops.advance(&mut self.nat, &self.links.end);

@@ -27,6 +27,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const EVENTS: usize = 1 << 16;
 /// Records that are drained at once: some 10 µs.
 const BUDGET: usize = 256;
+/// Drains of a turn of a NAT at most.
+pub const DRAINS: usize = 4;
+/// Sessions that may end together in a turn: with their port blocks half of what is drained in it. The rest is of what packets begin
+/// and end. Where the collector takes nothing at least so many do, and what finds no room is counted.
+const ENDS: u64 = (DRAINS * BUDGET / 4) as u64;
+const LEAST_ENDS: u64 = 16;
 /// Time between two looks at the system's clock, ns.
 const SET_CLOCK: u64 = 1_000_000_000;
 /// Time between two looks into a queue.
@@ -298,6 +304,11 @@ impl Log {
         self.source.room()
     }
 
+    /// Sessions that may end in a turn because somebody, or an address, is gone: thousands of them do at once.
+    pub fn ends(&mut self) -> usize {
+        (self.source.room() / 4).clamp(LEAST_ENDS, ENDS) as usize
+    }
+
     /// Nothing comes any more, and all that is there ends: hand that over, and wait for room in the queue, but not beyond `until`. What
     /// finds no room then is counted.
     pub fn end(&mut self, nat: &mut Nat, now: u64, until: Instant) {
@@ -307,7 +318,8 @@ impl Log {
                 std::thread::sleep(WAIT);
             }
         };
-        let mut from = nat.config().log_sessions.then_some(0);
+        // A block of an address that drains is there as long as the sessions are that it was left for.
+        let mut from = (nat.config().log_sessions || !nat.passing().is_empty()).then_some(0);
         while let Some(line) = from {
             from = nat.end_from(line, LINES, now);
             hand_over(nat);

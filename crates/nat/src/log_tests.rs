@@ -1,7 +1,9 @@
 use super::*;
 use crate::testing::{NOW, REMOTE, config, inside, send};
+use cgnat::PoolChange;
+use cgnat::config::PoolAddress;
 use serde_json::json;
-use std::net::{SocketAddrV4, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 
 const WAIT: Duration = Duration::from_secs(20);
 
@@ -224,6 +226,64 @@ fn a_nat_that_stops_ends_in_the_log() {
     let count = |what: &str| all.matches(&format!(" {what} ")).count();
     let kinds = ["session-create", "session-delete", "block-allocate", "block-release"];
     assert_eq!(kinds.map(count), [200, 200, 50, 50]);
+}
+
+/// Blocks that sessions are left in, on an address that drains, are released in the log as well, though sessions are not told.
+#[test]
+fn blocks_on_an_address_that_drains_end_in_the_log() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let options = options(json!({"syslog": format!("tcp://{}", listener.local_addr().expect("an address"))}));
+    let reader = std::thread::spawn(move || {
+        let (mut all, mut stream) = (String::new(), listener.accept().expect("a connection").0);
+        std::io::Read::read_to_string(&mut stream, &mut all).expect("text");
+        all
+    });
+    let mut config = cgnat::Config { pool_room: 1, ..config() };
+    options.configure(&mut config);
+    let removed = std::mem::take(&mut config.pool);
+    let added = vec![PoolAddress::whole(Ipv4Addr::new(203, 0, 113, 2))];
+    config.pool.clone_from(&removed);
+    let (mut nat, mut log) = (Nat::new(config).expect("a NAT"), Log::start(&options, 0).expect("a log"));
+    [1, 2].into_iter().for_each(|last| send(&mut nat, inside(last, 5_000), REMOTE));
+    nat.change_pool(&PoolChange { added, removed });
+    while nat.advance(NOW, 1_000) {}
+    send(&mut nat, inside(1, 5_001), REMOTE);
+    log.end(&mut nat, NOW, Instant::now() + WAIT);
+    drop(log);
+    let all = reader.join().expect("all of it");
+    let kinds = ["block-allocate", "block-release", "session-delete"];
+    assert_eq!(kinds.map(|what| all.matches(&format!(" {what} ")).count()), [3, 3, 0], "{all}");
+}
+
+/// What ends because somebody is gone takes nobody else's place in the log.
+#[test]
+fn thousands_of_sessions_that_end_together_end_in_the_log() {
+    const EACH: u16 = 2_000;
+    let syslog = collector();
+    let options =
+        options(json!({"syslog": syslog.local_addr().expect("an address").to_string(), "sessions": true}));
+    let mut config = config();
+    options.configure(&mut config);
+    config.events = 2_048;
+    let (mut nat, mut log) = (Nat::new(config).expect("a NAT"), Log::start(&options, 0).expect("a log"));
+    for last in 1..=4 {
+        nat.set_hops(*inside(last, 0).ip(), 0, 1, 10, NOW).expect("room");
+        for port in 1..=EACH {
+            send(&mut nat, inside(last, 7), SocketAddrV4::new(*REMOTE.ip(), port));
+            while log.drain(&mut nat, NOW) {}
+        }
+    }
+    nat.end_hop(10);
+    let mut turns = 0;
+    while nat.session_count() > usize::from(EACH) {
+        let ends = log.ends();
+        nat.advance_turn(NOW, 500_000, 2_048, ends);
+        send(&mut nat, inside(9, 7), SocketAddrV4::new(*REMOTE.ip(), 1 + turns));
+        let _more_next_time = (0..DRAINS).all(|_| log.drain(&mut nat, NOW));
+        turns += 1;
+        assert!(turns < 1_000, "it takes for ever");
+    }
+    assert_eq!((log.lost(), nat.events_lost()), (0, 0));
 }
 
 /// Nobody waits for a collector that is gone: what finds no room is counted.

@@ -121,11 +121,13 @@ impl Nat {
     pub(crate) fn advance_removed(&mut self, now: u64, budget: usize) -> bool {
         let Some(from) = self.removed.cursor else { return false };
         let lines = self.sessions.used();
-        let last = from.saturating_add(budget as u32).min(lines);
+        let mut last = from.saturating_add(budget as u32).min(lines);
         for index in from..last {
             let Some(session) = self.sessions.at(index).copied() else { continue };
-            if session.is_alive() && session.has(Session::STATIC) && !self.has_forward(&session) {
-                self.end(index, now);
+            let goes = session.is_alive() && session.has(Session::STATIC) && !self.has_forward(&session);
+            if goes && !self.end_in_turn(index, now) {
+                last = index;
+                break;
             }
         }
         if last < lines {

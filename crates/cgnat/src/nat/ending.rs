@@ -5,6 +5,7 @@
 
 use super::Nat;
 use crate::binding::Hop;
+use crate::session::Session;
 
 /// Next hops under way.
 #[derive(Debug, Default)]
@@ -57,11 +58,13 @@ impl Nat {
             endings.cursor = 0;
         }
         let lines = self.sessions.used();
-        let last = self.endings.cursor.saturating_add(budget as u32).min(lines);
+        let mut last = self.endings.cursor.saturating_add(budget as u32).min(lines);
         for index in self.endings.cursor..last {
             let gone = |hop: Hop| self.endings.current.binary_search(&hop).is_ok();
-            if self.sessions.at(index).is_some_and(|session| session.is_alive() && gone(session.down_hop)) {
-                self.end(index, now);
+            let goes = |session: &Session| session.is_alive() && gone(session.down_hop);
+            if self.sessions.at(index).is_some_and(goes) && !self.end_in_turn(index, now) {
+                last = index;
+                break;
             }
         }
         self.endings.cursor = last;

@@ -44,7 +44,7 @@ fn sessions_that_end_together_end_little_by_little() {
     while nat.session_count() > 0 {
         let before = nat.session_count();
         now += TURN;
-        nat.advance_turn(now, TURN, BUDGET);
+        nat.advance_turn(now, TURN, BUDGET, usize::MAX);
         most = most.max(before - nat.session_count());
         assert!(now - began < 2 * SECOND, "{} are left", nat.session_count());
     }
@@ -56,20 +56,20 @@ fn sessions_that_end_together_end_little_by_little() {
 #[test]
 fn they_end_at_once_where_lines_are_short() {
     let (mut nat, now) = all_due(SESSIONS as usize + 100);
-    nat.advance_turn(now, TURN, BUDGET);
+    nat.advance_turn(now, TURN, BUDGET, usize::MAX);
     let ended = SESSIONS as usize - nat.session_count();
     assert!((BUDGET / END..BUDGET / END + CHUNK).contains(&ended), "{ended}");
     // Less than a sixteenth is free until then.
-    assert!((0..3).all(|_| nat.advance_turn(now, TURN, BUDGET)));
+    assert!((0..3).all(|_| nat.advance_turn(now, TURN, BUDGET, usize::MAX)));
     let before = nat.session_count();
-    nat.advance_turn(now, TURN, BUDGET);
+    nat.advance_turn(now, TURN, BUDGET, usize::MAX);
     assert!((64..80).contains(&(before - nat.session_count())));
 }
 
 #[test]
 fn after_a_long_time_without_a_turn_all_is_looked_at() {
     let (mut nat, now) = all_due(2 * SESSIONS as usize);
-    nat.advance_turn(now, 100 * SECOND, 1_000_000);
+    nat.advance_turn(now, 100 * SECOND, 1_000_000, usize::MAX);
     assert_eq!(nat.session_count(), 0);
     let mapped = nat.mapped_inside(Endpoint::new(0x0a00_0001, 10_000), 17, 0);
     assert!(mapped.is_none());

@@ -142,7 +142,9 @@ impl Nat {
             if traffic.is_due() {
                 let record = What::SessionInterim(session.record(), session.volume());
                 (session.up, session.down) = Default::default();
-                self.events.push(now, record);
+                if self.config.log_sessions {
+                    self.events.push(now, record);
+                }
             }
             left.remove(at);
             let whither = if UP {

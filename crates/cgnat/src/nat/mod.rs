@@ -185,6 +185,8 @@ pub struct Nat {
     pub(crate) forwarded: Forwarded,
     /// The sessions by which the last packet of the slow path went up and down.
     pub(crate) touched: [u32; 2],
+    /// Sessions that searches may still end in this turn.
+    ends: usize,
 }
 
 impl Nat {
@@ -230,6 +232,7 @@ impl Nat {
             drops: Drops::default(),
             late_drops: Drops::default(),
             touched: [NONE; 2],
+            ends: usize::MAX,
             forwarded: Forwarded::default(),
             drawn: 0,
             drawn_ahead: ArrayVec::new(),
@@ -360,13 +363,23 @@ impl Nat {
     /// Let time pass: sessions, fragments, held SYNs and subscribers whose time has come are over. At most about `budget`
     /// sessions are looked at; the answer is whether more are due.
     pub fn advance(&mut self, now: u64, budget: usize) -> bool {
+        self.ends = usize::MAX;
         self.advance_by(now, budget, budget)
     }
 
     /// The same `passed` ns after the last time, between packets: what ends at the same moment is ended little by little, unless
-    /// there is hardly room for new sessions.
-    pub fn advance_turn(&mut self, now: u64, passed: u64, budget: usize) -> bool {
+    /// there is hardly room for new sessions. Of sessions that end because something else is gone, at most `ends` do.
+    pub fn advance_turn(&mut self, now: u64, passed: u64, budget: usize, ends: usize) -> bool {
+        self.ends = ends;
         self.advance_by(now, self.looks(now, passed).min(budget), budget)
+    }
+
+    /// End a session that a search has found. `false`: not in this turn any more.
+    pub(crate) fn end_in_turn(&mut self, index: u32, now: u64) -> bool {
+        let Some(left) = self.ends.checked_sub(1) else { return false };
+        self.ends = left;
+        self.end(index, now);
+        true
     }
 
     fn advance_by(&mut self, now: u64, looks: usize, budget: usize) -> bool {

@@ -71,7 +71,7 @@ impl Nat {
         // It is put back below: what ends does not look at it.
         let mut search = std::mem::take(&mut sites.search);
         let mut left = budget as u32;
-        let last = search.session.saturating_add(left).min(self.sessions.used());
+        let mut last = search.session.saturating_add(left).min(self.sessions.used());
         for index in search.session..last {
             let goes = |session: &Session| {
                 let by = crate::sites::slot(session.up_hop);
@@ -79,8 +79,10 @@ impl Nat {
                     // Of another site, to one that had the address.
                     || session.has(Session::HAIRPIN) && search.addresses.binary_search(&session.remote).is_ok()
             };
-            if self.sessions.at(index).is_some_and(|session| session.is_alive() && goes(session)) {
-                self.end(index, now);
+            let goes = |session: &Session| session.is_alive() && goes(session);
+            if self.sessions.at(index).is_some_and(goes) && !self.end_in_turn(index, now) {
+                last = index;
+                break;
             }
         }
         left -= last - search.session;

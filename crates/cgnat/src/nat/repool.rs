@@ -181,15 +181,16 @@ impl Nat {
     /// are gone.
     fn close(&mut self, now: u64, lines: u32) -> bool {
         let used = self.sessions.used();
-        let last = self.drain.session.saturating_add(lines).min(used);
+        let mut last = self.drain.session.saturating_add(lines).min(used);
         for index in self.drain.session..last {
             let leads = |session: &Session| {
                 session.is_alive()
                     && session.has(Session::HAIRPIN)
                     && self.drain.addresses.binary_search(&session.remote).is_ok()
             };
-            if self.sessions.at(index).is_some_and(leads) {
-                self.end(index, now);
+            if self.sessions.at(index).is_some_and(leads) && !self.end_in_turn(index, now) {
+                last = index;
+                break;
             }
         }
         self.drain.session = last;

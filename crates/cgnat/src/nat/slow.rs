@@ -315,7 +315,8 @@ impl Nat {
         let session = self.sessions.at_mut(index).ok_or(Reason::NoMapping)?;
         let tcp = session.protocol() == protocol::TCP;
         let before = session.state();
-        let after = if tcp { tcp::next(before, flags, up) } else { before };
+        let known = if session.has(Session::EXTENDED) { tcp::under_way(before, flags, up) } else { before };
+        let after = if tcp { tcp::next(known, flags, up) } else { before };
         session.state = after as u8;
         let refreshes = if tcp { tcp::refreshes(before, after) } else { up || refresh_inbound };
         if before != after {
@@ -338,7 +339,9 @@ impl Nat {
         if traffic.is_due() {
             let record = What::SessionInterim(session.record(), session.volume());
             (session.up, session.down) = Default::default();
-            self.events.push(now, record);
+            if self.config.log_sessions {
+                self.events.push(now, record);
+            }
         }
     }
 

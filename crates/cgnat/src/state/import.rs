@@ -73,7 +73,7 @@ impl Nat {
                 let done = self.import_session(kept, past);
                 if let Err(lost) = done {
                     self.rest_lost(kept, lost, past);
-                    if self.config.log_sessions && kept.state != State::Pinned {
+                    if self.config.log_sessions {
                         self.events.push(past.now, What::SessionEnded(record_of(kept), volume_of(kept)));
                     }
                 }

@@ -259,6 +259,52 @@ fn the_ports_of_sessions_that_are_left_out_rest() {
 }
 
 #[test]
+fn a_mapping_that_was_asked_for_ends_in_time_after_a_restart() {
+    let mut nat = Nat::new(config()).unwrap();
+    let inside = Endpoint::new(HOST, 7);
+    let wanted = Wanted { nonce: NONCE, ..Wanted::new(inside, 17, 0, 111 * SECOND) };
+    nat.map(&wanted, SECOND).unwrap();
+    // Ten seconds are left.
+    let (mut nat, lost) = restored(config(), &records(&nat, 101 * SECOND), Past { passed: 0, now: SECOND });
+    assert_eq!(lost, []);
+    pass(&mut nat, 1, 10);
+    assert!(nat.explicit(inside, 17, 0).is_some());
+    pass(&mut nat, 10, 14);
+    assert!(nat.explicit(inside, 17, 0).is_none());
+}
+
+#[test]
+fn a_mapping_that_ended_meanwhile_ends_in_the_log() {
+    let logged = Config { log_sessions: true, ..config() };
+    let mut nat = Nat::new(logged.clone()).unwrap();
+    let outside = map(&mut nat, Endpoint::new(HOST, 7), None, SECOND).unwrap();
+    let (mut nat, _) =
+        restored(logged, &records(&nat, SECOND), Past { passed: 86_401 * SECOND, now: SECOND });
+    let ended = |what| matches!(what, crate::What::SessionEnded(record, _) if record.outside == outside);
+    assert_eq!(std::iter::from_fn(|| nat.pop_event()).filter(|event| ended(event.what)).count(), 1);
+}
+
+#[test]
+fn whom_a_subscriber_talks_to_is_logged_with_sessions_only() {
+    let mut nat = Nat::new(config()).unwrap();
+    up(&mut nat, 0, 7, SECOND).unwrap();
+    let mut kept = records(&nat, SECOND);
+    // One packet more, and its counters are half full.
+    let Some(Record::Session(session)) = kept.last_mut() else { panic!("{kept:?}") };
+    session.up = (1 << 25) << 38 | (1 << 25);
+    for log_sessions in [false, true] {
+        let (mut nat, lost) =
+            restored(Config { log_sessions, ..config() }, &kept, Past { passed: 0, now: SECOND });
+        assert_eq!(lost, []);
+        up(&mut nat, 0, 7, SECOND).unwrap();
+        let interim = |what| matches!(what, crate::What::SessionInterim(..));
+        let told = std::iter::from_fn(|| nat.pop_event()).filter(|event| interim(event.what)).count();
+        assert_eq!((told, nat.session_count()), (usize::from(log_sessions), 1));
+        assert!(nat.sessions().all(|(_, one)| one.volume().packets_up == 0), "they begin anew");
+    }
+}
+
+#[test]
 fn the_port_of_a_mapping_that_ended_meanwhile_rests_from_its_end() {
     let mut nat = Nat::new(config()).unwrap();
     let outside = map(&mut nat, Endpoint::new(HOST, 7), None, SECOND).unwrap();
