@@ -51,8 +51,9 @@ pub struct Parts(HashMap<Ipv4Addr, (LeavingList, usize)>);
 impl Parts {
     /// Addresses come and go from now on.
     pub fn change(&mut self, change: &PoolChange, leaving: &LeavingList) {
+        // What comes back is of the pool again, not of what goes: else it would be answered for when it is neither.
         for pool in &change.added {
-            self.0.remove(&pool.address);
+            self.give_up(pool.address);
         }
         for pool in &change.removed {
             if let Some(at) = find(leaving, pool.address) {
@@ -64,11 +65,15 @@ impl Parts {
     /// Tell of what was given up.
     pub fn advance(&mut self, nat: &mut Nat) {
         while let Some(address) = nat.pop_given_up() {
-            if let Some((list, at)) = self.0.remove(&address)
-                && let Some(leaving) = list.get(at)
-            {
-                leaving.give_up_part();
-            }
+            self.give_up(address);
+        }
+    }
+
+    fn give_up(&mut self, address: Ipv4Addr) {
+        if let Some((list, at)) = self.0.remove(&address)
+            && let Some(leaving) = list.get(at)
+        {
+            leaving.give_up_part();
         }
     }
 }
@@ -134,7 +139,7 @@ mod tests {
         parts.change(&back, &Arc::from([]));
         while nat.advance(NOW, 10) {}
         parts.advance(nat);
-        assert!(again[0].is_there() && nat.pool().addresses() == 2);
+        assert!(!again[0].is_there() && nat.pool().addresses() == 2);
     }
 
     #[test]

@@ -190,6 +190,10 @@ impl Reader {
         if about.mode() & 0o022 != 0 {
             return Err(StateError::Untrusted("others may write it"));
         }
+        // Its owner may write it, whatever its mode says.
+        if about.uid() != 0 && about.uid() != rustix::process::geteuid().as_raw() {
+            return Err(StateError::Untrusted("it is another user's"));
+        }
         if about.len() > most {
             return Err(StateError::Untrusted("it is longer than the state of this NAT can be"));
         }

@@ -159,6 +159,11 @@ fn what_others_could_have_put_there_is_not_used() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o622)).unwrap();
     assert!(matches!(survey(&path), Err(StateError::Untrusted(_))));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&path, Some(12_345), None).unwrap();
+        assert!(matches!(survey(&path), Err(StateError::Untrusted(_))));
+        std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+    }
     // Longer than this NAT's state can be.
     assert!(matches!(Reader::open(&path, 100), Err(StateError::Untrusted(_))));
     let link = folder.path().join("link");
