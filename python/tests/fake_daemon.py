@@ -1,7 +1,7 @@
 """A stand-in for `netdynod` that speaks its contract and moves no packets.
 
 Started like the real one, so that everything above the socket is tested without it. Time runs `FAKE_SPEED`
-times faster. `FAKE_DIE` names a moment at which it kills itself (`start`, `load`, `run`, `result`),
+times faster. `FAKE_DIE` names a moment at which it kills itself (`start`, `load`, `run`, `stats`, `result`),
 `FAKE_INVALID=1` makes every trial invalid, `FAKE_FAIL=1` loses a tenth of the messages, `FAKE_STUBBORN=1`
 does not stop when asked.
 """
@@ -445,6 +445,7 @@ class Connection(socketserver.StreamRequestHandler):
             case "graph.describe":
                 return core.graphs[p["graph"]].shape()
             case "graph.stats":
+                die("stats")
                 return core.graphs[p["graph"]].stats()
             case "graph.trace":
                 traced = [fake_nat.TRACED] * p["packets"]

@@ -69,6 +69,8 @@ def carry(
     left = notes.write("path", path=str(log))
     stack = contextlib.ExitStack()
     last: dict[str, Any] = {}
+    daemon: Daemon | None = None
+    died = False
     with Interrupts().installed() as interrupts:
         interrupts.requests = watching.asked is not None and not any(map(os.isatty, (0, 1, 2)))
         try:
@@ -82,10 +84,17 @@ def carry(
                     ready(shape)
                 _watch(client, made, shape, interrupts, watching)
                 last = shape | client.call("graph.stop", graph=made)
+        except Error as e:
+            # the daemon's own end explains the lost connection better, and its log stays
+            if daemon and e.code == "ND-91-21":
+                daemon.process.wait(1.0)
+                died = bool(daemon.process.ending())
+                daemon.check()
+            raise
         finally:
             with interrupts.shielded():
                 stack.close()
-                notes.undo(left)
+                (notes.forget if died else notes.undo)(left)
     status = last["status"]
     with console.heard():
         if watching.as_json:
@@ -102,7 +111,7 @@ def _watch(
 ) -> None:
     """Show the counters now and then, and those at the end."""
     began = time.monotonic()
-    until = began + watching.length if watching.length else float("inf")
+    until = float("inf") if watching.length is None else began + watching.length
     view = contextlib.ExitStack()
     shown: graph_view.View | None = None
     if not watching.as_json and not watching.quiet:

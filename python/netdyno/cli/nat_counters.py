@@ -17,7 +17,7 @@ from rich.table import Table
 from netdyno import escape
 from netdyno.cli import console, values
 from netdyno.cli.nat_show import Json, Limit, Name, left
-from netdyno.errors import Error
+from netdyno.errors import INTERRUPTED, Error
 from netdyno.nat import counters as counted
 from netdyno.nat import running
 from netdyno.nat.counters import Counters
@@ -63,11 +63,11 @@ def counters(
         try:
             _watch(nat, seconds(interval), as_json)
         except Error as e:
+            if e.exit_code == INTERRUPTED:
+                return
             if e.code not in GONE:
                 raise
             console.note(f"the NAT {nat.name} has ended")
-        except KeyboardInterrupt:
-            return
 
 
 def _watch(nat: running.Running, interval: float, as_json: bool) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +13,11 @@ from netdyno import files
 from netdyno.cli.nat_show import Name
 from netdyno.errors import Error
 from netdyno.nat import running
+
+PATIENCE = 5.0
+"""Seconds in which a NAT answers, or is down: who scrapes waits for ten."""
+DOWN = (running.NONE, "ND-91-21", "ND-91-22")
+"""It is not there, has ended, or hangs."""
 
 
 def metrics(
@@ -33,14 +40,22 @@ def metrics(
 
     gone: Error | None = None
     try:
-        with running.connected(name) as found:
+        with running.connected(name, PATIENCE) as found:
             chosen = found.name
     except Error as e:
-        if name is None or e.code != running.NONE:
+        if name is None or e.code not in DOWN:
             raise
         # the file says so, as the address does: what it said before is not true any more
         chosen, gone = name, e
-    text = nat.text(nat.registry(chosen, running.connected))
+
+    @contextmanager
+    def connected(name: str) -> Iterator[running.Running]:
+        if gone:
+            raise gone
+        with running.connected(name, PATIENCE) as found:
+            yield found
+
+    text = nat.text(nat.registry(chosen, connected))
     if output is None or str(output) == "-":
         print(text, end="")
     else:
@@ -56,4 +71,4 @@ def serve(name: str, address: str) -> None:
     if not prometheus.is_address(address):
         fix = "Like 127.0.0.1:9464; for a file there is `netdyno nat metrics -o FILE`"
         raise Error("ND-104-22", f"{address!r} is not ADDRESS:PORT", at="--prometheus", fix=fix)
-    prometheus.serve(address, nat.registry(name, running.connected))
+    prometheus.serve(address, nat.registry(name, lambda name: running.connected(name, PATIENCE)))

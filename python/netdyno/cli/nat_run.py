@@ -52,36 +52,36 @@ def run(
     """
     nat, where = planned(file)
     put_back()
-    running.refuse(nat.name)
-    on = ", ".join(str(work.core) for work in where.workers)
-    begun = f"the NAT {nat.name} runs on {'core' if len(where.workers) == 1 else 'cores'} {on}"
-    for port, (kernel, _) in nat.kernels.items():
-        host.free(port, kernel)
+    with running.claimed(nat.name):
+        on = ", ".join(str(work.core) for work in where.workers)
+        begun = f"the NAT {nat.name} runs on {'core' if len(where.workers) == 1 else 'cores'} {on}"
+        for port, (kernel, _) in nat.kernels.items():
+            host.free(port, kernel)
 
-    def ready(shape: dict[str, Any]) -> None:
-        host.settle(shape, nat.kernels)
-        with running.connected(nat.name) as own:
-            status = own.call("nat.status")
-        role = pair.told(status["pair"]) if status.get("pair") else ()
-        for line in (*host.told(nat.kernels), begun, *role, *reload.restored(status["workers"])):
-            console.note(line)
-
-    def asked() -> None:
-        # it goes on as it was if the file is wrong
-        try:
+        def ready(shape: dict[str, Any]) -> None:
+            host.settle(shape, nat.kernels)
             with running.connected(nat.name) as own:
-                console.note(reload.told(reload.reload(file, own)))
+                status = own.call("nat.status")
+            role = pair.told(status["pair"]) if status.get("pair") else ()
+            for line in (*host.told(nat.kernels), begun, *role, *reload.restored(status["workers"])):
+                console.note(line)
+
+        def asked() -> None:
+            # it goes on as it was if the file is wrong
+            try:
+                with running.connected(nat.name) as own:
+                    console.note(reload.told(reload.reload(file, own)))
+            except Error as e:
+                console.show(e)
+
+        if prometheus is not None:
+            nat_metrics.serve(nat.name, prometheus)
+
+        timing = (seconds(length) if length else None, seconds(interval))
+        watching = graph_run.Watching(*timing, as_json, quiet, asked)
+        for note in where.notes:
+            console.note(note)
+        try:
+            graph_run.carry(graph.document(nat, where), running.stem(nat.name), watching, ready)
         except Error as e:
-            console.show(e)
-
-    if prometheus is not None:
-        nat_metrics.serve(nat.name, prometheus)
-
-    timing = (seconds(length) if length else None, seconds(interval))
-    watching = graph_run.Watching(*timing, as_json, quiet, asked)
-    for note in where.notes:
-        console.note(note)
-    try:
-        graph_run.carry(graph.document(nat, where), running.stem(nat.name), watching, ready)
-    except Error as e:
-        raise graph.explained(e, str(file)) from e
+            raise graph.explained(e, str(file)) from e

@@ -132,9 +132,10 @@ def _by_stage(placement: Placement, cycles: Cycles) -> dict[str, float]:
 # ---- all placements
 
 
-def placements(count: int, *, spread: bool) -> Iterator[Placement]:
-    """Every placement on at most so many cores: stages in any groups, NAT and ConnTrack in lanes."""
-    for lanes in range(1, min(count, QUEUES if spread else WORKERS) + 1):
+def placements(count: int, *, spread: bool, several: bool = True) -> Iterator[Placement]:
+    """Every placement on at most so many cores: stages in any groups, in lanes if there may be `several`."""
+    most = (QUEUES if spread else WORKERS) if several else 1
+    for lanes in range(1, min(count, most) + 1):
         yield Placement((STAGES,), lanes, to_completion=True, spread=spread)
     for groups in _partitions(STAGES):
         one = Placement(groups)
@@ -142,10 +143,10 @@ def placements(count: int, *, spread: bool) -> Iterator[Placement]:
             yield one
         if not _replicable(groups):
             continue
-        for lanes in range(2, min(count - 1, WORKERS) + 1):
-            several = Placement(groups, lanes)
-            if several.cores <= count:
-                yield several
+        for lanes in range(2, min(count - 1, WORKERS if several else 1) + 1):
+            wide = Placement(groups, lanes)
+            if wide.cores <= count:
+                yield wide
 
 
 def _replicable(groups: Sequence[Worker]) -> bool:
@@ -164,9 +165,9 @@ def _partitions(stages: Sequence[str]) -> Iterator[tuple[Worker, ...]]:
             yield ((first, *group), *groups[:number], *groups[number + 1 :])
 
 
-def ranked(cycles: Cycles, count: int, *, spread: bool) -> list[Predicted]:
+def ranked(cycles: Cycles, count: int, *, spread: bool, several: bool = True) -> list[Predicted]:
     """All placements, the one that should carry most first; of equals the one with fewer cores and rings."""
-    found = [predict(one, cycles) for one in placements(count, spread=spread)]
+    found = [predict(one, cycles) for one in placements(count, spread=spread, several=several)]
 
     def order(one: Predicted) -> tuple[float, int, int]:
         return -round(one.rate, 3), one.placement.cores, len(one.placement.workers)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,12 +47,32 @@ def answers(path: Path) -> bool:
     return True
 
 
-def refuse(name: str) -> None:
-    """Refuse to run a second NAT of a name."""
+@contextmanager
+def claimed(name: str) -> Iterator[None]:
+    """A name that is this NAT's alone, from before it has a socket: of two that begin one is refused."""
     path = socket(name)
     if path.exists() and answers(path):
-        fix = f"End that one, or give this one another name; `netdyno nat status {name}` shows what runs"
-        raise Error(NONE, f"a NAT named {name} runs already", at=str(path), fix=fix)
+        raise _taken(name)
+    lock = path.with_suffix(".lock")
+    paths.beside(lock)
+    with lock.open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            its = os.fstat(held.fileno()).st_ino == lock.stat().st_ino
+        except (BlockingIOError, FileNotFoundError):
+            its = False
+        # who ended just now has removed the file that was opened
+        if not its:
+            raise _taken(name)
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _taken(name: str) -> Error:
+    fix = f"End that one, or give this one another name; `netdyno nat status {name}` shows what runs"
+    return Error(NONE, f"a NAT named {name} runs already", at=str(socket(name)), fix=fix)
 
 
 @dataclass(frozen=True)
@@ -98,10 +120,10 @@ def clear(client: Client, graph: str, **params: Any) -> int:
 
 
 @contextmanager
-def connected(name: str | None = None) -> Iterator[Running]:
-    """The NAT of a name, or the only one that runs here."""
+def connected(name: str | None = None, timeout: float = 30.0) -> Iterator[Running]:
+    """The NAT of a name, or the only one that runs here; an answer of its is waited for so many seconds."""
     chosen = _chosen(name)
-    with Client(socket(chosen)) as client:
+    with Client(socket(chosen), timeout) as client:
         graphs = client.call("graph.list")
         if not graphs:
             what = f"the NAT {chosen} carries nothing: it is being started, or has failed"

@@ -120,6 +120,9 @@ class Study(Config):
             raise ValueError("new flows begin inside: direction up")
         if self.direction == "down" and any(leg.flows > lab.SINGLE for leg in self.legs):
             raise ValueError(f"down each flow has a static forward: at most {lab.SINGLE:,} flows")
+        # an address is one worker's, and with it all forwards there are
+        if self.direction == "down" and any(leg.workers > 1 for leg in self.legs):
+            raise ValueError("down all flows have forwards on one address, which is one worker's: workers: 1")
         return self
 
     @model_validator(mode="after")

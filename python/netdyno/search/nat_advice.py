@@ -198,7 +198,10 @@ def advise(nat: Nat, there: Topology, count: int, kept_in: Path | None, runs: Pa
     else:
         with Interrupts().installed() as interrupts:
             cycles, notes = short_run(nat, machine, runs, interrupts)
-    ranked = advice.ranked(cycles, count, spread=is_address(nat.inside.device.lower()))
+    spread = is_address(nat.inside.device.lower())
+    # deterministic ports are one worker's
+    several = "deterministic" not in nat.conntrack
+    ranked = advice.ranked(cycles, count, spread=spread, several=several)
     few = count > len(there.in_order())
     if few:
         notes.append(f"this machine has {there}, and {count} cores are asked for: no core is named")

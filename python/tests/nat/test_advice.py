@@ -83,6 +83,13 @@ def test_what_is_proposed_is_a_configuration(
         assert nat.workers == one.placement.lanes
 
 
+def test_deterministic_ports_are_one_workers() -> None:
+    there = machine(1, 4)
+    for one in ranked(BY_HAND, 4, spread=True, several=False):
+        keys = advice.keys(one.placement, there)
+        assert checked(changed(**keys, deterministic="10.0.0.0/24"), "cgn.yaml").workers == 1
+
+
 def test_cycles_are_of_packets_that_pass_the_nat() -> None:
     own = {
         "rx": (400.0, 10.0),

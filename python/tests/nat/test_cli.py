@@ -69,6 +69,21 @@ def test_a_nat_runs_for_a_while_and_leaves_nothing(file: Path, runtime: Path, ca
     assert not list(runtime.iterdir())
 
 
+def test_a_daemon_that_dies_leaves_its_last_words_and_its_log(
+    file: Path, runtime: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_DIE", "stats")
+    assert app.call(["nat", "run", str(file), "--for", "10s", "-q"]) == 91
+    said = capsys.readouterr().err
+    assert "ND-91-20" in said and "SIGKILL" in said and "told to die at stats" in said
+    (left,) = runtime.iterdir()
+    assert "told to die" in left.read_text()
+
+
+def test_no_time_is_over_at_once(file: Path, capsys: Said) -> None:
+    assert app.call(["nat", "run", str(file), "--for", "0s", "-q"]) == 0
+
+
 def test_the_last_counters_are_one_document(file: Path, capsys: Said) -> None:
     assert app.call(["nat", "run", str(file), "--for", "0.1s", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -103,6 +118,15 @@ def test_what_the_daemon_would_refuse_is_told_without_running(
     assert f"at  {path}: inside.device" in said
     assert "elements." not in said
     assert not list(runtime.iterdir())
+
+
+def test_of_two_that_start_together_one_is_refused(runtime: Path) -> None:
+    for _ in range(2):
+        refusal = pytest.raises(Error, match="a NAT named cgn runs already")
+        with running.claimed("cgn"), running.claimed("other"), refusal as refused, running.claimed("cgn"):
+            pass
+        assert refused.value.code == running.NONE
+        assert not list(runtime.iterdir())
 
 
 def test_a_name_runs_once(file: Path, cgn: Path, capsys: Said) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from netdyno.cli import app, nat_counters
+from netdyno.cli import app, nat_counters, nat_metrics
 from netdyno.core.daemon import Daemon
 from netdyno.errors import Error
 from netdyno.export import nat as exported
@@ -171,7 +172,7 @@ def test_watching_goes_on_until_somebody_says_so(
 
     def wait(_: float) -> None:
         if next(looks, "over") == "over":
-            raise KeyboardInterrupt
+            raise interrupted()
 
     monkeypatch.setattr(nat_counters, "sleep", wait)
     assert app.call(["nat", "counters", "--watch", "--json"]) == 0
@@ -224,6 +225,19 @@ def test_a_named_nat_that_is_gone_is_down_in_its_file_too(cgn: Path, capsys: Sai
     assert app.call(["nat", "metrics", "gone", "-o", str(file)]) == 104
     assert "no NAT named gone runs here" in capsys.readouterr().err
     assert values(file.read_text()) == {("netdyno_nat_up", (("nat", "gone"),)): 0}
+
+
+def test_a_nat_that_hangs_is_down_in_its_file_too(
+    cgn: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nat_metrics, "PATIENCE", 0.2)
+    file = cgn / "netdyno.prom"
+    with socket.socket(socket.AF_UNIX) as mute:
+        # who connects is taken by the kernel, and never answered
+        mute.bind(str(running.socket("mute")))
+        mute.listen()
+        assert app.call(["nat", "metrics", "mute", "-o", str(file)]) == 91
+    assert values(file.read_text()) == {("netdyno_nat_up", (("nat", "mute"),)): 0}
 
 
 def test_an_interrupt_is_no_nat_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:

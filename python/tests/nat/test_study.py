@@ -195,6 +195,10 @@ def test_what_makes_no_study_is_refused(tmp_path: Path) -> None:
         ("legs: [{name: a, dut: l2fwd}]\nbeside: [{leg: a, to: b}]", "'b' is no leg"),
         ("direction: down\nlegs: [{name: a, dut: pipeline, new_flows: true}]", "new flows begin inside"),
         ("direction: down\nlegs: [{name: a, dut: pipeline, flows: 1001}]", "at most 1,000 flows"),
+        (
+            "direction: down\nlegs: [{name: a, dut: run-to-completion, ports: af_packet, workers: 2}]",
+            "one worker's: workers: 1",
+        ),
         ("latency_at: [0.5, 0.5]\nlegs: [{name: a, dut: l2fwd}]", "a share twice"),
         ("latency_at: [0]\nlegs: [{name: a, dut: l2fwd}]", "greater than 0"),
         ("latency_at: [90]\nlegs: [{name: a, dut: l2fwd}]", "less than or equal to 1"),
