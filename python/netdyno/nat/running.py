@@ -13,6 +13,7 @@ from typing import Any
 from netdyno import paths
 from netdyno.core.client import Client
 from netdyno.errors import INTERRUPTED, Error
+from netdyno.system.journal import journal
 
 PREFIX = "nd-nat-"
 """Files of ours begin with `nd-`: by that `netdyno restore` knows what it may take away."""
@@ -64,10 +65,12 @@ def claimed(name: str) -> Iterator[None]:
         # who ended just now has removed the file that was opened
         if not its:
             raise _taken(name)
+        notes = journal()
+        left = notes.write("path", path=str(lock))
         try:
             yield
         finally:
-            lock.unlink(missing_ok=True)
+            notes.undo(left)
 
 
 def _taken(name: str) -> Error:
