@@ -51,16 +51,16 @@ TWO: list[dict[str, Any]] = [
 @pytest.mark.parametrize("placement", [ONE, TWO], ids=["one worker", "two workers"])
 def test_a_pair_carries_every_frame_however_it_is_placed(lab: Lab, placement: list[dict[str, Any]]) -> None:
     # all of them fit into the cable's ring of 2,047: a worker that gets no CPU loses none
-    wanted = document(PAIR, "1500/s", placement=placement)
+    wanted = document(PAIR, "1250/s", placement=placement)
     wanted["phases"] |= {"drain": "20s"}
     done = lab.good("run", lab.write("p.json", wanted))
     trial = done.trial
     assert trial.transport == "dpdk"
     assert len(trial.workers) == len(placement)
     total = trial.groups[0].total
-    # 1.2 s at 1,500 a second, but for the last ones on a busy machine
+    # 1.2 s at 1,250 a second, but for the last ones on a busy machine
     sent = total.messages_sent
-    assert 0 < sent == total.messages_delivered <= total.messages_intended <= 1800
+    assert 0 < sent == total.messages_delivered <= total.messages_intended <= 1500
     assert (total.duplicates, total.reordered, total.failures) == (0, 0, {})
     delay = trial.groups[0].delays["round_trip"]
     assert delay.count == trial.groups[0].measured.messages_delivered > 0
