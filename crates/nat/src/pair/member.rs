@@ -30,6 +30,8 @@ const AGAIN: Duration = Duration::from_millis(2);
 const REFUSED: Duration = Duration::from_secs(1);
 /// Workers have so long to take in what came, or to tell what is left.
 const CATCH_UP: Duration = Duration::from_millis(200);
+/// A worker that had no turn for so long hangs at least, ns; or for `silence`, where that is longer.
+const HUNG: u64 = 1_000_000_000;
 /// Packets that are read before anything else is looked at.
 const BURST: usize = 64;
 
@@ -83,6 +85,8 @@ pub struct Member {
     pub standing: Arc<Mutex<Standing>>,
     pub counters: Arc<Counters>,
     pub orders: Arc<Orders>,
+    /// A worker that had no turn for so long hangs, ns.
+    patience: u64,
     /// The number of the last standby.
     standbys: u32,
     /// A message, as it is sent.
@@ -99,6 +103,7 @@ impl Member {
         seed: [u8; 32],
     ) -> Self {
         Self {
+            patience: settings.silence.max(HUNG),
             settings,
             clock: Clock::get(),
             duty,
@@ -200,6 +205,10 @@ impl Member {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn is_synced(&self) -> bool {
+        self.standing().synced
+    }
+
     /// `None`: it is to end. Who yields lets the other take the lock first.
     fn join_again(&mut self, yields: bool) -> Option<Joined> {
         self.standing().turn(Role::Joining, None);
@@ -286,6 +295,17 @@ impl Member {
             if self.orders.hand_over.swap(false, Ordering::Relaxed)
                 && let Some(other) = other.as_mut()
             {
+                if self.is_synced() {
+                    self.hand_over(other);
+                    return self.step_down(true);
+                }
+                tracing::warn!("not handed over: by now the standby does not know everything");
+            }
+            if let Some(other) = other.as_mut()
+                && self.is_synced()
+                && let Some(worker) = self.hung(now)
+            {
+                tracing::warn!("worker {worker} hangs: the standby goes on");
                 self.hand_over(other);
                 return self.step_down(true);
             }
@@ -418,6 +438,14 @@ impl Member {
         Ok(())
     }
 
+    /// A worker that has no turns any more.
+    fn hung(&self, now: u64) -> Option<usize> {
+        self.ends.iter().position(|ends| {
+            let turned = ends.turned.load(Ordering::Relaxed);
+            turned != 0 && now.saturating_sub(turned) >= self.patience
+        })
+    }
+
     /// A message was begun then, and is sent.
     fn renew(&self, other: &mut Other, began: u64) -> Result<(), Lapsed> {
         let until = other.lease.renew(began, self.clock.now())?;
@@ -435,16 +463,21 @@ impl Member {
         }
         loop {
             match other.link.receive(&mut self.room) {
-                Ok(Received::Packet(len)) => {
-                    if Message::decode(self.room.get(..len).unwrap_or(&[])) == Ok(Message::Synced) {
-                        self.duty.note_synced(other.number);
-                        self.standing().synced = true;
-                    }
-                }
+                Ok(Received::Packet(len)) => match Message::decode(self.room.get(..len).unwrap_or(&[])) {
+                    Ok(Message::Synced) => self.note_synced(Some(other.number)),
+                    Ok(Message::OutOfSync) => self.note_synced(None),
+                    _ => {}
+                },
                 Ok(Received::Nothing) => return Ok(()),
                 Ok(Received::Closed) | Err(_) => return Err(()),
             }
         }
+    }
+
+    /// This standby knows everything; or the one that is there does not.
+    fn note_synced(&self, standby: Option<u32>) {
+        self.duty.note_synced(standby.unwrap_or(0));
+        self.standing().synced = standby.is_some();
     }
 
     /// Heartbeats go between chunks. A lease that is over by then whoever calls finds out.
@@ -463,13 +496,16 @@ impl Member {
             }
         }
         for worker in 0..self.ends.len() {
-            while let Some(Chunk { standby, bytes, swept, at }) = self.next_told(worker) {
+            while let Some(Chunk { standby, bytes, swept, gap, at }) = self.next_told(worker) {
                 let is_its = standby == other.number;
                 if is_its {
                     let age = self.clock.now().saturating_sub(at);
                     let at = monotonic().saturating_sub(age);
-                    Message::Updates { worker: worker as u16, swept, at, bytes: &bytes }
+                    Message::Updates { worker: worker as u16, swept, gap, at, bytes: &bytes }
                         .encode(&mut self.out);
+                    if gap {
+                        self.note_synced(None);
+                    }
                 }
                 let _worker_is_gone = self.ends.get(worker).map(|ends| ends.spare.try_send(bytes));
                 if !is_its {
@@ -494,10 +530,11 @@ impl Member {
     /// Nothing is translated from here on; what workers have to tell still is told, and then the other goes on.
     fn hand_over(&mut self, other: &mut Other) {
         let ending = self.is_ending();
+        let workers = self.ends.len() - usize::from(self.hung(self.clock.now()).is_some());
         self.duty.hand_over();
         let began = Instant::now();
         while began.elapsed() < CATCH_UP {
-            let done = ending || self.duty.flushed() >= self.ends.len();
+            let done = ending || self.duty.flushed() >= workers;
             if self.send_chunks(other).is_err() || (done && !other.unsent) {
                 break;
             }

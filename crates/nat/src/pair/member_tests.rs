@@ -13,7 +13,7 @@ struct Worker {
 
 impl Worker {
     fn tell(&self, standby: u32, len: usize) {
-        self.told.send(Chunk { standby, bytes: vec![7; len], swept: false, at: 0 }).unwrap();
+        self.told.send(Chunk { standby, bytes: vec![7; len], swept: false, gap: false, at: 0 }).unwrap();
     }
 }
 
@@ -22,7 +22,8 @@ fn member(folder: &Path, silence: u64) -> (Member, Worker) {
     let (give_back, spare) = sync_channel(1_000);
     let (hear, heard) = sync_channel(2);
     let (_, used) = sync_channel(2);
-    let ends = Ends { told, spare: give_back, heard: hear, used, whole: Arc::default() };
+    let ends =
+        Ends { told, spare: give_back, heard: hear, used, whole: Arc::default(), turned: Arc::default() };
     let settings = Settings { socket: folder.join("pair"), silence, terms: Terms::new() };
     let own = (Arc::default(), Arc::new(Neighbour::default()));
     (Member::new(settings, own, vec![ends], [3; 32]), Worker { told: tell, spare, heard })
@@ -111,20 +112,104 @@ fn who_lapsed_lets_the_other_have_the_lock_first() {
     assert!(matches!(member.try_join(true), Ok(Some((Joined::Active(_), _)))));
 }
 
+/// What the standby hears of worker 0: whether a sweep ends with it, and whether something before it is missing.
+fn hear(member: &mut Member, (swept, gap): (bool, bool), sweeps: &mut Sweeps) -> usize {
+    Message::Updates { worker: 0, swept, gap, at: 0, bytes: &[] }.encode(&mut member.out);
+    member.room[..member.out.len()].copy_from_slice(&member.out);
+    member.hear(member.out.len(), sweeps).unwrap();
+    sweeps.whole.len()
+}
+
 #[test]
 fn a_sweep_that_lost_a_chunk_is_not_whole() {
     let folder = tempfile::tempdir().unwrap();
     let (mut member, worker) = member(folder.path(), 60_000_000_000);
     let mut sweeps = Sweeps::default();
-    let mut hear = |swept| {
-        Message::Updates { worker: 0, swept, at: 0, bytes: &[] }.encode(&mut member.out);
-        member.room[..member.out.len()].copy_from_slice(&member.out);
-        member.hear(member.out.len(), &mut sweeps).unwrap();
-        sweeps.whole.len()
-    };
+    let mut hear = |swept| hear(&mut member, (swept, false), &mut sweeps);
     // There is room for two.
     assert_eq!([hear(false), hear(false), hear(false)], [0; 3]);
     worker.heard.try_iter().for_each(drop);
     assert_eq!(hear(true), 0, "its end alone says nothing");
     assert_eq!(hear(true), 1, "the next one is whole");
+}
+
+#[test]
+fn a_standby_says_when_it_knows_everything_and_when_it_does_not_any_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut standby, worker) = member(folder.path(), 60_000_000_000);
+    let listener = Listener::at(&standby.settings.socket).unwrap();
+    let own = Link::connect(&standby.settings.socket).unwrap();
+    let active = listener.accept().unwrap().unwrap();
+    let mut sweeps = Sweeps::default();
+    standby.ends[0].whole.store(true, Ordering::Relaxed);
+    let mut turn = |swept, gap, is_taken_in: bool| {
+        hear(&mut standby, (swept, gap), &mut sweeps);
+        if is_taken_in {
+            worker.heard.try_iter().for_each(|_| standby.duty.note_taken());
+        }
+        standby.tell_synced(&own, &sweeps);
+        read(&active).first().map(|one| Message::decode(one) == Ok(Message::Synced))
+    };
+    assert_eq!(turn(true, false, false), None, "a sweep came, and is not taken in");
+    assert_eq!(turn(false, false, true), Some(true));
+    assert_eq!(turn(true, false, true), None, "it has said so");
+    assert_eq!(turn(false, true, true), Some(false), "something was left out");
+    assert_eq!(turn(true, false, true), None, "the sweep may have passed it");
+    assert_eq!(turn(true, false, true), Some(true));
+    // What a worker has no room for is missing too.
+    assert_eq!([turn(false, false, false), turn(false, false, false)], [None; 2]);
+    assert_eq!(turn(false, false, false), Some(false));
+}
+
+#[test]
+fn it_is_not_handed_over_to_a_standby_that_lacks_something() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut member, worker) = member(folder.path(), 60_000_000_000);
+    let (mut other, link) = welcomed(&mut member);
+    let mut says = |member: &mut Member, message: Message<'_>| {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        link.send(&bytes).unwrap();
+        member.carry(&mut other, 0).unwrap();
+        (member.is_synced(), member.duty.is_synced())
+    };
+    assert_eq!(says(&mut member, Message::Synced), (true, true));
+    assert_eq!(says(&mut member, Message::OutOfSync), (false, false));
+    assert_eq!(says(&mut member, Message::Synced), (true, true));
+    // Before the standby has said so: the order may come in between.
+    worker.told.send(Chunk { standby: 1, bytes: vec![7], swept: false, gap: true, at: 0 }).unwrap();
+    assert_eq!(says(&mut member, Message::Alive(None)), (false, false));
+}
+
+#[test]
+fn the_standby_goes_on_when_a_worker_hangs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut member, _worker) = member(folder.path(), 60_000_000_000);
+    let Ok(Joined::Active(lock)) = member.join_first() else { panic!("nobody has the lock") };
+    let now = member.clock.now();
+    let turned = Arc::clone(&member.ends[0].turned);
+    assert_eq!(member.hung(u64::MAX), None, "it has had none yet");
+    turned.store(now, Ordering::Relaxed);
+    assert_eq!((member.hung(now + 59_999_999_999), member.hung(now + 60_000_000_000)), (None, Some(0)));
+    // It hangs from the start.
+    turned.store(1, Ordering::Relaxed);
+    member.patience = 1;
+    let socket = member.settings.socket.clone();
+    let standby = spawn(move || {
+        let link = loop {
+            match Link::connect(&socket) {
+                Ok(link) => break link,
+                Err(_) => sleep(AGAIN),
+            }
+        };
+        let mut bytes = Vec::new();
+        for message in [Message::Hello(VERSION, Terms::new()), Message::Synced] {
+            message.encode(&mut bytes);
+            link.send(&bytes).unwrap();
+        }
+        link
+    });
+    assert!(member.lead(&lock), "it yields");
+    let said = read(&standby.join().unwrap());
+    assert_eq!(said.last().map(|last| Message::decode(last)), Some(Ok(Message::HandOver)));
 }

@@ -4,7 +4,7 @@ use cgnat::Mac;
 use std::collections::BTreeMap;
 
 /// Another number is another protocol, or other records.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Bytes of a message at most.
 pub const LONGEST: usize = 68 << 10;
 /// Bytes of an update before its records.
@@ -30,6 +30,8 @@ pub enum Message<'a> {
         worker: u16,
         /// Whether it has now told of everything that it knows.
         swept: bool,
+        /// Whether changes before it found no room, so that the standby lacks them.
+        gap: bool,
         /// When, on the machine's monotonic clock, ns.
         at: u64,
         /// Updates.
@@ -37,6 +39,8 @@ pub enum Message<'a> {
     },
     /// The standby knows everything.
     Synced,
+    /// It does not any more.
+    OutOfSync,
     /// The standby is to go on: nothing is translated by who says so.
     HandOver,
 }
@@ -72,15 +76,16 @@ impl<'a> Message<'a> {
                 out.push(4);
                 out.extend(gateway.unwrap_or_default());
             }
-            Self::Updates { worker, swept, at, bytes } => {
+            Self::Updates { worker, swept, gap, at, bytes } => {
                 out.push(5);
-                out.push(u8::from(*swept));
+                out.push(u8::from(*swept) | u8::from(*gap) << 1);
                 out.extend(worker.to_le_bytes());
                 out.extend(at.to_le_bytes());
                 out.extend(*bytes);
             }
             Self::Synced => out.push(6),
             Self::HandOver => out.push(7),
+            Self::OutOfSync => out.push(8),
         }
     }
 
@@ -101,13 +106,15 @@ impl<'a> Message<'a> {
             }
             5 => {
                 let (head, bytes) = rest.split_at_checked(UPDATES - 1).ok_or(Broken)?;
-                let [swept @ (0 | 1), a, b, at @ ..] = head else { return Err(Broken) };
+                let [flags @ 0..4, a, b, at @ ..] = head else { return Err(Broken) };
                 let at = at.try_into().map_err(|_| Broken)?;
                 let worker = u16::from_le_bytes([*a, *b]);
-                Ok(Self::Updates { worker, swept: *swept == 1, at: u64::from_le_bytes(at), bytes })
+                let (swept, gap) = (flags & 1 != 0, flags & 2 != 0);
+                Ok(Self::Updates { worker, swept, gap, at: u64::from_le_bytes(at), bytes })
             }
             6 => alone(Self::Synced),
             7 => alone(Self::HandOver),
+            8 => alone(Self::OutOfSync),
             _ => Err(Broken),
         }
     }
@@ -147,10 +154,11 @@ mod tests {
             Message::Refused("pool differs"),
             Message::Alive(None),
             Message::Alive(Some([2, 0, 0, 0, 0, 9])),
-            Message::Updates { worker: 513, swept: true, at: u64::MAX - 1, bytes: b"records" },
-            Message::Updates { worker: 0, swept: false, at: 0, bytes: b"" },
+            Message::Updates { worker: 513, swept: true, gap: false, at: u64::MAX - 1, bytes: b"records" },
+            Message::Updates { worker: 0, swept: false, gap: true, at: 0, bytes: b"" },
             Message::Synced,
             Message::HandOver,
+            Message::OutOfSync,
         ]
     }
 
@@ -180,7 +188,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_break_it(bytes in prop::collection::vec(any::<u8>(), 0..100), kind in 0..9u8) {
+        fn no_bytes_break_it(bytes in prop::collection::vec(any::<u8>(), 0..100), kind in 0..10u8) {
             let with_kind: Vec<u8> = std::iter::once(kind).chain(bytes).collect();
             if let Ok(message) = Message::decode(&with_kind) {
                 let mut again = Vec::new();

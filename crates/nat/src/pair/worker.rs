@@ -6,7 +6,7 @@ use super::view::Counters;
 use cgnat::state::{Aging, KeptSubscriber, LONGEST, Lost, Record, Sweep, Update};
 use cgnat::{Hop, Mac, Nat};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -42,6 +42,8 @@ pub struct Chunk {
     pub bytes: Vec<u8>,
     /// Whether a sweep ends with it.
     pub swept: bool,
+    /// Whether changes before it found no room.
+    pub gap: bool,
     /// When, on this NAT's clock.
     pub at: u64,
 }
@@ -59,6 +61,8 @@ pub struct Ends {
     pub used: Receiver<Vec<u8>>,
     /// Whether it took in all of the last sweep, and of the changes beside it.
     pub whole: Arc<AtomicBool>,
+    /// When it had its last turn, ns on the engine's clock; 0 is not yet.
+    pub turned: Arc<AtomicU64>,
 }
 
 /// A worker's end.
@@ -84,8 +88,13 @@ pub struct SessionSync {
     /// Something that was told since the last sweep is not known here.
     torn: bool,
     whole: Arc<AtomicBool>,
+    turned: Arc<AtomicU64>,
     /// Changes that found no room, as far as they are counted.
     lost: u64,
+    /// The standby is to know that changes before what it is told next are missing.
+    gap: bool,
+    /// It translated, and changes were not noted since.
+    lapsed: bool,
     was_active: bool,
     flushed: bool,
 }
@@ -99,7 +108,9 @@ impl SessionSync {
             let _there_is_room = give_back.try_send(Vec::with_capacity(CHUNK));
         }
         let whole = Arc::<AtomicBool>::default();
-        let ends = Ends { told, spare: give_back, heard: hear, used, whole: Arc::clone(&whole) };
+        let turned = Arc::<AtomicU64>::default();
+        let (whole_too, turned_too) = (Arc::clone(&whole), Arc::clone(&turned));
+        let ends = Ends { told, spare: give_back, heard: hear, used, whole: whole_too, turned: turned_too };
         let own = Self {
             was_active: duty.is_active(0),
             duty,
@@ -118,7 +129,10 @@ impl SessionSync {
             aging: None,
             torn: false,
             whole,
+            turned,
             lost: 0,
+            gap: false,
+            lapsed: false,
             flushed: false,
         };
         (own, ends)
@@ -138,8 +152,14 @@ impl SessionSync {
     /// Whether it did, and does not any more: once. Who translates says when sessions are over.
     pub fn has_stopped(&mut self, nat: &mut Nat, now: u64) -> bool {
         let active = self.duty.is_active(now);
+        self.turned.store(now, Ordering::Relaxed);
         nat.set_standby(!active);
         let stopped = self.was_active && !active;
+        if stopped && !self.duty.is_flushing() {
+            // What it takes in from now on is no news to the other.
+            nat.note_changes(false);
+            self.lapsed = true;
+        }
         if active && !self.was_active {
             self.duty.note_work(now);
             self.drop_heard();
@@ -162,7 +182,11 @@ impl SessionSync {
     pub fn tell(&mut self, nat: &mut Nat, now: u64, mac: impl Fn(Hop) -> Option<Mac>) {
         self.flushed = false;
         let standby = self.duty.standby();
-        if standby != self.standby {
+        self.count_lost(nat);
+        if standby != self.standby || self.lapsed {
+            // A new one is told of everything; who was told before lacks what changed meanwhile.
+            self.gap = standby == self.standby;
+            self.lapsed = false;
             (self.standby, self.complete) = (standby, false);
             self.sweep = (standby != 0).then_some(Sweep::START);
             (self.resting, self.mended) = (true, nat.changes().1);
@@ -181,7 +205,12 @@ impl SessionSync {
         let Some(mut bytes) = self.buffer() else { return };
         let swept = self.fill(&mut bytes, nat, now, mac);
         self.send(bytes, swept, now);
+    }
+
+    /// What was lost until now is a gap in what the standby is told.
+    fn count_lost(&mut self, nat: &Nat) {
         let (_, lost) = nat.changes();
+        self.gap |= lost != self.lost;
         self.counters.lost.fetch_add(lost - self.lost, Ordering::Relaxed);
         self.lost = lost;
     }
@@ -238,12 +267,13 @@ impl SessionSync {
     }
 
     fn send(&mut self, bytes: Vec<u8>, swept: bool, at: u64) {
-        if bytes.is_empty() && !swept {
+        if bytes.is_empty() && !swept && !self.gap {
             self.kept = Some(bytes);
             return;
         }
+        let gap = std::mem::take(&mut self.gap);
         // There are as many buffers as places; a thread that is gone needs none.
-        let _gone = self.told.try_send(Chunk { standby: self.standby, bytes, swept, at });
+        let _gone = self.told.try_send(Chunk { standby: self.standby, bytes, swept, gap, at });
     }
 
     /// The last turn of a NAT that hands over: tell what is left.
@@ -251,6 +281,7 @@ impl SessionSync {
         if self.flushed || !self.duty.is_flushing() {
             return;
         }
+        self.count_lost(nat);
         let Some(mut bytes) = self.buffer() else { return };
         bytes.clear();
         while bytes.len() + 2 * LONGEST <= CHUNK
@@ -318,6 +349,13 @@ impl SessionSync {
         if let Some(at) = self.aging {
             self.aging = nat.age(at, AGED, now);
         }
+    }
+}
+
+impl Drop for SessionSync {
+    /// Nobody waits for its turns any more.
+    fn drop(&mut self) {
+        self.turned.store(0, Ordering::Relaxed);
     }
 }
 

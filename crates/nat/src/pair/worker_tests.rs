@@ -163,7 +163,7 @@ fn what_is_no_update_is_counted() {
     let mut standby = One::new(false);
     for bytes in [vec![0xee; 9], vec![3, 1]] {
         standby.duty.note_queued();
-        standby.ends.heard.try_send(Chunk { standby: 0, bytes, swept: false, at: 0 }).unwrap();
+        standby.ends.heard.try_send(Chunk { standby: 0, bytes, swept: false, gap: false, at: 0 }).unwrap();
     }
     standby.hear(NOW);
     assert_eq!((standby.count(|counters| &counters.broken), ports(&standby).len()), (2, 0));
@@ -207,4 +207,62 @@ fn a_sweep_is_whole_when_nothing_of_it_was_left_out() {
     }
     assert!(standby.ends.whole.load(Ordering::Relaxed), "what nobody tells of has aged");
     assert_eq!(ports(&standby), ports(&active));
+}
+
+#[test]
+fn changes_that_found_no_room_are_a_gap_until_the_next_sweep() {
+    let mut active = One::new(true);
+    active.nat.reserve_changes(8);
+    active.duty.tell(1);
+    let gaps = |active: &mut One, now| {
+        active.tell(now);
+        let chunks: Vec<_> = active.ends.told.try_iter().collect();
+        let gaps = chunks.iter().map(|chunk| chunk.gap).collect::<Vec<_>>();
+        for Chunk { bytes, .. } in chunks {
+            active.ends.spare.try_send(bytes).unwrap();
+        }
+        gaps
+    };
+    active.open(5000..5003);
+    assert_eq!(gaps(&mut active, NOW), [false], "the sweep tells of those");
+    active.open(6000..6100);
+    let left = active.nat.changes().1;
+    assert!(left > 0);
+    assert!(gaps(&mut active, NOW + TURN)[0]);
+    assert_eq!(active.count(|counters| &counters.lost), left);
+    active.open(7000..7001);
+    assert!(!gaps(&mut active, NOW + 2 * TURN)[0], "once");
+    // Another one is told of everything: for it there is none.
+    active.open(8000..8100);
+    active.duty.tell(2);
+    assert!(!gaps(&mut active, NOW + 3 * TURN)[0]);
+}
+
+#[test]
+fn who_lapsed_notes_nothing_and_tells_its_standby_of_a_gap() {
+    let mut one = One::new(true);
+    one.duty.tell(1);
+    one.open(5000..5001);
+    one.tell(NOW);
+    one.duty.hold(Some(NOW + 5));
+    assert!(one.sync.has_stopped(&mut one.nat, NOW + 5));
+    one.open(6000..6100);
+    assert_eq!(one.nat.changes(), (0, 0), "what it takes in is no news");
+    // Its heartbeat was sent in time all the same.
+    one.duty.hold(None);
+    assert!(!one.sync.has_stopped(&mut one.nat, NOW + TURN));
+    one.ends.told.try_iter().for_each(drop);
+    one.tell(NOW + TURN);
+    let chunk = one.ends.told.try_recv().unwrap();
+    assert!(chunk.gap && !chunk.bytes.is_empty(), "and of everything, from the start");
+}
+
+#[test]
+fn turns_are_waited_for_while_there_is_a_worker() {
+    let mut one = One::new(true);
+    let turned = Arc::clone(&one.ends.turned);
+    assert!(!one.sync.has_stopped(&mut one.nat, NOW));
+    assert_eq!(turned.load(Ordering::Relaxed), NOW);
+    drop(one);
+    assert_eq!(turned.load(Ordering::Relaxed), 0);
 }

@@ -5,12 +5,18 @@ use super::super::lease::Watch;
 use super::super::link::{Link, Lock, Received};
 use super::super::message::Message;
 use super::super::view::{Cause, Role};
-use super::super::worker::Chunk;
+use super::super::worker::{Chunk, Ends};
 use super::{BURST, Member, Outage, monotonic, wait};
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::TrySendError;
+use std::time::{Duration, Instant};
+
+/// A worker that is about to take some in is waited for, for so long, a pause at a time.
+const ROOM: Duration = Duration::from_millis(10);
+const PAUSE: Duration = Duration::from_micros(250);
 
 /// What a standby was told of, by the numbers of workers.
 #[derive(Debug, Default)]
@@ -22,11 +28,13 @@ pub(super) struct Sweeps {
 }
 
 impl Sweeps {
-    /// A chunk was delivered or not, and a sweep ends with it or does not.
-    fn note(&mut self, worker: u16, delivered: bool, ends: bool) {
-        if !delivered {
+    /// A chunk came whole or not, and a sweep ends with it or does not. Of what is missing the next whole sweep tells.
+    fn note(&mut self, worker: u16, (delivered, gap): (bool, bool), ends: bool) {
+        if !delivered || gap {
             self.torn.insert(worker);
-        } else if ends && !self.torn.remove(&worker) {
+            self.whole.remove(&worker);
+        }
+        if delivered && ends && !self.torn.remove(&worker) {
             self.whole.insert(worker);
         }
     }
@@ -90,22 +98,24 @@ impl Member {
                     self.gateway.set(mac);
                 }
             }
-            Ok(Message::Updates { worker, swept: ends, at, bytes }) => {
+            Ok(Message::Updates { worker, swept: ends, gap, at, bytes }) => {
                 let age = monotonic().saturating_sub(at);
                 let at = self.clock.now().saturating_sub(age);
+                // Who had no room for the last one is not waited for again before the next sweep.
+                let most = if sweeps.torn.contains(&worker) { Duration::ZERO } else { ROOM };
                 let delivered = self.ends.get(usize::from(worker)).is_some_and(|to| {
                     let mut chunk = to.used.try_recv().unwrap_or_default();
                     chunk.clear();
                     chunk.extend(bytes);
                     self.duty.note_queued();
-                    let sent = to.heard.try_send(Chunk { standby: 0, bytes: chunk, swept: ends, at });
-                    if sent.is_err() {
+                    let sent = deliver(to, Chunk { standby: 0, bytes: chunk, swept: ends, gap, at }, most);
+                    if !sent {
                         self.duty.note_taken();
                     }
-                    sent.is_ok()
+                    sent
                 });
                 self.counters.dropped.fetch_add(u64::from(!delivered), Ordering::Relaxed);
-                sweeps.note(worker, delivered, ends);
+                sweeps.note(worker, (delivered, gap), ends);
             }
             Ok(Message::HandOver) => return Err(Cause::HandedOver),
             Ok(_) | Err(_) => {
@@ -115,18 +125,35 @@ impl Member {
         Ok(())
     }
 
-    /// When all workers have been told of everything, and have taken all of it in, the other is to know.
-    fn tell_synced(&mut self, link: &Link, sweeps: &Sweeps) {
+    /// When all workers have been told of everything, and have taken all of it in, the other is to know; and when something is missing again.
+    pub(super) fn tell_synced(&mut self, link: &Link, sweeps: &Sweeps) {
+        let is_caught_up = self.duty.is_caught_up();
         let are_whole = || self.ends.iter().all(|ends| ends.whole.load(Ordering::Acquire));
-        if sweeps.whole.len() < self.ends.len() || !self.duty.is_caught_up() || !are_whole() {
-            return;
-        }
-        if self.standing().synced {
-            return;
-        }
-        Message::Synced.encode(&mut self.out);
+        let knows_all = sweeps.whole.len() == self.ends.len() && are_whole();
+        let message = match (self.standing().synced, knows_all) {
+            (false, true) if is_caught_up => Message::Synced,
+            (true, false) => Message::OutOfSync,
+            _ => return,
+        };
+        message.encode(&mut self.out);
         if let Ok(true) = link.send(&self.out) {
-            self.standing().synced = true;
+            self.standing().synced = knows_all;
         }
+    }
+}
+
+/// Hand a chunk to a worker that may be about to make room for it.
+fn deliver(to: &Ends, mut chunk: Chunk, most: Duration) -> bool {
+    let began = Instant::now();
+    loop {
+        chunk = match to.heard.try_send(chunk) {
+            Ok(()) => return true,
+            Err(TrySendError::Full(chunk)) => chunk,
+            Err(TrySendError::Disconnected(_)) => return false,
+        };
+        if began.elapsed() >= most {
+            return false;
+        }
+        std::thread::sleep(PAUSE);
     }
 }
