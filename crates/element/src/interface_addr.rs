@@ -52,6 +52,11 @@ impl InterfaceAddrs {
         Self { own: Vec::new(), bare: self.bare, all }
     }
 
+    /// All addresses that it answers for, in order.
+    pub fn all(&self) -> &[IpAddr] {
+        &self.all
+    }
+
     /// The port's own addresses, of each kind one or none.
     pub fn own(&self) -> &[InterfaceAddr] {
         &self.own

@@ -1,9 +1,13 @@
 //! A NAT that takes over tells switches and routers where its addresses are now.
 
+use crate::link;
 use crate::pair::Duty;
 use ::element::interface_addr::InterfaceAddr;
+use cgnat::Realm;
 use dpdk::{Batch, Mempool};
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// Addresses that are announced at once, and the time until the next ones, ns.
 const AT_ONCE: usize = 16;
@@ -12,11 +16,46 @@ const PAUSE: u64 = 1_000_000;
 const AGAIN: u64 = 2_000_000_000;
 /// Bytes of the shortest frame.
 const SHORTEST: usize = 60;
+/// VLANs of subscribers that are told of at a time, and that are taken in a turn.
+const UNDER_WAY: usize = 1_024;
+const TAKEN: usize = 64;
+
+/// The way to who announces the box to subscribers, if there is somebody: by it workers say in which VLANs these are.
+#[derive(Debug)]
+pub struct VlanChannel {
+    tell: SyncSender<Realm>,
+    told: Option<Receiver<Realm>>,
+}
+
+impl VlanChannel {
+    /// Nobody announces yet.
+    pub fn new() -> Self {
+        let (tell, told) = sync_channel(UNDER_WAY);
+        Self { tell, told: Some(told) }
+    }
+
+    /// For a worker.
+    pub fn teller(&self) -> SyncSender<Realm> {
+        self.tell.clone()
+    }
+
+    /// For who announces, once.
+    pub fn end(&mut self) -> Option<Receiver<Realm>> {
+        self.told.take()
+    }
+}
 
 /// Who announces the addresses of a port.
 #[derive(Debug)]
 pub struct Announcer {
     duty: Arc<Duty>,
+    /// The port's own addresses, and others that it answers for.
+    own: Vec<InterfaceAddr>,
+    pool: Vec<InterfaceAddr>,
+    /// VLANs of subscribers besides the port's own: there its own addresses are announced, too.
+    vlans: Option<Receiver<Realm>>,
+    known: BTreeSet<Realm>,
+    /// All of them.
     addrs: Vec<InterfaceAddr>,
     /// How often the NAT had begun to translate when it was announced.
     begun: u32,
@@ -24,9 +63,25 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// Of these addresses.
-    pub fn new(duty: Arc<Duty>, addrs: Vec<InterfaceAddr>) -> Self {
-        Self { duty, addrs, begun: 0, rounds: Rounds::default() }
+    /// Of these addresses, and of the port's own in the VLANs that it is told of.
+    pub fn new(
+        duty: Arc<Duty>,
+        own: Vec<InterfaceAddr>,
+        pool: Vec<InterfaceAddr>,
+        vlans: Option<Receiver<Realm>>,
+    ) -> Self {
+        let (known, addrs) = (BTreeSet::new(), own.iter().chain(&pool).copied().collect());
+        Self { duty, own, pool, vlans, known, addrs, begun: 0, rounds: Rounds::default() }
+    }
+
+    /// It answers for these others from now on. Those that came are announced by who tells so; all of them when it begins again.
+    pub fn change(&mut self, pool: Vec<InterfaceAddr>, now: u64) {
+        self.pool = pool;
+        let in_vlans = self.known.iter().flat_map(|realm| in_vlan(&self.own, *realm));
+        self.addrs = self.own.iter().chain(&self.pool).copied().chain(in_vlans).collect();
+        if self.rounds.left > 0 {
+            self.rounds = Rounds { at: 0, due: now, ..self.rounds };
+        }
     }
 
     /// Whether the NAT translates.
@@ -34,8 +89,14 @@ impl Announcer {
         self.duty.is_active(now)
     }
 
-    /// Announce some of them if it is time.
-    pub fn send(&mut self, batch: &mut Batch, pool: &Mempool, now: u64) {
+    /// Announce some of them if it is time, as far as they are `there` still.
+    pub fn send(
+        &mut self,
+        batch: &mut Batch,
+        pool: &Mempool,
+        now: u64,
+        there: impl Fn(&InterfaceAddr) -> bool,
+    ) {
         if !self.duty.is_active(now) {
             return;
         }
@@ -43,8 +104,27 @@ impl Announcer {
             self.begun = self.duty.begun();
             self.rounds = Rounds { left: 2, at: 0, due: now };
         }
-        self.rounds.announce(&self.addrs, batch, pool, now, |_| true);
+        self.hear(now);
+        self.rounds.announce(&self.addrs, batch, pool, now, there);
     }
+
+    /// Of VLANs with subscribers.
+    fn hear(&mut self, now: u64) {
+        let vlans = self.vlans.iter().flat_map(|vlans| vlans.try_iter().take(TAKEN));
+        for realm in vlans.filter(|realm| self.known.insert(*realm)) {
+            // Those of before are announced: it goes on with this one, and then through all again.
+            if self.rounds.left == 0 {
+                self.rounds = Rounds { left: 2, at: self.addrs.len(), due: now };
+            }
+            self.addrs.extend(in_vlan(&self.own, realm));
+        }
+    }
+}
+
+/// A port's own addresses, in a VLAN.
+fn in_vlan(own: &[InterfaceAddr], realm: Realm) -> impl Iterator<Item = InterfaceAddr> {
+    let tags = link::tags(realm);
+    own.iter().map(move |own| InterfaceAddr { tags, ..*own })
 }
 
 /// Addresses that have come to a port, until all of them are announced.
@@ -80,7 +160,7 @@ impl Newcomers {
 }
 
 /// Which addresses are next.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone, Copy)]
 struct Rounds {
     left: u32,
     at: usize,
@@ -133,6 +213,8 @@ impl Rounds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use packet::ethernet::Tags;
+    use std::net::Ipv4Addr;
 
     #[test]
     fn all_are_announced_twice_some_at_a_time() {
@@ -151,5 +233,31 @@ mod tests {
         assert_eq!(said, (0..40).chain(0..40).collect::<Vec<_>>());
         assert!(now >= 5 + 2 * AGAIN);
         assert_eq!(Rounds { left: 1, at: 0, due: 0 }.next(0, 0), (0, 0));
+    }
+
+    #[test]
+    fn the_port_is_announced_in_each_vlan_and_the_pool_as_it_is_now() {
+        let addr = |last, tags| InterfaceAddr { mac: [2; 6], ip: Ipv4Addr::new(10, 0, 0, last).into(), tags };
+        let mut channel = VlanChannel::new();
+        let (teller, told) = (channel.teller(), channel.end());
+        assert!(told.is_some() && channel.end().is_none(), "one announces");
+        let (own, pool) = (addr(1, Tags::NONE), |last| addr(last, Tags::NONE));
+        let mut announcer = Announcer::new(Arc::default(), vec![own], vec![pool(7), pool(8)], told);
+        let said = |announcer: &Announcer| {
+            announcer.addrs.iter().map(|one| (one.ip.to_string(), link::realm(&one.tags))).collect::<Vec<_>>()
+        };
+        [7 << 12, 7 << 12, 7 << 12 | 9].into_iter().for_each(|realm| teller.send(realm).unwrap());
+        announcer.hear(5);
+        let all = |pool: &[&str]| {
+            let mut all = vec![("10.0.0.1".to_owned(), 0)];
+            all.extend(pool.iter().map(|ip| ((*ip).to_owned(), 0)));
+            all.extend([7 << 12, 7 << 12 | 9].map(|realm| ("10.0.0.1".to_owned(), realm)));
+            all
+        };
+        assert_eq!(said(&announcer), all(&["10.0.0.7", "10.0.0.8"]));
+        assert_eq!(announcer.rounds.next(5, 5), (3, 5), "those that were announced are not first");
+        announcer.change(vec![pool(8), pool(9)], 6);
+        assert_eq!(said(&announcer), all(&["10.0.0.8", "10.0.0.9"]));
+        assert_eq!(announcer.rounds.next(5, 6), (0, 5));
     }
 }

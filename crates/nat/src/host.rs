@@ -155,7 +155,11 @@ impl ElementKind for Options {
         let announcer = if self.pair {
             let own = addrs.own().iter().filter(|own| !own.ip.is_unspecified()).copied();
             let pool = more.iter().map(|ip| InterfaceAddr { ip: *ip, mac: bare.mac, tags: bare.tags });
-            Some(Announcer::new(Arc::clone(&Shared::of(cx)?.duty), own.chain(pool).collect()))
+            let shared = Shared::of(cx)?;
+            // Towards subscribers, where the port has no VLAN of its own, in which all of them would be.
+            let has_vlans = self.gateway.is_none() && bare.tags == Tags::NONE;
+            let vlans = if has_vlans { shared.vlans.end() } else { None };
+            Some(Announcer::new(Arc::clone(&shared.duty), own.collect(), pool.collect(), vlans))
         } else {
             None
         };
@@ -255,13 +259,7 @@ impl Host {
         if self.answers_for.respond(mbuf) {
             return true;
         }
-        let is_there = |ip: IpAddr| match ip {
-            IpAddr::V4(ip) => self.leaving.iter().any(|list| {
-                leaving::find(list, ip).and_then(|at| list.get(at)).is_some_and(leaving::Leaving::is_there)
-            }),
-            IpAddr::V6(_) => false,
-        };
-        !self.leaving.is_empty() && self.answers_for.respond_if(mbuf, is_there)
+        !self.leaving.is_empty() && self.answers_for.respond_if(mbuf, |ip| is_leaving(&self.leaving, ip))
     }
 
     /// Answer for other addresses from now on.
@@ -273,6 +271,11 @@ impl Host {
             self.leaving.push(leaving);
         }
         let bare = *self.answers_for.bare();
+        if let Some(announcer) = &mut self.announcer {
+            let going = self.leaving.iter().flat_map(|list| list.iter()).map(|one| one.address().into());
+            let pool = self.answers_for.all().iter().copied().chain(going);
+            announcer.change(pool.map(|ip| InterfaceAddr { ip, ..bare }).collect(), now);
+        }
         self.newcomers.add(added.into_iter().map(|ip| InterfaceAddr { ip, ..bare }), now);
     }
 
@@ -303,6 +306,13 @@ impl Host {
             solicit(own, &wanted, &self.pool, batch);
         }
     }
+}
+
+/// Whether an address goes, and is answered for still.
+fn is_leaving(leaving: &[LeavingList], ip: IpAddr) -> bool {
+    let IpAddr::V4(ip) = ip else { return false };
+    let is_there = leaving::Leaving::is_there;
+    leaving.iter().any(|list| leaving::find(list, ip).and_then(|at| list.get(at)).is_some_and(is_there))
 }
 
 /// Ask who has an address. Without a buffer it is as if the question were lost.
@@ -340,7 +350,11 @@ impl Element for Host {
     fn poll(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         let now = cx.now();
         if let Some(announcer) = &mut self.announcer {
-            announcer.send(batch, &self.pool, now);
+            let (all, leaving) = ([&self.addrs, &self.answers_for], &self.leaving);
+            let there = |addr: &InterfaceAddr| {
+                all.iter().any(|addrs| addrs.owns(addr.ip)) || is_leaving(leaving, addr.ip)
+            };
+            announcer.send(batch, &self.pool, now, there);
             if !announcer.is_active(now) {
                 return;
             }

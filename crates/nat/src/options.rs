@@ -454,8 +454,11 @@ impl ElementKind for Options {
         });
         let shared = Shared::of(cx)?;
         if let Some(pair) = shared.pair.clone() {
-            let asker = shared.binding_asker(replica);
-            made.join(|nat| Some(TrackerPair::new(Arc::clone(&pair), pair.worker(replica)?, asker?, nat)));
+            let (asker, vlans) = (shared.binding_asker(replica), shared.vlans.teller());
+            made.join(|nat| {
+                let ends = (pair.worker(replica)?, asker?, vlans);
+                Some(TrackerPair::new(Arc::clone(&pair), ends, nat))
+            });
         }
         Ok(Box::new(made))
     }

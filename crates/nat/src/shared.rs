@@ -1,5 +1,6 @@
 //! What the elements of one NAT have in common. It is made with the first of them, and found by the others.
 
+use crate::announce::VlanChannel;
 use crate::arp::ResolverChannel;
 use crate::neighbours::{Host, Neighbour, Neighbours};
 use crate::pair::{Duty, Pair};
@@ -244,6 +245,8 @@ pub struct Shared {
     site_channels: SiteChannels,
     /// Who asks for subscribers by ARP.
     pub resolver: ResolverChannel,
+    /// Who announces the box to subscribers in VLANs.
+    pub vlans: VlanChannel,
 }
 
 impl Shared {
@@ -268,6 +271,7 @@ impl Shared {
                 sites: None,
                 site_channels: SiteChannels::new(),
                 resolver: ResolverChannel::new(),
+                vlans: VlanChannel::new(),
             };
             cx.extensions.insert(shared);
         }

@@ -6,11 +6,15 @@ use crate::log::Log;
 use crate::neighbours::{Neighbours, is_of_one};
 use crate::shared::BindingAsker;
 use crate::state::Bound;
-use cgnat::{Hop, Nat};
+use cgnat::{Hop, Nat, Realm};
 use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError};
 
 /// The next hop away from subscribers.
 const GATEWAY: Hop = 1;
+
+/// Lines of the table of subscribers that are looked at for their VLANs in a turn.
+const LINES: u32 = 256;
 
 /// One worker's part of a pair.
 #[derive(Debug)]
@@ -19,13 +23,52 @@ pub struct TrackerPair {
     sync: SessionSync,
     /// The NAT table numbers next hops: it is asked for those of subscribers that the other NAT knows.
     bindings: BindingAsker,
+    vlans: VlanTeller,
+}
+
+/// Tells in which VLANs subscribers are when the NAT begins to translate.
+#[derive(Debug)]
+struct VlanTeller {
+    to: SyncSender<Realm>,
+    /// How often it had begun when it was told.
+    begun: u32,
+    /// The line to go on from.
+    from: Option<u32>,
+}
+
+impl VlanTeller {
+    fn turn(&mut self, nat: &Nat, begun: u32) {
+        if begun != self.begun {
+            (self.begun, self.from) = (begun, Some(0));
+        }
+        let Some(from) = self.from else { return };
+        let (subscribers, next) = nat.subscribers_from(from, LINES);
+        let realms = subscribers.map(|(_, subscriber)| subscriber.realm()).filter(|realm| *realm != 0);
+        let mut last = None;
+        for realm in realms {
+            if last.replace(realm) == Some(realm) {
+                continue;
+            }
+            match self.to.try_send(realm) {
+                Ok(()) => {}
+                // The whole page is told again: who announces knows what it has heard.
+                Err(TrySendError::Full(_)) => return,
+                Err(TrySendError::Disconnected(_)) => return self.from = None,
+            }
+        }
+        self.from = next;
+    }
 }
 
 impl TrackerPair {
     /// Of this worker; `nat` notes what changes from now on, when somebody is to be told.
-    pub fn new(pair: Arc<Pair>, sync: SessionSync, bindings: BindingAsker, nat: &mut Nat) -> Self {
+    pub fn new(
+        pair: Arc<Pair>,
+        (sync, bindings, vlans): (SessionSync, BindingAsker, SyncSender<Realm>),
+        nat: &mut Nat,
+    ) -> Self {
         SessionSync::prepare(nat);
-        Self { pair, sync, bindings }
+        Self { pair, sync, bindings, vlans: VlanTeller { to: vlans, begun: 0, from: None } }
     }
 
     /// Whether it translates.
@@ -54,6 +97,7 @@ impl TrackerPair {
         let mac = |hop| neighbours.mac(hop);
         if self.sync.is_active(now) {
             self.sync.tell(nat, now, mac);
+            self.vlans.turn(nat, self.pair.duty.begun());
             return true;
         }
         self.sync.flush(nat, now, mac);
