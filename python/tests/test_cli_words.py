@@ -91,6 +91,13 @@ def test_a_bare_time_is_seconds(option: str) -> None:
     assert values.time(option)(" 250 ms ") == "250ms"
 
 
+def test_an_interval_leaves_time_for_something_else() -> None:
+    assert values.interval("--interval")("0.05") == "0.05s"
+    for text in ("0s", "49ms", "0"):
+        with pytest.raises(Error, match=f"'{text}' is not 50ms or more"):
+            values.interval("--interval")(text)
+
+
 def test_a_bare_rate_is_per_second_and_a_bare_size_is_bytes() -> None:
     assert values.rate("--rate")("500") == "500/s"
     assert values.rate("--rate")("5k/s") == "5k/s"

@@ -59,7 +59,7 @@ def graph(
     interval: Annotated[
         str,
         typer.Option(
-            help="Time between two looks, like 1s.", metavar="TIME", parser=values.time("--interval")
+            help="Time between two looks, like 1s.", metavar="TIME", parser=values.interval("--interval")
         ),
     ] = "1s",
     duration: Annotated[

@@ -36,7 +36,7 @@ def counters(
         typer.Option(
             help="With --watch: time between two looks, like 1s.",
             metavar="TIME",
-            parser=values.time("--interval"),
+            parser=values.interval("--interval"),
         ),
     ] = "1s",
     as_json: Json = False,

@@ -26,7 +26,7 @@ def run(
     interval: Annotated[
         str,
         typer.Option(
-            help="Time between two looks, like 1s.", metavar="TIME", parser=values.time("--interval")
+            help="Time between two looks, like 1s.", metavar="TIME", parser=values.interval("--interval")
         ),
     ] = "1s",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no counters.")] = False,

@@ -22,9 +22,10 @@ def trace(
     subscriber: Annotated[
         str | None,
         typer.Option(
-            help="Packets of this inside address, and what comes back for it.",
-            metavar="IP",
-            parser=values.ipv4("--subscriber"),
+            help="Packets of this inside address, and what comes back for it; with @VLAN, or @OUTER.INNER,"
+            " only with these tags, @0 without.",
+            metavar="IP[@VLAN]",
+            parser=values.subscriber("--subscriber"),
         ),
     ] = None,
     outside: Annotated[

@@ -10,6 +10,9 @@ from netdyno import paths, units
 from netdyno.core.address import Address
 from netdyno.errors import Error
 
+LEAST_INTERVAL = 0.05
+"""Seconds between two looks at least."""
+
 
 def whole(option: str, least: int = 1, most: int | None = None) -> Callable[[str], int]:
     """A whole number within limits."""
@@ -88,6 +91,18 @@ def daemon(option: str) -> Callable[[str], Address]:
 def time(option: str) -> Callable[[str], str]:
     """A length of time with its unit."""
     return lambda text: units.TIME.text(text, option)
+
+
+def interval(option: str) -> Callable[[str], str]:
+    """Time between two looks: not so short that looking is all that is done."""
+
+    def read(text: str) -> str:
+        given = units.TIME.text(text, option)
+        if units.seconds(given) < LEAST_INTERVAL:
+            raise _refused(text, f"{LEAST_INTERVAL * 1000:g}ms or more", option, "ND-104-05")
+        return given
+
+    return read
 
 
 def rate(option: str) -> Callable[[str], str]:

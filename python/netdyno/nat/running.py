@@ -100,12 +100,13 @@ class Running:
         found: list[dict[str, Any]] = []
         cursor: str | None = None
         while True:
-            wanted = min(PAGE, most - len(found))
+            # one more tells whether there is one more
+            wanted = min(PAGE, most + 1 - len(found))
             answer = self.call(method, cursor=cursor, limit=wanted, **params)
             found += answer[key]
             cursor = answer["next"]
-            if cursor is None or len(found) >= most:
-                return found, cursor is not None
+            if cursor is None or len(found) > most:
+                return found[:most], len(found) > most
 
     def clear(self, **params: Any) -> int:
         """End the sessions that are meant: how many there were."""

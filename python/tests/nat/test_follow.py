@@ -3,12 +3,16 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from netdyno.cli import app
 from netdyno.core.daemon import Daemon
+from netdyno.errors import Error
 from netdyno.nat import follow, graph
+from netdyno.nat.running import Running
 
 from .shared import machine, nat
 
@@ -17,6 +21,12 @@ KNOWN = [
     {"outside": "203.0.113.17", "blocks": [[1024, 1535], [4096, 4607]]},
     {"outside": None, "blocks": []},
 ]
+
+
+def telling(*found: dict[str, Any]) -> Running:
+    """A NAT that has these."""
+    told = SimpleNamespace(pages=lambda *_, **__: (list(found), False))
+    return cast("Running", told)
 
 
 def test_a_subscriber_is_looked_for_on_both_sides() -> None:
@@ -28,12 +38,37 @@ def test_a_subscriber_is_looked_for_on_both_sides() -> None:
     assert follow.subscriber("10.0.0.7", []).count("host") == 3
 
 
+def test_a_subscriber_in_vlans_is_told_from_others_of_its_address() -> None:
+    others = [
+        {"vlans": vlans, "outside": f"203.0.113.{last}", "blocks": [[1024, 1535]]}
+        for last, vlans in enumerate(([], [7], [100, 7]))
+    ]
+    for tags, vlans in (("", None), ("@0", []), ("@7", [7]), ("@100.7", [100, 7])):
+        found, known = follow.of_subscriber(telling(*others), f"10.0.0.9{tags}")
+        assert known
+        outside = {last for last in range(3) if f"dst host 203.0.113.{last}" in found}
+        assert outside == ({0, 1, 2} if vlans is None else {len(vlans)})
+        checks = [f"ether[{14 + 4 * at}:2] & 0xfff = {vlan}" for at, vlan in enumerate(vlans or [])]
+        assert found.count("ether[") == len(checks) and all(one in found for one in checks)
+        assert found.count("ip and host 10.0.0.9") == (3 if vlans is None else 1)
+    assert follow.of_subscriber(telling(*others), "10.0.0.9@8") == (
+        "(vlan and ((ether[14:2] & 0xfff = 8 and ip and host 10.0.0.9)))",
+        False,
+    )
+
+
+def test_an_address_without_a_port_is_no_mapping() -> None:
+    with pytest.raises(Error, match="many subscribers' address"):
+        follow.of_mapping(telling(), "203.0.113.17")
+
+
 def test_a_mapping_is_its_two_endpoints() -> None:
     session = {"protocol": "tcp", "inside": "10.0.0.7:40007", "outside": "203.0.113.23:1031"}
-    found = follow.mapping(session)
+    found = follow.mapping([session, session | {"protocol": "udp"}])
+    assert "(udp and host 10.0.0.7 and port 40007)" in found and found.count("tcp") == 6
     assert "(tcp and host 10.0.0.7 and port 40007)" in found
     assert "(tcp and dst host 203.0.113.23 and dst port 1031)" in found
-    icmp = follow.mapping(session | {"protocol": "icmp"})
+    icmp = follow.mapping([session | {"protocol": "icmp"}])
     assert "(icmp and host 10.0.0.7)" in icmp and "port" not in icmp
 
 
