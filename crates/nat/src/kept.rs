@@ -73,7 +73,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let below = folder.path().join("below");
         std::fs::create_dir(&below).unwrap();
-        let header = Header { workers: 2, written_ms: 0, seed: [1; 32] };
+        let header = Header { workers: 2, written_ms: 0, seed: [1; 32], log: None };
         let keeper = Arc::new(Keeper::new(&below.join("cgn.state"), header));
         for replica in 0..2 {
             let kept = Kept {

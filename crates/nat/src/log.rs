@@ -225,6 +225,12 @@ impl LogOptions {
         config.log_sessions = self.sessions;
     }
 
+    /// By what a log that is told of everything from the start on is told from another: its collectors, and whether they get sessions.
+    pub fn knowledge(of: Option<&Self>) -> u32 {
+        let of = of.map(|log| (&log.ipfix, &log.syslog, log.sessions));
+        crc32fast::hash(serde_json::to_string(&of).unwrap_or_default().as_bytes())
+    }
+
     fn syslog_config(&self) -> syslog::Config {
         syslog::Config {
             facility: self.facility,

@@ -275,6 +275,8 @@ impl Options {
             ("pair.silence", term(&pair.silence)),
             ("workers", term(&workers)),
             ("steering", term(&self.steering)),
+            // Who takes over goes on with the other's log.
+            ("log", LogOptions::knowledge(self.log.as_ref())),
             ("inside.ip", term(&ipv4(sides[0]))),
             ("outside.ip", term(&ipv4(sides[1]))),
         ];
@@ -293,7 +295,8 @@ impl Options {
             }
             shared.survey = survey.ok();
             let seed = shared.survey.as_ref().map_or(shared.seed, |survey| survey.header.seed);
-            let header = Header { workers: count as u32, written_ms: 0, seed };
+            let log = Some(LogOptions::knowledge(self.log.as_ref()));
+            let header = Header { workers: count as u32, written_ms: 0, seed, log };
             shared.keeper = Some(Arc::new(Keeper::new(path, header)));
         }
         shared.survey.as_ref().map_or(shared.seed, |survey| survey.header.seed)
@@ -450,6 +453,8 @@ impl ElementKind for Options {
             let shared = Shared::of(cx).ok()?;
             let (survey, (_, ownership)) = (shared.survey.as_ref()?, shared.ownership.get()?);
             let bound = shared.bound.get()?.get(replica)?;
+            let knows = LogOptions::knowledge(self.log.as_ref());
+            let log = (log, survey.header.log.is_some_and(|before| before != knows));
             Some((restore(survey, (replica, ownership), bound, nat, log, Clock::get().now()), bound.clone()))
         });
         let shared = Shared::of(cx)?;

@@ -353,7 +353,7 @@ impl Nat {
         self.events.push(now, What::BlockAllocated(record));
     }
 
-    fn block_record(&self, line: &Subscriber, address: u32, block: u32) -> BlockRecord {
+    pub(crate) fn block_record(&self, line: &Subscriber, address: u32, block: u32) -> BlockRecord {
         let (outside, ports) = self.pool.ports(address, block);
         BlockRecord { inside: line.inside(), realm: line.realm, outside, ports }
     }

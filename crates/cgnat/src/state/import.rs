@@ -82,6 +82,29 @@ impl Nat {
         }
     }
 
+    /// Record what was taken in as if it began now: for a log that knows of nothing before.
+    pub fn tell_imported(&mut self, record: &Record, now: u64) {
+        match record {
+            Record::Subscriber(kept) => {
+                let number = self.subscribers.find(&self.hasher, kept.inside, kept.realm);
+                let Some(line) = number.and_then(|number| self.subscribers.at(number)).copied() else {
+                    return;
+                };
+                if line.has(Subscriber::FIXED) {
+                    return;
+                }
+                for block in line.blocks() {
+                    let block = self.block_record(&line, line.address, *block);
+                    self.events.push(now, What::BlockAllocated(block));
+                }
+            }
+            Record::Session(kept) if self.config.log_sessions => {
+                self.events.push(now, What::SessionCreated(record_of(kept)));
+            }
+            _ => {}
+        }
+    }
+
     pub(super) fn import_subscriber(
         &mut self,
         kept: &KeptSubscriber,

@@ -8,9 +8,11 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 const MAGIC: [u8; 8] = *b"NDNATST\0";
-/// What records look like: another number is another layout.
-const VERSION: u32 = 1;
-const HEADER: usize = 8 + 4 + 4 + 8 + 32;
+/// What records look like: another number is another layout. The one before had no log in its header.
+const VERSION: u32 = 2;
+const BEFORE: u32 = 1;
+const HEADER: usize = 8 + 4 + 4 + 8 + 32 + 4;
+const HEADER_BEFORE: usize = HEADER - 4;
 /// Where a record's kind would be: there are no more.
 const END: u8 = 0;
 const TRAILER: usize = 1 + 4 * 8 + 4;
@@ -26,6 +28,8 @@ pub struct Header {
     pub written_ms: u64,
     /// By which its workers divided subscribers.
     pub seed: [u8; 32],
+    /// Of its log, as [`LogOptions::knowledge`](crate::log::LogOptions::knowledge) says it; `None`: it is not known.
+    pub log: Option<u32>,
 }
 
 /// How many records there are.
@@ -116,6 +120,7 @@ impl Writer {
         bytes.extend(header.workers.to_le_bytes());
         bytes.extend(header.written_ms.to_le_bytes());
         bytes.extend(header.seed);
+        bytes.extend(header.log.unwrap_or_default().to_le_bytes());
         writer.put(&bytes)?;
         Ok(writer)
     }
@@ -208,13 +213,15 @@ impl Reader {
         let word = |at: usize| {
             rest.get(at..).and_then(|rest| rest.first_chunk()).copied().map_or(0, u32::from_le_bytes)
         };
-        if word(0) != VERSION {
-            return Err(StateError::Version(word(0)));
-        }
+        let (len, log) = match word(0) {
+            VERSION => (HEADER, Some(word(HEADER_BEFORE - 8))),
+            BEFORE => (HEADER_BEFORE, None),
+            other => return Err(StateError::Version(other)),
+        };
         let written_ms = u64::from(word(8)) | u64::from(word(12)) << 32;
         let seed = rest.get(16..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default();
-        reader.pass(HEADER);
-        Ok((reader, Header { workers: word(4), written_ms, seed }))
+        reader.pass(len);
+        Ok((reader, Header { workers: word(4), written_ms, seed, log }))
     }
 
     fn rest(&self) -> &[u8] {

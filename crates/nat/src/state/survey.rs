@@ -114,13 +114,14 @@ impl Survey {
     }
 }
 
-/// Let worker `replica` have again what is its own of a file. What is left out, and was in the log, ends there.
+/// Let worker `replica` have again what is its own of a file. What is left out, and was in the log, ends there; of what goes on a log is told
+/// that is `new`.
 pub fn restore(
     survey: &Survey,
     (replica, ownership): (usize, &Ownership),
     bound: &[Bound],
     nat: &mut Nat,
-    mut log: Option<&mut Log>,
+    (mut log, new): (Option<&mut Log>, bool),
     now: u64,
 ) -> Tally {
     let hops: HashMap<(u32, Realm), Hop> =
@@ -138,7 +139,11 @@ pub fn restore(
             return;
         }
         let down = record.subscriber().and_then(|of| hops.get(&of).copied()).unwrap_or_default();
-        match (record, nat.import(record, past, (GATEWAY, down))) {
+        let done = nat.import(record, past, (GATEWAY, down));
+        if new && done.is_ok() {
+            nat.tell_imported(record, now);
+        }
+        match (record, done) {
             (Record::Subscriber(_), Ok(())) => tally.subscribers += 1,
             (Record::Session(_), Ok(())) => tally.sessions += 1,
             // What it is of was left out and is counted, or its time is over.

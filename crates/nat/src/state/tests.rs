@@ -3,7 +3,9 @@ use super::*;
 use crate::log::{Log, LogOptions};
 use crate::testing::{NOW, REMOTE, hop_in, inside, send};
 use cgnat::config::{PoolAddress, SECOND};
+use cgnat::event::What;
 use cgnat::{Config, Endpoint, Nat, Ownership};
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::unix::fs::PermissionsExt;
@@ -34,7 +36,7 @@ fn workers(count: usize, seed: [u8; 32]) -> (Ownership, Vec<Nat>) {
 }
 
 fn header(workers: usize) -> Header {
-    Header { workers: workers as u32, written_ms: 0, seed: SEED }
+    Header { workers: workers as u32, written_ms: 0, seed: SEED, log: Some(7) }
 }
 
 /// Each subscriber opens two sessions; its Ethernet address ends like its IP address.
@@ -82,7 +84,7 @@ fn sessions_go_on_with_as_many_workers_or_others() {
         let bound = survey.settle(&mut ownership, count, 64);
         let mut tally = Tally::default();
         for (i, nat) in nats.iter_mut().enumerate() {
-            let its = restore(&survey, (i, &ownership), &bound[i], nat, None, 7 * SECOND);
+            let its = restore(&survey, (i, &ownership), &bound[i], nat, (None, false), 7 * SECOND);
             assert_eq!(its.left_out.len(), 0, "{its:?}");
             (tally.sessions, tally.subscribers) =
                 (tally.sessions + its.sessions, tally.subscribers + its.subscribers);
@@ -111,7 +113,7 @@ fn answers_go_by_the_next_hop_that_is_bound() {
     let (mut ownership, mut nats) = workers(1, survey.header.seed);
     assert_eq!(survey.settle(&mut ownership, 1, 3)[0].len(), 3, "no more than there is room for");
     let bound = survey.settle(&mut ownership, 1, 64).remove(0);
-    restore(&survey, (0, &ownership), &bound, &mut nats[0], None, NOW);
+    restore(&survey, (0, &ownership), &bound, &mut nats[0], (None, false), NOW);
     for (from, to) in outside_of(&before) {
         let hop = hop_in(&mut nats[0], REMOTE, to);
         let its = bound.iter().find(|one| one.inside == from.address).map(|one| one.hop);
@@ -149,6 +151,81 @@ fn a_file_that_is_not_whole_is_not_used() {
     newer[8] = 9;
     assert!(matches!(with(&newer), Err(StateError::Version(9))));
     assert!(with(&whole).is_ok());
+}
+
+#[test]
+fn a_file_of_the_version_before_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cgn.state");
+    keep(&path, &full(1).1);
+    let now = survey(&path).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    // There it had no word for the log.
+    bytes[8] = 1;
+    bytes.drain(56..60);
+    let sum = crc32fast::hash(&bytes[..bytes.len() - 4]).to_le_bytes();
+    let at = bytes.len() - 4;
+    bytes[at..].copy_from_slice(&sum);
+    fs::write(&path, bytes).unwrap();
+    let before = survey(&path).unwrap();
+    assert_eq!((before.totals, before.header), (now.totals, Header { log: None, ..now.header }));
+    assert_eq!(now.header.log, Some(7));
+}
+
+#[test]
+fn a_log_that_is_new_is_told_of_what_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cgn.state");
+    let (_, before) = full(1);
+    keep(&path, &before);
+    let survey = survey(&path).unwrap();
+    for (new, sessions) in [(false, true), (true, false), (true, true)] {
+        let (mut ownership, _) = workers(1, survey.header.seed);
+        let config = Config {
+            pool: pool(),
+            sessions: 1_000,
+            subscribers: 64,
+            log_sessions: sessions,
+            ..Config::default()
+        };
+        let mut nat = Nat::new(config).unwrap();
+        let bound = survey.settle(&mut ownership, 1, 64).remove(0);
+        restore(&survey, (0, &ownership), &bound, &mut nat, (None, new), NOW);
+        let (mut blocks, mut begun) = (BTreeSet::new(), BTreeSet::new());
+        while let Some(event) = nat.pop_event() {
+            match event.what {
+                What::BlockAllocated(block) => {
+                    assert!(blocks.insert((block.inside, block.outside, block.ports)))
+                }
+                What::SessionCreated(one) => assert!(begun.insert(format!("{one:?}"))),
+                other => panic!("{other:?}"),
+            }
+        }
+        let subscribers = nat
+            .subscribers()
+            .flat_map(|(_, one)| nat.blocks_of(one).map(|(outside, ports)| (one.inside(), outside, ports)));
+        let all = if new { subscribers.collect() } else { BTreeSet::new() };
+        assert_eq!(blocks, all);
+        let its: BTreeSet<String> = nat.sessions().map(|(_, one)| format!("{:?}", one.record())).collect();
+        assert_eq!(begun, if new && sessions { its } else { BTreeSet::new() });
+    }
+}
+
+#[test]
+fn a_log_is_another_by_its_collectors_and_what_they_get() {
+    let of = |value| Some(serde_json::from_value::<LogOptions>(value).unwrap());
+    let knowledge = |log: Option<LogOptions>| LogOptions::knowledge(log.as_ref());
+    let one = serde_json::json!({"syslog": "127.0.0.1:9"});
+    let same = serde_json::json!({"syslog": "127.0.0.1:9", "queue": 128, "facility": 3});
+    assert_eq!(knowledge(of(one.clone())), knowledge(of(same)));
+    for other in [
+        None,
+        of(serde_json::json!({"syslog": "127.0.0.1:10"})),
+        of(serde_json::json!({"ipfix": "127.0.0.1:9"})),
+        of(serde_json::json!({"syslog": "127.0.0.1:9", "sessions": true})),
+    ] {
+        assert_ne!(knowledge(of(one.clone())), knowledge(other));
+    }
 }
 
 #[test]
@@ -256,7 +333,7 @@ fn a_million_sessions() {
     let checked = began.elapsed();
     let mut ownership = Ownership::new(&[pool], SEED);
     let bound = survey.settle(&mut ownership, 1, 1 << 15).remove(0);
-    let tally = restore(&survey, (0, &ownership), &bound, &mut nat, None, NOW);
+    let tally = restore(&survey, (0, &ownership), &bound, &mut nat, (None, false), NOW);
     assert_eq!(tally.sessions, 1 << 20);
     println!("{bytes} B; written in {written:?}, checked in {checked:?}, there after {:?}", began.elapsed());
 }
