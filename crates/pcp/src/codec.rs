@@ -121,6 +121,15 @@ pub(crate) fn error(request: &[u8], code: ResultCode, lifetime_s: u32, epoch: u3
     answer
 }
 
+/// An error about a request that could not be read: the last 96 bits of the client's address come back (RFC 6887 section 7.2).
+pub(crate) fn unread(request: &[u8], code: ResultCode, epoch: u32) -> Vec<u8> {
+    let mut answer = error(request, code, code.lifetime_s(), epoch);
+    if let (Some(to), Some(client)) = (answer.get_mut(12..HEADER), request.get(12..HEADER)) {
+        to.copy_from_slice(client);
+    }
+    answer
+}
+
 /// Success: what was given in place of what was wished for, and the options that were processed.
 pub(crate) fn success(
     request: &Request,

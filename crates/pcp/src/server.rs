@@ -101,7 +101,7 @@ impl Server {
                 self.statistics.noise += 1;
                 return None;
             }
-            Err(Unread::Error(code)) => (codec::error(datagram, code, code.lifetime_s(), epoch), code),
+            Err(Unread::Error(code)) => (codec::unread(datagram, code, epoch), code),
             Ok(request) => match self.carry_out(client, &request, mappings) {
                 Ok((lifetime_s, external)) => {
                     (codec::success(&request, lifetime_s, epoch, external), ResultCode::Success)

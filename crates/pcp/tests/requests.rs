@@ -40,7 +40,6 @@ fn read(answer: &[u8]) -> Answer {
     assert_eq!(answer[1] & 0x80, 0x80);
     assert!(answer.len() <= MAX_LEN && answer.len().is_multiple_of(4) && answer.len() >= 24);
     assert_eq!(answer[8..12], 4000u32.to_be_bytes(), "epoch");
-    assert_eq!(answer[12..24], [0; 12]);
     let code = CODES[usize::from(answer[3])];
     let lifetime = u32::from_be_bytes(answer[4..8].try_into().expect("four bytes"));
     let port = answer.get(42..44).map_or(0, |port| u16::from_be_bytes([port[0], port[1]]));
@@ -70,7 +69,10 @@ fn ask(book: &mut Book, ask: Ask, options: &[Vec<u8>]) -> Answer {
 }
 
 fn raw(book: &mut Book, bytes: &[u8]) -> Answer {
-    read(&server(Config::default()).answer(NOW, CLIENT, bytes, book).expect("an answer"))
+    let answer = server(Config::default()).answer(NOW, CLIENT, bytes, book).expect("an answer");
+    // Zeros where the request was read, else what it had there (section 7.2).
+    assert!(answer[12..24] == [0; 12] || (answer[3] != 0 && answer[12..24] == bytes[12..24]));
+    read(&answer)
 }
 
 fn wish(port: u16) -> SocketAddrV4 {
@@ -339,7 +341,11 @@ fn what_cannot_be_read() {
     let request = MAP.bytes(&[]);
     let mut server = server(Config { limit: Limit { burst: 1000, per_second: 0 }, ..Config::default() });
     let mut code = |bytes: &[u8]| {
-        server.answer(NOW, CLIENT, bytes, book).map(|answer| (read(&answer).0, answer[1], answer.len()))
+        let answer = server.answer(NOW, CLIENT, bytes, book)?;
+        let code = read(&answer).0;
+        let back = if code == Success { &[0; 12] } else { bytes.get(12..24).unwrap_or(&[0; 12]) };
+        assert_eq!(&answer[12..24], back, "the last 96 bits of the client's address");
+        Some((code, answer[1], answer.len()))
     };
     assert_eq!(code(&[]), None);
     assert_eq!(code(&[2]), None);
