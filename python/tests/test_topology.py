@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,32 @@ for family, there in ((socket.AF_INET, "10.9.0.2"), (socket.AF_INET6, "fd09::2")
     except ConnectionRefusedError:
         pass
 """
+
+
+@root
+def test_an_interface_carries_packets_when_the_kernel_has_noticed_its_carrier() -> None:
+    ends = {
+        "a": {"host": "gen", "addresses": ["10.9.0.1/24"]},
+        "b": {"host": "server", "addresses": ["10.9.0.2/24"]},
+    }
+    with Network(
+        Topology.model_validate({"hosts": {"gen": {}, "server": {}}, "links": [ends]}), "t0a3"
+    ) as network:
+        gen = network.nodes["gen"]
+        assert gen.carries("eth0")
+        # as it is before the other end is up
+        run(network, "gen", "ip", "link", "set", "eth0", "down")
+        run(network, "server", "ip", "link", "set", "eth0", "down")
+        run(network, "gen", "ip", "link", "set", "eth0", "up")
+        assert not gen.carries("eth0")
+        with pytest.raises(subprocess.CalledProcessError):
+            run(network, "gen", "ping", "-c1", "-W1", "10.9.0.2")
+        run(network, "server", "ip", "link", "set", "eth0", "up")
+        until = time.monotonic() + 20
+        while not gen.carries("eth0"):
+            assert time.monotonic() < until
+            time.sleep(0.005)
+        run(network, "gen", "ping", "-c1", "-W20", "10.9.0.2")
 
 
 @root
@@ -278,6 +305,9 @@ class Elsewhere(Node):
 
     def offloads(self, interface: str, wanted: Any) -> None:
         self.asked.append(f"offloads {interface}")
+
+    def carries(self, interface: str) -> bool:
+        return True
 
     def interfaces(self) -> set[str]:
         return set()

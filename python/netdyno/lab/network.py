@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,9 @@ from netdyno.lab.links import Links
 from netdyno.lab.node import NODES, Node
 from netdyno.lab.topology import End, Link, Topology, expand, need_root
 from netdyno.system.journal import Journal, journal
+
+PATIENCE = 20.0
+"""Seconds in which a link comes up."""
 
 
 class Network:
@@ -59,6 +63,9 @@ class Network:
                 self._link(link)
             for name, node in self.nodes.items():
                 node.settle(self.topology.hosts[name].sysctl)
+            for _, cable in self._cables:
+                for plug in (cable.a, cable.b):
+                    _await(plug)
         except (NetlinkError, OSError) as e:
             with contextlib.suppress(Error):
                 self.down()
@@ -132,3 +139,13 @@ class Network:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.down()
+
+
+def _await(plug: Plug) -> None:
+    """What is sent first is not to be lost, such as the one question that ARP asks in a second."""
+    until = time.monotonic() + PATIENCE
+    while not plug.node.carries(plug.interface):
+        if time.monotonic() > until:
+            what = f"{plug.node.name}.{plug.interface} is up, and carries nothing after {PATIENCE:g} s"
+            raise Error("ND-92-26", what, at=f"topology.hosts.{plug.node.name}", fix="Try again")
+        time.sleep(0.005)

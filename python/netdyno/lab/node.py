@@ -49,6 +49,10 @@ class Node(ABC):
         """Turn work of an interface on and off, as `ethtool -K`."""
 
     @abstractmethod
+    def carries(self, interface: str) -> bool:
+        """Whether an interface that is up carries packets by now."""
+
+    @abstractmethod
     def interfaces(self) -> set[str]:
         """Names of what is there now. Raises FileNotFoundError when the host itself is gone."""
 
@@ -105,6 +109,21 @@ class NamespaceNode(Node):
                 at=self.name,
                 fix="`ethtool -k` lists the offloads that an interface has",
             )
+
+    def carries(self, interface: str) -> bool:
+        """The kernel notices the carrier beside the call that set the other end up.
+
+        What is sent until then is dropped, and no counter says so.
+        """
+        found: list[object] = []
+
+        def look(ip: Any) -> None:
+            link = ip.get_links(ip.link_lookup(ifname=interface)[0])[0]
+            found.append(link.get_attr("IFLA_OPERSTATE"))
+
+        self.inside(look)
+        # a kind of interface that does not tell, such as a dummy, has none to wait for
+        return found[0] in ("UP", "UNKNOWN")
 
     def interfaces(self) -> set[str]:
         """Asked of the kernel, from within."""
