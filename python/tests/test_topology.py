@@ -76,7 +76,7 @@ def test_an_interface_carries_packets_when_the_kernel_has_noticed_its_carrier() 
         "b": {"host": "server", "addresses": ["10.9.0.2/24"]},
     }
     with Network(
-        Topology.model_validate({"hosts": {"gen": {}, "server": {}}, "links": [ends]}), "t0a3"
+        Topology.model_validate({"hosts": {"gen": {}, "server": {}}, "links": [ends]}), "t0a4"
     ) as network:
         gen = network.nodes["gen"]
         assert gen.carries("eth0")
