@@ -147,7 +147,7 @@ def summary(connections: Sequence[Connection]) -> dict[str, float]:
         "tcp.rtt_ms": middle("rtt"),
         "tcp.min_rtt_ms": middle("minrtt"),
         "tcp.cwnd": middle("cwnd"),
-        "tcp.snd_wnd": middle("snd_wnd"),
+        "tcp.snd_wnd": max(v.get("snd_wnd", 0.0) for v in live),
         "tcp.delivery_rate": sum(v.get("delivery_rate", 0.0) for v in live),
         "tcp.retransmitted": sum(v.get("retrans", 0.0) for v in live),
         "tcp.rwnd_limited": sum(v.get("rwnd_limited", 0.0) * v["busy"] for v in live) / busy,
@@ -166,14 +166,20 @@ class Glances:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def summary(self) -> dict[str, float]:
-        """As of one look, in the middle of those that saw a connection at work.
+        """As of one look, in the middle of those that saw a connection at work; the widest of all windows.
 
         Raises what kept it from looking.
         """
         if self._failed:
             raise self._failed
         names = {name for look in self._looks for name in look}
-        return {name: median([look[name] for look in self._looks if name in look]) for name in sorted(names)}
+
+        def over_all(name: str) -> float:
+            of = [look[name] for look in self._looks if name in look]
+            # windows widen as a transfer goes on: where looks are few, most of them are early
+            return max(of) if name == "tcp.snd_wnd" else median(of)
+
+        return {name: over_all(name) for name in sorted(names)}
 
     def _run(self) -> None:
         while not self._end.wait(self._every):

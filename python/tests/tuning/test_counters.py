@@ -181,3 +181,16 @@ def test_glances_say_what_kept_them_from_looking() -> None:
     with sockets.Glances(None, every=60.0) as glances:
         pass
     assert glances.summary() == {}
+
+
+def test_the_widest_window_is_told_and_the_middle_of_everything_else() -> None:
+    glances = sockets.Glances(None)
+    glances._looks = [
+        {"tcp.snd_wnd": wide, "tcp.rtt_ms": rtt} for wide, rtt in ((65536, 40), (65536, 41), (4e6, 49))
+    ]
+    assert glances.summary() == {"tcp.rtt_ms": 41, "tcp.snd_wnd": 4e6}
+    two = [
+        sockets.Connection("ESTAB", "a", "b", values={"busy": 1.0, "snd_wnd": wide})
+        for wide in (4e6, 65536.0)
+    ]
+    assert sockets.summary(two)["tcp.snd_wnd"] == 4e6
