@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from netdyno.core.model import Distribution, GroupResult
@@ -11,7 +12,7 @@ from netdyno.errors import Error
 from netdyno.experiment.spec import groups, table
 from netdyno.search.load import loading
 from netdyno.search.paused import excused
-from netdyno.search.trial import Ask, LoadTrial
+from netdyno.search.trial import Ask, Goal, LoadTrial
 from netdyno.stats import hdr
 from netdyno.stats.pairs import Limits
 from netdyno.stats.threshold import judge
@@ -32,11 +33,12 @@ def observed(
     *,
     exact: bool = False,
     by_loss: bool = True,
+    goals: Sequence[Goal] = (),
 ) -> LoadTrial:
     """What one trial showed of a load.
 
     `exact`: how much was lost matters, and not only whether it is more than a goal allows. `by_loss`: whether
-    anything was does.
+    anything was does. `goals`: a trial that meets all of them needs no excuse for what it lost.
     """
     received = _received(profile)
     load = {str(group.get("name")) for group in loading(profile)}
@@ -59,20 +61,23 @@ def observed(
         for one in profile.get("thresholds") or []
         if not judge("", one, [repetition]).passed
     )
-    bad = by_loss and bool(lost or broken)
-    return LoadTrial(
+    trial = LoadTrial(
         load=ask.load,
         seconds=ask.seconds,
         sent=sent,
         lost=lost,
         broken=broken,
         short=short,
-        disturbed=""
-        if short
-        else _disturbed(repetition, profile, (sent, lost), bad, limits or Limits(), exact),
         figures=_figures(repetition),
         number=number,
         shape=ask.shape,
+    )
+    if short:
+        return trial
+    enough = goals and not exact and not broken and all(goal.met(trial) for goal in goals)
+    bad = by_loss and bool(lost or broken) and not enough
+    return replace(
+        trial, disturbed=_disturbed(repetition, profile, (sent, lost), bad, limits or Limits(), exact)
     )
 
 

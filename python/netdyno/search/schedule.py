@@ -103,6 +103,7 @@ class Search:
             self._number,
             exact=self.kind.exact,
             by_loss=self.kind.by_loss,
+            goals=self.wanted.goals,
         )
         part.trials.append(seen)
         part.legs[seen.number] = place.variant.name

@@ -16,9 +16,10 @@ from netdyno.experiment.dut_pauses import DutPauses
 from netdyno.lab.dut import Dut
 from netdyno.report import tables
 from netdyno.search.gate import LEAST_SPARE
+from netdyno.search.observe import observed
 from netdyno.search.paused import CABLE, RING, room, workers
 from netdyno.search.simulated import SimulatedDut
-from netdyno.search.trial import Ask, LoadTrial, counted
+from netdyno.search.trial import Ask, Goal, LoadTrial, counted, loss_goal
 from netdyno.stats import pauses
 from netdyno.stats.pauses import FIRST, Paused, excuse, explained
 
@@ -119,6 +120,23 @@ def test_a_loss_that_pauses_explain_is_disturbed_and_never_passed() -> None:
 def test_a_trial_without_loss_counts_whatever_paused() -> None:
     one = paused(0, 90 * MS)
     assert one.disturbed == "" and NDR.met(one) and counted([one])
+
+
+def test_a_trial_that_meets_every_goal_counts_whatever_it_lost() -> None:
+    """Pauses only ever cost frames: what was lost with them is no more than the goal allows."""
+    own = [WorkerSample(worker=0, core=1, pauses=of(90 * MS))]
+    pdr = loss_goal("pdr", 0.005)
+
+    def trial(lost: int, *goals: Goal, **how: bool) -> LoadTrial:
+        return observed(
+            Ask(4e6, 1.0), repetition(4_000_000, lost, workers=own), PROFILE, 1, goals=goals, **how
+        )
+
+    assert trial(20_000, pdr).disturbed == "" and pdr.met(trial(20_000, pdr))
+    assert trial(20_001, pdr).disturbed, "more than it allows may be what the pauses cost"
+    assert trial(20_000, NDR, pdr).disturbed, "without loss is a goal too"
+    assert trial(20_000, pdr, exact=True).disturbed, "how much it lost is what is asked"
+    assert trial(0, NDR, pdr).disturbed == ""
 
 
 def test_workers_of_a_dut_of_ours_are_asked_and_others_have_none() -> None:
