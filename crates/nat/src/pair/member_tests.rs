@@ -2,7 +2,7 @@ use super::follow::Sweeps;
 use super::*;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::{sleep, spawn};
+use std::thread::{JoinHandle, sleep, spawn};
 
 /// The other ends of a worker's channels.
 struct Worker {
@@ -86,6 +86,24 @@ fn heartbeats_go_between_chunks_and_a_standby_that_reads_slowly_stays() {
     assert!(other.lease.due() > before);
 }
 
+/// Who comes as soon as somebody listens, and says this.
+fn guest(socket: PathBuf, says: Vec<Message<'static>>) -> JoinHandle<Link> {
+    spawn(move || {
+        let link = loop {
+            match Link::connect(&socket) {
+                Ok(link) => break link,
+                Err(_) => sleep(AGAIN),
+            }
+        };
+        let mut bytes = Vec::new();
+        for message in says {
+            message.encode(&mut bytes);
+            link.send(&bytes).unwrap();
+        }
+        link
+    })
+}
+
 #[test]
 fn who_lapsed_lets_the_other_have_the_lock_first() {
     let folder = tempfile::tempdir().unwrap();
@@ -93,18 +111,7 @@ fn who_lapsed_lets_the_other_have_the_lock_first() {
     let (mut member, _worker) = member(folder.path(), 6);
     let Ok(Joined::Active(lock)) = member.join_first() else { panic!("nobody has the lock") };
     let socket = member.settings.socket.clone();
-    let guest = spawn(move || {
-        let link = loop {
-            match Link::connect(&socket) {
-                Ok(link) => break link,
-                Err(_) => sleep(AGAIN),
-            }
-        };
-        let mut hello = Vec::new();
-        Message::Hello(VERSION, Terms::new()).encode(&mut hello);
-        link.send(&hello).unwrap();
-        link
-    });
+    let guest = guest(socket, vec![Message::Hello(VERSION, Terms::new())]);
     assert!(member.lead(&lock), "it yields");
     assert!(lock.is_held() && !member.duty.is_active(0), "and is silent, though nobody took the lock");
     drop((lock, guest.join()));
@@ -195,20 +202,7 @@ fn the_standby_goes_on_when_a_worker_hangs() {
     turned.store(1, Ordering::Relaxed);
     member.patience = 1;
     let socket = member.settings.socket.clone();
-    let standby = spawn(move || {
-        let link = loop {
-            match Link::connect(&socket) {
-                Ok(link) => break link,
-                Err(_) => sleep(AGAIN),
-            }
-        };
-        let mut bytes = Vec::new();
-        for message in [Message::Hello(VERSION, Terms::new()), Message::Synced] {
-            message.encode(&mut bytes);
-            link.send(&bytes).unwrap();
-        }
-        link
-    });
+    let standby = guest(socket, vec![Message::Hello(VERSION, Terms::new()), Message::Synced]);
     assert!(member.lead(&lock), "it yields");
     let said = read(&standby.join().unwrap());
     assert_eq!(said.last().map(|last| Message::decode(last)), Some(Ok(Message::HandOver)));
