@@ -11,6 +11,8 @@ from netdyno.nat.running import Running
 MOST = 16
 """Subscribers with one address, in VLANs of their own, that are looked for; and sessions of a mapping."""
 NOBODY = "ND-104-35"
+ALL = 1 << 16
+"""Subscribers with one address among which the one in a VLAN is looked for."""
 TAGS = 2
 """Most VLAN tags of a packet."""
 
@@ -22,7 +24,8 @@ def of_subscriber(nat: Running, wanted: str) -> tuple[str, bool]:
     """
     address, at, tags = wanted.partition("@")
     vlans = [int(one) for one in tags.split(".") if int(one)] if at else None
-    found, _ = nat.pages("nat.subscribers", "subscribers", MOST, subscriber=address)
+    most = MOST if vlans is None else ALL
+    found, _ = nat.pages("nat.subscribers", "subscribers", most, subscriber=address)
     meant = [one for one in found if vlans is None or one["vlans"] == vlans]
     return subscriber(address, meant, vlans), any(one["outside"] for one in meant)
 

@@ -25,7 +25,7 @@ KNOWN = [
 
 def telling(*found: dict[str, Any]) -> Running:
     """A NAT that has these."""
-    told = SimpleNamespace(pages=lambda *_, **__: (list(found), False))
+    told = SimpleNamespace(pages=lambda method, key, most, **_: (list(found[:most]), len(found) > most))
     return cast("Running", told)
 
 
@@ -55,6 +55,12 @@ def test_a_subscriber_in_vlans_is_told_from_others_of_its_address() -> None:
         "(vlan and ((ether[14:2] & 0xfff = 8 and ip and host 10.0.0.9)))",
         False,
     )
+
+
+def test_the_one_in_a_vlan_is_found_among_many_of_its_address() -> None:
+    many = [{"vlans": [vlan], "outside": "203.0.113.9", "blocks": [[1024, 1535]]} for vlan in range(1, 900)]
+    found, known = follow.of_subscriber(telling(*many), "10.0.0.9@800")
+    assert known and "dst host 203.0.113.9" in found
 
 
 def test_an_address_without_a_port_is_no_mapping() -> None:
