@@ -110,6 +110,14 @@ pub struct Lookup<'a> {
 }
 
 impl Lookup<'_> {
+    /// Ask for the line in which a sender is looked for.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        if let Some(line) = self.lines.get(hash as usize & (self.lines.len() - 1)) {
+            cpu::prefetch(line);
+        }
+    }
+
     /// Who sent a packet, and note that it did.
     #[inline]
     pub fn source(&mut self, hash: u64, inside: u32, realm: Realm, mac: Mac) -> Source {
@@ -205,14 +213,6 @@ impl Bindings {
     #[inline]
     pub fn hash_all(&self, keys: &[Key], hashes: &mut [u64]) {
         self.hasher.hash_all(keys, hashes);
-    }
-
-    /// Ask for the line in which it is looked for.
-    #[inline]
-    pub fn prefetch(&self, hash: u64) {
-        if let Some(line) = self.lines.get().get(self.place(hash)) {
-            cpu::prefetch(line);
-        }
     }
 
     #[inline]

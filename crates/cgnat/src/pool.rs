@@ -110,6 +110,8 @@ pub struct Pool {
     words: usize,
     size: u32,
     period_ns: u64,
+    /// The period of the last packet, and when it began: for the next one that is mostly right, without a division.
+    period: (u32, u64),
     /// Blocks of all addresses that do not drain, and those of them that nobody has.
     totals: (u64, u64),
 }
@@ -170,6 +172,7 @@ impl Pool {
             words,
             size,
             period_ns: config.timeouts.port_quarantine,
+            period: (0, 0),
             totals: (total, total),
         })
     }
@@ -391,7 +394,10 @@ impl Pool {
 
     /// Let the periods that have passed pass for a block.
     fn turn(&mut self, block: u32, now: u64) {
-        let period = (now / self.period_ns) as u32;
+        if now.wrapping_sub(self.period.1) >= self.period_ns {
+            self.period = ((now / self.period_ns) as u32, now - now % self.period_ns);
+        }
+        let (period, _) = self.period;
         let from = self.base(block, 0);
         let Some(this) = self.blocks.get_mut().get_mut(block as usize) else { return };
         let passed = period.wrapping_sub(this.period);

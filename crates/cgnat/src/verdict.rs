@@ -14,7 +14,10 @@ pub enum Side {
 }
 
 /// Where a packet goes, and how: the link header is for whoever sends it to write.
+///
+/// In this order it is not copied in other pieces than it was made of, inside of a result: that would wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
 pub struct Forward {
     /// To which side.
     pub to: Side,

@@ -25,6 +25,21 @@ pub const DROPS: [&str; Fault::NAMES.len() + 1] = {
     names
 };
 
+/// Who sees each packet as it is parsed. Inlined, so that what was found need not go through memory, where it would be written in parts
+/// and read as a whole, which waits.
+pub trait Look {
+    /// What it makes of a packet.
+    type Seen;
+    /// A frame, and what was found in it.
+    fn look(&self, frame: &[u8], meta: &Meta) -> Self::Seen;
+}
+
+impl Look for () {
+    type Seen = ();
+    #[inline(always)]
+    fn look(&self, _: &[u8], _: &Meta) {}
+}
+
 impl Parser {
     /// For packets that come in by the port of this number. All parsers of a process use the same key for flow hashes, so that
     /// both directions of a flow have the same one, whichever port they come by.
@@ -53,13 +68,13 @@ impl Parser {
     /// Write what there is to know of a packet into its [`Meta`]. What is broken is a reason of [`DROPS`].
     #[inline]
     pub fn parse(&self, mbuf: &mut Mbuf) -> Result<(), usize> {
-        self.parse_and(mbuf, |_, _| ())
+        self.parse_and(mbuf, &())
     }
 
     /// The same, and let `look` see the frame and what was found. It is there twice, and in the one for plain packets nothing is asked
     /// that is known of these.
     #[inline(always)]
-    pub fn parse_and<T>(&self, mbuf: &mut Mbuf, look: impl Fn(&[u8], &Meta) -> T) -> Result<T, usize> {
+    pub fn parse_and<L: Look>(&self, mbuf: &mut Mbuf, look: &L) -> Result<L::Seen, usize> {
         if !mbuf.is_whole() {
             return Err(Fault::NAMES.len());
         }
@@ -67,11 +82,11 @@ impl Parser {
         let plain = if self.verify { Parsed::plain::<true>(frame) } else { Parsed::plain::<false>(frame) };
         let Some(parsed) = plain else {
             let meta = self.parse_any(mbuf)?;
-            return Ok(look(mbuf.data(), &meta));
+            return Ok(look.look(mbuf.data(), &meta));
         };
         let meta = meta(frame, &parsed, self.hash(frame, &parsed), self.in_port);
         let meta = Meta { flags: meta.flags.with_if(self.verify, MetaFlags::CHECKED), ..meta };
-        let seen = look(frame, &meta);
+        let seen = look.look(frame, &meta);
         mbuf.set_meta(meta);
         Ok(seen)
     }

@@ -45,6 +45,8 @@ const CONFIRM: u64 = 30 * SECOND;
 const IDLE: u64 = 7_440 * SECOND;
 /// Leases that are followed for each binding that there may be: those for which there is no room wait for it.
 const LEASES: usize = 2;
+/// Lines that are asked for ahead of the packet that is looked up: of more at once a CPU forgets some. Behind the last packet that is some line.
+const AHEAD: usize = 32;
 
 /// The NAT table: private address and VLAN tags → Ethernet address, for what comes from subscribers. Who is no subscriber gets no
 /// further. Bindings are learned from what subscribers send, as ARP would; or else they are given, and then a packet that comes
@@ -446,18 +448,18 @@ impl Element for Nat {
         if self.restored.is_some() {
             self.restore(now);
         }
-        let (mut keys, mut hashes) = ([Key::NOBODY; dpdk::BURST], [0; dpdk::BURST]);
+        let (mut keys, mut hashes) = ([Key::NOBODY; dpdk::BURST], [0; dpdk::BURST + AHEAD]);
         let count = batch.len().min(dpdk::BURST);
         for (its, mbuf) in keys.iter_mut().zip(batch.frames()) {
             *its = key(mbuf);
         }
         self.table.hash_all(&keys[..count], &mut hashes[..count]);
-        for hash in &hashes[..count] {
-            self.table.prefetch(*hash);
-        }
         let mut bound = true;
         let mut lookup = self.table.lookup(now);
-        for (mbuf, (key, hash)) in batch.frames_mut().iter_mut().zip(keys.iter().zip(&hashes)) {
+        hashes.iter().take(count.min(AHEAD)).for_each(|hash| lookup.prefetch(*hash));
+        let looked_up = keys.iter().zip(&hashes).zip(&hashes[AHEAD..]);
+        for (mbuf, ((key, hash), later)) in batch.frames_mut().iter_mut().zip(looked_up) {
+            lookup.prefetch(*later);
             bound &= look(&mut lookup, mbuf, *key, *hash).is_some();
         }
         if !bound {

@@ -3,7 +3,8 @@
 use crate::sites::Macs;
 use ::element::kind::{Build, ElementKind};
 use dpdk::{Batch, Mbuf, Meta, MetaFlags};
-use engine::{About, Cx, Element, Parser, parser};
+use engine::parser::{self, Look, Parser};
+use engine::{About, Cx, Element};
 use packet::layers::protocol;
 use packet::{Mac, ipv4};
 use profile::Error;
@@ -128,34 +129,20 @@ struct Validity {
 
 impl Validity {
     #[inline]
-    fn look(&self, mbuf: &mut Mbuf) -> Found {
-        match self.parser.parse_and(mbuf, |frame, meta| self.whose(frame, meta)) {
+    fn verify(&self, mbuf: &mut Mbuf) -> Found {
+        match self.parser.parse_and(mbuf, self) {
             Ok(found) => found,
             Err(reason) => Found::Broken(reason as u8),
         }
     }
 
-    /// For whom a packet is, in Ethernet and in IP.
-    #[inline(always)]
-    fn whose(&self, frame: &[u8], meta: &Meta) -> Found {
-        let to = frame.first_chunk().copied().unwrap_or([0; 6]);
-        if self.mac.is_none_or(|mac| mac == to) && to[0] & 1 == 0 {
-            return if self.is_local(frame, meta) { Found::Local } else { Found::Good };
-        }
-        self.of_another_mac(to, frame, meta)
-    }
-
-    /// The same of what is not for the port's own Ethernet address: what all got is not forwarded.
+    /// For whom a packet is that is not for the port's own Ethernet address, by what it is in IP: what all got is not forwarded.
     #[inline(never)]
-    fn of_another_mac(&self, to: Mac, frame: &[u8], meta: &Meta) -> Found {
+    fn of_another_mac(&self, to: Mac, in_ip: Found) -> Found {
         if to[0] & 1 == 1 {
             return Found::Local;
         }
-        match self.macs.number(to) {
-            None => Found::Broken(OTHER_MAC),
-            Some(_) if self.is_local(frame, meta) => Found::Local,
-            Some(_) => Found::Good,
-        }
+        self.macs.number(to).map_or(Found::Broken(OTHER_MAC), |_| in_ip)
     }
 
     /// Whether a packet is for the box itself, for a group, or no IPv4.
@@ -176,12 +163,29 @@ impl Validity {
 }
 
 /// Whether a packet is a datagram to a port.
+#[inline(always)]
 fn is_to(frame: &[u8], meta: &Meta, port: u16) -> bool {
     let to = usize::from(meta.l4) + 2;
     meta.protocol == protocol::UDP
         && meta.flags.has(MetaFlags::L4)
         && !meta.flags.has(MetaFlags::FRAGMENT)
         && frame.get(to..to + 2) == Some(&port.to_be_bytes())
+}
+
+impl Look for Validity {
+    type Seen = Found;
+
+    /// For whom a packet is, in Ethernet and in IP.
+    #[inline(always)]
+    fn look(&self, frame: &[u8], meta: &Meta) -> Found {
+        let to = frame.first_chunk().copied().unwrap_or([0; 6]);
+        let in_ip = if self.is_local(frame, meta) { Found::Local } else { Found::Good };
+        if self.mac.is_none_or(|mac| mac == to) && to[0] & 1 == 0 {
+            in_ip
+        } else {
+            self.of_another_mac(to, in_ip)
+        }
+    }
 }
 
 impl Element for Validity {
@@ -193,7 +197,7 @@ impl Element for Validity {
         let mut found = [Found::Good; dpdk::BURST];
         let mut all_good = true;
         batch.walk(|i, mbuf| {
-            let its = self.look(mbuf);
+            let its = self.verify(mbuf);
             all_good &= its == Found::Good;
             if let Some(found) = found.get_mut(i) {
                 *found = its;

@@ -5,6 +5,7 @@
 
 use super::Nat;
 use super::fast::{BURST, Left};
+use crate::cpu;
 use crate::headers::Headers;
 use crate::key::Key;
 use crate::pool::class;
@@ -108,8 +109,16 @@ impl Nat {
     #[inline]
     fn ask_line(&mut self, at: usize) {
         let Some(ask) = self.ahead.asks.get_mut(at) else { return };
+        let [mapping, rtp, subscriber, _] = ask.hashes;
         if ask.is_up {
-            ask.line = self.subscribers.prefetch_line(ask.hashes[2]).unwrap_or(NONE);
+            ask.line = self.subscribers.prefetch_line(subscriber).unwrap_or(NONE);
+        }
+        // Its own mapping is a new one, mostly; that of the RTP port is there.
+        if rtp != mapping
+            && let Some(session) = self.mappings.view().candidate(rtp)
+            && let Some(session) = self.sessions.get().get(session as usize)
+        {
+            cpu::prefetch(session);
         }
     }
 

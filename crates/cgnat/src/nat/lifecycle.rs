@@ -55,6 +55,14 @@ impl Nat {
         hashes.into()
     }
 
+    /// The same of one that begins, of which some were asked for ahead.
+    fn hashes_of_new(&self, session: &Session) -> SessionHashes {
+        let [up, down, inside, outside] = SessionHashes::keys(session);
+        let mut later = [0; 2];
+        self.hasher.hash_all(&[down, outside], &mut later);
+        [self.hash(up), later[0], self.hash(inside), later[1]].into()
+    }
+
     /// Begin a session from the inside.
     pub(crate) fn open(&mut self, flow: &Flow, now: u64) -> Result<u32, Reason> {
         let mapped = self.mapped_inside(flow.inside, flow.protocol, flow.realm);
@@ -161,8 +169,9 @@ impl Nat {
 
     /// Let a session be found: by packets, by its mapping, which may be that of another, and by time.
     pub(crate) fn install(&mut self, session: Session, of: Option<u32>, now: u64) -> Result<u32, Reason> {
+        // First, so that what was just written field by field is not read as a whole yet: that would wait.
+        let SessionHashes { packets: [up, down], mapping } = self.hashes_of_new(&session);
         let index = self.sessions.take(session).ok_or(Reason::SessionsFull)?;
-        let SessionHashes { packets: [up, down], mapping } = self.hashes_of(&session);
         let shared = session.has(Session::SHARED);
         // The tables have room for what the sessions have room for, so none of these fails; if one did, nothing would be left.
         let pinned = session.state() == State::Pinned;

@@ -204,20 +204,22 @@ impl Nat {
                 self.open(&flow, way.now)?
             }
         };
-        let session = self.touch(index, flags, true, way)?;
+        self.touch(index, flags, true, way)?;
+        let session = self.sessions.at(index).ok_or(Reason::NoMapping)?;
+        let (outside, up_hop) = (session.outside(), session.up_hop);
         let original = session.has(Session::HAIRPIN).then(|| Original::of(frame, &way.headers));
         self.clamp(frame, way, flags);
         let deltas = (session.l3_delta, session.l4_delta);
-        rewrite::endpoint(frame, &way.headers, End::Source, session.outside(), deltas, way.hop)
+        rewrite::endpoint(frame, &way.headers, End::Source, outside, deltas, way.hop)
             .ok_or(Reason::Truncated)?;
         if let Some(original) = original {
-            let result = self.down(frame, &back_in(way, session.outside(), destination));
+            let result = self.down(frame, &back_in(way, outside, destination));
             if result.is_err() {
                 original.put_back(frame);
             }
             return result;
         }
-        Ok(Forward { to: Side::Outside, hop: session.up_hop, realm: 0 })
+        Ok(Forward { to: Side::Outside, hop: up_hop, realm: 0 })
     }
 
     /// A packet from the outside, or one that goes back in.
@@ -242,7 +244,8 @@ impl Nat {
             },
         };
         self.fits(Side::Outside, frame, way)?;
-        let session = self.touch(index, flags, false, way)?;
+        self.touch(index, flags, false, way)?;
+        let session = self.sessions.at(index).ok_or(Reason::NoMapping)?;
         self.clamp(frame, way, flags);
         let deltas = (!session.l3_delta, !session.l4_delta);
         rewrite::endpoint(frame, &way.headers, End::Destination, session.inside(), deltas, way.hop)
@@ -309,8 +312,8 @@ impl Nat {
         of.map_or(tick(now), |of| of.last_seen)
     }
 
-    /// What a packet changes in its session: state, time, counters. What it is then.
-    pub(crate) fn touch(&mut self, index: u32, flags: u8, up: bool, way: &Way) -> Result<Session, Reason> {
+    /// What a packet changes in its session: state, time, counters.
+    pub(crate) fn touch(&mut self, index: u32, flags: u8, up: bool, way: &Way) -> Result<(), Reason> {
         let refresh_inbound = self.config.refresh_inbound;
         let session = self.sessions.at_mut(index).ok_or(Reason::NoMapping)?;
         let tcp = session.protocol() == protocol::TCP;
@@ -325,10 +328,9 @@ impl Nat {
         if refreshes {
             session.last_seen = tick(way.now);
         }
-        let seen = *session;
         self.add_volume(index, up, way.headers.len(), way.now);
         self.touched[usize::from(!up)] = index;
-        Ok(seen)
+        Ok(())
     }
 
     /// Bytes of a packet are of its session's volume.
