@@ -45,7 +45,8 @@ const CONFIRM: u64 = 30 * SECOND;
 const IDLE: u64 = 7_440 * SECOND;
 /// Leases that are followed for each binding that there may be: those for which there is no room wait for it.
 const LEASES: usize = 2;
-/// Lines that are asked for ahead of the packet that is looked up: of more at once a CPU forgets some. Behind the last packet that is some line.
+/// Packets ahead of which lines are asked for: of more at once a CPU forgets some. The last packets of a batch ask for a line that
+/// nobody needs.
 const AHEAD: usize = 32;
 
 /// The NAT table: private address and VLAN tags → Ethernet address, for what comes from subscribers. Who is no subscriber gets no
