@@ -64,7 +64,7 @@ def row(search: SearchReport, part: SearchPart, one: SearchFinding) -> list[str]
     if one.interval:
         between = f"{words.load(one.interval[0], unit)} – {words.load(one.interval[1], unit)}"
     again = f" (+{one.disturbed} disturbed)" if one.disturbed else ""
-    again += f" (+{one.short} not offered)" if one.short else ""
+    again += f" (+{one.short} beyond the tester)" if one.short else ""
     return [
         part.name,
         one.goal.upper() if one.loss_ratio is not None else one.goal,
@@ -80,7 +80,7 @@ def row(search: SearchReport, part: SearchPart, one: SearchFinding) -> list[str]
 LIMITS = {
     "dut": "the DUT",
     "offered": "the load offered",
-    "generator": "our generator",
+    "generator": "the tester",
     "lowest": "fails at the lowest load",
 }
 """What bounds a finding from above."""

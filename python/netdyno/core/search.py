@@ -33,7 +33,7 @@ class SearchTrial(Model):
     counts: bool = True
     """Whether it is evidence."""
     why: str = ""
-    """Why it is not: what disturbed it, or that our generator did not offer the load."""
+    """Why it is not: what disturbed it, or which end of ours did not carry the load."""
 
 
 class SearchFinding(Model):
@@ -59,7 +59,7 @@ class SearchFinding(Model):
     conditional: float | None = None
     """MLRsearch: conditional throughput (RFC 9971)."""
     limit: Literal["dut", "offered", "generator", "lowest"]
-    """What bounds it: the DUT; the highest load that was to be offered; our own generator; or even the lowest
+    """What bounds it: the DUT; the highest load that was to be offered; our own tester; or even the lowest
     load failed."""
     stop: str
     """Why the search ended: `resolution`, `trials`, `disturbed`, `interrupted`."""
@@ -68,7 +68,7 @@ class SearchFinding(Model):
     disturbed: int = 0
     """Measured again, as something disturbed them."""
     short: int = 0
-    """In which our generator did not offer the load."""
+    """In which our generator did not offer the load, or our receiver did not take all that reached it."""
     failed_near: tuple[int, int] = (0, 0)
     """Trials at the interval that failed the goal, and all there."""
     notes: list[str] = Field(default_factory=list)

@@ -16,7 +16,7 @@ from netdyno.report.text import Data, M, Msg
 LIMITS: Mapping[str, Msg] = {
     "dut": M("the DUT"),
     "offered": M("the load offered"),
-    "generator": M("our generator"),
+    "generator": M("the tester"),
     "lowest": M("fails at the lowest load"),
 }
 UNITS = {"frames/s": "/s", "flows/s": "/s", "sessions/s": "/s"}

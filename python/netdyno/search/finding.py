@@ -17,7 +17,7 @@ from netdyno.search.edge import Edge, estimate, near, passes
 from netdyno.search.trial import Goal, LoadTrial, Space, counted
 
 Limit = Literal["dut", "offered", "generator", "lowest"]
-"""What bounds the load from above: the DUT; the highest load that was to be offered; our own generator; or
+"""What bounds the load from above: the DUT; the highest load that was to be offered; our own tester; or
 nothing was found, as the lowest load fails too."""
 
 
@@ -38,7 +38,7 @@ class Finding:
     disturbed: int
     """That do not, and were measured again."""
     short: int
-    """Of which our own generator did not offer the load."""
+    """Of which an end of ours did not carry the load."""
     failed_near: tuple[int, int] = (0, 0)
     """At the interval: how many trials failed the goal, of how many."""
     notes: tuple[str, ...] = field(default=())
@@ -78,9 +78,12 @@ def finding(
                 f"between {shown(interval[0])} and {shown(interval[1])}; {failed[0]} of {failed[1]} trials "
                 f"there {_failed(goal)} (resolution of {space.resolution:.3g} not reached)"
             )
-    if never:
-        lowest = min(one.load for one in never)
-        notes.append(f"our own generator did not offer {shown(lowest)}: no evidence against the DUT")
+    for overrun, what in (
+        (False, "generator did not offer"),
+        (True, "receiver did not take all that reached it at"),
+    ):
+        if of := [one.load for one in never if one.overrun == overrun]:
+            notes.append(f"our own {what} {shown(min(of))}: no evidence against the DUT")
     if limit == "offered" and load is not None:
         notes.append(f"nothing failed up to the highest load offered, {shown(load)}")
     if limit == "lowest":

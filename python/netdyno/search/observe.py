@@ -10,6 +10,7 @@ from netdyno.core.model import Distribution, GroupResult
 from netdyno.core.result import Repetition
 from netdyno.errors import Error
 from netdyno.experiment.spec import groups, table
+from netdyno.search import overrun
 from netdyno.search.load import loading
 from netdyno.search.paused import excused
 from netdyno.search.trial import Ask, Goal, LoadTrial
@@ -18,8 +19,13 @@ from netdyno.stats.pairs import Limits
 from netdyno.stats.threshold import judge
 from netdyno.units import bound
 
-OURS = frozenset({"ND-90-01", "ND-90-04", "ND-90-21"})
+LOST = "ND-90-04"
+OURS = frozenset({"ND-90-01", LOST, "ND-90-21"})
 """Reasons of invalidity that say that we, or a link that we make, cannot carry the load."""
+MOST = 0.9
+"""Of a trial's loss: what is left of it is not told apart, as what was refused is known so well."""
+NOTED = 100
+"""Of a loss curve our receiver may have such a part of the loss, and no more."""
 BURST = 10e6
 """How late the generator may be at most, in nanoseconds, for a loss to be the DUT's."""
 
@@ -68,6 +74,7 @@ def observed(
         lost=lost,
         broken=broken,
         short=short,
+        overrun=short and _dropped(repetition),
         figures=_figures(repetition),
         number=number,
         shape=ask.shape,
@@ -76,9 +83,26 @@ def observed(
         return trial
     enough = goals and not exact and not broken and all(goal.met(trial) for goal in goals)
     bad = by_loss and bool(lost or broken) and not enough
-    return replace(
-        trial, disturbed=_disturbed(repetition, profile, (sent, lost), bad, limits or Limits(), exact)
-    )
+    disturbed = _disturbed(repetition, profile, (sent, lost), bad, limits or Limits(), exact)
+    if bad and not disturbed and _overrun(trial, overrun.refused(repetition, profile), goals, exact=exact):
+        return replace(trial, short=True, overrun=True)
+    return replace(trial, disturbed=disturbed)
+
+
+def _dropped(repetition: Repetition) -> bool:
+    """Whether it was a receive queue of ours that lost packets."""
+    ports = any(counters.get("rx_dropped") for counters in repetition.interfaces.values())
+    return ports or any(group.measured.receive_drops for group in repetition.groups)
+
+
+def _overrun(trial: LoadTrial, refused: int, goals: Sequence[Goal], *, exact: bool) -> bool:
+    """Whether a trial failed by what our receiver did not take, and not by what the DUT lost."""
+    if exact:
+        return refused * NOTED >= max(1, trial.lost)
+    if refused >= MOST * trial.lost > 0:
+        return True
+    carried = replace(trial, lost=max(0, trial.lost - refused))
+    return any(goal.met(carried) and not goal.met(trial) for goal in goals)
 
 
 def _received(profile: Mapping[str, Any]) -> set[str]:

@@ -7,13 +7,14 @@ from typing import Any
 
 from netdyno.core.result import Repetition
 from netdyno.experiment.spec import table
+from netdyno.search import wiring
 from netdyno.stats import pauses
 from netdyno.stats.pauses import Paused
 
 CABLE = 2047
 """Frames that a cable in memory holds each way."""
-RING = 1024
-"""Frames that a receive ring holds at least, where nothing else is known."""
+RING = 1023
+"""Frames that a ring between two workers holds, and a receive ring at least, where nothing else is known."""
 ENDS = frozenset({"generator", "receiver"})
 """Kinds of elements that are no part of what is measured."""
 
@@ -45,7 +46,7 @@ def workers(repetition: Repetition, profile: Mapping[str, Any]) -> list[Paused]:
 
 def _ends(profile: Mapping[str, Any]) -> set[int]:
     """Workers that send or receive what is measured; all, where the profile has no graph of its own."""
-    dpdk = table(table(profile.get("transport")).get("dpdk"))
+    dpdk = wiring.graph(profile)
     elements, placement = table(dpdk.get("elements")), dpdk.get("placement") or []
     kinds = {name: table(one).get("kind") for name, one in elements.items()}
     if not ENDS & {*kinds.values()}:
@@ -61,6 +62,7 @@ def _ends(profile: Mapping[str, Any]) -> set[int]:
 
 def room(profile: Mapping[str, Any]) -> int:
     """What a ring holds at least of what comes while nobody takes anything from it."""
-    ports = table(table(profile.get("transport")).get("dpdk")).get("ports") or []
-    devices = [str(table(port).get("device", "")) for port in ports]
-    return CABLE if devices and all(device.startswith("pair:") for device in devices) else RING
+    dpdk = wiring.graph(profile)
+    devices = wiring.ports(dpdk).values()
+    cables = bool(devices) and all(device.startswith("pair:") for device in devices)
+    return CABLE if cables and all(wiring.together(dpdk, a, b) for a, b in wiring.edges(dpdk)) else RING

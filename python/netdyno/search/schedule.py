@@ -18,6 +18,8 @@ from netdyno.search.observe import observed
 from netdyno.search.trial import Ask, LoadTrial
 from netdyno.search.wanted import Kind, Part, Wanted
 
+SHORT = {False: "our generator did not offer the load", True: "our receiver did not take all that reached it"}
+"""Why an end of ours bounds a trial, by whether it was the receiver."""
 STRATEGIES = {"loss": "steps", "capacity": "exponential", "teardown": "none"}
 """Of kinds that have one of their own."""
 
@@ -152,7 +154,7 @@ class Search:
         )
 
     def _trial(self, part: Part, one: LoadTrial) -> SearchTrial:
-        why = one.disturbed or ("our generator did not offer the load" if one.short else "")
+        why = one.disturbed or (SHORT[one.overrun] if one.short else "")
         return SearchTrial(
             number=one.number,
             leg=part.legs[one.number],

@@ -37,7 +37,9 @@ class LoadTrial:
     broken: tuple[str, ...] = ()
     """Thresholds of the profile that did not hold."""
     short: bool = False
-    """Our own generator did not offer the load: it bounds us, and says nothing of the DUT."""
+    """An end of ours did not carry the load: it bounds us, and says nothing of the DUT."""
+    overrun: bool = False
+    """The receiver: it did not take all that reached it; else the generator, which did not offer it."""
     disturbed: str = ""
     """What disturbed it, by no fault of the DUT; nothing: nothing did."""
     figures: Mapping[str, float] = field(default_factory=dict)

@@ -159,6 +159,11 @@ def test_whose_worker_it_is_follows_from_the_placement() -> None:
     found = workers(repetition(10, 1, workers=own), profile)
     assert [one.who for one in found] == ["worker 0 of the DUT", "worker 1 of the generator"]
     assert room(profile) == CABLE
+    # on several workers, between two of which is a ring
+    placement = [{"elements": ["a", "b"]}, {"elements": ["c"]}]
+    wired = profile["transport"]["dpdk"] | {"placement": placement}
+    for edges, least in ((["a -> b", "c -> c"], CABLE), (["a -> d -> b"], CABLE), (["a -> b -> c"], RING)):
+        assert room({"transport": {"dpdk": wired | {"edges": edges}}}) == least, edges
     assert room({"transport": {"dpdk": {"ports": [{"device": "net_memif0"}]}}}) == room({}) == RING
 
 

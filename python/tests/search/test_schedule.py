@@ -31,7 +31,7 @@ from netdyno.report.render import render
 from netdyno.search import sizes
 from netdyno.search.bench import prepare
 from netdyno.search.observe import observed
-from netdyno.search.trial import Ask, loss_goal
+from netdyno.search.trial import Ask, Goal, loss_goal
 from netdyno.search.wanted import Wanted
 from netdyno.stats import hdr
 from netdyno.store import Store
@@ -122,6 +122,66 @@ def test_a_load_that_was_not_offered_is_short_and_not_disturbed() -> None:
         reasons = [Reason(code=code, what="less"), Reason(code="ND-90-02", what="late")]
         one = seen(lost=5, validity=Validity(valid=False, reasons=reasons))
         assert (one.short, one.disturbed) == (True, "")
+
+
+NDR, PDR = loss_goal("ndr", 0.0), loss_goal("pdr", 0.005)
+CABLES = {
+    "ports": [
+        {"name": "a", "device": "pair:near"},
+        {"name": "b", "device": "pair:near"},
+        {"name": "c", "device": "pair:far"},
+        {"name": "d", "device": "pair:far"},
+    ],
+    "elements": {
+        "generator": {"kind": "generator"},
+        "dut": {"kind": "l2fwd"},
+        "receiver": {"kind": "receiver"},
+    },
+    "edges": ["generator -> a.tx", "b.rx -> dut", "dut.out -> c.tx", "d.rx0 -> receiver -> d.tx"],
+}
+
+
+def cabled(
+    lost: int, refused: int, *goals: Goal, batch: float = 12.0, apart: bool = False, **more: Any
+) -> Any:
+    """A trial between cables: what the DUT dropped as refused, and how full bursts of the receiver's port were.
+
+    `apart`: the DUT's port is on another worker than what sends to it.
+    """
+    elements = [
+        {"name": "generator", "drops": {"refused": 70}},
+        {"name": "dut#0", "drops": {"refused": refused}},
+        {"name": "d.rx0", "packets_per_batch": batch, "drops": {}},
+    ]
+    workers = [["dut#0"], ["c.tx0"]] if apart else [["dut#0", "c.tx0"], ["receiver"]]
+    placement = [{"core": core, "elements": names} for core, names in enumerate(workers)]
+    profile = PROFILE | {"transport": {"dpdk": CABLES | {"placement": placement}}}
+    trial = repetition(1000, lost, elements=elements)
+    return observed(Ask(1000.0, 1.0), trial, profile, 1, goals=goals, **more)
+
+
+def test_what_our_receiver_did_not_take_is_no_loss_of_the_dut() -> None:
+    one = cabled(100, 100, NDR)
+    assert (one.short, one.overrun, one.disturbed) == (True, True, "")
+    # what the DUT lost by itself fails the goal as well
+    assert not cabled(100, 89, NDR).short
+    assert cabled(8, 7, PDR).overrun and not cabled(80, 70, PDR).short
+    # a goal that is met needs no excuse
+    assert not cabled(5, 5, PDR).short
+    # of a curve it matters how much was lost
+    assert cabled(100, 1, exact=True).overrun and not cabled(101, 1, exact=True).short
+
+
+def test_a_ring_that_is_full_is_our_receivers_where_it_has_more_to_do_than_it_can() -> None:
+    assert not cabled(100, 100, NDR, apart=True).short
+    assert cabled(100, 100, NDR, apart=True, batch=128.0).overrun
+
+
+def test_what_our_receive_queue_dropped_is_told_apart_from_what_was_not_offered() -> None:
+    dropped = Validity(valid=False, reasons=[Reason(code="ND-90-04", what="5 frames dropped")])
+    one = seen(lost=5, validity=dropped, interfaces={"d": {"rx_dropped": 5}})
+    assert (one.short, one.overrun) == (True, True)
+    assert not seen(lost=5, validity=dropped, interfaces={"d": {"rx_dropped": 0}}).overrun
 
 
 def test_what_is_lost_of_a_burst_of_ours_is_no_evidence() -> None:

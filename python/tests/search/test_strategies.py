@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -182,6 +183,20 @@ def test_our_own_generator_bounds_us_and_not_the_dut() -> None:
     assert one.limit == "generator" and one.load is not None
     assert 0.29e6 <= one.load <= 0.31e6
     assert one.short > 0 and any("no evidence against the DUT" in note for note in one.notes)
+
+
+def test_our_own_receiver_bounds_us_and_not_the_dut() -> None:
+    dut = SimulatedDut(2e6)
+
+    def measure(ask: Ask) -> LoadTrial:
+        beyond = ask.load > 0.3e6
+        return replace(dut(ask), short=beyond, overrun=beyond, lost=round(ask.load) if beyond else 0)
+
+    trials, why = run(undisturbed(binary((NDR,), SPACE), 30), measure)
+    one = finding(NDR, trials, SPACE, why, lambda load: f"{load:.0f}")
+    assert one.limit == "generator" and one.load == pytest.approx(0.3e6, rel=0.006)
+    assert any("our own receiver did not take" in note for note in one.notes), one.notes
+    assert not any("did not offer" in note for note in one.notes)
 
 
 def test_a_generator_that_is_short_once_is_tried_again() -> None:
