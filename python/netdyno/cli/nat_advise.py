@@ -11,14 +11,16 @@ import yaml
 from netdyno import paths
 from netdyno.cli import console, values
 from netdyno.cli.bench import OUTPUT, Json, Quiet
+from netdyno.cli.bench_view import LIMITS
 from netdyno.cli.execute import put_back
 from netdyno.errors import Error
+from netdyno.experiment import verdict
 from netdyno.nat import cores
 from netdyno.nat import study as studies
 from netdyno.nat.advice import Cycles
 from netdyno.nat.cores import STAGES
 from netdyno.search import nat_advice, words
-from netdyno.search.nat_advice import Advice, Measured
+from netdyno.search.nat_advice import Advice, Row
 
 SHOWN = 5
 """Placements that are listed."""
@@ -46,6 +48,14 @@ def advise(
     quick: Annotated[
         bool, typer.Option("--quick", help="Measure as netdyno nat bench --quick does.")
     ] = False,
+    loss: Annotated[
+        float | None,
+        typer.Option(
+            help="With --measure, the share that a trial may lose, like 0.5%; default: none.",
+            metavar="SHARE",
+            parser=values.share("--loss"),
+        ),
+    ] = None,
     as_json: Json = False,
     runs: Annotated[
         Path | None, typer.Option(help="Folder for run folders.", metavar="DIR", rich_help_panel=OUTPUT)
@@ -61,7 +71,7 @@ def advise(
 
         sudo netdyno nat advise cgn.yaml --cores 4 --keep cycles.json
         netdyno nat advise cgn.yaml --cores 8 --cycles cycles.json
-        sudo netdyno nat advise --measure --quick
+        sudo netdyno nat advise --measure --quick --loss 0.5%
     """
     there = cores.here()
     most = len(there.in_order())
@@ -76,7 +86,19 @@ def advise(
         console.note(note)
     if keep:
         nat_advice.keep(found.cycles, keep)
-    rows = nat_advice.measure(found, runs or paths.runs(), quick=quick) if measure else []
+    if not measure:
+        _show(found, [], as_json=as_json)
+        return
+    result, rows = nat_advice.measure(found, runs or paths.runs(), quick=quick, loss=loss)
+    _show(found, rows, as_json=as_json)
+    if result.search and not result.search.valid:
+        for note in result.search.notes:
+            console.note(note)
+        console.note("the measurement is incomplete")
+    raise typer.Exit(verdict.exit_code(result))
+
+
+def _show(found: Advice, rows: list[Row], *, as_json: bool) -> None:
     if as_json:
         console.document(nat_advice.document(found, rows))
         return
@@ -116,18 +138,19 @@ def _placements(found: Advice) -> None:
             console.line(f"  {line}")
 
 
-def _measured(rows: list[tuple[Measured, float | None, float | None]]) -> None:
+def _measured(rows: list[Row]) -> None:
     console.table(
-        ("placement", "predicted", "found", "prediction off by", "comes to the same here"),
+        ("placement", "predicted", "found", "limit", "prediction off by", "comes to the same here"),
         [
             (
-                f"{one.leg.name}: {one.predicted.placement}",
-                words.si(one.predicted.rate, "pps", 3),
-                words.load(load, "frames/s"),
-                "–" if error is None else f"{error:+.0%}",
-                ", ".join(one.folded) or "–",
+                f"{row.measured.leg.name}: {row.measured.predicted.placement}",
+                words.si(row.measured.predicted.rate, "pps", 3),
+                words.load(row.load, "frames/s"),
+                LIMITS[row.limit] if row.limit else "not found",
+                "–" if row.error is None else f"{row.error:+.0%}",
+                ", ".join(row.measured.folded) or "–",
             )
-            for one, load, error in rows
+            for row in rows
         ],
         "predicted in the lab, and found",
         right=("predicted", "found", "prediction off by"),

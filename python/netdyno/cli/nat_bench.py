@@ -35,6 +35,13 @@ def bench(
         str | None,
         typer.Option(help="Frame sizes with FCS, as of netdyno bench; default: the study's.", metavar="LIST"),
     ] = None,
+    line: Annotated[
+        str | None,
+        typer.Option(
+            help="Rate of the link, like 25Gbit/s, which nothing is offered beyond; default: the study's.",
+            metavar="RATE",
+        ),
+    ] = None,
     legs: Annotated[
         str | None, typer.Option(help="Only these legs, like l2fwd,pipeline.", metavar="LIST")
     ] = None,
@@ -93,12 +100,14 @@ def bench(
 
         sudo netdyno nat bench figure-7 --quick
         sudo netdyno nat bench figure-8 --sizes 64,1518 --legs l2fwd,pipeline
+        sudo netdyno nat bench figure-9 --line 40Gbit/s
         sudo netdyno nat bench figure-7 --config cgn.yaml --dry-run
     """
     study = studies.read(name)
     asked = Asked(
         goals=bench_run.loss_goals(goal, loss),
         sizes=sizes,
+        line=line,
         legs=tuple(one.strip() for one in legs.split(",")) if legs else (),
         seconds=duration,
         resolution=resolution,

@@ -28,6 +28,8 @@ Ports = Literal["memory", "af_packet"]
 SUBSCRIBERS = IPv4Address("10.64.0.1")
 """The first one; a router on the inside leads to them."""
 BEHIND = "10.64.0.0/10"
+PORTS = ("access", "world")
+"""Of the ends: the subscribers' and the servers'."""
 SERVER, SERVER_PORT = "198.51.100.9", 7
 FIRST_PORT = 10_000
 """Of subscribers with one flow each; the next one has the next port."""
@@ -36,7 +38,7 @@ PORTS_EACH = 64
 RATE = {"memory": {"line": "100%"}, "af_packet": {"frames": "2M/s"}}
 """The highest load that is tried."""
 LINE = "10Gbit/s"
-"""The link whose rate nothing is offered beyond; shares of line rate are of it."""
+"""The link, where none is said: the paper's."""
 OPENING = 250_000
 """Sessions that are opened in a second, before the load begins."""
 TOUCHED = 2e6
@@ -87,6 +89,8 @@ class Wanted:
     """The highest load; none: what is usual for the ports."""
     seconds: float = 1.0
     """Length of a trial, for which there have to be new flows enough."""
+    line: str = LINE
+    """The link whose rate nothing is offered beyond; shares of line rate are of it."""
 
 
 def placed(nat: Nat, ports: Ports) -> Nat:
@@ -201,9 +205,14 @@ def spare(there: Topology) -> Topology:
     return there if len(order) < 3 else Topology(there.nodes, there.allowed - {order[-1]})
 
 
-def ends_beside(where: Layout, there: Topology) -> int:
-    """The core for the ends: a physical one that nothing of what is measured runs on, of its node if there is
-    one; else a thread that is free; else the core of the worker with least to do."""
+Ends = tuple[int, ...]
+"""The core of both ends, or one for each: the subscribers' and the servers'."""
+
+
+def ends_beside(where: Layout, there: Topology) -> Ends:
+    """The cores for the ends: physical ones that nothing of what is measured runs on, one for each end where
+    there are two, of its node if it has any; else a thread that is free; else the core of the worker with
+    least to do."""
     used = {work.core: sum(map(_weight, work.elements)) for work in where.workers}
     usable = there.usable()
     nodes = sorted(usable, key=lambda node: (not used.keys() & set(sum(there.nodes[node], ())), node))
@@ -212,8 +221,8 @@ def ends_beside(where: Layout, there: Topology) -> int:
     whole = [threads for threads in physical if used.keys().isdisjoint(siblings(there, threads[0]))]
     free = [number for threads in physical for number in threads if number not in used]
     if whole:
-        return whole[0][0]
-    return free[0] if free else min(used, key=lambda core: (used[core], -core))
+        return tuple(threads[0] for threads in whole[: len(PORTS)])
+    return (free[0] if free else min(used, key=lambda core: (used[core], -core)),)
 
 
 def siblings(there: Topology, number: int) -> tuple[int, ...]:
@@ -251,9 +260,9 @@ def l2fwd(nat: Nat, where: Layout) -> dict[str, Any]:
     }
 
 
-def profile(nat: Nat, document: Mapping[str, Any] | None, ends: int, wanted: Wanted) -> dict[str, Any]:
+def profile(nat: Nat, document: Mapping[str, Any] | None, ends: Ends, wanted: Wanted) -> dict[str, Any]:
     """The ends' profile. With a `document` that graph runs between them; else the ports lead out of here."""
-    dpdk = around(nat, document, ends, ends_of(wanted.direction))
+    dpdk = around(nat, document, ends, ends_of(wanted.direction), wanted.line)
     size = {"fixed": "64B"}
     return {
         "name": f"nat-{wanted.direction}",
@@ -275,7 +284,11 @@ def profile(nat: Nat, document: Mapping[str, Any] | None, ends: int, wanted: Wan
 
 
 def around(
-    nat: Nat, document: Mapping[str, Any] | None, ends: int, what: tuple[Mapping[str, Any], Sequence[str]]
+    nat: Nat,
+    document: Mapping[str, Any] | None,
+    ends: Ends,
+    what: tuple[Mapping[str, Any], Sequence[str]],
+    line: str = LINE,
 ) -> dict[str, Any]:
     """The ports of both ends with these elements and edges, as the transport of a profile."""
     elements, edges = what
@@ -283,14 +296,15 @@ def around(
     world = IPv4Interface(f"{nat.gateway}/{nat.outside.address.network.prefixlen}")
     near = nat.inside.settings["device"] if document else af_packet(0, "in1")
     far = nat.outside.settings["device"] if document else af_packet(1, "out1")
-    speed = {"speed": LINE}
+    speed = {"speed": line}
     listed = [
-        {"name": "access", "device": near, "ip": str(inside), "gateway": str(nat.inside.address.ip)} | speed,
-        {"name": "world", "device": far, "ip": str(world), "gateway": str(nat.outside.address.ip)} | speed,
+        {"name": PORTS[0], "device": near, "ip": str(inside), "gateway": str(nat.inside.address.ip)} | speed,
+        {"name": PORTS[1], "device": far, "ip": str(world), "gateway": str(nat.outside.address.ip)} | speed,
     ]
-    own = [{"core": ends, "elements": [*elements, "access.rx", "access.tx", "world.rx", "world.tx"]}]
+    sides = zip(PORTS, (ends[0], ends[-1]), strict=True)
+    own = [{"core": core, "elements": _of_end(port, elements)} for port, core in sides]
     dpdk: dict[str, Any] = {"ports": listed, "elements": dict(elements), "edges": list(edges)}
-    dpdk["placement"] = own
+    dpdk["placement"] = _merged(own)
     if document:
         dpdk |= {key: document[key] for key in ("replicas", "memory", "huge_pages") if key in document}
         dpdk["ports"] += [{"name": name, **port} for name, port in document["ports"].items()]
@@ -298,6 +312,10 @@ def around(
         dpdk["edges"] = [*document["edges"], *edges]
         dpdk["placement"] = _merged([*document["placement"], *own])
     return dpdk
+
+
+def _of_end(port: str, elements: Mapping[str, Any]) -> list[str]:
+    return [*(name for name, said in elements.items() if said["port"] == port), f"{port}.rx", f"{port}.tx"]
 
 
 def targets(nat: Nat) -> dict[str, str]:
@@ -315,7 +333,7 @@ def _merged(placement: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def ends_of(direction: Direction) -> tuple[dict[str, Any], list[str]]:
     """Elements and edges of the subscribers' end and the servers'."""
-    hosts = {f"{port}-host": {"kind": "arp-nd", "port": port} for port in ("access", "world")}
+    hosts = {f"{port}-host": {"kind": "arp-nd", "port": port} for port in PORTS}
     if direction == "up":
         elements = {
             "generator": {"kind": "generator", "port": "access"},

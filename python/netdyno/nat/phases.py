@@ -36,7 +36,7 @@ REST = 0.3
 """Seconds from the end of a phase to what comes next."""
 
 
-def profile(nat: Nat, ends: int, wanted: Wanted, *, check: bool) -> dict[str, Any]:
+def profile(nat: Nat, ends: lab.Ends, wanted: Wanted, *, check: bool) -> dict[str, Any]:
     """Both phases at their largest, or phase 1 alone, over AF_PACKET ports: [`scaled`] makes them smaller."""
     ports = lab.around(nat, None, ends, _both() if check else lab.ends_of("up"))
     for port in ports["ports"]:
@@ -128,7 +128,7 @@ def _both() -> tuple[dict[str, Any], list[str]]:
         "checker": {"kind": "receiver", "port": "access"},
         "answerer": {"kind": "generator", "port": "world"},
         "receiver": {"kind": "receiver", "port": "world"},
-        **{f"{port}-host": {"kind": "arp-nd", "port": port} for port in ("access", "world")},
+        **{f"{port}-host": {"kind": "arp-nd", "port": port} for port in lab.PORTS},
     }
     edges = [
         "opener -> access.tx",

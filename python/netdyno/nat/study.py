@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from netdyno import config, paths
+from netdyno import config, paths, units
 from netdyno.config import Config
 from netdyno.errors import Error
 from netdyno.nat import config as nat_config
@@ -22,6 +22,8 @@ from netdyno.nat.graph import Layout
 FORMAT = "netdyno-nat-study/1"
 LARGEST = 1518
 """Bytes of a frame with FCS that an AF_PACKET port of the lab takes."""
+SLOWEST = 1e6
+"""Bits per second of a link that is measured, at least."""
 KERNEL, L2FWD, STAGED = "kernel", "l2fwd", "stages"
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 
@@ -99,6 +101,8 @@ class Study(Config):
     """Which way the frames go: `up` is away from subscribers."""
     sizes: str | None = None
     """Frame sizes, as `netdyno bench --sizes` takes them; default: 64 bytes."""
+    line: str = lab.LINE
+    """The link that is measured: nothing is offered beyond its rate, as `25Gbit/s`."""
     latency_at: list[Annotated[float, Field(gt=0, le=1)]] = Field(default_factory=list, max_length=8)
     """Shares of the throughput found, at which latency is measured too: `[0.5, 0.9]`. Default: none."""
     beside: list[Beside] = Field(default_factory=list)
@@ -116,6 +120,7 @@ class Study(Config):
                 raise ValueError(f"{min(missing)!r} is no leg")
         if len(set(self.latency_at)) < len(self.latency_at):
             raise ValueError("latency_at has a share twice")
+        speed(self.line, "line")
         if any(leg.new_flows for leg in self.legs) and self.direction == "down":
             raise ValueError("new flows begin inside: direction up")
         if self.direction == "down" and any(leg.flows > lab.SINGLE for leg in self.legs):
@@ -157,6 +162,15 @@ class Study(Config):
         legs = [leg for leg in self.legs if leg.name in wanted]
         beside = [one for one in self.beside if {one.leg, one.to} <= {*wanted}]
         return self.model_copy(update={"legs": legs, "beside": beside})
+
+
+def speed(line: str, at: str) -> float:
+    """Bits per second of a link as it was written, `25Gbit/s`."""
+    found = units.BITRATE.value(line, at)
+    if found < SLOWEST:
+        fix = 'Write the link\'s rate, as "25Gbit/s"'
+        raise Error("ND-104-04", f"a link of {line} is too slow to be measured", at=at, fix=fix)
+    return found
 
 
 FOLDER = "nat"
@@ -251,7 +265,9 @@ def _leg(
     study: Study, leg: Leg, nat: Nat, machine: Machine, trial: lab.Wanted
 ) -> tuple[dict[str, Any], list[str]]:
     flows = lab.Flows(leg.flows, leg.new_flows)
-    wanted = replace(trial, direction=study.direction, ports=leg.ports, flows=flows, rate=leg.rate)
+    wanted = replace(
+        trial, direction=study.direction, ports=leg.ports, flows=flows, rate=leg.rate, line=study.line
+    )
     there = _roomy(study, leg, lab.placed(nat, leg.ports))
     there = replace(there, workers=leg.workers, execution=_execution(leg))
     where, ends, notes = _placed(leg, there, machine)
@@ -287,7 +303,7 @@ def _roomy(study: Study, leg: Leg, nat: Nat) -> Nat:
     return phases.lasting(roomy) if study.measures == "teardown" else roomy
 
 
-def _outside(study: Study, nat: Nat, ends: int, wanted: lab.Wanted) -> dict[str, Any]:
+def _outside(study: Study, nat: Nat, ends: lab.Ends, wanted: lab.Wanted) -> dict[str, Any]:
     """The profile of ends that have what is measured outside of their own daemon."""
     if study.measures == "throughput":
         return lab.profile(nat, None, ends, wanted)
@@ -299,15 +315,16 @@ def _comes_back(study: Study) -> bool:
     return study.direction == "down" or study.measures == "capacity"
 
 
-def _placed(leg: Leg, nat: Nat, machine: Machine) -> tuple[Layout, int, list[str]]:
-    """Where what is measured runs, and the core of the ends."""
+def _placed(leg: Leg, nat: Nat, machine: Machine) -> tuple[Layout, lab.Ends, list[str]]:
+    """Where what is measured runs, and the cores of the ends."""
     said = leg.dut == STAGED or leg.dut in cores.named()
     where, notes = _layout(leg, nat, machine.cores if said else lab.spare(machine.cores))
     ends = lab.ends_beside(where, machine.cores)
-    used = {work.core for work in where.workers} & {*lab.siblings(machine.cores, ends)}
+    near = {number for core in ends for number in lab.siblings(machine.cores, core)}
+    used = {work.core for work in where.workers} & near
     if used and not machine.few:
         beside = ", ".join(machine.cores.name(one) for one in sorted(used))
-        own = machine.cores.name(ends)
+        own = ", ".join(map(machine.cores.name, ends))
         notes.append(f"the ends that send and receive run on {own}, beside what is measured on {beside}")
     return where, ends, notes
 
@@ -316,7 +333,7 @@ def shared(leg: Leg, nat: Nat, machine: Machine) -> tuple[str, ...]:
     """The elements whose core is that of the ends; none where the ends have one of their own."""
     there = replace(nat, workers=leg.workers, execution=_execution(leg))
     where, ends, _ = _placed(leg, there, machine)
-    return next((work.elements for work in where.workers if work.core == ends), ())
+    return next((work.elements for work in where.workers if work.core in ends), ())
 
 
 def _execution(leg: Leg) -> Any:

@@ -25,6 +25,9 @@ from netdyno.nat.cores import STAGES, Topology
 from netdyno.nat.study import STAGED, Leg, Machine, Study
 from netdyno.search import nat_study
 from netdyno.search.nat_study import Asked
+from netdyno.search.overrun import FULL
+from netdyno.search.sizes import WIRE
+from netdyno.search.trial import loss_goal
 from netdyno.store import Store
 from netdyno.system.interrupt import Interrupts, interrupted
 from netdyno.system.machine import is_address
@@ -32,9 +35,11 @@ from netdyno.system.machine import is_address
 OWN, PIPED = "run-to-completion", "pipeline"
 REPEAT = 3
 """Trials of each, of which the least disturbed counts."""
-FULL = 32.0
-"""Packets of a burst from which on a worker has more to do than it can."""
 PROPOSED = "proposed"
+LINKS = (10, 25, 40, 50, 100, 200, 400)
+"""Gbit/s of Ethernet."""
+ROOM = 1.25
+"""How much more than was predicted is tried."""
 
 
 # ---- cycles
@@ -42,7 +47,7 @@ PROPOSED = "proposed"
 
 def short_run(nat: Nat, machine: Machine, runs: Path, interrupts: Interrupts) -> tuple[Cycles, list[str]]:
     """What stages cost here: on one worker, and on several; both offered more than they carry."""
-    study = _study("nat-cycles", [Leg(name=name, dut=name) for name in (OWN, PIPED)])
+    study = _study("nat-cycles", [Leg(name=name, dut=name) for name in (OWN, PIPED)], f"{LINKS[-1]}Gbit/s")
     plain, _ = studies.experiment(study, nat, machine)
     experiment = spec.load(plain | {"repeat": REPEAT}, study.name)
     validation.refuse(experiment, Path())
@@ -60,8 +65,8 @@ def refuse(result: Result) -> None:
         raise interrupted()
 
 
-def _study(name: str, legs: Sequence[Leg]) -> Study:
-    return Study(format="netdyno-nat-study/1", name=name, legs=list(legs))
+def _study(name: str, legs: Sequence[Leg], line: str) -> Study:
+    return Study(format="netdyno-nat-study/1", name=name, legs=list(legs), line=line)
 
 
 def _crossings(nat: Nat, machine: Machine) -> int:
@@ -209,7 +214,7 @@ def advise(nat: Nat, there: Topology, count: int, kept_in: Path | None, runs: Pa
     return Advice(nat, machine, count, cycles, tuple(ranked), keys, tuple(notes))
 
 
-def document(found: Advice, rows: Sequence[tuple[Measured, float | None, float | None]]) -> dict[str, Any]:
+def document(found: Advice, rows: Sequence[Row]) -> dict[str, Any]:
     """All of it, for programs."""
     return {
         "cycles": asdict(found.cycles),
@@ -218,8 +223,10 @@ def document(found: Advice, rows: Sequence[tuple[Measured, float | None, float |
         "keys": dict(found.keys),
         "measured": [
             _plainly(one.predicted)
-            | {"leg": one.leg.name, "same": list(one.folded), "found": load, "error": error}
-            for one, load, error in rows
+            | {"leg": one.leg.name, "same": list(one.folded)}
+            | {"found": row.load, "limit": row.limit, "error": row.error}
+            for row in rows
+            for one in [row.measured]
         ],
         "notes": list(found.notes),
     }
@@ -266,7 +273,14 @@ def plan(best: Placement, cycles: Cycles, nat: Nat, machine: Machine) -> tuple[S
         leg = _leg(same[0].replace("+", "-"), placement, there)
         where = _ends_on(leg, nat, machine)
         made.append(Measured(leg, advice.predict(placement, cycles, where), tuple(same[1:])))
-    return _study("nat-advice", [one.leg for one in made]), made
+    fastest = max(one.predicted.rate for one in made)
+    return _study("nat-advice", [one.leg for one in made], link(fastest)), made
+
+
+def link(rate: float) -> str:
+    """The slowest Ethernet that is no limit to so many packets of 64 bytes a second."""
+    wanted = rate * ROOM * 8 * (64 + WIRE)
+    return f"{next((speed for speed in LINKS if speed * 1e9 >= wanted), LINKS[-1])}Gbit/s"
 
 
 def _leg(name: str, placement: Placement, there: Topology) -> Leg:
@@ -292,12 +306,32 @@ def _ends_on(leg: Leg, nat: Nat, machine: Machine) -> str | None:
     return "+".join(stage for stage in STAGES if graph.ELEMENTS[stage][0] in there)
 
 
+@dataclass(frozen=True)
+class Row:
+    """What was predicted of a placement, beside what a search found."""
+
+    measured: Measured
+    load: float | None = None
+    """Frames per second; none where the search did not come to its end."""
+    limit: str | None = None
+    """What bounds the load, as in [`SearchFinding`]; none: the search did not come to its end."""
+
+    @property
+    def error(self) -> float | None:
+        """How far the prediction was off, as a share of what was found: of the NAT, and of nothing else."""
+        if self.load is None or self.limit != "dut":
+            return None
+        return self.measured.predicted.rate / self.load - 1
+
+
 def measure(
-    found: Advice, runs: Path, *, quick: bool = False
-) -> list[tuple[Measured, float | None, float | None]]:
-    """Search for the throughput of the proposal and of the core sets; the result is stored as any other."""
+    found: Advice, runs: Path, *, quick: bool = False, loss: float | None = None
+) -> tuple[Result, list[Row]]:
+    """Search for the throughput of the proposal and of the core sets, of which a trial may lose a share; the
+    result is stored as any other."""
     study, planned = plan(found.ranked[0].placement, found.cycles, found.nat, found.machine)
-    made = nat_study.prepare(study, found.nat, Asked(quick=quick), found.machine)
+    goal = loss_goal("pdr", loss) if loss else loss_goal("ndr", 0.0)
+    made = nat_study.prepare(study, found.nat, Asked(goals=(goal,), quick=quick), found.machine)
     validation.refuse(made.experiment, Path())
     with Store() as store, Interrupts().installed() as interrupts:
         command = ["netdyno", *sys.argv[1:]]
@@ -307,15 +341,16 @@ def measure(
         )  # fmt: skip
         result, _ = campaign.run()
     refuse(result)
-    return errors(result, planned)
+    return result, beside(result, planned)
 
 
-def errors(result: Result, planned: Sequence[Measured]) -> list[tuple[Measured, float | None, float | None]]:
-    """Of each what was found, and how far the prediction was from it, as a share of what was found."""
+def beside(result: Result, planned: Sequence[Measured]) -> list[Row]:
+    """Each with what was found of it."""
     parts = {part.leg or part.name: part for part in (result.search.parts if result.search else ())}
     rows = []
     for one in planned:
         part = parts.get(one.leg.name)
-        load = part.findings[0].load if part and part.findings else None
-        rows.append((one, load, one.predicted.rate / load - 1 if load else None))
+        finding = part.findings[0] if part and part.findings else None
+        ended = finding is not None and finding.stop == "resolution"
+        rows.append(Row(one, finding.load, finding.limit) if finding and ended else Row(one))
     return rows

@@ -33,6 +33,8 @@ class Asked:
     goals: tuple[Goal, ...] = (loss_goal("ndr", 0.0),)
     sizes: str | None = None
     """In place of the study's."""
+    line: str | None = None
+    """Likewise, the link's rate."""
     legs: tuple[str, ...] = ()
     """Only these."""
     seconds: float | None = None
@@ -72,6 +74,9 @@ class Prepared:
 def prepare(study: Study, nat: Nat, asked: Asked, machine: Machine | None = None) -> Prepared:
     """The experiment of a study on this machine, its schedule, and what it will take."""
     chosen = study.only(asked.legs) if asked.legs else study
+    if asked.line is not None:
+        studies.speed(asked.line, "--line")
+        chosen = chosen.model_copy(update={"line": asked.line})
     there, wanted = machine or Machine(cores.here()), asked.wanted(study.latency_at)
     plain, notes = studies.experiment(chosen, nat, there, asked.seed, wanted.seconds)
     experiment = spec.load(plain, study.name)

@@ -83,6 +83,31 @@ def test_ends_that_share_a_core_are_told() -> None:
     assert any("the ends that send and receive run on s0c" in note for note in notes), notes
 
 
+@pytest.mark.parametrize(("cores", "apart"), [(2, False), (3, True), (6, False), (7, True)])
+def test_each_end_has_a_core_where_two_are_left(cores: int, apart: bool) -> None:
+    # run to completion takes one, a core set of table 3 five
+    name, leg = ("figure-7", "run-to-completion") if cores < 6 else ("figure-9", "core-set-1")
+    for direction in ("up", "down"):
+        experiment, _ = made(name, machine(1, cores), direction=direction)
+        placement = dpdk(next(one for one in experiment.legs if one.name == leg))["placement"]
+        of = {element: one["core"] for one in placement for element in one["elements"]}
+        ends = {
+            "access": {"access-host", "access.rx", "access.tx"},
+            "world": {"world-host", "world.rx", "world.tx"},
+        }
+        ends["access" if direction == "up" else "world"].add("generator")
+        ends["world" if direction == "up" else "access"].add("receiver")
+        used = [{of[element] for element in elements} for elements in ends.values()]
+        assert all(len(one) == 1 for one in used)
+        assert (used[0] != used[1]) == apart
+
+
+def test_shares_of_line_rate_are_of_the_link_that_is_said() -> None:
+    experiment, _ = made("figure-9", line="25Gbit/s")
+    for leg in experiment.legs:
+        assert {port["speed"] for port in dpdk(leg)["ports"] if "speed" in port} == {"25Gbit/s"}
+
+
 def test_the_kernel_stands_where_the_nat_does_with_the_same_frames() -> None:
     for name in ("figure-7", "figure-8"):
         experiment, notes = made(name)
@@ -200,6 +225,9 @@ def test_what_makes_no_study_is_refused(tmp_path: Path) -> None:
             "one worker's: workers: 1",
         ),
         ("latency_at: [0.5, 0.5]\nlegs: [{name: a, dut: l2fwd}]", "a share twice"),
+        ("line: 40\nlegs: [{name: a, dut: l2fwd}]", "valid string"),
+        ("line: 0Gbit/s\nlegs: [{name: a, dut: l2fwd}]", "too slow"),
+        ("line: fast\nlegs: [{name: a, dut: l2fwd}]", "'fast' is not a rate in bits"),
         ("latency_at: [0]\nlegs: [{name: a, dut: l2fwd}]", "greater than 0"),
         ("latency_at: [90]\nlegs: [{name: a, dut: l2fwd}]", "less than or equal to 1"),
         ("legs: [{name: a, dut: stages}]", "core for each stage"),

@@ -150,19 +150,38 @@ def test_a_campaign_that_ended_early_says_why() -> None:
     assert failed.value.code == "ND-92-26"
 
 
-def test_an_error_is_a_share_of_what_was_found() -> None:
+@pytest.mark.parametrize(
+    ("limit", "stop", "load", "error"),
+    [
+        ("dut", "resolution", 0.5, 1.0),
+        ("generator", "resolution", 0.5, None),
+        ("offered", "resolution", 0.5, None),
+        ("lowest", "resolution", None, None),
+        ("dut", "disturbed", 0.5, None),
+    ],
+)
+def test_an_error_is_a_share_of_what_the_nat_was_found_to_carry(
+    limit: Any, stop: str, load: float | None, error: float | None
+) -> None:
     cycles = Cycles(COSTS, 20.0, 2e9, 60.0)
     best = advice.ranked(cycles, 4, spread=False)[0].placement
     _, planned = nat_advice.plan(best, cycles, study.nat(None), Machine(machine(1, 4)))
-    found = SearchFinding(
-        goal="ndr", load=planned[0].predicted.rate / 2, limit="dut", stop="resolution", trials=3
-    )
+    rate = load and planned[0].predicted.rate * load
+    found = SearchFinding(goal="ndr", load=rate, limit=limit, stop=stop, trials=3)
     part = SearchPart(name="proposed,64B", leg="proposed", size="64B", most=1e9, findings=[found])
     made = result()
     made.search = SearchReport(
         kind="throughput", strategy="binary", unit="frames/s", resolution=0.1, confidence=0.9, seconds=1.0,
         planned=1, valid=True, parts=[part],
     )  # fmt: skip
-    rows = nat_advice.errors(made, planned)
-    assert rows[0][2] == pytest.approx(1.0)
-    assert all(error is None for _, load, error in rows[1:] if load is None)
+    first, *others = nat_advice.beside(made, planned)
+    assert first.load == (rate if stop == "resolution" else None)
+    assert first.error == (pytest.approx(error) if error else None)
+    assert all(row.load is row.limit is row.error is None for row in others)
+
+
+@pytest.mark.parametrize(
+    ("rate", "line"), [(1e6, "10Gbit/s"), (11.9e6, "10Gbit/s"), (12e6, "25Gbit/s"), (1e12, "400Gbit/s")]
+)
+def test_a_link_leaves_room_above_the_prediction(rate: float, line: str) -> None:
+    assert nat_advice.link(rate) == line
