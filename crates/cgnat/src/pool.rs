@@ -1,53 +1,22 @@
 //! Outside addresses, their port blocks, and the ports in them.
-//!
-//! Of each port of a block there are three bits for each of TCP, UDP and ICMP: it is in use, it was in use in this period of rest, or in
-//! the one before. A period is the time for which a port rests (RFC 6888 REQ-8), so it rests once to twice as long, and no list of
-//! resting ports can grow.
 
 mod change;
+mod kept;
+mod ports;
 mod usage;
 
 pub use change::PoolChange;
+pub use ports::{CLASSES, Wish, class};
 pub use usage::Usage;
 
 use crate::config::{Config, ConfigError, PoolAddress};
-use crate::cpu;
 use crate::key::Endpoint;
 use crate::memory::Pages;
+use ports::{Block, KINDS, pick_from, place};
 use std::net::Ipv4Addr;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-mod kept;
-
-/// TCP, UDP and ICMP number their ports apart.
-pub const CLASSES: usize = 3;
-const KINDS: usize = 3;
 /// The first port that clients use (RFC 4787 section 4.2.1).
 const FIRST: u16 = 1024;
-const USED: usize = 0;
-const RESTING: usize = 1;
-const RESTED: usize = 2;
-
-/// The class of a protocol.
-#[inline]
-pub fn class(protocol: u8) -> usize {
-    match protocol {
-        packet::layers::protocol::TCP => 0,
-        packet::layers::protocol::UDP => 1,
-        _ => 2,
-    }
-}
-
-#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C)]
-struct Block {
-    /// Ports in use, of all classes.
-    used: u32,
-    /// The period in which its bits were last looked at.
-    period: u32,
-    /// One more than the number of the subscriber whose sessions go on here, though new ones begin elsewhere; 0: there is none.
-    left_to: u32,
-}
 
 /// What an address is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,17 +49,6 @@ struct Address {
     subscribers: u32,
 }
 
-/// Whether a port should be even, odd, or a certain one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
-    /// Any.
-    Any,
-    /// Even or odd as this one.
-    Parity(u16),
-    /// This one only.
-    Exactly(u16),
-}
-
 /// All addresses of a worker.
 #[derive(Debug)]
 pub struct Pool {
@@ -110,8 +68,8 @@ pub struct Pool {
     words: usize,
     size: u32,
     period_ns: u64,
-    /// The period of the last packet, and when it began: for the next one that is mostly right, without a division.
-    period: (u32, u64),
+    /// That of the last packet.
+    period: u32,
     /// Blocks of all addresses that do not drain, and those of them that nobody has.
     totals: (u64, u64),
 }
@@ -172,7 +130,7 @@ impl Pool {
             words,
             size,
             period_ns: config.timeouts.port_quarantine,
-            period: (0, 0),
+            period: 0,
             totals: (total, total),
         })
     }
@@ -290,14 +248,6 @@ impl Pool {
         None
     }
 
-    /// Whether a port of a block is free for a protocol.
-    fn has_port(&mut self, block: u32, class: usize, now: u64) -> bool {
-        self.turn(block, now);
-        let (base, words) = (self.base(block, class), self.words);
-        let Some(bits) = self.bits.get().get(base..base + KINDS * words) else { return false };
-        (0..words).any(|word| bits[word] | bits[words + word] | bits[2 * words + word] != u64::MAX)
-    }
-
     /// Take this block of an address. `false`: somebody has it, or the address drains.
     pub fn claim_block(&mut self, number: u32, block: u32) -> bool {
         let open = |address: &&mut Address| address.used_for == Use::All;
@@ -349,11 +299,6 @@ impl Pool {
         }
     }
 
-    /// How many ports of a block are in use.
-    pub fn used(&self, block: u32) -> u32 {
-        self.blocks.get().get(block as usize).map_or(0, |block| block.used)
-    }
-
     /// The number of the address and the block of an endpoint.
     pub fn block_of(&self, address: u32, port: u16) -> Option<(u32, u32)> {
         // Most pools are prefixes: there an address lies as far from the first in the list as by its number.
@@ -375,128 +320,6 @@ impl Pool {
         let at = u32::from(port.checked_sub(this.first_port)?) / self.size;
         (at < this.blocks).then_some((number, this.block + at))
     }
-
-    fn base(&self, block: u32, class: usize) -> usize {
-        (block as usize * CLASSES + class) * KINDS * self.words
-    }
-
-    /// Ask for what a port of a block is taken by.
-    pub fn prefetch(&self, block: u32, class: usize) {
-        if let Some(this) = self.blocks.get().get(block as usize) {
-            cpu::prefetch(this);
-        }
-        let base = self.base(block, class);
-        // A line has eight words.
-        for words in self.bits.get().get(base..base + KINDS * self.words).unwrap_or(&[]).chunks(8) {
-            cpu::prefetch(words);
-        }
-    }
-
-    /// Let the periods that have passed pass for a block.
-    fn turn(&mut self, block: u32, now: u64) {
-        if now.wrapping_sub(self.period.1) >= self.period_ns {
-            self.period = ((now / self.period_ns) as u32, now - now % self.period_ns);
-        }
-        let (period, _) = self.period;
-        let from = self.base(block, 0);
-        let Some(this) = self.blocks.get_mut().get_mut(block as usize) else { return };
-        let passed = period.wrapping_sub(this.period);
-        if passed == 0 {
-            return;
-        }
-        this.period = period;
-        let words = self.words;
-        for class in self.bits.get_mut()[from..from + CLASSES * KINDS * words].chunks_exact_mut(KINDS * words)
-        {
-            let (resting, rested) = class[RESTING * words..].split_at_mut(words);
-            if passed == 1 {
-                rested.copy_from_slice(resting);
-            } else {
-                rested.fill(0);
-            }
-            resting.fill(0);
-        }
-    }
-
-    /// Take a port of a block for a protocol, a random one of those that fit.
-    pub fn take_port(
-        &mut self,
-        number: u32,
-        block: u32,
-        class: usize,
-        wish: Wish,
-        random: u64,
-        now: u64,
-    ) -> Option<u16> {
-        self.turn(block, now);
-        let (_, (first, last)) = self.ports(number, block);
-        let (base, words) = (self.base(block, class), self.words);
-        let bits = self.bits.get_mut().get_mut(base..base + KINDS * words)?;
-        let fits = match wish {
-            Wish::Any | Wish::Exactly(_) => u64::MAX,
-            Wish::Parity(port) => 0x5555_5555_5555_5555 << (port % 2),
-        };
-        let free = |word: usize| {
-            !(bits[USED * words + word] | bits[RESTING * words + word] | bits[RESTED * words + word]) & fits
-        };
-        let bit = match wish {
-            Wish::Exactly(port) => {
-                let at = (first..=last).contains(&port).then(|| usize::from(port - first))?;
-                (free(at / 64) >> (at % 64) & 1 == 1).then_some(at)?
-            }
-            _ => pick(words, random, free)?,
-        };
-        bits[USED * words + bit / 64] |= 1 << (bit % 64);
-        self.blocks.get_mut()[block as usize].used += 1;
-        Some(first + bit as u16)
-    }
-
-    /// Keep a port from being given away; it does not count as use of its block.
-    pub fn reserve(&mut self, endpoint: Endpoint, class: usize) {
-        let Some((number, block)) = self.block_of(endpoint.address, endpoint.port) else { return };
-        let (_, (first, _)) = self.ports(number, block);
-        let at = usize::from(endpoint.port - first);
-        let base = self.base(block, class);
-        if let Some(word) = self.bits.get_mut().get_mut(base + USED * self.words + at / 64) {
-            *word |= 1 << (at % 64);
-        }
-    }
-
-    /// Give a port back; it rests.
-    pub fn release_port(&mut self, address: u32, port: u16, class: usize, now: u64) {
-        let Some((number, block)) = self.block_of(address, port) else { return };
-        self.turn(block, now);
-        let (_, (first, _)) = self.ports(number, block);
-        let at = usize::from(port - first);
-        let (base, words) = (self.base(block, class), self.words);
-        let Some(bits) = self.bits.get_mut().get_mut(base..base + KINDS * words) else { return };
-        let bit = 1 << (at % 64);
-        if bits[USED * words + at / 64] & bit != 0 {
-            bits[USED * words + at / 64] &= !bit;
-            bits[RESTING * words + at / 64] |= bit;
-            self.blocks.get_mut()[block as usize].used -= 1;
-        }
-    }
-}
-
-/// A random place among the bits of `words` words.
-fn place(words: usize, random: u64) -> usize {
-    (((random >> 32) * (words as u64 * 64)) >> 32) as usize
-}
-
-/// A set bit of `words` words, the first from a random place on.
-fn pick(words: usize, random: u64, word: impl Fn(usize) -> u64) -> Option<usize> {
-    pick_from(words, place(words, random), word)
-}
-
-/// The same from this place on.
-fn pick_from(words: usize, from: usize, word: impl Fn(usize) -> u64) -> Option<usize> {
-    let low = (1u64 << (from % 64)) - 1;
-    let first = word(from / 64);
-    let found = |at: usize, bits: u64| (bits != 0).then(|| at * 64 + bits.trailing_zeros() as usize);
-    found(from / 64, first & !low)
-        .or_else(|| (from / 64 + 1..words).chain(0..from / 64).find_map(|at| found(at, word(at))))
-        .or_else(|| found(from / 64, first & low))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What of a pool outlives its NAT: who has which block and port is told again, and ports go on resting.
 
-use super::{CLASSES, KINDS, Pool, RESTED, RESTING, USED};
+use super::Pool;
+use super::ports::{CLASSES, KINDS, RESTED, RESTING, USED};
 use crate::key::Endpoint;
 use packet::layers::protocol;
 

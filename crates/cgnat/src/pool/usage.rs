@@ -1,6 +1,7 @@
 //! How much of each address is used, and by how many.
 
-use super::{CLASSES, KINDS, Pool, RESTED, RESTING, USED, Use};
+use super::ports::{CLASSES, KINDS, RESTED, RESTING, USED};
+use super::{Pool, Use};
 use std::net::Ipv4Addr;
 
 /// What is used of an address, or of the part of it that a worker has.

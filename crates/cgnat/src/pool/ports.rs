@@ -1,0 +1,186 @@
+//! The ports of a block.
+//!
+//! Of each there are three bits for each of TCP, UDP and ICMP: it is in use, it was in use in this period of rest, or in the one before. A
+//! period is the time for which a port rests (RFC 6888 REQ-8), so it rests once to twice as long, and no list of resting ports can grow.
+
+use super::Pool;
+use crate::cpu;
+use crate::key::Endpoint;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// TCP, UDP and ICMP number their ports apart.
+pub const CLASSES: usize = 3;
+pub(super) const KINDS: usize = 3;
+pub(super) const USED: usize = 0;
+pub(super) const RESTING: usize = 1;
+pub(super) const RESTED: usize = 2;
+
+/// The class of a protocol.
+#[inline]
+pub fn class(protocol: u8) -> usize {
+    match protocol {
+        packet::layers::protocol::TCP => 0,
+        packet::layers::protocol::UDP => 1,
+        _ => 2,
+    }
+}
+
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub(super) struct Block {
+    /// Ports in use, of all classes.
+    pub(super) used: u32,
+    /// The period in which its bits were last looked at.
+    pub(super) period: u32,
+    /// One more than the number of the subscriber whose sessions go on here, though new ones begin elsewhere; 0: there is none.
+    pub(super) left_to: u32,
+}
+
+/// Whether a port should be even, odd, or a certain one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// Any.
+    Any,
+    /// Even or odd as this one.
+    Parity(u16),
+    /// This one only.
+    Exactly(u16),
+}
+
+impl Pool {
+    /// How many ports of a block are in use.
+    pub fn used(&self, block: u32) -> u32 {
+        self.blocks.get().get(block as usize).map_or(0, |block| block.used)
+    }
+
+    /// Whether a port of a block is free for a protocol.
+    pub(super) fn has_port(&mut self, block: u32, class: usize, now: u64) -> bool {
+        self.turn(block, now);
+        let (base, words) = (self.base(block, class), self.words);
+        let Some(bits) = self.bits.get().get(base..base + KINDS * words) else { return false };
+        (0..words).any(|word| bits[word] | bits[words + word] | bits[2 * words + word] != u64::MAX)
+    }
+
+    pub(super) fn base(&self, block: u32, class: usize) -> usize {
+        (block as usize * CLASSES + class) * KINDS * self.words
+    }
+
+    /// Ask for what a port of a block is taken by.
+    pub fn prefetch(&self, block: u32, class: usize) {
+        if let Some(this) = self.blocks.get().get(block as usize) {
+            cpu::prefetch(this);
+        }
+        let base = self.base(block, class);
+        // A line has eight words.
+        for words in self.bits.get().get(base..base + KINDS * self.words).unwrap_or(&[]).chunks(8) {
+            cpu::prefetch(words);
+        }
+    }
+
+    /// Let the periods that have passed pass for a block.
+    pub(super) fn turn(&mut self, block: u32, now: u64) {
+        // mostly that of the packet before, without a division
+        if now.wrapping_sub(u64::from(self.period).wrapping_mul(self.period_ns)) >= self.period_ns {
+            self.period = (now / self.period_ns) as u32;
+        }
+        let period = self.period;
+        let from = self.base(block, 0);
+        let Some(this) = self.blocks.get_mut().get_mut(block as usize) else { return };
+        let passed = period.wrapping_sub(this.period);
+        if passed == 0 {
+            return;
+        }
+        this.period = period;
+        let words = self.words;
+        for class in self.bits.get_mut()[from..from + CLASSES * KINDS * words].chunks_exact_mut(KINDS * words)
+        {
+            let (resting, rested) = class[RESTING * words..].split_at_mut(words);
+            if passed == 1 {
+                rested.copy_from_slice(resting);
+            } else {
+                rested.fill(0);
+            }
+            resting.fill(0);
+        }
+    }
+
+    /// Take a port of a block for a protocol, a random one of those that fit.
+    pub fn take_port(
+        &mut self,
+        number: u32,
+        block: u32,
+        class: usize,
+        wish: Wish,
+        random: u64,
+        now: u64,
+    ) -> Option<u16> {
+        self.turn(block, now);
+        let (_, (first, last)) = self.ports(number, block);
+        let (base, words) = (self.base(block, class), self.words);
+        let bits = self.bits.get_mut().get_mut(base..base + KINDS * words)?;
+        let fits = match wish {
+            Wish::Any | Wish::Exactly(_) => u64::MAX,
+            Wish::Parity(port) => 0x5555_5555_5555_5555 << (port % 2),
+        };
+        let free = |word: usize| {
+            !(bits[USED * words + word] | bits[RESTING * words + word] | bits[RESTED * words + word]) & fits
+        };
+        let bit = match wish {
+            Wish::Exactly(port) => {
+                let at = (first..=last).contains(&port).then(|| usize::from(port - first))?;
+                (free(at / 64) >> (at % 64) & 1 == 1).then_some(at)?
+            }
+            _ => pick(words, random, free)?,
+        };
+        bits[USED * words + bit / 64] |= 1 << (bit % 64);
+        self.blocks.get_mut()[block as usize].used += 1;
+        Some(first + bit as u16)
+    }
+
+    /// Keep a port from being given away; it does not count as use of its block.
+    pub fn reserve(&mut self, endpoint: Endpoint, class: usize) {
+        let Some((number, block)) = self.block_of(endpoint.address, endpoint.port) else { return };
+        let (_, (first, _)) = self.ports(number, block);
+        let at = usize::from(endpoint.port - first);
+        let base = self.base(block, class);
+        if let Some(word) = self.bits.get_mut().get_mut(base + USED * self.words + at / 64) {
+            *word |= 1 << (at % 64);
+        }
+    }
+
+    /// Give a port back; it rests.
+    pub fn release_port(&mut self, address: u32, port: u16, class: usize, now: u64) {
+        let Some((number, block)) = self.block_of(address, port) else { return };
+        self.turn(block, now);
+        let (_, (first, _)) = self.ports(number, block);
+        let at = usize::from(port - first);
+        let (base, words) = (self.base(block, class), self.words);
+        let Some(bits) = self.bits.get_mut().get_mut(base..base + KINDS * words) else { return };
+        let bit = 1 << (at % 64);
+        if bits[USED * words + at / 64] & bit != 0 {
+            bits[USED * words + at / 64] &= !bit;
+            bits[RESTING * words + at / 64] |= bit;
+            self.blocks.get_mut()[block as usize].used -= 1;
+        }
+    }
+}
+
+/// A random place among the bits of `words` words.
+pub(super) fn place(words: usize, random: u64) -> usize {
+    (((random >> 32) * (words as u64 * 64)) >> 32) as usize
+}
+
+/// A set bit of `words` words, the first from a random place on.
+fn pick(words: usize, random: u64, word: impl Fn(usize) -> u64) -> Option<usize> {
+    pick_from(words, place(words, random), word)
+}
+
+/// The same from this place on.
+pub(super) fn pick_from(words: usize, from: usize, word: impl Fn(usize) -> u64) -> Option<usize> {
+    let low = (1u64 << (from % 64)) - 1;
+    let first = word(from / 64);
+    let found = |at: usize, bits: u64| (bits != 0).then(|| at * 64 + bits.trailing_zeros() as usize);
+    found(from / 64, first & !low)
+        .or_else(|| (from / 64 + 1..words).chain(0..from / 64).find_map(|at| found(at, word(at))))
+        .or_else(|| found(from / 64, first & low))
+}
