@@ -76,6 +76,8 @@ pub enum Unmapped {
     Taken,
     /// More filters than [`FILTERS`].
     Filters,
+    /// Nothing is there, and nothing was to begin.
+    NotThere,
 }
 
 impl From<Reason> for Unmapped {

@@ -97,7 +97,7 @@ pub struct Peer {
     pub port: Option<u16>,
     /// The other end.
     pub remote: SocketAddrV4,
-    /// Seconds from now, in bounds; 0 only asks. It never shortens what the session has left (RFC 6887 section 12.3).
+    /// Seconds from now, in bounds; with 0 none begins. It never shortens what the session has left (RFC 6887 section 12.3).
     pub lifetime_s: u32,
 }
 
@@ -125,6 +125,8 @@ pub enum Refusal {
     CannotProvideExternal,
     /// More filters than the NAT keeps for a mapping.
     ExcessiveRemotePeers,
+    /// A session was asked for with a lifetime of 0, and there is none.
+    NotThere,
 }
 
 /// The NAT's explicit mappings.

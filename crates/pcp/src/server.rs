@@ -220,8 +220,12 @@ impl Server {
         let lifetime_s = if lifetime_s == 0 { 0 } else { self.bounded(lifetime_s) };
         let remote = SocketAddrV4::new(remote, remote_port);
         let peer = Peer { inside, nonce: wish.nonce, address, port, remote, lifetime_s };
-        let granted = mappings.peer(peer).map_err(why)?;
-        Ok((granted.lifetime_s, Some(granted.external)))
+        match mappings.peer(peer) {
+            Ok(granted) => Ok((granted.lifetime_s, Some(granted.external))),
+            // as to delete what is not there
+            Err(Refusal::NotThere) => Ok((0, None)),
+            Err(refusal) => Err(why(refusal)),
+        }
     }
 
     fn bounded(&self, lifetime_s: u32) -> u32 {
@@ -283,7 +287,8 @@ fn why(refusal: Refusal) -> (ResultCode, u32) {
     refused(match refusal {
         Refusal::NotAuthorized => ResultCode::NotAuthorized,
         Refusal::NetworkFailure => ResultCode::NetworkFailure,
-        Refusal::NoResources => ResultCode::NoResources,
+        // NotThere is no refusal to whom asked
+        Refusal::NoResources | Refusal::NotThere => ResultCode::NoResources,
         Refusal::Quota => ResultCode::UserExQuota,
         Refusal::CannotProvideExternal => ResultCode::CannotProvideExternal,
         Refusal::ExcessiveRemotePeers => ResultCode::ExcessiveRemotePeers,

@@ -248,6 +248,10 @@ fn a_session_lives_longer_and_is_never_shortened() {
     let book = &mut Book::default();
     assert_eq!(ask(book, Ask { external: wish(5000), ..PEER }, &[]), Answer(Success, 3600, 5000));
     assert_eq!(ask(book, Ask { lifetime_s: 0, ..PEER }, &[]), Answer(Success, 300, 2048));
+    // With a lifetime of 0 none begins, as nothing is deleted that is not there.
+    book.refusal = Some(Refusal::NotThere);
+    assert_eq!(ask(book, Ask { lifetime_s: 0, external: wish(5000), ..PEER }, &[]), Answer(Success, 0, 5000));
+    book.refusal = None;
     // It takes the outside port of the mapping.
     ask(book, Ask { external: wish(9), ..MAP }, &[]);
     let answer = server(Config::default()).answer(NOW, CLIENT, &PEER.bytes(&[]), book).expect("an answer");

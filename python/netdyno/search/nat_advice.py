@@ -351,6 +351,6 @@ def beside(result: Result, planned: Sequence[Measured]) -> list[Row]:
     for one in planned:
         part = parts.get(one.leg.name)
         finding = part.findings[0] if part and part.findings else None
-        ended = finding is not None and finding.stop == "resolution"
+        ended = finding is not None and finding.stop not in ("disturbed", "interrupted")
         rows.append(Row(one, finding.load, finding.limit) if finding and ended else Row(one))
     return rows

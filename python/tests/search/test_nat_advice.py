@@ -154,6 +154,7 @@ def test_a_campaign_that_ended_early_says_why() -> None:
     ("limit", "stop", "load", "error"),
     [
         ("dut", "resolution", 0.5, 1.0),
+        ("dut", "trials", 0.5, 1.0),
         ("generator", "resolution", 0.5, None),
         ("offered", "resolution", 0.5, None),
         ("lowest", "resolution", None, None),
@@ -175,7 +176,7 @@ def test_an_error_is_a_share_of_what_the_nat_was_found_to_carry(
         planned=1, valid=True, parts=[part],
     )  # fmt: skip
     first, *others = nat_advice.beside(made, planned)
-    assert first.load == (rate if stop == "resolution" else None)
+    assert first.load == (None if stop == "disturbed" else rate)
     assert first.error == (pytest.approx(error) if error else None)
     assert all(row.load is row.limit is row.error is None for row in others)
 

@@ -68,7 +68,7 @@ impl Nat {
     }
 
     /// Let a session with `remote` be there, and live until the time that is wanted if that is longer than it would (RFC 6887 section 12). Its outside
-    /// endpoint, and how long it lives now without packets, ns.
+    /// endpoint, and how long it lives now without packets, ns. None begins that would be over by now.
     pub fn peer(
         &mut self,
         wanted: &Wanted<'_>,
@@ -84,6 +84,7 @@ impl Nat {
         }
         let index = match there {
             Some(index) => index,
+            None if wanted.until <= now => return Err(Unmapped::NotThere),
             None if self.is_exempt(remote) => return Err(Reason::NoMapping.into()),
             None => {
                 let state = if protocol == protocol::TCP { State::SynUp } else { State::Open };

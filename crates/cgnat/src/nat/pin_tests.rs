@@ -218,6 +218,8 @@ fn filters_let_in_whom_they_name() {
 fn a_peer_is_spoken_to_for_as_long_as_was_asked() {
     let mut nat = nat();
     let ask = |until| wanted(INSIDE, until * SECOND);
+    assert_eq!(nat.peer(&ask(1), REMOTE, SECOND), Err(Unmapped::NotThere), "it would be over by now");
+    assert_eq!((nat.session_count(), nat.pool().blocks().1), (0, 126));
     let (outside, until) = nat.peer(&ask(1_000), REMOTE, SECOND).unwrap();
     assert_eq!((until, nat.session_count()), (1_000 * SECOND, 1));
     assert!(is_let_in(&mut nat, REMOTE, outside, SECOND));

@@ -102,6 +102,7 @@ fn refusal(why: Unmapped) -> Refusal {
     match why {
         Unmapped::Taken => Refusal::CannotProvideExternal,
         Unmapped::Filters => Refusal::ExcessiveRemotePeers,
+        Unmapped::NotThere => Refusal::NotThere,
         Unmapped::Refused(Reason::SubscriberSessions | Reason::SubscriberPorts) => Refusal::Quota,
         Unmapped::Refused(Reason::NoPublicAddress) => Refusal::NetworkFailure,
         Unmapped::Refused(Reason::NotInside | Reason::Protocol | Reason::NoMapping) => Refusal::NotAuthorized,
