@@ -222,6 +222,14 @@ impl Nat {
         let site = self.sites.as_ref().map(|sites| sites.slot(line.inside, line.realm));
         let of_site = || site.flatten().map(|number| self.pool.address(number));
         let its = own.or_else(of_site);
+        // A new subscriber may have any address: the port that is wished for is looked for at the one that it would get.
+        let its = match (its, site, wanted.address) {
+            (None, None, None) => {
+                let picked = self.pick_address(subscriber).ok()?;
+                Some(self.pool.address(picked))
+            }
+            _ => its,
+        };
         let address = wanted.address.or(its).filter(|wish| its.is_none_or(|its| its == *wish))?;
         let (number, block) = self.pool.block_of(address, port)?;
         if own.is_some() && number != line.address || site.is_some_and(|slot| slot != Some(number)) {

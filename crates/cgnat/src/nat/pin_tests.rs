@@ -140,10 +140,13 @@ fn wishes_are_granted_where_they_can_be() {
         exact,
         ..wanted(Endpoint::new(INSIDE.address, inside), LONG)
     };
-    // Without a block and an address it may be anywhere; with an address the block is had that it is in.
-    assert_eq!(nat.map(&wish(80, 6881, true), SECOND), Err(Unmapped::Taken));
-    let there = Wanted { address: Some(address), ..wish(80, 6881, true) };
+    // Without a block yet, one is had that the port is in: at an address that is wished for, or at any.
+    let there = wish(80, 6881, true);
     assert_eq!(nat.map(&there, SECOND), Ok(Endpoint::new(address, 6881)));
+    let elsewhere = Wanted { address: Some(address + 1), ..there };
+    assert_eq!(nat.map(&elsewhere, SECOND), Err(Unmapped::Taken));
+    let new = Wanted { inside: Endpoint::new(INSIDE.address + 2, 80), ..there };
+    assert_eq!(nat.map(&new, SECOND), Err(Unmapped::Taken), "the block has somebody");
     // In its block, and in others as long as it may have more.
     for (inside, port) in [(81, 6882), (82, 20_000), (83, 30_000), (84, 40_000)] {
         assert_eq!(nat.map(&wish(inside, port, true), SECOND), Ok(Endpoint::new(address, port)));
