@@ -8,7 +8,7 @@ WORKER = {
     "sessions": 1250, "most_sessions": 1 << 20, "subscribers": 5, "most_subscribers": 1 << 14, "addresses": 16,
     "blocks": 2016, "blocks_free": 2000, "forwarded_up": 1_000_000, "forwarded_down": 2_000_000, "slow": 1250,
     "drops": {"no_mapping": 7, "bad_checksum": 0}, "pcp": {"SUCCESS": 3},
-    "memory_bytes": 117_440_512, "log_lost": 0, "restored": None,
+    "memory_bytes": 117_440_512, "log_lost": 0, "log_suppressed": 0, "restored": None,
 }  # fmt: skip
 PAIR = {
     "role": "active", "since_s": 90.0, "socket": "/run/netdyno/cgn.pair", "peer": 4711, "synced": True, "takeovers": 1,

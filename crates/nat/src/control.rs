@@ -283,6 +283,8 @@ pub struct StatusView {
     pub memory_bytes: u64,
     /// Records that did not reach a collector, see [`Log::lost`]; 0 without a log.
     pub log_lost: u64,
+    /// Refusals that were not logged, see [`Log::suppressed`].
+    pub log_suppressed: u64,
     /// What became of the state that was kept before it began; `None` if there was none.
     pub restored: Option<Tally>,
 }
@@ -369,6 +371,7 @@ pub fn status(nat: &Nat, beside: Beside<'_>) -> StatusView {
         pcp: pcp.map(Answers::results).unwrap_or_default(),
         memory_bytes: nat.memory().total() as u64,
         log_lost: log.map_or(0, Log::lost),
+        log_suppressed: log.map_or(0, Log::suppressed),
         restored: restored.cloned(),
     }
 }

@@ -139,7 +139,7 @@ fn the_status_counts() {
         json!(status),
         json!({"sessions": 10, "most_sessions": 8192, "subscribers": 1, "most_subscribers": 64, "addresses": 1,
             "blocks": 126, "blocks_free": 125, "forwarded_up": 20, "forwarded_down": 0, "slow": 10, "drops": {},
-            "pcp": {}, "memory_bytes": memory_bytes, "log_lost": 0, "restored": null})
+            "pcp": {}, "memory_bytes": memory_bytes, "log_lost": 0, "log_suppressed": 0, "restored": null})
     );
 }
 

@@ -264,10 +264,17 @@ pub struct Log {
     set: Option<u64>,
 }
 
+/// What a thread says of itself.
+#[derive(Debug, Default)]
+struct Counts {
+    lost: AtomicU64,
+    suppressed: AtomicU64,
+}
+
 /// A thread that sends to one collector. It ends when this is dropped.
 #[derive(Debug)]
 struct Thread {
-    lost: Arc<AtomicU64>,
+    counts: Arc<Counts>,
     /// Hung up to end it.
     keep: Option<Keep<()>>,
     /// Hung up when it has ended.
@@ -346,7 +353,13 @@ impl Log {
     /// Records that did not reach a collector, as far as is known here: the queue was full, or over UDP the kernel did not take them. One that
     /// reached neither of two is counted twice.
     pub fn lost(&self) -> u64 {
-        self.threads.iter().map(|thread| thread.lost.load(Ordering::Relaxed)).sum()
+        self.threads.iter().map(|thread| thread.counts.lost.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Refusals that were not logged, as there were too many in a second; of two collectors, those of the one that missed more.
+    pub fn suppressed(&self) -> u64 {
+        let each = self.threads.iter().map(|thread| thread.counts.suppressed.load(Ordering::Relaxed));
+        each.max().unwrap_or(0)
     }
 }
 
@@ -377,23 +390,25 @@ fn start<E: Encode + Send + 'static>(
 ) -> io::Result<Thread> {
     let (producer, consumer) = queue(capacity);
     let logger = Logger::new(encoder, sender, vec![consumer]);
-    let lost = Arc::<AtomicU64>::default();
+    let counts = Arc::<Counts>::default();
     let ((keep, kept), (end, ended)) = (channel(), channel::<()>());
-    let counted = Arc::clone(&lost);
+    let counted = Arc::clone(&counts);
     std::thread::Builder::new().name(format!("log-{name}")).spawn(move || {
         send(logger, &counted, &kept);
         drop(end);
     })?;
     queues.push(producer);
-    Ok(Thread { lost, keep: Some(keep), ended })
+    Ok(Thread { counts, keep: Some(keep), ended })
 }
 
 /// Send what comes, until nobody keeps this thread and all is sent, or the collector takes no more.
-fn send<E: Encode>(mut logger: Logger<E>, lost: &AtomicU64, kept: &Receiver<()>) {
+fn send<E: Encode>(mut logger: Logger<E>, counts: &Counts, kept: &Receiver<()>) {
     let mut ending: Option<Instant> = None;
     loop {
         let sent = logger.turn(wall_ms());
-        lost.store(logger.statistics().lost, Ordering::Relaxed);
+        let statistics = logger.statistics();
+        counts.lost.store(statistics.lost, Ordering::Relaxed);
+        counts.suppressed.store(statistics.suppressed, Ordering::Relaxed);
         if logger.is_over() {
             return;
         }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::{NOW, REMOTE, config, inside, send};
+use crate::testing::{self, NOW, REMOTE, config, inside, send};
 use cgnat::PoolChange;
 use cgnat::config::PoolAddress;
 use serde_json::json;
@@ -200,6 +200,26 @@ fn what_the_nat_had_no_room_for_is_counted_too() {
     // The thread may have seen the loss before the events.
     let told = |line: &&String| line.contains("events-lost") && line.ends_with("total=\"6\"]");
     assert_eq!(lines.iter().filter(told).count(), 1, "{lines:?}");
+}
+
+#[test]
+fn refusals_that_are_too_many_for_the_log_are_counted() {
+    let syslog = collector();
+    let options = options(json!({"syslog": syslog.local_addr().expect("an address").to_string()}));
+    let mut config = config();
+    options.configure(&mut config);
+    config.sessions_per_subscriber = 1;
+    let mut log = Log::start(&options, 0).expect("a log");
+    let mut nat = Nat::new(config).expect("a NAT");
+    for port in 1..=31 {
+        let mut bytes = testing::datagram(inside(1, 7), SocketAddrV4::new(*REMOTE.ip(), port));
+        nat.process(cgnat::Side::Inside, &mut [cgnat::Frame::new(&mut bytes)], NOW);
+    }
+    assert_eq!(nat.session_count(), 1);
+    log.drain(&mut nat, NOW);
+    // Ten of a kind are logged in a second.
+    until("they are counted", || log.suppressed() == 20);
+    assert_eq!(log.lost(), 0);
 }
 
 /// What there is when a NAT stops ends in the log, whatever the queue has room for at once.

@@ -56,7 +56,7 @@ STATS: dict[str, Any] = {
 }  # fmt: skip
 WORKER = {
     "sessions": 3, "most_sessions": 100, "subscribers": 2, "most_subscribers": 10, "addresses": 1, "blocks": 63,
-    "blocks_free": 61, "forwarded_up": 6, "forwarded_down": 1, "slow": 3, "memory_bytes": 4096, "log_lost": 5,
+    "blocks_free": 61, "forwarded_up": 6, "forwarded_down": 1, "slow": 3, "memory_bytes": 4096, "log_lost": 5, "log_suppressed": 7,
     "drops": {}, "pcp": {"SUCCESS": 4},
 }  # fmt: skip
 WORKERS = [WORKER | {"element": f"conntrack#{i}"} for i in range(2)]
@@ -125,6 +125,7 @@ def test_metrics_are_what_prometheus_reads() -> None:
     assert one("port_blocks_free", element="conntrack#1") == 61
     assert one("forwarded_packets_total", element="conntrack#0", direction="up") == 6
     assert one("log_lost_records_total", element="conntrack#1") == 5
+    assert one("log_suppressed_refusals_total", element="conntrack#1") == 7
     assert one("worker_pauses_total", worker="0") == 2
     assert one("worker_paused_seconds_total", worker="0") == 0.0315
     assert one("dropped_packets_total", element="conntrack", reason="no_mapping") == 3
