@@ -30,7 +30,11 @@ GAUGES = (
 COUNTERS = (
     ("slow", "slow_path_packets", "Packets that were not of a known session"),
     ("log_lost", "log_lost_records", "Records that did not reach a collector"),
-    ("log_suppressed", "log_suppressed_refusals", "Refusals that were not logged, being too many in a second"),
+    (
+        "log_suppressed",
+        "log_suppressed_refusals",
+        "Refusals that were not logged, being too many in a second",
+    ),
 )
 WAYS = {"rx": "receive", "tx": "transmit"}
 

@@ -79,9 +79,10 @@ def observed(
         number=number,
         shape=ask.shape,
     )
-    if short:
-        return trial
     enough = goals and not exact and not broken and all(goal.met(trial) for goal in goals)
+    if short and not (enough and _missed_only(repetition)):
+        return trial
+    trial = replace(trial, short=False, overrun=False)
     bad = by_loss and bool(lost or broken) and not enough
     disturbed = _disturbed(repetition, profile, (sent, lost), bad, limits or Limits(), exact)
     if bad and not disturbed and _overrun(trial, overrun.refused(repetition, profile), goals, exact=exact):
@@ -93,6 +94,17 @@ def _dropped(repetition: Repetition) -> bool:
     """Whether it was a receive queue of ours that lost packets."""
     ports = any(counters.get("rx_dropped") for counters in repetition.interfaces.values())
     return ports or any(group.measured.receive_drops for group in repetition.groups)
+
+
+def _missed_only(repetition: Repetition) -> bool:
+    """Whether all that was wrong with an end of ours is that its ports missed frames: these count as lost."""
+    ours = [reason for reason in repetition.validity.reasons if reason.code in OURS]
+    ports = repetition.interfaces.values()
+    return (
+        all(reason.code == LOST and reason.group is None for reason in ours)
+        and any(counters.get("rx_dropped") for counters in ports)
+        and not any(counters.get("tx_dropped") for counters in ports)
+    )
 
 
 def _overrun(trial: LoadTrial, refused: int, goals: Sequence[Goal], *, exact: bool) -> bool:
@@ -142,7 +154,7 @@ def _disturbed(
     share = lost / sent if sent else 0.0
     if repetition.steal is not None and repetition.steal > limits.steal:
         return f"steal {repetition.steal:.0%}"
-    if reasons := repetition.validity.reasons:
+    if reasons := [reason for reason in repetition.validity.reasons if reason.code not in OURS]:
         return "; ".join(dict.fromkeys(reason.what for reason in reasons))
     # a generator that was late sends what fell due at once: what a DUT loses of such a burst is no evidence,
     # while a DUT that loses nothing of it has done more than was asked

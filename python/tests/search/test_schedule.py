@@ -184,6 +184,23 @@ def test_what_our_receive_queue_dropped_is_told_apart_from_what_was_not_offered(
     assert not seen(lost=5, validity=dropped, interfaces={"d": {"rx_dropped": 0}}).overrun
 
 
+def test_a_goal_that_is_met_with_what_our_port_missed_is_met() -> None:
+    dropped = Reason(code="ND-90-04", what="5 frames dropped")
+
+    def one(lost: int, *reasons: Reason, **counters: int) -> Any:
+        validity = Validity(valid=False, reasons=list(reasons))
+        missed = repetition(1000, lost, validity=validity, interfaces={"d": {"rx_dropped": 5} | counters})
+        return observed(Ask(1000.0, 1.0), missed, PROFILE, 1, goals=[PDR])
+
+    assert (one(5, dropped).short, one(5, dropped).disturbed) == (False, "")
+    assert one(6, dropped).short
+    # what was not sent, or lost by sockets, is not among what counts as lost
+    assert one(5, dropped, tx_dropped=1).short
+    assert one(5, dropped.model_copy(update={"group": "x"})).short
+    assert one(5, dropped, Reason(code="ND-90-01", what="less")).short
+    assert one(5, dropped, Reason(code="ND-90-03", what="waited")).disturbed == "waited"
+
+
 def test_what_is_lost_of_a_burst_of_ours_is_no_evidence() -> None:
     """Ten in a thousand were late by up to 12 ms: they may have been lost of a burst, and no more than they."""
     late = Distribution(count=1000, p50=10e3, p90=50e3, p99=900e3, p999=12e6, max=12e6)
