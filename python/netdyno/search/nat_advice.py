@@ -23,7 +23,7 @@ from netdyno.nat.advice import FORMAT, Cycles, Placement, Predicted
 from netdyno.nat.config import Nat
 from netdyno.nat.cores import STAGES, Topology
 from netdyno.nat.study import STAGED, Leg, Machine, Study
-from netdyno.search import nat_study
+from netdyno.search import nat_study, wiring
 from netdyno.search.nat_study import Asked
 from netdyno.search.overrun import FULL
 from netdyno.search.sizes import WIRE
@@ -130,8 +130,7 @@ def _plain(one: Any) -> Mapping[str, Any]:
 
 
 def _name(one: Mapping[str, Any]) -> str:
-    """Without the number of a replica or queue."""
-    return str(one["name"]).partition("#")[0].rstrip("0123456789")
+    return wiring.bare(str(one["name"]))
 
 
 def _packets(one: Mapping[str, Any]) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from netdyno.errors import Error
 from netdyno.experiment import spec
 from netdyno.experiment.spec import Experiment
 from netdyno.nat import cores
@@ -76,6 +77,9 @@ def prepare(study: Study, nat: Nat, asked: Asked, machine: Machine | None = None
     chosen = study.only(asked.legs) if asked.legs else study
     if asked.line is not None:
         studies.speed(asked.line, "--line")
+        if chosen.measures != "throughput":
+            what = f"a study of {chosen.measures} offers no share of a link's rate"
+            raise Error("ND-104-07", what, at="--line", fix="Leave --line out")
         chosen = chosen.model_copy(update={"line": asked.line})
     there, wanted = machine or Machine(cores.here()), asked.wanted(study.latency_at)
     plain, notes = studies.experiment(chosen, nat, there, asked.seed, wanted.seconds)

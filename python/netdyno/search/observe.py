@@ -23,9 +23,9 @@ LOST = "ND-90-04"
 OURS = frozenset({"ND-90-01", LOST, "ND-90-21"})
 """Reasons of invalidity that say that we, or a link that we make, cannot carry the load."""
 MOST = 0.9
-"""Of a trial's loss: what is left of it is not told apart, as what was refused is known so well."""
-NOTED = 100
-"""Of a loss curve our receiver may have such a part of the loss, and no more."""
+"""Share of the lost frames from which on our receiver refused all of them: it is known no better."""
+TRACE = 0.01
+"""Share of the lost frames that our receiver may have refused where it matters how many the DUT lost."""
 BURST = 10e6
 """How late the generator may be at most, in nanoseconds, for a loss to be the DUT's."""
 
@@ -110,7 +110,7 @@ def _missed_only(repetition: Repetition) -> bool:
 def _overrun(trial: LoadTrial, refused: int, goals: Sequence[Goal], *, exact: bool) -> bool:
     """Whether a trial failed by what our receiver did not take, and not by what the DUT lost."""
     if exact:
-        return refused * NOTED >= max(1, trial.lost)
+        return refused >= TRACE * max(1, trial.lost) and refused > 0
     if refused >= MOST * trial.lost > 0:
         return True
     carried = replace(trial, lost=max(0, trial.lost - refused))

@@ -21,8 +21,9 @@ def ports(dpdk: Mapping[str, Any]) -> dict[str, str]:
 
 
 def bare(name: str) -> str:
-    """An element's name without the number of a replica or queue."""
-    return name.partition("#")[0].rstrip("0123456789")
+    """An element's name without the number of a replica, `nat#1`, or of a port's queue, `b.rx1`."""
+    element, dot, way = name.partition("#")[0].partition(".")
+    return element + dot + way.rstrip("0123456789")
 
 
 def edges(dpdk: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -31,7 +32,8 @@ def edges(dpdk: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
     def element(said: str) -> str:
         name, _, rest = said.strip().partition(".")
-        return f"{name}.{bare(rest)}" if name in named else bare(name)
+        # of other elements it is an output
+        return bare(f"{name}.{rest}" if name in named else name)
 
     for line in dpdk.get("edges") or []:
         for a, b in pairwise(str(line).split("->")):

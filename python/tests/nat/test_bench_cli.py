@@ -42,6 +42,7 @@ def test_a_study_is_printed_as_an_experiment(capsys: Said) -> None:
         (["bench", "figure-7", "--sizes", "7"], "no frame size"),
         (["bench", "figure-7", "--line", "fast"], "is not a rate in bits"),
         (["bench", "figure-7", "--line", "0Gbit/s"], "too slow"),
+        (["bench", "rfc9693-capacity", "--line", "25Gbit/s"], "no share of a link's rate"),
         (["advise", "--measure", "--loss", "2"], "--loss"),
         (["advise", "--cycles", "none.json"], "none.json"),
         (["advise", "--cores", "0"], "--cores"),

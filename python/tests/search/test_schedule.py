@@ -134,10 +134,10 @@ CABLES = {
     ],
     "elements": {
         "generator": {"kind": "generator"},
-        "dut": {"kind": "l2fwd"},
-        "receiver": {"kind": "receiver"},
+        "dut1": {"kind": "l2fwd"},
+        "r2": {"kind": "receiver"},
     },
-    "edges": ["generator -> a.tx", "b.rx -> dut", "dut.out -> c.tx", "d.rx0 -> receiver -> d.tx"],
+    "edges": ["generator -> a.tx", "b.rx -> dut1", "dut1.out -> c.tx", "d.rx0 -> r2 -> d.tx"],
 }
 
 
@@ -150,10 +150,11 @@ def cabled(
     """
     elements = [
         {"name": "generator", "drops": {"refused": 70}},
-        {"name": "dut#0", "drops": {"refused": refused}},
+        {"name": "dut1#0", "drops": {"refused": refused}},
+        {"name": "dut2", "drops": {"refused": 1000}},
         {"name": "d.rx0", "packets_per_batch": batch, "drops": {}},
     ]
-    workers = [["dut#0"], ["c.tx0"]] if apart else [["dut#0", "c.tx0"], ["receiver"]]
+    workers = [["dut1#0"], ["c.tx0"]] if apart else [["dut1#0", "c.tx0"], ["r2"]]
     placement = [{"core": core, "elements": names} for core, names in enumerate(workers)]
     profile = PROFILE | {"transport": {"dpdk": CABLES | {"placement": placement}}}
     trial = repetition(1000, lost, elements=elements)
