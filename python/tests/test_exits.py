@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from netdyno import errors
-from netdyno.cli import app
+from netdyno.cli import app, verb
 from netdyno.core.result import Result
 from netdyno.errors import Error
 from netdyno.experiment import validation
@@ -161,6 +161,20 @@ def test_what_nobody_foresaw_is_no_exit_code_1(
     monkeypatch.setattr(app, "app", fail)
     assert app.call(["doctor"]) == 92
     assert f"{code}: " in capsys.readouterr().err
+
+
+def test_a_library_that_is_missing_is_told_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: str) -> None:
+        try:
+            raise ImportError("libmvec.so.1: no such file")
+        except ImportError as e:
+            raise ImportError("advice\n\nof a page") from e
+
+    monkeypatch.setattr(verb, "import_module", fail)
+    assert app.call(["doctor"]) == 92
+    assert "ND-92-35: netdyno cannot be loaded: libmvec.so.1: no such file\n" in capsys.readouterr().err
 
 
 def test_an_interrupt_that_a_library_made_its_own_error_of_is_told_as_an_interrupt(

@@ -103,13 +103,20 @@ class _Lazy(MutableMapping[str, Any]):
         return len(self._known)
 
 
+def _cause(error: ImportError) -> str:
+    """What is missing, in a line: numpy says it at the end of a page of advice."""
+    while isinstance(error.__cause__, ImportError):
+        error = error.__cause__
+    return " ".join(str(error).split())
+
+
 def _loaded(verb: str, where: str) -> Any:
     """The command of a verb: one function, or a list of further verbs."""
     file, _, name = where.partition(":")
     try:
         found = getattr(import_module(f"netdyno.cli.{file}"), name)
     except ImportError as e:
-        raise Error("ND-92-35", f"netdyno cannot be loaded: {e}", fix="Install netdyno again") from e
+        raise Error("ND-92-35", f"netdyno cannot be loaded: {_cause(e)}", fix="Install netdyno again") from e
     # one that came while a library was loading may have been taken for a fault of that library
     interrupt.heed()
     if not isinstance(found, typer.Typer):
