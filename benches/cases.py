@@ -76,6 +76,10 @@ CASES: dict[str, Case] = {
     "dpdk-macswap-memif": Case(cases_testpmd.forward_memif("macswap"), rate("frames/s", *AS_GOOD)),
     "dpdk-measured-1": Case(cases_dpdk.measured(1), rate("frames/s", Goal(least=25e6))),
     "dpdk-measured-1000": Case(cases_dpdk.measured(1000), rate("frames/s", Goal(least=20e6))),
+    "dpdk-measured-apart": Case(
+        cases_dpdk.apart(1000),
+        rate("frames/s") | {"send": less("cycles/frame"), "receive": less("cycles/frame")},
+    ),
     "dpdk-loopback": Case(cases_dpdk.loopback, rate("packets/s")),
     "dpdk-delay": Case(
         cases_dpdk.delay, rate("frames/s") | {"delay": less("ns", Goal(most=1000)), "apart": less("ns")}

@@ -69,6 +69,34 @@ def measured(streams: int) -> Setup:
     return play
 
 
+def apart(streams: int) -> Setup:
+    """The same, sent by one core and received by another: `send`, `receive`: what each takes for a frame."""
+
+    @contextlib.contextmanager
+    def play() -> Iterator[Sides]:
+        if len(CORES) < 2:
+            raise Skipped("two cores are needed, one for each end; there is one")
+        with namespace() as name, folder() as where:
+            core = Core(name, where)
+
+            def ours(seconds: float) -> dict[str, float]:
+                wanted = frames(seconds, CABLE, [one_way(streams, "100M/s")])
+                ends = {SERVER: ["a.generator", "a.receiver"], GENERATOR: ["b.receiver", "b.generator"]}
+                seat(wanted, ends)
+                result, _ = core.run(wanted, allowed=BEYOND)
+                spent = {e["name"]: e["cycles_per_packet"] for e in result["elements"]}
+                return {
+                    "rate": result["groups"][0]["rates"]["messages_delivered"],
+                    "send": spent["a.generator"],
+                    "receive": spent["b.receiver"],
+                }
+
+            yield Sides(ours)
+            core.close()
+
+    return play
+
+
 @contextlib.contextmanager
 def delay() -> Iterator[Sides]:
     """The median of the delay that is measured where there is next to none: over a cable in memory.

@@ -121,32 +121,38 @@ impl Batch {
         self.bytes.get()
     }
 
-    /// Give each packet to `look`, with its number. Those behind it are asked for meanwhile: for a first look at packets that another
-    /// core wrote last, whose lines would each be waited for.
+    /// Prefetch the headers of the packets from `from` on: of those that another core wrote last each would be waited for.
+    #[inline]
+    pub fn prefetch_headers(&self, from: usize) {
+        self.frames().iter().skip(from).for_each(Mbuf::prefetch_header);
+    }
+
+    /// Give each packet to `look`, with its number, which writes its [`Meta`](crate::Meta). The bytes of those behind it are prefetched
+    /// meanwhile: for a first look at packets that another core or a NIC wrote last.
     #[inline]
     pub fn walk(&mut self, mut look: impl FnMut(usize, &mut Mbuf)) {
-        /// Headers are asked for so far ahead, bytes half as far.
-        const AHEAD: usize = 16;
         let mbufs = self.frames_mut();
-        mbufs.iter().take(AHEAD).for_each(Mbuf::prefetch_header);
-        mbufs.iter().take(AHEAD / 2).for_each(Mbuf::prefetch_data);
+        mbufs.iter().take(AHEAD).for_each(Mbuf::prefetch_meta);
+        mbufs.iter().take(AHEAD).for_each(Mbuf::prefetch_data);
         for i in 0..mbufs.len() {
             if let Some(later) = mbufs.get(i + AHEAD) {
-                later.prefetch_header();
-            }
-            if let Some(later) = mbufs.get(i + AHEAD / 2) {
+                later.prefetch_meta();
                 later.prefetch_data();
             }
             look(i, &mut mbufs[i]);
         }
     }
 
-    /// Keep the packets for which `keep` says yes, in order, and free the others.
+    /// Keep the packets for which `keep` says yes, in order, and free the others. The bytes of those behind are prefetched meanwhile, as
+    /// by [`Batch::walk`].
     #[inline]
     pub fn retain(&mut self, mut keep: impl FnMut(&mut Mbuf) -> bool) {
         let mut kept = 0;
-        self.bytes.set(UNKNOWN);
+        self.frames_mut().iter().take(AHEAD).for_each(Mbuf::prefetch_data);
         for i in 0..self.len {
+            if let Some(later) = self.frames().get(i + AHEAD) {
+                later.prefetch_data();
+            }
             if keep(&mut self.packets()[i]) {
                 // A swap, so that each place holds one owned packet at all times, also if `keep` panics.
                 self.mbufs.swap(kept, i);
@@ -253,6 +259,9 @@ impl Batch {
         self.bytes.set(if len == 0 { 0 } else { UNKNOWN });
     }
 }
+
+/// Packets ahead of which bytes are prefetched.
+const AHEAD: usize = 8;
 
 /// The packets of a batch, one by one.
 #[derive(Debug)]

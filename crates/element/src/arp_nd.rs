@@ -43,19 +43,12 @@ impl Element for ArpNd {
     }
 
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        let mut looks = [Ok(()); dpdk::BURST];
-        batch.walk(|i, mbuf| {
-            if let Some(look) = looks.get_mut(i) {
-                *look = match mbuf.is_whole() {
-                    true if self.0.respond(mbuf) => Ok(()),
-                    true => Err(0),
-                    // Nobody asks in so many words; and the rest would go back with the answer.
-                    false => Err(1),
-                };
-            }
+        cx.sift(batch, |mbuf| match mbuf.is_whole() {
+            true if self.0.respond(mbuf) => Ok(()),
+            true => Err(0),
+            // Nobody asks in so many words; and the rest would go back with the answer.
+            false => Err(1),
         });
-        let mut looks = looks.into_iter();
-        cx.sift(batch, |_| looks.next().unwrap_or(Ok(())));
     }
 }
 

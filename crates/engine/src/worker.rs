@@ -262,7 +262,9 @@ impl Worker {
     fn take_in<const T: bool>(&mut self, at: usize, batch: &mut Batch) -> bool {
         let inlet = &mut self.inlets[at];
         inlet.held.move_to(batch);
+        let held = batch.len();
         inlet.ring.receive(batch);
+        batch.prefetch_headers(held);
         if batch.is_empty() {
             return false;
         }
