@@ -38,6 +38,12 @@ pub trait ElementKind: DeserializeOwned + Serialize + JsonSchema + Send + Sync +
         Vec::new()
     }
 
+    /// What is wrong with so many replicas of it, whose options are right. Keys are those of the options.
+    fn check_replicas(&self, count: usize) -> Vec<Problem> {
+        let _any_number = count;
+        Vec::new()
+    }
+
     /// The names of the outputs, the first one first.
     fn outputs(&self) -> Vec<String> {
         vec!["out".into()]
@@ -65,6 +71,8 @@ pub trait ElementKind: DeserializeOwned + Serialize + JsonSchema + Send + Sync +
 
 /// Options of some kind, checked.
 pub trait Settings: Send + Sync {
+    /// See [`ElementKind::check_replicas`].
+    fn check_replicas(&self, count: usize) -> Vec<Problem>;
     /// See [`ElementKind::outputs`].
     fn outputs(&self) -> Vec<String>;
     /// See [`ElementKind::ports`].
@@ -78,6 +86,10 @@ pub trait Settings: Send + Sync {
 }
 
 impl<K: ElementKind> Settings for K {
+    fn check_replicas(&self, count: usize) -> Vec<Problem> {
+        ElementKind::check_replicas(self, count)
+    }
+
     fn outputs(&self) -> Vec<String> {
         ElementKind::outputs(self)
     }

@@ -30,6 +30,9 @@ use std::sync::Arc;
 
 pub use crate::control::KIND;
 
+/// What to do where forwards of one subscriber go to several workers.
+const ONE_WORKER: &str = "Give all its forwards ports of one outside address, of a pool of as many addresses as workers; or use one worker";
+
 /// Addresses that a reload may add to those of the beginning: as many again, within these bounds. Each takes memory once it is used,
 /// up to 74 kB.
 const LEAST_ROOM: usize = 256;
@@ -194,15 +197,14 @@ impl Options {
         pool.clamp(LEAST_ROOM, MOST_ROOM).div_ceil(count)
     }
 
-    /// As worker `index` of `count` takes it in the beginning, and who of them owns what by the secret `divided`. An error is a key, and what
-    /// is wrong with it.
+    /// As worker `index` of `count` takes it in the beginning, and who of them owns what by the secret `divided`.
     pub(crate) fn config_of(
         &self,
         index: usize,
         count: usize,
         seed: [u8; 32],
         divided: [u8; 32],
-    ) -> Result<(Config, Ownership), (String, String)> {
+    ) -> Result<(Config, Ownership), Problem> {
         self.config_with(&self.divided(count), index, seed, divided)
     }
 
@@ -213,10 +215,11 @@ impl Options {
         index: usize,
         seed: [u8; 32],
         divided: [u8; 32],
-    ) -> Result<(Config, Ownership), (String, String)> {
+    ) -> Result<(Config, Ownership), Problem> {
         let (mut config, count) = (self.config(), pools.len());
         if count > 1 && config.deterministic.is_some() {
-            return Err(("deterministic".into(), "several workers cannot divide it".into()));
+            let what = "several workers cannot divide it";
+            return Err(Problem::new("deterministic", what, "Use one worker, or leave it out"));
         }
         let (by_rss, room) = (self.steering == Steering::Rss, self.room(count));
         // Addresses of the beginning may all have made room for others.
@@ -229,8 +232,8 @@ impl Options {
         ownership = ownership.with_untranslated(self.most_subscribers, divided);
         ownership.pin(&config.static_forwards).map_err(|wrong| {
             let at = config.static_forwards.iter().position(|one| *one == wrong).unwrap_or(0);
-            let why = "its subscriber has another forward, to ports that another worker has";
-            (format!("forwards[{at}].outside"), why.to_owned())
+            let what = "its subscriber has another forward, to ports that another worker has";
+            Problem::new(format!("forwards[{at}].outside"), what, ONE_WORKER)
         })?;
         let is_ours = |forward: &StaticForward| ownership.endpoint(forward.outside_endpoint()) == Some(index);
         config.static_forwards.retain(is_ours);
@@ -364,6 +367,11 @@ impl ElementKind for Options {
         problems
     }
 
+    fn check_replicas(&self, count: usize) -> Vec<Problem> {
+        // By any secret: a forward's endpoint has its worker by the pool alone.
+        self.config_of(0, count, [0; 32], [0; 32]).err().into_iter().collect()
+    }
+
     fn outputs(&self) -> Vec<String> {
         OUTPUTS.map(str::to_owned).to_vec()
     }
@@ -410,7 +418,7 @@ impl ElementKind for Options {
             None => self.begin_state(Shared::of(cx)?, replicas),
         };
         let (mut config, mut ownership) =
-            self.config_of(replica, replicas, seed, divided).map_err(|(key, why)| cx.fault(&key, &why))?;
+            self.config_of(replica, replicas, seed, divided).map_err(|why| cx.fault(&why.key, &why.what))?;
         config.addresses = Addresses { inside: ipv4(&sides[0].1), outside: ipv4(&sides[1].1) };
         if let Some(Adjust(adjust)) = cx.extensions.get_mut() {
             adjust(&mut config);
@@ -514,6 +522,29 @@ mod tests {
         // These are all of one worker by their last bit: they are divided otherwise, evenly.
         let uneven = of(r#"["203.0.113.17", "203.0.113.19", "203.0.113.21", "203.0.113.23"]"#, 2);
         assert!(uneven.iter().all(|(config, _)| config.pool.len() == 2));
+    }
+
+    #[test]
+    fn what_several_workers_cannot_divide_is_told() {
+        let of = |more: &str| {
+            let options =
+                format!(r#"{{"inside": "a", "outside": "b", "pool": ["203.0.113.16/31"], {more}}}"#);
+            serde_json::from_str::<Options>(&options).unwrap()
+        };
+        let forwards = |second: &str| {
+            let one = |outside: &str, port: u16| {
+                format!(r#"{{"protocol": "udp", "outside": "{outside}", "inside": "10.0.0.7:{port}"}}"#)
+            };
+            of(&format!(r#""forwards": [{}, {}]"#, one("203.0.113.16:5060", 5060), one(second, 5061)))
+        };
+        let wrong = |options: &Options, count| {
+            options.check_replicas(count).iter().map(|problem| problem.key.clone()).collect::<Vec<_>>()
+        };
+        let apart = forwards("203.0.113.17:5061");
+        assert_eq!((wrong(&apart, 1), wrong(&apart, 2)), (vec![], vec!["forwards[1].outside".to_owned()]));
+        assert_eq!(wrong(&forwards("203.0.113.16:5061"), 2), Vec::<String>::new());
+        let deterministic = of(r#""deterministic": "10.0.0.0/22""#);
+        assert_eq!(wrong(&deterministic, 2), ["deterministic"]);
     }
 
     #[test]

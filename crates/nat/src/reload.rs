@@ -91,7 +91,7 @@ pub fn changes(new: &Options, redivision: &Redivision) -> Result<Vec<Change>, Re
     let forwards: Arc<[StaticForward]> = new.forwards.iter().map(Into::into).collect();
     let change = |(index, pool): (usize, &PoolChange)| {
         let made = new.config_with(&redivision.pools, index, [0; 32], [0; 32]);
-        let (config, _) = made.map_err(|(key, what)| Refusal { key, what, restart: false })?;
+        let (config, _) = made.map_err(|why| Refusal { key: why.key, what: why.what, restart: false })?;
         Ok(Change {
             config: Arc::new(config),
             forwards: Arc::clone(&forwards),

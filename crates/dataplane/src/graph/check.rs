@@ -187,7 +187,7 @@ impl<'a> Checker<'a> {
             let optional = |name: &str| matches!(queue(name), Some((_, Direction::Transmit, _)));
             edges::check(&edges, &ends, optional, &mut self.faults);
         }
-        self.replicas(&file, &edges);
+        self.replicas(&file, &settings, &edges);
         self.placement(&file);
         CheckedGraph { file, settings, edges }
     }
@@ -327,7 +327,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn replicas(&mut self, file: &GraphFile, edges: &[Edge]) {
+    fn replicas(&mut self, file: &GraphFile, settings: &BTreeMap<String, Box<dyn Settings>>, edges: &[Edge]) {
         for (name, replicas) in &file.replicas {
             let at = format!("replicas.{name}");
             let Some(spec) = file.elements.get(name) else {
@@ -347,6 +347,11 @@ impl<'a> Checker<'a> {
             if !(1..=REPLICAS).contains(&replicas.count) {
                 let what = format!("there cannot be {} of an element", replicas.count);
                 self.fault("ND-104-05", format!("{at}.count"), what, format!("Use 1 to {REPLICAS}"));
+            } else if let Some(options) = settings.get(name) {
+                for problem in options.check_replicas(replicas.count) {
+                    let problem = problem.under(&format!("elements.{name}"));
+                    self.fault("ND-104-04", problem.key, problem.what, problem.fix);
+                }
             }
             if self.registry.find(&spec.kind).is_some_and(|kind| !kind.replicable) && replicas.count != 1 {
                 let what =
