@@ -11,6 +11,8 @@ from netdyno.nat.running import Running
 
 NONE = "ND-104-37"
 """A NAT is none of a pair, or cannot hand over now."""
+NOT_NOW = "ND-104-11"
+"""The core's word for a request at the wrong time."""
 PATIENCE = 5.0
 """Seconds within which the other goes on."""
 CAUSES = {
@@ -36,6 +38,8 @@ def hand_over(nat: Running) -> Mapping[str, Any]:
     try:
         nat.call("nat.hand_over")
     except Error as e:
+        if e.code != NOT_NOW:
+            raise
         fix = "`netdyno nat pair` shows what each of the two is; try again when the standby is in sync"
         raise Error(NONE, e.what, at="pair", fix=fix) from e
     until = time.monotonic() + PATIENCE
