@@ -109,6 +109,8 @@ def test_a_transfer_outlives_the_nat_that_carries_it(
     takeover(other, "closed")
     assert other.is_("active")() and other.knows(transfer.outside)
     assert lab.wait(first).code != 0
+    refused = lab.run("nat", "pair", other.name, "--hand-over")
+    assert refused.code == 104 and "ND-104-37: " in refused.text, refused.text
 
     # it comes back as the standby, and is handed over to
     first = one.start()
