@@ -6,7 +6,6 @@ import contextlib
 import json
 import secrets
 import signal
-import socket
 import struct
 import subprocess
 import time
@@ -17,12 +16,11 @@ from typing import Any
 import pytest
 import yaml
 from lab import Lab, until
+from raw_socket import RawSocket, ipv4
 
 GRAPHS = Path(__file__).resolve().parent.parent / "examples" / "graphs"
 LEFT, RIGHT = bytes.fromhex("020000000001"), bytes.fromhex("020000000002")
 MARK = b"netdyno graph test"
-ETH_P_ALL = 3
-PACKET_AUXDATA = 8
 
 
 class Wire:
@@ -42,29 +40,17 @@ class Wire:
                 check=False,
                 capture_output=True,
             )
-        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
-        self.socket.bind((self.near, ETH_P_ALL))
-        self.socket.setsockopt(263, PACKET_AUXDATA, 1)  # SOL_PACKET
+        self.socket = RawSocket(self.near)
 
     def send(self, frame: bytes) -> None:
         """Send a frame."""
         self.socket.send(frame)
 
     def received(self, wait: float = 0.5) -> list[bytes]:
-        """Our frames that came, until none comes for a while. A tag that the kernel took out is put back."""
+        """Our frames that came, until none comes for a while."""
         found = []
-        self.socket.settimeout(wait)
-        with contextlib.suppress(TimeoutError):
-            while True:
-                frame, notes, _, address = self.socket.recvmsg(65536, 256)
-                if MARK not in frame or address[2] == socket.PACKET_OUTGOING:
-                    continue
-                for level, kind, data in notes:
-                    if (level, kind) == (263, PACKET_AUXDATA):
-                        status, *_, tci, tpid = struct.unpack("IIIHHHH", data)
-                        if status & 0x10:  # TP_STATUS_VLAN_VALID
-                            tpid = tpid if status & 0x40 else 0x8100
-                            frame = frame[:12] + struct.pack("!HH", tpid, tci) + frame[12:]
+        while (frame := self.socket.receive(wait)) is not None:
+            if MARK in frame:
                 found.append(frame)
         return found
 
@@ -107,25 +93,8 @@ def tcp(source: str, to: str, port: int) -> bytes:
 
 
 def frame(protocol: int, source: str, to: str, rest: bytes, tags: tuple[tuple[int, int], ...]) -> bytes:
-    head = struct.pack(
-        "!BBHHHBBH4s4s",
-        0x45,
-        0,
-        20 + len(rest),
-        0,
-        0,
-        64,
-        protocol,
-        0,
-        socket.inet_aton(source),
-        socket.inet_aton(to),
-    )
-    total = sum(struct.unpack("!10H", head))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    head = head[:10] + struct.pack("!H", ~total & 0xFFFF) + head[12:]
     inner = b"".join(struct.pack("!HH", *tag) for tag in tags) + b"\x08\x00"
-    return (RIGHT + LEFT + inner + head + rest).ljust(64, b"\0")
+    return (RIGHT + LEFT + inner + ipv4(protocol, source, to, rest)).ljust(64, b"\0")
 
 
 def of_example(name: str, lab: Lab, wires: tuple[Wire, Wire]) -> dict[str, Any]:

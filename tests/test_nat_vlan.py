@@ -5,81 +5,76 @@ from __future__ import annotations
 import json
 import os
 import signal
-from subprocess import PIPE, Popen
+import socket
+import struct
+import time
 from typing import Any
 
 from lab import Lab, root, until
 from nat_hosts import BOX, ECHO, SERVER, Hosts, configuration
+from raw_socket import RawSocket, ipv4
+
+from netdyno.system import namespace
 
 pytestmark = root
 
-HOST = "10.0.0.1"
+HOST = "10.0.0.7"
+"""None of the kernel's, which would answer for it."""
 TAGS: list[list[int]] = [[], [100], [200], [500, 7]]
 """VLAN tags, the outer one first: none, 802.1Q twice, and QinQ."""
 
-SUBSCRIBERS = """
-import json, socket, struct, sys
-host, box, server = sys.argv[1:4]
-own = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
-own.bind(("s0", 3))
-own.setsockopt(263, 8, 1)  # PACKET_AUXDATA
-own.settimeout(0.2)
-def head(to, mac, tags, kind):
-    kinds = [0x88a8, 0x8100] if len(tags) > 1 else [0x8100]
-    return to + mac + b"".join(struct.pack("!HH", *one) for one in zip(kinds, tags)) + struct.pack("!H", kind)
-def heard():
-    # tags that the kernel took out are put back
-    try:
-        frame, notes, _, address = own.recvmsg(65536, 256)
-    except TimeoutError:
-        return b"", [], 0, b""
-    if address[2] == socket.PACKET_OUTGOING:
-        return b"", [], 0, b""
-    for _, _, data in notes:
-        status, *_, tci, tpid = struct.unpack("IIIHHHH", data)
-        if status & 0x10:
-            frame = frame[:12] + struct.pack("!HH", tpid if status & 0x40 else 0x8100, tci) + frame[12:]
-    at, tags = 12, []
-    while struct.unpack("!H", frame[at:at + 2])[0] in (0x88a8, 0x8100):
-        tags.append(struct.unpack("!H", frame[at + 2:at + 4])[0] & 0xfff)
+PATIENCE, AGAIN = 60.0, 2.0
+"""Seconds within which an answer comes, and after which the question is asked again."""
+
+
+def untagged(frame: bytes) -> tuple[list[int], bytes]:
+    """The VLANs that a frame is in, and what follows its tags."""
+    vlans, at = [], 12
+    while struct.unpack("!H", frame[at : at + 2])[0] in (0x8100, 0x88A8):
+        vlans.append(struct.unpack("!H", frame[at + 2 : at + 4])[0] & 0xFFF)
         at += 4
-    return frame, tags, struct.unpack("!H", frame[at:at + 2])[0], frame[at + 2:]
-def asked(frame, is_it):
-    for _ in range(60):
-        own.send(frame)
-        for _ in range(20):
-            found = heard()
-            if not found[0]:
-                break
-            if (answer := is_it(*found)) is not None:
-                return answer
-    raise SystemExit(f"no answer: {frame.hex()}")
-def sums(data):
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    total = (total & 0xffff) + (total >> 16)
-    return ~((total & 0xffff) + (total >> 16)) & 0xffff
-def seen(number, tags):
-    mac = bytes([2, 0, 0, 0, 1, number])
-    ips = [socket.inet_aton(x) for x in (host, box, server)]
-    question = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1) + mac + ips[0] + bytes(6) + ips[1]
-    def is_arp(frame, its, kind, rest):
-        ours = (kind, its, frame[:6], rest[6:8]) == (0x0806, tags, mac, b"\\0\\2")
-        return frame[6:12] if ours else None
-    gateway = asked(head(b"\\xff" * 6, mac, tags, 0x0806) + question + bytes(18), is_arp)
-    datagram = struct.pack("!HHHH", 5000, 3478, 16, 0) + b"who am I"
-    ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(datagram), 0, 0, 64, 17, 0) + ips[0] + ips[2]
-    ip = ip[:10] + struct.pack("!H", sums(ip)) + ip[12:]
-    def is_echo(frame, its, kind, rest):
-        ours = (kind, its, frame[:6]) == (0x0800, tags, mac)
-        if not ours or (rest[9], rest[12:20]) != (17, ips[2] + ips[0]):
-            return None
-        length = struct.unpack("!H", rest[24:26])[0]
-        return json.loads(rest[28:20 + length])
-    return asked(head(gateway, mac, tags, 0x0800) + ip + datagram + bytes(8), is_echo)
-for line in sys.stdin:
-    print(json.dumps([seen(number, tags) for number, tags in enumerate(json.loads(line))]), flush=True)
-"""
-"""Hosts with one address, in the VLANs that a line of input names; tells how a server sees each."""
+    return vlans, frame[at:]
+
+
+class Subscriber:
+    """A host with an Ethernet address of its own in a VLAN, which speaks through a raw socket."""
+
+    def __init__(self, wire: RawSocket, number: int, tags: list[int]) -> None:
+        self.wire, self.mac, self.vlans = wire, bytes([2, 0, 0, 0, 1, number]), tags
+        kinds = (0x88A8, 0x8100) if len(tags) > 1 else (0x8100,)
+        self.tags = b"".join(struct.pack("!HH", *one) for one in zip(kinds, tags, strict=False))
+        self.gateway = b""
+
+    def asked(self, to: bytes, question: bytes, answered: bytes) -> tuple[bytes, bytes]:
+        """The answer in its VLAN that begins so, whole and from its type on; it asks until then."""
+        frame = (to + self.mac + self.tags + question).ljust(64, b"\0")
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            self.wire.send(frame)
+            while (found := self.wire.receive(AGAIN)) is not None:
+                own, (vlans, rest) = found[:6] == self.mac, untagged(found)
+                if own and vlans == self.vlans and rest.startswith(answered):
+                    return found, rest
+        raise AssertionError(f"nobody answers {frame.hex()}")
+
+    def seen(self) -> tuple[str, int]:
+        """How a server sees it."""
+        host, box = (socket.inet_aton(one) for one in (HOST, BOX))
+        if not self.gateway:
+            kind = struct.pack("!HHHBB", 0x0806, 1, 0x0800, 6, 4)
+            question = kind + b"\0\1" + self.mac + host + bytes(6) + box
+            # the driver does not tell the box what kind of tag the outer one was
+            answer, _ = self.asked(b"\xff" * 6, question, kind + b"\0\2")
+            self.gateway = answer[6:12]
+        datagram = struct.pack("!HHHH", 5000, 3478, 16, 0) + b"who am I"
+        question = b"\x08\0" + ipv4(17, HOST, SERVER, datagram)
+        frame, rest = self.asked(self.gateway, question, b"\x08\0")
+        assert frame[12:].startswith(self.tags), frame.hex()
+        packet = rest[2:]
+        assert (packet[9], packet[12:20]) == (17, socket.inet_aton(SERVER) + host), packet.hex()
+        (length,) = struct.unpack("!H", packet[24:26])
+        address, port = json.loads(packet[28 : 20 + length])
+        return address, port
 
 
 def became(packet: dict[str, Any]) -> str:
@@ -93,14 +88,11 @@ def test_one_address_in_several_vlans(lab: Lab, hosts: Hosts) -> None:
     file = lab.write("nat.json", configuration(name, workers=2, steering="hash"))
     child = lab.start("nat", "run", file, "--for", "240s", "-q", prefix=("ip", "netns", "exec", hosts.box))
     server = hosts.script(hosts.world, ECHO, SERVER)
-    command = ("ip", "netns", "exec", hosts.subscribers, "python3", "-c", SUBSCRIBERS, HOST, BOX, SERVER)
-    subscribers = Popen(command, stdin=PIPE, stdout=PIPE, text=True)
-    told, tells = subscribers.stdin, subscribers.stdout
-    assert told is not None and tells is not None
+    wire = namespace.inside(hosts.subscribers, lambda: RawSocket("s0"))
+    subscribers = [Subscriber(wire, number, tags) for number, tags in enumerate(TAGS)]
 
     def seen() -> list[tuple[str, int]]:
-        print(json.dumps(TAGS), file=told, flush=True)
-        return [(address, port) for address, port in json.loads(tells.readline())]
+        return [one.seen() for one in subscribers]
 
     def asked(verb: str, *arguments: str) -> Any:
         return json.loads(lab.good("nat", verb, name, "--json", *arguments).out)
@@ -116,7 +108,7 @@ def test_one_address_in_several_vlans(lab: Lab, hosts: Hosts) -> None:
             assert session["outside"] == f"{outside[0]}:{outside[1]}", session
         assert len(asked("sessions", "--subscriber", HOST)["sessions"]) == len(TAGS)
         # of four with one address, one is followed
-        limits = ("-n", "4", "--for", "60s", "--json")
+        limits = ("-n", "8", "--for", "60s", "--json")
         trace = lab.start("nat", "trace", name, "--subscriber", f"{HOST}@500.7", *limits)
 
         def traced() -> bool:
@@ -133,9 +125,9 @@ def test_one_address_in_several_vlans(lab: Lab, hosts: Hosts) -> None:
             (f"{SERVER}:3478 > {own} UDP", f"VLAN 500 VLAN 7 {SERVER}:3478 > {HOST}:5000 UDP"),
         }
     finally:
-        for one in (subscribers, server):
-            one.kill()
-            one.wait()
+        wire.close()
+        server.kill()
+        server.wait()
     child.send_signal(signal.SIGTERM)
     done = lab.wait(child)
     assert done.code == 0, done.text
