@@ -63,8 +63,8 @@ class Subscriber:
         if not self.gateway:
             kind = struct.pack("!HHHBB", 0x0806, 1, 0x0800, 6, 4)
             question = kind + b"\0\1" + self.mac + host + bytes(6) + box
-            # the driver does not tell the box what kind of tag the outer one was
             answer, _ = self.asked(b"\xff" * 6, question, kind + b"\0\2")
+            assert answer[12:].startswith(self.tags), answer.hex()
             self.gateway = answer[6:12]
         datagram = struct.pack("!HHHH", 5000, 3478, 16, 0) + b"who am I"
         question = b"\x08\0" + ipv4(17, HOST, SERVER, datagram)

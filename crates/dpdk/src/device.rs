@@ -83,6 +83,12 @@ impl Device {
         matches!(self, Self::Virtual { driver, .. } if driver.starts_with("net_af_xdp"))
     }
 
+    /// Whether its driver takes tags of 802.1ad out as well, and does not say so: DPDK's af_packet reads the VLAN that the
+    /// kernel took out of a frame (`tp_vlan_tci`), but not the tag's type (`tp_vlan_tpid`).
+    pub(crate) fn loses_tpid(&self) -> bool {
+        matches!(self, Self::Virtual { driver, .. } if kind(driver) == "af_packet")
+    }
+
     /// Whether it connects to a process at the other end, which must be there when it is opened or started.
     pub fn connects(&self) -> bool {
         let Self::Virtual { driver, arguments } = self else { return false };

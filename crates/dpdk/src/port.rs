@@ -127,6 +127,8 @@ pub struct RxQueue {
     direct: Option<Direct>,
     /// The port takes tags out.
     untagged: bool,
+    /// Tags are put back as 802.1Q ones, whatever they were.
+    loses_tpid: bool,
     /// Most packets at once.
     burst: usize,
     /// Keeps the pool from being used by others while the queue fills packets from it.
@@ -285,11 +287,12 @@ impl Port {
             }
         }
         let untagged = config.offloads.vlan_strip;
+        let loses_tpid = port.device.loses_tpid();
         let burst = usize::from(config.burst).clamp(1, BURST);
         let helped = config.offloads.sending().then_some(config.offloads.vlan_insert);
         let rx = |queue| {
             let direct = port.direct(RX, queue);
-            RxQueue { port: self.0.clone(), queue, direct, untagged, burst, _pool: pool.clone() }
+            RxQueue { port: self.0.clone(), queue, direct, untagged, loses_tpid, burst, _pool: pool.clone() }
         };
         let tx =
             |queue| TxQueue { port: self.0.clone(), queue, direct: port.direct(TX, queue), helped, burst };
@@ -427,6 +430,9 @@ impl RxQueue {
         let received = unsafe { batch.fill(get) };
         if self.untagged {
             batch.restore_tags(received);
+        }
+        if self.loses_tpid {
+            batch.mark_service_tags(received);
         }
         received
     }

@@ -133,24 +133,27 @@ fn looks(ours: &mut Open, peer: &mut Open, pool: &Mempool, exact: bool) {
     }
 }
 
-/// Tags are where they belong, whoever puts them in or takes them out. `service`: 802.1ad ones too.
-fn tags(ours: &mut Open, peer: &mut Open, pool: &Mempool, service: bool) {
+const UNTAGGED: &[u8] = &[];
+const DOT1Q: &[u8] = &[0x81, 0, 0x60, 100];
+const DOT1AD: &[u8] = &[0x88, 0xa8, 0, 200, 0x81, 0, 0, 100];
+/// QinQ as it was before 802.1ad.
+const DOT1Q_TWICE: &[u8] = &[0x81, 0, 0, 200, 0x81, 0, 0, 100];
+
+fn tagged(plain: &[u8], tags: &[u8]) -> Vec<u8> {
+    [&plain[..12], tags, &plain[12..]].concat()
+}
+
+/// Tags are where they belong, whoever puts them in or takes them out.
+fn tags(ours: &mut Open, peer: &mut Open, pool: &Mempool, all: &[&[u8]]) {
     let (plain, headers) = frame(false, false, 100);
-    let tagged = |tags: &[u8]| [&plain[..12], tags, &plain[12..]].concat();
-    let all = [
-        (vec![], 0),
-        (vec![0x81, 0, 0x60, 100], 4),
-        (vec![0x88, 0xa8, 0, 200, 0x81, 0, 0, 100], 8),
-        (vec![0x81, 0, 0, 7, 0x81, 0, 0, 8], 8),
-    ];
-    for (tags, more) in all.into_iter().filter(|(tags, _)| service || tags.first() != Some(&0x88)) {
-        let whole = tagged(&tags);
+    for tags in all {
+        let whole = tagged(&plain, tags);
         send(ours, pool, &whole, None);
         assert_eq!(receive(peer).0, whole, "sent with {tags:x?}");
         send(peer, pool, &whole, None);
         assert_eq!(receive(ours).0, whole, "received with {tags:x?}");
         if ours.does.tx_checksum {
-            let headers = Headers { l2: headers.l2 + more, ..headers };
+            let headers = Headers { l2: headers.l2 + tags.len() as u8, ..headers };
             let mut left = whole.clone();
             left[place(&headers)..][..2].copy_from_slice(&[0, 0]);
             send(ours, pool, &left, Some(TxWork::checksums(&headers, false)));
@@ -286,7 +289,7 @@ fn vhost_and_virtio() {
         assert!(ours.does.tx_checksum && ours.does.vlan_strip && ours.does.vlan_insert, "{:?}", ours.does);
         leaves(ours, peer, &pool);
         looks(ours, peer, &pool, false);
-        tags(ours, peer, &pool, true);
+        tags(ours, peer, &pool, &[UNTAGGED, DOT1Q, DOT1AD, DOT1Q_TWICE]);
         shares(ours, peer, &pool);
     }
     std::fs::remove_dir_all(folder).unwrap();
@@ -342,8 +345,14 @@ fn af_packet() {
     assert!(ours.does.vlan_strip && ours.does.vlan_insert, "{:?}", ours.does);
     let mut peer = open("af_packet:right", &pool, false);
     up(&ours, &peer);
-    // The kernel takes every tag out, and DPDK puts it back as an 802.1Q one, whether it is asked to or not.
-    tags(&mut ours, &mut peer, &pool, false);
+    tags(&mut ours, &mut peer, &pool, &[UNTAGGED, DOT1Q, DOT1AD]);
+    // The kernel takes every tag out, and DPDK does not say of which kind it was, whether the port puts it back or we do.
+    let plain = frame(false, false, 100).0;
+    for _ in 0..2 {
+        send(&mut peer, &pool, &tagged(&plain, DOT1Q_TWICE), None);
+        assert_eq!(receive(&mut ours).0, tagged(&plain, DOT1AD));
+        std::mem::swap(&mut ours, &mut peer);
+    }
 }
 
 /// DPDK's pcap writes the recording's times, in µs, where ports that offer time stamps write theirs.
