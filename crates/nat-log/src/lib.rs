@@ -17,6 +17,7 @@ mod queue_tests;
 mod sender;
 mod source;
 pub mod syslog;
+mod unconfirmed;
 
 pub use event::{Block, Endpoint, Event, Mapping, Quota, Session, Tags, Volume, What};
 pub use logger::{Encode, Logger, Statistics, TURN};

@@ -4,6 +4,7 @@ use crate::event::Event;
 use crate::ipfix::Out;
 use crate::queue::Consumer;
 use crate::sender::Sender;
+use crate::unconfirmed::{Unconfirmed, Written};
 use crate::{ipfix, syslog};
 
 /// Events that are encoded and sent together, and sent again when a TCP connection broke meanwhile.
@@ -58,7 +59,7 @@ impl Encode for syslog::Formatter {
 /// What became of the events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Events handed to the kernel. Over UDP nobody knows whether they arrived.
+    /// Events handed to the kernel. Over UDP nobody knows whether they arrived; over TCP those count that need not be sent again.
     pub events: u64,
     /// Messages handed to the kernel.
     pub messages: u64,
@@ -74,9 +75,9 @@ pub struct Statistics {
 
 /// Takes events from the workers' queues, and sends them to one collector.
 ///
-/// Over TCP, events stay in the queue while there is no connection, and a batch whose sending failed is sent again: a collector
-/// may see an event twice. What the kernel had taken when a connection broke is not sent again. Over UDP they are sent as
-/// they come; after an error of the socket they wait for another one.
+/// Over TCP, events stay in the queue while there is no connection, and what the collector's host had not confirmed when a connection
+/// broke is sent again on the next one: a collector may see an event twice. Over UDP they are sent as they come; after an error
+/// of the socket they wait for another one.
 #[derive(Debug)]
 pub struct Logger<E> {
     encoder: E,
@@ -86,30 +87,47 @@ pub struct Logger<E> {
     statistics: Statistics,
     /// Over UDP: events in messages that were not taken.
     refused: u64,
+    /// Losses that were said, and of these what was confirmed.
     reported: u64,
+    confirmed: u64,
+    /// Over TCP: what this connection was given.
+    under_way: Unconfirmed,
+    written: Vec<Written>,
 }
 
 impl<E: Encode> Logger<E> {
     /// From these queues, one of each worker.
     pub fn new(encoder: E, sender: Sender, queues: Vec<Consumer>) -> Self {
-        let batch = Vec::with_capacity(BATCH);
-        Self { encoder, sender, queues, batch, statistics: Statistics::default(), refused: 0, reported: 0 }
+        Self {
+            encoder,
+            sender,
+            queues,
+            batch: Vec::with_capacity(BATCH),
+            statistics: Statistics::default(),
+            refused: 0,
+            reported: 0,
+            confirmed: 0,
+            under_way: Unconfirmed::default(),
+            written: Vec::new(),
+        }
     }
 
     /// Send what there is, but no more than [`TURN`] events, and say how many that were: at that there may be more. An event waits for
     /// this call, so it should come ten times a second or more, more often where the queues are short.
     pub fn turn(&mut self, now_ms: u64) -> u64 {
-        let before = self.statistics.events;
+        let mut before = self.statistics.events;
         for _ in 0..TURN / BATCH as u64 {
+            self.confirm(self.sender.confirmed());
             let (ready, new) = self.sender.ready(now_ms);
             if new {
                 self.encoder.restart();
+                before -= self.take_back();
             }
-            if !ready {
+            if !ready || self.under_way.is_full() {
                 break;
             }
             self.fill();
-            let more = self.batch.len() == BATCH;
+            let more = self.batch.len() >= BATCH;
             if self.send(now_ms).is_err() && self.sender.keeps() {
                 break;
             }
@@ -121,22 +139,45 @@ impl<E: Encode> Logger<E> {
         self.statistics.events - before
     }
 
+    /// Events that were sent over TCP, and that the collector's host has not confirmed.
+    pub fn unconfirmed(&self) -> u64 {
+        self.under_way.len() as u64
+    }
+
+    /// So many bytes of the connection are confirmed.
+    fn confirm(&mut self, bytes: u64) {
+        self.confirmed = self.under_way.confirm(bytes).unwrap_or(self.confirmed);
+    }
+
+    /// What the last connection did not confirm is sent again, before all else. How many events that is.
+    fn take_back(&mut self) -> u64 {
+        self.confirm(self.sender.confirmed_before());
+        let again = self.unconfirmed();
+        self.batch.splice(..0, self.under_way.take_back());
+        self.statistics.events -= again;
+        self.reported = if self.sender.keeps() { self.confirmed } else { self.reported };
+        again
+    }
+
     /// What became of the events so far.
     pub fn statistics(&self) -> Statistics {
         let suppressed = self.queues.iter().map(Consumer::suppressed).sum();
         Statistics { lost: self.lost(), suppressed, ..self.statistics }
     }
 
-    /// Whether all workers are gone, and all that they said is sent.
+    /// Whether all workers are gone, and all that they said is sent, and confirmed where it is known.
     pub fn is_over(&mut self) -> bool {
-        self.batch.is_empty() && self.reported == self.lost() && self.queues.iter_mut().all(Consumer::is_over)
+        self.batch.is_empty()
+            && self.under_way.is_empty()
+            && self.reported == self.lost()
+            && self.queues.iter_mut().all(Consumer::is_over)
     }
 
-    /// Give up on what is not sent yet, and say how many events that is.
+    /// Give up on what is not sent yet, or not confirmed, and say how many events that is.
     pub fn abandon(&mut self) -> u64 {
         let waiting =
             self.queues.iter_mut().map(|queue| std::iter::from_fn(|| queue.pop()).count()).sum::<usize>();
-        (std::mem::take(&mut self.batch).len() + waiting) as u64
+        (std::mem::take(&mut self.batch).len() + self.under_way.take_back().count() + waiting) as u64
     }
 
     fn lost(&self) -> u64 {
@@ -148,7 +189,7 @@ impl<E: Encode> Logger<E> {
         loop {
             let before = self.batch.len();
             for queue in &mut self.queues {
-                if self.batch.len() == BATCH {
+                if self.batch.len() >= BATCH {
                     return;
                 }
                 self.batch.extend(queue.pop());
@@ -161,7 +202,8 @@ impl<E: Encode> Logger<E> {
 
     fn send(&mut self, now_ms: u64) -> Result<(), ()> {
         let lost = self.lost();
-        let Self { encoder, sender, statistics, batch, refused, reported, .. } = self;
+        let Self { encoder, sender, statistics, batch, refused, reported, written, .. } = self;
+        written.clear();
         let (mut sent, mut last) = (Ok(()), Ok(()));
         let mut out = |message: &[u8], events: u32| {
             // After a break in the stream, the rest of the batch waits.
@@ -173,6 +215,7 @@ impl<E: Encode> Logger<E> {
                     statistics.events += u64::from(events);
                     statistics.messages += 1;
                     statistics.bytes += message.len() as u64;
+                    written.push(Written { end: sender.written(), events, lost: None });
                     Ok(())
                 }
                 Err(_) => {
@@ -193,6 +236,11 @@ impl<E: Encode> Logger<E> {
         // The last message says it. In a stream it is said again with the batch.
         if sent.is_ok() || last.is_ok() && !sender.keeps() {
             *reported = lost;
+            written.iter_mut().next_back().into_iter().for_each(|message| message.lost = Some(lost));
+        }
+        if sender.keeps() {
+            let events: usize = written.iter().map(|message| message.events as usize).sum();
+            self.under_way.push(batch.drain(..events.min(batch.len())), written);
         }
         sent
     }

@@ -2,9 +2,10 @@ use super::*;
 use crate::event::{Block, What};
 use crate::queue::queue;
 use crate::sender::{Framing, Transport};
+use nix::sys::socket::{setsockopt, sockopt};
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const NOW: u64 = 1_700_000_000_000;
 /// Of no other test: a port that was closed is still there when it is wanted again.
@@ -137,6 +138,69 @@ fn over_tcp_events_wait_for_the_collector() {
     assert_eq!(logger.turn(NOW + 100_000), 1);
     assert!(counted(&mut accept(&listener)).contains("first=\"2048\""));
     assert_eq!(logger.statistics().lost, 0);
+}
+
+/// The first ports of all port blocks that are still read from a stream, which may end within a message.
+fn rest(mut stream: TcpStream) -> Vec<u16> {
+    let mut bytes = Vec::new();
+    // That it was reset is said after what came before.
+    let _reset = stream.read_to_end(&mut bytes);
+    let text = String::from_utf8(bytes).expect("UTF-8");
+    let whole = text.rsplit_once(']').map_or("", |(whole, _)| whole);
+    let first = |message: &str| message.split_once("first=\"")?.1.split_once('"')?.0.parse().ok();
+    whole.split(']').map(|message| first(message).expect("a port block")).collect()
+}
+
+/// Let it work until this is so.
+fn until(logger: &mut Logger<syslog::Formatter>, holds: impl Fn(&mut Logger<syslog::Formatter>) -> bool) {
+    let begun = Instant::now();
+    while !holds(logger) {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", logger.statistics());
+        logger.turn(NOW);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A collector reads nothing, until the connection is given up; on the next one it reads all.
+fn give_up(events: u16, when: impl Fn(&mut Logger<syslog::Formatter>) -> bool) {
+    let listener = TcpListener::bind(LOOPBACK).expect("a socket");
+    let room = |bytes| setsockopt(&listener, sockopt::RcvBuf, &bytes).expect("a receive buffer");
+    let (mut producer, consumer) = queue(usize::from(events));
+    let to = listener.local_addr().expect("an address");
+    let sender = Sender::new(Transport::Tcp(Framing::OctetCounting), to);
+    let mut logger = Logger::new(syslog(), sender, vec![consumer]);
+    (0..events).for_each(|first| assert!(producer.push(block(first))));
+    drop(producer);
+    room(4_096);
+    until(&mut logger, when);
+    assert!(!logger.is_over());
+    let stream = accept(&listener);
+    logger.sender.close();
+    logger.sender.retry_at(0);
+    let arrived = rest(stream);
+    assert_eq!(arrived, (0..arrived.len() as u16).collect::<Vec<_>>());
+    room(1 << 20);
+    let collector = std::thread::spawn(move || rest(accept(&listener)));
+    until(&mut logger, Logger::is_over);
+    let Statistics { events: sent, lost, .. } = logger.statistics();
+    assert_eq!((sent, lost), (events.into(), 0));
+    drop(logger);
+    let again = collector.join().expect("a collector");
+    let from = events - again.len() as u16;
+    assert_eq!(again, (from..events).collect::<Vec<_>>());
+    assert!((1..=arrived.len()).contains(&from.into()), "confirmed {from}, arrived {}", arrived.len());
+}
+
+#[test]
+fn what_a_broken_connection_did_not_confirm_is_sent_again() {
+    // The kernel here takes what the collector's host has no room for.
+    give_up(2_000, |logger| (1..2_000).contains(&logger.unconfirmed()));
+}
+
+#[test]
+fn a_collector_that_stalls_gets_all_on_the_next_connection() {
+    // More than the kernel here takes.
+    give_up(40_000, |logger| logger.statistics().errors > 0);
 }
 
 #[test]

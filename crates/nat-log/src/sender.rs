@@ -1,6 +1,8 @@
 //! Messages to a collector. A collector that is gone is an error that is counted, and tried again later.
 
-use rustix::net::sockopt;
+use nix::libc::{self, tcp_info};
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
+use nix::{getsockopt_impl, sockopt_impl};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
@@ -25,17 +27,63 @@ pub enum Framing {
 
 /// A connection attempt and a write wait no longer than this.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A collector that confirms nothing for so long is gone: what it was sent meanwhile is lost, and nobody knows how much that is. The
-/// kernel by itself waits for a quarter of an hour. One to which nothing was sent for as long is asked whether it is there.
+/// A collector that confirms nothing for so long is gone. The kernel by itself waits for a quarter of an hour. One to which nothing was
+/// sent for as long is asked whether it is there.
 const SILENCE: Duration = Duration::from_secs(30);
 /// The first pause after a failed attempt; each further one is twice as long.
 const FIRST_PAUSE_MS: u64 = 500;
 const LONGEST_PAUSE_MS: u64 = 60_000;
 
+/// Where `struct tcp_info` says how many bytes the other end confirmed.
+const ACKED: usize = std::mem::offset_of!(tcp_info, tcpi_bytes_acked);
+const ACKED_END: usize = ACKED + size_of::<u64>();
+
+sockopt_impl!(
+    /// As much of `struct tcp_info` as is read: each kernel has more than that.
+    TcpInfoHead,
+    GetOnly,
+    libc::IPPROTO_TCP,
+    libc::TCP_INFO,
+    [u8; ACKED_END]
+);
+
 #[derive(Debug)]
 enum Socket {
     Udp(UdpSocket),
-    Tcp(TcpStream),
+    Tcp(Connection),
+}
+
+#[derive(Debug)]
+struct Connection {
+    stream: TcpStream,
+    /// Bytes of messages.
+    written: u64,
+    /// What the kernel counted as confirmed before the first of them: the SYN.
+    before: u64,
+}
+
+impl Connection {
+    fn new(stream: TcpStream) -> Self {
+        let before = acked(&stream).unwrap_or(0);
+        Self { stream, written: 0, before }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Bytes of messages that the collector's host has confirmed. Where the kernel does not say, that is taken for all.
+    fn confirmed(&self) -> u64 {
+        acked(&self.stream).map_or(self.written, |acked| acked.saturating_sub(self.before))
+    }
+}
+
+/// Bytes that the other end confirmed, the SYN among them.
+fn acked(stream: &TcpStream) -> Option<u64> {
+    let info = getsockopt(stream, TcpInfoHead).ok()?;
+    info[ACKED..].try_into().ok().map(u64::from_ne_bytes)
 }
 
 /// The way to one collector. It may wait up to a second: it belongs on a thread of its own.
@@ -47,6 +95,8 @@ pub struct Sender {
     retry_at_ms: u64,
     pause_ms: u64,
     framed: Vec<u8>,
+    /// Bytes that were confirmed on the connection before this one.
+    confirmed_before: u64,
     /// Over UDP: the kernel refused a message, for another reason than that nobody was there. The socket may have an address that is no
     /// more, and the collector may lack templates: another one is opened.
     refused: bool,
@@ -65,6 +115,7 @@ impl Sender {
             retry_at_ms: 0,
             pause_ms: FIRST_PAUSE_MS,
             framed: Vec::new(),
+            confirmed_before: 0,
             refused: false,
             #[cfg(test)]
             refuses: 0,
@@ -79,10 +130,10 @@ impl Sender {
     /// Whether a message can be sent now. Opens the socket where there is none and it is time; then the answer's second part is
     /// true: a new transport session.
     pub fn ready(&mut self, now_ms: u64) -> (bool, bool) {
-        if let Some(Socket::Tcp(stream)) = &self.socket
-            && is_closed(stream)
+        if let Some(Socket::Tcp(connection)) = &self.socket
+            && is_closed(&connection.stream)
         {
-            self.socket = None;
+            self.close();
         }
         if std::mem::take(&mut self.refused) {
             self.socket = None;
@@ -126,25 +177,57 @@ impl Sender {
                     Err(why) => self.refuse(now_ms, why),
                 };
             }
-            Some(Socket::Tcp(stream)) => match self.transport {
+            Some(Socket::Tcp(connection)) => match self.transport {
                 Transport::Tcp(Framing::OctetCounting) => {
                     self.framed.clear();
                     self.framed.extend_from_slice(format!("{} ", message.len()).as_bytes());
                     self.framed.extend_from_slice(message);
-                    stream.write_all(&self.framed)
+                    connection.write(&self.framed)
                 }
-                _ => stream.write_all(message),
+                _ => connection.write(message),
             },
         };
         match &sent {
             Ok(()) => self.pause_ms = FIRST_PAUSE_MS,
             // Part of the message may be out: the stream cannot go on.
             Err(_) => {
-                self.socket = None;
+                self.close();
                 self.pause(now_ms);
             }
         }
         sent
+    }
+
+    /// Bytes of the stream that are written, with the lengths in front of messages.
+    pub fn written(&self) -> u64 {
+        match &self.socket {
+            Some(Socket::Tcp(connection)) => connection.written,
+            _ => 0,
+        }
+    }
+
+    /// Of these the bytes that the collector's host has confirmed; its program need not have read them.
+    pub fn confirmed(&self) -> u64 {
+        match &self.socket {
+            Some(Socket::Tcp(connection)) => connection.confirmed(),
+            _ => self.confirmed_before,
+        }
+    }
+
+    /// Bytes that were confirmed on the connection before this one.
+    pub fn confirmed_before(&self) -> u64 {
+        self.confirmed_before
+    }
+
+    /// Give the connection up. What it has not confirmed goes another way, and not this one as well.
+    pub(crate) fn close(&mut self) {
+        if let Some(Socket::Tcp(connection)) = &self.socket {
+            self.confirmed_before = connection.confirmed();
+            let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
+            // A connection that is gone need not be.
+            let _gone = setsockopt(&connection.stream, sockopt::Linger, &at_once);
+        }
+        self.socket = None;
     }
 
     /// As if an attempt had failed, and the next one is due then.
@@ -180,10 +263,10 @@ impl Sender {
         let stream = TcpStream::connect_timeout(&self.collector, PATIENCE)?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
-        sockopt::set_tcp_user_timeout(&stream, SILENCE.as_millis() as u32)?;
-        sockopt::set_tcp_keepidle(&stream, SILENCE)?;
-        sockopt::set_socket_keepalive(&stream, true)?;
-        Ok(Socket::Tcp(stream))
+        setsockopt(&stream, sockopt::TcpUserTimeout, &(SILENCE.as_millis() as u32))?;
+        setsockopt(&stream, sockopt::TcpKeepIdle, &(SILENCE.as_secs() as u32))?;
+        setsockopt(&stream, sockopt::KeepAlive, &true)?;
+        Ok(Socket::Tcp(Connection::new(stream)))
     }
 }
 

@@ -412,9 +412,10 @@ fn send<E: Encode>(mut logger: Logger<E>, counts: &Counts, kept: &Receiver<()>) 
         if logger.is_over() {
             return;
         }
-        if ending.is_some_and(|since| sent == 0 || since.elapsed() >= LINGER) {
+        let waits = sent > 0 || logger.unconfirmed() > 0;
+        if ending.is_some_and(|since| !waits || since.elapsed() >= LINGER) {
             let left = logger.abandon();
-            tracing::warn!("a NAT's log ended before its collector had taken the last {left} records");
+            tracing::warn!("a NAT's log ended before its collector had confirmed the last {left} records");
             return;
         }
         let pause = if sent >= nat_log::TURN { Duration::ZERO } else { PAUSE };

@@ -1,0 +1,100 @@
+//! Events that were written to a stream, and that the collector's host has not confirmed: they are sent again when the connection breaks.
+
+use crate::event::Event;
+use std::collections::VecDeque;
+
+/// Events that may be under way, 64 bytes each. Beyond, the rest waits in the queue, where what finds no room is counted.
+const MOST: usize = 1 << 15;
+
+/// A message that was written to the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// Bytes of the stream up to its end.
+    pub end: u64,
+    /// Events in it.
+    pub events: u32,
+    /// How many were lost by then, if it says so.
+    pub lost: Option<u64>,
+}
+
+/// Of one connection.
+#[derive(Debug, Default)]
+pub struct Unconfirmed {
+    events: VecDeque<Event>,
+    messages: VecDeque<Written>,
+}
+
+impl Unconfirmed {
+    /// These messages, with these events, were written.
+    pub fn push(&mut self, events: impl Iterator<Item = Event>, messages: &[Written]) {
+        self.events.extend(events);
+        self.messages.extend(messages);
+    }
+
+    /// So many bytes of the stream are confirmed. The last number of lost events that was said in them.
+    pub fn confirm(&mut self, bytes: u64) -> Option<u64> {
+        let mut said = None;
+        while let Some(message) = self.messages.front().copied().filter(|message| message.end <= bytes) {
+            self.messages.pop_front();
+            self.events.drain(..self.events.len().min(message.events as usize));
+            said = message.lost.or(said);
+        }
+        said
+    }
+
+    /// The connection broke: the events, in order, are to be sent again.
+    pub fn take_back(&mut self) -> impl Iterator<Item = Event> {
+        self.messages.clear();
+        self.events.drain(..)
+    }
+
+    /// Events under way.
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Whether as many are under way as may be.
+    pub fn is_full(&self) -> bool {
+        self.len() >= MOST
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::What;
+
+    fn event(number: u64) -> Event {
+        Event { at_ms: number, what: What::AddressesExhausted { pool: 0 } }
+    }
+
+    #[test]
+    fn what_is_not_confirmed_comes_back_in_order() {
+        let mut under_way = Unconfirmed::default();
+        let message = |end, events, lost| Written { end, events, lost };
+        under_way.push((0..5).map(event), &[message(100, 2, None), message(200, 3, Some(7))]);
+        under_way.push((5..9).map(event), &[message(250, 0, None), message(300, 4, Some(8))]);
+        assert_eq!((under_way.confirm(99), under_way.len()), (None, 9));
+        assert_eq!((under_way.confirm(100), under_way.len()), (None, 7), "a whole message is");
+        assert_eq!((under_way.confirm(299), under_way.len()), (Some(7), 4));
+        let back: Vec<u64> = under_way.take_back().map(|event| event.at_ms).collect();
+        assert_eq!((back, under_way.is_empty()), (vec![5, 6, 7, 8], true));
+    }
+
+    #[test]
+    fn so_many_are_under_way_and_no_more() {
+        let mut under_way = Unconfirmed::default();
+        let most = MOST as u64;
+        under_way.push((0..most - 1).map(event), &[Written { end: 1, events: MOST as u32 - 1, lost: None }]);
+        assert!(!under_way.is_full());
+        under_way.push([event(most)].into_iter(), &[Written { end: 2, events: 1, lost: None }]);
+        assert!(under_way.is_full());
+        under_way.confirm(1);
+        assert!(!under_way.is_full());
+    }
+}
