@@ -210,7 +210,13 @@ TOPOLOGY = {
 @pytest.mark.parametrize(
     ("duts", "code", "at"),
     [
-        ({"web": {"driver": "nginx", "cores": [4000]}}, "ND-104-05", "legs.a.duts.web.cores"),
+        (
+            {"web": {"driver": "nginx", "cores": [4000], "host": "srv"}},
+            "ND-104-05",
+            "legs.a.duts.web.cores",
+        ),
+        # the generator's 127.0.0.1 is another one
+        ({"web": {"driver": "nginx"}}, "ND-104-07", "legs.a.duts.web.host"),
         ({"web": {"driver": "nginx", "host": "bare"}}, "ND-104-29", "legs.a.duts.web.host"),
         (
             {"web": {"driver": "nginx", "host": "srv"}, "two": {"driver": "nginx", "host": "srv"}},

@@ -134,6 +134,11 @@ def of_duts(wanted: Experiment, folder: Path) -> Iterator[Finding]:
                 yield e.as_dict() | {"at": f"{at}.host"}
                 continue
             dut = DRIVERS[spec.driver](Place(name, address), spec.options)
+            generator = variant.leg.topology.generator if variant.leg.topology else None
+            if isinstance(dut, Server) and spec.host is None and generator is not None:
+                what = f"{name} listens on this machine, to which the generator's host {generator} has no way"
+                fix = "Name the host of the topology that it stands on"
+                yield Error("ND-104-07", what, at=f"{at}.host", fix=fix).as_dict()
             for kind, port in dut.ports() if isinstance(dut, Server) else ():
                 other = taken.setdefault((spec.host, kind, port), name)
                 if other != name:

@@ -97,7 +97,11 @@ def _row(search: SearchReport, part: SearchPart, one: SearchFinding) -> list[Cel
     return [
         data(part.name),
         data(one.goal.upper() if one.loss_ratio is not None else one.goal),
-        number(units.show(one.load, unit), one.load, mark="good" if one.limit == "dut" else ""),
+        number(
+            units.show(one.load, unit),
+            one.load,
+            mark="good" if one.limit == "dut" and one.load is not None else "",
+        ),
         number(units.show(one.bits, "bit/s"), one.bits),
         number(units.percent(one.line) if one.line else units.NONE, one.line),
         interval,

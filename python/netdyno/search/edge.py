@@ -61,12 +61,6 @@ class Edge:
         rest = (1 - mass) / 2
         return self.quantile(rest), self.quantile(1 - rest)
 
-    @property
-    def width(self) -> float:
-        """Of the interval, as a share of its middle."""
-        low, high = self.interval()
-        return (high - low) / max(self.quantile(0.5), 1e-300)
-
     def tells_most(self) -> float:
         """The load of the trial after which least is expected to be unknown of the middle.
 

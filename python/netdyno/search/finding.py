@@ -64,7 +64,7 @@ def finding(
     limit: Limit = "dut"
     if edge is None:
         limit = "generator" if never else "offered"
-    elif load is None:
+    elif load is None and any(one.load <= space.bottom * (1 + 1e-9) for one in seen):
         limit = "lowest"
     interval, failed, notes = None, (0, 0), []
     if edge is not None and load is not None:
@@ -72,8 +72,7 @@ def finding(
         notes += changed
         at = near(trials, edge, space)
         failed = (sum(not goal.met(one) for one in at), len(at))
-        wide = (interval[1] - interval[0]) / interval[1] > space.resolution
-        if wide and stop in ("trials", "resolution"):
+        if not space.is_resolved(*interval) and stop in ("trials", "resolution"):
             notes.append(
                 f"between {shown(interval[0])} and {shown(interval[1])}; {failed[0]} of {failed[1]} trials "
                 f"there {_failed(goal)} (resolution of {space.resolution:.3g} not reached)"
@@ -88,6 +87,9 @@ def finding(
         notes.append(f"nothing failed up to the highest load offered, {shown(load)}")
     if limit == "lowest":
         notes.append(f"even the lowest load, {shown(space.bottom)}, failed")
+    elif load is None and edge is not None:
+        least = min(one.load for one in seen)
+        notes.append(f"no load passed, and none below {shown(least)} was tried")
     if stop == "disturbed":
         notes.append("too many trials were disturbed: ended before its resolution")
     return Finding(

@@ -34,9 +34,9 @@ def _one(goal: Goal, space: Space, seen: list[LoadTrial], most: int, why: str) -
                 return why
             seen.append((yield Ask(space.most, space.seconds)))
             continue
-        if number >= LEAST and edge.width <= space.resolution:
+        if number >= LEAST and space.is_resolved(*edge.interval()):
             return "resolution"
         load = space.round(edge.tells_most())
         seen.append((yield Ask(load, space.seconds)))
     edge = estimate(goal, seen, space)
-    return "resolution" if edge is not None and edge.width <= space.resolution else "trials"
+    return "resolution" if edge is not None and space.is_resolved(*edge.interval()) else "trials"

@@ -7,6 +7,7 @@ know which.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -96,7 +97,13 @@ class Space:
     @property
     def bottom(self) -> float:
         """The lowest load to try."""
-        return max(self.least or self.most * self.resolution, self.step)
+        least = self.least or self.most * self.resolution
+        # a resolution may come to a share of a step
+        return max(1, math.ceil(least / self.step - 1e-9)) * self.step if self.step else least
+
+    def is_resolved(self, low: float, high: float) -> bool:
+        """Whether an edge between these is known to the resolution; nothing is finer than a step."""
+        return high - low <= max(self.resolution * high, self.step)
 
     def round(self, load: float) -> float:
         """The nearest load there is."""

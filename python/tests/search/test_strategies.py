@@ -221,6 +221,10 @@ def test_a_generator_that_is_short_once_is_tried_again() -> None:
 def test_a_dut_that_fails_always() -> None:
     one = found(SimulatedDut(10.0))
     assert (one.load, one.interval, one.limit) == (None, None, "lowest")
+    # one that ended before the lowest load was tried does not say that it failed
+    ended = finding(NDR, [LoadTrial(SPACE.most, 1.0, 1000, 1)], SPACE, "disturbed", "{:.0f}".format)
+    assert (ended.load, ended.limit) == (None, "dut")
+    assert ended.notes[0] == f"no load passed, and none below {SPACE.most:.0f} was tried"
 
 
 def test_one_stray_loss_far_below_moves_nothing() -> None:
@@ -303,9 +307,22 @@ def test_loads_in_whole_numbers() -> None:
         asked.append(ask.load)
         return LoadTrial(ask.load, ask.seconds, 1000, int(ask.load > 37))
 
-    trials, _ = run(repeats((NDR,), space, binary((NDR,), space), 4), measure)
+    trials, why = run(repeats((NDR,), space, binary((NDR,), space), 12), measure)
     assert passes(NDR, trials) == 37
+    # between 37 and 38 there is nothing, however much finer the resolution is
+    assert why == "resolution"
+    assert finding(NDR, trials, space, why, str).notes == ()
     assert all(load == int(load) and 1 <= load <= 100 for load in asked)
+
+
+def test_the_lowest_load_is_a_whole_number_too() -> None:
+    """Where 2 % of the highest is more than one device, and no whole number of them."""
+    assert [Space(most, 0.02, 1.0, step=1.0).bottom for most in (20, 50, 64, 1000)] == [1, 1, 2, 20]
+    trials, why = run(
+        binary((NDR,), Space(64, 0.02, 1.0, step=1.0)),
+        lambda ask: LoadTrial(ask.load, ask.seconds, 1000, 1),
+    )
+    assert trials[-1].load == 2 and all(one.load == int(one.load) for one in trials), why
 
 
 def test_what_runs_first_is_the_highest_load() -> None:
