@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 from inconclusive import Verdict
-from lab import PATIENT, Done, Lab
+from lab import PATIENT, Done, Lab, experiment, group, root
+from lab import profile as over_sockets
 
 from netdyno.core.search import SearchReport
 
@@ -22,6 +23,15 @@ def profile(**changes: Any) -> dict[str, Any]:
     """The example."""
     made: dict[str, Any] = yaml.safe_load(FILE.read_text())
     return made | changes
+
+
+def behind(**impairment: Any) -> dict[str, Any]:
+    """The example with a path behind the policer that does this."""
+    made = profile()
+    dpdk = made["transport"]["dpdk"]
+    dpdk["elements"]["path"] = {"kind": "impair", **impairment}
+    dpdk["edges"] = [edge.replace("-> police ->", "-> police -> path ->") for edge in dpdk["edges"]]
+    return made
 
 
 def conclusive(done: Done, verdict: Verdict) -> SearchReport:
@@ -90,6 +100,33 @@ def test_a_loss_curve_ends_where_nothing_is_lost(lab: Lab, verdict: Verdict) -> 
     lab.clean()
 
 
+def test_latency_is_no_shorter_than_the_path(lab: Lab, verdict: Verdict) -> None:
+    path = lab.write("p.json", behind(impair={"delay": {"constant": "2ms"}}))
+    done = lab.run("bench", "latency", path, "--at", "30%", "--duration", "1s", "--repeat", "1", "-q")
+    (part,) = conclusive(done, verdict).parts
+    (trial,) = [one for one in part.trials if one.counts]
+    assert trial.load == part.figures["load"] == pytest.approx(0.3 * 30_000)
+    at = [part.figures[f"frames.one_way.{name}"] for name in ("min", "p50", "p99", "p999", "max")]
+    # a histogram's values are known to a thousandth
+    assert at == sorted(at) and at[0] >= 0.999 * 2e6
+    assert part.figures["frames.one_way.pdv"] == pytest.approx(at[3] - at[0])
+    lab.clean()
+
+
+def test_a_recovery_takes_as_long_as_frames_are_lost(lab: Lab, verdict: Verdict) -> None:
+    # half of the load begins after 1 s, and the path is down until 1.5 s
+    steps = [{"at": "0s", "impair": {"loss": {"independent": "100%"}}}, {"at": "1500ms", "impair": {}}]
+    path = lab.write("p.json", behind(impair_timeline={"steps": steps}))
+    done = lab.run("bench", "recovery", path, "--at", "30%", "--duration", "1s", "--repeat", "1", "-q")
+    (part,) = conclusive(done, verdict).parts
+    (trial,) = [one for one in part.trials if one.counts]
+    assert 0 < trial.lost < trial.sent
+    # to a point of the series, which is 0.1 s, and the next one
+    lasted = trial.seconds * trial.lost / trial.sent
+    assert lasted - 0.2 <= part.figures["recovery_time"] <= lasted + 0.2
+    lab.clean()
+
+
 def test_a_reset_is_seen_by_the_frames_that_it_costs(lab: Lab, verdict: Verdict) -> None:
     wanted = {
         "name": "reset",
@@ -106,6 +143,32 @@ def test_a_reset_is_seen_by_the_frames_that_it_costs(lab: Lab, verdict: Verdict)
     # it was away for a while, and came back before the end
     assert 0 < trial.lost < 0.75 * trial.sent
     assert part.figures["reset_time"] == pytest.approx(3 * trial.lost / trial.sent)
+    lab.clean()
+
+
+@root
+@pytest.mark.limit(400)
+def test_a_rate_is_as_many_devices_as_a_broker_takes(lab: Lab, verdict: Verdict) -> None:
+    most = 3
+    stays = {"mqtt": {"qos": 1, "count": 100_000, "interval": "100ms", "topic": "nd/{device}"}}
+    wanted = over_sockets(
+        group("sensors", "broker", stays, 8), thresholds=[{"metric": "sensors.errors", "max": 0}]
+    )
+    wanted["phases"] = {"warmup": "200ms", "measure": "500ms", "drain": "200ms", "sample": "100ms"}
+    broker = {"driver": "mosquitto", "host": "srv", "options": {"max_connections": most}}
+    path = lab.write("e.json", experiment(wanted, broker=broker))
+    done = lab.run("bench", "rate", path, "--repeat", "4", "-q", timeout=380)
+    search = conclusive(done, verdict)
+    (part,) = search.parts
+    (found,) = part.findings
+    assert (search.kind, search.unit, part.most, found.limit) == ("rate", "devices", 8, "dut")
+    # it compares with its limit before it counts who comes
+    assert found.load == most + 1
+    for one in part.trials:
+        (leg,) = [leg for leg in done.result.legs if leg.name == one.leg]
+        (repetition,) = [r for r in leg.repetitions if r.index == one.number]
+        refused = repetition.groups[0].total.flows_failed
+        assert (refused > 0) == (one.load > most + 1), (one.load, refused)
     lab.clean()
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from inconclusive import Verdict
 from lab import Lab, root
+
+from netdyno.core.search import SearchReport
 
 pytestmark = [root, pytest.mark.alone]
 
@@ -21,6 +25,60 @@ STUDY = {
 }
 TINY = ("--sizes", "512", "--duration", "400ms", "--repeat", "1", "--resolution", "50%", "-q")
 """Two trials and one of latency of each, at a load that any machine carries: how fast they are is not asked."""
+
+
+def study(measures: str, *legs: dict[str, Any]) -> dict[str, Any]:
+    """One of sessions: how many there are is asked, and not how fast they begin."""
+    made = [{"ports": "af_packet", "rate": "5k/s", **leg} for leg in legs]
+    return {"format": "netdyno-nat-study/1", "name": "tiny", "measures": measures, "legs": made}
+
+
+def judged(lab: Lab, verdict: Verdict, wanted: dict[str, Any], *options: str) -> SearchReport:
+    """What is found of sessions."""
+    done = lab.run("nat", "bench", lab.write("tiny.json", wanted), *options, "-q", timeout=230)
+    assert done.result.search is not None, done.text
+    if done.code == 90:
+        verdict.undisturbed()
+        verdict.valid(done.result.reasons)
+    assert done.code == 0, done.text
+    return done.result.search
+
+
+@pytest.mark.limit(240)
+def test_a_table_keeps_as_many_sessions_as_it_has_room_for(lab: Lab, verdict: Verdict) -> None:
+    room = 2000
+    leg = {"name": "ours", "dut": "run-to-completion", "flows": 4000, "sessions": room}
+    search = judged(lab, verdict, study("capacity", leg), "--resolution", "30%", "--repeat", "1")
+    (part,) = search.parts
+    (found,) = part.findings
+    assert (found.goal, search.unit) == ("capacity", "sessions")
+    told = [one for one in part.trials if one.counts]
+    for one in told:
+        # what found no room is refused, and not found again
+        assert one.sent == 2 * one.load and one.lost >= 2 * max(0, one.load - room), one
+    assert found.load is None or found.load <= room
+    if any(one.lost for one in told if one.load <= room):
+        # a ring of AF_PACKET had no room for what came late, at each of the rates that were tried
+        verdict.undisturbed()
+    assert found.limit == "dut" and found.load is not None and found.load >= 0.7 * room
+    lab.clean()
+
+
+@pytest.mark.limit(240)
+def test_all_sessions_are_cleared_by_either_nats_command(lab: Lab, verdict: Verdict) -> None:
+    legs = [
+        {"name": one, "dut": dut, "flows": 1500}
+        for one, dut in (("ours", "run-to-completion"), ("kernel", "kernel"))
+    ]
+    search = judged(lab, verdict, study("teardown", *legs), "--repeat", "1")
+    assert {part.leg for part in search.parts} == {"ours", "kernel"}
+    for part in search.parts:
+        (found,) = part.findings
+        assert (found.goal, found.trials >= 3) == ("tear-down", True)
+        assert found.interval and found.interval[0] <= found.load <= found.interval[1]
+        # the rate is that of sessions over the time of the command
+        assert found.load * part.figures["teardown_time.max"] >= 0.99 * 1500
+    lab.clean()
 
 
 @pytest.mark.limit(120)

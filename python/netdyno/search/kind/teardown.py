@@ -21,6 +21,8 @@ from netdyno.stats.estimate import positive_interval
 GOAL = "tear-down"
 LEAST = 0.99
 """Of the sessions that were wanted: a trial that had fewer to clear does not count."""
+TIMES = 3
+"""All sessions are cleared so often at least: of two rates there is no interval to speak of."""
 TRIES = 3
 """Trials for each that is wanted, at most."""
 
@@ -92,8 +94,8 @@ def _whole(part: Part) -> list[tuple[float, float]]:
 
 
 def again(space: Space, times: int) -> Strategy:
-    """The same load so often, twice at least, for an interval. What was not opened is tried again."""
-    left = max(2, times)
+    """The same load so often. What was not opened is tried again."""
+    left = max(TIMES, times)
     for _ in range(TRIES * left):
         seen = yield Ask(space.most, space.seconds)
         left -= seen.loss <= 1 - LEAST
