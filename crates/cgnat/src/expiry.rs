@@ -4,6 +4,7 @@
 //! look again, at most a round later: so a session whose timeout becomes shorter is seen in time as well, and nothing is ever
 //! searched for or taken out. A chunk names its sessions, so they can be asked for from memory together.
 
+use crate::cpu;
 use crate::memory::{Memory, Pages};
 use crate::session::{NONE, Tick};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -107,6 +108,16 @@ impl Wheel {
         }
         let places = (0..=behind.min(PLACES as u32 - 1)).map(|ahead| self.now.wrapping_add(ahead) as usize);
         places.map(|place| self.counts[place % PLACES] as usize).sum()
+    }
+
+    /// Those of this place that come next, to be asked for while others end. The chunk after theirs is asked for here.
+    pub fn upcoming(&self) -> &[u32] {
+        let chunks = self.chunks.get();
+        let Some(chunk) = chunks.get(self.places[self.now as usize % PLACES] as usize) else { return &[] };
+        if let Some(next) = chunks.get(chunk.next as usize) {
+            cpu::prefetch(next);
+        }
+        &chunk.sessions[..(chunk.len as usize).min(CHUNK)]
     }
 
     fn begin(&mut self, now: Tick) {

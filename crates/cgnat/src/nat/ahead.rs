@@ -27,8 +27,11 @@ struct Ask {
     /// Whether its subscriber is known by it.
     is_up: bool,
     class: usize,
-    /// The line which is probably that of the subscriber.
+    /// The line which is probably that of the subscriber, and the session which probably has the RTP stream's mapping.
     line: u32,
+    rtp: u32,
+    /// By which its port is looked for, if it begins a mapping.
+    random: Option<u64>,
 }
 
 const KEYS: usize = 4;
@@ -60,7 +63,9 @@ impl Nat {
                 let mapping = Key::outside(destination, protocol);
                 [mapping, mapping, mapping, Key::down(source, destination, protocol)]
             };
-            let ask = Ask { keys: all, hashes: [0; KEYS], is_up, class: class(protocol), line: NONE };
+            let random = is_up.then(|| self.draw());
+            let class = class(protocol);
+            let ask = Ask { keys: all, hashes: [0; KEYS], is_up, class, line: NONE, rtp: NONE, random };
             let _there_is_room = (keys.try_push(all), asks.try_push(ask));
         }
         let mut hashes = [[0; KEYS]; BURST];
@@ -93,6 +98,13 @@ impl Nat {
         }
     }
 
+    /// A random number by which a port is looked for: that by which it was asked for, if it was.
+    pub(super) fn draw_port(&mut self) -> u64 {
+        let at = self.ahead.at;
+        let drawn = self.ahead.asks.get_mut(at).and_then(|ask| ask.random.take());
+        drawn.unwrap_or_else(|| self.draw())
+    }
+
     #[inline]
     fn ask_found_by(&self, at: usize) {
         let Some(ask) = self.ahead.asks.get(at) else { return };
@@ -115,9 +127,10 @@ impl Nat {
         }
         // Its own mapping is a new one, mostly; that of the RTP port is there.
         if rtp != mapping
-            && let Some(session) = self.mappings.view().candidate(rtp)
-            && let Some(session) = self.sessions.get().get(session as usize)
+            && let Some(number) = self.mappings.view().candidate(rtp)
+            && let Some(session) = self.sessions.get().get(number as usize)
         {
+            ask.rtp = number;
             cpu::prefetch(session);
         }
     }
@@ -125,9 +138,16 @@ impl Nat {
     #[inline]
     fn ask_ports(&self, at: usize) {
         let Some(ask) = self.ahead.asks.get(at) else { return };
+        // RTCP's port is the one after RTP's.
+        if let Some(rtp) = self.sessions.at(ask.rtp)
+            && let Some((block, port)) = self.pool.place_of(rtp.outside())
+        {
+            return self.pool.prefetch_port(block, ask.class, port);
+        }
+        let (Some(line), Some(random)) = (self.subscribers.at(ask.line), ask.random) else { return };
         // They are tried in order, and most have no more.
-        for block in self.subscribers.at(ask.line).into_iter().flat_map(|line| line.blocks().iter().take(2)) {
-            self.pool.prefetch(*block, ask.class);
+        for block in line.blocks().iter().take(2) {
+            self.pool.prefetch(*block, ask.class, random);
         }
     }
 }

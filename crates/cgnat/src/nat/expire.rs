@@ -42,8 +42,9 @@ impl Nat {
             if count == 0 {
                 return false;
             }
+            // The first ones of a turn were asked for in the last one.
             let due = &due[..count.min(CHUNK)];
-            for index in due {
+            for index in self.wheel.upcoming() {
                 if let Some(session) = self.sessions.at(*index) {
                     cpu::prefetch(session);
                 }
@@ -94,9 +95,9 @@ impl Nat {
 
     /// End sessions, at most [`CHUNK`].
     pub(crate) fn end_all(&mut self, sessions: &[u32], now: u64) {
-        /// What a session takes back is asked for while as many before it end. A CPU has some twenty cache lines under way, and forgets
-        /// what it is asked for beyond.
-        const AHEAD: usize = 2;
+        /// What a session takes back is asked for while as many before it end: with fewer it has not come by then, and with more it comes
+        /// no sooner.
+        const AHEAD: usize = 6;
         let there = sessions.iter().take(CHUNK).map(|index| self.sessions.at(*index));
         let keys: ArrayVec<[Key; 4], CHUNK> =
             there.map(|session| session.map(SessionHashes::keys).unwrap_or_default()).collect();
@@ -128,8 +129,8 @@ impl Nat {
         if let Some(line) = self.subscribers.at(session.subscriber) {
             cpu::prefetch(line);
         }
-        if let Some((_, block)) = self.pool.block_of(session.outside, session.outside_port) {
-            self.pool.prefetch(block, class(session.protocol()));
+        if let Some((block, port)) = self.pool.place_of(session.outside()) {
+            self.pool.prefetch_port(block, class(session.protocol()), port);
         }
     }
 }

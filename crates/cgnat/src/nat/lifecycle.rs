@@ -305,11 +305,9 @@ impl Nat {
         {
             return Ok(Endpoint::new(rtp.address, port));
         }
+        let random = self.draw_port();
         let found = |nat: &mut Self, address: u32, blocks: &[u32], wish| {
-            blocks.iter().find_map(|block| {
-                let random = nat.draw();
-                nat.pool.take_port(address, *block, class, wish, random, now)
-            })
+            blocks.iter().find_map(|block| nat.pool.take_port(address, *block, class, wish, random, now))
         };
         if let Some(port) = found(self, line.address, line.blocks(), wish) {
             return Ok(Endpoint::new(self.pool.address(line.address), port));

@@ -1,7 +1,7 @@
 //! What of a pool outlives its NAT: who has which block and port is told again, and ports go on resting.
 
 use super::Pool;
-use super::ports::{CLASSES, KINDS, RESTED, RESTING, USED};
+use super::ports::{CLASSES, KINDS, RESTED, RESTING, USED, at};
 use crate::key::Endpoint;
 use packet::layers::protocol;
 
@@ -46,10 +46,11 @@ impl Pool {
         let of_class = move |class: usize| {
             kinds.iter().flat_map(move |(kind, before)| {
                 let left = self.period_ns - before * phase;
-                let from = self.base(block, class) + kind * self.words;
-                let words = self.bits.get().get(from..from + self.words).unwrap_or(&[]);
-                words.iter().enumerate().filter(|(_, ports)| **ports != 0).map(move |(at, ports)| {
-                    let endpoint = Endpoint::new(outside, (first + 64 * at as u32) as u16);
+                let from = self.base(block, class);
+                let words = self.bits.get().get(from..from + KINDS * self.words).unwrap_or(&[]);
+                let its = words.iter().skip(*kind).step_by(KINDS).enumerate();
+                its.filter(|(_, ports)| **ports != 0).map(move |(word, ports)| {
+                    let endpoint = Endpoint::new(outside, (first + 64 * word as u32) as u16);
                     (endpoint, PROTOCOLS[class], left, *ports)
                 })
             })
@@ -67,15 +68,13 @@ impl Pool {
 
     /// Take this port, whether it rests or not. `false`: it is in use.
     pub(crate) fn claim_port(&mut self, endpoint: Endpoint, class: usize, now: u64) -> bool {
-        let words = self.words;
-        let Some((block, at, bits)) = self.port(endpoint, class, now) else { return false };
-        let (word, bit) = (at / 64, 1u64 << (at % 64));
-        if bits[USED * words + word] & bit != 0 {
+        let Some((block, bit, kinds)) = self.port(endpoint, class, now) else { return false };
+        if kinds[USED] & bit != 0 {
             return false;
         }
-        bits[USED * words + word] |= bit;
-        bits[RESTING * words + word] &= !bit;
-        bits[RESTED * words + word] &= !bit;
+        kinds[USED] |= bit;
+        kinds[RESTING] &= !bit;
+        kinds[RESTED] &= !bit;
         self.blocks.get_mut()[block as usize].used += 1;
         true
     }
@@ -85,42 +84,41 @@ impl Pool {
         if left == 0 {
             return;
         }
-        let (words, to_turn) = (self.words, self.period_ns - now % self.period_ns);
-        let Some((_, at, bits)) = self.port(endpoint, class, now) else { return };
-        let (word, bit) = (at / 64, 1u64 << (at % 64));
-        if bits[USED * words + word] & bit == 0 {
-            let kind = if left <= to_turn { RESTED } else { RESTING };
-            bits[kind * words + word] |= bit;
+        let to_turn = self.period_ns - now % self.period_ns;
+        let Some((_, bit, kinds)) = self.port(endpoint, class, now) else { return };
+        if kinds[USED] & bit == 0 {
+            kinds[if left <= to_turn { RESTED } else { RESTING }] |= bit;
         }
     }
 
     /// Whether a port is in use, or kept from being given away.
     pub(crate) fn is_used(&self, endpoint: Endpoint, class: usize) -> bool {
-        let Some((number, block)) = self.block_of(endpoint.address, endpoint.port) else { return false };
-        let at = usize::from(endpoint.port - self.ports(number, block).1.0);
-        let word = self.bits.get().get(self.base(block, class) + USED * self.words + at / 64);
-        word.is_some_and(|word| word >> (at % 64) & 1 == 1)
+        let Some((block, port)) = self.place_of(endpoint) else { return false };
+        let word = self.bits.get().get(self.base(block, class) + at(port / 64, USED));
+        word.is_some_and(|word| word >> (port % 64) & 1 == 1)
     }
 
     /// A port that was kept from being given away rests, and is one as any other then.
     pub(crate) fn unreserve(&mut self, endpoint: Endpoint, class: usize, now: u64) {
-        let words = self.words;
-        let Some((_, at, bits)) = self.port(endpoint, class, now) else { return };
-        let (word, bit) = (at / 64, 1u64 << (at % 64));
-        if bits[USED * words + word] & bit != 0 {
-            bits[USED * words + word] &= !bit;
-            bits[RESTING * words + word] |= bit;
+        let Some((_, bit, kinds)) = self.port(endpoint, class, now) else { return };
+        if kinds[USED] & bit != 0 {
+            kinds[USED] &= !bit;
+            kinds[RESTING] |= bit;
         }
     }
 
-    /// The block of a port, its place there, and the block's bits of that class.
-    fn port(&mut self, endpoint: Endpoint, class: usize, now: u64) -> Option<(u32, usize, &mut [u64])> {
-        let (number, block) = self.block_of(endpoint.address, endpoint.port)?;
+    /// The block of a port, and its bit in the words of each kind.
+    pub(super) fn port(
+        &mut self,
+        endpoint: Endpoint,
+        class: usize,
+        now: u64,
+    ) -> Option<(u32, u64, &mut [u64; KINDS])> {
+        let (block, port) = self.place_of(endpoint)?;
         self.turn(block, now);
-        let (_, (first, _)) = self.ports(number, block);
-        let (base, words) = (self.base(block, class), self.words);
-        let bits = self.bits.get_mut().get_mut(base..base + KINDS * words)?;
-        Some((block, usize::from(endpoint.port - first), bits))
+        let from = self.base(block, class) + at(port / 64, 0);
+        let kinds = self.bits.get_mut().get_mut(from..)?.first_chunk_mut()?;
+        Some((block, 1 << (port % 64), kinds))
     }
 
     /// How many addresses there can be.

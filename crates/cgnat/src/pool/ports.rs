@@ -2,6 +2,7 @@
 //!
 //! Of each there are three bits for each of TCP, UDP and ICMP: it is in use, it was in use in this period of rest, or in the one before. A
 //! period is the time for which a port rests (RFC 6888 REQ-8), so it rests once to twice as long, and no list of resting ports can grow.
+//! The three words of 64 ports lie together: who takes a port waits for one cache line, or for two.
 
 use super::Pool;
 use crate::cpu;
@@ -14,6 +15,12 @@ pub(super) const KINDS: usize = 3;
 pub(super) const USED: usize = 0;
 pub(super) const RESTING: usize = 1;
 pub(super) const RESTED: usize = 2;
+
+/// Where the word of a kind is in a block's bits of a class, for these 64 ports.
+#[inline]
+pub(super) fn at(word: usize, kind: usize) -> usize {
+    word * KINDS + kind
+}
 
 /// The class of a protocol.
 #[inline]
@@ -58,22 +65,33 @@ impl Pool {
         self.turn(block, now);
         let (base, words) = (self.base(block, class), self.words);
         let Some(bits) = self.bits.get().get(base..base + KINDS * words) else { return false };
-        (0..words).any(|word| bits[word] | bits[words + word] | bits[2 * words + word] != u64::MAX)
+        bits.chunks_exact(KINDS).any(|kinds| kinds.iter().fold(0, |all, word| all | word) != u64::MAX)
     }
 
     pub(super) fn base(&self, block: u32, class: usize) -> usize {
         (block as usize * CLASSES + class) * KINDS * self.words
     }
 
-    /// Ask for what a port of a block is taken by.
-    pub fn prefetch(&self, block: u32, class: usize) {
+    /// The block of an endpoint, and which port of it that is.
+    pub fn place_of(&self, endpoint: Endpoint) -> Option<(u32, usize)> {
+        let (number, block) = self.block_of(endpoint.address, endpoint.port)?;
+        Some((block, usize::from(endpoint.port - self.ports(number, block).1.0)))
+    }
+
+    /// Ask for what a port of a block is taken by, if it is looked for by this random number.
+    pub fn prefetch(&self, block: u32, class: usize, random: u64) {
+        self.prefetch_port(block, class, place(self.words, random));
+    }
+
+    /// Ask for what is changed when the so-many-eth port of a block is given back.
+    pub fn prefetch_port(&self, block: u32, class: usize, port: usize) {
         if let Some(this) = self.blocks.get().get(block as usize) {
             cpu::prefetch(this);
         }
-        let base = self.base(block, class);
-        // A line has eight words.
-        for words in self.bits.get().get(base..base + KINDS * self.words).unwrap_or(&[]).chunks(8) {
-            cpu::prefetch(words);
+        let first = self.base(block, class) + at(port / 64, 0);
+        if let Some([used, .., rested]) = self.bits.get().get(first..first + KINDS) {
+            cpu::prefetch(used);
+            cpu::prefetch(rested);
         }
     }
 
@@ -92,15 +110,9 @@ impl Pool {
         }
         this.period = period;
         let words = self.words;
-        for class in self.bits.get_mut()[from..from + CLASSES * KINDS * words].chunks_exact_mut(KINDS * words)
-        {
-            let (resting, rested) = class[RESTING * words..].split_at_mut(words);
-            if passed == 1 {
-                rested.copy_from_slice(resting);
-            } else {
-                rested.fill(0);
-            }
-            resting.fill(0);
+        for kinds in self.bits.get_mut()[from..from + CLASSES * KINDS * words].chunks_exact_mut(KINDS) {
+            kinds[RESTED] = if passed == 1 { kinds[RESTING] } else { 0 };
+            kinds[RESTING] = 0;
         }
     }
 
@@ -122,44 +134,35 @@ impl Pool {
             Wish::Any | Wish::Exactly(_) => u64::MAX,
             Wish::Parity(port) => 0x5555_5555_5555_5555 << (port % 2),
         };
-        let free = |word: usize| {
-            !(bits[USED * words + word] | bits[RESTING * words + word] | bits[RESTED * words + word]) & fits
-        };
+        let free =
+            |word: usize| !(bits[at(word, USED)] | bits[at(word, RESTING)] | bits[at(word, RESTED)]) & fits;
         let bit = match wish {
             Wish::Exactly(port) => {
-                let at = (first..=last).contains(&port).then(|| usize::from(port - first))?;
-                (free(at / 64) >> (at % 64) & 1 == 1).then_some(at)?
+                let bit = (first..=last).contains(&port).then(|| usize::from(port - first))?;
+                (free(bit / 64) >> (bit % 64) & 1 == 1).then_some(bit)?
             }
             _ => pick(words, random, free)?,
         };
-        bits[USED * words + bit / 64] |= 1 << (bit % 64);
+        bits[at(bit / 64, USED)] |= 1 << (bit % 64);
         self.blocks.get_mut()[block as usize].used += 1;
         Some(first + bit as u16)
     }
 
     /// Keep a port from being given away; it does not count as use of its block.
     pub fn reserve(&mut self, endpoint: Endpoint, class: usize) {
-        let Some((number, block)) = self.block_of(endpoint.address, endpoint.port) else { return };
-        let (_, (first, _)) = self.ports(number, block);
-        let at = usize::from(endpoint.port - first);
+        let Some((block, bit)) = self.place_of(endpoint) else { return };
         let base = self.base(block, class);
-        if let Some(word) = self.bits.get_mut().get_mut(base + USED * self.words + at / 64) {
-            *word |= 1 << (at % 64);
+        if let Some(word) = self.bits.get_mut().get_mut(base + at(bit / 64, USED)) {
+            *word |= 1 << (bit % 64);
         }
     }
 
     /// Give a port back; it rests.
     pub fn release_port(&mut self, address: u32, port: u16, class: usize, now: u64) {
-        let Some((number, block)) = self.block_of(address, port) else { return };
-        self.turn(block, now);
-        let (_, (first, _)) = self.ports(number, block);
-        let at = usize::from(port - first);
-        let (base, words) = (self.base(block, class), self.words);
-        let Some(bits) = self.bits.get_mut().get_mut(base..base + KINDS * words) else { return };
-        let bit = 1 << (at % 64);
-        if bits[USED * words + at / 64] & bit != 0 {
-            bits[USED * words + at / 64] &= !bit;
-            bits[RESTING * words + at / 64] |= bit;
+        let Some((block, bit, kinds)) = self.port(Endpoint::new(address, port), class, now) else { return };
+        if kinds[USED] & bit != 0 {
+            kinds[USED] &= !bit;
+            kinds[RESTING] |= bit;
             self.blocks.get_mut()[block as usize].used -= 1;
         }
     }

@@ -100,9 +100,9 @@ impl Pool {
         for class in 0..CLASSES {
             let base = self.base(block, class);
             let Some(bits) = self.bits.get().get(base..base + KINDS * self.words) else { continue };
-            for word in 0..self.words {
-                let rests = resting.iter().fold(0, |all, kind| all | bits[kind * self.words + word]);
-                usage.used[class] += bits[USED * self.words + word].count_ones();
+            for kinds in bits.chunks_exact(KINDS) {
+                let rests = resting.iter().fold(0, |all, kind| all | kinds[*kind]);
+                usage.used[class] += kinds[USED].count_ones();
                 usage.resting[class] += rests.count_ones();
             }
         }
