@@ -182,6 +182,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_told_to_come_next_does() {
+        let mut wheel = Wheel::new(100).unwrap();
+        (0..3 * CHUNK as u32 - 5).for_each(|session| assert!(wheel.push(session, 1000, 5000)));
+        let (now, mut some) = (5000 + (2 << SHIFT), [0; CHUNK]);
+        let mut upcoming = None;
+        loop {
+            let len = wheel.pop(now, &mut some);
+            assert!(upcoming.is_none_or(|told: Vec<u32>| told == some[..len]));
+            if len == 0 {
+                break;
+            }
+            upcoming = Some(wheel.upcoming().to_vec());
+        }
+    }
+
+    #[test]
     fn what_is_due_already_comes_next() {
         let mut wheel = Wheel::new(10).unwrap();
         assert!(wheel.push(1, 200_000, 100_000) && wheel.push(2, 200_000, 200_000));
