@@ -17,16 +17,13 @@ def load(value: float | None, unit: str) -> str:
         return "–"
     if unit == "frames/s":
         return si(value, "pps")
-    if unit == "frames":
-        return f"{value:,.0f} frames"
-    if unit == "sessions":
-        return f"{value:,.0f} sessions"
+    if unit in ("devices", "frames", "sessions"):
+        count = f"{value:,.0f}"
+        return f"{count} {unit.removesuffix('s') if count == '1' else unit}"
     if unit == "sessions/s":
         return si(value, unit)
     if unit == "x":
         return f"{value:.4g} × the profile's load"
-    if unit == "devices":
-        return f"{value:,.0f} devices"
     return f"{value:,.5g} {unit}"
 
 

@@ -10,7 +10,7 @@ import pytest
 from netdyno.core.model import Counts, GroupSample, Sample
 from netdyno.errors import Error
 from netdyno.experiment.spec import Experiment, LegSpec, load
-from netdyno.search import rfc2544, sizes
+from netdyno.search import rfc2544, sizes, words
 from netdyno.search.bench import SEVERAL, prepare
 from netdyno.search.kind import KINDS
 from netdyno.search.kind.back_to_back import BURST, buffer_times, bursts
@@ -339,3 +339,8 @@ def test_what_prepares_a_load_keeps_its_rate() -> None:
     # where all that is sent is counted, all of it is the load, but for what is not measured
     unmeasured = {**opening, "name": "prime", "frame": {**opening["frame"], "measured": False}}
     assert [one["name"] for one in loading(profile(unmeasured, opening))] == ["open"]
+
+
+def test_one_of_a_kind_is_no_plural() -> None:
+    written = [words.load(value, "devices") for value in (0.0, 1.0, 2.0, 1500.0)]
+    assert written == ["0 devices", "1 device", "2 devices", "1,500 devices"]
