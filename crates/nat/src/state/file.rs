@@ -151,12 +151,16 @@ impl Writer {
         self.to.flush()?;
         self.to.get_ref().sync_all()?;
         std::fs::rename(&self.new, &self.path)?;
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        // It is there; only after a crash of the machine it might not be.
-        if let Err(why) = File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()) {
-            tracing::warn!("the folder of {} cannot be synchronised: {why}", self.path.display());
-        }
+        sync_folder(&self.path);
         Ok(totals)
+    }
+}
+
+/// Let the name of a file be what it is after a crash of the machine, too.
+pub fn sync_folder(path: &Path) {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Err(why) = File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()) {
+        tracing::warn!("the folder of {} cannot be synchronised: {why}", path.display());
     }
 }
 

@@ -1,6 +1,6 @@
 //! Who keeps a NAT's state when it stops.
 
-use super::file::{Header, Totals, Writer};
+use super::file::{Header, Totals, Writer, sync_folder};
 use crate::log::Log;
 use cgnat::{Hop, Mac, Nat};
 use std::io;
@@ -49,7 +49,15 @@ impl Keeper {
             Err(why) if why.kind() != io::ErrorKind::NotFound => {
                 tracing::warn!("{} cannot be put aside: {why}", self.path.display());
             }
-            _ => {}
+            Err(_) => {}
+            Ok(()) => {
+                // Not by this worker, which carries packets.
+                let path = self.path.clone();
+                let begun = std::thread::Builder::new().name("sync".into()).spawn(move || sync_folder(&path));
+                if let Err(why) = begun {
+                    tracing::warn!("the folder of {} is not synchronised: {why}", self.path.display());
+                }
+            }
         }
     }
 
