@@ -115,20 +115,22 @@ impl<E: Encode> Logger<E> {
     /// Send what there is, but no more than [`TURN`] events, and say how many that were: at that there may be more. An event waits for
     /// this call, so it should come ten times a second or more, more often where the queues are short.
     pub fn turn(&mut self, now_ms: u64) -> u64 {
-        let mut before = self.statistics.events;
+        let mut sent = 0;
         for _ in 0..TURN / BATCH as u64 {
             self.confirm(self.sender.confirmed());
             let (ready, new) = self.sender.ready(now_ms);
             if new {
                 self.encoder.restart();
-                before -= self.take_back();
+                self.take_back();
             }
             if !ready || self.under_way.is_full() {
                 break;
             }
             self.fill();
-            let more = self.batch.len() >= BATCH;
-            if self.send(now_ms).is_err() && self.sender.keeps() {
+            let (more, before) = (self.batch.len() >= BATCH, self.statistics.events);
+            let broke = self.send(now_ms).is_err();
+            sent += self.statistics.events - before;
+            if broke && self.sender.keeps() {
                 break;
             }
             self.batch.clear();
@@ -136,7 +138,7 @@ impl<E: Encode> Logger<E> {
                 break;
             }
         }
-        self.statistics.events - before
+        sent
     }
 
     /// Events that were sent over TCP, and that the collector's host has not confirmed.
@@ -149,14 +151,12 @@ impl<E: Encode> Logger<E> {
         self.confirmed = self.under_way.confirm(bytes).unwrap_or(self.confirmed);
     }
 
-    /// What the last connection did not confirm is sent again, before all else. How many events that is.
-    fn take_back(&mut self) -> u64 {
+    /// What the last connection did not confirm is sent again, before all else.
+    fn take_back(&mut self) {
         self.confirm(self.sender.confirmed_before());
-        let again = self.unconfirmed();
+        self.statistics.events -= self.unconfirmed();
         self.batch.splice(..0, self.under_way.take_back());
-        self.statistics.events -= again;
         self.reported = if self.sender.keeps() { self.confirmed } else { self.reported };
-        again
     }
 
     /// What became of the events so far.
