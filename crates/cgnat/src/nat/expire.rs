@@ -42,9 +42,9 @@ impl Nat {
             if count == 0 {
                 return false;
             }
-            // The first ones of a turn were asked for in the last one.
             let due = &due[..count.min(CHUNK)];
-            for index in self.wheel.upcoming() {
+            // These were asked for with the ones before, but for the first of a place of the wheel.
+            for index in due.iter().chain(self.wheel.upcoming()) {
                 if let Some(session) = self.sessions.at(*index) {
                     cpu::prefetch(session);
                 }
