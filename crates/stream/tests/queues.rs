@@ -162,7 +162,8 @@ fn where_a_port_has_rss_it_spreads_and_a_flow_keeps_its_queue() {
             assert_eq!((port.driver.as_str(), &port.device[..]), ("net_tap", "net_tap,iface=ndrss0"));
             let deadline = Instant::now() + Duration::from_secs(20);
             let passed = |name: &str| observer.elements().iter().find(|e| e.name == name).unwrap().packets_in;
-            while passed("a.receiver0").min(passed("a.receiver1")) < 50 {
+            // Some are the kernel's own: neighbour discovery, and port unreachable before the echo was there.
+            while passed("a.receiver0").min(passed("a.receiver1")) < 75 {
                 assert!(Instant::now() < deadline, "{:?}", observer.elements());
                 std::thread::sleep(Duration::from_millis(10));
             }
