@@ -121,6 +121,7 @@ def test_a_recovery_takes_as_long_as_frames_are_lost(lab: Lab, verdict: Verdict)
     (part,) = conclusive(done, verdict).parts
     (trial,) = [one for one in part.trials if one.counts]
     assert 0 < trial.lost < trial.sent
+    verdict.undisturbed()
     # to a point of the series, which is 0.1 s, and the next one
     lasted = trial.seconds * trial.lost / trial.sent
     assert lasted - 0.2 <= part.figures["recovery_time"] <= lasted + 0.2
@@ -162,6 +163,9 @@ def test_a_rate_is_as_many_devices_as_a_broker_takes(lab: Lab, verdict: Verdict)
     (part,) = search.parts
     (found,) = part.findings
     assert (search.kind, search.unit, part.most, found.limit) == ("rate", "devices", 8, "dut")
+    if found.load != most + 1:
+        # who read its counters may have left it late
+        verdict.undisturbed()
     # it compares with its limit before it counts who comes
     assert found.load == most + 1
     for one in part.trials:

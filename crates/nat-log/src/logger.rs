@@ -91,7 +91,7 @@ pub struct Logger<E> {
     reported: u64,
     confirmed: u64,
     /// Over TCP: what this connection was given.
-    under_way: Unconfirmed,
+    in_flight: Unconfirmed,
     written: Vec<Written>,
 }
 
@@ -107,7 +107,7 @@ impl<E: Encode> Logger<E> {
             refused: 0,
             reported: 0,
             confirmed: 0,
-            under_way: Unconfirmed::default(),
+            in_flight: Unconfirmed::default(),
             written: Vec::new(),
         }
     }
@@ -123,7 +123,7 @@ impl<E: Encode> Logger<E> {
                 self.encoder.restart();
                 self.take_back();
             }
-            if !ready || self.under_way.is_full() {
+            if !ready || self.in_flight.is_full() {
                 break;
             }
             self.fill();
@@ -143,19 +143,19 @@ impl<E: Encode> Logger<E> {
 
     /// Events that were sent over TCP, and that the collector's host has not confirmed.
     pub fn unconfirmed(&self) -> u64 {
-        self.under_way.len() as u64
+        self.in_flight.len() as u64
     }
 
     /// So many bytes of the connection are confirmed.
     fn confirm(&mut self, bytes: u64) {
-        self.confirmed = self.under_way.confirm(bytes).unwrap_or(self.confirmed);
+        self.confirmed = self.in_flight.confirm(bytes).unwrap_or(self.confirmed);
     }
 
     /// What the last connection did not confirm is sent again, before all else.
     fn take_back(&mut self) {
         self.confirm(self.sender.confirmed_before());
         self.statistics.events -= self.unconfirmed();
-        self.batch.splice(..0, self.under_way.take_back());
+        self.batch.splice(..0, self.in_flight.take_back());
         self.reported = if self.sender.keeps() { self.confirmed } else { self.reported };
     }
 
@@ -168,7 +168,7 @@ impl<E: Encode> Logger<E> {
     /// Whether all workers are gone, and all that they said is sent, and confirmed where it is known.
     pub fn is_over(&mut self) -> bool {
         self.batch.is_empty()
-            && self.under_way.is_empty()
+            && self.in_flight.is_empty()
             && self.reported == self.lost()
             && self.queues.iter_mut().all(Consumer::is_over)
     }
@@ -177,7 +177,7 @@ impl<E: Encode> Logger<E> {
     pub fn abandon(&mut self) -> u64 {
         let waiting =
             self.queues.iter_mut().map(|queue| std::iter::from_fn(|| queue.pop()).count()).sum::<usize>();
-        (std::mem::take(&mut self.batch).len() + self.under_way.take_back().count() + waiting) as u64
+        (std::mem::take(&mut self.batch).len() + self.in_flight.take_back().count() + waiting) as u64
     }
 
     fn lost(&self) -> u64 {
@@ -240,7 +240,7 @@ impl<E: Encode> Logger<E> {
         }
         if sender.keeps() {
             let events: usize = written.iter().map(|message| message.events as usize).sum();
-            self.under_way.push(batch.drain(..events.min(batch.len())), written);
+            self.in_flight.push(batch.drain(..events.min(batch.len())), written);
         }
         sent
     }

@@ -175,7 +175,7 @@ fn give_up(events: u16, when: impl Fn(&mut Logger<syslog::Formatter>) -> bool) {
     until(&mut logger, when);
     assert!(!logger.is_over());
     let stream = accept(&listener);
-    logger.sender.close();
+    logger.sender.close(NOW);
     logger.sender.retry_at(0);
     let arrived = rest(stream);
     assert_eq!(arrived, (0..arrived.len() as u16).collect::<Vec<_>>());
@@ -197,55 +197,27 @@ fn what_a_broken_connection_did_not_confirm_is_sent_again() {
     give_up(2_000, |logger| (1..2_000).contains(&logger.unconfirmed()));
 }
 
-/// Syslog to a collector that goes away when the first batch is written.
-#[derive(Debug)]
-struct Breaks(syslog::Formatter, Option<TcpListener>);
-
-impl Encode for Breaks {
-    fn restart(&mut self) {}
-
-    fn event(&mut self, now_ms: u64, event: &Event, out: Out<'_>) {
-        Encode::event(&mut self.0, now_ms, event, out);
-    }
-
-    fn lost(&mut self, now_ms: u64, new: u64, total: u64, out: Out<'_>) {
-        Encode::lost(&mut self.0, now_ms, new, total, out);
-    }
-
-    fn flush(&mut self, _: u64, _: Out<'_>) {
-        let Some(listener) = self.1.take() else { return };
-        let stream = accept(&listener);
-        let port = stream.peer_addr().expect("an address").port();
-        // There is something that it has not read: the connection is reset, and its other end is no more.
-        drop(stream);
-        let (begun, local) = (Instant::now(), format!("{port:04X} "));
-        let is_there = || {
-            let sockets = std::fs::read_to_string("/proc/net/tcp").expect("proc is mounted");
-            sockets.lines().filter_map(|line| line.split(':').nth(2)).any(|end| end.starts_with(&local))
-        };
-        while is_there() {
-            assert!(begun.elapsed() < PATIENCE, "the connection is still there");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-}
-
 #[test]
-fn a_connection_that_breaks_within_a_turn_is_opened_again_in_it() {
+fn who_accepts_and_closes_is_asked_less_and_less() {
     let listener = TcpListener::bind(LOOPBACK).expect("a socket");
-    setsockopt(&listener, sockopt::RcvBuf, &4_096).expect("a receive buffer");
-    let again = listener.try_clone().expect("the same socket");
-    let (mut producer, consumer) = queue(2 * BATCH);
     let to = listener.local_addr().expect("an address");
-    let sender = Sender::new(Transport::Tcp(Framing::OctetCounting), to);
-    let mut logger = Logger::new(Breaks(syslog(), Some(listener)), sender, vec![consumer]);
-    (0..2 * BATCH).for_each(|first| assert!(producer.push(block(first as u16))));
-    let sent = logger.turn(NOW);
-    assert!(sent > 2 * BATCH as u64, "some of the first batch twice: {sent}");
-    let Statistics { events, lost, .. } = logger.statistics();
-    assert_eq!((events, lost), (2 * BATCH as u64, 0));
-    drop(logger);
-    assert_eq!(rest(accept(&again)).last(), Some(&(2 * BATCH as u16 - 1)));
+    let mut sender = Sender::new(Transport::Tcp(Framing::OctetCounting), to);
+    let mut now = NOW;
+    for pause in [500, 1_000, 2_000] {
+        assert_eq!(sender.ready(now), (true, true));
+        drop(accept(&listener));
+        sender.send(now, b"x").ok();
+        let begun = Instant::now();
+        while sender.ready(now).0 {
+            assert!(begun.elapsed() < PATIENCE, "its end is not seen");
+        }
+        assert_eq!(sender.ready(now + pause - 1), (false, false), "{pause} ms");
+        now += pause;
+    }
+    // One that lasted is opened again after the first pause.
+    assert_eq!(sender.ready(now), (true, true));
+    sender.close(now + 1_000);
+    assert_eq!((sender.ready(now + 1_499), sender.ready(now + 1_500)), ((false, false), (true, true)));
 }
 
 #[test]

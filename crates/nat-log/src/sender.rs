@@ -33,6 +33,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// The first pause after a failed attempt; each further one is twice as long.
 const FIRST_PAUSE_MS: u64 = 500;
 const LONGEST_PAUSE_MS: u64 = 60_000;
+/// A connection that lasted for so long was none that failed at once.
+const LASTING_MS: u64 = 1_000;
 
 /// Where `struct tcp_info` says how many bytes the other end confirmed.
 const ACKED: usize = std::mem::offset_of!(tcp_info, tcpi_bytes_acked);
@@ -60,12 +62,13 @@ struct Connection {
     written: u64,
     /// What the kernel counted as confirmed before the first of them: the SYN.
     before: u64,
+    opened_at_ms: u64,
 }
 
 impl Connection {
-    fn new(stream: TcpStream) -> Self {
+    fn new(stream: TcpStream, opened_at_ms: u64) -> Self {
         let before = acked(&stream).unwrap_or(0);
-        Self { stream, written: 0, before }
+        Self { stream, written: 0, before, opened_at_ms }
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -133,7 +136,7 @@ impl Sender {
         if let Some(Socket::Tcp(connection)) = &self.socket
             && is_closed(&connection.stream)
         {
-            self.close();
+            self.close(now_ms);
         }
         if std::mem::take(&mut self.refused) {
             self.socket = None;
@@ -146,7 +149,7 @@ impl Sender {
         if now_ms < self.retry_at_ms && !was_set_back {
             return (false, false);
         }
-        match self.open() {
+        match self.open(now_ms) {
             Ok(socket) => {
                 self.socket = Some(socket);
                 (true, true)
@@ -187,13 +190,9 @@ impl Sender {
                 _ => connection.write(message),
             },
         };
-        match &sent {
-            Ok(()) => self.pause_ms = FIRST_PAUSE_MS,
-            // Part of the message may be out: the stream cannot go on.
-            Err(_) => {
-                self.close();
-                self.pause(now_ms);
-            }
+        // Part of the message may be out: the stream cannot go on.
+        if sent.is_err() {
+            self.close(now_ms);
         }
         sent
     }
@@ -219,13 +218,18 @@ impl Sender {
         self.confirmed_before
     }
 
-    /// Give the connection up. What it has not confirmed goes another way, and not this one as well.
-    pub(crate) fn close(&mut self) {
+    /// Give the connection up. What it has not confirmed goes another way, and not this one as well. The next one is not opened at once: who
+    /// accepts and closes again would be sent the same all the time.
+    pub(crate) fn close(&mut self, now_ms: u64) {
         if let Some(Socket::Tcp(connection)) = &self.socket {
             self.confirmed_before = connection.confirmed();
+            if now_ms.abs_diff(connection.opened_at_ms) >= LASTING_MS {
+                self.pause_ms = FIRST_PAUSE_MS;
+            }
             let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
             // A connection that is gone need not be.
             let _gone = setsockopt(&connection.stream, sockopt::Linger, &at_once);
+            self.pause(now_ms);
         }
         self.socket = None;
     }
@@ -250,7 +254,7 @@ impl Sender {
         self.pause_ms = (self.pause_ms * 2).min(LONGEST_PAUSE_MS);
     }
 
-    fn open(&self) -> io::Result<Socket> {
+    fn open(&self, now_ms: u64) -> io::Result<Socket> {
         if self.transport == Transport::Udp {
             let any: SocketAddr = match self.collector {
                 SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -266,7 +270,7 @@ impl Sender {
         setsockopt(&stream, sockopt::TcpUserTimeout, &(SILENCE.as_millis() as u32))?;
         setsockopt(&stream, sockopt::TcpKeepIdle, &(SILENCE.as_secs() as u32))?;
         setsockopt(&stream, sockopt::KeepAlive, &true)?;
-        Ok(Socket::Tcp(Connection::new(stream)))
+        Ok(Socket::Tcp(Connection::new(stream, now_ms)))
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::event::Event;
 use std::collections::VecDeque;
 
-/// Events that may be under way, 64 bytes each. Beyond, the rest waits in the queue, where what finds no room is counted.
+/// Events that may be in flight, 64 bytes each. Beyond, the rest waits in the queue, where what finds no room is counted.
 const MOST: usize = 1 << 15;
 
 /// A message that was written to the stream.
@@ -48,17 +48,17 @@ impl Unconfirmed {
         self.events.drain(..)
     }
 
-    /// Events under way.
+    /// Events in flight.
     pub fn len(&self) -> usize {
         self.events.len()
     }
 
-    /// Whether nothing is under way.
+    /// Whether nothing is in flight.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// Whether as many are under way as may be.
+    /// Whether as many are in flight as may be.
     pub fn is_full(&self) -> bool {
         self.len() >= MOST
     }
@@ -75,26 +75,26 @@ mod tests {
 
     #[test]
     fn what_is_not_confirmed_comes_back_in_order() {
-        let mut under_way = Unconfirmed::default();
+        let mut in_flight = Unconfirmed::default();
         let message = |end, events, lost| Written { end, events, lost };
-        under_way.push((0..5).map(event), &[message(100, 2, None), message(200, 3, Some(7))]);
-        under_way.push((5..9).map(event), &[message(250, 0, None), message(300, 4, Some(8))]);
-        assert_eq!((under_way.confirm(99), under_way.len()), (None, 9));
-        assert_eq!((under_way.confirm(100), under_way.len()), (None, 7), "a whole message is");
-        assert_eq!((under_way.confirm(299), under_way.len()), (Some(7), 4));
-        let back: Vec<u64> = under_way.take_back().map(|event| event.at_ms).collect();
-        assert_eq!((back, under_way.is_empty()), (vec![5, 6, 7, 8], true));
+        in_flight.push((0..5).map(event), &[message(100, 2, None), message(200, 3, Some(7))]);
+        in_flight.push((5..9).map(event), &[message(250, 0, None), message(300, 4, Some(8))]);
+        assert_eq!((in_flight.confirm(99), in_flight.len()), (None, 9));
+        assert_eq!((in_flight.confirm(100), in_flight.len()), (None, 7), "a whole message is");
+        assert_eq!((in_flight.confirm(299), in_flight.len()), (Some(7), 4));
+        let back: Vec<u64> = in_flight.take_back().map(|event| event.at_ms).collect();
+        assert_eq!((back, in_flight.is_empty()), (vec![5, 6, 7, 8], true));
     }
 
     #[test]
-    fn so_many_are_under_way_and_no_more() {
-        let mut under_way = Unconfirmed::default();
+    fn so_many_are_in_flight_and_no_more() {
+        let mut in_flight = Unconfirmed::default();
         let most = MOST as u64;
-        under_way.push((0..most - 1).map(event), &[Written { end: 1, events: MOST as u32 - 1, lost: None }]);
-        assert!(!under_way.is_full());
-        under_way.push([event(most)].into_iter(), &[Written { end: 2, events: 1, lost: None }]);
-        assert!(under_way.is_full());
-        under_way.confirm(1);
-        assert!(!under_way.is_full());
+        in_flight.push((0..most - 1).map(event), &[Written { end: 1, events: MOST as u32 - 1, lost: None }]);
+        assert!(!in_flight.is_full());
+        in_flight.push([event(most)].into_iter(), &[Written { end: 2, events: 1, lost: None }]);
+        assert!(in_flight.is_full());
+        in_flight.confirm(1);
+        assert!(!in_flight.is_full());
     }
 }
