@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import secrets
 import signal
 import struct
@@ -297,6 +298,17 @@ def test_a_lost_port_ends_it(lab: Lab, wires: tuple[Wire, Wire]) -> None:
         until(lambda: running.child.poll() is not None, 30, "it goes on without its port")
     assert running.child.returncode == 91
     assert "ND-91-02" in running.text, running.text
+    lab.clean()
+
+
+def test_a_service_manager_may_stop_the_daemon_too(lab: Lab, wires: tuple[Wire, Wire]) -> None:
+    with Running(lab, "mirror.yaml", wires) as running:
+        own = running.child.pid
+        (daemon,) = Path(f"/proc/{own}/task/{own}/children").read_text().split()
+        for pid in (int(daemon), own):
+            os.kill(pid, signal.SIGTERM)
+        running.child.wait(timeout=60)
+    assert (running.child.returncode, "ND-" in running.text) == (0, False), running.text
     lab.clean()
 
 

@@ -25,6 +25,10 @@ OPENING = 120.0
 """Seconds that ports may take to open: some wait for the process at their other end."""
 LOOK = 0.1
 """Seconds between two looks whether it is to end."""
+ENDING = 20.0
+"""Seconds that a daemon may take to end by itself: a NAT keeps its sessions meanwhile."""
+LOST, NO_GRAPH = "ND-91-21", "ND-104-11"
+"""What is said when the daemon is gone, or has stopped the graph already."""
 
 
 @dataclass(frozen=True)
@@ -85,16 +89,20 @@ def carry(
                 _watch(client, made, shape, interrupts, watching)
                 last = shape | client.call("graph.stop", graph=made)
         except Error as e:
-            # the daemon's own end explains the lost connection better, and its log stays
-            if daemon and e.code == "ND-91-21":
-                daemon.process.wait(1.0)
-                died = bool(daemon.process.ending())
-                daemon.check()
-            raise
+            stopped = daemon is not None and _stopped_too(daemon, interrupts, e)
+            # with both gone nobody has the document that was asked for
+            if not stopped or watching.as_json:
+                # the daemon's own end explains the lost connection better, and its log stays
+                if daemon and e.code == LOST:
+                    died = bool(daemon.process.ending())
+                    daemon.check()
+                raise
         finally:
             with interrupts.shielded():
                 stack.close()
                 (notes.forget if died else notes.undo)(left)
+    if not last:
+        return
     status = last["status"]
     with console.heard():
         if watching.as_json:
@@ -104,6 +112,16 @@ def carry(
             console.note(told + (f", {one['dropped']:,} lost" if one["dropped"] else ""))
     if status["error"]:
         raise Error.of(status["error"])
+
+
+def _stopped_too(daemon: Daemon, interrupts: Interrupts, error: Error) -> bool:
+    """Whether the daemon ends in good order, stopped with this command as by a service manager."""
+    if error.code not in (LOST, NO_GRAPH):
+        return False
+    status = daemon.process.wait(1.0)
+    if status is None and interrupts.count:
+        status = daemon.process.wait(ENDING)
+    return status == 0 and interrupts.count > 0
 
 
 def _watch(
