@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Interface
 from typing import Any
 
@@ -15,6 +15,8 @@ CODE = "ND-92-43"
 RATE = "10k/s"
 """Packets that go each way in a second, unless it is said."""
 VHOST = "/dev/vhost-net"
+TAP = "net_tap"
+"""DPDK's driver of such interfaces without vhost-net."""
 NO_ADDRESSES = 1
 """Of IPv6: none is made up for the interface (IN6_ADDR_GEN_MODE_NONE)."""
 SHORT = {"inside": "in", "outside": "out"}
@@ -43,6 +45,15 @@ class Parts:
     ports: Mapping[str, Any]
     elements: Mapping[str, Any]
     edges: tuple[str, ...]
+
+
+def as_begun(port: str, kernel: Kernel, shape: Mapping[str, Any]) -> Kernel:
+    """The interface of a NAT that runs: `auto` chose its driver when that began."""
+    name = f"{SHORT[port]}-kernel"
+    drivers = [one["driver"] for one in shape["ports"] if one["name"] == name]
+    if kernel.driver != "auto" or not drivers:
+        return kernel
+    return replace(kernel, driver="tap" if drivers == [TAP] else "virtio")
 
 
 def parts(port: str, kernel: Kernel, vlans: list[int]) -> Parts:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.nat import config, cores, graph
+from netdyno.nat import config, cores, graph, host
 from netdyno.nat.running import Running
 
 RESTART = "ND-104-36"
@@ -33,6 +33,7 @@ def reload(file: Path, running: Running) -> Reloaded:
         fix = f"Write name: {running.name}, or start this one with `netdyno nat run`"
         what = f"the file is of the NAT {nat.name}, and {running.name} runs"
         raise Error(RESTART, what, at=f"{file}: name", fix=fix)
+    nat = _as_begun(nat, running.call("graph.describe"))
     # the cores that it may use: ours are others where it was begun by taskset or a service manager
     where = graph.layout(nat, cores.here(running.process), cores.node_of(nat.inside.device))
     try:
@@ -42,6 +43,15 @@ def reload(file: Path, running: Running) -> Reloaded:
     left = tuple(f"{graph.place(one['at'])}: {one['what']}" for one in answer["left_out"])
     changed = sorted({graph.place(f"elements.conntrack.{key}") for key in answer["changed"]})
     return Reloaded(tuple(changed), left)
+
+
+def _as_begun(nat: config.Nat, shape: Mapping[str, Any]) -> config.Nat:
+    """What was left to the NAT when it began stays as it was decided then."""
+
+    def side(port: str, its: config.Side) -> config.Side:
+        return replace(its, kernel=host.as_begun(port, its.kernel, shape)) if its.kernel else its
+
+    return replace(nat, inside=side("inside", nat.inside), outside=side("outside", nat.outside))
 
 
 def told(done: Reloaded) -> str:
