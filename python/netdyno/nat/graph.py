@@ -237,6 +237,7 @@ def _elements(nat: Nat) -> dict[str, Any]:
         own = {key: said for key, said in nat.sites.items() if key not in _SITE}
         # whose addresses no site has, whatever a server offers
         others = _given(subscribers=_subscribers(nat).get("subscribers"), gateway=str(nat.gateway))
+        others["never"] = [str(nat.inside.address.network)]
         sites["sites"] = {"kind": "nat-sites", "port": "outside", "sites": _site(nat.sites)} | own | others
     return {
         "in-validity": validity | {"port": "inside"} | pcp,

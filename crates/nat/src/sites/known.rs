@@ -36,17 +36,34 @@ pub fn read(file: &Path) -> io::Result<Vec<KnownSite>> {
     Ok(document.sites)
 }
 
-/// Write a file, so that whoever reads it, and a machine that loses its power, has the old one or the new one.
-fn write(file: &Path, sites: &BTreeMap<Mac, KnownSite>) -> io::Result<()> {
+/// A file beside it.
+fn beside(file: &Path, ending: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+/// Copy a file whose sites are not all taken, so that who mistyped an option has them still: where the copy is.
+pub fn put_aside(file: &Path) -> io::Result<PathBuf> {
+    let old = beside(file, ".old");
+    fs::copy(file, &old)?;
+    Ok(old)
+}
+
+/// Write all of it to a file beside it.
+fn prepare(file: &Path, sites: &BTreeMap<Mac, KnownSite>) -> io::Result<PathBuf> {
     let sites = sites.values().copied().collect();
     let text = serde_json::to_vec(&Document { format: FORMAT.into(), sites })?;
-    let mut name = file.as_os_str().to_owned();
-    name.push(".new");
-    let new = PathBuf::from(name);
+    let new = beside(file, ".new");
     let mut open = File::create(&new)?;
     open.write_all(&text)?;
     open.sync_all()?;
-    fs::rename(&new, file)?;
+    Ok(new)
+}
+
+/// Write a file, so that whoever reads it, and a machine that loses its power, has the old one or the new one.
+fn write(file: &Path, sites: &BTreeMap<Mac, KnownSite>) -> io::Result<()> {
+    fs::rename(prepare(file, sites)?, file)?;
     // The name is in the folder.
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     folder.map_or(Ok(()), |folder| File::open(folder)?.sync_all())
@@ -61,10 +78,10 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// For this file, which is written once to see that it can be.
+    /// For this file. That it can be written is seen by one beside it: a NAT that never runs leaves it as it was.
     pub fn start(file: &Path, sites: Vec<KnownSite>) -> io::Result<Self> {
         let mut sites = sites.into_iter().map(|site| (site.mac, site)).collect();
-        write(file, &sites)?;
+        fs::remove_file(prepare(file, &sites)?)?;
         let (tell, told) = sync_channel(1);
         let file = file.to_owned();
         let run = move || keep(&file, &mut sites, &told, AGAIN);
@@ -143,12 +160,17 @@ mod tests {
         let file = folder.path().join("sites.json");
         assert_eq!(read(&file).unwrap(), []);
         let keeper = Keeper::start(&file, vec![one(1)]).unwrap();
-        assert_eq!(read(&file).unwrap(), [one(1)]);
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            0,
+            "nothing is written before a site changes"
+        );
         let set = |last| (one(last).mac, Some(one(last)));
         assert_eq!((keeper.give(vec![]), keeper.give(vec![set(2)])), (None, None));
         keeper.end(vec![(one(1).mac, None), set(4), set(3)]);
         assert_eq!(read(&file).unwrap(), [2, 3, 4].map(one));
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "nothing else is left there");
+        assert_eq!(read(&put_aside(&file).unwrap()).unwrap(), [2, 3, 4].map(one));
     }
 
     #[test]

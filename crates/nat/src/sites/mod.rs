@@ -112,7 +112,7 @@ impl ElementKind for Options {
                 release_after: self.release_after.ns(),
                 least_lease: u32::try_from(self.least_lease.ns() / cgnat::config::SECOND).unwrap_or(u32::MAX),
                 tags,
-                never: inside.into_iter().chain(others).collect(),
+                never: inside.into_iter().chain(addresses::prefixes(&self.never)).chain(others).collect(),
             },
             u64::from_ne_bytes(seed),
         );
@@ -123,11 +123,14 @@ impl ElementKind for Options {
                     |cx: &Build<'_>, why: std::io::Error| cx.fault("known", &format!("{file}: {why}"));
                 let known = known::read(Path::new(file)).map_err(|why| fault(cx, why))?;
                 let taken = leasing.remember(&known);
-                if taken.len() < known.len() {
-                    let left_out = known.len() - taken.len();
-                    tracing::warn!("{file}: {left_out} of {} sites are none now", known.len());
+                let left_out = known.len() - taken.len();
+                let keeper = Keeper::start(Path::new(file), taken).map_err(|why| fault(cx, why))?;
+                if left_out > 0 {
+                    let old = known::put_aside(Path::new(file)).map_err(|why| fault(cx, why))?;
+                    let (of, old) = (known.len(), old.display());
+                    tracing::warn!("{file}: {left_out} of {of} sites are none now; all of them are in {old}");
                 }
-                Some(Keeper::start(Path::new(file), taken).map_err(|why| fault(cx, why))?)
+                Some(keeper)
             }
         };
         let pool = cx.pool.clone();

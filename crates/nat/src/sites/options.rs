@@ -94,6 +94,9 @@ pub struct Options {
     /// Who is a subscriber: an address of these is not taken. Default: the private addresses of RFC 1918 and RFC 6598.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subscribers: Vec<Address>,
+    /// Prefixes of which no address is taken either, such as the network of the inside port. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub never: Vec<Address>,
     /// The router outside, whose address is not taken either. Default: none is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<Ipv4Addr>,
@@ -120,6 +123,7 @@ impl Options {
         let mut problems: Vec<Problem> =
             self.sites.check().into_iter().map(|problem| problem.under("sites")).collect();
         problems.extend(crate::addresses::not_ipv4("subscribers", &self.subscribers));
+        problems.extend(crate::addresses::not_ipv4("never", &self.never));
         let fix = "Use one like 02:4e:44:00:00:00, of one host and locally administered";
         match dhcp::mac::parse(&self.macs) {
             None => {
