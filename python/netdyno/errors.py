@@ -95,6 +95,7 @@ CODES: dict[str, str] = {
     "ND-92-41": "What was to be put back is somebody else's by now",
     "ND-92-43": "The host's interface of a NAT cannot be made",
     "ND-92-44": "A virtual machine cannot be started",
+    "ND-92-45": "The active NAT of a pair takes no standby now",
     "ND-92-50": "A fault of netdyno itself",
     "ND-99-20": "A threshold failed",
     "ND-99-21": "A check failed that every group is held to: nothing was delivered, or devices stalled",

@@ -128,6 +128,28 @@ impl Default for Timeouts {
     }
 }
 
+impl Timeouts {
+    /// The longest, ns: 13 days.
+    const MOST: u64 = 1 << 50;
+
+    /// What is wrong with them.
+    fn faults(&self) -> impl Iterator<Item = ConfigError> {
+        let all = [
+            ("timeouts.tcp_established", self.tcp_established, 7_440 * SECOND, " (RFC 5382 REQ-5)"),
+            ("timeouts.tcp_opening", self.tcp_opening, SECOND, ""),
+            ("timeouts.tcp_closing", self.tcp_closing, 240 * SECOND, " (RFC 5382 REQ-5)"),
+            ("timeouts.udp", self.udp, 120 * SECOND, " (RFC 4787 REQ-5)"),
+            ("timeouts.icmp", self.icmp, 60 * SECOND, " (RFC 5508 REQ-2)"),
+            ("timeouts.port_quarantine", self.port_quarantine, SECOND, ""),
+        ];
+        all.into_iter().filter_map(|(key, value, least, why)| match value {
+            value if value < least => Some(ConfigError::Short { key, value, least, why }),
+            value if value > Self::MOST => Some(ConfigError::Long { key, value }),
+            _ => None,
+        })
+    }
+}
+
 /// Destinations that are forwarded without translation (RFC 6888 REQ-6).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exemption {
@@ -289,6 +311,26 @@ pub enum ConfigError {
         /// What it must be at most.
         most: u64,
     },
+    /// A time is shorter than its RFC, or the clock of the tables, lets it be.
+    #[error("{key}: {} is less than {}{why}", time(*value), time(*least))]
+    Short {
+        /// Which key.
+        key: &'static str,
+        /// What it is, ns.
+        value: u64,
+        /// What it must be at least, ns.
+        least: u64,
+        /// Who says so, in parentheses.
+        why: &'static str,
+    },
+    /// A time is longer than the tables can tell.
+    #[error("{key}: {} is more than {}", time(*value), time(Timeouts::MOST))]
+    Long {
+        /// Which key.
+        key: &'static str,
+        /// What it is, ns.
+        value: u64,
+    },
     /// Not a power of two.
     #[error("ports_per_block: {0} is no power of two")]
     BlockSize(u16),
@@ -315,11 +357,31 @@ pub enum ConfigError {
     )]
     Sites,
     /// A static forward that cannot be.
-    #[error("static_forwards: {0}:{1} is {2}")]
-    Forward(Ipv4Addr, u16, &'static str),
+    #[error("static_forwards: {address}:{port} is {why}")]
+    Forward {
+        /// Which of them.
+        at: usize,
+        /// Its outside address.
+        address: Ipv4Addr,
+        /// Its outside port.
+        port: u16,
+        /// Why.
+        why: &'static str,
+    },
     /// Memory could not be had.
     #[error("no memory for the tables: {0}")]
     Memory(#[from] std::io::Error),
+}
+
+/// A length of time in the unit that suits it.
+fn time(ns: u64) -> String {
+    match ns {
+        0 => "0s".to_owned(),
+        ns if ns % (60 * SECOND) == 0 => format!("{}min", ns / (60 * SECOND)),
+        ns if ns % SECOND == 0 => format!("{}s", ns / SECOND),
+        ns if ns % 1_000_000 == 0 => format!("{}ms", ns / 1_000_000),
+        ns => format!("{ns}ns"),
+    }
 }
 
 impl Config {
@@ -333,52 +395,57 @@ impl Config {
         }
     }
 
-    /// What is wrong with it, if anything.
+    /// What is wrong with it first, if anything.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let within = |key, value: u64, least: u64, most: u64| {
-            (least..=most).contains(&value).then_some(()).ok_or(ConfigError::Range {
-                key,
-                value,
-                least,
-                most,
-            })
-        };
-        within("sessions", self.sessions as u64, 1, 1 << 30)?;
-        within("subscribers", self.subscribers as u64, 1, 1 << 28)?;
-        match self.sites {
-            None => within("pool", self.pool.len() as u64, 1, 1 << 16)?,
-            Some(sites) => {
-                within("sites.most", sites.most as u64, 1, SiteConfig::MOST as u64)?;
-                if !self.pool.is_empty() || self.deterministic.is_some() {
-                    return Err(ConfigError::Sites);
-                }
-            }
+        self.faults().into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// All that is wrong with it.
+    pub fn faults(&self) -> Vec<ConfigError> {
+        let mut faults = Vec::new();
+        self.ranges(&mut faults);
+        faults.extend(self.timeouts.faults());
+        if !self.ports_per_block.is_power_of_two() {
+            faults.push(ConfigError::BlockSize(self.ports_per_block));
         }
-        within("pool_room", self.pool_room as u64, 0, 1 << 16)?;
-        within("ports_per_block", self.ports_per_block.into(), 64, 16_384)?;
+        self.addresses(&mut faults);
+        self.forwards(&mut faults);
+        faults
+    }
+
+    fn ranges(&self, faults: &mut Vec<ConfigError>) {
+        let mut within = |key, value: u64, least: u64, most: u64| {
+            if !(least..=most).contains(&value) {
+                faults.push(ConfigError::Range { key, value, least, most });
+            }
+        };
+        within("sessions", self.sessions as u64, 1, 1 << 30);
+        within("subscribers", self.subscribers as u64, 1, 1 << 28);
+        match self.sites {
+            None => within("pool", self.pool.len() as u64, 1, 1 << 16),
+            Some(sites) => within("sites.most", sites.most as u64, 1, SiteConfig::MOST as u64),
+        }
+        within("pool_room", self.pool_room as u64, 0, 1 << 16);
+        within("ports_per_block", self.ports_per_block.into(), 64, 16_384);
         within(
             "blocks_per_subscriber",
             self.blocks_per_subscriber.into(),
             1,
             crate::subscriber::BLOCKS as u64,
-        )?;
-        within("fragmented_packets", self.fragmented_packets as u64, 1, 1 << 20)?;
-        within("held_fragments", self.held_fragments as u64, 1, 1 << 16)?;
-        within("held_syns", self.held_syns as u64, 1, 1 << 20)?;
-        within("mtu", self.mtu.inside.min(self.mtu.outside).into(), 576, u16::MAX.into())?;
-        // RFC 5382 REQ-5, RFC 4787 REQ-5, RFC 5508 REQ-2.
-        within("timeouts.tcp_established", self.timeouts.tcp_established, 7_440 * SECOND, 1 << 50)?;
-        within("timeouts.tcp_opening", self.timeouts.tcp_opening, SECOND, 1 << 50)?;
-        within("timeouts.tcp_closing", self.timeouts.tcp_closing, 240 * SECOND, 1 << 50)?;
-        within("timeouts.udp", self.timeouts.udp, 120 * SECOND, 1 << 50)?;
-        within("timeouts.icmp", self.timeouts.icmp, 60 * SECOND, 1 << 50)?;
-        within("timeouts.port_quarantine", self.timeouts.port_quarantine, SECOND, 1 << 50)?;
-        if !self.ports_per_block.is_power_of_two() {
-            return Err(ConfigError::BlockSize(self.ports_per_block));
+        );
+        within("fragmented_packets", self.fragmented_packets as u64, 1, 1 << 20);
+        within("held_fragments", self.held_fragments as u64, 1, 1 << 16);
+        within("held_syns", self.held_syns as u64, 1, 1 << 20);
+        within("mtu", self.mtu.inside.min(self.mtu.outside).into(), 576, u16::MAX.into());
+    }
+
+    fn addresses(&self, faults: &mut Vec<ConfigError>) {
+        if self.sites.is_some() && (!self.pool.is_empty() || self.deterministic.is_some()) {
+            faults.push(ConfigError::Sites);
         }
         for (at, PoolAddress { address, ports }) in self.pool.iter().enumerate() {
             if self.inside.iter().any(|prefix| prefix.has(address.to_bits())) {
-                return Err(ConfigError::PoolInside(*address));
+                faults.push(ConfigError::PoolInside(*address));
             }
             let twice = |other: &PoolAddress| {
                 other.address == *address
@@ -386,32 +453,35 @@ impl Config {
                     && ports.start() <= other.ports.end()
             };
             if self.pool.iter().skip(at + 1).any(twice) {
-                return Err(ConfigError::Twice(*address));
+                faults.push(ConfigError::Twice(*address));
             }
         }
         if let Some(prefix) = self.deterministic
             && !self.inside.iter().any(|inside| inside.overlaps(&prefix))
         {
-            return Err(ConfigError::Deterministic { subscribers: prefix.size(), blocks: 0 });
+            faults.push(ConfigError::Deterministic { subscribers: prefix.size(), blocks: 0 });
         }
+    }
+
+    fn forwards(&self, faults: &mut Vec<ConfigError>) {
         for (at, forward) in self.static_forwards.iter().enumerate() {
             let (address, port) = forward.outside;
-            let refuse = |why| Err(ConfigError::Forward(address, port, why));
-            if !self.pool.iter().any(|pool| pool.address == address) {
-                return refuse("no address of the pool");
-            }
-            if !matches!(forward.protocol, 6 | 17) {
-                return refuse("neither TCP nor UDP");
-            }
-            let rest = self.static_forwards.iter().skip(at + 1);
-            if rest
-                .clone()
-                .any(|other| other.protocol == forward.protocol && other.outside == forward.outside)
-            {
-                return refuse("there twice");
-            }
+            let is_twice = |other: &StaticForward| {
+                other.protocol == forward.protocol && other.outside == forward.outside
+            };
+            let why = if !self.pool.iter().any(|pool| pool.address == address) {
+                "no address of the pool"
+            } else if !matches!(forward.protocol, 6 | 17) {
+                "neither TCP nor UDP"
+            } else if self.static_forwards.iter().take(at).any(is_twice) {
+                "there twice"
+            } else if !self.inside.iter().any(|prefix| prefix.has(forward.inside.0.to_bits())) {
+                "to nobody inside"
+            } else {
+                continue;
+            };
+            faults.push(ConfigError::Forward { at, address, port, why });
         }
-        Ok(())
     }
 }
 
@@ -420,7 +490,11 @@ mod tests {
     use super::*;
 
     fn config() -> Config {
-        Config { pool: vec![PoolAddress::whole(Ipv4Addr::new(203, 0, 113, 1))], ..Config::default() }
+        let outside = Ipv4Addr::new(203, 0, 113, 1);
+        let inside = (Ipv4Addr::new(10, 0, 0, 7), 80);
+        let forward = StaticForward { protocol: 6, outside: (outside, 80), inside, realm: Realm::default() };
+        let pool = vec![PoolAddress::whole(outside)];
+        Config { pool, static_forwards: vec![forward], ..Config::default() }
     }
 
     #[test]
@@ -436,7 +510,7 @@ mod tests {
     fn what_cannot_be_is_refused() {
         config().check().unwrap();
         type Change = fn(&mut Config);
-        let bad: [(Change, &str); 10] = [
+        let bad: [(Change, &str); 13] = [
             (|c| c.pool.clear(), "pool"),
             (|c| c.sessions = 0, "sessions"),
             (|c| c.ports_per_block = 32, "ports_per_block"),
@@ -444,15 +518,21 @@ mod tests {
             (|c| c.blocks_per_subscriber = 9, "blocks_per_subscriber"),
             (|c| c.timeouts.tcp_established = 7_439 * SECOND, "tcp_established"),
             (|c| c.timeouts.udp = 119 * SECOND, "udp"),
-            (|c| c.timeouts.icmp = 59 * SECOND, "icmp"),
+            (|c| c.timeouts.icmp = 59 * SECOND, "timeouts.icmp: 59s is less than 1min (RFC 5508 REQ-2)"),
+            (|c| c.timeouts.tcp_opening = (1 << 50) + 1, "timeouts.tcp_opening: 1125899906842625ns is more"),
+            (
+                |c| c.static_forwards[0].inside.0 = Ipv4Addr::new(8, 8, 8, 8),
+                "203.0.113.1:80 is to nobody inside",
+            ),
+            (|c| c.static_forwards.push(c.static_forwards[0]), "203.0.113.1:80 is there twice"),
             (|c| c.pool.push(PoolAddress::whole(Ipv4Addr::new(10, 0, 0, 1))), "inside address"),
             (|c| c.pool.push(c.pool[0].clone()), "twice"),
         ];
         for (change, says) in bad {
             let mut config = config();
             change(&mut config);
-            let error = config.check().unwrap_err().to_string();
-            assert!(error.contains(says), "{error}");
+            let errors: Vec<_> = config.faults().iter().map(ToString::to_string).collect();
+            assert!(errors.iter().any(|error| error.contains(says)), "{errors:?}");
         }
         let good: [Change; 3] =
             [|c| c.blocks_per_subscriber = 8, |c| c.ports_per_block = 64, |c| c.timeouts.udp = 120 * SECOND];

@@ -17,7 +17,7 @@ use crate::sites::SiteOptions;
 use crate::state::{Header, Keeper, StateError, Survey, restore};
 use ::element::interface_addr::InterfaceAddrs;
 use ::element::kind::{Build, ElementKind, MakeAffinity};
-use cgnat::config::{Addresses, PoolAddress, StaticForward};
+use cgnat::config::{Addresses, ConfigError, PoolAddress, StaticForward};
 use cgnat::{Config, Ownership};
 use engine::{Clock, Element};
 use profile::{Address, Error};
@@ -29,6 +29,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use crate::control::KIND;
+
+/// What is said where another try may do, and what to do then.
+const NOT_NOW: &str = "ND-92-45";
+const LATER: &str = "Start it again when the other is well; `netdyno nat pair` shows how it is";
 
 /// What to do where forwards of one subscriber go to several workers.
 const ONE_WORKER: &str = "Give all its forwards ports of one outside address, of a pool of as many addresses as workers; or use one worker";
@@ -262,7 +266,10 @@ impl Options {
             return Err(cx.fault("pair.socket", "its folder is not there"));
         }
         let begun = Pair::begin(pair, self.terms(pair, count, sides), count, seed, (duty, gateway));
-        let begun = begun.map_err(|why| cx.fault("pair.socket", &why))?;
+        let begun = begun.map_err(|why| match why.passes() {
+            true => Error::new(NOT_NOW, format!("elements.{}.pair.socket", cx.name), why.to_string(), LATER),
+            false => cx.fault("pair.socket", &why.to_string()),
+        })?;
         let seed = begun.seed;
         Shared::of(cx)?.pair = Some(Arc::new(begun));
         Ok(seed)
@@ -290,8 +297,7 @@ impl Options {
     fn begin_state(&self, shared: &mut Shared, count: usize) -> [u8; 32] {
         let Some(path) = self.state.as_deref().map(Path::new) else { return shared.seed };
         if shared.keeper.is_none() {
-            let config = self.config();
-            let survey = Survey::of(path, config.sessions, config.subscribers, config.pool.len());
+            let survey = Survey::of(path);
             match &survey {
                 Ok(_) | Err(StateError::None) => {}
                 Err(why) => tracing::warn!("{}: {why}; the NAT begins without it", path.display()),
@@ -304,6 +310,22 @@ impl Options {
         }
         shared.survey.as_ref().map_or(shared.seed, |survey| survey.header.seed)
     }
+}
+
+/// What is wrong with the NAT's configuration, by the keys of the options.
+fn problem(fault: &ConfigError) -> Problem {
+    let said = fault.to_string();
+    let (key, what) = said.split_once(": ").unwrap_or(("pool", &said));
+    let (key, fix) = match fault {
+        ConfigError::Forward { at, .. } => {
+            (format!("forwards[{at}]"), "Correct it, or leave it out".to_owned())
+        }
+        ConfigError::Short { .. } => (key.to_owned(), "Use that or more".to_owned()),
+        ConfigError::Long { .. } => (key.to_owned(), "Use that or less".to_owned()),
+        ConfigError::Range { least, most, .. } => (key.to_owned(), format!("Use {least} to {most}")),
+        _ => (key.to_owned(), "See docs/reference/elements.md".to_owned()),
+    };
+    Problem::new(key, what, fix)
 }
 
 impl ElementKind for Options {
@@ -356,13 +378,8 @@ impl ElementKind for Options {
             let what = "inside and outside are the same port";
             problems.push(Problem::new("outside", what, "Give each side a port of its own"));
         }
-        if problems.is_empty()
-            && let Err(why) = self.config().check()
-        {
-            let why = why.to_string();
-            let (key, what) = why.split_once(": ").unwrap_or(("pool", &why));
-            let key = if key == "static_forwards" { "forwards" } else { key };
-            problems.push(Problem::new(key, what, "See docs/reference/elements.md"));
+        if problems.is_empty() {
+            problems.extend(self.config().faults().iter().map(problem));
         }
         problems
     }

@@ -216,7 +216,7 @@ fn what_does_not_fit_any_more_is_left_out_with_its_reason() {
     assert_eq!((count, lost), (2, vec![Lost::Full; 6]));
     // Another prefix inside: none of them is a subscriber.
     let inside = vec![Prefix::new(Ipv4Addr::new(192, 168, 0, 0), 16)];
-    assert_eq!(try_with(Config { inside, ..same.clone() }), (0, vec![Lost::NotInside; 10]));
+    assert_eq!(try_with(Config { inside, ..config() }), (0, vec![Lost::NotInside; 10]));
     // The forward is not there any more.
     assert_eq!(try_with(config()), (4, vec![Lost::Forward]));
     // Another forward has a port that is in use.

@@ -8,7 +8,7 @@ use super::link::{Link, Listener, Lock, Received};
 use super::message::{LONGEST, Message, Terms, VERSION, differences};
 use super::view::{Cause, Counters, Role, Standing, Takeover};
 use super::worker::{Chunk, Ends};
-use super::{Orders, TICK};
+use super::{JoinError, Orders, TICK};
 use crate::neighbours::Neighbour;
 use arrayvec::ArrayVec;
 use engine::Clock;
@@ -126,7 +126,7 @@ impl Member {
     }
 
     /// Join for the first time. The secret of the other is this one's then.
-    pub fn join_first(&mut self) -> Result<Joined, String> {
+    pub fn join_first(&mut self) -> Result<Joined, JoinError> {
         let began = Instant::now();
         loop {
             match self.try_join(true) {
@@ -135,25 +135,27 @@ impl Member {
                     return Ok(joined);
                 }
                 Ok(None) if began.elapsed() < ANSWER => std::thread::sleep(AGAIN),
-                Ok(None) => return Err("the active NAT does not answer".into()),
+                Ok(None) => return Err(JoinError::Silent),
                 Err(why) => return Err(why),
             }
         }
     }
 
     /// Take the lock if that is wanted, or connect to who has it. `None`: neither can be now.
-    fn try_join(&mut self, lock: bool) -> Result<Option<(Joined, [u8; 32])>, String> {
+    fn try_join(&mut self, lock: bool) -> Result<Option<(Joined, [u8; 32])>, JoinError> {
         let socket = &self.settings.socket;
         if lock {
             let mut path = socket.as_os_str().to_owned();
             path.push(".lock");
             let taken = Lock::take(&PathBuf::from(path));
-            if let Some(lock) = taken.map_err(|why| format!("the lock beside it: {why}"))? {
+            if let Some(lock) =
+                taken.map_err(|why| JoinError::Refused(format!("the lock beside it: {why}")))?
+            {
                 return Ok(Some((Joined::Active(lock), self.seed)));
             }
         }
         let Ok(link) = Link::connect(socket) else { return Ok(None) };
-        link.peer().map_err(|_| "it is another user's".to_owned())?;
+        link.peer().map_err(|_| JoinError::Refused("it is another user's".into()))?;
         Message::Hello(VERSION, self.settings.terms.clone()).encode(&mut self.out);
         if !link.send(&self.out).unwrap_or(false) {
             return Ok(None);
@@ -164,8 +166,9 @@ impl Member {
                 Ok(Received::Packet(len)) => {
                     return match Message::decode(self.room.get(..len).unwrap_or(&[])) {
                         Ok(Message::Welcome(seed)) => Ok(Some((Joined::Standby(link), seed))),
-                        Ok(Message::Refused(why)) => Err(why.to_owned()),
-                        _ => Err("who listens there is no NAT of this version".into()),
+                        Ok(Message::Taken) => Err(JoinError::Taken),
+                        Ok(Message::Refused(why)) => Err(JoinError::Refused(why.to_owned())),
+                        _ => Err(JoinError::Refused("who listens there is no NAT of this version".into())),
                     };
                 }
                 Ok(Received::Nothing) => wait(&[(link.as_fd(), false)], TICK),
@@ -221,7 +224,7 @@ impl Member {
                     REFUSED
                 }
                 Err(why) => {
-                    self.cannot_join(&why);
+                    self.cannot_join(&why.to_string());
                     REFUSED
                 }
                 Ok(None) => AGAIN,
@@ -377,7 +380,11 @@ impl Member {
                     Err(why) => {
                         // Not into what waits for the standby.
                         let mut refusal = Vec::new();
-                        Message::Refused(&why).encode(&mut refusal);
+                        match &why {
+                            JoinError::Refused(why) => Message::Refused(why),
+                            JoinError::Taken | JoinError::Silent => Message::Taken,
+                        }
+                        .encode(&mut refusal);
                         let _it_is_gone = link.send(&refusal);
                     }
                 }
@@ -388,18 +395,19 @@ impl Member {
     }
 
     /// Whether it may be the standby: its process, or why not.
-    fn judge(&self, link: &Link, bytes: &[u8], taken: bool) -> Result<u32, String> {
-        let pid = link.peer().map_err(|_| "it is another user's".to_owned())?;
+    fn judge(&self, link: &Link, bytes: &[u8], taken: bool) -> Result<u32, JoinError> {
+        let refused = |why: String| Err(JoinError::Refused(why));
+        let Ok(pid) = link.peer() else { return refused("it is another user's".into()) };
         let Ok(Message::Hello(version, terms)) = Message::decode(bytes) else {
-            return Err("that is no NAT of this version".into());
+            return refused("that is no NAT of this version".into());
         };
         if version != VERSION {
-            return Err(format!("its protocol is version {version}, and the active NAT's {VERSION}"));
+            return refused(format!("its protocol is version {version}, and the active NAT's {VERSION}"));
         }
         match differences(&self.settings.terms, &terms)[..] {
-            [] if taken => Err("the active NAT has a standby".into()),
+            [] if taken => Err(JoinError::Taken),
             [] => Ok(pid),
-            ref keys => Err(format!("the active NAT has it otherwise: {}", keys.join(", "))),
+            ref keys => refused(format!("the active NAT has it otherwise: {}", keys.join(", "))),
         }
     }
 

@@ -22,6 +22,8 @@ pub enum Message<'a> {
     Welcome([u8; 32]),
     /// It is not, and why.
     Refused(&'a str),
+    /// It is not, as another one is.
+    Taken,
     /// The active NAT is there, and knows this of the router outside.
     Alive(Option<Mac>),
     /// What a worker of the active NAT tells.
@@ -86,6 +88,7 @@ impl<'a> Message<'a> {
             Self::Synced => out.push(6),
             Self::HandOver => out.push(7),
             Self::OutOfSync => out.push(8),
+            Self::Taken => out.push(9),
         }
     }
 
@@ -115,6 +118,7 @@ impl<'a> Message<'a> {
             6 => alone(Self::Synced),
             7 => alone(Self::HandOver),
             8 => alone(Self::OutOfSync),
+            9 => alone(Self::Taken),
             _ => Err(Broken),
         }
     }
@@ -159,6 +163,7 @@ mod tests {
             Message::Synced,
             Message::HandOver,
             Message::OutOfSync,
+            Message::Taken,
         ]
     }
 
@@ -188,7 +193,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_break_it(bytes in prop::collection::vec(any::<u8>(), 0..100), kind in 0..10u8) {
+        fn no_bytes_break_it(bytes in prop::collection::vec(any::<u8>(), 0..100), kind in 0..11u8) {
             let with_kind: Vec<u8> = std::iter::once(kind).chain(bytes).collect();
             if let Ok(message) = Message::decode(&with_kind) {
                 let mut again = Vec::new();

@@ -110,6 +110,27 @@ pub fn term(value: &impl Serialize) -> u32 {
     crc32fast::hash(serde_json::to_string(value).unwrap_or_default().as_bytes())
 }
 
+/// Why a NAT is neither active nor the standby.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum JoinError {
+    /// It is paused, or ends just now.
+    #[error("the active NAT does not answer")]
+    Silent,
+    /// There are two already.
+    #[error("the active NAT has a standby")]
+    Taken,
+    /// What does not get better by itself.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl JoinError {
+    /// Whether another try may succeed, without a change of the configuration.
+    pub fn passes(&self) -> bool {
+        matches!(self, Self::Silent | Self::Taken)
+    }
+}
+
 impl Pair {
     /// Become active, or the standby of who is: with so many workers, and what both have to have alike. An error says why it is neither.
     pub fn begin(
@@ -118,7 +139,7 @@ impl Pair {
         workers: usize,
         seed: [u8; 32],
         (duty, gateway): (Arc<Duty>, Arc<Neighbour>),
-    ) -> Result<Self, String> {
+    ) -> Result<Self, JoinError> {
         duty.stop();
         let (counters, orders) = (Arc::<Counters>::default(), Arc::<Orders>::default());
         let made = (0..workers).map(|_| SessionSync::new(Arc::clone(&duty), Arc::clone(&counters)));
@@ -133,7 +154,7 @@ impl Pair {
         let joined = member.join_first()?;
         let seed = member.seed();
         let thread = std::thread::Builder::new().name("nat-pair".into()).spawn(move || member.run(joined));
-        let thread = Some(thread.map_err(|why| why.to_string())?);
+        let thread = Some(thread.map_err(|why| JoinError::Refused(why.to_string()))?);
         let workers = Mutex::new(ends_of_workers.into_iter().map(Some).collect());
         Ok(Self {
             duty,

@@ -20,7 +20,7 @@ fn terms(pool: u32) -> Terms {
     Terms::from([("pool".to_owned(), pool)])
 }
 
-fn begin(folder: &Path, pool: u32, seed: u8) -> Result<Pair, String> {
+fn begin(folder: &Path, pool: u32, seed: u8) -> Result<Pair, JoinError> {
     let own = (Arc::default(), Arc::new(Neighbour::default()));
     Pair::begin(&options(folder), terms(pool), 1, [seed; 32], own)
 }
@@ -85,8 +85,12 @@ fn the_second_is_the_standby_and_goes_on_when_the_first_ends() {
     });
     assert_eq!((second.nat.session_count(), first.pair.view().peer), (1, Some(std::process::id())));
     // A third one is told that there is no room, one that is configured otherwise what differs.
-    assert_eq!(begin(folder.path(), 1, 5).unwrap_err(), "the active NAT has a standby");
-    assert_eq!(begin(folder.path(), 2, 5).unwrap_err(), "the active NAT has it otherwise: pool");
+    assert_eq!(begin(folder.path(), 1, 5).unwrap_err(), JoinError::Taken);
+    let otherwise = begin(folder.path(), 2, 5).unwrap_err();
+    assert_eq!(
+        (otherwise.to_string().as_str(), otherwise.passes()),
+        ("the active NAT has it otherwise: pool", false)
+    );
     send(&mut first.nat, inside(1, 5001), REMOTE);
     let now = Clock::get().now();
     assert!(first.sync.end(&mut first.nat, now, |_| None));
@@ -147,5 +151,6 @@ fn what_cannot_be_is_said() {
     assert_eq!(keys(at(&format!("/{}", "x".repeat(PATH)), Interval::secs(61))), ["socket", "silence"]);
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("pair.lock")).unwrap();
-    assert!(begin(folder.path(), 1, 1).unwrap_err().starts_with("the lock beside it"));
+    let why = begin(folder.path(), 1, 1).unwrap_err();
+    assert!(why.to_string().starts_with("the lock beside it"), "{why}");
 }

@@ -18,6 +18,9 @@ const END: u8 = 0;
 const TRAILER: usize = 1 + 4 * 8 + 4;
 /// Bytes that are written or read at once.
 const PIECE: usize = 1 << 18;
+/// Bytes of a file at most: sessions, subscribers, and groups of 64 ports of three protocols that rest since two periods, as many as
+/// the largest limits and the largest pool have.
+pub const MOST: u64 = LONGEST as u64 * ((1 << 30) + (1 << 28) + (1 << 16) * 1024 * 3 * 2);
 
 /// What is known of the NAT that wrote a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,8 +187,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Open a file of `most` bytes at most.
-    pub fn open(path: &Path, most: u64) -> Result<(Self, Header), StateError> {
+    /// Open a file.
+    pub fn open(path: &Path) -> Result<(Self, Header), StateError> {
         let flags = (rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW).bits();
         let from = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path);
         let from = from.map_err(|why| match why.kind() {
@@ -203,8 +206,8 @@ impl Reader {
         if about.uid() != 0 && about.uid() != rustix::process::geteuid().as_raw() {
             return Err(StateError::Untrusted("it is another user's"));
         }
-        if about.len() > most {
-            return Err(StateError::Untrusted("it is longer than the state of this NAT can be"));
+        if about.len() > MOST {
+            return Err(StateError::Untrusted("it is longer than the state of a NAT can be"));
         }
         let (sum, totals) = (Hasher::new(), Totals::default());
         let mut reader = Self { from, piece: Vec::new(), at: 0, sum, totals, left: about.len() };

@@ -15,9 +15,6 @@ const FIRST: Hop = 2;
 const GATEWAY: Hop = 1;
 /// Records between two looks after the log.
 const PACE: u64 = 256;
-/// Bytes that a record, or what rests of a port block, has at most, and those that a file may have besides.
-const EACH: u64 = 128;
-const BESIDES: u64 = 1 << 26;
 
 /// A subscriber's Ethernet address, and the number of the next hop towards it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +46,6 @@ pub struct Tally {
 #[derive(Debug)]
 pub struct Survey {
     path: PathBuf,
-    most: u64,
     /// What it says of itself.
     pub header: Header,
     /// How many records it has.
@@ -59,20 +55,12 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Read a file of a NAT with so many sessions, subscribers and outside addresses through.
-    pub fn of(
-        path: &Path,
-        sessions: usize,
-        subscribers: usize,
-        addresses: usize,
-    ) -> Result<Self, StateError> {
-        // An address has ports of three protocols in groups of 64, each at rest since two periods.
-        let records = sessions as u64 + subscribers as u64 + addresses as u64 * 3 * 2 * 1024;
-        let most = BESIDES + EACH * records;
-        let (reader, header) = Reader::open(path, most)?;
+    /// Read a file through, whatever limits the NAT has now: what finds no room is left out, and ends in the log.
+    pub fn of(path: &Path) -> Result<Self, StateError> {
+        let (reader, header) = Reader::open(path)?;
         let totals = reader.check()?;
         let passed = wall_ms().saturating_sub(header.written_ms).saturating_mul(1_000_000);
-        Ok(Self { path: path.to_owned(), most, header, totals, passed })
+        Ok(Self { path: path.to_owned(), header, totals, passed })
     }
 
     /// Let subscribers be with the workers that have their port blocks now, and give each its next hop: by worker. `most` is how
@@ -103,7 +91,7 @@ impl Survey {
     }
 
     fn read(&self, each: &mut impl FnMut(&Record)) -> Result<(), StateError> {
-        let (mut reader, header) = Reader::open(&self.path, self.most)?;
+        let (mut reader, header) = Reader::open(&self.path)?;
         if header != self.header {
             return Err(StateError::Damaged);
         }

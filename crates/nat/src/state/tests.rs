@@ -1,4 +1,4 @@
-use super::file::{Reader, Totals, Writer};
+use super::file::{MOST, Totals, Writer};
 use super::*;
 use crate::log::{Log, LogOptions};
 use crate::testing::{NOW, REMOTE, hop_in, inside, send};
@@ -58,10 +58,6 @@ fn keep(path: &Path, nats: &[Nat]) {
     }
 }
 
-fn survey(path: &Path) -> Result<Survey, StateError> {
-    Survey::of(path, 1_000, 64, 5)
-}
-
 fn outside_of(nats: &[Nat]) -> Vec<(Endpoint, Endpoint)> {
     let sessions = nats.iter().flat_map(|nat| nat.sessions());
     let mut all: Vec<_> = sessions.map(|(_, one)| (one.inside(), one.outside())).collect();
@@ -76,7 +72,7 @@ fn sessions_go_on_with_as_many_workers_or_others() {
     let (_, before) = full(2);
     keep(&path, &before);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    let survey = survey(&path).unwrap();
+    let survey = Survey::of(&path).unwrap();
     let expected = Totals { subscribers: 40, ports: 0, sessions: 80, asked: 0 };
     assert_eq!((survey.totals, survey.header.workers), (expected, 2));
     for count in [1, 2, 3, 5] {
@@ -109,7 +105,7 @@ fn answers_go_by_the_next_hop_that_is_bound() {
     let path = folder.path().join("cgn.state");
     let (_, before) = full(1);
     keep(&path, &before);
-    let survey = survey(&path).unwrap();
+    let survey = Survey::of(&path).unwrap();
     let (mut ownership, mut nats) = workers(1, survey.header.seed);
     assert_eq!(survey.settle(&mut ownership, 1, 3)[0].len(), 3, "no more than there is room for");
     let bound = survey.settle(&mut ownership, 1, 64).remove(0);
@@ -125,14 +121,14 @@ fn answers_go_by_the_next_hop_that_is_bound() {
 fn a_file_that_is_not_whole_is_not_used() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cgn.state");
-    assert!(matches!(survey(&path), Err(StateError::None)));
+    assert!(matches!(Survey::of(&path), Err(StateError::None)));
     let (_, nats) = full(1);
     keep(&path, &nats);
     let whole = fs::read(&path).unwrap();
-    assert!(survey(&path).is_ok());
+    assert!(Survey::of(&path).is_ok());
     let with = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
-        survey(&path)
+        Survey::of(&path)
     };
     for len in (0..whole.len()).step_by(37).chain([whole.len() - 1]) {
         assert!(with(&whole[..len]).is_err(), "cut to {len} of {}", whole.len());
@@ -158,7 +154,7 @@ fn a_file_of_the_version_before_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cgn.state");
     keep(&path, &full(1).1);
-    let now = survey(&path).unwrap();
+    let now = Survey::of(&path).unwrap();
     let mut bytes = fs::read(&path).unwrap();
     // There it had no word for the log.
     bytes[8] = 1;
@@ -167,7 +163,7 @@ fn a_file_of_the_version_before_is_read() {
     let at = bytes.len() - 4;
     bytes[at..].copy_from_slice(&sum);
     fs::write(&path, bytes).unwrap();
-    let before = survey(&path).unwrap();
+    let before = Survey::of(&path).unwrap();
     assert_eq!((before.totals, before.header), (now.totals, Header { log: None, ..now.header }));
     assert_eq!(now.header.log, Some(7));
 }
@@ -178,7 +174,7 @@ fn a_log_that_is_new_is_told_of_what_goes_on() {
     let path = folder.path().join("cgn.state");
     let (_, before) = full(1);
     keep(&path, &before);
-    let survey = survey(&path).unwrap();
+    let survey = Survey::of(&path).unwrap();
     for (new, sessions) in [(false, true), (true, false), (true, true)] {
         let (mut ownership, _) = workers(1, survey.header.seed);
         let config = Config {
@@ -234,23 +230,25 @@ fn what_others_could_have_put_there_is_not_used() {
     let path = folder.path().join("cgn.state");
     keep(&path, &full(1).1);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o622)).unwrap();
-    assert!(matches!(survey(&path), Err(StateError::Untrusted(_))));
+    assert!(matches!(Survey::of(&path), Err(StateError::Untrusted(_))));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(&path, Some(12_345), None).unwrap();
-        assert!(matches!(survey(&path), Err(StateError::Untrusted(_))));
+        assert!(matches!(Survey::of(&path), Err(StateError::Untrusted(_))));
         std::os::unix::fs::chown(&path, Some(0), None).unwrap();
     }
-    // Longer than this NAT's state can be.
-    assert!(matches!(Reader::open(&path, 100), Err(StateError::Untrusted(_))));
+    let longer = folder.path().join("longer");
+    fs::copy(&path, &longer).unwrap();
+    fs::File::options().write(true).open(&longer).unwrap().set_len(MOST + 1).unwrap();
+    assert!(matches!(Survey::of(&longer), Err(StateError::Untrusted(_))));
     let link = folder.path().join("link");
     std::os::unix::fs::symlink(&path, &link).unwrap();
-    assert!(matches!(survey(&link), Err(StateError::Io(_))));
-    assert!(matches!(survey(folder.path()), Err(StateError::Untrusted(_))));
+    assert!(matches!(Survey::of(&link), Err(StateError::Io(_))));
+    assert!(matches!(Survey::of(folder.path()), Err(StateError::Untrusted(_))));
     // Reading a pipe would wait for ever.
     let pipe = folder.path().join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    assert!(matches!(survey(&pipe), Err(StateError::Untrusted(_))));
+    assert!(matches!(Survey::of(&pipe), Err(StateError::Untrusted(_))));
 }
 
 #[test]
@@ -265,14 +263,14 @@ fn the_file_is_there_whole_or_not_at_all() {
     assert!(keeper.give(&nats[0], NOW, |_| None));
     assert!(!path.exists(), "the other worker's is missing");
     assert!(keeper.give(&nats[1], NOW, |_| None));
-    assert!(survey(&path).is_ok());
+    assert!(Survey::of(&path).is_ok());
     // What it began with is of the past once all workers run.
     let next = Keeper::new(&path, header(2));
     let old = folder.path().join("cgn.state.old");
     next.began();
-    assert!(survey(&path).is_ok() && !old.exists());
+    assert!(Survey::of(&path).is_ok() && !old.exists());
     next.began();
-    assert!(!path.exists() && survey(&old).is_ok());
+    assert!(!path.exists() && Survey::of(&old).is_ok());
     drop(next);
     // One that was not finished leaves nothing.
     drop(Writer::begin(&path, &header(1)).unwrap());
@@ -329,7 +327,7 @@ fn a_million_sessions() {
     drop(nat);
     let mut nat = Nat::new(config).unwrap();
     let began = std::time::Instant::now();
-    let survey = Survey::of(&path, 1 << 20, 1 << 15, 256).unwrap();
+    let survey = Survey::of(&path).unwrap();
     let checked = began.elapsed();
     let mut ownership = Ownership::new(&[pool], SEED);
     let bound = survey.settle(&mut ownership, 1, 1 << 15).remove(0);
