@@ -61,7 +61,6 @@ fn graph(number: usize) -> Value {
             "inside": {"device": format!("pair:in{number}"), "ip": "10.0.0.1/24"},
             "outside": {"device": format!("pair:out{number}"), "ip": "203.0.113.254/24"},
         },
-        "memory": "64MiB",
         "elements": {
             "in-validity": {"kind": "validity", "port": "inside"},
             "out-validity": {"kind": "validity", "port": "outside"},

@@ -49,7 +49,6 @@ fn graph(name: &str, more: &Value) -> Value {
             "inside": {"device": format!("pair:{name}-in"), "ip": "10.0.0.254/24", "mac": "02:00:00:00:09:03"},
             "outside": {"device": format!("pair:{name}-out"), "ip": "203.0.113.2/24", "mac": "02:00:00:00:09:02"},
         },
-        "memory": "64MiB",
         "elements": {
             "in-validity": {"kind": "validity", "port": "inside", "own_mac": true},
             "out-validity": {"kind": "validity", "port": "outside", "dhcp": true, "own_mac": true, "macs": {"count": 32}},

@@ -143,9 +143,9 @@ impl FromStr for Collector {
                 return Err(format!("a collector is reached by udp:// or tcp://, not {other:?}"));
             }
         };
-        let address: SocketAddr = address
-            .parse()
-            .map_err(|_| format!("{address:?} is not an IP address and a port, like 192.0.2.9:4739"))?;
+        let address: SocketAddr = address.parse().map_err(|_| {
+            format!("{address:?} is not an IP address and a port; write it like 192.0.2.9:4739")
+        })?;
         if address.port() == 0 || address.ip().is_unspecified() {
             return Err(format!("{address} is nobody's address"));
         }

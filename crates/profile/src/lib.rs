@@ -554,11 +554,11 @@ fn default_confidence() -> f64 {
     0.95
 }
 
-/// A limit: a plain number in the metric's unit, or a quantity with its own.
+/// A limit: a plain number, or a quantity with its unit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Bound {
-    /// In the metric's unit: a count, a ratio, nanoseconds or per second.
+    /// A count, a share, or per second. A time has a unit, unless it is 0.
     Number(f64),
     /// `"50ms"` for delays, `"1000/s"` for rates.
     Quantity(String),

@@ -51,14 +51,9 @@ pub(crate) fn check(profile: &Profile, threshold: &Threshold, at: &str, add: &mu
             add(Some(Error::new(CONFLICT, at, "the threshold has no bound", "Give it max or min")))
         }
         (Some(bound), None) | (None, Some(bound)) => {
-            if let Err(what) = bound.value(&metric.kind) {
+            if let Err((what, fix)) = bound.value(&metric.kind) {
                 let side = if threshold.max.is_some() { "max" } else { "min" };
-                add(Some(Error::new(
-                    BAD_VALUE,
-                    format!("{at}.{side}"),
-                    what,
-                    "Give a number in the metric's unit",
-                )));
+                add(Some(Error::new(BAD_VALUE, format!("{at}.{side}"), what, fix)));
             }
         }
     }
@@ -98,39 +93,77 @@ fn named(group: &Group, metric: &Metric, at: String) -> Option<Error> {
     Some(Error::new(BAD_REFERENCE, at, format!("{} {what} called {name:?}", about.name), fix))
 }
 
+/// What a metric is measured in.
+enum Unit {
+    Time,
+    PerSecond,
+    Share,
+    Count,
+}
+
+impl Unit {
+    fn of(kind: &MetricKind) -> Self {
+        match kind {
+            MetricKind::Delay(..)
+            | MetricKind::Ipdv(..)
+            | MetricKind::Lateness(_)
+            | MetricKind::Disorder("late", _)
+            | MetricKind::Stalls("time" | "longest") => Self::Time,
+            MetricKind::Counter { rate: true, .. } | MetricKind::Count { rate: true, .. } => Self::PerSecond,
+            MetricKind::Loss
+            | MetricKind::Noticeable
+            | MetricKind::Index(_)
+            | MetricKind::Reordering(_)
+            | MetricKind::Stalls("share" | "waiting") => Self::Share,
+            _ => Self::Count,
+        }
+    }
+
+    fn example(&self) -> &'static str {
+        match self {
+            Self::Time => "Write it with its unit, like \"50ms\"",
+            Self::PerSecond => "Write it like \"1000/s\"",
+            Self::Share => "Write it like 0.01 or \"1%\"",
+            Self::Count => "Write a plain number",
+        }
+    }
+
+    fn read(&self, text: &str) -> Result<f64, String> {
+        let plain = text.trim().parse::<f64>().ok();
+        match self {
+            Self::Time => text.parse::<Interval>().map(|i| i.ns() as f64).map_err(|e| e.to_string()),
+            Self::PerSecond => text.parse::<Rate>().map(|r| r.0).map_err(|e| e.to_string()),
+            Self::Share => text
+                .strip_suffix('%')
+                .and_then(|percent| Some(percent.trim().parse::<f64>().ok()? / 100.0))
+                .or(plain)
+                .ok_or_else(|| format!("{text:?} is no share")),
+            Self::Count => plain.ok_or_else(|| format!("{text:?} is not a plain number")),
+        }
+    }
+}
+
 impl Bound {
-    /// The bound in the metric's unit: nanoseconds, per second, a count or a ratio.
-    pub fn value(&self, kind: &MetricKind) -> Result<f64, String> {
-        match (self, kind) {
-            (Bound::Number(n), _) if n.is_finite() => Ok(*n),
-            (Bound::Number(n), _) => Err(format!("{n} is no bound")),
-            (
-                Bound::Quantity(q),
-                MetricKind::Delay(..)
-                | MetricKind::Ipdv(..)
-                | MetricKind::Lateness(_)
-                | MetricKind::Disorder("late", _)
-                | MetricKind::Stalls("time" | "longest"),
-            ) => q.parse::<Interval>().map(|i| i.ns() as f64).map_err(|e| e.to_string()),
-            (
-                Bound::Quantity(q),
-                MetricKind::Counter { rate: true, .. } | MetricKind::Count { rate: true, .. },
-            ) => q.parse::<Rate>().map(|r| r.0).map_err(|e| e.to_string()),
-            (Bound::Quantity(q), _) => match q.strip_suffix('%').map(|p| p.trim().parse::<f64>()) {
-                Some(Ok(percent))
-                    if matches!(
-                        kind,
-                        MetricKind::Loss
-                            | MetricKind::Noticeable
-                            | MetricKind::Index(_)
-                            | MetricKind::Reordering(_)
-                            | MetricKind::Stalls("share" | "waiting")
-                    ) =>
-                {
-                    Ok(percent / 100.0)
-                }
-                _ => Err(format!("{q:?} is not a plain number")),
-            },
+    /// The bound in the metric's unit: nanoseconds, per second, a count or a ratio. An error says what to write.
+    pub fn value(&self, kind: &MetricKind) -> Result<f64, (String, &'static str)> {
+        let unit = Unit::of(kind);
+        let value = match self {
+            Bound::Number(n) => Ok(*n),
+            Bound::Quantity(text) => unit.read(text),
+        };
+        let value = value.map_err(|what| (what, unit.example()))?;
+        // Only differences of delays can be below 0; of shares only an index may be above 1.
+        match kind {
+            _ if !value.is_finite() => Err((format!("{value} is no bound"), unit.example())),
+            MetricKind::Loss | MetricKind::Noticeable | MetricKind::Reordering(_) if value > 1.0 => {
+                Err((format!("{value} is more than all"), unit.example()))
+            }
+            MetricKind::Ipdv(..) | MetricKind::Index(_) => Ok(value),
+            _ if value < 0.0 => Err((format!("{value} is below 0, where nothing is"), unit.example())),
+            _ if matches!(unit, Unit::Time) && matches!(self, Bound::Number(n) if *n != 0.0) => {
+                Err((format!("{value} is a time without a unit"), unit.example()))
+            }
+            _ => Ok(value),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A graph's file, read strictly and checked: everything that is wrong is told at once, and nothing is opened.
 
 use crate::graph::edges::{self, Edge, EdgeEnd, Ends, listed};
+use crate::graph::packets;
 use crate::queue_pairs::NamedQueues;
 use dpdk::Device;
 use element::kind::{Settings, is_name};
@@ -177,6 +178,9 @@ impl<'a> Checker<'a> {
     fn content(&mut self, file: GraphFile, connected: bool) -> CheckedGraph {
         if !self.of_run {
             self.ports(&file);
+            if let Some((what, fix)) = packets::too_little(&file) {
+                self.fault("ND-104-05", "memory", what, fix);
+            }
         }
         let settings = self.elements(&file);
         let ends = self.ends(&file, &settings);

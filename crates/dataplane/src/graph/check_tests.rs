@@ -131,6 +131,7 @@ fn each_fault_is_named_with_place_and_remedy() {
         ("/placement/1", json!({"elements": ["inside.rx2"]}), "no port queue \"inside.rx2\""),
         ("/placement/1", json!({"core": 1, "node": 0, "elements": []}), "at placement[1].core"),
         ("/memry", json!("1GiB"), "Did you mean \"memory\"?"),
+        ("/memory", json!("64MiB"), "Use 128MiB or more"),
     ] {
         let faults = faults(&with(path, value));
         assert!(faults.iter().any(|fault| fault.contains(said)), "{path}: {said}: {faults:#?}");

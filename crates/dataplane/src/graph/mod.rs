@@ -7,6 +7,7 @@
 pub mod assemble;
 pub mod check;
 pub mod edges;
+mod packets;
 pub mod preset;
 pub mod run;
 pub mod schema;

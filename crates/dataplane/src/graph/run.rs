@@ -2,6 +2,7 @@
 
 use crate::graph::assemble::{Parts, Queues, assemble, placement};
 use crate::graph::check::CheckedGraph;
+use crate::graph::packets::{self, ROOM};
 use crate::impaired::{self, Impaired, ImpairedElements};
 use crate::link_up;
 use crate::link_watch::Watch;
@@ -22,12 +23,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-/// Packets in the pool that all ports share.
-const PACKETS: u32 = 16_383;
-/// And these for each queue of a port that it has besides the first.
-const QUEUED: u32 = 2_048;
-/// Room for a frame.
-const ROOM: u16 = 2_048;
 /// The longest frame without tags, without FCS.
 const LONGEST: usize = 1_514;
 
@@ -94,12 +89,9 @@ impl GraphRun {
             extra: Vec::new(),
         });
         let eal = eal.map_err(|why| setup_error("ports", &why))?;
-        let more: u32 =
-            file.ports.values().map(|port| u32::from(port.queues.saturating_sub(1)) * QUEUED).sum();
-        // Clones are packets, too: as many again.
         let memory = |why: dpdk::Error| setup_error("memory", &why);
         let ways = graph.of_kind(impaired::KIND).count();
-        let (packets, on_the_way) = impaired::packets(file.memory.0, ways, ROOM.into(), 2 * (PACKETS + more));
+        let (packets, on_the_way) = impaired::packets(file.memory.0, ways, ROOM.into(), packets::least(file));
         let pools = NodePools::new(eal, packets, ROOM).map_err(memory)?;
         let settings: Vec<profile::Port> = file.ports.iter().map(|(name, port)| port.port(name)).collect();
         let taps: Vec<Taps> = settings.iter().map(|port| Taps::new(port.queues.into())).collect();
