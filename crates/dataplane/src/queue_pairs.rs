@@ -1,4 +1,4 @@
-//! How a port with several queues is used: by lanes, each with elements of its own.
+//! How a port with several queues is used: by queue pairs, each with elements of its own.
 //!
 //! Where the port can, it spreads what it receives over its queues by itself (RSS), with a hash that is the same for both
 //! directions of a flow. That keeps a stream together only when its addresses and ports stay what they are: when a run
@@ -12,7 +12,7 @@ use profile::Port;
 pub struct QueuePairs {
     /// Generators, receivers, reflectors or forwarders.
     pub count: usize,
-    /// Receive queues: one for each lane, or one for all.
+    /// Receive queues: one for each pair, or one for all.
     pub rx: usize,
     /// Transmit queues, likewise.
     pub tx: usize,

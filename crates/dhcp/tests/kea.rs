@@ -245,7 +245,7 @@ fn addresses_come_stay_go_and_come_back() {
     assert_eq!(again, second);
     assert_ne!(other, declined);
 
-    // What it had is none of this network's: the server says no, and gives another.
+    // What it had is none of this network's: the server rejects the request, and gives another.
     let stranger = Known { mac: mac(9), address: Ipv4Addr::new(203, 0, 113, 5), bound: true };
     rig.clients.remember([stranger]);
     rig.clients.add(stranger.mac, now).unwrap();

@@ -76,7 +76,7 @@ pub enum Failure {
     Closed,
     /// The server sent something the protocol does not allow.
     Protocol,
-    /// A well-formed answer that says no (HTTP status, CONNACK code, script mismatch).
+    /// A well-formed answer that rejects the request (HTTP status, CONNACK code, script mismatch).
     Rejected,
     /// The TLS handshake failed, or a record cannot be read.
     Tls,
@@ -112,7 +112,7 @@ impl Failure {
             Failure::Closed => "The server closed before the flow was done.",
             Failure::Protocol => "The server sent something that the protocol does not allow.",
             Failure::Rejected => {
-                "A well-formed answer that says no (HTTP status, CONNACK code, script mismatch)."
+                "A well-formed answer that rejects the request (HTTP status, CONNACK code, script mismatch)."
             }
             Failure::Tls => "The TLS handshake failed, or a record cannot be read.",
             Failure::Local => {

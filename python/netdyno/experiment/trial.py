@@ -331,7 +331,7 @@ class Runner:
                 default=0.0,
             )
             if late > limit:
-                what = f"the generator was late by {late / 1e6:.3g} ms during the action on {action.dut}"
+                what = f"generator lateness {late / 1e6:.3g} ms during the action on {action.dut}"
                 self._late.append(Reason(code="ND-90-02", what=what, value=late / 1e9, limit=limit / 1e9))
 
     def _lost_link(self) -> Error | None:

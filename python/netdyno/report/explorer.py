@@ -112,7 +112,7 @@ def _effects(study: Study, charts: dict[str, list[dict[str, Any]]]) -> list[Effe
             )
         about = M(
             "The baseline is {value}. One trial of it varies by {spread}, one on the walks by {walking}. "
-            "A mean effect under {least} would not have shown.",
+            "Minimum detectable effect: {least}.",
             value=shown(at, metric["unit"]),
             spread=varies(metric, found["spread"][name], at),
             walking=varies(metric, found["walking"][name], at),

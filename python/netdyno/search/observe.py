@@ -162,11 +162,11 @@ def _disturbed(
     if bad and (exact or share <= _sent_late(repetition, limit)):
         late = max((group.lateness.max for group in repetition.groups), default=0.0)
         if late > limit:
-            return f"the generator was late by {late / 1e6:.3g} ms and sent a burst"
+            return f"generator lateness {late / 1e6:.3g} ms: it sent a burst"
         # at a load near capacity a buffer that the warm-up has filled is full when a lesser burst comes
         before = _latest_in_warmup(repetition)
         if before > limit:
-            return f"the generator was late by {before / 1e6:.3g} ms in the warm-up and sent a burst"
+            return f"generator lateness {before / 1e6:.3g} ms in the warm-up: it sent a burst"
     # what is lost while a worker has no CPU tells of this machine; a trial without loss counts
     return excused(repetition, profile, sent, lost) if bad else ""
 

@@ -205,7 +205,7 @@ def test_a_goal_that_is_met_with_what_our_port_missed_is_met() -> None:
 def test_what_is_lost_of_a_burst_of_ours_is_no_evidence() -> None:
     """Ten in a thousand were late by up to 12 ms: they may have been lost of a burst, and no more than they."""
     late = Distribution(count=1000, p50=10e3, p90=50e3, p99=900e3, p999=12e6, max=12e6)
-    assert seen(1000, 10, lateness=late).disturbed.startswith("the generator was late by 12 ms")
+    assert seen(1000, 10, lateness=late).disturbed.startswith("generator lateness 12 ms")
     assert seen(1000, 11, lateness=late).disturbed == ""
     # of a curve it matters how much was lost
     curve = observed(Ask(1000.0, 1.0), repetition(1000, 500, lateness=late), PROFILE, 1, exact=True)
@@ -224,7 +224,7 @@ def test_a_burst_of_the_warm_up_counts_as_well() -> None:
         sample = Sample(t=0.1, dt=0.1, phase=phase, groups={"x": group})
         return seen(1000, lost, lateness=late, series=[sample]).disturbed
 
-    assert warmed_up(10, 12e6) == "the generator was late by 12 ms in the warm-up and sent a burst"
+    assert warmed_up(10, 12e6) == "generator lateness 12 ms in the warm-up: it sent a burst"
     assert warmed_up(10, 9e6) == warmed_up(11, 12e6) == warmed_up(0, 12e6) == ""
     assert warmed_up(10, 12e6, "drain") == ""
 
@@ -236,7 +236,7 @@ def test_how_many_were_late_is_counted_where_the_histogram_is_there() -> None:
     late = Distribution(
         count=1000, p50=20e3, p90=20e3, p99=12e6, p999=12e6, max=12e6, hdr=counts.encode().decode()
     )
-    assert seen(1000, 20, lateness=late).disturbed.startswith("the generator was late by 12 ms")
+    assert seen(1000, 20, lateness=late).disturbed.startswith("generator lateness 12 ms")
     assert seen(1000, 21, lateness=late).disturbed == ""
 
 

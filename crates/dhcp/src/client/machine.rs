@@ -249,7 +249,7 @@ impl Client {
         Ok(())
     }
 
-    /// A server says no: what it had is over, and it begins again, later each time.
+    /// The server rejected the request: what it had is over, and it begins again, later each time.
     fn refused(&mut self, now: u64, shared: &mut Shared) {
         if self.lease().is_some() {
             self.lose(Lost::Refused, now, shared);

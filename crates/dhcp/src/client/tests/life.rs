@@ -194,7 +194,7 @@ fn a_known_client_asks_for_what_it_had() {
     assert_eq!(clients.receive(&Says::to(&request, MessageType::Ack).frame(), 0), Verdict::Accepted);
     assert!(matches!(clients.event(), Some(Event::Acquired { lease, .. }) if lease.address == ADDRESS));
 
-    // A server that says no: the client asks for any address at once.
+    // A server that rejects the request: the client asks for any address at once.
     let mut clients = Clients::new(config(), 9);
     clients.remember(known.clone());
     clients.add(MAC, 0).unwrap();
