@@ -81,6 +81,11 @@ typedef void (*nd_log_fn)(uint32_t level, const char *text, size_t len);
 
 uint16_t nd_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
 uint16_t nd_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
+/* The same for a port whose driver unmaps memory in use: a fault ends the burst. nd_guard_faults once before; it handles
+ * SIGSEGV and SIGBUS, and hands on what is none of a burst's. */
+void nd_guard_faults(void);
+uint16_t nd_rx_burst_guarded(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
+uint16_t nd_tx_burst_guarded(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
 /* Put tags that the port took out of packets back. */
 void nd_restore_tags(struct rte_mbuf **mbufs, uint32_t n);
 /* The outer of two tags becomes one of 802.1ad, in packets whose driver put a tag back without knowing of which kind it was. */

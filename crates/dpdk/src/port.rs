@@ -129,6 +129,8 @@ pub struct RxQueue {
     untagged: bool,
     /// Tags are put back as 802.1Q ones, whatever they were.
     loses_tpid: bool,
+    /// Its memory may go during a burst.
+    guarded: bool,
     /// Most packets at once.
     burst: usize,
     /// Keeps the pool from being used by others while the queue fills packets from it.
@@ -143,6 +145,8 @@ pub struct TxQueue {
     direct: Option<Direct>,
     /// Packets may leave work to the port; with whether it puts tags in.
     helped: Option<bool>,
+    /// Its memory may go during a burst.
+    guarded: bool,
     /// Most packets at once.
     burst: usize,
 }
@@ -287,15 +291,22 @@ impl Port {
             }
         }
         let untagged = config.offloads.vlan_strip;
-        let loses_tpid = port.device.loses_tpid();
+        let (loses_tpid, guarded) = (port.device.loses_tpid(), port.device.unmaps_in_use());
+        if guarded {
+            // SAFETY: installs handlers once, which do nothing to a thread that is in no guarded burst but what was done before.
+            unsafe { dpdk_sys::nd_guard_faults() };
+        }
         let burst = usize::from(config.burst).clamp(1, BURST);
         let helped = config.offloads.sending().then_some(config.offloads.vlan_insert);
         let rx = |queue| {
             let direct = port.direct(RX, queue);
-            RxQueue { port: self.0.clone(), queue, direct, untagged, loses_tpid, burst, _pool: pool.clone() }
+            let (port, _pool) = (self.0.clone(), pool.clone());
+            RxQueue { port, queue, direct, untagged, loses_tpid, guarded, burst, _pool }
         };
-        let tx =
-            |queue| TxQueue { port: self.0.clone(), queue, direct: port.direct(TX, queue), helped, burst };
+        let tx = |queue| {
+            let (direct, port) = (port.direct(TX, queue), self.0.clone());
+            TxQueue { port, queue, direct, helped, guarded, burst }
+        };
         Ok(((0..config.rx_queues).map(rx).collect(), (0..config.tx_queues).map(tx).collect()))
     }
 
@@ -422,9 +433,10 @@ impl RxQueue {
             return direct.receive(batch);
         }
         let (port, queue, burst) = (self.port.id, self.queue, self.burst);
+        let burst_of = if self.guarded { dpdk_sys::nd_rx_burst_guarded } else { dpdk_sys::nd_rx_burst };
         let get = |to: *mut *mut rte_mbuf, room: usize| {
-            // SAFETY: the port is started and has this queue; `&mut self` makes us its only user.
-            usize::from(unsafe { dpdk_sys::nd_rx_burst(port, queue, to, room.min(burst) as u16) })
+            // SAFETY: the port is started and has this queue; `&mut self` makes us its only user. `to` has `room` places.
+            usize::from(unsafe { burst_of(port, queue, to, room.min(burst) as u16) })
         };
         // SAFETY: the driver writes at most `room` packets and hands them over.
         let received = unsafe { batch.fill(get) };
@@ -449,11 +461,12 @@ impl TxQueue {
             return direct.send(batch);
         }
         let (port, queue, burst) = (self.port.id, self.queue, self.burst);
+        let burst_of = if self.guarded { dpdk_sys::nd_tx_burst_guarded } else { dpdk_sys::nd_tx_burst };
         let put = |from: *mut *mut rte_mbuf, n: usize| {
             in_pieces(n, burst, |at, n| {
                 // SAFETY: the port is started and has this queue; `&mut self` makes us its only user; `at + n` is at most as
                 // many packets as there are.
-                usize::from(unsafe { dpdk_sys::nd_tx_burst(port, queue, from.add(at), n as u16) })
+                usize::from(unsafe { burst_of(port, queue, from.add(at), n as u16) })
             })
         };
         // SAFETY: the driver takes over the first packets, as many as it returns.
