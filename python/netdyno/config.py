@@ -8,7 +8,7 @@ import inspect
 import json
 import math
 import textwrap
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -116,7 +116,9 @@ def parse_text(text: str, at: str, suffix: str = "") -> Any:
     except yaml.YAMLError as e:
         raise _not_yaml(_explained(text, e), at) from e
     except (ValueError, TypeError, RecursionError) as e:
-        raise Error("ND-104-21", f"it says nothing that JSON could: {e}", at=at, fix="Mend it there") from e
+        raise Error(
+            "ND-104-21", f"it says nothing that JSON could: {e}", at=at, fix="Correct it there"
+        ) from e
     return data
 
 
@@ -184,7 +186,7 @@ def _no_number(text: str) -> float:
 
 def _not_yaml(e: yaml.YAMLError, at: str) -> Error:
     """What YAML says, with its place in the file."""
-    what, fix = " ".join(str(e).split()), "Mend it there"
+    what, fix = " ".join(str(e).split()), "Correct it there"
     if isinstance(e, yaml.reader.ReaderError):
         at, what, fix = f"{at}: position {e.position + 1}", str(e.reason), "Write plain text"
     elif isinstance(e, yaml.MarkedYAMLError):
@@ -235,12 +237,44 @@ def meanings(model: type[BaseModel]) -> dict[str, str]:
     return found
 
 
+_ADVICE = {
+    "string_type": 'Write text, in quotes if it looks like a number; a quantity with its unit, like "300s"',
+    "list_type": "Write a list, like [a, b]",
+    "bool_type": "Write true or false",
+    "bool_parsing": "Write true or false",
+    "int_type": "Write a whole number",
+    "int_parsing": "Write a whole number",
+    "int_from_float": "Write a whole number",
+    "float_type": "Write a number",
+    "float_parsing": "Write a number",
+    "dict_type": "Write keys with their values",
+    "model_type": "Write keys with their values",
+    "greater_than_equal": "Use {ge} or more",
+    "greater_than": "Use more than {gt}",
+    "less_than_equal": "Use {le} or less",
+    "less_than": "Use less than {lt}",
+    "too_short": "Name at least {min_length}",
+    "too_long": "Name at most {max_length}",
+    "string_too_short": "Write at least {min_length} characters",
+    "string_too_long": "Write at most {max_length} characters",
+    "literal_error": "Use {expected}",
+}
+"""What to do about a value, by the type of pydantic's error; the limits are those of its context."""
+
+
+def _advice(kind: str, context: Mapping[str, Any]) -> str:
+    if kind == "string_pattern_mismatch":
+        pattern = str(context["pattern"])
+        return "Write a path that begins with /" if pattern == "^/" else f"Write what matches {pattern}"
+    return _ADVICE.get(kind, "").format(**context)
+
+
 def _finding(model: type[BaseModel], one: Any, code: str, at: str) -> dict[str, str]:
     place = ""
     for part in one["loc"]:
         word = str(part)[:80]
         place += f"[{part}]" if isinstance(part, int) else f".{word}" if place else word
-    what, fix = str(one["msg"]).removeprefix("Value error, "), ""
+    what, fix = str(one["msg"]).removeprefix("Value error, "), _advice(one["type"], one.get("ctx", {}))
     if one["type"] == "extra_forbidden":
         key = str(one["loc"][-1])[:80]
         what = f"unknown key {key!r}"
@@ -248,7 +282,9 @@ def _finding(model: type[BaseModel], one: Any, code: str, at: str) -> dict[str, 
         fix = f"Did you mean {near[0]!r}?" if near else "Remove it"
     elif one["type"] == "missing":
         what, fix = f"the key {one['loc'][-1]!r} is missing", "Add it"
-    elif not isinstance(one.get("input"), (dict, list)):
+    elif not isinstance(one.get("input"), (dict, list, type(None))):
+        if one["type"] == "string_pattern_mismatch" and one["ctx"]["pattern"] == "^/":
+            what = "it is no path from the root on"
         shown = repr(one.get("input"))
         what = f"{shown if len(shown) <= 200 else shown[:200] + '…'}: {what}"
     return {"code": code, "at": f"{at}: {place}" if place else at, "what": what, "fix": fix}

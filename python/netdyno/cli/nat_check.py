@@ -61,7 +61,8 @@ def check(
 
 def told(nat: Nat, size: Sizing) -> list[str]:
     """What there is room for, in words."""
-    tables = f"at most {size.session_bytes / (1 << 20):,.4g} MiB"
+    mib = size.session_bytes / (1 << 20)
+    tables = f"at most {mib / 1024:,.1f} GiB" if mib >= 1024 else f"at most {mib:,.4g} MiB"
     return [
         f"{_count(size.addresses, 'outside address', 'es')}, {size.blocks_per_address} port blocks each",
         f"{size.ports_per_subscriber:,} ports of each protocol for a subscriber",

@@ -81,6 +81,10 @@ def init(
         raise Error(
             "ND-104-20", "the file is there already", at=str(output), fix="Use --force, or -o another file"
         )
+    if not output.parent.is_dir():
+        raise Error(
+            "ND-104-20", "its folder is not there", at=str(output), fix="Make it, or name another file"
+        )
     files.write(output, text, shared=True)
     console.note(f"wrote {output}; put in your devices and addresses, then `netdyno nat check {output}`")
 

@@ -87,10 +87,21 @@ def load(file: Path) -> Nat:
     return checked(config.read(file), str(file))
 
 
+_OTHERS = {
+    "edges": ("a graph of packet elements", "netdyno graph run"),
+    "groups": ("a profile", "netdyno run"),
+}
+"""Documents without a format, by a key that only they have."""
+
+
 def checked(data: Any, at: str) -> Nat:
     """A configuration, checked; every fault of it is told."""
     if not isinstance(data, dict):
         raise Error(CODE, "it is no configuration of a NAT", at=at, fix="`netdyno nat init` prints one")
+    for key, (kind, verb) in _OTHERS.items():
+        if key in data and "format" not in data:
+            what, fix = f"it is {kind}, and no configuration of a NAT", f"`{verb}` runs it"
+            raise Error(CODE, what, at=at, fix=fix)
     file = config.check(File, data, CODE, at)
     found = [one.as_dict() | {"at": f"{at}: {one.at}"} for one in faults(file)][: config.FINDINGS]
     if found:
@@ -142,7 +153,10 @@ def _conntrack(file: File) -> dict[str, Any]:
     said = file.model_dump(include=parts, exclude_none=True)
     filtering = file.filtering.model_dump(exclude_none=True)
     found = {f"{name}_filtering": how for name, how in filtering.items()} | {
-        key: value for key, value in said.items() if value not in ({}, [])
+        # a log of nothing is told, as who asked for one needs it
+        key: value
+        for key, value in said.items()
+        if key == "log" or value not in ({}, [])
     }
     if file.pcp is not None:
         found["pcp"] = {

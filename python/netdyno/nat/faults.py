@@ -24,6 +24,8 @@ def faults(file: File) -> Iterator[Error]:
     yield from _sides(file)
     yield from _hosts(file)
     yield from _addresses(file)
+    yield from _untranslated(file)
+    yield from _forwards(file)
     yield from _deterministic(file)
     yield from _lifetimes(file)
     yield from _pair(file)
@@ -191,6 +193,31 @@ def _pool(file: File, addresses: list[str]) -> Iterator[Error]:
         elif prefix.overlaps(inside.network):
             what = f"{text} overlaps {inside.network}, the network of inside.ip"
             yield Error("ND-104-07", what, at=at, fix="Use addresses that are routed to this NAT")
+
+
+def _untranslated(file: File) -> Iterator[Error]:
+    """What goes to these destinations keeps its private source."""
+    pool = [(text, IPv4Network(text)) for text in file.pool or ()]
+    for i, text in enumerate(file.exempt or ()):
+        at, network = f"exempt[{i}]", IPv4Network(text)
+        if network.prefixlen == 0:
+            fix = "Name the networks that know subscribers by their own addresses"
+            yield Error("ND-104-07", f"{text} exempts everything: nothing is translated", at=at, fix=fix)
+        elif shared := next((said for said, one in pool if one.overlaps(network)), None):
+            what = f"{text} overlaps the pool's {shared}: who sends there from inside shows a private address"
+            fix = "Leave it out: subscribers reach each other by outside addresses anyway"
+            yield Error("ND-104-07", what, at=at, fix=fix)
+
+
+def _forwards(file: File) -> Iterator[Error]:
+    """A forward leads to a subscriber."""
+    subscribers = [IPv4Network(text) for text in file.subscribers or SUBSCRIBERS]
+    for i, one in enumerate(file.forwards or ()):
+        address = IPv4Address(one.inside.rpartition(":")[0])
+        if not any(address in prefix for prefix in subscribers):
+            what = f"{address} is no subscriber"
+            fix = "Name a subscriber; `subscribers` says who is one"
+            yield Error("ND-104-07", what, at=f"forwards[{i}].inside", fix=fix)
 
 
 def _stages(file: File) -> Iterator[Error]:

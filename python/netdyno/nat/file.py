@@ -130,7 +130,18 @@ Cores = Annotated[str | list[str], WrapValidator(_cores)]
 Time = Annotated[str, AfterValidator(_time)]
 
 
-class Host(Config):
+class Section(Config):
+    """A part of the file, in which no key may be left empty."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _said(cls, value: Any) -> Any:
+        if value is None:
+            raise ValueError("it is empty: write what it is to be, `{}` for defaults, or leave the key out")
+        return value
+
+
+class Host(Section):
     """An interface of the host's kernel, by which it gets what is addressed to the box."""
 
     interface: str
@@ -162,7 +173,7 @@ class Host(Config):
         return units.RATE.text(value, "rate").replace("_", "")
 
 
-class Port(Config):
+class Port(Section):
     """A port of the NAT: a DPDK port, as in the graph of `netdyno graph run`."""
 
     device: str = Field(min_length=1)
@@ -201,7 +212,7 @@ class Outside(Port):
     _gateway = field_validator("gateway")(_address)
 
 
-class Sites(Config):
+class Sites(Section):
     """Sites of subscribers, each with a public address of its own by DHCP, at a virtual MAC address."""
 
     most: Annotated[Whole, Field(ge=1, le=65_534)]
@@ -223,7 +234,7 @@ class Sites(Config):
     """Leases that are shorter are refused. Default 60s."""
 
 
-class PortBlocks(Config):
+class PortBlocks(Section):
     """How ports are given to subscribers: in blocks."""
 
     per_block: Annotated[Whole, Field(ge=64, le=16_384)] | None = None
@@ -239,7 +250,7 @@ class PortBlocks(Config):
         return value
 
 
-class Limits(Config):
+class Limits(Section):
     """What there may be at a time. Tables are made so large at the start; what exceeds them is refused."""
 
     sessions: Annotated[Whole, Field(ge=1, le=1 << 30)] | None = None
@@ -250,7 +261,7 @@ class Limits(Config):
     """Sessions of one subscriber (RFC 6888 REQ-5). Default 8192."""
 
 
-class Filtering(Config):
+class Filtering(Section):
     """Who may answer to a mapping (RFC 4787 section 5)."""
 
     udp: Literal["endpoint_independent", "address_and_port_dependent"] | None = None
@@ -260,7 +271,7 @@ class Filtering(Config):
     """The same of TCP (RFC 5382 REQ-3). Default address_and_port_dependent."""
 
 
-class Forward(Config):
+class Forward(Section):
     """An outside endpoint that always leads to an inside one."""
 
     protocol: Literal["tcp", "udp"]
@@ -275,7 +286,7 @@ class Forward(Config):
     _ends = field_validator("outside", "inside")(_endpoint)
 
 
-class Leases(Config):
+class Leases(Section):
     """The DHCP server that subscribers have their addresses from: who has no lease gets no further."""
 
     file: str = Field(pattern="^/")
@@ -286,7 +297,7 @@ class Leases(Config):
     """The VLAN of its clients, or two of them for QinQ. Default: none."""
 
 
-class Timeouts(Config):
+class Timeouts(Section):
     """Idle times after which sessions are over, with their unit; each default is what its RFC says."""
 
     udp: Time | None = None
@@ -303,7 +314,7 @@ class Timeouts(Config):
     """Between a port's last use and its next. Default 2min (RFC 6888 REQ-8)."""
 
 
-class Log(Config):
+class Log(Section):
     """Where port blocks and sessions are logged (RFC 6888 section 4)."""
 
     ipfix: str | None = None
@@ -317,9 +328,16 @@ class Log(Config):
     """The number of this NAT in each record. Default 1."""
     host: str | None = None
     """The name of this host in syslog messages. Default: none."""
+    domain: Annotated[Whole, Field(ge=0, lt=1 << 32)] | None = None
+    """The IPFIX observation domain of the first worker; each further one has the next. Default 1."""
+    facility: Annotated[Whole, Field(ge=0, le=23)] | None = None
+    """The syslog facility; 16 is local0. Default 16."""
+    enterprise: Annotated[Whole, Field(ge=1, lt=1 << 32)] | None = None
+    """Your private enterprise number (IANA), in the structured data of syslog. Default 32473, that of
+    documentation (RFC 5612)."""
 
 
-class Lifetimes(Config):
+class Lifetimes(Section):
     """How long a mapping lives that a subscriber asks for, before it must be asked for again."""
 
     least: Time | None = None
@@ -329,7 +347,7 @@ class Lifetimes(Config):
     for longer is forgotten. Default 2h."""
 
 
-class Pcp(Config):
+class Pcp(Section):
     """Subscribers may ask for mappings by PCP (RFC 6887), at the address `inside.ip`."""
 
     mappings_per_subscriber: Annotated[Whole, Field(ge=1, le=4096)] | None = None
@@ -338,7 +356,7 @@ class Pcp(Config):
     """How long a mapping lives before it must be asked for again."""
 
 
-class Pair(Config):
+class Pair(Section):
     """Another NAT of this machine that knows the sessions of this one, and takes over."""
 
     socket: str = Field(pattern="^/", max_length=96)
@@ -349,7 +367,7 @@ class Pair(Config):
     process dies. Default 300ms."""
 
 
-class CoreSet(Config):
+class CoreSet(Section):
     """The core of each stage: `s0c1h` is NUMA socket 0, physical core 1 on it, its second hyper-thread."""
 
     rx: Cores
@@ -364,7 +382,7 @@ class CoreSet(Config):
     """Sends, and answers for the box itself."""
 
 
-class File(Config):
+class File(Section):
     """A carrier-grade NAT between two ports."""
 
     schema_: str | None = Field(default=None, alias="$schema")

@@ -71,6 +71,13 @@ FORWARD = {"protocol": "tcp", "outside": "203.0.113.16:443", "inside": "10.0.0.7
         ({"pool": ["203.0.113.16/28", "203.0.113.24/29"]}, "pool[1]", "overlap"),
         ({"pool": ["203.0.113.0/28"]}, "pool[0]", "which is outside.ip"),
         ({"subscribers": ["100.64.0.0/10"], "pool": ["10.0.0.0/28"]}, "pool[0]", "the network of inside.ip"),
+        ({"exempt": ["192.0.2.0/24", "203.0.113.20"]}, "exempt[1]", "overlaps the pool's 203.0.113.16/28"),
+        ({"exempt": ["0.0.0.0/0"]}, "exempt[0]", "nothing is translated"),
+        (
+            {"forwards": [FORWARD | {"inside": "8.8.8.8:80"}]},
+            "forwards[0].inside",
+            "8.8.8.8 is no subscriber",
+        ),
         # the pool
         ({"pool": []}, "pool", "at least 1 item"),
         ({"pool": ["203.0.113.17/28"]}, "pool", "the prefix begins at 203.0.113.16/28"),
@@ -85,7 +92,7 @@ FORWARD = {"protocol": "tcp", "outside": "203.0.113.16:443", "inside": "10.0.0.7
         ({"pool": None, "sites": SITES | {"most": 65_535}}, "sites.most", "less than or equal to 65534"),
         ({"pool": None, "sites": SITES | {"by": "prefix"}}, "sites.prefix", "length is not said"),
         ({"pool": None, "sites": SITES | {"prefix": 28}}, "sites.prefix", "sites are no prefixes"),
-        ({"pool": None, "sites": SITES | {"known": "x.json"}}, "sites.known", "pattern"),
+        ({"pool": None, "sites": SITES | {"known": "x.json"}}, "sites.known", "no path from the root on"),
         ({"pool": None, "sites": SITES, "forwards": [FORWARD]}, "forwards", "addresses that stay"),
         ({"pool": None, "sites": SITES, "steering": "rss"}, "steering", "not by addresses"),
         (
@@ -94,7 +101,7 @@ FORWARD = {"protocol": "tcp", "outside": "203.0.113.16:443", "inside": "10.0.0.7
             "addresses that stay",
         ),
         # one of a pair
-        ({"pair": {"socket": "cgn.pair"}}, "pair.socket", "pattern"),
+        ({"pair": {"socket": "cgn.pair"}}, "pair.socket", "no path from the root on"),
         ({"pair": {"socket": "/" + 96 * "x"}}, "pair.socket", "at most 96 characters"),
         ({"pair": PAIR, "state": "/var/lib/cgn.state"}, "pair", "the other NAT of a pair has the sessions"),
         ({"pair": PAIR, "pool": None, "sites": SITES}, "pair", "one NAT's DHCP clients"),
@@ -148,7 +155,7 @@ FORWARD = {"protocol": "tcp", "outside": "203.0.113.16:443", "inside": "10.0.0.7
         ),
         ({"pool": ["203.0.113.128/25"]}, "pool[0]", "203.0.113.255 is the broadcast address"),
         ({"pool": ["203.0.113.0"]}, "pool[0]", "203.0.113.0 is the network address"),
-        ({"leases": {"file": "kea.csv", "server": "kea"}}, "leases.file", "pattern"),
+        ({"leases": {"file": "kea.csv", "server": "kea"}}, "leases.file", "no path from the root on"),
         ({"leases": {"file": "/x", "server": "dnsmasq"}}, "leases.server", "'kea' or 'isc'"),
         ({"timeouts": {"tcp": "5min"}}, "timeouts.tcp", "unknown key 'tcp'"),
         ({"pcp": {"mappings_per_subscriber": 4097}}, "pcp.mappings_per_subscriber", "less than or equal"),
@@ -292,3 +299,42 @@ def test_sites_are_as_many_addresses() -> None:
     assert (made.addresses, sizing(made).guaranteed) == (4, 4 * 31)
     each = sizing(nat(pool=None, sites={"most": 4, "by": "subscriber"}))
     assert (each.guaranteed, each.at_most) == (4, 4)
+
+
+@pytest.mark.parametrize("key", ["pcp", "log", "state", "pair", "leases", "sites", "forwards", "limits"])
+def test_a_key_that_is_left_empty_is_told(key: str) -> None:
+    with pytest.raises(Error, match=r"it is empty: .*leave the key out") as caught:
+        checked({**CGN, key: None}, "cgn.yaml")
+    assert caught.value.at == f"cgn.yaml: {key}"
+
+
+@pytest.mark.parametrize(
+    ("other", "verb"), [({"ports": {}, "edges": []}, "netdyno graph run"), ({"groups": []}, "netdyno run")]
+)
+def test_another_kind_of_document_is_told_once(other: dict[str, Any], verb: str) -> None:
+    with pytest.raises(Error, match="no configuration of a NAT") as caught:
+        checked(other, "x.yaml")
+    assert (verb in caught.value.fix, len(caught.value.all)) == (True, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fix"),
+    [
+        ({"timeouts": {"udp": 300}}, '"300s"'),
+        ({"subscribers": "10.0.0.0/8"}, "like [a, b]"),
+        ({"huge_pages": "yes"}, "true or false"),
+        ({"limits": {"sessions": 0}}, "1 or more"),
+        ({"leases": {"file": "x", "server": "kea"}}, "begins with /"),
+        ({"name": "../x"}, "^[A-Za-z0-9]"),
+        ({"pool": []}, "at least 1"),
+        ({"filtering": {"udp": "strict"}}, "'address_and_port_dependent'"),
+    ],
+)
+def test_it_is_said_what_to_write(changes: dict[str, Any], fix: str) -> None:
+    with pytest.raises(Error) as caught:
+        nat(**changes)
+    assert fix in caught.value.fix
+
+
+def test_a_log_without_a_collector_is_not_dropped() -> None:
+    assert nat(log={}).conntrack == {"log": {}}

@@ -69,7 +69,10 @@ def test_vhost_is_used_where_there_is_one(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert Kernel("n").device.startswith(f"virtio:{tmp_path}/vhost-net,iface=n,")
     assert Kernel("n", driver="tap").device == "tap:n"
     # that of a NAT which runs is what it was when that began
-    for driver, device in (("net_tap", "tap:n"), ("net_virtio_user", f"virtio:{tmp_path}/vhost-net,iface=n,")):
+    for driver, device in (
+        ("net_tap", "tap:n"),
+        ("net_virtio_user", f"virtio:{tmp_path}/vhost-net,iface=n,"),
+    ):
         shape = {"ports": [{"name": "inside", "driver": "net_null"}, {"name": "in-kernel", "driver": driver}]}
         assert host.as_begun("inside", Kernel("n"), shape).device.startswith(device)
         assert host.as_begun("inside", Kernel("n", driver="tap"), shape).device == "tap:n"

@@ -286,7 +286,8 @@ def test_a_configuration_that_the_lab_has_no_room_for_is_refused() -> None:
         lab.roomy(nat(ports={"per_block": 512}), flows, "up")
     assert lab.roomy(nat(pool=["198.18.0.0/22"]), flows, "up").most_subscribers == 15_625 + 64
     for limit, there in ((None, None), (500, 8192), (20_000, 20_000)):
-        made = lab.roomy(nat(limits={"sessions_per_subscriber": limit}), Flows(1000), "up")
+        limits = {"sessions_per_subscriber": limit} if limit else {}
+        made = lab.roomy(nat(limits=limits), Flows(1000), "up")
         assert made.sessions_per_subscriber == there
     with pytest.raises(Error, match="no address left for the router"):
         lab.router(nat(inside=CGN["inside"] | {"ip": "10.0.0.254/32"}))
