@@ -196,6 +196,9 @@ def _not_yaml(e: yaml.YAMLError, at: str) -> Error:
         if "'\\t'" in str(e.problem):
             return Error("ND-104-21", "tabs cannot indent YAML", at=at, fix="Use spaces")
         what = ", ".join(part for part in (e.context, e.problem) if part)
+        if isinstance(e, yaml.constructor.ConstructorError):
+            # it is YAML, and says what cannot be
+            return Error("ND-104-21", what, at=at, fix=fix)
     return Error("ND-104-21", f"it is neither JSON nor YAML: {what}", at=at, fix=fix)
 
 

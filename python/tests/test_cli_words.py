@@ -224,6 +224,43 @@ def test_json_is_as_strict_as_yaml(text: str, words: str) -> None:
     assert words in wrong.value.what
 
 
+def test_what_is_yaml_is_not_called_anything_else() -> None:
+    with pytest.raises(Error) as wrong:
+        config.parse_text("pool: 1\npool: 2\n", "cgn.yaml")
+    assert (wrong.value.what, wrong.value.fix) == ("the key 'pool' is written twice", "Correct it there")
+
+
+@pytest.mark.parametrize("text", ["", "[1, 2]"])
+@pytest.mark.parametrize("verb", ["run", "validate"])
+def test_a_document_without_keys_is_told(
+    verb: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "odd.yaml").write_text(text)
+    assert app.call([verb, str(tmp_path / "odd.yaml")]) == 104
+    said = capsys.readouterr().err
+    assert "neither a profile nor an experiment: it has no keys" in said
+    assert "netdyno init" in said
+
+
+def test_a_verb_by_another_name_is_suggested(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.call(["runs", "remove", "x"]) == 104
+    assert "Did you mean 'rm'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("command", "other"), [(["run", "demo"], True), (["demo"], False)])
+def test_without_root_only_a_profile_can_go_elsewhere(
+    command: list[str], other: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise Error("ND-92-22", "network namespaces need root", fix="Run it with sudo")
+
+    monkeypatch.setattr("netdyno.experiment.validation.refuse", refuse)
+    assert app.call(command) == 92
+    said = capsys.readouterr().err
+    assert ("netdyno run mqtt://HOST" in said) == other
+    assert "Run it with sudo" in said
+
+
 def test_a_date_is_text() -> None:
     assert config.parse_text("a: 2020-13-45\n", "mine.yaml") == {"a": "2020-13-45"}
 

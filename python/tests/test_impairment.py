@@ -1,10 +1,11 @@
 """What is typed of a path, as a specification; and what is shown of it."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from netdyno.cli import impair_run, impair_view
+from netdyno.cli import app, impair_run, impair_view
 from netdyno.errors import Error
 from netdyno.lab import impairment
 from netdyno.lab.links import UNASKED
@@ -21,7 +22,7 @@ def test_words_of_a_way() -> None:
     ("said", "base", "way"),
     [
         ({"delay": "40ms"}, {}, {"delay": {"constant": "40ms"}}),
-        ({"delay": "2"}, {}, {"delay": {"constant": "2s"}}),
+        ({"delay": "0"}, {}, {"delay": {"constant": "0s"}}),
         ({"delay": "4ms", "jitter": "4ms"}, {}, {"delay": {"uniform": {"from": "0ns", "to": "8000000ns"}}}),
         (
             {"jitter": "100us"},
@@ -57,6 +58,8 @@ def test_what_is_said_changes_a_way_and_no_other(
     ("said", "base", "code"),
     [
         ({"delay": "soon"}, {}, "ND-104-04"),
+        ({"delay": "40"}, {}, "ND-104-04"),
+        ({"delay": "40ms", "jitter": "0.5"}, {}, "ND-104-04"),
         ({"delay": "1ms", "jitter": "2ms"}, {}, "ND-104-07"),
         ({"jitter": "1ms"}, {"delay": {"samples": ["1ms"]}}, "ND-104-07"),
         ({"limit": "10"}, {}, "ND-104-07"),
@@ -67,6 +70,48 @@ def test_what_does_not_go_together_is_refused(said: dict[str, str], base: dict[s
     with pytest.raises(Error) as error:
         impairment.changed({"a_to_b": base}, {"a_to_b": said})
     assert error.value.code == code
+
+
+def test_a_time_without_a_unit_is_no_guess() -> None:
+    with pytest.raises(Error) as error:
+        impairment.changed({}, {"a_to_b": {"delay": "40"}})
+    assert error.value.fix == "Write 40ms or 40s"
+
+
+@pytest.mark.parametrize(
+    ("options", "at"),
+    [
+        (["--loss", "1"], "--loss"),
+        (["--rate", "100Mbps"], "--rate"),
+        (["--rate", "1Mbit/s", "--limit", "0"], "--limit"),
+        (["--delay", "-5ms"], "--delay"),
+        (["--delay", "40"], "--delay"),
+        (["--delay", "4ms", "--back", "jitter=5ms"], "--back: jitter"),
+        (["--there", "loss=1"], "--there: loss"),
+        (["--preset", "lt"], "--preset"),
+        (["--spec", "w.yaml"], "w.yaml: a_to_b.delay"),
+    ],
+)
+def test_what_is_wrong_is_told_by_the_option(
+    options: list[str],
+    at: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "w.yaml").write_text("a_to_b: {delay: 40}\n")
+    assert app.call(["impair", "--between", "left,right", *options]) == 104
+    assert f"  at  {at}\n" in capsys.readouterr().err
+
+
+def test_paths_in_a_line() -> None:
+    plain = impair_view.Plain(["left:wan0", "right:wan0"])
+    late = {"delay": {"constant": "40ms"}, "loss": {"independent": "1%"}, "overtaking": False}
+    slow = {"bottleneck": {"queue": {"tail_drop": {"bytes": "1MiB"}}, "rate": "6Mbit/s"}}
+    assert plain.paths({"a_to_b": late, "b_to_a": late}) == "each way: delay 40ms, loss 1%"
+    both = plain.paths({"a_to_b": slow, "b_to_a": {"delay": {"uniform": {"from": "1ms", "to": "2ms"}}}})
+    assert both == "left → right: rate 6Mbit/s, queue 1MiB; right → left: delay uniform from 1ms to 2ms"
 
 
 def test_ways_between_ports_of_a_run() -> None:

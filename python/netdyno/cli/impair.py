@@ -16,7 +16,7 @@ import typer
 import yaml
 
 from netdyno import config, files, paths
-from netdyno.cli import console, impair_run, values
+from netdyno.cli import console, impair_run, impair_view, values
 from netdyno.cli.execute import put_back
 from netdyno.cli.impair_view import View, view
 from netdyno.core.address import Address
@@ -189,10 +189,11 @@ def impair(
         "reorder": reorder, "corrupt": corrupt, "rate": rate, "limit": limit,
     }  # fmt: skip
     said = {key: text for key, text in both.items() if text is not None}
-    ways = {
-        "a_to_b": said | (impairment.words(there, "--there") if there else {}),
-        "b_to_a": said | (impairment.words(back, "--back") if back else {}),
+    only = {
+        "a_to_b": impairment.words(there, "--there") if there else {},
+        "b_to_a": impairment.words(back, "--back") if back else {},
     }
+    ways = {way: said | words for way, words in only.items()}
     if preset and spec:
         raise Error("ND-104-07", "both are where to begin", at="--preset and --spec", fix="Give one of them")
     of_link = {
@@ -206,7 +207,7 @@ def impair(
         if not (preset or spec or any(ways.values())):
             fix = "Say it, like --delay 60ms; --delay 0s is a path that does nothing"
             raise Error("ND-104-07", "nothing says what is to hold from now on", at="--run", fix=fix)
-        impair_run.change(into, Source(preset, spec, ways, None).read(), socket, as_json)
+        impair_run.change(into, Source(preset, spec, said, only).read(), socket, as_json)
         return
     _no({"--socket": socket}, "a link of its own")
     ends = _ends(
@@ -215,7 +216,7 @@ def impair(
     given = _addresses(addresses or ADDRESSES)
     how: dict[str, Any] = {} if between else {"huge_pages": huge_pages}
     how |= ({"memory": memory} if memory else {}) | ({} if cores is None else _cores(cores))
-    source = Source(preset, spec, ways, seed)
+    source = Source(preset, spec, said, only, seed)
     wanted = source.read()
     if between:
         need_root()
@@ -246,6 +247,7 @@ def impair(
                         hosts.address(side.namespace, side.interface, address)
                 shown = stack.enter_context(view((str(ends[0]), str(ends[1])), quiet=as_json))
                 shown.say(" ⇄ ".join(named or map(str, ends)))
+                shown.say(shown.paths(wanted))
                 _watch(links, link, source, shown, interrupts, seconds(length) if length else None)
                 last = links.end(link)
         finally:
@@ -290,22 +292,50 @@ class Source:
     """Where the specification comes from, and whether it has changed since."""
 
     def __init__(
-        self, preset: str | None, path: Path | None, ways: Mapping[str, Mapping[str, str]], seed: int | None
+        self,
+        preset: str | None,
+        path: Path | None,
+        both: Mapping[str, str],
+        only: Mapping[str, Mapping[str, str]],
+        seed: int | None = None,
     ) -> None:
         self.preset = preset
         self.path = path
-        self.ways = ways
+        self.both = both
+        self.only = only
         self.seed = seed
         self._stamp = 0
         self.changed()
 
     def read(self) -> dict[str, Any]:
         """The specification; raises when it makes no sense."""
-        at = str(self.path) if self.path else "--preset" if self.preset else ""
-        base = validation.impairment(config.read(self.path) if self.path else self.preset or {}, at)
+        said = config.read(self.path) if self.path else self.preset or {}
+        try:
+            base = validation.impairment(said, "")
+        except Error as e:
+            raise Error(e.code, e.what, at=self._within(e.at), fix=e.fix) from e
         if self.seed is not None:
             base["seed"] = self.seed
-        return validation.impairment(impairment.changed(base, self.ways), "")
+        ways = {way: {**self.both, **words} for way, words in self.only.items()}
+        try:
+            return validation.impairment(impairment.changed(base, ways), "")
+        except Error as e:
+            raise Error(e.code, e.what, at=self._option(e.at), fix=e.fix) from e
+
+    def _within(self, place: str) -> str:
+        """A place in what it begins with."""
+        begins = str(self.path) if self.path else "--preset" if self.preset else ""
+        return ": ".join(part for part in (begins, place) if part)
+
+    def _option(self, place: str) -> str:
+        """The option that says what stands at a place."""
+        way, _, inner = place.partition(".")
+        ways = [way] if way in self.only else list(self.only)
+        key = impairment.option(inner if way in self.only else place)
+        for one in ways:
+            if key in self.only[one]:
+                return f"{impair_view.OPTIONS[one]}: {key}"
+        return f"--{key}" if key in self.both else self._within(place)
 
     def changed(self) -> bool:
         """Whether the file is another than when this was asked last."""

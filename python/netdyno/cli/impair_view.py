@@ -13,9 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from netdyno.cli import console
+from netdyno.lab import impairment
 
 Counts = Mapping[str, int]
 WAYS = ("a_to_b", "b_to_a")
+OPTIONS = {"a_to_b": "--there", "b_to_a": "--back"}
+"""What says something of one way only."""
 _DROPS = {
     "lost": "lost",
     "tail_dropped": "queue full",
@@ -80,6 +83,13 @@ class Plain:
     def say(self, line: str) -> None:
         """A line."""
         console.note(line)
+
+    def paths(self, spec: Mapping[str, Any]) -> str:
+        """What a specification does to packets, in a line."""
+        there, back = (impairment.shown(spec[way]) for way in WAYS)
+        if there == back:
+            return f"each way: {there}"
+        return f"{self._arrows['a_to_b']}: {there}; {self._arrows['b_to_a']}: {back}"
 
     def take(self, stats: Mapping[str, Any]) -> None:
         """A line for each way in which something passed."""

@@ -14,6 +14,7 @@ from netdyno.cli.execute import Outputs, execute
 from netdyno.nat import study as studies
 from netdyno.search import nat_study, words
 from netdyno.search.nat_study import Asked, Prepared
+from netdyno.search.wanted import Part
 
 
 def _complete(incomplete: str) -> Iterator[str]:
@@ -131,9 +132,10 @@ def _said(made: Prepared) -> str:
     estimate, longest = made.estimate, f", the longest of {made.search.wanted.seconds:g} s,"
     # in others a trial is as long as it takes to open its sessions
     length = longest if made.search.kind.name in ("throughput", "latency") else ""
+    searches = "search" if len(made.search.parts) == 1 else "searches"
     return (
         f"{made.experiment.name}: about {estimate.trials} trials{length} for "
-        f"{len(made.search.parts)} searches, in about {words.seconds(estimate.seconds)}"
+        f"{len(made.search.parts)} {searches}, in about {words.seconds(estimate.seconds)}"
     )
 
 
@@ -143,8 +145,7 @@ def _plan(made: Prepared) -> None:
         ("leg", "frame", "highest load", "of line", "trials"),
         [
             (
-                part.leg or part.name,
-                part.size or "–",
+                *_place(part, made.experiment.legs[0].name),
                 words.load(part.space.most, part.unit),
                 f"{part.space.most / part.axis.line:.1%}" if part.axis.line else "–",
                 str(part.planned),
@@ -155,3 +156,10 @@ def _plan(made: Prepared) -> None:
     )
     for note in made.search.notes:
         console.line(f"note: {note}")
+
+
+def _place(part: Part, only: str) -> tuple[str, str]:
+    """The leg and frame size of a part; of a single leg, a part has the name of the size, if there is one."""
+    if part.leg:
+        return part.leg, part.size or "–"
+    return only, "–" if part.name == only else part.name

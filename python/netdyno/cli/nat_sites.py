@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from netdyno.cli import console
 from netdyno.cli.nat_show import Json, Limit, Name, left
+from netdyno.errors import Error
 from netdyno.nat import running
 from netdyno.report.units import seconds
 
+NO_SITES = "ND-104-11"
+"""What the core says where nothing of the graph gets addresses for sites."""
 HEADS = ("site", "virtual MAC", "address", "state", "lease left", "server", "subscribers", "worker")
 
 
@@ -21,7 +24,13 @@ def sites(name: Name = None, limit: Limit = 100, as_json: Json = False) -> None:
         netdyno nat sites cgn --json
     """
     with running.connected(name) as nat:
-        found, more = nat.pages("nat.sites", "sites", limit)
+        try:
+            found, more = nat.pages("nat.sites", "sites", limit)
+        except Error as e:
+            if e.code != NO_SITES:
+                raise
+            what, fix = f"the NAT {nat.name} has a pool and no sites", "`netdyno nat pools` shows its pool"
+            raise Error(NO_SITES, what, at="sites", fix=fix) from e
     if as_json:
         console.document({"nat": nat.name, "sites": found, "more": more})
         return

@@ -15,9 +15,7 @@ from netdyno.system.journal import Report
 from netdyno.system.undo import FORCE
 
 Json = Annotated[bool, typer.Option("--json", help="Print {undone, failed, left} as JSON.")]
-Force = Annotated[
-    bool, typer.Option("--force", help="Also what somebody else has changed since, which is left else.")
-]
+Force = Annotated[bool, typer.Option("--force", help="Also restore values that others changed since.")]
 
 
 def restore(force: Force = False, as_json: Json = False) -> None:

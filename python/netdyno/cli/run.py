@@ -222,7 +222,13 @@ def run(
         return given.get(at) or chosen.place(leg, at)
 
     outputs = Outputs(json, json_stream, html, junit, csv, prometheus, runs, quiet, store)
-    raise typer.Exit(execute(wanted, chosen.folder, outputs, socket, place, resume=resume))
+    try:
+        code = execute(wanted, chosen.folder, outputs, socket, place, resume=resume)
+    except Error as e:
+        if e.code == "ND-92-22" and "namespaces" in e.what:
+            e.fix += ", or point a profile at a server that is there: netdyno run mqtt://HOST"
+        raise
+    raise typer.Exit(code)
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:

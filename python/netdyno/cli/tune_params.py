@@ -124,7 +124,7 @@ def _describe(one: HostState) -> None:
         out.print(f"  Inert: {tunable.inert}")
     rows = {
         "may be": _range(one) + (", tried on a logarithmic scale" if tunable.scale == "log" else ""),
-        "of Linux": "" if tunable.default is None else str(tunable.default),
+        "Linux default": "" if tunable.default is None else str(tunable.default),
         "holds for": {"global": "the whole machine"}.get(one.scope, f"one {one.scope}"),
         "needs": ", ".join(tunable.requires),
         "not with": ", ".join(tunable.conflicts),

@@ -10,7 +10,7 @@ import typer
 from netdyno import config
 from netdyno.cli import console, graph_run, values
 from netdyno.errors import CONFIGURATION, Error
-from netdyno.experiment import presets, spec, validation
+from netdyno.experiment import choose, presets, spec, validation
 from netdyno.system import interrupt
 
 
@@ -67,10 +67,11 @@ def findings(name: str) -> tuple[list[validation.Finding], list[validation.Findi
         if isinstance(data, dict) and "edges" in data and "groups" not in data:
             graph_run.quoted(data, name)
             return validation.of_graph(data), []
+        if not isinstance(data, dict):
+            raise choose.neither("")
         if not spec.is_experiment(data):
             # the files that it names are beside it
-            whole = spec.resolve_profile(data, path.parent) if isinstance(data, dict) else data
-            return validation.reviewed(whole)
+            return validation.reviewed(spec.resolve_profile(data, path.parent))
         wanted = spec.load(data, "")
         errors, advice = validation.review_experiment(wanted, path.parent)
         return [

@@ -49,8 +49,20 @@ class Verb(TyperCommand):
         return _plain(super().get_params(ctx))
 
 
+MEANT = {"remove": "rm", "delete": "rm", "ls": "list"}
+"""What others call a verb → what it is called here."""
+
+
 class Verbs(TyperGroup):
     """A list of verbs."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The verb that is named first; one of another name is suggested, as one that is misspelt is."""
+        meant = MEANT.get(args[0])
+        if meant in self.commands and args[0] not in self.commands:
+            fix = f"`{ctx.command_path} --help` shows what there is"
+            raise Error("ND-104-22", f"No such command {args[0]!r}. Did you mean {meant!r}?", fix=fix)
+        return super().resolve_command(ctx, args)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Its parameters, as help shows them."""

@@ -61,8 +61,14 @@ def document(data: Any, name: str, folder: Path) -> Chosen:
         loaded = spec.load(data, name)
         return Chosen(loaded, folder, lambda leg, at: f"{name}: legs.{leg}.profile.{at}")
     if not isinstance(data, dict):
-        raise Error("ND-104-04", "it is neither a profile nor an experiment", at=name)
+        raise neither(name)
     return Chosen(_wrap(data), folder, lambda _, at: f"{name}: {at}" if at else name)
+
+
+def neither(at: str) -> Error:
+    """A document with no keys at all."""
+    fix = "`netdyno init` writes a profile to start from"
+    return Error("ND-104-04", "it is neither a profile nor an experiment: it has no keys", at=at, fix=fix)
 
 
 def _wrap(profile: dict[str, Any]) -> Experiment:

@@ -156,7 +156,7 @@ def _address(leg: LegSpec, host: str | None) -> str:
 def under(at: str, finding: Finding) -> Finding:
     """A finding in something that stands at some place."""
     inner = str(finding.get("at") or "")
-    return finding | {"at": f"{at}.{inner}" if inner else at}
+    return finding | {"at": ".".join(part for part in (at, inner) if part)}
 
 
 def as_run(leg: LegSpec, profile: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from netdyno.errors import Error
@@ -54,19 +54,66 @@ def _way(base: Mapping[str, Any], said: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _delay(before: Mapping[str, Any], said: Mapping[str, str]) -> dict[str, Any]:
-    mean = TIME.text(said["delay"], "delay") if "delay" in said else before.get("constant")
+    mean = _time(said["delay"], "delay") if "delay" in said else before.get("constant")
     if "jitter" not in said:
         return {"constant": mean}
     if mean is None:
         raise Error(
             "ND-104-07", "jitter is around a delay, and here is none", at="jitter", fix="Give the delay too"
         )
-    middle, around = (round(seconds(text) * 1e9) for text in (mean, TIME.text(said["jitter"], "jitter")))
+    middle, around = (round(seconds(text) * 1e9) for text in (mean, _time(said["jitter"], "jitter")))
     if around > middle:
         raise Error(
             "ND-104-07", f"{said['jitter']} is more than the delay, {mean}", at="jitter", fix="Give less"
         )
     return {"uniform": {"from": f"{middle - around}ns", "to": f"{middle + around}ns"}}
+
+
+def _time(text: str, at: str) -> str:
+    """A time with its unit: a bare number means seconds elsewhere, and here its writer meant milliseconds."""
+    try:
+        read = TIME.text(text, at)
+    except Error as e:
+        raise Error(
+            e.code, e.what, at=at, fix=f"Write it like 40ms; units are {', '.join(TIME.units)}"
+        ) from e
+    bare = text.strip()
+    if bare[-1].isdigit() and seconds(read):
+        raise Error("ND-104-04", f"{text!r} has no unit", at=at, fix=f"Write {bare}ms or {bare}s")
+    return read
+
+
+def option(place: str) -> str:
+    """The key that sets what stands at a place of a way, like `bottleneck.rate`; empty: none does."""
+    if place.startswith("bottleneck"):
+        return "limit" if place.startswith("bottleneck.queue") else "rate"
+    key = place.partition(".")[0]
+    return key if key in KEYS else ""
+
+
+def shown(way: Mapping[str, Any]) -> str:
+    """A way of a specification in a line: `delay 40ms, loss 1%, rate 6Mbit/s, queue 1MiB`."""
+    return ", ".join(f"{key} {_shown(value)}" for key, value in _parts(way) if value) or "as it comes"
+
+
+def _parts(way: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in way.items():
+        if key == "bottleneck":
+            yield "rate", value["rate"]
+            yield "queue", value.get("queue")
+        else:
+            yield key, value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        parts = [f"{key} {_shown(inner)}" for key, inner in value.items()]
+        # what is usual goes without its name
+        known = len(value) == 1 and next(iter(value)) in ("constant", "independent", "tail_drop", "bytes")
+        return _shown(next(iter(value.values()))) if known else " ".join(parts)
+    if isinstance(value, list):
+        return f"[{len(value)}]"
+    return str(value)
 
 
 def _bottleneck(before: Mapping[str, Any], said: Mapping[str, str]) -> dict[str, Any]:

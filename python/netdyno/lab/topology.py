@@ -196,8 +196,8 @@ def need_root() -> None:
     if os.geteuid() != 0:
         raise Error(
             "ND-92-22",
-            "a topology of network namespaces needs root",
-            fix="Run it with sudo, or point a profile at a server that is there: netdyno run mqtt://HOST",
+            "network namespaces need root",
+            fix="Run it with sudo",
         )
 
 

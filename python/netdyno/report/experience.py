@@ -209,7 +209,7 @@ def _known(settings: Sequence[str], contexts: Sequence[Doc]) -> Table:
         M("What each setting did"),
         [Column(M("Service and path"), numeric=False), Column(M("Metric"), numeric=False),
          *(Column(Data(name)) for name in settings)],
-        note=M("Against the baseline, means of trials; that failures are gone counts as 2.7 times as good."),
+        note=M("Improvement factor over the baseline, means of trials; an end to failures counts as 2.7."),
     )  # fmt: skip
     for one in contexts:
         gains = [_mean(one["gains"].get(name)) for name in settings]

@@ -33,7 +33,7 @@ def groups(rep: Repetition) -> Table:
             Column(M("Sent, bit/s")),
             Column(M("Received, bit/s")),
         ],
-        note=M("Messages that were meant for the measure phase, whenever their answers came."),
+        note=M("Messages scheduled in the measurement window, whenever the reply came."),
     )
     for g in rep.groups:
         m, rate = g.measured, g.rates.get

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,13 @@ def test_what_is_planned_is_said_and_nothing_is_run(capsys: Said) -> None:
     said = capsys.readouterr().out
     assert "figure-8: about" in said and "3 searches" in said
     assert "kernel: not at 9000B" in said and "static forward" in said
+
+
+def test_a_plan_of_one_leg_names_it(capsys: Said) -> None:
+    assert app.call(["nat", "bench", "figure-7", "--sizes", "64", "--legs", "l2fwd", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "for 1 search," in said
+    assert re.search("^l2fwd +64B ", said, re.MULTILINE)
 
 
 def test_a_study_is_printed_as_an_experiment(capsys: Said) -> None:
