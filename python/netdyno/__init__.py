@@ -1,6 +1,7 @@
 """netdyno: put a known load on a network, measure what it really delivers, tune it.
 
-`netdyno.run`, `search`, `compare` and `load` do from a script what the verbs do: see `netdyno.api`.
+`netdyno.run`, `search`, `compare`, `validate`, `runs`, `load` and `compare_runs` do from a script what the
+verbs do: see `netdyno.api`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -8,9 +9,26 @@ from typing import TYPE_CHECKING, Any
 from netdyno.system import undo
 
 if TYPE_CHECKING:
-    from netdyno.api import Comparison, Error, Run, Search, compare, load, run, search
+    from netdyno.api import (
+        Comparison,
+        Error,
+        Run,
+        RunComparison,
+        Search,
+        Valid,
+        compare,
+        compare_runs,
+        load,
+        run,
+        runs,
+        search,
+        validate,
+    )
 
-__all__ = ["Comparison", "Error", "Run", "Search", "__version__", "compare", "load", "run", "search"]
+__all__ = [
+    "Comparison", "Error", "Run", "RunComparison", "Search", "Valid", "__version__", "compare",
+    "compare_runs", "load", "run", "runs", "search", "validate",
+]  # fmt: skip
 __version__ = "0.1.0"
 
 for _kind, _function, _outlives_boot in (

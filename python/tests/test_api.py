@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,7 +13,17 @@ from typing import Any
 import pytest
 
 import netdyno
+from netdyno import api
+from netdyno.core.model import Counts
+from netdyno.core.result import GroupSummary, Result
 from netdyno.experiment import limits
+from netdyno.search import rfc2544
+from netdyno.store import Store
+from tests.report import sample
+from tests.search.test_compare import finding, report
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "python.md"
+URL = "http://127.0.0.1:9/"
 
 
 class _Page(BaseHTTPRequestHandler):
@@ -84,8 +96,207 @@ def test_what_cannot_run_is_refused_before_anything_is_made(tmp_path: Path) -> N
             netdyno.run(what, runs=tmp_path)
         assert refused.value.code.startswith(code), what
     with pytest.raises(netdyno.Error):
-        netdyno.run("http://127.0.0.1:9/", thresholds=["nonsense"], runs=tmp_path)
+        netdyno.run(URL, thresholds=["nonsense"], runs=tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("what", [[], None, 5, b"x", object(), [5], {"http"}])
+def test_what_is_nothing_to_run_is_refused(what: Any) -> None:
+    for verb in (
+        netdyno.run,
+        netdyno.validate,
+        lambda what: netdyno.search(what, rfc2544.loss()),
+    ):
+        with pytest.raises(netdyno.Error) as refused:
+            verb(what)
+        assert refused.value.code == "ND-104-04"
+        assert refused.value.at.startswith("what")
+        assert refused.value.fix
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "at"),
+    [
+        ({"thresholds": "nonsense"}, "ND-104-04", "thresholds[0]"),
+        ({"thresholds": ["loss <= 1%", "foo <= 1"]}, "ND-104-04", "thresholds[1]"),
+        ({"thresholds": [5]}, "ND-104-04", "thresholds[0]"),
+        ({"thresholds": 5}, "ND-104-04", "thresholds"),
+        ({"targets": {"x": "http://h"}}, "ND-104-26", "targets"),
+        ({"targets": {"x": 5}}, "ND-104-04", "targets"),
+        ({"repeat": 1.5}, "ND-104-04", "repeat"),
+        ({"repeat": 0}, "ND-104-05", "repeat"),
+        ({"load": -1}, "ND-104-05", "load"),
+        ({"load": "x"}, "ND-104-04", "load"),
+        ({"devices": 0}, "ND-104-05", "devices"),
+        ({"rate": 0}, "ND-104-05", "rate"),
+        ({"duration": -1}, "ND-104-04", "duration"),
+        ({"open_loop": True}, "ND-104-07", "open_loop=True"),
+        ({"socket": 5}, "ND-104-04", "socket"),
+        ({"on_sample": 5}, "ND-104-04", "on_sample"),
+    ],
+)
+def test_a_wrong_argument_is_named_with_advice(given: dict[str, Any], code: str, at: str) -> None:
+    with pytest.raises(netdyno.Error) as refused:
+        netdyno.run(URL, **given)
+    assert (refused.value.code, refused.value.at) == (code, at)
+    assert refused.value.fix
+    assert "--" not in str(refused.value)
+
+
+def test_advice_names_arguments_and_leaves_commands() -> None:
+    with pytest.raises(netdyno.Error) as refused:
+        netdyno.run(URL, open_loop=True)
+    assert refused.value.fix == 'Add rate="100/s"'
+    with pytest.raises(netdyno.Error) as refused:
+        netdyno.run("imix", devices=3)
+    assert refused.value.fix == "Use load, duration or targets, or edit the profile"
+    with pytest.raises(netdyno.Error) as refused:
+        netdyno.load("nothing")
+    assert refused.value.fix == "`netdyno runs list` shows what there is"
+
+
+@pytest.mark.parametrize("how", ["throughput", None, 5, rfc2544.throughput])
+def test_what_to_search_is_named(how: Any) -> None:
+    with pytest.raises(netdyno.Error) as refused:
+        netdyno.search("imix", how)
+    assert (refused.value.code, refused.value.at) == ("ND-104-04", "how")
+
+
+@pytest.mark.parametrize(
+    ("how", "at"),
+    [
+        ({"resolution": 1e-12}, "resolution"),
+        ({"strategy": "foo"}, "strategy"),
+        ({"sizes": 64}, "sizes"),
+        ({"sizes": "63"}, "sizes"),
+        ({"repeat": 0}, "repeat"),
+        ({"pdr": 0.0}, "goal"),
+    ],
+)
+def test_options_of_a_search_are_named_as_arguments(how: dict[str, Any], at: str) -> None:
+    with pytest.raises(netdyno.Error) as refused:
+        netdyno.search("imix", rfc2544.throughput(**how))
+    assert refused.value.at == at
+    with pytest.raises(netdyno.Error) as refused:
+        netdyno.search("imix", rfc2544.throughput(), duration=0)
+    assert (refused.value.code, refused.value.at) == ("ND-104-05", "duration")
+
+
+def test_only_counters_are_counted() -> None:
+    group = api.Group(GroupSummary(name="web", measured=Counts.model_validate({"flows_failed": 3, "own": 4})))
+    assert (group.count("flows_failed"), group.count("own")) == (3, 4)
+    for wrong in ("failures", "model_dump", "own_", "__class__"):
+        with pytest.raises(netdyno.Error, match=r"ND-104-27.*\.errors"):
+            group.count(wrong)
+
+
+def kept(folder: Path, name: str, **changes: Any) -> Path:
+    """A run that was measured once."""
+    plain = sample.result()
+    result = Result.model_validate(plain | {"id": name, "legs": plain["legs"][:1]} | changes)
+    (folder / name).mkdir()
+    (folder / name / "result.json").write_text(result.model_dump_json(), encoding="utf-8")
+    with Store() as store:
+        store.put(result, folder / name)
+    return folder / name
+
+
+def test_kept_runs_are_listed_loaded_and_compared(tmp_path: Path) -> None:
+    folders = [kept(tmp_path, name, started=f"2026-01-0{day}T00:00:00Z") for day, name in enumerate("ab", 1)]
+    assert [(row.id, row.kind, Path(row.folder)) for row in netdyno.runs()] == [
+        ("b", "run", folders[1]), ("a", "run", folders[0]),
+    ]  # fmt: skip
+    assert [row.id for row in netdyno.runs(1)] == ["b"]
+    both = netdyno.compare_runs(folders[0], netdyno.load("b"))
+    assert both.differences() and not both.searches
+    assert {one.better for one in both.differences()} <= {None}
+    assert len(both.to_pandas()) == sum(map(len, both.found.legs.values()))
+    one = both.differences()[0].metric
+    (only,) = netdyno.compare_runs("a", "b", metric=one).differences()
+    assert only.metric == one
+    # that of one leg among others
+    whole = [netdyno.Run(Result.model_validate(sample.result() | {"id": name}), tmp_path) for name in "ab"]
+    assert len(netdyno.compare_runs(*whole).found.legs) == 2
+    assert list(netdyno.compare_runs(*whole, metric=one).found.legs) == ["iot mixed"]
+    with pytest.raises(netdyno.Error, match=r"ND-104-27: at metric: .*They have: sensors"):
+        netdyno.compare_runs("a", "b", metric="nobody.loss")
+    refused_too: list[dict[str, Any]] = [{"metric": "foo"}, {"metric": [5]}, {"level": 7}]
+    for wrong in refused_too:
+        with pytest.raises(netdyno.Error) as refused:
+            netdyno.compare_runs("a", "b", **wrong)
+        assert refused.value.code in ("ND-104-04", "ND-104-05")
+    with pytest.raises(netdyno.Error, match="ND-104-27"):
+        both.differences("none")
+    with pytest.raises(netdyno.Error, match="ND-104-25"):
+        netdyno.compare_runs("a", "nothing")
+
+
+def test_a_kept_search_is_a_search(tmp_path: Path) -> None:
+    found = [report(finding(load, (load - 1, load + 1))).model_dump() for load in (100.0, 90.0)]
+    a, b = (kept(tmp_path, name, search=one) for name, one in zip("ab", found, strict=True))
+    loaded = netdyno.load(a)
+    assert isinstance(loaded, netdyno.Search) and loaded.finding().load == 100.0
+    assert isinstance(netdyno.load("b"), netdyno.Search)
+    both = netdyno.compare_runs(a, b)
+    assert [one.better for one in both.searches] == [False]
+    assert len(both.to_pandas()) == 1
+    with pytest.raises(netdyno.Error) as refused:
+        netdyno.compare_runs(a, b, metric="foo")
+    assert (refused.value.code, refused.value.at) == ("ND-104-07", "metric")
+
+
+def test_a_data_frame_needs_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = report(finding(100.0, (99.0, 101.0))).model_dump()
+    a = netdyno.load(kept(tmp_path, "a", search=found))
+    assert isinstance(a, netdyno.Search)
+    both = netdyno.compare_runs(a, a)
+    real = builtins.__import__
+
+    def without(name: str, *more: Any, **named: Any) -> Any:
+        if name == "pandas":
+            raise ImportError(name)
+        return real(name, *more, **named)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    for frame in (a.to_pandas, a.series.to_pandas, both.to_pandas):
+        with pytest.raises(netdyno.Error, match="ND-92-23"):
+            frame()
+
+
+def test_what_is_good_has_its_effective_profile() -> None:
+    good = netdyno.validate(URL)
+    assert good.profile["groups"][0]["model"] == {"http": {"path": "/", "requests": 0}} and not good.advice
+    with pytest.raises(netdyno.Error, match="ND-104-02") as refused:
+        netdyno.validate({"groups": [{"nam": "web"}]})
+    assert "nam" in refused.value.at
+
+
+def examples(heading: str) -> str:
+    """The example below a heading of the page."""
+    (part,) = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    (code,) = re.findall(r"```python\n(.*?)```", part, re.DOTALL)
+    return str(code)
+
+
+@pytest.mark.parametrize("heading", ["Check before a run", "Runs that are kept", "Two runs"])
+def test_the_examples_of_the_page_run(
+    heading: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in "ab":
+        kept(tmp_path, name)
+    with Store() as store:
+        leg = store.get("a").legs[0].summary.groups[0]
+    metric = f"{leg.name}.delay.{next(iter(leg.delays))}.p99"
+    exec(compile(examples(heading).replace("http.delay.response.p99", metric), heading, "exec"), {})
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("heading", ["A load", "What a DUT bears", "Two settings"])
+def test_the_page_names_what_there_is(heading: str) -> None:
+    code = examples(heading)
+    compile(code, heading, "exec")
+    for name in re.findall(r"netdyno\.(\w+)\(", code):
+        assert name in netdyno.__all__
 
 
 def test_thresholds_as_one_says_them() -> None:

@@ -39,7 +39,7 @@ class Options:
 
 def loss_goals(text: str, ratio: float) -> tuple[Goal, ...]:
     """The goals that --goal names."""
-    known = {"ndr": loss_goal("ndr", 0.0), "pdr": loss_goal("pdr", ratio)}
+    known = {"ndr": loss_goal("ndr", 0.0), "pdr": loss_goal("pdr", ratio, "--loss")}
     named = [one.strip() for one in text.split(",")]
     if not all(one in known for one in named) or len(set(named)) < len(named):
         fix = "Use ndr, pdr or ndr,pdr"

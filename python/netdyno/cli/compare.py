@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from netdyno import files
 from netdyno.cli import console, values
-from netdyno.core.result import Leg, Repetition, Result
-from netdyno.errors import INVALID, THRESHOLD, Error
+from netdyno.errors import INVALID, THRESHOLD
 from netdyno.search import words
-from netdyno.stats import searches, unpaired
-from netdyno.stats.metric import GroupMetric, all_of
+from netdyno.stats import runs, searches, unpaired
 from netdyno.store import trusted
 from netdyno.store.store import stored
-from netdyno.system import environment
 
 
 @trusted("A or B")
@@ -65,48 +61,41 @@ def compare(
         netdyno compare before/result.json latest --html comparison.html
     """
     first, second = stored(a), stored(b)
-    # of a search each leg is a load that was tried once: what was found is compared
-    edges = searches.compare(first.search, second.search) if first.search and second.search else []
-    legs = [] if edges else pair(first, second)
-    found = {x.name: _compare(x, y, metric or [], level) for x, y in legs}
-    differences = environment.differences(first.environment, second.environment)
-    invalid = list(dict.fromkeys(result.id for result in (first, second) if not result.valid))
+    found = runs.compare(first, second, metric or [], level)
     if html:
         # loaded here, for the command to start sooner without
-        from netdyno.report import runs
+        from netdyno.report import runs as page
 
-        text = runs.render(first, second, [(x, y, found[x.name]) for x, y in legs], edges, differences, level)
+        legs = [(x, y, list(found.legs[x.name])) for x, y in found.paired]
+        text = page.render(first, second, legs, found.searches, found.environment, level)
         files.write(html, text, shared=True)
     if as_json:
-        document: dict[str, Any] = {
-            "a": first.id, "b": second.id, "level": level, "environment": differences, "invalid": invalid,
-            "legs": {name: [asdict(c) for c in rows] for name, rows in found.items()},
-            "searches": [searches.document(one) for one in edges],
-        }  # fmt: skip
-        console.document(document)
+        console.document(found.document())
     else:
-        if first.id == second.id:
-            console.note(f"warning: both are the run {first.id}; there is nothing to compare")
-        for name in invalid:
-            console.note(f"warning: the measurement of {name} is invalid; do not draw conclusions from it")
-        if differences:
-            console.note(f"warning: the environments differ in {', '.join(differences)}")
-        if edges:
-            _show_searches(edges)
-        for name, rows in found.items():
-            console.table(
-                ("metric", "A", "B", "change", "p (Holm)", "effect", ""),
-                [_row(c) for c in rows],
-                f"leg {name}",
-            )
-            for c in rows:
-                console.out().print(Text(sentence(c)), soft_wrap=True)
-    if invalid:
+        _show(found)
+    if found.invalid:
         raise typer.Exit(INVALID)
-    worse = any(c.better is False for rows in found.values() for c in rows)
-    worse = worse or any(one.better is False for one in edges)
-    if fail and worse:
+    if fail and found.worse:
         raise typer.Exit(THRESHOLD)
+
+
+def _show(found: runs.Beside) -> None:
+    if found.a.id == found.b.id:
+        console.note(f"warning: both are the run {found.a.id}; there is nothing to compare")
+    for name in found.invalid:
+        console.note(f"warning: the measurement of {name} is invalid; do not draw conclusions from it")
+    if found.environment:
+        console.note(f"warning: the environments differ in {', '.join(found.environment)}")
+    if found.searches:
+        _show_searches(found.searches)
+    for name, rows in found.legs.items():
+        console.table(
+            ("metric", "A", "B", "change", "p (Holm)", "effect", ""),
+            [_row(c) for c in rows],
+            f"leg {name}",
+        )
+        for c in rows:
+            console.out().print(Text(sentence(c)), soft_wrap=True)
 
 
 def _show_searches(edges: Sequence[searches.FoundChange]) -> None:
@@ -132,43 +121,6 @@ def _show_searches(edges: Sequence[searches.FoundChange]) -> None:
     ]  # fmt: skip
     heads = ("frame", "goal", "A", "B", "change", "interval of A", "interval of B", "")
     console.table(heads, rows, "what the searches found", right=heads[2:5])
-
-
-def pair(a: Result, b: Result) -> list[tuple[Leg, Leg]]:
-    """Legs of the same name; or the only ones."""
-    if len(a.legs) == len(b.legs) == 1:
-        return [(a.legs[0], b.legs[0])]
-    others = {leg.name: leg for leg in b.legs}
-    found = [(leg, others[leg.name]) for leg in a.legs if leg.name in others]
-    if "run" not in (a.kind, b.kind):
-        # of settings that were tried once nothing can be said
-        found = [(x, y) for x, y in found if min(x.summary.n, y.summary.n) > 1] or found
-    if not found:
-        raise Error("ND-104-27", "the runs have no leg in common", at=f"{a.id}, {b.id}")
-    return found
-
-
-def _compare(a: Leg, b: Leg, wanted: list[str], level: float) -> list[unpaired.Difference]:
-    there = {str(m): m for r in (*a.repetitions, *b.repetitions) for m in all_of(r)}
-    metrics = [there.get(name) or GroupMetric.parse(name) for name in wanted] or list(there.values())
-    values = [
-        {str(m): [v for r in _counted(leg) if (v := m.of(r)) is not None] for m in metrics} for leg in (a, b)
-    ]
-    found = unpaired.compare_all(
-        values[0],
-        values[1],
-        {str(m): m.smaller_is_better for m in metrics},
-        level,
-        {str(m): m.unit for m in metrics},
-    )
-    if not found:
-        raise Error("ND-104-27", "the runs have no metric in common", at=a.name)
-    return found
-
-
-def _counted(leg: Leg) -> list[Repetition]:
-    """Of a study, the trials that count; a run with one that does not is invalid as a whole."""
-    return [r for r in leg.repetitions if r.validity.valid or not r.metrics]
 
 
 def sentence(c: unpaired.Difference) -> str:

@@ -14,6 +14,7 @@ from netdyno.search.gate import spare, undisturbed
 from netdyno.search.kind import KINDS
 from netdyno.search.load import Axis, axis
 from netdyno.search.mlr import Relevant
+from netdyno.search.options import check
 from netdyno.search.schedule import Search
 from netdyno.search.simulated import SimulatedDut
 from netdyno.search.sizes import Size
@@ -49,6 +50,7 @@ def prepare(
     fits: Fits = lambda leg, label, size: True,
 ) -> tuple[Search, Estimate]:
     """A search of a kind over the legs of an experiment, at each frame size."""
+    check(wanted)
     kind, legs = KINDS[name], searched(experiment, base, several=name in SEVERAL)
     leg = legs[0]
     if name == "rate" and not table(leg.profile).get("thresholds"):

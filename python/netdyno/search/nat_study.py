@@ -17,6 +17,7 @@ from netdyno.search import bench, sizes
 from netdyno.search.bench import Estimate
 from netdyno.search.beside import Ratio
 from netdyno.search.kind.latency import SEARCHING
+from netdyno.search.options import check
 from netdyno.search.schedule import Search
 from netdyno.search.sizes import Size
 from netdyno.search.trial import Goal, loss_goal
@@ -48,12 +49,14 @@ class Asked:
     def wanted(self, shares: Sequence[float] = ()) -> Wanted:
         """Of the search; latency at shares of what it finds is measured by trials longer than its own."""
         usual = (QUICK_SECONDS if self.quick else SECONDS) * (SEARCHING if shares else 1)
+        resolution = QUICK_RESOLUTION if self.quick else RESOLUTION
+        repeat = QUICK_REPEAT if self.quick else REPEAT
         return Wanted(
             goals=self.goals,
             strategy=self.strategy,
-            resolution=self.resolution or (QUICK_RESOLUTION if self.quick else RESOLUTION),
-            seconds=self.seconds or usual,
-            repeat=self.repeat or (QUICK_REPEAT if self.quick else REPEAT),
+            resolution=resolution if self.resolution is None else self.resolution,
+            seconds=usual if self.seconds is None else self.seconds,
+            repeat=repeat if self.repeat is None else self.repeat,
             shares=tuple(shares),
         )
 
@@ -82,6 +85,7 @@ def prepare(study: Study, nat: Nat, asked: Asked, machine: Machine | None = None
             raise Error("ND-104-07", what, at="--line", fix="Leave --line out")
         chosen = chosen.model_copy(update={"line": asked.line})
     there, wanted = machine or Machine(cores.here()), asked.wanted(study.latency_at)
+    check(wanted)
     plain, notes = studies.experiment(chosen, nat, there, asked.seed, wanted.seconds)
     experiment = spec.load(plain, study.name)
     listed = asked.listed(study.sizes)

@@ -13,12 +13,17 @@ from netdyno.experiment.spec import Experiment
 from netdyno.search import bench
 from netdyno.search import sizes as frames
 from netdyno.search.bench import Estimate
+from netdyno.search.options import trial_length
 from netdyno.search.schedule import Search
 from netdyno.search.trial import Goal, loss_goal, threshold_goal
 from netdyno.search.wanted import Wanted
 
 NEAR, HELD = 12, 3
 """Trials near the edge, and of a figure that is measured at a load, where nothing is said."""
+
+
+OPTIONS = ("resolution", "strategy", "sizes", "repeat", "step", "at")
+"""That each kind of search may be given."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +50,13 @@ def throughput(loss: float = 0.0, *, pdr: float | None = None, **how: object) ->
     """The highest load that loses no frame (RFC 2544 section 26.1), or at most a share; with `pdr` both."""
     goals: tuple[Goal, ...] = (loss_goal("ndr" if loss == 0 else "pdr", loss),)
     if pdr is not None:
-        goals = (*goals, loss_goal("pdr", pdr))
+        goals = (*goals, loss_goal("pdr", pdr, "pdr"))
     return _asked("throughput", goals, how)
 
 
 def mlrsearch(pdr: float = 0.005, **how: object) -> Asked:
     """NDR and PDR at once, by MLRsearch (RFC 9971)."""
-    goals = (loss_goal("ndr", 0.0), loss_goal("pdr", pdr))
+    goals = (loss_goal("ndr", 0.0), loss_goal("pdr", pdr, "pdr"))
     return _asked("throughput", goals, {"strategy": "mlr", **how})
 
 
@@ -90,11 +95,10 @@ def rate(**how: object) -> Asked:
 
 def _asked(kind: str, goals: tuple[Goal, ...], how: dict[str, object]) -> Asked:
     """With what else is said: the fields of `Asked`."""
-    try:
-        return replace(Asked(kind, goals), **how)  # type: ignore[arg-type]
-    except TypeError as e:
-        known = "resolution, strategy, sizes, repeat, step, at"
-        raise Error("ND-104-07", f"{kind}: {e}", fix=f"Use {known}") from e
+    if unknown := how.keys() - OPTIONS:
+        what = f"{kind}: there is no option {sorted(unknown)[0]!r}"
+        raise Error("ND-104-07", what, fix=f"Use {', '.join(OPTIONS)}")
+    return replace(Asked(kind, goals), **how)  # type: ignore[arg-type]
 
 
 def prepare(
@@ -106,6 +110,8 @@ def prepare(
     duration: float | None = None,
 ) -> tuple[Experiment, Search, Estimate]:
     """The experiment that is searched, its schedule, and what it will take."""
+    if duration is not None:
+        trial_length(duration)
     experiment = adjust(chosen, {"load": load}, {}, None)
     if topology:
         experiment = placed(experiment, topology)
@@ -114,12 +120,12 @@ def prepare(
         goals=asked.goals,
         strategy=asked.strategy,
         resolution=asked.resolution,
-        seconds=duration or _measure(experiment, chosen.folder),
-        repeat=asked.repeat or (HELD if held else NEAR),
+        seconds=_measure(experiment, chosen.folder) if duration is None else duration,
+        repeat=(HELD if held else NEAR) if asked.repeat is None else asked.repeat,
         step=asked.step,
         at=asked.at,
     )
-    listed = frames.read(asked.sizes) if asked.sizes else []
+    listed = [] if asked.sizes is None else frames.read(asked.sizes)
     try:
         return experiment, *bench.prepare(asked.kind, experiment, chosen.folder, wanted, listed)
     except (ArithmeticError, LookupError, TypeError, ValueError):

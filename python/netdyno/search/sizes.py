@@ -20,7 +20,9 @@ IMIX = ((64, 7), (594, 4), (1518, 1))
 GENOME = dict(
     zip("abcdefghijz", (64, 128, 256, 512, 1024, 1280, 1518, 2112, 9000, 16_000, 1518), strict=True)
 )
-"""Letters of an IMIX genome (RFC 6985)."""
+"""Letters of an IMIX genome (RFC 6985 §3); z is the MTU's size, here that of Ethernet."""
+LETTERS = 1024
+"""That a genome has at most, for the core."""
 LEAST, MOST = 64, 16_000
 WIRE = 20
 """Bytes on the wire besides: preamble and gap between frames."""
@@ -33,21 +35,30 @@ Size = Mapping[str, Any]
 
 def read(text: str) -> list[tuple[str, Size]]:
     """Sizes as they stand behind --sizes: `64,512`, `rfc2544`, `ipv6,jumbo`, `imix`, `genome:aaadg`."""
+    if not isinstance(text, str):
+        fix = 'Write them like "64,512"'
+        raise Error("ND-104-04", f"{text!r} is no list of frame sizes", at="--sizes", fix=fix)
     found: dict[str, Size] = {}
     for word in (part.strip() for part in text.split(",")):
         if word in NAMED:
             found |= {f"{size}B": {"fixed": f"{size}B"} for size in NAMED[word]}
         elif word == "imix":
             found["imix"] = {"imix": {}}
-        elif word.startswith("genome:") and word[7:] and set(word[7:]) <= GENOME.keys():
+        elif word.startswith("genome:") and _is_genome(word[7:]):
             found[f"genome-{word[7:]}"] = {"genome": word[7:]}
         elif word.removesuffix("B").isdigit() and LEAST <= int(word.removesuffix("B")) <= MOST:
             size = int(word.removesuffix("B"))
             found[f"{size}B"] = {"fixed": f"{size}B"}
         else:
-            fix = f"Use bytes from {LEAST} to {MOST:,} with FCS, {', '.join(NAMED)}, imix or genome:LETTERS"
-            raise Error("ND-104-04", f"{word!r} is no frame size", at="--sizes", fix=f"{fix}, with commas")
+            shown = word if len(word) <= 80 else f"{word[:80]}…"
+            genome = f"genome:LETTERS, 1 to {LETTERS:,} of {''.join(GENOME)}"
+            fix = f"Use bytes from {LEAST} to {MOST:,} with FCS, {', '.join(NAMED)}, imix or {genome}"
+            raise Error("ND-104-04", f"{shown!r} is no frame size", at="--sizes", fix=f"{fix}, with commas")
     return list(found.items())
+
+
+def _is_genome(letters: str) -> bool:
+    return 0 < len(letters) <= LETTERS and set(letters) <= GENOME.keys()
 
 
 def mean(size: Size) -> float | None:

@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from netdyno.errors import Error
+
 
 @dataclass(frozen=True)
 class Ask:
@@ -68,8 +70,11 @@ class Goal:
     """The loss ratio that it allows; none where it is of another kind."""
 
 
-def loss_goal(name: str, ratio: float) -> Goal:
+def loss_goal(name: str, ratio: float, at: str = "loss") -> Goal:
     """The highest load of which at most this share is lost; 0: no frame (RFC 2544 §26.1)."""
+    if not isinstance(ratio, int | float) or isinstance(ratio, bool) or not 0 <= ratio < 1:
+        fix = "Give a share from 0 (no loss) to below 1, like 0.005"
+        raise Error("ND-104-05", f"{ratio!r} is no share that may be lost", at=at, fix=fix)
     words = f"with at most {ratio:.4g} lost" if ratio else "without a lost frame"
     return Goal(name, lambda seen: seen.loss <= ratio, words, ratio)
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from netdyno.cli import app
-from netdyno.cli.compare import pair
 from netdyno.core.result import Result
 from netdyno.report import runs
 from netdyno.stats import unpaired
 from netdyno.stats.metric import GroupMetric
+from netdyno.stats.runs import pair
 from netdyno.store.store import stored
 from tests.report.conftest import Browser
 from tests.report.test_browser import language, speaks_both

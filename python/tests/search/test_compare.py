@@ -98,3 +98,6 @@ def test_the_verb_compares_what_was_found(
     document = json.loads(capsys.readouterr().out)
     assert [one["better"] for one in document["searches"]] == [False, None]
     assert document["legs"] == {}
+    # they have no metrics to name
+    assert app.call(["compare", *map(str, files), "--metric", "foo"]) == 104
+    assert "--metric" in capsys.readouterr().err

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from netdyno.cli import app
 from netdyno.core.model import Counts, GroupSample, Sample
 from netdyno.errors import Error
 from netdyno.experiment.spec import Experiment, LegSpec, load
@@ -17,6 +18,7 @@ from netdyno.search.kind.back_to_back import BURST, buffer_times, bursts
 from netdyno.search.kind.recovery import EXTRA, overload, recovered
 from netdyno.search.kind.reset import reset_time
 from netdyno.search.load import axis, loading
+from netdyno.search.options import check
 from netdyno.search.schedule import Search, turns
 from netdyno.search.simulated import SimulatedDut
 from netdyno.search.trial import Ask, LoadTrial, Space, loss_goal, run
@@ -30,6 +32,58 @@ def test_a_burst_is_not_searched_by_mlr() -> None:
     with pytest.raises(Error) as wrong:
         rfc2544.back_to_back(strategy="mlr")
     assert wrong.value.code == "ND-104-07"
+
+
+@pytest.mark.parametrize("share", [1, 7, -1, -1e-9, float("nan"), float("inf"), "x", True])
+def test_what_is_no_share_may_not_be_lost(share: Any) -> None:
+    for goal, at in (
+        (lambda: rfc2544.throughput(loss=share), "loss"),
+        (lambda: rfc2544.throughput(pdr=share), "pdr"),
+        (lambda: rfc2544.mlrsearch(share), "pdr"),
+    ):
+        with pytest.raises(Error) as wrong:
+            goal()
+        assert (wrong.value.code, wrong.value.at) == ("ND-104-05", at)
+
+
+def test_the_least_and_the_most_that_may_be_lost() -> None:
+    assert [goal.ratio for goal in rfc2544.throughput(loss=0.999).goals] == [0.999]
+    assert [goal.ratio for goal in rfc2544.throughput(0.0, pdr=1e-6).goals] == [0.0, 1e-6]
+
+
+@pytest.mark.parametrize(
+    ("good", "wrong", "at"),
+    [
+        ({"resolution": 1e-4}, {"resolution": 0.99e-4}, "--resolution"),
+        ({"resolution": 1.0}, {"resolution": 1.01}, "--resolution"),
+        ({"step": 1e-3}, {"step": 0.99e-3}, "--step"),
+        ({"step": 1.0}, {"step": 0}, "--step"),
+        ({"step": 0.5}, {"step": -1}, "--step"),
+        ({"at": 1.0}, {"at": 1.01}, "--at"),
+        ({"seconds": 1e-3}, {"seconds": 0.99e-3}, "--duration"),
+        ({"seconds": 60}, {"seconds": 0}, "--duration"),
+        ({"repeat": 1}, {"repeat": 0}, "--repeat"),
+        ({"repeat": 1000}, {"repeat": 1001}, "--repeat"),
+        ({"repeat": 12}, {"repeat": 1.5}, "--repeat"),
+        ({"strategy": "mlr"}, {"strategy": "foo"}, "--strategy"),
+        ({"goals": (*NDR, loss_goal("pdr", 0.1))}, {"goals": (*NDR, loss_goal("pdr", 0))}, "--goal"),
+    ],
+)
+def test_options_just_within_bounds(good: dict[str, Any], wrong: dict[str, Any], at: str) -> None:
+    base: dict[str, Any] = {"goals": NDR}
+    check(Wanted(**base | good))
+    with pytest.raises(Error) as refused:
+        check(Wanted(**base | wrong))
+    assert refused.value.at == at
+    assert refused.value.fix
+
+
+@pytest.mark.parametrize("duration", ["0s", "0", "1us"])
+def test_a_trial_of_no_length_is_not_taken_for_none(
+    duration: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert app.call(["bench", "throughput", "imix", "--duration", duration, "--dry-run"]) == 104
+    assert "--duration" in capsys.readouterr().err
 
 
 def profile(*groups: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -130,7 +184,10 @@ def test_sizes_are_read() -> None:
         ("imix", {"imix": {}}),
         ("genome-aad", {"genome": "aad"}),
     ]
-    for wrong in ("63", "16001", "small", "genome:", "genome:q", ""):
+    # RFC 6985: z is the size of the MTU
+    assert sizes.read("genome:zz") == [("genome-zz", {"genome": "zz"})]
+    assert sizes.read(f"genome:{'a' * 1024}")
+    for wrong in ("63", "16001", "small", "genome:", "genome:q", f"genome:{'a' * 1025}", ""):
         with pytest.raises(Error, match="is no frame size"):
             sizes.read(wrong)
 

@@ -1,198 +1,46 @@
-"""netdyno from a script or a notebook: what the verbs do, as functions that return what was found.
-
-    import netdyno
-
-    run = netdyno.run("mqtt://broker:1883", devices=100, duration="10s",
-                      thresholds=["delay.publish.p99 <= 50ms"])
-    run.verdict, run.valid, run.group("mqtt").delay("publish").p99
-    run.series.to_pandas()
-
-Times are seconds, rates are per second, shares are between 0 and 1. What goes wrong raises `netdyno.Error`,
-which has a stable code, the place and what to do. Every run is kept as those of the command line are:
-`netdyno runs list` shows it.
-"""
+"""What the API returns: a run, its groups and delays, comparisons and searches."""
 
 from __future__ import annotations
 
-import contextlib
 import io
-import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape as quoted
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netdyno import paths, units
-from netdyno.core.address import Address
-from netdyno.core.model import Distribution, Reason
+from netdyno.core.model import COUNTERS, Distribution, Reason
 from netdyno.core.result import GroupSummary, Leg, Result, ThresholdResult
 from netdyno.core.search import SearchFinding, SearchReport
 from netdyno.errors import Error
-from netdyno.experiment import choose, quick, validation
-from netdyno.experiment.runner import Campaign
-from netdyno.experiment.schedule import Schedule
 from netdyno.experiment.spec import Experiment
-from netdyno.experiment.view import Plan, Silent
 from netdyno.report.series import by_samples
-from netdyno.store import Store
-from netdyno.store.store import read_result
-from netdyno.system import journal
-from netdyno.system.interrupt import Interrupts
+from netdyno.stats.runs import Beside
 
 if TYPE_CHECKING:
     import pandas
 
-    from netdyno.search.rfc2544 import Asked
     from netdyno.stats.comparison import Finding
+    from netdyno.stats.searches import FoundChange
+    from netdyno.stats.unpaired import Difference
     from netdyno.tuning.comparing import Compared
 
-__all__ = [
-    "Comparison", "Delay", "Error", "Group", "Run", "Search", "Series", "compare", "load", "run", "search",
-]  # fmt: skip
 
-Sampled = Callable[[Mapping[str, Any]], None]
-"""Told each point of the series while a run goes on, as `stats.sample` of the RPC has it."""
+@dataclass(frozen=True)
+class Valid:
+    """What can be run as it is."""
 
+    experiment: Experiment
+    """A profile is an experiment of one leg."""
+    profiles: Mapping[str, dict[str, Any]]
+    """The effective profile of each variant: presets and files read, targets bound, lengths changed."""
+    advice: Sequence[Error]
+    """What is allowed and seldom meant."""
 
-def run(
-    what: str | Path | Mapping[str, Any] | Sequence[str],
-    *,
-    devices: int | None = None,
-    rate: str | float | None = None,
-    interval: str | float | None = None,
-    count: int | None = None,
-    size: str | int | None = None,
-    qos: int | None = None,
-    insecure: bool = False,
-    duration: str | float | None = None,
-    warmup: str | float | None = None,
-    load: float | None = None,
-    repeat: int | None = None,
-    targets: Mapping[str, str] | None = None,
-    thresholds: Sequence[str] = (),
-    capture: bool = False,
-    socket: str | Path | None = None,
-    runs: str | Path | None = None,
-    store: bool = True,
-    on_sample: Sampled | None = None,
-) -> Run:
-    """Run a load and judge what came of it, as `netdyno run` does.
-
-    `what` is a URL or several, a profile or an experiment (its file, or the document itself), or the name of
-    a preset. `devices` to `insecure` are for URLs; `thresholds` are like `"delay.response.p99 <= 50ms"`, of
-    each group where none is named.
-    """
-    options = quick.Quick(
-        devices=devices,
-        rate=_said(units.RATE, rate, "rate"),
-        interval=_said(units.TIME, interval, "interval"),
-        count=count,
-        qos=qos,
-        size=_said(units.SIZE, size, "size"),
-        insecure=insecure,
-    )
-    chosen = _chosen(what, options)
-    trial = {
-        "load": load,
-        "measure": _said(units.TIME, duration, "duration"),
-        "warmup": _said(units.TIME, warmup, "warmup"),
-    }
-    wanted = choose.adjust(chosen, trial, targets or {}, repeat, {} if capture else None, thresholds)
-    address = Address.of(socket) if socket else None
-    validation.refuse(wanted, chosen.folder, address)
-    return Run(*_campaign(wanted, chosen.folder, runs, store, address, on_sample))
-
-
-def load(name: str | Path = "latest") -> Run:
-    """A run that was kept: by its id or a part of it, `latest`, its folder, or its `result.json`."""
-    path = Path(name)
-    if path.is_dir():
-        path = path / "result.json"
-    if path.is_file():
-        return Run(read_result(path), path.parent)
-    with Store() as store:
-        identity = store.resolve(str(name))
-        return Run(store.get(identity), store.folder(identity))
-
-
-def compare(
-    a: str | Mapping[str, int | str],
-    b: str | Mapping[str, int | str],
-    *,
-    workload: str,
-    options: Mapping[str, Any] | None = None,
-    path: str | None = None,
-    tuned: str = "server",
-    pairs: int = 8,
-    metrics: Sequence[str] = (),
-    matters: float = 0.05,
-    level: float = 0.05,
-    seed: int = 1,
-    name: str | None = None,
-    fresh: bool = False,
-    allow_global: bool = False,
-    on_trial: Callable[[int, int], None] | None = None,
-) -> Comparison:
-    """Compare two kernel settings under a workload, in pairs of trials, as `netdyno tune compare` does.
-
-    A setting is `"baseline"`, the name of a known one, a file, or parameters and values. Both hosts are
-    namespaces that are made for each trial, so that nothing of the machine changes. Needs root. What was
-    measured before is not measured again, unless `fresh`. `on_trial` is told how many trials are over, and of
-    how many.
-    """
-    from netdyno.lab.topology import need_root
-    from netdyno.tuning import benches, comparing
-
-    texts = [f"{key}={value}" for key, value in (options or {}).items()]
-    made = benches.spec(workload, texts, path, "client" if tuned == "client" else "server")
-    wanted = comparing.Wanted(
-        made, a, [b], pairs, metrics=tuple(metrics), matters=matters, level=level, seed=seed, name=name,
-        fresh=fresh, allow_global=allow_global,
-    )  # fmt: skip
-    need_root()
-    journal.restore()
-
-    class Told(comparing.Silent):
-        def trial(self, what: str, done: int, of: int, seen: Any) -> None:
-            if on_trial and what == "compare":
-                on_trial(done, of)
-
-    with _interrupts() as interrupts:
-        return Comparison(comparing.compare(wanted, Told(), interrupts))
-
-
-def search(
-    what: str | Path | Mapping[str, Any],
-    how: Asked,
-    *,
-    topology: str | Path | None = None,
-    load: float | None = None,
-    duration: str | float | None = None,
-    runs: str | Path | None = None,
-    store: bool = True,
-    on_sample: Sampled | None = None,
-) -> Search:
-    """Search for the load that a DUT bears, as `netdyno bench` does.
-
-    `how` is what to look for, from `netdyno.search.rfc2544`: `throughput(loss=0.0)`, `mlrsearch()`, `loss()`,
-    `back_to_back()`, `latency()`, `recovery()`, `reset()`, `rate()`. The load of the profile is the highest
-    that is tried. `topology` is a file with topology, duts and targets; `duration` is that of each trial.
-    """
-    from netdyno.search.rfc2544 import prepare
-
-    chosen = _chosen(what, quick.Quick())
-    seconds = _said(units.TIME, duration, "duration")
-    wanted, schedule, _ = prepare(
-        how,
-        chosen,
-        topology=Path(topology) if topology else None,
-        load=load,
-        duration=units.seconds(seconds) if seconds else None,
-    )
-    validation.refuse(wanted, chosen.folder)
-    return Search(*_campaign(wanted, chosen.folder, runs, store, None, on_sample, schedule))
+    @property
+    def profile(self) -> dict[str, Any]:
+        """Of the first variant."""
+        return next(iter(self.profiles.values()))
 
 
 @dataclass(frozen=True)
@@ -352,10 +200,14 @@ class Group:
 
     def count(self, counter: str) -> float:
         """A counter over the measure phases of all repetitions."""
-        try:
-            return float(getattr(self.summary.measured, counter))
-        except AttributeError:
-            raise Error("ND-104-27", f"{self.name} counts no {counter!r}") from None
+        measured = self.summary.measured
+        if counter in COUNTERS:
+            return float(getattr(measured, counter))
+        if counter in measured.own:
+            return float(measured.own[counter])
+        there = ", ".join((*COUNTERS, *measured.own))
+        fix = f"It counts: {there}; failures by kind are in .errors"
+        raise Error("ND-104-27", f"{self.name} counts no {counter!r}", fix=fix)
 
     @property
     def lateness(self) -> Delay:
@@ -377,19 +229,14 @@ class Series:
 
     def to_pandas(self) -> pandas.DataFrame:
         """As a data frame. Delays and lateness are seconds; `offered` and `delivered` are per second."""
-        try:
-            import pandas as pd
-        except ImportError as e:
-            fix = "pip install pandas, or take .csv()"
-            raise Error("ND-92-23", "pandas is not installed", fix=fix) from e
-
+        pd = _pandas(", or take .csv()")
         frame = pd.read_csv(io.StringIO(self.csv()))
         of_time = [name for name in frame.columns if name.startswith(("delay.", "lateness."))]
         times = [name for name in of_time if not name.endswith(".count")]
         frame[times] = frame[times] / 1e9
         frame["offered"] = frame["messages_sent"] / frame["dt"]
         frame["delivered"] = frame["messages_delivered"] / frame["dt"]
-        return frame
+        return frame  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -424,8 +271,7 @@ class Comparison:
 
     def to_pandas(self) -> pandas.DataFrame:
         """A row for each metric: means of both sides, change with its interval, p, verdict."""
-        import pandas as pd
-
+        pd = _pandas()
         rows = []
         for one in self.findings:
             low, high = one.effect.interval or (float("nan"), float("nan"))
@@ -436,14 +282,15 @@ class Comparison:
                     "detectable": one.detectable, "verdict": str(one.verdict),
                 }
             )  # fmt: skip
-        return pd.DataFrame(rows).set_index("metric")
+        return pd.DataFrame(rows).set_index("metric")  # type: ignore[no-any-return]
 
     def pairs(self, metric: str) -> list[tuple[float, float]]:
         """What A and B had in each pair that counts."""
         for one in self.study.document["result"]["metrics"]:
             if one["metric"]["name"] == metric:
                 return [(a, b) for a, b in one["pairs"]]
-        raise Error("ND-104-52", f"{metric!r} was not compared")
+        there = ", ".join(one.metric.name for one in self.findings)
+        raise Error("ND-104-52", f"{metric!r} was not compared", fix=f"There are: {there}")
 
     def __repr__(self) -> str:
         return f"<netdyno comparison {self.run}: {self.said}>"
@@ -458,6 +305,48 @@ class Comparison:
             for one in self.findings
         ]  # fmt: skip
         return _table(self.said, heads, rows)
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """What is known of two kept runs."""
+
+    found: Beside
+
+    @property
+    def valid(self) -> bool:
+        """Whether the measurements of both can be trusted."""
+        return not self.found.invalid
+
+    @property
+    def environment(self) -> Sequence[str]:
+        """In what the machines differ."""
+        return self.found.environment
+
+    @property
+    def searches(self) -> Sequence[FoundChange]:
+        """Of two searches: the loads that were found, goal by goal."""
+        return self.found.searches
+
+    def differences(self, leg: str | None = None) -> Sequence[Difference]:
+        """By metric: both means, change, interval, corrected p; of the first leg, where none is named."""
+        for name, rows in self.found.legs.items():
+            if leg in (None, name):
+                return rows
+        there = ", ".join(self.found.legs) or "none: two searches are compared by .searches"
+        raise Error("ND-104-27", f"no leg {leg!r} was compared", fix=f"There are: {there}")
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A row for each metric of each leg, or for each goal of two searches."""
+        pd = _pandas()
+        document = self.found.document()
+        rows = [{"leg": leg, **row} for leg, rows in document["legs"].items() for row in rows]
+        return pd.DataFrame(rows or document["searches"])  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        many = len(self.searches) or sum(map(len, self.found.legs.values()))
+        valid = "valid" if self.valid else "INVALID"
+        return f"<netdyno comparison of {self.found.a.id} and {self.found.b.id}: {many} differences, {valid}>"
 
 
 @dataclass(frozen=True)
@@ -481,12 +370,11 @@ class Search(Run):
 
     def to_pandas(self) -> pandas.DataFrame:
         """A row for each trial: frame size, load, sent, lost, loss, whether it counts."""
-        import pandas as pd
-
+        pd = _pandas()
         rows = [
             {"part": part.name, **trial.model_dump()} for part in self.found.parts for trial in part.trials
         ]
-        return pd.DataFrame(rows)
+        return pd.DataFrame(rows)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         found = "; ".join(
@@ -499,70 +387,14 @@ class Search(Run):
         return f"<netdyno search {self.id}: {found}>"
 
 
-def _campaign(
-    wanted: Experiment,
-    base: Path,
-    runs: str | Path | None,
-    store: bool,
-    address: Address | None,
-    on_sample: Sampled | None,
-    schedule: Schedule | None = None,
-) -> tuple[Result, Path]:
-    """Put back what an earlier run left, run the trials, keep them."""
-    journal.restore()
-    with _interrupts() as interrupts, contextlib.ExitStack() as stack:
-        campaign = Campaign(
-            experiment=wanted,
-            base=base,
-            runs=Path(runs) if runs else paths.runs(),
-            live=_Live(on_sample),
-            interrupts=interrupts,
-            store=stack.enter_context(Store()) if store else None,
-            command=["netdyno (script)", *sys.argv[:1]],
-            socket=address,
-            schedule=schedule,
-        )
-        return campaign.run()
-
-
-class _Live(Silent):
-    """Hands samples on."""
-
-    def __init__(self, told: Sampled | None) -> None:
-        self._told = told
-
-    def start(self, plan: Plan) -> None:
-        """Nothing."""
-
-    def sample(self, sample: dict[str, Any]) -> None:
-        """A point of the series."""
-        if self._told:
-            self._told(sample)
-
-
-def _chosen(what: str | Path | Mapping[str, Any] | Sequence[str], options: quick.Quick) -> choose.Chosen:
-    if isinstance(what, Mapping):
-        return choose.document(dict(what), "the document", Path())
-    names = [str(what)] if isinstance(what, (str, Path)) else [str(one) for one in what]
-    return choose.choose(names, options)
-
-
-@contextlib.contextmanager
-def _interrupts() -> Iterator[Interrupts]:
-    """Ctrl-C ends a run in good order; only the main thread hears of it."""
-    interrupts = Interrupts()
-    if threading.current_thread() is threading.main_thread():
-        with interrupts.installed():
-            yield interrupts
-    else:
-        yield interrupts
-
-
-def _said(unit: units.Kind, value: str | float | None, at: str) -> str | None:
-    """A bare number means seconds, bytes or per second, as on the command line."""
-    if value is None:
-        return None
-    return unit.text(f"{value:.12g}" if isinstance(value, float) else str(value), at)
+def _pandas(instead: str = "") -> Any:
+    """The package, which is asked for only where a data frame is."""
+    try:
+        import pandas
+    except ImportError as e:
+        fix = f"pip install pandas{instead}"
+        raise Error("ND-92-23", "pandas is not installed", fix=fix) from e
+    return pandas
 
 
 def _number(value: float) -> str:

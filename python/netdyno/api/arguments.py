@@ -1,0 +1,155 @@
+"""Arguments of the API: checked, and named in errors as a script has them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from netdyno import units
+from netdyno.core.address import Address
+from netdyno.errors import Error
+
+_FLAG = re.compile(r"--([a-z][a-z-]*)(?: (\d[^\s,;]*?)(?=[\s,;]|\.?$|\. ))?")
+_ARGUMENTS = {
+    "threshold": "thresholds", "target": "targets", "set": "options", "global": "allow_global",
+    "open": "open_loop=True", "closed": "open_loop=False",
+}  # fmt: skip
+"""Of options of the command line that are called otherwise here."""
+
+
+@contextlib.contextmanager
+def in_our_words() -> Iterator[None]:
+    """What the verbs and the API share says options of the command line: here they are arguments."""
+    try:
+        yield
+    except Error as e:
+        every = [{k: _argument(v) if isinstance(v, str) else v for k, v in one.items()} for one in e.all]
+        raise Error(e.code, _argument(e.what), _argument(e.at), _argument(e.fix), every) from e
+
+
+def _argument(text: str) -> str:
+    """A text with arguments in place of options; commands between backquotes stay what they are."""
+
+    def one(found: re.Match[str]) -> str:
+        name = found[1].replace("-", "_")
+        name = _ARGUMENTS.get(name, name)
+        return f'{name}="{found[2]}"' if found[2] else name
+
+    parts = text.split("`")
+    parts[::2] = [_FLAG.sub(one, part) for part in parts[::2]]
+    return "`".join(parts)
+
+
+@contextlib.contextmanager
+def placed(option: str, place: str) -> Iterator[None]:
+    """What is said of an option is of this argument."""
+    try:
+        yield
+    except Error as e:
+        raise Error(e.code, e.what, place if e.at == option else e.at, e.fix, e.all) from e
+
+
+def refused(value: object, wanted: str, at: str, code: str = "ND-104-04") -> Error:
+    """A value that is no such thing."""
+    shown = repr(value)
+    shown = shown if len(shown) <= 80 else f"{shown[:80]}…"
+    return Error(code, f"{shown} is not {wanted}", at=at, fix=f"Give {wanted}")
+
+
+def whole(value: int | None, at: str, least: int = 1, most: int | None = None) -> int | None:
+    """A whole number, or none."""
+    wanted = (
+        f"a whole number, {least} or more" if most is None else f"a whole number from {least} to {most:,}"
+    )
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise refused(value, wanted, at)
+    if value < least or (most is not None and value > most):
+        raise refused(value, wanted, at, "ND-104-05")
+    return value
+
+
+def above_0(value: float | None, at: str) -> float | None:
+    """A number above 0, or none."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise refused(value, "a number above 0", at)
+    if not 0 < value < math.inf:
+        raise refused(value, "a number above 0", at, "ND-104-05")
+    return value
+
+
+def level(value: float) -> None:
+    """A significance level."""
+    above_0(value, "level")
+    if value > 0.5:
+        raise refused(value, "a significance level above 0, at most 0.5", "level", "ND-104-05")
+
+
+def texts(value: str | Sequence[str], at: str) -> tuple[str, ...]:
+    """One text, or several."""
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, bytes) or not isinstance(value, Sequence):
+        raise refused(value, "a text or a list of texts", at)
+    for number, one in enumerate(value):
+        if not isinstance(one, str):
+            raise refused(one, "a text", f"{at}[{number}]")
+    return tuple(value)
+
+
+def targets(value: Mapping[str, str] | None) -> Mapping[str, str]:
+    """URLs by name."""
+    wanted = 'a dict of names and URLs, like {"broker": "mqtt://10.0.0.2"}'
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise refused(value, wanted, "targets")
+    for name, url in value.items():
+        if not isinstance(name, str) or not isinstance(url, str):
+            raise refused({name: url}, wanted, "targets")
+    return value
+
+
+def path(value: str | Path, at: str) -> Path:
+    """A path."""
+    if not isinstance(value, str | Path):
+        raise refused(value, "a path", at)
+    return Path(value)
+
+
+def address(value: str | Path | None) -> Address | None:
+    """A daemon's address, or none."""
+    if value is None:
+        return None
+    if not isinstance(value, str | Path) or not str(value):
+        raise refused(value, "the path of a Unix socket, or tcp://HOST:PORT", "socket")
+    return Address.of(value)
+
+
+def function(value: object, at: str) -> None:
+    """A function, or none."""
+    if value is not None and not callable(value):
+        raise refused(value, "a function", at)
+
+
+def setting(value: object, at: str) -> None:
+    """What is compared."""
+    if not isinstance(value, str | Mapping):
+        raise refused(value, '"baseline", the name of a setting, a file, or a dict of parameters', at)
+
+
+def quantity(unit: units.Kind, value: str | float | None, at: str) -> str | None:
+    """A bare number means seconds, bytes or per second, as on the command line."""
+    if value is None:
+        return None
+    if isinstance(value, float) and math.isfinite(value):
+        # never with an exponent, which no quantity has
+        text = f"{value:.12f}".rstrip("0").rstrip(".")
+        return unit.text(text, at)
+    return unit.text(str(value), at)

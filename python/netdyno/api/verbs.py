@@ -1,0 +1,340 @@
+"""What the verbs of the command line do, as functions."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netdyno import paths, units
+from netdyno.api import arguments
+from netdyno.api.results import Comparison, Run, RunComparison, Search, Valid
+from netdyno.core.address import Address
+from netdyno.core.result import Result
+from netdyno.errors import Error
+from netdyno.experiment import choose, quick, validation
+from netdyno.experiment.resume import Earlier
+from netdyno.experiment.runner import Campaign
+from netdyno.experiment.schedule import Schedule
+from netdyno.experiment.spec import Experiment, variants
+from netdyno.experiment.view import Plan, Silent
+from netdyno.stats.runs import compare as beside
+from netdyno.store import Row, Store, trusted
+from netdyno.store.store import read_result, stored
+from netdyno.system import environment, journal
+from netdyno.system.interrupt import Interrupts
+
+if TYPE_CHECKING:
+    from netdyno.search.rfc2544 import Asked
+
+Sampled = Callable[[Mapping[str, Any]], None]
+"""Told each point of the series while a run goes on, as `stats.sample` of the RPC has it."""
+
+
+@arguments.in_our_words()
+def run(
+    what: str | Path | Mapping[str, Any] | Sequence[str],
+    *,
+    devices: int | None = None,
+    rate: str | float | None = None,
+    interval: str | float | None = None,
+    count: int | None = None,
+    size: str | int | None = None,
+    qos: int | None = None,
+    open_loop: bool | None = None,
+    connection_per_request: bool = False,
+    source: str | Sequence[str] = (),
+    insecure: bool = False,
+    duration: str | float | None = None,
+    warmup: str | float | None = None,
+    load: float | None = None,
+    repeat: int | None = None,
+    targets: Mapping[str, str] | None = None,
+    thresholds: str | Sequence[str] = (),
+    capture: bool = False,
+    resume: str | Path | Run | None = None,
+    socket: str | Path | None = None,
+    runs: str | Path | None = None,
+    store: bool = True,
+    on_sample: Sampled | None = None,
+) -> Run:
+    """Run a load and judge what came of it, as `netdyno run` does.
+
+    `what` is a URL or several, a profile or an experiment (its file, or the document itself), or the name of
+    a preset. `devices` to `insecure` are for URLs; `thresholds` are like `"delay.response.p99 <= 50ms"`, of
+    each group where none is named. `resume` takes over the valid trials of a run that ended early.
+    """
+    options = quick.Quick(
+        devices=arguments.whole(devices, "devices"),
+        rate=arguments.quantity(units.RATE, rate, "rate"),
+        interval=arguments.quantity(units.TIME, interval, "interval"),
+        count=arguments.whole(count, "count", 0),
+        qos=arguments.whole(qos, "qos", 0, 2),
+        size=arguments.quantity(units.SIZE, size, "size"),
+        open=open_loop,
+        source=arguments.texts(source, "source"),
+        insecure=insecure,
+        connection_per_request=connection_per_request,
+    )
+    conditions = arguments.texts(thresholds, "thresholds")
+    places = arguments.targets(targets)
+    repeat = arguments.whole(repeat, "repeat", 1, 10_000)
+    arguments.function(on_sample, "on_sample")
+    address = arguments.address(socket)
+    chosen = _chosen(what, options)
+    trial = {
+        "load": arguments.above_0(load, "load"),
+        "measure": arguments.quantity(units.TIME, duration, "duration"),
+        "warmup": arguments.quantity(units.TIME, warmup, "warmup"),
+    }
+    for number, text in enumerate(conditions):
+        with arguments.placed("--threshold", f"thresholds[{number}]"):
+            choose.adjust(chosen, {}, {}, None, None, [text])
+    wanted = choose.adjust(chosen, trial, places, repeat, {} if capture else None, conditions)
+    validation.refuse(wanted, chosen.folder, address)
+    return Run(*_campaign(wanted, chosen.folder, runs, store, address, on_sample, resume=resume))
+
+
+@arguments.in_our_words()
+def validate(what: str | Path | Mapping[str, Any] | Sequence[str]) -> Valid:
+    """Check a profile or an experiment, as `netdyno validate` does: raises what is wrong with it.
+
+    Nothing is run. Of several faults the error's `all` has each.
+    """
+    chosen = _chosen(what, quick.Quick())
+    wanted, found, advice = chosen.experiment, list[validation.Finding](), list[validation.Finding]()
+    profiles = {}
+    for one in variants(wanted, chosen.folder):
+        profiles[one.name] = validation.as_run(one.leg, one.profile)
+        faults, hints = validation.reviewed(profiles[one.name])
+        for told, here in ((found, faults), (advice, hints)):
+            told += [each | {"at": chosen.place(one.name, str(each.get("at") or ""))} for each in here]
+    found += [*validation.of_links(wanted, chosen.folder), *validation.of_duts(wanted, chosen.folder)]
+    if found:
+        raise validation.error(found)
+    return Valid(wanted, profiles, [Error.of(one) for one in advice])
+
+
+@arguments.in_our_words()
+def load(name: str | Path = "latest") -> Run:
+    """A run that was kept: by its id or a part of it, `latest`, its folder, or its `result.json`.
+
+    Of a search it is a `Search`.
+    """
+    path = arguments.path(name, "name")
+    if path.is_dir():
+        path = path / "result.json"
+    if path.is_file():
+        return _kept(read_result(path), path.parent)
+    with Store() as store:
+        identity = store.resolve(str(name))
+        return _kept(store.get(identity), store.folder(identity))
+
+
+def _kept(result: Result, folder: Path) -> Run:
+    return Search(result, folder) if result.search is not None else Run(result, folder)
+
+
+@arguments.in_our_words()
+def runs(limit: int | None = None) -> list[Row]:
+    """The runs that are kept, the latest first, as `netdyno runs list` shows them; at most `limit`."""
+    with Store() as store:
+        return store.rows(arguments.whole(limit, "limit"))
+
+
+@arguments.in_our_words()
+def compare_runs(
+    a: str | Path | Run,
+    b: str | Path | Run,
+    *,
+    metric: str | Sequence[str] = (),
+    level: float = 0.05,
+) -> RunComparison:
+    """Compare two kept runs over their repetitions, as `netdyno compare` does.
+
+    Each is what `load` takes, or a run itself. `metric` names one or several, like `web.delay.response.p99`;
+    none: all that both have. Of two searches the loads that were found are compared.
+    """
+    names = arguments.texts(metric, "metric")
+    arguments.level(level)
+    first, second = _result(a, "a"), _result(b, "b")
+    with trusted("a or b"):
+        return RunComparison(beside(first, second, names, level))
+
+
+@arguments.in_our_words()
+def compare(
+    a: str | Mapping[str, int | str],
+    b: str | Mapping[str, int | str],
+    *,
+    workload: str,
+    options: Mapping[str, Any] | None = None,
+    path: str | None = None,
+    tuned: str = "server",
+    pairs: int = 8,
+    metrics: str | Sequence[str] = (),
+    matters: float = 0.05,
+    level: float = 0.05,
+    seed: int = 1,
+    name: str | None = None,
+    fresh: bool = False,
+    allow_global: bool = False,
+    on_trial: Callable[[int, int], None] | None = None,
+) -> Comparison:
+    """Compare two kernel settings under a workload, in pairs of trials, as `netdyno tune compare` does.
+
+    A setting is `"baseline"`, the name of a known one, a file, or parameters and values. Both hosts are
+    namespaces that are made for each trial, so that nothing of the machine changes. Needs root. What was
+    measured before is not measured again, unless `fresh`. `on_trial` is told how many trials are over, and of
+    how many.
+    """
+    from netdyno.lab.topology import need_root
+    from netdyno.tuning import benches, comparing
+
+    arguments.setting(a, "a")
+    arguments.setting(b, "b")
+    if options is not None and not isinstance(options, Mapping):
+        raise arguments.refused(options, "a dict of options", "options")
+    texts = [f"{key}={value}" for key, value in (options or {}).items()]
+    names = arguments.texts(metrics, "metrics")
+    arguments.whole(pairs, "pairs", 2, 1000)
+    arguments.whole(seed, "seed", 0)
+    arguments.level(level)
+    arguments.above_0(matters, "matters")
+    arguments.function(on_trial, "on_trial")
+    if tuned not in ("client", "server"):
+        raise arguments.refused(tuned, "`client` or `server`", "tuned")
+    if path is not None and not isinstance(path, str):
+        raise arguments.refused(path, 'a path like "delay=15ms,loss=0.2%"', "path")
+    made = benches.spec(str(workload), texts, path, "client" if tuned == "client" else "server")
+    wanted = comparing.Wanted(
+        made, a, [b], pairs, metrics=names, matters=matters, level=level, seed=seed, name=name,
+        fresh=fresh, allow_global=allow_global,
+    )  # fmt: skip
+    need_root()
+    journal.restore()
+
+    class Told(comparing.Silent):
+        def trial(self, what: str, done: int, of: int, seen: Any) -> None:
+            if on_trial and what == "compare":
+                on_trial(done, of)
+
+    with _interrupts() as interrupts:
+        return Comparison(comparing.compare(wanted, Told(), interrupts))
+
+
+@arguments.in_our_words()
+def search(
+    what: str | Path | Mapping[str, Any],
+    how: Asked,
+    *,
+    topology: str | Path | None = None,
+    load: float | None = None,
+    duration: str | float | None = None,
+    resume: str | Path | Run | None = None,
+    runs: str | Path | None = None,
+    store: bool = True,
+    on_sample: Sampled | None = None,
+) -> Search:
+    """Search for the load that a DUT bears, as `netdyno bench` does.
+
+    `how` is what to look for, from `netdyno.search.rfc2544`: `throughput(loss=0.0)`, `mlrsearch()`, `loss()`,
+    `back_to_back()`, `latency()`, `recovery()`, `reset()`, `rate()`. The load of the profile is the highest
+    that is tried. `topology` is a file with topology, duts and targets; `duration` is that of each trial.
+    `resume` takes over the valid trials of a search that ended early.
+    """
+    from netdyno.search import rfc2544
+
+    if not isinstance(how, rfc2544.Asked):
+        raise arguments.refused(how, "something to look for, like rfc2544.throughput(loss=0.0)", "how")
+    arguments.function(on_sample, "on_sample")
+    chosen = _chosen(what, quick.Quick())
+    seconds = arguments.quantity(units.TIME, duration, "duration")
+    wanted, schedule, _ = rfc2544.prepare(
+        how,
+        chosen,
+        topology=arguments.path(topology, "topology") if topology is not None else None,
+        load=arguments.above_0(load, "load"),
+        duration=units.seconds(seconds) if seconds is not None else None,
+    )
+    validation.refuse(wanted, chosen.folder)
+    return Search(*_campaign(wanted, chosen.folder, runs, store, None, on_sample, schedule, resume))
+
+
+def _campaign(
+    wanted: Experiment,
+    base: Path,
+    runs: str | Path | None,
+    store: bool,
+    address: Address | None,
+    on_sample: Sampled | None,
+    schedule: Schedule | None = None,
+    resume: str | Path | Run | None = None,
+) -> tuple[Result, Path]:
+    """Put back what an earlier run left, run the trials, keep them."""
+    to = paths.runs() if runs is None else arguments.path(runs, "runs")
+    earlier = None if resume is None else Earlier(_result(resume, "resume"), environment.collect())
+    journal.restore()
+    with _interrupts() as interrupts, contextlib.ExitStack() as stack:
+        campaign = Campaign(
+            experiment=wanted,
+            base=base,
+            runs=to,
+            live=_Live(on_sample),
+            interrupts=interrupts,
+            store=stack.enter_context(Store()) if store else None,
+            command=["netdyno (script)", *sys.argv[:1]],
+            socket=address,
+            schedule=schedule,
+            earlier=earlier,
+        )
+        return campaign.run()
+
+
+class _Live(Silent):
+    """Hands samples on."""
+
+    def __init__(self, told: Sampled | None) -> None:
+        self._told = told
+
+    def start(self, plan: Plan) -> None:
+        """Nothing."""
+
+    def sample(self, sample: dict[str, Any]) -> None:
+        """A point of the series."""
+        if self._told:
+            self._told(sample)
+
+
+def _chosen(what: str | Path | Mapping[str, Any] | Sequence[str], options: quick.Quick) -> choose.Chosen:
+    if isinstance(what, Mapping):
+        return choose.document(dict(what), "the document", Path())
+    names = [what] if isinstance(what, str | Path) else what
+    if isinstance(names, bytes) or not isinstance(names, Sequence) or not names:
+        wanted = "a URL or several, a file, the name of a preset, a profile or an experiment"
+        raise arguments.refused(what, wanted, "what")
+    for number, one in enumerate(names):
+        if not isinstance(one, str | Path):
+            raise arguments.refused(one, "a URL, a file or the name of a preset", f"what[{number}]")
+    return choose.choose([str(one) for one in names], options)
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[Interrupts]:
+    """Ctrl-C ends a run in good order; only the main thread hears of it."""
+    interrupts = Interrupts()
+    if threading.current_thread() is threading.main_thread():
+        with interrupts.installed():
+            yield interrupts
+    else:
+        yield interrupts
+
+
+def _result(value: str | Path | Run, at: str) -> Result:
+    """Of a run that is there, or that was kept."""
+    if isinstance(value, Run):
+        return value.result
+    return stored(str(arguments.path(value, at)))

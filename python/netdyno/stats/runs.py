@@ -1,0 +1,110 @@
+"""Two kept runs beside each other: their repetitions metric by metric, or what two searches found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from netdyno.core.result import Leg, Repetition, Result
+from netdyno.errors import Error
+from netdyno.stats import searches, unpaired
+from netdyno.stats.metric import GroupMetric, all_of
+from netdyno.stats.searches import FoundChange
+from netdyno.stats.unpaired import Difference
+from netdyno.system import environment
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What is known of two runs."""
+
+    a: Result
+    b: Result
+    level: float
+    """Significance level, over all metrics of a leg."""
+    legs: Mapping[str, Sequence[Difference]]
+    """By leg, the differences of its metrics; none where two searches are compared."""
+    paired: Sequence[tuple[Leg, Leg]]
+    """The legs of the same name."""
+    searches: Sequence[FoundChange]
+    """Of two searches, the loads that were found, goal by goal."""
+    environment: Sequence[str]
+    """In what the machines differ."""
+
+    @property
+    def invalid(self) -> list[str]:
+        """The runs whose measurement cannot be trusted."""
+        return list(dict.fromkeys(one.id for one in (self.a, self.b) if not one.valid))
+
+    @property
+    def worse(self) -> bool:
+        """Whether B is worse in anything."""
+        in_metrics = any(one.better is False for rows in self.legs.values() for one in rows)
+        return in_metrics or any(one.better is False for one in self.searches)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "a": self.a.id, "b": self.b.id, "level": self.level, "environment": list(self.environment),
+            "invalid": self.invalid,
+            "legs": {name: [asdict(one) for one in rows] for name, rows in self.legs.items()},
+            "searches": [searches.document(one) for one in self.searches],
+        }  # fmt: skip
+
+
+def compare(a: Result, b: Result, metrics: Sequence[str] = (), level: float = 0.05) -> Beside:
+    """Every metric that both have, or those that are named, of each leg; of two searches what was found."""
+    # of a search each leg is a load that was tried once: what was found is compared
+    edges = searches.compare(a.search, b.search) if a.search and b.search else []
+    if edges and metrics:
+        what = f"two searches are compared by the loads that they found, not by {metrics[0]!r}"
+        raise Error("ND-104-07", what, at="--metric", fix="Leave --metric out")
+    legs = [] if edges else pair(a, b)
+    found = {x.name: _leg(x, y, metrics, level) for x, y in legs}
+    empty = [name for name, rows in found.items() if not rows]
+    if empty and (len(empty) == len(found) or not metrics):
+        if not metrics:
+            raise Error("ND-104-27", "the runs have no metric in common", at=empty[0])
+        there = list(dict.fromkeys(one.metric for x, y in legs for one in _leg(x, y, (), level)))
+        fix = f"They have: {', '.join(there)}" if there else "They have none in common"
+        raise Error("ND-104-27", f"not both runs have {' or '.join(metrics)}", at="--metric", fix=fix)
+    # a metric that is named may be one of some legs
+    found = {name: rows for name, rows in found.items() if rows}
+    legs = [(x, y) for x, y in legs if x.name in found]
+    differing = environment.differences(a.environment, b.environment)
+    return Beside(a, b, level, found, legs, edges, differing)
+
+
+def pair(a: Result, b: Result) -> list[tuple[Leg, Leg]]:
+    """Legs of the same name; or the only ones."""
+    if len(a.legs) == len(b.legs) == 1:
+        return [(a.legs[0], b.legs[0])]
+    others = {leg.name: leg for leg in b.legs}
+    found = [(leg, others[leg.name]) for leg in a.legs if leg.name in others]
+    if "run" not in (a.kind, b.kind):
+        # of settings that were tried once nothing can be said
+        found = [(x, y) for x, y in found if min(x.summary.n, y.summary.n) > 1] or found
+    if not found:
+        raise Error("ND-104-27", "the runs have no leg in common", at=f"{a.id}, {b.id}")
+    return found
+
+
+def _leg(a: Leg, b: Leg, wanted: Sequence[str], level: float) -> list[Difference]:
+    there = {str(m): m for r in (*a.repetitions, *b.repetitions) for m in all_of(r)}
+    metrics = [there.get(name) or GroupMetric.parse(name) for name in wanted] or list(there.values())
+    values = [
+        {str(m): [v for r in _counted(leg) if (v := m.of(r)) is not None] for m in metrics} for leg in (a, b)
+    ]
+    return unpaired.compare_all(
+        values[0],
+        values[1],
+        {str(m): m.smaller_is_better for m in metrics},
+        level,
+        {str(m): m.unit for m in metrics},
+    )
+
+
+def _counted(leg: Leg) -> list[Repetition]:
+    """Of a study, the trials that count; a run with one that does not is invalid as a whole."""
+    return [r for r in leg.repetitions if r.validity.valid or not r.metrics]
