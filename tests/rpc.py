@@ -13,7 +13,7 @@ Line = dict[str, Any]
 class Rpc:
     """One connection."""
 
-    def __init__(self, address: str | tuple[str, int], timeout: float = 10.0) -> None:
+    def __init__(self, address: str | tuple[str, int], timeout: float = 60.0) -> None:
         family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
         self.socket = socket.socket(family, socket.SOCK_STREAM)
         self.socket.settimeout(timeout)
@@ -63,24 +63,14 @@ class Rpc:
         error: Line = answer["error"]
         return error
 
-    def notifications(self, seconds: float) -> list[Line]:
-        """Everything that the daemon says unasked for some time."""
+    def told_until(self, state: str) -> list[Line]:
+        """Everything that the daemon has said unasked until the run came to that state."""
         found, self.told = self.told, []
-        until = time.monotonic() + seconds
-        before = self.socket.gettimeout()
-        while (left := until - time.monotonic()) > 0:
-            self.socket.settimeout(left)
-            try:
-                found.append(self.line())
-            except TimeoutError:
-                break
-            finally:
-                self.socket.settimeout(before)
-        # a read that timed out leaves the file object unusable
-        self._lines = self.socket.makefile("rb")
+        while not found or found[-1]["method"] != "run.state" or found[-1]["params"]["state"] != state:
+            found.append(self.line())
         return found
 
-    def until_done(self, seconds: float = 20.0) -> Line:
+    def until_done(self, seconds: float = 60.0) -> Line:
         """Wait for the end of the run by asking; its status."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:

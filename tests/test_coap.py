@@ -35,7 +35,7 @@ class Server:
                 stdout=log,
                 stderr=log,
             )
-        until(lambda: ":5683 " in sh(*cable.at_far, "ss", "-Hlun"), 10, "coap-server does not listen")
+        until(lambda: ":5683 " in sh(*cable.at_far, "ss", "-Hlun"), 60, "coap-server does not listen")
 
     def datagrams(self, way: str) -> int:
         """How many it received, or sent, as it says."""

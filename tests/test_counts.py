@@ -72,7 +72,7 @@ def test_both_ports_the_kernel_and_a_capture_agree(lab: Lab, device: str) -> Non
     if device == "af_packet":
         listen = ("tshark", "-Q", "-i", "left", "-i", "right", "-f", "udp", "-w", str(seen))
         capture = lab.spawn(*within, *listen)
-        until(lambda: seen.exists() and seen.stat().st_size > 0, 30, "tshark does not begin")
+        until(lambda: seen.exists() and seen.stat().st_size > 0, 60, "tshark does not begin")
     ports = [port("a", f"{device}:left"), port("b", f"{device}:right", "reflector")]
     done = lab.run("run", lab.write("p.json", document(ports)), prefix=within)
     assert done.code == 0, done.text
@@ -89,7 +89,7 @@ def test_both_ports_the_kernel_and_a_capture_agree(lab: Lab, device: str) -> Non
         # of what comes through XDP veth counts bytes without the Ethernet header
         assert left["tx_bytes"] == left["rx_bytes"] == a["tx_bytes"]
         capture.send_signal(signal.SIGINT)
-        capture.communicate(timeout=30)
+        capture.communicate(timeout=60)
         heard = sh("tshark", "-r", str(seen), "-T", "fields", "-e", "eth.src").split()
         assert [heard.count(f"02:00:00:00:96:0{n}") for n in (1, 2)] == [2 * COUNT, 2 * COUNT]
     lab.clean()
@@ -162,5 +162,5 @@ def test_another_programs_port_agrees(lab: Lab, ends: Callable[[Path], tuple[str
     assert (a["tx_packets"], a["rx_packets"]) == (total.messages_sent, total.messages_delivered)
     assert counts == (total.messages_sent, total.messages_delivered) == (2 * COUNT, 2 * COUNT), json.dumps(a)
     testpmd.say("quit")
-    testpmd.child.wait(20)
+    testpmd.child.wait(60)
     lab.clean()

@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from inconclusive import OF_TIME, STEAL, Verdict
+from inconclusive import Verdict
 from lab import NETDYNO, Done, Lab, root, sh, tshark
+
+from netdyno.core.model import Reason
 
 DIALOGUE = ["1", "2", "3", "4", "3", "4", "3", "4", "14"]
 WAITED = 0.01
@@ -26,10 +28,6 @@ def test_the_demo(lab: Lab, verdict: Verdict) -> None:
     assert all(".delay." in one.metric or "flows_completed" in one.metric for one in missed), done.text
     assert result.verdict == ("fail" if missed else "pass")
     assert done.code == (90 if not result.valid else 99 if missed else 0), done.text
-    # and invalid it is only where the kernel counted that it had no time for us
-    assert {reason.code for reason in result.reasons} <= OF_TIME, done.text
-    waited = max(worker.starved for leg in result.legs for one in leg.repetitions for worker in one.workers)
-    assert result.valid or waited >= WAITED or verdict.steal() >= STEAL, done.text
     # the three paths are printed, and lead somewhere
     for what in ("result", "report", "capture"):
         (path,) = re.findall(rf"^{what} +(\S+)$", done.out, re.MULTILINE)
@@ -39,7 +37,6 @@ def test_the_demo(lab: Lab, verdict: Verdict) -> None:
     sockets, dpdk = (leg.repetitions[0] for leg in result.legs)
     groups = {group.name: group for group in sockets.groups}
     assert groups["sensors"].devices >= 2000
-    assert groups["sensors"].total.messages_sent > 10_000
     for group in (*sockets.groups, *dpdk.groups):
         assert group.total.messages_delivered > 0, group.name
     # a witness that counts the same agrees exactly
@@ -67,5 +64,18 @@ def test_the_demo(lab: Lab, verdict: Verdict) -> None:
     for stream, kinds in tshark(capture, "mqtt", "tcp.stream", "mqtt.msgtype"):
         streams.setdefault(stream, []).extend(kinds.split(","))
     assert DIALOGUE in streams.values()
-    assert "tobroker" in sh("capinfos", "-I", str(capture)) or "pcapng" in sh("capinfos", "-t", str(capture))
+    assert "tobroker" in sh("capinfos", "-I", str(capture))
     lab.clean()
+    # what was counted is right; where it took longer than it should, the machine must have been seen to take the time
+    if done.code != 0:
+        verdict.undisturbed()
+        verdict.valid(result.reasons)
+        waited = max(
+            worker.starved for leg in result.legs for one in leg.repetitions for worker in one.workers
+        )
+        if waited >= WAITED:
+            verdict.valid(
+                [Reason(code="ND-90-03", what=f"a worker waited for its core for {waited:.0%} of a trial")]
+            )
+    assert done.code == 0, done.text
+    assert groups["sensors"].total.messages_sent > 10_000

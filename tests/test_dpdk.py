@@ -231,7 +231,7 @@ def test_a_port_that_vanishes_ends_the_run_and_is_named(
     child = lab.start("run", lab.write("e.json", veth(long([NEAR]))))
     folder = lab.sampled(points=3)
     happens(lambda host: f"nd-{folder.name.rpartition('-')[2]}1-{host}")
-    done = lab.wait(child, 30)
+    done = lab.wait(child)
     assert "ND-91-01" in done.err
     assert what in done.err
     lost(lab, done, what)
@@ -292,7 +292,7 @@ def test_a_peer_that_is_killed_is_named_as_process_and_as_port(
     lab.sampled(points=3)
     # the reflector's daemon was started before the generator's
     os.kill(daemons(lab)[0], signal.SIGKILL)
-    done = lab.wait(child, 30)
+    done = lab.wait(child)
     assert "ND-91-23" in done.err
     assert "signal 9" in done.err
     lost(lab, done, "its link went down: the other end is gone")
@@ -355,7 +355,7 @@ def test_a_killed_daemon_leaves_nothing(lab: Lab) -> None:
     folder = lab.sampled(points=2)
     (daemon,) = daemons(lab)
     os.kill(daemon, signal.SIGKILL)
-    done = lab.wait(child, 30)
+    done = lab.wait(child)
     assert done.code == 91, done.text
     assert "ND-91-20" in done.err
     assert "SIGKILL" in done.err

@@ -24,7 +24,9 @@ from lab import until
 
 HERE = "127.0.0.1"
 SOON = 0.3
-"""Silence for so long is taken for silence; an answer has ten seconds."""
+"""Silence for so long is taken for silence."""
+PATIENCE = 60
+"""Seconds that an answer has."""
 
 
 def ask(client: socket.socket, text: bytes = b"x\n", length: int = 3) -> bytes:
@@ -52,13 +54,13 @@ def lines(behaviour: Behaviour) -> Tcp:
 
 
 def test_a_good_one_answers_each_message_in_every_dialect() -> None:
-    with lines(Behaviour()) as server, socket.create_connection((HERE, server.port), 10) as one:
+    with lines(Behaviour()) as server, socket.create_connection((HERE, server.port), PATIENCE) as one:
         assert [ask(one) for _ in range(3)] == [b"ok\n"] * 3
         assert server.messages == 3
     request = b"GET / HTTP/1.1\r\n\r\n"
     with (
         Tcp(Behaviour(), dialects.http, HERE) as server,
-        socket.create_connection((HERE, server.port), 10) as one,
+        socket.create_connection((HERE, server.port), PATIENCE) as one,
     ):
         whole = dialects.response()
         assert ask(one, request * 2, 2 * len(whole)) == whole * 2
@@ -89,7 +91,7 @@ def test_an_echo_reply_has_a_right_checksum() -> None:
 
 
 def test_silence_and_a_full_queue() -> None:
-    with lines(Silent()) as server, socket.create_connection((HERE, server.port), 10) as one:
+    with lines(Silent()) as server, socket.create_connection((HERE, server.port), PATIENCE) as one:
         assert quiet(one)
     with FullQueue(Unaccepting(), dialects.line, HERE) as server, pytest.raises(TimeoutError):
         socket.create_connection((HERE, server.port), SOON)
@@ -97,45 +99,54 @@ def test_silence_and_a_full_queue() -> None:
 
 def test_it_freezes_by_count_for_all_or_for_some() -> None:
     with lines(Freezing(after=2)) as server:
-        first, second = (socket.create_connection((HERE, server.port), 10) for _ in range(2))
+        first, second = (socket.create_connection((HERE, server.port), PATIENCE) for _ in range(2))
         assert (ask(first), ask(second)) == (b"ok\n", b"ok\n")
         assert quiet(first) and quiet(second)
     with lines(FreezingInPart(after=1)) as server:
-        first, second = socket.create_connection((HERE, server.port), 10), None
+        first, second = socket.create_connection((HERE, server.port), PATIENCE), None
         assert ask(first) == b"ok\n"
-        second = socket.create_connection((HERE, server.port), 10)
+        second = socket.create_connection((HERE, server.port), PATIENCE)
         assert [ask(second) for _ in range(3)] == [b"ok\n"] * 3
         assert quiet(first)
 
 
 def test_connections_end_each_in_its_way() -> None:
-    with lines(Resetting(after=2)) as server, socket.create_connection((HERE, server.port), 10) as one:
+    with lines(Resetting(after=2)) as server, socket.create_connection((HERE, server.port), PATIENCE) as one:
         assert ask(one) == b"ok\n"
         with pytest.raises(ConnectionResetError):
             ask(one)
-    with lines(HalfClosing(after=2)) as server, socket.create_connection((HERE, server.port), 10) as one:
+    with (
+        lines(HalfClosing(after=2)) as server,
+        socket.create_connection((HERE, server.port), PATIENCE) as one,
+    ):
         assert ask(one) == b"ok\n"
         assert ask(one) == b""
         # it reads on: no reset comes for what is sent now
         assert ask(one) == ask(one) == b""
-    with lines(ClosingWithin(after=2)) as server, socket.create_connection((HERE, server.port), 10) as one:
+    with (
+        lines(ClosingWithin(after=2)) as server,
+        socket.create_connection((HERE, server.port), PATIENCE) as one,
+    ):
         assert [ask(one), ask(one)] == [b"ok\n", b"o"]
 
 
 def test_it_goes_and_comes_back_at_the_same_port() -> None:
     with lines(GoneAndBack(at=2, away=0.1)) as server:
-        with socket.create_connection((HERE, server.port), 10) as one, pytest.raises(ConnectionResetError):
+        with (
+            socket.create_connection((HERE, server.port), PATIENCE) as one,
+            pytest.raises(ConnectionResetError),
+        ):
             assert ask(one) == b"ok\n"
             ask(one)
 
         def back() -> bool:
             try:
-                with socket.create_connection((HERE, server.port), 10) as again:
+                with socket.create_connection((HERE, server.port), PATIENCE) as again:
                     return ask(again) == b"ok\n"
             except ConnectionError:
                 return False
 
-        until(back, 10, "it does not come back")
+        until(back, PATIENCE, "it does not come back")
 
 
 def test_answers_that_are_none() -> None:
@@ -164,17 +175,17 @@ def test_answers_that_are_none() -> None:
 
 def test_datagrams_come_from_elsewhere_or_are_for_others() -> None:
     with Udp(OtherAddress(), dialects.echo, HERE) as server, socket.socket(type=socket.SOCK_DGRAM) as one:
-        one.settimeout(10)
+        one.settimeout(PATIENCE)
         one.sendto(b"a", (HERE, server.port))
         data, source = one.recvfrom(9)
         assert data == b"a" and source != (HERE, server.port)
     with Udp(OtherClient(), dialects.echo, HERE) as server:
         first, second = (socket.socket(type=socket.SOCK_DGRAM) for _ in range(2))
         for one in (first, second):
-            one.settimeout(10)
+            one.settimeout(PATIENCE)
             one.connect((HERE, server.port))
         first.send(b"1")
-        until(lambda: server.messages, 10, "nothing came")
+        until(lambda: server.messages, PATIENCE, "nothing came")
         second.send(b"2")
         assert first.recv(9) == b"2"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from lab import Lab, group, profile, until
+from lab import PATIENCE, Lab, group, profile, until
 
 ELEMENTS = ["a.rx", "a.receiver", "a.arp-nd", "a.tx", "a.generator", "b.rx", "b.reflector", "b.tx"]
 
@@ -31,7 +31,7 @@ def socket_of(lab: Lab) -> str:
 
 def running(lab: Lab, socket: str) -> dict[str, Any]:
     """What the viewer sees once packets pass."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         done = lab.run("graph", "--json", "--socket", socket)
         if done.code == 0:

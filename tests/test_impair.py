@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from inconclusive import Verdict
 from lab import PATIENT, Lab, root, sh, until
 
 from netdyno.system import namespace
@@ -78,17 +79,19 @@ class Wan:
 
 
 @pytest.mark.alone
-def test_ping_sees_the_delay_that_was_put_in(lab: Lab) -> None:
+def test_ping_sees_the_delay_that_was_put_in(lab: Lab, verdict: Verdict) -> None:
     bare = Wan(lab)
     added = bare.quickest()
     assert bare.end()["a_to_b"]["lost"] == 0
     late = Wan(lab, "--there", "delay=30ms", "--back", "delay=10ms")
     seen = late.quickest()
     last = late.end()
-    # never less than asked; more by what the machine adds, which differs from one moment to the next
-    assert 40.0 <= seen <= 40.0 * 1.01 + added + 2.0, (seen, added)
     assert last["a_to_b"]["packets_in"] == last["b_to_a"]["packets_out"] == 20
     lab.clean()
+    # never less than asked; more by what the machine adds, which differs from one moment to the next
+    assert seen >= 40.0
+    verdict.undisturbed()
+    assert seen <= 40.0 * 1.01 + added + 2.0, (seen, added)
 
 
 def test_a_link_may_have_cores_of_its_own(lab: Lab) -> None:
@@ -179,10 +182,10 @@ def test_whoever_is_killed_nothing_stays_behind(lab: Lab, victim: str) -> None:
     assert made.exists()
     if victim != "daemon":
         path.child.kill()
-        path.child.wait(10)
+        path.child.wait(60)
     if victim == "command":
         # its lease ends, and with it the link
-        until(lambda: not path.up(path.near), 10, "the link outlives its owner")
+        until(lambda: not path.up(path.near), 60, "the link outlives its owner")
         assert not path.gone()
     else:
         os.kill(daemon, signal.SIGKILL)
@@ -296,7 +299,8 @@ def test_it_ends_when_its_time_is_over(lab: Lab) -> None:
     [
         (("--between", "one"), 104, "two ends"),
         (("--between", "ndtx,ndty", "--delay", "4 parsecs"), 104, "parsecs"),
-        (("--between", "ndtx,ndty", "--loss", "1"), 104, "a_to_b.loss.independent"),
+        (("--between", "ndtx,ndty", "--loss", "1"), 104, "at  --loss"),
+        (("--between", "ndtx,ndty", "--delay", "40"), 104, "40ms or 40s"),
         (("--between", "ndtx,ndty", "--there", "los=1%"), 104, "--there"),
         (("--between", "ndtx,ndty", "--limit", "10"), 104, "rate"),
         (("--between", "ndtx,ndty", "--delay", "1ms", "--jitter", "2ms"), 104, "more than the delay"),

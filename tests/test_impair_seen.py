@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from inconclusive import Verdict
 from lab import NETDYNOD, PATIENT, Lab, root, sh, until
 from test_impair import FAR, Wan
 
@@ -58,7 +59,7 @@ def stream(lab: Lab, path: Wan, transport: str = "sockets") -> Repetition:
         document["transport"] = {"dpdk": {"ports": [port(path)]}}
     done = lab.good("run", lab.write("p.json", document), prefix=within)
     reflector.terminate()
-    reflector.communicate(timeout=20)
+    reflector.communicate(timeout=60)
     # a port sets the interface's address, and with that the kernel forgets whom it knows there
     known = f"neigh replace {FAR} lladdr {path.mac(path.far)} dev wan0 nud permanent"
     sh("ip", "-n", path.near, *known.split())
@@ -66,7 +67,7 @@ def stream(lab: Lab, path: Wan, transport: str = "sockets") -> Repetition:
 
 
 @pytest.mark.parametrize("transport", ["sockets", "dpdk"])
-def test_stream_and_ping_count_what_the_path_did(lab: Lab, transport: str) -> None:
+def test_stream_and_ping_count_what_the_path_did(lab: Lab, verdict: Verdict, transport: str) -> None:
     ill = "delay=20ms,loss=5%,duplicate=5%,reorder=5%"
     path = Wan(lab, "--there", ill, "--back", "delay=10ms", "--seed", "9")
     trial = stream(lab, path, transport)
@@ -94,6 +95,7 @@ def test_stream_and_ping_count_what_the_path_did(lab: Lab, transport: str) -> No
     least = group.delays["round_trip"].min / 1e6
     pinged = float(re.findall(r"= ([\d.]+)/", said)[0])
     assert least >= 30.0 <= pinged
+    verdict.undisturbed()
     assert least == pytest.approx(pinged, abs=2.0)
 
 
@@ -115,7 +117,7 @@ def test_iperf3_loses_the_same_share(lab: Lab) -> None:
     client = ("iperf3", "-c", FAR, "-u", "-b", "8M", "-l", "500", "-t", "1", "-J")
     full = no_room(beyond)
     theirs: dict[str, Any] = json.loads(sh(*within, *client))["end"]["sum"]
-    server.communicate(timeout=20)
+    server.communicate(timeout=60)
     # what a server that had no CPU had no room for came over the path all the same
     on_the_path = theirs["lost_packets"] - (no_room(beyond) - full)
     last = path.end()["a_to_b"]

@@ -47,7 +47,7 @@ def broker(lab: Lab, cable: Wire) -> None:
     )
     until(
         lambda: ":1883" in sh(*cable.at_far, "ss", "-Hltn"),
-        10,
+        60,
         "mosquitto does not listen",
     )
 
@@ -65,7 +65,7 @@ def received(cable: Wire) -> int:
         "-C",
         "1",
         "-W",
-        "5",
+        "60",
     )
     return int(seen.split()[-1])
 
@@ -86,7 +86,7 @@ def test_mqtt_is_what_the_broker_a_subscriber_the_cable_and_tshark_saw(lab: Lab,
         )  # fmt: skip
         until(
             lambda: "ESTAB" in sh(*cable.at_far, "ss", "-Htn"),
-            10,
+            60,
             "mosquitto_sub does not connect",
         )
         document = profile(
@@ -110,7 +110,7 @@ def test_mqtt_is_what_the_broker_a_subscriber_the_cable_and_tshark_saw(lab: Lab,
         # a subscriber's
         until(
             lambda: seen.read_text().count("\n") >= sent,
-            10,
+            60,
             "the subscriber does not see all",
         )
     lines = seen.read_text().splitlines()
@@ -193,7 +193,7 @@ def test_datagrams_are_what_the_reflector_and_the_cable_counted(lab: Lab, cable:
         assert done.trial.interfaces["w0"][f"{way}_bytes"] == sent * 242
     assert total.bytes_sent == total.bytes_received == sent * 200
     reflector.send_signal(signal.SIGTERM)
-    counters = json.loads(reflector.communicate(timeout=10)[0].splitlines()[-1])
+    counters = json.loads(reflector.communicate(timeout=60)[0].splitlines()[-1])
     assert counters["datagrams_received"] == counters["datagrams_sent"] == sent
 
 
@@ -226,7 +226,7 @@ def test_loss_doubles_and_disorder_are_told_apart(lab: Lab, cable: Wire) -> None
     assert done.code == 99, done.text
     total = totals(done.trial, "voice")
     reflector.send_signal(signal.SIGTERM)
-    theirs = json.loads(reflector.communicate(timeout=10)[0].splitlines()[-1])
+    theirs = json.loads(reflector.communicate(timeout=60)[0].splitlines()[-1])
     assert total.messages_sent == theirs["received"] == 200
     assert total.messages_delivered == 200 - theirs["lost"] == 180
     assert total.duplicates == theirs["doubled"] == 20

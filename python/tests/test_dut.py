@@ -113,7 +113,7 @@ def test_its_death_is_told(dut: Dut) -> None:
     dut.setup()
     assert dut.process
     os.kill(dut.process.pid, signal.SIGKILL)
-    dut.process.wait(2.0)
+    dut.process.wait(60.0)
     assert not dut.alive()
     assert "signal 9" in dut.death()
 

@@ -41,7 +41,6 @@ def long(profile: Path) -> str:
 def test_ctrl_c_keeps_what_was_measured(profile: Path, tmp_path: Path) -> None:
     child = start("run", long(profile), FAKE_SPEED="5")
     wait_for_samples(tmp_path)
-    time.sleep(0.5)
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=120)
     assert child.returncode == 105, err
@@ -272,6 +271,9 @@ def test_a_second_ctrl_c_does_not_wait(profile: Path, tmp_path: Path) -> None:
     child = start("run", long(profile), FAKE_SPEED="5", FAKE_STUBBORN="1")
     wait_for_samples(tmp_path)
     child.send_signal(signal.SIGINT)
+    # it says that it has heard of the first
+    assert child.stderr and any("once more to stop at once" in line for line in child.stderr)
+    # and goes on, for a stubborn daemon
     time.sleep(1.0)
     assert child.poll() is None
     child.send_signal(signal.SIGINT)

@@ -19,6 +19,7 @@ from netdyno.system.journal import Journal, restore
 from netdyno.system.process import Process
 
 STEPS = 12
+PATIENCE = 60.0
 
 CHILD = """
 import os, signal, sys
@@ -164,22 +165,29 @@ def test_a_reused_pid_is_not_killed(state: Path) -> None:
         sleeper.wait()
 
 
+def started(script: str, folder: Path) -> Process:
+    """A shell that has come to the line `echo ready` of its script."""
+    process = Process(["sh", "-c", script], log=folder / "log")
+    until = time.monotonic() + PATIENCE
+    while "ready" not in (folder / "log").read_text():
+        assert time.monotonic() < until, (folder / "log").read_text()
+        time.sleep(0.02)
+    return process
+
+
 def test_a_group_is_ended_after_its_leader(tmp_path: Path) -> None:
-    group = Process(["sh", "-c", "sleep 1000 & echo $! > nd-kid; exec sleep 1000"], log=tmp_path / "log")
-    time.sleep(0.2)
+    group = started("sleep 1000 & echo ready; exec sleep 1000", tmp_path)
     os.kill(group.pid, signal.SIGKILL)
-    group.wait(2.0)
+    assert group.wait(PATIENCE) == -signal.SIGKILL
     assert len(list(proc.members(group.pid))) == 1
     group.stop()
     assert not list(proc.members(group.pid))
-    Path("nd-kid").unlink()
 
 
 def test_a_process_that_ignores_the_polite_signal(tmp_path: Path) -> None:
-    stubborn = Process(["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"], log=tmp_path / "log")
-    time.sleep(0.2)
+    stubborn = started("trap '' TERM; echo ready; while :; do sleep 0.1; done", tmp_path)
     stubborn.stop()
-    assert stubborn.exited() is not None
+    assert stubborn.exited() == -signal.SIGKILL
 
 
 def test_a_journal_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

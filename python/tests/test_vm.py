@@ -311,7 +311,7 @@ def test_what_is_printed_comes_whole_and_apart_with_the_exit_status(ends: Ends) 
     session, far = ends
     out, err = io.BytesIO(), io.BytesIO()
     far[CONTROL].sendall(b"up\nalive\n")
-    session.until_up(10, Interrupts())
+    session.until_up(60, Interrupts())
     far[CONTROL].sendall(b"alive\nexit 9")
     far[OUT].sendall("half a é"[:-1].encode())
 
@@ -330,7 +330,7 @@ def test_what_is_printed_comes_whole_and_apart_with_the_exit_status(ends: Ends) 
 def test_an_interrupt_is_passed_on(ends: Ends) -> None:
     session, far = ends
     interrupts = Interrupts()
-    far[CONTROL].settimeout(10)
+    far[CONTROL].settimeout(60)
 
     def guest() -> None:
         interrupts.count += 1
@@ -367,7 +367,7 @@ def test_one_that_does_not_come_up_is_no_virtual_machine(ends: Ends) -> None:
     assert late.value.code == "ND-92-44"
     cast(Fake, session.process).status = 1
     with pytest.raises(Error, match=r"QEMU ended \(status 1\): qemu: a word"):
-        session.until_up(10, Interrupts())
+        session.until_up(60, Interrupts())
 
 
 def test_where_kvm_does_not_boot_it_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,18 @@ use thread_priority::{
     thread_native_id,
 };
 
+/// How long a condition is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Wait until it is so.
+fn until(what: &str, ready: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !ready() {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 impl Host {
     fn place(&self) -> Place {
         Place::new(Some(self.namespace.clone()), "link")
@@ -86,7 +98,7 @@ impl Lab {
         let listener = self.hosts[1].run(move || TcpListener::bind(address).unwrap());
         let receiver = std::thread::spawn(move || {
             let mut stream = listener.accept().unwrap().0;
-            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
             let (mut at, mut buffer) = (0, vec![0; 1 << 16]);
             loop {
                 let n = stream.read(&mut buffer).unwrap();
@@ -107,7 +119,7 @@ impl Lab {
 
     /// The counters once nothing is on its way, which everything is accounted for in.
     fn settled(&self) -> [Stats; 2] {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let stats = self.link.live().stats();
             if stats.iter().all(|stats| stats.held == 0) {
@@ -134,7 +146,7 @@ impl Lab {
 #[test]
 fn ping_sees_the_delay() {
     let way = |ms: u64| json!({"delay": {"constant": format!("{ms}ms")}});
-    let Some(lab) = lab(way(30), way(10)) else { return };
+    let (machine, Some(lab)) = (outcome::Machine::watch(), lab(way(30), way(10))) else { return };
     let pings = lab.hosts[0].sh("ping -c 20 -i 0.05 10.78.0.2");
     let times: Vec<f64> = pings
         .lines()
@@ -144,14 +156,18 @@ fn ping_sees_the_delay() {
     assert_eq!(times.len(), 20, "{pings}");
     // Never less than asked; how much more is the machine's load, so only the quickest is held to a bound.
     let least = times.iter().copied().fold(f64::INFINITY, f64::min);
-    assert!((40.0..45.0).contains(&least), "{least} ms of {times:?}");
+    assert!(least >= 40.0, "{least} ms of {times:?}");
     // From 40 to 12 ms, live.
     lab.link.live().set(&spec(way(2), way(10)));
     let after = lab.hosts[0].sh("ping -c 10 -i 0.05 10.78.0.2");
-    let least = after.split("rtt min/avg/max/mdev = ").nth(1).unwrap().split('/').next().unwrap();
-    assert!((12.0..17.0).contains(&least.parse::<f64>().unwrap()), "{after}");
+    let later = after.split("rtt min/avg/max/mdev = ").nth(1).unwrap().split('/').next().unwrap();
+    let later: f64 = later.parse().unwrap();
+    assert!(later >= 12.0, "{after}");
     let [there, back] = lab.settled();
     assert_eq!((there.packets_in, back.packets_in, there.changes), (30, 30, 2));
+    if !machine.disturbed() {
+        assert!(least < 45.0 && later < 17.0, "{least} ms of {times:?}; {after}");
+    }
 }
 
 #[test]
@@ -226,7 +242,6 @@ fn damage_is_seen_by_the_receiver_and_repaired() {
 fn udp_super_segments_are_taken_apart_around_a_loss() {
     let Some(lab) = lab(json!({"loss": {"list": [3, 4, 10]}}), json!({})) else { return };
     let to = lab.hosts[1].run(|| UdpSocket::bind("10.78.0.2:6000").unwrap());
-    to.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     // One send of ten datagrams of 1000 bytes (UDP_SEGMENT), as one super-segment where the kernel has USO.
     let whole: Vec<u8> = (0..9_500).map(byte).collect();
     let sent = whole.clone();
@@ -237,10 +252,15 @@ fn udp_super_segments_are_taken_apart_around_a_loss() {
         assert_eq!(from.send(&sent).unwrap(), 9_500);
     });
     let (mut came, mut buffer) = (Vec::new(), [0; 2000]);
+    let lost = [2, 3, 9];
+    to.set_read_timeout(Some(PATIENCE)).unwrap();
     while let Ok(n) = to.recv(&mut buffer) {
         came.push(buffer[..n].to_vec());
+        if came.len() == 10 - lost.len() {
+            // And no more.
+            to.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        }
     }
-    let lost = [2, 3, 9];
     let expected: Vec<Vec<u8>> = whole
         .chunks(1000)
         .enumerate()
@@ -275,7 +295,7 @@ fn a_rate_limit_is_kept_and_two_threads_do_the_same() {
 #[test]
 fn what_is_not_fetched_in_time_is_counted() {
     let Some(host) = Host::new() else { return };
-    let Ok(tap) = Tap::open(&host.place()) else { return };
+    let tap = Tap::open(&host.place()).unwrap();
     host.sh("ip addr add 10.78.0.1/24 dev link");
     host.sh("ip neigh replace 10.78.0.2 lladdr 02:00:00:00:00:02 dev link nud permanent");
     assert_eq!(tap.missed(), Some(0));
@@ -293,11 +313,7 @@ fn a_core_that_is_not_there_is_refused() {
     else {
         return;
     };
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while lab.link.ended().is_none() {
-        assert!(Instant::now() < deadline, "it was not noticed");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("it is noticed", || lab.link.ended().is_some());
     assert!(lab.link.ended().unwrap().to_string().contains("a core for the link"));
 }
 
@@ -316,11 +332,7 @@ fn real_time_priority_is_had_where_it_is_allowed() {
         let policy = |stat: String| stat.rsplit(')').next()?.split(' ').nth(39).map(str::to_owned);
         stats.filter(|stat| stat.contains("(impair0)")).filter_map(policy).any(|policy| policy == wanted)
     };
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while !had() {
-        assert!(Instant::now() < deadline, "no thread of a link has policy {wanted}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until(&format!("a thread of a link has policy {wanted}"), had);
     lab.transfer(1_000_000);
     assert!(lab.link.ended().is_none());
 }
@@ -330,11 +342,7 @@ fn a_link_whose_end_is_taken_away_says_which() {
     let Some(lab) = lab(json!({}), json!({})) else { return };
     assert!(lab.link.ended().is_none());
     lab.hosts[1].sh("ip link del dev link");
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while lab.link.ended().is_none() {
-        assert!(Instant::now() < deadline, "it was not noticed");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("it is noticed", || lab.link.ended().is_some());
     let why = lab.link.ended().unwrap().to_string();
     assert!(why.starts_with("the interface link is gone"), "{why}");
 }
@@ -361,7 +369,7 @@ fn iperf3_and_the_link_count_the_same_bytes() {
     let mut server = lab.hosts[1].run(|| {
         Command::new("iperf3").args(["-s", "-1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     });
-    std::thread::sleep(Duration::from_millis(300));
+    until("iperf3 listens", || lab.hosts[1].sh("ss -Hltn").contains(":5201 "));
     let seen = lab.hosts[0].sh("iperf3 -J -c 10.78.0.2 -n 50M -C cubic");
     server.wait().unwrap();
     let seen: Value = serde_json::from_str(&seen).unwrap();

@@ -59,7 +59,7 @@ class Browser:
     def js(self, script: str, *args: Any) -> Any:
         return self.driver.execute_script(script, *args)
 
-    def wait(self, condition: str, seconds: float = 10) -> None:
+    def wait(self, condition: str, seconds: float = 60) -> None:
         from selenium.webdriver.support.ui import WebDriverWait
 
         WebDriverWait(self.driver, seconds, 0.05).until(lambda _: self.js(f"return Boolean({condition})"))
