@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -222,7 +221,7 @@ def compare(
             if on_trial and what == "compare":
                 on_trial(done, of)
 
-    with _interrupts() as interrupts:
+    with Interrupts().installed() as interrupts:
         return Comparison(comparing.compare(wanted, Told(), interrupts))
 
 
@@ -278,7 +277,7 @@ def _campaign(
     to = paths.runs() if runs is None else arguments.path(runs, "runs")
     earlier = None if resume is None else Earlier(_result(resume, "resume"), environment.collect())
     journal.restore()
-    with _interrupts() as interrupts, contextlib.ExitStack() as stack:
+    with Interrupts().installed() as interrupts, contextlib.ExitStack() as stack:
         campaign = Campaign(
             experiment=wanted,
             base=base,
@@ -320,17 +319,6 @@ def _chosen(what: str | Path | Mapping[str, Any] | Sequence[str], options: quick
         if not isinstance(one, str | Path):
             raise arguments.refused(one, "a URL, a file or the name of a preset", f"what[{number}]")
     return choose.choose([str(one) for one in names], options)
-
-
-@contextlib.contextmanager
-def _interrupts() -> Iterator[Interrupts]:
-    """Ctrl-C ends a run in good order; only the main thread hears of it."""
-    interrupts = Interrupts()
-    if threading.current_thread() is threading.main_thread():
-        with interrupts.installed():
-            yield interrupts
-    else:
-        yield interrupts
 
 
 def _result(value: str | Path | Run, at: str) -> Result:

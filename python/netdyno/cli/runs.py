@@ -142,5 +142,7 @@ def import_(
 
 def _remove(folder: Path, identity: str, keep: bool) -> None:
     """Remove a run's folder, and nothing that is not named like it."""
-    if not keep and folder.name == identity and (folder / "profile.json").exists():
+    ours = [folder / name for name in ("profile.json", "result.json")]
+    # a study that was killed has left nothing in it
+    if not keep and folder.name == identity and (any(map(Path.exists, ours)) or not any(folder.glob("*"))):
         shutil.rmtree(folder, ignore_errors=True)

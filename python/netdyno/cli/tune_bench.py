@@ -18,6 +18,7 @@ from netdyno.errors import Error
 from netdyno.experiment.record import Record, TrialRecord
 from netdyno.stats.observation import Metric
 from netdyno.tuning.gain import change
+from netdyno.tuning.prove import Planned
 from netdyno.tuning.recommend import Experience
 
 
@@ -71,6 +72,40 @@ class Progress:
         )  # fmt: skip
 
 
+class Told:
+    """What the verbs say of a study while it is measured, on standard error."""
+
+    def note(self, text: str) -> None:
+        """Something worth knowing."""
+        console.note(text)
+
+    def begun(self, record: Record, trials: int, metrics: Sequence[Metric]) -> None:
+        """Trials are about to be measured."""
+        self._record, self._progress = record, Progress(record, trials, metrics)
+
+    def planned(self, planned: Planned) -> None:
+        """What the proof takes, and what it can find."""
+        trials = planned.pairs * planned.arms
+        self._progress.trials = len(self._record.trials) + trials
+        seen = "".join(
+            f"; minimum detectable effect ({planned.pairs} pairs) of {name}: {least:.1%}"
+            for name, least in planned.detectable.items()
+            if math.isfinite(least)
+        )
+        console.note(
+            f"the proof: {planned.pairs} pairs with the baseline, of the {planned.least} or more that it "
+            f"takes; {trials} trials, and up to {planned.spare} again where one is disturbed{seen}"
+        )
+
+    def over(self, record: Record) -> None:
+        """What was measured, and what was there already."""
+        if not record.fresh:
+            console.note("all trials reused from an earlier run; --fresh measures them again")
+        elif record.fresh < len(record.trials):
+            console.note(f"{len(record.trials) - record.fresh} trials reused from an earlier run")
+        console.note(f"trials took {duration(record.took)} in total")
+
+
 def quantity(value: float | None, unit: str) -> str:
     """A number with its unit, for people."""
     if value is None:
@@ -114,15 +149,6 @@ def sized(metric: Metric, size: float, reference: float) -> str:
 def times(better_by: float | None) -> str:
     """A gain as a factor."""
     return f"×{math.exp(better_by):.2f}" if better_by is not None else "–"
-
-
-def told(record: Record) -> None:
-    """Say what was measured, and what was there already."""
-    if not record.fresh:
-        console.note("all trials reused from an earlier run; --fresh measures them again")
-    elif record.fresh < len(record.trials):
-        console.note(f"{len(record.trials) - record.fresh} trials reused from an earlier run")
-    console.note(f"trials took {duration(record.took)} in total")
 
 
 def page(path: Path, documents: Sequence[dict[str, Any]], told: Path | None = None) -> None:

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from netdyno.cli import console, values
-from netdyno.cli.tune_bench import Progress, kept, page, quantity, sized, told
+from netdyno.cli.tune_bench import Told, kept, page, quantity, sized
 from netdyno.cli.tune_options import (
     Baseline,
     BenchOrSim,
@@ -27,14 +27,12 @@ from netdyno.cli.tune_options import (
     Tuned,
     Way,
 )
-from netdyno.experiment import entry
-from netdyno.experiment.record import Record
-from netdyno.experiment.study import Study
 from netdyno.stats.observation import Metric
-from netdyno.tuning.driven import Asked, driven
-from netdyno.tuning.gain import of_bench
-from netdyno.tuning.screen import Effect, Screening, cost
-from netdyno.tuning.screen import screen as run
+from netdyno.system.interrupt import Interrupts
+from netdyno.tuning import screening
+from netdyno.tuning.driven import Asked
+from netdyno.tuning.screen import Effect, Screening
+from netdyno.tuning.screening import Wanted
 
 
 def screen(
@@ -75,33 +73,26 @@ def screen(
 
         sudo netdyno tune screen iperf3-tcp --path delay=15ms,loss=0.2% --set reverse=true --class throughput
     """
-    names = param or []
-    asked = Asked(bench, options or [], path, tuned, service, names, baseline or [], allow_global)
-    with kept(), driven(asked) as on:
-        space = on.space(names, memory)
-        metrics = on.metrics(metric or [])
-        wanted = of_bench(on.bench.metrics, metrics)
-        plan = {"space": space.document(), "metrics": metrics, "trajectories": trajectories, "seed": seed}
-        study = Study.of("screen", on.label, plan, name)
-        if fresh:
-            study.begin_anew()
-        count = cost(space, trajectories)
-        with Record(study.record, dict(study.plan)) as record:
-            console.note(f"{study.name}: {count} trials of {len(space.axes)} parameters")
-            Progress(record, count, wanted)
-            found = run(on.bench, space, metrics, record, trajectories=trajectories, seed=seed, level=level)
-            told(record)
-            document = entry.finish(
-                study, found.document(), record.trials, space.document(), on.bench.metrics,
-                finding=f"matter: {', '.join(found.survivors()) or 'none of them'}",
-            )  # fmt: skip
+    wanted = Wanted(
+        asked=Asked(bench, options or [], path, tuned, service, param or [], baseline or [], allow_global),
+        metrics=metric or [],
+        trajectories=trajectories,
+        memory=memory,
+        level=level,
+        seed=seed,
+        name=name,
+        fresh=fresh,
+    )
+    with kept():
+        made = screening.screen(wanted, Told(), Interrupts())
+    document = dict(made.document)
     if html:
         page(html, [document])
     if as_json:
         console.document({k: v for k, v in document.items() if k != "trials"})
         return
-    show(found)
-    console.note(f"stored in {study.document}, run {document['run']}")
+    show(made.found)
+    console.note(f"stored in {made.study.document}, run {document['run']}")
 
 
 def show(found: Screening) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -12,7 +11,7 @@ from rich.text import Text
 
 from netdyno import units
 from netdyno.cli import console, values
-from netdyno.cli.tune_bench import Progress, changed, kept, limit, page, quantity, told
+from netdyno.cli.tune_bench import Told, changed, kept, limit, page, quantity
 from netdyno.cli.tune_compare import not_counted, remarks
 from netdyno.cli.tune_options import (
     Baseline,
@@ -34,17 +33,15 @@ from netdyno.cli.tune_options import (
 )
 from netdyno.cli.verb import again
 from netdyno.errors import Error
-from netdyno.experiment import entry
-from netdyno.experiment import study as studies
-from netdyno.experiment.record import Record
 from netdyno.stats.comparison import Verdict
 from netdyno.stats.observation import Setting
 from netdyno.stats.pairs import cause
-from netdyno.tuning.driven import Asked, Driven, driven
-from netdyno.tuning.gain import of_bench
-from netdyno.tuning.prove import Limit, Planned, Proof
-from netdyno.tuning.search import Budget, Found, Goal, most_trials
-from netdyno.tuning.search import search as run
+from netdyno.system.interrupt import Interrupts
+from netdyno.tuning import searching
+from netdyno.tuning.driven import Asked
+from netdyno.tuning.prove import Limit, Proof
+from netdyno.tuning.search import Budget, Found
+from netdyno.tuning.searching import Wanted
 
 
 def search(
@@ -121,107 +118,33 @@ def search(
 
         netdyno tune search sim --for throughput --for latency_p99 --trials 60 --html trade-off.html
     """
-    before = studies.read(screened, "screen") if screened else None
-    names = param or _survivors(before)
-    asked = Asked(bench, options or [], path, tuned, service, names, baseline or [], allow_global)
-    budget = Budget(trials, units.seconds(time) if time else math.inf, patience, pairs, spare)
-    with kept(), driven(asked) as on:
-        space = on.space(names, memory)
-        goal = _goal(on, objective or [], most or [])
-        hints = _hints(before, goal)
-        plan = {
-            "space": space.document(), "objectives": list(goal.objectives),
-            "limits": {one.name: one.most for one in goal.limits}, "seed": seed,
-            "hints": [dict(h) for h in hints],
-        }  # fmt: skip
-        study = studies.Study.of("search", on.label, plan, name)
-        if fresh:
-            study.begin_anew()
-        with Record(study.record, dict(study.plan)) as record:
-            about = f"at most {trials} trials of {len(space.axes)} parameters, then the proof"
-            console.note(f"{study.name}: {about}")
-            most_of_all = most_trials(space, goal, budget, len(on.bench.metrics))
-            progress = Progress(record, most_of_all, [on.bench.metrics[o] for o in goal.objectives])
-
-            def announce(planned: Planned) -> None:
-                progress.trials = len(record.trials) + planned.pairs * planned.arms
-                console.note(said_before(planned))
-
-            found = run(
-                on.bench, space, goal, record, budget=budget, seed=seed, hints=hints, level=level,
-                before_proof=announce,
-            )  # fmt: skip
-            told(record)
-            document = entry.finish(
-                study, found.document(), record.trials, space.document(), on.bench.metrics,
-                finding=found.said, valid=not found.too_few,
-            )  # fmt: skip
+    wanted = Wanted(
+        asked=Asked(bench, options or [], path, tuned, service, param or [], baseline or [], allow_global),
+        objectives=objective or [],
+        limits=[Limit(*limit(text)) for text in most or []],
+        screened=screened,
+        memory=memory,
+        budget=Budget(trials, units.seconds(time) if time else math.inf, patience, pairs, spare),
+        level=level,
+        seed=seed,
+        name=name,
+        fresh=fresh,
+    )
+    with kept():
+        made = searching.search(wanted, Told(), Interrupts())
+    found, document = made.found, dict(made.document)
     if html:
-        page(html, [*([before] if before else []), document])
+        page(html, [dict(one) for one in (made.screening, document) if one])
     if as_json:
         console.document({k: v for k, v in document.items() if k != "trials"})
     else:
         show(found)
-        console.note(f"stored in {study.document}, run {document['run']}")
+        console.note(f"stored in {made.study.document}, run {document['run']}")
     if found.too_few and found.planned:
         worst = min(found.proofs, key=lambda p: p.comparison.pairs)
         more = found.planned.spare + found.planned.pairs * found.planned.arms
         fix = f"Repeat with `{again('--spare', more)}`: what is valid is kept"
         raise Error("ND-90-31", worst.comparison.shortage, at=f"the proof for {worst.objective}", fix=fix)
-
-
-def said_before(planned: Planned) -> str:
-    """What the proof takes, and what it can find."""
-    trials = planned.pairs * planned.arms
-    seen = "".join(
-        f"; minimum detectable effect ({planned.pairs} pairs) of {name}: {least:.1%}"
-        for name, least in planned.detectable.items()
-        if math.isfinite(least)
-    )
-    return (
-        f"the proof: {planned.pairs} pairs with the baseline, of the {planned.least} or more that it takes; "
-        f"{trials} trials, and up to {planned.spare} again where one is disturbed{seen}"
-    )
-
-
-def _goal(on: Driven, objectives: Sequence[str], most: Sequence[str]) -> Goal:
-    """What is wanted: as is said, or as the class of service has it, or the first metric."""
-    limits = [Limit(*limit(text)) for text in most]
-    wanted = list(objectives)
-    if on.service:
-        wanted = wanted or [o for o in on.service.objectives if o in on.bench.metrics]
-        named = {one.name for one in limits}
-        limits += [
-            Limit(one.metric, one.most)
-            for one in on.service.constraints
-            if one.most is not None and one.metric in on.bench.metrics and one.metric not in named
-        ]
-    wanted = wanted or [next(iter(on.bench.metrics))]
-    of_bench(on.bench.metrics, wanted)
-    return Goal(tuple(dict.fromkeys(wanted)), tuple(limits))
-
-
-def _survivors(before: dict[str, object] | None) -> list[str]:
-    if before is None:
-        return []
-    found = before["result"]["survivors"]  # type: ignore[index]
-    if not found:
-        what = "nothing mattered in that screening: there is nothing to look for"
-        raise Error("ND-104-53", what, at=str(before["name"]), fix="Name parameters with --param")
-    return list(found)
-
-
-def _hints(before: dict[str, object] | None, goal: Goal) -> list[Setting]:
-    """Where a screening says it is better, for each objective that it looked at."""
-    if before is None:
-        return []
-    metrics = before["result"]["metrics"]  # type: ignore[index]
-    found: list[Setting] = []
-    for name in goal.objectives:
-        if name in metrics:
-            effects = metrics[name]["effects"]
-            found.append({e["name"]: e["better"] for e in effects if e["matters"]})
-    return [hint for hint in found if hint]
 
 
 def show(found: Found) -> None:

@@ -1,6 +1,8 @@
 """A study as a run: in the store beside all others, where it is listed, shown, reported and compared.
 
-Each setting that was measured is a leg, each trial of it a repetition with the metrics of the workload.
+Each setting that was measured is a leg, each trial of it a repetition with the metrics of the workload. It is
+entered with its first new trial, and each trial when it is over, like those of a load: a study that was
+interrupted or killed has its run too.
 """
 
 from __future__ import annotations
@@ -8,15 +10,19 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from netdyno import files, paths
+from netdyno import errors, files, paths
 from netdyno.core import redaction
 from netdyno.core.model import Phases, Reason, Validity
 from netdyno.core.result import Files, Leg, Measured, Repetition, Result
-from netdyno.experiment.record import TrialRecord
+from netdyno.errors import Error
+from netdyno.experiment.record import Record, TrialRecord
 from netdyno.experiment.study import Study
 from netdyno.stats.observation import Metric, Setting
 from netdyno.stats.summary import summarise
@@ -30,70 +36,132 @@ LONGEST = 60
 Naming = Callable[[TrialRecord], str]
 
 
-def finish(
-    study: Study,
-    result: Mapping[str, Any],
-    trials: Sequence[TrialRecord],
-    tunables: Any,
-    metrics: Mapping[str, Metric],
-    *,
-    finding: str = "",
-    valid: bool = True,
-    leg: Naming | None = None,
-) -> dict[str, Any]:
-    """Write what came of a study, and enter it into the store as a run."""
-    document = study.finish(result, [trial.document() for trial in trials], tunables)
-    made = as_result(document, trials, metrics, finding=finding, valid=valid, leg=leg or named)
-    _keep(made, document)
-    return document
+@dataclass
+class Entry:
+    """A study under way, and its run."""
+
+    study: Study
+    record: Record
+    """What its trials are measured under."""
+    metrics: Mapping[str, Metric]
+    leg: Naming
+    """Of a trial."""
+    _store: Store | None = field(default=None, repr=False)
+    """From its first new trial on."""
+    _result: Result | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """It hears of trials as they are measured."""
+        self.record.on_fresh = self._measured
+
+    @property
+    def folder(self) -> Path:
+        """Of its run."""
+        return paths.runs() / self.record.run
+
+    def finish(
+        self, result: Mapping[str, Any], tunables: Any, *, finding: str = "", valid: bool = True
+    ) -> dict[str, Any]:
+        """Write what came of it, and enter that."""
+        trials = self.record.trials
+        document = self.study.finish(
+            self.record.run, result, [trial.document() for trial in trials], tunables
+        )
+        made = self._run()
+        self._add(made, list(enumerate(trials, 1)))
+        made.finding, made.valid, made.finished = finding, valid, str(document["finished"])
+        made.files = Files(study="study.json", report="report.html")
+        # loaded here, for whoever measures nothing to start sooner
+        from netdyno.report.studies import render
+
+        files.folder(self.folder)
+        files.write(self.folder / "study.json", json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+        files.write(self.folder / "report.html", render([document]))
+        self._write(made)
+        with Store() as store:
+            # in the order in which they were asked for, and without what this study did not come to
+            store.put(made, self.folder)
+        return document
+
+    def ended(self, error: BaseException) -> None:
+        """It ended before it was finished: its run has what was measured."""
+        made, store = self._result, self._store
+        if made is None or store is None:
+            return
+        found = error if isinstance(error, Error) else None
+        if found is None or found.exit_code == errors.INTERRUPTED:
+            made.interrupted = True
+        else:
+            made.error = redaction.hide_in(found.as_dict())
+        made.finished = _now()
+        self._write(made)
+        store.finish(made)
+
+    def close(self) -> None:
+        """Let go of the store."""
+        if self._store:
+            self._store.close()
+
+    def _measured(self, trial: TrialRecord) -> None:
+        """A trial is over: it is in the store, and so are those that an earlier call measured."""
+        if self._store is None or self._result is None:
+            self._store, self._result = Store(), self._run()
+            files.folder(self.folder)
+            self._add(self._result, list(enumerate(self.record.known, 1)))
+            self._store.enter(self._result, self.folder)
+            return
+        number = len(self.record.known)
+        for of in self._add(self._result, [(number, trial)]):
+            self._store.update(self._result)
+            self._store.add(self._result.id, of, of.repetitions[-1])
+
+    def _run(self) -> Result:
+        """Its run, without trials."""
+        began = min((t.observation.started for t in self.record.known if t.observation.started), default=0.0)
+        return Result(
+            id=self.record.run,
+            kind=self.study.kind,
+            name=self.study.name,
+            started=_time(began) if began else _now(),
+            environment=environment.collect(),
+            command=[redaction.hide(one) for one in ("netdyno", *sys.argv[1:])],
+        )
+
+    def _add(self, to: Result, trials: list[tuple[int, TrialRecord]]) -> list[Leg]:
+        """Add trials with their numbers to the legs of their settings; those legs."""
+        legs = {one.name: one for one in to.legs}
+        touched: dict[str, Leg] = {}
+        for number, trial in trials:
+            name = self.leg(trial)
+            if name not in legs:
+                legs[name] = Leg(name=name, transport=self.study.bench, levels=dict(trial.setting))
+                to.legs.append(legs[name])
+            legs[name].repetitions.append(_repetition(number, trial, self.metrics))
+            touched[name] = legs[name]
+        for one in touched.values():
+            one.summary = summarise(one.repetitions)
+        return list(touched.values())
+
+    def _write(self, made: Result) -> None:
+        files.write(self.folder / "result.json", json.dumps(made.model_dump(mode="json"), indent=2) + "\n")
 
 
-def _keep(made: Result, document: Mapping[str, Any]) -> None:
-    """Its folder with the document and the page, and its place in the store."""
-    folder = paths.runs() / made.id
-    files.folder(folder)
-    files.write(folder / "study.json", json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-    # loaded here, for whoever measures nothing to start sooner
-    from netdyno.report.studies import render
-
-    files.write(folder / "report.html", render([document]))
-    files.write(folder / "result.json", json.dumps(made.model_dump(mode="json"), indent=2) + "\n")
-    with Store() as store:
-        store.put(made, folder)
-
-
-def as_result(
-    document: Mapping[str, Any],
-    trials: Sequence[TrialRecord],
-    metrics: Mapping[str, Metric],
-    *,
-    finding: str,
-    valid: bool,
-    leg: Naming,
-) -> Result:
-    """A study's trials in the shape that every run has; pure but for what it says of this machine."""
-    legs: dict[str, Leg] = {}
-    for number, trial in enumerate(trials, 1):
-        name = leg(trial)
-        fresh = Leg(name=name, transport=str(document["bench"]), levels=dict(trial.setting))
-        of = legs.setdefault(name, fresh)
-        of.repetitions.append(_repetition(number, trial, metrics))
-    for of in legs.values():
-        of.summary = summarise(of.repetitions)
-    began = min((trial.observation.started for trial in trials), default=0.0)
-    return Result(
-        id=str(document["run"]),
-        kind=str(document["kind"]),
-        name=str(document["name"]),
-        finding=finding,
-        started=_time(began) if began else str(document["finished"]),
-        finished=str(document["finished"]),
-        valid=valid,
-        legs=list(legs.values()),
-        environment=environment.collect(),
-        files=Files(study="study.json", report="report.html"),
-        command=[redaction.hide(one) for one in ("netdyno", *sys.argv[1:])],
-    )
+@contextmanager
+def begun(
+    study: Study, metrics: Mapping[str, Metric], *, leg: Naming | None = None, fresh: bool = False
+) -> Iterator[Entry]:
+    """A study under way: it goes on with what was measured before, unless `fresh`."""
+    if fresh:
+        study.begin_anew()
+    with Record(study.record, dict(study.plan), study.run) as record:
+        entry = Entry(study, record, metrics, leg or named)
+        try:
+            yield entry
+        except BaseException as e:
+            entry.ended(e)
+            raise
+        finally:
+            entry.close()
 
 
 def named(trial: TrialRecord) -> str:
@@ -130,6 +198,10 @@ def _repetition(number: int, trial: TrialRecord, metrics: Mapping[str, Metric]) 
         },
         counters={name: moved for name, moved in seen.counters.items() if moved},
     )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _time(seconds: float) -> str:

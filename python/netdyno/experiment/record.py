@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -67,14 +68,19 @@ def folder() -> Path:
 class Record:
     """A file of trials, one a line, under a first line that says what they are for."""
 
-    def __init__(self, path: Path, plan: dict[str, Any]) -> None:
-        """Go on with the file, or begin it; `plan` is what must be the same for its trials to be of use."""
-        self.path, self.plan = path, plan
+    def __init__(self, path: Path, plan: dict[str, Any], run: str = "") -> None:
+        """Go on with the file, or begin it; `plan` is what must be the same for its trials to be of use.
+
+        `run` names the run that its trials are those of, if the file names none.
+        """
+        self.path, self.plan, self.run = path, plan, run
         self.trials: list[TrialRecord] = []
         """In the order in which they were asked for by this program."""
         self.fresh = 0
         """How many of them were measured now."""
         self.on_trial: Callable[[TrialRecord], None] = lambda _: None
+        self.on_fresh: Callable[[TrialRecord], None] = lambda _: None
+        """Told of those that were measured now, before the others are."""
         files.folder(path.parent, private=True)
         with files.told(path):
             # Kept open and locked: two programs that add to one file would spoil both.
@@ -101,6 +107,7 @@ class Record:
             self._append(trial.document())
             self._known[_key(phase, index, setting)] = trial
             self.fresh += 1
+            self.on_fresh(trial)
         else:
             trial = known
         self.trials.append(trial)
@@ -137,6 +144,11 @@ class Record:
         return replace(tries[-1], observation=seen)
 
     @property
+    def known(self) -> list[TrialRecord]:
+        """All that the file has, in the order in which they were measured."""
+        return list(self._known.values())
+
+    @property
     def took(self) -> float:
         """Seconds that all its trials took."""
         return sum(trial.took for trial in self.trials)
@@ -167,7 +179,7 @@ class Record:
             # the line that was being written when the power went
             self._file.truncate(whole)
         lines = text[:whole].splitlines()
-        head = {"format": FORMAT, "plan": self.plan}
+        head = {"format": FORMAT, "plan": self.plan, "run": self.run}
         if not lines:
             self._append(head)
             return {}
@@ -177,6 +189,8 @@ class Record:
             what = f"these trials were begun otherwise: {', '.join(differs) or 'another format'} changed"
             fix = "Take another --name, or the same options as then"
             raise Error("ND-104-51", what, at=str(self.path), fix=fix)
+        if re.fullmatch(r"[A-Za-z0-9][\w.-]{0,127}", run := str(stored.get("run", ""))):
+            self.run = run
         found = (_trial(one, self.path) for one in trials)
         return {_key(t.phase, t.index, t.setting): t for t in found}
 

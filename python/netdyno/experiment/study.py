@@ -55,6 +55,14 @@ class Study:
         """What came of it."""
         return folder() / f"{self.name}.json"
 
+    @property
+    def run(self) -> str:
+        """Its run: that of before, if it was finished then, as whoever goes on with it makes no other."""
+        try:
+            return str(reading.record(self.document)["run"])
+        except (OSError, ValueError, LookupError, TypeError, Error):
+            return run_id(self.name)
+
     def begin_anew(self) -> None:
         """Put trials that are there aside."""
         if self.record.exists():
@@ -62,16 +70,15 @@ class Study:
                 self.record.replace(self.record.with_suffix(".old.jsonl"))
 
     def finish(
-        self, result: Mapping[str, Any], trials: list[dict[str, Any]], tunables: Any
+        self, run: str, result: Mapping[str, Any], trials: list[dict[str, Any]], tunables: Any
     ) -> dict[str, Any]:
         """Write what came of it, with all that its page shows."""
-        before = self._run()
         made = {
             "format": FORMAT,
             "netdyno": __version__,
             "kind": self.kind,
             "name": self.name,
-            "run": before or run_id(self.name),
+            "run": run,
             "bench": self.bench,
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "plan": dict(self.plan),
@@ -82,13 +89,6 @@ class Study:
         files.folder(self.document.parent)
         files.write(self.document, json.dumps(made, indent=1, ensure_ascii=False) + "\n")
         return made
-
-    def _run(self) -> str | None:
-        """Its run in the store, if it was finished before: whoever goes on with it makes no other."""
-        try:
-            return str(reading.record(self.document)["run"])
-        except (OSError, ValueError, LookupError, TypeError, Error):
-            return None
 
 
 def read(name: str, kind: Kind | None = None) -> dict[str, Any]:

@@ -119,14 +119,19 @@ class Store:
                 ),
             )  # fmt: skip
 
-    def put(self, result: Result, folder: Path) -> None:
-        """A whole result at once, in place of what was there of it; where that fails, that stays."""
+    def enter(self, result: Result, folder: Path) -> None:
+        """A run begins with trials that it has already, in place of what was there of it."""
         with self._change():
             self.delete(result.id, missing_ok=True)
             self.begin(result, folder)
             for leg in result.legs:
                 for repetition in leg.repetitions:
                     self.add(result.id, leg, repetition)
+
+    def put(self, result: Result, folder: Path) -> None:
+        """A whole result at once, in place of what was there of it; where that fails, that stays."""
+        with self._change():
+            self.enter(result, folder)
             self.finish(result)
 
     def rows(self, limit: int | None = None) -> list[Row]:

@@ -6,6 +6,7 @@ import os
 import signal
 import stat
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -98,7 +99,13 @@ class Interrupts:
 
     @contextmanager
     def installed(self) -> Iterator[Interrupts]:
-        """Take SIGINT, SIGTERM and, unless `nohup` shut it out, SIGHUP for as long as a run lasts."""
+        """Take SIGINT, SIGTERM and, unless `nohup` shut it out, SIGHUP for as long as a run lasts.
+
+        Only the main thread may: elsewhere, as in a notebook's worker, signals stay whose they are.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield self
+            return
         numbers = [signal.SIGINT, signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
             numbers.append(signal.SIGHUP)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from netdyno.errors import Error
 from netdyno.experiment import entry
 from netdyno.experiment.pairs import Spare, measure_pairs
-from netdyno.experiment.record import Record, TrialRecord
+from netdyno.experiment.record import TrialRecord
 from netdyno.experiment.study import Study
 from netdyno.stats.comparison import Comparison, judge, repeats
 from netdyno.stats.observation import Metric, Observation, Setting
@@ -126,33 +126,28 @@ def compare(wanted: Wanted, teller: Teller, interrupts: Interrupts) -> Compared:
     plan = {"a": dict(base.setting), "b": [dict(one.setting) for one in candidates], "seed": wanted.seed,
             "order": wanted.order}  # fmt: skip
     study = Study.of("compare", wanted.bench.label, plan, wanted.name)
-    if wanted.fresh:
-        study.begin_anew()
     standings: list[Standing] = []
-    with Record(study.record, dict(study.plan)) as record:
+    named = naming([base, *candidates])
+    with entry.begun(study, on.metrics, leg=named, fresh=wanted.fresh) as kept:
         if len(candidates) > 1:
             standings = race(
-                Recorded(on, record, "race"), base.setting, [one.setting for one in candidates],
+                Recorded(on, kept.record, "race"), base.setting, [one.setting for one in candidates],
                 next(iter(metrics)), wanted.seed, progress=_progress(teller, "race"),
             )  # fmt: skip
         winner = candidates[standings[0].candidate if standings else 0]
         found = measure_pairs(
-            Recorded(on, record, "compare"), base.setting, winner.setting, count, wanted.seed + 2,
+            Recorded(on, kept.record, "compare"), base.setting, winner.setting, count, wanted.seed + 2,
             order=wanted.order, spare=rest, progress=_progress(teller, "compare"),
         )  # fmt: skip
-        trials = list(record.trials)
-    result = judge(
-        found, metrics, benches.mechanism(base.setting, winner.setting),
-        level=wanted.level, matters=wanted.matters, noise=noise.known, again=rest.again,
-    )  # fmt: skip
-    document = _document(wanted.bench, (base, winner), noise, result)
-    for one in document["metrics"]:
-        one["pairs"] = both(found, one["metric"]["name"])
-    document["race"] = [{"name": candidates[one.candidate].name, **asdict(one)} for one in standings]
-    written = entry.finish(
-        study, document, trials, [], on.metrics, finding=result.said, valid=not result.too_few,
-        leg=naming([base, *candidates]),
-    )  # fmt: skip
+        result = judge(
+            found, metrics, benches.mechanism(base.setting, winner.setting),
+            level=wanted.level, matters=wanted.matters, noise=noise.known, again=rest.again,
+        )  # fmt: skip
+        document = _document(wanted.bench, (base, winner), noise, result)
+        for one in document["metrics"]:
+            one["pairs"] = both(found, one["metric"]["name"])
+        document["race"] = [{"name": candidates[one.candidate].name, **asdict(one)} for one in standings]
+        written = kept.finish(document, [], finding=result.said, valid=not result.too_few)
     return Compared(
         base, winner, noise, result, written, study, rest, 2 * count, tuple(candidates), standings
     )

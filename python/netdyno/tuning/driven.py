@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,18 +106,17 @@ class Asked:
 
 
 @contextmanager
-def driven(asked: Asked) -> Iterator[Driven]:
+def driven(asked: Asked, interrupts: Interrupts) -> Iterator[Driven]:
     """The bench that is asked for; interrupts leave nothing of it behind, and what was measured is kept."""
-    with ExitStack() as stack:
-        if asked.bench == SIMULATED:
-            bench = Simulated()
-            known = {t.name: t for t in bench.tunables}
-            yield Driven(bench, SIMULATED, known, bench.baseline, tuple(known), None, False)
-            return
-        made = _namespaces(asked)
-        need_root()
-        journal.restore()
-        interrupts = stack.enter_context(Interrupts().installed())
+    if asked.bench == SIMULATED:
+        bench = Simulated()
+        known = {t.name: t for t in bench.tunables}
+        yield Driven(bench, SIMULATED, known, bench.baseline, tuple(known), None, False)
+        return
+    made = _namespaces(asked)
+    need_root()
+    journal.restore()
+    with interrupts.installed():
         there = look(made)
         of_class = service.read(asked.service) if asked.service else None
         usual = of_class.tunables if of_class else sorted({t for c in _classes() for t in c.tunables})

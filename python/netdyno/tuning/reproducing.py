@@ -6,11 +6,11 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from netdyno.experiment import entry
 from netdyno.experiment.pairs import Spare
-from netdyno.experiment.record import Record
 from netdyno.experiment.study import Study
 from netdyno.stats.comparison import Comparison, finite
 from netdyno.stats.pairs import both
@@ -83,25 +83,20 @@ def reproduce(wanted: Wanted, teller: Teller, interrupts: Interrupts, told: Told
         # its trials and those of this machine itself are no pairs
         plan["machine"] = f"virtual, kernel {platform.release()}, {machine.upper()}"
     study = Study.of("reproduce", made.name, plan)
-    if wanted.fresh:
-        study.begin_anew()
     stands = {key: comparing.bench(spec, interrupts, wanted.allow_global) for key, spec in specs.items()}
-    with Record(study.record, dict(study.plan)) as record:
-        seen = tables.run(
-            made, stands, settings, record, repeat=count, seed=wanted.seed, spare=rest, told=told
-        )
-        kept = list(record.trials)
-    filled = tables.fill(made, chosen, seen, level=level)
-    document = {
-        "load": factor, "length": length, "repeat": count, "left_out": notes, "benches": labels,
-        "tables": [_document(one, seen) for one in filled],
-    }  # fmt: skip
-    short = any(c.too_few for one in filled for c in one.comparisons.values())
     measured = {name: metric for one in stands.values() for name, metric in one.metrics.items()}
-    written = entry.finish(
-        study, document, kept, [], measured, finding=tables.said(filled), valid=not short,
-        leg=lambda trial: tables.leg(trial, settings),
-    )  # fmt: skip
+    named = partial(tables.leg, settings=settings)
+    with entry.begun(study, measured, leg=named, fresh=wanted.fresh) as kept:
+        seen = tables.run(
+            made, stands, settings, kept.record, repeat=count, seed=wanted.seed, spare=rest, told=told
+        )
+        filled = tables.fill(made, chosen, seen, level=level)
+        document = {
+            "load": factor, "length": length, "repeat": count, "left_out": notes, "benches": labels,
+            "tables": [_document(one, seen) for one in filled],
+        }  # fmt: skip
+        short = any(c.too_few for one in filled for c in one.comparisons.values())
+        written = kept.finish(document, [], finding=tables.said(filled), valid=not short)
     return Reproduced(filled, written, study, rest, trials)
 
 

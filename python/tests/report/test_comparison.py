@@ -50,7 +50,7 @@ def compared() -> dict[str, Any]:
              "b": {"name": "paper-latency", "setting": {"net.core.somaxconn": 8192}, "left_out": {"net.core.busy_poll": "is missing"}}}  # fmt: skip
     race = [{"name": "paper-latency", "candidate": 0, "blocks": 2, "gain": 0.1, "left": None}]
     result = {"bench": "wrk", **sides, "calibration": noise.as_dict(), **found, "race": race}
-    return Study.of("compare", "wrk", {}).finish(result, [], [])
+    return Study.of("compare", "wrk", {}).finish("run", result, [], [])
 
 
 def tables() -> dict[str, Any]:
@@ -65,7 +65,7 @@ def tables() -> dict[str, Any]:
     one = {"name": "Table 7", "about": "what it does", "setting": "paper-latency", "rows": rows,
            "counters": {"wrk": found.as_dict()["counters"]}}  # fmt: skip
     result = {"load": 0.08, "length": 0.1, "repeat": 8, "left_out": [], "tables": [one]}
-    return Study.of("reproduce", "paper", {}).finish(result, [], [])
+    return Study.of("reproduce", "paper", {}).finish("run", result, [], [])
 
 
 @pytest.fixture

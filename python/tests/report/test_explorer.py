@@ -37,7 +37,7 @@ def studies(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
             screened = screen(bench, axes, METRICS, record, trajectories=4)
             made = [
                 Study.of("screen", "sim", {}).finish(
-                    screened.document(), [t.document() for t in record.trials], axes.document()
+                    "screened", screened.document(), [t.document() for t in record.trials], axes.document()
                 )
             ]
         for objectives in (("throughput",), ("throughput", "latency_p99")):
@@ -47,7 +47,10 @@ def studies(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
                 found = search(bench, axes, goal, record, budget=Budget(trials=30))
                 made.append(
                     Study.of("search", "sim", {}).finish(
-                        found.document(), [t.document() for t in record.trials], axes.document()
+                        objectives[-1],
+                        found.document(),
+                        [t.document() for t in record.trials],
+                        axes.document(),
                     )
                 )
     return made

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,10 @@ import pytest
 from netdyno import paths
 from netdyno.cli.app import call
 from netdyno.experiment.entry import setting_name
+from netdyno.stats.observation import Observation, Setting
 from netdyno.store import Store
+from netdyno.system.interrupt import interrupted
+from netdyno.tuning.simulated import Simulated
 
 SEARCH = ["tune", "search", "sim", "--for", "throughput", "--limit", "failed=0", "--trials", "12"]
 
@@ -67,6 +73,70 @@ def test_a_study_survives_its_folder(capsys: pytest.CaptureFixture[str]) -> None
         for file in Path(row.folder).iterdir():
             file.unlink()
     assert "baseline" in said(capsys, "runs", "show", "latest")
+
+
+def test_a_study_that_is_killed_is_found_and_goes_on_as_the_same_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Each trial is in the store when it is over, and none twice when the study goes on."""
+    program = (
+        "import os, signal, sys\n"
+        "from netdyno.cli.app import call\n"
+        "from netdyno.tuning.simulated import Simulated\n"
+        "measure = Simulated.measure\n"
+        "def ends(self, setting, seed):\n"
+        "    if self.measured == 7:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return measure(self, setting, seed)\n"
+        "Simulated.measure = ends\n"
+        f"call({SEARCH!r})\n"
+    )
+    died = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    (row,) = json.loads(said(capsys, "runs", "list", "--json"))
+    assert (row["kind"], row["state"], row["trials"]) == ("search", "lost", 7)
+    assert "baseline" in said(capsys, "runs", "show", "latest")
+    said(capsys, "report", "latest", "--html", str(tmp_path / "killed.html"))
+    said(capsys, *SEARCH)
+    (whole,) = json.loads(said(capsys, "runs", "list", "--json"))
+    assert (whole["id"], whole["state"], whole["valid"]) == (row["id"], "done", True)
+    assert whole["trials"] > 12
+
+
+def test_a_study_that_is_interrupted_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure = Simulated.measure
+
+    def interrupts(self: Simulated, setting: Setting, seed: int) -> Observation:
+        if self.measured == 5:
+            raise interrupted()
+        return measure(self, setting, seed)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Simulated, "measure", interrupts)
+        assert call(SEARCH) == 105
+    capsys.readouterr()
+    result = json.loads(said(capsys, "runs", "show", "latest", "--json"))
+    assert (result["interrupted"], result["valid"], result["error"]) == (True, False, None)
+    assert sum(len(leg["repetitions"]) for leg in result["legs"]) == 5
+    page = Path(said(capsys, "report", "latest").strip())
+    assert "interrupted" in page.read_text()
+    said(capsys, "runs", "rm", "latest")
+    assert not page.parent.exists()
+    # its trials are the study's, and not lost with the run
+    assert "5 trials reused" in _noted(capsys, *SEARCH)
+
+
+def _noted(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert call(list(arguments)) == 0
+    return capsys.readouterr().err
+
+
+def test_what_failed_before_its_first_trial_is_no_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call([*SEARCH, "--param", "nothing"]) == 104
+    capsys.readouterr()
+    assert json.loads(said(capsys, "runs", "list", "--json")) == []
 
 
 def test_a_setting_has_a_short_name_of_its_own() -> None:

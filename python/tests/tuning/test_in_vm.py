@@ -11,8 +11,8 @@ import pytest
 
 from netdyno.cli import tune_reproduce
 from netdyno.cli.app import call
+from netdyno.core.result import Result
 from netdyno.errors import Error
-from netdyno.experiment import entry
 from netdyno.experiment.study import Study
 from netdyno.store import Store
 from netdyno.system.vm.setup import Lacking
@@ -156,8 +156,7 @@ def test_what_the_command_is_given_of_the_environment(tmp_path: Path) -> None:
 def test_runs_are_brought_home_once(tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place, runs = in_vm.Place.of(state), tmp_path / "runs"
     study = Study.of("reproduce", "tiny", {})
-    document = study.finish({}, [], [])
-    made = entry.as_result(document, [], {}, finding="nothing", valid=True, leg=entry.named)
+    made = Result(id=study.run, kind=study.kind, name=study.name, started="2026-11-27T04:00:00.000Z")
     folder = place.runs / made.id
     for _ in range(2):
         # finished again, it is the same run

@@ -1,0 +1,163 @@
+"""Known settings over a grid of services and paths, from what is wanted to the experience: `tune learn`."""
+
+from __future__ import annotations
+
+import itertools
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from netdyno import units
+from netdyno.experiment import entry
+from netdyno.experiment.measurer import Measurer
+from netdyno.experiment.record import folder
+from netdyno.experiment.study import Study
+from netdyno.lab.topology import need_root
+from netdyno.stats.observation import Setting, Value
+from netdyno.system import environment, journal
+from netdyno.system.interrupt import Interrupts
+from netdyno.tuning import benches, service
+from netdyno.tuning.bench import NamespaceBench, Spec
+from netdyno.tuning.driven import Patient
+from netdyno.tuning.host_state import scope
+from netdyno.tuning.learn import Place
+from netdyno.tuning.learn import learn as run
+from netdyno.tuning.model import Scope
+from netdyno.tuning.recommend import Experience, judge
+from netdyno.tuning.registry import registry
+from netdyno.tuning.searching import Teller
+from netdyno.tuning.tunable_bench import Checked, Tried, look, machine
+
+SERVICES = (
+    "iperf3-tcp reverse=true seconds=3 omit=1",
+    "iperf3-tcp reverse=true seconds=3 omit=1 streams=8",
+    "flow-completion size=500kB flows=4 idle=500ms",
+    "flow-completion size=2kB flows=10 connection=fastopen",
+    "connect-burst connections=6000",
+    "iperf3-udp seconds=2 rate=20M",
+)
+"""Bulk transfers, answers after a rest, short requests on new connections, a crowd, datagrams."""
+RTTS, LOSSES, RATES = ("5ms", "30ms", "100ms"), ("0%", "0.2%", "1%"), ("50Mbit/s", "300Mbit/s")
+SETTINGS = (
+    "bbr", "buffers", "bbr-buffers", "paper-latency", "paper-throughput", "tuned-network-latency",
+    "tuned-network-throughput",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The grid, and what is measured at each of its points."""
+
+    workloads: Sequence[str] = SERVICES
+    """With their options."""
+    rtts: Sequence[str] = RTTS
+    losses: Sequence[str] = LOSSES
+    rates: Sequence[str] = RATES
+    settings: Sequence[str] = SETTINGS
+    """Known ones, by name."""
+    baseline: Mapping[str, Value] = field(default_factory=dict)
+    """Where it differs from what the machine has."""
+    pairs: int = 2
+    allow_global: bool = False
+    seed: int = 1
+    name: str | None = None
+    to: Path | None = None
+    """File to write; none: where `recommend` looks."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What came of it."""
+
+    experience: Experience
+    judgement: Mapping[str, Any] | None
+    to: Path
+    """Where it lies."""
+
+
+def learn(wanted: Wanted, teller: Teller, interrupts: Interrupts) -> Learned:
+    """Measure the grid and keep what it shows. Interrupted, the same call goes on."""
+    specs = _grid(wanted)
+    need_root()
+    journal.restore()
+    base = registry().read(dict(wanted.baseline))
+    needed = machine(registry().tunables) if wanted.allow_global else {}
+    made = {
+        place: NamespaceBench(
+            spec.model_copy(update={"server": spec.server | base, "machine": spec.machine | needed}),
+            allow_global=wanted.allow_global,
+            glancing=True,
+        )
+        for place, (spec, _) in specs.items()
+    }
+    there = look(next(iter(made.values())))
+    chosen = _settings(wanted.settings, there, teller)
+    places = [Place(p, next(iter(b.metrics)), {"rtt": specs[p][1]}) for p, b in made.items()]
+    plan = {
+        "places": [p.name for p in places], "settings": chosen, "pairs": wanted.pairs, "seed": wanted.seed,
+        "baseline": base, "kernel": platform.release(),
+    }  # fmt: skip
+    study = Study.of("learn", "grid", plan, wanted.name)
+
+    def bench(place: Place) -> Measurer:
+        return Patient(Checked(made[place.name], registry(), there.starts), interrupts)
+
+    measured = {name: metric for one in made.values() for name, metric in one.metrics.items()}
+    with entry.begun(study, measured, leg=lambda trial: trial.phase.removesuffix(" again")) as kept:
+        count = len(places) * wanted.pairs * (1 + len(chosen))
+        teller.note(f"{study.name}: {count} trials, {len(places)} places, {', '.join(chosen)}")
+        firsts = {m.name: m for b in made.values() for m in list(b.metrics.values())[:1]}
+        teller.begun(kept.record, count, list(firsts.values()))
+        found = run(places, bench, chosen, kept.record, _machine(), pairs=wanted.pairs, seed=wanted.seed)
+        teller.over(kept.record)
+        to = wanted.to or folder() / "experience.json"
+        found.write(to)
+        judgement = judge(found).document() if found.contexts else None
+        kept.finish(
+            {"experience": asdict(found), "judgement": judgement}, [],
+            finding=f"{len(found.contexts)} contexts, {len(chosen)} settings",
+        )  # fmt: skip
+    return Learned(found, judgement, to)
+
+
+def _grid(wanted: Wanted) -> dict[str, tuple[Spec, float]]:
+    """The benches of a grid with their round trips in seconds, by name."""
+    found = {}
+    points = itertools.product(wanted.workloads, wanted.rtts, wanted.losses, wanted.rates)
+    for words, rtt, loss, rate in points:
+        kind, *options = words.split()
+        # half of the round trip each way
+        trip = units.seconds(units.TIME.text(rtt, "--rtt"))
+        way = f"delay={trip * 1e6 / 2:g}us,loss={loss},rate={rate}"
+        found[f"{words}, {rtt}, {loss}, {rate}"] = benches.spec(kind, options, way), trip
+    return found
+
+
+def _settings(names: Sequence[str], there: Tried, teller: Teller) -> dict[str, Setting]:
+    """Known settings, without what cannot be set here; those of which nothing is left are left out."""
+    found: dict[str, Setting] = {}
+    for name in names:
+        whole = service.on_devices(registry(), service.known(name).values, [benches.DEVICE])
+        kept = {n: v for n, v in whole.items() if _takes(there, n, v)}
+        if out := [n for n in whole if n not in kept]:
+            teller.note(f"{name}: without {', '.join(out)}, which cannot be set in a namespace here")
+        if {n: v for n, v in kept.items() if there.starts.get(n) != v}:
+            found[name] = kept
+        else:
+            teller.note(f"{name} skipped: nothing of it can be set here")
+    return found
+
+
+def _takes(there: Tried, name: str, value: object) -> bool:
+    """Whether a namespace here has it for itself, and takes the value: the machine is left alone."""
+    tunable = there.tunables.get(name)
+    if tunable is None or scope(tunable) is Scope.GLOBAL:
+        return False
+    return not tunable.choices or value in tunable.choices
+
+
+def _machine() -> Mapping[str, object]:
+    here = environment.collect()
+    return {key: here[key] for key in ("cpu", "memory_bytes", "kernel", "distribution", "hypervisor")}
