@@ -2,7 +2,8 @@
 
 import time
 
-from netdyno.experiment.trial import Action, Runner
+from netdyno.experiment.measurer import Action
+from netdyno.experiment.trial import Runner
 from netdyno.search.kind.reset import restart
 
 

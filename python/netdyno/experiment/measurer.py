@@ -1,19 +1,98 @@
-"""What measures: our daemon, an external tool or a simulation, behind one interface."""
+"""What measures a trial, behind one interface: our daemon, an external tool or a simulation.
+
+Of a load the trial is asked for as a variant of an experiment, and what comes back is a repetition with all
+that was seen around it. Of a setting it is asked for as a difference from the baseline, and what comes back
+are the metrics of a workload, which may be any tool's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
+from netdyno.core.address import Address
+from netdyno.core.result import Repetition
+from netdyno.errors import Error
+from netdyno.experiment.spec import Variant
+from netdyno.experiment.view import Live, Plan
+from netdyno.lab.dut import Dut
 from netdyno.stats.observation import Metric, Observation, Setting
+from netdyno.system.interrupt import Interrupts
+
+Asked = TypeVar("Asked", contravariant=True)
+Seen = TypeVar("Seen", covariant=True)
 
 
-class Measurer(Protocol):
-    """Measures settings; real or simulated. What screens, searches, compares and recommends drives one."""
+class Measurer(Protocol[Asked, Seen]):
+    """Measures what it is asked for. What chooses trials, repeats, keeps and judges them drives one."""
+
+    def measure(self, asked: Asked, seed: int) -> Seen:
+        """One trial; what of it is left to chance follows from the seed."""
+
+
+class SettingMeasurer(Measurer[Setting, Observation], Protocol):
+    """Measures settings; a setting with nothing in it is the baseline itself."""
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
         """What it measures, by name."""
 
-    def measure(self, setting: Setting, seed: int) -> Observation:
-        """One trial with a difference from the baseline; nothing different is the baseline itself."""
+
+@dataclass(frozen=True)
+class Action:
+    """Something that is done to a DUT while a trial runs."""
+
+    after: float
+    """Seconds after the load began."""
+    dut: str
+    do: Callable[[Dut], None]
+    deadline: float = math.inf
+    """Seconds after the load began by which it must have ended for the trial to be valid."""
+    steady: float = math.inf
+    """How late the generator may be meanwhile for the trial to be valid, as a share of the action's time."""
+
+
+@dataclass
+class Around:
+    """What is around the trial of a load."""
+
+    token: str
+    """Short name of the run, for namespaces and sockets."""
+    folder: Path
+    live: Live
+    interrupts: Interrupts
+    plan: Plan
+    capture: Path | None = None
+    socket: Address | None = None
+    """A daemon that already runs; none: one is started for the trial."""
+    each: Callable[[dict[str, Any]], None] = lambda _: None
+    """Told every sample as it comes."""
+    actions: tuple[Action, ...] = ()
+    """What is done while it runs, in the order of time."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """A load that is to be measured."""
+
+    variant: Variant
+    around: Around
+
+
+@dataclass
+class Outcome:
+    """What the trial of a load leaves: a repetition if there was any, and why it ended early if it did."""
+
+    repetition: Repetition | None = None
+    error: Error | None = None
+    flows: list[list[Any]] = field(default_factory=list)
+    captured: bool = False
+    interfaces: list[dict[str, Any]] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+LoadMeasurer = Measurer[Load, Outcome]
+"""Measures loads: topology and devices under test included. What goes wrong is in the outcome."""

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from netdyno.experiment.measurer import Measurer
+from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.stats.observation import Observation, Setting
 from netdyno.stats.paired import Order, design
 from netdyno.stats.pairs import Limits, Pair, cause, gated
@@ -63,7 +63,7 @@ def settled(
 
 
 def measure_pairs(
-    bench: Measurer,
+    bench: SettingMeasurer,
     a: Setting,
     b: Setting,
     pairs: int,

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from netdyno import files, paths, reading
 from netdyno.errors import Error
-from netdyno.experiment.measurer import Measurer
+from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.experiment.pairs import Spare, settled
 from netdyno.stats.observation import Observation, Setting
 from netdyno.stats.pairs import Limits
@@ -97,7 +97,9 @@ class Record:
             self.close()
             raise
 
-    def measure(self, bench: Measurer, phase: str, index: int, setting: Setting, seed: int) -> TrialRecord:
+    def measure(
+        self, bench: SettingMeasurer, phase: str, index: int, setting: Setting, seed: int
+    ) -> TrialRecord:
         """A trial, out of the file if it is there."""
         known = self._known.get(_key(phase, index, setting))
         if known is None:
@@ -114,7 +116,9 @@ class Record:
         self.on_trial(trial)
         return trial
 
-    def fair(self, bench: Measurer, phase: str, index: int, setting: Setting, seed: int) -> TrialRecord:
+    def fair(
+        self, bench: SettingMeasurer, phase: str, index: int, setting: Setting, seed: int
+    ) -> TrialRecord:
         """A trial; one that saw something and yet does not count, as it was disturbed, is measured again."""
         trial = self.measure(bench, phase, index, setting, seed)
         if trial.observation.valid or not trial.observation.metrics:
@@ -123,7 +127,7 @@ class Record:
 
     def settled(
         self,
-        bench: Measurer,
+        bench: SettingMeasurer,
         phase: str,
         index: int,
         setting: Setting,

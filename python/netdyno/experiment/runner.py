@@ -18,10 +18,11 @@ from netdyno.core import redaction, secret
 from netdyno.core.address import Address
 from netdyno.core.result import Files, Leg, Result
 from netdyno.errors import Error
+from netdyno.experiment.measurer import Around, Load, LoadMeasurer, Outcome
 from netdyno.experiment.resume import Earlier, digest
 from netdyno.experiment.schedule import Fixed, Place, Schedule
 from netdyno.experiment.spec import Experiment, Variant, run_id, suffix, variants
-from netdyno.experiment.trial import Outcome, Runner, Setting
+from netdyno.experiment.trial import DaemonMeasurer
 from netdyno.experiment.verdict import judge_all
 from netdyno.experiment.view import Live, Plan
 from netdyno.store import Store
@@ -58,6 +59,7 @@ class Campaign:
     """What runs when; none: every variant of the experiment, repeated."""
     earlier: Earlier | None = None
     """A run to go on with."""
+    measurer: LoadMeasurer = field(default_factory=DaemonMeasurer)
 
     def run(self) -> tuple[Result, Path]:
         """Run all trials; the result is whole also when it ended early."""
@@ -154,12 +156,12 @@ class Campaign:
             partial = files.open_private(folder / PARTIAL, "w")
         with _closing(partial):
             token = f"{suffix(result.id)}{number}"
-            setting = Setting(
+            around = Around(
                 token=token, folder=folder, live=self.live, interrupts=self.interrupts, plan=plan,
                 capture=path if self.capture else None, socket=self.socket, each=_keeper(partial),
                 actions=place.actions,
             )  # fmt: skip
-            outcome = Runner(variant, setting).run()
+            outcome = self.measurer.measure(Load(variant, around), self.experiment.seed * 100_003 + number)
         failures = [outcome.error] if outcome.error else []
         with self.interrupts.shielded():
             try:

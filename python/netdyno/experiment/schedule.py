@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from netdyno.core.result import Result
+from netdyno.experiment.measurer import Action, Outcome
 from netdyno.experiment.spec import Experiment, Variant
-from netdyno.experiment.trial import Action, Outcome
 
 
 @dataclass(frozen=True)

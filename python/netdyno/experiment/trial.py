@@ -7,15 +7,13 @@ import itertools
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from netdyno import paths
 from netdyno.core import models, redaction, secret
-from netdyno.core.address import Address
 from netdyno.core.client import Client, Subscription
 from netdyno.core.daemon import Daemon
 from netdyno.core.model import Phases, Reason, Sample, Trial, Validity
@@ -23,70 +21,33 @@ from netdyno.core.result import CaptureReport, CpuPoint, DutReport, LinkReport, 
 from netdyno.errors import Error
 from netdyno.experiment import ports
 from netdyno.experiment.dut_pauses import DutPauses
+from netdyno.experiment.measurer import Action, Around, Load, Outcome
 from netdyno.experiment.spec import Variant, bind_targets, table
-from netdyno.experiment.view import Live, Plan, plain
+from netdyno.experiment.view import plain
 from netdyno.experiment.witness import witnesses
 from netdyno.lab.counters import parse_cpu
 from netdyno.lab.dut import DRIVERS, Dut, Place
 from netdyno.lab.links import UNASKED
 from netdyno.lab.network import Network
 from netdyno.system import environment
-from netdyno.system.interrupt import Interrupts
 from netdyno.units import bound, seconds
 
 
-@dataclass
-class Outcome:
-    """What a trial leaves: a repetition if there was any, and why it ended early if it did."""
+class DaemonMeasurer:
+    """Measures loads by our daemon, in a topology that is made for each trial."""
 
-    repetition: Repetition | None = None
-    error: Error | None = None
-    flows: list[list[Any]] = field(default_factory=list)
-    captured: bool = False
-    interfaces: list[dict[str, Any]] = field(default_factory=list)
-    versions: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Action:
-    """Something that is done to a DUT while a trial runs."""
-
-    after: float
-    """Seconds after the load began."""
-    dut: str
-    do: Callable[[Dut], None]
-    deadline: float = math.inf
-    """Seconds after the load began by which it must have ended for the trial to be valid."""
-    steady: float = math.inf
-    """How late the generator may be meanwhile for the trial to be valid, as a share of the action's time."""
-
-
-@dataclass
-class Setting:
-    """What is around a trial."""
-
-    token: str
-    """Short name of the run, for namespaces and sockets."""
-    folder: Path
-    live: Live
-    interrupts: Interrupts
-    plan: Plan
-    capture: Path | None = None
-    socket: Address | None = None
-    """A daemon that already runs; none: one is started for the trial."""
-    each: Callable[[dict[str, Any]], None] = lambda _: None
-    """Told every sample as it comes."""
-    actions: tuple[Action, ...] = ()
-    """What is done while it runs, in the order of time."""
+    def measure(self, asked: Load, seed: int) -> Outcome:
+        """One trial; chance is the profile's own, so that the seed changes nothing."""
+        return Runner(asked.variant, asked.around).run()
 
 
 class Runner:
     """Runs one trial of a variant."""
 
-    def __init__(self, variant: Variant, setting: Setting) -> None:
+    def __init__(self, variant: Variant, around: Around) -> None:
         self.variant = variant
         self.leg = variant.leg
-        self.setting = setting
+        self.around = around
         self.duts: dict[str, Dut] = {}
         self.reports: dict[str, DutReport] = {}
         self.bound: dict[str, tuple[str, str | None]] = {}
@@ -106,7 +67,7 @@ class Runner:
 
     def run(self) -> Outcome:
         """Run it. Errors are in the outcome, beside what was measured until then."""
-        interrupts = self.setting.interrupts
+        interrupts = self.around.interrupts
         stack = ExitStack()
         try:
             self._run(stack)
@@ -122,15 +83,15 @@ class Runner:
             stack.close()
         except Error as e:
             if self.outcome.error:
-                self.setting.live.log(str(e))
+                self.around.live.log(str(e))
             else:
                 self.outcome.error = e
 
     def _run(self, stack: ExitStack) -> None:
-        leg, setting = self.leg, self.setting
+        leg, around = self.leg, self.around
         network: Network | None = None
         if leg.topology:
-            network = self._network = Network(leg.topology, setting.token, log=setting.folder / "links.jsonl")
+            network = self._network = Network(leg.topology, around.token, log=around.folder / "links.jsonl")
             network.up()
             stack.callback(network.down)
         for name, spec in leg.duts.items():
@@ -147,14 +108,14 @@ class Runner:
         self.bound = {name: (url, dut) for name, url, dut in bind_targets(leg, self.variant.profile, urls)}
         generator = leg.topology.generator if leg.topology else None
         namespace = network.namespace(generator) if network and generator else None
-        if setting.socket:
-            client = Client(setting.socket)
+        if around.socket:
+            client = Client(around.socket)
             # one that ran before may be of another version
             models.learn(client.call("core.describe"))
             daemon = None
         else:
-            socket = paths.runtime() / f"nd-{setting.token}.sock"
-            daemon = Daemon(socket, setting.folder / "log.jsonl", namespace=namespace)
+            socket = paths.runtime() / f"nd-{around.token}.sock"
+            daemon = Daemon(socket, around.folder / "log.jsonl", namespace=namespace)
             stack.callback(daemon.stop)
             client = daemon.connect()
         stack.callback(client.close)
@@ -170,7 +131,7 @@ class Runner:
 
     def _place(self, name: str, network: Network | None) -> Place:
         spec = self.leg.duts[name]
-        log = self.setting.folder / f"dut-{name}.log"
+        log = self.around.folder / f"dut-{name}.log"
         if network is None or spec.host is None:
             return Place(name, "127.0.0.1", cores=spec.cores, log=log)
         return Place(name, network.address(spec.host), network.namespace(spec.host), spec.cores, log)
@@ -183,7 +144,7 @@ class Runner:
                     self.outcome.interfaces.append({"host": host, **about})
 
     def _measure(self, client: Client) -> None:
-        setting, profile = self.setting, self.variant.profile
+        around, profile = self.around, self.variant.profile
         client.acquire()
         targets = {name: url for name, (url, _) in self.bound.items()}
         trial = self.leg.trial.model_dump(exclude_none=True)
@@ -197,27 +158,27 @@ class Runner:
         self._announce(loaded["groups"])
         events = client.subscribe()
         capture = profile.get("capture")
-        if capture is not None and setting.capture:
-            client.call("capture.start", path=_capture(client, setting), **capture)
+        if capture is not None and around.capture:
+            client.call("capture.start", path=_capture(client, around), **capture)
             self.outcome.captured = True
             if places := self._in_the_open():
-                setting.live.log(f"the capture will hold secrets as they are: {', '.join(places)}")
+                around.live.log(f"the capture will hold secrets as they are: {', '.join(places)}")
         # each driver waits for its own counters to settle: all at once
         self._counters("counters_before")
         for name, dut in self.duts.items():
             self._cpu[name] = (time.monotonic(), dut.cpu())
-        self._pauses = DutPauses(self.duts, self.setting.plan["phases"])
+        self._pauses = DutPauses(self.duts, self.around.plan["phases"])
         self._pauses.begin()
         self._ticks = _ticks()
         client.call("run.start")
         self._began = time.monotonic()
-        with setting.interrupts.asking():
+        with around.interrupts.asking():
             failure = self._watch(client, events)
         if self.outcome.captured:
             with contextlib.suppress(Error):
                 self._captured = CaptureReport.model_validate(client.call("capture.stop"))
                 self._captured.secrets = self._in_the_open()
-        with setting.interrupts.shielded():
+        with around.interrupts.shielded():
             self._collect(client, failure)
             self._judge_capture()
 
@@ -237,14 +198,12 @@ class Runner:
             fix = "Make room there, or set a smaller capture.limit; the measurement itself is kept"
             raise Error("ND-92-09", what, at=about.path, fix=fix)
         if about.state == "full":
-            self.setting.live.log(f"the capture is full: its limit came after {about.packets} packets")
+            self.around.live.log(f"the capture is full: its limit came after {about.packets} packets")
         if about.dropped:
-            self.setting.live.log(
-                f"the capture lacks {about.dropped} packets: there was no time to take them"
-            )
+            self.around.live.log(f"the capture lacks {about.dropped} packets: there was no time to take them")
 
     def _announce(self, groups: list[dict[str, Any]]) -> None:
-        profile, plan = self.variant.profile, self.setting.plan
+        profile, plan = self.variant.profile, self.around.plan
         phases = {"warmup": "2s", "measure": "10s", "drain": "3s"} | dict(profile.get("phases") or {})
         phases |= self.leg.trial.model_dump(exclude_none=True, exclude={"load"})
         lengths = {name: seconds(phases[name]) for name in ("warmup", "measure", "drain")}
@@ -258,17 +217,17 @@ class Runner:
         plan["thresholds"] = list(profile.get("thresholds") or [])
         plan["lateness_p99"] = bound(limits["lateness_p99"])
         plan["offered"], plan["starved"] = float(limits["offered"]), float(limits["starved"])
-        self.setting.live.start(plan)
+        self.around.live.start(plan)
 
     def _watch(self, client: Client, events: Subscription) -> Error | None:
         """Until the run is over; asks it to stop on an interrupt or when a DUT ends."""
-        live, interrupts = self.setting.live, self.setting.interrupts
+        live, interrupts = self.around.live, self.around.interrupts
         failure: Error | None = None
         asked = False
         # its ports may share memory with a DUT: when that dies, the core is about to say which went with it
         grace = 1.0 if "dpdk" in (self.variant.profile.get("transport") or {}) else 0.0
         stop_at = math.inf
-        actions = list(self.setting.actions)
+        actions = list(self.around.actions)
         while True:
             event = events.next(0.2 if not actions else 0.02)
             if actions and time.monotonic() - self._began >= actions[0].after:
@@ -279,7 +238,7 @@ class Runner:
                 self._check_deadline(action)
             if event and event.sample:
                 self.series.append(event.sample)
-                self.setting.each(event.sample)
+                self.around.each(event.sample)
                 self._pauses.sample(event.sample)
                 self._cpu_point(float(event.sample["t"]))
                 live.sample(event.sample)
@@ -364,14 +323,14 @@ class Runner:
             share = max(0.0, used - before) / (now - then) if now > then else 0.0
             self._cpu[name] = (now, used)
             self.reports[name].cpu_series.append(CpuPoint(t=t, cpu=round(share, 4)))
-            self.setting.live.dut(name, share)
+            self.around.live.dut(name, share)
 
     def _counters(self, when: str) -> None:
         def read(name: str, dut: Dut) -> None:
             try:
                 setattr(self.reports[name], when, dut.counters())
             except (OSError, Error, ValueError) as e:
-                self.setting.live.log(f"{name}: its counters cannot be read: {e}")
+                self.around.live.log(f"{name}: its counters cannot be read: {e}")
 
         alive = [(name, dut) for name, dut in self.duts.items() if dut.alive()]
         readers = [threading.Thread(target=read, args=one) for one in alive]
@@ -451,9 +410,9 @@ class Runner:
         samples = [Sample.model_validate(one) for one in self.series]
         last = samples[-1]
         trial = Trial(
-            run=self.setting.token,
+            run=self.around.token,
             profile=self.variant.profile,
-            transport=str(self.setting.plan.get("transport", "sockets")),
+            transport=str(self.around.plan.get("transport", "sockets")),
             phases=Phases(measure=sum(s.dt for s in samples if s.phase == "measure")),
             stopped="failed",
             error=error.as_dict(),
@@ -482,11 +441,11 @@ def _steal(before: Mapping[str, float], after: Mapping[str, float]) -> float | N
     return round(max(0.0, after["cpu.steal"] - before["cpu.steal"]) / whole, 6)
 
 
-def _capture(client: Client, setting: Setting) -> str:
+def _capture(client: Client, around: Around) -> str:
     """Where the core writes the capture: beside the result, or on its own machine in its folder for files."""
-    assert setting.capture is not None
+    assert around.capture is not None
     if not client.address.remote:
-        return str(setting.capture.absolute())
-    name = f"{setting.folder.name}-{setting.capture.name}"
-    setting.live.log(f"the capture stays with the daemon at {client.address}, as {name}")
+        return str(around.capture.absolute())
+    name = f"{around.folder.name}-{around.capture.name}"
+    around.live.log(f"the capture stays with the daemon at {client.address}, as {name}")
     return name

@@ -8,9 +8,9 @@ from itertools import groupby
 
 from netdyno.core.result import Result
 from netdyno.core.search import SearchPart, SearchReport, SearchTrial
+from netdyno.experiment.measurer import Outcome
 from netdyno.experiment.schedule import Place
 from netdyno.experiment.spec import Variant
-from netdyno.experiment.trial import Outcome
 from netdyno.search.beside import Ratio, told
 from netdyno.search.edge import CONFIDENCE
 from netdyno.search.held import at_shares

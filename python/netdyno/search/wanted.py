@@ -8,8 +8,8 @@ from typing import Protocol
 
 from netdyno.core.result import Repetition
 from netdyno.core.search import SearchFinding
+from netdyno.experiment.measurer import Action
 from netdyno.experiment.spec import LegSpec
-from netdyno.experiment.trial import Action
 from netdyno.search.load import Axis
 from netdyno.search.mlr import Relevant
 from netdyno.search.trial import Ask, Goal, LoadTrial, Space, Strategy

@@ -14,7 +14,7 @@ from typing import Any
 from netdyno import config
 from netdyno.errors import Error
 from netdyno.experiment import presets
-from netdyno.experiment.measurer import Measurer
+from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.experiment.record import Record
 from netdyno.lab.network import Network
 from netdyno.lab.workload import WORKLOADS
@@ -141,7 +141,7 @@ class Recorded:
     measured again moves no other: with more to spare the same comparison goes on.
     """
 
-    bench: Measurer
+    bench: SettingMeasurer
     record: Record
     phase: str
     _asked: Counter[tuple[int, str]] = field(default_factory=Counter)

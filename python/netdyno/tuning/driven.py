@@ -11,7 +11,7 @@ from typing import Any
 from netdyno import config
 from netdyno.errors import Error
 from netdyno.experiment import presets
-from netdyno.experiment.measurer import Measurer
+from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.lab.topology import need_root
 from netdyno.stats.observation import Metric, Observation, Setting, Value
 from netdyno.system import journal
@@ -32,7 +32,7 @@ SIMULATED = "sim"
 class Driven:
     """A bench, and what can be tried on it."""
 
-    bench: Measurer
+    bench: SettingMeasurer
     label: str
     tunables: Mapping[str, Tunable]
     starts: Mapping[str, Value]
@@ -75,7 +75,7 @@ class Driven:
 class Patient:
     """A bench whose trials are not torn down halfway: the first interrupt waits for the one that is on."""
 
-    bench: Measurer
+    bench: SettingMeasurer
     interrupts: Interrupts
 
     @property

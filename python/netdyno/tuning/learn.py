@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from netdyno.experiment.measurer import Measurer
+from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.experiment.record import Record, TrialRecord
 from netdyno.stats.estimate import mean
 from netdyno.stats.observation import Metric, Setting
@@ -29,7 +29,7 @@ class Place:
 
 def learn(
     places: Sequence[Place],
-    bench: Callable[[Place], Measurer],
+    bench: Callable[[Place], SettingMeasurer],
     settings: Mapping[str, Setting],
     record: Record,
     machine: Mapping[str, Any],

@@ -11,7 +11,7 @@ from typing import Any
 
 from netdyno import units
 from netdyno.experiment import entry
-from netdyno.experiment.measurer import Measurer
+from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.experiment.record import folder
 from netdyno.experiment.study import Study
 from netdyno.lab.topology import need_root
@@ -101,7 +101,7 @@ def learn(wanted: Wanted, teller: Teller, interrupts: Interrupts) -> Learned:
     }  # fmt: skip
     study = Study.of("learn", "grid", plan, wanted.name)
 
-    def bench(place: Place) -> Measurer:
+    def bench(place: Place) -> SettingMeasurer:
         return Patient(Checked(made[place.name], registry(), there.starts), interrupts)
 
     measured = {name: metric for one in made.values() for name, metric in one.metrics.items()}

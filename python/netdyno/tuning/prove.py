@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from netdyno.experiment.measurer import Measurer
+from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.experiment.pairs import Spare
 from netdyno.experiment.record import Record, TrialRecord
 from netdyno.stats.comparison import Comparison, Finding, Verdict, judge
@@ -96,7 +96,7 @@ class Measured:
 
 
 def measure(
-    bench: Measurer, record: Record, planned: Planned, settings: Sequence[Setting], seed: int
+    bench: SettingMeasurer, record: Record, planned: Planned, settings: Sequence[Setting], seed: int
 ) -> tuple[list[Measured], Spare]:
     """What was measured of each setting, in blocks of drawn order, and what is left to spare."""
     spare = Spare(planned.spare)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from netdyno.experiment.measurer import Measurer
+from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.experiment.pairs import Progress
 from netdyno.stats.estimate import mean, sd
 from netdyno.stats.observation import Observation, Setting
@@ -35,7 +35,7 @@ class Standing:
 
 
 def race(
-    bench: Measurer,
+    bench: SettingMeasurer,
     base: Setting,
     candidates: Sequence[Setting],
     metric: str,

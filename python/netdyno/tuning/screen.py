@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.experiment.measurer import Measurer
+from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.experiment.record import Record, TrialRecord
 from netdyno.stats.estimate import mean, sd
 from netdyno.stats.observation import Metric, Value
@@ -200,7 +200,7 @@ def _twice(space: Space) -> int:
 
 
 def screen(
-    bench: Measurer,
+    bench: SettingMeasurer,
     space: Space,
     metrics: Sequence[str],
     record: Record,

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from netdyno.errors import Error
-from netdyno.experiment.measurer import Measurer
+from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.experiment.record import Record, TrialRecord
 from netdyno.stats.comparison import Verdict, finite
 from netdyno.stats.estimate import sd
@@ -151,7 +151,7 @@ class Found:
 
 
 def search(
-    bench: Measurer,
+    bench: SettingMeasurer,
     space: Space,
     goal: Goal,
     record: Record,
@@ -284,7 +284,7 @@ def _point(space: Space, params: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _measured(bench: Measurer, record: Record, setting: Setting, index: int, seed: int) -> TrialRecord:
+def _measured(bench: SettingMeasurer, record: Record, setting: Setting, index: int, seed: int) -> TrialRecord:
     """A trial; one that is not valid has a second chance, as it may have been the machine's fault."""
     trial = record.measure(bench, "search", index, setting, _seed(seed, 1, index))
     if trial.observation.valid:
@@ -317,7 +317,7 @@ def _advances(one: Tried, tried: Sequence[Tried], goal: Goal, spread: Mapping[st
 
 def _proven(
     found: Found,
-    bench: Measurer,
+    bench: SettingMeasurer,
     space: Space,
     record: Record,
     budget: Budget,
@@ -353,7 +353,7 @@ def _proven(
 
 
 def trimmed(
-    bench: Measurer,
+    bench: SettingMeasurer,
     record: Record,
     goal: Goal,
     objective: str,

@@ -19,7 +19,7 @@ from netdyno import config, paths
 from netdyno.config import Config
 from netdyno.errors import Error
 from netdyno.experiment import presets
-from netdyno.experiment.measurer import Measurer
+from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.experiment.pairs import Spare
 from netdyno.experiment.record import Record, TrialRecord
 from netdyno.stats.comparison import Comparison, Finding, judge
@@ -180,7 +180,7 @@ Told = Callable[[int, int, Run, Observation, float], None]
 
 def run(
     tables: Tables,
-    made: Mapping[str, Measurer],
+    made: Mapping[str, SettingMeasurer],
     settings: Mapping[str, Setting],
     record: Record,
     *,

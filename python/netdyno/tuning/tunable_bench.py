@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from netdyno.errors import INTERRUPTED, Error
-from netdyno.experiment.measurer import Measurer
+from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.lab.network import Network
 from netdyno.stats.observation import Metric, Observation, Setting, Value
 from netdyno.stats.pairs import Limits, gated
@@ -151,7 +151,7 @@ def _network(bench: NamespaceBench) -> Iterator[Network]:
 class Checked:
     """A bench that refuses what the kernel would, as a trial that failed; a disturbed one does not count."""
 
-    bench: Measurer
+    bench: SettingMeasurer
     registry: Registry
     starts: Mapping[str, Value]
 

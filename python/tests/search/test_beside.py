@@ -11,10 +11,9 @@ from netdyno.cli import summary
 from netdyno.core.result import Result
 from netdyno.core.search import SearchFinding, SearchPart
 from netdyno.errors import Error
-from netdyno.experiment import runner
+from netdyno.experiment.measurer import Load, Outcome
 from netdyno.experiment.runner import Campaign
-from netdyno.experiment.spec import Variant, load
-from netdyno.experiment.trial import Outcome, Setting
+from netdyno.experiment.spec import load
 from netdyno.experiment.view import Silent
 from netdyno.report import beside as page
 from netdyno.report.render import render
@@ -60,21 +59,18 @@ def test_a_ratio_says_where_something_else_was_the_limit() -> None:
 class TwoDuts:
     """Each leg has a capacity of its own."""
 
-    ran: list[str]
+    def __init__(self) -> None:
+        self.ran: list[str] = []
 
-    def __init__(self, variant: Variant, setting: Setting) -> None:
-        self.variant = variant
-
-    def run(self) -> Outcome:
-        leg = self.variant.name.partition(",")[0]
+    def measure(self, asked: Load, seed: int) -> Outcome:
+        leg, profile = asked.variant.name.partition(",")[0], asked.variant.profile
         self.ran.append(leg)
-        sent = round(float(self.variant.profile["groups"][0]["frame"]["rate"]["frames"].removesuffix("/s")))
-        return Outcome(repetition(sent, max(0, sent - CAPACITY[leg]), profile=self.variant.profile))
+        sent = round(float(profile["groups"][0]["frame"]["rate"]["frames"].removesuffix("/s")))
+        return Outcome(repetition(sent, max(0, sent - CAPACITY[leg]), profile=profile))
 
 
-def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> tuple[Result, Path, list[str]]:
-    ran: list[str] = []
-    monkeypatch.setattr(runner, "Runner", type("Fresh", (TwoDuts,), {"ran": ran}))
+def searched(tmp_path: Path, what: str) -> tuple[Result, Path, list[str]]:
+    duts = TwoDuts()
     legs = [{"name": name, "profile": PROFILE} for name in CAPACITY]
     experiment = load({"name": "two", "legs": legs}, "two")
     wanted = Wanted(goals=(loss_goal("ndr", 0.0),), seconds=1.0, repeat=6, resolution=0.01)
@@ -84,15 +80,15 @@ def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> tupl
     )  # fmt: skip
     result, folder = Campaign(
         experiment=experiment, base=tmp_path, runs=tmp_path / "runs", live=Silent(), interrupts=Interrupts(),
-        schedule=search,
+        schedule=search, measurer=duts,
     ).run()  # fmt: skip
-    return result, folder, ran
+    return result, folder, duts.ran
 
 
 def test_each_leg_is_found_by_its_own_trials_in_turns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    result, folder, ran = searched(tmp_path, monkeypatch, "64,512,1518")
+    result, folder, ran = searched(tmp_path, "64,512,1518")
     assert result.search is not None and result.valid
     found = {part.name: part for part in result.search.parts}
     assert found.keys() == {"fast,64B", "slow,64B", "fast,512B", "slow,512B", "fast,1518B"}
@@ -116,10 +112,8 @@ def test_each_leg_is_found_by_its_own_trials_in_turns(
     assert "Legs beside each other" in html
 
 
-def test_table_and_plot_have_a_place_for_what_was_not_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    result, _, _ = searched(tmp_path, monkeypatch, "64,1518")
+def test_table_and_plot_have_a_place_for_what_was_not_measured(tmp_path: Path) -> None:
+    result, _, _ = searched(tmp_path, "64,1518")
     assert result.search is not None
     table = page.table(result.search, "/s")
     assert [len(row) for row in table.rows] == [3, 3]
@@ -152,16 +146,14 @@ def test_a_single_leg_is_not_measured_at_a_size_that_its_ports_do_not_take(tmp_p
 
 
 def test_at_one_size_the_plot_is_over_legs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    result, _, _ = searched(tmp_path, monkeypatch, "64")
+    result, _, _ = searched(tmp_path, "64")
     assert result.search is not None
     plot = page.plot(result.search, "/s")
     assert plot is not None and plot["views"][0]["names"] == ["fast", "slow"]
 
 
-def test_a_small_copy_has_every_trial_and_the_same_findings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    result, folder, _ = searched(tmp_path, monkeypatch, "64,512")
+def test_a_small_copy_has_every_trial_and_the_same_findings(tmp_path: Path) -> None:
+    result, folder, _ = searched(tmp_path, "64,512")
     data, report = keep(result, tmp_path / "kept")
     assert (data.name, report.name) == ("two.json", "two.html")
     kept = Result.model_validate_json(data.read_text())

@@ -9,10 +9,9 @@ import pytest
 from netdyno.cli import console, summary
 from netdyno.core.model import Counts, Distribution, GroupResult
 from netdyno.core.result import Result
-from netdyno.experiment import runner
+from netdyno.experiment.measurer import Load, Outcome
 from netdyno.experiment.runner import Campaign
-from netdyno.experiment.spec import Variant, load
-from netdyno.experiment.trial import Outcome, Setting
+from netdyno.experiment.spec import load
 from netdyno.experiment.view import Silent
 from netdyno.nat import study
 from netdyno.nat.study import Machine
@@ -94,12 +93,10 @@ def test_a_share_of_which_no_trial_counted_is_told() -> None:
 class WithDelays:
     """Each leg has a capacity, and delays that grow with the load."""
 
-    def __init__(self, variant: Variant, setting: Setting) -> None:
-        self.variant = variant
-
-    def run(self) -> Outcome:
-        sent = round(float(self.variant.profile["groups"][0]["frame"]["rate"]["frames"].removesuffix("/s")))
-        got = min(sent, CAPACITY[self.variant.name.partition(",")[0]])
+    def measure(self, asked: Load, seed: int) -> Outcome:
+        profile = asked.variant.profile
+        sent = round(float(profile["groups"][0]["frame"]["rate"]["frames"].removesuffix("/s")))
+        got = min(sent, CAPACITY[asked.variant.name.partition(",")[0]])
         counts = Counts(messages_intended=sent, messages_sent=sent, messages_delivered=got)
         delay = Distribution(
             count=got, min=1.0, mean=sent, p50=sent, p99=2.0 * sent, p999=3.0 * sent, max=4.0 * sent
@@ -107,18 +104,17 @@ class WithDelays:
         group = GroupResult(
             name="x", protocol="stream", measured=counts, total=counts, loss=1 - got / sent, delays={"one_way": delay}
         )  # fmt: skip
-        return Outcome(repetition(sent, sent - got, profile=self.variant.profile, groups=[group]))
+        return Outcome(repetition(sent, sent - got, profile=profile, groups=[group]))
 
 
 @pytest.fixture
-def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Result, Path]:
-    monkeypatch.setattr(runner, "Runner", WithDelays)
+def searched(tmp_path: Path) -> tuple[Result, Path]:
     legs = [{"name": name, "profile": PROFILE} for name in CAPACITY]
     experiment = load({"name": "two", "legs": legs}, "two")
     search, _ = prepare("latency", experiment, tmp_path, WANTED, sizes.read("64"))
     return Campaign(
         experiment=experiment, base=tmp_path, runs=tmp_path / "runs", live=Silent(), interrupts=Interrupts(),
-        schedule=search,
+        schedule=search, measurer=WithDelays(),
     ).run()  # fmt: skip
 
 

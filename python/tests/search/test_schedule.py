@@ -21,10 +21,9 @@ from netdyno.core.model import (
 )
 from netdyno.core.result import Repetition, Result
 from netdyno.errors import Error
-from netdyno.experiment import runner
+from netdyno.experiment.measurer import Load, Outcome
 from netdyno.experiment.runner import Campaign
-from netdyno.experiment.spec import Variant, load
-from netdyno.experiment.trial import Outcome, Setting
+from netdyno.experiment.spec import load
 from netdyno.experiment.verdict import exit_code
 from netdyno.experiment.view import Silent
 from netdyno.report.render import render
@@ -251,52 +250,44 @@ def test_loss_that_nobody_can_tell_is_refused() -> None:
 
 
 class Simulated:
-    """In place of a trial over real ports."""
+    """In place of our daemon and real ports."""
 
-    stop_after = 10**6
-    steal_of: tuple[int, ...] = ()
-    ran = 0
-    interrupts: Interrupts | None = None
+    def __init__(self) -> None:
+        self.stop_after = 10**6
+        self.steal_of: tuple[int, ...] = ()
+        self.ran = 0
 
-    def __init__(self, variant: Variant, setting: Setting) -> None:
-        self.variant, self.setting = variant, setting
-
-    def run(self) -> Outcome:
-        cls = type(self)
-        cls.ran += 1
-        rate = float(self.variant.profile["groups"][0]["frame"]["rate"]["frames"].removesuffix("/s"))
-        sent = round(rate)
-        steal = 0.2 if cls.ran in cls.steal_of else 0.0
+    def measure(self, asked: Load, seed: int) -> Outcome:
+        self.ran += 1
+        profile = asked.variant.profile
+        sent = round(float(profile["groups"][0]["frame"]["rate"]["frames"].removesuffix("/s")))
+        steal = 0.2 if self.ran in self.steal_of else 0.0
         lost = max(0, sent - CAPACITY, round(sent * 0.01) if steal else 0)
-        if cls.ran == cls.stop_after:
-            self.setting.interrupts.count = 1
-        return Outcome(repetition(sent, lost, steal=steal, profile=self.variant.profile))
+        if self.ran == self.stop_after:
+            asked.around.interrupts.count = 1
+        return Outcome(repetition(sent, lost, steal=steal, profile=profile))
 
 
 @pytest.fixture
-def simulated(monkeypatch: pytest.MonkeyPatch) -> type[Simulated]:
-    class Fresh(Simulated):
-        pass
-
-    monkeypatch.setattr(runner, "Runner", Fresh)
-    return Fresh
+def simulated() -> Simulated:
+    return Simulated()
 
 
 def searched(
-    tmp_path: Path, store: Store | None = None, what: str = "64", **changes: Any
+    tmp_path: Path, measurer: Simulated, store: Store | None = None, what: str = "64", **changes: Any
 ) -> tuple[Result, Path]:
     experiment = load({"name": "s", "legs": [{"name": "leg", "profile": PROFILE}]}, "s")
     wanted = Wanted(goals=(loss_goal("ndr", 0.0),), seconds=1.0, repeat=20, **changes)
     search, _ = prepare("throughput", experiment, tmp_path, wanted, sizes.read(what))
     return Campaign(
         experiment=experiment, base=tmp_path, runs=tmp_path / "runs", live=Silent(), interrupts=Interrupts(),
-        store=store, schedule=search,
+        store=store, schedule=search, measurer=measurer,
     ).run()  # fmt: skip
 
 
-def test_each_load_is_a_leg_of_an_ordinary_result(tmp_path: Path, simulated: type[Simulated]) -> None:
+def test_each_load_is_a_leg_of_an_ordinary_result(tmp_path: Path, simulated: Simulated) -> None:
     with Store(tmp_path / "runs.sqlite") as store:
-        result, folder = searched(tmp_path, store)
+        result, folder = searched(tmp_path, simulated, store)
         assert result.search is not None
         (part,) = result.search.parts
         (found,) = part.findings
@@ -322,10 +313,10 @@ def test_each_load_is_a_leg_of_an_ordinary_result(tmp_path: Path, simulated: typ
 
 
 def test_a_disturbed_trial_is_kept_counted_apart_and_measured_again(
-    tmp_path: Path, simulated: type[Simulated]
+    tmp_path: Path, simulated: Simulated
 ) -> None:
     simulated.steal_of = (2, 3, 7)
-    result, _ = searched(tmp_path)
+    result, _ = searched(tmp_path, simulated)
     assert result.search is not None and result.valid
     (part,) = result.search.parts
     out = [one for one in part.trials if not one.counts]
@@ -335,9 +326,9 @@ def test_a_disturbed_trial_is_kept_counted_apart_and_measured_again(
     assert part.findings[0].load == pytest.approx(CAPACITY, rel=0.006)
 
 
-def test_too_many_of_them_make_the_measurement_invalid(tmp_path: Path, simulated: type[Simulated]) -> None:
+def test_too_many_of_them_make_the_measurement_invalid(tmp_path: Path, simulated: Simulated) -> None:
     simulated.steal_of = tuple(range(3, 1000))
-    result, _ = searched(tmp_path)
+    result, _ = searched(tmp_path, simulated)
     assert result.search is not None and not result.search.valid
     assert exit_code(result) == 90
     assert [(reason.code, reason.what) for reason in result.reasons] == [("ND-90-03", "steal 20%")]
@@ -346,10 +337,10 @@ def test_too_many_of_them_make_the_measurement_invalid(tmp_path: Path, simulated
 
 
 def test_what_an_interrupted_search_found_is_kept(
-    tmp_path: Path, simulated: type[Simulated], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, simulated: Simulated, capsys: pytest.CaptureFixture[str]
 ) -> None:
     simulated.stop_after = 6
-    result, folder = searched(tmp_path, what="64,128")
+    result, folder = searched(tmp_path, simulated, what="64,128")
     assert result.search is not None and result.interrupted and exit_code(result) == 105
     (part,) = result.search.parts
     (found,) = part.findings
@@ -360,9 +351,9 @@ def test_what_an_interrupted_search_found_is_kept(
 
 
 def test_sizes_are_searched_one_after_the_other(
-    tmp_path: Path, simulated: type[Simulated], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, simulated: Simulated, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    result, folder = searched(tmp_path, what="64,imix", strategy="mlr")
+    result, folder = searched(tmp_path, simulated, what="64,imix", strategy="mlr")
     assert result.search is not None
     assert [part.name for part in result.search.parts] == ["64B", "imix"]
     assert [part.frame for part in result.search.parts] == pytest.approx([64, 4342 / 12])

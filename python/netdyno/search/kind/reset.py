@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from netdyno import units
 from netdyno.core.search import SearchFinding
 from netdyno.errors import Error
-from netdyno.experiment.trial import Action
+from netdyno.experiment.measurer import Action
 from netdyno.lab.dut import Dut
 from netdyno.search.kind.latency import held
 from netdyno.search.kind.throughput import Throughput, reported

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from netdyno.core.search import SearchFinding
+from netdyno.experiment.measurer import Action
 from netdyno.experiment.spec import LegSpec, table
-from netdyno.experiment.trial import Action
 from netdyno.lab.dut.sessions import SECONDS, SESSIONS, tear_down
 from netdyno.nat import phases
 from netdyno.search.edge import CONFIDENCE

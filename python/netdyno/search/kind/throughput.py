@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from netdyno.core.search import SearchFinding
+from netdyno.experiment.measurer import Action
 from netdyno.experiment.spec import LegSpec
-from netdyno.experiment.trial import Action
 from netdyno.search import strategies, words
 from netdyno.search.finding import finding
 from netdyno.search.load import Axis
