@@ -1,7 +1,7 @@
 """netdyno: put a known load on a network, measure what it really delivers, tune it.
 
-`netdyno.run`, `search`, `compare`, `validate`, `runs`, `load` and `compare_runs` do from a script what the
-verbs do: see `netdyno.api`.
+`netdyno.run`, `search`, `compare`, `screen`, `tune`, `validate`, `runs`, `load` and `compare_runs` do from a
+script what the verbs do: see `netdyno.api`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -14,20 +14,24 @@ if TYPE_CHECKING:
         Error,
         Run,
         RunComparison,
+        Screening,
         Search,
+        Tuning,
         Valid,
         compare,
         compare_runs,
         load,
         run,
         runs,
+        screen,
         search,
+        tune,
         validate,
     )
 
 __all__ = [
-    "Comparison", "Error", "Run", "RunComparison", "Search", "Valid", "__version__", "compare",
-    "compare_runs", "load", "run", "runs", "search", "validate",
+    "Comparison", "Error", "Run", "RunComparison", "Screening", "Search", "Tuning", "Valid", "__version__",
+    "compare", "compare_runs", "load", "run", "runs", "screen", "search", "tune", "validate",
 ]  # fmt: skip
 __version__ = "0.1.0"
 

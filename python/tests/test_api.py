@@ -271,6 +271,53 @@ def test_what_is_good_has_its_effective_profile() -> None:
     assert "nam" in refused.value.at
 
 
+def test_a_setting_is_screened_searched_and_proven() -> None:
+    over: list[tuple[int, int]] = []
+    screened = netdyno.screen(
+        "sim", trajectories=3, metrics="throughput", on_trial=lambda *one: over.append(one)
+    )
+    assert over[-1][0] <= over[-1][1] and len(over) == over[-1][0]
+    assert {one.metric for one in screened.effects()} == {"throughput"}
+    assert len(screened.to_pandas()) == len(screened.effects())
+    with pytest.raises(netdyno.Error, match="ND-104-52"):
+        screened.effects("failed")
+    found = netdyno.tune("sim", objective="throughput", screened=screened, trials=12)
+    assert (
+        set(found.setting()) <= set(screened.survivors)
+        and found.setting() == found.proof("throughput").setting
+    )
+    assert found.proven and found.valid and found.said in repr(found)
+    assert len(found.to_pandas()) == len(found.study.found.tried)
+    with pytest.raises(netdyno.Error, match="ND-104-52"):
+        found.setting("failed")
+    # what was measured before is not measured again, and it is one run
+    assert netdyno.tune("sim", objective="throughput", screened=screened.name, trials=12).run == found.run
+    assert {row.kind for row in netdyno.runs()} == {"screen", "search"} and len(netdyno.runs()) == 2
+    assert netdyno.load(found.run).valid
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "at"),
+    [
+        ({"workload": 5}, "ND-104-04", "workload"),
+        ({"workload": "nothing"}, "ND-104-31", "workload"),
+        ({"objective": "foo"}, "ND-104-52", "foo"),
+        ({"limits": {"failed": "x"}}, "ND-104-04", "limits"),
+        ({"params": "nothing"}, "ND-104-50", "params"),
+        ({"trials": 4}, "ND-104-05", "trials"),
+        ({"tuned": "x"}, "ND-104-04", "tuned"),
+        ({"screened": 5}, "ND-104-04", "screened"),
+        ({"baseline": 7}, "ND-104-04", "baseline"),
+        ({"memory": "much"}, "ND-104-04", "memory"),
+    ],
+)
+def test_wrong_arguments_of_a_tuning_are_named(given: dict[str, Any], code: str, at: str) -> None:
+    with pytest.raises(netdyno.Error) as refused:
+        netdyno.tune(**({"workload": "sim"} | given))
+    assert (refused.value.code, refused.value.at) == (code, at)
+    assert refused.value.fix and netdyno.runs() == []
+
+
 def examples(heading: str) -> str:
     """The example below a heading of the page."""
     (part,) = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.DOTALL | re.MULTILINE)
@@ -278,7 +325,9 @@ def examples(heading: str) -> str:
     return str(code)
 
 
-@pytest.mark.parametrize("heading", ["Check before a run", "Runs that are kept", "Two runs"])
+@pytest.mark.parametrize(
+    "heading", ["Check before a run", "Runs that are kept", "Two runs", "A better setting"]
+)
 def test_the_examples_of_the_page_run(
     heading: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,7 +15,7 @@ from netdyno.errors import Error
 _FLAG = re.compile(r"--([a-z][a-z-]*)(?: (\d[^\s,;]*?)(?=[\s,;]|\.?$|\. ))?")
 _ARGUMENTS = {
     "threshold": "thresholds", "target": "targets", "set": "options", "global": "allow_global",
-    "open": "open_loop=True", "closed": "open_loop=False",
+    "param": "params", "for": "objective", "limit": "limits", "open": "open_loop=True", "closed": "open_loop=False",
 }  # fmt: skip
 """Of options of the command line that are called otherwise here."""
 
@@ -142,6 +142,34 @@ def setting(value: object, at: str) -> None:
     """What is compared."""
     if not isinstance(value, str | Mapping):
         raise refused(value, '"baseline", the name of a setting, a file, or a dict of parameters', at)
+
+
+def one_of(value: str, at: str, names: Sequence[str]) -> str:
+    """One of a few words."""
+    if value not in names:
+        raise refused(value, " or ".join(f"`{name}`" for name in names), at)
+    return value
+
+
+def way(value: str | None) -> str | None:
+    """A path between two hosts, or none."""
+    if value is not None and not isinstance(value, str):
+        raise refused(value, 'a path like "delay=15ms,loss=0.2%"', "path")
+    return value
+
+
+def numbers(value: Mapping[str, float] | None, at: str) -> Mapping[str, float]:
+    """Numbers by name."""
+    wanted = 'a dict of metrics and numbers, like {"failed": 0}'
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise refused(value, wanted, at)
+    for name, one in value.items():
+        number = isinstance(one, int | float) and not isinstance(one, bool) and math.isfinite(one)
+        if not isinstance(name, str) or not number:
+            raise refused({name: one}, wanted, at)
+    return value
 
 
 def quantity(unit: units.Kind, value: str | float | None, at: str) -> str | None:

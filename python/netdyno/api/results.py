@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape as quoted
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from netdyno.api.tables import pandas_module, table
 from netdyno.core.model import COUNTERS, Distribution, Reason
 from netdyno.core.result import GroupSummary, Leg, Result, ThresholdResult
 from netdyno.core.search import SearchFinding, SearchReport
@@ -20,10 +20,8 @@ from netdyno.stats.runs import Beside
 if TYPE_CHECKING:
     import pandas
 
-    from netdyno.stats.comparison import Finding
     from netdyno.stats.searches import FoundChange
     from netdyno.stats.unpaired import Difference
-    from netdyno.tuning.comparing import Compared
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,7 @@ class Run:
             (leg, g.name, _number(g.rate("messages_delivered")), _share(g.loss), *_quantiles(g))
             for leg, g in rows
         ]
-        return _table(repr(self).strip("<>"), heads, cells)
+        return table(repr(self).strip("<>"), heads, cells)
 
 
 @dataclass(frozen=True)
@@ -229,7 +227,7 @@ class Series:
 
     def to_pandas(self) -> pandas.DataFrame:
         """As a data frame. Delays and lateness are seconds; `offered` and `delivered` are per second."""
-        pd = _pandas(", or take .csv()")
+        pd = pandas_module(", or take .csv()")
         frame = pd.read_csv(io.StringIO(self.csv()))
         of_time = [name for name in frame.columns if name.startswith(("delay.", "lateness."))]
         times = [name for name in of_time if not name.endswith(".count")]
@@ -237,74 +235,6 @@ class Series:
         frame["offered"] = frame["messages_sent"] / frame["dt"]
         frame["delivered"] = frame["messages_delivered"] / frame["dt"]
         return frame  # type: ignore[no-any-return]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What is known of one setting beside another."""
-
-    study: Compared
-
-    @property
-    def run(self) -> str:
-        """Its run in the store."""
-        return str(self.study.document["run"])
-
-    @property
-    def said(self) -> str:
-        """What came of it, in a sentence."""
-        return self.study.comparison.said
-
-    @property
-    def valid(self) -> bool:
-        """Whether enough pairs count for anything to be shown."""
-        return not self.study.comparison.too_few
-
-    @property
-    def findings(self) -> Sequence[Finding]:
-        """By metric: effect, interval, corrected p, minimum detectable effect, verdict."""
-        return self.study.comparison.findings
-
-    def verdict(self, metric: str) -> str:
-        """`better`, `worse`, `unexplained`, `no effect`, `not shown` or `too few pairs`."""
-        return str(self.study.comparison.verdict(metric))
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """A row for each metric: means of both sides, change with its interval, p, verdict."""
-        pd = _pandas()
-        rows = []
-        for one in self.findings:
-            low, high = one.effect.interval or (float("nan"), float("nan"))
-            rows.append(
-                {
-                    "metric": one.metric.name, "unit": one.metric.unit, "a": one.effect.a, "b": one.effect.b,
-                    "change": one.effect.change, "low": low, "high": high, "p": one.p_holm,
-                    "detectable": one.detectable, "verdict": str(one.verdict),
-                }
-            )  # fmt: skip
-        return pd.DataFrame(rows).set_index("metric")  # type: ignore[no-any-return]
-
-    def pairs(self, metric: str) -> list[tuple[float, float]]:
-        """What A and B had in each pair that counts."""
-        for one in self.study.document["result"]["metrics"]:
-            if one["metric"]["name"] == metric:
-                return [(a, b) for a, b in one["pairs"]]
-        there = ", ".join(one.metric.name for one in self.findings)
-        raise Error("ND-104-52", f"{metric!r} was not compared", fix=f"There are: {there}")
-
-    def __repr__(self) -> str:
-        return f"<netdyno comparison {self.run}: {self.said}>"
-
-    def _repr_html_(self) -> str:
-        heads = ("metric", self.study.a.name, self.study.b.name, "change", "interval", "verdict")
-        rows = [
-            (
-                one.metric.name, f"{one.effect.a:.4g}", f"{one.effect.b:.4g}", one.shown(one.effect.change),
-                " … ".join(one.shown(end) for end in one.effect.interval or ()), str(one.verdict),
-            )
-            for one in self.findings
-        ]  # fmt: skip
-        return _table(self.said, heads, rows)
 
 
 @dataclass(frozen=True)
@@ -338,7 +268,7 @@ class RunComparison:
 
     def to_pandas(self) -> pandas.DataFrame:
         """A row for each metric of each leg, or for each goal of two searches."""
-        pd = _pandas()
+        pd = pandas_module()
         document = self.found.document()
         rows = [{"leg": leg, **row} for leg, rows in document["legs"].items() for row in rows]
         return pd.DataFrame(rows or document["searches"])  # type: ignore[no-any-return]
@@ -370,7 +300,7 @@ class Search(Run):
 
     def to_pandas(self) -> pandas.DataFrame:
         """A row for each trial: frame size, load, sent, lost, loss, whether it counts."""
-        pd = _pandas()
+        pd = pandas_module()
         rows = [
             {"part": part.name, **trial.model_dump()} for part in self.found.parts for trial in part.trials
         ]
@@ -387,16 +317,6 @@ class Search(Run):
         return f"<netdyno search {self.id}: {found}>"
 
 
-def _pandas(instead: str = "") -> Any:
-    """The package, which is asked for only where a data frame is."""
-    try:
-        import pandas
-    except ImportError as e:
-        fix = f"pip install pandas{instead}"
-        raise Error("ND-92-23", "pandas is not installed", fix=fix) from e
-    return pandas
-
-
 def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
@@ -410,11 +330,3 @@ def _quantiles(group: Group) -> tuple[str, str]:
         return "–", "–"
     delay = group.delay()
     return f"{delay.p50 * 1e3:.3g} ms", f"{delay.p99 * 1e3:.3g} ms"
-
-
-def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    def cells(tag: str, row: Sequence[str]) -> str:
-        return "<tr>" + "".join(f"<{tag}>{quoted(str(cell))}</{tag}>" for cell in row) + "</tr>"
-
-    body = "".join(cells("td", row) for row in rows)
-    return f"<table><caption>{quoted(caption)}</caption>{cells('th', heads)}{body}</table>"

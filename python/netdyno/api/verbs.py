@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from netdyno import paths, units
 from netdyno.api import arguments
-from netdyno.api.results import Comparison, Run, RunComparison, Search, Valid
+from netdyno.api.results import Run, RunComparison, Search, Valid
 from netdyno.core.address import Address
 from netdyno.core.result import Result
 from netdyno.errors import Error
@@ -162,67 +162,6 @@ def compare_runs(
     first, second = _result(a, "a"), _result(b, "b")
     with trusted("a or b"):
         return RunComparison(beside(first, second, names, level))
-
-
-@arguments.in_our_words()
-def compare(
-    a: str | Mapping[str, int | str],
-    b: str | Mapping[str, int | str],
-    *,
-    workload: str,
-    options: Mapping[str, Any] | None = None,
-    path: str | None = None,
-    tuned: str = "server",
-    pairs: int = 8,
-    metrics: str | Sequence[str] = (),
-    matters: float = 0.05,
-    level: float = 0.05,
-    seed: int = 1,
-    name: str | None = None,
-    fresh: bool = False,
-    allow_global: bool = False,
-    on_trial: Callable[[int, int], None] | None = None,
-) -> Comparison:
-    """Compare two kernel settings under a workload, in pairs of trials, as `netdyno tune compare` does.
-
-    A setting is `"baseline"`, the name of a known one, a file, or parameters and values. Both hosts are
-    namespaces that are made for each trial, so that nothing of the machine changes. Needs root. What was
-    measured before is not measured again, unless `fresh`. `on_trial` is told how many trials are over, and of
-    how many.
-    """
-    from netdyno.lab.topology import need_root
-    from netdyno.tuning import benches, comparing
-
-    arguments.setting(a, "a")
-    arguments.setting(b, "b")
-    if options is not None and not isinstance(options, Mapping):
-        raise arguments.refused(options, "a dict of options", "options")
-    texts = [f"{key}={value}" for key, value in (options or {}).items()]
-    names = arguments.texts(metrics, "metrics")
-    arguments.whole(pairs, "pairs", 2, 1000)
-    arguments.whole(seed, "seed", 0)
-    arguments.level(level)
-    arguments.above_0(matters, "matters")
-    arguments.function(on_trial, "on_trial")
-    if tuned not in ("client", "server"):
-        raise arguments.refused(tuned, "`client` or `server`", "tuned")
-    if path is not None and not isinstance(path, str):
-        raise arguments.refused(path, 'a path like "delay=15ms,loss=0.2%"', "path")
-    made = benches.spec(str(workload), texts, path, "client" if tuned == "client" else "server")
-    wanted = comparing.Wanted(
-        made, a, [b], pairs, metrics=names, matters=matters, level=level, seed=seed, name=name,
-        fresh=fresh, allow_global=allow_global,
-    )  # fmt: skip
-    need_root()
-    journal.restore()
-
-    class Told(comparing.Silent):
-        def trial(self, what: str, done: int, of: int, seen: Any) -> None:
-            if on_trial and what == "compare":
-                on_trial(done, of)
-
-    with Interrupts().installed() as interrupts:
-        return Comparison(comparing.compare(wanted, Told(), interrupts))
 
 
 @arguments.in_our_words()

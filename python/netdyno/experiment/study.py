@@ -99,7 +99,7 @@ def read(name: str, kind: Kind | None = None) -> dict[str, Any]:
             raise FileNotFoundError(path)
         made = reading.record(path)
     except FileNotFoundError as e:
-        there = sorted(p.stem for p in folder().glob(f"{kind or ''}*.json"))[-5:]
+        there = sorted(p.stem for p in folder().glob("*.json"))[-5:]
         fix = f"There are: {', '.join(there)}" if there else "None was finished yet"
         raise Error("ND-104-53", f"there is no study {name!r}", at=str(path), fix=fix) from e
     except (OSError, ValueError) as e:
