@@ -14,6 +14,8 @@
 
 /* Where this thread's burst goes on after a fault; NULL: it is in none. */
 static _Thread_local sigjmp_buf *volatile guarded;
+/* How many bursts of each port a fault has ended. */
+static _Atomic uint32_t faults[RTE_MAX_ETHPORTS];
 /* What was there before: of SIGSEGV and SIGBUS. */
 static struct sigaction before[2];
 
@@ -52,6 +54,11 @@ void nd_guard_faults(void)
 	pthread_once(&once, install);
 }
 
+uint32_t nd_faults(uint16_t port)
+{
+	return port < RTE_MAX_ETHPORTS ? faults[port] : 0;
+}
+
 uint16_t nd_rx_burst_guarded(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n)
 {
 	sigjmp_buf here;
@@ -59,6 +66,7 @@ uint16_t nd_rx_burst_guarded(uint16_t port, uint16_t queue, struct rte_mbuf **mb
 
 	memset(mbufs, 0, n * sizeof(*mbufs));
 	if (sigsetjmp(here, 0) != 0) {
+		faults[port]++;
 		/* A packet is there when it is whole. The one that was being copied is lost to its pool. */
 		for (got = 0; got < n && mbufs[got] != NULL;)
 			got++;
@@ -75,9 +83,11 @@ uint16_t nd_tx_burst_guarded(uint16_t port, uint16_t queue, struct rte_mbuf **mb
 	sigjmp_buf here;
 	uint16_t sent;
 
-	if (sigsetjmp(here, 0) != 0)
+	if (sigsetjmp(here, 0) != 0) {
+		faults[port]++;
 		/* Some were given back to their pools and others were not: none may be touched again. */
 		return n;
+	}
 	guarded = &here;
 	sent = nd_tx_burst(port, queue, mbufs, n);
 	guarded = NULL;

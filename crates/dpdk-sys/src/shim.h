@@ -86,6 +86,8 @@ uint16_t nd_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uin
 void nd_guard_faults(void);
 uint16_t nd_rx_burst_guarded(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
 uint16_t nd_tx_burst_guarded(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
+/* How many bursts of a port were ended by a fault. */
+uint32_t nd_faults(uint16_t port);
 /* Put tags that the port took out of packets back. */
 void nd_restore_tags(struct rte_mbuf **mbufs, uint32_t n);
 /* The outer of two tags becomes one of 802.1ad, in packets whose driver put a tag back without knowing of which kind it was. */

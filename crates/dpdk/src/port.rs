@@ -366,6 +366,12 @@ impl Port {
         Link { up: code == 0 && link.up != 0, mbps: link.mbps }
     }
 
+    /// How many of its bursts a fault of its driver has ended: memory that it shares with another process is gone.
+    pub fn faults(&self) -> u32 {
+        // SAFETY: reads a counter.
+        unsafe { dpdk_sys::nd_faults(self.0.id) }
+    }
+
     /// The port's counters.
     pub fn stats(&self) -> PortStats {
         // SAFETY: a plain C structure of numbers; the port is open.

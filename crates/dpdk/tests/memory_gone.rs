@@ -74,9 +74,10 @@ fn a_burst_whose_memory_has_gone_ends_and_the_process_goes_on() {
         // What is sent is gone: some of it might have been given back to the pool.
         assert_eq!(tx.send(&mut filled()), COUNT);
     }
-    // Each may come again.
-    for (_, rx, _) in ends.iter_mut() {
+    // Each may come again, and each is counted.
+    for (port, rx, _) in ends.iter_mut() {
         assert_eq!(rx.receive(&mut Batch::new()), 0);
+        assert_eq!(port.faults(), 3);
     }
 }
 
