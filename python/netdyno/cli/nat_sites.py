@@ -8,8 +8,8 @@ from netdyno.errors import Error
 from netdyno.nat import running
 from netdyno.report.units import seconds
 
-NO_SITES = "ND-104-11"
-"""What the core says where nothing of the graph gets addresses for sites."""
+NO_SITES = ("ND-104-11", "graph.elements")
+"""Code and place of what the core says where nothing of the graph gets addresses for sites."""
 HEADS = ("site", "virtual MAC", "address", "state", "lease left", "server", "subscribers", "worker")
 
 
@@ -27,10 +27,10 @@ def sites(name: Name = None, limit: Limit = 100, as_json: Json = False) -> None:
         try:
             found, more = nat.pages("nat.sites", "sites", limit)
         except Error as e:
-            if e.code != NO_SITES:
+            if (e.code, e.at) != NO_SITES:
                 raise
             what, fix = f"the NAT {nat.name} has a pool and no sites", "`netdyno nat pools` shows its pool"
-            raise Error(NO_SITES, what, at="sites", fix=fix) from e
+            raise Error(e.code, what, at="sites", fix=fix) from e
     if as_json:
         console.document({"nat": nat.name, "sites": found, "more": more})
         return

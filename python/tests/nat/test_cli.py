@@ -301,12 +301,18 @@ def test_a_pair_is_shown_and_handed_over(cgn: Path, capsys: Said) -> None:
 
 
 def test_a_nat_without_sites_has_a_pool(cgn: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+    at = "graph.elements"
+
     def none(*_: object, **__: object) -> None:
-        raise Error("ND-104-11", 'the graph "graph-1" has no element of the kind nat-sites')
+        raise Error("ND-104-11", 'the graph "graph-1" has no element of the kind nat-sites', at=at)
 
     monkeypatch.setattr(running.Running, "pages", none)
     assert app.call(["nat", "sites"]) == 104
     assert "the NAT cgn has a pool and no sites" in capsys.readouterr().err
+    # one that stops in between has not no sites
+    at = "graph"
+    assert app.call(["nat", "sites"]) == 104
+    assert "has no element" in capsys.readouterr().err
 
 
 def test_sites_have_their_addresses_and_leases(cgn: Path, capsys: Said) -> None:

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// What the file says that it is.
 const FORMAT: &str = "netdyno-nat-sites/1";
+/// So many copies of a file are put aside.
+const COPIES: usize = 9;
 /// A file that could not be written is tried again so long after that.
 const AGAIN: Duration = Duration::from_secs(10);
 
@@ -43,11 +45,27 @@ fn beside(file: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Copy a file whose sites are not all taken, so that who mistyped an option has them still: where the copy is.
+/// Copy a file whose sites are not all taken, so that who mistyped an option has them still: where the copy is. No copy takes the
+/// place of one that says otherwise.
 pub fn put_aside(file: &Path) -> io::Result<PathBuf> {
-    let old = beside(file, ".old");
-    fs::copy(file, &old)?;
-    Ok(old)
+    let text = fs::read(file)?;
+    let names = (1..=COPIES).map(|n| beside(file, &if n == 1 { ".old".into() } else { format!(".old{n}") }));
+    for old in names {
+        match File::options().write(true).create_new(true).open(&old) {
+            Ok(mut open) => {
+                open.write_all(&text)?;
+                open.sync_all()?;
+                return Ok(old);
+            }
+            Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
+                if fs::read(&old).is_ok_and(|there| there == text) {
+                    return Ok(old);
+                }
+            }
+            Err(why) => return Err(why),
+        }
+    }
+    Err(io::Error::other(format!("there are {COPIES} copies of it already, to .old{COPIES}; move them away")))
 }
 
 /// Write all of it to a file beside it.
@@ -171,6 +189,25 @@ mod tests {
         assert_eq!(read(&file).unwrap(), [2, 3, 4].map(one));
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "nothing else is left there");
         assert_eq!(read(&put_aside(&file).unwrap()).unwrap(), [2, 3, 4].map(one));
+    }
+
+    #[test]
+    fn a_copy_is_kept_whatever_is_put_aside_after_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("sites.json");
+        let copies: Vec<PathBuf> = (1..=COPIES as u8)
+            .map(|last| {
+                write(&file, &[(one(last).mac, one(last))].into()).unwrap();
+                let copy = put_aside(&file).unwrap();
+                assert_eq!(put_aside(&file).unwrap(), copy, "the same is not copied twice");
+                copy
+            })
+            .collect();
+        for (last, copy) in (1..).zip(&copies) {
+            assert_eq!(read(copy).unwrap(), [one(last)]);
+        }
+        write(&file, &BTreeMap::new()).unwrap();
+        assert!(put_aside(&file).unwrap_err().to_string().contains("9 copies"));
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl Trackers {
         let names: Vec<String> = trackers.map(|element| element.name).collect();
         if names.is_empty() {
             let what = format!("the graph {graph:?} has no element of the kind {kind}");
-            return Err(Error::new(NOTHING_THERE, "ND-104-11", "graph", what, fix));
+            return Err(Error::new(NOTHING_THERE, "ND-104-11", "graph.elements", what, fix));
         }
         Ok(Self { view, names })
     }
