@@ -15,7 +15,8 @@ from netdyno.errors import Error
 _FLAG = re.compile(r"--([a-z][a-z-]*)(?: (\d[^\s,;]*?)(?=[\s,;]|\.?$|\. ))?")
 _ARGUMENTS = {
     "threshold": "thresholds", "target": "targets", "set": "options", "global": "allow_global",
-    "param": "params", "for": "objective", "limit": "limits", "open": "open_loop=True", "closed": "open_loop=False",
+    "param": "params", "for": "objective", "limit": "limits",
+    "open": "open_loop=True", "closed": "open_loop=False",
 }  # fmt: skip
 """Of options of the command line that are called otherwise here."""
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class Valid:
     """What can be run as it is."""
 
-    experiment: Experiment
-    """A profile is an experiment of one leg."""
+    experiment: Experiment | None
+    """A profile is an experiment of one leg. None: it is a graph, a NAT or tables of tuning."""
     profiles: Mapping[str, dict[str, Any]]
     """The effective profile of each variant: presets and files read, targets bound, lengths changed."""
     advice: Sequence[Error]

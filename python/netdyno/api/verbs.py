@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netdyno import paths, units
-from netdyno.api import arguments
+from netdyno import config, paths, units
+from netdyno.api import arguments, checked
 from netdyno.api.results import Run, RunComparison, Search, Valid
 from netdyno.core.address import Address
 from netdyno.core.result import Result
@@ -99,10 +99,19 @@ def run(
 
 @arguments.in_our_words()
 def validate(what: str | Path | Mapping[str, Any] | Sequence[str]) -> Valid:
-    """Check a profile or an experiment, as `netdyno validate` does: raises what is wrong with it.
+    """Check what can be run, as `netdyno validate` does: raises what is wrong with it.
 
-    Nothing is run. Of several faults the error's `all` has each.
+    A profile or an experiment as `run` takes it, or the file of a graph, a NAT or tables of tuning. Nothing
+    is run. Of several faults the error's `all` has each.
     """
+    if isinstance(what, str | Path) and Path(what).is_file():
+        data = config.read(Path(what))
+        other = checked.of_no_load(Path(what), data, str(what)) if isinstance(data, dict) else None
+        if other is not None:
+            wrong, hints = other
+            if wrong:
+                raise validation.error(wrong)
+            return Valid(None, {}, [Error.of(one) for one in hints])
     chosen = _chosen(what, quick.Quick())
     wanted, found, advice = chosen.experiment, list[validation.Finding](), list[validation.Finding]()
     profiles = {}

@@ -18,6 +18,7 @@ from netdyno.cli.execute import put_back
 from netdyno.core.client import Client
 from netdyno.core.daemon import Daemon
 from netdyno.errors import Error
+from netdyno.experiment import validation
 from netdyno.system.interrupt import Interrupts
 from netdyno.system.journal import journal
 
@@ -50,18 +51,9 @@ class Watching:
 def run(file: Path, length: float | None, interval: float, as_json: bool) -> None:
     """Open the ports, run the graph until the time is over or somebody says so, and show its counters."""
     graph = config.read(file)
-    quoted(graph, str(file))
+    validation.quoted(graph, str(file))
     put_back()
     carry(graph, f"nd-graph-{secrets.token_hex(3)}", Watching(length, interval, as_json))
-
-
-def quoted(graph: Any, at: str) -> None:
-    """Refuse a port that was to be `null` and is nothing, as YAML reads that word."""
-    ports = graph.get("ports") if isinstance(graph, dict) else None
-    for name, port in ports.items() if isinstance(ports, dict) else ():
-        if isinstance(port, dict) and "device" in port and port["device"] is None:
-            place = f"{at}: ports.{name}.device"
-            raise Error("ND-104-04", "it has no device", at=place, fix=config.NULL)
 
 
 def carry(

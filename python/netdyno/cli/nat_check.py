@@ -9,27 +9,12 @@ import typer
 import yaml
 
 from netdyno.cli import console
-from netdyno.experiment import validation
-from netdyno.nat import config, cores, graph
+from netdyno.experiment.nat_check import good, planned
+from netdyno.nat import graph
 from netdyno.nat.config import Nat
-from netdyno.nat.graph import Layout
 from netdyno.nat.sizing import Sizing, sizing
 
 Configuration = Annotated[Path, typer.Argument(help="The configuration of a NAT.", metavar="FILE")]
-
-
-def planned(file: Path) -> tuple[Nat, Layout]:
-    """A configuration, and where it would run on this machine."""
-    nat = config.load(file)
-    return nat, graph.layout(nat, cores.here(), cores.node_of(nat.inside.device))
-
-
-def good(file: Path) -> tuple[Nat, Layout]:
-    """The same, of which the core finds the graph good, too."""
-    nat, where = planned(file)
-    if found := validation.of_graph(graph.document(nat, where)):
-        raise graph.explained(validation.error(found), str(file))
-    return nat, where
 
 
 def check(

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from netdyno.cli import doctor as view
-from netdyno.cli.nat_check import Configuration, planned
+from netdyno.cli.nat_check import Configuration
 from netdyno.doctor import checks, nat
+from netdyno.experiment.nat_check import planned
 from netdyno.system.machine import Machine
 
 

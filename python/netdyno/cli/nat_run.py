@@ -9,8 +9,8 @@ import typer
 
 from netdyno.cli import console, graph_run, nat_metrics, values
 from netdyno.cli.execute import put_back
-from netdyno.cli.nat_check import planned
 from netdyno.errors import Error
+from netdyno.experiment.nat_check import planned
 from netdyno.nat import graph, host, pair, reload, running
 from netdyno.units import seconds
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from netdyno import config
 from netdyno.core import daemon, models, secret
 from netdyno.core.address import Address
 from netdyno.core.client import Client
@@ -62,6 +63,15 @@ def impairment(spec: Any, at: str) -> dict[str, Any]:
 def of_graph(graph: Any) -> list[Finding]:
     """What it finds wrong with a graph of packet elements."""
     return [placed(error) for error in _core(graph, "--graph")["errors"]]
+
+
+def quoted(graph: Any, at: str) -> None:
+    """Refuse a port that was to be `null` and is nothing, as YAML reads that word."""
+    ports = graph.get("ports") if isinstance(graph, dict) else None
+    for name, port in ports.items() if isinstance(ports, dict) else ():
+        if isinstance(port, dict) and "device" in port and port["device"] is None:
+            place = f"{at}: ports.{name}.device"
+            raise Error("ND-104-04", "it has no device", at=place, fix=config.NULL)
 
 
 def error(found: Sequence[Finding]) -> Error:
