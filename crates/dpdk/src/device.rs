@@ -83,6 +83,11 @@ impl Device {
         matches!(self, Self::Virtual { driver, .. } if driver.starts_with("net_af_xdp"))
     }
 
+    /// Whether it works over an interface of the kernel's, which stays when it is closed.
+    pub(crate) fn over_interface(&self) -> bool {
+        matches!(self, Self::Virtual { driver, .. } if matches!(kind(driver), "af_packet" | "af_xdp"))
+    }
+
     /// Whether its driver takes tags of 802.1ad out as well, and does not say so: DPDK's af_packet reads the VLAN that the
     /// kernel took out of a frame (`tp_vlan_tci`), but not the tag's type (`tp_vlan_tpid`).
     pub(crate) fn loses_tpid(&self) -> bool {

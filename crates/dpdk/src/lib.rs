@@ -19,6 +19,7 @@ mod eal;
 mod error;
 mod files;
 mod info;
+mod interface;
 mod log;
 mod mbuf;
 mod mempool;

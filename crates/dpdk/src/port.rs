@@ -7,6 +7,7 @@ use crate::eal::Eal;
 use crate::error::{self, Result};
 use crate::files;
 use crate::info::{Link, PortInfo, PortStats};
+use crate::interface::Interface;
 use crate::mempool::Mempool;
 use crate::offload::{Offloads, Stamps, offers};
 use crate::ring::{self, Direct};
@@ -16,7 +17,7 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::mem::zeroed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// How a port is set up.
@@ -72,6 +73,8 @@ struct Inner {
     id: u16,
     source: Source,
     started: AtomicBool,
+    /// The kernel's interface below it, as it was.
+    interface: OnceLock<Interface>,
     /// Whether its RETA is as [`Rss::Address`] asks.
     by_address: AtomicBool,
     /// Frames that its driver found unfit to be sent.
@@ -204,6 +207,7 @@ impl Port {
             id,
             source,
             started: AtomicBool::new(false),
+            interface: OnceLock::new(),
             by_address: AtomicBool::new(false),
             unfit: AtomicU64::new(0),
             passed: Default::default(),
@@ -222,6 +226,11 @@ impl Port {
         if config.rx_queues > info.max_rx_queues || config.tx_queues > info.max_tx_queues {
             let hint = format!("It has at most {} + {} queues.", info.max_rx_queues, info.max_tx_queues);
             return Err(self.failed("setting queues", -22, hint));
+        }
+        if port.device.over_interface()
+            && let Some(was) = Interface::now(info.if_index)
+        {
+            let _first = port.interface.set(was);
         }
         // SAFETY: a plain C structure whose all-zero value means "defaults".
         let mut wanted: dpdk_sys::rte_eth_conf = unsafe { zeroed() };
@@ -532,6 +541,9 @@ impl Drop for Inner {
             // SAFETY: as above; a cable's rings are its own and have other names.
             Source::Virtual { name, .. } => unsafe { ring::close_with_rings(name, close) },
             _ => close(),
+        }
+        if let Some(interface) = self.interface.get() {
+            interface.put_back();
         }
         if self.device.is_af_xdp() {
             // The kernel gives the interface's queue free a moment after the socket is closed, and until then

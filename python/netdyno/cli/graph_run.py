@@ -73,7 +73,10 @@ def carry(
             daemon = stack.enter_context(Daemon(paths.runtime() / f"{name}.sock", log))
             client = stack.enter_context(daemon.connect())
             client.acquire()
+            ports = graph.get("ports") if isinstance(graph, dict) else None
+            daemon.opens(ports.values() if isinstance(ports, dict) else ())
             made = str(client.call("graph.run", graph=graph, timeout=OPENING)["graph"])
+            daemon.opened()
             shape = client.call("graph.describe", graph=made)
             with interrupts.asking():
                 if ready:

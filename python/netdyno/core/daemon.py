@@ -8,12 +8,15 @@ import select
 import shutil
 import signal
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from netdyno import paths
 from netdyno.core.client import Client
 from netdyno.errors import Error
+from netdyno.system import interface
 from netdyno.system.journal import Journal, journal
 from netdyno.system.process import Process, last_lines
 
@@ -65,6 +68,8 @@ class Daemon:
         self.socket = socket
         self.log = log
         notes = notes or journal()
+        self._namespace = namespace
+        self._interfaces: list[int] = []
         paths.beside(socket)
         self._notes = notes
         self._entry = notes.write("path", path=str(socket))
@@ -120,6 +125,19 @@ class Daemon:
         """A connection to it."""
         return Client(self.socket)
 
+    def opens(self, ports: Iterable[Any]) -> None:
+        """It is about to open these ports, of a profile or a graph: interfaces below are put back with it.
+
+        Those of a namespace that was made for it go with that.
+        """
+        if self._namespace is None:
+            devices = [str(port["device"]) for port in ports if isinstance(port, dict) and "device" in port]
+            self._interfaces += interface.note(interface.below(devices), self._notes)
+
+    def opened(self) -> None:
+        """The ports are open, so that interfaces are what has become of them."""
+        interface.became(self._interfaces, self._notes)
+
     def check(self) -> None:
         """Raise when it has ended by itself."""
         how = self.process.ending()
@@ -152,7 +170,7 @@ class Daemon:
         try:
             self.process.stop()
         finally:
-            self._notes.undo(self._dpdk, self._entry)
+            self._notes.undo(*self._interfaces, self._dpdk, self._entry)
 
     def __enter__(self) -> Daemon:
         return self

@@ -58,6 +58,7 @@ class Runner:
         self._captured: CaptureReport | None = None
         self._ticks: Mapping[str, float] = {}
         self._network: Network | None = None
+        self._daemon: Daemon | None = None
         self._pauses = DutPauses({}, {"warmup": 0.0, "measure": 0.0})
         self._late: list[Reason] = []
         self._done: list[tuple[Action, float, float]] = []
@@ -115,7 +116,7 @@ class Runner:
             daemon = None
         else:
             socket = paths.runtime() / f"nd-{around.token}.sock"
-            daemon = Daemon(socket, around.folder / "log.jsonl", namespace=namespace)
+            self._daemon = daemon = Daemon(socket, around.folder / "log.jsonl", namespace=namespace)
             stack.callback(daemon.stop)
             client = daemon.connect()
         stack.callback(client.close)
@@ -152,6 +153,9 @@ class Runner:
         whole, named = secret.resolved(ports.attach(profile, attached))
         if named:
             trial["secrets"] = named
+        if self._daemon:
+            # one that ran before puts back by itself what its ports change
+            self._daemon.opens(table(table(whole.get("transport")).get("dpdk")).get("ports") or [])
         loaded = client.call(
             "run.load", profile=whole, targets=targets or None, trial=trial or None, timeout=60.0
         )
@@ -237,6 +241,8 @@ class Runner:
                 self._done.append((action, begins, time.monotonic() - self._began))
                 self._check_deadline(action)
             if event and event.sample:
+                if self._daemon and not self.series:
+                    self._daemon.opened()
                 self.series.append(event.sample)
                 self.around.each(event.sample)
                 self._pauses.sample(event.sample)

@@ -188,7 +188,7 @@ def describe(entry: dict[str, Any]) -> str:
     """An entry for people: `namespace nd-3f2a911-server`."""
     if words := entry.get("words"):
         return str(words)
-    rest = ", ".join(str(v) for k, v in entry.items() if k not in ("seq", "kind", "kept"))
+    rest = ", ".join(str(v) for k, v in entry.items() if k not in ("seq", "kind", "kept", "was", "made"))
     return f"{entry.get('kind')} {rest}"
 
 

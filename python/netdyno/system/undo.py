@@ -215,3 +215,4 @@ for _name, _outlives in (
     ("dpdk", True), ("binding", False),
 ):  # fmt: skip
     register(_name, f"{__name__}:undo_{_name}", outlives_boot=_outlives)
+register("interface", "netdyno.system.interface:undo_interface")

@@ -1,0 +1,97 @@
+"""What a DPDK port changes of the kernel's interface below it: promiscuous mode, MTU, MAC address, XDP.
+
+The core puts them back when it closes the port. The journal does where it could not: when it was killed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from netdyno.errors import Error
+from netdyno.system import namespace
+from netdyno.system.journal import Journal
+from netdyno.system.undo import TakenOverError, taken_over
+
+PROMISC = 0x100
+"""Of the flags of an interface, as a user has set it (netdevice(7))."""
+_OVER = re.compile(r"(?:(?:net_|eth_)?af_(?:packet|xdp)\d*)(?::|,(?:.*,)?iface=)([^,]+)")
+_SET = {"promisc": "promiscuous mode", "mtu": "MTU", "mac": "MAC address", "xdp": "XDP program"}
+"""What is put back, in words."""
+
+
+def below(devices: Iterable[str]) -> list[str]:
+    """The kernel's interfaces that ports by these device strings work over."""
+    found = (_OVER.match(device) for device in devices)
+    names = dict.fromkeys(one[1] for one in found if one)
+    return [name for name in names if namespace.is_interface(name)]
+
+
+def state(name: str) -> dict[str, Any] | None:
+    """What an interface is now; none: there is none of this name."""
+    # a large library, of which most commands need nothing
+    from pyroute2 import IPRoute
+
+    with IPRoute() as ip:
+        found = ip.link_lookup(ifname=name)
+        if not found:
+            return None
+        (link,) = ip.get_links(found[0])
+    xdp = link.get_attr("IFLA_XDP")
+    return {
+        "index": link["index"],
+        "promisc": "on" if link["flags"] & PROMISC else "off",
+        "mtu": str(link.get_attr("IFLA_MTU")),
+        "mac": str(link.get_attr("IFLA_ADDRESS")),
+        "xdp": (xdp.get_attr("IFLA_XDP_PROG_ID") if xdp else None) or 0,
+    }
+
+
+def note(names: Iterable[str], notes: Journal) -> list[int]:
+    """Write down what interfaces are, before ports are opened over them."""
+    return [
+        notes.write("interface", name=name, was=now) for name in names if (now := state(name)) is not None
+    ]
+
+
+def became(entries: Iterable[int], notes: Journal) -> None:
+    """Write down what they have become: what is otherwise when it is to be put back is somebody else's."""
+    made = {number: state(str(notes.entry(number)["name"])) for number in entries}
+    if known := {number: now for number, now in made.items() if now}:
+        notes.became(known)
+
+
+def undo_interface(entry: dict[str, Any]) -> bool:
+    """An interface, as it was before a port was opened over it."""
+    name, was, made = str(entry["name"]), dict(entry["was"]), entry.get("made")
+    now = state(name)
+    if now is None or now["index"] != was["index"] or not namespace.is_interface(name):
+        # it is gone, and another has its name
+        return False
+    differs = [key for key in _SET if now[key] != was[key]]
+    ours = [key for key in differs if made is None or now[key] == made[key]]
+    if ours:
+        _put(name, {key: was[key] for key in ours})
+    if theirs := [key for key in differs if key not in ours]:
+        what = f"the {_SET[theirs[0]]} of {name}"
+        raise TakenOverError(taken_over(what, now[theirs[0]], made and made[theirs[0]], was[theirs[0]]))
+    return bool(ours)
+
+
+def _put(name: str, was: Mapping[str, Any]) -> None:
+    words = {"promisc": "promisc", "mtu": "mtu", "mac": "address"}
+    command = [word for key, value in was.items() if key in words for word in (words[key], value)]
+    if "xdp" in was:
+        # one that was there before cannot be had again by its number
+        command += ["xdp", "off"]
+    program = shutil.which("ip") or "/usr/sbin/ip"
+    done = subprocess.run(
+        [program, "link", "set", "dev", name, *command], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        fix = "" if os.geteuid() == 0 else "Run it with sudo"
+        raise Error("ND-92-31", f"{name} is not what it was: {done.stderr.strip()}", at=name, fix=fix)
