@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from netdyno.cli import console, summary
-from netdyno.core.model import Counts, Distribution, GroupResult
+from netdyno.core.model import Counts, Distribution, GroupResult, Reason, Validity
 from netdyno.core.result import Result
 from netdyno.experiment.measurer import Load, Outcome
 from netdyno.experiment.runner import Campaign
 from netdyno.experiment.spec import load
+from netdyno.experiment.verdict import exit_code
 from netdyno.experiment.view import Silent
 from netdyno.nat import study
 from netdyno.nat.study import Machine
@@ -88,6 +89,30 @@ def test_a_share_of_which_no_trial_counted_is_told() -> None:
     assert kind.missing(part, WANTED) == ["no trial at 0.9 of the load found counted"]
     part.trials += [trial(0.9)]
     assert kind.missing(part, WANTED) == []
+
+
+class OfferedLess:
+    """A generator that cannot offer any load."""
+
+    def measure(self, asked: Load, seed: int) -> Outcome:
+        reason = Reason(code="ND-90-01", what="less was offered")
+        validity = Validity(valid=False, reasons=[reason])
+        return Outcome(repetition(1000, 0, profile=asked.variant.profile, validity=validity))
+
+
+@pytest.mark.parametrize("kind", ["latency", "recovery"])
+def test_a_load_that_was_given_and_never_offered_is_no_result(kind: str, tmp_path: Path) -> None:
+    experiment = load({"name": "one", "legs": [{"name": "x", "profile": PROFILE}]}, "one")
+    wanted = Wanted(goals=(loss_goal("ndr", 0.0),), seconds=1.0, repeat=2, resolution=0.01, at=0.3)
+    search, _ = prepare(kind, experiment, tmp_path, wanted, sizes.read("64"))
+    result, _ = Campaign(
+        experiment=experiment, base=tmp_path, runs=tmp_path / "runs", live=Silent(), interrupts=Interrupts(),
+        schedule=search, measurer=OfferedLess(),
+    ).run()  # fmt: skip
+    assert result.search is not None and not result.search.valid
+    assert "64B: no trial at the load that is held counted" in result.search.notes
+    assert exit_code(result) == 90
+    assert {reason.code for reason in result.reasons} == {"ND-90-01"}
 
 
 class WithDelays:

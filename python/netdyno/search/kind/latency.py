@@ -48,7 +48,9 @@ class Latency(Throughput):
         return found, figures
 
     def missing(self, part: Part, wanted: Wanted) -> Sequence[str]:
-        """The shares of which no trial counted, once they were measured."""
+        """The load or the shares of it of which no trial counted, once they were measured."""
+        if not wanted.shares:
+            return nothing_held(part, wanted, self.judge(part, wanted)[1])
         unheard = silent(part.trials, wanted.shares)
         return [f"no trial at {share:.4g} of the load found counted" for share in unheard]
 
@@ -74,6 +76,13 @@ def lowest(goals: Sequence[Goal], seen: Sequence[LoadTrial]) -> float | None:
     """The load that meets every goal."""
     loads = [passes(goal, seen) for goal in goals]
     return None if None in loads else min(load for load in loads if load is not None)
+
+
+def nothing_held(part: Part, wanted: Wanted, figures: Mapping[str, float]) -> Sequence[str]:
+    """That no trial counted of those at the load that was given, or found."""
+    if figures or (wanted.at is None and lowest(wanted.goals, counted(part.trials)) is None):
+        return []
+    return ["no trial at the load that is held counted"]
 
 
 def at_last(trials: Sequence[LoadTrial], space: Space) -> list[LoadTrial]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from netdyno.core.model import Sample
 from netdyno.core.search import SearchFinding
 from netdyno.experiment.spec import LegSpec
-from netdyno.search.kind.latency import held
+from netdyno.search.kind.latency import held, nothing_held
 from netdyno.search.kind.throughput import Throughput, reported
 from netdyno.search.load import Axis, loading
 from netdyno.search.mlr import Relevant
@@ -62,6 +62,10 @@ class Recovery(Throughput):
             return found, {}
         figures = {"recovery_time": statistics.fmean(times), "recovery_time.max": max(times)}
         return found, figures | {"trials": float(len(times))}
+
+    def missing(self, part: Part, wanted: Wanted) -> Sequence[str]:
+        """A time, where no overload counted."""
+        return nothing_held(part, wanted, self.judge(part, wanted)[1])
 
 
 def overload(axis: Axis, ask: Ask) -> LegSpec:

@@ -14,7 +14,7 @@ from netdyno.core.search import SearchFinding
 from netdyno.errors import Error
 from netdyno.experiment.measurer import Action
 from netdyno.lab.dut import Dut
-from netdyno.search.kind.latency import held
+from netdyno.search.kind.latency import held, nothing_held
 from netdyno.search.kind.throughput import Throughput, reported
 from netdyno.search.load import Axis
 from netdyno.search.mlr import Relevant
@@ -70,6 +70,10 @@ class Reset(Throughput):
             "reset_time.max": max(times),
             "trials": float(len(times)),
         }
+
+    def missing(self, part: Part, wanted: Wanted) -> Sequence[str]:
+        """A time, where no reset counted."""
+        return nothing_held(part, wanted, self.judge(part, wanted)[1])
 
 
 def reset_time(lost: int, sent: int, seconds: float) -> float:
