@@ -88,11 +88,15 @@ class Entry:
         made, store = self._result, self._store
         if made is None or store is None:
             return
+        # an interrupt may have come between the file and the store
+        self._catch_up(store, made)
         found = error if isinstance(error, Error) else None
+        after = f"after {len(self.record.known):,} trials; the same command goes on"
         if found is None or found.exit_code == errors.INTERRUPTED:
-            made.interrupted = True
+            made.interrupted, made.finding = True, f"interrupted {after}"
         else:
             made.error = redaction.hide_in(found.as_dict())
+            made.finding = f"ended by {found.code} {after}"
         made.finished = _now()
         self._write(made)
         store.finish(made)
@@ -102,18 +106,23 @@ class Entry:
         if self._store:
             self._store.close()
 
-    def _measured(self, trial: TrialRecord) -> None:
+    def _measured(self, _: TrialRecord) -> None:
         """A trial is over: it is in the store, and so are those that an earlier call measured."""
         if self._store is None or self._result is None:
             self._store, self._result = Store(), self._run()
             files.folder(self.folder)
             self._add(self._result, list(enumerate(self.record.known, 1)))
             self._store.enter(self._result, self.folder)
-            return
-        number = len(self.record.known)
-        for of in self._add(self._result, [(number, trial)]):
-            self._store.update(self._result)
-            self._store.add(self._result.id, of, of.repetitions[-1])
+        else:
+            self._catch_up(self._store, self._result)
+
+    def _catch_up(self, store: Store, made: Result) -> None:
+        """Enter what the file of trials has and the store has not."""
+        there = sum(len(leg.repetitions) for leg in made.legs)
+        for number, trial in list(enumerate(self.record.known, 1))[there:]:
+            for of in self._add(made, [(number, trial)]):
+                store.update(made)
+                store.add(made.id, of, of.repetitions[-1])
 
     def _run(self) -> Result:
         """Its run, without trials."""

@@ -119,6 +119,7 @@ def test_a_study_that_is_interrupted_says_so(
     capsys.readouterr()
     result = json.loads(said(capsys, "runs", "show", "latest", "--json"))
     assert (result["interrupted"], result["valid"], result["error"]) == (True, False, None)
+    assert result["finding"] == "interrupted after 5 trials; the same command goes on"
     assert sum(len(leg["repetitions"]) for leg in result["legs"]) == 5
     page = Path(said(capsys, "report", "latest").strip())
     assert "interrupted" in page.read_text()
