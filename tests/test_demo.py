@@ -6,10 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from inconclusive import Verdict
+from inconclusive import OF_TIME, Verdict
 from lab import NETDYNO, Done, Lab, root, sh, tshark
-
-from netdyno.core.model import Reason
 
 DIALOGUE = ["1", "2", "3", "4", "3", "4", "3", "4", "14"]
 WAITED = 0.01
@@ -66,16 +64,12 @@ def test_the_demo(lab: Lab, verdict: Verdict) -> None:
     assert DIALOGUE in streams.values()
     assert "tobroker" in sh("capinfos", "-I", str(capture))
     lab.clean()
-    # what was counted is right; where it took longer than it should, the machine must have been seen to take the time
-    if done.code != 0:
-        verdict.undisturbed()
-        verdict.valid(result.reasons)
-        waited = max(
-            worker.starved for leg in result.legs for one in leg.repetitions for worker in one.workers
-        )
-        if waited >= WAITED:
-            verdict.valid(
-                [Reason(code="ND-90-03", what=f"a worker waited for its core for {waited:.0%} of a trial")]
-            )
-    assert done.code == 0, done.text
-    assert groups["sensors"].total.messages_sent > 10_000
+    # what was counted is right; where it took longer than it should, the kernel's scheduler must have seen others take the
+    # time, and the demo says so
+    if done.code == 0:
+        assert groups["sensors"].total.messages_sent > 10_000
+        return
+    verdict.undisturbed()
+    assert {reason.code for reason in result.reasons} <= OF_TIME, result.reasons
+    assert max(w.starved for leg in result.legs for one in leg.repetitions for w in one.workers) >= WAITED
+    assert result.valid or all(reason.what in done.text for reason in result.reasons), done.text
