@@ -14,8 +14,8 @@ MAC = "02:00:00:00:00:09"
 
 
 def shown(wire: Wire) -> str:
-    """Flags, MTU, address and program of the near end."""
-    return sh("ip", "-n", wire.near, "-o", "link", "show", "dev", "w0")
+    """Flags, MTU, address and program of the near end, and how many keep it promiscuous."""
+    return sh("ip", "-n", wire.near, "-o", "-d", "link", "show", "dev", "w0")
 
 
 def graph(lab: Lab, device: str) -> str:
@@ -53,16 +53,16 @@ COMMANDS = {"graph": ("graph", "run", "--duration", "60s"), "load": ("run", "--q
 )
 def test_it_is_what_it_was(lab: Lab, cable: Wire, device: str, what: str, killed: str) -> None:
     before = shown(cable)
-    assert "PROMISC" not in before and "xdp" not in before
+    assert " promiscuity 0 " in before and "xdp" not in before
     file = (graph if what == "graph" else flood)(lab, f"{device}:w0")
     child = lab.start(*COMMANDS[what], file, prefix=cable.at_near)
 
     def changed() -> bool:
         assert child.poll() is None, lab.wait(child)
         now = shown(cable)
-        return (
-            "PROMISC" in now and (MAC in now or device == "af_xdp") and ("xdp" in now) == (device == "af_xdp")
-        )
+        assert "PROMISC" not in now, "that flag is the user's"
+        own = MAC in now or device == "af_xdp"
+        return " promiscuity 1 " in now and own and ("xdp" in now) == (device == "af_xdp")
 
     until(changed, 60.0, "no port is opened over it")
     # from then on the journal knows what is somebody else's
@@ -77,7 +77,9 @@ def test_it_is_what_it_was(lab: Lab, cable: Wire, device: str, what: str, killed
         child.send_signal(signal.SIGINT)
     done = lab.wait(child)
     if killed == "both":
-        assert "PROMISC" in shown(cable), "nobody is there to put it back"
+        # the kernel ends it with the process
+        until(lambda: " promiscuity 0 " in shown(cable), 60.0)
+        assert shown(cable) != before, "nobody is there to put it back"
         told = lab.good("restore", prefix=cable.at_near).text
         assert "interface w0" in told
     elif killed:
@@ -93,16 +95,21 @@ def command(pid: int) -> bytes:
     return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
-def test_what_somebody_else_has_changed_meanwhile_stays(lab: Lab, cable: Wire) -> None:
+@pytest.mark.parametrize("killed", [True, False])
+def test_what_somebody_else_has_changed_meanwhile_stays(lab: Lab, cable: Wire, killed: bool) -> None:
     child = lab.start(*COMMANDS["graph"], graph(lab, "af_packet:w0"), prefix=cable.at_near)
     until(lambda: b"became" in journal(lab), 60.0)
     others = "02:00:00:00:00:77"
-    sh("ip", "-n", cable.near, "link", "set", "dev", "w0", "address", others)
-    os.kill(child.pid, signal.SIGKILL)
-    for pid in lab.processes():
-        os.kill(pid, signal.SIGKILL)
-    lab.wait(child)
-    done = lab.run("restore", prefix=cable.at_near)
-    assert "MAC address of w0" in done.text and others in done.text, done
+    sh("ip", "-n", cable.near, "link", "set", "dev", "w0", "address", others, "promisc", "on")
+    if killed:
+        os.kill(child.pid, signal.SIGKILL)
+        for pid in lab.processes():
+            os.kill(pid, signal.SIGKILL)
+        lab.wait(child)
+        done = lab.run("restore", prefix=cable.at_near)
+        assert "MAC address of w0" in done.text and others in done.text, done
+    else:
+        child.send_signal(signal.SIGINT)
+        lab.wait(child)
     now = shown(cable)
-    assert others in now and "PROMISC" not in now
+    assert others in now and "PROMISC" in now

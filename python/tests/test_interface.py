@@ -9,8 +9,8 @@ import pytest
 from netdyno.system import interface
 from netdyno.system.undo import TakenOverError
 
-WAS = {"index": 7, "promisc": "off", "mtu": "1500", "mac": "02:00:00:00:00:01", "xdp": 0}
-MADE = WAS | {"promisc": "on", "mac": "02:00:00:00:00:09", "xdp": 4}
+WAS = {"index": 7, "mtu": "1500", "mac": "02:00:00:00:00:01", "xdp": 0}
+MADE = WAS | {"mac": "02:00:00:00:00:09", "xdp": 4}
 
 
 def test_interfaces_below_ports() -> None:
@@ -29,10 +29,10 @@ def test_interfaces_below_ports() -> None:
         (WAS, MADE, None, ""),
         (None, MADE, None, ""),
         (MADE | {"index": 8}, MADE, None, ""),
-        (MADE, MADE, {"promisc": "off", "mac": WAS["mac"], "xdp": 0}, ""),
+        (MADE, MADE, {"mac": WAS["mac"], "xdp": 0}, ""),
         # nobody had the time to say what it became
-        (MADE, None, {"promisc": "off", "mac": WAS["mac"], "xdp": 0}, ""),
-        (MADE | {"mtu": "9000"}, MADE, {"promisc": "off", "mac": WAS["mac"], "xdp": 0}, "MTU"),
+        (MADE, None, {"mac": WAS["mac"], "xdp": 0}, ""),
+        (MADE | {"mtu": "9000"}, MADE, {"mac": WAS["mac"], "xdp": 0}, "MTU"),
         (WAS | {"xdp": 5}, MADE, None, "XDP program"),
     ],
 )
@@ -53,7 +53,5 @@ def test_what_we_made_of_it_is_put_back(
 
 def test_the_loopback_is_read() -> None:
     now = interface.state("lo")
-    assert (
-        now is not None and now["promisc"] == "off" and now["mac"] == "00:00:00:00:00:00" and now["xdp"] == 0
-    )
+    assert now is not None and now["mac"] == "00:00:00:00:00:00" and now["xdp"] == 0
     assert interface.state("nd-nothing") is None

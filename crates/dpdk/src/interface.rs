@@ -1,21 +1,27 @@
-//! What drivers that work over an interface of the kernel's change of it, and leave so when they close: whether it is
-//! promiscuous, its MTU and its address.
+//! What drivers that work over an interface of the kernel's change of it, and leave so when they close: its MTU and its
+//! address. Whether it is promiscuous is asked for by the port, not by its driver.
 
 use nix::libc::{
-    AF_INET, IF_NAMESIZE, IFF_PROMISC, SIOCGIFFLAGS, SIOCGIFHWADDR, SIOCGIFMTU, SIOCSIFFLAGS, SIOCSIFHWADDR,
-    SIOCSIFMTU, SOCK_CLOEXEC, SOCK_DGRAM, if_indextoname, ifreq, ioctl, socket,
+    AF_INET, AF_PACKET, IF_NAMESIZE, IFF_PROMISC, PACKET_ADD_MEMBERSHIP, PACKET_MR_PROMISC, SIOCGIFFLAGS,
+    SIOCGIFHWADDR, SIOCGIFMTU, SIOCSIFFLAGS, SIOCSIFHWADDR, SIOCSIFMTU, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_RAW,
+    SOL_PACKET, c_int, if_indextoname, ifreq, ioctl, packet_mreq, setsockopt, socket,
 };
 use std::ffi::c_ulong;
 use std::io;
-use std::mem::zeroed;
+use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::OnceLock;
 
-/// An interface as it was.
+/// An interface as it was, and what the port that was opened over it made of it.
 #[derive(Debug)]
 pub(crate) struct Interface {
     /// Its number, which it keeps when it is renamed.
     index: u32,
     was: State,
+    /// Known when the port has started.
+    made: OnceLock<State>,
+    /// Held, it keeps the interface promiscuous: the kernel counts who wants that, and forgets who is gone.
+    promiscuous: OnceLock<OwnedFd>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,26 +32,74 @@ struct State {
 }
 
 impl Interface {
-    /// As it is now; `None`: there is none of this number.
+    /// As it is before a port is opened over it; `None`: there is none of this number.
     pub(crate) fn now(index: u32) -> Option<Self> {
-        let asked = Asked::new(index).ok()?;
-        Some(Self { index, was: asked.state().ok()? })
+        let was = Asked::new(index).ok()?.state().ok()?;
+        Some(Self { index, was, made: OnceLock::new(), promiscuous: OnceLock::new() })
     }
 
-    /// Make it again what it was. Where it is gone there is nothing to do.
+    /// The port has started: what its driver made of it is known from here on. A driver that starts sets the flag of
+    /// promiscuous mode, which is the user's, to what it was told itself: that is put back at once.
+    pub(crate) fn started(&self, promiscuous: bool) -> io::Result<()> {
+        let mut asked = Asked::new(self.index)?;
+        let made = asked.state()?;
+        let _once = self.made.set(made);
+        if made.promiscuous != self.was.promiscuous {
+            asked.set_promiscuous(self.was.promiscuous)?;
+        }
+        if promiscuous {
+            let _once = self.promiscuous.set(held_promiscuous(self.index)?);
+        }
+        Ok(())
+    }
+
+    /// Make it again what it was, but for what somebody else has changed since the port started. Where it is gone there
+    /// is nothing to do.
     pub(crate) fn put_back(&self) {
         let Ok(mut asked) = Asked::new(self.index) else { return };
         let Ok(now) = asked.state() else { return };
-        let mut back = |what: &str, differs: bool, put: &dyn Fn(&mut Asked) -> io::Result<()>| {
-            if let Some(why) = differs.then(|| put(&mut asked).err()).flatten() {
-                tracing::warn!("interface {}: its {what} is not what it was before: {why}", self.index);
-            }
-        };
-        back("promiscuous mode", now.promiscuous != self.was.promiscuous, &|asked| {
-            asked.set_promiscuous(self.was.promiscuous)
-        });
-        back("MTU", now.mtu != self.was.mtu, &|asked| asked.set_mtu(self.was.mtu));
-        back("MAC address", now.mac != self.was.mac, &|asked| asked.set_mac(self.was.mac));
+        let (was, made) = (self.was, *self.made.get().unwrap_or(&now));
+        if self.made.get().is_none() && now.promiscuous != was.promiscuous {
+            self.told("promiscuous mode", asked.set_promiscuous(was.promiscuous));
+        }
+        if made.mtu != was.mtu && now.mtu == made.mtu {
+            self.told("MTU", asked.set_mtu(was.mtu));
+        }
+        if made.mac != was.mac && now.mac == made.mac {
+            self.told("MAC address", asked.set_mac(was.mac));
+        }
+    }
+
+    fn told(&self, what: &str, done: io::Result<()>) {
+        if let Err(why) = done {
+            tracing::warn!("interface {}: its {what} is not what it was before: {why}", self.index);
+        }
+    }
+}
+
+/// A socket that keeps an interface promiscuous as long as it is open. It receives nothing: it is of no protocol.
+fn held_promiscuous(index: u32) -> io::Result<OwnedFd> {
+    let held = opened(AF_PACKET, SOCK_RAW)?;
+    // SAFETY: a plain C structure, for which all zeroes are a value.
+    let mut wanted: packet_mreq = unsafe { zeroed() };
+    wanted.mr_ifindex = index as c_int;
+    wanted.mr_type = PACKET_MR_PROMISC as _;
+    let size = size_of::<packet_mreq>() as _;
+    // SAFETY: the option takes this structure, of this size, and keeps no pointer to it.
+    match unsafe {
+        setsockopt(held.as_raw_fd(), SOL_PACKET, PACKET_ADD_MEMBERSHIP, (&raw const wanted).cast(), size)
+    } {
+        ..0 => Err(io::Error::last_os_error()),
+        _ => Ok(held),
+    }
+}
+
+fn opened(family: c_int, kind: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: no memory is passed.
+    match unsafe { socket(family, kind | SOCK_CLOEXEC, 0) } {
+        ..0 => Err(io::Error::last_os_error()),
+        // SAFETY: it was made above, and is owned by nobody else.
+        descriptor => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
     }
 }
 
@@ -62,12 +116,7 @@ impl Asked {
         if unsafe { if_indextoname(index, name.as_mut_ptr()) }.is_null() {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: no memory is passed.
-        let socket = match unsafe { socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0) } {
-            ..0 => return Err(io::Error::last_os_error()),
-            // SAFETY: it was made above, and is owned by nobody else.
-            descriptor => unsafe { OwnedFd::from_raw_fd(descriptor) },
-        };
+        let socket = opened(AF_INET, SOCK_DGRAM)?;
         // SAFETY: a plain C structure, for which all zeroes are a value.
         let mut request: ifreq = unsafe { zeroed() };
         request.ifr_name = name;
@@ -132,7 +181,9 @@ mod tests {
     #[test]
     fn an_interface_that_is_not_there_is_nothing_to_put_back() {
         assert!(Interface::now(u32::MAX).is_none());
-        let gone = Interface { index: u32::MAX, was: State { promiscuous: false, mtu: 1500, mac: [0; 6] } };
+        let was = State { promiscuous: false, mtu: 1500, mac: [0; 6] };
+        let gone = Interface { index: u32::MAX, was, made: OnceLock::new(), promiscuous: OnceLock::new() };
         gone.put_back();
+        assert!(gone.started(true).is_err());
     }
 }

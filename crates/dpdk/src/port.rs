@@ -73,7 +73,7 @@ struct Inner {
     id: u16,
     source: Source,
     started: AtomicBool,
-    /// The kernel's interface below it, as it was.
+    /// The kernel's interface below it.
     interface: OnceLock<Interface>,
     /// Whether its RETA is as [`Rss::Address`] asks.
     by_address: AtomicBool,
@@ -294,10 +294,16 @@ impl Port {
                 // Not every virtual port can keep an address; the frames carry ours all the same.
                 dpdk_sys::rte_eth_dev_default_mac_addr_set(id, &raw mut mac);
             }
-            if config.promiscuous {
+            if config.promiscuous && port.interface.get().is_none() {
                 // Ports that cannot are promiscuous by nature (rings, memif, null).
                 dpdk_sys::rte_eth_promiscuous_enable(id);
             }
+        }
+        if let Some(below) = port.interface.get()
+            && let Err(why) = below.started(config.promiscuous)
+        {
+            let code = -why.raw_os_error().unwrap_or(nix::libc::EIO);
+            return Err(self.failed("making the interface promiscuous", code, port.device.hint()));
         }
         let untagged = config.offloads.vlan_strip;
         let (loses_tpid, guarded) = (port.device.loses_tpid(), port.device.unmaps_in_use());

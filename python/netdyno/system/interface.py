@@ -1,6 +1,7 @@
-"""What a DPDK port changes of the kernel's interface below it: promiscuous mode, MTU, MAC address, XDP.
+"""What a DPDK port changes of the kernel's interface below it: MTU, MAC address, XDP.
 
 The core puts them back when it closes the port. The journal does where it could not: when it was killed.
+That it is promiscuous is counted by the kernel, and ends with the process that asked for it.
 """
 
 from __future__ import annotations
@@ -17,10 +18,8 @@ from netdyno.system import namespace
 from netdyno.system.journal import Journal
 from netdyno.system.undo import TakenOverError, taken_over
 
-PROMISC = 0x100
-"""Of the flags of an interface, as a user has set it (netdevice(7))."""
 _OVER = re.compile(r"(?:(?:net_|eth_)?af_(?:packet|xdp)\d*)(?::|,(?:.*,)?iface=)([^,]+)")
-_SET = {"promisc": "promiscuous mode", "mtu": "MTU", "mac": "MAC address", "xdp": "XDP program"}
+_SET = {"mtu": "MTU", "mac": "MAC address", "xdp": "XDP program"}
 """What is put back, in words."""
 
 
@@ -44,7 +43,6 @@ def state(name: str) -> dict[str, Any] | None:
     xdp = link.get_attr("IFLA_XDP")
     return {
         "index": link["index"],
-        "promisc": "on" if link["flags"] & PROMISC else "off",
         "mtu": str(link.get_attr("IFLA_MTU")),
         "mac": str(link.get_attr("IFLA_ADDRESS")),
         "xdp": (xdp.get_attr("IFLA_XDP_PROG_ID") if xdp else None) or 0,
@@ -83,7 +81,7 @@ def undo_interface(entry: dict[str, Any]) -> bool:
 
 
 def _put(name: str, was: Mapping[str, Any]) -> None:
-    words = {"promisc": "promisc", "mtu": "mtu", "mac": "address"}
+    words = {"mtu": "mtu", "mac": "address"}
     command = [word for key, value in was.items() if key in words for word in (words[key], value)]
     if "xdp" in was:
         # one that was there before cannot be had again by its number
