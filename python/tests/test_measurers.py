@@ -80,7 +80,7 @@ def test_what_was_recorded_is_the_same_again(tmp_path: Path) -> None:
 
 PROFILE: dict[str, Any] = {
     "name": "p",
-    "phases": {"warmup": "0s", "measure": "200ms", "drain": "200ms"},
+    "phases": {"warmup": "0s", "measure": "200ms", "drain": "10s"},
     "targets": {"far": "udp://127.0.0.1:9"},
     "groups": [{"name": "x", "target": "far", "model": {"stream": {"rate": "200/s"}}}],
 }

@@ -11,7 +11,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ from netdyno.core.model import Phases, Reason, Validity
 from netdyno.core.result import Files, Leg, Measured, Repetition, Result
 from netdyno.errors import Error
 from netdyno.experiment.record import Record, TrialRecord
+from netdyno.experiment.spec import run_id
 from netdyno.experiment.study import Study
 from netdyno.stats.observation import Metric, Setting
 from netdyno.stats.summary import summarise
@@ -30,6 +31,7 @@ from netdyno.store import Store
 from netdyno.system import environment
 
 BASELINE = "baseline"
+STUDY, REPORT = "study.json", "report.html"
 LONGEST = 60
 """Characters of a leg's name that are made of its setting."""
 
@@ -70,13 +72,13 @@ class Entry:
         made = self._run()
         self._add(made, list(enumerate(trials, 1)))
         made.finding, made.valid, made.finished = finding, valid, str(document["finished"])
-        made.files = Files(study="study.json", report="report.html")
+        made.files = Files(study=STUDY, report=REPORT)
         # loaded here, for whoever measures nothing to start sooner
         from netdyno.report.studies import render
 
         files.folder(self.folder)
-        files.write(self.folder / "study.json", json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-        files.write(self.folder / "report.html", render([document]))
+        files.write(self.folder / STUDY, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+        files.write(self.folder / REPORT, render([document]))
         self._write(made)
         with Store() as store:
             # in the order in which they were asked for, and without what this study did not come to
@@ -113,6 +115,9 @@ class Entry:
             files.folder(self.folder)
             self._add(self._result, list(enumerate(self.record.known, 1)))
             self._store.enter(self._result, self.folder)
+            for outdated in (STUDY, REPORT):
+                # of the study as it was finished before
+                (self.folder / outdated).unlink(missing_ok=True)
         else:
             self._catch_up(self._store, self._result)
 
@@ -159,15 +164,17 @@ class Entry:
 def begun(
     study: Study, metrics: Mapping[str, Metric], *, leg: Naming | None = None, fresh: bool = False
 ) -> Iterator[Entry]:
-    """A study under way: it goes on with what was measured before, unless `fresh`."""
+    """A study under way: it goes on with what was measured before; `fresh`, it is another run."""
     if fresh:
         study.begin_anew()
-    with Record(study.record, dict(study.plan), study.run) as record:
+    with Record(study.record, dict(study.plan), run_id(study.name) if fresh else study.run) as record:
         entry = Entry(study, record, metrics, leg or named)
         try:
             yield entry
         except BaseException as e:
-            entry.ended(e)
+            # its trials are in its file; why it ended is not to be lost to a disk that is full
+            with suppress(Error, OSError):
+                entry.ended(e)
             raise
         finally:
             entry.close()

@@ -146,7 +146,7 @@ def test_compare_shows_noise_first_then_what_is_known(
     assert call(again) == 0
     out, err = capsys.readouterr()
     assert "A/A" not in err
-    assert "Proven better" in page.read_text() or "A trade-off" in page.read_text()
+    assert ">Proven better<" in page.read_text() or ">A trade-off<" in page.read_text()
     document = json.loads(out)
     verdicts = {row["metric"]["name"]: row["verdict"] for row in document["metrics"]}
     assert (verdicts["throughput"], verdicts["p99"]) == ("better", "better")

@@ -13,12 +13,15 @@ import pytest
 
 from netdyno import paths
 from netdyno.cli.app import call
-from netdyno.experiment.entry import setting_name
+from netdyno.errors import Error
+from netdyno.experiment.entry import Entry, setting_name
 from netdyno.stats.observation import Observation, Setting
 from netdyno.store import Store
 from netdyno.system.interrupt import interrupted
 from netdyno.tuning.simulated import Simulated
 
+PROVEN = ">Proven better<"
+"""As a page says it, and not only its dictionary."""
 SEARCH = ["tune", "search", "sim", "--for", "throughput", "--limit", "failed=0", "--trials", "12"]
 
 
@@ -48,7 +51,7 @@ def test_a_study_is_listed_shown_and_reported(capsys: pytest.CaptureFixture[str]
     assert sum(len(leg["repetitions"]) for leg in result["legs"]) == row["trials"]
     page = Path(said(capsys, "report", "latest").strip())
     assert page == paths.runs() / row["id"] / "report.html"
-    assert "Proven better" in page.read_text()
+    assert PROVEN in page.read_text()
 
 
 def test_gone_on_with_it_stays_one_run_and_another_seed_is_another(
@@ -122,11 +125,66 @@ def test_a_study_that_is_interrupted_says_so(
     assert result["finding"] == "interrupted after 5 trials; the same command goes on"
     assert sum(len(leg["repetitions"]) for leg in result["legs"]) == 5
     page = Path(said(capsys, "report", "latest").strip())
-    assert "interrupted" in page.read_text()
+    assert "interrupted after 5 trials" in page.read_text()
     said(capsys, "runs", "rm", "latest")
     assert not page.parent.exists()
     # its trials are the study's, and not lost with the run
     assert "5 trials reused" in _noted(capsys, *SEARCH)
+
+
+def test_measured_anew_it_is_another_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """That of before stays as it was, with its page."""
+    said(capsys, *SEARCH)
+    first = Path(said(capsys, "report", "latest").strip())
+    before = first.read_bytes()
+    said(capsys, *SEARCH, "--fresh")
+    rows = json.loads(said(capsys, "runs", "list", "--json"))
+    assert [(row["state"], row["valid"]) for row in rows] == [("done", True)] * 2
+    assert first.read_bytes() == before
+    assert Path(said(capsys, "report", "latest").strip()) != first
+
+
+def test_a_finished_study_that_is_gone_on_with_shows_no_page_of_before(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said(capsys, *SEARCH)
+    page = Path(said(capsys, "report", "latest").strip())
+    assert PROVEN in page.read_text()
+    with monkeypatch.context() as patch:
+        patch.setattr(Simulated, "measure", _interrupted)
+        assert call([*SEARCH[:-1], "40"]) == 105
+    capsys.readouterr()
+    # no trial was over: it is as it was
+    assert PROVEN in Path(said(capsys, "report", "latest").strip()).read_text()
+
+    def second(self: Simulated, setting: Setting, seed: int) -> Observation:
+        return _interrupted() if self.measured else measure(self, setting, seed)
+
+    measure = Simulated.measure
+    with monkeypatch.context() as patch:
+        patch.setattr(Simulated, "measure", second)
+        assert call([*SEARCH[:-1], "40"]) == 105
+    capsys.readouterr()
+    (row,) = json.loads(said(capsys, "runs", "list", "--json"))
+    assert row["finding"].startswith("interrupted after") and not row["valid"]
+    shown = Path(said(capsys, "report", "latest").strip()).read_text()
+    assert PROVEN not in shown and "interrupted after" in shown
+
+
+def test_what_ended_it_is_told_though_the_disk_is_full_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise Error("ND-92-27", "the disk is full")
+
+    monkeypatch.setattr(Simulated, "measure", _interrupted)
+    monkeypatch.setattr(Entry, "ended", full)
+    assert call(SEARCH) == 105
+    assert "ND-92" not in capsys.readouterr().err
+
+
+def _interrupted(*_: object) -> Observation:
+    raise interrupted()
 
 
 def _noted(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
