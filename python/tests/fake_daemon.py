@@ -112,6 +112,11 @@ def graph_faults(graph: Any) -> list[dict[str, str]]:
     return found
 
 
+INTERFACE = (
+    "rx_packets", "rx_bytes", "tx_packets", "tx_bytes", "rx_dropped", "tx_dropped", "rx_errors", "tx_errors",
+)  # fmt: skip
+
+
 class Graph:
     """A graph of elements that carries nothing; where a NAT is in it, `fake_nat` answers for the NAT."""
 
@@ -156,6 +161,8 @@ class Graph:
         return {
             "status": status,
             "elements": elements,
+            "bytes": {},
+            "interfaces": {name: dict.fromkeys(INTERFACE, 0) for name in self.graph["ports"]},
             "workers": [one | busy for one in self.shape()["workers"]],
         }
 

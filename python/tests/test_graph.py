@@ -104,6 +104,15 @@ def test_counts_rates_and_drops() -> None:
     )
 
 
+def test_what_ports_lost_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    none = {"rx_packets": 9, "rx_dropped": 0, "tx_dropped": 0, "rx_errors": 0, "tx_errors": 0}
+    lost = STATS | {"interfaces": {"a": none | {"rx_dropped": 1200, "tx_errors": 3}, "b": none}}
+    told = "port a: 1,200 dropped on receive, 3 transmit errors"
+    assert graph_view.headline(lost).endswith(f"; {told}")
+    graph_view.Lines(SHAPE).take(lost)
+    assert capsys.readouterr().out.splitlines()[-1] == f"2.0 s running {told}"
+
+
 def test_lines_for_those_who_are_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with graph_view.Lines(SHAPE) as lines:
         lines.take(STATS)

@@ -2,6 +2,7 @@
 
 pub mod graph;
 pub mod impaired;
+pub mod interfaces;
 pub mod link_up;
 pub mod link_watch;
 pub mod memory;

@@ -1,6 +1,7 @@
 //! The graph for people who watch: what it is made of, what passes through it, and the way of single packets.
 
 use crate::graph::CheckedGraph;
+use crate::interfaces::interfaces;
 use crate::offloads::Shares;
 use dpdk::Port;
 use element::capture::compile;
@@ -12,6 +13,7 @@ use profile::graph::queue;
 use run::graph::{
     Edge, ElementPlace, GraphShape, GraphView, PortFacts, Trace, TracedPacket, WorkerCounts, WorkerPlace,
 };
+use run::interfaces::Interfaces;
 use run::pauses::Pauses;
 use run::{ElementCounts, SetupError};
 use serde_json::{Value, json};
@@ -66,6 +68,7 @@ fn shown_pauses(stats: &PauseStats) -> Pauses {
 pub struct Observer {
     shape: GraphShape,
     view: Option<View>,
+    interfaces: Interfaces,
 }
 
 impl Observer {
@@ -97,7 +100,7 @@ impl Observer {
             edges: graph.edges.iter().map(edge).collect(),
             ports,
         };
-        Self { shape, view: None }
+        Self { shape, view: None, interfaces: Interfaces::new() }
     }
 
     /// Of a graph at work, as it says itself, whose workers have these cores.
@@ -122,7 +125,14 @@ impl Observer {
             edges: view.edges().iter().map(edge).collect(),
             ports,
         };
-        Self { shape, view: Some(view) }
+        Self { shape, view: Some(view), interfaces: Interfaces::new() }
+    }
+
+    /// The same, with what its ports have counted by now.
+    pub fn with(mut self, ports: &[(String, Port)]) -> Self {
+        let elements = self.view.as_ref().map(View::elements).unwrap_or_default();
+        self.interfaces = interfaces(ports, &elements);
+        self
     }
 }
 
@@ -159,6 +169,10 @@ impl GraphView for Observer {
             .filter(|one| queue(&one.name).is_some())
             .map(|one| (one.name, one.bytes))
             .collect()
+    }
+
+    fn interfaces(&self) -> Interfaces {
+        self.interfaces.clone()
     }
 
     fn workers(&self) -> Vec<WorkerCounts> {

@@ -116,9 +116,11 @@ impl PortBridge {
 
     /// What passes through it, element by element.
     pub fn observe(&self) -> Observer {
-        let facts = ["a", "b"].into_iter().zip(&self.ports).map(|(name, port)| plain_port(name, port));
+        let named = || ["a", "b"].into_iter().zip(&self.ports);
+        let facts = named().map(|(name, port)| plain_port(name, port)).collect();
+        let ports: Vec<_> = named().map(|(name, port)| (name.to_owned(), port.clone())).collect();
         let cores: Vec<_> = self.placement.workers.iter().map(|worker| worker.core).collect();
-        Observer::of(self.engine.view(), facts.collect(), &cores)
+        Observer::of(self.engine.view(), facts, &cores).with(&ports)
     }
 
     /// Frames, a to b and b to a, that the ports dropped as they were not fetched in time: they are in no other

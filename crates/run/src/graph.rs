@@ -1,5 +1,6 @@
 //! The graph of a transport as it is shown, and its impaired ports.
 
+use crate::interfaces::Interfaces;
 use crate::pauses::Pauses;
 use crate::sample::ElementCounts;
 use crate::setup_error::SetupError;
@@ -20,6 +21,9 @@ pub trait GraphView: Send {
 
     /// Bytes that passed each queue of a port since the start, by the element's name; nothing before.
     fn bytes(&self) -> BTreeMap<String, u64>;
+
+    /// What its ports counted since they were opened. Nothing of a run, whose series and result have it.
+    fn interfaces(&self) -> Interfaces;
 
     /// What each worker did since the start; nothing before.
     fn workers(&self) -> Vec<WorkerCounts>;

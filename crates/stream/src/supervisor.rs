@@ -4,16 +4,16 @@ use crate::report::{Report, RunContext};
 use crate::summaries::Summaries;
 use capture::Capture;
 use dataplane::impaired::Impaired;
+use dataplane::interfaces::interfaces;
 use dataplane::link_watch::Watch;
 use dataplane::observe::{counts, pauses};
 use dpdk::Port;
 use engine::{ElementStats, Engine};
-use profile::graph::{Direction, queue};
 use protocol::meter::{Failure, Phase, Tally, Window};
 use protocol::time::Time;
 use run::cpu::{CpuTime, ThreadCpu};
 use run::flows::DeviceSummaries;
-use run::interfaces::{Interface, Interfaces};
+use run::interfaces::Interfaces;
 use run::pauses::Pauses;
 use run::plan::Plan;
 use run::{FailureExample, Sample, SetupError};
@@ -401,35 +401,6 @@ fn pauses_since(engine: &Engine, then: &mut Vec<(Pauses, Pauses)>) -> Vec<(Pause
         .collect();
     *then = now;
     since
-}
-
-/// The ports' counters since they were opened.
-fn interfaces(ports: &[(String, Port)], elements: &[ElementStats]) -> Interfaces {
-    let bytes = |name: &str, wanted: Direction| -> u64 {
-        // Of several queues under one name each has a number.
-        let is = |e: &&ElementStats| {
-            let element = e.name.split('#').next().unwrap_or_default();
-            matches!(queue(element), Some((port, direction, _)) if port == name && direction == wanted)
-        };
-        elements.iter().filter(is).map(|e| e.bytes).sum()
-    };
-    let read = |(name, port): &(String, Port)| {
-        let stats = port.stats();
-        // Some virtual ports count no bytes; their elements do.
-        let or = |own: u64, element| if own > 0 { own } else { bytes(name, element) };
-        let interface = Interface {
-            rx_packets: stats.rx_packets,
-            rx_bytes: or(stats.rx_bytes, Direction::Receive),
-            tx_packets: stats.tx_packets,
-            tx_bytes: or(stats.tx_bytes, Direction::Transmit),
-            rx_dropped: stats.rx_missed + stats.rx_no_memory,
-            tx_dropped: stats.tx_unfit,
-            rx_errors: stats.rx_errors,
-            tx_errors: stats.tx_errors,
-        };
-        (name.clone(), interface)
-    };
-    ports.iter().map(read).collect()
 }
 
 #[cfg(test)]

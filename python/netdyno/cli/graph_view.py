@@ -15,6 +15,13 @@ from netdyno.cli import console
 from netdyno.report import portwork, units
 
 HEADS = ("element", "worker", "core", "in", "out", "packets/s", "pkts/batch", "cycles/packet", "drops", "to")
+LOSSES = {
+    "rx_dropped": "dropped on receive",
+    "rx_errors": "receive errors",
+    "tx_dropped": "dropped on transmit",
+    "tx_errors": "transmit errors",
+}
+"""What ports count that no element does."""
 _RIGHT = ("in", "out", "packets/s", "pkts/batch", "cycles/packet")
 
 
@@ -122,7 +129,16 @@ def headline(stats: Mapping[str, Any]) -> str:
     paused = [(w["worker"], w["pauses"]) for w in stats["workers"] if w["pauses"]["count"]]
     if paused:
         told.append(f"paused for want of a CPU: {', '.join(map(_paused, paused))}")
-    return "; ".join(told)
+    return "; ".join(told + losses(stats))
+
+
+def losses(stats: Mapping[str, Any]) -> list[str]:
+    """Of each port that lost any frames, how many and where."""
+    told = []
+    for port, counts in stats.get("interfaces", {}).items():
+        if lost := [f"{counts[key]:,} {words}" for key, words in LOSSES.items() if counts.get(key)]:
+            told.append(f"port {port}: {', '.join(lost)}")
+    return told
 
 
 def _paused(of: tuple[int, Mapping[str, Any]]) -> str:
@@ -168,6 +184,8 @@ class Lines:
             line = f"{when(status)} {name} {place}: in {entered} out {left}"
             line += f" rate {rate} pkts/batch {batch} cycles {cycles}"
             print(f"{line} drops {drops or 'none'}" + (f" to {to}" if to else ""))
+        for lost in losses(stats):
+            print(f"{when(status)} {lost}")
         sys.stdout.flush()
 
     def __enter__(self) -> Lines:

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from netdyno.errors import Error
 from netdyno.nat.counters import counters
-from netdyno.nat.reasons import KINDS
+from netdyno.nat.reasons import KINDS, PORTS
 from netdyno.nat.running import Running
 from netdyno.system.interrupt import interrupted
 
@@ -36,6 +36,7 @@ COUNTERS = (
         "Refusals that were not logged, being too many in a second",
     ),
 )
+REASONS = PORTS | KINDS
 WAYS = {"rx": "receive", "tx": "transmit"}
 
 
@@ -97,7 +98,7 @@ def metrics(
     )  # fmt: skip
     for stage in now.stages:
         # those that there may be are there from the beginning, so that a rate can be told of the first
-        for reason, count in (dict.fromkeys(KINDS.get(stage.kind, ()), 0) | dict(stage.drops)).items():
+        for reason, count in (dict.fromkeys(REASONS.get(stage.kind, ()), 0) | dict(stage.drops)).items():
             drops.add_metric([name, stage.element, reason], count)
     yield drops
     labels = ["nat", "port", "direction"]

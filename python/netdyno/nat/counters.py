@@ -73,11 +73,13 @@ def counters(
 ) -> Counters:
     """From the graph's shape and counters, and the trackers' numbers."""
     kinds = {one["name"]: str(one["kind"]) for one in shape["elements"]}
-    weights = stats.get("bytes", {})
+    weights, lost = stats.get("bytes", {}), _of_ports(stats.get("interfaces", {}))
     found: dict[str, list[Mapping[str, Any]]] = {}
     for one in stats["elements"]:
         found.setdefault(name(one["name"]), []).append(one)
-    stages = tuple(_stage(element, of, kinds, weights) for element, of in found.items())
+    stages = tuple(
+        _stage(element, of, kinds, weights, lost.get(element, {})) for element, of in found.items()
+    )
     listed = [
         Dropped(one.element, reason, count, meaning(one.kind, reason))
         for one in stages
@@ -100,11 +102,24 @@ def name(element: str) -> str:
     return f"{port}.{queue.rstrip('0123456789')}" if dot else whole
 
 
+def _of_ports(interfaces: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+    """What ports lost before their queues' elements had it, or after, by the names of these."""
+    found = {}
+    for port, counts in interfaces.items():
+        found[f"{port}.rx"] = {"port_dropped": counts["rx_dropped"], "port_errors": counts["rx_errors"]}
+        found[f"{port}.tx"] = {"port_dropped": counts["tx_dropped"]}
+    return found
+
+
 def _stage(
-    element: str, of: Sequence[Mapping[str, Any]], kinds: Mapping[str, str], weights: Mapping[str, int]
+    element: str,
+    of: Sequence[Mapping[str, Any]],
+    kinds: Mapping[str, str],
+    weights: Mapping[str, int],
+    lost: Mapping[str, int],
 ) -> Stage:
     kind = kinds[of[0]["name"]]
-    drops = Counter[str]()
+    drops = Counter({reason: count for reason, count in lost.items() if count})
     for one in of:
         drops.update({reason: count for reason, count in one["drops"].items() if count})
     heavy = [weights[one["name"]] for one in of if one["name"] in weights]

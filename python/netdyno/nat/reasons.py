@@ -18,6 +18,14 @@ PARSER = {
     "no_signature": "it has no signature of a test stream",
     "scattered": "it is longer than a buffer",
 }
+PORTS = {
+    "rx": {
+        "port_dropped": "a worker fetched it too late from its port, or there was no memory for it",
+        "port_errors": "its port found it damaged",
+    },
+    "tx": {"port_dropped": "its port cannot send it as it is"},
+}
+"""What the ports themselves count, at their queues."""
 KINDS = {
     "validity": PARSER | {"other_mac": "to another Ethernet address than the port's: a switch flooded it"},
     "nat": {
@@ -85,4 +93,4 @@ KINDS = {
 
 def meaning(kind: str, reason: str) -> str:
     """In one line; empty where it is not known, as of elements that somebody has added."""
-    return KINDS.get(kind, {}).get(reason) or EVERYWHERE.get(reason, "")
+    return (PORTS | KINDS).get(kind, {}).get(reason) or EVERYWHERE.get(reason, "")

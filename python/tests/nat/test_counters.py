@@ -49,6 +49,11 @@ STATS: dict[str, Any] = {
         count("inside.rx0", 0, 9), count("inside.rx1", 0, 6), count("outside.tx", 11, 0),
         count("in-kernel.tx", 3, 0), count("in-to-kernel", 9, 3, policed=6),
     ],
+    "interfaces": {
+        "inside": {"rx_dropped": 8, "rx_errors": 2, "tx_dropped": 0, "tx_errors": 2},
+        "outside": {"rx_dropped": 5, "rx_errors": 0, "tx_dropped": 4, "tx_errors": 0},
+        "in-kernel": dict.fromkeys(("rx_dropped", "rx_errors", "tx_dropped", "tx_errors"), 0),
+    },
     "bytes": {"inside.rx0": 900, "inside.rx1": 600, "outside.tx": 1100, "in-kernel.tx": 180},
     "workers": [
         {"worker": 0, "busy_cycles": 40, "idle_cycles": 60, "pauses": {"count": 2, "ns": 31_500_000}},
@@ -69,14 +74,20 @@ def test_replicas_and_queues_are_counted_together() -> None:
     assert (stages["conntrack"].packets_in, stages["conntrack"].packets_out) == (15, 11)
     assert stages["conntrack"].drops == {"no_mapping": 3, "filtered": 1}
     assert (stages["inside.rx"].packets_out, stages["inside.rx"].bytes) == (15, 1500)
+    assert stages["inside.rx"].drops == {"port_dropped": 8, "port_errors": 2}
+    assert stages["outside.tx"].drops == {"port_dropped": 4}
+    assert stages["in-kernel.tx"].drops == {}
     assert stages["conntrack"].bytes is None
     assert (found.forwarded_up, found.forwarded_down) == (12, 2)
     assert [(one.element, one.reason, one.packets) for one in found.dropped] == [
+        ("inside.rx", "port_dropped", 8),
         ("in-to-kernel", "policed", 6),
+        ("outside.tx", "port_dropped", 4),
         ("conntrack", "no_mapping", 3),
+        ("inside.rx", "port_errors", 2),
         ("conntrack", "filtered", 1),
     ]
-    assert "host.rate" in found.dropped[0].meaning
+    assert "too late" in found.dropped[0].meaning and "host.rate" in found.dropped[1].meaning
     assert found.lost == ("port in-kernel was lost: the interface nat-in is gone",)
 
 
@@ -130,6 +141,8 @@ def test_metrics_are_what_prometheus_reads() -> None:
     assert one("worker_paused_seconds_total", worker="0") == 0.0315
     assert one("dropped_packets_total", element="conntrack", reason="no_mapping") == 3
     assert one("dropped_packets_total", element="conntrack", reason="pool_exhausted") == 0
+    assert one("dropped_packets_total", element="inside.rx", reason="port_dropped") == 8
+    assert one("dropped_packets_total", element="outside.tx", reason="port_dropped") == 4
     assert one("port_bytes_total", port="inside", direction="receive") == 1500
     assert one("port_packets_total", port="outside", direction="transmit") == 11
     assert one("ports_lost") == 1

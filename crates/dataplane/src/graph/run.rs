@@ -32,6 +32,7 @@ pub struct GraphRun {
     engine: Option<Engine>,
     captures: Vec<Capture>,
     watches: Mutex<Watches>,
+    ports: Vec<(String, Port)>,
     facts: Vec<PortFacts>,
     cores: Vec<Option<usize>>,
     view: engine::View,
@@ -100,14 +101,14 @@ impl GraphRun {
         // Clones come from where the first port's packets come from.
         let pool =
             opened.first().map_or_else(|| pools.on(None), |port| pools.of(&port.port)).map_err(memory)?;
-        let (mut queues, mut watched, mut facts, mut places) =
+        let (mut queues, mut opened_ports, mut facts, mut places) =
             (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
         let boxed = |rx| Some(Box::new(PortRx(rx)) as Box<dyn Element>);
         for port in opened {
             let name = port.settings.name.clone();
             facts.push(port.facts());
             places.push(GraphPort { name: name.clone(), addrs: port.addrs });
-            watched.push((name.clone(), port.port));
+            opened_ports.push((name.clone(), port.port));
             let rx = port.rx.into_iter().map(boxed).collect();
             let tx = port.tx.into_iter().map(|tx| Some(Box::new(PortTx(tx)) as Box<dyn Element>)).collect();
             queues.insert(name, Queues { rx, tx });
@@ -125,21 +126,29 @@ impl GraphRun {
         let placement = placement(&graph.file.placement, &cores, &built, replicas);
         let engine =
             Engine::start(eal, built, &placement, &Options::default()).map_err(|why| refused(&why))?;
-        let watch = |(name, port): (String, Port)| (name, Watch::new(&port));
+        let watch = |(name, port): &(String, Port)| (name.clone(), Watch::new(port));
         let is_optional =
             |(name, _): &(String, Watch)| file.ports.get(name).is_some_and(|port| port.optional);
-        let (optional, ports) = watched.into_iter().map(watch).partition(is_optional);
+        let (optional, ports) = opened_ports.iter().map(watch).partition(is_optional);
         let watches = Watches { ports, ended: None, optional, lost: Vec::new() };
         let cores = cores.into_iter().map(Some).collect();
         let view = engine.view();
         let handles = extensions.take::<ImpairedElements>().map_or_else(Vec::new, |all| all.handles);
         handles.iter().for_each(Impaired::begin);
-        Ok(Self { engine: Some(engine), captures, watches: Mutex::new(watches), facts, cores, view })
+        Ok(Self {
+            engine: Some(engine),
+            captures,
+            watches: Mutex::new(watches),
+            ports: opened_ports,
+            facts,
+            cores,
+            view,
+        })
     }
 
     /// What passes through it, element by element.
     pub fn observe(&self) -> Observer {
-        Observer::of(self.view.clone(), self.facts.clone(), &self.cores)
+        Observer::of(self.view.clone(), self.facts.clone(), &self.cores).with(&self.ports)
     }
 
     /// The engine's view of it: its elements can be asked.

@@ -109,7 +109,7 @@ pub struct StopGraph {
 pub fn stop(caller: &Caller, params: StopGraph) -> Answer {
     caller.core.as_writer(caller.session)?;
     let (status, observer) = caller.core.graphs.stop(&params.graph)?;
-    Ok(json!({"status": own(&status), "elements": observer.elements(), "workers": observer.workers()}))
+    Ok(counted(&own(&status), &*observer))
 }
 
 /// What graphs there are.
@@ -177,11 +177,20 @@ pub struct Stats {
     graph: Option<String>,
 }
 
-/// What each element and worker did since the start.
+/// What each element, port and worker did since the start.
 pub fn stats(caller: &Caller, params: Stats) -> Answer {
     let (whose, observer) = Whose::of(caller, params.link, params.graph)?;
-    let (elements, bytes, workers) = (observer.elements(), observer.bytes(), observer.workers());
-    Ok(json!({"status": whose.status(caller)?, "elements": elements, "bytes": bytes, "workers": workers}))
+    Ok(counted(&whose.status(caller)?, &*observer))
+}
+
+fn counted(status: &Value, graph: &dyn GraphView) -> Value {
+    json!({
+        "status": status,
+        "elements": graph.elements(),
+        "bytes": graph.bytes(),
+        "interfaces": graph.interfaces(),
+        "workers": graph.workers(),
+    })
 }
 
 /// How many packets, which, and how long to wait for them.
