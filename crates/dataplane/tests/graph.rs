@@ -106,6 +106,9 @@ fn frames_are_sorted_copied_retagged_and_recorded() {
     assert_eq!(run.ended(), None);
     assert!(run.observe().shape().edges.iter().any(|edge| edge.ring), "it is placed on two workers");
     let (view, captures) = run.stop();
+    let passed = |port: &str| view.interfaces().get(port).map(|all| (all.rx_packets, all.tx_packets));
+    assert_eq!((passed("in"), passed("out")), (Some((4, 1)), Some((1, 3))));
+    assert!(view.interfaces().values().all(|all| all.rx_bytes >= 100 && all.rx_dropped == 0));
     assert_eq!(counts(&view, "parse"), (4, 4, 0));
     assert_eq!(counts(&view, "denied"), (1, 0, 1));
     assert_eq!((counts(&view, "acl#0").0 + counts(&view, "acl#1").0, counts(&view, "eight").0), (4, 1));
