@@ -176,6 +176,14 @@ def test_a_rate_is_as_many_devices_as_a_broker_takes(lab: Lab, verdict: Verdict)
     lab.clean()
 
 
+def test_what_cannot_run_is_not_planned(lab: Lab) -> None:
+    wrong = profile()
+    wrong["phases"] |= {"sample": "1ms"}
+    done = lab.run("bench", "throughput", lab.write("p.json", wrong), "--dry-run")
+    assert (done.code, "phases.sample" in done.err, done.out) == (104, True, ""), done.text
+    lab.clean()
+
+
 def test_what_is_planned_is_said_and_nothing_is_run(lab: Lab) -> None:
     path = lab.write("p.json", profile())
     done = lab.good(

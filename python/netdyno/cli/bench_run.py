@@ -8,6 +8,7 @@ from pathlib import Path
 from netdyno.cli import console
 from netdyno.cli.execute import Outputs, execute
 from netdyno.errors import PASS, Error
+from netdyno.experiment import validation
 from netdyno.experiment.choose import choose
 from netdyno.search import bench, words
 from netdyno.search.rfc2544 import Asked, prepare
@@ -74,6 +75,7 @@ def run(options: Options) -> int:
         asked, chosen, topology=options.topology, load=options.load, duration=options.duration
     )
     if options.dry_run:
+        validation.check(experiment, chosen.folder, place=chosen.place)
         _plan(options, search, estimate)
         return PASS
     console.note(_said(options, search.wanted, len(search.parts), estimate))

@@ -11,6 +11,7 @@ import typer
 from netdyno.cli import bench_run, console, values
 from netdyno.cli.bench import OUTPUT, Duration, Goals, Html, Json, LossRatio, Quiet, Resume, Runs, Strategy
 from netdyno.cli.execute import Outputs, execute
+from netdyno.experiment import validation
 from netdyno.nat import study as studies
 from netdyno.search import nat_study, words
 from netdyno.search.nat_study import Asked, Prepared
@@ -121,6 +122,7 @@ def bench(
         console.document(made.experiment.model_dump(mode="json", by_alias=True, exclude_none=True))
         return
     if dry_run:
+        validation.check(made.experiment, Path())
         _plan(made)
         return
     console.note(_said(made))

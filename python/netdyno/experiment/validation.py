@@ -212,10 +212,15 @@ def refuse(
     experiment: Experiment, base: Path, socket: Address | None = None, place: Placing = in_leg
 ) -> None:
     """Refuse what cannot run, before anything is made or changed."""
+    check(experiment, base, socket, place)
+    if any(leg.topology for leg in experiment.legs):
+        topology.need_root()
+
+
+def check(experiment: Experiment, base: Path, socket: Address | None = None, place: Placing = in_leg) -> None:
+    """Refuse what is wrong, whoever asks."""
     ask = with_daemon(socket) if socket else of_profile
     found = [one | {"at": place(leg, one["at"])} for leg, one in of_experiment(experiment, base, ask)]
     found += [*of_links(experiment, base), *of_duts(experiment, base)]
     if found:
         raise error(found)
-    if any(leg.topology for leg in experiment.legs):
-        topology.need_root()
