@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from netdyno.lab.dut.mqtt_reader import LONGEST, subscribe
+from netdyno.lab.dut.mqtt_reader import LONGEST, leave, subscribe
 
 
 def told(answer: bytes) -> list[str]:
@@ -52,3 +52,31 @@ def test_what_is_none_is_refused(answer: bytes) -> None:
 def test_what_ends_early_ends(answer: bytes) -> None:
     assert len(told(answer)) <= 1
     assert LONGEST < 16 << 20
+
+
+def test_who_leaves_has_left() -> None:
+    """When the call is over the broker has closed, however much it still had to say."""
+    ours, theirs = socket.socketpair()
+    closed = threading.Event()
+
+    def serve() -> None:
+        with theirs:
+            heard = b""
+            while not heard.endswith(b"\xe0\x00"):
+                heard += theirs.recv(64)
+            theirs.sendall(b"\x30\x05\x00\x01ahi" * 3)
+            closed.set()
+
+    broker = threading.Thread(target=serve)
+    with ours:
+        broker.start()
+        leave(ours, within=60)
+        assert closed.is_set() and ours.recv(1) == b""
+    broker.join()
+
+
+def test_a_broker_that_does_not_close_is_not_waited_for_long() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        leave(ours, within=0.01)
+        assert theirs.recv(64) == b"\xe0\x00"

@@ -14,7 +14,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from netdyno.lab.dut.base import Settings, url_host
-from netdyno.lab.dut.mqtt_reader import subscribe
+from netdyno.lab.dut.mqtt_reader import leave, subscribe
 from netdyno.lab.dut.server import Server
 from netdyno.system import namespace
 from netdyno.system.process import find
@@ -86,21 +86,20 @@ class Mosquitto(Server):
         until = time.monotonic() + 5.0
         address = (self.place.address, self.options.port)
         fresh = False
-        with (
-            namespace.connect(self.place.namespace, address, 5.0) as connection,
-            contextlib.suppress(TimeoutError),
-        ):
-            for message in subscribe(connection, PREFIX + "#"):
-                name = message.topic.removeprefix(PREFIX)
-                if name == "uptime" and not message.retained:
-                    # uptime comes first in each update: read that one to its end
-                    fresh = True
-                    connection.settimeout(0.1)
-                elif not name.startswith("load/"):
-                    with contextlib.suppress(ValueError):
-                        values[name] = float(message.payload)
-                if time.monotonic() > until and not fresh:
-                    break
+        with namespace.connect(self.place.namespace, address, 5.0) as connection:
+            with contextlib.suppress(TimeoutError):
+                for message in subscribe(connection, PREFIX + "#"):
+                    name = message.topic.removeprefix(PREFIX)
+                    if name == "uptime" and not message.retained:
+                        # uptime comes first in each update: read that one to its end
+                        fresh = True
+                        connection.settimeout(0.1)
+                    elif not name.startswith("load/"):
+                        with contextlib.suppress(ValueError):
+                            values[name] = float(message.payload)
+                    if time.monotonic() > until and not fresh:
+                        break
+            leave(connection)
         return values
 
     def witness(

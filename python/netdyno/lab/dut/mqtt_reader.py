@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -63,3 +65,15 @@ def subscribe(connection: socket.socket, topic: str) -> Iterator[Message]:
             end = 2 + struct.unpack("!H", body[:2])[0]
             topic, payload = (part.decode(errors="replace") for part in (body[2:end], body[end:]))
             yield Message(topic, payload, bool(head[0] & 1))
+
+
+def leave(connection: socket.socket, within: float = 5.0) -> None:
+    """Disconnect, and wait until the broker has closed: until then it counts us among its clients."""
+    until = time.monotonic() + within
+    with contextlib.suppress(OSError):
+        connection.sendall(_packet(0xE0, b""))
+        while (left := until - time.monotonic()) > 0:
+            connection.settimeout(left)
+            # what it still sends is of no use any more
+            if not connection.recv(LONGEST):
+                return
