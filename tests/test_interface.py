@@ -107,7 +107,10 @@ def test_it_is_what_it_was(lab: Lab, cable: Wire, device: str, way: str, killed:
 
 
 def command(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes()
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""  # it has ended since it was listed
 
 
 @pytest.mark.parametrize("killed", [True, False])

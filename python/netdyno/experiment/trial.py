@@ -251,6 +251,9 @@ class Runner:
             elif event and event.status:
                 live.state(plain(event.status))
                 if event.status.ended:
+                    if failure is None:
+                        # the core may say what a death did before it is noticed here
+                        failure = self._death()
                     for action in actions:
                         self._check_deadline(action)
                     self._check_steady()
@@ -259,11 +262,7 @@ class Runner:
                 live.log("interrupted: stopping and keeping what was measured; once more to stop at once")
                 client.call("run.stop")
                 asked = True
-            died = next((name for name, dut in self.duts.items() if not dut.alive()), None)
-            if died and failure is None:
-                words = self.reports[died].died = self.duts[died].death()
-                failure = Error("ND-91-23", words, at=died, fix="What was measured until then is kept")
-                live.log(str(failure))
+            if failure is None and (failure := self._death()):
                 stop_at = time.monotonic() + grace
             if time.monotonic() >= stop_at and not asked:
                 client.call("run.stop")
@@ -272,6 +271,16 @@ class Runner:
                 live.log(str(failure))
                 client.call("run.stop")
                 asked = True
+
+    def _death(self) -> Error | None:
+        """Of the first DUT that is not alive, if any; it is told."""
+        died = next((name for name, dut in self.duts.items() if not dut.alive()), None)
+        if died is None:
+            return None
+        words = self.reports[died].died = self.duts[died].death()
+        failure = Error("ND-91-23", words, at=died, fix="What was measured until then is kept")
+        self.around.live.log(str(failure))
+        return failure
 
     def _check_deadline(self, action: Action) -> None:
         """An action that a busy machine delays past its deadline makes the trial invalid."""
