@@ -252,8 +252,8 @@ class Runner:
                 live.state(plain(event.status))
                 if event.status.ended:
                     if failure is None:
-                        # the core may say what a death did before it is noticed here
-                        failure = self._death()
+                        # a process that is killed gives up memory shared with a port before it counts as dead
+                        failure = self._death(grace if event.status.error else 0.0)
                     for action in actions:
                         self._check_deadline(action)
                     self._check_steady()
@@ -272,11 +272,13 @@ class Runner:
                 client.call("run.stop")
                 asked = True
 
-    def _death(self) -> Error | None:
-        """Of the first DUT that is not alive, if any; it is told."""
-        died = next((name for name, dut in self.duts.items() if not dut.alive()), None)
-        if died is None:
-            return None
+    def _death(self, within: float = 0.0) -> Error | None:
+        """Of the first DUT that is not alive, if any, or that dies within so many seconds; it is told."""
+        last = time.monotonic() + within
+        while (died := next((name for name, dut in self.duts.items() if not dut.alive()), None)) is None:
+            if not self.duts or time.monotonic() >= last:
+                return None
+            time.sleep(0.01)
         words = self.reports[died].died = self.duts[died].death()
         failure = Error("ND-91-23", words, at=died, fix="What was measured until then is kept")
         self.around.live.log(str(failure))
