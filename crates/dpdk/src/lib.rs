@@ -26,6 +26,7 @@ mod mempool;
 mod meta;
 mod node_pools;
 mod offload;
+mod packet_sockets;
 mod port;
 mod ring;
 mod rss;

@@ -10,6 +10,7 @@ use crate::info::{Link, PortInfo, PortStats};
 use crate::interface::Interface;
 use crate::mempool::Mempool;
 use crate::offload::{Offloads, Stamps, offers};
+use crate::packet_sockets::PacketSockets;
 use crate::ring::{self, Direct};
 use crate::rss::Rss;
 use dpdk_sys::rte_mbuf;
@@ -91,6 +92,7 @@ enum Source {
         name: CString,
         /// What it has open by their descriptors here.
         _files: Vec<File>,
+        sockets: PacketSockets,
     },
     Pci,
 }
@@ -172,12 +174,14 @@ impl Port {
                     error::port(&device.to_string(), "opening its file", code, hint)
                 })?;
                 let _control = eal.control();
+                let arguments = c_string(&arguments);
                 // SAFETY: the EAL runs; both strings are NUL-terminated and copied by DPDK.
-                let code = unsafe { dpdk_sys::rte_vdev_init(name.as_ptr(), c_string(&arguments).as_ptr()) };
+                let init = || unsafe { dpdk_sys::rte_vdev_init(name.as_ptr(), arguments.as_ptr()) };
+                let (code, sockets) = PacketSockets::opened_by(init);
                 if code < 0 {
                     return Err(error::port(&device.to_string(), "opening", code, device.hint()));
                 }
-                (name.clone(), Source::Virtual { name, _files: files })
+                (name.clone(), Source::Virtual { name, _files: files, sockets })
             }
             Device::Pci(address) => {
                 let name = c_string(address);
@@ -305,6 +309,9 @@ impl Port {
             let code = -why.raw_os_error().unwrap_or(nix::libc::EIO);
             return Err(self.failed("making the interface promiscuous", code, port.device.hint()));
         }
+        if let Source::Virtual { sockets, .. } = &port.source {
+            sockets.begin();
+        }
         let untagged = config.offloads.vlan_strip;
         let (loses_tpid, guarded) = (port.device.loses_tpid(), port.device.unmaps_in_use());
         if guarded {
@@ -395,12 +402,16 @@ impl Port {
             dpdk_sys::rte_eth_stats_get(self.0.id, &raw mut raw);
             raw
         };
+        let untold = match &self.0.source {
+            Source::Virtual { sockets, .. } => sockets.dropped(),
+            _ => 0,
+        };
         PortStats {
             rx_packets: raw.ipackets + self.0.passed(RX),
             tx_packets: raw.opackets + self.0.passed(TX),
             rx_bytes: raw.ibytes,
             tx_bytes: raw.obytes,
-            rx_missed: raw.imissed,
+            rx_missed: raw.imissed + untold,
             rx_errors: raw.ierrors,
             tx_errors: raw.oerrors,
             tx_unfit: self.0.unfit.load(Ordering::Relaxed),
@@ -521,6 +532,9 @@ impl TxQueue {
 impl Drop for Inner {
     fn drop(&mut self) {
         let _control = self.eal.control();
+        if let Source::Virtual { sockets, .. } = &mut self.source {
+            sockets.close();
+        }
         let failed = |action, code: i32| {
             if code < 0 {
                 let why = error::strerror(code);
