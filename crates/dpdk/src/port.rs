@@ -1,6 +1,6 @@
 //! Ethernet ports: opened by device string, used through queues, closed when the last queue is gone.
 
-use crate::batch::{BURST, Batch};
+use crate::batch::BURST;
 use crate::cable;
 use crate::device::Device;
 use crate::eal::Eal;
@@ -13,13 +13,16 @@ use crate::offload::{Offloads, Stamps, offers};
 use crate::packet_sockets::PacketSockets;
 use crate::ring::{self, Direct};
 use crate::rss::Rss;
-use dpdk_sys::rte_mbuf;
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::mem::zeroed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
+
+mod queues;
+
+pub use queues::{RxQueue, TxQueue};
 
 /// How a port is set up.
 #[derive(Debug, Clone)]
@@ -122,38 +125,6 @@ impl Inner {
         let passed = self.passed[way].lock().unwrap_or_else(PoisonError::into_inner);
         passed.iter().map(|passed| passed.load(Ordering::Relaxed)).sum()
     }
-}
-
-/// One receive queue; only its holder takes packets from it.
-#[derive(Debug)]
-pub struct RxQueue {
-    port: Arc<Inner>,
-    queue: u16,
-    direct: Option<Direct>,
-    /// The port takes tags out.
-    untagged: bool,
-    /// Tags are put back as 802.1Q ones, whatever they were.
-    loses_tpid: bool,
-    /// Its memory may go during a burst.
-    guarded: bool,
-    /// Most packets at once.
-    burst: usize,
-    /// Keeps the pool from being used by others while the queue fills packets from it.
-    _pool: Mempool,
-}
-
-/// One transmit queue; only its holder gives packets to it.
-#[derive(Debug)]
-pub struct TxQueue {
-    port: Arc<Inner>,
-    queue: u16,
-    direct: Option<Direct>,
-    /// Packets may leave work to the port; with whether it puts tags in.
-    helped: Option<bool>,
-    /// Its memory may go during a burst.
-    guarded: bool,
-    /// Most packets at once.
-    burst: usize,
 }
 
 impl Port {
@@ -452,83 +423,6 @@ impl Port {
     }
 }
 
-impl RxQueue {
-    /// Most packets that [`RxQueue::receive`] takes at once.
-    pub fn burst(&self) -> usize {
-        self.burst
-    }
-
-    /// Take what has arrived, as much as `batch` has room for and the port hands out at once.
-    #[inline]
-    pub fn receive(&mut self, batch: &mut Batch) -> usize {
-        if let Some(direct) = &mut self.direct {
-            return direct.receive(batch);
-        }
-        let (port, queue, burst) = (self.port.id, self.queue, self.burst);
-        let burst_of = if self.guarded { dpdk_sys::nd_rx_burst_guarded } else { dpdk_sys::nd_rx_burst };
-        let get = |to: *mut *mut rte_mbuf, room: usize| {
-            // SAFETY: the port is started and has this queue; `&mut self` makes us its only user. `to` has `room` places.
-            usize::from(unsafe { burst_of(port, queue, to, room.min(burst) as u16) })
-        };
-        // SAFETY: the driver writes at most `room` packets and hands them over.
-        let received = unsafe { batch.fill(get) };
-        if self.untagged {
-            batch.restore_tags(received);
-        }
-        if self.loses_tpid {
-            batch.mark_service_tags(received);
-        }
-        received
-    }
-}
-
-impl TxQueue {
-    /// Send as many packets as the port takes, in order; the rest stay in `batch`.
-    #[inline]
-    pub fn send(&mut self, batch: &mut Batch) -> usize {
-        if let Some(tags) = self.helped {
-            return self.send_helped(batch, tags);
-        }
-        if let Some(direct) = &mut self.direct {
-            return direct.send(batch);
-        }
-        let (port, queue, burst) = (self.port.id, self.queue, self.burst);
-        let burst_of = if self.guarded { dpdk_sys::nd_tx_burst_guarded } else { dpdk_sys::nd_tx_burst };
-        let put = |from: *mut *mut rte_mbuf, n: usize| {
-            in_pieces(n, burst, |at, n| {
-                // SAFETY: the port is started and has this queue; `&mut self` makes us its only user; `at + n` is at most as
-                // many packets as there are.
-                usize::from(unsafe { burst_of(port, queue, from.add(at), n as u16) })
-            })
-        };
-        // SAFETY: the driver takes over the first packets, as many as it returns.
-        unsafe { batch.take(put) }
-    }
-}
-
-impl TxQueue {
-    fn send_helped(&mut self, batch: &mut Batch, tags: bool) -> usize {
-        let (port, queue, burst) = (self.port.id, self.queue, self.burst);
-        let mut unfit = 0;
-        let put = |from: *mut *mut rte_mbuf, n: usize| {
-            in_pieces(n, burst, |at, n| {
-                // SAFETY: as in `send`; packets in a batch are nobody else's, and the call changes no bytes that are shared.
-                let taken = unsafe {
-                    let (first, tags) = (from.add(at), tags.into());
-                    dpdk_sys::nd_tx_burst_helped(port, queue, first, n as u16, tags, &raw mut unfit)
-                };
-                usize::from(taken)
-            })
-        };
-        // SAFETY: the driver takes over the first packets, as many as it returns.
-        let sent = unsafe { batch.take(put) };
-        if unfit > 0 {
-            self.port.unfit.fetch_add(unfit, Ordering::Relaxed);
-        }
-        sent
-    }
-}
-
 impl Drop for Inner {
     fn drop(&mut self) {
         let _control = self.eal.control();
@@ -573,21 +467,6 @@ impl Drop for Inner {
     }
 }
 
-/// Have `send(at, n)` send `n` packets from number `at` on, at most `burst` at once, until all are sent or it takes fewer.
-/// Returns how many were sent.
-#[inline]
-fn in_pieces(packets: usize, burst: usize, mut send: impl FnMut(usize, usize) -> usize) -> usize {
-    let mut sent = 0;
-    loop {
-        let piece = (packets - sent).min(burst);
-        let taken = send(sent, piece);
-        sent += taken.min(piece);
-        if taken < piece || sent == packets {
-            return sent;
-        }
-    }
-}
-
 /// The driver's name with a number: DPDK wants each virtual device to have a name of its own.
 fn numbered(driver: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(100);
@@ -600,30 +479,4 @@ fn numbered(driver: &str) -> String {
 /// Device strings hold no NUL: [`Device`] refuses them.
 fn c_string(text: &str) -> CString {
     CString::new(text).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn packets_are_sent_in_pieces_until_one_is_not_taken_whole() {
-        // 100 packets in bursts of 32, by a port that has room for so many.
-        for (room, pieces) in [
-            (1000, &[(0, 32), (32, 32), (64, 32), (96, 4)][..]),
-            (64, &[(0, 32), (32, 32), (64, 32)]),
-            (40, &[(0, 32), (32, 32)]),
-            (0, &[(0, 32)]),
-        ] {
-            let (mut left, mut asked) = (room, Vec::new());
-            let sent = in_pieces(100, 32, |at, n| {
-                asked.push((at, n));
-                let taken = n.min(left);
-                left -= taken;
-                taken
-            });
-            assert_eq!((sent, &asked[..]), (room.min(100), pieces));
-        }
-        assert_eq!(in_pieces(0, 32, |_, n| n), 0);
-    }
 }
